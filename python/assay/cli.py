@@ -1,0 +1,92 @@
+"""The command line: one visible list of verbs, one place where errors become exit codes.
+
+Each verb is a class in ``assay.commands`` (one file a verb) whose docstring is its help; see ``Command``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from typing import Protocol
+
+from assay import __version__
+from assay.commands.check import Check
+from assay.commands.doctor import Doctor
+from assay.commands.judge import Judge
+from assay.commands.lab import Lab
+from assay.commands.list import List
+from assay.commands.net import Net
+from assay.commands.report import Report
+from assay.commands.run import Run
+from assay.errors import EXIT_INTERRUPTED, EXIT_UNUSABLE, UserError
+
+
+class Command(Protocol):
+    """A verb. The class docstring is its help: first line the summary, then the rest; ``examples``
+    are shown below the options."""
+
+    name: str
+    examples: str
+
+    def prepare_parser(self, parser: argparse.ArgumentParser) -> None: ...
+
+    def run(self, args: argparse.Namespace) -> int: ...
+
+
+COMMANDS: list[Command] = [Check(), Net(), Lab(), List(), Doctor(), Run(), Judge(), Report()]
+
+
+class _Parser(argparse.ArgumentParser):
+    """argparse, but a wrong option is one line (what, and where the right ones are listed)."""
+
+    def error(self, message: str) -> None:  # type: ignore[override]
+        raise UserError(f"{self.prog}: {message}", f"see '{self.prog} --help'")
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = _Parser(
+        prog="assay",
+        description="Tells whether a cluster is fit for its purpose and, if it is not, why.",
+        epilog="Start with 'assay check' (this machine), or 'assay lab up' (a virtual cluster to try things on).",
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=f"assay {__version__}")
+    verbs = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND")
+    for command in COMMANDS:
+        help_text = " ".join((command.__doc__ or "").split())
+        verb = verbs.add_parser(
+            command.name,
+            help=help_text.split(". ")[0].rstrip("."),
+            description=help_text,
+            epilog=f"examples:\n{command.examples.rstrip()}" if command.examples else None,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        command.prepare_parser(verb)
+        verb.set_defaults(execute=command.run)
+    return parser
+
+
+def main(argv: list[str] | None = None) -> int:
+    words = sys.argv[1:] if argv is None else argv
+    if os.path.basename(sys.argv[0]).startswith("run_netsan") and argv is None:
+        words = ["net", *words]
+    parser = build_parser()
+    try:
+        args = parser.parse_args(words)
+        if not hasattr(args, "execute"):
+            parser.print_help()
+            return EXIT_UNUSABLE
+        status: int = args.execute(args)
+        sys.stdout.flush()
+        return status
+    except UserError as error:
+        print(f"assay: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("assay: interrupted", file=sys.stderr)
+        return EXIT_INTERRUPTED
+    except BrokenPipeError:  # the reader of our output went away ("assay list | head"): not our fault
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
