@@ -1,0 +1,110 @@
+"""Writes what other languages know of a record, from the one definition in ``assay.records.schema``.
+
+``python -m assay.records.generate`` writes the JSON Schema (for engines and for others' tools) and the
+TypeScript types (for the report). Both are committed, so that neither a compiler nor the web's build
+needs Python, and a test holds them against a fresh generation. The TypeScript is made from the JSON
+Schema, not from the structs: there is one walk over the structs, and it is msgspec's.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from assay.records.schema import SCHEMA_VERSION, AnyLine, ReportData
+
+SCHEMA_FILE = "schema/records.schema.json"
+TYPES_FILE = "web/src/data/records.ts"
+ENGINE_ONLY = {"Hello", "Progress"}  # never stored, so the report never meets them
+
+JsonSchema = dict[str, Any]
+
+_TYPES_HEAD = """\
+// The records of a run as the browser meets them. Generated from python/assay/records/schema.py by
+// "python -m assay.records.generate": change the structs there, never this file. A field with a default
+// may be absent, because records leave their defaults out.
+"""
+
+_SCALARS = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean", "null": "null"}
+
+
+def json_schema() -> JsonSchema:
+    """The JSON Schema (draft 2020-12): the root is one line of an engine's output or of ``records.jsonl``;
+    ``run.json`` is ``#/$defs/RunInfo``."""
+    (line, _), definitions = msgspec.json.schema_components(
+        [AnyLine, ReportData], ref_template="#/$defs/{name}"
+    )
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"Assay records, version {SCHEMA_VERSION}",
+        **line,
+        "$defs": dict(sorted(definitions.items())),
+    }
+
+
+def typescript() -> str:
+    """The TypeScript module: one interface a struct, and ``AnyRecord``, the union of all that is stored."""
+    definitions = json_schema()["$defs"]
+    kept = {name: schema for name, schema in definitions.items() if name not in ENGINE_ONLY}
+    records = [name for name, schema in kept.items() if "kind" in schema["properties"]]
+    scalar = "export type Scalar = string | number | boolean;\n"
+    union = f"export type AnyRecord = {' | '.join(records)};\n"
+    version = f"export const SCHEMA_VERSION = {SCHEMA_VERSION};\n"
+    interfaces = [_interface(name, schema) for name, schema in kept.items()]
+    return "\n".join([_TYPES_HEAD, version, scalar, *interfaces, union])
+
+
+def _interface(name: str, schema: JsonSchema) -> str:
+    lines = []
+    if description := schema.get("description"):
+        lines += [
+            "/**",
+            *(f" * {line}".rstrip() for line in inspect.cleandoc(description).splitlines()),
+            " */",
+        ]
+    lines.append(f"export interface {name} {{")
+    required = set(schema.get("required", []))
+    for field, field_schema in schema["properties"].items():
+        mark = "" if field in required else "?"
+        lines.append(f"  {field}{mark}: {_type(field_schema)};")
+    return "\n".join([*lines, "}", ""])
+
+
+def _type(schema: JsonSchema) -> str:
+    """The TypeScript type of one JSON Schema node."""
+    if "$ref" in schema:
+        return str(schema["$ref"]).rsplit("/", 1)[1]
+    if "enum" in schema:
+        return " | ".join(json.dumps(value) for value in schema["enum"])
+    if "anyOf" in schema:
+        # dict.fromkeys: integer and number are one type here, and the order stays.
+        options = list(dict.fromkeys(_type(option) for option in schema["anyOf"]))
+        if {"string", "number", "boolean"} <= set(options):
+            options = ["Scalar", *(o for o in options if o not in ("string", "number", "boolean"))]
+        return "AnyRecord" if all("$ref" in option for option in schema["anyOf"]) else " | ".join(options)
+    if schema["type"] == "array":
+        item = _type(schema["items"])
+        return f"({item})[]" if "|" in item else f"{item}[]"
+    if schema["type"] == "object":
+        return f"Record<string, {_type(schema['additionalProperties'])}>"
+    return _SCALARS[schema["type"]]
+
+
+def generated() -> dict[str, str]:
+    """What each generated file, named from the repository's root, should contain."""
+    return {SCHEMA_FILE: json.dumps(json_schema(), indent=2) + "\n", TYPES_FILE: typescript()}
+
+
+def main() -> None:
+    root = Path(__file__).resolve().parents[3]
+    for name, text in generated().items():
+        (root / name).write_text(text, encoding="utf-8")
+        print(name)
+
+
+if __name__ == "__main__":
+    main()
