@@ -1,0 +1,146 @@
+"""Units: bits are not bytes, what is written can be read back, and a wrong unit is named."""
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.errors import UserError
+from assay.records.units import (
+    Quantity,
+    format_quantity,
+    format_share,
+    format_size,
+    parse_in,
+    parse_quantity,
+    parse_size,
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "unit"),
+    [
+        ("180 Gbit/s", 22.5e9, "B/s"),
+        ("180 Gb/s", 22.5e9, "B/s"),
+        ("180 GB/s", 180e9, "B/s"),
+        ("1 GiB/s", 2**30, "B/s"),
+        ("1 MiB", 2**20, "B"),
+        ("1MB", 1e6, "B"),
+        ("8 bit", 1, "B"),
+        ("8 Kibit", 1024, "B"),
+        ("3 ns", 3e-9, "s"),
+        ("2.5 us", 2.5e-6, "s"),
+        ("2.5 µs", 2.5e-6, "s"),
+        ("1 min", 60, "s"),
+        ("99.75 %", 0.9975, "1"),
+        ("100 1/s", 100, "1/s"),
+        ("2 M/s", 2e6, "1/s"),
+        ("0", 0, "1"),
+        ("1e3 1", 1000, "1"),
+    ],
+)
+def test_reads_what_the_spelling_says(text: str, value: float, unit: str) -> None:
+    assert parse_quantity(text) == Quantity(pytest.approx(value, rel=1e-15), unit)
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("1 gb/s", "Gb/s"),
+        ("1 Gbps", "Gb/s"),
+        ("1 KB", "kB"),
+        ("1 Mib", "MiB"),
+        ("5 sec", "s"),
+        ("1 gibit", "Gibit"),
+    ],
+)
+def test_an_unknown_unit_is_named_with_the_nearest(text: str, meant: str) -> None:
+    with pytest.raises(
+        UserError, match=f"unknown unit '{text.split()[1]}'.*did you mean '{re.escape(meant)}'"
+    ):
+        parse_quantity(text)
+
+
+@pytest.mark.parametrize("text", ["", "fast", "-1 B", "nan B", "inf", "1 2 B", "0x10 B", "1,5 GB/s"])
+def test_what_is_no_quantity_is_refused(text: str) -> None:
+    with pytest.raises(UserError):
+        parse_quantity(text)
+
+
+def test_another_kind_of_quantity_is_refused() -> None:
+    assert parse_in("1.5 min", "s") == 90
+    with pytest.raises(UserError, match="'60' is in no unit .*s is needed"):
+        parse_in("60", "s")
+
+
+@pytest.mark.parametrize(
+    ("text", "size"),
+    [
+        ("65536", 65536),
+        ("64KiB", 65536),
+        ("64 KiB", 65536),
+        ("64k", 65536),
+        ("64K", 65536),
+        ("64kB", 64000),
+        ("4M", 2**22),
+    ],
+)
+def test_option_sizes(text: str, size: int) -> None:
+    assert parse_size(text) == size
+
+
+@pytest.mark.parametrize("text", ["0", "-4", "0.5 B", "1 bit", "4 s", "1.5", "64kb/s", "many"])
+def test_impossible_sizes_are_refused(text: str) -> None:
+    with pytest.raises(UserError):
+        parse_size(text)
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (22.5e9, "B/s", "22.5 GB/s"),
+        (999.96e6, "B/s", "1 GB/s"),
+        (123456789, "B", "123 MB"),
+        (0, "B/s", "0 B/s"),
+        (-2e6, "B/s", "-2 MB/s"),
+        (4123685, "1/s", "4.12 M/s"),
+        (12, "1/s", "12 1/s"),
+        (2.74e-6, "s", "2.74 us"),
+        (90, "s", "90 s"),
+        (3600, "s", "3600 s"),
+        (3e-11, "s", "0.03 ns"),
+        (1234567, "1", "1234567"),
+        (0.12345, "1", "0.123"),
+        (4.2, "K", "4.2 K"),
+        (float("nan"), "B/s", "nan B/s"),
+        (5e15, "B/s", "5000 TB/s"),
+    ],
+)
+def test_shows_three_digits_and_an_honest_label(value: float, unit: str, text: str) -> None:
+    assert format_quantity(value, unit) == text
+
+
+def test_sizes_and_shares() -> None:
+    assert [format_size(n) for n in (0, 1, 1000, 1024, 65536, 1048576, 1536)] == [
+        "0 B",
+        "1 B",
+        "1000 B",
+        "1 KiB",
+        "64 KiB",
+        "1 MiB",
+        "1536 B",
+    ]
+    assert format_share(0.9975) == "99.8 %"
+
+
+@given(st.floats(min_value=1e-12, max_value=1e14), st.sampled_from(["B", "B/s", "1/s", "s"]))
+def test_what_is_shown_reads_back_within_its_digits(value: float, unit: str) -> None:
+    again = parse_quantity(format_quantity(value, unit))
+    assert again.unit == unit
+    assert again.value == pytest.approx(value, rel=5.01e-3)
+
+
+@given(st.integers(min_value=1, max_value=2**45))
+def test_a_size_reads_back_exactly(size: int) -> None:
+    assert parse_size(format_size(size)) == size
