@@ -1,0 +1,35 @@
+# make run     set up what running needs, then qualify this machine
+# make test    set up what the tests need, then run every test
+# make bench   every benchmark under bench/ (ONLY=net for one area): one JSON line a figure
+# make lint    formatting, types, the direction of imports
+# make setup   the set-up alone
+.PHONY: run test bench lint setup test-setup clean
+.DEFAULT_GOAL := run
+
+python := .venv/bin/python
+export PYTHONPATH := python
+
+run: setup
+	@./assay check
+
+setup:
+	@packaging/setup.sh run
+
+test-setup:
+	@packaging/setup.sh test
+
+test: test-setup lint
+	@ctest --test-dir build --output-on-failure --timeout 300
+	@$(python) -m pytest -q $(ONLY)
+
+lint: test-setup
+	@$(python) -m ruff check python tests bench packaging
+	@$(python) -m ruff format --check -q python tests bench packaging
+	@$(python) -m mypy --no-error-summary
+	@PYTHONPATH=python .venv/bin/lint-imports --no-cache >build/lint-imports.log || { cat build/lint-imports.log; exit 1; }
+
+bench: test-setup
+	@$(python) bench/run.py $(ONLY)
+
+clean:
+	@rm -rf build web/dist

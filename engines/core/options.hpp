@@ -1,0 +1,31 @@
+// The values of a measurement's parameters, read from the command line against its descriptor (CLI11),
+// with the descriptor's defaults and bounds.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/registry.hpp"
+
+namespace assay {
+
+class Options {
+public:
+    // `words`: "--size 64KiB --niters 3". Throws Error for an unknown option, a value that cannot be
+    // read, or one out of the parameter's bounds.
+    static Options parse(const Measurement& measurement, std::vector<std::string> words);
+
+    std::int64_t integer(std::string_view name) const;
+    double real(std::string_view name) const;
+    bool flag(std::string_view name) const;
+    const std::string& text(std::string_view name) const;
+    std::vector<std::int64_t> integers(std::string_view name) const;
+
+private:
+    std::map<std::string, std::string, std::less<>> values_;
+};
+
+}  // namespace assay

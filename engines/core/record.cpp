@@ -1,0 +1,116 @@
+#include "core/record.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cmath>
+
+#include "core/error.hpp"
+
+namespace assay {
+namespace {
+
+std::string_view word(Better better) {
+    switch (better) {
+        case Better::higher: return "higher";
+        case Better::lower: return "lower";
+        case Better::none: break;
+    }
+    return "none";
+}
+
+Json to_json(const Subject& subject) {
+    Json j = Json::object();
+    if (!subject.host.empty()) j["host"] = subject.host;
+    if (!subject.peer.empty()) j["peer"] = subject.peer;
+    if (!subject.device.empty()) j["device"] = subject.device;
+    if (subject.numa) j["numa"] = *subject.numa;
+    if (subject.rank) j["rank"] = *subject.rank;
+    return j;
+}
+
+Json head(std::string_view kind, const Measurement& measurement, std::string_view metric,
+          const Subject& subject, const Json& params) {
+    const Metric& m = measurement.metric(metric);
+    return {{"kind", kind},          {"name", measurement.name},      {"metric", m.name},
+            {"unit", m.unit},        {"better", word(m.better)},      {"subject", to_json(subject)},
+            {"params", params.is_null() ? Json::object() : params}};
+}
+
+}  // namespace
+
+Json to_json(const Summary& s) {
+    return {{"n", s.n},     {"median", s.median}, {"mad", s.mad}, {"min", s.min},
+            {"max", s.max}, {"p5", s.p5},         {"p95", s.p95}, {"p99", s.p99}};
+}
+
+void Sink::write(const Json& record) {
+    const std::string line = record.dump() + '\n';
+    // One write; the rest of a partial one (a full pipe) follows.
+    for (std::size_t at = 0; at < line.size();) {
+        const ssize_t n = ::write(descriptor_, line.data() + at, line.size() - at);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) throw Error("cannot write a record to standard output", "the reader has gone away");
+        at += static_cast<std::size_t>(n);
+    }
+}
+
+void Sink::measurement(const Measurement& measurement, std::string_view metric, const Subject& subject,
+                       const Json& params, const Summary& summary, std::span<const double> samples) {
+    Json record = head("measurement", measurement, metric, subject, params);
+    record["summary"] = to_json(summary);
+    if (!samples.empty()) record["samples"] = samples;
+    write(record);
+}
+
+void Sink::waived(const Measurement& measurement, std::string_view metric, const Subject& subject,
+                  const Json& params, const std::string& reason) {
+    Json record = head("measurement", measurement, metric, subject, params);
+    record["status"] = "waived";
+    record["reason"] = reason;
+    write(record);
+}
+
+void Sink::pairs(const Measurement& measurement, std::string_view metric, const Subject& subject,
+                 const Json& params, std::span<const std::string> peers, std::span<const double> values) {
+    Json record = head("pairs", measurement, metric, subject, params);
+    record["peers"] = peers;
+    // Four significant digits: a pair's figure is not better than that, and a matrix has n^2 of them.
+    Json& rounded = record["values"] = Json::array();
+    for (const double value : values) {
+        const double unit = value == 0 ? 1 : std::pow(10, std::floor(std::log10(std::abs(value))) - 4);
+        rounded.push_back(std::round(value / unit) * unit);
+    }
+    write(record);
+}
+
+void Sink::corruption(const Measurement& measurement, const Subject& subject, const Json& params,
+                      std::uint64_t message, std::uint64_t offset, std::uint64_t expected,
+                      std::uint64_t observed) {
+    write({{"kind", "corruption"},
+           {"name", measurement.name},
+           {"subject", to_json(subject)},
+           {"params", params},
+           {"message", message},
+           {"offset", offset},
+           {"expected", fmt::format("{:016x}", expected)},
+           {"observed", fmt::format("{:016x}", observed)}});
+}
+
+void Sink::context(const Subject& subject, const Json& facts) {
+    write({{"kind", "context"}, {"subject", to_json(subject)}, {"facts", facts}});
+}
+
+void Sink::failure(const std::string& what, const std::string& hint, const Subject& subject) {
+    write({{"kind", "failure"}, {"what", what}, {"hint", hint}, {"subject", to_json(subject)}});
+}
+
+void Sink::hello(int rank, const std::string& host) {
+    write({{"kind", "hello"}, {"rank", rank}, {"host", host}});
+}
+
+void Sink::progress(double done, std::string_view label, double left) {
+    write({{"kind", "progress"}, {"done", done}, {"label", label}, {"left_s", left}});
+}
+
+}  // namespace assay

@@ -1,0 +1,128 @@
+#include "core/topology.hpp"
+
+#include <hwloc.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <memory>
+
+#include "core/error.hpp"
+
+namespace assay {
+namespace {
+
+class Topology {
+public:
+    Topology() {
+        hwloc_topology_init(&handle_);
+        hwloc_topology_set_all_types_filter(handle_, HWLOC_TYPE_FILTER_KEEP_ALL);
+        if (hwloc_topology_load(handle_) != 0) throw Error("hwloc cannot read this host's topology");
+    }
+    ~Topology() { hwloc_topology_destroy(handle_); }
+    Topology(const Topology&) = delete;
+    Topology& operator=(const Topology&) = delete;
+
+    hwloc_topology_t handle() const { return handle_; }
+    int count(hwloc_obj_type_t type) const { return hwloc_get_nbobjs_by_type(handle_, type); }
+
+private:
+    hwloc_topology_t handle_{};
+};
+
+// Loaded once: a load costs milliseconds, and the host does not change under a run.
+const Topology& topology() {
+    static const Topology loaded;
+    return loaded;
+}
+
+std::string info(const Topology& t, const char* key) {
+    for (hwloc_obj_type_t type : {HWLOC_OBJ_PACKAGE, HWLOC_OBJ_MACHINE})
+        if (hwloc_obj_t object = hwloc_get_obj_by_type(t.handle(), type, 0))
+            if (const char* value = hwloc_obj_get_info_by_name(object, key)) return value;
+    return {};
+}
+
+std::string os_name() {
+    std::ifstream file("/etc/os-release");
+    for (std::string line; std::getline(file, line);)
+        if (line.starts_with("PRETTY_NAME=\"")) return line.substr(13, line.size() - 14);
+    return {};
+}
+
+// A field of /proc/meminfo, in bytes.
+std::size_t meminfo(const std::string& key) {
+    std::ifstream file("/proc/meminfo");
+    std::string name, unit;
+    for (std::size_t value; file >> name >> value && std::getline(file, unit);)
+        if (name == key + ":") return value * (unit.find("kB") != std::string::npos ? 1024 : 1);
+    return 0;
+}
+
+}  // namespace
+
+std::string host_name() {
+    char name[256] = {};
+    gethostname(name, sizeof name - 1);
+    return name;
+}
+
+int core_count() { return topology().count(HWLOC_OBJ_CORE); }
+
+std::size_t last_level_cache() {
+    for (hwloc_obj_type_t level : {HWLOC_OBJ_L3CACHE, HWLOC_OBJ_L2CACHE}) {
+        std::size_t sum = 0;
+        for (int i = 0; i < topology().count(level); ++i)
+            sum += hwloc_get_obj_by_type(topology().handle(), level, static_cast<unsigned>(i))->attr->cache.size;
+        if (sum != 0) return sum;
+    }
+    return std::size_t{32} << 20;
+}
+
+std::size_t available_memory() { return meminfo("MemAvailable"); }
+
+void bind_to_core(int index) {
+    hwloc_obj_t core = hwloc_get_obj_by_type(topology().handle(), HWLOC_OBJ_CORE, static_cast<unsigned>(index));
+    if (core == nullptr) throw Error("no such core: " + std::to_string(index));
+    hwloc_bitmap_t one = hwloc_bitmap_dup(core->cpuset);
+    hwloc_bitmap_singlify(one);
+    const int status = hwloc_set_cpubind(topology().handle(), one, HWLOC_CPUBIND_THREAD);
+    hwloc_bitmap_free(one);
+    if (status != 0) throw Error("cannot bind a thread to core " + std::to_string(index),
+                                 "is this process confined to fewer processors (taskset, a container)?");
+}
+
+std::string sysfs(const std::string& path) {
+    const char* root = std::getenv("ASSAY_SYSFS");
+    return (root != nullptr ? std::string(root) : "/sys") + "/" + path;
+}
+
+std::string read_line(const std::string& path) {
+    std::ifstream file(path);
+    std::string line;
+    std::getline(file, line);
+    line.erase(line.find_last_not_of(" \t\r") + 1);
+    return line;
+}
+
+Json host_facts() {
+    const Topology& t = topology();
+    utsname kernel{};
+    uname(&kernel);
+    Json facts = {{"os.name", os_name()},
+                  {"kernel.release", kernel.release},
+                  {"cpu.model", info(t, "CPUModel")},
+                  {"cpu.packages", t.count(HWLOC_OBJ_PACKAGE)},
+                  {"cpu.cores", t.count(HWLOC_OBJ_CORE)},
+                  {"cpu.threads", t.count(HWLOC_OBJ_PU)},
+                  {"cpu.last_level_cache_bytes", last_level_cache()},
+                  {"numa.nodes", t.count(HWLOC_OBJ_NUMANODE)},
+                  {"memory.bytes", meminfo("MemTotal")},
+                  {"assay.version", ASSAY_VERSION}};
+    const std::string governor = read_line(sysfs("devices/system/cpu/cpu0/cpufreq/scaling_governor"));
+    facts["cpu.governor"] = governor.empty() ? "none (no cpufreq)" : governor;
+    return facts;
+}
+
+}  // namespace assay

@@ -1,0 +1,26 @@
+// What this host is: processors, NUMA nodes, memory, kernel (hwloc, /proc, /sys).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/record.hpp"
+
+namespace assay {
+
+std::string host_name();
+
+// Facts of this host with dotted keys: "cpu.model", "cpu.cores", "memory.bytes", "kernel.release" ...
+Json host_facts();
+
+int core_count();                  // physical cores that this process may use
+std::size_t last_level_cache();    // bytes, the sum over this host; 32 MiB when unknown
+std::size_t available_memory();    // bytes, MemAvailable
+void bind_to_core(int index);      // the calling thread, to the index-th usable physical core
+
+// The root of /sys is injectable ($ASSAY_SYSFS) so that tests can plant a machine.
+std::string sysfs(const std::string& path);
+// The file's first line without trailing white space; empty when it cannot be read.
+std::string read_line(const std::string& path);
+
+}  // namespace assay

@@ -1,0 +1,64 @@
+// How much of a busy loop's time something else takes: the operating system, other programs, a hypervisor.
+//
+// A loop reads the clock without pause; two readings further apart than the threshold mean that the core
+// did something else in between (the "selfish" detour of Beckman et al., Cluster 2006).
+#include <algorithm>
+#include <thread>
+#include <vector>
+
+#include "core/clock.hpp"
+#include "core/options.hpp"
+#include "core/record.hpp"
+#include "core/topology.hpp"
+#include "node/measurements.hpp"
+
+namespace assay::node {
+namespace {
+
+// Ten times a slow clock reading; an interrupt takes at least this.
+constexpr Nanoseconds threshold = 1000;
+
+struct Detours {
+    double lost = 0;     // share of the time
+    double longest = 0;  // seconds
+};
+
+Detours watch(double duration) {
+    const Nanoseconds begin = now();
+    const auto end = begin + static_cast<Nanoseconds>(duration * 1e9);
+    Nanoseconds lost = 0, longest = 0, last = begin;
+    while (last < end) {
+        const Nanoseconds t = now();
+        const Nanoseconds gap = t - last;
+        if (gap > threshold) {
+            lost += gap;
+            longest = std::max(longest, gap);
+        }
+        last = t;
+    }
+    return {seconds(lost) / seconds(last - begin), seconds(longest)};
+}
+
+}  // namespace
+
+void detail::run_noise(const Options& options, Bench& bench) {
+    const int cores = core_count();
+    std::vector<Detours> found(static_cast<std::size_t>(cores));
+    {
+        std::vector<std::jthread> pool;
+        for (int core = 0; core < cores; ++core)
+            pool.emplace_back([&, core] {
+                bind_to_core(core);
+                found[static_cast<std::size_t>(core)] = watch(options.real("seconds"));
+            });
+    }
+    std::vector<double> lost, longest;
+    for (const Detours& d : found) {
+        lost.push_back(d.lost);
+        longest.push_back(d.longest);
+    }
+    bench.sink.measurement(noise, "lost", {.host = host_name()}, {{"cores", cores}}, summarize(lost), lost);
+    bench.sink.measurement(noise, "longest", {.host = host_name()}, {{"cores", cores}}, summarize(longest), longest);
+}
+
+}  // namespace assay::node

@@ -1,0 +1,54 @@
+#include "probe/describe.hpp"
+
+namespace assay {
+namespace {
+
+const char* word(Scope scope) {
+    switch (scope) {
+        case Scope::node: return "node";
+        case Scope::pair: return "pair";
+        case Scope::group: break;
+    }
+    return "group";
+}
+
+const char* word(Kind kind) {
+    switch (kind) {
+        case Kind::integer: return "integer";
+        case Kind::real: return "real";
+        case Kind::text: return "text";
+        case Kind::flag: return "flag";
+        case Kind::integers: break;
+    }
+    return "integers";
+}
+
+const char* word(Better better) {
+    return better == Better::higher ? "higher" : better == Better::lower ? "lower" : "none";
+}
+
+Json describe(const Measurement& m) {
+    Json j = {{"name", m.name}, {"scope", word(m.scope)}, {"help", m.help}};
+    j["parameters"] = Json::array();
+    for (const Parameter& p : m.parameters)
+        j["parameters"].push_back({{"name", p.name}, {"kind", word(p.kind)}, {"unit", p.unit},
+                                   {"default", p.initial}, {"help", p.help}, {"min", p.min}, {"max", p.max}});
+    j["metrics"] = Json::array();
+    for (const Metric& metric : m.metrics)
+        j["metrics"].push_back({{"name", metric.name}, {"unit", metric.unit}, {"better", word(metric.better)},
+                                {"help", metric.help}});
+    const auto reason = m.waived();
+    j["waived"] = reason ? Json(*reason) : Json(nullptr);
+    return j;
+}
+
+}  // namespace
+
+Json describe(const std::string& transport) {
+    Json j = {{"schema", schema_version}, {"version", ASSAY_VERSION}, {"transport", transport}};
+    j["measurements"] = Json::array();
+    for (const Measurement& m : measurements()) j["measurements"].push_back(describe(m));
+    return j;
+}
+
+}  // namespace assay

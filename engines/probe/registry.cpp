@@ -1,0 +1,23 @@
+// The table of every measurement: a new one is a .cpp in its domain and one line here.
+#include <array>
+
+#include "core/registry.hpp"
+#include "network/measurements.hpp"
+#include "node/measurements.hpp"
+
+namespace assay {
+namespace {
+
+constexpr std::array table = {
+    node::memory,
+    node::noise,
+    network::client_server,
+    network::all_to_all,
+    network::pairs,
+};
+
+}  // namespace
+
+std::span<const Measurement> measurements() { return table; }
+
+}  // namespace assay

