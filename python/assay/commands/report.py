@@ -1,0 +1,48 @@
+"""``assay report``: the HTML file of a run that is already on disk."""
+
+from __future__ import annotations
+
+import argparse
+import webbrowser
+from pathlib import Path
+
+from assay.errors import EXIT_PASS, UserError
+from assay.report.html import build_report
+
+RUNS = Path("runs")
+
+
+class Report:
+    """Write the HTML report of a run. The report is one file that loads nothing: open it from disk,
+    mail it, keep it with the acceptance."""
+
+    name = "report"
+    examples = """\
+  assay report                                  the newest run under runs/
+  assay report runs/20261121T040000-net --open
+  assay report runs/20261121T040000-net -o acceptance.html
+"""
+
+    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "run", nargs="?", type=Path, metavar="RUN", help="run directory (default: the newest under runs/)"
+        )
+        parser.add_argument(
+            "-o", "--output", type=Path, metavar="FILE", help="where to write (default: RUN/report.html)"
+        )
+        parser.add_argument("--open", action="store_true", help="show it in the browser")
+
+    def run(self, args: argparse.Namespace) -> int:
+        path = build_report(args.run or newest_run(RUNS), args.output)
+        print(path)
+        if args.open and not webbrowser.open(path.resolve().as_uri()):
+            raise UserError("no browser could be started", f"open {path} by hand")
+        return EXIT_PASS
+
+
+def newest_run(runs: Path) -> Path:
+    """The run directory under ``runs`` that was begun last."""
+    infos = list(runs.glob("*/run.json"))
+    if not infos:
+        raise UserError(f"no run under {runs}/", "name a run directory, or measure first: 'assay check'")
+    return max(infos, key=lambda info: info.stat().st_mtime).parent

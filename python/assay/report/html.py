@@ -1,0 +1,95 @@
+"""Makes ``report.html``: one file that holds a whole run and the program that shows it.
+
+The page is built once, from ``web/``, as a template with a marker where the data goes; a report is that
+template with the run put in its place, so writing one needs no Node. The data are JSON lines (``run.json``
+first, then the records), compressed and in base64: the browser takes them row by row out of its own
+DecompressionStream, so that a matrix of 4096 hosts is never one string of 300 MB. The file loads nothing:
+it can be mailed, archived and opened from disk years later.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from assay.errors import UserError
+from assay.records.schema import AnyRecord, Pairs, ReportData, RunInfo, decode_record, encode
+
+REPORT_NAME = "report.html"
+MARKER = b"@ASSAY_DATA@"
+PAIR_DIGITS = 5  # significant digits kept of a pair's value; the page shows 3
+GZIP_LEVEL = 6  # 9 takes three times as long for 2 % less
+
+_PACKAGED = Path(__file__).with_name(REPORT_NAME)
+_CHECKOUT = Path(__file__).resolve().parents[3] / "web" / "dist" / REPORT_NAME
+
+
+def build_report(run_dir: Path, output: Path | None = None) -> Path:
+    """Writes the report of the run in ``run_dir`` to ``output`` (default: ``report.html`` beside the run's
+    own files) and returns its path. The file appears whole or not at all."""
+    page = _template()
+    target = output or run_dir / REPORT_NAME
+    data = base64.b64encode(gzip.compress(b"".join(_lines(_load(run_dir))), GZIP_LEVEL, mtime=0))
+    before, after = page.split(MARKER)
+    _write_whole(target, before + data + after)
+    return target
+
+
+def _template() -> bytes:
+    for path in (_PACKAGED, _CHECKOUT):
+        if path.is_file():
+            page = path.read_bytes()
+            if page.count(MARKER) != 1:
+                raise UserError(f"{path}: not a report template", "build it again with 'make setup'")
+            return page
+    raise UserError(f"the report's page is not built: no {_CHECKOUT}", "build it with 'make setup'")
+
+
+def _lines(data: ReportData) -> Iterator[bytes]:
+    yield encode(data.run) + b"\n"
+    for record in data.records:
+        yield encode(_rounded(record)) + b"\n"
+
+
+def _rounded(record: AnyRecord) -> AnyRecord:
+    """A pair matrix is nearly all of a large report: digits that nobody will see are left behind."""
+    if not isinstance(record, Pairs):
+        return record
+    return msgspec.structs.replace(record, values=[float(f"{v:.{PAIR_DIGITS}g}") for v in record.values])
+
+
+def _load(run_dir: Path) -> ReportData:
+    """The run in ``run_dir``. The last line of a killed run may be torn, and is then left out."""
+    info_file, records_file = run_dir / "run.json", run_dir / "records.jsonl"
+    try:
+        info = msgspec.json.decode(info_file.read_bytes(), type=RunInfo)
+        lines = records_file.read_bytes().split(b"\n") if records_file.exists() else [b""]
+    except FileNotFoundError:
+        raise UserError(f"{run_dir} is no run: it has no run.json", "name a directory under runs/") from None
+    except OSError as error:
+        raise UserError(f"cannot read {error.filename}: {error.strerror}") from None
+    except msgspec.DecodeError as error:
+        raise UserError(f"{info_file}: {error}", "the run's own file is damaged") from None
+    *whole, _torn = lines
+    records = []
+    for number, line in enumerate(whole, 1):
+        try:
+            records.append(decode_record(line))
+        except msgspec.DecodeError as error:
+            raise UserError(f"{records_file}:{number}: {error}", "remove that line to see the rest") from None
+    return ReportData(info, records)
+
+
+def _write_whole(target: Path, content: bytes) -> None:
+    part = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        part.write_bytes(content)
+        part.replace(target)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise UserError(f"cannot write {target}: {error.strerror}", "name a writable file with -o") from None
