@@ -66,6 +66,8 @@ def parse_quantity(text: str) -> Quantity:
     if unit is None:
         raise UserError(f"unknown unit '{spelling}' in '{text}'", f"did you mean '{_nearest(spelling)}'?")
     value = float(number)
+    if math.isinf(value):
+        raise UserError(f"'{text}' is not a quantity", "the number is too large")
     # Units below one have exact inverses: 3 ns / 1e9 rounds once, 3 * 1e-9 twice.
     return Quantity(value / round(1 / unit.value) if unit.value < 1 else value * unit.value, unit.unit)
 
@@ -87,11 +89,12 @@ def parse_in(text: str, unit: str) -> float:
     """
     quantity = parse_quantity(text)
     if quantity.unit != unit:
-        raise UserError(f"'{text}' is in {_name(quantity.unit)}", f"a value in {_name(unit)} is needed here")
+        raise UserError(f"'{text}' is in {name_unit(quantity.unit)}", f"a value in {name_unit(unit)} is needed here")
     return quantity.value
 
 
-def _name(unit: str) -> str:
+def name_unit(unit: str) -> str:
+    """A base unit in words, for messages."""
     return "no unit (a count or a share)" if unit == "1" else unit
 
 
@@ -103,7 +106,7 @@ def parse_size(text: str) -> int:
     match = _OPTION_SIZE.fullmatch(text)
     if match:
         number, prefix = match.groups()
-        size = float(int(number) * {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}[prefix.upper()])
+        size: float = int(number) * {"": 1, "K": 2**10, "M": 2**20, "G": 2**30}[prefix.upper()]
     else:
         size = parse_in(text, "B")
     if size < 1 or size != int(size):

@@ -1,0 +1,349 @@
+"""A specification: criteria as data, in TOML, checked whole before anything is measured.
+
+A mistake in a specification is a wrong verdict waiting to happen, so nothing is ignored: every key,
+unit, metric and rule has to be known, every bound has to make sense, and no two criteria may say
+something about the same figure. Each refusal names the file and the line. There is no expression
+language: a limit is a quantity, or a share of something that the machine itself has shown.
+
+``tomllib`` drops line numbers. The k-th ``[[criterion]]`` header of the text is the k-th criterion of the
+parsed list, so the line of a key is looked for between two headers.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import tomllib
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, NoReturn
+
+import assay
+from assay.errors import UserError
+from assay.records.schema import Scalar, Subject
+from assay.records.units import (
+    Quantity,
+    format_quantity,
+    format_share,
+    format_size,
+    name_unit,
+    parse_in,
+    parse_quantity,
+)
+
+STATISTICS = ("median", "min", "max", "p5", "p95", "p99")
+SUBJECT_FIELDS = tuple(Subject.__struct_fields__)
+
+Condition = Scalar | Quantity  # what a parameter or a field of the subject has to be
+
+
+@dataclass(frozen=True)
+class Share:
+    """A limit taken from the machine: ``share`` times the median of the metric ``of``."""
+
+    share: float
+    of: str
+    where: dict[str, Condition] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{format_share(self.share)} of {self.of}{words(self.where)}"
+
+
+Limit = Quantity | Share
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """One line of a specification: a metric within bounds, or (``metric`` empty) no finding of a rule."""
+
+    metric: str = ""  # "network.all_to_all/bandwidth"; "*" stands for any text
+    where: dict[str, Condition] = field(default_factory=dict)
+    statistic: str = "median"
+    min: Limit | None = None
+    max: Limit | None = None
+    rule: str = ""  # with no metric: the rule that may find nothing; empty means any
+    title: str = ""
+    is_for_several_hosts: bool = False  # it means nothing, and is left out, in a run on one host
+    line: int = 0
+
+    def __str__(self) -> str:
+        """The criterion in words, which is what a verdict shows."""
+        if self.title:
+            return self.title
+        if not self.metric:
+            return f"no fault found by {self.rule}" if self.rule else "no fault found"
+        statistic = "" if self.statistic == "median" else f" {self.statistic}"
+        bounds = [
+            f"{sign} {_limit_words(b)}" for sign, b in ((">=", self.min), ("<=", self.max)) if b is not None
+        ]
+        return f"{self.metric}{statistic}{words(self.where)} {' and '.join(bounds)}"
+
+
+@dataclass(frozen=True)
+class Specification:
+    """The criteria of one file, all of them checked."""
+
+    name: str
+    criteria: list[Criterion]
+    title: str = ""
+
+
+def words(where: Mapping[str, Condition]) -> str:
+    """Conditions as they are read: " op=send size=1 MiB", with the leading space; empty for none."""
+    return "".join(f" {key}={_condition_words(value)}" for key, value in where.items())
+
+
+def _condition_words(value: Condition) -> str:
+    if not isinstance(value, Quantity):
+        return str(value)
+    return format_size(int(value.value)) if value.unit == "B" else format_quantity(*value)
+
+
+def _limit_words(limit: Limit) -> str:
+    return format_quantity(*limit) if isinstance(limit, Quantity) else str(limit)
+
+
+def find_specification(name: str) -> Path:
+    """The file of a specification given by path, or by the name of a built-in one ("self").
+
+    Built-in ones lie in ``specs/`` of the checkout or, once installed, of the package.
+    Raises UserError with the names there are.
+    """
+    given = Path(name)
+    if given.suffix == ".toml" or "/" in name:
+        if given.is_file():
+            return given
+        raise UserError(f"no specification at '{name}'", "give a TOML file or a built-in name")
+    package = Path(assay.__file__).parent
+    folders = [package / "specs", package.parents[1] / "specs"]
+    known = {path.stem: path for folder in folders for path in sorted(folder.glob("*.toml"))}
+    if name not in known:
+        names = ", ".join(sorted(known)) or "none installed"
+        raise UserError(
+            f"no specification named '{name}'", f"built in: {names}; or give the path of a TOML file"
+        )
+    return known[name]
+
+
+def load_specification(
+    path: str | Path, metrics: Mapping[str, str] | None = None, rules: Collection[str] | None = None
+) -> Specification:
+    """Read and check a specification.
+
+    ``metrics`` maps every known "measurement/metric" to its unit, ``rules`` are the names of the rules that
+    may be asked about; None leaves that check to the judging, where what is not there never passes.
+    Raises UserError with file and line for anything that is not exactly right.
+    """
+    path = Path(path)
+    try:
+        text = path.read_text(encoding="utf-8")
+        document = tomllib.loads(text)
+    except OSError as error:
+        raise UserError(
+            f"cannot read the specification {path}: {error.strerror}", "give a readable file"
+        ) from None
+    except UnicodeDecodeError:
+        raise UserError(f"{path} is not text in UTF-8", "a specification is a TOML file") from None
+    except tomllib.TOMLDecodeError as error:
+        line = re.search(r"at line (\d+)", str(error))
+        where = f"{path}:{line[1]}" if line else f"{path}:{text.count(chr(10)) + 1}"
+        raise UserError(f"{where}: not valid TOML: {error}", "mend the file") from None
+    return _Reader(path, text, metrics, rules).specification(document)
+
+
+class _Reader:
+    """Turns the parsed document into criteria, and knows on which line each word stands."""
+
+    def __init__(
+        self, path: Path, text: str, metrics: Mapping[str, str] | None, rules: Collection[str] | None
+    ) -> None:
+        self.path, self.lines = path, text.splitlines()
+        self.metrics, self.rules = metrics, rules
+        header = re.compile(r"\s*\[\[\s*[\"']?criterion[\"']?\s*\]\]")
+        self.headers = [n for n, line in enumerate(self.lines, 1) if header.match(line)]
+        self.current = -1  # index of the criterion being read
+
+    def line_of(self, key: str = "") -> int:
+        """The line of ``key`` in the current criterion (or of its header), counted from 1."""
+        first, last = 1, len(self.lines)
+        if self.current >= 0 and self.headers:
+            at = min(self.current, len(self.headers) - 1)
+            first = self.headers[at]
+            last = self.headers[at + 1] - 1 if at + 1 < len(self.headers) else last
+        word = rf"[\"']?{re.escape(key)}[\"']?"
+        assignment = re.compile(rf"\s*(?:{word}\s*[=.]|\[+\s*(?:criterion\s*\.\s*)?{word}\s*[.\]])")
+        if key:
+            for number in range(first, last + 1):
+                if assignment.match(self.lines[number - 1]):
+                    return number
+        return first
+
+    def refuse(self, key: str, what: str, hint: str) -> NoReturn:
+        raise UserError(f"{self.path}:{self.line_of(key)}: {what}", hint)
+
+    def specification(self, document: dict[str, Any]) -> Specification:
+        self._only(document, ("title", "criterion"), "a specification")
+        tables = document.get("criterion", [])
+        if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+            self.refuse(
+                "criterion", "'criterion' is not a list of tables", "head each criterion with [[criterion]]"
+            )
+        if not tables:
+            self.refuse("", "there is no criterion in it", "add one headed [[criterion]]")
+        criteria: list[Criterion] = []
+        for self.current, table in enumerate(tables):
+            criterion = self._findings(table) if "findings" in table else self._bounds(table)
+            for other in criteria:
+                if _figure(other) == _figure(criterion):
+                    what = f"the same figure as in the criterion on line {other.line}"
+                    self.refuse("", what, "put min and max into one criterion")
+            criteria.append(criterion)
+        self.current = -1
+        return Specification(self.path.stem, criteria, self._text(document, "title"))
+
+    def _findings(self, table: dict[str, Any]) -> Criterion:
+        self._only(table, ("findings", "rule", "hosts", "title"), "a criterion on findings")
+        if table["findings"] != "none":
+            self.refuse(
+                "findings", f"findings = {table['findings']!r} is not known", 'only findings = "none" is'
+            )
+        rule = self._text(table, "rule")
+        if rule and self.rules is not None and rule not in self.rules:
+            self.refuse("rule", f"unknown rule '{rule}'", f"known: {', '.join(sorted(self.rules))}")
+        return Criterion(rule=rule, **self._common(table))
+
+    def _bounds(self, table: dict[str, Any]) -> Criterion:
+        self._only(table, ("metric", "where", "min", "max", "statistic", "hosts", "title"), "a criterion")
+        metric = self._text(table, "metric")
+        if not metric:
+            self.refuse(
+                "", "a criterion has no metric", 'say metric = "measurement/metric" or findings = "none"'
+            )
+        unit = self._unit(metric, "metric")
+        statistic = self._text(table, "statistic") or "median"
+        if statistic not in STATISTICS:
+            self.refuse("statistic", f"unknown statistic '{statistic}'", f"known: {', '.join(STATISTICS)}")
+        low, high = (self._limit(table, key, unit) for key in ("min", "max"))
+        if low is None and high is None:
+            self.refuse("", f"the criterion on {metric} has neither min nor max", "give at least one of them")
+        self._check_order(low, high)
+        where = self._where(table)
+        return Criterion(metric, where, statistic, low, high, **self._common(table))
+
+    def _common(self, table: dict[str, Any]) -> dict[str, Any]:
+        if table.get("hosts", "several") != "several":
+            self.refuse("hosts", f"hosts = {table['hosts']!r} is not known", 'only hosts = "several" is')
+        return {
+            "title": self._text(table, "title"),
+            "is_for_several_hosts": "hosts" in table,
+            "line": self.line_of(),
+        }
+
+    def _check_order(self, low: Limit | None, high: Limit | None) -> None:
+        contradict = False
+        if isinstance(low, Quantity) and isinstance(high, Quantity):
+            if low.unit != high.unit:
+                self.refuse("max", "min and max are in different units", "give both in the metric's unit")
+            contradict = low.value > high.value
+        elif isinstance(low, Share) and isinstance(high, Share) and _source(low) == _source(high):
+            contradict = low.share > high.share
+        if contradict and low and high:
+            what = f"min {_limit_words(low)} is above max {_limit_words(high)}"
+            self.refuse("min", what, "nothing could pass both")
+
+    def _limit(self, table: dict[str, Any], key: str, unit: str | None) -> Limit | None:
+        if key not in table:
+            return None
+        value = table[key]
+        if isinstance(value, dict):
+            return self._share(value, key, unit)
+        quantity = self._quantity(value, key)
+        if unit is not None and quantity.unit != unit:
+            what = f"{key} = {value!r} does not fit a metric in {name_unit(unit)}"
+            self.refuse(key, what, f"it is in {name_unit(quantity.unit)}")
+        return quantity
+
+    def _share(self, table: dict[str, Any], key: str, unit: str | None) -> Share:
+        self._only(table, ("share", "of", "where"), f"{key} = {{...}}", key)
+        share, of = self._text(table, "share", key), self._text(table, "of", key)
+        if not share or not of:
+            self.refuse(
+                key, f"{key} needs 'share' and 'of'", 'such as {share = "10 %", of = "node.memory/bandwidth"}'
+            )
+        of_unit = self._unit(of, key)
+        if unit is not None and of_unit is not None and unit != of_unit:
+            what = f"a share of {of}, in {name_unit(of_unit)}, does not fit"
+            self.refuse(key, what, f"the metric is in {name_unit(unit)}")
+        try:
+            return Share(parse_in(share, "1"), of, self._where(table, key))
+        except UserError as error:
+            self.refuse(key, error.what, error.hint)
+
+    def _where(self, table: dict[str, Any], key: str = "where") -> dict[str, Condition]:
+        where = table.get("where", {})
+        if not isinstance(where, dict):
+            self.refuse(key, "'where' is not a table", 'such as {op = "send", size = "1 MiB"}')
+        return {name: self._condition(name, value, key) for name, value in where.items()}
+
+    def _condition(self, name: str, value: Any, key: str) -> Condition:
+        if not isinstance(value, str | int | float | bool):
+            self.refuse(key, f"'{name}' has to be one value", "a text, a number, a quantity or a truth value")
+        # "1 MiB" is a quantity and has to be a right one; "h3" or "2x2" is a name.
+        if (
+            isinstance(value, str)
+            and name not in SUBJECT_FIELDS
+            and re.match(r"[\d.]+(\s+\S+|[A-Za-zµ/%]+)$", value)
+        ):
+            return self._quantity(value, key)
+        return value
+
+    def _quantity(self, value: Any, key: str) -> Quantity:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            value = str(value)
+        if not isinstance(value, str):
+            self.refuse(key, f"{key} is not a quantity", "write a number and a unit, such as '180 Gbit/s'")
+        try:
+            return parse_quantity(value)
+        except UserError as error:
+            self.refuse(key, error.what, error.hint)
+
+    def _unit(self, metric: str, key: str) -> str | None:
+        """The unit of a known metric; None while the known ones are not given."""
+        if metric.count("/") != 1:
+            self.refuse(
+                key, f"'{metric}' is not a metric", "write measurement/metric, such as node.memory/bandwidth"
+            )
+        if self.metrics is None:
+            return None
+        units = {unit for name, unit in self.metrics.items() if fnmatchcase(name, metric)}
+        if not units:
+            self.refuse(key, f"unknown metric '{metric}'", f"did you mean {_nearest(metric, self.metrics)}?")
+        if len(units) > 1:
+            self.refuse(key, f"'{metric}' stands for metrics in several units", "make one criterion for each")
+        return units.pop()
+
+    def _text(self, table: dict[str, Any], key: str, at: str = "") -> str:
+        value = table.get(key, "")
+        if not isinstance(value, str):
+            self.refuse(at or key, f"'{key}' is not a text", "put it between quotes")
+        return value
+
+    def _only(self, table: dict[str, Any], known: tuple[str, ...], what: str, at: str = "") -> None:
+        for key in table:
+            if key not in known:
+                self.refuse(at or key, f"unknown key '{key}' in {what}", f"known: {', '.join(known)}")
+
+
+def _figure(criterion: Criterion) -> tuple[str, str, str, str]:
+    """What a criterion is about, without its bounds: two of the same figure are one too many."""
+    return criterion.metric, criterion.rule, criterion.statistic, repr(sorted(criterion.where.items()))
+
+
+def _source(share: Share) -> str:
+    return share.of + repr(sorted(share.where.items()))
+
+
+def _nearest(word: str, known: Collection[str]) -> str:
+    return "'" + "' or '".join(difflib.get_close_matches(word, known, n=2, cutoff=0.0)) + "'"

@@ -1,0 +1,208 @@
+"""Criteria held against the records of a run.
+
+The rule above all others: what was not measured does not pass. The worst matching record decides; one
+that is missing, waived, in error or in another unit makes the criterion inconclusive, unless another
+one has failed it already.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Collection, Iterable, Sequence
+from fnmatch import fnmatchcase
+from typing import Literal, NamedTuple
+
+from assay.judge.specification import Condition, Criterion, Limit, Share, Specification, words
+from assay.records.schema import AnyRecord, Corruption, Failure, Finding, Measurement, Pairs, Verdict
+from assay.records.units import Quantity, name_unit
+
+Outcome = Literal["PASS", "FAIL", "INCONCLUSIVE"]
+
+
+def judge(
+    specification: Specification, records: Iterable[AnyRecord], hosts: Collection[str] = ()
+) -> list[Verdict]:
+    """One verdict a criterion, in the order of the specification.
+
+    ``hosts`` are those of the run: a figure taken host by host has to be there for each of them.
+    """
+    records = list(records)
+    verdicts = []
+    for criterion in specification.criteria:
+        if criterion.is_for_several_hosts and len(_hosts(records, hosts)) < 2:
+            continue
+        found = (
+            _judge_bounds(criterion, records, hosts)
+            if criterion.metric
+            else _judge_findings(criterion, records)
+        )
+        found.specification = specification.name
+        verdicts.append(found)
+    return verdicts
+
+
+def overall(verdicts: Iterable[Verdict]) -> Outcome:
+    """FAIL if anything failed; else INCONCLUSIVE if anything was, or if there was nothing to judge."""
+    outcomes = {verdict.outcome for verdict in verdicts}
+    if "FAIL" in outcomes:
+        return "FAIL"
+    return "PASS" if outcomes == {"PASS"} else "INCONCLUSIVE"
+
+
+def _hosts(records: Iterable[AnyRecord], hosts: Collection[str]) -> set[str]:
+    """The hosts of the run: those given, else those that the records speak of."""
+    subjects = [one.subject for one in records if not isinstance(one, Verdict)]
+    return set(hosts) or {name for one in subjects for name in (one.host, one.peer) if name}
+
+
+class _Judged(NamedTuple):
+    """One record held against one bound; ``slack`` is relative and positive when within it."""
+
+    slack: float
+    record: Measurement
+    observed: float
+    required: float
+    is_within: bool
+    source: list[int]  # records that a limit was taken from
+
+
+def _judge_bounds(criterion: Criterion, records: Sequence[AnyRecord], hosts: Collection[str]) -> Verdict:
+    matching = _matching(criterion.metric, criterion.where, records)
+    doubts = _missing(criterion, matching, hosts)
+    judged: list[_Judged] = []
+    for record in matching:
+        observed = _value(record, criterion.statistic)
+        if isinstance(observed, str):
+            doubts.append(f"{_whose(record)}: {observed}")
+            continue
+        for bound, limit in (("min", criterion.min), ("max", criterion.max)):
+            required, source = _required(limit, record, records) if limit else (math.nan, [])
+            if isinstance(required, str):
+                doubts.append(required)
+            elif limit:
+                slack = observed - required if bound == "min" else required - observed
+                relative = slack / abs(required) if required else slack
+                judged.append(_Judged(relative, record, observed, required, slack >= 0, source))
+    verdict = Verdict(criterion=str(criterion), outcome="INCONCLUSIVE", metric=criterion.metric)
+    if judged:
+        worst = min(judged, key=lambda one: one.slack)
+        verdict.outcome = "FAIL" if not worst.is_within else "INCONCLUSIVE" if doubts else "PASS"
+        verdict.observed, verdict.required = worst.observed, worst.required
+        verdict.margin = worst.slack if worst.required else None
+        verdict.subject, verdict.unit = worst.record.subject, worst.record.unit
+        verdict.evidence = [worst.record.id, *worst.source]
+        verdict.reason = _reason(criterion, worst, len(matching))
+    if doubts and verdict.outcome != "FAIL":
+        more = f" (and {len(doubts) - 1} more)" if len(doubts) > 1 else ""
+        verdict.reason = doubts[0] + more
+    return verdict
+
+
+def _reason(criterion: Criterion, worst: _Judged, count: int) -> str:
+    """What the reader cannot see from the figures: whose they are, and where a limit came from."""
+    parts = []
+    if count > 1:
+        parts.append(f"the worst of {count}: {_whose(worst.record)}")
+    derived = [limit for limit in (criterion.min, criterion.max) if isinstance(limit, Share)]
+    if derived and worst.source:
+        parts.append(f"the limit is {derived[0]}")
+    return "; ".join(parts)
+
+
+def _missing(criterion: Criterion, matching: Sequence[Measurement], hosts: Collection[str]) -> list[str]:
+    """Why the matching records are not all that there should be."""
+    if not matching:
+        return [f"nothing measured {criterion.metric}{words(criterion.where)}"]
+    measured = {record.subject.host for record in matching}
+    if None in measured or "host" in criterion.where:
+        return []
+    return [f"{host}: {criterion.metric} was not measured" for host in hosts if host not in measured]
+
+
+def _matching(metric: str, where: dict[str, Condition], records: Iterable[AnyRecord]) -> list[Measurement]:
+    return [
+        record
+        for record in records
+        if isinstance(record, Measurement)
+        and fnmatchcase(f"{record.name}/{record.metric}", metric)
+        and all(_holds(key, condition, record) for key, condition in where.items())
+    ]
+
+
+def _holds(key: str, condition: Condition, record: Measurement) -> bool:
+    value = record.params.get(key, getattr(record.subject, key, None))
+    if isinstance(condition, Quantity):
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        return is_number and math.isclose(float(value), condition.value, rel_tol=1e-9)  # type: ignore[arg-type]
+    # True == 1 in Python; a truth value and a count are different things in a specification.
+    return isinstance(value, bool) == isinstance(condition, bool) and value == condition
+
+
+def _value(record: Measurement, statistic: str) -> float | str:
+    """The figure of a record, or why it has none."""
+    if record.status != "ok":
+        return f"{record.status}, {record.reason or 'no reason given'}"
+    if record.summary is None or record.summary.n == 0:
+        return "no value was measured"
+    value: float | None = getattr(record.summary, statistic)
+    if value is None or not math.isfinite(value):
+        return f"it has no {statistic}"
+    return value
+
+
+def _required(
+    limit: Limit, record: Measurement, records: Iterable[AnyRecord]
+) -> tuple[float | str, list[int]]:
+    """The bound for one record in the record's unit, with the ids it was taken from; or why there is none.
+
+    A share is of the same host's figure where that host has one, else of the median over all of them.
+    """
+    if isinstance(limit, Quantity):
+        if limit.unit != record.unit:
+            return (
+                f"{_whose(record)} is in {name_unit(record.unit)}, the limit in {name_unit(limit.unit)}",
+                [],
+            )
+        return limit.value, []
+    sources = [one for one in _matching(limit.of, limit.where, records) if one.unit == record.unit]
+    figures = [(one, value) for one in sources if not isinstance(value := _value(one, "median"), str)]
+    used = [pair for pair in figures if pair[0].subject.host == record.subject.host] or figures
+    if not used:
+        return f"the limit needs {limit.of}{words(limit.where)}, which was not measured", []
+    median = statistics.median(value for _, value in used)
+    return limit.share * median, [one.id for one, _ in used]
+
+
+def _whose(record: Measurement) -> str:
+    """Which record it is: its subject and parameters."""
+    subject = record.subject
+    place = [part for part in (subject.host, subject.peer and f"to {subject.peer}", subject.device) if part]
+    params: dict[str, Condition] = dict(record.params)
+    if isinstance(size := params.get("size"), int | float):
+        params["size"] = Quantity(size, "B")
+    return (" ".join(place) + words(params)).strip() or record.name
+
+
+def _judge_findings(criterion: Criterion, records: Sequence[AnyRecord]) -> Verdict:
+    """No fault among the findings; warnings do not fail. A run that was cut short proves nothing."""
+    verdict = Verdict(criterion=str(criterion), outcome="PASS")
+    findings = [one for one in records if isinstance(one, Finding) and criterion.rule in ("", one.rule)]
+    faults = [finding for finding in findings if finding.severity == "fault"]
+    failures = [one for one in records if isinstance(one, Failure)]
+    measured = any(
+        (isinstance(one, Measurement) and one.status == "ok") or isinstance(one, Pairs | Corruption)
+        for one in records
+    )
+    if faults:
+        first = max(faults, key=lambda finding: finding.confidence or 0.0)
+        more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+        verdict.outcome, verdict.reason = "FAIL", first.cause + more
+        verdict.subject = first.subject
+    elif failures:
+        verdict.outcome, verdict.reason = "INCONCLUSIVE", f"the run was cut short: {failures[0].what}"
+    elif not measured:
+        verdict.outcome, verdict.reason = "INCONCLUSIVE", "nothing was measured"
+    verdict.observed, verdict.required, verdict.unit = float(len(faults)), 0.0, "1"
+    verdict.evidence = [finding.id for finding in faults]
+    return verdict
