@@ -1,0 +1,78 @@
+// The theme: light or dark as the system asks, always light on paper. Colours are defined once, as CSS
+// custom properties; charts read them from there. All ramps and series colours are safe for colour-blind
+// readers (blue against orange), and series differ in symbol as well.
+
+import { useEffect, useState } from "preact/hooks";
+
+export type Theme = "light" | "dark";
+
+const prefersDark = matchMedia("(prefers-color-scheme: dark)");
+let printing = false;
+
+function currentTheme(): Theme {
+  const theme = prefersDark.matches && !printing ? "dark" : "light";
+  document.documentElement.dataset["theme"] = theme;
+  return theme;
+}
+
+/** The theme now; the component is drawn again when it changes. Call it where colours are read. */
+export function useTheme(): Theme {
+  const [theme, setTheme] = useState(currentTheme);
+  useEffect(() => {
+    const update = () => setTheme(currentTheme());
+    prefersDark.addEventListener("change", update);
+    addEventListener("assay-print", update);
+    return () => {
+      prefersDark.removeEventListener("change", update);
+      removeEventListener("assay-print", update);
+    };
+  }, []);
+  return theme;
+}
+
+/** True while the page is being printed: what scrolls on a screen must then be there whole. */
+export function usePrinting(): boolean {
+  const [state, setState] = useState(printing);
+  useEffect(() => {
+    const update = () => setState(printing);
+    addEventListener("assay-print", update);
+    return () => removeEventListener("assay-print", update);
+  }, []);
+  return state;
+}
+
+for (const [event, value] of [["beforeprint", true], ["afterprint", false]] as const) {
+  addEventListener(event, () => {
+    printing = value;
+    dispatchEvent(new Event("assay-print"));
+  });
+}
+
+/** A colour of the theme: colour("ink") is --ink. */
+export function colour(name: string): string {
+  return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+}
+
+export type Rgb = [number, number, number];
+
+function rgb(hex: string): Rgb {
+  return [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16)) as Rgb;
+}
+
+/** The diverging ramp: -1 is worst, 0 is the median, +1 is best; 256 steps, read by rampColour. */
+export function ramp(): Rgb[] {
+  const stops = ["worst", "worse", "median", "better", "best"].map((name) => rgb(colour(`ramp-${name}`)));
+  return Array.from({ length: 256 }, (_, step) => {
+    const at = (step / 255) * (stops.length - 1);
+    const low = Math.min(Math.floor(at), stops.length - 2);
+    return [0, 1, 2].map((c) =>
+      Math.round(stops[low]![c]! + (stops[low + 1]![c]! - stops[low]![c]!) * (at - low)),
+    ) as Rgb;
+  });
+}
+
+/** The colour of a deviation when the ramp ends at ±`range`. */
+export function rampColour(steps: Rgb[], deviation: number, range: number): Rgb {
+  const at = Math.max(0, Math.min(1, deviation / range / 2 + 0.5));
+  return steps[Math.round(at * 255)]!;
+}

@@ -1,0 +1,110 @@
+// Reads the run out of the page: base64, gzip, then JSON lines, of which the first is run.json. The lines
+// are taken as they stream in and pair rows are packed at once, so that the text is never held whole.
+
+import { MatrixBuilder, type Matrix } from "./matrix";
+import type {
+  AnyRecord,
+  Context,
+  Corruption,
+  Failure,
+  Finding,
+  Measurement,
+  Pairs,
+  RunInfo,
+  Verdict,
+} from "./records";
+
+/** What is left of a pair row once its values are in a matrix: enough to cite it as evidence. */
+export type PairsHead = Omit<Pairs, "values" | "peers"> & { count: number };
+
+export interface Run {
+  info: RunInfo;
+  measurements: Measurement[];
+  matrices: Matrix[];
+  verdicts: Verdict[];
+  findings: Finding[];
+  contexts: Context[];
+  failures: Failure[];
+  corruptions: Corruption[];
+  byId: Map<number, Measurement | PairsHead>; // what verdicts and findings cite
+}
+
+export async function loadRun(base64: string): Promise<Run> {
+  const lines = textLines(unpack(base64));
+  const first = await lines.next();
+  if (first.done) throw new Error("the report holds no run");
+  const run: Run = {
+    info: JSON.parse(first.value) as RunInfo,
+    measurements: [],
+    matrices: [],
+    verdicts: [],
+    findings: [],
+    contexts: [],
+    failures: [],
+    corruptions: [],
+    byId: new Map(),
+  };
+  const builders = new Map<string, MatrixBuilder>();
+  for await (const line of lines) take(run, builders, JSON.parse(line) as AnyRecord);
+  run.matrices = [...builders.values()].map((builder) => builder.build(run.info.hosts ?? []));
+  return run;
+}
+
+function take(run: Run, builders: Map<string, MatrixBuilder>, record: AnyRecord): void {
+  switch (record.kind) {
+    case "measurement":
+      run.byId.set(record.id ?? 0, record);
+      run.measurements.push(record);
+      break;
+    case "pairs": {
+      const { values: _values, peers = [], ...head } = record;
+      run.byId.set(record.id ?? 0, { ...head, count: peers.length });
+      const key = JSON.stringify([record.name, record.metric, ...Object.entries(record.params ?? {}).sort()]);
+      const builder = builders.get(key) ?? new MatrixBuilder(key, { ...record, values: [], peers: [] });
+      builders.set(key, builder);
+      builder.add(record);
+      break;
+    }
+    case "verdict":
+      run.verdicts.push(record);
+      break;
+    case "finding":
+      run.findings.push(record);
+      break;
+    case "context":
+      run.contexts.push(record);
+      break;
+    case "failure":
+      run.failures.push(record);
+      break;
+    case "corruption":
+      run.corruptions.push(record);
+  }
+}
+
+function unpack(base64: string): ReadableStream<string> {
+  const binary = atob(base64.trim());
+  const packed = new Uint8Array(binary.length);
+  for (let k = 0; k < binary.length; k += 1) packed[k] = binary.charCodeAt(k);
+  return new Blob([packed])
+    .stream()
+    .pipeThrough(new DecompressionStream("gzip"))
+    .pipeThrough(new TextDecoderStream() as ReadableWritablePair<string, Uint8Array<ArrayBuffer>>);
+}
+
+async function* textLines(stream: ReadableStream<string>): AsyncGenerator<string> {
+  const reader = stream.getReader();
+  let rest: string[] = []; // the parts of a line that is not yet whole
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) break;
+    let start = 0;
+    for (let end = value.indexOf("\n"); end >= 0; end = value.indexOf("\n", start)) {
+      yield rest.join("") + value.slice(start, end);
+      rest = [];
+      start = end + 1;
+    }
+    if (start < value.length) rest.push(value.slice(start));
+  }
+  if (rest.length > 0) yield rest.join("");
+}

@@ -1,0 +1,141 @@
+// Pair matrices. Rows arrive one record at a time and are packed at once into typed arrays, because a
+// matrix of 4096 hosts has 16.8 million values: as parsed JSON they would not fit, as floats they take 67 MB.
+
+import { naturally } from "./hosts";
+import type { Pairs, Scalar } from "./records";
+
+export interface Matrix {
+  key: string;
+  name: string;
+  metric: string;
+  unit: string;
+  lowerIsBetter: boolean;
+  params: Record<string, Scalar>;
+  rows: string[]; // the hosts that bytes come from
+  columns: string[]; // the hosts that bytes go to
+  values: Float32Array; // row by row; NaN where nothing was measured
+  measured: number; // how many values are not NaN
+  median: number;
+  worst: number; // the worst deviation, see deviation()
+}
+
+/** How a value stands against the median: negative is worse, -0.5 is half as good (or twice as slow). */
+export function deviation(matrix: Matrix, value: number): number {
+  return matrix.lowerIsBetter ? matrix.median / value - 1 : value / matrix.median - 1;
+}
+
+export function valueAt(matrix: Matrix, row: number, column: number): number {
+  return matrix.values[row * matrix.columns.length + column] ?? NaN;
+}
+
+interface PackedRow {
+  host: string;
+  columns: Uint32Array; // indices into the builder's own column numbering
+  values: Float32Array;
+}
+
+/** Takes the rows of one matrix in any order. */
+export class MatrixBuilder {
+  private readonly rows = new Map<string, PackedRow>();
+  private readonly columns = new Map<string, number>();
+
+  constructor(
+    private readonly key: string,
+    private readonly first: Pairs,
+  ) {}
+
+  add(record: Pairs): void {
+    const host = record.subject?.host ?? "?";
+    const peers = record.peers ?? [];
+    const columns = Uint32Array.from(peers, (peer) => this.columnOf(peer));
+    this.rows.set(host, { host, columns, values: Float32Array.from(record.values ?? []) });
+  }
+
+  private columnOf(peer: string): number {
+    const known = this.columns.get(peer);
+    if (known !== undefined) return known;
+    this.columns.set(peer, this.columns.size);
+    return this.columns.size - 1;
+  }
+
+  /** `hosts` is the run's own order (rank order), which is kept; strangers follow, naturally sorted. */
+  build(hosts: readonly string[]): Matrix {
+    const rank = new Map(hosts.map((host, index) => [host, index]));
+    const inOrder = (a: string, b: string) =>
+      rankOf(rank, a) - rankOf(rank, b) || naturally(a, b);
+    const rows = [...this.rows.keys()].sort(inOrder);
+    const columns = [...this.columns.keys()].sort(inOrder);
+    const place = new Uint32Array(columns.length);
+    columns.forEach((name, index) => (place[this.columns.get(name)!] = index));
+
+    const values = new Float32Array(rows.length * columns.length).fill(NaN);
+    let measured = 0;
+    rows.forEach((host, row) => {
+      const packed = this.rows.get(host)!;
+      for (let k = 0; k < packed.values.length; k += 1) {
+        values[row * columns.length + place[packed.columns[k]!]!] = packed.values[k]!;
+        measured += 1;
+      }
+    });
+    const { name, metric, unit, better, params = {} } = this.first;
+    const matrix: Matrix = {
+      key: this.key,
+      name,
+      metric,
+      unit,
+      lowerIsBetter: better === "lower",
+      params,
+      rows,
+      columns,
+      values,
+      measured,
+      median: median(values),
+      worst: 0,
+    };
+    for (const value of values) matrix.worst = Math.min(matrix.worst, deviation(matrix, value) || 0);
+    return matrix;
+  }
+}
+
+/** "server2:2" (a second adapter) stands with its host. */
+function rankOf(rank: Map<string, number>, name: string): number {
+  return rank.get(name) ?? rank.get(name.replace(/:[^:]*$/, "")) ?? rank.size;
+}
+
+/** The median of the numbers in `values`, NaN left aside; NaN when there are none. */
+export function median(values: ArrayLike<number>): number {
+  const numbers = Float32Array.from(values).filter((value) => !Number.isNaN(value));
+  if (numbers.length === 0) return NaN;
+  numbers.sort();
+  const middle = numbers.length >> 1;
+  return numbers.length % 2 ? numbers[middle]! : (numbers[middle - 1]! + numbers[middle]!) / 2;
+}
+
+export interface Pair {
+  row: number;
+  column: number;
+  value: number;
+}
+
+/** The `count` worst pairs, worst first. */
+export function worstPairs(matrix: Matrix, count: number): Pair[] {
+  const width = matrix.columns.length;
+  const sign = matrix.lowerIsBetter ? -1 : 1;
+  const kept: Pair[] = [];
+  let bar = Infinity;
+  matrix.values.forEach((value, index) => {
+    if (Number.isNaN(value) || (kept.length === count && value * sign >= bar)) return;
+    kept.push({ row: Math.floor(index / width), column: index % width, value });
+    kept.sort((a, b) => (a.value - b.value) * sign);
+    if (kept.length > count) kept.pop();
+    bar = kept.at(-1)!.value * sign;
+  });
+  return kept;
+}
+
+/** The median of one row (what a host sends) or of one column (what it receives). */
+export function sideMedian(matrix: Matrix, side: "row" | "column", index: number): number {
+  const width = matrix.columns.length;
+  if (side === "row") return median(matrix.values.subarray(index * width, (index + 1) * width));
+  return median(Float32Array.from(matrix.rows, (_, row) => matrix.values[row * width + index]!));
+}

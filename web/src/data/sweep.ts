@@ -1,0 +1,62 @@
+// Sweeps: the measurements that have a size and speak of the whole group, brought together into one row a
+// size and operation, with its metrics side by side.
+
+import { parameters } from "./format";
+import type { Measurement, Scalar } from "./records";
+
+export interface SweepRow {
+  size: number;
+  op: string;
+  metrics: Record<string, Measurement>;
+}
+
+/** One sweep: rows that differ in size and operation only. */
+export interface Sweep {
+  key: string;
+  name: string;
+  params: Record<string, Scalar>; // what all its rows share
+  rows: SweepRow[];
+}
+
+export function isSweepPoint(record: Measurement): boolean {
+  return typeof record.params?.size === "number" && !record.subject?.host;
+}
+
+export function sweeps(points: readonly Measurement[]): Sweep[] {
+  const found = new Map<string, Sweep>();
+  const rows = new Map<string, SweepRow>();
+  for (const point of points) {
+    const { size, op, ...params } = point.params ?? {};
+    const key = JSON.stringify([point.name, ...Object.entries(params).sort()]);
+    const sweep = found.get(key) ?? { key, name: point.name, params, rows: [] };
+    found.set(key, sweep);
+    const rowKey = JSON.stringify([key, size, op]);
+    let row = rows.get(rowKey);
+    if (!row) {
+      row = { size: Number(size), op: String(op ?? ""), metrics: {} };
+      rows.set(rowKey, row);
+      sweep.rows.push(row);
+    }
+    row.metrics[point.metric] = point;
+  }
+  for (const sweep of found.values()) {
+    const order = operations(sweep);
+    sweep.rows.sort((a, b) => order.indexOf(a.op) - order.indexOf(b.op) || a.size - b.size);
+  }
+  return [...found.values()];
+}
+
+/** The operations of a sweep, in the order in which they were measured. */
+export function operations(sweep: Sweep): string[] {
+  return [...new Set(sweep.rows.map((row) => row.op))];
+}
+
+export function sweepTitle(sweep: Sweep): string {
+  const shared = parameters(sweep.params);
+  return shared ? `${sweep.name} (${shared})` : sweep.name;
+}
+
+/** The middle of a measurement; undefined where it was waived or failed. */
+export function middle(record: Measurement | undefined): number | undefined {
+  return record?.summary?.median ?? record?.samples?.[0];
+}

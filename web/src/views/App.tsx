@@ -1,0 +1,36 @@
+// The report, top to bottom in the order in which it is read: the verdict, why, and then the figures.
+
+import { useMemo } from "preact/hooks";
+
+import { useTheme } from "../charts/theme";
+import type { Run } from "../data/load";
+import { isSweepPoint, sweeps } from "../data/sweep";
+import { Banner } from "./Banner";
+import { Hosts } from "./Hosts";
+import { Findings, Verdicts } from "./Judgement";
+import { Measurements } from "./Measurements";
+import { PairMatrices } from "./PairMatrices";
+import { Sweeps } from "./Sweeps";
+import { Trouble } from "./Trouble";
+
+export function App({ run }: { run: Run }) {
+  useTheme();
+  const swept = useMemo(() => sweeps(run.measurements.filter(isSweepPoint)), [run]);
+  const single = useMemo(() => run.measurements.filter((record) => !isSweepPoint(record)), [run]);
+  const matrices = useMemo(() => run.matrices.filter((matrix) => matrix.measured > 0), [run]);
+  return (
+    <>
+      <Banner run={run} />
+      <Trouble run={run} />
+      <Findings run={run} />
+      <Verdicts run={run} />
+      {matrices.length > 0 && <PairMatrices matrices={matrices} findings={run.findings} />}
+      {swept.length > 0 && <Sweeps sweeps={swept} />}
+      {single.length > 0 && <Measurements measurements={single} />}
+      {run.contexts.length > 0 && <Hosts contexts={run.contexts} />}
+      <footer class="soft">
+        Written by Assay {run.info.assay}. This file holds the whole run and loads nothing from any network.
+      </footer>
+    </>
+  );
+}

@@ -1,0 +1,140 @@
+// The verdict, on top and in words, with what a reader asks next: what was run, on what, when, and whether
+// the run came to its end.
+
+import type { ComponentChildren } from "preact";
+
+import { duration, moment, quantity } from "../data/format";
+import { fold } from "../data/hosts";
+import type { Run } from "../data/load";
+import { middle } from "../data/sweep";
+
+export type Outcome = "PASS" | "FAIL" | "INCONCLUSIVE";
+
+const SIGNS: Record<Outcome, string> = { PASS: "✓", FAIL: "✕", INCONCLUSIVE: "?" };
+
+export function OutcomeMark({ outcome }: { outcome: Outcome }) {
+  return (
+    <span class={`outcome ${outcome.toLowerCase()}`}>
+      <span aria-hidden="true">{SIGNS[outcome]} </span>
+      {outcome}
+    </span>
+  );
+}
+
+export function Banner({ run }: { run: Run }) {
+  const { info } = run;
+  const outcome = overall(run);
+  return (
+    <header>
+      <p class="brand">
+        <strong>Assay</strong> report
+        <span class="soft"> · {info.id}</span>
+      </p>
+      <div class={`banner ${outcome.toLowerCase()}`}>
+        <h1>
+          <span aria-hidden="true">{SIGNS[outcome]}</span> {outcome}
+        </h1>
+        <p>{reason(run, outcome)}</p>
+      </div>
+      {info.state !== "complete" && (
+        <p class="notice" role="note">
+          <strong>{INCOMPLETE[info.state ?? "running"]}</strong> {info.reason}
+          {info.reason ? ". " : " "}What was measured until then is below; nothing in it is made up.
+        </p>
+      )}
+      <dl class="tiles">
+        <Tile name="Hosts" value={String(info.hosts?.length || run.contexts.length)}>
+          {fold(info.hosts ?? []) || "this machine"}
+        </Tile>
+        {headline(run).map((tile) => (
+          <Tile key={tile.name} name={tile.name} value={tile.value}>
+            {tile.note}
+          </Tile>
+        ))}
+        <Tile name="Took" value={info.ended ? duration(info.started, info.ended) : "no end recorded"}>
+          {moment(info.started)}
+        </Tile>
+      </dl>
+      <p class="command">
+        <code>{info.command.join(" ")}</code>
+        <span class="soft"> with Assay {info.assay}</span>
+      </p>
+    </header>
+  );
+}
+
+const INCOMPLETE = {
+  running: "This run had not ended when the report was written.",
+  partial: "This run is partial.",
+  failed: "This run failed.",
+  complete: "",
+};
+
+function Tile({ name, value, children }: { name: string; value: string; children: ComponentChildren }) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd>
+        {value}
+        <small>{children}</small>
+      </dd>
+    </div>
+  );
+}
+
+/** The run's own outcome; without one, what its verdicts add up to. No verdict is never a pass. */
+export function overall(run: Run): Outcome {
+  if (run.info.outcome) return run.info.outcome;
+  const outcomes = run.verdicts.map((verdict) => verdict.outcome);
+  if (outcomes.includes("FAIL")) return "FAIL";
+  return outcomes.length === 0 || outcomes.includes("INCONCLUSIVE") ? "INCONCLUSIVE" : "PASS";
+}
+
+function reason(run: Run, outcome: Outcome): string {
+  const total = run.verdicts.length;
+  const failed = run.verdicts.filter((verdict) => verdict.outcome === "FAIL").length;
+  const open = run.verdicts.filter((verdict) => verdict.outcome === "INCONCLUSIVE").length;
+  const parts: string[] = [];
+  if (total === 0) parts.push("No criterion was held against this run");
+  else if (failed > 0) parts.push(`${failed} of ${criteria(total)} failed`);
+  else if (open > 0) parts.push(`${open} of ${criteria(total)} could not be decided`);
+  else if (outcome === "PASS") parts.push(total === 1 ? "The one criterion is met" : `All ${total} criteria are met`);
+  const faults = run.findings.filter((finding) => finding.severity !== "warning");
+  if (faults[0]) parts.push(faults[0].cause + (faults.length > 1 ? ` (and ${faults.length - 1} more)` : ""));
+  else if (run.failures[0]) parts.push(run.failures[0].what);
+  else if (run.corruptions.length > 0) parts.push("payloads were corrupted");
+  return `${parts.join(": ")}.`;
+}
+
+function criteria(count: number): string {
+  return count === 1 ? "1 criterion" : `${count} criteria`;
+}
+
+/** The two or three figures by which a network is known. */
+function headline(run: Run): { name: string; value: string; note: string }[] {
+  const tiles = [];
+  const points = run.measurements.filter((m) => m.name.startsWith("network.") && !m.subject?.host);
+  const extreme = (metric: string, better: (a: number, b: number) => boolean) =>
+    points
+      .filter((m) => m.metric === metric && middle(m) !== undefined)
+      .reduce<(typeof points)[0] | undefined>(
+        (best, m) => (!best || better(middle(m)!, middle(best)!) ? m : best),
+        undefined,
+      );
+  const at = (m: (typeof points)[0]) =>
+    [quantity(Number(m.params?.["size"]), "B"), m.params?.["op"]].filter(Boolean).join(" ");
+  const most = extreme("bandwidth", (a, b) => a > b);
+  if (most) tiles.push({ name: "Aggregate bandwidth", value: quantity(middle(most), "B/s"), note: `best, at ${at(most)}` });
+  const least = extreme("latency", (a, b) => a < b);
+  if (least) tiles.push({ name: "Latency", value: quantity(middle(least), "s"), note: `least p50, at ${at(least)}` });
+  const checked = points.filter((m) => m.metric === "corrupted");
+  if (checked.length > 0) {
+    const corrupted = checked.reduce((sum, m) => sum + (middle(m) ?? 0), 0);
+    tiles.push({
+      name: "Corrupted messages",
+      value: String(corrupted),
+      note: corrupted === 0 ? "every payload verified" : "of the payloads verified",
+    });
+  }
+  return tiles;
+}

@@ -1,0 +1,23 @@
+// One choice among a few: a native select, so that keyboard, screen reader and telephone work as they do.
+
+interface Props<T extends string> {
+  label: string;
+  value: T;
+  options: [value: T, text: string][];
+  onChange: (value: T) => void;
+}
+
+export function Choice<T extends string>({ label, value, options, onChange }: Props<T>) {
+  return (
+    <label class="choice">
+      <span>{label}</span>
+      <select value={value} onChange={(event) => onChange(event.currentTarget.value as T)}>
+        {options.map(([option, text]) => (
+          <option key={option} value={option} selected={option === value}>
+            {text}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}

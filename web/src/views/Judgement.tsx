@@ -1,0 +1,166 @@
+// What was judged and what was found: the verdicts as a table, the findings as prose with their figures.
+
+import { parameters, percent, quantity } from "../data/format";
+import type { PairsHead, Run } from "../data/load";
+import type { Finding, Measurement, Subject, Verdict } from "../data/records";
+import { OutcomeMark } from "./Banner";
+import { Table, type Column } from "./Table";
+
+const RANK = { FAIL: 0, INCONCLUSIVE: 1, PASS: 2 };
+
+const VERDICT_COLUMNS: Column<Verdict>[] = [
+  {
+    id: "outcome",
+    header: "Verdict",
+    value: (verdict) => RANK[verdict.outcome],
+    show: (verdict) => <OutcomeMark outcome={verdict.outcome} />,
+  },
+  {
+    id: "criterion",
+    header: "Criterion",
+    value: (verdict) => verdict.criterion,
+    show: (verdict) => (
+      <>
+        {verdict.criterion}
+        {verdict.reason && <small>{verdict.reason}</small>}
+      </>
+    ),
+  },
+  { id: "subject", header: "Worst at", value: (verdict) => subjectText(verdict.subject) || undefined },
+  {
+    id: "observed",
+    header: "Observed",
+    numeric: true,
+    value: (verdict) => verdict.observed ?? undefined,
+    show: (verdict) => quantity(verdict.observed, verdict.unit ?? ""),
+  },
+  {
+    id: "required",
+    header: "Required",
+    numeric: true,
+    value: (verdict) => verdict.required ?? undefined,
+    show: (verdict) => quantity(verdict.required, verdict.unit ?? ""),
+  },
+  {
+    id: "margin",
+    header: "Margin",
+    numeric: true,
+    value: (verdict) => verdict.margin ?? undefined,
+    show: (verdict) => percent(verdict.margin),
+  },
+];
+
+export function Verdicts({ run }: { run: Run }) {
+  const specifications = [...new Set(run.verdicts.map((verdict) => verdict.specification).filter(Boolean))];
+  return (
+    <section id="verdicts">
+      <h2>Verdicts</h2>
+      {run.verdicts.length === 0 ? (
+        <p class="soft">No criterion was held against this run.</p>
+      ) : (
+        <>
+          <p class="soft">
+            {specifications.length > 0 && `Specification: ${specifications.join(", ")}. `}
+            The margin is how much better (+) or worse (−) than required the observed value is.
+          </p>
+          <Table caption="Criteria and verdicts" columns={VERDICT_COLUMNS} rows={run.verdicts} />
+        </>
+      )}
+    </section>
+  );
+}
+
+const SIDES: Record<NonNullable<Finding["side"]>, string> = {
+  transmit: "transmit side",
+  receive: "receive side",
+  both: "both sides",
+  pair: "one pair",
+  block: "a block of pairs",
+  node: "the node",
+  none: "",
+};
+
+export function Findings({ run }: { run: Run }) {
+  return (
+    <section id="findings">
+      <h2>Findings</h2>
+      {run.findings.length === 0 && <p class="soft">No cause of trouble was found.</p>}
+      {run.findings.map((finding, index) => (
+        <FindingCard key={finding.id ?? index} run={run} finding={finding} />
+      ))}
+    </section>
+  );
+}
+
+function FindingCard({ run, finding }: { run: Run; finding: Finding }) {
+  const cited = (finding.evidence ?? []).map((id) => ({ id, record: run.byId.get(id) }));
+  const facts: [string, string][] = [
+    ["Who", subjectText(finding.subject)],
+    ["Where", SIDES[finding.side ?? "none"]],
+    ["Effect", typeof finding.effect === "number" ? `${percent(finding.effect)} against what was expected` : ""],
+    ["Confidence", typeof finding.confidence === "number" ? percent(finding.confidence, false) : ""],
+    ["Rule", finding.rule],
+  ];
+  return (
+    <article class={`finding ${finding.severity ?? "fault"}`}>
+      <h3>
+        <span class="severity">{finding.severity === "warning" ? "! Warning" : "✕ Fault"}</span> {finding.cause}
+      </h3>
+      <dl class="facts">
+        {facts.map(([name, value]) => value && <Fact key={name} name={name} value={value} />)}
+      </dl>
+      {(finding.details ?? []).length > 0 && (
+        <ul>
+          {finding.details!.map((line) => (
+            <li key={line}>{line}</li>
+          ))}
+        </ul>
+      )}
+      {finding.remedy && (
+        <p class="remedy">
+          <strong>What to do:</strong> {finding.remedy}
+        </p>
+      )}
+      {cited.length > 0 && (
+        <details>
+          <summary>Evidence: {cited.length === 1 ? "1 record" : `${cited.length} records`}</summary>
+          <ul class="evidence">
+            {cited.slice(0, 100).map(({ id, record }) => (
+              <li key={id}>
+                <code>{id}</code> {record ? citation(record) : "not in this run"}
+              </li>
+            ))}
+          </ul>
+        </details>
+      )}
+    </article>
+  );
+}
+
+function Fact({ name, value }: { name: string; value: string }) {
+  return (
+    <div>
+      <dt>{name}</dt>
+      <dd>{value}</dd>
+    </div>
+  );
+}
+
+/** A subject in words: "h3", "h3 → h5", "h3 (mlx5_0, NUMA node 1)". */
+export function subjectText(subject: Subject | undefined): string {
+  if (!subject?.host) return "";
+  const extra = [
+    subject.device,
+    typeof subject.numa === "number" ? `NUMA node ${subject.numa}` : "",
+    typeof subject.rank === "number" ? `rank ${subject.rank}` : "",
+  ].filter(Boolean);
+  const who = subject.peer ? `${subject.host} → ${subject.peer}` : subject.host;
+  return extra.length > 0 ? `${who} (${extra.join(", ")})` : who;
+}
+
+function citation(record: Measurement | PairsHead): string {
+  const head = `${record.name} ${record.metric}, ${parameters(record.params ?? {})}`;
+  const who = subjectText(record.subject);
+  if (record.kind === "pairs") return `${head}: from ${who} to ${record.count} peers`;
+  return `${who ? `${who}: ` : ""}${head}: ${quantity(record.summary?.median, record.unit)}`;
+}

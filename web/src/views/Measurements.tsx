@@ -1,0 +1,49 @@
+// Every measurement that belongs to a host or to one pair and not to a sweep: memory, and what comes later.
+
+import { parameters, percent, quantity } from "../data/format";
+import { naturally } from "../data/hosts";
+import type { Measurement } from "../data/records";
+import { middle } from "../data/sweep";
+import { subjectText } from "./Judgement";
+import { Table, type Column } from "./Table";
+
+const COLUMNS: Column<Measurement>[] = [
+  { id: "subject", header: "Host", value: (record) => subjectText(record.subject) || "this machine" },
+  { id: "name", header: "Measurement", value: (record) => record.name },
+  { id: "params", header: "Parameters", value: (record) => parameters(record.params ?? {}) },
+  { id: "metric", header: "Metric", value: (record) => record.metric },
+  {
+    id: "median",
+    header: "Median",
+    numeric: true,
+    value: middle,
+    show: (record) =>
+      (record.status ?? "ok") === "ok" ? (
+        quantity(middle(record), record.unit)
+      ) : (
+        <span class="soft">
+          {record.status}: {record.reason || "no reason given"}
+        </span>
+      ),
+  },
+  { id: "spread", header: "Spread (MAD)", numeric: true, value: spread, show: (record) => percent(spread(record), false) },
+  { id: "n", header: "Samples", numeric: true, value: (record) => record.summary?.n },
+];
+
+/** The median absolute deviation as a share of the median: how far the figure can be trusted. */
+function spread({ summary }: Measurement): number | undefined {
+  return summary?.median && summary.n > 1 ? (summary.mad ?? 0) / Math.abs(summary.median) : undefined;
+}
+
+export function Measurements({ measurements }: { measurements: Measurement[] }) {
+  const order = (a: Measurement, b: Measurement) =>
+    a.name.localeCompare(b.name) ||
+    parameters(a.params ?? {}).localeCompare(parameters(b.params ?? {})) ||
+    naturally(subjectText(a.subject), subjectText(b.subject));
+  return (
+    <section id="measurements">
+      <h2>Measurements of single hosts</h2>
+      <Table caption="Measurements of hosts and single pairs" columns={COLUMNS} rows={[...measurements].sort(order)} />
+    </section>
+  );
+}

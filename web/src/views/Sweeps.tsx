@@ -1,0 +1,126 @@
+// The sweep, twice: as curves, to see where it bends, and as a table, to read it.
+
+import { useMemo, useState } from "preact/hooks";
+
+import { Curves, type Curve } from "../charts/Curves";
+import { bytes, quantity } from "../data/format";
+import type { Measurement } from "../data/records";
+import { middle, operations, sweepTitle, type Sweep, type SweepRow } from "../data/sweep";
+import { Choice } from "./Choice";
+import { Table, type Column } from "./Table";
+
+type Bandwidth = "bandwidth" | "client_bandwidth";
+
+export function Sweeps({ sweeps }: { sweeps: Sweep[] }) {
+  const [key, setKey] = useState(sweeps[0]!.key);
+  const [bandwidth, setBandwidth] = useState<Bandwidth>("bandwidth");
+  const [scale, setScale] = useState<"log" | "linear">("log");
+  const sweep = sweeps.find((candidate) => candidate.key === key) ?? sweeps[0]!;
+  const rates = useMemo(() => curves(sweep, bandwidth, scale, [["", middle]]), [sweep, bandwidth, scale]);
+  const latencies = useMemo(
+    () => curves(sweep, "latency", scale, [[" p50", middle], [" p99", (m) => m?.summary?.p99 ?? undefined]]),
+    [sweep, scale],
+  );
+  return (
+    <section id="sweep">
+      <h2>Sweep over message sizes</h2>
+      <div class="controls">
+        {sweeps.length > 1 ? (
+          <Choice
+            label="Sweep"
+            value={key}
+            options={sweeps.map((candidate) => [candidate.key, sweepTitle(candidate)])}
+            onChange={setKey}
+          />
+        ) : (
+          <p class="soft">{sweepTitle(sweep)}</p>
+        )}
+        <Choice<Bandwidth>
+          label="Bandwidth"
+          value={bandwidth}
+          options={[
+            ["bandwidth", "aggregate"],
+            ["client_bandwidth", "per client"],
+          ]}
+          onChange={setBandwidth}
+        />
+        <Choice<"log" | "linear">
+          label="Scale"
+          value={scale}
+          options={[
+            ["log", "logarithmic"],
+            ["linear", "linear"],
+          ]}
+          onChange={setScale}
+        />
+      </div>
+      <div class="charts">
+        <Curves
+          label={`Bandwidth against message size for ${operations(sweep).join(", ")}; the table below has the figures.`}
+          axis={bandwidth === "bandwidth" ? "Aggregate bandwidth" : "Bandwidth per client"}
+          unit="B/s"
+          logarithmic={scale === "log"}
+          curves={rates}
+        />
+        <Curves
+          label={`Latency against message size for ${operations(sweep).join(", ")}; the table below has the figures.`}
+          axis="Latency, p50 and p99"
+          unit="s"
+          logarithmic={scale === "log"}
+          curves={latencies}
+        />
+      </div>
+      <Table caption="The sweep, one row a message size and operation" columns={columnsOf(sweep)} rows={sweep.rows} />
+      <p class="soft">
+        Message sizes are binary (1 KiB = 1024 B), bandwidths decimal (1 MB/s = 10⁶ B/s), both of payload. Wall time
+        is that of the slowest client.
+      </p>
+    </section>
+  );
+}
+
+type Reading = (record: Measurement | undefined) => number | undefined;
+
+function curves(sweep: Sweep, metric: string, scale: "log" | "linear", readings: [string, Reading][]): Curve[] {
+  return operations(sweep).flatMap((op, series) =>
+    readings.map(([suffix, read], index) => ({
+      name: `${op}${suffix}`,
+      series,
+      dashed: index > 0,
+      points: sweep.rows
+        .filter((row) => row.op === op)
+        .flatMap((row): [number, number][] => {
+          const value = read(row.metrics[metric]);
+          const drawable = value !== undefined && (scale === "linear" || value > 0);
+          return drawable ? [[row.size, value]] : [];
+        }),
+    })),
+  );
+}
+
+function figure(id: string, header: string, metric: string, unit: string, read: Reading = middle): Column<SweepRow> {
+  return {
+    id,
+    header,
+    numeric: true,
+    value: (row) => read(row.metrics[metric]),
+    show: (row) => quantity(read(row.metrics[metric]), unit),
+  };
+}
+
+const ALL_COLUMNS: Column<SweepRow>[] = [
+  { id: "size", header: "Size", numeric: true, value: (row) => row.size, show: (row) => bytes(row.size) },
+  { id: "op", header: "Operation", value: (row) => row.op },
+  figure("time", "Wall time", "time", "s", (record) => record?.summary?.max ?? middle(record)),
+  figure("bandwidth", "Aggregate", "bandwidth", "B/s"),
+  figure("client_bandwidth", "Per client", "client_bandwidth", "B/s"),
+  figure("p50", "Latency p50", "latency", "s"),
+  figure("p99", "Latency p99", "latency", "s", (record) => record?.summary?.p99 ?? undefined),
+  figure("rate", "Operations/s", "rate", "1/s"),
+  figure("corrupted", "Corrupted", "corrupted", "1"),
+];
+
+/** The corrupted column stands only where there is something in it. */
+function columnsOf(sweep: Sweep): Column<SweepRow>[] {
+  return sweep.rows.some((row) => (middle(row.metrics["corrupted"]) ?? 0) > 0) ? ALL_COLUMNS : ALL_COLUMNS.slice(0, -1);
+}
