@@ -23,8 +23,8 @@ inline constexpr int schema_version = 1;
 
 // Empty members are left out. A directed pair: bytes go from host to peer.
 struct Subject {
-    std::string host, peer, device;
-    std::optional<int> numa, rank;
+    std::string host{}, peer{}, device{};
+    std::optional<int> numa{}, rank{};
 };
 
 class Sink {

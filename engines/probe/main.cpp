@@ -54,11 +54,7 @@ int run(int argc, char** argv) {
     const auto transport = make_transport(argc, argv);
     Bench bench{sink, *transport};
     if (measurement.scope == Scope::node) sink.context({.host = host_name()}, host_facts());
-    try {
-        measurement.run(options, bench);
-    } catch (const Error&) {
-        throw;
-    }
+    measurement.run(options, bench);
     return 0;
 }
 

@@ -68,10 +68,13 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def netsan() -> int:
+    """``run_netsan.sh``: the Network Sanitizer under its old name."""
+    return main(["net", *sys.argv[1:]])
+
+
 def main(argv: list[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
-    if os.path.basename(sys.argv[0]).startswith("run_netsan") and argv is None:
-        words = ["net", *words]
     parser = build_parser()
     try:
         args = parser.parse_args(words)

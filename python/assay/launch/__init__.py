@@ -1,0 +1,1 @@
+"""Starting engines: which executables there are, where their ranks go, and who ends them."""

@@ -1,0 +1,119 @@
+"""The engines' executables: where they are, and what each says it can measure (``--describe``).
+
+Options, documentation, the list of measurements and the check of specifications are all built from these
+descriptions; nothing about a measurement is declared a second time in Python.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import subprocess
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from assay.errors import UserError
+from assay.records.schema import SCHEMA_VERSION
+
+DESCRIBE_LIMIT_S = 20
+
+
+class Parameter(Struct):
+    name: str
+    kind: Literal["integer", "real", "text", "flag", "integers"]
+    unit: str
+    default: str
+    help: str
+    min: float
+    max: float
+
+
+class Metric(Struct):
+    name: str
+    unit: str
+    better: Literal["higher", "lower", "none"]
+    help: str
+
+
+class Described(Struct):
+    """One measurement. ``waived`` is the reason why it cannot run on this host, None when it can."""
+
+    name: str
+    scope: Literal["node", "pair", "group"]
+    help: str
+    parameters: list[Parameter]
+    metrics: list[Metric]
+    waived: str | None = None
+
+
+class Description(Struct):
+    schema: int
+    version: str
+    transport: str
+    measurements: list[Described]
+
+    def find(self, name: str) -> Described:
+        for measurement in self.measurements:
+            if measurement.name == name:
+                return measurement
+        known = ", ".join(m.name for m in self.measurements)
+        raise UserError(f"no measurement is called '{name}'", f"there are: {known}")
+
+
+def engines_folder() -> Path:
+    """Where the executables are: $ASSAY_ENGINES, beside an installed package, or the checkout's build."""
+    if "ASSAY_ENGINES" in os.environ:
+        return Path(os.environ["ASSAY_ENGINES"])
+    package = Path(__file__).resolve().parent.parent
+    installed = package / "bin"
+    return installed if installed.is_dir() else package.parent.parent / "build" / "bin"
+
+
+def probe(flavour: str = "") -> Path:
+    """The executable for an MPI flavour ("openmpi", "mpich", "mpich-wheel"); "" needs no MPI."""
+    name = f"assay-probe-{flavour}" if flavour else "assay-probe"
+    path = engines_folder() / name
+    if not path.is_file():
+        why = f"no {flavour} development files were found when the engines were built" if flavour else ""
+        raise UserError(
+            f"the engine {name} is not built" + (f": {why}" if why else ""),
+            "see 'assay doctor', then 'make setup'",
+        )
+    return path
+
+
+def flavours() -> list[str]:
+    """The MPI flavours for which an engine is built."""
+    return sorted(p.name.removeprefix("assay-probe-") for p in engines_folder().glob("assay-probe-*"))
+
+
+@functools.cache
+def describe(executable: Path) -> Description:
+    """What this executable says of itself; refuses one of another record schema."""
+    try:
+        said = subprocess.run(
+            [executable, "--describe"], capture_output=True, timeout=DESCRIBE_LIMIT_S, check=True
+        ).stdout
+        description = msgspec.json.decode(said, type=Description)
+    except (OSError, subprocess.SubprocessError, msgspec.MsgspecError) as error:
+        raise UserError(
+            f"{executable} does not describe itself: {error}", "build it anew: make setup"
+        ) from error
+    if description.schema != SCHEMA_VERSION:
+        raise UserError(
+            f"{executable} writes record schema {description.schema}, not {SCHEMA_VERSION}",
+            "build it anew: make setup",
+        )
+    return description
+
+
+def known_metrics() -> dict[str, str]:
+    """Every metric of every measurement with its unit: {"network.all_to_all/bandwidth": "B/s"}."""
+    return {
+        f"{measurement.name}/{metric.name}": metric.unit
+        for measurement in describe(probe()).measurements
+        for metric in measurement.metrics
+    }

@@ -1,0 +1,82 @@
+"""Host lists as HPC users write them: ClusterShell's node sets, from options and files.
+
+``client[1-3,10]``, ``rack[1-2]n[01-48]``, ``@group``, ``a,b`` and exclusions ``n[1-9]!n3`` are all read by
+ClusterShell; here its refusals become one line that names the fault and the remedy.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ClusterShell.NodeSet import NodeSet, NodeSetException
+
+from assay.errors import UserError
+
+EXAMPLE = "write it like 'client[1-3,10]' or 'a,b'"
+
+
+def parse_hosts(text: str, option: str) -> list[str]:
+    """The host names of one node set, in its order, each once. ``option`` names the source in errors."""
+    try:
+        hosts = list(NodeSet(text))
+    except NodeSetException as error:
+        raise UserError(f"{option} {text!r}: {_reason(error)}", EXAMPLE) from error
+    if not hosts:
+        raise UserError(f"{option} {text!r}: no host in it", EXAMPLE)
+    return hosts
+
+
+def _reason(error: NodeSetException) -> str:
+    text = str(error)
+    return text[0].lower() + text[1:] if text else "not a host list"
+
+
+def read_hosts(path: Path, option: str) -> list[str]:
+    """The hosts of a file: one name or node set a line, ``#`` begins a comment."""
+    try:
+        lines = path.read_text().splitlines()
+    except OSError as error:
+        raise UserError(f"{option} {path}: cannot be read: {error.strerror}", "check the path") from error
+    except UnicodeDecodeError:
+        raise UserError(f"{option} {path}: not a text file", "one host or node set a line") from None
+    hosts: list[str] = []
+    for number, line in enumerate(lines, 1):
+        text = line.split("#", 1)[0].strip()
+        if text:
+            hosts += parse_hosts(text, f"{option} {path}:{number}:")
+    if not hosts:
+        raise UserError(
+            f"{option} {path}: no host in it", "one host or node set a line, '#' begins a comment"
+        )
+    return hosts
+
+
+def host_list(text: str | None, path: str | None, option: str) -> list[str]:
+    """The hosts of ``--option`` or ``--option-file``, not both; empty when neither was given."""
+    if text is not None and path is not None:
+        raise UserError(f"{option} and {option}-file are both given", "give one of them")
+    if text is not None:
+        hosts = parse_hosts(text, option)
+    elif path is not None:
+        hosts = read_hosts(Path(path), f"{option}-file")
+    else:
+        return []
+    repeated = [h for i, h in enumerate(hosts) if h in hosts[:i]]
+    if repeated:
+        raise UserError(f"{option}: {repeated[0]} is named twice", "name each host once")
+    return hosts
+
+
+def refuse_shared(servers: list[str], clients: list[str]) -> None:
+    """A host is a server or a client; one that is both would measure its own memory."""
+    shared = [host for host in servers if host in set(clients)]
+    if shared:
+        raise UserError(
+            f"{fold(shared)} {'is' if len(shared) == 1 else 'are'} in both --servers and --clients",
+            "give each host one role",
+        )
+
+
+def fold(hosts: list[str]) -> str:
+    """The shortest way to write them, for people: "h[0-7]"."""
+    return str(NodeSet.fromlist(hosts))

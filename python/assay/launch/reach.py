@@ -1,0 +1,79 @@
+"""Which hosts answer at all, asked before anything is started on them.
+
+A TCP connection to the ssh port that is accepted *or refused* shows a living host; only silence, or a
+route that does not exist, shows a dead one. This needs no privilege and no daemon. A host whose name does
+not resolve is a mistake in the list, and is said at once.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from assay.errors import UserError
+from assay.launch.placement import Site
+
+SSH_PORT = 22
+LIMIT_S = 3.0
+AT_ONCE = 64
+
+
+def check_hosts(site: Site, hosts: Sequence[str]) -> None:
+    """Raises UserError naming the hosts that are unknown or do not answer."""
+    wanted = list(dict.fromkeys(hosts))
+    if site.name == "here":
+        return
+    if site.lab:
+        _check_lab(site, wanted)
+        return
+    _refuse(probe_hosts(wanted))
+
+
+def _check_lab(site: Site, hosts: list[str]) -> None:
+    assert site.lab is not None
+    unknown = [h for h in hosts if h not in site.lab.hosts]
+    if unknown:
+        raise UserError(
+            f"the lab has no host {', '.join(unknown)}",
+            f"it has {site.lab.hosts[0]} to {site.lab.hosts[-1]}; see 'assay lab status'",
+        )
+    # Asked from the lab's head, where the launcher will run.
+    asked = site.lab.enter(site.lab.head, [sys.executable, __file__, *hosts])
+    said = subprocess.run(asked, capture_output=True, text=True, timeout=60 + LIMIT_S, check=True).stdout
+    _refuse(json.loads(said))
+
+
+def _refuse(dead: dict[str, str]) -> None:
+    if dead:
+        reasons = sorted(set(dead.values()))
+        raise UserError(
+            f"{', '.join(dead)}: {'; '.join(reasons)}",
+            "check the name and that the host is up, or leave it out",
+        )
+
+
+def probe_hosts(hosts: Sequence[str]) -> dict[str, str]:
+    """The hosts that are not there, each with the reason."""
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        answers = pool.map(_probe, hosts)
+        return {host: reason for host, reason in zip(hosts, answers, strict=True) if reason}
+
+
+def _probe(host: str) -> str | None:
+    try:
+        socket.create_connection((host, SSH_PORT), timeout=LIMIT_S).close()
+    except socket.gaierror:
+        return "unknown host (its name does not resolve)"
+    except ConnectionRefusedError:
+        return None
+    except OSError as error:
+        return f"does not answer ({error.strerror or 'no reply'} within {LIMIT_S:.0f} s)"
+    return None
+
+
+if __name__ == "__main__":
+    print(json.dumps(probe_hosts(sys.argv[1:])))

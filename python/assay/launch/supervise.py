@@ -1,0 +1,242 @@
+"""Runs one engine to its end: reads its lines, keeps its limits, names what went wrong, ends all it started.
+
+Every started process carries ``ASSAY_RUN=<token>`` in its environment. Whatever is left on this machine
+after the launcher has ended (a rank in a lab host whose network is down hears nothing) is found by it and
+killed. Ranks on other machines end themselves: the launcher's connection is gone, and each engine has a
+watchdog of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import secrets
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from assay.errors import UserError
+from assay.records.schema import AnyLine, AnyRecord, Failure, Hello, Progress, Subject, decode_line
+
+TAIL_BYTES = 16_384  # of the launcher's standard error, kept for diagnosis
+GRACE_S = 5.0  # between asking processes to end and killing them
+
+
+@dataclass
+class Started:
+    """What to start: the words, what they add to the environment, and the hosts that must answer."""
+
+    argv: list[str]
+    env: Mapping[str, str]
+    hosts: list[str] = field(default_factory=list)  # one per rank, in rank order
+
+
+@dataclass
+class Limits:
+    """Seconds. ``start``: until every rank has said hello. ``silence``: without any line afterwards."""
+
+    start: float = 60.0
+    silence: float = 90.0
+
+
+@dataclass
+class Ending:
+    """How it ended. ``failure`` is None when every rank finished."""
+
+    failure: Failure | None = None
+    interrupted: bool = False
+    words: str = ""  # the end of standard error
+
+
+def run_engine(
+    started: Started,
+    on_record: Callable[[AnyRecord], object],
+    on_progress: Callable[[Progress], object],
+    diagnose: Callable[[str], str | None],
+    limits: Limits | None = None,
+) -> Ending:
+    """Starts, reads to the end, and leaves nothing running. Ctrl-C ends the engine and returns normally."""
+    limits = limits or Limits()
+    token = secrets.token_hex(8)
+    watched = _Watched(started, token)
+    ending = Ending()
+    try:
+        ending.failure = _read(watched, started, limits, on_record, on_progress)
+    except KeyboardInterrupt:
+        ending.interrupted = True
+        watched.stop(signal.SIGTERM)
+        with contextlib.suppress(KeyboardInterrupt):
+            _drain(watched, on_record)
+    finally:
+        status = watched.end()
+    ending.words = watched.words()
+    if not ending.interrupted and (ending.failure or status != 0):
+        ending.failure = _explained(ending.failure, status, ending.words, diagnose)
+    return ending
+
+
+class _Watched:
+    """The launcher's process group, its lines in a queue, the end of its standard error."""
+
+    def __init__(self, started: Started, token: str) -> None:
+        self._token = token
+        environment = {**os.environ, **started.env, "ASSAY_RUN": token}
+        try:
+            self.process = subprocess.Popen(
+                started.argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=environment,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise UserError(
+                f"cannot start {started.argv[0]}: {error.strerror}", "see 'assay doctor'"
+            ) from error
+        self.lines: queue.Queue[bytes | None] = queue.Queue()
+        self._tail = bytearray()
+        self._readers = [
+            threading.Thread(target=self._read_lines, daemon=True),
+            threading.Thread(target=self._read_words, daemon=True),
+        ]
+        for reader in self._readers:
+            reader.start()
+
+    def _read_lines(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            self.lines.put(line)
+        self.lines.put(None)
+
+    def _read_words(self) -> None:
+        assert self.process.stderr is not None
+        while chunk := self.process.stderr.read1(4096):  # type: ignore[attr-defined]
+            self._tail += chunk
+            del self._tail[:-TAIL_BYTES]
+
+    def words(self) -> str:
+        return self._tail.decode(errors="replace")
+
+    def stop(self, how: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, how)
+
+    def end(self) -> int:
+        """Waits a little, then kills; also whatever else carries the token. The exit status."""
+        try:
+            self.process.wait(timeout=GRACE_S)
+        except (subprocess.TimeoutExpired, KeyboardInterrupt):
+            self.stop(signal.SIGTERM)
+            try:
+                self.process.wait(timeout=GRACE_S)
+            except (subprocess.TimeoutExpired, KeyboardInterrupt):
+                self.stop(signal.SIGKILL)
+                self.process.wait()
+        self.stop(signal.SIGKILL)
+        for pid in _carrying(self._token):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        for reader in self._readers:
+            reader.join(timeout=GRACE_S)
+        return self.process.returncode
+
+
+def _carrying(token: str) -> Iterator[int]:
+    """Processes of this machine (any namespace) with ASSAY_RUN=token in their environment."""
+    wanted = f"ASSAY_RUN={token}".encode()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):
+                if wanted in (entry / "environ").read_bytes().split(b"\0"):
+                    yield int(entry.name)
+
+
+def _read(
+    watched: _Watched,
+    started: Started,
+    limits: Limits,
+    on_record: Callable[[AnyRecord], object],
+    on_progress: Callable[[Progress], object],
+) -> Failure | None:
+    """Reads lines until the end. A failure that an engine reported, or that silence shows; else None."""
+    silent = dict(enumerate(started.hosts))  # ranks that have not said hello, with their hosts
+    deadline = time.monotonic() + limits.start
+    reported: Failure | None = None
+    while True:
+        try:
+            line = watched.lines.get(timeout=max(0.05, deadline - time.monotonic()))
+        except queue.Empty:
+            return reported or _silence(list(silent.values()), limits)
+        if line is None:
+            return reported
+        said = _decode(line)
+        if isinstance(said, Hello):
+            silent.pop(said.rank, None)
+        elif isinstance(said, Progress):
+            on_progress(said)
+        elif isinstance(said, Failure):
+            reported = reported or said
+        elif said is not None:
+            on_record(said)
+        if not silent or not isinstance(said, Hello):
+            deadline = time.monotonic() + limits.silence
+
+
+def _drain(watched: _Watched, on_record: Callable[[AnyRecord], object]) -> None:
+    """After an interruption: the records that were on their way."""
+    deadline = time.monotonic() + GRACE_S
+    while (left := deadline - time.monotonic()) > 0:
+        try:
+            line = watched.lines.get(timeout=left)
+        except queue.Empty:
+            return
+        if line is None:
+            return
+        said = _decode(line)
+        if said is not None and not isinstance(said, Hello | Progress | Failure):
+            on_record(said)
+
+
+def _decode(line: bytes) -> AnyLine | None:
+    """A line of an engine; None for a launcher's own words among them (some print to standard output)."""
+    try:
+        return decode_line(line)
+    except msgspec.MsgspecError:
+        return None
+
+
+def _silence(silent: Sequence[str], limits: Limits) -> Failure:
+    if silent:
+        names = ", ".join(dict.fromkeys(silent))
+        return Failure(
+            what=f"no answer from {names} within {limits.start:.0f} s of starting",
+            hint="is the host up, and reachable from the launching host?",
+            subject=Subject(host=silent[0]) if len(set(silent)) == 1 else Subject(),
+        )
+    return Failure(
+        what=f"no word from any rank for {limits.silence:.0f} s", hint="see whether the hosts still answer"
+    )
+
+
+def _explained(
+    failure: Failure | None, status: int, words: str, diagnose: Callable[[str], str | None]
+) -> Failure:
+    """The best explanation there is: the engine's, the launcher's, else the last words themselves."""
+    own = diagnose(words)
+    if failure is None:
+        # An engine's own error ("assay-probe: what; hint") is the cause; the launcher's talk follows it.
+        mine = [line for line in words.splitlines() if line.startswith("assay-probe: ")]
+        last = [line.strip() for line in words.splitlines() if line.strip(" -=\n")]
+        what = mine[0].removeprefix("assay-probe: ") if mine else own or (last[-1] if last else "")
+        return Failure(what=what or f"the engine ended with status {status}")
+    if own and own not in failure.what:
+        failure.what = f"{failure.what}; {own}"
+    return failure

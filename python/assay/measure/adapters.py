@@ -1,0 +1,49 @@
+"""Binding ranks to adapters: what each MPI wants said, per rank, for the server segment only.
+
+The variables are those of the MPIs' own documentation. An adapter that is an InfiniBand device
+(``mlx5_0``) binds UCX or libfabric; one that is a network interface (``eth0``) binds the TCP paths. The
+binding is proved afterwards by the port counters' difference over the run (assay.explain).
+"""
+
+from __future__ import annotations
+
+import re
+
+from assay.errors import UserError
+
+_ADAPTER = re.compile(r"[A-Za-z0-9_.\-]+")
+
+
+def parse_adapters(text: str) -> list[str]:
+    """The adapters of --servers-hcas: names separated by ``:``, as the Network Sanitizer takes them."""
+    names = text.split(":")
+    for name in names:
+        if not _ADAPTER.fullmatch(name):
+            raise UserError(
+                f"--servers-hcas {text!r}: {name!r} is not an adapter's name", "write it like 'mlx5_0:mlx5_1'"
+            )
+    if len(set(names)) != len(names):
+        raise UserError(f"--servers-hcas {text!r}: an adapter is named twice", "name each once")
+    return names
+
+
+def is_interface(adapter: str) -> bool:
+    """A network interface by its name (eth0, enp1s0, ib0, bond0), not an RDMA device (mlx5_0, hfi1_0)."""
+    return re.match(r"(eth|en|ib\d|bond|wl|br|veth)", adapter) is not None
+
+
+def binding(flavour: str, adapter: str) -> dict[str, str]:
+    """The environment that binds a rank to one adapter, for the MPI of that engine flavour."""
+    if flavour == "openmpi":
+        if is_interface(adapter):
+            return {"OMPI_MCA_btl_tcp_if_include": adapter}
+        return {"UCX_NET_DEVICES": f"{adapter}:1"}
+    if is_interface(adapter):
+        return {"FI_TCP_IFACE": adapter, "UCX_NET_DEVICES": adapter}
+    return {
+        "UCX_NET_DEVICES": f"{adapter}:1",
+        "MPIR_CVAR_CH4_OFI_PREF_NIC": adapter,
+        "MPIR_CVAR_CH4_OFI_MAX_NICS": "1",
+        "MV2_IBA_HCA": adapter,
+        "MV2_NUM_HCAS": "1",
+    }

@@ -1,0 +1,166 @@
+"""One run from its first measurement to its verdict, the same for every verb.
+
+    session.measure(...)    starts an engine; records go to the run as they come, progress to the terminal
+    session.conclude(...)   explains, judges, writes the report, says the outcome; gives the exit code
+
+A failure or Ctrl-C ends the measuring, never the run: what was measured is kept, judged as far as it goes,
+and the run says that it is partial.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
+
+from assay.errors import EXIT_FAIL, EXIT_INTERRUPTED, EXIT_PASS, EXIT_UNUSABLE
+from assay.explain import explain
+from assay.judge import judge, load_specification, overall
+from assay.launch.engines import known_metrics, probe
+from assay.launch.launchers import Launcher
+from assay.launch.placement import Segment, Site
+from assay.launch.supervise import Limits, Started, run_engine
+from assay.records import schema
+from assay.records.run import Run
+from assay.report.html import build_report
+from assay.report.terminal import show_outcome, show_run, show_verdicts
+
+EXIT_CODES = {"PASS": EXIT_PASS, "FAIL": EXIT_FAIL, "INCONCLUSIVE": EXIT_UNUSABLE}
+START_LIMIT_S = 60.0
+
+
+class Session:
+    """A run being measured. ``quiet`` leaves standard output to the caller (--json, --compat-netsan)."""
+
+    def __init__(self, run: Run, verbose: bool = False, quiet: bool = False) -> None:
+        self.run = run
+        self.verbose = verbose
+        self.quiet = quiet
+        self.ended_early = ""  # why measuring stopped; empty while it goes on
+        self.interrupted = False
+        self.out = Console(highlight=False)
+        self.err = Console(stderr=True, highlight=False)
+
+    def measure(
+        self,
+        measurement: str,
+        launcher: Launcher,
+        site: Site,
+        segments: Sequence[Segment],
+        params: Mapping[str, schema.Scalar],
+        silence_s: float = 90.0,
+    ) -> bool:
+        """Runs one measurement; True when every rank finished. Does nothing once measuring has ended."""
+        if self.ended_early:
+            return False
+        argv = launcher.command(
+            site, segments, [str(probe(launcher.flavour)), "run", measurement, *option_words(params)]
+        )
+        if self.verbose:
+            self.err.print("+ " + " ".join(argv), soft_wrap=True)
+        hosts = [host for segment in segments for host in segment.hosts]
+        with self._progress(measurement) as on_progress:
+            ending = run_engine(
+                Started(argv, launcher.environment(site), [] if site.name == "here" else hosts),
+                self.run.append,
+                on_progress,
+                launcher.diagnose,
+                Limits(start=START_LIMIT_S, silence=silence_s),
+            )
+        if self.verbose and ending.words.strip():
+            self.err.print(ending.words.rstrip(), soft_wrap=True)
+        if ending.interrupted:
+            self.interrupted, self.ended_early = True, "interrupted"
+        elif ending.failure:
+            self.run.append(ending.failure)
+            self.ended_early = ending.failure.what
+        return not self.ended_early
+
+    @contextmanager
+    def _progress(self, measurement: str) -> Any:
+        """A bar on a terminal; elsewhere a line now and then, so that a log shows that it lives."""
+        if not self.err.is_terminal:
+            yield _Log(self.err, measurement)
+            return
+        columns = (
+            TextColumn("{task.fields[name]}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TextColumn("{task.description}"),
+            TextColumn("{task.fields[left]}"),
+        )
+        with Progress(*columns, console=self.err, transient=True) as bar:
+            task = bar.add_task("starting", total=1.0, name=measurement, left="")
+
+            def update(said: schema.Progress) -> None:
+                left = f"{said.left_s:.0f} s left" if said.left_s >= 0 else ""
+                bar.update(task, completed=said.done, description=said.label, left=left)
+
+            yield update
+
+    def conclude(self, specifications: Sequence[Path], measured_well: bool = True) -> int:
+        """Explains and judges what there is, writes the report, shows it all; the exit code."""
+        for finding in explain(self.run.records):
+            self.run.append(finding)
+        metrics = known_metrics()
+        verdicts = [
+            verdict
+            for path in specifications
+            for verdict in judge(load_specification(path, metrics), self.run.records)
+        ]
+        for verdict in verdicts:
+            self.run.append(verdict)
+        outcome = overall(verdicts)
+        because = ""
+        if self.ended_early:
+            because = f"the run is partial: {self.ended_early}"
+            outcome = "FAIL" if outcome == "FAIL" else "INCONCLUSIVE"
+        self.run.info.outcome = outcome
+        self.run.finish("partial" if self.ended_early else "complete", self.ended_early)
+        report = build_report(self.run.path)
+        if not self.quiet:
+            show_run(self.out, self.run.records)
+            show_verdicts(self.out, verdicts)
+            show_outcome(self.out, outcome, because)
+            self.out.print(f"report: {report}", soft_wrap=True)
+        if self.interrupted:
+            return EXIT_INTERRUPTED
+        return EXIT_CODES[outcome]
+
+    def print_json(self) -> None:
+        """The whole run as one JSON object on standard output."""
+        whole = schema.ReportData(run=self.run.info, records=self.run.records)
+        sys.stdout.buffer.write(msgspec.json.encode(whole) + b"\n")
+
+
+class _Log:
+    """Progress where there is no terminal: the first word at once, then one line in 15 s."""
+
+    def __init__(self, console: Console, name: str) -> None:
+        self._console, self._name, self._last = console, name, 0.0
+
+    def __call__(self, said: schema.Progress) -> None:
+        now = time.monotonic()
+        if now - self._last >= 15:
+            self._last = now
+            left = f", {said.left_s:.0f} s left" if said.left_s >= 0 else ""
+            self._console.print(f"{self._name}: {said.done:.0%} {said.label}{left}")
+
+
+def option_words(params: Mapping[str, schema.Scalar]) -> list[str]:
+    """A measurement's parameters as the engine reads them: {"sizes": "1,2", "no_verify": True}."""
+    words: list[str] = []
+    for name, value in params.items():
+        option = "--" + name.replace("_", "-")
+        if value is True:
+            words.append(option)
+        elif value is not False:
+            words += [option, str(value)]
+    return words

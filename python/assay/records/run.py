@@ -1,0 +1,123 @@
+"""A run: a directory that holds what was asked and everything that was measured.
+
+    run.json        what was asked, on which hosts, when, and how it ended (RunInfo)
+    records.jsonl   one record a line, append-only, flushed line by line
+
+Files are the truth. A killed run keeps every whole line that it wrote; a torn last line is dropped on
+reading, and ``run.json`` then still says "running", which a reader takes for "partial".
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO
+
+import msgspec
+
+from assay import __version__
+from assay.errors import UserError
+from assay.records.schema import SCHEMA_VERSION, AnyRecord, RunInfo, decode_record, encode
+
+RUNS = Path("runs")  # where runs are kept unless told otherwise: below the current directory
+
+
+class Run:
+    """One run directory. Made by ``create``, read back by ``load``."""
+
+    def __init__(self, path: Path, info: RunInfo, records: list[AnyRecord]) -> None:
+        self.path = path
+        self.info = info
+        self.records = records
+        self._file: IO[bytes] | None = None
+
+    @classmethod
+    def create(cls, verb: str, command: list[str], parent: Path = RUNS, path: Path | None = None) -> Run:
+        """A new directory: ``path``, which must not hold a run yet, or PARENT/DATE-TIME-VERB-XXXX."""
+        now = datetime.now(UTC)
+        identity = f"{now:%Y%m%d-%H%M%S}-{verb}-{secrets.token_hex(2)}"
+        place = path or parent / identity
+        if (place / "run.json").exists():
+            raise UserError(f"{place} already holds a run", "name another directory, or remove it")
+        try:
+            place.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UserError(f"cannot make the run directory {place}: {error.strerror}") from error
+        info = RunInfo(
+            id=identity, command=command, assay=__version__, started=now.isoformat(timespec="seconds")
+        )
+        run = cls(place, info, [])
+        run.save()
+        return run
+
+    @classmethod
+    def load(cls, path: Path | str) -> Run:
+        """Reads a run directory; the run says "partial" when nobody finished it."""
+        place = Path(path)
+        try:
+            info = msgspec.json.decode((place / "run.json").read_bytes(), type=RunInfo)
+        except FileNotFoundError:
+            raise UserError(f"{place} is not a run directory: no run.json in it", "see 'ls runs/'") from None
+        except (OSError, msgspec.MsgspecError) as error:
+            raise UserError(f"cannot read {place / 'run.json'}: {error}") from error
+        if info.schema != SCHEMA_VERSION:
+            raise UserError(
+                f"{place} was written with record schema {info.schema}, this Assay reads {SCHEMA_VERSION}",
+                f"use the version that wrote it ({info.assay})",
+            )
+        if info.state == "running":
+            info.state, info.reason = "partial", info.reason or "the run was killed"
+        return cls(place, info, list(read_records(place / "records.jsonl")))
+
+    def append(self, record: AnyRecord) -> AnyRecord:
+        """Gives the record its id, writes it, and flushes."""
+        record.id = self.records[-1].id + 1 if self.records else 1
+        if self._file is None:
+            self._file = open(self.path / "records.jsonl", "ab")  # noqa: SIM115 - open as long as the run
+        self._file.write(encode(record) + b"\n")
+        self._file.flush()
+        self.records.append(record)
+        return record
+
+    def save(self) -> None:
+        """Writes run.json anew, whole or not at all."""
+        temporary = self.path / ".run.json"
+        temporary.write_bytes(msgspec.json.format(encode(self.info), indent=1) + b"\n")
+        os.replace(temporary, self.path / "run.json")
+
+    def finish(self, state: str, reason: str = "") -> None:
+        """Ends the run: "complete", "partial" or "failed", with the reason for people."""
+        assert state in ("complete", "partial", "failed")
+        self.info.state = state  # type: ignore[assignment]
+        self.info.reason = reason
+        self.info.ended = datetime.now(UTC).isoformat(timespec="seconds")
+        self.save()
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+def read_records(path: Path) -> Iterator[AnyRecord]:
+    """Every record of the file; a last line without its end, or torn, is left out."""
+    with contextlib.suppress(FileNotFoundError), open(path, "rb") as lines:
+        for number, line in enumerate(lines, 1):
+            if not line.endswith(b"\n"):
+                return
+            try:
+                yield decode_record(line)
+            except msgspec.MsgspecError as error:
+                raise UserError(
+                    f"{path}:{number}: not a record: {error}", "was it edited by hand?"
+                ) from error
+
+
+def newest_run(parent: Path = RUNS) -> Path:
+    """The newest run directory below ``parent``."""
+    found = sorted(parent.glob("*/run.json"), key=lambda p: p.stat().st_mtime)
+    if not found:
+        raise UserError(f"no runs in {parent}/", "start one with 'assay check'")
+    return found[-1].parent
