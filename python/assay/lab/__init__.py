@@ -1,0 +1,6 @@
+"""A virtual cluster of network namespaces on this machine: a playground, and the tests' ground truth."""
+
+from assay.lab.fabric import Lab, take_down
+from assay.lab.state import Fault, Rates
+
+__all__ = ["Fault", "Lab", "Rates", "take_down"]

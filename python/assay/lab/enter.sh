@@ -1,0 +1,40 @@
+#!/bin/sh
+# enter NODE COMMAND [ARGUMENT...]: runs a command inside a node of the lab, folder and environment kept.
+#
+# A copy lies in the lab's state folder and learns from its own path which lab it serves. Plain sh,
+# because launchers start one for each host and Python alone would take longer than a whole start does.
+state=${0%/*}
+ASSAY_LAB=${state##*/}
+node=$1
+shift
+read -r pid 2>/dev/null <"$state/nodes/$node/pid"
+# Process numbers are reused; the node's holder sits in the node's folder.
+if ! [ "/proc/$pid/cwd" -ef "$state/nodes/$node" ]; then
+    echo "assay: node '$node' of lab '$ASSAY_LAB' is not running; see 'assay lab status --name $ASSAY_LAB'" >&2
+    exit 2
+fi
+
+# A node's /tmp is its own. What a command needs from the machine's (a checkout, a run's folder) is bound
+# by its first component, into every node at once, since launchers go on from one to the others.
+share() {
+    top=${1#/tmp/}
+    top=${top%%/*}
+    outer=$state/tmp/$top
+    [ "/tmp/$top" -ef "/proc/$pid/root$outer" ] || return 0
+    [ ! "/proc/$pid/root/tmp/$top" -ef "/proc/$pid/root$outer" ] || return 0
+    for holder in "$state"/nodes/*/pid; do
+        read -r other <"$holder"
+        # shellcheck disable=SC2016 # expanded inside the node
+        nsenter -t "$other" -m -- sh -c '
+            if [ -d "$1" ]; then mkdir -p "$2"; else : >>"$2"; fi && mount --bind "$1" "$2"' \
+            sh "$outer" "/tmp/$top"
+    done
+}
+case $PWD in /tmp/?*) share "$PWD" ;; esac
+case $1 in /tmp/?*) share "$1" ;; esac
+
+export ASSAY_LAB
+if [ -e "$state/slurm/slurm.conf" ]; then
+    export SLURM_CONF="$state/slurm/slurm.conf"
+fi
+exec nsenter -t "$pid" -n -u -m -i --wdns="$PWD" -- "$@"

@@ -1,0 +1,118 @@
+"""The network of a lab: a switch of bridges, and token buckets where a real one has limits.
+
+::
+
+      eth0 of h0 ...... port h0 |            |
+      eth0 of h1 ...... port h1 | bridge c0  | up0 ...... down0 |
+                                |            |                  | bridge core | port head ...... eth0 of head
+      eth0 of h2 ...... port h2 | bridge c1  | up1 ...... down1 |
+
+Dots are veth pairs; everything between the eth0s is in the namespace of the node "switch". A bucket on
+a host's eth0 is its transmit limit, one on its port the receive limit, one on each end of an uplink the
+cabinet's. The duplex limit needs both directions in one bucket: the port's traffic, in and out, is led
+through one ifb device that has it.
+
+All of it is text for ``ip -batch`` and ``tc -batch``: one process for the whole switch.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from assay.errors import UserError
+from assay.lab import tools
+from assay.lab.state import Fault, Host, Rates
+from assay.records.units import parse_in
+
+INTERFACE = "eth0"
+SWITCH = "switch"
+HEAD = "head"
+_PREFIX = 16
+# Under 64 kB the kernel cuts its offloaded 64 kB packets up again, and that costs more than the wire.
+_LEAST_BURST = 128 * 1024
+_BURST_S = 1e-3  # at high rates: what the timer lets pass at once
+_QUEUE_BURSTS = 4
+
+
+def parse_rate(text: str) -> float:
+    """A rate in B/s, as tc writes it ("100mbit") or as Assay does ("100 Mbit/s", "12.5 MB/s"). Raises UserError."""
+    match = re.fullmatch(r"\s*(\S*?)\s*([kmgt]?)bit(?:/s)?\s*", text, re.IGNORECASE)
+    if match:  # tc's letters are of either case: "m" is mega, there is no millibit
+        prefix = match[2].lower() if match[2] in "kK" else match[2].upper()
+        text = f"{match[1]} {prefix}bit/s"
+    rate = parse_in(text, "B/s")
+    if not 1e3 <= rate <= 1e11:
+        raise UserError(f"a rate of '{text}' cannot be planted", "give one from 8kbit to 800gbit")
+    return rate
+
+
+def planted(rates: Rates, side: str) -> float | None:
+    """The rate (B/s) at which a host can at most send ("tx") or receive ("rx"), None without a limit."""
+    limits = [rate for rate in (rates.up if side == "tx" else rates.down, rates.duplex) if rate is not None]
+    return min(limits, default=None)
+
+
+def _shape(device: str, rate: float | None) -> str:
+    """The tc command that makes ``rate`` (B/s) the limit of what leaves by ``device``."""
+    if rate is None:
+        return f"qdisc replace dev {device} root noqueue"
+    burst = max(_LEAST_BURST, int(rate * _BURST_S))
+    return f"qdisc replace dev {device} root tbf rate {rate * 8:.0f}bit burst {burst} limit {burst * _QUEUE_BURSTS}"
+
+
+def _share_one_bucket(port: str, rate: float) -> Iterator[str]:
+    """tc commands that lead both directions of ``port`` through the one bucket of its ifb device."""
+    yield _shape(f"{port}-duplex", rate)
+    yield f"qdisc add dev {port} clsact"
+    for direction in ("ingress", "egress"):
+        yield (
+            f"filter add dev {port} {direction} protocol all u32 match u32 0 0 "
+            f"action mirred egress redirect dev {port}-duplex"
+        )
+
+
+def build(hosts: Sequence[Host], head: Host, rates: Rates, switch: int) -> None:
+    """Lay the cables between the nodes that stand, and plant the limits. ``switch`` is its node's process."""
+    links, limits = ["link add name core type bridge", "link set core up"], []
+    for number, cabinet in enumerate(dict.fromkeys(host.cabinet for host in hosts)):
+        up, down = f"up{number}", f"down{number}"
+        links += [f"link add name {cabinet} type bridge", f"link set {cabinet} up"]
+        links += [f"link add name {up} type veth peer name {down}"]
+        links += [f"link set {up} master {cabinet} up", f"link set {down} master core up"]
+        if rates.cabinet is not None:
+            limits += [_shape(up, rates.cabinet), _shape(down, rates.cabinet)]
+    for host in (*hosts, head):
+        links += [f"link add name {host.name} type veth peer name {INTERFACE} netns {host.pid}"]
+        links += [f"link set {host.name} master {host.cabinet} up"]
+    for host in hosts:
+        if rates.down is not None:
+            limits.append(_shape(host.name, rates.down))
+        if rates.duplex is not None:
+            links += [f"link add name {host.name}-duplex type ifb", f"link set {host.name}-duplex up"]
+            limits += _share_one_bucket(host.name, rates.duplex)
+    _batch(switch, "ip", links)
+    _batch(switch, "tc", limits)
+    for host in (*hosts, head):
+        _batch(
+            host.pid, "ip", [f"addr add {host.address}/{_PREFIX} dev {INTERFACE}", f"link set {INTERFACE} up"]
+        )
+    if rates.up is not None:
+        for host in hosts:
+            _batch(host.pid, "tc", [_shape(INTERFACE, rates.up)])
+
+
+def afflict(host: Host, fault: Fault, rates: Rates, switch: int) -> None:
+    """Give ``host`` this fault instead of the one that it has; ``Fault()`` makes it healthy."""
+    _batch(host.pid, "tc", [_shape(INTERFACE, fault.tx or rates.up)])
+    _batch(switch, "tc", [_shape(host.name, fault.rx or rates.down)])
+    # The port goes down, not eth0: so the host sees what a pulled cable shows it, and keeps its routes.
+    _batch(switch, "ip", [f"link set {host.name} {'down' if fault.down else 'up'}"])
+
+
+def _batch(pid: int, tool: str, commands: Sequence[str]) -> None:
+    """Run the commands of ``ip`` or ``tc`` in the network namespace of a process."""
+    if commands:
+        nsenter = [tools.find("nsenter", "util-linux"), "-t", str(pid), "-n", "--"]
+        argv = [*nsenter, tools.find(tool, "iproute2"), "-batch", "-"]
+        tools.run(argv, stdin="\n".join(commands) + "\n", doing=f"setting up the lab's network with {tool}")
