@@ -48,7 +48,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="assay",
         description="Tells whether a cluster is fit for its purpose and, if it is not, why.",
-        epilog="Start with 'assay check' (this machine), or 'assay lab up' (a virtual cluster to try things on).",
+        epilog="Start with 'assay check' (this machine), or 'assay lab up' (a virtual cluster to try).",
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=f"assay {__version__}")

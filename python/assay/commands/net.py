@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import argparse
 import os
-import socket
 from pathlib import Path
 
-from assay.commands.options import add_lab, add_output, chosen_lab, count, quantity
+from assay.commands.options import add_lab, add_output, count, place, quantity
 from assay.errors import UserError
 from assay.judge import find_specification
 from assay.launch.hosts import fold, host_list, refuse_shared
 from assay.launch.launchers import LAUNCHERS, Launcher, default_launcher, find_launcher
-from assay.launch.placement import HERE, REMOTE, Site, lab_site
+from assay.launch.placement import Site
 from assay.launch.reach import check_hosts
 from assay.measure.adapters import parse_adapters
 from assay.measure.network import NetworkRequest, measure_network
@@ -119,10 +118,9 @@ class Net:
 def _introduce(request: NetworkRequest) -> str:
     launcher = request.launcher.name
     if request.servers:
-        return (
-            f"{len(request.clients)} clients ({fold(request.clients)}) against {len(request.servers)} servers "
-            f"({fold(request.servers)}) under {launcher}"
-        )
+        clients = f"{len(request.clients)} clients ({fold(request.clients)})"
+        servers = f"{len(request.servers)} servers ({fold(request.servers)})"
+        return f"{clients} against {servers} under {launcher}"
     if request.site.name == "here":
         return f"{len(request.clients)} ranks on this machine, all to all, under {launcher}"
     return f"{len(request.clients)} hosts ({fold(request.clients)}), all to all, under {launcher}"
@@ -132,7 +130,7 @@ def build_request(args: argparse.Namespace) -> NetworkRequest:
     """Checks the options against each other; every refusal happens here, before anything is started."""
     servers = host_list(args.servers, args.servers_file, "--servers")
     clients = host_list(args.clients, args.clients_file, "--clients")
-    site, clients = _site(args, servers, clients)
+    site, clients = place(args, clients, servers)
     refuse_shared(servers, clients)
     if servers and not clients:
         raise UserError("servers but no clients", "name them: --clients 'client[1-8]'")
@@ -154,20 +152,6 @@ def build_request(args: argparse.Namespace) -> NetworkRequest:
     if args.timeout < 1:
         raise UserError("--timeout under 1 s", "a busy host can take that long to answer; give at least 1s")
     return request
-
-
-def _site(args: argparse.Namespace, servers: list[str], clients: list[str]) -> tuple[Site, list[str]]:
-    """Where the ranks run, and the clients when none were named."""
-    lab = chosen_lab(args)
-    named = bool(servers or clients)
-    if args.ranks and (named or lab):
-        raise UserError("--ranks goes with no hosts", "leave it out, or leave the hosts out")
-    if lab:
-        return lab_site(lab), clients or [h for h in lab.hosts if h not in servers]
-    if named:
-        return REMOTE, clients
-    ranks = args.ranks or max(2, len(os.sched_getaffinity(0)))
-    return HERE, [socket.gethostname()] * ranks
 
 
 def _launcher(args: argparse.Namespace, site: Site) -> Launcher:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import socket
 from collections.abc import Callable
 
 from assay.errors import UserError
 from assay.lab import Lab
+from assay.launch.placement import HERE, REMOTE, Site, lab_site
 from assay.records.units import parse_in
 
 
@@ -36,11 +38,24 @@ def add_lab(parser: argparse._ArgumentGroup | argparse.ArgumentParser) -> None:
     )
 
 
-def chosen_lab(args: argparse.Namespace) -> Lab | None:
-    """The lab of --lab; None when it was not given."""
-    if args.lab is None:
-        return None
-    return Lab.load(args.lab or os.environ.get("ASSAY_LAB"))
+def place(
+    args: argparse.Namespace, hosts: list[str], others: list[str] | None = None, ranks_here: int = 0
+) -> tuple[Site, list[str]]:
+    """Where ranks run, and on which hosts: the named ones, the lab's, or ``ranks_here`` on this machine.
+
+    ``others`` are hosts that already have a role; ``ranks_here`` 0 means one for each core, at least 2.
+    """
+    others = others or []
+    wanted = getattr(args, "ranks", None)
+    if wanted and (hosts or others or args.lab is not None):
+        raise UserError("--ranks goes with no hosts", "leave it out, or leave the hosts out")
+    if args.lab is not None:
+        lab = Lab.load(args.lab or None)
+        return lab_site(lab), hosts or [h for h in lab.hosts if h not in others]
+    if hosts or others:
+        return REMOTE, hosts
+    ranks = wanted or ranks_here or max(2, len(os.sched_getaffinity(0)))
+    return HERE, [socket.gethostname()] * ranks
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:

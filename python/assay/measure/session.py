@@ -56,13 +56,16 @@ class Session:
         segments: Sequence[Segment],
         params: Mapping[str, schema.Scalar],
         silence_s: float = 90.0,
+        flavour: str | None = None,
     ) -> bool:
-        """Runs one measurement; True when every rank finished. Does nothing once measuring has ended."""
+        """Runs one measurement; True when every rank finished. Does nothing once measuring has ended.
+
+        ``flavour``: the engine to start, when it is not the launcher's own ("" for one without MPI).
+        """
         if self.ended_early:
             return False
-        argv = launcher.command(
-            site, segments, [str(probe(launcher.flavour)), "run", measurement, *option_words(params)]
-        )
+        engine = probe(launcher.flavour if flavour is None else flavour)
+        argv = launcher.command(site, segments, [str(engine), "run", measurement, *option_words(params)])
         if self.verbose:
             self.err.print("+ " + " ".join(argv), soft_wrap=True)
         hosts = [host for segment in segments for host in segment.hosts]

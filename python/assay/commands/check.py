@@ -1,0 +1,108 @@
+"""``assay check``: the main job."""
+
+from __future__ import annotations
+
+import argparse
+import socket
+from pathlib import Path
+
+from assay.commands.options import add_lab, add_output, place, quantity
+from assay.errors import UserError
+from assay.judge import find_specification
+from assay.launch.engines import describe, probe
+from assay.launch.hosts import host_list
+from assay.launch.launchers import LAUNCHERS, Launcher, default_launcher, find_launcher
+from assay.launch.placement import Site
+from assay.launch.reach import check_hosts
+from assay.measure.network import NetworkRequest, measure_network
+from assay.measure.node import measure_nodes
+from assay.measure.session import Session
+from assay.records.run import Run
+from assay.records.schema import Measurement, Scalar, Subject
+
+SIZES = [2**k for k in range(0, 23, 2)]  # every second one of the sweep: a check takes a minute
+
+
+class Check:
+    """Qualify this machine, or hosts: memory, noise, network; judged against limits derived from the machine
+    itself, or against a specification of yours."""
+
+    name = "check"
+    examples = """
+  assay check                       this machine
+  assay check -w "node[1-48]"       a cluster
+  assay check --spec site.toml      by your own limits, besides the machine's own
+  assay check --lab                 the virtual cluster of this machine
+"""
+
+    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--hosts", "-w", metavar="LIST", help="hosts, such as node[1-48]")
+        add_lab(parser)
+        parser.add_argument("--launcher", choices=[x.name for x in LAUNCHERS if x.flavour])
+        parser.add_argument(
+            "--budget",
+            type=quantity("s"),
+            default=20.0,
+            metavar="TIME",
+            help="for the network (default: 20s)",
+        )
+        add_output(parser)
+
+    def run(self, args: argparse.Namespace) -> int:
+        site, hosts = place(args, host_list(args.hosts, None, "--hosts"))
+        probe()  # refuses early when the engines are not built
+        launcher, no_mpi = _launcher(args)
+        if launcher is None and site.name == "ssh":
+            raise UserError(no_mpi)
+        check_hosts(site, hosts)
+        specifications = [find_specification("self"), *(Path(s) for s in args.spec)]
+        run = Run.create("check", ["assay", "check"], path=Path(args.output) if args.output else None)
+        run.info.hosts = hosts
+        run.save()
+        session = Session(run, verbose=args.verbose, quiet=args.json)
+        session.err.print(f"checking {_describe(site, hosts)}: memory, noise, network")
+        measure_nodes(session, site, hosts, launcher, {})
+        if launcher is None or len(hosts) < 2:
+            _waive_network(session, no_mpi or "one host alone has no network to measure")
+        else:
+            params: dict[str, Scalar] = {
+                "sizes": ",".join(map(str, SIZES)),
+                "op": "send,put,get" if site.name == "here" else "send",
+                "budget": args.budget,
+                "schedule": "shift",
+            }
+            measure_network(session, NetworkRequest(launcher, site, [], hosts, params=params))
+        status = session.conclude(specifications)
+        if args.json:
+            session.print_json()
+        return status
+
+
+def _launcher(args: argparse.Namespace) -> tuple[Launcher | None, str]:
+    """The launcher, or the reason why there is none."""
+    if args.launcher:
+        return find_launcher(args.launcher), ""
+    try:
+        return default_launcher(), ""
+    except UserError as error:
+        return None, str(error)
+
+
+def _waive_network(session: Session, reason: str) -> None:
+    described = describe(probe()).find("network.all_to_all")
+    for metric in described.metrics:
+        session.run.append(
+            Measurement(
+                name=described.name,
+                metric=metric.name,
+                unit=metric.unit,
+                better=metric.better,
+                subject=Subject(host=socket.gethostname()),
+                status="waived",
+                reason=reason,
+            )
+        )
+
+
+def _describe(site: Site, hosts: list[str]) -> str:
+    return "this machine" if site.name == "here" else f"{len(hosts)} hosts"

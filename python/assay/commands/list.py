@@ -1,0 +1,93 @@
+"""``assay list``: what Assay can measure, and what of it applies here."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from assay.errors import EXIT_PASS, UserError
+from assay.launch.engines import Described, describe, probe
+from assay.launch.launchers import default_launcher
+
+
+class List:
+    """Every measurement: what it is, whether it applies here, and why not where it does not.
+    With a name, its parameters and metrics."""
+
+    name = "list"
+    examples = """
+  assay list
+  assay list network.all_to_all      its parameters and metrics
+  assay list --json
+"""
+
+    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("name", nargs="?", metavar="NAME", help="a measurement, in detail")
+        parser.add_argument("--json", action="store_true", help="as JSON")
+
+    def run(self, args: argparse.Namespace) -> int:
+        description = describe(probe())
+        chosen = [description.find(args.name)] if args.name else description.measurements
+        waivers = {m.name: waiver(m) for m in chosen}
+        if args.json:
+            print(json.dumps([_as_json(m, waivers[m.name]) for m in chosen], indent=1))
+        elif args.name:
+            _show_one(chosen[0], waivers[args.name])
+        else:
+            _show_all(chosen, waivers)
+        return EXIT_PASS
+
+
+def waiver(measurement: Described) -> str | None:
+    """Why it cannot run on this machine; None when it can."""
+    if measurement.waived:
+        return measurement.waived
+    if measurement.scope != "node":
+        try:
+            default_launcher()
+        except UserError as error:
+            return error.what
+    return None
+
+
+def _as_json(m: Described, reason: str | None) -> dict[str, object]:
+    return {
+        "name": m.name,
+        "scope": m.scope,
+        "help": m.help,
+        "waived": reason,
+        "parameters": {p.name: {"default": p.default, "unit": p.unit, "help": p.help} for p in m.parameters},
+        "metrics": {x.name: {"unit": x.unit, "better": x.better, "help": x.help} for x in m.metrics},
+    }
+
+
+def _show_all(chosen: list[Described], waivers: dict[str, str | None]) -> None:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("measurement", "scope", "here", "what"):
+        table.add_column(title, overflow="fold")
+    for m in chosen:
+        reason = waivers[m.name]
+        here = Text("yes", "green") if reason is None else Text(f"waived: {reason}", "yellow")
+        table.add_row(m.name, m.scope, here, m.help)
+    Console().print(table)
+
+
+def _show_one(m: Described, reason: str | None) -> None:
+    console = Console(highlight=False)
+    console.print(f"[bold]{m.name}[/bold] ({m.scope}): {m.help}")
+    console.print(f"waived here: {reason}" if reason else "applies here")
+    for title, rows in (
+        ("parameter", [("--" + p.name.replace("_", "-"), p.default, p.unit, p.help) for p in m.parameters]),
+        ("metric", [(x.name, x.better, x.unit, x.help) for x in m.metrics]),
+    ):
+        table = Table(box=None, pad_edge=False, header_style="bold", title_justify="left")
+        for heading in (title, "default" if title == "parameter" else "better", "unit", "what"):
+            table.add_column(heading, overflow="fold")
+        for row in rows:
+            table.add_row(*row)
+        console.print()
+        console.print(table)
