@@ -75,7 +75,7 @@ void Sink::pairs(const Measurement& measurement, std::string_view metric, const 
                  const Json& params, std::span<const std::string> peers, std::span<const double> values) {
     Json record = head("pairs", measurement, metric, subject, params);
     record["peers"] = peers;
-    // Four significant digits: a pair's figure is not better than that, and a matrix has n^2 of them.
+    // Five significant digits: a pair's figure is not better than that, and a matrix has n^2 of them.
     Json& rounded = record["values"] = Json::array();
     for (const double value : values) {
         const double unit = value == 0 ? 1 : std::pow(10, std::floor(std::log10(std::abs(value))) - 4);

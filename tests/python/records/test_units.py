@@ -62,7 +62,9 @@ def test_an_unknown_unit_is_named_with_the_nearest(text: str, meant: str) -> Non
         parse_quantity(text)
 
 
-@pytest.mark.parametrize("text", ["", "fast", "-1 B", "nan B", "inf", "1 2 B", "0x10 B", "1,5 GB/s", "1e999 B"])
+@pytest.mark.parametrize(
+    "text", ["", "fast", "-1 B", "nan B", "inf", "1 2 B", "0x10 B", "1,5 GB/s", "1e999 B"]
+)
 def test_what_is_no_quantity_is_refused(text: str) -> None:
     with pytest.raises(UserError):
         parse_quantity(text)

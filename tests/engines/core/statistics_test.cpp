@@ -1,0 +1,89 @@
+#include "core/statistics.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <random>
+
+using namespace assay;
+
+TEST_CASE("a summary of known samples") {
+    const std::vector<double> samples = {5, 1, 4, 2, 3};
+    const Summary s = summarize(samples);
+    CHECK(s.n == 5);
+    CHECK(s.median == 3);
+    CHECK(s.mad == 1);
+    CHECK(s.min == 1);
+    CHECK(s.max == 5);
+    CHECK(s.p5 == doctest::Approx(1.2));
+    CHECK(s.p95 == doctest::Approx(4.8));
+}
+
+TEST_CASE("no samples, one sample") {
+    CHECK(summarize({}).n == 0);
+    const std::vector<double> one = {7};
+    CHECK(summarize(one).median == 7);
+    CHECK(summarize(one).p99 == 7);
+}
+
+TEST_CASE("the median's interval narrows with the samples and is unknown for few") {
+    std::mt19937 random(1);
+    std::normal_distribution<double> normal(100, 5);
+    std::vector<double> samples;
+    for (int i = 0; i < 5; ++i) samples.push_back(normal(random));
+    CHECK(std::isinf(median_confidence(samples)));
+    while (samples.size() < 30) samples.push_back(normal(random));
+    const double few = median_confidence(samples);
+    while (samples.size() < 3000) samples.push_back(normal(random));
+    const double many = median_confidence(samples);
+    CHECK(many < few);
+    // 95 %: +- 1.96 * 1.2533 sigma / sqrt(n), relative to 100.
+    CHECK(many == doctest::Approx(1.96 * 1.2533 * 5 / std::sqrt(3000) / 100).epsilon(0.25));
+}
+
+TEST_CASE("the interval covers the true median in about 95 of 100 experiments") {
+    std::mt19937 random(2);
+    std::exponential_distribution<double> skewed(1);
+    int covered = 0;
+    for (int experiment = 0; experiment < 2000; ++experiment) {
+        std::vector<double> samples(40);
+        for (double& s : samples) s = skewed(random);
+        const double median = summarize(samples).median;
+        if (std::abs(median - std::log(2)) <= 1.3 * median_confidence(samples) * median) ++covered;
+    }
+    CHECK(covered > 1800);
+}
+
+TEST_CASE("a histogram's quantiles are within a bucket's width of the samples'") {
+    std::mt19937_64 random(3);
+    std::lognormal_distribution<double> times(9, 2);
+    Histogram histogram;
+    std::vector<double> samples;
+    for (int i = 0; i < 20000; ++i) {
+        const auto ns = static_cast<Nanoseconds>(times(random));
+        histogram.record(ns);
+        samples.push_back(static_cast<double>(ns) * 1e-9);
+    }
+    const Summary exact = summarize(samples);
+    const Summary binned = histogram.summary();
+    CHECK(binned.n == exact.n);
+    for (const auto& [mine, theirs] : {std::pair{binned.median, exact.median}, {binned.p5, exact.p5},
+                                       {binned.p95, exact.p95}, {binned.p99, exact.p99}, {binned.min, exact.min},
+                                       {binned.max, exact.max}, {binned.mad, exact.mad}})
+        CHECK(mine == doctest::Approx(theirs).epsilon(0.02));
+}
+
+TEST_CASE("histograms of ranks add up, and the extremes have a bucket") {
+    Histogram a, b, both;
+    for (const Nanoseconds t : {Nanoseconds{0}, Nanoseconds{1}, Nanoseconds{63}, Nanoseconds{64}}) a.record(t), both.record(t);
+    for (const Nanoseconds t : {Nanoseconds{1} << 40, Nanoseconds{INT64_MAX}, Nanoseconds{-5}}) b.record(t), both.record(t);
+    a.merge(b.counts());
+    CHECK(a.total() == 7);
+    CHECK(std::ranges::equal(a.counts(), both.counts()));
+    CHECK(a.quantile(1) == doctest::Approx(static_cast<double>(INT64_MAX) * 1e-9).epsilon(0.01));
+    a.clear();
+    CHECK(a.total() == 0);
+    CHECK(a.quantile(0.5) == 0);
+}

@@ -1,0 +1,128 @@
+"""Supervision, against small programs that behave as engines and launchers do, well and badly."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from assay.errors import UserError
+from assay.launch.supervise import Ending, Limits, Started, run_engine
+from assay.records.schema import AnyRecord, Measurement, Progress
+
+SPEAK = """
+import json, sys, time, os, signal
+def say(**line): print(json.dumps(line), flush=True)
+def hello(rank, host): say(kind="hello", rank=rank, host=host)
+def measured(n): say(kind="measurement", name="x", metric="y", unit="1", samples=[float(n)])
+"""
+
+
+def run(
+    program: str, hosts: list[str] | None = None, limits: Limits | None = None, diagnosis: str | None = None
+) -> tuple[Ending, list[AnyRecord], list[Progress]]:
+    records: list[AnyRecord] = []
+    progress: list[Progress] = []
+    started = Started([sys.executable, "-c", SPEAK + program], {"MARK": "1"}, hosts or [])
+    ending = run_engine(started, records.append, progress.append, lambda words: diagnosis, limits)
+    return ending, records, progress
+
+
+def test_records_and_progress_arrive_and_other_words_are_passed_over() -> None:
+    ending, records, progress = run(
+        'hello(0, "a"); print("mpirun says hello"); measured(1); say(kind="progress", done=0.5); measured(2)',
+        hosts=["a"],
+    )
+    assert ending.failure is None and not ending.interrupted
+    assert [r.samples for r in records if isinstance(r, Measurement)] == [[1.0], [2.0]]
+    assert [p.done for p in progress] == [0.5]
+
+
+def test_a_rank_that_never_answers_is_named() -> None:
+    ending, _, _ = run('hello(0, "a"); hello(2, "c"); time.sleep(60)', ["a", "b", "c"], Limits(start=0.7))
+    assert ending.failure is not None
+    assert ending.failure.what.startswith("no answer from b within")
+    assert ending.failure.subject.host == "b"
+
+
+def test_silence_after_the_start_ends_the_run_and_keeps_the_records() -> None:
+    ending, records, _ = run(
+        'hello(0, "a"); measured(1); time.sleep(60)', ["a"], Limits(start=20, silence=0.5)
+    )
+    assert ending.failure is not None and "no word from any rank" in ending.failure.what
+    assert len(records) == 1
+
+
+def test_an_engines_own_failure_is_kept_and_joined_with_the_launchers_words() -> None:
+    ending, records, _ = run(
+        'say(kind="failure", what="h1 waited 30 s for h3", subject={"host": "h1", "peer": "h3"}); sys.exit(1)',
+        diagnosis="rank 3 on h3 was ended by signal 9",
+    )
+    assert ending.failure is not None
+    assert ending.failure.what == "h1 waited 30 s for h3; rank 3 on h3 was ended by signal 9"
+    assert ending.failure.subject.peer == "h3" and records == []
+
+
+def test_an_engines_refusal_is_the_cause_not_the_launchers_talk_after_it() -> None:
+    ending, _, _ = run(
+        'print("assay-probe: sizes of 0; give at least 1", file=sys.stderr);'
+        'print("-----\\nmpirun noticed", file=sys.stderr); sys.exit(2)'
+    )
+    assert ending.failure is not None and ending.failure.what == "sizes of 0; give at least 1"
+
+
+def test_a_death_without_words_still_says_how_it_ended() -> None:
+    ending, _, _ = run("os.kill(os.getpid(), signal.SIGKILL)")
+    assert ending.failure is not None and "-9" in ending.failure.what
+
+
+def test_nothing_is_left_running_not_even_what_left_the_group(tmp_path: Path) -> None:
+    pid_file = tmp_path / "pid"
+    ending, _, _ = run(
+        f"""
+import subprocess
+child = subprocess.Popen(["sleep", "300"], start_new_session=True, stdout=subprocess.DEVNULL,
+                         stderr=subprocess.DEVNULL)
+open({str(pid_file)!r}, "w").write(str(child.pid))
+"""
+    )
+    assert ending.failure is None
+    pid = int(pid_file.read_text())
+    deadline = time.monotonic() + 5
+    while _alive(pid) and time.monotonic() < deadline:
+        os.sched_yield()
+    assert not _alive(pid)
+
+
+def _alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().split(")")[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def test_ctrl_c_ends_the_engine_and_keeps_what_was_measured() -> None:
+    main = threading.main_thread().ident
+    assert main is not None
+    records: list[AnyRecord] = []
+
+    def interrupt_after_the_first(record: AnyRecord) -> None:
+        records.append(record)
+        if len(records) == 1:
+            signal.pthread_kill(main, signal.SIGINT)
+
+    started = Started([sys.executable, "-c", SPEAK + "measured(1); time.sleep(60)"], {}, [])
+    begun = time.monotonic()
+    ending = run_engine(started, interrupt_after_the_first, lambda p: None, lambda w: None)
+    assert ending.interrupted and ending.failure is None
+    assert len(records) == 1 and time.monotonic() - begun < 30
+
+
+def test_a_program_that_is_not_there_is_one_line() -> None:
+    with pytest.raises(UserError, match="cannot start /nowhere/mpirun"):
+        run_engine(Started(["/nowhere/mpirun"], {}), lambda r: None, lambda p: None, lambda w: None)

@@ -1,0 +1,71 @@
+"""Run directories: append-only, whole after a kill, refused when they are something else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from assay.errors import UserError
+from assay.records.run import Run, newest_run
+from assay.records.schema import Measurement, Pairs, Subject
+
+
+def measured(value: float) -> Measurement:
+    return Measurement(name="node.memory", metric="bandwidth", unit="B/s", samples=[value])
+
+
+def test_what_is_appended_is_read_back_with_ids(tmp_path: Path) -> None:
+    run = Run.create("net", ["assay", "net"], parent=tmp_path)
+    run.append(measured(1.0))
+    run.append(
+        Pairs(name="n", metric="bandwidth", unit="B/s", subject=Subject(host="a"), peers=["b"], values=[2.0])
+    )
+    run.info.hosts = ["a", "b"]
+    run.finish("complete")
+    again = Run.load(run.path)
+    assert [r.id for r in again.records] == [1, 2]
+    assert again.info.state == "complete" and again.info.hosts == ["a", "b"]
+    assert isinstance(again.records[1], Pairs) and again.records[1].values == [2.0]
+    assert newest_run(tmp_path) == run.path
+
+
+def test_a_killed_run_keeps_its_whole_lines_and_says_that_it_is_partial(tmp_path: Path) -> None:
+    run = Run.create("net", [], parent=tmp_path)
+    for value in range(5):
+        run.append(measured(float(value)))
+    with open(run.path / "records.jsonl", "ab") as file:  # killed in the middle of a line
+        file.write(b'{"kind":"measurement","na')
+    again = Run.load(run.path)
+    assert len(again.records) == 5
+    assert again.info.state == "partial" and "killed" in again.info.reason
+
+
+def test_a_loaded_run_goes_on_counting(tmp_path: Path) -> None:
+    run = Run.create("net", [], parent=tmp_path)
+    run.append(measured(1.0))
+    run.finish("partial", "interrupted")
+    again = Run.load(run.path)
+    again.append(measured(2.0))
+    again.finish("complete")
+    assert [r.id for r in Run.load(run.path).records] == [1, 2]
+
+
+def test_refusals_name_the_place(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="not a run directory"):
+        Run.load(tmp_path)
+    run = Run.create("net", [], parent=tmp_path)
+    with pytest.raises(UserError, match="already holds a run"):
+        Run.create("net", [], path=run.path)
+    (run.path / "records.jsonl").write_text("nonsense\n")
+    with pytest.raises(UserError, match=r"records.jsonl:1: not a record"):
+        Run.load(run.path)
+    (run.path / "run.json").write_text('{"id":"x","command":[],"assay":"0","started":"","schema":99}')
+    with pytest.raises(UserError, match="record schema 99"):
+        Run.load(run.path)
+    (run.path / "run.json").write_text("{")
+    with pytest.raises(UserError, match="cannot read"):
+        Run.load(run.path)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot make the run directory"):
+        Run.create("net", [], parent=tmp_path / "file")
