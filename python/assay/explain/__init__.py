@@ -1,0 +1,44 @@
+"""Why a run looks as it does: rules over its records, each of which finds one kind of cause.
+
+A rule is one function from the evidence to what it found. ``RULES`` is all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from assay.explain.corruption import corruption
+from assay.explain.counters import port_errors
+from assay.explain.culprit import suspects
+from assay.explain.evidence import Evidence, Options
+from assay.explain.hca import hca_binding
+from assay.explain.matrix import PairMatrix
+from assay.explain.retest import plan_retest
+from assay.explain.slow import congestion, slow_block, slow_host, slow_pair
+from assay.explain.wire import wire_bypass
+from assay.records.schema import AnyRecord, Finding
+
+Rule = Callable[[Evidence], list[Finding]]
+
+RULES: dict[str, Rule] = {
+    "corruption": corruption,
+    "wire_bypass": wire_bypass,
+    "slow_host": slow_host,
+    "slow_pair": slow_pair,
+    "slow_block": slow_block,
+    "congestion": congestion,
+    "hca_binding": hca_binding,
+    "port_errors": port_errors,
+}
+
+
+def explain(
+    records: Iterable[AnyRecord], hosts: Sequence[str] = (), options: Options | None = None
+) -> list[Finding]:
+    """All findings about a run, faults before warnings. Records of earlier explanations are not looked at."""
+    evidence = Evidence(records, hosts, options)
+    findings = [finding for rule in RULES.values() for finding in rule(evidence)]
+    return sorted(findings, key=lambda finding: finding.severity != "fault")
+
+
+__all__ = ["RULES", "Evidence", "PairMatrix", "explain", "plan_retest", "suspects"]

@@ -1,0 +1,77 @@
+"""Port counters: what the adapters themselves say about a run.
+
+Records "network.counters" hold how much a counter of a device grew during the run. Errors on a link are a
+warning on their own (they cost retransmissions before they cost bandwidth), and make a finding about the
+same host surer. Drops and waiting for credits come with any congestion and blame nobody alone.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import NamedTuple
+
+from assay.explain.evidence import Evidence
+from assay.records.schema import Finding, Subject
+
+MEASUREMENT = "network.counters"
+# InfiniBand's names, then those of Linux network devices.
+ERRORS = {
+    "symbol_error",
+    "link_error_recovery",
+    "link_downed",
+    "port_rcv_errors",
+    "port_rcv_remote_physical_errors",
+    "local_link_integrity_errors",
+    "excessive_buffer_overrun_errors",
+    "rx_errors",
+    "tx_errors",
+    "rx_crc_errors",
+    "rx_frame_errors",
+    "tx_carrier_errors",
+}
+PRESSURE = {"port_xmit_wait", "port_xmit_discards", "rx_dropped", "tx_dropped", "rx_missed_errors"}
+
+
+class Growth(NamedTuple):
+    """One counter that grew during the run."""
+
+    device: str
+    counter: str
+    amount: float
+    record: int
+
+    def __str__(self) -> str:
+        return f"{self.device} {self.counter} grew by {self.amount:.0f}"
+
+
+def growth(evidence: Evidence, names: set[str]) -> dict[str, list[Growth]]:
+    """The named counters that grew, by host."""
+    grown: dict[str, list[Growth]] = defaultdict(list)
+    for one in evidence.measurements(MEASUREMENT):
+        if one.metric in names and one.summary and one.summary.median > 0:
+            device = one.subject.device or "adapter"
+            grown[one.subject.host or ""].append(Growth(device, one.metric, one.summary.median, one.id))
+    return grown
+
+
+def port_errors(evidence: Evidence) -> list[Finding]:
+    """A link that counted errors during the run; one finding a device."""
+    findings = []
+    for host, grown in growth(evidence, ERRORS).items():
+        for device in dict.fromkeys(one.device for one in grown):
+            own = [one for one in grown if one.device == device]
+            findings.append(
+                Finding(
+                    rule="port_errors",
+                    cause=f"{device} on {host} counted {', '.join(one.counter for one in own)}",
+                    subject=Subject(host=host, device=device),
+                    side="node",
+                    severity="warning",
+                    confidence=0.9,
+                    evidence=[one.record for one in own],
+                    details=[str(one) for one in own],
+                    remedy=f"reseat or replace the cable and transceiver of {device} on {host}, then "
+                    "the switch port; firmware comes last",
+                )
+            )
+    return findings

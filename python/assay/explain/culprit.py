@@ -1,0 +1,117 @@
+"""Who looks slow: the host, side, pair or block that makes a pair matrix uneven.
+
+A suspect is an effect that is both large (a host: below -5 %) and rare: so far out that chance alone
+would produce half a one in the whole matrix. For 256 hosts that is five median absolute deviations; for 8
+it is three, for 10,000 six. The deviation is the larger of that of the effects and that
+which the residuals imply, and never zero, so that hosts which are all the same need no luck.
+
+A suspect is no verdict yet: ``assay.explain.retest`` has it measured again, alone. So this side may be
+too sensitive, and leaves it to the other to be sure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+
+from assay.explain.blocks import merge_neighbours, uneven_blocks
+from assay.explain.matrix import PairMatrix
+from assay.explain.polish import FEWEST, SCALE_FLOOR, Fit, Floats, fit, spread
+from assay.explain.suspect import CHANCE, CONSISTENT, NORMAL, Suspect
+
+LEAST_EFFECT = float(np.log(0.95))  # a host within 5 % is no suspect,
+LEAST_PAIR_EFFECT = float(np.log(0.80))  # nor is a single pair, seen once, within 20 %
+SIDES: tuple[Literal["transmit", "receive"], ...] = ("transmit", "receive")
+MOST_PAIRS = 8  # more bad pairs than this have a common cause; the worst will do to find it
+
+
+def suspects(matrix: PairMatrix) -> list[Suspect]:
+    """Everything in the matrix that looks slow: hosts, blocks, pairs, each kind the worst first.
+
+    With two or three hosts only pairs can be named: which end is slow cannot be told.
+    """
+    if len(matrix.hosts) < FEWEST:
+        return _few(matrix)
+    model = fit(matrix)
+    tests = int(np.isfinite(model.transmit).sum() + np.isfinite(model.receive).sum())
+    below = [one for side in SIDES for one in _side(matrix, model, side, tests)]
+    limit = NORMAL.inv_cdf(CHANCE / tests)
+    sides, blocks = merge_neighbours(matrix, model, [one for one in below if one.z < limit])
+    rest = _without(matrix, model, sides)
+    blocks = blocks or uneven_blocks(matrix, rest)
+    pairs = [] if blocks else _pairs(matrix, rest, max(spread(rest), model.sigma))
+    # A bad pair may be all that shows of a host that is a little slow: have both measured again.
+    ends = {("transmit", one.hosts) for one in pairs} | {("receive", one.peers) for one in pairs}
+    sides += [one for one in below if one.z >= limit and (one.side, one.hosts) in ends]
+    return sorted(sides, key=lambda one: one.effect) + blocks + pairs
+
+
+def _side(matrix: PairMatrix, model: Fit, side: Literal["transmit", "receive"], tests: int) -> list[Suspect]:
+    """The hosts of which one side is below the others, by a standard deviation and more."""
+    count = len(matrix.hosts)
+    is_transmit = side == "transmit"
+    effects, ends = (model.transmit, matrix.source) if is_transmit else (model.receive, matrix.target)
+    component = model.component[:count] if is_transmit else model.component[count:]
+    cells = np.bincount(ends, minlength=count)
+    found = []
+    for label in np.unique(component[cells > 0]):
+        members = np.flatnonzero((component == label) & (cells > 0))
+        has_majority = len(members) >= FEWEST
+        effect = effects[members] - (np.median if has_majority else np.max)(effects[members])
+        # A median of n has 1.25 times the error of a mean of n.
+        error = np.maximum(1.2533 * model.sigma / np.sqrt(cells[members]), SCALE_FLOOR)
+        z = effect / np.maximum(error, spread(effect) if has_majority else 0.0)
+        for at in np.flatnonzero((effect < LEAST_EFFECT) & (z < -1)):
+            own = model.residual[ends == members[at]] + effect[at]
+            if np.mean(own < effect[at] / 2) > CONSISTENT:
+                name, chance = matrix.hosts[members[at]], tests * NORMAL.cdf(float(z[at]))
+                one = Suspect(side, (name,), (), float(effect[at]), float(z[at]), chance, not has_majority)
+                found.append(one)
+    return found
+
+
+def _without(matrix: PairMatrix, model: Fit, sides: list[Suspect]) -> Floats:
+    """The cells, relative to their component's level, without what the suspected hosts explain.
+
+    Not the residuals: those of a row with one bad cell of two are wrong in both.
+    """
+    index = {host: number for number, host in enumerate(matrix.hosts)}
+    explained = np.zeros((2, len(matrix.hosts)), np.float32)
+    for one in sides:
+        explained[int(one.side == "receive"), index[one.hosts[0]]] = one.effect
+    value: Floats = model.value - explained[0, matrix.source] - explained[1, matrix.target]
+    components = np.unique(model.component)
+    for component in components:
+        own = model.component[matrix.source] == component if len(components) > 1 else slice(None)
+        value[own] -= np.median(value[own]) if value[own].size else 0.0
+    return value
+
+
+def _pairs(matrix: PairMatrix, value: Floats, sigma: float) -> list[Suspect]:
+    """The worst single cells: a path, or a cable within the network, that only few pairs use."""
+    z = value / sigma
+    limit = NORMAL.inv_cdf(CHANCE / value.size)
+    bad = np.flatnonzero((value < LEAST_PAIR_EFFECT) & (z < limit))
+    return [
+        _pair(matrix, cell, float(value[cell]), float(z[cell]), value.size * NORMAL.cdf(float(z[cell])))
+        for cell in bad[np.argsort(value[bad])][:MOST_PAIRS]
+    ]
+
+
+def _few(matrix: PairMatrix) -> list[Suspect]:
+    """Of two or three hosts: the pairs that are slower than the fastest."""
+    if not matrix.value.size:
+        return []
+    effect = matrix.value - matrix.value.max()
+    bad = np.flatnonzero(effect < LEAST_PAIR_EFFECT)
+    worst_first = bad[np.argsort(effect[bad])]
+    return [
+        replace(_pair(matrix, cell, float(effect[cell]), 0.0, 1.0), with_best=True) for cell in worst_first
+    ]
+
+
+def _pair(matrix: PairMatrix, cell: np.intp, effect: float, z: float, chance: float) -> Suspect:
+    source, target = matrix.hosts[matrix.source[cell]], matrix.hosts[matrix.target[cell]]
+    return Suspect("pair", (source,), (target,), effect, z, chance)

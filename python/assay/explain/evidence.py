@@ -1,0 +1,48 @@
+"""What the rules look at: the records of a run, and what several rules need worked out once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+
+from assay.explain.culprit import suspects
+from assay.explain.matrix import PairMatrix
+from assay.explain.retest import Outcome, outcome_of, retested_pairs
+from assay.explain.suspect import Suspect
+from assay.records.schema import AnyRecord, Measurement, Scalar
+
+Options = Mapping[str, Scalar | list[str] | None]
+
+
+class Evidence:
+    """The records of one run, its hosts in rank order, and the options that it was started with."""
+
+    def __init__(
+        self, records: Iterable[AnyRecord], hosts: Sequence[str] = (), options: Options | None = None
+    ) -> None:
+        self.records = list(records)
+        self.hosts = list(hosts)
+        self.options: Options = options or {}
+
+    def measurements(self, name: str, metric: str = "") -> list[Measurement]:
+        """Those with a value, of one measurement, or of one of its metrics."""
+        return [
+            one
+            for one in self.records
+            if isinstance(one, Measurement)
+            and one.name == name
+            and metric in ("", one.metric)
+            and one.status == "ok"
+            and one.summary
+        ]
+
+    @cached_property
+    def matrix(self) -> PairMatrix:
+        return PairMatrix.of_bandwidth(self.records, self.hosts)
+
+    @cached_property
+    def suspects(self) -> list[tuple[Suspect, Outcome | None]]:
+        """Every suspect with the outcome of its retest; None where there was none."""
+        found = suspects(self.matrix)
+        alone = retested_pairs(self.records)
+        return [(one, outcome_of(one, found, alone)) for one in found]

@@ -1,0 +1,142 @@
+"""The pair matrix of a run, as the culprit's model wants it: who sent to whom, and how fast.
+
+One space of hosts serves all-to-all and client/server alike; what was not measured is not there. So a
+matrix is a list of cells (source, target, logarithm of the bandwidth) and ten shifts of 10,000 hosts
+take as little room as they should. Cells are relative to the median of their own size and operation,
+which is what makes several sizes and operations of one run comparable, and their mean less noisy.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from assay.records.schema import AnyRecord, Pairs, Scalar
+
+# A message this long is limited by bandwidth on every network that we know; below, latency decides.
+BANDWIDTH_SIZE = 64 * 1024
+LARGEST = 8  # sizes within this factor of the largest one are combined
+
+Layer = tuple[str, Scalar, Scalar]  # measurement, operation, size
+
+
+@dataclass(frozen=True)
+class PairMatrix:
+    """Directed pairs of ``hosts`` (in rank order): cell k is from ``source[k]`` to ``target[k]``.
+
+    ``value`` is the natural logarithm of the bandwidth over the median bandwidth, so -0.69 is half.
+    ``layers`` says what was combined; ``rows`` has the ids of the records, by sending host.
+    """
+
+    hosts: list[str]
+    source: NDArray[np.int32]
+    target: NDArray[np.int32]
+    value: NDArray[np.float32]
+    layers: list[Layer] = field(default_factory=list)
+    rows: dict[str, list[int]] = field(default_factory=dict)
+
+    @classmethod
+    def from_records(
+        cls,
+        records: Iterable[AnyRecord],
+        name: str,
+        size: Scalar,
+        op: Scalar,
+        hosts: Sequence[str] = (),
+    ) -> PairMatrix:
+        """The bandwidth matrix of one measurement, size and operation; ``hosts`` gives the rank order."""
+        rows = [row for row in _bandwidth_rows(records) if _layer(row) == (name, op, size)]
+        return _combine({(name, op, size): rows}, hosts)
+
+    @classmethod
+    def of_bandwidth(cls, records: Iterable[AnyRecord], hosts: Sequence[str] = ()) -> PairMatrix:
+        """The matrix that says most about the links of a run: its large messages, all operations.
+
+        Empty (no hosts) when the run has no pair matrix, or all its ranks are on one host.
+        """
+        layers: dict[Layer, list[Pairs]] = defaultdict(list)
+        for row in _bandwidth_rows(records):
+            layers[_layer(row)].append(row)
+        largest = max((_bytes(layer) for layer in layers), default=0.0)
+        least = min(largest, max(BANDWIDTH_SIZE, largest / LARGEST))
+        return _combine({layer: rows for layer, rows in layers.items() if _bytes(layer) >= least}, hosts)
+
+    @classmethod
+    def from_dense(cls, bandwidth: NDArray[np.floating], hosts: Sequence[str]) -> PairMatrix:
+        """From a square array [source, target] in B/s; NaN and the diagonal are not measured."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            logs = np.log(bandwidth.astype(np.float32))
+        np.fill_diagonal(logs, np.nan)
+        source, target = np.nonzero(np.isfinite(logs))
+        value = logs[source, target]
+        value -= np.median(value) if value.size else 0
+        return cls(list(hosts), source.astype(np.int32), target.astype(np.int32), value)
+
+
+def _bandwidth_rows(records: Iterable[AnyRecord]) -> Iterable[Pairs]:
+    return (
+        one for one in records if isinstance(one, Pairs) and one.metric == "bandwidth" and one.subject.host
+    )
+
+
+def _layer(row: Pairs) -> Layer:
+    return row.name, row.params.get("op", ""), row.params.get("size", 0)
+
+
+def _bytes(layer: Layer) -> float:
+    return float(layer[2])
+
+
+def _combine(layers: dict[Layer, list[Pairs]], order: Sequence[str]) -> PairMatrix:
+    """The mean over the layers that measured a cell, of its value relative to the layer's median."""
+    rows = [row for layer in layers.values() for row in layer]
+    senders = [str(row.subject.host) for row in rows]
+    # Without a given order that of the senders, which is the ranks'; then those who only receive.
+    present = dict.fromkeys(senders + [peer for row in rows for peer in row.peers])
+    hosts = [host for host in dict.fromkeys(order) if host in present]
+    hosts += [host for host in present if host not in set(hosts)]
+    index = {host: number for number, host in enumerate(hosts)}
+    cells = [_cells(layer, index) for layer in layers.values()]
+    key = np.concatenate([key for key, _ in cells]) if cells else np.empty(0, np.int64)
+    value = np.concatenate([value for _, value in cells]) if cells else np.empty(0, np.float32)
+    if not key.size:
+        return PairMatrix([], np.empty(0, np.int32), np.empty(0, np.int32), value)
+    key, value = _mean_by(key, value, len(hosts) ** 2)
+    ids: dict[str, list[int]] = defaultdict(list)
+    for host, row in zip(senders, rows, strict=True):
+        ids[host].append(row.id)
+    source, target = np.divmod(key, len(hosts))
+    return PairMatrix(hosts, source.astype(np.int32), target.astype(np.int32), value, list(layers), dict(ids))
+
+
+def _cells(rows: Iterable[Pairs], index: dict[str, int]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """Keys (source * hosts + target) and centred logarithms of a layer, pairs within a host left out."""
+    keys, values = [], []
+    for row in rows:
+        source = index[str(row.subject.host)]
+        target = np.fromiter((index[peer] for peer in row.peers), np.int64, len(row.peers))
+        value = np.asarray(row.values, np.float32)
+        is_usable = (target != source) & np.isfinite(value) & (value > 0)
+        keys.append(source * len(index) + target[is_usable])
+        values.append(np.log(value[is_usable]))
+    if not keys:
+        return np.empty(0, np.int64), np.empty(0, np.float32)
+    value = np.concatenate(values)
+    return np.concatenate(keys), value - (np.median(value) if value.size else np.float32(0))
+
+
+def _mean_by(
+    key: NDArray[np.int64], value: NDArray[np.float32], cells: int
+) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+    """The mean of the values of each key, keys ascending."""
+    if key.size * 4 < cells:  # sparse: sort what there is instead of counting what could be
+        distinct, which = np.unique(key, return_inverse=True)
+        return distinct, (np.bincount(which, value) / np.bincount(which)).astype(np.float32)
+    count = np.bincount(key, minlength=cells)
+    sums = np.bincount(key, value, minlength=cells)
+    distinct = np.flatnonzero(count)
+    return distinct, (sums[distinct] / count[distinct]).astype(np.float32)

@@ -1,0 +1,128 @@
+"""The second look: suspects measured again, pair by pair, each alone on the network.
+
+What is still slow then is the hardware's or the configuration's fault; what has vanished was congestion,
+which a loaded network has without being at fault. The same few controls, pairs that nobody suspects, are
+measured in the same way, because a pair alone is faster than one among many.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from assay.explain.matrix import PairMatrix
+from assay.explain.polish import spread
+from assay.explain.suspect import Suspect
+from assay.records.schema import AnyRecord, Measurement
+
+MEASUREMENT = "network.pairs"
+MOST_SUSPECTS = 16  # the worst; more have a common cause, and each costs time
+OWN_PAIRS = 4
+CONTROL_PAIRS = 8
+LEAST_EFFECT = math.log(0.90)  # what has to be left, with several pairs on both sides,
+LEAST_PAIR_EFFECT = math.log(0.80)  # and of a single pair, which one disturbance makes slow
+LEAST_SHARE = 0.3  # of the effect under load
+LEAST_Z = 3.0
+SCALE_FLOOR = 0.02  # relative; no short transfer alone repeats better
+
+Pair = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the second look showed: the suspect's pairs against the controls, as a logarithm."""
+
+    effect: float
+    persists: bool
+    own: float  # median bandwidths, B/s
+    control: float
+    pairs: int
+    controls: int
+    evidence: list[int]
+
+
+def plan_retest(suspects: Sequence[Suspect], matrix: PairMatrix) -> list[Pair]:
+    """The pairs (source, target) to measure one after another: the suspects' and the controls.
+
+    Only pairs that the run has measured, with ends as little suspected as possible. Empty without suspects,
+    or when nothing is left to compare with.
+    """
+    if not suspects:
+        return []
+    worst = list(suspects)[:MOST_SUSPECTS]
+    covered = np.stack([_covered(one, matrix) for one in suspects])
+    times = covered.sum(axis=0)
+    controls = _spaced(np.flatnonzero(times == 0), CONTROL_PAIRS)
+    if not controls.size:
+        return []
+    chosen: list[int] = []
+    for mask in covered[: len(worst)]:
+        # A partner that is itself suspected says nothing about this one; but better that than nobody.
+        own = np.flatnonzero(mask & (times == times[mask].min()))
+        chosen += _spaced(own, OWN_PAIRS).tolist()
+    cells = dict.fromkeys([*chosen, *controls.tolist()])
+    return [(matrix.hosts[matrix.source[cell]], matrix.hosts[matrix.target[cell]]) for cell in cells]
+
+
+def _covered(suspect: Suspect, matrix: PairMatrix) -> np.typing.NDArray[np.bool_]:
+    """Which cells of the matrix use what is suspected; ``Suspect.covers``, for all of them at once."""
+    sends = np.isin(matrix.hosts, suspect.hosts)
+    if suspect.side == "receive":
+        return sends[matrix.target]
+    receives = np.isin(matrix.hosts, suspect.peers) if suspect.peers else np.ones(len(matrix.hosts), bool)
+    both: np.typing.NDArray[np.bool_] = sends[matrix.source] & receives[matrix.target]
+    return both
+
+
+def _spaced(cells: np.typing.NDArray[np.intp], most: int) -> np.typing.NDArray[np.intp]:
+    """At most ``most`` of the cells, evenly spaced: near partners and far ones, few hosts twice."""
+    if len(cells) > most:
+        cells = cells[np.linspace(0, len(cells) - 1, most).round().astype(int)]
+    return cells
+
+
+def retested_pairs(records: Iterable[AnyRecord]) -> dict[Pair, Measurement]:
+    """The bandwidths that were measured alone, by pair; the last one counts."""
+    return {
+        (one.subject.host, one.subject.peer): one
+        for one in records
+        if isinstance(one, Measurement)
+        and (one.name, one.metric, one.status) == (MEASUREMENT, "bandwidth", "ok")
+        and one.subject.host
+        and one.subject.peer
+        and one.summary
+        and one.summary.median > 0
+    }
+
+
+def outcome_of(
+    suspect: Suspect, suspects: Sequence[Suspect], alone: dict[Pair, Measurement]
+) -> Outcome | None:
+    """What became of a suspect; None when it, or nothing to compare it with, was measured again."""
+    times = {pair: sum(one.covers(*pair) for one in suspects) for pair in alone}
+    own = [pair for pair in alone if suspect.covers(*pair)]
+    own = [pair for pair in own if times[pair] == min(times[other] for other in own)]
+    controls = [pair for pair in alone if times[pair] == 0]
+    if not own or not controls:
+        return None
+    mine, theirs = (np.array([_log(alone[pair]) for pair in pairs]) for pairs in (own, controls))
+    effect = float(np.median(mine) - np.median(theirs))
+    error = max(spread(theirs), SCALE_FLOOR) * 1.2533 * math.sqrt(1 / len(own) + 1 / len(controls))
+    is_single = min(len(own), len(controls)) == 1
+    persists = (
+        effect < (LEAST_PAIR_EFFECT if is_single else LEAST_EFFECT)
+        and effect < LEAST_SHARE * suspect.effect
+        and effect < -LEAST_Z * error
+        and mine.max() < np.quantile(theirs, 0.25)
+    )
+    evidence = [alone[pair].id for pair in own + controls]
+    medians = [float(np.exp(np.median(logs))) for logs in (mine, theirs)]
+    return Outcome(effect, bool(persists), medians[0], medians[1], len(own), len(controls), evidence)
+
+
+def _log(record: Measurement) -> float:
+    assert record.summary is not None
+    return math.log(record.summary.median)

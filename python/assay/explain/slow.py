@@ -1,0 +1,189 @@
+"""From suspects to findings: slow hosts, pairs and blocks, and what was only congestion.
+
+A suspect that is still slow when measured alone is a fault. One that is not was held up by others: no
+fault, and a warning only if the loss was large and one-sided. In a run without a second look only what chance
+cannot explain is reported, and is said to be less sure.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from ClusterShell.NodeSet import NodeSet
+
+from assay.explain.counters import ERRORS, PRESSURE, growth
+from assay.explain.evidence import Evidence
+from assay.explain.retest import Outcome
+from assay.explain.suspect import Suspect
+from assay.records.schema import Finding, Subject
+from assay.records.units import format_quantity, format_share
+
+CHANCE = 0.001  # in a run without a second look: healthy subjects of a run that may look as bad
+LEAST_UNTESTED = {"transmit": 0.15, "receive": 0.15, "pair": 0.5, "block": 0.3}  # loss, likewise,
+LEAST_UNTESTED_OF_FEW = 0.3  # and among so few hosts that their own spread is hardly known
+FEW = 32
+LEAST_CONGESTION = 0.4  # loss under load that is worth a warning although it vanishes alone
+
+LINK = (
+    "the cable and transceiver, the negotiated speed and width (ethtool, ibstat), the PCIe link (lspci -vv)"
+)
+REMEDY = {
+    "transmit": f"on {{hosts}} check the transmit side: {LINK}, shapers (tc qdisc), the CPU governor",
+    "receive": f"on {{hosts}} check the receive side: {LINK}, ring buffers and interrupts, the switch port's "
+    "transmit lane",
+    "both": f"on {{hosts}} check the adapter: {LINK}; then the node (governor, memory, other load)",
+    "pair": "check the path from {hosts} to {peers}: routing, the links it uses, their counters",
+    "block": "check the uplinks from {hosts} to {peers}: links that are down or slow, routing, counters",
+}
+
+
+def slow_host(evidence: Evidence) -> list[Finding]:
+    """Hosts that send or receive more slowly than their peers; one finding a host."""
+    by_host: dict[str, list[tuple[Suspect, Outcome | None]]] = {}
+    for suspect, outcome in evidence.suspects:
+        if suspect.side in ("transmit", "receive") and _is_fault(evidence, suspect, outcome):
+            by_host.setdefault(suspect.hosts[0], []).append((suspect, outcome))
+    return [_host_finding(evidence, host, sides) for host, sides in by_host.items()]
+
+
+def _host_finding(evidence: Evidence, host: str, sides: list[tuple[Suspect, Outcome | None]]) -> Finding:
+    verbs = {"transmit": "sends", "receive": "receives"}
+    said = " and ".join(
+        f"{verbs[one.side]} at {format_share(math.exp(_effect(one, out)))}" for one, out in sides
+    )
+    side = sides[0][0].side if len(sides) == 1 else "both"
+    return _finding(
+        evidence, "slow_host", f"{host} {said} of its peers' rate", side, Subject(host=host), sides
+    )
+
+
+def slow_pair(evidence: Evidence) -> list[Finding]:
+    """Single paths that are slow, although both ends are fast with others."""
+    return _paths(evidence, "pair")
+
+
+def slow_block(evidence: Evidence) -> list[Finding]:
+    """Groups of hosts that reach each other and not the rest, or another group, at full rate."""
+    return _paths(evidence, "block")
+
+
+def _paths(evidence: Evidence, side: Literal["pair", "block"]) -> list[Finding]:
+    return [
+        _path_finding(evidence, f"slow_{side}", suspect, outcome)
+        for suspect, outcome in evidence.suspects
+        if suspect.side == side
+        and _is_fault(evidence, suspect, outcome)
+        and not (side == "pair" and _is_explained(evidence, suspect))
+    ]
+
+
+def _is_explained(evidence: Evidence, pair: Suspect) -> bool:
+    """Whether an end of the pair, or its block, is at fault already: one finding a fault."""
+    return any(
+        other.side != "pair"
+        and other.covers(pair.hosts[0], pair.peers[0])
+        and _is_fault(evidence, other, outcome)
+        for other, outcome in evidence.suspects
+    )
+
+
+def congestion(evidence: Evidence) -> list[Finding]:
+    """Large losses under load that vanish when measured alone: a warning, for the network is shared."""
+    return [
+        _path_finding(evidence, "congestion", suspect, outcome)
+        for suspect, outcome in evidence.suspects
+        if outcome
+        and not outcome.persists
+        and suspect.side != "pair"  # one pair, once, is noise
+        and suspect.chance < CHANCE
+        and _loss(suspect.effect) > LEAST_CONGESTION
+    ]
+
+
+def _path_finding(evidence: Evidence, rule: str, suspect: Suspect, outcome: Outcome | None) -> Finding:
+    hosts, peers = _fold(suspect.hosts), _fold(suspect.peers)
+    path = f"from {hosts} to {peers}" if peers else f"{hosts} ({suspect.side})"
+    effect = suspect.effect if rule == "congestion" else _effect(suspect, outcome)
+    cause = f"{path}: {format_share(math.exp(effect))} of the rate of its like"
+    if rule == "congestion":
+        cause += " under load, full rate alone"
+    peer = suspect.peers[0] if suspect.side == "pair" else None
+    subject = Subject(host=suspect.hosts[0], peer=peer) if suspect.side != "block" else Subject()
+    return _finding(evidence, rule, cause, suspect.side, subject, [(suspect, outcome)])
+
+
+def _finding(
+    evidence: Evidence,
+    rule: str,
+    cause: str,
+    side: Literal["transmit", "receive", "both", "pair", "block"],
+    subject: Subject,
+    seen: list[tuple[Suspect, Outcome | None]],
+) -> Finding:
+    """What all findings about speed have in common: the figures, the counters, how sure, what to do."""
+    is_congestion, is_untested = rule == "congestion", any(outcome is None for _, outcome in seen)
+    hosts = seen[0][0].hosts
+    details = [line for suspect, outcome in seen for line in _figures(suspect, outcome)]
+    grown = growth(evidence, ERRORS | PRESSURE)
+    counted = (
+        [one for host in (*hosts, *seen[0][0].peers) for one in grown.get(host, [])]
+        if side != "block"
+        else []
+    )
+    details += [str(one) for one in counted]
+    confidence = 0.7 if is_congestion or is_untested else 0.95
+    if side in ("pair", "block") and is_untested:
+        confidence = 0.5
+    if any(one.counter in ERRORS for one in counted):
+        confidence += (1 - confidence) / 2
+    records = [number for host in hosts[:4] for number in evidence.matrix.rows.get(host, [])]
+    records += [number for _, outcome in seen if outcome for number in outcome.evidence]
+    effects = [one.effect if is_congestion else _effect(one, outcome) for one, outcome in seen]
+    return Finding(
+        rule=rule,
+        cause=cause,
+        subject=subject,
+        side=side,
+        severity="warning" if is_congestion or (is_untested and side in ("pair", "block")) else "fault",
+        effect=math.expm1(min(effects)),
+        confidence=confidence,
+        evidence=sorted({*records, *(one.record for one in counted)}),
+        details=details,
+        remedy=REMEDY[side].format(hosts=_fold(hosts), peers=_fold(seen[0][0].peers)),
+    )
+
+
+def _figures(suspect: Suspect, outcome: Outcome | None) -> list[str]:
+    compared = "the fastest" if suspect.with_best else "the median"
+    lines = [f"{suspect.side}: {-_loss(suspect.effect):+.0%} against {compared} of its like under load"]
+    if not suspect.with_best:
+        lines[0] += f", {-suspect.z:.1f} standard deviations"
+    if suspect.with_best and suspect.side == "pair":
+        lines.append("too few hosts to tell which end is slow: add one")
+    if outcome is None:
+        return [*lines, "not retested: congestion is not excluded"]
+    own, control = format_quantity(outcome.own, "B/s"), format_quantity(outcome.control, "B/s")
+    return [*lines, f"alone: {own} over {outcome.pairs} pairs, {control} over {outcome.controls} other pairs"]
+
+
+def _is_fault(evidence: Evidence, suspect: Suspect, outcome: Outcome | None) -> bool:
+    if outcome is not None:
+        return outcome.persists
+    least = LEAST_UNTESTED[suspect.side]
+    if len(evidence.matrix.hosts) < FEW:
+        least = max(least, LEAST_UNTESTED_OF_FEW)
+    return suspect.chance < CHANCE and not suspect.with_best and _loss(suspect.effect) > least
+
+
+def _effect(suspect: Suspect, outcome: Outcome | None) -> float:
+    """The logarithm to report: measured alone, where it was."""
+    return outcome.effect if outcome else suspect.effect
+
+
+def _loss(effect: float) -> float:
+    return -math.expm1(effect)
+
+
+def _fold(hosts: tuple[str, ...]) -> str:
+    return str(NodeSet.fromlist(list(hosts))) if hosts else ""

@@ -1,0 +1,38 @@
+"""A suspect: something that looks slow in a pair matrix, and how easily chance makes it look so."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Literal
+
+CHANCE = 0.5  # suspects of a kind that a healthy matrix is expected to yield, whatever its size
+CONSISTENT = 0.5  # more than this share of a subject's cells have to show at least half of its effect
+NORMAL = NormalDist()
+
+Side = Literal["transmit", "receive", "pair", "block"]
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """What looks slow: traffic from ``hosts`` to ``peers``. Of a side of a host, ``hosts`` is that one
+    and ``peers`` is empty; a host that is slow on both sides is two suspects.
+
+    ``effect`` is a logarithm (-0.69: half the speed), ``z`` the same in standard deviations, and
+    ``chance`` the number of healthy subjects of this matrix expected to look as bad. Where there are too
+    few of a kind for a majority (two servers, three hosts), the comparison is ``with_best``.
+    """
+
+    side: Side
+    hosts: tuple[str, ...]
+    peers: tuple[str, ...]
+    effect: float
+    z: float
+    chance: float
+    with_best: bool = False
+
+    def covers(self, source: str, target: str) -> bool:
+        """Whether a transfer from ``source`` to ``target`` uses what is suspected."""
+        if self.side == "receive":
+            return target in self.hosts
+        return source in self.hosts and (not self.peers or target in self.peers)

@@ -1,0 +1,132 @@
+"""Suspects: planted culprits are named with the right side, and even matrices have none."""
+
+import numpy as np
+import pytest
+from planted import Lab, sampled
+
+from assay.explain.culprit import suspects
+from assay.explain.matrix import PairMatrix
+
+
+def named(matrix: PairMatrix) -> set[tuple[str, str]]:
+    return {(one.side, host) for one in suspects(matrix) for host in one.hosts}
+
+
+@pytest.mark.parametrize(("count", "seeds"), [(256, 20), (1024, 8)])
+@pytest.mark.parametrize(("shifts", "false_flags"), [(10, 1.6), (16, 0.0)])
+def test_a_tenth_lost_on_one_side_is_found_in_random_shifts(
+    count: int, seeds: int, shifts: int, false_flags: float
+) -> None:
+    false = missed = planted = 0
+    for seed in range(seeds):
+        rng = np.random.default_rng(seed)
+        bad = [int(host) for host in rng.choice(count, 6, replace=False)]
+        transmit, receive = dict.fromkeys(bad[:3], 0.9), dict.fromkeys(bad[3:], 0.9)
+        truth = {("transmit", f"n{i}") for i in transmit} | {("receive", f"n{i}") for i in receive}
+        found = named(sampled(count, shifts, rng, transmit, receive, noise=0.025))
+        missed, false, planted = missed + len(truth - found), false + len(found - truth), planted + len(truth)
+    assert missed == 0, f"of {planted}"
+    assert false / seeds <= false_flags
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 8, 64])
+def test_hosts_that_are_all_the_same_are_no_suspects(count: int) -> None:
+    hosts = [f"h{i}" for i in range(count)]
+    assert suspects(PairMatrix.from_dense(np.full((count, count), 1e9), hosts)) == []
+
+
+@pytest.mark.parametrize("count", [4, 5, 8, 64])
+@pytest.mark.parametrize(("axis", "side"), [(0, "transmit"), (1, "receive")])
+def test_one_slow_host_among_equal_ones(count: int, axis: int, side: str) -> None:
+    bandwidth = np.full((count, count), 1e9)
+    np.moveaxis(bandwidth, axis, 0)[2] *= 0.9
+    (one,) = suspects(PairMatrix.from_dense(bandwidth, [f"h{i}" for i in range(count)]))
+    assert (one.side, one.hosts) == (side, ("h2",))
+    assert np.expm1(one.effect) == pytest.approx(-0.1, abs=0.01)
+    assert one.chance < 0.001
+
+
+def test_two_hosts_cannot_tell_which_end_is_slow() -> None:
+    bandwidth = np.array([[np.nan, 5e8], [1e9, np.nan]])
+    (one,) = suspects(PairMatrix.from_dense(bandwidth, ["h0", "h1"]))
+    assert (one.side, one.hosts, one.peers, one.with_best) == ("pair", ("h0",), ("h1",), True)
+
+
+def test_nothing_measured_is_nothing_suspected() -> None:
+    assert suspects(PairMatrix.of_bandwidth([])) == []
+
+
+def client_server(clients: int, servers: int) -> tuple[np.ndarray, list[str]]:
+    """Servers send to clients at three times the rate of the other direction."""
+    count = clients + servers
+    bandwidth = np.full((count, count), np.nan)
+    bandwidth[:clients, clients:] = 1e9
+    bandwidth[clients:, :clients] = 3e9
+    return bandwidth, [f"c{i}" for i in range(clients)] + [f"s{i}" for i in range(servers)]
+
+
+def test_client_and_server_directions_may_differ() -> None:
+    bandwidth, hosts = client_server(12, 2)
+    assert suspects(PairMatrix.from_dense(bandwidth, hosts)) == []
+
+
+def test_a_slow_client_and_a_slow_server_of_two() -> None:
+    bandwidth, hosts = client_server(12, 2)
+    bandwidth[5, :] *= 0.5  # c5 sends slowly
+    bandwidth[:, 13] *= 0.7  # s1 receives slowly
+    found = suspects(PairMatrix.from_dense(bandwidth, hosts))
+    assert [(one.side, one.hosts[0], one.with_best) for one in found] == [
+        ("transmit", "c5", False),
+        ("receive", "s1", True),
+    ]
+
+
+def test_one_bad_pair_of_a_client_with_two_servers_is_no_bad_client() -> None:
+    bandwidth, hosts = client_server(12, 2)
+    bandwidth[5, 13] *= 0.5
+    (one,) = suspects(PairMatrix.from_dense(bandwidth, hosts))
+    assert (one.side, one.hosts, one.peers) == ("pair", ("c5",), ("s1",))
+
+
+def test_a_bad_pair_is_named_as_one() -> None:
+    bandwidth = np.full((16, 16), 1e9)
+    bandwidth[3, 9] = 4e8
+    (one,) = suspects(PairMatrix.from_dense(bandwidth, [f"h{i}" for i in range(16)]))
+    assert (one.side, one.hosts, one.peers) == ("pair", ("h3",), ("h9",))
+    assert np.expm1(one.effect) == pytest.approx(-0.6, abs=0.01)
+
+
+def test_a_leaf_with_a_slow_uplink_is_a_block_and_not_its_hosts() -> None:
+    rng = np.random.default_rng(7)
+    bandwidth = rng.lognormal(np.log(1e9), 0.03, (32, 32))
+    bandwidth[8:16, :8] *= 0.6
+    bandwidth[8:16, 16:] *= 0.6
+    (one,) = suspects(PairMatrix.from_dense(bandwidth, [f"h{i}" for i in range(32)]))
+    assert (one.side, one.hosts) == ("block", tuple(f"h{i}" for i in range(8, 16)))
+    assert "h0" in one.peers and "h8" not in one.peers
+
+
+def test_neighbours_that_are_slow_among_themselves_too_are_hosts() -> None:
+    bandwidth = np.full((32, 32), 1e9)
+    bandwidth[8:12] *= 0.6
+    found = suspects(PairMatrix.from_dense(bandwidth, [f"h{i}" for i in range(32)]))
+    assert {(one.side, one.hosts) for one in found} == {("transmit", (f"h{i}",)) for i in range(8, 12)}
+
+
+def test_one_slow_direction_between_cabinets_is_a_block() -> None:
+    for seed in range(20):
+        lab = Lab(seed, across={(0, 1): 0.5})
+        blocks = [
+            one for one in suspects(PairMatrix.of_bandwidth(lab.rows(), lab.hosts)) if one.side == "block"
+        ]
+        assert [(one.hosts, one.peers) for one in blocks] == [
+            (("h0", "h1", "h2", "h3"), ("h4", "h5", "h6", "h7"))
+        ]
+
+
+def test_paths_across_an_oversubscribed_top_are_no_blocks() -> None:
+    for seed in range(20):
+        lab = Lab(seed, uplink=1.5, noise=0.05)
+        assert not [
+            one for one in suspects(PairMatrix.of_bandwidth(lab.rows(), lab.hosts)) if one.side == "block"
+        ]
