@@ -7,9 +7,8 @@ import webbrowser
 from pathlib import Path
 
 from assay.errors import EXIT_PASS, UserError
+from assay.records.run import newest_run
 from assay.report.html import build_report
-
-RUNS = Path("runs")
 
 
 class Report:
@@ -33,16 +32,8 @@ class Report:
         parser.add_argument("--open", action="store_true", help="show it in the browser")
 
     def run(self, args: argparse.Namespace) -> int:
-        path = build_report(args.run or newest_run(RUNS), args.output)
+        path = build_report(args.run or newest_run(), args.output)
         print(path)
         if args.open and not webbrowser.open(path.resolve().as_uri()):
             raise UserError("no browser could be started", f"open {path} by hand")
         return EXIT_PASS
-
-
-def newest_run(runs: Path) -> Path:
-    """The run directory under ``runs`` that was begun last."""
-    infos = list(runs.glob("*/run.json"))
-    if not infos:
-        raise UserError(f"no run under {runs}/", "name a run directory, or measure first: 'assay check'")
-    return max(infos, key=lambda info: info.stat().st_mtime).parent

@@ -18,7 +18,8 @@ from pathlib import Path
 import msgspec
 
 from assay.errors import UserError
-from assay.records.schema import AnyRecord, Pairs, ReportData, RunInfo, decode_record, encode
+from assay.records.run import Run
+from assay.records.schema import AnyRecord, Pairs, encode
 
 REPORT_NAME = "report.html"
 MARKER = b"@ASSAY_DATA@"
@@ -33,8 +34,9 @@ def build_report(run_dir: Path, output: Path | None = None) -> Path:
     """Writes the report of the run in ``run_dir`` to ``output`` (default: ``report.html`` beside the run's
     own files) and returns its path. The file appears whole or not at all."""
     page = _template()
+    run = Run.load(run_dir)
     target = output or run_dir / REPORT_NAME
-    data = base64.b64encode(gzip.compress(b"".join(_lines(_load(run_dir))), GZIP_LEVEL, mtime=0))
+    data = base64.b64encode(gzip.compress(b"".join(_lines(run)), GZIP_LEVEL, mtime=0))
     before, after = page.split(MARKER)
     _write_whole(target, before + data + after)
     return target
@@ -50,9 +52,9 @@ def _template() -> bytes:
     raise UserError(f"the report's page is not built: no {_CHECKOUT}", "build it with 'make setup'")
 
 
-def _lines(data: ReportData) -> Iterator[bytes]:
-    yield encode(data.run) + b"\n"
-    for record in data.records:
+def _lines(run: Run) -> Iterator[bytes]:
+    yield encode(run.info) + b"\n"
+    for record in run.records:
         yield encode(_rounded(record)) + b"\n"
 
 
@@ -61,28 +63,6 @@ def _rounded(record: AnyRecord) -> AnyRecord:
     if not isinstance(record, Pairs):
         return record
     return msgspec.structs.replace(record, values=[float(f"{v:.{PAIR_DIGITS}g}") for v in record.values])
-
-
-def _load(run_dir: Path) -> ReportData:
-    """The run in ``run_dir``. The last line of a killed run may be torn, and is then left out."""
-    info_file, records_file = run_dir / "run.json", run_dir / "records.jsonl"
-    try:
-        info = msgspec.json.decode(info_file.read_bytes(), type=RunInfo)
-        lines = records_file.read_bytes().split(b"\n") if records_file.exists() else [b""]
-    except FileNotFoundError:
-        raise UserError(f"{run_dir} is no run: it has no run.json", "name a directory under runs/") from None
-    except OSError as error:
-        raise UserError(f"cannot read {error.filename}: {error.strerror}") from None
-    except msgspec.DecodeError as error:
-        raise UserError(f"{info_file}: {error}", "the run's own file is damaged") from None
-    *whole, _torn = lines
-    records = []
-    for number, line in enumerate(whole, 1):
-        try:
-            records.append(decode_record(line))
-        except msgspec.DecodeError as error:
-            raise UserError(f"{records_file}:{number}: {error}", "remove that line to see the rest") from None
-    return ReportData(info, records)
 
 
 def _write_whole(target: Path, content: bytes) -> None:

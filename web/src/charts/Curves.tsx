@@ -13,29 +13,30 @@ import { colour, useTheme } from "./theme";
 use([LineChart, GridComponent, LegendComponent, TooltipComponent, CanvasRenderer]);
 
 export interface Curve {
-  name: string;
+  name: string; // curves of one name share an entry of the legend
+  detail?: string; // what tells them apart
   series: number; // which colour and symbol: curves of one operation share them
   dashed?: boolean;
   points: [size: number, value: number][];
 }
 
 interface Props {
-  label: string; // for those who cannot see it, and the test
-  axis: string;
+  title: string;
+  label: string; // for those who cannot see it
   unit: string;
   logarithmic: boolean;
   curves: Curve[];
 }
 
 const SYMBOLS = ["circle", "rect", "triangle", "diamond"];
-export const SERIES = 4;
+const SERIES = SYMBOLS.length;
 
-export function Curves({ label, axis, unit, logarithmic, curves }: Props) {
+export function Curves({ title, label, unit, logarithmic, curves }: Props) {
   const box = useRef<HTMLDivElement>(null);
   const theme = useTheme();
   useLayoutEffect(() => {
     const chart = init(box.current!, null, { renderer: "canvas" });
-    chart.setOption(options(axis, unit, logarithmic, curves));
+    chart.setOption(options(unit, logarithmic, curves));
     chart.getZr().flush();
     const watcher = new ResizeObserver(() => chart.resize());
     watcher.observe(box.current!);
@@ -43,36 +44,28 @@ export function Curves({ label, axis, unit, logarithmic, curves }: Props) {
       watcher.disconnect();
       chart.dispose();
     };
-  }, [axis, unit, logarithmic, curves, theme]);
-  return <div class="chart" role="img" aria-label={label} ref={box} />;
+  }, [unit, logarithmic, curves, theme]);
+  return (
+    <figure>
+      <figcaption>{title}</figcaption>
+      <div class="chart" role="img" aria-label={label} ref={box} />
+    </figure>
+  );
 }
 
-function options(axis: string, unit: string, logarithmic: boolean, curves: Curve[]): EChartsCoreOption {
-  const ink = colour("ink-soft");
+function options(unit: string, logarithmic: boolean, curves: Curve[]): EChartsCoreOption {
   const line = { lineStyle: { color: colour("line") } };
-  const text = { color: ink, fontFamily: "inherit", fontSize: 12 };
+  const text = { color: colour("ink-soft"), fontSize: 12.5 };
+  const axisLine = { lineStyle: { color: colour("line-strong") } };
   return {
     animation: false,
-    textStyle: { fontFamily: "system-ui, sans-serif" },
-    grid: { left: 8, right: 20, top: 64, bottom: 30, containLabel: true },
-    legend: { top: 26, left: 0, itemWidth: 28, itemGap: 16, textStyle: text },
-    xAxis: {
-      type: "log",
-      logBase: 2,
-      name: "message size",
-      nameLocation: "middle",
-      nameGap: 30,
-      nameTextStyle: text,
-      axisLabel: { ...text, formatter: bytes, hideOverlap: true },
-      axisLine: line,
-      splitLine: { show: false },
-    },
+    textStyle: { fontFamily: getComputedStyle(document.body).fontFamily },
+    grid: { left: 4, right: 18, top: 38, bottom: 26, containLabel: true },
+    legend: { top: 0, left: 0, itemWidth: 28, itemGap: 18, textStyle: { ...text, color: colour("ink") } },
+    xAxis: sizeAxis(curves, { axisLabel: text, axisLine, nameTextStyle: text }),
     yAxis: {
       type: logarithmic ? "log" : "value",
-      name: axis,
-      nameTextStyle: { ...text, align: "left", fontWeight: "bold" },
-      nameGap: 46,
-      axisLabel: { ...text, formatter: (value: number) => quantity(value, unit) },
+      axisLabel: { ...text, formatter: (value: number) => quantity(value, unit).replace(/\.0+(?= )/, "") },
       splitLine: line,
     },
     tooltip: {
@@ -81,19 +74,46 @@ function options(axis: string, unit: string, logarithmic: boolean, curves: Curve
       backgroundColor: colour("raised"),
       borderColor: colour("line-strong"),
       textStyle: { ...text, color: colour("ink") },
-      formatter: (points: { seriesName: string; value: [number, number] }[]) =>
-        [bytes(points[0]!.value[0]), ...points.map((p) => `${p.seriesName}: ${quantity(p.value[1], unit)}`)].join(
-          "\n",
-        ),
+      formatter: (points: { seriesIndex: number; value: [number, number] }[]) =>
+        [bytes(2 ** points[0]!.value[0]), ...points.map((point) => reading(curves, unit, point))].join("\n"),
     },
     series: curves.map((curve) => ({
       type: "line",
       name: curve.name,
-      data: curve.points,
+      data: curve.points.map(([size, value]) => [Math.log2(size), value]),
       color: colour(`series-${curve.series % SERIES}`),
       symbol: SYMBOLS[curve.series % SERIES],
-      symbolSize: curve.dashed ? 4 : 6,
-      lineStyle: { width: curve.dashed ? 1.4 : 2, type: curve.dashed ? "dashed" : "solid" },
+      symbolSize: curve.dashed ? 4 : 7,
+      lineStyle: { width: curve.dashed ? 1.5 : 2, type: curve.dashed ? "dashed" : "solid" },
     })),
   };
+}
+
+/** The sizes by their logarithm: the logarithmic axis of ECharts would name one size in a thousand. */
+function sizeAxis(curves: Curve[], look: object): object {
+  const sizes = curves.flatMap((curve) => curve.points.map(([size]) => Math.log2(size)));
+  const min = Math.floor(Math.min(...sizes));
+  const max = Math.max(min + 1, Math.ceil(Math.max(...sizes)));
+  return {
+    ...look,
+    type: "value",
+    min,
+    max,
+    interval: Math.max(1, Math.ceil((max - min) / 8)),
+    name: "message size",
+    nameLocation: "middle",
+    nameGap: 30,
+    splitLine: { show: false },
+    axisTick: { show: true },
+    axisLabel: {
+      ...(look as { axisLabel: object }).axisLabel,
+      formatter: (exponent: number) => bytes(2 ** exponent),
+      hideOverlap: true,
+    },
+  };
+}
+
+function reading(curves: Curve[], unit: string, point: { seriesIndex: number; value: [number, number] }): string {
+  const { name, detail } = curves[point.seriesIndex]!;
+  return `${detail ? `${name} ${detail}` : name}: ${quantity(point.value[1], unit)}`;
 }

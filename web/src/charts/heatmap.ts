@@ -31,9 +31,9 @@ export interface Marks {
 
 const FONT = "12px system-ui, sans-serif";
 const FONT_MARKED = "bold 12px system-ui, sans-serif";
-const LARGEST_CELL = 64;
+const LARGEST_CELL = 88;
 const TALLEST_CELL = 44;
-const LARGEST_PLOT = 680;
+const LARGEST_PLOT = 720;
 const LABEL_STEP = 15; // CSS pixels that a name needs across its line
 const VALUE_CELL = 38; // cells at least this wide show their figure
 

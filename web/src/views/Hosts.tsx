@@ -2,39 +2,62 @@
 // hosts that have it, because on a cluster the host that differs is the thing to see. It stays short for
 // any number of hosts.
 
-import { fold } from "../data/hosts";
+import { fold, naturally } from "../data/hosts";
 import type { Context, Scalar } from "../data/records";
 import { bytes } from "../data/format";
 import { Table, type Column } from "./Table";
 
 interface FactRow {
   fact: string;
-  value: string;
-  hosts: string[];
+  values: [value: string, hosts: string[]][]; // one, or a host's own: then a value for nearly every host
   total: number; // hosts of the run
   odd: boolean; // differs from what most hosts have
 }
 
 const COLUMNS: Column<FactRow>[] = [
   { id: "fact", header: "Fact", value: (row) => row.fact },
-  { id: "value", header: "Value", value: (row) => row.value },
+  {
+    id: "value",
+    header: "Value",
+    value: (row) => row.values[0]![0],
+    show: (row) => (row.values.length === 1 ? row.values[0]![0] : <OwnValues row={row} />),
+  },
   {
     id: "hosts",
     header: "Hosts",
-    value: (row) => row.hosts.length,
-    show: (row) =>
-      row.hosts.length === row.total ? (
-        <span class="soft">{row.total === 1 ? row.hosts[0] : `all ${row.total}`}</span>
-      ) : (
-        <span class={row.odd ? "odd" : undefined}>
-          {row.odd && "≠ "}
-          {fold(row.hosts)}
-        </span>
-      ),
+    value: (row) => row.values.reduce((sum, [, hosts]) => sum + hosts.length, 0),
+    show: (row) => <FactHosts row={row} />,
   },
 ];
 
-const OWN = 0.5; // a fact with a value for every second host is a host's own, like its uptime: not "odd"
+function OwnValues({ row }: { row: FactRow }) {
+  return (
+    <details>
+      <summary>{row.values.length} different values</summary>
+      <ul class="own-values">
+        {row.values.map(([value, hosts]) => (
+          <li key={value}>
+            {fold(hosts)}: {value}
+          </li>
+        ))}
+      </ul>
+    </details>
+  );
+}
+
+function FactHosts({ row }: { row: FactRow }) {
+  const hosts = row.values.flatMap(([, own]) => own);
+  if (hosts.length === row.total) return <span class="soft">{row.total === 1 ? hosts[0] : `all ${row.total}`}</span>;
+  return (
+    <span class={row.odd ? "odd" : undefined}>
+      {row.odd && "≠ "}
+      {fold(hosts)}
+    </span>
+  );
+}
+
+const OWN = 0.5; // with a value for every second host, a fact is a host's own, like its uptime: not "odd"
+const LISTED = 3; // and with no more values than this it is listed all the same
 
 export function Hosts({ contexts }: { contexts: Context[] }) {
   return (
@@ -53,14 +76,16 @@ function factRows(contexts: Context[]): FactRow[] {
       const values = facts.get(fact) ?? new Map<string, string[]>();
       facts.set(fact, values);
       const text = factText(fact, value);
-      values.set(text, [...(values.get(text) ?? []), subject?.host ?? "this machine"]);
+      const hosts = values.get(text) ?? [];
+      values.set(text, hosts);
+      hosts.push(subject?.host ?? "this machine");
     }
   }
   const total = contexts.length;
-  return [...facts].sort().flatMap(([fact, values]) => {
-    const byCount = [...values].sort((a, b) => b[1].length - a[1].length);
-    const own = values.size > 1 && values.size >= total * OWN;
-    return byCount.map(([value, hosts], index) => ({ fact, value, hosts, total, odd: !own && index > 0 }));
+  return [...facts].sort().flatMap(([fact, found]): FactRow[] => {
+    const values = [...found].sort((a, b) => b[1].length - a[1].length || naturally(a[1][0]!, b[1][0]!));
+    if (values.length > LISTED && values.length >= total * OWN) return [{ fact, values, total, odd: false }];
+    return values.map((value, index) => ({ fact, values: [value], total, odd: index > 0 }));
   });
 }
 

@@ -52,6 +52,7 @@ const VERDICT_COLUMNS: Column<Verdict>[] = [
 
 export function Verdicts({ run }: { run: Run }) {
   const specifications = [...new Set(run.verdicts.map((verdict) => verdict.specification).filter(Boolean))];
+  const rows = run.verdicts.toSorted((a, b) => RANK[a.outcome] - RANK[b.outcome]);
   return (
     <section id="verdicts">
       <h2>Verdicts</h2>
@@ -63,7 +64,7 @@ export function Verdicts({ run }: { run: Run }) {
             {specifications.length > 0 && `Specification: ${specifications.join(", ")}. `}
             The margin is how much better (+) or worse (−) than required the observed value is.
           </p>
-          <Table caption="Criteria and verdicts" columns={VERDICT_COLUMNS} rows={run.verdicts} />
+          <Table caption="Criteria and verdicts" columns={VERDICT_COLUMNS} rows={rows} />
         </>
       )}
     </section>

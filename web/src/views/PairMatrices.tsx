@@ -144,7 +144,12 @@ function Suspects({ matrix, marks }: { matrix: Matrix; marks: Marks }) {
     const index = (which === "row" ? matrix.rows : matrix.columns).indexOf(host);
     if (index < 0) return "–";
     const middle = sideMedian(matrix, which, index);
-    return `${quantity(middle, matrix.unit)} (${percent(middle / matrix.median - 1)})`;
+    return (
+      <>
+        {quantity(middle, matrix.unit)}
+        <small>{percent(middle / matrix.median - 1)}</small>
+      </>
+    );
   };
   return (
     <table class="small">

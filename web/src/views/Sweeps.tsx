@@ -16,9 +16,9 @@ export function Sweeps({ sweeps }: { sweeps: Sweep[] }) {
   const [bandwidth, setBandwidth] = useState<Bandwidth>("bandwidth");
   const [scale, setScale] = useState<"log" | "linear">("log");
   const sweep = sweeps.find((candidate) => candidate.key === key) ?? sweeps[0]!;
-  const rates = useMemo(() => curves(sweep, bandwidth, scale, [["", middle]]), [sweep, bandwidth, scale]);
+  const rates = useMemo(() => curves(sweep, bandwidth, scale, [[undefined, middle]]), [sweep, bandwidth, scale]);
   const latencies = useMemo(
-    () => curves(sweep, "latency", scale, [[" p50", middle], [" p99", (m) => m?.summary?.p99 ?? undefined]]),
+    () => curves(sweep, "latency", scale, [["p50", middle], ["p99", (m) => m?.summary?.p99 ?? undefined]]),
     [sweep, scale],
   );
   return (
@@ -57,14 +57,14 @@ export function Sweeps({ sweeps }: { sweeps: Sweep[] }) {
       <div class="charts">
         <Curves
           label={`Bandwidth against message size for ${operations(sweep).join(", ")}; the table below has the figures.`}
-          axis={bandwidth === "bandwidth" ? "Aggregate bandwidth" : "Bandwidth per client"}
+          title={bandwidth === "bandwidth" ? "Aggregate bandwidth" : "Bandwidth per client"}
           unit="B/s"
           logarithmic={scale === "log"}
           curves={rates}
         />
         <Curves
           label={`Latency against message size for ${operations(sweep).join(", ")}; the table below has the figures.`}
-          axis="Latency, p50 and p99"
+          title="Latency (p50 solid, p99 dashed)"
           unit="s"
           logarithmic={scale === "log"}
           curves={latencies}
@@ -81,10 +81,11 @@ export function Sweeps({ sweeps }: { sweeps: Sweep[] }) {
 
 type Reading = (record: Measurement | undefined) => number | undefined;
 
-function curves(sweep: Sweep, metric: string, scale: "log" | "linear", readings: [string, Reading][]): Curve[] {
+function curves(sweep: Sweep, metric: string, scale: "log" | "linear", readings: [detail: string | undefined, read: Reading][]): Curve[] {
   return operations(sweep).flatMap((op, series) =>
-    readings.map(([suffix, read], index) => ({
-      name: `${op}${suffix}`,
+    readings.map(([detail, read], index) => ({
+      name: op,
+      detail,
       series,
       dashed: index > 0,
       points: sweep.rows

@@ -1,4 +1,4 @@
-// The one table of the report: TanStack's core does the sorting, and beyond a hundred rows only those in
+// The one table of the report: TanStack's core does the sorting, and beyond some thirty rows only those in
 // view are in the document. On paper all of them are (to a limit: a book of pairs helps nobody).
 
 import {
@@ -36,7 +36,7 @@ interface Props<T> {
   rows: T[];
 }
 
-const VIRTUAL_FROM = 100;
+const VIRTUAL_FROM = 30;
 const PRINTED = 2000;
 const ROW_HEIGHT = 33; // CSS pixels, as in style.css: rows of a long table do not wrap
 
@@ -111,7 +111,7 @@ export function Table<T extends object>({ caption, columns, rows }: Props<T>) {
 
 function VirtualBody<T extends object>({ rows, columns }: { rows: Row<Features, T>[]; columns: Column<T>[] }) {
   const body = useRef<HTMLTableSectionElement>(null);
-  const [, redraw] = useReducer((count: number) => count + 1, 0);
+  const [, redraw] = useReducer<number, unknown>((count) => count + 1, 0);
   const options = {
     count: rows.length,
     getScrollElement: () => body.current?.closest<HTMLElement>(".table-box") ?? null,
@@ -120,7 +120,7 @@ function VirtualBody<T extends object>({ rows, columns }: { rows: Row<Features, 
     scrollToFn: elementScroll,
     observeElementRect,
     observeElementOffset,
-    onChange: () => redraw(undefined as never),
+    onChange: redraw,
   };
   const [virtualizer] = useState(() => new Virtualizer<HTMLElement, HTMLElement>(options));
   virtualizer.setOptions(options);
