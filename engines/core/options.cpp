@@ -21,7 +21,8 @@ double number(const Parameter& parameter, std::string text) {
     double value = 0;
     try {
         if (parameter.unit == "B") {
-            text = CLI::AsSizeValue(false)(text);  // 64KiB -> 65536; throws CLI::ValidationError
+            const std::string refused = CLI::AsSizeValue(false)(text);  // in place: 64KiB -> 65536
+            if (!refused.empty()) throw std::invalid_argument(refused);
         }
         std::size_t read = 0;
         value = std::stod(text, &read);

@@ -44,8 +44,8 @@ Json describe(const Measurement& m) {
 
 }  // namespace
 
-Json describe(const std::string& transport) {
-    Json j = {{"schema", schema_version}, {"version", ASSAY_VERSION}, {"transport", transport}};
+Json describe() {
+    Json j = {{"schema", schema_version}, {"version", ASSAY_VERSION}};
     j["measurements"] = Json::array();
     for (const Measurement& m : measurements()) j["measurements"].push_back(describe(m));
     return j;

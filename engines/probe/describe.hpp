@@ -5,6 +5,6 @@
 
 namespace assay {
 
-Json describe(const std::string& transport);
+Json describe();
 
 }  // namespace assay

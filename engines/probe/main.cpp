@@ -51,10 +51,11 @@ int run(int argc, char** argv) {
     }
     // Said before the transport starts: a host that never answers can then be named.
     if (measurement.scope != Scope::node) sink.hello(launched_rank(), host_name());
-    const auto transport = make_transport(argc, argv);
-    Bench bench{sink, *transport};
     if (measurement.scope == Scope::node) sink.context({.host = host_name()}, host_facts());
-    measurement.run(options, bench);
+    for_each_rank(argc, argv, [&](Transport& transport) {
+        Bench bench{sink, transport};
+        measurement.run(options, bench);
+    });
     return 0;
 }
 
@@ -65,7 +66,7 @@ int main(int argc, char** argv) {
     const std::string verb = argc > 1 ? argv[1] : "";
     try {
         if (verb == "--describe") {
-            fmt::print("{}\n", describe(ASSAY_TRANSPORT).dump());
+            fmt::print("{}\n", describe().dump());
             return 0;
         }
         if (verb == "run" && argc > 2) return run(argc, argv);

@@ -14,6 +14,8 @@ constexpr std::array table = {
     network::client_server,
     network::all_to_all,
     network::pairs,
+    network::counters,
+    network::wire,
 };
 
 }  // namespace

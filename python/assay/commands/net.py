@@ -100,7 +100,12 @@ class Net:
         check_hosts(request.site, [*request.servers, *request.clients])
         run = Run.create("net", ["assay", "net"], path=Path(args.output) if args.output else None)
         run.info.hosts = [*request.servers * max(1, len(request.adapters)), *request.clients]
-        run.info.options = {"servers_hcas": request.adapters, **request.params}
+        run.info.options = {
+            "servers": request.servers,
+            "clients": request.clients,
+            "servers_hcas": request.adapters,
+            **request.params,
+        }
         run.save()
         session = Session(run, verbose=args.verbose, quiet=args.json or args.compat_netsan)
         session.err.print(_introduce(request))

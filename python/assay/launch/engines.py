@@ -52,7 +52,6 @@ class Described(Struct):
 class Description(Struct):
     schema: int
     version: str
-    transport: str
     measurements: list[Described]
 
     def find(self, name: str) -> Described:

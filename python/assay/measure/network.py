@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from assay.explain.culprit import PairMatrix, plan_retest, suspects
+from assay.explain import PairMatrix, plan_retest, suspects
 from assay.launch.launchers import Launcher
 from assay.launch.placement import Segment, Site
 from assay.measure.adapters import binding
@@ -73,17 +73,16 @@ def _retest(
     params: dict[str, Scalar],
     silence: float,
 ) -> None:
-    """Suspects against good partners, one pair at a time."""
-    matrix = PairMatrix.best(session.run.records, request.measurement)
-    if matrix is None:
-        return
+    """Suspects against good partners, one pair at a time, with the largest messages of the sweep."""
+    labels = rank_labels(segments)
+    matrix = PairMatrix.of_bandwidth(session.run.records, labels)
     pairs = plan_retest(suspects(matrix), matrix)
     if not pairs:
         return
-    ranks = {label: rank for rank, label in enumerate(rank_labels(segments))}
+    ranks = {label: rank for rank, label in enumerate(labels)}
     chosen: dict[str, Scalar] = {
         "pairs": ",".join(f"{ranks[source]}-{ranks[target]}" for source, target in pairs),
-        "size": matrix.size,
+        "size": max(int(size) for _, _, size in matrix.layers),
         "timeout": request.timeout,
     }
     if "yield_us" in params:

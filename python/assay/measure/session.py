@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
 from assay.errors import EXIT_FAIL, EXIT_INTERRUPTED, EXIT_PASS, EXIT_UNUSABLE
-from assay.explain import explain
+from assay.explain import RULES, explain
 from assay.judge import judge, load_specification, overall
 from assay.launch.engines import known_metrics, probe
 from assay.launch.launchers import Launcher
@@ -108,15 +108,16 @@ class Session:
 
             yield update
 
-    def conclude(self, specifications: Sequence[Path], measured_well: bool = True) -> int:
+    def conclude(self, specifications: Sequence[Path]) -> int:
         """Explains and judges what there is, writes the report, shows it all; the exit code."""
-        for finding in explain(self.run.records):
+        hosts, options = self.run.info.hosts, self.run.info.options
+        for finding in explain(self.run.records, hosts, options):
             self.run.append(finding)
         metrics = known_metrics()
         verdicts = [
             verdict
             for path in specifications
-            for verdict in judge(load_specification(path, metrics), self.run.records)
+            for verdict in judge(load_specification(path, metrics, RULES), self.run.records, hosts)
         ]
         for verdict in verdicts:
             self.run.append(verdict)
