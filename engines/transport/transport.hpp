@@ -1,20 +1,21 @@
 // Moving bytes between the ranks of a job: one interface, so that every measurement runs over MPI, over
 // the null transport (planted faults and delays, no network), and later over others.
 //
-// Not blocking throughout: a rank posts operations and polls for their completion, so that a peer that
-// does not answer is noticed by the caller's own clock instead of hanging inside a library.
+// Not blocking where it can be avoided: a rank posts operations and polls for their completion, so that a
+// peer that does not answer is noticed by the caller's own clock instead of hanging inside a library. What
+// blocks says so; callers put a Watchdog over it.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace assay {
 
-// An operation in flight; valid until poll() has reported it. Slots are reused.
+// An operation in flight: a small number, free for reuse once poll() has reported it.
 using Ticket = std::int32_t;
 
 class Transport {
@@ -25,34 +26,38 @@ public:
     virtual int size() const = 0;
     virtual std::string library() const = 0;  // "Open MPI 4.1.4", "null"
 
-    // Two-sided. The buffer stays untouched by the caller until the ticket is reported.
+    // Two-sided. The caller leaves the buffer alone until the ticket is reported. Messages of one peer and
+    // tag match receives in the order of posting.
     virtual Ticket send(const void* data, std::size_t bytes, int peer, int tag) = 0;
     virtual Ticket receive(void* data, std::size_t bytes, int peer, int tag) = 0;
 
-    // One-sided, into and out of the window that every rank exposed. A reported get has its data; a
-    // reported put may be reused locally only: call flush for remote completion.
-    virtual std::byte* expose(std::size_t bytes) = 0;  // collective; the local part of the window
-    virtual void withdraw() = 0;                       // collective
-    virtual Ticket put(const void* data, std::size_t bytes, int peer, std::size_t offset) = 0;
+    // One-sided, into and out of the window that every rank exposed. What a rank stored in its window
+    // before a collective is what a get after it reads; a flushed put is seen by the target after the
+    // next collective.
+    virtual std::byte* expose(std::size_t bytes) = 0;  // collective, blocking; the local part of the window
+    virtual void withdraw() = 0;                       // collective, blocking
     virtual Ticket get(void* data, std::size_t bytes, int peer, std::size_t offset) = 0;
-    virtual void flush(int peer) = 0;  // every put to that peer is complete there
+    // No ticket: MPI reports the completion of single puts only locally, which says nothing of the peer.
+    virtual void put(const void* data, std::size_t bytes, int peer, std::size_t offset) = 0;
+    virtual void flush(int peer) = 0;  // blocking: every put to that peer is complete there
 
     // Appends the tickets that have completed since the last call; also drives progress.
     virtual void poll(std::vector<Ticket>& completed) = 0;
 
-    // Collectives, used outside the timed parts. Begin, then poll test_collective() until true.
-    virtual void begin_barrier() = 0;
-    virtual void begin_sum(std::span<double> values) = 0;  // in place, on every rank
+    // Collectives, one at a time. Begin, then call test_collective() until true; no rank gets there before
+    // every rank has begun. The values are reduced in place, on every rank.
+    virtual void begin_sum(std::span<double> values) = 0;
     virtual void begin_max(std::span<double> values) = 0;
     virtual bool test_collective() = 0;
-    virtual std::vector<std::string> gather(const std::string& mine) = 0;  // on rank 0; blocking
-    virtual void broadcast(std::string& value) = 0;                        // from rank 0; blocking
+    virtual std::vector<std::string> gather(const std::string& mine) = 0;  // blocking; filled on rank 0 only
+    virtual void broadcast(std::string& value) = 0;                        // blocking; from rank 0
 
-    // Ends every rank of the job now. Does not return.
+    // Ends every rank of the job now.
     [[noreturn]] virtual void abort(int status) = 0;
 };
 
-// The transport of this executable, chosen at link time: MPI in assay-probe-<mpi>, null in assay-probe.
-std::unique_ptr<Transport> make_transport(int& argc, char**& argv);
+// Runs `body` once for each rank that lives in this process: one under MPI; $ASSAY_NULL_RANKS threads (1
+// unless set) in the executable without MPI. Chosen at link time.
+void for_each_rank(int& argc, char**& argv, const std::function<void(Transport&)>& body);
 
 }  // namespace assay

@@ -1,0 +1,21 @@
+#include "network/group.hpp"
+
+#include "core/error.hpp"
+
+namespace assay::network {
+
+void run_group(const Options& options, Bench& bench, const std::function<void(Session&)>& body) {
+    const bool speaks = bench.transport.rank() == 0;
+    try {
+        if (bench.transport.size() < 2)
+            throw Error("a network measurement needs at least 2 ranks",
+                        "start it under an MPI launcher: mpirun -np 4 assay-probe-openmpi run ...");
+        Session session(bench, {static_cast<Nanoseconds>(options.real("timeout") * 1e9),
+                                options.integer("yield_us") * 1000});
+        body(session);
+    } catch (const Error&) {
+        if (speaks) throw;
+    }
+}
+
+}  // namespace assay::network

@@ -1,0 +1,101 @@
+// The job as one rank sees it: who the others are, how long to wait for them, and how to stop.
+//
+// Waiting has three limits. In a poll loop the rank's own clock notices that nothing completes, and the
+// peers it waits for are named. In a collective the others are waited for half as long again, so that the
+// rank that knows a name speaks first. In a call that blocks a watchdog looks on from its own thread.
+#pragma once
+
+#include <sched.h>
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/clock.hpp"
+#include "core/record.hpp"
+#include "transport/transport.hpp"
+#include "transport/watchdog.hpp"
+
+namespace assay::network {
+
+struct Patience {
+    Nanoseconds timeout;  // without any progress, before the job is given up
+    Nanoseconds spin;     // polling without pause, before the processor is offered to others
+};
+
+class Session {
+public:
+    // Collective: the ranks tell each other their host names.
+    Session(Bench& bench, Patience patience);
+
+    Transport& transport;
+    Sink& sink;
+
+    int rank() const { return rank_; }
+    int size() const { return static_cast<int>(hosts_.size()); }
+    const std::string& host(int rank) const { return hosts_[static_cast<std::size_t>(rank)]; }
+    // The host's name; with several ranks on a host "host:0", "host:1" in the order of ranks.
+    const std::string& label(int rank) const { return labels_[static_cast<std::size_t>(rank)]; }
+    int ranks_on_this_host() const;
+    bool first_on_host() const;
+    bool several_hosts() const;
+
+    // For poll loops. `waiting()` gives the peers that are waited for.
+    void moved(Nanoseconds at) { last_move_ = at; }
+    template <class Waiting>
+    void idle(Nanoseconds at, Waiting waiting) {
+        const Nanoseconds still = at - last_move_;
+        if (still > patience_.spin) sched_yield();
+        if (still > patience_.timeout + 2 * expected_) give_up(still, waiting());
+    }
+    // Bursts may last that long without a completion: added to the limits.
+    void expect(double burst_seconds) { expected_ = static_cast<Nanoseconds>(burst_seconds * 1e9); }
+
+    // Collectives, waited for with a limit.
+    void sum(std::span<double> values);
+    void max(std::span<double> values);
+    std::vector<std::string> gather(const std::string& mine);
+    // Around a blocking call on behalf of `peer` (-1: everyone).
+    template <class Call>
+    auto guarded(const char* doing, int peer, Call call) {
+        doing_ = doing;
+        awaited_ = peer;
+        watchdog_.enter(now());
+        const struct Leave {
+            Watchdog& watchdog;
+            ~Leave() { watchdog.leave(); }
+        } leave{watchdog_};
+        return call();
+    }
+
+    // Collective. Throws Error, on every rank, when the ranks of some host need more memory than it has
+    // available; `bytes` is this rank's need. `what` names what needs it.
+    void require_memory(double bytes, const std::string& what);
+
+    // SIGINT or SIGTERM has come to this rank. Ends the process some seconds later if nobody reacts.
+    static bool interrupted();
+
+    // At most 5 a second, from rank 0. `left` in seconds.
+    void progress(double done, const std::string& label, double left);
+
+    // Say what this host cannot go on with (`peer` -1: nobody in particular), then end the job.
+    [[noreturn]] void fail(const std::string& what, const std::string& hint, int peer);
+    [[noreturn]] void give_up(Nanoseconds still, const std::vector<int>& peers);
+
+private:
+    void finish_collective();
+    void stalled();
+
+    int rank_;
+    std::vector<std::string> hosts_, labels_;
+    Patience patience_;
+    Nanoseconds last_move_ = 0, expected_ = 0, last_progress_ = 0;
+    const char* doing_ = "";
+    int awaited_ = -1;
+    Watchdog watchdog_;
+};
+
+// One label a rank, see Session::label.
+std::vector<std::string> rank_labels(const std::vector<std::string>& hosts);
+
+}  // namespace assay::network

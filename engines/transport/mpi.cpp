@@ -1,0 +1,201 @@
+// The transport over MPI: plain MPI-3 C calls, so that one source serves every MPI, SimGrid's included.
+//
+// Tickets are indices into a table of requests that one MPI_Testsome tests as a whole: it returns all that
+// has completed in one pass through the library. Requests are reused last-in first-out, which keeps the
+// table as short as the deepest queue so far.
+#include <fmt/format.h>
+#define OMPI_SKIP_MPICXX 1  // the C interface only
+#define MPICH_SKIP_MPICXX 1
+#include <mpi.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <numeric>
+
+#include "core/error.hpp"
+#include "core/record.hpp"
+#include "core/topology.hpp"
+#include "transport/transport.hpp"
+#include "transport/watchdog.hpp"
+
+namespace assay {
+namespace {
+
+class Mpi final : public Transport {
+public:
+    Mpi() {
+        MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
+        MPI_Comm_size(MPI_COMM_WORLD, &size_);
+    }
+    ~Mpi() override {
+        if (window_ != MPI_WIN_NULL) withdraw();
+    }
+
+    int rank() const override { return rank_; }
+    int size() const override { return size_; }
+    std::string library() const override;
+
+    Ticket send(const void* data, std::size_t bytes, int peer, int tag) override {
+        const Ticket ticket = take();
+        MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, peer, tag, MPI_COMM_WORLD, &requests_[index(ticket)]);
+        return ticket;
+    }
+    Ticket receive(void* data, std::size_t bytes, int peer, int tag) override {
+        const Ticket ticket = take();
+        MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, peer, tag, MPI_COMM_WORLD, &requests_[index(ticket)]);
+        return ticket;
+    }
+    Ticket get(void* data, std::size_t bytes, int peer, std::size_t offset) override {
+        const Ticket ticket = take();
+        const int n = static_cast<int>(bytes);
+        MPI_Rget(data, n, MPI_BYTE, peer, static_cast<MPI_Aint>(offset), n, MPI_BYTE, window_,
+                 &requests_[index(ticket)]);
+        return ticket;
+    }
+    void put(const void* data, std::size_t bytes, int peer, std::size_t offset) override {
+        const int n = static_cast<int>(bytes);
+        MPI_Put(data, n, MPI_BYTE, peer, static_cast<MPI_Aint>(offset), n, MPI_BYTE, window_);
+    }
+    void flush(int peer) override { MPI_Win_flush(peer, window_); }
+
+    std::byte* expose(std::size_t bytes) override;
+    void withdraw() override {
+        MPI_Win_unlock_all(window_);
+        MPI_Win_free(&window_);
+    }
+
+    void poll(std::vector<Ticket>& completed) override;
+
+    void begin_sum(std::span<double> values) override { begin(values, MPI_SUM); }
+    void begin_max(std::span<double> values) override { begin(values, MPI_MAX); }
+    bool test_collective() override;
+    std::vector<std::string> gather(const std::string& mine) override;
+    void broadcast(std::string& value) override;
+
+    [[noreturn]] void abort(int status) override {
+        MPI_Abort(MPI_COMM_WORLD, status);
+        _exit(status);
+    }
+
+private:
+    static std::size_t index(Ticket ticket) { return static_cast<std::size_t>(ticket); }
+    Ticket take() {
+        ++active_;
+        if (free_.empty()) {
+            requests_.push_back(MPI_REQUEST_NULL);
+            return static_cast<Ticket>(requests_.size() - 1);
+        }
+        const Ticket ticket = free_.back();
+        free_.pop_back();
+        return ticket;
+    }
+    void begin(std::span<double> values, MPI_Op op) {
+        if (window_ != MPI_WIN_NULL) MPI_Win_sync(window_);
+        MPI_Iallreduce(MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), MPI_DOUBLE, op,
+                       MPI_COMM_WORLD, &collective_);
+    }
+
+    int rank_ = 0, size_ = 0;
+    std::vector<MPI_Request> requests_;
+    std::vector<Ticket> free_;
+    std::vector<int> indices_;
+    int active_ = 0;
+    MPI_Request collective_ = MPI_REQUEST_NULL;
+    MPI_Win window_ = MPI_WIN_NULL;
+};
+
+std::string Mpi::library() const {
+    char text[MPI_MAX_LIBRARY_VERSION_STRING];
+    int length = 0;
+    MPI_Get_library_version(text, &length);
+    // Open MPI: one line, up to the first comma. MPICH: lines of "Name:\tvalue", the first is the version.
+    std::string version(text, static_cast<std::size_t>(length));
+    version.resize(std::min(version.find_first_of("\n,"), version.size()));
+    for (std::size_t at; (at = version.find_first_of("\t:")) != std::string::npos;) version[at] = ' ';
+    std::string words;
+    for (const char c : version)
+        if (c != ' ' || (!words.empty() && words.back() != ' ')) words += c;
+    return words;
+}
+
+std::byte* Mpi::expose(std::size_t bytes) {
+    void* base = nullptr;
+    MPI_Win_allocate(static_cast<MPI_Aint>(bytes), 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window_);
+    MPI_Win_lock_all(0, window_);
+    return static_cast<std::byte*>(base);
+}
+
+void Mpi::poll(std::vector<Ticket>& completed) {
+    if (active_ == 0) return;
+    indices_.resize(requests_.size());
+    int done = 0;
+    MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &done, indices_.data(), MPI_STATUSES_IGNORE);
+    if (done == MPI_UNDEFINED) return;
+    active_ -= done;
+    for (int i = 0; i < done; ++i) {
+        const Ticket ticket = indices_[static_cast<std::size_t>(i)];
+        free_.push_back(ticket);
+        completed.push_back(ticket);
+    }
+}
+
+bool Mpi::test_collective() {
+    int done = 0;
+    MPI_Test(&collective_, &done, MPI_STATUS_IGNORE);
+    if (done && window_ != MPI_WIN_NULL) MPI_Win_sync(window_);
+    return done != 0;
+}
+
+std::vector<std::string> Mpi::gather(const std::string& mine) {
+    const std::size_t n = rank_ == 0 ? static_cast<std::size_t>(size_) : 0;
+    const int length = static_cast<int>(mine.size());
+    std::vector<int> lengths(n), starts(n);
+    MPI_Gather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, 0, MPI_COMM_WORLD);
+    std::exclusive_scan(lengths.begin(), lengths.end(), starts.begin(), 0);
+    std::string all(n ? static_cast<std::size_t>(starts.back() + lengths.back()) : 0, '\0');
+    MPI_Gatherv(mine.data(), length, MPI_CHAR, all.data(), lengths.data(), starts.data(), MPI_CHAR, 0,
+                MPI_COMM_WORLD);
+    std::vector<std::string> parts(n);
+    for (std::size_t i = 0; i < n; ++i)
+        parts[i] = all.substr(static_cast<std::size_t>(starts[i]), static_cast<std::size_t>(lengths[i]));
+    return parts;
+}
+
+void Mpi::broadcast(std::string& value) {
+    unsigned long length = value.size();
+    MPI_Bcast(&length, 1, MPI_UNSIGNED_LONG, 0, MPI_COMM_WORLD);
+    value.resize(length);
+    MPI_Bcast(value.data(), static_cast<int>(length), MPI_CHAR, 0, MPI_COMM_WORLD);
+}
+
+// Seconds that MPI_Init may take before this host reports that it waits.
+double start_limit() {
+    const char* text = std::getenv("ASSAY_START_TIMEOUT");
+    const double limit = text ? std::atof(text) : 0;
+    return limit > 0 ? limit : 120;
+}
+
+}  // namespace
+
+void for_each_rank(int& argc, char**& argv, const std::function<void(Transport&)>& body) {
+    {
+        const double limit = start_limit();
+        Watchdog watchdog(static_cast<Nanoseconds>(limit * 1e9), [limit] {
+            Sink().failure(fmt::format("{}: MPI_Init has not come back for {} s", host_name(), limit),
+                           "a host that was listed has not started, or cannot be reached from here",
+                           {.host = host_name()});
+            _exit(2);
+        });
+        watchdog.enter(now());
+        int provided = 0;  // MPI is called by this thread alone
+        MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
+    }
+    const auto finish = [](Mpi* mpi) {
+        delete mpi;
+        MPI_Finalize();
+    };
+    const std::unique_ptr<Mpi, decltype(finish)> mpi(new Mpi, finish);
+    body(*mpi);
+}
+
+}  // namespace assay

@@ -1,0 +1,399 @@
+#include "transport/null.hpp"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <thread>
+#include <tuple>
+
+#include "core/error.hpp"
+
+namespace assay {
+namespace {
+
+// Answers are short and travel against the payload; see Faults::Flip.
+constexpr int payload_tag = 1;
+
+struct Posted {
+    void* data;
+    std::size_t bytes;
+    int rank;
+    Ticket ticket;
+};
+
+// What the ranks of a job share. One lock for all: simple, and right for a test.
+class Fabric {
+public:
+    Fabric(int ranks, Faults faults) : faults_(std::move(faults)), members_(static_cast<std::size_t>(ranks)) {}
+
+    int size() const { return static_cast<int>(members_.size()); }
+
+    Ticket post_send(int rank, const void* data, std::size_t bytes, int peer, int tag);
+    Ticket post_receive(int rank, void* data, std::size_t bytes, int peer, int tag);
+    Ticket get(int rank, void* data, std::size_t bytes, int peer, std::size_t offset);
+    void put(int rank, const void* data, std::size_t bytes, int peer, std::size_t offset);
+    void flush(int rank, int peer);
+    void poll(int rank, std::vector<Ticket>& completed);
+    std::byte* expose(int rank, std::size_t bytes);
+
+    void begin_reduction(int rank, std::span<double> values, bool sum);
+    bool test_reduction(int rank);
+    std::vector<std::string> gather(int rank, const std::string& mine);
+    void broadcast(int rank, std::string& value);
+    void end(int status);  // every rank's next call throws Aborted
+    [[noreturn]] void abort(int status) {
+        end(status);
+        throw Aborted(status);
+    }
+
+private:
+    struct Pending {
+        Ticket ticket;
+        Nanoseconds due;
+    };
+    struct Member {
+        std::vector<std::byte> window;
+        std::vector<Pending> pending;
+        std::vector<Ticket> free;
+        Ticket next = 0;
+        std::uint64_t posted = 0;
+        Nanoseconds transmit_free = 0, receive_free = 0;
+        std::map<int, Nanoseconds> puts_due;  // by peer
+        std::uint64_t collectives = 0;        // begun
+        std::span<double> reducing;
+    };
+    struct Collective {
+        int begun = 0, ended = 0;
+        std::vector<double> values;
+        std::vector<std::string> texts;
+    };
+    using Lock = std::unique_lock<std::mutex>;
+
+    Member& member(int rank) { return members_[static_cast<std::size_t>(rank)]; }
+    Ticket take(Member& m) {
+        if (m.free.empty()) return m.next++;
+        const Ticket ticket = m.free.back();
+        m.free.pop_back();
+        return ticket;
+    }
+    void check() const {
+        if (aborted_) throw Aborted(status_);
+    }
+    bool silent(int rank) {
+        const auto found = faults_.silent_after.find(rank);
+        return found != faults_.silent_after.end() && member(rank).posted > found->second;
+    }
+    // A rank that has stopped answering stays inside its call until the job is ended.
+    void count(Lock& lock, int rank) {
+        ++member(rank).posted;
+        if (!silent(rank)) return;
+        changed_.wait(lock, [this] { return aborted_; });
+        check();
+    }
+    double rate(const std::map<int, double>& sides, int rank) const {
+        const auto found = sides.find(rank);
+        return found == sides.end() ? faults_.rate : found->second;
+    }
+    // Copies, and says when source and destination are done with it.
+    std::pair<Nanoseconds, Nanoseconds> carry(int source, int destination, const void* from, void* to, std::size_t bytes,
+                                              bool payload);
+    Collective& current(int rank) { return collectives_[member(rank).collectives]; }
+    void leave(std::uint64_t number) {
+        if (++collectives_[number].ended == size()) collectives_.erase(number);
+    }
+    template <class Ready>
+    void await(Lock& lock, Ready ready) {
+        changed_.wait(lock, [&] { return aborted_ || ready(); });
+        check();
+    }
+
+    const Faults faults_;
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::vector<Member> members_;
+    using Channel = std::tuple<int, int, int>;  // source, destination, tag
+    std::map<Channel, std::deque<Posted>> sends_, receives_;
+    std::map<std::pair<int, int>, std::uint64_t> carried_;
+    std::map<std::uint64_t, Collective> collectives_;
+    bool aborted_ = false;
+    int status_ = 0;
+};
+
+std::pair<Nanoseconds, Nanoseconds> Fabric::carry(int source, int destination, const void* from, void* to,
+                                                  std::size_t bytes, bool payload) {
+    std::memcpy(to, from, bytes);
+    if (payload) {
+        const std::uint64_t number = carried_[{source, destination}]++;
+        for (const Faults::Flip& flip : faults_.flips)
+            if (flip.source == source && flip.destination == destination && flip.message == number)
+                static_cast<std::byte*>(to)[flip.offset] ^= std::byte{16};
+    }
+    const auto duration = [&](double rate) {
+        return rate > 0 ? static_cast<Nanoseconds>(static_cast<double>(bytes) / rate * 1e9) : 0;
+    };
+    const Nanoseconds t = now();
+    Member &s = member(source), &d = member(destination);
+    s.transmit_free = std::max(t, s.transmit_free) + duration(rate(faults_.transmit, source));
+    d.receive_free = std::max({t, d.receive_free + duration(rate(faults_.receive, destination)), s.transmit_free,
+                               t + duration(rate(faults_.receive, destination))});
+    return {s.transmit_free, d.receive_free + faults_.delay};
+}
+
+Ticket Fabric::post_send(int rank, const void* data, std::size_t bytes, int peer, int tag) {
+    Lock lock(mutex_);
+    check();
+    count(lock, rank);
+    const Ticket ticket = take(member(rank));
+    auto& waiting = receives_[{rank, peer, tag}];
+    if (waiting.empty()) {
+        sends_[{rank, peer, tag}].push_back({const_cast<void*>(data), bytes, rank, ticket});
+        return ticket;
+    }
+    const Posted receive = waiting.front();
+    waiting.pop_front();
+    const auto [sent, arrived] = carry(rank, peer, data, receive.data, bytes, tag == payload_tag);
+    member(rank).pending.push_back({ticket, sent});
+    member(peer).pending.push_back({receive.ticket, arrived});
+    return ticket;
+}
+
+Ticket Fabric::post_receive(int rank, void* data, std::size_t bytes, int peer, int tag) {
+    Lock lock(mutex_);
+    check();
+    count(lock, rank);
+    const Ticket ticket = take(member(rank));
+    auto& waiting = sends_[{peer, rank, tag}];
+    if (waiting.empty()) {
+        receives_[{peer, rank, tag}].push_back({data, bytes, rank, ticket});
+        return ticket;
+    }
+    const Posted send = waiting.front();
+    waiting.pop_front();
+    const auto [sent, arrived] = carry(peer, rank, send.data, data, std::min(bytes, send.bytes), tag == payload_tag);
+    member(peer).pending.push_back({send.ticket, sent});
+    member(rank).pending.push_back({ticket, arrived});
+    return ticket;
+}
+
+Ticket Fabric::get(int rank, void* data, std::size_t bytes, int peer, std::size_t offset) {
+    Lock lock(mutex_);
+    check();
+    count(lock, rank);
+    const Ticket ticket = take(member(rank));
+    const auto [sent, arrived] = carry(peer, rank, member(peer).window.data() + offset, data, bytes, true);
+    member(rank).pending.push_back({ticket, arrived});
+    return ticket;
+}
+
+void Fabric::put(int rank, const void* data, std::size_t bytes, int peer, std::size_t offset) {
+    Lock lock(mutex_);
+    check();
+    count(lock, rank);
+    const auto [sent, arrived] = carry(rank, peer, data, member(peer).window.data() + offset, bytes, true);
+    Nanoseconds& due = member(rank).puts_due[peer];
+    due = std::max(due, arrived);
+}
+
+void Fabric::flush(int rank, int peer) {
+    Nanoseconds due = 0;
+    {
+        Lock lock(mutex_);
+        check();
+        due = member(rank).puts_due[peer];
+    }
+    while (now() < due) sched_yield();
+}
+
+void Fabric::poll(int rank, std::vector<Ticket>& completed) {
+    const Nanoseconds t = now();
+    Lock lock(mutex_);
+    check();
+    Member& m = member(rank);
+    std::erase_if(m.pending, [&](const Pending& pending) {
+        if (pending.due > t) return false;
+        completed.push_back(pending.ticket);
+        m.free.push_back(pending.ticket);
+        return true;
+    });
+}
+
+std::byte* Fabric::expose(int rank, std::size_t bytes) {
+    const Lock lock(mutex_);
+    member(rank).window.resize(bytes);
+    return member(rank).window.data();
+}
+
+void Fabric::begin_reduction(int rank, std::span<double> values, bool sum) {
+    Lock lock(mutex_);
+    check();
+    count(lock, rank);
+    member(rank).reducing = values;
+    Collective& c = current(rank);
+    if (c.begun++ == 0) {
+        c.values.assign(values.begin(), values.end());
+    } else {
+        for (std::size_t i = 0; i < values.size(); ++i)
+            c.values[i] = sum ? c.values[i] + values[i] : std::max(c.values[i], values[i]);
+    }
+    changed_.notify_all();
+}
+
+bool Fabric::test_reduction(int rank) {
+    const Lock lock(mutex_);
+    check();
+    Collective& c = current(rank);
+    if (c.begun < size()) return false;
+    std::ranges::copy(c.values, member(rank).reducing.begin());
+    leave(member(rank).collectives++);
+    return true;
+}
+
+std::vector<std::string> Fabric::gather(int rank, const std::string& mine) {
+    Lock lock(mutex_);
+    check();
+    const std::uint64_t number = member(rank).collectives++;
+    Collective& c = collectives_[number];
+    c.texts.resize(members_.size());
+    c.texts[static_cast<std::size_t>(rank)] = mine;
+    ++c.begun;
+    changed_.notify_all();
+    await(lock, [&] { return c.begun == size(); });
+    std::vector<std::string> parts;
+    if (rank == 0) parts = c.texts;
+    leave(number);
+    return parts;
+}
+
+void Fabric::broadcast(int rank, std::string& value) {
+    Lock lock(mutex_);
+    check();
+    const std::uint64_t number = member(rank).collectives++;
+    Collective& c = collectives_[number];
+    if (rank == 0) {
+        c.texts = {value};
+        changed_.notify_all();
+    }
+    await(lock, [&] { return !c.texts.empty(); });
+    value = c.texts.front();
+    leave(number);
+}
+
+void Fabric::end(int status) {
+    const Lock lock(mutex_);
+    if (!aborted_) status_ = status;
+    aborted_ = true;
+    changed_.notify_all();
+}
+
+class NullRank final : public Transport {
+public:
+    NullRank(Fabric& fabric, int rank) : fabric_(fabric), rank_(rank) {}
+
+    int rank() const override { return rank_; }
+    int size() const override { return fabric_.size(); }
+    std::string library() const override { return "null"; }
+    Ticket send(const void* data, std::size_t bytes, int peer, int tag) override {
+        return fabric_.post_send(rank_, data, bytes, peer, tag);
+    }
+    Ticket receive(void* data, std::size_t bytes, int peer, int tag) override {
+        return fabric_.post_receive(rank_, data, bytes, peer, tag);
+    }
+    Ticket get(void* data, std::size_t bytes, int peer, std::size_t offset) override {
+        return fabric_.get(rank_, data, bytes, peer, offset);
+    }
+    void put(const void* data, std::size_t bytes, int peer, std::size_t offset) override {
+        fabric_.put(rank_, data, bytes, peer, offset);
+    }
+    void flush(int peer) override { fabric_.flush(rank_, peer); }
+    void poll(std::vector<Ticket>& completed) override { fabric_.poll(rank_, completed); }
+    std::byte* expose(std::size_t bytes) override { return fabric_.expose(rank_, bytes); }
+    void withdraw() override {}
+    void begin_sum(std::span<double> values) override { fabric_.begin_reduction(rank_, values, true); }
+    void begin_max(std::span<double> values) override { fabric_.begin_reduction(rank_, values, false); }
+    bool test_collective() override { return fabric_.test_reduction(rank_); }
+    std::vector<std::string> gather(const std::string& mine) override { return fabric_.gather(rank_, mine); }
+    void broadcast(std::string& value) override { fabric_.broadcast(rank_, value); }
+    [[noreturn]] void abort(int status) override { fabric_.abort(status); }
+
+private:
+    Fabric& fabric_;
+    const int rank_;
+};
+
+class Instant final : public Transport {
+public:
+    int rank() const override { return 0; }
+    int size() const override { return 2; }
+    std::string library() const override { return "instant"; }
+    Ticket send(const void*, std::size_t, int, int) override { return post(); }
+    Ticket receive(void*, std::size_t, int, int) override { return post(); }
+    Ticket get(void*, std::size_t, int, std::size_t) override { return post(); }
+    void put(const void*, std::size_t, int, std::size_t) override {}
+    void flush(int) override {}
+    void poll(std::vector<Ticket>& completed) override {
+        for (Ticket ticket = 0; ticket < posted_; ++ticket) completed.push_back(ticket);
+        posted_ = 0;
+    }
+    std::byte* expose(std::size_t bytes) override {
+        window_.resize(bytes);
+        return window_.data();
+    }
+    void withdraw() override {}
+    void begin_sum(std::span<double>) override {}
+    void begin_max(std::span<double>) override {}
+    bool test_collective() override { return true; }
+    std::vector<std::string> gather(const std::string& mine) override { return {mine, mine}; }
+    void broadcast(std::string&) override {}
+    [[noreturn]] void abort(int status) override { throw Aborted(status); }
+
+private:
+    Ticket post() { return posted_++; }
+    Ticket posted_ = 0;
+    std::vector<std::byte> window_;
+};
+
+}  // namespace
+
+void run_null_ranks(int ranks, const Faults& faults, const std::function<void(Transport&)>& body) {
+    Fabric fabric(ranks, faults);
+    std::vector<std::exception_ptr> errors(static_cast<std::size_t>(ranks));
+    {
+        std::vector<std::jthread> threads;
+        for (int rank = 0; rank < ranks; ++rank)
+            threads.emplace_back([&, rank] {
+                NullRank transport(fabric, rank);
+                try {
+                    body(transport);
+                } catch (...) {
+                    errors[static_cast<std::size_t>(rank)] = std::current_exception();
+                    fabric.end(2);  // the others would wait for this one
+                }
+            });
+    }
+    std::exception_ptr aborted;
+    for (const std::exception_ptr& error : errors) {
+        if (!error) continue;
+        try {
+            std::rethrow_exception(error);
+        } catch (const Aborted&) {
+            aborted = error;
+        }
+    }
+    if (aborted) std::rethrow_exception(aborted);
+}
+
+std::unique_ptr<Transport> instant_transport() { return std::make_unique<Instant>(); }
+
+void for_each_rank(int&, char**&, const std::function<void(Transport&)>& body) {
+    const char* text = std::getenv("ASSAY_NULL_RANKS");
+    const int ranks = text ? std::atoi(text) : 1;
+    if (ranks < 1 || ranks > 1024) throw Error("ASSAY_NULL_RANKS is not a number of ranks", "give 1 to 1024");
+    run_null_ranks(ranks, {}, body);
+}
+
+}  // namespace assay
