@@ -10,6 +10,8 @@ EXIT_FAIL = 1
 EXIT_UNUSABLE = 2  # bad input, not runnable, or inconclusive
 EXIT_INTERRUPTED = 130  # Ctrl-C: what was measured has been kept
 
+EXIT_OF = {"PASS": EXIT_PASS, "FAIL": EXIT_FAIL, "INCONCLUSIVE": EXIT_UNUSABLE}  # of a run's outcome
+
 
 class UserError(Exception):
     """A user's mistake or a fact of the machine: ``what`` is wrong, and the ``hint`` that mends it."""

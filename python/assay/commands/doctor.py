@@ -8,7 +8,6 @@ import os
 import shutil
 from dataclasses import asdict, dataclass
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
@@ -16,6 +15,7 @@ from assay.errors import EXIT_FAIL, EXIT_PASS, UserError
 from assay.launch.engines import describe, engines_folder, probe
 from assay.launch.launchers import LAUNCHERS
 from assay.measure.settings import read_settings
+from assay.report.terminal import console
 
 # Programs beside Assay: what each is for, and what brings it on Debian.
 TOOLS = {
@@ -106,7 +106,7 @@ def _settings() -> list[Check]:
 
 
 def _show(checks: list[Check]) -> None:
-    console = Console(highlight=False)
+    out = console()
     styles = {"ok": "green", "missing": "bold red", "note": "yellow"}
     for section in dict.fromkeys(c.section for c in checks):
         table = Table(box=None, pad_edge=False, show_header=False, title=section, title_justify="left")
@@ -115,5 +115,5 @@ def _show(checks: list[Check]) -> None:
         for c in (c for c in checks if c.section == section):
             mend = f"mend: {c.mend}" if c.mend else ""
             table.add_row(f"  {c.name}", Text(c.state, styles[c.state]), c.found, mend)
-        console.print(table)
-        console.print()
+        out.print(table)
+        out.print()

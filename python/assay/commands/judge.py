@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import argparse
 
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
-from assay.errors import EXIT_FAIL, EXIT_PASS, EXIT_UNUSABLE
+from assay.errors import EXIT_OF
 from assay.explain import RULES
 from assay.judge import find_specification, judge, load_specification, overall
 from assay.records import run as runs
-from assay.records.schema import Verdict, encode
-from assay.records.units import format_quantity, format_share
-
-EXIT_OF = {"PASS": EXIT_PASS, "FAIL": EXIT_FAIL, "INCONCLUSIVE": EXIT_UNUSABLE}
-COLOUR_OF = {"PASS": "green", "FAIL": "bold red", "INCONCLUSIVE": "yellow"}
+from assay.records.schema import encode
+from assay.report.terminal import console, show_outcome, show_verdicts
 
 
 class Judge:
@@ -47,35 +39,7 @@ class Judge:
             for verdict in verdicts:
                 print(encode(verdict).decode())
         else:
-            console = Console()
-            console.print(verdict_table(verdicts, specification.title or specification.name))
-            console.print(Text(outcome, style=COLOUR_OF[outcome]))
+            out = console()
+            show_verdicts(out, verdicts, specification.title or specification.name)
+            show_outcome(out, outcome)
         return EXIT_OF[outcome]
-
-
-def verdict_table(verdicts: list[Verdict], title: str) -> Table:
-    """The verdicts as people read them; the reason stands under the criterion."""
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
-    table.add_column("criterion", overflow="fold")
-    for heading in ("observed", "required", "margin"):
-        table.add_column(heading, justify="right")
-    table.add_column("outcome")
-    for verdict in verdicts:
-        criterion = Text(verdict.criterion)
-        if verdict.reason:
-            criterion.append(f"\n{verdict.reason}", style="dim")
-        table.add_row(
-            criterion,
-            _figure(verdict.observed, verdict.unit),
-            _figure(verdict.required, verdict.unit),
-            "" if verdict.margin is None else f"{verdict.margin:+.0%}",
-            Text(verdict.outcome, style=COLOUR_OF[verdict.outcome]),
-        )
-    return table
-
-
-def _figure(value: float | None, unit: str) -> str:
-    if value is None:
-        return ""
-    is_share = unit == "1" and value != int(value)
-    return format_share(value) if is_share else format_quantity(value, unit)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import json
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from assay.errors import EXIT_PASS, UserError
 from assay.launch.engines import Described, describe, probe
 from assay.launch.launchers import default_launcher
+from assay.report.terminal import console
 
 
 class List:
@@ -73,13 +73,13 @@ def _show_all(chosen: list[Described], waivers: dict[str, str | None]) -> None:
         reason = waivers[m.name]
         here = Text("yes", "green") if reason is None else Text(f"waived: {reason}", "yellow")
         table.add_row(m.name, m.scope, here, m.help)
-    Console().print(table)
+    console().print(table)
 
 
 def _show_one(m: Described, reason: str | None) -> None:
-    console = Console(highlight=False)
-    console.print(f"[bold]{m.name}[/bold] ({m.scope}): {m.help}")
-    console.print(f"waived here: {reason}" if reason else "applies here")
+    out = console()
+    out.print(f"[bold]{m.name}[/bold] ({m.scope}): {m.help}")
+    out.print(f"waived here: {reason}" if reason else "applies here")
     for title, rows in (
         ("parameter", [("--" + p.name.replace("_", "-"), p.default, p.unit, p.help) for p in m.parameters]),
         ("metric", [(x.name, x.better, x.unit, x.help) for x in m.metrics]),
@@ -89,5 +89,5 @@ def _show_one(m: Described, reason: str | None) -> None:
             table.add_column(heading, overflow="fold")
         for row in rows:
             table.add_row(*row)
-        console.print()
-        console.print(table)
+        out.print()
+        out.print(table)

@@ -208,7 +208,8 @@ def _drain(watched: _Watched, on_record: Callable[[AnyRecord], object]) -> None:
 def _decode(line: bytes) -> AnyLine | None:
     """A line of an engine; None for a launcher's own words among them (some print to standard output)."""
     try:
-        return decode_line(line)
+        said: AnyLine = decode_line(line)
+        return said
     except msgspec.MsgspecError:
         return None
 

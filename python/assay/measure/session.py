@@ -14,13 +14,13 @@ import time
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
-from assay.errors import EXIT_FAIL, EXIT_INTERRUPTED, EXIT_PASS, EXIT_UNUSABLE
+from assay.errors import EXIT_INTERRUPTED, EXIT_OF, EXIT_PASS
 from assay.explain import RULES, explain
 from assay.judge import judge, load_specification, overall
 from assay.launch.engines import known_metrics, probe
@@ -30,10 +30,11 @@ from assay.launch.supervise import Limits, Started, run_engine
 from assay.records import schema
 from assay.records.run import Run
 from assay.report.html import build_report
-from assay.report.terminal import show_outcome, show_run, show_verdicts
+from assay.report.terminal import console, show_outcome, show_run, show_verdicts
 
-EXIT_CODES = {"PASS": EXIT_PASS, "FAIL": EXIT_FAIL, "INCONCLUSIVE": EXIT_UNUSABLE}
 START_LIMIT_S = 60.0
+
+Outcome = Literal["PASS", "FAIL", "INCONCLUSIVE"]
 
 
 class Session:
@@ -45,8 +46,8 @@ class Session:
         self.quiet = quiet
         self.ended_early = ""  # why measuring stopped; empty while it goes on
         self.interrupted = False
-        self.out = Console(highlight=False)
-        self.err = Console(stderr=True, highlight=False)
+        self.out = console()
+        self.err = console(stderr=True)
 
     def measure(
         self,
@@ -109,7 +110,10 @@ class Session:
             yield update
 
     def conclude(self, specifications: Sequence[Path]) -> int:
-        """Explains and judges what there is, writes the report, shows it all; the exit code."""
+        """Explains and judges what there is, writes the report, shows it all; the exit code.
+
+        Without a specification nothing is judged: the code says whether everything was measured.
+        """
         hosts, options = self.run.info.hosts, self.run.info.options
         for finding in explain(self.run.records, hosts, options):
             self.run.append(finding)
@@ -121,22 +125,29 @@ class Session:
         ]
         for verdict in verdicts:
             self.run.append(verdict)
-        outcome = overall(verdicts)
-        because = ""
-        if self.ended_early:
-            because = f"the run is partial: {self.ended_early}"
-            outcome = "FAIL" if outcome == "FAIL" else "INCONCLUSIVE"
+        outcome = self._outcome(verdicts, judged=bool(specifications))
         self.run.info.outcome = outcome
         self.run.finish("partial" if self.ended_early else "complete", self.ended_early)
         report = build_report(self.run.path)
         if not self.quiet:
             show_run(self.out, self.run.records)
             show_verdicts(self.out, verdicts)
-            show_outcome(self.out, outcome, because)
+            if outcome:
+                show_outcome(self.out, outcome, self._because())
             self.out.print(f"report: {report}", soft_wrap=True)
         if self.interrupted:
             return EXIT_INTERRUPTED
-        return EXIT_CODES[outcome]
+        return EXIT_OF[outcome] if outcome else EXIT_PASS
+
+    def _outcome(self, verdicts: Sequence[schema.Verdict], judged: bool) -> Outcome | None:
+        """A partial run can fail, but never pass."""
+        outcome = overall(verdicts) if judged else None
+        if self.ended_early and outcome != "FAIL":
+            return "INCONCLUSIVE"
+        return outcome
+
+    def _because(self) -> str:
+        return f"the run is partial: {self.ended_early}" if self.ended_early else ""
 
     def print_json(self) -> None:
         """The whole run as one JSON object on standard output."""

@@ -11,11 +11,19 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from assay.records.schema import AnyRecord, Corruption, Failure, Finding, Measurement, Verdict
-from assay.records.units import format_quantity, format_size
+from assay.records.schema import AnyRecord, Failure, Finding, Measurement, Verdict
+from assay.records.units import format_quantity, format_share, format_size
 from assay.report.sweep import SweepRow, sweep_rows
 
+WIDTH = 132  # where there is no terminal: a log or a pipe should not be folded at 80
+
 STYLES = {"PASS": "bold green", "FAIL": "bold red", "INCONCLUSIVE": "bold yellow"}
+
+
+def console(stderr: bool = False) -> Console:
+    """A console of the terminal's width; wide enough not to fold where there is none."""
+    made = Console(stderr=stderr, highlight=False)
+    return made if made.is_terminal else Console(stderr=stderr, highlight=False, width=WIDTH)
 
 
 def show_run(console: Console, records: Sequence[AnyRecord]) -> None:
@@ -73,15 +81,6 @@ def show_sweep(console: Console, rows: Sequence[SweepRow]) -> None:
         console.print()
 
 
-def show_corruptions(console: Console, records: Iterable[AnyRecord], most: int = 5) -> None:
-    found = [r for r in records if isinstance(r, Corruption)]
-    for r in found[:most]:
-        where = f"{r.subject.host} -> {r.subject.peer}, message {r.message}, byte {r.offset}"
-        console.print(f"  {where}: {r.observed} instead of {r.expected}")
-    if len(found) > most:
-        console.print(f"  and {len(found) - most} more in the report")
-
-
 def show_findings(console: Console, findings: Sequence[Finding]) -> None:
     if not findings:
         return
@@ -97,27 +96,36 @@ def show_findings(console: Console, findings: Sequence[Finding]) -> None:
     console.print()
 
 
-def show_verdicts(console: Console, verdicts: Sequence[Verdict]) -> None:
-    """One line a criterion: outcome, what was observed, what was required, by what margin."""
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("outcome", "criterion"):
-        table.add_column(title, overflow="fold")
-    for title in ("observed", "required", "margin"):
-        table.add_column(title, justify="right")
-    for v in verdicts:
-        margin = "-" if v.margin is None else f"{v.margin:+.1%}"
-        criterion = v.criterion if not v.reason or v.outcome == "PASS" else f"{v.criterion}: {v.reason}"
-        where = f" ({v.subject.host})" if v.subject.host and v.outcome == "FAIL" else ""
+def show_verdicts(console: Console, verdicts: Sequence[Verdict], title: str = "") -> None:
+    """The verdicts as people read them: what was observed and required, by what margin, and why."""
+    if not verdicts:
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold", title=title or None, title_justify="left")
+    table.add_column("outcome")
+    table.add_column("criterion", overflow="fold")
+    for heading in ("observed", "required", "margin"):
+        table.add_column(heading, justify="right")
+    for verdict in verdicts:
+        criterion = Text(verdict.criterion)
+        if verdict.reason:
+            criterion.append(f"\n{verdict.reason}", style="dim")
         table.add_row(
-            Text(v.outcome, style=STYLES[v.outcome]),
-            criterion + where,
-            _cell(v.observed, v.unit),
-            _cell(v.required, v.unit),
-            margin,
+            Text(verdict.outcome, style=STYLES[verdict.outcome]),
+            criterion,
+            _figure(verdict.observed, verdict.unit),
+            _figure(verdict.required, verdict.unit),
+            "" if verdict.margin is None else f"{verdict.margin:+.0%}",
         )
     console.print(table)
     console.print()
 
 
-def show_outcome(console: Console, outcome: str, because: str) -> None:
+def _figure(value: float | None, unit: str) -> str:
+    if value is None:
+        return ""
+    is_share = unit == "1" and value != int(value)
+    return format_share(value) if is_share else format_quantity(value, unit)
+
+
+def show_outcome(console: Console, outcome: str, because: str = "") -> None:
     console.print(Text.assemble((outcome, STYLES[outcome]), f"  {because}" if because else ""))
