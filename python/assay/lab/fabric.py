@@ -76,7 +76,7 @@ class Lab:
         with_slurm: bool = False,
         name: str | None = None,
     ) -> Lab:
-        """Make a lab, whole or not at all. Raises UserError: bad figures, one of that name up, no root, ..."""
+        """Make a lab, whole or not at all. Raises UserError when one is up, or it cannot be."""
         name = state.lab_name(name)
         members = lay_out(hosts, cabinets)
         tools.require()
@@ -148,7 +148,7 @@ class Lab:
         return chosen
 
     def enter(self, host: str, argv: Sequence[str]) -> list[str]:
-        """The command that runs ``argv`` inside a host, the head or the switch, folder and environment kept."""
+        """The command that runs ``argv`` inside a node, in the present folder and environment."""
         return [str(state.folder(self.name) / "enter"), host, *argv]
 
     def fault(self, hosts: Sequence[str], fault: Fault | None) -> None:
@@ -197,14 +197,16 @@ class Lab:
         take_down(self.name)
 
 
-def take_down(name: str | None = None) -> tuple[bool, int]:
-    """End a lab, and whatever a crash left of one: (was there anything, how many processes ended)."""
+def take_down(name: str | None = None) -> tuple[str, bool]:
+    """End a lab, and whatever a crash left of one: its name, and whether there was anything to end.
+
+    Raises UserError when processes resist.
+    """
     name = state.lab_name(name)
     tools.require()
     namespaces.refuse_inside()
     existed = state.folder(name).exists()
-    ended = _undo(name)
-    return existed or ended > 0, ended
+    return name, _undo(name) > 0 or existed
 
 
 def _undo(name: str) -> int:

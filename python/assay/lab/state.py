@@ -60,7 +60,7 @@ class State(msgspec.Struct):
 
 
 def lab_name(name: str | None) -> str:
-    """``name``, else ASSAY_LAB of the environment, else "lab". Raises UserError when no lab can be called so."""
+    """``name``, else ASSAY_LAB of the environment, else "lab". Raises UserError when that cannot be."""
     chosen = name or os.environ.get("ASSAY_LAB") or DEFAULT_NAME
     # 64 bytes hold the mark (a domain name) and 108 the path of a socket in the lab's folder.
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}", chosen):

@@ -36,7 +36,10 @@ _QUEUE_BURSTS = 4
 
 
 def parse_rate(text: str) -> float:
-    """A rate in B/s, as tc writes it ("100mbit") or as Assay does ("100 Mbit/s", "12.5 MB/s"). Raises UserError."""
+    """B/s of a rate as tc writes it ("100mbit") or as Assay does ("100 Mbit/s", "12.5 MB/s").
+
+    Raises UserError.
+    """
     match = re.fullmatch(r"\s*(\S*?)\s*([kmgt]?)bit(?:/s)?\s*", text, re.IGNORECASE)
     if match:  # tc's letters are of either case: "m" is mega, there is no millibit
         prefix = match[2].lower() if match[2] in "kK" else match[2].upper()
@@ -58,7 +61,8 @@ def _shape(device: str, rate: float | None) -> str:
     if rate is None:
         return f"qdisc replace dev {device} root noqueue"
     burst = max(_LEAST_BURST, int(rate * _BURST_S))
-    return f"qdisc replace dev {device} root tbf rate {rate * 8:.0f}bit burst {burst} limit {burst * _QUEUE_BURSTS}"
+    bucket = f"rate {rate * 8:.0f}bit burst {burst} limit {burst * _QUEUE_BURSTS}"
+    return f"qdisc replace dev {device} root tbf {bucket}"
 
 
 def _share_one_bucket(port: str, rate: float) -> Iterator[str]:

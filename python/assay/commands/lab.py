@@ -1,0 +1,326 @@
+"""``assay lab``: the virtual cluster, from the command line."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from ClusterShell.NodeSet import NodeSet
+from rich.console import Console
+from rich.table import Table
+
+from assay.errors import EXIT_PASS, UserError
+from assay.lab import Fault, Rates, take_down
+from assay.lab import Lab as Fabric
+from assay.lab.namespaces import members
+from assay.lab.traffic import parse_rate
+from assay.records.units import format_quantity
+
+_RATE = "such as 100mbit or 1gbit"
+
+
+class Lab:
+    """Make a virtual cluster on this machine to try things on. Its hosts are network namespaces behind a
+    switch with the rates that you plant; they run this machine's programs, and 'assay net --lab' measures
+    them. Needs root."""
+
+    name = "lab"
+    examples = """\
+  assay lab up --hosts 8 --cabinets 2 --host-rate 100mbit --duplex-rate 160mbit --cabinet-rate 300mbit
+  assay lab status
+  assay lab exec h0 -- ip -brief address
+  assay lab fault h3 --tx 50%
+  assay lab down
+
+'assay lab up --help' and so on tell more.
+"""
+
+    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+        verbs = parser.add_subparsers(title="what to do", dest="what", metavar="VERB", required=True)
+        for prepare in (_prepare_up, _prepare_status, _prepare_exec, _prepare_fault, _prepare_down):
+            prepare(verbs)
+
+    def run(self, args: argparse.Namespace) -> int:
+        status: int = args.lab_verb(args)
+        return status
+
+
+# argparse has no public name for it.
+_Verbs: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
+def _add(verbs: _Verbs, name: str, summary: str, examples: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = verbs.add_parser(
+        name,
+        help=summary[0].lower() + summary[1:].split(". ")[0].rstrip("."),
+        description=summary,
+        epilog=f"examples:\n{examples.rstrip()}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--name", help="which lab, where there are several (default: $ASSAY_LAB, else 'lab')")
+    return parser
+
+
+def _prepare_up(verbs: _Verbs) -> None:
+    parser = _add(
+        verbs,
+        "up",
+        "Make a lab. Hosts are h0, h1, ... in cabinet order, and there is a 'head' to launch from.",
+        """\
+  assay lab up
+  assay lab up --hosts 8 --cabinets 2 --host-rate 100mbit --cabinet-rate 300mbit
+  assay lab up --hosts 4 --up-rate 50mbit --down-rate 200mbit --name lopsided
+  assay lab up --hosts 4 --slurm && assay lab exec head -- srun -N4 hostname
+""",
+    )
+    parser.add_argument("--hosts", type=int, default=8, metavar="N", help="how many hosts (default: 8)")
+    parser.add_argument(
+        "--cabinets", type=int, default=1, metavar="N", help="spread over so many (default: 1)"
+    )
+    parser.add_argument("--host-rate", metavar="RATE", help=f"limit of a host, each direction, {_RATE}")
+    parser.add_argument(
+        "--up-rate", metavar="RATE", help="limit of what a host sends, instead of --host-rate"
+    )
+    parser.add_argument(
+        "--down-rate", metavar="RATE", help="limit of what it receives, instead of --host-rate"
+    )
+    parser.add_argument("--duplex-rate", metavar="RATE", help="limit of both directions of a host together")
+    parser.add_argument("--cabinet-rate", metavar="RATE", help="limit of a cabinet's uplink, each direction")
+    parser.add_argument("--slurm", action="store_true", help="run Slurm on it (needs slurm-wlm and munge)")
+    parser.set_defaults(lab_verb=_up)
+
+
+def _up(args: argparse.Namespace) -> int:
+    rates = Rates(
+        up=_rate(args.up_rate or args.host_rate),
+        down=_rate(args.down_rate or args.host_rate),
+        duplex=_rate(args.duplex_rate),
+        cabinet=_rate(args.cabinet_rate),
+    )
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # undone as by Ctrl-C
+    lab = Fabric.up(args.hosts, args.cabinets, rates, with_slurm=args.slurm, name=args.name)
+    option = f" --name {args.name}" if args.name else ""
+    print(f"lab '{lab.name}' is up: {_summary(lab)}")
+    for purpose, words in (("look", "status"), ("enter", "exec"), ("end", "down")):
+        print(f"  {purpose + ':':7}assay lab {words}{option}{' h0 -- bash' if words == 'exec' else ''}")
+    return EXIT_PASS
+
+
+def _rate(text: str | None) -> float | None:
+    return None if text is None else parse_rate(text)
+
+
+def _prepare_status(verbs: _Verbs) -> None:
+    parser = _add(
+        verbs,
+        "status",
+        "Show a lab: hosts, cabinets, addresses, planted rates, faults and what runs there.",
+        """\
+  assay lab status
+  assay lab status --json
+""",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="one JSON object; rates in B/s, null is unlimited"
+    )
+    parser.set_defaults(lab_verb=_status)
+
+
+def _status(args: argparse.Namespace) -> int:
+    lab = Fabric.load(args.name)
+    running = _processes(lab)
+    if args.json:
+        print(json.dumps(_described(lab, running), indent=2))
+        return EXIT_PASS
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("host", "cabinet", "address", "sends", "receives", "fault"):
+        table.add_column(title)
+    table.add_column("processes", justify="right")
+    for host in lab.nodes.values():
+        fault = host.fault
+        table.add_row(
+            host.name,
+            host.cabinet,
+            host.address,
+            _shown(fault.tx or lab.rates.up),
+            _shown(fault.rx or lab.rates.down),
+            _fault_words(fault) if lab.alive(host.name) else "[bold red]dead[/]",
+            str(len(running[host.name])),
+        )
+    print(f"lab '{lab.name}': {_summary(lab)}")
+    Console().print(table)
+    return EXIT_PASS
+
+
+def _processes(lab: Fabric) -> dict[str, list[int]]:
+    """What runs in each host, besides what holds it open."""
+    running: dict[str, list[int]] = {host: [] for host in lab.hosts}
+    for pid, (_, node) in members(lab.name).items():
+        if node in running and pid != lab.nodes[node].pid:
+            running[node].append(pid)
+    return running
+
+
+def _described(lab: Fabric, running: dict[str, list[int]]) -> dict[str, object]:
+    hosts = [
+        {
+            "name": host.name,
+            "cabinet": host.cabinet,
+            "address": host.address,
+            "alive": lab.alive(host.name),
+            "pid": host.pid,
+            "processes": sorted(running[host.name]),
+            "tx": host.fault.tx or lab.rates.up,
+            "rx": host.fault.rx or lab.rates.down,
+            "fault": {"tx": host.fault.tx, "rx": host.fault.rx, "down": host.fault.down},
+        }
+        for host in lab.nodes.values()
+    ]
+    rates = {key: getattr(lab.rates, key) for key in ("up", "down", "duplex", "cabinet")}
+    return {
+        "name": lab.name,
+        "head": lab.head,
+        "interface": lab.interface,
+        "agent": lab.agent,
+        "slurm": lab.slurm,
+        "rates": rates,
+        "hosts": hosts,
+    }
+
+
+def _summary(lab: Fabric) -> str:
+    words = f"{_count(len(lab.hosts), 'host')} ({NodeSet.fromlist(lab.hosts)})"
+    words += f" in {_count(len(lab.cabinets), 'cabinet')}"
+    if lab.rates.duplex is not None:
+        words += f", {_shown(lab.rates.duplex)} a host both ways together"
+    if lab.rates.cabinet is not None:
+        words += f", {_shown(lab.rates.cabinet)} a cabinet"
+    return words + (", with Slurm" if lab.slurm else "")
+
+
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
+def _shown(rate: float | None) -> str:
+    """A network's rate as networks are sold: in bits."""
+    return "unlimited" if rate is None else format_quantity(rate * 8, "B/s").replace("B/s", "bit/s")
+
+
+def _fault_words(fault: Fault) -> str:
+    words = [f"{side} slowed" for side, rate in (("tx", fault.tx), ("rx", fault.rx)) if rate is not None]
+    return ", ".join([*words, "down"] if fault.down else words) or "-"
+
+
+def _prepare_exec(verbs: _Verbs) -> None:
+    parser = _add(
+        verbs,
+        "exec",
+        "Run a command inside hosts, in this folder and environment. Of one host the exit code is the "
+        "command's;\nof several, which run at once, the highest. 'head' and 'switch' can be entered too.",
+        """\
+  assay lab exec h0 -- bash
+  assay lab exec h[0-3] -- cat /sys/class/net/eth0/statistics/tx_bytes
+  assay lab exec switch -- tc -statistics qdisc
+""",
+    )
+    parser.add_argument("hosts", metavar="HOST", help="a host or a node set, such as h[0-3]")
+    parser.add_argument("argv", metavar="-- CMD ...", nargs=argparse.REMAINDER, help="the command")
+    parser.set_defaults(lab_verb=_exec)
+
+
+def _exec(args: argparse.Namespace) -> int:
+    lab = Fabric.load(args.name)
+    hosts = lab.select_nodes(args.hosts)
+    argv = args.argv[1:] if args.argv[:1] == ["--"] else args.argv
+    if not argv:
+        raise UserError("no command given", "say which, as in: assay lab exec h0 -- hostname")
+    if len(hosts) == 1:  # becomes the command: terminal, signals and exit code are its own
+        command = lab.enter(hosts[0], argv)
+        sys.stdout.flush()
+        os.execv(command[0], command)
+    return _exec_many(lab, hosts, argv)
+
+
+def _exec_many(lab: Fabric, hosts: Sequence[str], argv: Sequence[str]) -> int:
+    """All at once; the output host by host, each line named, so that hosts can be told apart."""
+    children = [
+        subprocess.Popen(
+            lab.enter(host, argv), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        )
+        for host in hosts
+    ]
+    try:
+        for host, child in zip(hosts, children, strict=True):
+            for line in child.communicate()[0].decode(errors="replace").splitlines():
+                print(f"{host}: {line}", flush=True)
+    finally:
+        for child in children:
+            child.kill()
+            child.wait()
+    # A command that a signal ended counts as it does for a shell.
+    return max(child.returncode if child.returncode >= 0 else 128 - child.returncode for child in children)
+
+
+def _prepare_fault(verbs: _Verbs) -> None:
+    parser = _add(
+        verbs,
+        "fault",
+        "Make hosts ill, or well again. Faults add up until --clear.",
+        """\
+  assay lab fault h3 --tx 50%
+  assay lab fault h[4-7] --rx 20mbit
+  assay lab fault h5 --down
+  assay lab fault h[0-7] --clear
+""",
+    )
+    parser.add_argument("hosts", metavar="HOST", help="a host or a node set, such as h[0-3]")
+    parser.add_argument(
+        "--tx", metavar="RATE", help="sends only so fast: a share of the planted rate, or a rate"
+    )
+    parser.add_argument("--rx", metavar="RATE", help="receives only so fast")
+    parser.add_argument("--down", action="store_true", help="its cable is pulled")
+    parser.add_argument("--clear", action="store_true", help="nothing is wrong with it any more")
+    parser.set_defaults(lab_verb=_fault)
+
+
+def _fault(args: argparse.Namespace) -> int:
+    lab = Fabric.load(args.name)
+    hosts = lab.select(args.hosts)
+    ills = [option for option in ("tx", "rx", "down") if getattr(args, option)]
+    if bool(ills) == args.clear:
+        raise UserError("a fault and --clear exclude each other" if ills else "no fault given",
+                        "give --tx, --rx or --down, or --clear alone")  # fmt: skip
+    fault = Fault(
+        tx=lab.fault_rate(args.tx, "tx") if args.tx else None,
+        rx=lab.fault_rate(args.rx, "rx") if args.rx else None,
+        down=args.down,
+    )
+    lab.fault(hosts, None if args.clear else fault)
+    return EXIT_PASS
+
+
+def _prepare_down(verbs: _Verbs) -> None:
+    parser = _add(
+        verbs,
+        "down",
+        "End a lab and whatever runs in it, also what a crash left of one. Nothing stays behind.",
+        """\
+  assay lab down
+  assay lab down --name lopsided
+""",
+    )
+    parser.set_defaults(lab_verb=_down)
+
+
+def _down(args: argparse.Namespace) -> int:
+    name, ended = take_down(args.name)
+    print(f"lab '{name}' is down" if ended else f"no lab '{name}' was up: nothing to do")
+    return EXIT_PASS
