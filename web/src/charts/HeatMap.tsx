@@ -197,20 +197,24 @@ function box(view: View, geometry: Geometry, hover: Hover) {
   };
 }
 
+function pixels(style: Record<string, number>): Record<string, string> {
+  return Object.fromEntries(Object.entries(style).map(([property, value]) => [property, `${value}px`]));
+}
+
 function Outline(props: { view: View; geometry: Geometry; hover: Hover }) {
-  return <div class="heatmap-outline" style={box(props.view, props.geometry, props.hover)} />;
+  return <div class="heatmap-outline" style={pixels(box(props.view, props.geometry, props.hover))} />;
 }
 
 function Selection({ from, to }: { from: Point; to: Point }) {
   return (
     <div
       class="heatmap-selection"
-      style={{
+      style={pixels({
         left: Math.min(from.x, to.x),
         top: Math.min(from.y, to.y),
         width: Math.abs(to.x - from.x),
         height: Math.abs(to.y - from.y),
-      }}
+      })}
     />
   );
 }
@@ -218,11 +222,13 @@ function Selection({ from, to }: { from: Point; to: Point }) {
 function Tip({ matrix, view, geometry, hover }: { matrix: Matrix; view: View; geometry: Geometry; hover: Hover }) {
   const at = box(view, geometry, hover);
   const onRight = at.left > geometry.width / 2;
-  const side = onRight ? { right: geometry.width - at.left + 8 } : { left: at.left + at.width + 8 };
+  const side: Record<string, number> = onRight
+    ? { right: geometry.width - at.left + 8 }
+    : { left: at.left + at.width + 8 };
   const pair = hover.worst ?? hover;
   const many = hover.rows * hover.columns > 1;
   return (
-    <div class="heatmap-tip" role="status" style={{ top: at.top, ...side }}>
+    <div class="heatmap-tip" role="status" style={pixels({ top: at.top, ...side })}>
       <strong>
         {matrix.rows[pair.row]} → {matrix.columns[pair.column]}
       </strong>

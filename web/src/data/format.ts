@@ -83,12 +83,17 @@ export function duration(from: string, to: string): string {
     : `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
-/** Parameters in words: sizes as sizes, the rest as "name value"; an operation stands for itself. */
+// Parameters that read best as a count of something, and those whose value says it all.
+const COUNTS: Record<string, string> = { inflight: "in flight", clients: "clients", peers: "peers", threads: "threads" };
+const NAMELESS = new Set(["op", "operation", "schedule"]);
+
+/** Parameters in words: "1 MiB, send, 1 in flight"; those unknown here as "name value". */
 export function parameters(params: Record<string, string | number | boolean>): string {
   return Object.entries(params)
     .map(([name, value]) => {
       if (name === "size" && typeof value === "number") return bytes(value);
-      if (name === "op" || name === "operation" || name === "schedule") return String(value);
+      if (NAMELESS.has(name)) return String(value);
+      if (COUNTS[name]) return `${value} ${COUNTS[name]}`;
       return `${name} ${value}`;
     })
     .join(", ");

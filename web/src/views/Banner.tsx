@@ -94,16 +94,16 @@ function reason(run: Run, outcome: Outcome): string {
   const total = run.verdicts.length;
   const failed = run.verdicts.filter((verdict) => verdict.outcome === "FAIL").length;
   const open = run.verdicts.filter((verdict) => verdict.outcome === "INCONCLUSIVE").length;
-  const parts: string[] = [];
-  if (total === 0) parts.push("No criterion was held against this run");
-  else if (failed > 0) parts.push(`${failed} of ${criteria(total)} failed`);
-  else if (open > 0) parts.push(`${open} of ${criteria(total)} could not be decided`);
-  else if (outcome === "PASS") parts.push(total === 1 ? "The one criterion is met" : `All ${total} criteria are met`);
   const faults = run.findings.filter((finding) => finding.severity !== "warning");
+  const parts: string[] = [];
+  if (failed > 0) parts.push(`${failed} of ${criteria(total)} failed`);
+  else if (open > 0) parts.push(`${open} of ${criteria(total)} could not be decided`);
+  else if (total > 0) parts.push(total === 1 ? "The one criterion is met" : `All ${total} criteria are met`);
+  else if (outcome !== "FAIL") parts.push("No criterion was held against this run");
   if (faults[0]) parts.push(faults[0].cause + (faults.length > 1 ? ` (and ${faults.length - 1} more)` : ""));
   else if (run.failures[0]) parts.push(run.failures[0].what);
   else if (run.corruptions.length > 0) parts.push("payloads were corrupted");
-  return `${parts.join(": ")}.`;
+  return parts.length > 0 ? `${parts.join(": ")}.` : run.info.reason ?? "";
 }
 
 function criteria(count: number): string {

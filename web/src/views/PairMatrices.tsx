@@ -26,7 +26,7 @@ export function PairMatrices({ matrices, findings }: { matrices: Matrix[]; findi
       </div>
       <p class="soft">
         Each row sends to each column{unit}; the colour is the deviation from the median pair,{" "}
-        {quantity(matrix.median, matrix.unit)}. {matrix.measured} pairs measured. Hover or use the arrow keys to read
+        {quantity(matrix.median, matrix.unit)}. {matrix.measured.toLocaleString("en")} pairs measured. Hover or use the arrow keys to read
         a pair; drag to look closer, Escape to return.
       </p>
       <div class="matrix">

@@ -141,7 +141,7 @@ function VirtualBody<T extends object>({ rows, columns }: { rows: Row<Features, 
 }
 
 function Spacer({ height }: { height: number }) {
-  return height > 0 ? <tr aria-hidden="true" class="spacer" style={{ height }} /> : null;
+  return height > 0 ? <tr aria-hidden="true" class="spacer" style={{ height: `${height}px` }} /> : null;
 }
 
 function TableRow<T>({ row, columns, index }: { row: T; columns: Column<T>[]; index: number }) {

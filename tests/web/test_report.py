@@ -1,0 +1,205 @@
+"""The report as a reader meets it: verdict, culprit, tables, curves and the pair matrix under the mouse."""
+
+# ruff: noqa: RUF001 - the page writes a minus as one, and so must what it is compared with
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from playwright.sync_api import Locator, Page
+
+Open = Callable[..., Page]
+
+
+def drawn_colours(canvas: Locator) -> int:
+    """How many different colours a canvas holds: a blank one has one."""
+    return canvas.evaluate(
+        """(canvas) => {
+          const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+          return new Set(new Uint32Array(data.buffer)).size;
+        }"""
+    )
+
+
+def hover_cell(page: Page, row: int, column: int, rows: int, columns: int) -> str:
+    """Moves the mouse to the middle of a cell and returns what the page then says.
+
+    The cells fill the canvas from their origin to its lower right corner, less 2 pixels.
+    """
+    canvas = page.locator(".heatmap canvas")
+    canvas.scroll_into_view_if_needed()
+    box = canvas.bounding_box()
+    assert box
+    left, top = plot_origin(page)
+    page.mouse.move(
+        box["x"] + left + (column + 0.5) * (box["width"] - 2 - left) / columns,
+        box["y"] + top + (row + 0.5) * (box["height"] - 2 - top) / rows,
+    )
+    return page.locator(".heatmap-tip").inner_text()
+
+
+def plot_origin(page: Page) -> tuple[float, float]:
+    """The upper left corner of the cells, read from the outline of the first one."""
+    canvas = page.locator(".heatmap canvas")
+    canvas.focus()
+    canvas.press("Escape")  # shows all and points at nothing
+    canvas.press("ArrowRight")  # the first key then points at the first cell
+    left, top = page.locator(".heatmap-outline").evaluate("(e) => [e.style.left, e.style.top]")
+    return float(left.removesuffix("px")), float(top.removesuffix("px"))
+
+
+def table(page: Page, caption: str) -> Locator:
+    return page.get_by_role("table", name=caption)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_verdict_and_culprit_come_first(open_report: Open, scheme: str) -> None:
+    page = open_report("slow-transmit", color_scheme=scheme)
+    assert page.locator("h1").inner_text().split() == ["✕", "FAIL"]
+    assert (
+        page.locator(".banner p").inner_text()
+        == "1 of 4 criteria failed: h3 sends at 51 % of its peers' rate."
+    )
+    finding = page.locator("#findings article")
+    assert finding.count() == 1
+    text = finding.inner_text()
+    assert "transmit side" in text and "−49 %" in text and "98 %" in text and "What to do:" in text
+    background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    brightness = sum(map(int, background.removeprefix("rgb(").removesuffix(")").split(",")))
+    assert (brightness > 384) == (scheme == "light")
+
+
+def test_verdicts_show_observed_required_and_margin(open_report: Open) -> None:
+    rows = table(open_report("slow-transmit"), "Criteria and verdicts").locator("[data-row]")
+    assert rows.count() == 4
+    assert rows.first.locator("td").all_inner_texts() == [
+        "✕ FAIL",
+        "slowest pair at 1 MiB >= 80 % of the median pair",
+        "h3 → h5",
+        "6.02 GB/s",
+        "9.53 GB/s",
+        "−37 %",
+    ]
+
+
+def test_evidence_cites_the_records(open_report: Open) -> None:
+    page = open_report("slow-transmit")
+    page.get_by_text("Evidence: 9 records").click()
+    assert "from h3 to 7 peers" in page.locator(".evidence li").first.inner_text()
+
+
+def test_a_long_sweep_scrolls_and_sorts(open_report: Open) -> None:
+    page = open_report("slow-transmit")
+    sweep = table(page, "The sweep, one row a message size and operation")
+    assert sweep.get_attribute("aria-rowcount") == str(3 * 23 + 1)
+    assert sweep.locator("[data-row]").count() < 69  # only what is in view, and some
+    first = sweep.locator("[data-row] td").first
+    assert first.inner_text() == "1 B"
+    size = sweep.get_by_role("columnheader", name="Size")
+    size.get_by_role("button").click()
+    size.get_by_role("button").click()
+    assert size.get_attribute("aria-sort") == "descending"
+    assert first.inner_text() == "4 MiB"
+    page.locator("#sweep .table-box").evaluate("(box) => { box.scrollTop = box.scrollHeight; }")
+    sweep.get_by_text("1 B", exact=True).last.wait_for()
+
+
+def test_curves_are_drawn_and_follow_their_choices(open_report: Open) -> None:
+    page = open_report("slow-transmit")
+    canvases = page.locator(".chart canvas")
+    assert canvases.count() == 2
+    assert drawn_colours(canvases.nth(0)) > 20 and drawn_colours(canvases.nth(1)) > 20
+    before = canvases.nth(0).evaluate("(canvas) => canvas.toDataURL()")
+    page.get_by_role("combobox", name="Bandwidth").select_option("client_bandwidth")
+    page.get_by_text("Bandwidth per client", exact=True).wait_for()
+    assert canvases.nth(0).evaluate("(canvas) => canvas.toDataURL()") != before
+
+
+def test_hover_reads_the_pair_and_choosing_a_size_changes_it(open_report: Open) -> None:
+    page = open_report("slow-transmit")
+    slow = hover_cell(page, 3, 5, 8, 8)
+    assert slow.startswith("h3 → h5") and "6.0" in slow and "GB/s" in slow and "−49 %" in slow
+    healthy = hover_cell(page, 5, 3, 8, 8)
+    assert healthy.startswith("h5 → h3") and "worse" not in healthy
+    assert "not measured" in hover_cell(page, 2, 2, 8, 8)
+    page.locator("#pairs").get_by_label("Size").select_option("8")
+    small = hover_cell(page, 3, 5, 8, 8)
+    assert small.startswith("h3 → h5") and "MB/s" in small
+
+
+def test_the_keyboard_reads_the_matrix_too(open_report: Open) -> None:
+    page = open_report("slow-transmit")
+    canvas = page.locator(".heatmap canvas")
+    canvas.focus()
+    for key in ["ArrowRight", "ArrowRight", "ArrowDown"]:
+        canvas.press(key)
+    page.locator(".heatmap-tip", has_text="h1 → h1").wait_for()
+    assert drawn_colours(canvas) > 20
+
+
+def test_suspects_are_named_with_both_sides(open_report: Open) -> None:
+    suspects = table(open_report("slow-transmit"), "Suspects").locator("tbody tr")
+    assert suspects.count() == 1
+    assert suspects.inner_text().split() == [
+        "▶",
+        "h3",
+        "6.02",
+        "GB/s",
+        "−49",
+        "%",
+        "11.9",
+        "GB/s",
+        "−0.2",
+        "%",
+    ]
+
+
+def test_client_server_is_a_rectangle_and_passes(open_report: Open) -> None:
+    page = open_report("client-server")
+    assert page.locator("h1").inner_text().split() == ["✓", "PASS"]
+    assert "No cause of trouble was found." in page.locator("#findings").inner_text()
+    assert hover_cell(page, 5, 3, 6, 4).startswith("client6 → server2:2")
+
+
+def test_a_partial_run_says_so_plainly(open_report: Open) -> None:
+    page = open_report("partial")
+    assert page.locator("h1").inner_text().split() == ["?", "INCONCLUSIVE"]
+    assert (
+        "This run is partial. rank 5 on h5 died after 9 of 23 sizes" in page.locator(".notice").inner_text()
+    )
+    assert "rank 5 on h5 died (signal 9)" in page.locator("#failures").inner_text()
+    assert "h2 → h6" in page.locator("#corruption").inner_text()
+    assert table(page, "The sweep, one row a message size and operation").locator("[data-row]").count() == 9
+    assert page.get_by_role("columnheader", name="Corrupted").count() == 1
+
+
+def test_the_host_that_differs_is_marked(open_report: Open) -> None:
+    page = open_report("slow-transmit")
+    assert page.locator("#hosts .odd").all_inner_texts() == ["≠ h6"]
+    assert page.locator("#hosts").get_by_text("8 different values").count() == 1
+
+
+def test_512_hosts_are_shown_and_a_drag_looks_closer(open_report: Open) -> None:
+    page = open_report("512")
+    assert "261,632 pairs measured" in page.locator("#pairs").inner_text()
+    assert hover_cell(page, 5, 170, 512, 512).startswith("node0005 → node0170")
+    left, top = plot_origin(page)
+    box = page.locator(".heatmap canvas").bounding_box()
+    assert box
+    page.mouse.move(box["x"] + left + 1, box["y"] + top + 1)
+    page.mouse.down()
+    page.mouse.move(box["x"] + left + 40, box["y"] + top + 40)
+    page.mouse.up()
+    everything = page.get_by_role("button", name="Show all 512 × 512")
+    everything.click()
+    everything.wait_for(state="detached")
+
+
+def test_printing_shows_every_row_in_light(open_report: Open) -> None:
+    page = open_report("slow-transmit", color_scheme="dark")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    sweep = table(page, "The sweep, one row a message size and operation")
+    sweep.locator("[data-row]").nth(68).wait_for()
+    assert page.evaluate("document.documentElement.dataset.theme") == "light"
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
