@@ -156,10 +156,7 @@ void Exchange::post_answer_receive(int lane, int number) {
 
 void Exchange::stream() {
     const int leaving = total(round_->out), arriving = total(round_->in);
-    const auto depth = static_cast<std::size_t>(burst_->inflight);
     int posted = 0, sent = 0, landed = 0;
-    // When each of the last `inflight` messages of a lane completed.
-    std::vector<Nanoseconds> recent(in_.size() * depth, begin_);
     while (posted < std::min(leaving, burst_->inflight)) post_send(posted++);
     until([&] { return sent == leaving && landed == arriving; },
           [&](Job job) {
@@ -171,16 +168,28 @@ void Exchange::stream() {
                   return;
               }
               LaneState& state = in_[lane];
-              Nanoseconds& before = recent[lane * depth + static_cast<std::size_t>(state.done) % depth];
-              latency_->record(clock_ - before);
-              before = clock_;
+              if (state.since != clock_) spread(state);
               ++state.done;
-              state.busy = clock_ - begin_;
+              ++state.batch;
               ++landed;
-              outcome_.elapsed = clock_ - begin_;
               if (state.receives < burst_->window) post_receive(job.lane, state.receives);
           });
+    for (LaneState& state : in_) {
+        spread(state);
+        outcome_.elapsed = std::max(outcome_.elapsed, state.busy);
+    }
     outcome_.operations = static_cast<std::uint64_t>(arriving);
+}
+
+// Messages of a stream that were seen to land together came one after the other since those before them.
+void Exchange::spread(LaneState& state) {
+    const Nanoseconds landed = state.since;
+    if (state.batch > 0) {
+        const Nanoseconds apart = (landed - begin_ - state.busy) / state.batch;
+        for (; state.batch > 0; --state.batch) latency_->record(apart * burst_->inflight);
+        state.busy = landed - begin_;
+    }
+    state.since = clock_;
 }
 
 // One of the two sides is empty at each rank: a client asks, a server answers.

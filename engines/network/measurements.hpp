@@ -58,7 +58,7 @@ inline constexpr std::array sweep_metrics = {
     Metric{"bandwidth", "B/s", Better::higher, "verified bytes of all ranks over the longest rank's timed part, each pass a sample; in a pair matrix, of one flow while it had a message in flight"},
     Metric{"client_bandwidth", "B/s", Better::higher, "verified bytes of one rank's flows over its own timed part"},
     Metric{"rate", "1/s", Better::higher, "operations of all ranks over the longest rank's timed part"},
-    Metric{"latency", "s", Better::lower, "of one operation, over all ranks: from posting to completion at the target; where a receiver times a stream, the time a message spends in a pipe of that many in flight"},
+    Metric{"latency", "s", Better::lower, "of one operation, over all ranks: from posting to completion at the target; where a receiver times a stream, the time between arrivals times the messages in flight"},
     Metric{"half_round_trip", "s", Better::lower, "half the time from posting a message to the arrival of its acknowledgement"},
     Metric{"time", "s", Better::none, "timed part of each client, in the order of ranks"},
     Metric{"wall_time", "s", Better::none, "timed part of the rank that took longest, summed over the passes"},

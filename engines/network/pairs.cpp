@@ -114,9 +114,10 @@ void detail::run_pairs(const Options& options, Bench& bench) {
     run_group(options, bench, [&](Session& session) {
         const std::vector<Pair> listed = read_pairs(options.text("pairs"), session.size());
         const auto size = static_cast<std::size_t>(options.integer("size"));
-        const auto least = static_cast<std::size_t>(options.integer("nflight")) * stride(size);
-        const std::size_t memory = std::max(static_cast<std::size_t>(options.integer("memory")) / 2, least);
-        session.require_memory(2.0 * static_cast<double>(memory), fmt::format("messages of {} bytes", size));
+        const double least = 2.0 * static_cast<double>(options.integer("nflight")) * static_cast<double>(stride(size));
+        const double both = session.memory(least, static_cast<double>(options.integer("memory")),
+                                           fmt::format("messages of {} bytes", size));
+        const auto memory = static_cast<std::size_t>(std::max(least, both) / 2);
         Exchange exchange(session, memory, false);
         for (std::size_t i = 0; i < listed.size(); ++i) {
             const double done = static_cast<double>(i) / static_cast<double>(listed.size());

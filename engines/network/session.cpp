@@ -108,12 +108,14 @@ std::vector<std::string> Session::gather(const std::string& mine) {
     return guarded("waits for every host's results", -1, [&] { return transport.gather(mine); });
 }
 
-void Session::require_memory(double bytes, const std::string& what) {
-    double agreed[] = {bytes * ranks_on_this_host() - static_cast<double>(available_memory()), bytes};
+double Session::memory(double least, double wanted, const std::string& what) {
+    const double available = static_cast<double>(available_memory()) / ranks_on_this_host();
+    double agreed[] = {least - available, least, -available};
     max(agreed);
     if (agreed[0] > 0)
         throw Error(fmt::format("{} need {} a rank, {} more than a host has available", what, human(agreed[1]), human(agreed[0])),
-                    "lower the message size, --nflight, --memory or the number of ranks a host");
+                    "lower the message size, --nflight or the number of ranks a host");
+    return std::min(wanted, -agreed[2] / 2);
 }
 
 void Session::progress(double done, const std::string& label, double left) {

@@ -68,9 +68,10 @@ public:
         return call();
     }
 
-    // Collective. Throws Error, on every rank, when the ranks of some host need more memory than it has
-    // available; `bytes` is this rank's need. `what` names what needs it.
-    void require_memory(double bytes, const std::string& what);
+    // Collective. Bytes of memory that each rank may take: `wanted`, or half of what the scarcest host has
+    // available for each of its ranks. Throws Error, on every rank, where a rank's `least` (this rank's
+    // need) is more than there is; `what` names what needs it.
+    double memory(double least, double wanted, const std::string& what);
 
     // SIGINT or SIGTERM has come to this rank. Ends the process some seconds later if nobody reacts.
     static bool interrupted();

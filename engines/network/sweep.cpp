@@ -63,22 +63,22 @@ Sweep::Sweep(Session& session, const Measurement& measurement, SweepOptions opti
              .confidence = options_.confidence,
              .iterations = options_.iterations,
              .smallest_window = (options_.inflight + pattern_.initiated_lanes - 1) / pattern_.initiated_lanes,
-             .lanes = pattern_.lanes,
-             .memory = options_.memory / 2};
+             .lanes = pattern_.lanes};
     pattern_.params["inflight"] = options_.inflight;
     pattern_.params["verified"] = options_.verify;
 }
 
-// Bytes a direction.
-std::size_t Sweep::place_needed() const {
+// Bytes for the messages of one direction: what the flight needs, or more so that bursts can last.
+std::size_t Sweep::find_place() {
     const std::size_t largest = *std::ranges::max_element(options_.sizes);
     const double window = options_.iterations > 0
                               ? std::min<double>(work_.smallest_window, static_cast<double>(options_.iterations))
                               : work_.smallest_window;
     const double least = window * static_cast<double>(stride(largest)) * pattern_.lanes_here;
-    const double bytes = std::max(least, static_cast<double>(work_.memory));
-    session_.require_memory(2 * bytes, fmt::format("messages of {} bytes with {} in flight", largest, options_.inflight));
-    return static_cast<std::size_t>(bytes);
+    const double both = session_.memory(2 * least, static_cast<double>(options_.memory),
+                                        fmt::format("messages of {} bytes with {} in flight", largest, options_.inflight));
+    work_.memory = static_cast<std::size_t>(both / 2);
+    return std::max(static_cast<std::size_t>(least), work_.memory);
 }
 
 Outcome Sweep::burst(Op op, std::size_t size, int window, int round, Histogram& latency) {
@@ -185,7 +185,7 @@ void Sweep::tell_progress(std::size_t item, Op op, std::size_t size) {
 }
 
 bool Sweep::run() {
-    const std::size_t place = place_needed();
+    const std::size_t place = find_place();
     begin_ = now();
     exchange_ = std::make_unique<Exchange>(session_, place, std::ranges::any_of(options_.operations, one_sided));
     probe();

@@ -57,9 +57,8 @@ private:
         bool interrupted = false;
     };
 
-    std::size_t place_needed() const;
+    std::size_t find_place();
     void probe();
-    Pass probe_size(std::size_t size);
     bool measure(std::size_t item, Op op, std::size_t size);
     Pass pass(Tally& tally, int window);
     Outcome burst(Op op, std::size_t size, int window, int round, Histogram& latency);
