@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from assay.explain.matrix import PairMatrix
-from assay.explain.polish import SCALE_FLOOR, Fit, Floats, spread
+from assay.explain.polish import SCALE_FLOOR, Fit, Floats, sample, spread
 from assay.explain.suspect import CHANCE, CONSISTENT, NORMAL, Suspect
 
 LEAST_EFFECT = float(np.log(0.80))
@@ -75,9 +75,11 @@ def uneven_blocks(matrix: PairMatrix, value: Floats) -> list[Suspect]:
 
 def _in_division(matrix: PairMatrix, value: Floats, size: int, sigma: float) -> list[Suspect]:
     hosts = matrix.hosts
+    some = sample(value.size)
+    source, target, value = matrix.source[some], matrix.target[some], value[some]
     parts = len(hosts) // size
     part = (np.arange(len(hosts)) // size).astype(np.int32)
-    block = part[matrix.source] * parts + part[matrix.target]
+    block = part[source] * parts + part[target]
     cells = np.bincount(block, minlength=parts * parts)
     is_across = (np.arange(parts * parts) % (parts + 1) != 0) & (cells >= size)
     if is_across.sum() < 2:
@@ -93,8 +95,8 @@ def _in_division(matrix: PairMatrix, value: Floats, size: int, sigma: float) -> 
     for bad in np.flatnonzero((effect < LEAST_EFFECT) & (z < limit)):
         own = value[block == bad] - reference
         if np.mean(own < effect[bad] / 2) > CONSISTENT:
-            source, target = (int(part) * size for part in divmod(bad, parts))
-            senders, receivers = tuple(hosts[source : source + size]), tuple(hosts[target : target + size])
+            first, last = (int(part) * size for part in divmod(bad, parts))
+            senders, receivers = tuple(hosts[first : first + size]), tuple(hosts[last : last + size])
             chance = tests * NORMAL.cdf(float(z[bad]))
             found.append(
                 Suspect("block", senders, receivers, float(effect[bad]), float(z[bad]), chance, parts == 2)

@@ -18,7 +18,7 @@ import numpy as np
 
 from assay.explain.blocks import merge_neighbours, uneven_blocks
 from assay.explain.matrix import PairMatrix
-from assay.explain.polish import FEWEST, SCALE_FLOOR, Fit, Floats, fit, spread
+from assay.explain.polish import FEWEST, SCALE_FLOOR, Fit, Floats, fit, sample, spread
 from assay.explain.suspect import CHANCE, CONSISTENT, NORMAL, Suspect
 
 LEAST_EFFECT = float(np.log(0.95))  # a host within 5 % is no suspect,
@@ -85,7 +85,8 @@ def _without(matrix: PairMatrix, model: Fit, sides: list[Suspect]) -> Floats:
     components = np.unique(model.component)
     for component in components:
         own = model.component[matrix.source] == component if len(components) > 1 else slice(None)
-        value[own] -= np.median(value[own]) if value[own].size else 0.0
+        mine = value[own]
+        value[own] -= np.median(mine[sample(mine.size)]) if mine.size else 0.0
     return value
 
 

@@ -8,6 +8,7 @@ which is what makes several sizes and operations of one run comparable, and thei
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -50,7 +51,7 @@ class PairMatrix:
     ) -> PairMatrix:
         """The bandwidth matrix of one measurement, size and operation; ``hosts`` gives the rank order."""
         rows = [row for row in _bandwidth_rows(records) if _layer(row) == (name, op, size)]
-        return _combine({(name, op, size): rows}, hosts)
+        return _combine({(name, op, size): rows} if rows else {}, hosts)
 
     @classmethod
     def of_bandwidth(cls, records: Iterable[AnyRecord], hosts: Sequence[str] = ()) -> PairMatrix:
@@ -95,38 +96,38 @@ def _combine(layers: dict[Layer, list[Pairs]], order: Sequence[str]) -> PairMatr
     """The mean over the layers that measured a cell, of its value relative to the layer's median."""
     rows = [row for layer in layers.values() for row in layer]
     senders = [str(row.subject.host) for row in rows]
-    # Without a given order that of the senders, which is the ranks'; then those who only receive.
-    present = dict.fromkeys(senders + [peer for row in rows for peer in row.peers])
-    hosts = [host for host in dict.fromkeys(order) if host in present]
-    hosts += [host for host in present if host not in set(hosts)]
-    index = {host: number for number, host in enumerate(hosts)}
+    # Senders in the given order, else in that of their rows; then, as they come, those who only receive.
+    rank = {host: number for number, host in enumerate(order)}
+    first = sorted(dict.fromkeys(senders), key=lambda host: rank.get(host, len(rank)))
+    index = defaultdict(itertools.count(len(first)).__next__, {host: n for n, host in enumerate(first)})
     cells = [_cells(layer, index) for layer in layers.values()]
-    key = np.concatenate([key for key, _ in cells]) if cells else np.empty(0, np.int64)
-    value = np.concatenate([value for _, value in cells]) if cells else np.empty(0, np.float32)
-    if not key.size:
-        return PairMatrix([], np.empty(0, np.int32), np.empty(0, np.int32), value)
-    key, value = _mean_by(key, value, len(hosts) ** 2)
+    if not any(value.size for _, _, value in cells):
+        return PairMatrix([], np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.float32))
+    source, target, value = (np.concatenate(column) for column in zip(*cells, strict=True))
+    key, value = _mean_by(source * np.int64(len(index)) + target, value, len(index) ** 2)
     ids: dict[str, list[int]] = defaultdict(list)
     for host, row in zip(senders, rows, strict=True):
         ids[host].append(row.id)
-    source, target = np.divmod(key, len(hosts))
-    return PairMatrix(hosts, source.astype(np.int32), target.astype(np.int32), value, list(layers), dict(ids))
+    source, target = (end.astype(np.int32) for end in np.divmod(key, len(index)))
+    return PairMatrix(list(index), source, target, value, list(layers), dict(ids))
 
 
-def _cells(rows: Iterable[Pairs], index: dict[str, int]) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Keys (source * hosts + target) and centred logarithms of a layer, pairs within a host left out."""
-    keys, values = [], []
+def _cells(
+    rows: Iterable[Pairs], index: dict[str, int]
+) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32]]:
+    """Source, target and centred logarithm of the cells of one layer, pairs within a host left out."""
+    sources, targets, values = [], [], []
     for row in rows:
         source = index[str(row.subject.host)]
-        target = np.fromiter((index[peer] for peer in row.peers), np.int64, len(row.peers))
+        target = np.fromiter(map(index.__getitem__, row.peers), np.int32, len(row.peers))
         value = np.asarray(row.values, np.float32)
         is_usable = (target != source) & np.isfinite(value) & (value > 0)
-        keys.append(source * len(index) + target[is_usable])
+        sources.append(np.full(np.count_nonzero(is_usable), source, np.int32))
+        targets.append(target[is_usable])
         values.append(np.log(value[is_usable]))
-    if not keys:
-        return np.empty(0, np.int64), np.empty(0, np.float32)
     value = np.concatenate(values)
-    return np.concatenate(keys), value - (np.median(value) if value.size else np.float32(0))
+    value -= np.median(value) if value.size else 0
+    return np.concatenate(sources), np.concatenate(targets), value
 
 
 def _mean_by(

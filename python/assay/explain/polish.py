@@ -25,12 +25,14 @@ FEWEST = 4  # members below which there is no majority to compare with
 Floats = NDArray[np.float32]
 
 
-def spread(value: Floats) -> float:
-    """A robust standard deviation: scaled median absolute deviation from the median.
+def sample(cells: int) -> slice:
+    """Every cell, or of many millions every so many-th: enough for a median, a spread, a mean of blocks."""
+    return slice(None, None, cells // ENOUGH + 1)
 
-    Of millions of values every so many-th will do.
-    """
-    value = value[:: value.size // ENOUGH + 1]
+
+def spread(value: Floats) -> float:
+    """A robust standard deviation: scaled median absolute deviation from the median."""
+    value = value[sample(value.size)]
     return float(SIGMA * np.median(np.abs(value - np.median(value)))) if value.size else 0.0
 
 
@@ -40,9 +42,10 @@ class Groups:
     def __init__(self, group: NDArray[np.integer], count: int) -> None:
         self.size: NDArray[np.int64] = np.bincount(group, minlength=count)
         self.count, self.width = count, int(self.size.max(initial=0))
-        narrow = group.astype(np.uint16) if count <= 1 << 16 else group  # numpy sorts 16 bits by radix
-        order = np.argsort(narrow, kind="stable")
-        self.order = order.astype(np.int32) if order.size < 1 << 31 else order
+        self.order: NDArray[np.integer] | slice = slice(None)
+        if (group[1:] < group[:-1]).any():
+            narrow = group.astype(np.uint16) if count <= 1 << 16 else group  # numpy sorts 16 bits by radix
+            self.order = np.argsort(narrow, kind="stable").astype(np.int32)
         self.place: NDArray[np.int64] | None = None
         if (self.size != self.width).any():
             start = np.cumsum(self.size) - self.size
@@ -52,7 +55,7 @@ class Groups:
     def median(self, value: Floats) -> Floats:
         """One median a group; NaN for a group without cells."""
         if self.place is None:
-            table = value[self.order]
+            table = value[self.order].copy()
         else:
             table = np.full(self.count * self.width, np.nan, np.float32)
             table[self.place] = value[self.order]

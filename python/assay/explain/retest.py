@@ -24,7 +24,7 @@ OWN_PAIRS = 4
 CONTROL_PAIRS = 8
 LEAST_EFFECT = math.log(0.90)  # what has to be left, with several pairs on both sides,
 LEAST_PAIR_EFFECT = math.log(0.80)  # and of a single pair, which one disturbance makes slow
-LEAST_SHARE = 0.3  # of the effect under load
+LEAST_SHARE = 0.2  # of the effect under load
 LEAST_Z = 3.0
 SCALE_FLOOR = 0.02  # relative; no short transfer alone repeats better
 

@@ -89,7 +89,9 @@ def parse_in(text: str, unit: str) -> float:
     """
     quantity = parse_quantity(text)
     if quantity.unit != unit:
-        raise UserError(f"'{text}' is in {name_unit(quantity.unit)}", f"a value in {name_unit(unit)} is needed here")
+        raise UserError(
+            f"'{text}' is in {name_unit(quantity.unit)}", f"a value in {name_unit(unit)} is needed here"
+        )
     return quantity.value
 
 

@@ -1,0 +1,110 @@
+"""The second look: it measures what it needs and tells hardware from congestion."""
+
+import numpy as np
+import pytest
+from planted import Lab
+
+from assay.explain.culprit import suspects
+from assay.explain.matrix import PairMatrix
+from assay.explain.retest import outcome_of, plan_retest, retested_pairs
+from assay.records.schema import AnyRecord, Measurement, Subject, Summary
+
+
+def even(count: int) -> np.ndarray:
+    return np.full((count, count), 1e9)
+
+
+def planned(bandwidth: np.ndarray) -> list[tuple[str, str]]:
+    matrix = PairMatrix.from_dense(bandwidth, [f"h{i}" for i in range(len(bandwidth))])
+    return plan_retest(suspects(matrix), matrix)
+
+
+def test_nothing_suspected_is_nothing_to_do() -> None:
+    assert planned(even(8)) == []
+    empty = PairMatrix.of_bandwidth([])
+    assert plan_retest(suspects(empty), empty) == []
+
+
+@pytest.mark.parametrize(("axis", "end"), [(0, 0), (1, 1)])
+def test_a_slow_side_is_measured_on_that_side_with_good_partners(axis: int, end: int) -> None:
+    bandwidth = even(16)
+    np.moveaxis(bandwidth, axis, 0)[[3, 4]] *= [[0.5], [0.4]]
+    plan = planned(bandwidth)
+    for bad, other in (("h3", "h4"), ("h4", "h3")):
+        own = [pair for pair in plan if pair[end] == bad]
+        assert len(own) == 4
+        assert not [pair for pair in own if other in pair]
+    controls = [pair for pair in plan if pair[end] not in ("h3", "h4")]
+    assert len(controls) == 8
+    assert len(set(plan)) == len(plan) == 16
+
+
+def test_only_pairs_that_the_run_measured_are_planned() -> None:
+    bandwidth = np.full((8, 8), np.nan)  # six clients, two servers
+    bandwidth[:6, 6:] = 1e9
+    bandwidth[2, 6:] = 4e8
+    plan = planned(bandwidth)
+    assert plan and all(target in ("h6", "h7") and source not in ("h6", "h7") for source, target in plan)
+
+
+def test_without_a_good_pair_there_is_nothing_to_compare_with() -> None:
+    bandwidth = np.array([[np.nan, 5e8], [1e9, np.nan]])
+    matrix = PairMatrix.from_dense(bandwidth, ["h0", "h1"])
+    found = suspects(matrix)
+    assert plan_retest(found, matrix) == [("h0", "h1"), ("h1", "h0")]
+    assert plan_retest([*found, *found[:1]], matrix)
+    assert outcome_of(found[0], found, {}) is None
+
+
+def test_a_plan_for_many_suspects_stays_short() -> None:
+    rng = np.random.default_rng(2)
+    bandwidth = rng.lognormal(0, 0.02, (200, 200))
+    bandwidth[::7] *= 0.5
+    assert 0 < len(planned(bandwidth)) <= 16 * 4 + 8
+
+
+def alone(host: str, peer: str, value: float, **changes: object) -> Measurement:
+    fields: dict[str, object] = {
+        "summary": Summary(n=1, median=value),
+        "subject": Subject(host=host, peer=peer),
+    }
+    return Measurement(name="network.pairs", metric="bandwidth", unit="B/s", **(fields | changes))  # type: ignore[arg-type]
+
+
+def test_what_was_measured_alone_is_read_by_pair() -> None:
+    records: list[AnyRecord] = [
+        alone("a", "b", 1.0),
+        alone("a", "b", 2.0, id=7),
+        alone("b", "a", 0.0),
+        alone("b", "c", 3.0, status="error"),
+        alone("c", "b", 3.0, summary=None),
+    ]
+    assert [(pair, one.id) for pair, one in retested_pairs(records).items()] == [(("a", "b"), 7)]
+
+
+@pytest.mark.parametrize(("left", "persists"), [(0.5, True), (0.85, True), (0.95, False), (1.0, False)])
+def test_what_persists_is_a_fault(left: float, persists: bool) -> None:
+    lab = Lab(1, transmit={3: 0.5}, noise=0.05)
+    matrix = PairMatrix.of_bandwidth(lab.rows(), lab.hosts)
+    found = suspects(matrix)
+    second = Lab(2, transmit={3: left}, serial_noise=0.01)
+    outcome = outcome_of(found[0], found, retested_pairs(second.retest(plan_retest(found, matrix))))
+    assert outcome is not None
+    assert outcome.persists == persists
+    assert np.exp(outcome.effect) == pytest.approx(left, abs=0.04)
+    assert outcome.own / outcome.control == pytest.approx(left, abs=0.04)
+    assert (outcome.pairs, outcome.controls, len(outcome.evidence)) == (4, 8, 12)
+
+
+def test_what_controls_do_as_well_is_no_fault() -> None:
+    """A second look that scatters by a quarter proves nothing about 20 %."""
+    lab = Lab(1, transmit={3: 0.5}, noise=0.05)
+    matrix = PairMatrix.of_bandwidth(lab.rows(), lab.hosts)
+    found = suspects(matrix)
+    plan = plan_retest(found, matrix)
+    values = [1.0, 0.6] * len(plan)
+    records: list[AnyRecord] = [
+        alone(*pair, 0.5 if pair[0] == "h3" else value) for pair, value in zip(plan, values, strict=False)
+    ]
+    outcome = outcome_of(found[0], found, retested_pairs(records))
+    assert outcome is not None and not outcome.persists

@@ -1,0 +1,174 @@
+"""The other rules, each with its cause planted, and one healthy run in which none of them speaks."""
+
+import pytest
+from planted import Lab
+
+from assay.explain import RULES, explain
+from assay.records.schema import AnyRecord, Corruption, Measurement, Subject, Summary
+
+
+def measured(
+    name: str, metric: str, value: float, host: str, device: str | None = None, identity: int = 1
+) -> Measurement:
+    subject = Subject(host=host, device=device)
+    return Measurement(
+        id=identity, name=name, metric=metric, unit="1", subject=subject, summary=Summary(n=1, median=value)
+    )
+
+
+def damaged(host: str, peer: str, offset: int = 4096, identity: int = 1) -> Corruption:
+    return Corruption(
+        id=identity,
+        name="network.all_to_all",
+        subject=Subject(host=host, peer=peer),
+        params={"size": 65536},
+        message=7,
+        offset=offset,
+        expected="00ff00ff00ff00ff",
+        observed="00ff00fe00ff00ff",
+    )
+
+
+def server_bytes(first: float, second: float, third: float = 0.0) -> list[AnyRecord]:
+    carried = {"mlx5_0": first, "mlx5_1": second, "mlx5_2": third}
+    return [
+        measured("network.counters", metric, value / 2, "server2", device)
+        for device, value in carried.items()
+        for metric in ("port_xmit_data", "port_rcv_data")
+    ]
+
+
+ASKED = {"servers": "server[2]", "servers_hcas": "mlx5_0:mlx5_1"}
+
+
+def healthy() -> list[AnyRecord]:
+    lab = Lab(0)
+    wire: list[AnyRecord] = [measured("network.wire", "share", 1.04, host) for host in lab.hosts]
+    quiet: list[AnyRecord] = [
+        measured("network.counters", name, value, host, "eth0")
+        for host in lab.hosts
+        for name, value in {
+            "rx_errors": 0.0,
+            "tx_dropped": 12.0,
+            "port_xmit_wait": 1e6,
+            "symbol_error": 0.0,
+        }.items()
+    ]
+    return lab.rows() + wire + quiet + server_bytes(5.1e9, 4.9e9, 1e5)
+
+
+def test_a_healthy_run_has_no_finding() -> None:
+    assert explain(healthy(), options=ASKED) == []
+
+
+def test_a_rule_signs_its_findings() -> None:
+    """A specification that asks about a rule by name has to find what that rule found."""
+    planted = [
+        *Lab(0, transmit={3: 0.4}).rows(),
+        damaged("h1", "h2"),
+        measured("network.wire", "share", 0.2, "h3"),
+        measured("network.counters", "symbol_error", 3, "h3", "mlx5_0"),
+        *server_bytes(9e9, 0),
+    ]
+    found = {finding.rule for finding in explain(planted, options=ASKED)}
+    assert found == {"corruption", "wire_bypass", "port_errors", "hca_binding", "slow_host"}
+    assert found <= set(RULES)
+
+
+def test_faults_come_before_warnings() -> None:
+    planted: list[AnyRecord] = [
+        measured("network.counters", "rx_errors", 3, "h3", "eth0"),
+        measured("network.wire", "share", 0.2, "h3"),
+    ]
+    assert [finding.severity for finding in explain(planted)] == ["fault", "warning"]
+
+
+def test_an_mpi_that_goes_round_the_network() -> None:
+    records: list[AnyRecord] = [
+        measured("network.wire", "share", 0.03, "h3", identity=8),
+        measured("network.wire", "share", 1.0, "h4"),
+    ]
+    (finding,) = explain(records)
+    assert (finding.rule, finding.subject.host, finding.severity, finding.evidence) == (
+        "wire_bypass",
+        "h3",
+        "fault",
+        [8],
+    )
+    assert finding.effect == pytest.approx(-0.97)
+    assert "goes round the network on h3" in finding.cause
+
+
+def test_one_corrupted_pair_is_located() -> None:
+    (finding,) = explain([damaged("h1", "h2", 4096, 5)])
+    assert (finding.side, finding.subject, finding.evidence) == ("pair", Subject("h1", "h2"), [5])
+    (line,) = finding.details
+    assert "message 7 of 64 KiB, offset 4096: expected 00ff00ff00ff00ff, got 00ff00fe00ff00ff" in line
+
+
+@pytest.mark.parametrize(
+    ("pairs", "side", "host"),
+    [([("h1", "h2"), ("h1", "h3")], "transmit", "h1"), ([("h2", "h1"), ("h3", "h1")], "receive", "h1")],
+)
+def test_corrupted_pairs_that_share_an_end_name_it(
+    pairs: list[tuple[str, str]], side: str, host: str
+) -> None:
+    (finding,) = explain([damaged(source, target) for source, target in pairs])
+    assert (finding.side, finding.subject) == (side, Subject(host=host))
+    assert any("always at offset 4096" in line for line in finding.details)
+
+
+def test_corrupted_pairs_with_nothing_in_common_are_findings_each() -> None:
+    found = explain([damaged("h1", "h2"), damaged("h3", "h4"), damaged("h3", "h4", 17)])
+    assert [(one.subject.host, one.subject.peer, len(one.evidence)) for one in found] == [
+        ("h1", "h2", 1),
+        ("h3", "h4", 2),
+    ]
+    many = explain([damaged("h1", "h2", offset) for offset in range(30)])
+    assert len(many[0].details) == 9 and many[0].details[-1] == "and 22 more"
+
+
+def test_port_errors_are_a_warning_a_device() -> None:
+    records: list[AnyRecord] = [
+        measured("network.counters", "symbol_error", 4, "h3", "mlx5_0"),
+        measured("network.counters", "link_downed", 1, "h3", "mlx5_0"),
+        measured("network.counters", "rx_crc_errors", 2, "h3", "eth0"),
+        measured("network.counters", "rx_dropped", 99, "h4", "eth0"),
+    ]
+    found = explain(records)
+    assert [(one.subject.device, one.severity) for one in found] == [
+        ("mlx5_0", "warning"),
+        ("eth0", "warning"),
+    ]
+    assert found[0].details == ["mlx5_0 symbol_error grew by 4", "mlx5_0 link_downed grew by 1"]
+
+
+@pytest.mark.parametrize(
+    ("carried", "device", "effect", "says"),
+    [
+        ((9.9e9, 0.1e9), "mlx5_1", -0.98, "was asked for and hardly used"),
+        ((4e9, 4e9, 2e9), "mlx5_2", None, "was not asked for"),
+    ],
+)
+def test_an_adapter_that_did_not_do_what_it_was_asked(
+    carried: tuple[float, ...], device: str, effect: float | None, says: str
+) -> None:
+    (finding,) = explain(server_bytes(*carried), options=ASKED)
+    assert (finding.rule, finding.subject, finding.severity) == (
+        "hca_binding",
+        Subject("server2", device=device),
+        "fault",
+    )
+    assert says in finding.cause
+    assert finding.effect == (None if effect is None else pytest.approx(effect))
+
+
+def test_a_binding_without_counters_is_not_proven() -> None:
+    found = explain([], options={"servers": ["server2"], "servers_hcas": ["mlx5_0:1"]})
+    assert [(one.severity, one.subject.device) for one in found] == [("warning", "mlx5_0")]
+    assert "not proven" in found[0].cause
+
+
+def test_a_network_interface_of_an_adapter_is_not_counted_twice() -> None:
+    shadow: list[AnyRecord] = [measured("network.counters", "tx_bytes", 9e9, "server2", "ib0")]
+    assert explain(server_bytes(5e9, 5e9) + shadow, options=ASKED) == []

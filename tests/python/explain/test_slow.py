@@ -1,0 +1,143 @@
+"""From records to findings about speed, on planted clusters: the fault and nothing but the fault."""
+
+from collections import Counter
+
+import pytest
+from planted import Lab
+
+from assay.explain import explain, plan_retest, suspects
+from assay.explain.matrix import PairMatrix
+from assay.records.schema import AnyRecord, Finding, Measurement, Subject, Summary
+
+
+def qualified(lab: Lab) -> list[Finding]:
+    """Measured, suspects measured again, explained: what a run does."""
+    rows = lab.rows()
+    matrix = PairMatrix.of_bandwidth(rows, lab.hosts)
+    return explain(rows + lab.retest(plan_retest(suspects(matrix), matrix)), lab.hosts)
+
+
+def kinds(findings: list[Finding]) -> set[tuple[str, str, str | None]]:
+    return {(one.rule, one.side, one.subject.host) for one in findings}
+
+
+@pytest.mark.parametrize(
+    "cluster",
+    [
+        {},
+        {"noise": 0.25, "serial_noise": 0.1},
+        {"uplink": 1.5},
+        {"count": 16, "uplink": 5.0},
+        {"count": 4},
+        {"count": 2},
+    ],
+    ids=str,
+)
+def test_a_healthy_oversubscribed_cluster_has_no_finding(cluster: dict[str, float]) -> None:
+    for seed in range(200):
+        assert qualified(Lab(seed, **cluster)) == [], f"seed {seed}"  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(("end", "side"), [("transmit", "transmit"), ("receive", "receive")])
+def test_a_host_at_half_its_rate_on_one_side_is_always_found(end: str, side: str) -> None:
+    for seed in range(100):
+        findings = qualified(Lab(seed, **{end: {seed % 8: 0.5}}))  # type: ignore[arg-type]
+        assert kinds(findings) == {("slow_host", side, f"h{seed % 8}")}, f"seed {seed}"
+
+
+def test_a_host_at_80_percent_is_usually_found() -> None:
+    found: Counter[tuple[str, str, str | None]] = Counter()
+    for seed in range(100):
+        found.update(kinds(qualified(Lab(seed, transmit={3: 0.8}))))
+    assert found["slow_host", "transmit", "h3"] >= 70
+    assert sum(count for (_, _, host), count in found.items() if host != "h3") == 0
+
+
+def test_a_host_that_is_slow_on_both_sides_is_one_finding() -> None:
+    (finding,) = qualified(Lab(4, transmit={2: 0.5}, receive={2: 0.4}))
+    assert (finding.side, finding.subject) == ("both", Subject(host="h2"))
+    assert finding.effect == pytest.approx(-0.6, abs=0.1)
+
+
+def test_two_slow_hosts_are_two_findings() -> None:
+    findings = qualified(Lab(1, transmit={1: 0.5, 6: 0.6}))
+    assert kinds(findings) == {("slow_host", "transmit", "h1"), ("slow_host", "transmit", "h6")}
+
+
+def test_a_bad_path_is_a_pair() -> None:
+    (finding,) = qualified(Lab(2, pairs={(1, 6): 0.3}))
+    assert (finding.rule, finding.subject, finding.severity) == ("slow_pair", Subject("h1", "h6"), "fault")
+
+
+def test_a_bad_uplink_is_a_block() -> None:
+    (finding,) = qualified(Lab(2, across={(0, 1): 0.5}))
+    assert (finding.rule, finding.side, finding.severity) == ("slow_block", "block", "fault")
+    assert "from h[0-3] to h[4-7]" in finding.cause
+
+
+def test_two_hosts_name_the_pair_and_say_why_no_more() -> None:
+    (finding,) = qualified(Lab(2, count=2, transmit={1: 0.5}))
+    assert (finding.rule, finding.subject) == ("slow_pair", Subject("h1", "h0"))
+    assert any("too few hosts" in line for line in finding.details)
+
+
+def test_a_finding_says_all_that_is_asked_of_it() -> None:
+    (finding,) = qualified(Lab(0, transmit={3: 0.5}))
+    assert finding.rule == "slow_host" and finding.severity == "fault"
+    assert finding.cause.startswith("h3 sends at ") and finding.cause.endswith(" of its peers' rate")
+    assert finding.effect == pytest.approx(-0.5, abs=0.1)
+    assert finding.confidence == 0.95
+    assert 103 in finding.evidence and any(number >= 500 for number in finding.evidence)
+    assert any(line.startswith("alone: ") and "over 4 pairs" in line for line in finding.details)
+    assert "cable" in finding.remedy and "h3" in finding.remedy
+
+
+def test_without_a_second_look_it_is_less_sure_and_says_so() -> None:
+    lab = Lab(0, transmit={3: 0.5})
+    (finding,) = explain(lab.rows(), lab.hosts)
+    assert (finding.subject.host, finding.side, finding.confidence) == ("h3", "transmit", 0.7)
+    assert any("not retested" in line for line in finding.details)
+
+
+def test_what_vanishes_alone_is_congestion_at_most() -> None:
+    large, small = Lab(0, transmit={3: 0.4}, noise=0.05), Lab(0, transmit={3: 0.8}, noise=0.05)
+    for lab, expected in ((large, {("congestion", "transmit", "h3")}), (small, set())):
+        rows = lab.rows()
+        matrix = PairMatrix.of_bandwidth(rows, lab.hosts)
+        plan = plan_retest(suspects(matrix), matrix)
+        assert plan
+        findings = explain(rows + Lab(9).retest(plan), lab.hosts)  # a second look at a healthy cluster
+        assert kinds(findings) == expected
+        assert all(one.severity == "warning" for one in findings)
+
+
+def counter(host: str, name: str, value: float) -> Measurement:
+    subject = Subject(host=host, device="mlx5_0")
+    return Measurement(
+        id=900,
+        name="network.counters",
+        metric=name,
+        unit="1",
+        subject=subject,
+        summary=Summary(n=1, median=value),
+    )
+
+
+def test_port_errors_of_the_same_host_make_it_surer() -> None:
+    lab = Lab(0, transmit={3: 0.5})
+    rows: list[AnyRecord] = lab.rows()
+    errors = [
+        counter("h3", "symbol_error", 41),
+        counter("h5", "port_xmit_wait", 9),
+        counter("h3", "link_downed", 0),
+    ]
+    plain = explain(rows, lab.hosts)[0]
+    joined = explain(rows + errors, lab.hosts)[0]
+    assert joined.rule == plain.rule == "slow_host"
+    assert (
+        joined.confidence is not None
+        and plain.confidence is not None
+        and joined.confidence > plain.confidence
+    )
+    assert "mlx5_0 symbol_error grew by 41" in joined.details and 900 in joined.evidence
+    assert not [line for line in joined.details if "link_downed" in line or "xmit_wait" in line]
