@@ -6,9 +6,8 @@ import argparse
 import socket
 from pathlib import Path
 
-from assay.commands.options import add_lab, add_output, place, quantity
+from assay.commands.options import add_lab, add_output, place, quantity, specifications
 from assay.errors import UserError
-from assay.judge import find_specification
 from assay.launch.engines import describe, probe
 from assay.launch.hosts import host_list
 from assay.launch.launchers import LAUNCHERS, Launcher, default_launcher, find_launcher
@@ -50,12 +49,11 @@ class Check:
 
     def run(self, args: argparse.Namespace) -> int:
         site, hosts = place(args, host_list(args.hosts, None, "--hosts"))
-        probe()  # refuses early when the engines are not built
+        wanted = specifications(args, "self")
         launcher, no_mpi = _launcher(args)
         if launcher is None and site.name == "ssh":
             raise UserError(no_mpi)
         check_hosts(site, hosts)
-        specifications = [find_specification("self"), *(Path(s) for s in args.spec)]
         run = Run.create("check", ["assay", "check"], path=Path(args.output) if args.output else None)
         run.info.hosts = hosts
         run.save()
@@ -72,7 +70,7 @@ class Check:
                 "schedule": "shift",
             }
             measure_network(session, NetworkRequest(launcher, site, [], hosts, params=params))
-        status = session.conclude(specifications)
+        status = session.conclude(wanted)
         if args.json:
             session.print_json()
         return status

@@ -6,9 +6,8 @@ import argparse
 import os
 from pathlib import Path
 
-from assay.commands.options import add_lab, add_output, count, place, quantity
+from assay.commands.options import add_lab, add_output, count, place, quantity, specifications
 from assay.errors import UserError
-from assay.judge import find_specification
 from assay.launch.hosts import fold, host_list, refuse_shared
 from assay.launch.launchers import LAUNCHERS, Launcher, default_launcher, find_launcher
 from assay.launch.placement import Site
@@ -97,6 +96,7 @@ class Net:
 
     def run(self, args: argparse.Namespace) -> int:
         request = build_request(args)
+        wanted = specifications(args, "net")
         check_hosts(request.site, [*request.servers, *request.clients])
         run = Run.create("net", ["assay", "net"], path=Path(args.output) if args.output else None)
         run.info.hosts = [*request.servers * max(1, len(request.adapters)), *request.clients]
@@ -110,8 +110,7 @@ class Net:
         session = Session(run, verbose=args.verbose, quiet=args.json or args.compat_netsan)
         session.err.print(_introduce(request))
         measure_network(session, request)
-        specifications = [find_specification("net"), *(Path(s) for s in args.spec)]
-        status = session.conclude(specifications)
+        status = session.conclude(wanted)
         if args.json:
             session.print_json()
         elif args.compat_netsan:

@@ -8,7 +8,10 @@ import socket
 from collections.abc import Callable
 
 from assay.errors import UserError
+from assay.explain import RULES
+from assay.judge import Specification, find_specification, load_specification
 from assay.lab import Lab
+from assay.launch.engines import known_metrics
 from assay.launch.placement import HERE, REMOTE, Site, lab_site
 from assay.records.units import parse_in
 
@@ -58,10 +61,17 @@ def place(
     return HERE, [socket.gethostname()] * ranks
 
 
+def specifications(args: argparse.Namespace, *built_in: str) -> list[Specification]:
+    """The built-in ones and those of --spec, read before anything starts: a fault in one is said at once."""
+    metrics = known_metrics()
+    names = [*built_in, *args.spec]
+    return [load_specification(find_specification(name), metrics, RULES) for name in names]
+
+
 def add_output(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output", "-o", metavar="DIR", help="the run's directory (default: runs/DATE-...)")
     parser.add_argument(
-        "--spec", action="append", default=[], metavar="FILE", help="a specification to judge by, besides"
+        "--spec", action="append", default=[], metavar="SPEC", help="a specification to judge by, besides"
     )
     parser.add_argument("--json", action="store_true", help="the whole run as JSON on standard output")
     parser.add_argument("--verbose", "-v", action="store_true", help="show commands and engines' own words")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from assay.commands.options import add_lab, add_output, count, place
+from assay.commands.options import add_lab, add_output, count, place, specifications
 from assay.errors import UserError
 from assay.launch.engines import describe, probe
 from assay.launch.hosts import host_list
@@ -48,6 +48,7 @@ class Run:
             launcher = find_launcher(args.launcher)
         else:
             launcher = Local() if alone and len(hosts) == 1 else default_launcher()
+        wanted = specifications(args)
         check_hosts(site, hosts)
         run = RunDirectory.create("run", ["assay", "run"], path=Path(args.output) if args.output else None)
         run.info.hosts = hosts
@@ -55,7 +56,7 @@ class Run:
         session = Session(run, verbose=args.verbose, quiet=args.json)
         flavour = "" if alone else None
         session.measure(described.name, launcher, site, [Segment(hosts)], params, flavour=flavour)
-        status = session.conclude([Path(s) for s in args.spec])
+        status = session.conclude(wanted)
         if args.json:
             session.print_json()
         return status

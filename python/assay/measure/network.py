@@ -73,7 +73,7 @@ def _retest(
     params: dict[str, Scalar],
     silence: float,
 ) -> None:
-    """Suspects against good partners, one pair at a time, with the largest messages of the sweep."""
+    """Suspects against good partners, one pair at a time, with messages as long as those that showed them."""
     labels = rank_labels(segments)
     matrix = PairMatrix.of_bandwidth(session.run.records, labels)
     pairs = plan_retest(suspects(matrix), matrix)
@@ -82,7 +82,7 @@ def _retest(
     ranks = {label: rank for rank, label in enumerate(labels)}
     chosen: dict[str, Scalar] = {
         "pairs": ",".join(f"{ranks[source]}-{ranks[target]}" for source, target in pairs),
-        "size": max(int(size) for _, _, size in matrix.layers),
+        "size": min(int(size) for _, _, size in matrix.layers),
         "timeout": request.timeout,
     }
     if "yield_us" in params:

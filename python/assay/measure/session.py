@@ -13,7 +13,6 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
@@ -21,9 +20,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
 from assay.errors import EXIT_INTERRUPTED, EXIT_OF, EXIT_PASS
-from assay.explain import RULES, explain
-from assay.judge import judge, load_specification, overall
-from assay.launch.engines import known_metrics, probe
+from assay.explain import explain
+from assay.judge import Specification, judge, overall
+from assay.launch.engines import probe
 from assay.launch.launchers import Launcher
 from assay.launch.placement import Segment, Site
 from assay.launch.supervise import Limits, Started, run_engine
@@ -109,7 +108,7 @@ class Session:
 
             yield update
 
-    def conclude(self, specifications: Sequence[Path]) -> int:
+    def conclude(self, specifications: Sequence[Specification]) -> int:
         """Explains and judges what there is, writes the report, shows it all; the exit code.
 
         Without a specification nothing is judged: the code says whether everything was measured.
@@ -117,12 +116,7 @@ class Session:
         hosts, options = self.run.info.hosts, self.run.info.options
         for finding in explain(self.run.records, hosts, options):
             self.run.append(finding)
-        metrics = known_metrics()
-        verdicts = [
-            verdict
-            for path in specifications
-            for verdict in judge(load_specification(path, metrics, RULES), self.run.records, hosts)
-        ]
+        verdicts = [v for one in specifications for v in judge(one, self.run.records, hosts)]
         for verdict in verdicts:
             self.run.append(verdict)
         outcome = self._outcome(verdicts, judged=bool(specifications))

@@ -1,0 +1,95 @@
+"""Wrong input of every verb: one line that names the fault and the remedy, exit code 2, nothing started."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from assay.cli import main
+from assay.measure import session
+
+
+@pytest.fixture(autouse=True)
+def nothing_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """In an empty folder, where starting an engine is a failure of the test."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ASSAY_LAB", "no-such-lab")
+
+    def start(*_args: object, **_kwargs: object) -> None:
+        raise AssertionError("an engine was started")
+
+    monkeypatch.setattr(session, "run_engine", start)
+
+
+NET = [
+    (["--clients", "client[5-1]"], "client[5-1]"),
+    (["--clients", ""], "no host"),
+    (["--clients", "a"], "one host alone"),
+    (["--clients", "a,b", "--servers", "b"], "b is in both --servers and --clients"),
+    (["--clients-file", "missing"], "missing: cannot be read"),
+    (["--clients", "a,b", "--clients-file", "x"], "both given"),
+    (["--clients", "no-such-host-1,no-such-host-2"], "unknown host"),
+    (["--servers", "a"], "servers but no clients"),
+    (["--servers-hcas", "mlx5_0", "--clients", "a,b"], "--servers-hcas without --servers"),
+    (["--servers", "a", "--clients", "b", "--servers-hcas", "mlx5_0:"], "not an adapter's name"),
+    (["--servers", "a", "--clients", "b", "--servers-hcas", "m:m"], "named twice"),
+    (["--servers", "a", "--clients", "b", "--schedule", "xor"], "for all to all"),
+    (["--ranks", "3", "--schedule", "xor"], "power of two"),
+    (["--ranks", "2", "--clients", "a,b"], "--ranks goes with no hosts"),
+    (["--bsize", "0"], "at least 1"),
+    (["--bsize", "1MiB", "--sizes", "1,2"], "both given"),
+    (["--sizes", "1,0"], "at least 1"),
+    (["--sizes", "1,,2"], "not a quantity"),
+    (["--sizes", "900TiB"], "free memory"),
+    (["--bsize", "10 parsec"], "parsec"),
+    (["--niters", "0"], "at least 1"),
+    (["--niters", "10", "--budget", "5s"], "contradict"),
+    (["--nflight", "-1"], "at least 1"),
+    (["--budget", "5 MB"], "MB"),
+    (["--timeout", "0.1"], "--timeout under 1 s"),
+    (["--op", "send,fly"], "no operation 'fly'"),
+    (["--lab"], "no lab"),
+    (["--launcher", "teleport"], "teleport"),
+    (["--spec", "missing.toml"], "missing.toml"),
+    (["--unknown"], "--unknown"),
+]
+
+
+@pytest.mark.parametrize(
+    ("words", "named"), NET, ids=lambda value: " ".join(value) if isinstance(value, list) else ""
+)
+def test_net(words: list[str], named: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    refused(["net", *words], named, capsys)
+    assert not (tmp_path / "runs").exists(), "a run directory was made"
+
+
+OTHERS = [
+    (["check", "--hosts", "n[3-1]"], "n[3-1]"),
+    (["check", "--spec", "missing.toml"], "missing.toml"),
+    (["run", "node.teapot"], "no measurement is called 'node.teapot'"),
+    (["run", "node.memory", "--colour", "3"], "no parameter '--colour'"),
+    (["run", "node.memory", "--seconds"], "without a value"),
+    (["list", "node.teapot"], "no measurement"),
+    (["judge", "missing", "net"], "missing"),
+    (["judge", ".", "net"], "not a run directory"),
+    (["report", "missing"], "missing"),
+    (["report"], "no run"),
+    (["dance"], "dance"),
+]
+
+
+@pytest.mark.parametrize(
+    ("words", "named"), OTHERS, ids=lambda value: " ".join(value) if isinstance(value, list) else ""
+)
+def test_others(words: list[str], named: str, capsys: pytest.CaptureFixture[str]) -> None:
+    refused(words, named, capsys)
+
+
+def refused(words: list[str], named: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(words) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert len(said.err.splitlines()) == 1, said.err
+    assert named in said.err
+    assert "Traceback" not in said.err
