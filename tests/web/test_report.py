@@ -118,9 +118,9 @@ def test_curves_are_drawn_and_follow_their_choices(open_report: Open) -> None:
 def test_hover_reads_the_pair_and_choosing_a_size_changes_it(open_report: Open) -> None:
     page = open_report("slow-transmit")
     slow = hover_cell(page, 3, 5, 8, 8)
-    assert slow.startswith("h3 → h5") and "6.0" in slow and "GB/s" in slow and "−49 %" in slow
+    assert slow.startswith("h3 → h5") and "6.0" in slow and "GB/s" in slow and "▼ −49 %" in slow
     healthy = hover_cell(page, 5, 3, 8, 8)
-    assert healthy.startswith("h5 → h3") and "worse" not in healthy
+    assert healthy.startswith("h5 → h3") and "▼" not in healthy
     assert "not measured" in hover_cell(page, 2, 2, 8, 8)
     page.locator("#pairs").get_by_label("Size").select_option("8")
     small = hover_cell(page, 3, 5, 8, 8)

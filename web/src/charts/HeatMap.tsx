@@ -41,6 +41,7 @@ interface Hover {
 }
 
 const DRAG = 6; // CSS pixels before a press is a drag
+const NOTABLE = -0.05; // a deviation from which a pair is pointed out as worse
 
 export function HeatMap({ matrix, marks, label }: Props) {
   const theme = useTheme();
@@ -226,6 +227,7 @@ function Tip({ matrix, view, geometry, hover }: { matrix: Matrix; view: View; ge
     ? { right: geometry.width - at.left + 8 }
     : { left: at.left + at.width + 8 };
   const pair = hover.worst ?? hover;
+  const bad = hover.worst !== undefined && deviation(matrix, hover.worst.value) < NOTABLE;
   const many = hover.rows * hover.columns > 1;
   return (
     <div class="heatmap-tip" role="status" style={pixels({ top: at.top, ...side })}>
@@ -235,14 +237,14 @@ function Tip({ matrix, view, geometry, hover }: { matrix: Matrix; view: View; ge
       {hover.worst ? (
         <>
           <span class="value">{quantity(hover.worst.value, matrix.unit)}</span>
-          <span>{percent(hover.worst.value / matrix.median - 1)} against the median</span>
+          <span class={bad ? "bad" : undefined}>
+            {bad && "▼ "}
+            {percent(hover.worst.value / matrix.median - 1)} against the median
+          </span>
           {many && <span class="soft">the worst of {hover.rows * hover.columns} pairs here</span>}
         </>
       ) : (
         <span>not measured</span>
-      )}
-      {deviation(matrix, pair === hover.worst ? hover.worst.value : NaN) < -0.05 && (
-        <span class="bad">▼ worse than the median</span>
       )}
     </div>
   );

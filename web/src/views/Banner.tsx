@@ -39,7 +39,7 @@ export function Banner({ run }: { run: Run }) {
       {info.state !== "complete" && (
         <p class="notice" role="note">
           <strong>{INCOMPLETE[info.state ?? "running"]}</strong> {info.reason}
-          {info.reason ? ". " : " "}What was measured until then is below; nothing in it is made up.
+          {info.reason ? ". " : " "}What was measured until then is below.
         </p>
       )}
       <dl class="tiles">
@@ -96,18 +96,15 @@ function reason(run: Run, outcome: Outcome): string {
   const open = run.verdicts.filter((verdict) => verdict.outcome === "INCONCLUSIVE").length;
   const faults = run.findings.filter((finding) => finding.severity !== "warning");
   const parts: string[] = [];
-  if (failed > 0) parts.push(`${failed} of ${criteria(total)} failed`);
-  else if (open > 0) parts.push(`${open} of ${criteria(total)} could not be decided`);
-  else if (total > 0) parts.push(total === 1 ? "The one criterion is met" : `All ${total} criteria are met`);
+  if (total === 1) parts.push(`The one criterion ${failed ? "failed" : open ? "could not be decided" : "is met"}`);
+  else if (failed > 0) parts.push(`${failed} of ${total} criteria failed`);
+  else if (open > 0) parts.push(`${open} of ${total} criteria could not be decided`);
+  else if (total > 0) parts.push(`All ${total} criteria are met`);
   else if (outcome !== "FAIL") parts.push("No criterion was held against this run");
   if (faults[0]) parts.push(faults[0].cause + (faults.length > 1 ? ` (and ${faults.length - 1} more)` : ""));
   else if (run.failures[0]) parts.push(run.failures[0].what);
   else if (run.corruptions.length > 0) parts.push("payloads were corrupted");
   return parts.length > 0 ? `${parts.join(": ")}.` : run.info.reason ?? "";
-}
-
-function criteria(count: number): string {
-  return count === 1 ? "1 criterion" : `${count} criteria`;
 }
 
 /** The two or three figures by which a network is known. */

@@ -1,7 +1,7 @@
 // What went wrong while measuring: failures that ended something early, and payloads that did not arrive
 // as they were sent. Shown only where there are any, and then before the figures.
 
-import { bytes, parameters } from "../data/format";
+import { parameters } from "../data/format";
 import type { Run } from "../data/load";
 import type { Corruption } from "../data/records";
 import { subjectText } from "./Judgement";
@@ -17,7 +17,6 @@ const COLUMNS: Column<Corruption>[] = [
     header: "First wrong byte at",
     numeric: true,
     value: (record) => record.offset ?? 0,
-    show: (record) => `${record.offset ?? 0} (${bytes(record.offset ?? 0)})`,
   },
   { id: "expected", header: "Expected", value: (record) => record.expected, show: (r) => <code>{r.expected}</code> },
   { id: "observed", header: "Observed", value: (record) => record.observed, show: (r) => <code>{r.observed}</code> },
