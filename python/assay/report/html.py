@@ -12,8 +12,10 @@ from __future__ import annotations
 import base64
 import gzip
 import os
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -24,10 +26,22 @@ from assay.records.schema import AnyRecord, Pairs, encode
 REPORT_NAME = "report.html"
 MARKER = b"@ASSAY_DATA@"
 PAIR_DIGITS = 5  # significant digits kept of a pair's value; the page shows 3
+PAIR_VALUES = (
+    20_000_000  # pair values in one report: the matrix of 4096 hosts once; a browser opens it in 10 s
+)
 GZIP_LEVEL = 6  # 9 takes three times as long for 2 % less
 
 _PACKAGED = Path(__file__).with_name(REPORT_NAME)
 _CHECKOUT = Path(__file__).resolve().parents[3] / "web" / "dist" / REPORT_NAME
+
+
+class MatrixKey(NamedTuple):
+    """What tells the matrices of one run apart."""
+
+    name: str
+    metric: str
+    op: str
+    size: int  # B
 
 
 def build_report(run_dir: Path, output: Path | None = None) -> Path:
@@ -54,15 +68,36 @@ def _template() -> bytes:
 
 def _lines(run: Run) -> Iterator[bytes]:
     yield encode(run.info) + b"\n"
+    shown = _shown_matrices(run.records)
     for record in run.records:
-        yield encode(_rounded(record)) + b"\n"
+        yield encode(_reduced(record, shown) if isinstance(record, Pairs) else record) + b"\n"
 
 
-def _rounded(record: AnyRecord) -> AnyRecord:
-    """A pair matrix is nearly all of a large report: digits that nobody will see are left behind."""
-    if not isinstance(record, Pairs):
-        return record
-    return msgspec.structs.replace(record, values=[float(f"{v:.{PAIR_DIGITS}g}") for v in record.values])
+def _reduced(row: Pairs, shown: set[MatrixKey]) -> Pairs:
+    """Pair matrices are nearly all of a large report: digits that nobody will see are left behind, and of a
+    matrix that is not shown only the row's head is kept, so that it can be cited and its absence told."""
+    if _matrix_key(row) not in shown:
+        return msgspec.structs.replace(row, peers=[], values=[])
+    return msgspec.structs.replace(row, values=[float(f"{v:.{PAIR_DIGITS}g}") for v in row.values])
+
+
+def _shown_matrices(records: list[AnyRecord]) -> set[MatrixKey]:
+    """The matrices that fit into ``PAIR_VALUES``, the largest messages first; one is always shown."""
+    extent: Counter[MatrixKey] = Counter()
+    for record in records:
+        if isinstance(record, Pairs):
+            extent[_matrix_key(record)] += len(record.values)
+    shown: set[MatrixKey] = set()
+    total = 0
+    for key in sorted(extent, key=lambda key: key.size, reverse=True):
+        if not shown or total + extent[key] <= PAIR_VALUES:
+            shown.add(key)
+            total += extent[key]
+    return shown
+
+
+def _matrix_key(row: Pairs) -> MatrixKey:
+    return MatrixKey(row.name, row.metric, str(row.params.get("op", "")), int(row.params.get("size", 0)))
 
 
 def _write_whole(target: Path, content: bytes) -> None:

@@ -58,6 +58,17 @@ def test_only_pair_values_are_rounded(tmp_path: Path) -> None:
     assert rounded["values"] == [3.1416e9]
 
 
+def test_matrices_beyond_the_limit_leave_their_heads_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = make_run.make("slow-transmit", tmp_path / "run")
+    monkeypatch.setattr(html, "PAIR_VALUES", 4 * 56)  # room for 4 of the 9: the 3 of 1 MiB, one of 64 KiB
+    rows = [line for line in embedded(html.build_report(run)) if line.get("kind") == "pairs"]
+    whole = [row["params"]["size"] for row in rows if "values" in row]
+    assert len(rows) == 9 * 8
+    assert sorted(whole, reverse=True) == [1048576] * 3 * 8 + [65536] * 8
+
+
 def test_a_torn_last_line_is_left_out(tmp_path: Path) -> None:
     run = make_run.make("partial", tmp_path / "run")
     whole = len(embedded(html.build_report(run)))

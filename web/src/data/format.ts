@@ -84,7 +84,7 @@ export function duration(from: string, to: string): string {
 }
 
 // Parameters that read best as a count of something, and those whose value says it all.
-const COUNTS: Record<string, string> = { inflight: "in flight", clients: "clients", peers: "peers", threads: "threads" };
+const COUNTS: Record<string, string> = { inflight: "in flight", clients: "clients", servers: "servers", peers: "peers", threads: "threads" };
 const NAMELESS = new Set(["op", "operation", "schedule"]);
 
 /** Parameters in words: "1 MiB, send, 1 in flight"; those unknown here as "name value". */
@@ -92,6 +92,7 @@ export function parameters(params: Record<string, string | number | boolean>): s
   return Object.entries(params)
     .map(([name, value]) => {
       if (name === "size" && typeof value === "number") return bytes(value);
+      if (typeof value === "boolean") return value ? name : `not ${name}`;
       if (NAMELESS.has(name)) return String(value);
       if (COUNTS[name]) return `${value} ${COUNTS[name]}`;
       return `${name} ${value}`;

@@ -2,6 +2,7 @@
 // are taken as they stream in and pair rows are packed at once, so that the text is never held whole.
 
 import { MatrixBuilder, type Matrix } from "./matrix";
+import { withoutIterations } from "./sweep";
 import type {
   AnyRecord,
   Context,
@@ -59,8 +60,9 @@ function take(run: Run, builders: Map<string, MatrixBuilder>, record: AnyRecord)
     case "pairs": {
       const { values: _values, peers = [], ...head } = record;
       run.byId.set(record.id ?? 0, { ...head, count: peers.length });
-      const key = JSON.stringify([record.name, record.metric, ...Object.entries(record.params ?? {}).sort()]);
-      const builder = builders.get(key) ?? new MatrixBuilder(key, { ...record, values: [], peers: [] });
+      const params = withoutIterations(record.params);
+      const key = JSON.stringify([record.name, record.metric, ...Object.entries(params).sort()]);
+      const builder = builders.get(key) ?? new MatrixBuilder(key, { ...record, params, values: [], peers: [] });
       builders.set(key, builder);
       builder.add(record);
       break;

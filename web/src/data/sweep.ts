@@ -26,7 +26,7 @@ export function sweeps(points: readonly Measurement[]): Sweep[] {
   const found = new Map<string, Sweep>();
   const rows = new Map<string, SweepRow>();
   for (const point of points) {
-    const { size, op, ...params } = point.params ?? {};
+    const { size, op, ...params } = withoutIterations(point.params);
     const key = JSON.stringify([point.name, ...Object.entries(params).sort()]);
     const sweep = found.get(key) ?? { key, name: point.name, params, rows: [] };
     found.set(key, sweep);
@@ -44,6 +44,12 @@ export function sweeps(points: readonly Measurement[]): Sweep[] {
     sweep.rows.sort((a, b) => order.indexOf(a.op) - order.indexOf(b.op) || a.size - b.size);
   }
   return [...found.values()];
+}
+
+/** Parameters less the number of iterations, which adapts to each size and so tells no two sweeps apart. */
+export function withoutIterations(params: Record<string, Scalar> = {}): Record<string, Scalar> {
+  const { iterations: _iterations, ...rest } = params;
+  return rest;
 }
 
 /** The operations of a sweep, in the order in which they were measured. */

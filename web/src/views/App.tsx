@@ -24,7 +24,13 @@ export function App({ run }: { run: Run }) {
       <Trouble run={run} />
       <Findings run={run} />
       <Verdicts run={run} />
-      {matrices.length > 0 && <PairMatrices matrices={matrices} findings={run.findings} />}
+      {matrices.length > 0 && (
+        <PairMatrices
+          matrices={matrices}
+          omitted={run.matrices.length - matrices.length}
+          findings={run.findings}
+        />
+      )}
       {swept.length > 0 && <Sweeps sweeps={swept} />}
       {single.length > 0 && <Measurements measurements={single} />}
       {run.contexts.length > 0 && <Hosts contexts={run.contexts} />}

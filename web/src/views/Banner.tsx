@@ -24,6 +24,8 @@ export function OutcomeMark({ outcome }: { outcome: Outcome }) {
 export function Banner({ run }: { run: Run }) {
   const { info } = run;
   const outcome = overall(run);
+  const hosts = [...new Set(info.hosts)];
+  const ranks = info.hosts?.length ?? 0;
   return (
     <header>
       <p class="brand">
@@ -43,8 +45,9 @@ export function Banner({ run }: { run: Run }) {
         </p>
       )}
       <dl class="tiles">
-        <Tile name="Hosts" value={String(info.hosts?.length || run.contexts.length)}>
-          {fold(info.hosts ?? []) || "this machine"}
+        <Tile name="Hosts" value={String(hosts.length || run.contexts.length)}>
+          {fold(hosts) || "this machine"}
+          {hosts.length < ranks && `, ${ranks} ranks`}
         </Tile>
         {headline(run).map((tile) => (
           <Tile key={tile.name} name={tile.name} value={tile.value}>

@@ -162,6 +162,6 @@ export function subjectText(subject: Subject | undefined): string {
 function citation(record: Measurement | PairsHead): string {
   const head = `${record.name} ${record.metric}, ${parameters(record.params ?? {})}`;
   const who = subjectText(record.subject);
-  if (record.kind === "pairs") return `${head}: from ${who} to ${record.count} peers`;
+  if (record.kind === "pairs") return `${head}: from ${who}${record.count > 0 ? ` to ${record.count} peers` : ""}`;
   return `${who ? `${who}: ` : ""}${head}: ${quantity(record.summary?.median, record.unit)}`;
 }

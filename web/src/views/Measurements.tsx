@@ -42,8 +42,8 @@ export function Measurements({ measurements }: { measurements: Measurement[] }) 
     naturally(subjectText(a.subject), subjectText(b.subject));
   return (
     <section id="measurements">
-      <h2>Measurements of single hosts</h2>
-      <Table caption="Measurements of hosts and single pairs" columns={COLUMNS} rows={[...measurements].sort(order)} />
+      <h2>Measurements of hosts and pairs</h2>
+      <Table caption="Measurements of hosts and pairs" columns={COLUMNS} rows={[...measurements].sort(order)} />
     </section>
   );
 }

@@ -12,7 +12,13 @@ import { Choice } from "./Choice";
 
 const WORST = 8;
 
-export function PairMatrices({ matrices, findings }: { matrices: Matrix[]; findings: Finding[] }) {
+interface Props {
+  matrices: Matrix[];
+  omitted: number; // matrices that the report was too small for
+  findings: Finding[];
+}
+
+export function PairMatrices({ matrices, omitted, findings }: Props) {
   const [key, setKey] = useState(() => startingMatrix(matrices).key);
   const matrix = matrices.find((candidate) => candidate.key === key) ?? matrices[0]!;
   const marks = useMemo(() => marksOf(findings), [findings]);
@@ -28,6 +34,7 @@ export function PairMatrices({ matrices, findings }: { matrices: Matrix[]; findi
         Each row sends to each column{unit}; the colour is the deviation from the median pair,{" "}
         {quantity(matrix.median, matrix.unit)}. {matrix.measured.toLocaleString("en")} pairs measured. Hover or use the arrow keys to read
         a pair; drag to look closer, Escape to return.
+        {omitted > 0 && ` ${omitted} more matrices are too large for this file and stand in records.jsonl only.`}
       </p>
       <div class="matrix">
         <HeatMap

@@ -72,8 +72,7 @@ export function Sweeps({ sweeps }: { sweeps: Sweep[] }) {
       </div>
       <Table caption="The sweep, one row a message size and operation" columns={columnsOf(sweep)} rows={sweep.rows} />
       <p class="soft">
-        Message sizes are binary (1 KiB = 1024 B), bandwidths decimal (1 MB/s = 10⁶ B/s), both of payload. Wall time
-        is that of the slowest client.
+        Message sizes are binary (1 KiB = 1024 B), bandwidths decimal (1 MB/s = 10⁶ B/s), both of payload.
       </p>
     </section>
   );
@@ -112,12 +111,18 @@ function figure(id: string, header: string, metric: string, unit: string, read: 
 const ALL_COLUMNS: Column<SweepRow>[] = [
   { id: "size", header: "Size", numeric: true, value: (row) => row.size, show: (row) => bytes(row.size) },
   { id: "op", header: "Operation", value: (row) => row.op },
-  figure("time", "Wall time", "time", "s", (record) => record?.summary?.max ?? middle(record)),
+  figure("wall_time", "Wall time", "wall_time", "s"),
   figure("bandwidth", "Aggregate", "bandwidth", "B/s"),
   figure("client_bandwidth", "Per client", "client_bandwidth", "B/s"),
   figure("p50", "Latency p50", "latency", "s"),
   figure("p99", "Latency p99", "latency", "s", (record) => record?.summary?.p99 ?? undefined),
   figure("rate", "Operations/s", "rate", "1/s"),
+  {
+    id: "iterations",
+    header: "Iterations",
+    numeric: true,
+    value: (row) => Number(Object.values(row.metrics)[0]?.params?.["iterations"] ?? NaN) || undefined,
+  },
   figure("corrupted", "Corrupted", "corrupted", "1"),
 ];
 
