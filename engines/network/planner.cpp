@@ -14,7 +14,7 @@ constexpr int least_rounds = 10;
 constexpr int passes_hoped_for = 6;  // fewer cannot bound a median at 95 %
 constexpr int passes_at_most = 30;   // without a budget
 // A burst long enough that the skew of a barrier's end, and one scheduling hiccup, weigh little.
-constexpr double burst_hoped_for = 0.02, burst_least = 0.002;  // seconds
+constexpr double burst_hoped_for = 0.05, burst_least = 0.002;  // seconds
 constexpr double window_at_most = 1 << 20;  // cells are counted in int; bounds the books kept of each message
 
 }  // namespace

@@ -19,6 +19,7 @@ constexpr int exit_interrupted = 130;
 constexpr Nanoseconds grace = 3'000'000'000;  // for the group to leave together after a signal
 constexpr Nanoseconds progress_interval = 200'000'000;
 constexpr std::size_t named_at_most = 8;
+constexpr int callers = 2, tag_roll = 3;
 
 // A signal handler can reach nothing else: the time of the first signal, 0 before.
 std::atomic<Nanoseconds> signalled{0};
@@ -99,9 +100,32 @@ void Session::finish_collective() {
     while (!transport.test_collective()) {
         const Nanoseconds still = now() - begin;
         if (still > patience_.spin) sched_yield();
-        if (still > patience_.timeout * 3 / 2 + 4 * expected_) give_up(still, {});
+        if (still > patience_.timeout * 3 / 2 + 4 * expected_) call_the_roll(still);
     }
     moved(now());
+}
+
+// Who waits in the same collective says so to two ranks (one of them may be the one that is missing);
+// these name those that said nothing, and the others leave it to them for as long as they wait.
+void Session::call_the_roll(Nanoseconds still) {
+    const std::uint64_t here = 1;
+    std::vector<std::uint64_t> answers(hosts_.size());
+    std::vector<int> missing;
+    std::map<Ticket, int> expected;
+    for (int caller = 0; caller < callers; ++caller)
+        if (rank_ != caller) transport.send(&here, sizeof here, caller, tag_roll);
+    for (int peer = 0; rank_ < callers && peer < size(); ++peer)
+        if (peer != rank_) expected[transport.receive(&answers[static_cast<std::size_t>(peer)], sizeof here, peer, tag_roll)] = peer;
+    const Nanoseconds begin = now(), limit = patience_.timeout / (rank_ < callers ? 2 : 1);
+    for (std::vector<Ticket> answered; now() - begin < limit && (rank_ >= callers || !expected.empty());) {
+        answered.clear();
+        transport.poll(answered);
+        for (const Ticket ticket : answered) expected.erase(ticket);
+        sched_yield();
+    }
+    for (const auto& [ticket, peer] : expected) missing.push_back(peer);
+    std::ranges::sort(missing);
+    give_up(still + now() - begin, missing);
 }
 
 std::vector<std::string> Session::gather(const std::string& mine) {

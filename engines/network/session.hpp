@@ -1,8 +1,9 @@
 // The job as one rank sees it: who the others are, how long to wait for them, and how to stop.
 //
 // Waiting has three limits. In a poll loop the rank's own clock notices that nothing completes, and the
-// peers it waits for are named. In a collective the others are waited for half as long again, so that the
-// rank that knows a name speaks first. In a call that blocks a watchdog looks on from its own thread.
+// peers it waits for are named. In a collective the others are waited for half as long again, so that a
+// rank that knows a name speaks first; then a roll call tells who is missing. In a call that blocks a
+// watchdog looks on from its own thread.
 #pragma once
 
 #include <sched.h>
@@ -85,6 +86,7 @@ public:
 
 private:
     void finish_collective();
+    [[noreturn]] void call_the_roll(Nanoseconds still);
     void stalled();
 
     int rank_;

@@ -4,6 +4,7 @@
 // entering and leaving are one relaxed store each, so it may stand in a hot path.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -30,10 +31,15 @@ private:
     void watch(const std::stop_token& stop) {
         const auto pause = std::chrono::nanoseconds(std::min<Nanoseconds>(limit_ / 8 + 1, 200'000'000));
         std::unique_lock lock(mutex_);
+        Nanoseconds last = now(), frozen = 0;
         while (!wake_.wait_for(lock, stop, pause, [&] { return stop.stop_requested(); })) {
             if (look_) look_();
+            // Slept far too long: this process itself was stopped, which is no one else's fault.
+            const Nanoseconds t = now();
+            if (t - last > limit_ / 2) frozen = t;
+            last = t;
             const Nanoseconds entered = entered_.load(std::memory_order_relaxed);
-            if (entered == 0 || now() - entered < limit_) continue;
+            if (entered == 0 || t - std::max(entered, frozen) < limit_) continue;
             stalled_();
             return;
         }
