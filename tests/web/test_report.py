@@ -175,6 +175,7 @@ def test_a_partial_run_says_so_plainly(open_report: Open) -> None:
 
 def test_the_host_that_differs_is_marked(open_report: Open) -> None:
     page = open_report("slow-transmit")
+    assert page.locator("#hosts").get_by_text("all 8", exact=True).count() == 8
     assert page.locator("#hosts .odd").all_inner_texts() == ["≠ h6"]
     assert page.locator("#hosts").get_by_text("8 different values").count() == 1
 

@@ -102,7 +102,7 @@ function reason(run: Run, outcome: Outcome): string {
   if (total === 1) parts.push(`The one criterion ${failed ? "failed" : open ? "could not be decided" : "is met"}`);
   else if (failed > 0) parts.push(`${failed} of ${total} criteria failed`);
   else if (open > 0) parts.push(`${open} of ${total} criteria could not be decided`);
-  else if (total > 0) parts.push(`All ${total} criteria are met`);
+  else if (total > 0) parts.push(`${total === 2 ? "Both" : `All ${total}`} criteria are met`);
   else if (outcome !== "FAIL") parts.push("No criterion was held against this run");
   if (faults[0]) parts.push(faults[0].cause + (faults.length > 1 ? ` (and ${faults.length - 1} more)` : ""));
   else if (run.failures[0]) parts.push(run.failures[0].what);

@@ -70,18 +70,23 @@ export function Hosts({ contexts }: { contexts: Context[] }) {
 }
 
 function factRows(contexts: Context[]): FactRow[] {
+  const byHost = new Map<string, Record<string, Scalar>>(); // each engine that ran on a host says its own
+  for (const { subject, facts = {} } of contexts) {
+    const host = subject?.host ?? "this machine";
+    byHost.set(host, { ...byHost.get(host), ...facts });
+  }
   const facts = new Map<string, Map<string, string[]>>();
-  for (const { subject, facts: own = {} } of contexts) {
+  for (const [host, own] of byHost) {
     for (const [fact, value] of Object.entries(own)) {
       const values = facts.get(fact) ?? new Map<string, string[]>();
       facts.set(fact, values);
       const text = factText(fact, value);
       const hosts = values.get(text) ?? [];
       values.set(text, hosts);
-      hosts.push(subject?.host ?? "this machine");
+      hosts.push(host);
     }
   }
-  const total = contexts.length;
+  const total = byHost.size;
   return [...facts].sort().flatMap(([fact, found]): FactRow[] => {
     const values = [...found].sort((a, b) => b[1].length - a[1].length || naturally(a[1][0]!, b[1][0]!));
     if (values.length > LISTED && values.length >= total * OWN) return [{ fact, values, total, odd: false }];
