@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from assay.explain.matrix import PairMatrix
+from assay.explain.matrix import PairMatrix, host_of
 from assay.explain.polish import SCALE_FLOOR, Fit, Floats, sample, spread
 from assay.explain.suspect import CHANCE, CONSISTENT, NORMAL, Suspect
 
@@ -38,7 +38,8 @@ def merge_neighbours(
             for first in range(0, len(hosts), size):
                 group = hosts[first : first + size]
                 bad = [effect[host] for host in group if host in effect]
-                if len(bad) < max(2, MOST_OF_A_GROUP * size):
+                is_one_machine = len({host_of(host) for host in group}) == 1
+                if is_one_machine or len(bad) < max(2, MOST_OF_A_GROUP * size):
                     continue
                 mean = float(np.mean([one.effect for one in bad]))
                 is_within = (matrix.source // size == first // size) & (

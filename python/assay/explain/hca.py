@@ -9,13 +9,15 @@ port_rcv_data (in bytes) or tx_bytes and rx_bytes, subject {host, device}; the r
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
+from typing import Literal
 
 from ClusterShell.NodeSet import NodeSet
 
 from assay.explain.counters import MEASUREMENT
 from assay.explain.evidence import Evidence
-from assay.records.schema import Finding, Subject
-from assay.records.units import format_quantity
+from assay.records.schema import Finding, Measurement, Subject
+from assay.records.units import format_quantity, format_share
 
 KINDS = ({"port_xmit_data", "port_rcv_data"}, {"tx_bytes", "rx_bytes"})
 LEAST_OF_FAIR = 0.5  # of its fair share, below which an adapter was not used as asked
@@ -25,65 +27,75 @@ MOST_OF_OTHER = 0.05  # of all bytes, which management traffic on another adapte
 def hca_binding(evidence: Evidence) -> list[Finding]:
     """Adapters that were asked and carried less than half of their share, or carried data unasked."""
     asked = [name.partition(":")[0] for name in _names(evidence.options.get("servers_hcas"), ":")]
+    servers = [host for name in _names(evidence.options.get("servers"), None) for host in NodeSet(name)]
+    return [finding for host in servers for finding in _of_host(evidence, host, asked)] if asked else []
+
+
+def _of_host(evidence: Evidence, host: str, asked: list[str]) -> list[Finding]:
+    carried, records = _carried(evidence, host, asked)
+    total = sum(carried.values())
+    if not total:
+        cause = f"no byte counters of {host} prove that {', '.join(asked)} carried its data"
+        return [_finding(cause, Subject(host=host), "warning")]
+    details = [
+        f"{device} carried {format_quantity(amount, 'B')}, {format_share(amount / total)}"
+        for device, amount in carried.items()
+    ]
     findings = []
-    for host in _servers(evidence) if asked else []:
-        carried, records = _carried(evidence, host, asked)
-        total = sum(carried.values())
-        for device in dict.fromkeys([*asked, *carried]):
-            share = carried.get(device, 0.0) / total if total else 0.0
-            fair = 1 / len(asked) if device in asked else 0.0
-            if device in asked and device not in carried:
-                cause, severity = (
-                    f"{device} on {host} has no byte counters: its binding is not proven",
-                    "warning",
-                )
-            elif device in asked and share < LEAST_OF_FAIR * fair:
-                cause, severity = f"{device} on {host} was asked for and hardly used", "fault"
-            elif device not in asked and share > MOST_OF_OTHER:
-                cause, severity = f"{device} on {host} carried data and was not asked for", "fault"
-            else:
-                continue
-            finding = Finding(
-                rule="hca_binding",
-                cause=cause,
-                subject=Subject(host=host, device=device),
-                side="node",
-                severity="fault" if severity == "fault" else "warning",
-                effect=share / fair - 1 if fair and total else None,
-                confidence=0.9,
-                evidence=records,
-                details=[
-                    f"{name} carried {format_quantity(amount, 'B')} of {format_quantity(total, 'B')}"
-                    for name, amount in carried.items()
-                ],
-                remedy="check the names ('ibstat -l'), that this MPI knows the variable that binds them, and "
-                "its limit on the number of rails",
-            )
-            findings.append(finding)
+    for device in dict.fromkeys([*asked, *carried]):
+        share, fair = carried.get(device, 0.0) / total, 1 / len(asked)
+        subject, place = Subject(host=host, device=device), f"{device} on {host}"
+        if device in asked and share < LEAST_OF_FAIR * fair:
+            cause, effect = f"{place} was asked for and hardly used", share / fair - 1
+            findings.append(_finding(cause, subject, "fault", effect, records, details))
+        elif device not in asked and share > MOST_OF_OTHER:
+            cause = f"{place} carried data and was not asked for"
+            findings.append(_finding(cause, subject, "fault", None, records, details))
     return findings
 
 
+def _finding(
+    cause: str,
+    subject: Subject,
+    severity: Literal["fault", "warning"],
+    effect: float | None = None,
+    evidence: Sequence[int] = (),
+    details: Sequence[str] = (),
+) -> Finding:
+    return Finding(
+        rule="hca_binding",
+        cause=cause,
+        subject=subject,
+        side="node",
+        severity=severity,
+        effect=effect,
+        confidence=0.9,
+        evidence=list(evidence),
+        details=list(details),
+        remedy="check the names ('ibstat -l'), that this MPI knows the variable that binds them, and "
+        "its limit on the number of rails",
+    )
+
+
 def _carried(evidence: Evidence, host: str, asked: list[str]) -> tuple[dict[str, float], list[int]]:
-    """Bytes by device of one host, and the records that say so.
+    """Bytes by device of one host, its ports together, and the records that say so.
 
-    One kind of counters only: an InfiniBand device also shows as a network interface.
+    One kind of counters only, that of the adapters asked for: an InfiniBand device also shows as a network
+    interface. Counters that did not grow are not recorded, so when none of those asked did, any kind will do.
     """
-    own = [
-        one for one in evidence.measurements(MEASUREMENT) if one.subject.host == host and one.subject.device
-    ]
-    for kind in KINDS:
-        used = [one for one in own if one.metric in kind]
-        if any(one.subject.device in asked for one in used):
-            carried: dict[str, float] = defaultdict(float)
-            for one in used:
-                carried[one.subject.device or ""] += one.summary.median if one.summary else 0.0
-            return dict(carried), [one.id for one in used]
-    return {}, []
+    own = [one for one in evidence.measurements(MEASUREMENT) if one.subject.host == host]
+    kinds = [[one for one in own if one.metric in kind] for kind in KINDS]
+    kinds.sort(key=lambda kind: not any(_device(one) in asked for one in kind))  # stable
+    used = next((kind for kind in kinds if kind), [])
+    carried: dict[str, float] = defaultdict(float)
+    for one in used:
+        carried[_device(one)] += one.summary.median if one.summary else 0.0
+    return dict(carried), [one.id for one in used]
 
 
-def _servers(evidence: Evidence) -> list[str]:
-    names = _names(evidence.options.get("servers"), None)
-    return [host for name in names for host in NodeSet(name)]
+def _device(record: Measurement) -> str:
+    """The device without its port: "mlx5_0" of "mlx5_0:1"."""
+    return (record.subject.device or "").partition(":")[0]
 
 
 def _names(option: object, separator: str | None) -> list[str]:

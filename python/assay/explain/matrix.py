@@ -1,5 +1,8 @@
 """The pair matrix of a run, as the culprit's model wants it: who sent to whom, and how fast.
 
+A "host" here is what an engine calls a rank: its host, or host:0, host:1 where a host has several (a server
+with two adapters). Between ranks of one host there is no network, and no cell.
+
 One space of hosts serves all-to-all and client/server alike; what was not measured is not there. So a
 matrix is a list of cells (source, target, logarithm of the bandwidth) and ten shifts of 10,000 hosts
 take as little room as they should. Cells are relative to the median of their own size and operation,
@@ -23,6 +26,7 @@ BANDWIDTH_SIZE = 64 * 1024
 LARGEST = 8  # sizes within this factor of the largest one are combined
 
 Layer = tuple[str, Scalar, Scalar]  # measurement, operation, size
+Cells = tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32]]  # source, target, logarithm
 
 
 @dataclass(frozen=True)
@@ -89,7 +93,13 @@ def _layer(row: Pairs) -> Layer:
 
 
 def _bytes(layer: Layer) -> float:
-    return float(layer[2])
+    return float(layer[2]) if isinstance(layer[2], int | float) else 0.0
+
+
+def host_of(label: str) -> str:
+    """The host of a rank: "server2" of "server2:1", and of "server2"."""
+    name, _, number = label.rpartition(":")
+    return name if name and number.isdigit() else label
 
 
 def _combine(layers: dict[Layer, list[Pairs]], order: Sequence[str]) -> PairMatrix:
@@ -98,9 +108,13 @@ def _combine(layers: dict[Layer, list[Pairs]], order: Sequence[str]) -> PairMatr
     senders = [str(row.subject.host) for row in rows]
     # Senders in the given order, else in that of their rows; then, as they come, those who only receive.
     rank = {host: number for number, host in enumerate(order)}
-    first = sorted(dict.fromkeys(senders), key=lambda host: rank.get(host, len(rank)))
+    first = sorted(
+        dict.fromkeys(senders), key=lambda host: rank.get(host, rank.get(host_of(host), len(rank)))
+    )
     index = defaultdict(itertools.count(len(first)).__next__, {host: n for n, host in enumerate(first)})
     cells = [_cells(layer, index) for layer in layers.values()]
+    machine = np.unique([host_of(label) for label in index], return_inverse=True)[1]
+    cells = [_centred(layer, machine) for layer in cells]
     if not any(value.size for _, _, value in cells):
         return PairMatrix([], np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.float32))
     source, target, value = (np.concatenate(column) for column in zip(*cells, strict=True))
@@ -112,22 +126,26 @@ def _combine(layers: dict[Layer, list[Pairs]], order: Sequence[str]) -> PairMatr
     return PairMatrix(list(index), source, target, value, list(layers), dict(ids))
 
 
-def _cells(
-    rows: Iterable[Pairs], index: dict[str, int]
-) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float32]]:
-    """Source, target and centred logarithm of the cells of one layer, pairs within a host left out."""
+def _cells(rows: Iterable[Pairs], index: dict[str, int]) -> Cells:
+    """The cells of one layer, labels numbered by ``index``."""
     sources, targets, values = [], [], []
     for row in rows:
         source = index[str(row.subject.host)]
         target = np.fromiter(map(index.__getitem__, row.peers), np.int32, len(row.peers))
         value = np.asarray(row.values, np.float32)
-        is_usable = (target != source) & np.isfinite(value) & (value > 0)
+        is_usable = np.isfinite(value) & (value > 0)
         sources.append(np.full(np.count_nonzero(is_usable), source, np.int32))
         targets.append(target[is_usable])
         values.append(np.log(value[is_usable]))
-    value = np.concatenate(values)
-    value -= np.median(value) if value.size else 0
-    return np.concatenate(sources), np.concatenate(targets), value
+    return np.concatenate(sources), np.concatenate(targets), np.concatenate(values)
+
+
+def _centred(cells: Cells, machine: NDArray[np.integer]) -> Cells:
+    """The cells between two hosts, relative to their median; ``machine`` numbers the host of each label."""
+    source, target, value = cells
+    is_between = machine[source] != machine[target]
+    value = value[is_between]
+    return source[is_between], target[is_between], value - (np.median(value) if value.size else np.float32(0))
 
 
 def _mean_by(

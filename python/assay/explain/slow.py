@@ -14,8 +14,9 @@ from ClusterShell.NodeSet import NodeSet
 
 from assay.explain.counters import ERRORS, PRESSURE, growth
 from assay.explain.evidence import Evidence
+from assay.explain.matrix import host_of
 from assay.explain.retest import Outcome
-from assay.explain.suspect import Suspect
+from assay.explain.suspect import Side, Suspect
 from assay.records.schema import Finding, Subject
 from assay.records.units import format_quantity, format_share
 
@@ -24,6 +25,8 @@ LEAST_UNTESTED = {"transmit": 0.15, "receive": 0.15, "pair": 0.5, "block": 0.3} 
 LEAST_UNTESTED_OF_FEW = 0.3  # and among so few hosts that their own spread is hardly known
 FEW = 32
 LEAST_CONGESTION = 0.4  # loss under load that is worth a warning although it vanishes alone
+
+Seen = tuple[Suspect, Outcome | None]  # what a suspect showed under load, and measured alone
 
 LINK = (
     "the cable and transceiver, the negotiated speed and width (ethtool, ibstat), the PCIe link (lspci -vv)"
@@ -39,22 +42,31 @@ REMEDY = {
 
 
 def slow_host(evidence: Evidence) -> list[Finding]:
-    """Hosts that send or receive more slowly than their peers; one finding a host."""
-    by_host: dict[str, list[tuple[Suspect, Outcome | None]]] = {}
+    """Hosts that send or receive more slowly than their peers; one finding a host.
+
+    Of a host with several ranks the worst speaks for each side; the details name them all.
+    """
+    by_host: dict[str, list[Seen]] = {}
     for suspect, outcome in evidence.suspects:
         if suspect.side in ("transmit", "receive") and _is_fault(evidence, suspect, outcome):
-            by_host.setdefault(suspect.hosts[0], []).append((suspect, outcome))
+            by_host.setdefault(host_of(suspect.hosts[0]), []).append((suspect, outcome))
     return [_host_finding(evidence, host, sides) for host, sides in by_host.items()]
 
 
-def _host_finding(evidence: Evidence, host: str, sides: list[tuple[Suspect, Outcome | None]]) -> Finding:
+def _host_finding(evidence: Evidence, host: str, seen: list[Seen]) -> Finding:
     verbs = {"transmit": "sends", "receive": "receives"}
-    said = " and ".join(
-        f"{verbs[one.side]} at {format_share(math.exp(_effect(one, out)))}" for one, out in sides
-    )
-    side = sides[0][0].side if len(sides) == 1 else "both"
+    worst: dict[Side, float] = {}
+    for suspect, outcome in seen:
+        worst[suspect.side] = min(_effect(suspect, outcome), worst.get(suspect.side, 0.0))
+    said = " and ".join(f"{verbs[side]} at {format_share(math.exp(left))}" for side, left in worst.items())
+    cause = f"{host} {said} of its peers' rate"
     return _finding(
-        evidence, "slow_host", f"{host} {said} of its peers' rate", side, Subject(host=host), sides
+        evidence,
+        "slow_host",
+        cause,
+        next(iter(worst)) if len(worst) == 1 else "both",
+        Subject(host=host),
+        seen,
     )
 
 
@@ -108,8 +120,8 @@ def _path_finding(evidence: Evidence, rule: str, suspect: Suspect, outcome: Outc
     cause = f"{path}: {format_share(math.exp(effect))} of the rate of its like"
     if rule == "congestion":
         cause += " under load, full rate alone"
-    peer = suspect.peers[0] if suspect.side == "pair" else None
-    subject = Subject(host=suspect.hosts[0], peer=peer) if suspect.side != "block" else Subject()
+    peer = host_of(suspect.peers[0]) if suspect.side == "pair" else None
+    subject = Subject(host=host_of(suspect.hosts[0]), peer=peer) if suspect.side != "block" else Subject()
     return _finding(evidence, rule, cause, suspect.side, subject, [(suspect, outcome)])
 
 
@@ -117,9 +129,9 @@ def _finding(
     evidence: Evidence,
     rule: str,
     cause: str,
-    side: Literal["transmit", "receive", "both", "pair", "block"],
+    side: Side | Literal["both"],
     subject: Subject,
-    seen: list[tuple[Suspect, Outcome | None]],
+    seen: list[Seen],
 ) -> Finding:
     """What all findings about speed have in common: the figures, the counters, how sure, what to do."""
     is_congestion, is_untested = rule == "congestion", any(outcome is None for _, outcome in seen)
@@ -156,7 +168,8 @@ def _finding(
 
 def _figures(suspect: Suspect, outcome: Outcome | None) -> list[str]:
     compared = "the fastest" if suspect.with_best else "the median"
-    lines = [f"{suspect.side}: {-_loss(suspect.effect):+.0%} against {compared} of its like under load"]
+    whose = f"{suspect.hosts[0]} {suspect.side}" if len(suspect.hosts) == 1 else suspect.side
+    lines = [f"{whose}: {-_loss(suspect.effect):+.0%} against {compared} of its like under load"]
     if not suspect.with_best:
         lines[0] += f", {-suspect.z:.1f} standard deviations"
     if suspect.with_best and suspect.side == "pair":

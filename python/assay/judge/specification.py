@@ -65,7 +65,7 @@ class Criterion:
     max: Limit | None = None
     rule: str = ""  # with no metric: the rule that may find nothing; empty means any
     title: str = ""
-    is_for_several_hosts: bool = False  # it means nothing, and is left out, in a run on one host
+    hosts: str = ""  # "one" or "several": in a run on any other number it means nothing and is left out
     line: int = 0
 
     def __str__(self) -> str:
@@ -233,11 +233,12 @@ class _Reader:
         return Criterion(metric, where, statistic, low, high, **self._common(table))
 
     def _common(self, table: dict[str, Any]) -> dict[str, Any]:
-        if table.get("hosts", "several") != "several":
-            self.refuse("hosts", f"hosts = {table['hosts']!r} is not known", 'only hosts = "several" is')
+        hosts = self._text(table, "hosts")
+        if hosts not in ("", "one", "several"):
+            self.refuse("hosts", f"hosts = '{hosts}' is not known", 'known: "one", "several"')
         return {
             "title": self._text(table, "title"),
-            "is_for_several_hosts": "hosts" in table,
+            "hosts": hosts,
             "line": self.line_of(),
         }
 

@@ -165,8 +165,21 @@ def test_an_adapter_that_did_not_do_what_it_was_asked(
 
 def test_a_binding_without_counters_is_not_proven() -> None:
     found = explain([], options={"servers": ["server2"], "servers_hcas": ["mlx5_0:1"]})
-    assert [(one.severity, one.subject.device) for one in found] == [("warning", "mlx5_0")]
-    assert "not proven" in found[0].cause
+    assert [(one.severity, one.subject.host) for one in found] == [("warning", "server2")]
+    assert "no byte counters" in found[0].cause
+
+
+def test_adapters_that_carried_nothing_have_no_counters_at_all() -> None:
+    """Only counters that grew are recorded, under the port's name."""
+    other: list[AnyRecord] = [measured("network.counters", "tx_bytes", 9e9, "server2", "eth0")]
+    found = explain(other, options=ASKED)
+    assert {one.subject.device: one.severity for one in found} == dict.fromkeys(
+        ("mlx5_0", "mlx5_1", "eth0"), "fault"
+    )
+    port: list[AnyRecord] = [
+        measured("network.counters", "port_xmit_data", 5e9, "server2", f"mlx5_{n}:1") for n in (0, 1)
+    ]
+    assert explain(port, options=ASKED) == []
 
 
 def test_a_network_interface_of_an_adapter_is_not_counted_twice() -> None:

@@ -61,7 +61,7 @@ def test_reads_every_kind_of_criterion(tmp_path: Path) -> None:
     assert str(first) == "net.a/bandwidth op=send size=1 MiB inflight=8 >= 22.5 GB/s and <= 1 TB/s"
     assert second.min == Share(0.1, "mem/bandwidth", {"operation": "copy", "threads": 1})
     assert str(second) == "net.a/bandwidth p5 size=64 KiB >= 10 % of mem/bandwidth operation=copy threads=1"
-    assert third.max == Quantity(0, "1") and third.is_for_several_hosts
+    assert third.max == Quantity(0, "1") and third.hosts == "several"
     assert str(fourth) == "no fault found by slow_host"
     assert [one.line for one in specification.criteria] == [3, 9, 19, 24]
 

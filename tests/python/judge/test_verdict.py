@@ -102,13 +102,19 @@ def test_a_doubt_spoils_a_pass_but_not_a_failure(tmp_path: Path) -> None:
     assert verdict_on(tmp_path, AT_LEAST, [measurement(5e8), waived]).outcome == "FAIL"
 
 
-def test_every_host_has_to_have_its_figure(tmp_path: Path) -> None:
-    records: list[AnyRecord] = [measurement(5e9, subject=Subject(host=host)) for host in ("h0", "h1")]
+def test_every_host_has_to_have_its_figure_of_a_node(tmp_path: Path) -> None:
+    criterion = 'metric = "node.m/bandwidth"\nmin = "1 GB/s"'
+    hosts = [Subject(host=host) for host in ("h0", "h1")]
+    records: list[AnyRecord] = [measurement(5e9, name="node.m", subject=subject) for subject in hosts]
+    assert verdict_on(tmp_path, criterion, records, ("h0", "h1")).outcome == "PASS"
+    assert verdict_on(tmp_path, criterion, records, ("10.0.0.1", "10.0.0.2")).outcome == "PASS"
+    missing = verdict_on(tmp_path, criterion, records, ("h0", "h1", "h2"))
+    assert (missing.outcome, missing.reason) == ("INCONCLUSIVE", "h2: node.m/bandwidth was not measured")
+
+
+def test_of_a_network_not_every_host_has_a_figure(tmp_path: Path) -> None:
+    records: list[AnyRecord] = [measurement(5e9, subject=Subject(host="h0"))]
     assert verdict_on(tmp_path, AT_LEAST, records, ("h0", "h1")).outcome == "PASS"
-    missing = verdict_on(tmp_path, AT_LEAST, records, ("h0", "h1", "h2"))
-    assert (missing.outcome, missing.reason) == ("INCONCLUSIVE", "h2: net.a/bandwidth was not measured")
-    whole = [measurement(5e9)]
-    assert verdict_on(tmp_path, AT_LEAST, [*whole], ("h0", "h1")).outcome == "PASS"
 
 
 def test_another_statistic(tmp_path: Path) -> None:
@@ -164,13 +170,16 @@ def test_findings(tmp_path: Path) -> None:
     assert (cut.outcome, cut.reason) == ("INCONCLUSIVE", "the run was cut short: rank 3 on h3 died")
 
 
-def test_what_needs_several_hosts_is_left_out_on_one(tmp_path: Path) -> None:
+def test_what_means_nothing_on_that_many_hosts_is_left_out(tmp_path: Path) -> None:
     path = tmp_path / "site.toml"
     path.write_text(f'[[criterion]]\n{AT_LEAST}\nhosts = "several"\n')
     specification = load_specification(path)
     assert judge(specification, [measurement(9e9)], ["h0"]) == []
     assert [v.outcome for v in judge(specification, [measurement(9e9)], ["h0", "h1"])] == ["PASS"]
     assert len(judge(specification, [measurement(9e9, subject=Subject(host="a", peer="b"))])) == 1
+    path.write_text(path.read_text().replace("several", "one"))
+    assert len(judge(load_specification(path), [measurement(9e9)], ["h0", "h0"])) == 1
+    assert judge(load_specification(path), [measurement(9e9)], ["h0", "h1"]) == []
 
 
 def test_the_verdict_over_all() -> None:
