@@ -45,7 +45,10 @@ export function quantity(value: number | null | undefined, unit: string): string
   if (unit === "s") return scaled(value, TIMES, "");
   if (unit === "B/s") return scaled(value, DECIMAL, "B/s");
   if (unit === "1/s") return scaled(value, DECIMAL, "/s");
-  if (unit === "1" || unit === "") return Number.isInteger(value) ? String(value) : digits(value);
+  if (unit === "1" || unit === "") {
+    if (Number.isInteger(value)) return String(value);
+    return Math.abs(value) < 1 ? `${digits(value * 100)} %` : digits(value); // below one it is a share
+  }
   return `${digits(value)} ${unit}`;
 }
 
@@ -84,7 +87,14 @@ export function duration(from: string, to: string): string {
 }
 
 // Parameters that read best as a count of something, and those whose value says it all.
-const COUNTS: Record<string, string> = { inflight: "in flight", clients: "clients", servers: "servers", peers: "peers", threads: "threads" };
+const COUNTS: Record<string, string> = {
+  inflight: "in flight",
+  clients: "client",
+  servers: "server",
+  peers: "peer",
+  threads: "thread",
+  cores: "core",
+};
 const NAMELESS = new Set(["op", "operation", "schedule"]);
 
 /** Parameters in words: "1 MiB, send, 1 in flight"; those unknown here as "name value". */
@@ -94,7 +104,7 @@ export function parameters(params: Record<string, string | number | boolean>): s
       if (name === "size" && typeof value === "number") return bytes(value);
       if (typeof value === "boolean") return value ? name : `not ${name}`;
       if (NAMELESS.has(name)) return String(value);
-      if (COUNTS[name]) return `${value} ${COUNTS[name]}`;
+      if (COUNTS[name]) return `${value} ${COUNTS[name]}${value === 1 || name === "inflight" ? "" : "s"}`;
       return `${name} ${value}`;
     })
     .join(", ");
