@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 
-from assay.errors import EXIT_OF
+from assay.errors import EXIT_OF, UserError
 from assay.explain import RULES
 from assay.judge import find_specification, judge, load_specification, overall
+from assay.launch.engines import known_metrics
 from assay.records import run as runs
 from assay.records.schema import encode
 from assay.report.terminal import console, show_outcome, show_verdicts
@@ -31,15 +32,26 @@ class Judge:
 
     def run(self, args: argparse.Namespace) -> int:
         path = find_specification(args.specification)
-        specification = load_specification(path, rules=RULES)
+        specification = load_specification(path, _known_metrics(), RULES)
         run = runs.Run.load(args.run)
         verdicts = judge(specification, run.records, run.info.hosts)
         outcome = overall(verdicts)
+        because = ""
+        if outcome == "PASS" and run.info.state != "complete":  # what is missing might have failed
+            outcome, because = "INCONCLUSIVE", f"the run is {run.info.state}: {run.info.reason}"
         if args.json:
             for verdict in verdicts:
                 print(encode(verdict).decode())
         else:
             out = console()
             show_verdicts(out, verdicts, specification.title or specification.name)
-            show_outcome(out, outcome)
+            show_outcome(out, outcome, because)
         return EXIT_OF[outcome]
+
+
+def _known_metrics() -> dict[str, str] | None:
+    """The metrics of the engines; None where there are none, since a run can be judged anywhere."""
+    try:
+        return known_metrics()
+    except UserError:
+        return None
