@@ -16,7 +16,7 @@ import {
   type Geometry,
   type Marks,
   type View,
-} from "./heatmap";
+} from "./drawMatrix";
 import { useTheme } from "./theme";
 
 interface Props {

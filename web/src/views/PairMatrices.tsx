@@ -4,7 +4,7 @@
 import { useMemo, useState } from "preact/hooks";
 
 import { HeatMap } from "../charts/HeatMap";
-import { cellScale, scaleRange, type Marks } from "../charts/heatmap";
+import { cellScale, scaleRange, type Marks } from "../charts/drawMatrix";
 import { bytes, parameters, percent, quantity } from "../data/format";
 import { sideMedian, worstPairs, type Matrix } from "../data/matrix";
 import type { Finding } from "../data/records";
