@@ -93,18 +93,18 @@ def _judge_bounds(criterion: Criterion, records: Sequence[AnyRecord], hosts: Col
         verdict.margin = worst.slack if worst.required else None
         verdict.subject, verdict.unit = worst.record.subject, worst.record.unit
         verdict.evidence = [worst.record.id, *worst.source]
-        verdict.reason = _reason(criterion, worst, len(matching))
+        verdict.reason = _reason(criterion, worst, matching)
     if doubts and verdict.outcome != "FAIL":
         more = f" (and {len(doubts) - 1} more)" if len(doubts) > 1 else ""
         verdict.reason = doubts[0] + more
     return verdict
 
 
-def _reason(criterion: Criterion, worst: _Judged, count: int) -> str:
+def _reason(criterion: Criterion, worst: _Judged, matching: Sequence[Measurement]) -> str:
     """What the reader cannot see from the figures: whose they are, and where a limit came from."""
     parts = []
-    if count > 1:
-        parts.append(f"the worst of {count}: {_whose(worst.record)}")
+    if len(matching) > 1:
+        parts.append(f"the worst of {len(matching)}: {_whose(worst.record, matching)}")
     derived = [limit for limit in (criterion.min, criterion.max) if isinstance(limit, Share)]
     if derived and worst.source:
         parts.append(f"the limit is {derived[0]}")
@@ -179,11 +179,15 @@ def _required(
     return limit.share * median, [one.id for one, _ in used]
 
 
-def _whose(record: Measurement) -> str:
-    """Which record it is: its subject and parameters."""
+def _whose(record: Measurement, among: Sequence[Measurement] = ()) -> str:
+    """Which record it is: its subject and parameters, of several only those in which they differ."""
     subject = record.subject
     place = [part for part in (subject.host, subject.peer and f"to {subject.peer}", subject.device) if part]
-    params: dict[str, Condition] = dict(record.params)
+    params: dict[str, Condition] = {
+        key: value
+        for key, value in record.params.items()
+        if not among or any(other.params.get(key) != value for other in among)
+    }
     if isinstance(size := params.get("size"), int | float):
         params["size"] = Quantity(size, "B")
     return (" ".join(place) + words(params)).strip() or record.name
