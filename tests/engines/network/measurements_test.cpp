@@ -1,0 +1,161 @@
+// The measurements as a whole over the null transport: their records and the identities that hold in them.
+#include "network/measurements.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "core/error.hpp"
+#include "core/options.hpp"
+#include "ranks.hpp"
+
+using namespace assay;
+using namespace assay::network;
+
+namespace {
+
+std::vector<std::string> words(const std::string& text) {
+    std::vector<std::string> split;
+    for (std::size_t at = 0; at < text.size();) {
+        const std::size_t end = std::min(text.find(' ', at), text.size());
+        split.push_back(text.substr(at, end - at));
+        at = end + 1;
+    }
+    return split;
+}
+
+void measure(Recorded& records, const Measurement& measurement, int ranks, const std::string& text, const Faults& faults = {}) {
+    const Options options = Options::parse(measurement, words(text + " --yield-us 0"));
+    run_null_ranks(ranks, faults, [&](Transport& transport) {
+        Bench bench{records.sink, transport};
+        measurement.run(options, bench);
+    });
+}
+
+double median(const Json& record) { return record["summary"]["median"].get<double>(); }
+
+}  // namespace
+
+TEST_CASE("all to all: a record of every metric for every size and operation, and the accounting holds") {
+    Recorded records;
+    measure(records, all_to_all, 3, "--sizes 1,4096 --op send,put,get --niters 50 --budget 0 --schedule circle");
+    for (const char* metric : {"bandwidth", "client_bandwidth", "rate", "latency", "time", "wall_time", "bytes", "corrupted"})
+        CHECK(records.of("measurement", metric).size() == 6);
+    CHECK(records.of("measurement", "half_round_trip").empty());
+    for (const Json& bytes : records.of("measurement", "bytes")) {
+        const Json& params = bytes["params"];
+        const double size = params["size"].get<double>();
+        CHECK(params["iterations"] == 50);
+        CHECK(params["schedule"] == "circle");
+        CHECK(params["clients"] == 3);
+        CHECK(median(bytes) == 3 * 2 * 50 * size);
+        const auto same = [&](const char* metric) {
+            for (const Json& record : records.of("measurement", metric))
+                if (record["params"] == params) return record;
+            return Json();
+        };
+        // One pass here: bandwidth x wall = bytes, and bandwidth = rate x size.
+        CHECK(median(same("bandwidth")) * median(same("wall_time")) == doctest::Approx(median(bytes)));
+        CHECK(median(same("rate")) * size == doctest::Approx(median(same("bandwidth"))));
+        const Json times = same("time");
+        CHECK(times["samples"].size() == 3);
+        CHECK(times["summary"]["max"].get<double>() <= median(same("wall_time")) * (1 + 1e-9));
+        CHECK(same("latency")["summary"]["n"] == 3 * 2 * 50);
+    }
+    std::map<std::string, std::set<std::string>> rows;
+    for (const Json& row : records.of("pairs"))
+        for (const Json& peer : row["peers"]) rows[row["params"].dump()].insert(row["subject"]["host"].get<std::string>() + peer.get<std::string>());
+    CHECK(rows.size() == 6);
+    for (const auto& [params, pairs_seen] : rows) CHECK(pairs_seen.size() == 6);
+    CHECK(records.of("context").size() == 1);
+}
+
+TEST_CASE("client/server: rectangular rows in the direction of the bytes, and half round trips of sends") {
+    Recorded records;
+    measure(records, client_server, 5, "--servers 2 --sizes 512 --op send,put,get --nflight 3 --niters 20 --budget 0");
+    CHECK(records.of("measurement", "half_round_trip").size() == 1);
+    for (const Json& row : records.of("pairs")) {
+        const bool from_server = row["params"]["op"] == "get";
+        CHECK(row["peers"].size() == (from_server ? 3u : 2u));
+    }
+    CHECK(records.of("pairs").size() == 3 + 3 + 2);
+    for (const Json& time : records.of("measurement", "time")) CHECK(time["samples"].size() == 3);
+    for (const Json& bytes : records.of("measurement", "bytes")) {
+        CHECK(median(bytes) == 3 * 2 * 20 * 512);
+        CHECK(bytes["params"]["peers"] == 2);
+        CHECK(bytes["params"]["inflight"] == 3);
+    }
+}
+
+TEST_CASE("a corruption is counted, located, and taken off the bytes and the pair") {
+    Faults faults;
+    faults.flips = {{0, 1, 200, 333}};  // long after the warm-up
+    Recorded records;
+    measure(records, all_to_all, 2, "--sizes 1024 --niters 1000 --budget 0", faults);
+    const auto corruptions = records.of("corruption");
+    REQUIRE(corruptions.size() == 1);
+    CHECK(corruptions[0]["offset"] == 333);
+    CHECK(corruptions[0]["params"]["size"] == 1024);
+    CHECK(corruptions[0]["subject"]["host"].get<std::string>().ends_with(":0"));
+    CHECK(corruptions[0]["subject"]["peer"].get<std::string>().ends_with(":1"));
+    CHECK(median(records.of("measurement", "corrupted")[0]) == 1);
+    CHECK(median(records.of("measurement", "bytes")[0]) == 1999 * 1024);
+}
+
+TEST_CASE("a sweep ends near its budget, with every size, and says how far it is") {
+    Recorded records;
+    measure(records, all_to_all, 3, "--sizes 1,64,4096,65536 --budget 0.5 --confidence 0");
+    CHECK(records.of("measurement", "bandwidth").size() == 4);
+    double last = 0;
+    for (const Json& progress : records.of("progress")) {
+        CHECK(progress["done"].get<double>() >= 0);
+        CHECK(progress["done"].get<double>() <= 1);
+        CHECK(progress["left_s"].get<double>() >= 0);
+        last = progress["done"].get<double>();
+    }
+    CHECK(last > 0);
+}
+
+TEST_CASE("rounds are sampled when asked") {
+    Recorded records;
+    measure(records, all_to_all, 8, "--sizes 8 --rounds 3 --niters 2 --budget 0");
+    for (const Json& row : records.of("pairs")) CHECK(row["peers"].size() == 3);
+    CHECK(median(records.of("measurement", "bytes")[0]) == 8 * 3 * 2 * 8);
+}
+
+TEST_CASE("pairs: each listed pair alone, in its direction, the slow one slow") {
+    Faults faults;
+    faults.rate = 500e6;
+    faults.transmit[2] = 50e6;
+    Recorded records;
+    measure(records, pairs, 4, "--pairs 2-0,0-2,1-3 --size 64KiB --repeats 3", faults);
+    const auto bandwidths = records.of("measurement", "bandwidth");
+    REQUIRE(bandwidths.size() == 3);
+    CHECK(bandwidths[0]["subject"]["host"].get<std::string>().ends_with(":2"));
+    CHECK(bandwidths[0]["subject"]["peer"].get<std::string>().ends_with(":0"));
+    CHECK(median(bandwidths[0]) < 55e6);
+    CHECK(median(bandwidths[1]) > 1.5 * median(bandwidths[0]));
+    CHECK(bandwidths[0]["summary"]["n"] == 3);
+    CHECK(records.of("measurement", "latency").size() == 3);
+}
+
+TEST_CASE("bad input is one Error, thrown by rank 0 alone, before anything is measured") {
+    for (const char* text : {"--schedule xor", "--schedule spiral", "--op send,push", "--op ,", "--nflight 60000 --sizes 1GiB"}) {
+        Recorded records;
+        CAPTURE(text);
+        CHECK_THROWS_AS(measure(records, all_to_all, 3, text), Error);
+        CHECK(records.of("measurement").empty());
+    }
+    Recorded records;
+    CHECK_THROWS_AS(measure(records, all_to_all, 1, ""), Error);
+    CHECK_THROWS_AS(measure(records, client_server, 3, "--servers 3"), Error);
+    for (const char* text : {"--pairs 0-3", "--pairs 1-1", "--pairs 1", "--pairs 1-x", ""})
+        CHECK_THROWS_AS(measure(records, pairs, 3, text), Error);
+    CHECK_THROWS_AS(Options::parse(all_to_all, {"--sizes", "0"}), Error);
+}
+
+TEST_CASE("labels: hosts by name, several ranks of one by number") {
+    CHECK(rank_labels({"a", "b", "a", "c"}) == std::vector<std::string>{"a:0", "b", "a:1", "c"});
+}

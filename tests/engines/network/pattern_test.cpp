@@ -1,0 +1,86 @@
+#include "network/pattern.hpp"
+
+#include <doctest/doctest.h>
+
+#include <random>
+#include <vector>
+
+using namespace assay::network;
+
+namespace {
+
+// 8-byte aligned, as the exchange's places are.
+struct Buffer {
+    explicit Buffer(std::size_t bytes) : words((bytes + 7) / 8), data(reinterpret_cast<std::byte*>(words.data())) {}
+    std::vector<std::uint64_t> words;
+    std::byte* data;
+};
+
+constexpr std::size_t sizes[] = {1, 2, 4, 7, 8, 9, 63, 64, 65, 127, 128, 1000, 4096, 65536 + 5};
+
+}  // namespace
+
+TEST_CASE("what was stamped is right, at every size") {
+    for (const std::size_t size : sizes) {
+        Buffer buffer(size);
+        stamp(buffer.data, size, stamp_key(3, 4, 17));
+        CHECK_FALSE(first_wrong_byte(buffer.data, size, stamp_key(3, 4, 17)));
+    }
+}
+
+TEST_CASE("every single flipped bit is detected and located") {
+    std::mt19937_64 random(1);
+    for (const std::size_t size : sizes) {
+        Buffer buffer(size);
+        const std::uint64_t key = stamp_key(0, 1, random());
+        stamp(buffer.data, size, key);
+        for (int i = 0; i < 300; ++i) {
+            const std::size_t at = random() % size;
+            const std::byte bit{static_cast<unsigned char>(1u << (random() % 8))};
+            buffer.data[at] ^= bit;
+            CHECK(first_wrong_byte(buffer.data, size, key) == at);
+            buffer.data[at] ^= bit;
+        }
+        CHECK_FALSE(first_wrong_byte(buffer.data, size, key));
+    }
+}
+
+TEST_CASE("of several wrong bytes the first is located") {
+    Buffer buffer(4096);
+    stamp(buffer.data, 4096, 5);
+    buffer.data[4000] ^= std::byte{1};
+    buffer.data[130] ^= std::byte{1};
+    CHECK(first_wrong_byte(buffer.data, 4096, 5) == 130);
+}
+
+TEST_CASE("stamping writes no byte beyond the message") {
+    for (const std::size_t size : sizes) {
+        Buffer buffer(size + 64);
+        stamp(buffer.data, size, 7);
+        for (std::size_t at = size; at < size + 64; ++at) CHECK(buffer.data[at] == std::byte{0});
+    }
+}
+
+TEST_CASE("an earlier message, another pair's, and a shifted one are all wrong at once") {
+    Buffer buffer(256);
+    stamp(buffer.data, 256, stamp_key(1, 2, 8));
+    CHECK(first_wrong_byte(buffer.data, 256, stamp_key(1, 2, 9)).value() < 8);
+    CHECK(first_wrong_byte(buffer.data, 256, stamp_key(2, 1, 8)).value() < 8);
+    CHECK(first_wrong_byte(buffer.data, 256, stamp_key(1, 3, 8)).value() < 8);
+    CHECK(first_wrong_byte(buffer.data + 8, 240, stamp_key(1, 2, 8)).value() < 8);
+}
+
+TEST_CASE("a short message that never arrived is seen, whatever was there") {
+    for (const std::size_t size : {1, 2, 4, 7})
+        for (std::uint64_t message = 0; message < 2000; ++message) {
+            Buffer buffer(size);
+            poison(buffer.data, size, stamp_key(0, 1, message));
+            CHECK(first_wrong_byte(buffer.data, size, stamp_key(0, 1, message)) == 0);
+        }
+}
+
+TEST_CASE("the word at an offset is what was stamped there") {
+    Buffer buffer(64);
+    stamp(buffer.data, 64, 11);
+    for (std::size_t i = 0; i < 8; ++i) CHECK(buffer.words[i] == stamped_word(11, 8 * i));
+}

@@ -1,0 +1,124 @@
+// Property tests: every schedule, over many numbers of ranks.
+#include "network/schedule.hpp"
+
+#include <doctest/doctest.h>
+
+#include <map>
+#include <set>
+
+#include "core/error.hpp"
+
+using namespace assay;
+using namespace assay::network;
+
+namespace {
+
+using Pair = std::pair<int, int>;
+
+// How often each ordered pair occurs over all rounds, as its source sees it; and checks, round by round,
+// that the destination sees the same flow.
+std::map<Pair, int> pairs_of(const Schedule& schedule, int ranks) {
+    std::map<Pair, int> count;
+    for (int index = 0; index < schedule.rounds(); ++index) {
+        std::set<Pair> leaving, arriving;
+        for (int rank = 0; rank < ranks; ++rank) {
+            const Round round = schedule.round(index, rank);
+            for (const Lane& lane : round.out) leaving.insert({rank, lane.peer});
+            for (const Lane& lane : round.in) arriving.insert({lane.peer, rank});
+        }
+        CHECK(leaving == arriving);
+        for (const Pair& pair : leaving) ++count[pair];
+    }
+    return count;
+}
+
+void check_all_pairs_once(const std::map<Pair, int>& count, int ranks) {
+    CHECK(count.size() == static_cast<std::size_t>(ranks) * static_cast<std::size_t>(ranks - 1));
+    for (const auto& [pair, times] : count) {
+        CHECK(times == 1);
+        CHECK(pair.first != pair.second);
+    }
+}
+
+}  // namespace
+
+TEST_CASE("every ordered pair occurs exactly once, odd numbers of ranks too") {
+    for (int ranks = 2; ranks <= 33; ++ranks)
+        for (const char* shape : {"shift", "circle", "xor", "random"}) {
+            if (std::string(shape) == "xor" && (ranks & (ranks - 1))) continue;
+            CAPTURE(shape);
+            CAPTURE(ranks);
+            check_all_pairs_once(pairs_of(Schedule::all_to_all(shape, ranks), ranks), ranks);
+        }
+}
+
+TEST_CASE("in circle and xor a rank has one partner a round, both ways, or a bye") {
+    for (int ranks = 2; ranks <= 33; ++ranks)
+        for (const char* shape : {"circle", "xor"}) {
+            if (std::string(shape) == "xor" && (ranks & (ranks - 1))) continue;
+            const Schedule schedule = Schedule::all_to_all(shape, ranks);
+            for (int index = 0; index < schedule.rounds(); ++index) {
+                int byes = 0;
+                for (int rank = 0; rank < ranks; ++rank) {
+                    const Round round = schedule.round(index, rank);
+                    REQUIRE(round.out.size() == round.in.size());
+                    if (round.out.empty()) ++byes;
+                    else CHECK(round.out[0].peer == round.in[0].peer);
+                }
+                CHECK(byes == ranks % 2);
+            }
+        }
+}
+
+TEST_CASE("client/server: every client with every server, lanes agree at both ends") {
+    for (int ranks = 2; ranks <= 12; ++ranks)
+        for (int servers = 1; servers < ranks; ++servers)
+            for (const bool to_servers : {true, false}) {
+                const Schedule schedule = Schedule::client_server(ranks, servers, to_servers);
+                const auto count = pairs_of(schedule, ranks);
+                CHECK(count.size() == static_cast<std::size_t>(servers * (ranks - servers)));
+                for (const auto& [pair, times] : count) {
+                    CHECK(times == 1);
+                    CHECK((pair.second < servers) == to_servers);
+                }
+                for (int rank = 0; rank < ranks; ++rank)
+                    for (const Lane& lane : schedule.round(0, rank).out) {
+                        const Lane other = schedule.round(0, lane.peer).in[static_cast<std::size_t>(lane.there)];
+                        CHECK(other.peer == rank);
+                        CHECK(other.here == lane.there);
+                        CHECK(other.there == lane.here);
+                        CHECK(lane.here < schedule.lanes());
+                    }
+            }
+}
+
+TEST_CASE("listed pairs come one a round, alone") {
+    const Schedule schedule = Schedule::listed({{0, 3}, {3, 0}, {1, 2}});
+    CHECK(schedule.rounds() == 3);
+    CHECK(schedule.round(0, 0).out[0].peer == 3);
+    CHECK(schedule.round(1, 0).in[0].peer == 3);
+    CHECK(schedule.round(2, 0).out.empty());
+    CHECK(schedule.round(2, 0).in.empty());
+}
+
+TEST_CASE("wrong use is an Error with a remedy") {
+    CHECK_THROWS_AS(Schedule::all_to_all("xor", 6), Error);
+    CHECK_THROWS_AS(Schedule::all_to_all("spiral", 6), Error);
+    CHECK_THROWS_AS(Schedule::all_to_all("shift", 1), Error);
+    CHECK_THROWS_AS(Schedule::client_server(4, 4, true), Error);
+    CHECK_THROWS_AS(Schedule::client_server(4, 0, true), Error);
+}
+
+TEST_CASE("sampled rounds are ascending, distinct, spread, and the same each time") {
+    for (const int rounds : {1, 9, 10, 100, 9999})
+        for (const int count : {1, 3, 10, 200}) {
+            const std::vector<int> chosen = sample_rounds(rounds, count);
+            CHECK(chosen == sample_rounds(rounds, count));
+            const int n = std::min(rounds, count);
+            REQUIRE(chosen.size() == static_cast<std::size_t>(n));
+            for (int i = 0; i < n; ++i) {
+                CHECK(chosen[static_cast<std::size_t>(i)] >= rounds * i / n);
+                CHECK(chosen[static_cast<std::size_t>(i)] < rounds * (i + 1) / n);
+            }
+        }
+}
