@@ -245,7 +245,7 @@ void Exchange::put() {
         for (int i = begin; i < std::min(end, begin + lanes); ++i) {
             LaneState& state = out_[static_cast<std::size_t>(i % lanes)];
             const int peer = round_->out[static_cast<std::size_t>(i % lanes)].peer;
-            session_.guarded("waits for puts to complete", peer, [&] { transport_.flush(peer); });
+            session_.guarded("waits for puts to complete", peer, [&] { transport_.flush(peer); }, clock_);
             clock_ = now();
             while (state.inflight > 0) {
                 latency_->record(clock_ - posted);

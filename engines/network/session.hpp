@@ -56,12 +56,12 @@ public:
     void sum(std::span<double> values);
     void max(std::span<double> values);
     std::vector<std::string> gather(const std::string& mine);
-    // Around a blocking call on behalf of `peer` (-1: everyone).
+    // Around a blocking call on behalf of `peer` (-1: everyone) that begins `at`.
     template <class Call>
-    auto guarded(const char* doing, int peer, Call call) {
+    auto guarded(const char* doing, int peer, Call call, Nanoseconds at = now()) {
         doing_ = doing;
         awaited_ = peer;
-        watchdog_.enter(now());
+        watchdog_.enter(at);
         const struct Leave {
             Watchdog& watchdog;
             ~Leave() { watchdog.leave(); }
