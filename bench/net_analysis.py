@@ -2,7 +2,7 @@
 """The culprit's model at size: time and memory for a full matrix, and what it finds in a sampled one.
 
     4096 x 4096   every pair measured, two hosts slow on one side; analysed in a process of its own, so that
-                  the peak memory is its own, the matrix included; times are those of the processor, one thread
+                  the peak memory is its own, the matrix included; processor time, one thread
     10,000        ten random shifts, hosts that lose 10 % on one side planted; share found with the right
                   side, and how many others are flagged in a run
 

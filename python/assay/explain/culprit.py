@@ -11,6 +11,7 @@ too sensitive, and leaves it to the other to be sure.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -23,8 +24,8 @@ from assay.explain.suspect import CHANCE, CONSISTENT, NORMAL, Suspect
 
 LEAST_EFFECT = float(np.log(0.95))  # a host within 5 % is no suspect,
 LEAST_PAIR_EFFECT = float(np.log(0.80))  # nor is a single pair, seen once, within 20 %
-SIDES: tuple[Literal["transmit", "receive"], ...] = ("transmit", "receive")
-MOST_PAIRS = 8  # more bad pairs than this have a common cause; the worst will do to find it
+PAIRS_WITH_ENDS = 2  # of which the ends are suspects too; each costs time to measure again
+MOST_PAIRS = 4  # more bad pairs than this have a common cause; the worst will do to find it
 
 
 def suspects(matrix: PairMatrix) -> list[Suspect]:
@@ -35,21 +36,26 @@ def suspects(matrix: PairMatrix) -> list[Suspect]:
     if len(matrix.hosts) < FEWEST:
         return _few(matrix)
     model = fit(matrix)
-    tests = int(np.isfinite(model.transmit).sum() + np.isfinite(model.receive).sum())
-    below = [one for side in SIDES for one in _side(matrix, model, side, tests)]
-    limit = NORMAL.inv_cdf(CHANCE / tests)
-    sides, blocks = merge_neighbours(matrix, model, [one for one in below if one.z < limit])
+    sides, blocks = merge_neighbours(
+        matrix, model, _side(matrix, model, "transmit") + _side(matrix, model, "receive")
+    )
     rest = _without(matrix, model, sides)
     blocks = blocks or uneven_blocks(matrix, rest)
     pairs = [] if blocks else _pairs(matrix, rest, max(spread(rest), model.sigma))
-    # A bad pair may be all that shows of a host that is a little slow: have both measured again.
-    ends = {("transmit", one.hosts) for one in pairs} | {("receive", one.peers) for one in pairs}
-    sides += [one for one in below if one.z >= limit and (one.side, one.hosts) in ends]
+    # A bad pair may be all that shows under load of a slow host: have its ends measured with others too.
+    if pairs:
+        worst = pairs[:PAIRS_WITH_ENDS]
+        sides += _side(matrix, model, "transmit", [matrix.hosts.index(one.hosts[0]) for one in worst])
+        sides += _side(matrix, model, "receive", [matrix.hosts.index(one.peers[0]) for one in worst])
     return sorted(sides, key=lambda one: one.effect) + blocks + pairs
 
 
-def _side(matrix: PairMatrix, model: Fit, side: Literal["transmit", "receive"], tests: int) -> list[Suspect]:
-    """The hosts of which one side is below the others, by a standard deviation and more."""
+def _side(
+    matrix: PairMatrix, model: Fit, side: Literal["transmit", "receive"], named: Sequence[int] = ()
+) -> list[Suspect]:
+    """The hosts with one slow side; or the others among those ``named``, however fast they look."""
+    tests = int(np.isfinite(model.transmit).sum() + np.isfinite(model.receive).sum())
+    limit = NORMAL.inv_cdf(CHANCE / tests)
     count = len(matrix.hosts)
     is_transmit = side == "transmit"
     effects, ends = (model.transmit, matrix.source) if is_transmit else (model.receive, matrix.target)
@@ -63,9 +69,11 @@ def _side(matrix: PairMatrix, model: Fit, side: Literal["transmit", "receive"], 
         # A median of n has 1.25 times the error of a mean of n.
         error = np.maximum(1.2533 * model.sigma / np.sqrt(cells[members]), SCALE_FLOOR)
         z = effect / np.maximum(error, spread(effect) if has_majority else 0.0)
-        for at in np.flatnonzero((effect < LEAST_EFFECT) & (z < -1)):
+        is_slow = (effect < LEAST_EFFECT) & (z < limit)
+        is_end = np.isin(members, named)
+        for at in np.flatnonzero(is_end & ~is_slow if named else is_slow):
             own = model.residual[ends == members[at]] + effect[at]
-            if np.mean(own < effect[at] / 2) > CONSISTENT:
+            if is_end[at] or np.mean(own < effect[at] / 2) > CONSISTENT:
                 name, chance = matrix.hosts[members[at]], tests * NORMAL.cdf(float(z[at]))
                 one = Suspect(side, (name,), (), float(effect[at]), float(z[at]), chance, not has_majority)
                 found.append(one)

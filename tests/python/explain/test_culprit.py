@@ -84,16 +84,21 @@ def test_a_slow_client_and_a_slow_server_of_two() -> None:
 def test_one_bad_pair_of_a_client_with_two_servers_is_no_bad_client() -> None:
     bandwidth, hosts = client_server(12, 2)
     bandwidth[5, 13] *= 0.5
-    (one,) = suspects(PairMatrix.from_dense(bandwidth, hosts))
-    assert (one.side, one.hosts, one.peers) == ("pair", ("c5",), ("s1",))
+    found = suspects(PairMatrix.from_dense(bandwidth, hosts))
+    assert [(one.hosts, one.peers) for one in found if one.side == "pair"] == [(("c5",), ("s1",))]
+    assert all(one.chance > 0.5 for one in found if one.side != "pair")  # its ends, only to be looked at
 
 
 def test_a_bad_pair_is_named_as_one() -> None:
     bandwidth = np.full((16, 16), 1e9)
     bandwidth[3, 9] = 4e8
-    (one,) = suspects(PairMatrix.from_dense(bandwidth, [f"h{i}" for i in range(16)]))
-    assert (one.side, one.hosts, one.peers) == ("pair", ("h3",), ("h9",))
-    assert np.expm1(one.effect) == pytest.approx(-0.6, abs=0.01)
+    *ends, pair = suspects(PairMatrix.from_dense(bandwidth, [f"h{i}" for i in range(16)]))
+    assert (pair.side, pair.hosts, pair.peers) == ("pair", ("h3",), ("h9",))
+    assert np.expm1(pair.effect) == pytest.approx(-0.6, abs=0.01)
+    assert [(one.side, one.hosts, one.effect) for one in ends] == [
+        ("transmit", ("h3",), 0),
+        ("receive", ("h9",), 0),
+    ]
 
 
 def test_a_leaf_with_a_slow_uplink_is_a_block_and_not_its_hosts() -> None:
