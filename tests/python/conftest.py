@@ -1,0 +1,46 @@
+"""Fixtures for every room: labs of one's own, taken down whatever happens."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from assay.lab import Lab, Rates, take_down
+from assay.lab.traffic import parse_rate
+
+MakeLab = Callable[..., Lab]
+
+
+@pytest.fixture(scope="session")
+def make_lab() -> Iterator[MakeLab]:
+    """Makes labs: ``make_lab(hosts=8, cabinets=2, host_rate="100mbit", duplex_rate=..., cabinet_rate=...,
+    up_rate=..., down_rate=..., slurm=False)``.
+
+    Each has a name of its own, so neither a user's lab nor another session's is touched; all end with the
+    session, at the latest. Skips where no lab can be made.
+    """
+    if os.geteuid() != 0:
+        pytest.skip("labs need root")
+    names: list[str] = []
+
+    def make(
+        hosts: int = 4,
+        cabinets: int = 1,
+        *,
+        host_rate: str | None = None,
+        up_rate: str | None = None,
+        down_rate: str | None = None,
+        duplex_rate: str | None = None,
+        cabinet_rate: str | None = None,
+        slurm: bool = False,
+    ) -> Lab:
+        texts = (up_rate or host_rate, down_rate or host_rate, duplex_rate, cabinet_rate)
+        rates = Rates(*(parse_rate(text) if text else None for text in texts))
+        names.append(f"test-{os.getpid()}-{len(names)}")
+        return Lab.up(hosts, cabinets, rates, with_slurm=slurm, name=names[-1])
+
+    yield make
+    for name in names:
+        take_down(name)

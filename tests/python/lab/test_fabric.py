@@ -1,0 +1,279 @@
+"""A lab from outside: what it offers, that nodes are apart, and that nothing of it stays behind."""
+
+from __future__ import annotations
+
+import os
+import select
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.errors import UserError
+from assay.lab import Fault, Lab, state, take_down
+from assay.lab.fabric import lay_out
+from assay.lab.namespaces import members
+
+REPOSITORY = Path(__file__).parents[3]
+root_only = pytest.mark.skipif(os.geteuid() != 0, reason="labs need root")
+
+
+@pytest.fixture(scope="module")
+def fabric(make_lab) -> Lab:
+    return make_lab(3, 2)
+
+
+def inside(lab: Lab, host: str, *argv: str, **options) -> str:
+    done = subprocess.run(lab.enter(host, argv), capture_output=True, text=True, timeout=20, **options)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def cli(*words: str, **options) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "python"), **options.pop("env", {})}
+    argv = [sys.executable, "-m", "assay", "lab", *words]
+    return subprocess.run(argv, capture_output=True, text=True, timeout=60, env=environment, **options)
+
+
+def resident(lab: Lab, host: str, *how: str) -> subprocess.Popen[str]:
+    """A process that has arrived in the host and stays."""
+    argv = lab.enter(host, [*how, "sh", "-c", "echo arrived; exec sleep 1000"])
+    child = subprocess.Popen(argv, stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None and child.stdout.readline() == "arrived\n"
+    return child
+
+
+def traces(name: str) -> list[str]:
+    """What is left of a lab anywhere on the machine."""
+    left = [f"process {pid}" for pid in members(name)]
+    left += [f"folder {state.folder(name)}"] if state.folder(name).exists() else []
+    mounts = Path("/proc/self/mountinfo").read_text()
+    left += ["a mount"] if f"assay/lab/{name}" in mounts else []
+    return left
+
+
+@given(st.integers(1, 250), st.data())
+def test_hosts_are_in_cabinet_order_and_spread_evenly(count, data):
+    cabinets = data.draw(st.integers(1, count))
+    hosts = lay_out(count, cabinets)
+    assert [host.name for host in hosts] == [f"h{i}" for i in range(count)]
+    order = [int(host.cabinet[1:]) for host in hosts]
+    assert order == sorted(order)
+    sizes = [order.count(c) for c in range(cabinets)]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] - sizes[-1] <= 1
+    addresses = {host.address for host in hosts}
+    assert len(addresses) == count
+    assert all(0 < int(part) < 255 for address in addresses for part in address.split(".")[3:])
+
+
+def test_a_lab_says_what_it_is(fabric):
+    assert fabric.hosts == ["h0", "h1", "h2"]
+    assert fabric.cabinets == {"c0": ["h0", "h1"], "c1": ["h2"]}
+    again = Lab.load(fabric.name)
+    assert (again.hosts, again.cabinets, again.agent) == (fabric.hosts, fabric.cabinets, fabric.agent)
+
+
+@pytest.mark.parametrize("node", ["h0", "h2", "head"])
+def test_a_node_has_its_own_name_network_and_folders(fabric, node, tmp_path):
+    assert inside(fabric, node, "hostname") == node
+    assert fabric.address(node) in inside(fabric, node, "ip", "-brief", "address", "show", fabric.interface)
+    assert sorted(inside(fabric, node, "ls", "/sys/class/net").split()) == [fabric.interface, "lo"]
+    assert inside(fabric, node, "getent", "hosts", "h1").split() == [fabric.address("h1"), "h1"]
+    inside(fabric, node, "touch", "/tmp/assay-private", "/dev/shm/assay-private")
+    assert not Path("/tmp/assay-private").exists() and not Path("/dev/shm/assay-private").exists()
+    inside(fabric, "h1", "sh", "-c", "[ ! -e /tmp/assay-private ] && [ ! -e /dev/shm/assay-private ]")
+
+
+def test_folder_environment_and_exit_code_are_kept(fabric, tmp_path):
+    (tmp_path / "file").write_text("seen")
+    environment = {**os.environ, "ASSAY_TEST": "kept"}
+    script = "echo $PWD $ASSAY_TEST $(cat file); echo made > by-host"
+    assert inside(fabric, "h0", "sh", "-c", script, cwd=tmp_path, env=environment) == f"{tmp_path} kept seen"
+    assert (tmp_path / "by-host").read_text() == "made\n"
+    assert subprocess.run(fabric.enter("h0", ["sh", "-c", "exit 7"]), timeout=20).returncode == 7
+
+
+def test_what_one_node_was_shown_of_tmp_all_see(fabric, tmp_path):
+    """Slurm starts tasks on other hosts than the one that was entered."""
+    inside(fabric, "head", "true", cwd=tmp_path)
+    inside(fabric, "h2", "test", "-d", str(tmp_path), cwd="/")
+
+
+def test_the_agent_is_an_rsh(fabric, tmp_path):
+    words = [fabric.agent, "-x", "-l", "root", "root@h1", "echo", "$(hostname);", "echo", "'a  b'"]
+    done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, timeout=20)
+    assert (done.returncode, done.stdout) == (0, "h1\na  b\n")
+
+
+def test_a_node_is_entered_from_the_head(fabric):
+    """As launchers do it: the agent is called within the head."""
+    assert inside(fabric, "head", fabric.agent, "h2", "hostname") == "h2"
+
+
+def test_two_labs_do_not_meet(fabric, make_lab):
+    other = make_lab(4)
+    assert other.address("h0") == fabric.address("h0")
+    inside(fabric, "h0", "touch", "/tmp/first-lab")
+    inside(other, "h0", "test", "!", "-e", "/tmp/first-lab")
+    assert "h3" in other.hosts and "h3" not in fabric.hosts
+    other.down()
+    assert inside(fabric, "h0", "hostname") == "h0"
+
+
+def test_a_name_is_taken_once(fabric):
+    with pytest.raises(UserError, match=f"assay lab down --name {fabric.name}"):
+        Lab.up(2, name=fabric.name)
+    assert inside(fabric, "h0", "hostname") == "h0"
+
+
+def test_faults_add_up_and_are_remembered(make_lab):
+    lab = make_lab(2, host_rate="100mbit")
+    lab.fault(["h1"], Fault(tx=1e6))
+    lab.fault(["h1"], Fault(rx=2e6))
+    assert Lab.load(lab.name).nodes["h1"].fault == Fault(tx=1e6, rx=2e6)
+    assert Lab.load(lab.name).nodes["h0"].fault == Fault()
+    lab.fault(["h1"], None)
+    assert Lab.load(lab.name).nodes["h1"].fault == Fault()
+
+
+def test_down_ends_what_runs_inside_and_leaves_nothing(make_lab):
+    lab = make_lab(3)
+    children = [resident(lab, host) for host in ("h0", "head")]
+    lab.down()
+    assert [child.wait(timeout=10) for child in children] == [-signal.SIGKILL] * 2
+    assert traces(lab.name) == []
+    assert take_down(lab.name) == (lab.name, False)
+
+
+@pytest.mark.parametrize("lose_state", [False, True], ids=["state-kept", "state-lost"])
+def test_down_after_a_crash_leaves_nothing(make_lab, lose_state):
+    lab = make_lab(2)
+    hidden = resident(lab, "h0", "setsid", "env", "-i")  # a session of its own, the environment shed
+    switch = int((Path(lab.agent).parent / "nodes" / "switch" / "pid").read_text())
+    namespace = os.readlink(f"/proc/{switch}/ns/net")
+    for pid in {lab.nodes["h0"].pid, lab.nodes["h1"].pid, switch}:
+        os.kill(pid, signal.SIGKILL)
+    if lose_state:
+        shutil.rmtree(state.folder(lab.name))
+    assert take_down(lab.name) == (lab.name, True)
+    assert hidden.wait(timeout=10) == -signal.SIGKILL
+    assert traces(lab.name) == []
+    assert (
+        namespace
+        not in subprocess.run(["lsns", "-n", "-t", "net", "-o", "NS"], capture_output=True, text=True).stdout
+    )
+
+
+def test_a_host_that_died_is_said_so(make_lab):
+    lab = make_lab(2)
+    descriptor = os.pidfd_open(lab.nodes["h1"].pid)
+    os.kill(lab.nodes["h1"].pid, signal.SIGKILL)
+    await_end(descriptor)
+    done = subprocess.run(lab.enter("h1", ["true"]), capture_output=True, text=True, timeout=20)
+    assert done.returncode == 2 and "'h1'" in done.stderr and "lab status" in done.stderr
+    assert not lab.alive("h1") and lab.alive("h0")
+    with pytest.raises(UserError, match="assay lab down"):
+        lab.fault(["h1"], Fault(down=True))
+
+
+def await_end(pidfd: int) -> None:
+    """Until the process of the descriptor has ended, which is when it becomes readable."""
+    assert select.select([pidfd], [], [], 10)[0]
+    os.close(pidfd)
+
+
+def half_way_up(tmp_path: Path, name: str) -> subprocess.Popen[str]:
+    """An 'assay lab up' that got as far as tc, and stays there."""
+    path, pipe = fake_tc(tmp_path, 'echo here >"$ASSAY_TEST_PIPE"; exec sleep 1000')
+    environment = {
+        **os.environ,
+        "PATH": path,
+        "ASSAY_TEST_PIPE": str(pipe),
+        "PYTHONPATH": str(REPOSITORY / "python"),
+    }
+    argv = [
+        sys.executable,
+        "-m",
+        "assay",
+        "lab",
+        "up",
+        "--hosts",
+        "3",
+        "--host-rate",
+        "10mbit",
+        "--name",
+        name,
+    ]
+    starting = subprocess.Popen(argv, env=environment, stderr=subprocess.PIPE, text=True)
+    assert pipe.read_text() == "here\n"
+    assert members(name)
+    return starting
+
+
+@root_only
+@pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_up_leaves_nothing(tmp_path, end):
+    name = f"test-{os.getpid()}-interrupted"
+    starting = half_way_up(tmp_path, name)
+    try:
+        starting.send_signal(end)
+        assert "interrupted" in starting.communicate(timeout=20)[1]
+        assert starting.returncode == 130
+        assert traces(name) == []
+    finally:
+        starting.kill()
+        take_down(name)
+
+
+@root_only
+def test_nodes_of_an_up_that_was_killed_go_away(tmp_path):
+    name = f"test-{os.getpid()}-killed"
+    starting = half_way_up(tmp_path, name)
+    try:
+        nodes = [os.pidfd_open(int(p.read_text())) for p in state.folder(name).glob("nodes/h*/pid")]
+        assert len(nodes) == 4
+        starting.kill()
+        starting.communicate(timeout=10)
+        for node in nodes:
+            await_end(node)
+        with pytest.raises(UserError, match="assay lab down"):
+            Lab.up(2, name=name)
+    finally:
+        starting.kill()
+        take_down(name)
+    assert traces(name) == []
+
+
+@root_only
+def test_an_up_that_fails_leaves_nothing(tmp_path):
+    name = f"test-{os.getpid()}-failed"
+    path, _ = fake_tc(tmp_path, "echo 'no such thing' >&2; exit 1")
+    done = cli("up", "--hosts", "2", "--host-rate", "10mbit", "--name", name, env={"PATH": path})
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1 and "no such thing" in done.stderr and "tbf" in done.stderr
+    assert traces(name) == []
+
+
+def fake_tc(tmp_path: Path, script: str) -> tuple[str, Path]:
+    """A PATH with a ``tc`` that runs ``script`` instead, and a pipe for it to write to."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    tc = tmp_path / "tc"
+    tc.write_text(f"#!/bin/sh\n{script}\n")
+    tc.chmod(0o755)
+    return f"{tmp_path}:{os.environ['PATH']}", pipe
+
+
+def test_slurm_runs_on_it(make_lab, tmp_path):
+    lab = make_lab(4, slurm=True)
+    (tmp_path / "here").touch()
+    names = inside(lab, "head", "srun", "-N4", "-t1", "sh", "-c", "test -e here && hostname", cwd=tmp_path)
+    assert sorted(names.split()) == ["h0", "h1", "h2", "h3"]
+    lab.down()
+    assert traces(lab.name) == []

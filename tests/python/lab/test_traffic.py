@@ -1,0 +1,95 @@
+"""Planted rates are real: what TCP carries through the lab, held against what was planted."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from traffic_meter import IDEAL, connect, goodput
+
+from assay.errors import UserError
+from assay.lab import Fault, Lab, Rates
+from assay.lab.traffic import parse_rate, planted
+
+MBIT = 1e6 / 8
+TOLERANCE = 0.08
+
+
+@pytest.fixture(scope="module")
+def fabric(make_lab) -> Lab:
+    return make_lab(8, 2, host_rate="100mbit", duplex_rate="160mbit", cabinet_rate="300mbit")
+
+
+@pytest.mark.parametrize(
+    "flows, limit",
+    [
+        pytest.param([("h0", "h1")], 100, id="one"),
+        pytest.param([("h0", "h1"), ("h1", "h0")], 160, id="both-ways-share-the-duplex-limit"),
+        pytest.param([("h0", "h3"), ("h1", "h3"), ("h2", "h3")], 100, id="fan-in"),
+        pytest.param([(f"h{i}", f"h{i + 4}") for i in range(4)], 300, id="across-the-uplink"),
+        pytest.param([("head", "h0"), ("head", "h4")], 200, id="the-head-is-not-limited"),
+    ],
+)
+def test_rates_are_real(fabric, flows, limit):
+    assert goodput(fabric, flows) == pytest.approx(IDEAL * limit * MBIT, rel=TOLERANCE)
+
+
+def test_sending_and_receiving_can_differ(make_lab):
+    lab = make_lab(3, up_rate="50mbit", down_rate="80mbit")
+    assert goodput(lab, [("h0", "h1")]) == pytest.approx(IDEAL * 50 * MBIT, rel=TOLERANCE)
+    assert goodput(lab, [("h0", "h1"), ("h2", "h1")]) == pytest.approx(IDEAL * 80 * MBIT, rel=TOLERANCE)
+
+
+@pytest.mark.parametrize("side, out, into", [("tx", 50, 100), ("rx", 100, 50)])
+def test_a_fault_slows_one_side_only(fabric, side, out, into):
+    fabric.fault(["h5"], Fault(**{side: fabric.fault_rate("50%", side)}))
+    try:
+        assert goodput(fabric, [("h5", "h6")]) == pytest.approx(IDEAL * out * MBIT, rel=TOLERANCE)
+        assert goodput(fabric, [("h6", "h5")]) == pytest.approx(IDEAL * into * MBIT, rel=TOLERANCE)
+    finally:
+        fabric.fault(["h5"], None)
+    assert goodput(fabric, [("h5", "h6")]) == pytest.approx(IDEAL * 100 * MBIT, rel=TOLERANCE)
+
+
+def test_a_pulled_cable_cuts_a_host_off_until_cleared(fabric):
+    fabric.fault(["h2"], Fault(down=True))
+    try:
+        with pytest.raises(OSError):
+            connect(fabric, "h1", "h2", limit_s=0.5)
+    finally:
+        fabric.fault(["h2"], None)
+    for end in connect(fabric, "h1", "h2"):
+        end.close()
+
+
+def test_a_fault_is_possible_without_planted_rates(make_lab):
+    lab = make_lab(2)
+    lab.fault(["h0"], Fault(tx=parse_rate("40mbit")))
+    assert goodput(lab, [("h0", "h1")]) == pytest.approx(IDEAL * 40 * MBIT, rel=TOLERANCE)
+    lab.fault(["h0"], None)
+    assert goodput(lab, [("h0", "h1")]) > 10 * 40 * MBIT  # memory speed: no limit is left
+
+
+@pytest.mark.parametrize(
+    "text, bits",
+    [("100mbit", 100e6), ("1.5gbit", 1.5e9), ("64Kbit", 64e3), ("100 Mbit/s", 100e6), ("12.5 MB/s", 100e6)],
+)
+def test_rates_are_read_as_tc_and_as_assay_write_them(text, bits):
+    assert parse_rate(text) == pytest.approx(bits / 8)
+
+
+@given(st.floats(min_value=8e3, max_value=8e11))
+def test_any_possible_rate_is_read_exactly(bits):
+    assert parse_rate(f"{bits!r}bit") == pytest.approx(bits / 8)
+
+
+@pytest.mark.parametrize("text", ["fast", "", "mbit", "-5mbit", "0mbit", "100", "100 MB", "1e30bit", "5 s"])
+def test_what_is_no_rate_is_refused(text):
+    with pytest.raises(UserError):
+        parse_rate(text)
+
+
+def test_a_host_sends_at_the_least_of_its_limits():
+    assert planted(Rates(up=100, duplex=60), "tx") == 60
+    assert planted(Rates(up=50, down=70, duplex=60), "tx") == 50
+    assert planted(Rates(up=50), "rx") is None
