@@ -215,7 +215,7 @@ def _shown(rate: float | None) -> str:
 
 
 def _fault_words(fault: Fault) -> str:
-    words = [f"{side} slowed" for side, rate in (("tx", fault.tx), ("rx", fault.rx)) if rate is not None]
+    words = [side for side, rate in (("tx", fault.tx), ("rx", fault.rx)) if rate is not None]
     return ", ".join([*words, "down"] if fault.down else words) or "-"
 
 

@@ -64,7 +64,9 @@ class Lab:
     @classmethod
     def load(cls, name: str | None = None) -> Lab:
         """The lab called ``name`` (else ASSAY_LAB's, else "lab"). Raises UserError when it is not up."""
-        return cls(state.read(state.lab_name(name)))
+        described = state.read(state.lab_name(name))
+        tools.require()  # to enter its nodes, or to look at them
+        return cls(described)
 
     @classmethod
     def up(

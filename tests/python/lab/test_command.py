@@ -1,0 +1,136 @@
+"""``assay lab`` as a user types it: what it prints, its exit codes, and one line for every mistake."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import pytest
+
+from assay import cli
+from assay.lab import Lab
+
+
+@pytest.fixture(scope="module")
+def fabric(make_lab) -> Lab:
+    return make_lab(4, 2, host_rate="100mbit")
+
+
+@pytest.fixture
+def lab_cli(monkeypatch, capfd):
+    """Runs the verb; gives its exit code, output and errors. For another lab than one that is up here."""
+
+    def run(*words: str, lab: Lab | None = None) -> tuple[int, str, str]:
+        monkeypatch.setenv("ASSAY_LAB", lab.name if lab else f"test-{os.getpid()}-none")
+        status = cli.main(["lab", *words])
+        return (status, *capfd.readouterr())
+
+    return run
+
+
+def test_status_as_a_table(lab_cli, fabric):
+    status, out, _ = lab_cli("status", lab=fabric)
+    assert status == 0
+    assert "4 hosts (h[0-3]) in 2 cabinets" in out
+    row = next(line.split() for line in out.splitlines() if line.startswith("h2"))
+    assert row == ["h2", "c1", "10.77.1.1", "100", "Mbit/s", "100", "Mbit/s", "-", "0"]
+
+
+def test_faults_show_in_the_status_and_go(lab_cli, fabric):
+    assert lab_cli("fault", "h[1,3]", "--tx", "50%", lab=fabric)[0] == 0
+    assert lab_cli("fault", "h3", "--rx", "20mbit", "--down", lab=fabric)[0] == 0
+    hosts = {host["name"]: host for host in json.loads(lab_cli("status", "--json", lab=fabric)[1])["hosts"]}
+    assert hosts["h0"]["fault"] == {"tx": None, "rx": None, "down": False}
+    assert (hosts["h1"]["tx"], hosts["h1"]["rx"]) == (6.25e6, 12.5e6)
+    assert hosts["h3"]["fault"] == {"tx": 6.25e6, "rx": 2.5e6, "down": True}
+    assert "tx, rx, down" in lab_cli("status", lab=fabric)[1]
+    assert lab_cli("fault", "h[0-3]", "--clear", lab=fabric)[0] == 0
+    described = json.loads(lab_cli("status", "--json", lab=fabric)[1])
+    assert all(host["tx"] == 12.5e6 and not host["fault"]["down"] for host in described["hosts"])
+    assert described["rates"] == {"up": 12.5e6, "down": 12.5e6, "duplex": None, "cabinet": None}
+
+
+def test_exec_on_several_hosts_names_each_line_and_gives_the_worst_exit_code(lab_cli, fabric):
+    script = 'hostname; [ "$(hostname)" != h1 ] || exit 5'
+    status, out, _ = lab_cli("exec", "h[0-1],head", "--", "sh", "-c", script, lab=fabric)
+    assert status == 5
+    assert sorted(out.splitlines()) == ["h0: h0", "h1: h1", "head: head"]
+
+
+@pytest.mark.parametrize(
+    "words, what",
+    [
+        ("up --hosts 0", "--hosts a number from 1 to 250"),
+        ("up --hosts 251", "--hosts a number from 1 to 250"),
+        ("up --hosts many", "--hosts"),
+        ("up --hosts 2 --cabinets 3", "--cabinets a number from 1 to 2"),
+        ("up --hosts 2 --cabinets 0", "--cabinets"),
+        ("up --host-rate fast", "'fast'"),
+        ("up --host-rate 0mbit", "cannot be planted"),
+        ("up --duplex-rate 100", "B/s is needed"),
+        ("up --name a/b", "'a/b' cannot be the name"),
+        ("status", "assay lab up"),
+        ("exec h0 -- true", "assay lab up"),
+        ("fault h0 --down", "assay lab up"),
+        ("fly", "'fly'"),
+    ],
+)
+def test_mistakes_without_a_lab(lab_cli, words, what):
+    assert_one_line(lab_cli(*words.split()), what)
+
+
+@pytest.mark.parametrize(
+    "words, what",
+    [
+        ("exec h9 -- true", "no host 'h9'"),
+        ("exec h[5-1] -- true", "h[5-1]"),
+        ("exec h0", "no command given"),
+        ("fault head --down", "no host 'head'"),
+        ("fault h0", "--tx, --rx or --down"),
+        ("fault h0 --down --clear", "exclude each other"),
+        ("fault h0 --tx 0%", "--down"),
+        ("fault h0 --tx 150%", "up to 100%"),
+        ("fault h0 --tx half", "'half'"),
+        ("fault h0 --rx 1gbit", "above the planted rate"),
+        ("up", "assay lab down"),
+    ],
+)
+def test_mistakes_in_a_lab(lab_cli, fabric, words, what):
+    assert_one_line(lab_cli(*words.split(), lab=fabric), what)
+
+
+def test_a_share_of_no_planted_rate(lab_cli, make_lab):
+    assert_one_line(lab_cli("fault", "h0", "--tx", "50%", lab=make_lab(1)), "give an absolute rate")
+
+
+def test_down_twice(lab_cli, make_lab):
+    lab = make_lab(2)
+    assert lab_cli("down", lab=lab)[:2] == (0, f"lab '{lab.name}' is down\n")
+    status, out, _ = lab_cli("down", lab=lab)
+    assert status == 0 and "nothing to do" in out
+
+
+def test_without_root_it_says_so(lab_cli, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert_one_line(lab_cli("up"), "run it as root")
+
+
+def test_without_iproute2_it_names_the_package(lab_cli, monkeypatch):
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr("shutil.which", lambda tool, path=None: None)
+    assert_one_line(lab_cli("up"), "apt-get install iproute2")
+
+
+@pytest.mark.parametrize("verb", ["up", "status", "exec", "fault", "down"])
+def test_help_has_examples(capsys, verb):
+    with pytest.raises(SystemExit) as end:
+        cli.main(["lab", verb, "--help"])
+    assert end.value.code == 0
+    assert f"examples:\n  assay lab {verb}" in capsys.readouterr().out
+
+
+def assert_one_line(result: tuple[int, str, str], what: str) -> None:
+    status, out, errors = result
+    assert (status, out) == (2, "")
+    assert errors.startswith("assay: ") and errors.count("\n") == 1
+    assert what in errors
