@@ -16,7 +16,7 @@ namespace {
 using namespace assay;
 using namespace assay::network;
 
-// `once` gives one value; the median over the repetitions, and their spread around it.
+// `once` gives one value: the median over the repetitions. The spread is the median absolute deviation.
 template <class Once>
 Summary repeated(Once once, int repetitions = 15) {
     std::vector<double> values;
@@ -27,7 +27,7 @@ Summary repeated(Once once, int repetitions = 15) {
 
 void figure(const char* name, const Summary& s, const char* unit, const char* limit, const char* better, const std::string& peer) {
     fmt::print(R"({{"name":"{}","value":{:.4g},"unit":"{}","limit":{},"better":"{}","peer":{},"spread":{:.3g}}})" "\n", name,
-               s.median, unit, limit, better, peer, s.median > 0 ? s.mad / s.median : 0.0);
+               s.median, unit, limit, better, peer, s.mad);
 }
 
 void message_cost() {

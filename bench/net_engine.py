@@ -1,0 +1,32 @@
+#!/usr/bin/env python3
+"""The network engine's own cost: without a network (bench-net-engine), then over the first MPI that works
+here (bench-net-verify, two ranks on this machine). Both print one JSON line a figure."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "python"))
+
+from assay.launch.engines import engines_folder  # noqa: E402 - the path comes first
+from assay.launch.launchers import default_launcher  # noqa: E402
+from assay.launch.placement import HERE, Segment  # noqa: E402
+
+LIMIT_S = 120
+
+
+def main() -> None:
+    subprocess.run([engines_folder() / "bench-net-engine"], check=True, timeout=LIMIT_S)
+    launcher = default_launcher()
+    program = engines_folder() / f"bench-net-verify-{launcher.flavour}"
+    command = launcher.command(HERE, [Segment([socket.gethostname()] * 2)], [str(program)])
+    subprocess.run(command, env=os.environ | launcher.environment(HERE), check=True, timeout=LIMIT_S)
+
+
+if __name__ == "__main__":
+    main()
