@@ -22,12 +22,13 @@ MEASUREMENT = "network.pairs"
 MOST_SUSPECTS = 16  # the worst; more have a common cause, and each costs time
 OWN_PAIRS = 4
 CONTROL_PAIRS = 8
-LEAST_EFFECT = math.log(0.90)  # what has to be left, with several pairs on both sides;
-LEAST_WEAK_EFFECT = math.log(0.80)  # of a host that was as fast as the others under load;
-LEAST_PAIR_EFFECT = math.log(0.70)  # of a single pair, which one disturbance makes slow
-FAST = math.log(0.95)  # under load
-LEAST_SHARE = 0.2  # of the effect under load
-LEAST_Z = 3.0
+LEAST_EFFECT = math.log(0.90)  # what has to be left of the effect,
+LEAST_SHARE = 0.2  # which share of the effect under load,
+LEAST_Z = 3.0  # and how many standard deviations beyond the controls;
+# more of a host that was as fast as the others under load, and of a single pair, which one disturbance slows.
+FAST = math.log(0.95)
+LEAST_WEAK_EFFECT, LEAST_PAIR_EFFECT = math.log(0.82), math.log(0.70)
+LEAST_WEAK_Z = 5.0
 SCALE_FLOOR = 0.02  # relative; no short transfer alone repeats better
 
 Pair = tuple[str, str]
@@ -113,13 +114,15 @@ def outcome_of(
     mine, theirs = (np.array([_log(alone[pair]) for pair in pairs]) for pairs in (own, controls))
     effect = float(np.median(mine) - np.median(theirs))
     error = max(spread(theirs), SCALE_FLOOR) * 1.2533 * math.sqrt(1 / len(own) + 1 / len(controls))
-    least = LEAST_WEAK_EFFECT if suspect.effect > FAST else LEAST_EFFECT
+    least, least_z = LEAST_EFFECT, LEAST_Z
     if min(len(own), len(controls)) == 1:
-        least = LEAST_PAIR_EFFECT
+        least, least_z = LEAST_PAIR_EFFECT, LEAST_WEAK_Z
+    elif suspect.effect > FAST:
+        least, least_z = LEAST_WEAK_EFFECT, LEAST_WEAK_Z
     persists = (
         effect < least
         and effect < LEAST_SHARE * suspect.effect
-        and effect < -LEAST_Z * error
+        and effect < -least_z * error
         and mine.max() < np.quantile(theirs, 0.25)
     )
     evidence = [alone[pair].id for pair in own + controls]

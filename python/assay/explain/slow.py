@@ -108,6 +108,7 @@ def congestion(evidence: Evidence) -> list[Finding]:
         if outcome
         and not outcome.persists
         and suspect.side != "pair"  # one pair, once, is noise
+        and not suspect.with_best  # two servers under the same clients never share evenly
         and suspect.chance < CHANCE
         and _loss(suspect.effect) > LEAST_CONGESTION
     ]

@@ -51,7 +51,16 @@ def test_ranks_of_one_host_have_no_matrix() -> None:
     assert PairMatrix.of_bandwidth([]).hosts == []
 
 
-def test_several_ranks_of_a_host_are_averaged() -> None:
+def test_ranks_of_one_host_are_told_apart_and_not_compared() -> None:
+    values = {"s:1": 9e9, "a": 1e9, "b": 1e9}
+    matrix = PairMatrix.of_bandwidth(
+        [row("s:0", values), row("a", {"s:0": 1e9, "s:1": 1e9})], ["s", "a", "b"]
+    )
+    assert matrix.hosts == ["s:0", "a", "s:1", "b"]
+    assert set(cells(matrix)) == {("s:0", "a"), ("s:0", "b"), ("a", "s:0"), ("a", "s:1")}
+
+
+def test_what_was_measured_twice_is_averaged() -> None:
     records: list[AnyRecord] = [row("a", {"b": 1.0}), row("a", {"b": 4.0}), row("b", {"a": 2.0})]
     assert cells(PairMatrix.of_bandwidth(records)) == pytest.approx(
         {("a", "b"): 1.0, ("b", "a"): 1.0}, rel=1e-5

@@ -7,7 +7,7 @@ from planted import Lab
 
 from assay.explain import explain, plan_retest, suspects
 from assay.explain.matrix import PairMatrix
-from assay.records.schema import AnyRecord, Finding, Measurement, Subject, Summary
+from assay.records.schema import AnyRecord, Finding, Measurement, Pairs, Scalar, Subject, Summary
 
 
 def qualified(lab: Lab) -> list[Finding]:
@@ -109,6 +109,36 @@ def test_what_vanishes_alone_is_congestion_at_most() -> None:
         findings = explain(rows + Lab(9).retest(plan), lab.hosts)  # a second look at a healthy cluster
         assert kinds(findings) == expected
         assert all(one.severity == "warning" for one in findings)
+
+
+def test_servers_that_share_their_clients_unevenly_are_no_finding() -> None:
+    def row(host: str, values: dict[str, float]) -> Pairs:
+        params: dict[str, Scalar] = {"op": "put", "size": 1 << 20}
+        return Pairs(
+            name="network.client_server",
+            metric="bandwidth",
+            unit="B/s",
+            subject=Subject(host=host),
+            params=params,
+            peers=list(values),
+            values=list(values.values()),
+        )
+
+    rows: list[AnyRecord] = [row(f"c{i}", {"s0": 3e6, "s1": 9e6}) for i in range(6)]
+    matrix = PairMatrix.of_bandwidth(rows)
+    plan = plan_retest(suspects(matrix), matrix)
+    assert any(target == "s0" for _, target in plan)
+    alone: list[AnyRecord] = [
+        Measurement(
+            name="network.pairs",
+            metric="bandwidth",
+            unit="B/s",
+            subject=Subject(host=source, peer=target),
+            summary=Summary(n=3, median=12e6),
+        )
+        for source, target in plan
+    ]
+    assert explain(rows + alone) == []
 
 
 def counter(host: str, name: str, value: float) -> Measurement:
