@@ -25,9 +25,12 @@ Summary repeated(Once once, int repetitions = 15) {
     return summarize(values);
 }
 
-void figure(const char* name, const Summary& s, const char* unit, const char* limit, const char* better, const std::string& peer) {
-    fmt::print(R"({{"name":"{}","value":{:.4g},"unit":"{}","limit":{},"better":"{}","peer":{},"spread":{:.3g}}})" "\n", name,
-               s.median, unit, limit, better, peer, s.mad);
+void figure(const char* name, const Summary& s, const char* unit, const char* limit, const char* better,
+            const std::string& peer) {
+    fmt::print(
+        R"({{"name":"{}","value":{:.4g},"unit":"{}","limit":{},"better":"{}","peer":{},"spread":{:.3g}}})"
+        "\n",
+        name, s.median, unit, limit, better, peer, s.mad);
 }
 
 void message_cost() {
@@ -39,18 +42,23 @@ void message_cost() {
     constexpr int messages = 1000, repetitions = 501;
     Exchange exchange(session, messages * stride(8), true);
     const Round round = Schedule::all_to_all("shift", 2).round(0, 0);
-    const Summary clock = repeated([] {
-        const Nanoseconds begin = now();
-        for (int i = 0; i < messages; ++i) asm volatile("" ::"r"(now()));
-        return static_cast<double>(now() - begin) / messages;
-    }, repetitions);
-    const std::string peer = fmt::format(R"({{"name":"one reading of the clock","value":{:.3g}}})", clock.median);
+    const Summary clock = repeated(
+        [] {
+            const Nanoseconds begin = now();
+            for (int i = 0; i < messages; ++i) asm volatile("" ::"r"(now()));
+            return static_cast<double>(now() - begin) / messages;
+        },
+        repetitions);
+    const std::string peer =
+        fmt::format(R"({{"name":"one reading of the clock","value":{:.3g}}})", clock.median);
     for (const Op op : {Op::stream, Op::put, Op::get}) {
         Histogram latency;
-        const Summary cost = repeated([&] {
-            const Burst burst{op, 8, messages, 1, 0, false};
-            return static_cast<double>(exchange.run(burst, round, latency).elapsed) / messages;
-        }, repetitions);
+        const Summary cost = repeated(
+            [&] {
+                const Burst burst{op, 8, messages, 1, 0, false};
+                return static_cast<double>(exchange.run(burst, round, latency).elapsed) / messages;
+            },
+            repetitions);
         figure(fmt::format("net.engine.message.{}", name(op)).c_str(), cost, "ns", "100", "lower", peer);
     }
 }
@@ -72,7 +80,8 @@ void verification() {
                 if (first_wrong_byte(data + slot * size, size, stamp_key(0, 1, slot))) std::abort();
         });
     });
-    figure("net.engine.verify", verify, "GB/s", "null", "higher", fmt::format(R"({{"name":"memcpy","value":{:.4g}}})", copy.median));
+    figure("net.engine.verify", verify, "GB/s", "null", "higher",
+           fmt::format(R"({{"name":"memcpy","value":{:.4g}}})", copy.median));
 }
 
 // What every rank of a group of 10,000 computes before it sends anything, with all its rounds.
@@ -88,7 +97,8 @@ void plan() {
             Planner planner(work, {1e-6, 1e-10}, {1e-4, 1e-10});
             planner.set_rounds(planner.affordable_rounds(schedule.rounds()));
             for (std::size_t i = 0; i < work.sizes.size(); ++i)
-                sum += planner.window(work.sizes[i]) + static_cast<long>(planner.deadline(i, 1) + planner.left(i, 1));
+                sum += planner.window(work.sizes[i]) +
+                       static_cast<long>(planner.deadline(i, 1) + planner.left(i, 1));
             for (int index = 0; index < schedule.rounds(); ++index)
                 for (const Lane& lane : schedule.round(index, 1234).out) sum += lane.peer;
         }

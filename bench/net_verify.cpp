@@ -39,10 +39,13 @@ void compare(Transport& transport) {
     if (session.rank() != 0) return;
     const Summary with = summarize(verified), without = summarize(plain);
     fmt::print(R"({{"name":"net.engine.verify.cost","value":{:.4g},"unit":"1","limit":0.02,"better":"lower",)"
-               R"("peer":{{"name":"without verification","value":{:.4g},"unit":"s"}},"spread":{:.3g}}})" "\n",
+               R"("peer":{{"name":"without verification","value":{:.4g},"unit":"s"}},"spread":{:.3g}}})"
+               "\n",
                with.median / without.median - 1, without.median, with.mad / without.median);
 }
 
 }  // namespace
 
-int main(int argc, char** argv) { for_each_rank(argc, argv, compare); }
+int main(int argc, char** argv) {
+    for_each_rank(argc, argv, compare);
+}

@@ -17,7 +17,9 @@ void detail::run_all_to_all(const Options& options, Bench& bench) {
         sweep.rounds = static_cast<int>(options.integer("rounds"));
         run_sweep(session, all_to_all, std::move(sweep),
                   {.schedule = [&](Op) -> const Schedule& { return schedule; },
-                   .lanes = 1, .lanes_here = 1, .initiated_lanes = 1,
+                   .lanes = 1,
+                   .lanes_here = 1,
+                   .initiated_lanes = 1,
                    .params = {{"clients", session.size()}, {"schedule", shape}}});
     });
 }

@@ -13,9 +13,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array interface_counters = {"rx_bytes", "tx_bytes", "rx_errors", "tx_errors", "rx_dropped", "tx_dropped"};
-constexpr std::array port_counters = {"port_xmit_data", "port_rcv_data", "symbol_error", "link_downed",
-                                      "link_error_recovery", "port_rcv_errors", "port_xmit_discards", "port_xmit_wait"};
+constexpr std::array interface_counters = {"rx_bytes",  "tx_bytes",   "rx_errors",
+                                           "tx_errors", "rx_dropped", "tx_dropped"};
+constexpr std::array port_counters = {"port_xmit_data",     "port_rcv_data",       "symbol_error",
+                                      "link_downed",        "link_error_recovery", "port_rcv_errors",
+                                      "port_xmit_discards", "port_xmit_wait"};
 constexpr std::string_view infiniband_type = "32";  // ARPHRD_INFINIBAND
 
 std::vector<std::string> entries(const std::string& folder) {

@@ -26,13 +26,16 @@ std::byte* aligned(std::byte* data) {
 
 }  // namespace
 
-const char* name(Op op) { return op == Op::put ? "put" : op == Op::get ? "get" : "send"; }
+const char* name(Op op) {
+    return op == Op::put ? "put" : op == Op::get ? "get" : "send";
+}
 
 // Memory is left untouched until a burst uses it.
 Exchange::Exchange(Session& session, std::size_t bytes, bool exposed)
     : session_(session), transport_(session.transport), exposed_(exposed), own_(new std::byte[bytes + line]) {
     if (exposed) {
-        window_ = session.guarded("exposes its memory to the others", -1, [&] { return transport_.expose(bytes); });
+        window_ =
+            session.guarded("exposes its memory to the others", -1, [&] { return transport_.expose(bytes); });
     } else {
         unexposed_.reset(new std::byte[bytes + line]);
         window_ = aligned(unexposed_.get());
@@ -202,7 +205,8 @@ void Exchange::request() {
         if (state.receives < burst_->window) post_receive(job.lane, state.receives);
         std::uint64_t& number = answers_[cell(job.lane, job.slot)];
         number = burst_->first + static_cast<std::uint64_t>(job.slot);
-        track(transport_.send(&number, sizeof number, round_->in[static_cast<std::size_t>(job.lane)].peer, tag_answer),
+        track(transport_.send(&number, sizeof number, round_->in[static_cast<std::size_t>(job.lane)].peer,
+                              tag_answer),
               {Kind::answer, job.lane, job.slot});
     };
     // Answers may come in another order than the messages went: the number tells.
@@ -267,7 +271,8 @@ void Exchange::get() {
         take_off(in_[static_cast<std::size_t>(lane)]);
         posted_[cell(lane, slot)] = clock_;
         ++posted;
-        track(transport_.get(arriving_ + place(from.here, slot), burst_->size, from.peer, place(from.there, slot)),
+        track(transport_.get(arriving_ + place(from.here, slot), burst_->size, from.peer,
+                             place(from.there, slot)),
               {Kind::got, lane, slot});
     };
     while (posted < std::min(arriving, burst_->inflight)) post();
@@ -309,7 +314,8 @@ std::vector<int> Exchange::awaited() const {
     const auto collect = [&](const std::vector<Lane>& lanes, const std::vector<LaneState>& states) {
         for (std::size_t i = 0; i < states.size(); ++i) {
             const int peer = lanes[i].peer;
-            if (states[i].done < burst_->window && std::ranges::find(peers, peer) == peers.end()) peers.push_back(peer);
+            if (states[i].done < burst_->window && std::ranges::find(peers, peer) == peers.end())
+                peers.push_back(peer);
         }
     };
     collect(round_->out, out_);

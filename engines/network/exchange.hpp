@@ -33,8 +33,12 @@ namespace assay::network {
 enum class Op { stream, request, put, get };
 
 const char* name(Op op);  // as the user says it: "send", "put", "get"
-constexpr bool one_sided(Op op) { return op == Op::put || op == Op::get; }
-constexpr bool timed_by_receiver(Op op) { return op == Op::stream || op == Op::get; }
+constexpr bool one_sided(Op op) {
+    return op == Op::put || op == Op::get;
+}
+constexpr bool timed_by_receiver(Op op) {
+    return op == Op::stream || op == Op::get;
+}
 
 struct Burst {
     Op op;
@@ -68,7 +72,9 @@ struct Outcome {
 };
 
 // Bytes from one message's place to the next: whole cache lines.
-constexpr std::size_t stride(std::size_t size) { return (size + 63) / 64 * 64; }
+constexpr std::size_t stride(std::size_t size) {
+    return (size + 63) / 64 * 64;
+}
 
 class Exchange {
 public:
@@ -110,7 +116,8 @@ private:
     void spread(LaneState& state);
     // Messages are numbered through at each rank and direction: cells, one behind the other in memory.
     std::size_t cell(int lane, int slot) const {
-        return static_cast<std::size_t>(lane) * static_cast<std::size_t>(burst_->window) + static_cast<std::size_t>(slot);
+        return static_cast<std::size_t>(lane) * static_cast<std::size_t>(burst_->window) +
+               static_cast<std::size_t>(slot);
     }
     std::size_t place(int lane, int slot) const { return cell(lane, slot) * stride(burst_->size); }
     int total(const std::vector<Lane>& lanes) const { return static_cast<int>(lanes.size()) * burst_->window; }
@@ -130,11 +137,11 @@ private:
     std::byte *leaving_ = nullptr, *arriving_ = nullptr;
     Nanoseconds clock_ = 0, begin_ = 0;
     std::vector<LaneState> out_, in_;
-    std::vector<Job> jobs_;                    // by ticket
+    std::vector<Job> jobs_;  // by ticket
     std::vector<Ticket> completed_;
     std::vector<Job> done_;
-    std::vector<Nanoseconds> posted_;          // by cell
-    std::vector<std::uint64_t> answers_;       // by cell: sent by a server, received by a client
+    std::vector<Nanoseconds> posted_;     // by cell
+    std::vector<std::uint64_t> answers_;  // by cell: sent by a server, received by a client
 };
 
 }  // namespace assay::network

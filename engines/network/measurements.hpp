@@ -17,7 +17,9 @@ namespace assay::network {
 
 namespace detail {
 
-inline std::optional<std::string> always() { return std::nullopt; }
+inline std::optional<std::string> always() {
+    return std::nullopt;
+}
 inline std::optional<std::string> reported_along() {
     return "reported along with network.all_to_all and network.client_server";
 }
@@ -26,40 +28,96 @@ void run_all_to_all(const Options&, Bench&);
 void run_pairs(const Options&, Bench&);
 inline void run_nothing(const Options&, Bench&) {}
 
-inline constexpr Parameter sizes{"sizes", Kind::integers, "B", "", "message sizes; 1 B to 4 MiB by powers of two unless given", 1, 1 << 30};
+inline constexpr Parameter sizes{
+    "sizes", Kind::integers, "B", "", "message sizes; 1 B to 4 MiB by powers of two unless given", 1, 1 << 30};
 inline constexpr Parameter op{"op", Kind::text, "", "send", "operations: one or more of send,put,get"};
-inline constexpr Parameter nflight{"nflight", Kind::integer, "", "1", "messages in flight at one client, over all its servers", 1, 65536};
-inline constexpr Parameter niters{"niters", Kind::integer, "", "0", "messages per peer and size; 0: as many as budget and confidence ask for", 0, 1e9};
-inline constexpr Parameter budget{"budget", Kind::real, "s", "60", "time for the whole sweep; 0: no limit", 0, 1e6};
-inline constexpr Parameter confidence{"confidence", Kind::real, "", "0.05", "a size is done when the median's 95 % interval is within this share of it; 0: use the budget up", 0, 1};
-inline constexpr Parameter memory{"memory", Kind::integer, "B", "128MiB", "for messages, at each rank; more is taken when a flight needs it", 4096, 1e13};
-inline constexpr Parameter timeout{"timeout", Kind::real, "s", "30", "without any progress, before a host is given up", 0.1, 1e6};
-inline constexpr Parameter yield_us{"yield_us", Kind::integer, "us", "50", "polling without pause, before the processor is offered to others; 0 where ranks share cores", 0, 1e9};
-inline constexpr Parameter no_verify{"no_verify", Kind::flag, "", "", "do not verify payloads: to measure what verifying costs"};
+inline constexpr Parameter nflight{
+    "nflight", Kind::integer, "", "1", "messages in flight at one client, over all its servers", 1, 65536};
+inline constexpr Parameter niters{"niters",
+                                  Kind::integer,
+                                  "",
+                                  "0",
+                                  "messages per peer and size; 0: as many as budget and confidence ask for",
+                                  0,
+                                  1e9};
+inline constexpr Parameter budget{"budget", Kind::real, "s", "60", "time for the whole sweep; 0: no limit",
+                                  0,        1e6};
+inline constexpr Parameter confidence{
+    "confidence",
+    Kind::real,
+    "",
+    "0.05",
+    "a size is done when the median's 95 % interval is within this share of it; 0: use the budget up",
+    0,
+    1};
+inline constexpr Parameter memory{
+    "memory", Kind::integer, "B", "128MiB", "for messages, at each rank; more is taken when a flight needs it",
+    4096,     1e13};
+inline constexpr Parameter timeout{
+    "timeout", Kind::real, "s", "30", "without any progress, before a host is given up", 0.1, 1e6};
+inline constexpr Parameter yield_us{
+    "yield_us",
+    Kind::integer,
+    "us",
+    "50",
+    "polling without pause, before the processor is offered to others; 0 where ranks share cores",
+    0,
+    1e9};
+inline constexpr Parameter no_verify{"no_verify", Kind::flag, "", "",
+                                     "do not verify payloads: to measure what verifying costs"};
 
 inline constexpr std::array all_to_all_parameters = {
-    sizes, op, nflight, niters, budget, confidence,
-    Parameter{"schedule", Kind::text, "", "shift", "shift, circle (isolated pairs), xor (powers of two) or random (a congestion test)"},
-    Parameter{"rounds", Kind::integer, "", "0", "a sample of that many rounds; 0: all that fit the budget, 10 at least", 0, 1e9},
-    memory, timeout, yield_us, no_verify,
+    sizes,
+    op,
+    nflight,
+    niters,
+    budget,
+    confidence,
+    Parameter{"schedule", Kind::text, "", "shift",
+              "shift, circle (isolated pairs), xor (powers of two) or random (a congestion test)"},
+    Parameter{"rounds", Kind::integer, "", "0",
+              "a sample of that many rounds; 0: all that fit the budget, 10 at least", 0, 1e9},
+    memory,
+    timeout,
+    yield_us,
+    no_verify,
 };
 inline constexpr std::array client_server_parameters = {
-    Parameter{"servers", Kind::integer, "", "1", "the first that many ranks are servers; one with two adapters is two", 1, 1e7},
-    sizes, op, nflight, niters, budget, confidence, memory, timeout, yield_us, no_verify,
+    Parameter{"servers", Kind::integer, "", "1",
+              "the first that many ranks are servers; one with two adapters is two", 1, 1e7},
+    sizes,
+    op,
+    nflight,
+    niters,
+    budget,
+    confidence,
+    memory,
+    timeout,
+    yield_us,
+    no_verify,
 };
 inline constexpr std::array pairs_parameters = {
     Parameter{"pairs", Kind::text, "", "", "ordered pairs of ranks, from-to: \"0-3,3-0,1-2\""},
     Parameter{"size", Kind::integer, "B", "1MiB", "bytes a message", 1, 1 << 30},
     Parameter{"repeats", Kind::integer, "", "5", "bursts of each pair", 1, 1e6},
-    nflight, memory, timeout, yield_us,
+    nflight,
+    memory,
+    timeout,
+    yield_us,
 };
 
 inline constexpr std::array sweep_metrics = {
-    Metric{"bandwidth", "B/s", Better::higher, "verified bytes of all ranks over the longest rank's timed part, each pass a sample; in a pair matrix, of one flow while it had a message in flight"},
-    Metric{"client_bandwidth", "B/s", Better::higher, "verified bytes of one rank's flows over its own timed part"},
+    Metric{"bandwidth", "B/s", Better::higher,
+           "verified bytes of all ranks over the longest rank's timed part, each pass a sample; in a pair "
+           "matrix, of one flow while it had a message in flight"},
+    Metric{"client_bandwidth", "B/s", Better::higher,
+           "verified bytes of one rank's flows over its own timed part"},
     Metric{"rate", "1/s", Better::higher, "operations of all ranks over the longest rank's timed part"},
-    Metric{"latency", "s", Better::lower, "of one operation, over all ranks: from posting to completion at the target; where a receiver times a stream, the time between arrivals times the messages in flight"},
-    Metric{"half_round_trip", "s", Better::lower, "half the time from posting a message to the arrival of its acknowledgement"},
+    Metric{"latency", "s", Better::lower,
+           "of one operation, over all ranks: from posting to completion at the target; where a receiver times "
+           "a stream, the time between arrivals times the messages in flight"},
+    Metric{"half_round_trip", "s", Better::lower,
+           "half the time from posting a message to the arrival of its acknowledgement"},
     Metric{"time", "s", Better::none, "timed part of each client, in the order of ranks"},
     Metric{"wall_time", "s", Better::none, "timed part of the rank that took longest, summed over the passes"},
     Metric{"bytes", "B", Better::none, "arrived and verified"},
@@ -87,34 +145,55 @@ inline constexpr std::array counters_metrics = {
     Metric{"port_xmit_wait", "1", Better::lower, "ticks with data to send and no credits: congestion"},
 };
 inline constexpr std::array wire_metrics = {
-    Metric{"share", "1", Better::none, "bytes that left the host on the wire, over the payload it sent to other hosts; under 1 the MPI went round the network"},
+    Metric{"share", "1", Better::none,
+           "bytes that left the host on the wire, over the payload it sent to other hosts; under 1 the MPI "
+           "went round the network"},
 };
 
 }  // namespace detail
 
 inline constexpr Measurement client_server{
-    "network.client_server", Scope::group,
+    "network.client_server",
+    Scope::group,
     "Every client with every server: bandwidth, latency and rate over message sizes; sends are acknowledged.",
-    detail::client_server_parameters, detail::sweep_metrics, detail::always, detail::run_client_server};
+    detail::client_server_parameters,
+    detail::sweep_metrics,
+    detail::always,
+    detail::run_client_server};
 
 inline constexpr Measurement all_to_all{
-    "network.all_to_all", Scope::group,
+    "network.all_to_all",
+    Scope::group,
     "Every rank with every other, in rounds of pairs: bandwidth, latency and rate over message sizes.",
-    detail::all_to_all_parameters, detail::sweep_metrics, detail::always, detail::run_all_to_all};
+    detail::all_to_all_parameters,
+    detail::sweep_metrics,
+    detail::always,
+    detail::run_all_to_all};
 
-inline constexpr Measurement pairs{
-    "network.pairs", Scope::group,
-    "The pairs given, one after the other, each alone: the retest of suspects.",
-    detail::pairs_parameters, detail::pairs_metrics, detail::always, detail::run_pairs};
+inline constexpr Measurement pairs{"network.pairs",
+                                   Scope::group,
+                                   "The pairs given, one after the other, each alone: the retest of suspects.",
+                                   detail::pairs_parameters,
+                                   detail::pairs_metrics,
+                                   detail::always,
+                                   detail::run_pairs};
 
 inline constexpr Measurement counters{
-    "network.counters", Scope::group,
+    "network.counters",
+    Scope::group,
     "What the ports of each host counted during a network measurement; only what changed.",
-    {}, detail::counters_metrics, detail::reported_along, detail::run_nothing};
+    {},
+    detail::counters_metrics,
+    detail::reported_along,
+    detail::run_nothing};
 
 inline constexpr Measurement wire{
-    "network.wire", Scope::group,
+    "network.wire",
+    Scope::group,
     "Whether the payload went over the network's ports, by the kernel's own counters.",
-    {}, detail::wire_metrics, detail::reported_along, detail::run_nothing};
+    {},
+    detail::wire_metrics,
+    detail::reported_along,
+    detail::run_nothing};
 
 }  // namespace assay::network

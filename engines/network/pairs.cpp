@@ -25,11 +25,13 @@ Pair read_pair(const std::string& text, int ranks) {
     const char* const end = text.data() + text.size();
     const auto [dash, first] = std::from_chars(text.data(), end, from);
     const bool separated = first == std::errc() && dash != end && *dash == '-';
-    const auto [rest, second] = separated ? std::from_chars(dash + 1, end, to) : std::from_chars_result{dash, std::errc::invalid_argument};
+    const auto [rest, second] = separated ? std::from_chars(dash + 1, end, to)
+                                          : std::from_chars_result{dash, std::errc::invalid_argument};
     if (second != std::errc() || rest != end)
         throw Error(fmt::format("--pairs: '{}' is not a pair of ranks", text), "write from-to: 0-3,3-0");
     if (from == to || std::min(from, to) < 0 || std::max(from, to) >= ranks)
-        throw Error(fmt::format("--pairs: {} is not a pair of different ranks below {}", text, ranks), "write from-to: 0-3,3-0");
+        throw Error(fmt::format("--pairs: {} is not a pair of different ranks below {}", text, ranks),
+                    "write from-to: 0-3,3-0");
     return {from, to};
 }
 
@@ -84,7 +86,8 @@ Summary half_round_trips(Session& session, Exchange& exchange, const Round& roun
     return halved(echo.latency.summary());
 }
 
-void measure(Session& session, Exchange& exchange, const Options& options, const Pair& pair, std::size_t memory) {
+void measure(Session& session, Exchange& exchange, const Options& options, const Pair& pair,
+             std::size_t memory) {
     const auto size = static_cast<std::size_t>(options.integer("size"));
     const int inflight = static_cast<int>(options.integer("nflight"));
     const Round round = Schedule::listed({pair}).round(0, session.rank());
@@ -104,7 +107,8 @@ void measure(Session& session, Exchange& exchange, const Options& options, const
     const Subject subject{.host = session.label(pair.first), .peer = session.label(pair.second)};
     const Json params = {{"size", size}, {"op", "send"}, {"inflight", inflight}, {"iterations", window}};
     session.sink.measurement(pairs, "bandwidth", subject, params, summarize(bandwidths), bandwidths);
-    session.sink.measurement(pairs, "latency", subject, {{"size", echo_bytes}, {"op", "send"}, {"inflight", 1}}, latency);
+    session.sink.measurement(pairs, "latency", subject, {{"size", echo_bytes}, {"op", "send"}, {"inflight", 1}},
+                             latency);
     session.sink.measurement(pairs, "corrupted", subject, params, summarize({&stream.corrupted, 1}));
 }
 
@@ -114,14 +118,17 @@ void detail::run_pairs(const Options& options, Bench& bench) {
     run_group(options, bench, [&](Session& session) {
         const std::vector<Pair> listed = read_pairs(options.text("pairs"), session.size());
         const auto size = static_cast<std::size_t>(options.integer("size"));
-        const double least = 2.0 * static_cast<double>(options.integer("nflight")) * static_cast<double>(stride(size));
+        const double least =
+            2.0 * static_cast<double>(options.integer("nflight")) * static_cast<double>(stride(size));
         const double both = session.memory(least, static_cast<double>(options.integer("memory")),
                                            fmt::format("messages of {} bytes", size));
         const auto memory = static_cast<std::size_t>(std::max(least, both) / 2);
         Exchange exchange(session, memory, false);
         for (std::size_t i = 0; i < listed.size(); ++i) {
             const double done = static_cast<double>(i) / static_cast<double>(listed.size());
-            session.progress(done, fmt::format("{} to {}", session.label(listed[i].first), session.label(listed[i].second)), -1);
+            session.progress(
+                done, fmt::format("{} to {}", session.label(listed[i].first), session.label(listed[i].second)),
+                -1);
             measure(session, exchange, options, listed[i], memory);
         }
     });

@@ -44,7 +44,8 @@ std::optional<std::size_t> scan(const std::byte* data, std::size_t begin, std::s
         const std::uint64_t expected = stamped_word(key, at);
         std::uint64_t observed = expected;
         std::memcpy(&observed, data + at, std::min<std::size_t>(8, end - at));
-        if (observed != expected) return at + static_cast<std::size_t>(__builtin_ctzll(observed ^ expected)) / 8;
+        if (observed != expected)
+            return at + static_cast<std::size_t>(__builtin_ctzll(observed ^ expected)) / 8;
     }
     return std::nullopt;
 }
@@ -56,7 +57,9 @@ std::uint64_t stamp_key(int source, int destination, std::uint64_t message) {
     return mix(mix(pair) + message * step);
 }
 
-std::uint64_t stamped_word(std::uint64_t key, std::size_t offset) { return key + offset / 8 * step; }
+std::uint64_t stamped_word(std::uint64_t key, std::size_t offset) {
+    return key + offset / 8 * step;
+}
 
 void stamp(std::byte* data, std::size_t bytes, std::uint64_t key) {
     const std::size_t whole = bytes / words_bytes * words_bytes;

@@ -31,7 +31,8 @@ double Planner::least(std::size_t item) const {
 int Planner::affordable_rounds(int all) const {
     if (work_.budget <= 0) return all;
     double one_round = 0;
-    for (std::size_t item = 0; item < items(); ++item) one_round += burst_.at(static_cast<double>(size_of(item)));
+    for (std::size_t item = 0; item < items(); ++item)
+        one_round += burst_.at(static_cast<double>(size_of(item)));
     const double affordable = std::min(work_.budget / one_round, static_cast<double>(all));
     return std::max(static_cast<int>(affordable), std::min(least_rounds, all));
 }
@@ -43,7 +44,8 @@ double Planner::burst_target() const {
 }
 
 int Planner::bounded(std::size_t size, double window) const {
-    const double room = static_cast<double>(work_.memory / (stride(size) * static_cast<std::size_t>(work_.lanes)));
+    const double room =
+        static_cast<double>(work_.memory / (stride(size) * static_cast<std::size_t>(work_.lanes)));
     const double lanes = work_.lanes;
     window = std::min({window, room, std::max(1.0, window_at_most / lanes)});
     return std::max(work_.smallest_window, static_cast<int>(window));
@@ -80,7 +82,8 @@ double Planner::left(std::size_t item, double elapsed) const {
     double least_left = 0, hoped = 0;
     for (; item < items(); ++item) {
         least_left += least(item);
-        hoped += rounds_ * std::max(burst_.at(static_cast<double>(size_of(item))), burst_target()) * passes_hoped_for;
+        hoped += rounds_ * std::max(burst_.at(static_cast<double>(size_of(item))), burst_target()) *
+                 passes_hoped_for;
     }
     if (work_.budget <= 0) return hoped;
     return std::max(least_left, std::min(hoped, work_.budget - elapsed));

@@ -43,7 +43,9 @@ public:
     void set_rounds(int rounds) { rounds_ = rounds; }
 
     int window(std::size_t size) const;
-    double burst_seconds(std::size_t size, int window) const { return message_.at(static_cast<double>(size)) * window; }
+    double burst_seconds(std::size_t size, int window) const {
+        return message_.at(static_cast<double>(size)) * window;
+    }
     // The window for the next pass, after bursts of `window` messages have taken `longest` seconds.
     int adapted(std::size_t size, int window, double longest) const;
 
@@ -58,7 +60,9 @@ private:
     double least(std::size_t item) const;  // seconds of one pass with the smallest window
     double burst_target() const;
     std::size_t items() const { return work_.sizes.size() * static_cast<std::size_t>(work_.operations); }
-    std::size_t size_of(std::size_t item) const { return work_.sizes[item / static_cast<std::size_t>(work_.operations)]; }
+    std::size_t size_of(std::size_t item) const {
+        return work_.sizes[item / static_cast<std::size_t>(work_.operations)];
+    }
     int bounded(std::size_t size, double window) const;
 
     Work work_;

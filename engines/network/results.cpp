@@ -65,18 +65,20 @@ using Pair = std::pair<int, int>;
 class Collected {
 public:
     Collected(Session& session, const Tally& tally, const std::vector<std::string>& packed)
-        : session_(session), size_(static_cast<double>(tally.size)), receiver_times_(timed_by_receiver(tally.op)) {
+        : session_(session), size_(static_cast<double>(tally.size)) {
         for (const std::string& one : packed) parts_.push_back(unpack_part(one));
         for (const Part& part : parts_)
-            for (const WrongCount& count : part.counts) wrong_[{count.source, count.destination}] += count.messages;
+            for (const WrongCount& count : part.counts)
+                wrong_[{count.source, count.destination}] += count.messages;
     }
 
     void corruptions(const Measurement& measurement, const Json& params) const {
         for (std::size_t rank = 0; rank < parts_.size(); ++rank)
             for (const Wrong& wrong : parts_[rank].wrong)
-                session_.sink.corruption(measurement,
-                                         {.host = session_.label(wrong.source), .peer = session_.label(static_cast<int>(rank))},
-                                         params, wrong.message, wrong.offset, wrong.expected, wrong.observed);
+                session_.sink.corruption(
+                    measurement,
+                    {.host = session_.label(wrong.source), .peer = session_.label(static_cast<int>(rank))},
+                    params, wrong.message, wrong.offset, wrong.expected, wrong.observed);
     }
 
     void rows(const Measurement& measurement, const Json& params) const {
@@ -91,7 +93,8 @@ public:
                 peers.push_back(session_.label(destination));
                 values.push_back(bandwidth);
             }
-            session_.sink.pairs(measurement, "bandwidth", {.host = session_.label(source)}, params, peers, values);
+            session_.sink.pairs(measurement, "bandwidth", {.host = session_.label(source)}, params, peers,
+                                values);
         }
     }
 
@@ -124,7 +127,6 @@ private:
 
     Session& session_;
     double size_;
-    bool receiver_times_;
     std::vector<Part> parts_;
     std::map<Pair, std::uint64_t> wrong_;
 };

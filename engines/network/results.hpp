@@ -40,7 +40,7 @@ private:
 struct Passes {
     std::vector<double> bandwidth, rate;  // verified bytes, operations over the longest rank's timed part
     double bytes = 0, operations = 0, corrupted = 0;
-    double wall = 0;  // seconds: the passes' sum of the longest rank's timed part
+    double wall = 0;            // seconds: the passes' sum of the longest rank's timed part
     std::int64_t messages = 0;  // of each flow
 };
 

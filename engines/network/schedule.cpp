@@ -13,7 +13,9 @@ namespace {
 
 constexpr std::uint64_t seed = 20231;  // any, but the same on every rank and in every run
 
-Lane single(int peer) { return {peer, 0, 0}; }
+Lane single(int peer) {
+    return {peer, 0, 0};
+}
 
 }  // namespace
 
@@ -97,7 +99,8 @@ int Schedule::circle_partner(int index, int rank) const {
 Round Schedule::bipartite(int rank) const {
     std::vector<Lane> lanes;
     if (rank < servers_)
-        for (int client = servers_; client < ranks_; ++client) lanes.push_back({client, client - servers_, rank});
+        for (int client = servers_; client < ranks_; ++client)
+            lanes.push_back({client, client - servers_, rank});
     else
         for (int server = 0; server < servers_; ++server) lanes.push_back({server, server, rank - servers_});
     const bool out = (rank < servers_) != to_servers_;
@@ -110,7 +113,8 @@ std::vector<int> sample_rounds(int rounds, int count) {
     std::vector<int> chosen;
     for (int i = 0; i < count; ++i) {
         const auto begin = std::int64_t{rounds} * i / count, end = std::int64_t{rounds} * (i + 1) / count;
-        chosen.push_back(static_cast<int>(begin + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(end - begin))));
+        chosen.push_back(static_cast<int>(
+            begin + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(end - begin))));
     }
     return chosen;
 }

@@ -75,15 +75,21 @@ Session::Session(Bench& bench, Patience patience)
     labels_ = rank_labels(hosts_);
 }
 
-int Session::ranks_on_this_host() const { return static_cast<int>(std::ranges::count(hosts_, host(rank_))); }
+int Session::ranks_on_this_host() const {
+    return static_cast<int>(std::ranges::count(hosts_, host(rank_)));
+}
 
-bool Session::first_on_host() const { return std::ranges::find(hosts_, host(rank_)) - hosts_.begin() == rank_; }
+bool Session::first_on_host() const {
+    return std::ranges::find(hosts_, host(rank_)) - hosts_.begin() == rank_;
+}
 
 bool Session::several_hosts() const {
     return std::ranges::any_of(hosts_, [this](const std::string& h) { return h != hosts_.front(); });
 }
 
-bool Session::interrupted() { return signalled.load(std::memory_order_relaxed) != 0; }
+bool Session::interrupted() {
+    return signalled.load(std::memory_order_relaxed) != 0;
+}
 
 void Session::sum(std::span<double> values) {
     transport.begin_sum(values);
@@ -115,7 +121,9 @@ void Session::call_the_roll(Nanoseconds still) {
     for (int caller = 0; caller < callers; ++caller)
         if (rank_ != caller) transport.send(&here, sizeof here, caller, tag_roll);
     for (int peer = 0; rank_ < callers && peer < size(); ++peer)
-        if (peer != rank_) expected[transport.receive(&answers[static_cast<std::size_t>(peer)], sizeof here, peer, tag_roll)] = peer;
+        if (peer != rank_)
+            expected[transport.receive(&answers[static_cast<std::size_t>(peer)], sizeof here, peer, tag_roll)] =
+                peer;
     const Nanoseconds begin = now(), limit = patience_.timeout / (rank_ < callers ? 2 : 1);
     for (std::vector<Ticket> answered; now() - begin < limit && (rank_ >= callers || !expected.empty());) {
         answered.clear();
@@ -137,7 +145,8 @@ double Session::memory(double least, double wanted, const std::string& what) {
     double agreed[] = {least - available, least, -available};
     max(agreed);
     if (agreed[0] > 0)
-        throw Error(fmt::format("{} need {} a rank, {} more than a host has available", what, human(agreed[1]), human(agreed[0])),
+        throw Error(fmt::format("{} need {} a rank, {} more than a host has available", what, human(agreed[1]),
+                                human(agreed[0])),
                     "lower the message size, --nflight or the number of ranks a host");
     return std::min(wanted, -agreed[2] / 2);
 }

@@ -40,12 +40,15 @@ std::vector<std::string> split(const std::string& text) {
 
 SweepOptions read_sweep(const Options& options, Op sends) {
     SweepOptions sweep{};
-    for (const std::int64_t size : options.integers("sizes")) sweep.sizes.push_back(static_cast<std::size_t>(size));
+    for (const std::int64_t size : options.integers("sizes"))
+        sweep.sizes.push_back(static_cast<std::size_t>(size));
     if (sweep.sizes.empty()) sweep.sizes = default_sizes();
     for (const std::size_t size : sweep.sizes)
         if (size < 1 || size > size_most)
-            throw Error(fmt::format("a message of {} bytes cannot be measured", size), "sizes from 1 B to 1 GiB");
-    for (const std::string& word : split(options.text("op"))) sweep.operations.push_back(read_operation(word, sends));
+            throw Error(fmt::format("a message of {} bytes cannot be measured", size),
+                        "sizes from 1 B to 1 GiB");
+    for (const std::string& word : split(options.text("op")))
+        sweep.operations.push_back(read_operation(word, sends));
     sweep.inflight = static_cast<int>(options.integer("nflight"));
     sweep.iterations = options.integer("niters");
     sweep.budget = options.real("budget");
@@ -71,12 +74,13 @@ Sweep::Sweep(Session& session, const Measurement& measurement, SweepOptions opti
 // Bytes for the messages of one direction: what the flight needs, or more so that bursts can last.
 std::size_t Sweep::find_place() {
     const std::size_t largest = *std::ranges::max_element(options_.sizes);
-    const double window = options_.iterations > 0
-                              ? std::min<double>(work_.smallest_window, static_cast<double>(options_.iterations))
-                              : work_.smallest_window;
+    const double window = options_.iterations > 0 ? std::min<double>(work_.smallest_window,
+                                                                     static_cast<double>(options_.iterations))
+                                                  : work_.smallest_window;
     const double least = window * static_cast<double>(stride(largest)) * pattern_.lanes_here;
-    const double both = session_.memory(2 * least, static_cast<double>(options_.memory),
-                                        fmt::format("messages of {} bytes with {} in flight", largest, options_.inflight));
+    const double both =
+        session_.memory(2 * least, static_cast<double>(options_.memory),
+                        fmt::format("messages of {} bytes with {} in flight", largest, options_.inflight));
     work_.memory = static_cast<std::size_t>(both / 2);
     return std::max(static_cast<std::size_t>(least), work_.memory);
 }
@@ -106,7 +110,8 @@ Sweep::Pass Sweep::pass(Tally& tally, int window) {
         tally.add({tally.op, tally.size, window, options_.inflight, 0}, std::move(one));
         if (interrupted) return {.interrupted = true};
     }
-    double most[] = {seconds(sum.elapsed), seconds(longest), session_.rank() == 0 ? seconds(now() - begin_) : 0.0};
+    double most[] = {seconds(sum.elapsed), seconds(longest),
+                     session_.rank() == 0 ? seconds(now() - begin_) : 0.0};
     double all[] = {static_cast<double>(sum.bytes), static_cast<double>(sum.operations),
                     static_cast<double>(sum.corrupted)};
     session_.max(most);
@@ -187,7 +192,8 @@ void Sweep::tell_progress(std::size_t item, Op op, std::size_t size) {
 bool Sweep::run() {
     const std::size_t place = find_place();
     begin_ = now();
-    exchange_ = std::make_unique<Exchange>(session_, place, std::ranges::any_of(options_.operations, one_sided));
+    exchange_ =
+        std::make_unique<Exchange>(session_, place, std::ranges::any_of(options_.operations, one_sided));
     probe();
     pattern_.params["peers"] = static_cast<int>(rounds_.size()) * pattern_.initiated_lanes;
     bool going = planner_ != nullptr;

@@ -15,7 +15,9 @@ std::string ranks_of(const Session& session, const std::string& host) {
     return ranks;
 }
 
-Summary single(double value) { return summarize({&value, 1}); }
+Summary single(double value) {
+    return summarize({&value, 1});
+}
 
 }  // namespace
 
@@ -28,7 +30,8 @@ void report_context(Session& session) {
     }
     const auto all = session.gather(facts.is_null() ? "" : facts.dump());
     for (std::size_t rank = 0; rank < all.size(); ++rank)
-        if (!all[rank].empty()) session.sink.context({.host = session.host(static_cast<int>(rank))}, Json::parse(all[rank]));
+        if (!all[rank].empty())
+            session.sink.context({.host = session.host(static_cast<int>(rank))}, Json::parse(all[rank]));
 }
 
 Wire::Wire(Session& session) : session_(session) {
@@ -53,12 +56,14 @@ void Wire::report(std::uint64_t sent_away) {
         carried[host] = one["wire"].get<double>();
         if (!one.contains("counters")) continue;
         for (const Json& counter : one["counters"])
-            session_.sink.measurement(counters, counter[1].get<std::string>(), {.host = host, .device = counter[0]}, {},
+            session_.sink.measurement(counters, counter[1].get<std::string>(),
+                                      {.host = host, .device = counter[0]}, {},
                                       single(counter[2].get<double>()));
     }
     if (!session_.several_hosts()) return;
     for (const auto& [host, bytes] : payload)
-        if (bytes > 0) session_.sink.measurement(wire, "share", {.host = host}, {}, single(carried[host] / bytes));
+        if (bytes > 0)
+            session_.sink.measurement(wire, "share", {.host = host}, {}, single(carried[host] / bytes));
 }
 
 }  // namespace assay::network

@@ -37,12 +37,14 @@ public:
 
     Ticket send(const void* data, std::size_t bytes, int peer, int tag) override {
         const Ticket ticket = take();
-        MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, peer, tag, MPI_COMM_WORLD, &requests_[index(ticket)]);
+        MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, peer, tag, MPI_COMM_WORLD,
+                  &requests_[index(ticket)]);
         return ticket;
     }
     Ticket receive(void* data, std::size_t bytes, int peer, int tag) override {
         const Ticket ticket = take();
-        MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, peer, tag, MPI_COMM_WORLD, &requests_[index(ticket)]);
+        MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, peer, tag, MPI_COMM_WORLD,
+                  &requests_[index(ticket)]);
         return ticket;
     }
     Ticket get(void* data, std::size_t bytes, int peer, std::size_t offset) override {
@@ -129,7 +131,8 @@ void Mpi::poll(std::vector<Ticket>& completed) {
     if (active_ == 0) return;
     indices_.resize(requests_.size());
     int done = 0;
-    MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &done, indices_.data(), MPI_STATUSES_IGNORE);
+    MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &done, indices_.data(),
+                 MPI_STATUSES_IGNORE);
     if (done == MPI_UNDEFINED) return;
     active_ -= done;
     for (int i = 0; i < done; ++i) {

@@ -100,8 +100,8 @@ private:
         return found == sides.end() ? faults_.rate : found->second;
     }
     // Copies, and says when source and destination are done with it.
-    std::pair<Nanoseconds, Nanoseconds> carry(int source, int destination, const void* from, void* to, std::size_t bytes,
-                                              bool payload);
+    std::pair<Nanoseconds, Nanoseconds> carry(int source, int destination, const void* from, void* to,
+                                              std::size_t bytes, bool payload);
     Collective& current(int rank) { return collectives_[member(rank).collectives]; }
     void leave(std::uint64_t number) {
         if (++collectives_[number].ended == size()) collectives_.erase(number);
@@ -139,8 +139,8 @@ std::pair<Nanoseconds, Nanoseconds> Fabric::carry(int source, int destination, c
     const Nanoseconds t = now();
     Member &s = member(source), &d = member(destination);
     s.transmit_free = std::max(t, s.transmit_free) + duration(rate(faults_.transmit, source));
-    d.receive_free = std::max({t, d.receive_free + duration(rate(faults_.receive, destination)), s.transmit_free,
-                               t + duration(rate(faults_.receive, destination))});
+    d.receive_free = std::max({t, d.receive_free + duration(rate(faults_.receive, destination)),
+                               s.transmit_free, t + duration(rate(faults_.receive, destination))});
     return {s.transmit_free, d.receive_free + faults_.delay};
 }
 
@@ -174,7 +174,8 @@ Ticket Fabric::post_receive(int rank, void* data, std::size_t bytes, int peer, i
     }
     const Posted send = waiting.front();
     waiting.pop_front();
-    const auto [sent, arrived] = carry(peer, rank, send.data, data, std::min(bytes, send.bytes), tag == payload_tag);
+    const auto [sent, arrived] =
+        carry(peer, rank, send.data, data, std::min(bytes, send.bytes), tag == payload_tag);
     member(peer).pending.push_back({send.ticket, sent});
     member(rank).pending.push_back({ticket, arrived});
     return ticket;
@@ -387,7 +388,9 @@ void run_null_ranks(int ranks, const Faults& faults, const std::function<void(Tr
     if (aborted) std::rethrow_exception(aborted);
 }
 
-std::unique_ptr<Transport> instant_transport() { return std::make_unique<Instant>(); }
+std::unique_ptr<Transport> instant_transport() {
+    return std::make_unique<Instant>();
+}
 
 void for_each_rank(int&, char**&, const std::function<void(Transport&)>& body) {
     const char* text = std::getenv("ASSAY_NULL_RANKS");

@@ -17,13 +17,14 @@ namespace assay {
 
 // What is planted. Rates are in bytes a second; 0 means as fast as memory copies.
 struct Faults {
-    double rate = 0;                         // of every side that has none of its own below
+    double rate = 0;                          // of every side that has none of its own below
     std::map<int, double> transmit, receive;  // of a rank's sides
-    Nanoseconds delay = 0;                   // from transmission to arrival
+    Nanoseconds delay = 0;                    // from transmission to arrival
     struct Flip {
         int source, destination;
-        std::uint64_t message;  // the n-th payload between these two, from 0: sends that are not answers, puts, gets
-        std::size_t offset;     // of the byte that arrives with a bit flipped
+        std::uint64_t
+            message;  // the n-th payload between these two, from 0: sends that are not answers, puts, gets
+        std::size_t offset;  // of the byte that arrives with a bit flipped
     };
     std::vector<Flip> flips;
     std::map<int, std::uint64_t> silent_after;  // a rank stops answering after that many posted operations

@@ -63,11 +63,15 @@ TEST_CASE("only what grew is a difference") {
 
 TEST_CASE("bytes on the wire count once: no bond over its members, no IP over InfiniBand") {
     const Planted sys;
-    for (const char* interface : {"eth0", "bond0", "ib0"}) sys.file("class/net/" + std::string(interface) + "/type", "1");
+    for (const char* interface : {"eth0", "bond0", "ib0"})
+        sys.file("class/net/" + std::string(interface) + "/type", "1");
     sys.file("class/net/ib0/type", "32");
     sys.file("class/net/bond0/lower_eth0/type", "1");
-    const Counters changed = {{{"eth0", "tx_bytes"}, 100}, {{"bond0", "tx_bytes"}, 100}, {{"ib0", "tx_bytes"}, 40},
-                              {{"mlx5_0:1", "port_xmit_data"}, 40}, {{"eth0", "rx_bytes"}, 7}};
+    const Counters changed = {{{"eth0", "tx_bytes"}, 100},
+                              {{"bond0", "tx_bytes"}, 100},
+                              {{"ib0", "tx_bytes"}, 40},
+                              {{"mlx5_0:1", "port_xmit_data"}, 40},
+                              {{"eth0", "rx_bytes"}, 7}};
     CHECK(bytes_on_the_wire(changed) == 140);
 }
 

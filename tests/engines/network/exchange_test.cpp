@@ -21,7 +21,8 @@ struct Seen {
 };
 
 // One burst of round 0, by rank.
-std::vector<Seen> burst(int ranks, const Faults& faults, const Schedule& schedule, const Burst& what, int bursts = 1) {
+std::vector<Seen> burst(int ranks, const Faults& faults, const Schedule& schedule, const Burst& what,
+                        int bursts = 1) {
     std::vector<Seen> seen(static_cast<std::size_t>(ranks));
     on_ranks(ranks, faults, [&](Session& session) {
         const std::size_t place = static_cast<std::size_t>(schedule.lanes() * what.window) * stride(what.size);
@@ -36,7 +37,9 @@ std::vector<Seen> burst(int ranks, const Faults& faults, const Schedule& schedul
     return seen;
 }
 
-Schedule for_op(Op op, int ranks, int servers) { return Schedule::client_server(ranks, servers, op != Op::get); }
+Schedule for_op(Op op, int ranks, int servers) {
+    return Schedule::client_server(ranks, servers, op != Op::get);
+}
 
 }  // namespace
 
@@ -50,7 +53,8 @@ TEST_CASE("every operation moves and verifies every byte, whatever the size, win
                     CAPTURE(inflight);
                     CAPTURE(window);
                     const int ranks = 5, servers = 2, clients = ranks - servers;
-                    const auto seen = burst(ranks, {}, for_op(op, ranks, servers), {op, size, window, inflight, 7});
+                    const auto seen =
+                        burst(ranks, {}, for_op(op, ranks, servers), {op, size, window, inflight, 7});
                     std::uint64_t bytes = 0, operations = 0, latencies = 0;
                     for (const Seen& one : seen) {
                         CHECK(one.outcome.corrupted == 0);
@@ -125,15 +129,18 @@ TEST_CASE("a slow side is found by the rank that times it: row of a slow sender,
             Exchange exchange(session, 20 * stride(20000), false);
             Histogram latency;
             for (int index = 0; index < schedule.rounds(); ++index) {
-                const Outcome outcome = exchange.run({Op::stream, 20000, 20, 2, static_cast<std::uint64_t>(index) * 20},
-                                                     schedule.round(index, session.rank()), latency);
+                const Outcome outcome =
+                    exchange.run({Op::stream, 20000, 20, 2, static_cast<std::uint64_t>(index) * 20},
+                                 schedule.round(index, session.rank()), latency);
                 for (const FlowTime& flow : outcome.flows)
-                    seconds_of[static_cast<std::size_t>(flow.peer)][static_cast<std::size_t>(session.rank())] = seconds(flow.busy);
+                    seconds_of[static_cast<std::size_t>(flow.peer)][static_cast<std::size_t>(session.rank())] =
+                        seconds(flow.busy);
             }
         });
         for (std::size_t from = 0; from < ranks; ++from)
             for (std::size_t to = 0; to < ranks; ++to)
-                if (from != to && (transmit ? from : to) == 2) CHECK(seconds_of[from][to] > 0.9 * 20 * 20000 / 40e6);
+                if (from != to && (transmit ? from : to) == 2)
+                    CHECK(seconds_of[from][to] > 0.9 * 20 * 20000 / 40e6);
         // The others are not held up by the slow one: the fastest of them ran at its own rate or near it.
         CHECK(std::min(seconds_of[0][1], seconds_of[1][0]) < 0.5 * 20 * 20000 / 40e6);
     }
@@ -152,7 +159,8 @@ TEST_CASE("a rank that stops answering is named by those that wait for it") {
                                            Session session(bench, {200'000'000, 0});
                                            Exchange exchange(session, 300 * stride(64), one_sided(op));
                                            Histogram latency;
-                                           exchange.run({op, 64, 300, 2, 0}, schedule.round(0, transport.rank()), latency);
+                                           exchange.run({op, 64, 300, 2, 0},
+                                                        schedule.round(0, transport.rank()), latency);
                                        }),
                         Aborted);
         const auto failures = records.of("failure");

@@ -26,7 +26,8 @@ std::vector<std::string> words(const std::string& text) {
     return split;
 }
 
-void measure(Recorded& records, const Measurement& measurement, int ranks, const std::string& text, const Faults& faults = {}) {
+void measure(Recorded& records, const Measurement& measurement, int ranks, const std::string& text,
+             const Faults& faults = {}) {
     const Options options = Options::parse(measurement, words(text + " --yield-us 0"));
     run_null_ranks(ranks, faults, [&](Transport& transport) {
         Bench bench{records.sink, transport};
@@ -34,14 +35,18 @@ void measure(Recorded& records, const Measurement& measurement, int ranks, const
     });
 }
 
-double median(const Json& record) { return record["summary"]["median"].get<double>(); }
+double median(const Json& record) {
+    return record["summary"]["median"].get<double>();
+}
 
 }  // namespace
 
 TEST_CASE("all to all: a record of every metric for every size and operation, and the accounting holds") {
     Recorded records;
-    measure(records, all_to_all, 3, "--sizes 1,4096 --op send,put,get --niters 50 --budget 0 --schedule circle");
-    for (const char* metric : {"bandwidth", "client_bandwidth", "rate", "latency", "time", "wall_time", "bytes", "corrupted"})
+    measure(records, all_to_all, 3,
+            "--sizes 1,4096 --op send,put,get --niters 50 --budget 0 --schedule circle");
+    for (const char* metric :
+         {"bandwidth", "client_bandwidth", "rate", "latency", "time", "wall_time", "bytes", "corrupted"})
         CHECK(records.of("measurement", metric).size() == 6);
     CHECK(records.of("measurement", "half_round_trip").empty());
     for (const Json& bytes : records.of("measurement", "bytes")) {
@@ -66,7 +71,9 @@ TEST_CASE("all to all: a record of every metric for every size and operation, an
     }
     std::map<std::string, std::set<std::string>> rows;
     for (const Json& row : records.of("pairs"))
-        for (const Json& peer : row["peers"]) rows[row["params"].dump()].insert(row["subject"]["host"].get<std::string>() + peer.get<std::string>());
+        for (const Json& peer : row["peers"])
+            rows[row["params"].dump()].insert(row["subject"]["host"].get<std::string>() +
+                                              peer.get<std::string>());
     CHECK(rows.size() == 6);
     for (const auto& [params, pairs_seen] : rows) CHECK(pairs_seen.size() == 6);
     CHECK(records.of("context").size() == 1);
@@ -74,7 +81,8 @@ TEST_CASE("all to all: a record of every metric for every size and operation, an
 
 TEST_CASE("client/server: rectangular rows in the direction of the bytes, and half round trips of sends") {
     Recorded records;
-    measure(records, client_server, 5, "--servers 2 --sizes 512 --op send,put,get --nflight 3 --niters 20 --budget 0");
+    measure(records, client_server, 5,
+            "--servers 2 --sizes 512 --op send,put,get --nflight 3 --niters 20 --budget 0");
     CHECK(records.of("measurement", "half_round_trip").size() == 1);
     for (const Json& row : records.of("pairs")) {
         const bool from_server = row["params"]["op"] == "get";
@@ -142,7 +150,8 @@ TEST_CASE("pairs: each listed pair alone, in its direction, the slow one slow") 
 }
 
 TEST_CASE("bad input is one Error, thrown by rank 0 alone, before anything is measured") {
-    for (const char* text : {"--schedule xor", "--schedule spiral", "--op send,push", "--op ,", "--nflight 60000 --sizes 1GiB"}) {
+    for (const char* text :
+         {"--schedule xor", "--schedule spiral", "--op send,push", "--op ,", "--nflight 60000 --sizes 1GiB"}) {
         Recorded records;
         CAPTURE(text);
         CHECK_THROWS_AS(measure(records, all_to_all, 3, text), Error);

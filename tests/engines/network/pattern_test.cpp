@@ -11,7 +11,8 @@ namespace {
 
 // 8-byte aligned, as the exchange's places are.
 struct Buffer {
-    explicit Buffer(std::size_t bytes) : words((bytes + 7) / 8), data(reinterpret_cast<std::byte*>(words.data())) {}
+    explicit Buffer(std::size_t bytes)
+        : words((bytes + 7) / 8), data(reinterpret_cast<std::byte*>(words.data())) {}
     std::vector<std::uint64_t> words;
     std::byte* data;
 };

@@ -42,7 +42,8 @@ TEST_CASE("a window fits the memory, fills the flight and makes a burst last") {
                 const int window = planner.window(size);
                 CHECK(window >= inflight);
                 if (window > inflight) {
-                    CHECK(static_cast<std::size_t>(window) * static_cast<std::size_t>(lanes) * stride(size) <= work.memory);
+                    CHECK(static_cast<std::size_t>(window) * static_cast<std::size_t>(lanes) * stride(size) <=
+                          work.memory);
                     CHECK(planner.burst_seconds(size, window) > 1e-3);
                     CHECK(planner.burst_seconds(size, window) < 0.1);
                 }

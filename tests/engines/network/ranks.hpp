@@ -36,7 +36,8 @@ public:
     std::vector<Json> of(const std::string& kind, const std::string& metric = "") const {
         std::vector<Json> chosen;
         for (const Json& record : all())
-            if (record["kind"] == kind && (metric.empty() || record["metric"] == metric)) chosen.push_back(record);
+            if (record["kind"] == kind && (metric.empty() || record["metric"] == metric))
+                chosen.push_back(record);
         return chosen;
     }
 

@@ -62,8 +62,10 @@ TEST_CASE("in circle and xor a rank has one partner a round, both ways, or a bye
                 for (int rank = 0; rank < ranks; ++rank) {
                     const Round round = schedule.round(index, rank);
                     REQUIRE(round.out.size() == round.in.size());
-                    if (round.out.empty()) ++byes;
-                    else CHECK(round.out[0].peer == round.in[0].peer);
+                    if (round.out.empty())
+                        ++byes;
+                    else
+                        CHECK(round.out[0].peer == round.in[0].peer);
                 }
                 CHECK(byes == ranks % 2);
             }
@@ -83,7 +85,8 @@ TEST_CASE("client/server: every client with every server, lanes agree at both en
                 }
                 for (int rank = 0; rank < ranks; ++rank)
                     for (const Lane& lane : schedule.round(0, rank).out) {
-                        const Lane other = schedule.round(0, lane.peer).in[static_cast<std::size_t>(lane.there)];
+                        const Lane other =
+                            schedule.round(0, lane.peer).in[static_cast<std::size_t>(lane.there)];
                         CHECK(other.peer == rank);
                         CHECK(other.here == lane.there);
                         CHECK(other.there == lane.here);

@@ -11,7 +11,8 @@ using namespace assay;
 namespace {
 
 void wait_for(Transport& transport, Ticket ticket) {
-    for (std::vector<Ticket> completed; std::ranges::find(completed, ticket) == completed.end();) transport.poll(completed);
+    for (std::vector<Ticket> completed; std::ranges::find(completed, ticket) == completed.end();)
+        transport.poll(completed);
 }
 
 void barrier(Transport& transport) {
