@@ -3,6 +3,7 @@
 #
 #   packaging/setup.sh run     what running needs
 #   packaging/setup.sh test    that, and what the tests need
+#   packaging/setup.sh node    prints the folder of the Node that it uses
 #
 # Idempotent; with nothing to do it takes about a second. Without root (and without a sudo that asks no
 # password) it installs no Debian package: it names the missing ones, builds what can be built without
@@ -168,6 +169,11 @@ test)
     install_packages "${run_packages[@]}" "${test_packages[@]}"
     install_python "run"
     install_python "test"
+    ;;
+node) # where Node is, for those who run npm themselves
+    node=$(find_node)
+    cd "$node" && pwd
+    exit 0
     ;;
 *)
     say "what for? 'run' or 'test', not '$purpose'"

@@ -16,6 +16,7 @@
 #include "core/record.hpp"
 #include "core/topology.hpp"
 #include "probe/describe.hpp"
+#include "probe/guardian.hpp"
 #include "transport/transport.hpp"
 
 namespace {
@@ -32,11 +33,11 @@ void usage(std::FILE* to) {
     for (const Measurement& m : measurements()) fmt::print(to, "  {:<24} {}\n", m.name, m.help);
 }
 
-// The rank that a launcher gave this process, known before MPI_Init; 0 when started by hand.
-int launched_rank() {
+// The rank that a launcher gave this process, known before MPI_Init; none when started by hand.
+std::optional<int> launched_rank() {
     for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"})
         if (const char* value = std::getenv(name)) return std::atoi(value);
-    return 0;
+    return std::nullopt;
 }
 
 // Node measurements run where they were started, once a process, and need no other rank.
@@ -50,7 +51,11 @@ int run(int argc, char** argv) {
         return 0;
     }
     // Said before the transport starts: a host that never answers can then be named.
-    if (measurement.scope != Scope::node) sink.hello(launched_rank(), host_name());
+    if (measurement.scope != Scope::node) {
+        const auto rank = launched_rank();
+        sink.hello(rank.value_or(0), host_name());
+        if (rank) split_off_guardian(*rank);
+    }
     if (measurement.scope == Scope::node) sink.context({.host = host_name()}, host_facts());
     for_each_rank(argc, argv, [&](Transport& transport) {
         Bench bench{sink, transport};

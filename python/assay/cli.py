@@ -78,6 +78,7 @@ def main(argv: list[str] | None = None) -> int:
     parser = build_parser()
     try:
         args = parser.parse_args(words)
+        args.words = ["assay", *words]  # as typed, for run.json
         if not hasattr(args, "execute"):
             parser.print_help()
             return EXIT_UNUSABLE

@@ -54,7 +54,7 @@ class Check:
         if launcher is None and site.name == "ssh":
             raise UserError(no_mpi)
         check_hosts(site, hosts)
-        run = Run.create("check", ["assay", "check"], path=Path(args.output) if args.output else None)
+        run = Run.create("check", args.words, path=Path(args.output) if args.output else None)
         run.info.hosts = hosts
         run.save()
         session = Session(run, verbose=args.verbose, quiet=args.json)

@@ -98,8 +98,8 @@ class Net:
         request = build_request(args)
         wanted = specifications(args, "net")
         check_hosts(request.site, [*request.servers, *request.clients])
-        run = Run.create("net", ["assay", "net"], path=Path(args.output) if args.output else None)
-        run.info.hosts = [*request.servers * max(1, len(request.adapters)), *request.clients]
+        run = Run.create("net", args.words, path=Path(args.output) if args.output else None)
+        run.info.hosts = [host for segment in request.segments() for host in segment.hosts]
         run.info.options = {
             "servers": request.servers,
             "clients": request.clients,

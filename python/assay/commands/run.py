@@ -50,7 +50,7 @@ class Run:
             launcher = Local() if alone and len(hosts) == 1 else default_launcher()
         wanted = specifications(args)
         check_hosts(site, hosts)
-        run = RunDirectory.create("run", ["assay", "run"], path=Path(args.output) if args.output else None)
+        run = RunDirectory.create("run", args.words, path=Path(args.output) if args.output else None)
         run.info.hosts = hosts
         run.save()
         session = Session(run, verbose=args.verbose, quiet=args.json)

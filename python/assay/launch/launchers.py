@@ -11,6 +11,7 @@ import re
 import shutil
 import socket
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
@@ -87,7 +88,7 @@ class OpenMpi:
         return None
 
     def command(self, site: Site, segments: Sequence[Segment], argv: Sequence[str]) -> list[str]:
-        words = [self._mpirun() or "mpirun", "--oversubscribe", "--quiet"]
+        words = [self._mpirun() or "mpirun", "--oversubscribe"]
         words += ["--mca", "orte_abort_on_non_zero_status", "1"]
         if site.agent:
             words += ["--mca", "plm", "rsh", "--mca", "plm_rsh_agent", site.agent]
@@ -96,6 +97,7 @@ class OpenMpi:
         if site.interface:
             words += ["--mca", "oob_tcp_if_include", site.interface, "--mca", "pml", "ob1"]
             words += ["--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", site.interface]
+            words += ["--mca", "osc", "pt2pt"]  # one-sided over that path; the others look for RDMA
             words += ["--mca", "mpi_yield_when_idle", "1"]
         ranks = sum(len(s.hosts) for s in segments)
         crowded = site.lab is not None or (site.name == "here" and ranks > (os.cpu_count() or 1))
@@ -149,14 +151,14 @@ class Hydra:
             words += ["-launcher", "ssh", "-launcher-exec", site.agent]
         if site.interface:
             words += ["-iface", site.interface]
+        hosts = Counter(host for segment in segments for host in segment.hosts)
         if site.name == "here":
             words += ["-launcher", "fork"]
+        else:  # one list for all segments; a host that is named twice has its ranks one after the other
+            words += ["-hosts", ",".join(f"{host}:{ranks}" for host, ranks in hosts.items())]
         for index, segment in enumerate(segments):
             words += [":"] if index else []
-            words += ["-n", str(len(segment.hosts))]
-            if site.name != "here":
-                words += ["-hosts", ",".join(segment.hosts)]
-            words += _with_env(segment, argv)
+            words += ["-n", str(len(segment.hosts)), *_with_env(segment, argv)]
         return site.wrap(words)
 
     def environment(self, site: Site) -> dict[str, str]:
@@ -200,6 +202,7 @@ class Srun:
                 "OMPI_MCA_pml": "ob1",
                 "OMPI_MCA_btl": "tcp,self",
                 "OMPI_MCA_btl_tcp_if_include": site.interface,
+                "OMPI_MCA_osc": "pt2pt",
                 "OMPI_MCA_mpi_yield_when_idle": "1",
             }
         return extra

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import queue
+import re
 import secrets
 import signal
 import subprocess
@@ -233,11 +234,26 @@ def _explained(
     """The best explanation there is: the engine's, the launcher's, else the last words themselves."""
     own = diagnose(words)
     if failure is None:
-        # An engine's own error ("assay-probe: what; hint") is the cause; the launcher's talk follows it.
-        mine = [line for line in words.splitlines() if line.startswith("assay-probe: ")]
-        last = [line.strip() for line in words.splitlines() if line.strip(" -=\n")]
-        what = mine[0].removeprefix("assay-probe: ") if mine else own or (last[-1] if last else "")
-        return Failure(what=what or f"the engine ended with status {status}")
+        return Failure(what=own or _telling_line(words) or f"the engine ended with status {status}")
     if own and own not in failure.what:
         failure.what = f"{failure.what}; {own}"
     return failure
+
+
+def _telling_line(words: str) -> str:
+    """The line of a launcher's output that tells most; "" when there is none.
+
+    An engine's own error ("assay-probe: what; hint") is the cause of all that follows; else the first line
+    that speaks of an error, without what launchers say about their own help; else the last.
+    """
+    lines = [line.strip(" *-=\t") for line in words.splitlines()]
+    lines = [line for line in lines if line and not _TALK.search(line)]
+    for line in lines:
+        if line.startswith("assay-probe: "):
+            return line.removeprefix("assay-probe: ")
+    errors = [line for line in lines if _ERROR.search(line)]
+    return (errors or lines[-1:] or [""])[0]
+
+
+_TALK = re.compile(r"help message|help_aggregate|plm:rsh: Warning")
+_ERROR = re.compile(r"MPI_ERR_|\berror:|\bfatal\b|cannot|could not|no such|denied|refused", re.IGNORECASE)

@@ -40,14 +40,14 @@ class NetworkRequest:
         return "network.client_server" if self.servers else "network.all_to_all"
 
     def segments(self) -> list[Segment]:
-        """Servers first, once for each adapter, each bound to it; then the clients."""
-        segments = []
-        if self.servers:
-            for adapter in self.adapters or [""]:
-                bound = binding(self.launcher.flavour, adapter) if adapter else {}
-                segments.append(Segment(self.servers, bound))
-        segments.append(Segment(self.clients))
-        return segments
+        """Servers first, a rank for each adapter, bound to it; then the clients."""
+        bound = [
+            Segment([server], binding(self.launcher.flavour, adapter))
+            for server in self.servers
+            for adapter in self.adapters
+        ]
+        servers = bound or ([Segment(self.servers)] if self.servers else [])
+        return [*servers, Segment(self.clients)]
 
 
 def measure_network(session: Session, request: NetworkRequest) -> None:

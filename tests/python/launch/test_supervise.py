@@ -126,3 +126,12 @@ def test_ctrl_c_ends_the_engine_and_keeps_what_was_measured() -> None:
 def test_a_program_that_is_not_there_is_one_line() -> None:
     with pytest.raises(UserError, match="cannot start /nowhere/mpirun"):
         run_engine(Started(["/nowhere/mpirun"], {}), lambda r: None, lambda p: None, lambda w: None)
+
+
+def test_the_telling_line_is_the_error_not_the_launchers_talk_about_help() -> None:
+    ending, _, _ = run(
+        'print("[h0] *** An error occurred\\n[h0] *** MPI_ERR_WIN: invalid window\\n'
+        '5 more processes have sent help message\\nSet MCA parameter orte_base_help_aggregate to 0",'
+        "file=sys.stderr); sys.exit(1)"
+    )
+    assert ending.failure is not None and "MPI_ERR_WIN: invalid window" in ending.failure.what

@@ -1,0 +1,219 @@
+"""The Network Sanitizer on a virtual cluster whose faults we planted ourselves.
+
+Two cabinets of four hosts at 100 Mbit/s each way, 160 both ways together, 300 between the cabinets: healthy
+but oversubscribed, so that congestion is there and must not be blamed on anyone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from assay.lab import Fault, Lab, Rates
+from assay.lab.namespaces import members
+from assay.records.run import Run
+from assay.records.schema import Failure, Finding, Measurement, Pairs
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a lab needs root (network namespaces)")
+
+ASSAY = Path(__file__).parents[3] / "assay"
+MBIT = 1e6 / 8
+LIMIT_S = 240
+ACROSS_HOSTS = ["openmpi", "mpich-wheel"]
+SWEEP = ["--sizes", "1KiB,64KiB,512KiB", "--budget", "8s", "--timeout", "10s"]
+
+
+@pytest.fixture(scope="module")
+def lab() -> Iterator[Lab]:
+    rates = Rates(up=100 * MBIT, down=100 * MBIT, duplex=160 * MBIT, cabinet=300 * MBIT)
+    made = Lab.up(8, 2, rates, name=f"net-{os.getpid()}")
+    try:
+        yield made
+    finally:
+        made.down()
+
+
+@contextmanager
+def afflicted(lab: Lab, host: str, fault: Fault) -> Iterator[None]:
+    lab.fault([host], fault)
+    try:
+        yield
+    finally:
+        lab.fault([host], None)
+
+
+def net(lab: Lab, where: Path, *words: str) -> tuple[int, Run]:
+    """`assay net --lab`, its exit code and its run."""
+    done = subprocess.run(command(lab, where, words), capture_output=True, text=True, timeout=LIMIT_S)
+    assert "Traceback" not in done.stderr, done.stderr
+    return done.returncode, Run.load(where)
+
+
+def command(lab: Lab, where: Path, words: Sequence[str]) -> list[str]:
+    return [str(ASSAY), "net", "--lab", lab.name, "-o", str(where), *words]
+
+
+def findings(run: Run) -> list[Finding]:
+    return [r for r in run.records if isinstance(r, Finding)]
+
+
+@pytest.mark.parametrize("launcher", ACROSS_HOSTS)
+def test_a_healthy_lab_has_no_findings_and_its_bytes_are_on_the_wire(
+    lab: Lab, tmp_path: Path, launcher: str
+) -> None:
+    status, run = net(lab, tmp_path / "run", *SWEEP, "--launcher", launcher)
+    assert findings(run) == []
+    assert (status, run.info.outcome, run.info.state) == (0, "PASS", "complete")
+    shares = {r.subject.host: r.summary.median for r in run.records
+              if isinstance(r, Measurement) and r.name == "network.wire" and r.summary}  # fmt: skip
+    assert sorted(shares) == lab.hosts
+    assert min(shares.values()) >= 1.0
+    rows = [r for r in run.records if isinstance(r, Pairs) and r.params["size"] == 512 * 1024]
+    directed = {(r.subject.host, peer) for r in rows for peer in r.peers}
+    assert len(directed) == 8 * 7, "both directions of every pair"
+    # No pair is faster than its link, beyond what the shaper's burst lets through unhindered.
+    assert max(value for r in rows for value in r.values) < 1.35 * 100 * MBIT
+
+
+@pytest.mark.parametrize(
+    ("launcher", "host", "fault", "side"),
+    [
+        ("openmpi", "h3", Fault(tx=50 * MBIT), "transmit"),
+        ("mpich-wheel", "h6", Fault(tx=50 * MBIT), "transmit"),
+        ("openmpi", "h5", Fault(rx=50 * MBIT), "receive"),
+    ],
+)
+def test_a_slow_side_of_one_host_is_named(
+    lab: Lab, tmp_path: Path, launcher: str, host: str, fault: Fault, side: str
+) -> None:
+    with afflicted(lab, host, fault):
+        status, run = net(lab, tmp_path / "run", *SWEEP, "--launcher", launcher)
+    named = [(f.subject.host, f.side, f.severity) for f in findings(run)]
+    assert named == [(host, side, "fault")]
+    (finding,) = findings(run)
+    assert finding.effect == pytest.approx(-0.5, abs=0.15)
+    assert finding.evidence and finding.details and finding.remedy
+    assert (status, run.info.outcome) == (1, "FAIL")
+    page = (tmp_path / "run" / "report.html").read_text()
+    assert page.startswith("<!") and len(page) > 100_000
+
+
+@pytest.mark.parametrize("launcher", ACROSS_HOSTS)
+def test_clients_against_servers(lab: Lab, tmp_path: Path, launcher: str) -> None:
+    status, run = net(
+        lab, tmp_path / "run", "--servers", "h[0-1]", "--clients", "h[2-5]", "--launcher", launcher,
+        "--sizes", "1KiB,256KiB", "--budget", "6s",
+    )  # fmt: skip
+    assert status == 0, run.info.reason
+    measured = {(r.params["op"], r.params["size"]) for r in run.records
+                if isinstance(r, Measurement) and r.metric == "bandwidth"}  # fmt: skip
+    assert measured == {(op, size) for op in ("send", "put", "get") for size in (1024, 256 * 1024)}
+    pairs = {(r.params["op"], r.subject.host, peer)
+             for r in run.records if isinstance(r, Pairs) for peer in r.peers}  # fmt: skip
+    to_server = {("put", c, s) for c in ("h2", "h3", "h4", "h5") for s in ("h0", "h1")}
+    from_server = {("get", s, c) for _, c, s in to_server}
+    assert to_server | from_server <= pairs
+    # No server sends to a server, no client to a client.
+    assert not any((a in ("h0", "h1")) == (b in ("h0", "h1")) for _, a, b in pairs)
+
+
+def test_a_host_without_a_network_is_named_before_anything_starts(lab: Lab, tmp_path: Path) -> None:
+    with afflicted(lab, "h4", Fault(down=True)):
+        begun = time.monotonic()
+        done = subprocess.run(
+            command(lab, tmp_path / "run", SWEEP), capture_output=True, text=True, timeout=LIMIT_S
+        )
+    assert done.returncode == 2
+    assert done.stderr.startswith("assay: h4: does not answer") and len(done.stderr.splitlines()) == 1
+    assert time.monotonic() - begun < 30
+    assert not (tmp_path / "run").exists()
+
+
+@contextmanager
+def running(lab: Lab, where: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
+    """`assay net --lab` in the background, until its first size is recorded."""
+    process = subprocess.Popen(
+        command(lab, where, words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        deadline = time.monotonic() + 60
+        records = where / "records.jsonl"
+        while not (records.exists() and b'"pairs"' in records.read_bytes()):
+            assert process.poll() is None and time.monotonic() < deadline, "no record came"
+            time.sleep(0.05)
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+LONG = ["--sizes", "1KiB,64KiB,1MiB,4MiB", "--budget", "120s", "--confidence", "0", "--timeout", "5s"]
+
+
+def engines_in(lab: Lab, host: str = "") -> list[int]:
+    """Process ids of engines in a host of the lab, or in all."""
+    return [
+        pid
+        for pid, (_, node) in members(lab.name).items()
+        if host in ("", node) and b"assay-probe" in _cmdline(pid).split(b"\0")[0]
+    ]
+
+
+def _cmdline(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+@pytest.mark.parametrize("launcher", ACROSS_HOSTS)
+def test_a_rank_that_dies_is_named_and_what_was_measured_is_kept(
+    lab: Lab, tmp_path: Path, launcher: str
+) -> None:
+    where = tmp_path / "run"
+    with running(lab, where, *LONG, "--launcher", launcher) as process:
+        for pid in engines_in(lab, "h2"):
+            os.kill(pid, signal.SIGKILL)
+        _, words = process.communicate(timeout=90)
+    run = Run.load(where)
+    assert process.returncode == 2 and "Traceback" not in words
+    assert run.info.state == "partial" and run.info.outcome == "INCONCLUSIVE"
+    (failure,) = [r for r in run.records if isinstance(r, Failure)]
+    assert "h2" in failure.what
+    assert any(isinstance(r, Pairs) for r in run.records)
+    assert (where / "report.html").exists()
+    assert engines_in(lab) == []
+
+
+def test_a_host_that_falls_silent_is_named_within_the_time_out(lab: Lab, tmp_path: Path) -> None:
+    where = tmp_path / "run"
+    with running(lab, where, *LONG) as process, afflicted(lab, "h6", Fault(down=True)):
+        process.communicate(timeout=90)
+    run = Run.load(where)
+    assert process.returncode == 2
+    (failure,) = [r for r in run.records if isinstance(r, Failure)]
+    assert "h6" in failure.what
+    assert any(isinstance(r, Pairs) for r in run.records)
+    assert engines_in(lab) == []
+
+
+def test_ctrl_c_leaves_a_readable_partial_run_and_nothing_running(lab: Lab, tmp_path: Path) -> None:
+    where = tmp_path / "run"
+    with running(lab, where, *LONG, "--json") as process:
+        process.send_signal(signal.SIGINT)
+        out, words = process.communicate(timeout=60)
+    assert process.returncode == 130 and "Traceback" not in words
+    run = Run.load(where)
+    assert (run.info.state, run.info.reason) == ("partial", "interrupted")
+    assert any(isinstance(r, Pairs) for r in run.records)
+    assert json.loads(out)["run"]["state"] == "partial"
+    assert (where / "report.html").exists()
+    assert engines_in(lab) == []
