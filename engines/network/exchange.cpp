@@ -80,6 +80,7 @@ void Exchange::prepare() {
     in_.assign(round_->in.size(), {});
     if (burst_->op == Op::request) {
         answers_.resize(std::max(answers_.size(), cells));
+        replies_.resize(std::max(replies_.size(), cells));
         posted_.resize(std::max(posted_.size(), cells));
     }
     if (burst_->op == Op::get) posted_.resize(std::max(posted_.size(), cells));
@@ -152,7 +153,7 @@ void Exchange::post_receive(int lane, int slot) {
 }
 
 void Exchange::post_answer_receive(int lane, int number) {
-    track(transport_.receive(&answers_[cell(lane, number)], sizeof(std::uint64_t),
+    track(transport_.receive(&replies_[cell(lane, number)], sizeof(std::uint64_t),
                              round_->out[static_cast<std::size_t>(lane)].peer, tag_answer),
           {Kind::answered, lane, number});
 }
@@ -171,31 +172,16 @@ void Exchange::stream() {
                   return;
               }
               LaneState& state = in_[lane];
-              if (state.since != clock_) spread(state);
               ++state.done;
-              ++state.batch;
               ++landed;
+              state.busy = clock_ - begin_;
               if (state.receives < burst_->window) post_receive(job.lane, state.receives);
           });
-    for (LaneState& state : in_) {
-        spread(state);
-        outcome_.elapsed = std::max(outcome_.elapsed, state.busy);
-    }
+    for (const LaneState& state : in_) outcome_.elapsed = std::max(outcome_.elapsed, state.busy);
     outcome_.operations = static_cast<std::uint64_t>(arriving);
 }
 
-// Messages of a stream that were seen to land together came one after the other since those before them.
-void Exchange::spread(LaneState& state) {
-    const Nanoseconds landed = state.since;
-    if (state.batch > 0) {
-        const Nanoseconds apart = (landed - begin_ - state.busy) / state.batch;
-        for (; state.batch > 0; --state.batch) latency_->record(apart * burst_->inflight);
-        state.busy = landed - begin_;
-    }
-    state.since = clock_;
-}
-
-// One of the two sides is empty at each rank: a client asks, a server answers.
+// A client asks, a server answers; in a round of pairs each rank does both.
 void Exchange::request() {
     const int asking = total(round_->out), answering = total(round_->in);
     int posted = 0, sent = 0, answered = 0, answers_gone = 0;
@@ -211,7 +197,7 @@ void Exchange::request() {
     };
     // Answers may come in another order than the messages went: the number tells.
     const auto conclude = [&](Job job) {
-        const std::uint64_t slot = answers_[cell(job.lane, job.slot)] - burst_->first;
+        const std::uint64_t slot = replies_[cell(job.lane, job.slot)] - burst_->first;
         if (slot >= static_cast<std::uint64_t>(burst_->window))
             session_.fail("an acknowledgement names a message that was not sent",
                           "the network or the MPI library corrupts messages",

@@ -7,8 +7,7 @@
 //
 //   stream   (send) receives posted beforehand; timed at the RECEIVER, from the barrier's end to its last
 //            completion. No acknowledgements: a slow receiver cannot be mistaken for a slow sender through
-//            a queue of answers. Latency is `inflight` times the time between completions: by Little's law
-//            the time a message spends in a pipe that holds that many.
+//            a queue of answers. How often messages land says nothing of how long one takes: no latency.
 //   request  (send) the receiver answers each message with its number, once it has arrived; timed at the
 //            sender, from posting to the answer.
 //   put      MPI put; timed at the source in batches of `inflight`, from posting to the end of the flush:
@@ -89,8 +88,8 @@ public:
 
 private:
     struct LaneState {
-        int done = 0, inflight = 0, receives = 0, batch = 0;
-        Nanoseconds since = 0, busy = 0;  // since: in flight, or when the batch landed
+        int done = 0, inflight = 0, receives = 0;
+        Nanoseconds since = 0, busy = 0;  // since: something is in flight
     };
     enum class Kind : std::uint8_t { sent, landed, answer, answered, got };
     struct Job {
@@ -113,7 +112,6 @@ private:
     void post_answer_receive(int lane, int number);
     void take_off(LaneState& state);
     void land(LaneState& state);
-    void spread(LaneState& state);
     // Messages are numbered through at each rank and direction: cells, one behind the other in memory.
     std::size_t cell(int lane, int slot) const {
         return static_cast<std::size_t>(lane) * static_cast<std::size_t>(burst_->window) +
@@ -141,7 +139,8 @@ private:
     std::vector<Ticket> completed_;
     std::vector<Job> done_;
     std::vector<Nanoseconds> posted_;     // by cell
-    std::vector<std::uint64_t> answers_;  // by cell: sent by a server, received by a client
+    std::vector<std::uint64_t> answers_;  // by cell: what this rank answers,
+    std::vector<std::uint64_t> replies_;  // and what it is answered
 };
 
 }  // namespace assay::network

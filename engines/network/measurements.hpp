@@ -114,8 +114,8 @@ inline constexpr std::array sweep_metrics = {
            "verified bytes of one rank's flows over its own timed part"},
     Metric{"rate", "1/s", Better::higher, "operations of all ranks over the longest rank's timed part"},
     Metric{"latency", "s", Better::lower,
-           "of one operation, over all ranks: from posting to completion at the target; where a receiver times "
-           "a stream, the time between arrivals times the messages in flight"},
+           "of one operation, over all ranks: from posting until it is known to be complete at the target; of "
+           "a stream, a few messages of each round asked for it one by one"},
     Metric{"half_round_trip", "s", Better::lower,
            "half the time from posting a message to the arrival of its acknowledgement"},
     Metric{"time", "s", Better::none, "timed part of each client, in the order of ranks"},

@@ -199,7 +199,7 @@ void report(Session& session, const Measurement& measurement, Json params, Tally
     emit("client_bandwidth", summarize(bandwidths));
     emit("rate", summarize(passes.rate));
     emit("latency", tally.latency.summary());
-    if (tally.op == Op::request) emit("half_round_trip", halved(tally.latency.summary()));
+    if (!one_sided(tally.op)) emit("half_round_trip", halved(tally.latency.summary()));
     emit("time", summarize(times), times);
     emit("wall_time", single(passes.wall));
     emit("bytes", single(passes.bytes));

@@ -85,8 +85,8 @@ std::size_t Sweep::find_place() {
     return std::max(static_cast<std::size_t>(least), work_.memory);
 }
 
-Outcome Sweep::burst(Op op, std::size_t size, int window, int round, Histogram& latency) {
-    const Burst burst{op, size, window, options_.inflight, next_message_, options_.verify};
+Outcome Sweep::burst(Op op, std::size_t size, int window, int inflight, int round, Histogram& latency) {
+    const Burst burst{op, size, window, inflight, next_message_, options_.verify};
     const Round flows = pattern_.schedule(op).round(round, session_.rank());
     next_message_ += static_cast<std::uint64_t>(window);
     for (const Lane& lane : flows.out)
@@ -95,12 +95,29 @@ Outcome Sweep::burst(Op op, std::size_t size, int window, int round, Histogram& 
     return exchange_->run(burst, flows, latency);
 }
 
+// A stream tells how often messages land, not how long one takes. That is asked of a few, one after the
+// other in the same round, each answered by its receiver. They count for the latency, and for corruption.
+Outcome Sweep::echo(Tally& tally, int messages, int round) {
+    Outcome outcome = burst(Op::request, tally.size, messages, 1, round, tally.latency);
+    outcome.flows.clear();
+    outcome.elapsed = 0;
+    outcome.operations = outcome.bytes = 0;
+    return outcome;
+}
+
 // All rounds once, then what came of it, the same on every rank.
-Sweep::Pass Sweep::pass(Tally& tally, int window) {
+Sweep::Pass Sweep::pass(Tally& tally, int window, int echoes) {
     Outcome sum;
     Nanoseconds longest = 0;
     for (const int round : rounds_) {
-        Outcome one = burst(tally.op, tally.size, window, round, tally.latency);
+        if (echoes > 0) {
+            Outcome answered = echo(tally, echoes, round);
+            sum.corrupted += answered.corrupted;
+            const bool interrupted = answered.interrupted;
+            tally.add({Op::request, tally.size, echoes, 1, 0}, std::move(answered));
+            if (interrupted) return {.interrupted = true};
+        }
+        Outcome one = burst(tally.op, tally.size, window, options_.inflight, round, tally.latency);
         sum.elapsed += one.elapsed;
         sum.operations += one.operations;
         sum.bytes += one.bytes;
@@ -131,7 +148,7 @@ void Sweep::probe() {
     for (const std::size_t size : {small, small, second}) {  // the first only wakes the connections up
         const int which = size == small ? 0 : 1;
         Tally tally(options_.operations[0], size);
-        const Pass before = pass(tally, 1), after = pass(tally, window);
+        const Pass before = pass(tally, 1, 0), after = pass(tally, window, 0);
         timed[which] = after.longest / window;
         whole[which] = (after.elapsed - before.elapsed) / rounds;
         if (after.interrupted || before.interrupted) return;
@@ -144,8 +161,14 @@ void Sweep::probe() {
     planner_->set_rounds(static_cast<int>(rounds_.size()));
     for (const Op op : options_.operations) {
         Tally warm_up(op, small);
-        pass(warm_up, 1);
+        pass(warm_up, 1, 0);
     }
+}
+
+// How many messages of a round are asked for their latency. Long ones once: each takes a round trip.
+int Sweep::echoes(Op op, int window, bool first) {
+    if (op != Op::stream || (window == 1 && !first)) return 0;
+    return std::clamp(window / 4, 1, 32);
 }
 
 // One size and operation; false when a signal came.
@@ -161,7 +184,7 @@ bool Sweep::measure(std::size_t item, Op op, std::size_t size) {
         if (options_.iterations > 0)
             window = static_cast<int>(std::min<std::int64_t>(window, options_.iterations - passes.messages));
         session_.expect(planner_->burst_seconds(size, window));
-        const Pass one = pass(tally, window);
+        const Pass one = pass(tally, window, echoes(op, window, passes.messages == 0));
         if ((interrupted = one.interrupted)) break;
         passes.messages += window;
         passes.bytes += one.bytes;

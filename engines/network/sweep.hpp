@@ -60,8 +60,10 @@ private:
     std::size_t find_place();
     void probe();
     bool measure(std::size_t item, Op op, std::size_t size);
-    Pass pass(Tally& tally, int window);
-    Outcome burst(Op op, std::size_t size, int window, int round, Histogram& latency);
+    Pass pass(Tally& tally, int window, int echoes);
+    Outcome burst(Op op, std::size_t size, int window, int inflight, int round, Histogram& latency);
+    Outcome echo(Tally& tally, int messages, int round);
+    static int echoes(Op op, int window, bool first);
     void tell_progress(std::size_t item, Op op, std::size_t size);
 
     Session& session_;
