@@ -77,7 +77,10 @@ def main(argv: list[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
     parser = build_parser()
     try:
-        args = parser.parse_args(words)
+        args, others = parser.parse_known_args(words)
+        if others and not getattr(args, "takes_others", False):
+            parser.error(f"unrecognised: {' '.join(others)}")
+        args.others = others
         args.words = ["assay", *words]  # as typed, for run.json
         if not hasattr(args, "execute"):
             parser.print_help()

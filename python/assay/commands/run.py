@@ -19,7 +19,7 @@ from assay.records.schema import Scalar
 
 class Run:
     """Run one measurement with parameters of its own (see 'assay list NAME'), without judging by default.
-    Words after NAME that are not options of this command are the measurement's."""
+    Options that are not of this command are the measurement's."""
 
     name = "run"
     examples = """
@@ -35,13 +35,12 @@ class Run:
         add_lab(parser)
         parser.add_argument("--launcher", choices=[x.name for x in LAUNCHERS])
         add_output(parser)
-        parser.add_argument("parameters", nargs=argparse.REMAINDER, metavar="...", help="its parameters")
+        # What argparse does not know here may be the measurement's.
+        parser.set_defaults(takes_others=True)
 
     def run(self, args: argparse.Namespace) -> int:
         described = describe(probe()).find(args.measurement)
-        params = read_parameters(
-            described.name, {p.name: p.kind for p in described.parameters}, args.parameters
-        )
+        params = read_parameters(described.name, {p.name: p.kind for p in described.parameters}, args.others)
         alone = described.scope == "node"
         site, hosts = place(args, host_list(args.hosts, None, "--hosts"), ranks_here=1 if alone else 0)
         if args.launcher:

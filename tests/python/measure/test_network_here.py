@@ -1,0 +1,110 @@
+"""The same suite under every MPI on this one host, and under srun across hosts.
+
+Open MPI and MPICH of the system, and the MPICH wheel: both modes, every operation, odd numbers of ranks,
+exact accounting. Figures of speed are not looked at.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from assay.lab import Lab
+from assay.launch.launchers import LAUNCHERS
+from assay.records.run import Run
+from assay.records.schema import Context, Corruption, Failure, Measurement, Pairs
+
+ASSAY = Path(__file__).parents[3] / "assay"
+LIMIT_S = 120
+MPIS = ["openmpi", "mpich", "mpich-wheel"]
+ITERATIONS = 20
+SIZES = (1, 4096, 300_000)
+SWEEP = ["--sizes", ",".join(map(str, SIZES)), "--niters", str(ITERATIONS)]
+
+
+def assay(where: Path, verb: str, *words: str) -> tuple[int, Run]:
+    done = subprocess.run(
+        [str(ASSAY), verb, "-o", str(where), *words], capture_output=True, text=True, timeout=LIMIT_S
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    assert (where / "run.json").exists(), done.stderr
+    return done.returncode, Run.load(where)
+
+
+def values(run: Run, metric: str) -> dict[tuple[object, object], float]:
+    """The median of a metric by (operation, size)."""
+    return {
+        (r.params["op"], r.params["size"]): r.summary.median
+        for r in run.records
+        if isinstance(r, Measurement) and r.metric == metric and r.summary and "op" in r.params
+    }
+
+
+def nothing_failed(run: Run) -> None:
+    assert [r for r in run.records if isinstance(r, Failure | Corruption)] == []
+    assert run.info.state == "complete"
+    assert set(values(run, "corrupted").values()) == {0.0}
+
+
+def test_the_mpis_of_the_suite_are_here() -> None:
+    reasons = {x.name: x.unavailable() for x in LAUNCHERS if x.name in MPIS}
+    assert reasons == dict.fromkeys(MPIS)
+
+
+@pytest.mark.parametrize("schedule", ["shift", "circle", "random"])
+@pytest.mark.parametrize("launcher", MPIS)
+def test_all_to_all_of_three(tmp_path: Path, launcher: str, schedule: str) -> None:
+    status, run = assay(
+        tmp_path / "run", "net", "--ranks", "3", "--launcher", launcher, "--schedule", schedule,
+        "--op", "send,put,get", *SWEEP,
+    )  # fmt: skip
+    assert status == 0
+    nothing_failed(run)
+    rounds = 2 if schedule != "random" else None
+    for (op, size), arrived in values(run, "bytes").items():
+        assert op in ("send", "put", "get")
+        if rounds:  # every rank to each of the two others
+            assert arrived == 3 * 2 * ITERATIONS * float(str(size))
+    pairs = {(r.subject.host, peer) for r in run.records if isinstance(r, Pairs) for peer in r.peers}
+    assert len(pairs) == 6 or schedule == "random"
+    (context,) = [r for r in run.records if isinstance(r, Context)]
+    expected = "Open MPI" if launcher == "openmpi" else "MPICH"
+    assert expected in str(context.facts["mpi.library"])
+
+
+@pytest.mark.parametrize("launcher", MPIS)
+def test_client_server(tmp_path: Path, launcher: str) -> None:
+    status, run = assay(
+        tmp_path / "run", "run", "network.client_server", "--ranks", "4", "--launcher", launcher,
+        "--servers", "1", "--op", "send,put,get", "--nflight", "4", *SWEEP,
+    )  # fmt: skip
+    assert status == 0
+    nothing_failed(run)
+    for (_, size), arrived in values(run, "bytes").items():
+        assert arrived == 3 * 1 * ITERATIONS * float(str(size))
+    # A send is answered: half its round trip is reported apart from its latency.
+    trips, latencies = values(run, "half_round_trip"), values(run, "latency")
+    assert {op for op, _ in trips} == {"send"}
+    for key, trip in trips.items():
+        assert trip == pytest.approx(latencies[key] / 2, rel=0.02)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a lab needs root (network namespaces)")
+def test_srun_across_hosts(make_lab: Callable[..., Lab], tmp_path: Path) -> None:
+    assert shutil.which("slurmctld"), "install slurm-wlm"
+    lab = make_lab(hosts=4, host_rate="100mbit", slurm=True)
+    status, run = assay(
+        tmp_path / "run", "net", "--lab", lab.name, "--launcher", "srun", "--sizes", "1KiB,64KiB",
+        "--budget", "4s",
+    )  # fmt: skip
+    nothing_failed(run)
+    assert status == 0
+    assert sorted(str(r.subject.host) for r in run.records if isinstance(r, Context)) == lab.hosts
+    shares = [r.summary.median for r in run.records
+              if isinstance(r, Measurement) and r.name == "network.wire" and r.summary]  # fmt: skip
+    assert len(shares) == 4 and min(shares) >= 1.0
