@@ -18,8 +18,9 @@ from assay.commands.lab import Lab
 from assay.commands.list import List
 from assay.commands.net import Net
 from assay.commands.report import Report
-from assay.commands.run import Run
+from assay.commands.run import Run as RunOne
 from assay.errors import EXIT_INTERRUPTED, EXIT_UNUSABLE, UserError
+from assay.records.run import Run
 
 
 class Command(Protocol):
@@ -34,7 +35,7 @@ class Command(Protocol):
     def run(self, args: argparse.Namespace) -> int: ...
 
 
-COMMANDS: list[Command] = [Check(), Net(), Lab(), List(), Doctor(), Run(), Judge(), Report()]
+COMMANDS: list[Command] = [Check(), Net(), Lab(), List(), Doctor(), RunOne(), Judge(), Report()]
 
 
 class _Parser(argparse.ArgumentParser):
@@ -68,6 +69,22 @@ def build_parser() -> argparse.ArgumentParser:
     return parser
 
 
+def parse(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:
+    """The words of a command line; of ``run --resume RUN`` those of that run, with ``resumed`` set to it."""
+    args, others = parser.parse_known_args(words)
+    resumed = getattr(args, "resume", None)
+    if resumed is not None:
+        if args.measurement is not None or others:
+            raise UserError("--resume takes the command of the run", "give nothing else with it")
+        words = Run.load(resumed).info.command[1:]
+        args, others = parser.parse_known_args(words)
+    if others and not getattr(args, "takes_others", False):
+        parser.error(f"unrecognised: {' '.join(others)}")
+    args.others, args.resumed = others, resumed
+    args.words = ["assay", *words]  # as typed, for run.json
+    return args
+
+
 def netsan() -> int:
     """``run_netsan.sh``: the Network Sanitizer under its old name."""
     return main(["net", *sys.argv[1:]])
@@ -77,11 +94,7 @@ def main(argv: list[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
     parser = build_parser()
     try:
-        args, others = parser.parse_known_args(words)
-        if others and not getattr(args, "takes_others", False):
-            parser.error(f"unrecognised: {' '.join(others)}")
-        args.others = others
-        args.words = ["assay", *words]  # as typed, for run.json
+        args = parse(parser, words)
         if not hasattr(args, "execute"):
             parser.print_help()
             return EXIT_UNUSABLE

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 import socket
-from pathlib import Path
 
-from assay.commands.options import add_lab, add_output, place, quantity, specifications
+from assay.commands.options import add_lab, add_output, open_run, place, quantity, specifications
 from assay.errors import UserError
 from assay.launch.engines import describe, probe
 from assay.launch.hosts import host_list
@@ -16,7 +15,6 @@ from assay.launch.reach import check_hosts
 from assay.measure.network import NetworkRequest, measure_network
 from assay.measure.node import measure_nodes
 from assay.measure.session import Session
-from assay.records.run import Run
 from assay.records.schema import Measurement, Scalar, Subject
 
 SIZES = [2**k for k in range(0, 23, 2)]  # every second one of the sweep: a check takes a minute
@@ -54,7 +52,7 @@ class Check:
         if launcher is None and site.name == "ssh":
             raise UserError(no_mpi)
         check_hosts(site, hosts)
-        run = Run.create("check", args.words, path=Path(args.output) if args.output else None)
+        run = open_run("check", args)
         run.info.hosts = hosts
         run.save()
         session = Session(run, verbose=args.verbose, quiet=args.json)

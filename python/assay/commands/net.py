@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import argparse
 import os
-from pathlib import Path
 
-from assay.commands.options import add_lab, add_output, count, place, quantity, specifications
+from assay.commands.options import add_lab, add_output, count, open_run, place, quantity, specifications
 from assay.errors import UserError
 from assay.launch.hosts import fold, host_list, refuse_shared
 from assay.launch.launchers import LAUNCHERS, Launcher, default_launcher, find_launcher
@@ -15,7 +14,6 @@ from assay.launch.reach import check_hosts
 from assay.measure.adapters import parse_adapters
 from assay.measure.network import NetworkRequest, measure_network
 from assay.measure.session import Session
-from assay.records.run import Run
 from assay.records.schema import Scalar
 from assay.records.units import parse_size
 from assay.report.sweep import netsan_table, sweep_rows
@@ -98,7 +96,7 @@ class Net:
         request = build_request(args)
         wanted = specifications(args, "net")
         check_hosts(request.site, [*request.servers, *request.clients])
-        run = Run.create("net", args.words, path=Path(args.output) if args.output else None)
+        run = open_run("net", args)
         run.info.hosts = [host for segment in request.segments() for host in segment.hosts]
         run.info.options = {
             "servers": request.servers,

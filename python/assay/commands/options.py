@@ -6,6 +6,7 @@ import argparse
 import os
 import socket
 from collections.abc import Callable
+from pathlib import Path
 
 from assay.errors import UserError
 from assay.explain import RULES
@@ -13,6 +14,7 @@ from assay.judge import Specification, find_specification, load_specification
 from assay.lab import Lab
 from assay.launch.engines import known_metrics
 from assay.launch.placement import HERE, REMOTE, Site, lab_site
+from assay.records.run import Run
 from assay.records.units import parse_in
 
 
@@ -66,6 +68,13 @@ def specifications(args: argparse.Namespace, *built_in: str) -> list[Specificati
     metrics = known_metrics()
     names = [*built_in, *args.spec]
     return [load_specification(find_specification(name), metrics, RULES) for name in names]
+
+
+def open_run(verb: str, args: argparse.Namespace) -> Run:
+    """The run that this command fills: a new one, or the one that it goes on with."""
+    if args.resumed is not None:
+        return Run.reopen(args.resumed)
+    return Run.create(verb, args.words, path=Path(args.output) if args.output else None)
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:

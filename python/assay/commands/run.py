@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 
-from assay.commands.options import add_lab, add_output, count, place, specifications
+from assay.commands.options import add_lab, add_output, count, open_run, place, specifications
 from assay.errors import UserError
 from assay.launch.engines import describe, probe
 from assay.launch.hosts import host_list
@@ -13,7 +12,6 @@ from assay.launch.launchers import LAUNCHERS, Local, default_launcher, find_laun
 from assay.launch.placement import Segment
 from assay.launch.reach import check_hosts
 from assay.measure.session import Session
-from assay.records.run import Run as RunDirectory
 from assay.records.schema import Scalar
 
 
@@ -26,10 +24,14 @@ class Run:
   assay run node.memory --seconds 1
   assay run network.all_to_all --ranks 2 --sizes 1KiB,1MiB
   assay run network.all_to_all --lab --op put --budget 10
+  assay run --resume runs/20261121-040000-net-1f2e     goes on with a run that ended early, of any command
 """
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("measurement", metavar="NAME", help="a measurement (see 'assay list')")
+        parser.add_argument("measurement", nargs="?", metavar="NAME", help="a measurement (see 'assay list')")
+        parser.add_argument(
+            "--resume", metavar="RUN", help="go on with a run that ended early: its command, less what it has"
+        )
         parser.add_argument("--hosts", "-w", metavar="LIST", help="hosts, one rank on each")
         parser.add_argument("--ranks", type=count, metavar="N", help="without hosts: ranks on this machine")
         add_lab(parser)
@@ -39,6 +41,8 @@ class Run:
         parser.set_defaults(takes_others=True)
 
     def run(self, args: argparse.Namespace) -> int:
+        if args.measurement is None:
+            raise UserError("which measurement?", "'assay list' names them")
         described = describe(probe()).find(args.measurement)
         params = read_parameters(described.name, {p.name: p.kind for p in described.parameters}, args.others)
         alone = described.scope == "node"
@@ -49,7 +53,7 @@ class Run:
             launcher = Local() if alone and len(hosts) == 1 else default_launcher()
         wanted = specifications(args)
         check_hosts(site, hosts)
-        run = RunDirectory.create("run", args.words, path=Path(args.output) if args.output else None)
+        run = open_run("run", args)
         run.info.hosts = hosts
         run.save()
         session = Session(run, verbose=args.verbose, quiet=args.json)

@@ -64,6 +64,9 @@ class Session:
         """
         if self.ended_early:
             return False
+        if measurement in self.run.info.completed:
+            return True
+        params = self._left(measurement, params)
         engine = probe(launcher.flavour if flavour is None else flavour)
         argv = launcher.command(site, segments, [str(engine), "run", measurement, *option_words(params)])
         if self.verbose:
@@ -84,7 +87,24 @@ class Session:
         elif ending.failure:
             self.run.append(ending.failure)
             self.ended_early = ending.failure.what
+        else:
+            self.run.info.completed.append(measurement)
+            self.run.save()
         return not self.ended_early
+
+    def _left(self, measurement: str, params: Mapping[str, schema.Scalar]) -> Mapping[str, schema.Scalar]:
+        """The parameters without the sizes that a resumed run has already (one at least is kept)."""
+        if "sizes" not in params:
+            return params
+        ops = str(params.get("op", "send")).split(",")
+        have = {
+            (r.params.get("size"), r.params.get("op"))
+            for r in self.run.records
+            if isinstance(r, schema.Measurement) and r.name == measurement and r.metric == "corrupted"
+        }
+        sizes = [int(size) for size in str(params["sizes"]).split(",")]
+        left = [size for size in sizes if any((size, op) not in have for op in ops)] or sizes[-1:]
+        return {**params, "sizes": ",".join(map(str, left))}
 
     @contextmanager
     def _progress(self, measurement: str) -> Any:

@@ -21,7 +21,17 @@ import msgspec
 
 from assay import __version__
 from assay.errors import UserError
-from assay.records.schema import SCHEMA_VERSION, AnyRecord, RunInfo, decode_record, encode
+from assay.records.schema import (
+    SCHEMA_VERSION,
+    AnyRecord,
+    Failure,
+    Finding,
+    Measurement,
+    RunInfo,
+    Verdict,
+    decode_record,
+    encode,
+)
 
 RUNS = Path("runs")  # where runs are kept unless told otherwise: below the current directory
 
@@ -73,6 +83,21 @@ class Run:
             info.state, info.reason = "partial", info.reason or "the run was killed"
         return cls(place, info, list(read_records(place / "records.jsonl")))
 
+    @classmethod
+    def reopen(cls, path: Path | str) -> Run:
+        """A run that ended early, to be gone on with: without its conclusions, which will be drawn anew, and
+        without node figures of a measurement that was cut short."""
+        run = cls.load(path)
+        if run.info.state == "complete":
+            raise UserError(f"{run.path} is complete: there is nothing to resume", "start a new run")
+        run.records = [r for r in run.records if not _is_provisional(r, run.info.completed)]
+        temporary = run.path / ".records.jsonl"
+        temporary.write_bytes(b"".join(encode(r) + b"\n" for r in run.records))
+        os.replace(temporary, run.path / "records.jsonl")
+        run.info.state, run.info.reason, run.info.ended, run.info.outcome = "running", "", None, None
+        run.save()
+        return run
+
     def append(self, record: AnyRecord) -> AnyRecord:
         """Gives the record its id, writes it, and flushes."""
         record.id = self.records[-1].id + 1 if self.records else 1
@@ -99,6 +124,14 @@ class Run:
         if self._file is not None:
             self._file.close()
             self._file = None
+
+
+def _is_provisional(record: AnyRecord, completed: list[str]) -> bool:
+    if isinstance(record, Verdict | Finding | Failure):
+        return True
+    if not isinstance(record, Measurement) or not record.name.startswith("node."):
+        return False
+    return record.name not in completed
 
 
 def read_records(path: Path) -> Iterator[AnyRecord]:

@@ -164,6 +164,7 @@ class RunInfo(Struct, omit_defaults=True):
     reason: str = ""  # why it is partial or failed
     outcome: Literal["PASS", "FAIL", "INCONCLUSIVE"] | None = None
     hosts: list[str] = []  # in rank order; folded host lists are for people only
+    completed: list[str] = []  # measurements that ran to their end: a resumed run leaves them out
     options: dict[str, Scalar | list[str] | None] = {}
 
 

@@ -108,3 +108,33 @@ def test_srun_across_hosts(make_lab: Callable[..., Lab], tmp_path: Path) -> None
     shares = [r.summary.median for r in run.records
               if isinstance(r, Measurement) and r.name == "network.wire" and r.summary]  # fmt: skip
     assert len(shares) == 4 and min(shares) >= 1.0
+
+
+def test_a_run_that_ended_early_is_resumed(tmp_path: Path) -> None:
+    where = tmp_path / "run"
+    status, whole = assay(where, "net", "--ranks", "2", *SWEEP)
+    assert status == 0
+    # As it would be after a kill during the second size: no later record, no conclusion.
+    cut = next(i for i, r in enumerate(whole.records) if getattr(r, "params", {}).get("size") == SIZES[1])
+    lines = (where / "records.jsonl").read_bytes().splitlines(keepends=True)
+    (where / "records.jsonl").write_bytes(b"".join(lines[: cut + 2]) + b'{"kind":"measu')
+    whole.info.state, whole.info.outcome, whole.info.completed = "running", None, []
+    whole.save()
+
+    done = subprocess.run(
+        [str(ASSAY), "run", "--resume", str(where)], capture_output=True, text=True, timeout=LIMIT_S
+    )
+    assert done.returncode == 0, done.stderr
+    run = Run.load(where)
+    assert (run.info.state, run.info.outcome) == ("complete", "PASS")
+    assert sorted(values(run, "corrupted")) == [("send", size) for size in SIZES]
+    kept = [r.id for r in run.records if isinstance(r, Measurement) and r.params.get("size") == SIZES[0]]
+    assert kept == [
+        r.id for r in whole.records if isinstance(r, Measurement) and r.params.get("size") == SIZES[0]
+    ]
+    assert len({r.id for r in run.records}) == len(run.records)
+
+    again = subprocess.run(
+        [str(ASSAY), "run", "--resume", str(where)], capture_output=True, text=True, timeout=LIMIT_S
+    )
+    assert again.returncode == 2 and "nothing to resume" in again.stderr

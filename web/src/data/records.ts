@@ -119,6 +119,7 @@ export interface RunInfo {
   reason?: string;
   outcome?: "FAIL" | "INCONCLUSIVE" | "PASS" | null;
   hosts?: string[];
+  completed?: string[];
   options?: Record<string, Scalar | string[] | null>;
 }
 
