@@ -1,0 +1,110 @@
+"""The main job on this machine, whole: every measurement, judged, shown. Speed is not looked at."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from assay.launch.engines import engines_folder
+from assay.records.run import Run
+from assay.records.schema import Context, Measurement, Verdict
+
+ASSAY = Path(__file__).parents[3] / "assay"
+LIMIT_S = 180
+
+
+def assay(*words: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [str(ASSAY), *words],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        cwd=cwd,
+        env={**os.environ, **env},
+    )
+
+
+@pytest.fixture(scope="module")
+def checked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, subprocess.CompletedProcess[str]]:
+    folder = tmp_path_factory.mktemp("check")
+    (folder / "impossible.toml").write_text(
+        '[[criterion]]\ntitle = "faster than light"\nmetric = "node.memory/bandwidth"\nmin = "900 TB/s"\n'
+    )
+    done = assay("check", "--budget", "3s", "-o", "run", "--spec", "impossible.toml", cwd=folder)
+    return folder / "run", done
+
+
+def test_everything_is_measured_judged_and_shown(
+    checked: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    where, done = checked
+    run = Run.load(where)
+    assert "Traceback" not in done.stderr
+    names = {r.name for r in run.records if isinstance(r, Measurement)}
+    assert {"node.memory", "node.noise", "network.all_to_all"} <= names
+    assert any(isinstance(r, Context) for r in run.records)
+    verdicts = {v.criterion: v for v in run.records if isinstance(v, Verdict)}
+    # This machine has an MPI and memory: nothing of its own specification is left open.
+    assert "INCONCLUSIVE" not in {v.outcome for v in verdicts.values()}
+    assert verdicts["every payload arrived as it was sent"].outcome == "PASS"
+    for title in verdicts:
+        assert title in done.stdout
+    assert str(where.name) in done.stdout and (where / "report.html").stat().st_size > 100_000
+
+
+def test_a_limit_that_is_missed_fails_the_run(
+    checked: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    where, done = checked
+    assert done.returncode == 1
+    run = Run.load(where)
+    assert run.info.outcome == "FAIL"
+    (light,) = [v for v in run.records if isinstance(v, Verdict) and v.criterion == "faster than light"]
+    assert light.outcome == "FAIL" and light.required == 900e12
+    assert light.margin is not None and light.margin < -0.9
+
+
+def test_it_is_judged_again_by_another_specification(
+    checked: tuple[Path, subprocess.CompletedProcess[str]],
+) -> None:
+    where, _ = checked
+    before = (where / "records.jsonl").read_bytes()
+    (where.parent / "easy.toml").write_text(
+        '[[criterion]]\nmetric = "node.memory/bandwidth"\nmin = "1 B/s"\n'
+    )
+    done = assay("judge", str(where), "easy.toml", cwd=where.parent)
+    assert done.returncode == 0 and "PASS" in done.stdout
+    assert (where / "records.jsonl").read_bytes() == before
+
+
+def test_without_an_mpi_the_network_is_waived_and_does_not_pass(tmp_path: Path) -> None:
+    lone = tmp_path / "engines"
+    lone.mkdir()
+    (lone / "assay-probe").symlink_to(engines_folder() / "assay-probe")
+    done = assay("check", "-o", "run", cwd=tmp_path, ASSAY_ENGINES=str(lone))
+    run = Run.load(tmp_path / "run")
+    waived = [r for r in run.records if isinstance(r, Measurement) and r.status == "waived"]
+    assert waived and all("no MPI can be used" in (r.reason or "") for r in waived)
+    # A waived value never passes; the machine itself may still fail.
+    assert done.returncode in (1, 2) and run.info.outcome in ("FAIL", "INCONCLUSIVE")
+    outcomes = {v.criterion: v.outcome for v in run.records if isinstance(v, Verdict)}
+    assert outcomes["every payload arrived as it was sent"] == "INCONCLUSIVE"
+
+
+def test_list_and_doctor_say_the_same_of_this_machine(tmp_path: Path) -> None:
+    listed = json.loads(assay("list", "--json", cwd=tmp_path).stdout)
+    by_name = {m["name"]: m for m in listed}
+    assert by_name["network.all_to_all"]["waived"] is None
+    assert by_name["network.counters"]["waived"]
+    assert by_name["node.memory"]["metrics"]["bandwidth"]["unit"] == "B/s"
+    doctor = assay("doctor", "--json", cwd=tmp_path)
+    checks = {(c["section"], c["name"]): c for c in json.loads(doctor.stdout)}
+    assert checks["engines", "assay-probe"]["state"] == "ok"
+    assert checks["launchers", "openmpi"]["state"] == "ok"
+    assert doctor.returncode == 0
+    broken = assay("doctor", cwd=tmp_path, ASSAY_ENGINES=str(tmp_path))
+    assert broken.returncode == 1 and "make setup" in broken.stdout

@@ -1,0 +1,54 @@
+"""Launchers: what their last words mean, and what is said where one cannot be used."""
+
+from __future__ import annotations
+
+import pytest
+
+from assay.errors import UserError
+from assay.launch import launchers
+from assay.launch.launchers import LAUNCHERS, Hydra, OpenMpi, Srun, default_launcher, find_launcher
+from assay.launch.placement import REMOTE, Segment
+
+
+def test_last_words_name_rank_and_host() -> None:
+    said = "mpirun noticed that process rank 3 with PID 0 on node h3 exited on signal 9 (Killed)."
+    assert OpenMpi().diagnose(said) == "rank 3 on h3 was ended by signal 9"
+    said = "=   BAD TERMINATION OF ONE OF YOUR PROCESSES\n=   PID 77 RUNNING AT n5\n=   EXIT CODE: 9\n"
+    assert Hydra("mpich", []).diagnose(said) == "a rank on n5 ended with status 9"
+    assert Srun().diagnose("srun: error: n7: task 2: Killed\n") == "rank 2 on n7: Killed"
+    for launcher in LAUNCHERS:
+        assert launcher.diagnose("all is well") is None
+
+
+def test_srun_keeps_the_order_of_ranks_and_ends_all_with_one() -> None:
+    words = Srun().command(REMOTE, [Segment(["n2", "n1"])], ["probe"])
+    assert "--nodelist=n2,n1" in words and "--distribution=arbitrary" in words
+    assert "--kill-on-bad-exit=1" in words and words[-1] == "probe"
+    with pytest.raises(UserError, match="one environment"):
+        Srun().command(REMOTE, [Segment(["a"], {"X": "1"}), Segment(["b"])], ["probe"])
+
+
+def test_an_unknown_launcher_is_told_the_known_ones() -> None:
+    with pytest.raises(UserError, match="openmpi, mpich, mpich-wheel, srun, local"):
+        find_launcher("teleport")
+
+
+def test_without_an_mpi_every_reason_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launchers.shutil, "which", lambda *_a, **_k: None)
+    with pytest.raises(UserError) as refused:
+        default_launcher()
+    assert "no MPI can be used here" in str(refused.value) and "apt-get install openmpi-bin" in str(
+        refused.value
+    )
+    monkeypatch.setattr(launchers, "flavours", lambda: [])
+    with pytest.raises(UserError, match="make setup"):
+        find_launcher("openmpi")
+
+
+def test_in_a_slurm_allocation_srun_comes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(launchers.shutil, "which", lambda name, **_k: f"/bin/{name}")
+    monkeypatch.setattr(launchers, "flavours", lambda: ["openmpi", "mpich"])
+    monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+    assert default_launcher().name == "openmpi"
+    monkeypatch.setenv("SLURM_JOB_ID", "1")
+    assert default_launcher().name == "srun"
