@@ -10,7 +10,6 @@ from assay.errors import UserError
 from assay.launch.engines import describe, probe
 from assay.launch.hosts import host_list
 from assay.launch.launchers import LAUNCHERS, Launcher, default_launcher, find_launcher
-from assay.launch.placement import Site
 from assay.launch.reach import check_hosts
 from assay.measure.network import NetworkRequest, measure_network
 from assay.measure.node import measure_nodes
@@ -47,7 +46,7 @@ class Check:
 
     def run(self, args: argparse.Namespace) -> int:
         site, hosts = place(args, host_list(args.hosts, None, "--hosts"))
-        wanted = specifications(args, "self")
+        wanted = specifications(args, "net" if site.lab else "self")
         launcher, no_mpi = _launcher(args)
         if launcher is None and site.name == "ssh":
             raise UserError(no_mpi)
@@ -56,8 +55,12 @@ class Check:
         run.info.hosts = hosts
         run.save()
         session = Session(run, verbose=args.verbose, quiet=args.json)
-        session.err.print(f"checking {_describe(site, hosts)}: memory, noise, network")
-        measure_nodes(session, site, hosts, launcher, {})
+        if site.lab:  # its hosts are this machine: their memory is measured by a check without --lab
+            session.err.print(f"checking {len(hosts)} lab hosts: network")
+        else:
+            where = "this machine" if site.name == "here" else f"{len(hosts)} hosts"
+            session.err.print(f"checking {where}: memory, noise, network")
+            measure_nodes(session, site, hosts, launcher, {})
         if launcher is None or len(hosts) < 2:
             _waive_network(session, no_mpi or "one host alone has no network to measure")
         else:
@@ -98,7 +101,3 @@ def _waive_network(session: Session, reason: str) -> None:
                 reason=reason,
             )
         )
-
-
-def _describe(site: Site, hosts: list[str]) -> str:
-    return "this machine" if site.name == "here" else f"{len(hosts)} hosts"
