@@ -51,8 +51,8 @@ def show_nodes(console: Console, records: Iterable[AnyRecord]) -> None:
         if r.summary is None:
             table.add_row(r.subject.host, f"{r.name}/{r.metric}", of, f"{r.status}: {r.reason}")
             continue
-        median = format_quantity(r.summary.median, r.unit)
-        spread = f"± {format_quantity(r.summary.mad, r.unit)}"
+        median = _figure(r.summary.median, r.unit)
+        spread = f"± {_figure(r.summary.mad, r.unit)}"
         table.add_row(r.subject.host, f"{r.name}/{r.metric}", of, median, spread, str(r.summary.n))
     console.print(table)
     console.print()

@@ -232,3 +232,11 @@ def test_ctrl_c_leaves_a_readable_partial_run_and_nothing_running(lab: Lab, tmp_
     assert json.loads(out)["run"]["state"] == "partial"
     assert (where / "report.html").exists()
     assert engines_in(lab) == []
+
+
+def test_a_check_of_the_lab_is_a_check_of_its_network(lab: Lab, tmp_path: Path) -> None:
+    words = [str(ASSAY), "check", "--lab", lab.name, "--budget", "3s", "-o", str(tmp_path / "run")]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S)
+    run = Run.load(tmp_path / "run")
+    assert (done.returncode, run.info.outcome) == (0, "PASS"), done.stdout
+    assert {r.name for r in run.records if isinstance(r, Pairs)} == {"network.all_to_all"}
