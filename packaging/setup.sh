@@ -17,7 +17,8 @@ log=build/setup.log
 mkdir -p build
 : >"$log"
 
-run_packages=(g++ cmake ninja-build pkg-config libcli11-dev libfmt-dev nlohmann-json3-dev libhwloc-dev python3-venv)
+run_packages=(g++ cmake ninja-build pkg-config libcli11-dev libfmt-dev nlohmann-json3-dev libhwloc-dev
+    python3 python3-venv)
 test_packages=(iproute2 openmpi-bin libopenmpi-dev mpich libmpich-dev doctest-dev chromium fonts-dejavu-core
     slurm-wlm munge)
 
@@ -58,6 +59,7 @@ install_packages() {
         python3-venv) python3 -c 'import ensurepip' 2>/dev/null || wanted+=("$package") ;;
         cmake) command -v cmake >/dev/null || wanted+=("$package") ;;
         ninja-build) command -v ninja >/dev/null || wanted+=("$package") ;;
+        python3) command -v python3 >/dev/null || wanted+=("$package") ;;
         g++) command -v g++ >/dev/null || wanted+=("$package") ;;
         *) wanted+=("$package") ;;
         esac
@@ -81,8 +83,8 @@ install_python() {
     stamp=$(cat pyproject.toml packaging/constraints.txt | sha256sum | cut -d' ' -f1)
     [ "$(cat "$venv/.assay-$groups" 2>/dev/null)" = "$stamp" ] && return 0
     if [ ! -x "$venv/bin/python" ]; then
-        python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
-            say "Python 3.11 or newer is needed, this is $(python3 --version 2>&1)"
+        python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || {
+            say "Python 3.11 or newer is needed, and found is: $(python3 --version 2>/dev/null || echo none)"
             return 1
         }
         say "making the Python environment in $venv"
@@ -155,8 +157,10 @@ build_engines() {
             return 0
         }
         echo "$wish" >build/.assay-configured
+        say "building the engines (one or two minutes)"
+    elif ninja -C build -n 2>/dev/null | grep -qE 'Building|Linking'; then
+        say "building the engines"
     fi
-    ninja -C build -n 2>/dev/null | grep -qE 'Building|Linking' && say "building the engines"
     quietly ninja -C build
 }
 

@@ -6,6 +6,7 @@ Each verb is a class in ``assay.commands`` (one file a verb) whose docstring is 
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 from typing import Protocol
@@ -108,5 +109,16 @@ def main(argv: list[str] | None = None) -> int:
         print("assay: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
     except BrokenPipeError:  # the reader of our output went away ("assay list | head"): not our fault
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return 0
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        _discard_output()
+        print("assay: no space left to write to; make room on that disk and try again", file=sys.stderr)
+        return EXIT_UNUSABLE
+
+
+def _discard_output() -> None:
+    """So that the interpreter's last flush does not fail again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -10,6 +10,7 @@ from assay.errors import UserError
 from assay.launch.engines import describe, probe
 from assay.launch.hosts import host_list
 from assay.launch.launchers import LAUNCHERS, Launcher, default_launcher, find_launcher
+from assay.launch.placement import Site
 from assay.launch.reach import check_hosts
 from assay.measure.network import NetworkRequest, measure_network
 from assay.measure.node import measure_nodes
@@ -55,26 +56,42 @@ class Check:
         run.info.hosts = hosts
         run.save()
         session = Session(run, verbose=args.verbose, quiet=args.json)
-        if site.lab:  # its hosts are this machine: their memory is measured by a check without --lab
-            session.err.print(f"checking {len(hosts)} lab hosts: network")
+        try:
+            probe()
+        except UserError as error:  # a machine without a compiler: all is waived, with the reason
+            session.give_up(error)
         else:
-            where = "this machine" if site.name == "here" else f"{len(hosts)} hosts"
-            session.err.print(f"checking {where}: memory, noise, network")
-            measure_nodes(session, site, hosts, launcher, {})
-        if launcher is None or len(hosts) < 2:
-            _waive_network(session, no_mpi or "one host alone has no network to measure")
-        else:
-            params: dict[str, Scalar] = {
-                "sizes": ",".join(map(str, SIZES)),
-                "op": "send,put,get" if site.name == "here" else "send",
-                "budget": args.budget,
-                "schedule": "shift",
-            }
-            measure_network(session, NetworkRequest(launcher, site, [], hosts, params=params))
+            _measure(session, args, site, hosts, launcher, no_mpi)
         status = session.conclude(wanted)
         if args.json:
             session.print_json()
         return status
+
+
+def _measure(
+    session: Session,
+    args: argparse.Namespace,
+    site: Site,
+    hosts: list[str],
+    launcher: Launcher | None,
+    no_mpi: str,
+) -> None:
+    if site.lab:  # its hosts are this machine: their memory is measured by a check without --lab
+        session.err.print(f"checking {len(hosts)} lab hosts: network")
+    else:
+        where = "this machine" if site.name == "here" else f"{len(hosts)} hosts"
+        session.err.print(f"checking {where}: memory, noise, network")
+        measure_nodes(session, site, hosts, launcher, {})
+    if launcher is None or len(hosts) < 2:
+        _waive_network(session, no_mpi or "one host alone has no network to measure")
+        return
+    params: dict[str, Scalar] = {
+        "sizes": ",".join(map(str, SIZES)),
+        "op": "send,put,get" if site.name == "here" else "send",
+        "budget": args.budget,
+        "schedule": "shift",
+    }
+    measure_network(session, NetworkRequest(launcher, site, [], hosts, params=params))
 
 
 def _launcher(args: argparse.Namespace) -> tuple[Launcher | None, str]:

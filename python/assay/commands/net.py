@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 
 from assay.commands.options import add_lab, add_output, count, open_run, place, quantity, specifications
@@ -151,13 +152,25 @@ def build_request(args: argparse.Namespace) -> NetworkRequest:
         timeout=args.timeout,
         retest=not args.no_retest,
     )
-    if args.timeout < 1:
+    if not args.timeout >= 1:
         raise UserError("--timeout under 1 s", "a busy host can take that long to answer; give at least 1s")
+    _check_bounds(request)
     return request
+
+
+def _check_bounds(request: NetworkRequest) -> None:
+    """The engine's own bounds, before it starts; those of sizes and operations are checked where they are read."""
+    bounds = find_measurement(request.measurement).bounds()
+    for name, value in {**request.params, "timeout": request.timeout}.items():
+        least, most = bounds.get(name, (-math.inf, math.inf))
+        if isinstance(value, (int, float)) and not least <= value <= most:
+            raise UserError(f"--{name} {value:g}: out of bounds", f"give from {least:g} to {most:g}")
 
 
 def _launcher(args: argparse.Namespace, site: Site) -> Launcher:
     launcher = find_launcher(args.launcher) if args.launcher else default_launcher()
+    if site.lab and launcher.name == "srun" and not site.lab.slurm:
+        raise UserError("this lab has no Slurm", "make it with 'assay lab up --slurm'")
     if site.lab and launcher.name == "mpich":
         raise UserError(
             "MPICH 4.0 hangs at its end across lab hosts", "use --launcher mpich-wheel or --launcher openmpi"
@@ -168,6 +181,10 @@ def _launcher(args: argparse.Namespace, site: Site) -> Launcher:
 def _params(args: argparse.Namespace, servers: list[str], clients: list[str]) -> dict[str, Scalar]:
     if args.bsize is not None and args.sizes is not None:
         raise UserError("--bsize and --sizes are both given", "give one of them")
+    if args.json and args.compat_netsan:
+        raise UserError("--json and --compat-netsan are both given", "give one of them")
+    if args.budget is not None and not 0 < args.budget < math.inf:
+        raise UserError(f"--budget {args.budget:g}: no time to measure in", "give a time, such as 60s")
     if args.niters is not None and args.budget is not None:
         raise UserError("--niters and --budget contradict each other", "give a number of messages, or a time")
     if servers and (args.schedule or args.rounds):

@@ -25,7 +25,11 @@ def quantity(unit: str) -> Callable[[str], float]:
         try:
             return float(text)
         except ValueError:
+            pass
+        try:
             return parse_in(text, unit)
+        except UserError as error:  # argparse adds the option's name
+            raise argparse.ArgumentTypeError(str(error)) from None
 
     return read
 
@@ -33,7 +37,7 @@ def quantity(unit: str) -> Callable[[str], float]:
 def count(text: str) -> int:
     """A whole number, at least 1."""
     if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise UserError(f"'{text}' is not a whole number of at least 1", "give one, such as 16")
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number of at least 1")
     return int(text)
 
 

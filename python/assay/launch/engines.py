@@ -109,8 +109,11 @@ def describe(executable: Path) -> Description:
     return description
 
 
-def known_metrics() -> dict[str, str]:
-    """Every metric of every measurement with its unit: {"network.all_to_all/bandwidth": "B/s"}."""
+def known_metrics() -> dict[str, str] | None:
+    """Every metric of every measurement with its unit: {"network.all_to_all/bandwidth": "B/s"}; None where
+    no engine is built that could tell."""
+    if not (engines_folder() / "assay-probe").is_file():
+        return None
     return {
         f"{measurement.name}/{metric.name}": metric.unit
         for measurement in describe(probe()).measurements

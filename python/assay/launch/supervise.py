@@ -234,10 +234,16 @@ def _explained(
     """The best explanation there is: the engine's, the launcher's, else the last words themselves."""
     own = diagnose(words)
     if failure is None:
-        return Failure(what=own or _telling_line(words) or f"the engine ended with status {status}")
+        return Failure(what=own or _telling_line(words) or _ending(status))
     if own and own not in failure.what:
         failure.what = f"{failure.what}; {own}"
     return failure
+
+
+def _ending(status: int) -> str:
+    if status >= 0:
+        return f"the engine ended with status {status}"
+    return f"the launcher was ended by signal {-status} ({signal.strsignal(-status)})"
 
 
 def _telling_line(words: str) -> str:

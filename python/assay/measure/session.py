@@ -19,7 +19,7 @@ import msgspec
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
-from assay.errors import EXIT_INTERRUPTED, EXIT_OF, EXIT_PASS
+from assay.errors import EXIT_INTERRUPTED, EXIT_OF, EXIT_PASS, UserError
 from assay.explain import explain
 from assay.judge import Specification, judge, overall
 from assay.launch.engines import probe
@@ -91,6 +91,11 @@ class Session:
             self.run.info.completed.append(measurement)
             self.run.save()
         return not self.ended_early
+
+    def give_up(self, error: UserError) -> None:
+        """Nothing can be measured here: the run says so, and what is asked of it stays inconclusive."""
+        self.run.append(schema.Failure(what=error.what, hint=error.hint))
+        self.ended_early = error.what
 
     def _left(self, measurement: str, params: Mapping[str, schema.Scalar]) -> Mapping[str, schema.Scalar]:
         """The parameters without the sizes that a resumed run has already (one at least is kept)."""

@@ -55,10 +55,12 @@ def _fill(row: SweepRow, record: Measurement) -> None:
         case "latency":
             row.latency_p50, row.latency_p99 = median, record.summary.p99
         case "time":
-            row.time = max(record.samples, default=median)
+            row.time = row.time or max(record.samples, default=median)  # older runs have no wall_time
             row.times = record.samples
             row.peers = int(record.params.get("peers", 0))
             row.iterations = int(record.params.get("iterations", 0))
+        case "wall_time":
+            row.time = median
         case "corrupted":
             row.corrupted = int(median)
         case "bandwidth" | "client_bandwidth" | "rate" | "half_round_trip":

@@ -113,11 +113,19 @@ def show_verdicts(console: Console, verdicts: Sequence[Verdict], title: str = ""
             Text(verdict.outcome, style=STYLES[verdict.outcome]),
             criterion,
             _figure(verdict.observed, verdict.unit),
-            _figure(verdict.required, verdict.unit),
+            _required(verdict),
             "" if verdict.margin is None else f"{verdict.margin:+.0%}",
         )
     console.print(table)
     console.print()
+
+
+def _required(verdict: Verdict) -> str:
+    """As the observed value is written: "100 %" beside "102 %", "0" beside a count."""
+    if verdict.unit == "1" and None not in (verdict.observed, verdict.required):
+        if verdict.observed != int(verdict.observed):
+            return format_share(verdict.required)
+    return _figure(verdict.required, verdict.unit)
 
 
 def _figure(value: float | None, unit: str) -> str:

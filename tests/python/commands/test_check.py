@@ -95,6 +95,15 @@ def test_without_an_mpi_the_network_is_waived_and_does_not_pass(tmp_path: Path) 
     assert outcomes["every payload arrived as it was sent"] == "INCONCLUSIVE"
 
 
+def test_without_engines_everything_is_waived_with_the_reason(tmp_path: Path) -> None:
+    done = assay("check", "-o", "run", cwd=tmp_path, ASSAY_ENGINES=str(tmp_path))
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    run = Run.load(tmp_path / "run")
+    assert {v.outcome for v in run.records if isinstance(v, Verdict)} == {"INCONCLUSIVE"}
+    assert "assay-probe is not built" in run.info.reason and "make setup" in done.stdout
+    assert (tmp_path / "run" / "report.html").exists()
+
+
 def test_list_and_doctor_say_the_same_of_this_machine(tmp_path: Path) -> None:
     listed = json.loads(assay("list", "--json", cwd=tmp_path).stdout)
     by_name = {m["name"]: m for m in listed}
