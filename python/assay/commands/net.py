@@ -8,6 +8,7 @@ import os
 
 from assay.commands.options import add_lab, add_output, count, open_run, place, quantity, specifications
 from assay.errors import UserError
+from assay.launch.engines import describe, probe
 from assay.launch.hosts import fold, host_list, refuse_shared
 from assay.launch.launchers import LAUNCHERS, Launcher, default_launcher, find_launcher
 from assay.launch.placement import Site
@@ -154,17 +155,9 @@ def build_request(args: argparse.Namespace) -> NetworkRequest:
     )
     if not args.timeout >= 1:
         raise UserError("--timeout under 1 s", "a busy host can take that long to answer; give at least 1s")
-    _check_bounds(request)
+    numbers = {**request.params, "timeout": request.timeout}
+    describe(probe()).find(request.measurement).check_bounds(numbers)
     return request
-
-
-def _check_bounds(request: NetworkRequest) -> None:
-    """The engine's own bounds, before it starts; those of sizes and operations are checked where they are read."""
-    bounds = find_measurement(request.measurement).bounds()
-    for name, value in {**request.params, "timeout": request.timeout}.items():
-        least, most = bounds.get(name, (-math.inf, math.inf))
-        if isinstance(value, (int, float)) and not least <= value <= most:
-            raise UserError(f"--{name} {value:g}: out of bounds", f"give from {least:g} to {most:g}")
 
 
 def _launcher(args: argparse.Namespace, site: Site) -> Launcher:

@@ -45,6 +45,7 @@ class Run:
             raise UserError("which measurement?", "'assay list' names them")
         described = describe(probe()).find(args.measurement)
         params = read_parameters(described.name, {p.name: p.kind for p in described.parameters}, args.others)
+        described.check_bounds(params)
         alone = described.scope == "node"
         site, hosts = place(args, host_list(args.hosts, None, "--hosts"), ranks_here=1 if alone else 0)
         if args.launcher:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -16,7 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from assay.errors import UserError
-from assay.records.schema import SCHEMA_VERSION
+from assay.records.schema import SCHEMA_VERSION, Scalar
 
 DESCRIBE_LIMIT_S = 20
 
@@ -47,6 +48,21 @@ class Described(Struct):
     parameters: list[Parameter]
     metrics: list[Metric]
     waived: str | None = None
+
+    def check_bounds(self, params: Mapping[str, Scalar]) -> None:
+        """Refuses what the engine would refuse of numbers, before it is started; lists are left to it."""
+        for parameter in self.parameters:
+            if parameter.name not in params or parameter.kind not in ("integer", "real"):
+                continue
+            option, value = "--" + parameter.name.replace("_", "-"), params[parameter.name]
+            try:
+                number = int(value) if parameter.kind == "integer" else float(value)
+            except ValueError:
+                kind = "a whole number" if parameter.kind == "integer" else "a number"
+                raise UserError(f"{option} {value}: not {kind}", f"it is the {parameter.help}") from None
+            if not parameter.min <= number <= parameter.max:
+                bounds = f"give from {parameter.min:g} to {parameter.max:g}"
+                raise UserError(f"{option} {value}: out of bounds", bounds)
 
 
 class Description(Struct):

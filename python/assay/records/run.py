@@ -70,7 +70,7 @@ class Run:
         place = Path(path)
         try:
             info = msgspec.json.decode((place / "run.json").read_bytes(), type=RunInfo)
-        except FileNotFoundError:
+        except (FileNotFoundError, NotADirectoryError):
             raise UserError(f"{place} is not a run directory: no run.json in it", "see 'ls runs/'") from None
         except (OSError, msgspec.MsgspecError) as error:
             raise UserError(f"cannot read {place / 'run.json'}: {error}") from error

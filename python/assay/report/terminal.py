@@ -122,9 +122,9 @@ def show_verdicts(console: Console, verdicts: Sequence[Verdict], title: str = ""
 
 def _required(verdict: Verdict) -> str:
     """As the observed value is written: "100 %" beside "102 %", "0" beside a count."""
-    if verdict.unit == "1" and None not in (verdict.observed, verdict.required):
-        if verdict.observed != int(verdict.observed):
-            return format_share(verdict.required)
+    observed, required = verdict.observed, verdict.required
+    if verdict.unit == "1" and observed is not None and required is not None and observed != int(observed):
+        return format_share(required)
     return _figure(verdict.required, verdict.unit)
 
 

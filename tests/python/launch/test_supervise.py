@@ -78,7 +78,7 @@ def test_an_engines_refusal_is_the_cause_not_the_launchers_talk_after_it() -> No
 
 def test_a_death_without_words_still_says_how_it_ended() -> None:
     ending, _, _ = run("os.kill(os.getpid(), signal.SIGKILL)")
-    assert ending.failure is not None and "-9" in ending.failure.what
+    assert ending.failure is not None and "signal 9 (Killed)" in ending.failure.what
 
 
 def test_nothing_is_left_running_not_even_what_left_the_group(tmp_path: Path) -> None:

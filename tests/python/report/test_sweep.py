@@ -78,3 +78,7 @@ def test_rows_gather_the_metrics_of_a_size_and_operation() -> None:
     assert [(r.op, r.bandwidth) for r in rows] == [("send", 5.0), ("get", 9.0)]
     assert rows[0].latency_p99 == 2e-6 and rows[0].corrupted == 2
     assert (rows[0].time, rows[0].times, rows[0].peers, rows[0].iterations) == (3.0, [1.0, 3.0], 7, 10)
+
+    both = [measured("wall_time", 3.5), measured("time", 2.0, samples=[1.0, 3.0])]
+    for records in (both, both[::-1]):
+        assert sweep_rows(records)[0].time == 3.5, "all of it, not the slowest client's share"
