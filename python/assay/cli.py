@@ -93,6 +93,8 @@ def netsan() -> int:
 
 def main(argv: list[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
+    if sys.stdout is None:  # closed by the caller ("assay net >&-")
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     parser = build_parser()
     try:
         args = parse(parser, words)
