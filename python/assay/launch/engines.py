@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from assay.errors import UserError
 from assay.records.schema import SCHEMA_VERSION, Scalar
+from assay.records.units import parse_size
 
 DESCRIBE_LIMIT_S = 20
 
@@ -56,10 +57,13 @@ class Described(Struct):
                 continue
             option, value = "--" + parameter.name.replace("_", "-"), params[parameter.name]
             try:
-                number = int(value) if parameter.kind == "integer" else float(value)
+                if parameter.unit == "B":
+                    number: float = parse_size(str(value))
+                else:
+                    number = int(value) if parameter.kind == "integer" else float(value)
             except ValueError:
                 kind = "a whole number" if parameter.kind == "integer" else "a number"
-                raise UserError(f"{option} {value}: not {kind}", f"it is the {parameter.help}") from None
+                raise UserError(f"{option} {value}: not {kind}", parameter.help) from None
             if not parameter.min <= number <= parameter.max:
                 bounds = f"give from {parameter.min:g} to {parameter.max:g}"
                 raise UserError(f"{option} {value}: out of bounds", bounds)
