@@ -18,6 +18,7 @@
 // a latency includes our own handling and is never less than the truth.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -97,6 +98,7 @@ private:
         int lane, slot;
     };
 
+    Nanoseconds common_begin();
     void prepare();
     void stream();
     void request();
@@ -126,6 +128,9 @@ private:
     const bool exposed_;
     std::unique_ptr<std::byte[]> own_, unexposed_;
     std::byte* window_;  // what peers reach by put and get
+
+    std::array<Nanoseconds, 31> passages_{};  // through the last barriers before a burst
+    std::size_t passed_ = 0;
 
     // Of the burst that runs.
     const Burst* burst_ = nullptr;

@@ -67,6 +67,8 @@ Sweep::Sweep(Session& session, const Measurement& measurement, SweepOptions opti
              .iterations = options_.iterations,
              .smallest_window = (options_.inflight + pattern_.initiated_lanes - 1) / pattern_.initiated_lanes,
              .lanes = pattern_.lanes};
+    if (options_.iterations > 0)
+        work_.smallest_window = static_cast<int>(std::min<std::int64_t>(work_.smallest_window, options_.iterations));
     pattern_.params["inflight"] = options_.inflight;
     pattern_.params["verified"] = options_.verify;
 }
@@ -74,10 +76,7 @@ Sweep::Sweep(Session& session, const Measurement& measurement, SweepOptions opti
 // Bytes for the messages of one direction: what the flight needs, or more so that bursts can last.
 std::size_t Sweep::find_place() {
     const std::size_t largest = *std::ranges::max_element(options_.sizes);
-    const double window = options_.iterations > 0 ? std::min<double>(work_.smallest_window,
-                                                                     static_cast<double>(options_.iterations))
-                                                  : work_.smallest_window;
-    const double least = window * static_cast<double>(stride(largest)) * pattern_.lanes_here;
+    const double least = work_.smallest_window * static_cast<double>(stride(largest)) * pattern_.lanes_here;
     const double both =
         session_.memory(2 * least, static_cast<double>(options_.memory),
                         fmt::format("messages of {} bytes with {} in flight", largest, options_.inflight));

@@ -10,6 +10,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Sequence
+from pathlib import Path
 
 from assay.errors import UserError
 
@@ -37,6 +38,8 @@ def find(tool: str, package: str) -> str:
 
 def require() -> None:
     """Raises UserError unless a lab can be made here at all: as root, with iproute2 and util-linux."""
+    if not Path("/etc/hosts").exists():  # each host has its own, mounted over it
+        raise UserError("this machine has no /etc/hosts", "make one: echo '127.0.0.1 localhost' > /etc/hosts")
     if os.geteuid() != 0:
         raise UserError("a lab needs root (it makes network namespaces)", "run it as root, e.g. by sudo")
     for tool, package in {

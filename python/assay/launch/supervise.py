@@ -184,10 +184,11 @@ def _read(
         elif isinstance(said, Progress):
             on_progress(said)
         elif isinstance(said, Failure):
-            reported = reported or said
+            if reported is None:  # the cause; what follows is a launcher that may wait for a dead host
+                reported, deadline = said, time.monotonic() + GRACE_S
         elif said is not None:
             on_record(said)
-        if not silent or not isinstance(said, Hello):
+        if reported is None and (not silent or not isinstance(said, Hello)):
             deadline = time.monotonic() + limits.silence
 
 

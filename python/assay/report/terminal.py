@@ -17,6 +17,12 @@ from assay.report.sweep import SweepRow, sweep_rows
 
 WIDTH = 132  # where there is no terminal: a log or a pipe should not be folded at 80
 
+LEGEND = (
+    "bandwidth: verified bytes of all over the slowest's time; per client: the median, each over its own.\n"
+    "latency: until complete at the target; of a send the whole round trip of message and answer, as an\n"
+    "all to all asks it of a few messages beside its streams, whose rate says nothing about it."
+)
+
 STYLES = {"PASS": "bold green", "FAIL": "bold red", "INCONCLUSIVE": "bold yellow"}
 
 
@@ -78,6 +84,7 @@ def show_sweep(console: Console, rows: Sequence[SweepRow]) -> None:
             cells += [_cell(row.latency_p50, "s"), _cell(row.latency_p99, "s"), _cell(row.rate, "1/s")]
             table.add_row(*cells, *([str(row.corrupted)] if corrupted else []))
         console.print(table)
+        console.print(Text(LEGEND, style="dim"))
         console.print()
 
 

@@ -68,6 +68,16 @@ def test_an_engines_own_failure_is_kept_and_joined_with_the_launchers_words() ->
     assert ending.failure.subject.peer == "h3" and records == []
 
 
+def test_a_launcher_that_lingers_after_a_failure_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("assay.launch.supervise.GRACE_S", 0.5)
+    begun = time.monotonic()
+    ending, _, _ = run(
+        'say(kind="failure", what="h1 waits for h3"); time.sleep(60)', limits=Limits(silence=50)
+    )
+    assert ending.failure is not None and ending.failure.what == "h1 waits for h3"
+    assert time.monotonic() - begun < 30
+
+
 def test_an_engines_refusal_is_the_cause_not_the_launchers_talk_after_it() -> None:
     ending, _, _ = run(
         'print("assay-probe: sizes of 0; give at least 1", file=sys.stderr);'
