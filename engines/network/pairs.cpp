@@ -14,8 +14,8 @@
 namespace assay::network {
 namespace {
 
-constexpr double burst_seconds = 0.05;
-constexpr double pair_seconds = 1.5;  // for one pair; what repeats it has by then must do
+constexpr double burst_seconds = 0.2;  // long against what a shaper or a buffer lets through at once
+constexpr double pair_seconds = 1.0;  // for one pair; what repeats it has by then must do
 constexpr std::size_t echo_bytes = 8;
 constexpr int echoes = 20;
 
