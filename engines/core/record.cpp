@@ -101,8 +101,9 @@ void Sink::context(const Subject& subject, const Json& facts) {
     write({{"kind", "context"}, {"subject", to_json(subject)}, {"facts", facts}});
 }
 
-void Sink::failure(const std::string& what, const std::string& hint, const Subject& subject) {
-    write({{"kind", "failure"}, {"what", what}, {"hint", hint}, {"subject", to_json(subject)}});
+void Sink::failure(const std::string& what, const std::string& hint, const Subject& subject,
+                   bool primary) {
+    write({{"kind", "failure"}, {"what", what}, {"hint", hint}, {"subject", to_json(subject)}, {"primary", primary}});
 }
 
 void Sink::hello(int rank, const std::string& host) {

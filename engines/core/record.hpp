@@ -42,7 +42,8 @@ public:
     void corruption(const Measurement&, const Subject&, const Json& params, std::uint64_t message,
                     std::uint64_t offset, std::uint64_t expected, std::uint64_t observed);
     void context(const Subject&, const Json& facts);
-    void failure(const std::string& what, const std::string& hint, const Subject&);
+    // primary: done from outside, so never the consequence of another failure.
+    void failure(const std::string& what, const std::string& hint, const Subject&, bool primary = false);
     void hello(int rank, const std::string& host);
     // done: 0..1; left in seconds, negative when unknown.
     void progress(double done, std::string_view label, double left = -1);

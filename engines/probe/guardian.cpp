@@ -55,7 +55,7 @@ void split_off_guardian(int rank) {
         const std::string host = host_name();
         Sink().failure(fmt::format("rank {} on {} was ended by signal {} ({})", rank, host, number, strsignal(number)),
                        number == SIGKILL ? "was the host short of memory? see dmesg there" : "see the engine's last words",
-                       {.host = host, .rank = rank});
+                       {.host = host, .rank = rank}, number == SIGKILL);
         usleep(parting_us);
     }
     _exit(128 + number);

@@ -184,8 +184,12 @@ def _read(
         elif isinstance(said, Progress):
             on_progress(said)
         elif isinstance(said, Failure):
-            if reported is None:  # the cause; what follows is a launcher that may wait for a dead host
+            # What follows is a launcher that may wait for a dead host, and ranks that fall with the first:
+            # an MPI may crash where a peer is lost, and be heard of sooner.
+            if reported is None:
                 reported, deadline = said, time.monotonic() + GRACE_S
+            elif said.primary and not reported.primary:
+                reported = said
         elif said is not None:
             on_record(said)
         if reported is None and (not silent or not isinstance(said, Hello)):

@@ -112,6 +112,7 @@ class Failure(Record, tag="failure"):
     what: str
     hint: str = ""
     subject: Subject = Subject()
+    primary: bool = False  # done from outside, so never the consequence of another failure
 
 
 class Verdict(Record, tag="verdict"):

@@ -68,6 +68,14 @@ def test_an_engines_own_failure_is_kept_and_joined_with_the_launchers_words() ->
     assert ending.failure.subject.peer == "h3" and records == []
 
 
+def test_a_rank_that_was_killed_is_the_cause_of_those_that_fell_with_it() -> None:
+    ending, _, _ = run(
+        'say(kind="failure", what="rank 0 crashed"); say(kind="failure", what="rank 2 killed", primary=True);'
+        'say(kind="failure", what="rank 5 crashed"); sys.exit(1)'
+    )
+    assert ending.failure is not None and ending.failure.what == "rank 2 killed"
+
+
 def test_a_launcher_that_lingers_after_a_failure_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("assay.launch.supervise.GRACE_S", 0.5)
     begun = time.monotonic()

@@ -39,6 +39,7 @@ export interface Failure {
   what: string;
   hint?: string;
   subject?: Subject;
+  primary?: boolean;
   id?: number;
 }
 
