@@ -100,17 +100,19 @@ void measure(Session& session, Exchange& exchange, const Options& options, const
     int window = std::max(inflight, static_cast<int>(std::min(burst_seconds / one, room)));
     std::vector<double> bandwidths;
     double spent = 0;
+    std::int64_t messages = 0;
     for (std::int64_t i = 0; i < options.integer("repeats") && spent < pair_seconds; ++i) {
         session.expect(one * window);
         const double took = stream.run(window);
         bandwidths.push_back(stream.verified / took);
         spent += took;
+        messages += window;
         // One message may have been a lucky one (a shaper's bucket, a cache): go by what bursts take.
         window = std::max(inflight, static_cast<int>(std::min({burst_seconds / took * window, room, 4.0 * window})));
     }
     if (session.rank() != 0) return;
     const Subject subject{.host = session.label(pair.first), .peer = session.label(pair.second)};
-    const Json params = {{"size", size}, {"op", "send"}, {"inflight", inflight}, {"iterations", window}};
+    const Json params = {{"size", size}, {"op", "send"}, {"inflight", inflight}, {"iterations", messages}};
     session.sink.measurement(pairs, "bandwidth", subject, params, summarize(bandwidths), bandwidths);
     session.sink.measurement(pairs, "latency", subject, {{"size", echo_bytes}, {"op", "send"}, {"inflight", 1}},
                              latency);
