@@ -63,6 +63,15 @@ void Sink::measurement(const Measurement& measurement, std::string_view metric, 
     write(record);
 }
 
+void Sink::distribution(const Measurement& measurement, std::string_view metric, const Subject& subject,
+                        const Json& params, const Summary& summary, std::span<const double> edges,
+                        std::span<const std::uint64_t> counts) {
+    Json record = head("measurement", measurement, metric, subject, params);
+    record["summary"] = to_json(summary);
+    record["histogram"] = {{"edges", edges}, {"counts", counts}};
+    write(record);
+}
+
 void Sink::waived(const Measurement& measurement, std::string_view metric, const Subject& subject,
                   const Json& params, const std::string& reason) {
     Json record = head("measurement", measurement, metric, subject, params);
@@ -108,6 +117,10 @@ void Sink::failure(const std::string& what, const std::string& hint, const Subje
 
 void Sink::hello(int rank, const std::string& host) {
     write({{"kind", "hello"}, {"rank", rank}, {"host", host}});
+}
+
+void Sink::ready(std::string_view label) {
+    write({{"kind", "ready"}, {"label", label}});
 }
 
 void Sink::progress(double done, std::string_view label, double left) {

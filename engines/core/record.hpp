@@ -33,6 +33,9 @@ public:
 
     void measurement(const Measurement&, std::string_view metric, const Subject&, const Json& params,
                      const Summary&, std::span<const double> samples = {});
+    // counts[k] samples lie from edges[k] up to edges[k + 1], in the unit of the metric.
+    void distribution(const Measurement&, std::string_view metric, const Subject&, const Json& params,
+                      const Summary&, std::span<const double> edges, std::span<const std::uint64_t> counts);
     void waived(const Measurement&, std::string_view metric, const Subject&, const Json& params,
                 const std::string& reason);
     // One row of a pair matrix: values[k] goes with peers[k].
@@ -45,6 +48,8 @@ public:
     // primary: done from outside, so never the consequence of another failure.
     void failure(const std::string& what, const std::string& hint, const Subject&, bool primary = false);
     void hello(int rank, const std::string& host);
+    // A side that waits for its other one (a receiver, a server) now can be reached.
+    void ready(std::string_view label);
     // done: 0..1; left in seconds, negative when unknown.
     void progress(double done, std::string_view label, double left = -1);
 

@@ -57,6 +57,9 @@ struct Measurement {
     const Metric& metric(std::string_view name) const;  // throws Error when it is not declared
 };
 
+// For `waived` of what every machine can do.
+inline std::optional<std::string> runs_anywhere() { return std::nullopt; }
+
 std::span<const Measurement> measurements();
 const Measurement& find_measurement(std::string_view name);  // throws Error naming the nearest
 

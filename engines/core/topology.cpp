@@ -93,10 +93,15 @@ void bind_to_core(int index) {
                                  "is this process confined to fewer processors (taskset, a container)?");
 }
 
-std::string sysfs(const std::string& path) {
-    const char* root = std::getenv("ASSAY_SYSFS");
-    return (root != nullptr ? std::string(root) : "/sys") + "/" + path;
+namespace {
+std::string under_root(const char* path) {
+    const char* root = std::getenv("ASSAY_ROOT");
+    return (root != nullptr ? std::string(root) : std::string()) + path;
 }
+}  // namespace
+
+std::string sysfs(const std::string& path) { return under_root("/sys/") + path; }
+std::string procfs(const std::string& path) { return under_root("/proc/") + path; }
 
 std::string read_line(const std::string& path) {
     std::ifstream file(path);

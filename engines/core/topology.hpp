@@ -18,8 +18,9 @@ std::size_t last_level_cache();    // bytes, the sum over this host; 32 MiB when
 std::size_t available_memory();    // bytes, MemAvailable
 void bind_to_core(int index);      // the calling thread, to the index-th usable physical core
 
-// The root of /sys is injectable ($ASSAY_SYSFS) so that tests can plant a machine.
+// The root of /sys and /proc is injectable ($ASSAY_ROOT, "/" by default) so that tests can plant a machine.
 std::string sysfs(const std::string& path);
+std::string procfs(const std::string& path);
 // The file's first line without trailing white space; empty when it cannot be read.
 std::string read_line(const std::string& path);
 

@@ -16,7 +16,7 @@
 #include "core/options.hpp"
 #include "core/record.hpp"
 #include "core/topology.hpp"
-#include "node/measurements.hpp"
+#include "node/memory.hpp"
 
 namespace assay::node {
 namespace {

@@ -10,7 +10,7 @@
 #include "core/options.hpp"
 #include "core/record.hpp"
 #include "core/topology.hpp"
-#include "node/measurements.hpp"
+#include "node/noise.hpp"
 
 namespace assay::node {
 namespace {

@@ -3,7 +3,8 @@
 
 #include "core/registry.hpp"
 #include "network/measurements.hpp"
-#include "node/measurements.hpp"
+#include "node/memory.hpp"
+#include "node/noise.hpp"
 
 namespace assay {
 namespace {

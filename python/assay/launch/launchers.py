@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import socket
 import sys
@@ -19,6 +20,8 @@ from typing import Protocol
 from assay.errors import UserError
 from assay.launch.engines import flavours
 from assay.launch.placement import Segment, Site
+
+SSH_LIMIT_S = 15  # until a host has answered
 
 
 class Launcher(Protocol):
@@ -50,7 +53,7 @@ def _with_env(segment: Segment, argv: Sequence[str]) -> list[str]:
 
 
 class Local:
-    """No MPI: one process on this machine."""
+    """No MPI: one process on one host, through ssh where that is another one."""
 
     name = "local"
     flavour = ""
@@ -62,7 +65,11 @@ class Local:
         (segment,) = segments
         (host,) = segment.hosts
         words = _with_env(segment, argv)
-        return site.lab.enter(host, words) if site.lab else words
+        if site.lab:
+            return site.lab.enter(host, words)
+        if site.name == "here" or _is_here(host):
+            return words
+        return ["ssh", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={SSH_LIMIT_S}", host, shlex.join(words)]
 
     def environment(self, site: Site) -> dict[str, str]:
         return {}

@@ -20,11 +20,12 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 import msgspec
 
 from assay.errors import UserError
-from assay.records.schema import AnyLine, AnyRecord, Failure, Hello, Progress, Subject, decode_line
+from assay.records.schema import AnyLine, AnyRecord, Failure, Hello, Progress, Ready, Subject, decode_line
 
 TAIL_BYTES = 16_384  # of the launcher's standard error, kept for diagnosis
 GRACE_S = 5.0  # between asking processes to end and killing them
@@ -62,14 +63,18 @@ def run_engine(
     on_progress: Callable[[Progress], object],
     diagnose: Callable[[str], str | None],
     limits: Limits | None = None,
+    other: Started | None = None,
 ) -> Ending:
-    """Starts, reads to the end, and leaves nothing running. Ctrl-C ends the engine and returns normally."""
+    """Starts, reads to the end, and leaves nothing running. Ctrl-C ends the engine and returns normally.
+
+    ``other`` is the second side of a measurement between two processes: it is started when the first says
+    that it is ready for it, and both are read to their ends.
+    """
     limits = limits or Limits()
-    token = secrets.token_hex(8)
-    watched = _Watched(started, token)
+    watched = _Watched(started, secrets.token_hex(8))
     ending = Ending()
     try:
-        ending.failure = _read(watched, started, limits, on_record, on_progress)
+        ending.failure = _read(watched, started, other, limits, on_record, on_progress)
     except KeyboardInterrupt:
         ending.interrupted = True
         watched.stop(signal.SIGTERM)
@@ -84,13 +89,21 @@ def run_engine(
 
 
 class _Watched:
-    """The launcher's process group, its lines in a queue, the end of its standard error."""
+    """The processes of one measurement, each in a group of its own: their lines in one queue (None when one
+    has ended), the end of their standard error."""
 
     def __init__(self, started: Started, token: str) -> None:
         self._token = token
-        environment = {**os.environ, **started.env, "ASSAY_RUN": token}
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._readers: list[threading.Thread] = []
+        self._tails: list[bytearray] = []
+        self.lines: queue.Queue[bytes | None] = queue.Queue()
+        self.start(started)
+
+    def start(self, started: Started) -> None:
+        environment = {**os.environ, **started.env, "ASSAY_RUN": self._token}
         try:
-            self.process = subprocess.Popen(
+            process = subprocess.Popen(
                 started.argv,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -102,52 +115,62 @@ class _Watched:
             raise UserError(
                 f"cannot start {started.argv[0]}: {error.strerror}", "see 'assay doctor'"
             ) from error
-        self.lines: queue.Queue[bytes | None] = queue.Queue()
-        self._tail = bytearray()
-        self._readers = [
-            threading.Thread(target=self._read_lines, daemon=True),
-            threading.Thread(target=self._read_words, daemon=True),
-        ]
-        for reader in self._readers:
+        self._processes.append(process)
+        self._tails.append(bytearray())
+        for target, output in ((self._read_lines, process.stdout), (self._read_words, process.stderr)):
+            reader = threading.Thread(target=target, args=(output, self._tails[-1]), daemon=True)
+            self._readers.append(reader)
             reader.start()
 
-    def _read_lines(self) -> None:
-        assert self.process.stdout is not None
-        for line in self.process.stdout:
+    def _read_lines(self, output: IO[bytes], _tail: bytearray) -> None:
+        for line in output:
             self.lines.put(line)
         self.lines.put(None)
 
-    def _read_words(self) -> None:
-        assert self.process.stderr is not None
-        while chunk := self.process.stderr.read1(4096):  # type: ignore[attr-defined]
-            self._tail += chunk
-            del self._tail[:-TAIL_BYTES]
+    def _read_words(self, output: IO[bytes], tail: bytearray) -> None:
+        while chunk := output.read1(4096):  # type: ignore[attr-defined]
+            tail += chunk
+            del tail[:-TAIL_BYTES]
 
     def words(self) -> str:
-        return self._tail.decode(errors="replace")
+        return "\n".join(tail.decode(errors="replace") for tail in self._tails)
 
     def stop(self, how: signal.Signals) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, how)
+        for process in self._processes:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, how)
+
+    def has_failed(self) -> bool:
+        """Whether one of those that have closed their output ended badly."""
+        for process in self._processes:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                if process.wait(timeout=0.2) != 0:
+                    return True
+        return False
 
     def end(self) -> int:
-        """Waits a little, then kills; also whatever else carries the token. The exit status."""
+        """Waits a little, then kills; also whatever else carries the token. The exit status, of several the
+        first that is not 0."""
         try:
-            self.process.wait(timeout=GRACE_S)
+            self._wait()
         except (subprocess.TimeoutExpired, KeyboardInterrupt):
             self.stop(signal.SIGTERM)
             try:
-                self.process.wait(timeout=GRACE_S)
+                self._wait()
             except (subprocess.TimeoutExpired, KeyboardInterrupt):
                 self.stop(signal.SIGKILL)
-                self.process.wait()
         self.stop(signal.SIGKILL)
         for pid in _carrying(self._token):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         for reader in self._readers:
             reader.join(timeout=GRACE_S)
-        return self.process.returncode
+        return next((status for process in self._processes if (status := process.wait())), 0)
+
+    def _wait(self) -> None:
+        deadline = time.monotonic() + GRACE_S
+        for process in self._processes:
+            process.wait(timeout=max(0.0, deadline - time.monotonic()))
 
 
 def _carrying(token: str) -> Iterator[int]:
@@ -163,11 +186,13 @@ def _carrying(token: str) -> Iterator[int]:
 def _read(
     watched: _Watched,
     started: Started,
+    other: Started | None,
     limits: Limits,
     on_record: Callable[[AnyRecord], object],
     on_progress: Callable[[Progress], object],
 ) -> Failure | None:
     """Reads lines until the end. A failure that an engine reported, or that silence shows; else None."""
+    running, alone = 1, False
     silent = dict(enumerate(started.hosts))  # ranks that have not said hello, with their hosts
     deadline = time.monotonic() + limits.start
     reported: Failure | None = None
@@ -175,12 +200,21 @@ def _read(
         try:
             line = watched.lines.get(timeout=max(0.05, deadline - time.monotonic()))
         except queue.Empty:
-            return reported or _silence(list(silent.values()), limits)
+            return reported or (None if alone else _silence(list(silent.values()), limits))
         if line is None:
-            return reported
+            running -= 1
+            if running == 0:
+                return reported
+            if watched.has_failed():  # the side that is left may still say what it saw
+                alone, deadline = True, time.monotonic() + GRACE_S
+            continue
         said = _decode(line)
         if isinstance(said, Hello):
             silent.pop(said.rank, None)
+        elif isinstance(said, Ready):
+            if other is not None:
+                watched.start(other)
+                running, other = running + 1, None
         elif isinstance(said, Progress):
             on_progress(said)
         elif isinstance(said, Failure):
@@ -192,7 +226,7 @@ def _read(
                 reported = said
         elif said is not None:
             on_record(said)
-        if reported is None and (not silent or not isinstance(said, Hello)):
+        if reported is None and not alone and (not silent or not isinstance(said, Hello)):
             deadline = time.monotonic() + limits.silence
 
 
@@ -207,7 +241,7 @@ def _drain(watched: _Watched, on_record: Callable[[AnyRecord], object]) -> None:
         if line is None:
             return
         said = _decode(line)
-        if said is not None and not isinstance(said, Hello | Progress | Failure):
+        if said is not None and not isinstance(said, Hello | Progress | Ready | Failure):
             on_record(said)
 
 

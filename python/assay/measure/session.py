@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import msgspec
@@ -23,7 +24,7 @@ from assay.errors import EXIT_INTERRUPTED, EXIT_OF, EXIT_PASS, UserError
 from assay.explain import explain
 from assay.judge import Specification, judge, overall
 from assay.launch.engines import probe
-from assay.launch.launchers import Launcher
+from assay.launch.launchers import Launcher, Local
 from assay.launch.placement import Segment, Site
 from assay.launch.supervise import Limits, Started, run_engine
 from assay.records import schema
@@ -34,6 +35,16 @@ from assay.report.terminal import console, show_outcome, show_run, show_verdicts
 START_LIMIT_S = 60.0
 
 Outcome = Literal["PASS", "FAIL", "INCONCLUSIVE"]
+
+
+@dataclass(frozen=True)
+class Side:
+    """One of the two processes of a measurement between two: what it runs, and where."""
+
+    measurement: str
+    site: Site
+    host: str
+    params: Mapping[str, schema.Scalar]
 
 
 class Session:
@@ -66,19 +77,40 @@ class Session:
             return False
         if measurement in self.run.info.completed:
             return True
-        params = self._left(measurement, params)
-        engine = probe(launcher.flavour if flavour is None else flavour)
-        argv = launcher.command(site, segments, [str(engine), "run", measurement, *option_words(params)])
+        started = _started(measurement, launcher, site, segments, self._left(measurement, params), flavour)
+        if self._supervise(measurement, [started], launcher, silence_s):
+            self.run.info.completed.append(measurement)
+            self.run.save()
+        return not self.ended_early
+
+    def measure_pair(self, first: Side, other: Side, silence_s: float = 90.0) -> bool:
+        """One measurement between two processes: ``first`` is started, and ``other`` once it can be reached.
+
+        True when both finished. Does nothing once measuring has ended.
+        """
+        if self.ended_early:
+            return False
+        local = Local()
+        started = [
+            _started(side.measurement, local, side.site, [Segment([side.host])], side.params, "")
+            for side in (first, other)
+        ]
+        return self._supervise(first.measurement, started, local, silence_s)
+
+    def _supervise(
+        self, title: str, started: Sequence[Started], launcher: Launcher, silence_s: float
+    ) -> bool:
         if self.verbose:
-            self.err.print("+ " + " ".join(argv), soft_wrap=True)
-        hosts = [host for segment in segments for host in segment.hosts]
-        with self._progress(measurement) as on_progress:
+            for one in started:
+                self.err.print("+ " + " ".join(one.argv), soft_wrap=True)
+        with self._progress(title) as on_progress:
             ending = run_engine(
-                Started(argv, launcher.environment(site), [] if site.name == "here" else hosts),
+                started[0],
                 self.run.append,
                 on_progress,
                 launcher.diagnose,
                 Limits(start=START_LIMIT_S, silence=silence_s),
+                other=started[1] if len(started) > 1 else None,
             )
         if self.verbose and ending.words.strip():
             self.err.print(ending.words.rstrip(), soft_wrap=True)
@@ -87,9 +119,6 @@ class Session:
         elif ending.failure:
             self.run.append(ending.failure)
             self.ended_early = ending.failure.what
-        else:
-            self.run.info.completed.append(measurement)
-            self.run.save()
         return not self.ended_early
 
     def give_up(self, error: UserError) -> None:
@@ -186,6 +215,20 @@ class _Log:
             self._last = now
             left = f", {said.left_s:.0f} s left" if said.left_s >= 0 else ""
             self._console.print(f"{self._name}: {said.done:.0%} {said.label}{left}")
+
+
+def _started(
+    measurement: str,
+    launcher: Launcher,
+    site: Site,
+    segments: Sequence[Segment],
+    params: Mapping[str, schema.Scalar],
+    flavour: str | None,
+) -> Started:
+    engine = probe(launcher.flavour if flavour is None else flavour)
+    argv = launcher.command(site, segments, [str(engine), "run", measurement, *option_words(params)])
+    hosts = [host for segment in segments for host in segment.hosts]
+    return Started(argv, launcher.environment(site), [] if site.name == "here" else hosts)
 
 
 def option_words(params: Mapping[str, schema.Scalar]) -> list[str]:

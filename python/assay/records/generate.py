@@ -19,7 +19,7 @@ from assay.records.schema import SCHEMA_VERSION, AnyLine, ReportData
 
 SCHEMA_FILE = "schema/records.schema.json"
 TYPES_FILE = "web/src/data/records.ts"
-ENGINE_ONLY = {"Hello", "Progress"}  # never stored, so the report never meets them
+ENGINE_ONLY = {"Hello", "Progress", "Ready"}  # never stored, so the report never meets them
 
 JsonSchema = dict[str, Any]
 

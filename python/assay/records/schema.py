@@ -49,6 +49,13 @@ class Summary(Struct, omit_defaults=True, frozen=True):
     p99: float | None = None
 
 
+class Histogram(Struct, frozen=True):
+    """``counts[k]`` samples lie from ``edges[k]`` up to ``edges[k + 1]``, in the unit of the measurement."""
+
+    edges: list[float]
+    counts: list[int]
+
+
 class Record(Struct, tag_field="kind", omit_defaults=True, kw_only=True):
     """What every record carries: an ``id``, unique within its run, given by the run directory."""
 
@@ -66,6 +73,7 @@ class Measurement(Record, tag="measurement"):
     params: dict[str, Scalar] = {}
     summary: Summary | None = None
     samples: list[float] = []
+    histogram: Histogram | None = None
     status: Literal["ok", "waived", "error"] = "ok"
     reason: str | None = None
 
@@ -132,6 +140,7 @@ class Verdict(Record, tag="verdict"):
     subject: Subject = Subject()  # of the worst record
     evidence: list[int] = []  # ids of the records that decided
     reason: str = ""
+    remedy: str = ""  # the command that mends it, where the specification knows one
 
 
 class Finding(Record, tag="finding"):
@@ -192,7 +201,13 @@ class Progress(Struct, tag_field="kind", tag="progress"):
     left_s: float = -1.0
 
 
-AnyLine = AnyRecord | Hello | Progress
+class Ready(Struct, tag_field="kind", tag="ready"):
+    """A side that waits for its other one (a receiver, a server) can be reached now."""
+
+    label: str = ""
+
+
+AnyLine = AnyRecord | Hello | Progress | Ready
 
 encode = msgspec.json.Encoder().encode
 decode_record = msgspec.json.Decoder(AnyRecord).decode

@@ -18,13 +18,14 @@ public:
     Planted() : root_(fs::temp_directory_path() / ("assay-sys-" + std::to_string(getpid()))) {
         fs::remove_all(root_);
         fs::create_directories(root_);
-        setenv("ASSAY_SYSFS", root_.c_str(), 1);
+        setenv("ASSAY_ROOT", root_.c_str(), 1);
     }
     ~Planted() {
-        unsetenv("ASSAY_SYSFS");
+        unsetenv("ASSAY_ROOT");
         fs::remove_all(root_);
     }
-    void file(const std::string& path, const std::string& text) const {
+    void file(const std::string& below_sys, const std::string& text) const {
+        const std::string path = "sys/" + below_sys;
         fs::create_directories((root_ / path).parent_path());
         std::ofstream(root_ / path) << text << '\n';
     }
@@ -76,7 +77,7 @@ TEST_CASE("bytes on the wire count once: no bond over its members, no IP over In
 }
 
 TEST_CASE("a host without /sys has no counters") {
-    setenv("ASSAY_SYSFS", "/nonexistent", 1);
+    setenv("ASSAY_ROOT", "/nonexistent", 1);
     CHECK(read_counters().empty());
-    unsetenv("ASSAY_SYSFS");
+    unsetenv("ASSAY_ROOT");
 }

@@ -153,3 +153,37 @@ def test_the_telling_line_is_the_error_not_the_launchers_talk_about_help() -> No
         "file=sys.stderr); sys.exit(1)"
     )
     assert ending.failure is not None and "MPI_ERR_WIN: invalid window" in ending.failure.what
+
+
+def run_two(first: str, other: str, limits: Limits | None = None) -> tuple[Ending, list[AnyRecord]]:
+    records: list[AnyRecord] = []
+    sides = [Started([sys.executable, "-c", SPEAK + program], {}, []) for program in (first, other)]
+    ending = run_engine(sides[0], records.append, lambda _: None, lambda words: None, limits, sides[1])
+    return ending, records
+
+
+def test_the_other_side_is_started_when_the_first_is_ready(tmp_path: Path) -> None:
+    mark = tmp_path / "ready"
+    first = f"open({str(mark)!r}, 'w').close(); say(kind='ready'); measured(1); time.sleep(0.3); measured(3)"
+    other = f"assert os.path.exists({str(mark)!r}); measured(2)"
+    ending, records = run_two(first, other)
+    assert ending.failure is None
+    assert sorted(r.samples[0] for r in records if isinstance(r, Measurement)) == [1.0, 2.0, 3.0]
+
+
+def test_a_first_side_that_fails_never_starts_the_other(tmp_path: Path) -> None:
+    mark = tmp_path / "started"
+    ending, _ = run_two("print('assay-probe: the port is in use', file=sys.stderr); sys.exit(2)",
+                        f"open({str(mark)!r}, 'w').close()")  # fmt: skip
+    assert ending.failure is not None and ending.failure.what == "the port is in use"
+    assert not mark.exists()
+
+
+def test_a_failure_of_the_other_side_is_told_and_both_are_ended(tmp_path: Path) -> None:
+    mark = tmp_path / "pid"
+    first = f"open({str(mark)!r}, 'w').write(str(os.getpid())); say(kind='ready'); time.sleep(60)"
+    other = "print('assay-probe: no such device', file=sys.stderr); sys.exit(2)"
+    ending, _ = run_two(first, other)
+    assert ending.failure is not None
+    assert "no such device" in ending.failure.what
+    assert not Path(f"/proc/{mark.read_text()}").exists()

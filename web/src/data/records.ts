@@ -62,6 +62,14 @@ export interface Finding {
 }
 
 /**
+ * ``counts[k]`` samples lie from ``edges[k]`` up to ``edges[k + 1]``, in the unit of the measurement.
+ */
+export interface Histogram {
+  edges: number[];
+  counts: number[];
+}
+
+/**
  * One metric of one subject under one set of parameters.
  */
 export interface Measurement {
@@ -74,6 +82,7 @@ export interface Measurement {
   params?: Record<string, Scalar>;
   summary?: Summary | null;
   samples?: number[];
+  histogram?: Histogram | null;
   status?: "error" | "ok" | "waived";
   reason?: string | null;
   id?: number;
@@ -169,6 +178,7 @@ export interface Verdict {
   subject?: Subject;
   evidence?: number[];
   reason?: string;
+  remedy?: string;
   id?: number;
 }
 
