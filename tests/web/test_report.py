@@ -180,6 +180,42 @@ def test_the_host_that_differs_is_marked(open_report: Open) -> None:
     assert page.locator("#hosts").get_by_text("8 different values").count() == 1
 
 
+def bars(page: Page, title: str) -> Locator:
+    return page.locator(".bars-plot").and_(page.get_by_role("table", name=title))
+
+
+def test_devices_are_compared_with_their_limit(open_report: Open) -> None:
+    ports = bars(open_report("compliance"), "node.rdma bandwidth, offered, write, 64 KiB")
+    rows = ports.get_by_role("row")
+    assert [row.split("\n")[0] for row in rows.all_inner_texts()] == ["mlx4_0:1", "mlx4_1:1"]
+    sound, slow, limit = (
+        box["x"] + box["width"]
+        for locator in (ports.locator(".bars-bar").nth(0), ports.locator(".bars-bar").nth(1),
+                        ports.locator(".bars-limit").first)
+        if (box := locator.bounding_box())
+    )  # fmt: skip
+    assert slow < limit < sound + 4
+    assert "required: at least 6.25 GB/s" in ports.locator("xpath=..").inner_text()
+
+
+def test_numa_nodes_are_a_matrix_with_remote_memory_worse(open_report: Open) -> None:
+    page = open_report("compliance")
+    page.locator("#figures").get_by_role("combobox").first.select_option(index=1)
+    local, remote = hover_cell(page, 0, 0, 2, 2), hover_cell(page, 1, 0, 2, 2)
+    assert local.startswith("cores 0 → memory 0") and "70." in local or "69." in local
+    assert remote.startswith("cores 1 → memory 0") and "▼" in remote
+
+
+def test_lateness_is_a_distribution_of_every_block(open_report: Open) -> None:
+    rows = bars(open_report("compliance"), "Distribution of node.memory_paced lateness").get_by_role("row")
+    texts = [" ".join(text.split()) for text in rows.all_inner_texts()]
+    assert texts == [
+        "under 10.0 µs 990 99.0 %",
+        "10.0 µs – 100 µs 7 0.70 %",
+        "100 µs – 1.00 ms 3 0.30 %",
+    ]
+
+
 def test_512_hosts_are_shown_and_a_drag_looks_closer(open_report: Open) -> None:
     page = open_report("512")
     assert "261,632 pairs measured" in page.locator("#pairs").inner_text()

@@ -3,9 +3,11 @@
 import { useMemo } from "preact/hooks";
 
 import { useTheme } from "../charts/theme";
+import { barGroups, distributions, numaMatrices } from "../data/figures";
 import type { Run } from "../data/load";
 import { isSweepPoint, sweeps } from "../data/sweep";
 import { Banner } from "./Banner";
+import { Figures } from "./Figures";
 import { Hosts } from "./Hosts";
 import { Findings, Verdicts } from "./Judgement";
 import { Measurements } from "./Measurements";
@@ -17,6 +19,9 @@ export function App({ run }: { run: Run }) {
   useTheme();
   const swept = useMemo(() => sweeps(run.measurements.filter(isSweepPoint)), [run]);
   const single = useMemo(() => run.measurements.filter((record) => !isSweepPoint(record)), [run]);
+  const groups = useMemo(() => barGroups(single, run.verdicts), [single, run]);
+  const spread = useMemo(() => distributions(single), [single]);
+  const numa = useMemo(() => numaMatrices(single), [single]);
   const matrices = useMemo(() => run.matrices.filter((matrix) => matrix.measured > 0), [run]);
   return (
     <>
@@ -24,6 +29,7 @@ export function App({ run }: { run: Run }) {
       <Trouble run={run} />
       <Findings run={run} />
       <Verdicts run={run} />
+      {groups.length + spread.length + numa.length > 0 && <Figures groups={groups} distributions={spread} numa={numa} />}
       {matrices.length > 0 && (
         <PairMatrices
           matrices={matrices}

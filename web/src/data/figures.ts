@@ -1,0 +1,167 @@
+// Figures of hosts and devices that are worth comparing at a glance: the same metric of several subjects or
+// parameters, with the limits that verdicts held against it; distributions; and bandwidth between NUMA
+// nodes as a matrix.
+
+import { bytes, parameters } from "./format";
+import { naturally } from "./hosts";
+import { median, type Matrix } from "./matrix";
+import type { Histogram, Measurement, Scalar, Subject, Verdict } from "./records";
+import { middle } from "./sweep";
+
+export interface Bar {
+  label: string;
+  value: number;
+  low: number | undefined; // the 5th and 95th percentile, where there are samples enough
+  high: number | undefined;
+}
+
+export interface BarGroup {
+  key: string;
+  title: string;
+  unit: string;
+  bars: Bar[];
+  limits: { value: number; atLeast: boolean; outcome: Verdict["outcome"] }[];
+}
+
+export interface Distribution {
+  key: string;
+  title: string;
+  unit: string;
+  histogram: Histogram;
+}
+
+const READABLE = 40; // more bars than this are a table's work
+
+function memoryNode(record: Measurement): Scalar | undefined {
+  return record.params?.["memory_node"];
+}
+
+function isBetweenNodes(record: Measurement): boolean {
+  return isOk(record) && typeof memoryNode(record) === "number" && typeof record.subject?.numa === "number";
+}
+
+function isOk(record: Measurement): boolean {
+  return (record.status ?? "ok") === "ok" && middle(record) !== undefined;
+}
+
+/** Rates only: counts and shares of different things have no common scale. What is in a matrix stays there. */
+export function barGroups(measurements: readonly Measurement[], verdicts: readonly Verdict[]): BarGroup[] {
+  const groups = new Map<string, Measurement[]>();
+  const isMatrix = measurements.some((record) => isBetweenNodes(record) && record.subject!.numa !== memoryNode(record));
+  for (const record of measurements) {
+    if (!isOk(record) || !["B/s", "1/s"].includes(record.unit) || (isMatrix && isBetweenNodes(record))) continue;
+    const key = `${record.name} ${record.metric}`;
+    groups.set(key, [...(groups.get(key) ?? []), record]);
+  }
+  return [...groups]
+    .filter(([, records]) => records.length > 1 && records.length <= READABLE)
+    .map(([key, records]) => ({
+      key,
+      title: `${key}${shared(records)}`,
+      unit: records[0]!.unit,
+      bars: records.map((record) => ({
+        label: difference(record, records) || key,
+        value: middle(record)!,
+        low: spreadEnd(record, "p5"),
+        high: spreadEnd(record, "p95"),
+      })),
+      limits: limitsOf(records, verdicts),
+    }));
+}
+
+function spreadEnd(record: Measurement, end: "p5" | "p95"): number | undefined {
+  return (record.summary?.n ?? 0) > 2 ? (record.summary![end] ?? undefined) : undefined;
+}
+
+function limitsOf(records: Measurement[], verdicts: readonly Verdict[]): BarGroup["limits"] {
+  const ids = new Set(records.map((record) => record.id));
+  const unit = records[0]!.unit;
+  const atLeast = records[0]!.better !== "lower";
+  return verdicts.flatMap(({ evidence = [], required, unit: own, outcome }) =>
+    typeof required === "number" && own === unit && ids.has(evidence[0]) ? [{ value: required, atLeast, outcome }] : [],
+  );
+}
+
+/** Each thing that can tell two records apart, in words. */
+function traits({ subject = {}, params = {} }: Measurement): Map<string, string> {
+  const found = new Map<string, string>();
+  const { host, peer, device, numa } = subject as Subject;
+  if (host) found.set("host", host);
+  if (peer) found.set("peer", `to ${peer}`);
+  if (device) found.set("device", device);
+  if (typeof numa === "number") found.set("numa", `node ${numa}`);
+  for (const [name, value] of Object.entries(params)) {
+    found.set(`param ${name}`, name === "size" ? bytes(Number(value)) : parameters({ [name]: value as Scalar }));
+  }
+  return found;
+}
+
+function isShared(key: string, records: Measurement[]): boolean {
+  const first = traits(records[0]!).get(key);
+  return records.every((record) => traits(record).get(key) === first);
+}
+
+function difference(record: Measurement, among: Measurement[]): string {
+  const own = [...traits(record)].filter(([key]) => !isShared(key, among));
+  return own.map(([, words]) => words).join(", ");
+}
+
+function shared(records: Measurement[]): string {
+  const common = [...traits(records[0]!)].filter(([key]) => isShared(key, records));
+  return common.length > 0 ? `, ${common.map(([, words]) => words).join(", ")}` : "";
+}
+
+export function distributions(measurements: readonly Measurement[]): Distribution[] {
+  const own = measurements.filter((record) => record.histogram && record.histogram.counts.some((count) => count > 0));
+  return own.map((record, index) => ({
+    key: String(record.id ?? index),
+    title: [`${record.name} ${record.metric}`, ...traits(record).values()].join(", "),
+    unit: record.unit,
+    histogram: record.histogram!,
+  }));
+}
+
+/** Memory bandwidth from the cores of each NUMA node (row) to the memory of each (column), one matrix for
+ * each host and set of other parameters; none where a host has one node. */
+export function numaMatrices(measurements: readonly Measurement[]): Matrix[] {
+  const found = new Map<string, Measurement[]>();
+  for (const record of measurements) {
+    if (!isBetweenNodes(record)) continue;
+    const { memory_node: _memory, threads: _threads, ...rest } = record.params!;
+    const lone = record.params!["threads"] === 1 ? "one thread" : "all threads";
+    const key = [record.subject!.host, record.name, record.metric, parameters(rest), lone].join("\u0000");
+    found.set(key, [...(found.get(key) ?? []), record]);
+  }
+  return [...found].flatMap(([key, records]) => {
+    const matrix = numaMatrix(key, records);
+    return matrix.rows.length * matrix.columns.length > 1 ? [matrix] : [];
+  });
+}
+
+function numaMatrix(key: string, records: Measurement[]): Matrix {
+  const row = (record: Measurement) => `cores ${record.subject!.numa}`;
+  const column = (record: Measurement) => `memory ${memoryNode(record)}`;
+  const rows = [...new Set(records.map(row))].sort(naturally);
+  const columns = [...new Set(records.map(column))].sort(naturally);
+  const values = new Float32Array(rows.length * columns.length).fill(NaN);
+  for (const record of records) {
+    values[rows.indexOf(row(record)) * columns.length + columns.indexOf(column(record))] = middle(record)!;
+  }
+  const first = records[0]!;
+  const [host, , , rest, lone] = key.split("\u0000");
+  const middleValue = median(values);
+  return {
+    key,
+    name: first.name,
+    metric: first.metric,
+    unit: first.unit,
+    lowerIsBetter: first.better === "lower",
+    params: { host: host ?? "", of: [rest, lone].filter(Boolean).join(", ") },
+    rows,
+    columns,
+    values,
+    measured: records.length,
+    median: middleValue,
+    worst: Math.min(0, ...[...values].filter((value) => !Number.isNaN(value)).map((value) => value / middleValue - 1)),
+  };
+}

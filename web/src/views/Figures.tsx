@@ -1,0 +1,150 @@
+// What hosts and devices reach, as bars with the limits that were held against them; how late paced work
+// was, as a distribution; and memory bandwidth between NUMA nodes. Bars are plain elements: they print, zoom
+// and read aloud as text does.
+
+import { useState } from "preact/hooks";
+
+import { HeatMap } from "../charts/HeatMap";
+import type { Bar, BarGroup, Distribution } from "../data/figures";
+import { quantity } from "../data/format";
+import type { Matrix } from "../data/matrix";
+import { Choice } from "./Choice";
+
+interface Props {
+  groups: BarGroup[];
+  distributions: Distribution[];
+  numa: Matrix[];
+}
+
+export function Figures({ groups, distributions, numa }: Props) {
+  return (
+    <section id="figures">
+      <h2>What hosts and devices reach</h2>
+      {groups.map((group) => (
+        <Bars key={group.key} group={group} />
+      ))}
+      {numa.length > 0 && <Numa matrices={numa} />}
+      {distributions.length > 0 && <Distributions distributions={distributions} />}
+    </section>
+  );
+}
+
+function Bars({ group }: { group: BarGroup }) {
+  const ends = [...group.bars.map((bar) => Math.max(bar.value, bar.high ?? 0)), ...group.limits.map(({ value }) => value)];
+  const scale = 100 / (1.05 * Math.max(...ends));
+  return (
+    <figure class="bars">
+      <figcaption>{group.title}</figcaption>
+      <div class="bars-plot" role="table" aria-label={group.title}>
+        {group.bars.map((bar) => (
+          <BarRow key={bar.label} bar={bar} group={group} scale={scale} />
+        ))}
+      </div>
+      {group.limits.length > 0 && (
+        <p class="soft">
+          {group.limits
+            .map(({ value, atLeast }) => `│ required: ${atLeast ? "at least" : "at most"} ${quantity(value, group.unit)}`)
+            .join("; ")}
+        </p>
+      )}
+    </figure>
+  );
+}
+
+function BarRow({ bar, group, scale }: { bar: Bar; group: BarGroup; scale: number }) {
+  const at = (value: number) => `${value * scale}%`;
+  return (
+    <div class="bars-row" role="row">
+      <span role="rowheader">{bar.label}</span>
+      <span class="bars-track" aria-hidden="true">
+        <span class="bars-bar" style={{ width: at(bar.value) }} />
+        {bar.low !== undefined && bar.high !== undefined && (
+          <span
+            class="bars-spread"
+            style={{ left: at(bar.low), width: at(bar.high - bar.low) }}
+            title={`5th to 95th percentile: ${quantity(bar.low, group.unit)} to ${quantity(bar.high, group.unit)}`}
+          />
+        )}
+        {group.limits.map(({ value }) => (
+          <span key={value} class="bars-limit" style={{ left: at(value) }} title={`required: ${quantity(value, group.unit)}`} />
+        ))}
+      </span>
+      <span class="numeric" role="cell">
+        {quantity(bar.value, group.unit)}
+      </span>
+    </div>
+  );
+}
+
+function Numa({ matrices }: { matrices: Matrix[] }) {
+  const [key, setKey] = useState(matrices[0]!.key);
+  const matrix = matrices.find((candidate) => candidate.key === key) ?? matrices[0]!;
+  return (
+    <figure>
+      <figcaption>Memory bandwidth between NUMA nodes</figcaption>
+      <div class="controls">
+        <Choice
+          label="Of"
+          value={matrix.key}
+          options={matrices.map((one) => [one.key, `${one.params["host"]}: ${one.params["of"]}`])}
+          onChange={setKey}
+        />
+        <p class="soft">Cores in rows, memory in columns; the colour is the deviation from the median.</p>
+      </div>
+      <HeatMap matrix={matrix} marks={NO_MARKS} label="Memory bandwidth from the cores of each NUMA node to the memory of each." />
+    </figure>
+  );
+}
+
+const NO_MARKS = { rows: new Map<string, string>(), columns: new Map<string, string>() };
+
+function Distributions({ distributions }: { distributions: Distribution[] }) {
+  const [key, setKey] = useState(distributions[0]!.key);
+  const shown = distributions.find((candidate) => candidate.key === key) ?? distributions[0]!;
+  return (
+    <figure class="distribution">
+      <figcaption>{distributions.length === 1 ? shown.title : "Distribution"}</figcaption>
+      {distributions.length > 1 && (
+        <div class="controls">
+          <Choice label="Of" value={key} options={distributions.map((one) => [one.key, one.title])} onChange={setKey} />
+        </div>
+      )}
+      <Bins distribution={shown} />
+    </figure>
+  );
+}
+
+function Bins({ distribution: { title, unit, histogram } }: { distribution: Distribution }) {
+  const { edges, counts } = histogram;
+  const total = counts.reduce((sum, count) => sum + count, 0);
+  const highest = Math.max(...counts);
+  const from = counts.findIndex((count) => count > 0);
+  const to = counts.findLastIndex((count) => count > 0) + 1;
+  return (
+    <div class="bars-plot" role="table" aria-label={`Distribution of ${title}`}>
+      {counts.slice(from, to).map((count, k) => (
+        <div class="bars-row" role="row" key={from + k}>
+          <span role="rowheader">{binName(edges, from + k, unit)}</span>
+          <span class="bars-track" aria-hidden="true">
+            <span class="bars-bar" style={{ width: `${(95 * count) / highest}%` }} />
+          </span>
+          <span class="numeric" role="cell">
+            {count.toLocaleString("en")} <small>{share(count / total)}</small>
+          </span>
+        </div>
+      ))}
+    </div>
+  );
+}
+
+function binName(edges: number[], bin: number, unit: string): string {
+  const [low, high] = [edges[bin], edges[bin + 1]];
+  if (!low || low <= 0) return `under ${quantity(high, unit)}`;
+  return high === undefined || high >= 1e300 ? `${quantity(low, unit)} and more` : `${quantity(low, unit)} – ${quantity(high, unit)}`;
+}
+
+/** Never "0 %" of something that was there. */
+function share(part: number): string {
+  if (part === 0) return "";
+  return part < 0.0001 ? "< 0.01 %" : `${(100 * part).toFixed(part < 0.01 ? 2 : 1)} %`;
+}
