@@ -202,7 +202,7 @@ def test_numa_nodes_are_a_matrix_with_remote_memory_worse(open_report: Open) -> 
     page = open_report("compliance")
     page.locator("#figures").get_by_role("combobox").first.select_option(index=1)
     local, remote = hover_cell(page, 0, 0, 2, 2), hover_cell(page, 1, 0, 2, 2)
-    assert local.startswith("cores 0 → memory 0") and "70." in local or "69." in local
+    assert (local.startswith("cores 0 → memory 0") and "70." in local) or "69." in local
     assert remote.startswith("cores 1 → memory 0") and "▼" in remote
 
 
