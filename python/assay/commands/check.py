@@ -7,16 +7,17 @@ import socket
 
 from assay.commands.options import add_lab, add_output, open_run, place, quantity, specifications
 from assay.errors import UserError
-from assay.launch.engines import describe, probe
+from assay.launch.engines import probe
 from assay.launch.hosts import host_list
 from assay.launch.launchers import LAUNCHERS, Launcher, default_launcher, find_launcher
 from assay.launch.placement import Site
 from assay.launch.reach import check_hosts
 from assay.measure.network import NetworkRequest, measure_network
-from assay.measure.node import measure_nodes
+from assay.measure.node import measure_node
 from assay.measure.session import Session
-from assay.records.schema import Measurement, Scalar, Subject
+from assay.records.schema import Scalar
 
+NODE = ["node.memory", "node.noise"]
 SIZES = [2**k for k in range(0, 23, 2)]  # every second one of the sweep: a check takes a minute
 
 
@@ -81,9 +82,11 @@ def _measure(
     else:
         where = "this machine" if site.name == "here" else f"{len(hosts)} hosts"
         session.err.print(f"checking {where}: memory, noise, network")
-        measure_nodes(session, site, hosts, launcher, {})
+        for name in NODE:
+            measure_node(session, name, site, hosts, launcher, {})
     if launcher is None or len(hosts) < 2:
-        _waive_network(session, no_mpi or "one host alone has no network to measure")
+        reason = no_mpi or "one host alone has no network to measure"
+        session.waive("network.all_to_all", socket.gethostname(), reason)
         return
     params: dict[str, Scalar] = {
         "sizes": ",".join(map(str, SIZES)),
@@ -102,19 +105,3 @@ def _launcher(args: argparse.Namespace) -> tuple[Launcher | None, str]:
         return default_launcher(), ""
     except UserError as error:
         return None, str(error)
-
-
-def _waive_network(session: Session, reason: str) -> None:
-    described = describe(probe()).find("network.all_to_all")
-    for metric in described.metrics:
-        session.run.append(
-            Measurement(
-                name=described.name,
-                metric=metric.name,
-                unit=metric.unit,
-                better=metric.better,
-                subject=Subject(host=socket.gethostname()),
-                status="waived",
-                reason=reason,
-            )
-        )

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from assay.launch.engines import describe, probe
+from collections.abc import Mapping
+
 from assay.launch.launchers import Launcher, Local
 from assay.launch.placement import Segment, Site
 from assay.measure.session import Session
 from assay.records.schema import Scalar
 
 
-def node_measurements() -> list[str]:
-    """The names of all measurements of a node."""
-    return [m.name for m in describe(probe()).measurements if m.scope == "node"]
-
-
-def measure_nodes(
-    session: Session, site: Site, hosts: list[str], launcher: Launcher | None, params: dict[str, Scalar]
+def measure_node(
+    session: Session,
+    name: str,
+    site: Site,
+    hosts: list[str],
+    launcher: Launcher | None,
+    params: Mapping[str, Scalar],
 ) -> None:
-    """Every node measurement, on every host at once; ``launcher`` is not needed on this machine alone."""
-    starter = Local() if site.name == "here" or launcher is None else launcher
-    segments = [Segment(list(dict.fromkeys(hosts)))]
-    for name in node_measurements():
-        session.measure(name, starter, site, segments, params, flavour="")
+    """One node measurement, on every host at once; one after the other where there is no ``launcher`` that
+    could start them together."""
+    distinct = list(dict.fromkeys(hosts))
+    if launcher is not None and len(distinct) > 1:
+        session.measure(name, launcher, site, [Segment(distinct)], params, flavour="")
+        return
+    for host in distinct:
+        session.measure(name, Local(), site, [Segment([host])], params, flavour="", more=host != distinct[-1])

@@ -23,7 +23,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from assay.errors import EXIT_INTERRUPTED, EXIT_OF, EXIT_PASS, UserError
 from assay.explain import explain
 from assay.judge import Specification, judge, overall
-from assay.launch.engines import probe
+from assay.launch.engines import describe, probe
 from assay.launch.launchers import Launcher, Local
 from assay.launch.placement import Segment, Site
 from assay.launch.supervise import Limits, Started, run_engine
@@ -68,34 +68,59 @@ class Session:
         params: Mapping[str, schema.Scalar],
         silence_s: float = 90.0,
         flavour: str | None = None,
+        more: bool = False,
     ) -> bool:
         """Runs one measurement; True when every rank finished. Does nothing once measuring has ended.
 
         ``flavour``: the engine to start, when it is not the launcher's own ("" for one without MPI).
+        ``more``: it goes on with other hosts or devices, so it is not complete yet.
         """
         if self.ended_early:
             return False
         if measurement in self.run.info.completed:
             return True
         started = _started(measurement, launcher, site, segments, self._left(measurement, params), flavour)
-        if self._supervise(measurement, [started], launcher, silence_s):
-            self.run.info.completed.append(measurement)
-            self.run.save()
+        if self._supervise(measurement, [started], launcher, silence_s) and not more:
+            self._complete(measurement)
         return not self.ended_early
 
-    def measure_pair(self, first: Side, other: Side, silence_s: float = 90.0) -> bool:
+    def measure_pair(self, first: Side, other: Side, silence_s: float = 90.0, more: bool = False) -> bool:
         """One measurement between two processes: ``first`` is started, and ``other`` once it can be reached.
 
         True when both finished. Does nothing once measuring has ended.
         """
         if self.ended_early:
             return False
+        if first.measurement in self.run.info.completed:
+            return True
         local = Local()
         started = [
             _started(side.measurement, local, side.site, [Segment([side.host])], side.params, "")
             for side in (first, other)
         ]
-        return self._supervise(first.measurement, started, local, silence_s)
+        if self._supervise(first.measurement, started, local, silence_s) and not more:
+            self._complete(*{first.measurement, other.measurement})
+        return not self.ended_early
+
+    def waive(self, measurement: str, host: str, reason: str) -> None:
+        """Says of every metric of a measurement why it is not there."""
+        described = describe(probe()).find(measurement)
+        for metric in described.metrics:
+            self.run.append(
+                schema.Measurement(
+                    name=described.name,
+                    metric=metric.name,
+                    unit=metric.unit,
+                    better=metric.better,
+                    subject=schema.Subject(host=host),
+                    status="waived",
+                    reason=reason,
+                )
+            )
+
+    def _complete(self, *measurements: str) -> None:
+        self.run.info.completed.extend(measurements)
+        self.run.save()
 
     def _supervise(
         self, title: str, started: Sequence[Started], launcher: Launcher, silence_s: float
