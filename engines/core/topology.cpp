@@ -125,8 +125,6 @@ Json host_facts() {
                   {"numa.nodes", t.count(HWLOC_OBJ_NUMANODE)},
                   {"memory.bytes", meminfo("MemTotal")},
                   {"assay.version", ASSAY_VERSION}};
-    const std::string governor = read_line(sysfs("devices/system/cpu/cpu0/cpufreq/scaling_governor"));
-    facts["cpu.governor"] = governor.empty() ? "none (no cpufreq)" : governor;
     return facts;
 }
 

@@ -5,11 +5,13 @@
 #include "network/measurements.hpp"
 #include "node/memory.hpp"
 #include "node/noise.hpp"
+#include "node/settings.hpp"
 
 namespace assay {
 namespace {
 
 constexpr std::array table = {
+    node::settings,
     node::memory,
     node::noise,
     network::client_server,
