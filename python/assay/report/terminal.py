@@ -116,11 +116,13 @@ def show_verdicts(console: Console, verdicts: Sequence[Verdict], title: str = ""
         criterion = Text(verdict.criterion)
         if verdict.reason:
             criterion.append(f"\n{verdict.reason}", style="dim")
+        if verdict.remedy:
+            criterion.append(f"\nmend: {verdict.remedy}", style="dim")
         table.add_row(
             Text(verdict.outcome, style=STYLES[verdict.outcome]),
             criterion,
-            _figure(verdict.observed, verdict.unit),
-            _required(verdict),
+            verdict.observed_text or _figure(verdict.observed, verdict.unit),
+            verdict.required_text or _required(verdict),
             "" if verdict.margin is None else f"{verdict.margin:+.0%}",
         )
     console.print(table)

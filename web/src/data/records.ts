@@ -175,6 +175,8 @@ export interface Verdict {
   observed?: number | null;
   required?: number | null;
   margin?: number | null;
+  observed_text?: string;
+  required_text?: string;
   subject?: Subject;
   evidence?: number[];
   reason?: string;
