@@ -5,6 +5,7 @@
 #include "network/measurements.hpp"
 #include "node/memory.hpp"
 #include "node/noise.hpp"
+#include "node/paced.hpp"
 #include "node/settings.hpp"
 
 namespace assay {
@@ -13,6 +14,7 @@ namespace {
 constexpr std::array table = {
     node::settings,
     node::memory,
+    node::memory_paced,
     node::noise,
     network::client_server,
     network::all_to_all,

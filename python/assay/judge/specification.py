@@ -4,22 +4,17 @@ A mistake in a specification is a wrong verdict waiting to happen, so nothing is
 unit, metric and rule has to be known, every bound has to make sense, and no two criteria may say
 something about the same figure. Each refusal names the file and the line. There is no expression
 language: a limit is a quantity, or a share of something that the machine itself has shown.
-
-``tomllib`` drops line numbers. The k-th ``[[criterion]]`` header of the text is the k-th criterion of the
-parsed list, so the line of a key is looked for between two headers.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
-import tomllib
 from collections.abc import Collection
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-import assay
 from assay.errors import UserError
 from assay.judge.criteria import (
     STATISTICS,
@@ -33,79 +28,29 @@ from assay.judge.criteria import (
     limit_words,
 )
 from assay.records.schema import Scalar
+from assay.records.toml import TomlFile, find_built_in
 from assay.records.units import Quantity, name_unit, parse_in, parse_quantity, unit_of
 
 
 def find_specification(name: str) -> Path:
-    """The file of a specification given by path, or by the name of a built-in one ("self").
-
-    Built-in ones lie in ``specs/`` of the checkout or, once installed, of the package.
-    Raises UserError with the names there are.
-    """
-    given = Path(name)
-    if given.suffix == ".toml" or "/" in name:
-        if given.is_file():
-            return given
-        raise UserError(f"no specification at '{name}'", "give a TOML file or a built-in name")
-    package = Path(assay.__file__).parent
-    folders = [package / "specs", package.parents[1] / "specs"]
-    known = {path.stem: path for folder in folders for path in sorted(folder.glob("*.toml"))}
-    if name not in known:
-        names = ", ".join(sorted(known)) or "none installed"
-        raise UserError(
-            f"no specification named '{name}'", f"built in: {names}; or give the path of a TOML file"
-        )
-    return known[name]
+    """The file of a specification given by path, or by the name of a built-in one ("self")."""
+    return find_built_in("specs", name, "specification")
 
 
 def load_specification(path: str | Path, vocabulary: Vocabulary | None = None) -> Specification:
     """Read and check a specification. Raises UserError with file and line for anything not exactly right."""
-    path = Path(path)
-    try:
-        text = path.read_text(encoding="utf-8")
-        document = tomllib.loads(text)
-    except OSError as error:
-        raise UserError(
-            f"cannot read the specification {path}: {error.strerror}", "give a readable file"
-        ) from None
-    except UnicodeDecodeError:
-        raise UserError(f"{path} is not text in UTF-8", "a specification is a TOML file") from None
-    except tomllib.TOMLDecodeError as error:
-        line = re.search(r"at line (\d+)", str(error))
-        where = f"{path}:{line[1]}" if line else f"{path}:{text.count(chr(10)) + 1}"
-        raise UserError(f"{where}: not valid TOML: {error}", "mend the file") from None
-    return _Reader(path, text, vocabulary or Vocabulary()).specification(document)
+    return _Reader(TomlFile(path, "criterion", "specification"), vocabulary or Vocabulary()).specification()
 
 
 class _Reader:
-    """Turns the parsed document into criteria, and knows on which line each word stands."""
+    """Turns the parsed document into criteria."""
 
-    def __init__(self, path: Path, text: str, known: Vocabulary) -> None:
-        self.path, self.lines = path, text.splitlines()
-        self.known = known
-        header = re.compile(r"\s*\[\[\s*[\"']?criterion[\"']?\s*\]\]")
-        self.headers = [n for n, line in enumerate(self.lines, 1) if header.match(line)]
-        self.current = -1  # index of the criterion being read
+    def __init__(self, file: TomlFile, known: Vocabulary) -> None:
+        self.file, self.known = file, known
+        self.line_of, self.refuse, self._only = file.line_of, file.refuse, file.only
 
-    def line_of(self, key: str = "") -> int:
-        """The line of ``key`` in the current criterion (or of its header), counted from 1."""
-        first, last = 1, len(self.lines)
-        if self.current >= 0 and self.headers:
-            at = min(self.current, len(self.headers) - 1)
-            first = self.headers[at]
-            last = self.headers[at + 1] - 1 if at + 1 < len(self.headers) else last
-        word = rf"[\"']?{re.escape(key)}[\"']?"
-        assignment = re.compile(rf"\s*(?:{word}\s*[=.]|\[+\s*(?:(?:criterion|parameters)\s*\.\s*)?{word}\s*[.\]])")
-        if key:
-            for number in range(first, last + 1):
-                if assignment.match(self.lines[number - 1]):
-                    return number
-        return first
-
-    def refuse(self, key: str, what: str, hint: str) -> NoReturn:
-        raise UserError(f"{self.path}:{self.line_of(key)}: {what}", hint)
-
-    def specification(self, document: dict[str, Any]) -> Specification:
+    def specification(self) -> Specification:
+        document = self.file.document
         self._only(document, ("title", "criterion", "parameters"), "a specification")
         tables = document.get("criterion", [])
         if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
@@ -115,16 +60,16 @@ class _Reader:
         if not tables:
             self.refuse("", "there is no criterion in it", "add one headed [[criterion]]")
         criteria: list[Criterion] = []
-        for self.current, table in enumerate(tables):
+        for self.file.table, table in enumerate(tables):
             criterion = self._criterion(table)
             for other in criteria:
                 if _figure(other) == _figure(criterion):
                     what = f"the same figure as in the criterion on line {other.line}"
                     self.refuse("", what, "put min and max into one criterion")
             criteria.append(criterion)
-        self.current = -1
+        self.file.table = -1
         parameters = self._parameters(document.get("parameters", {}))
-        return Specification(self.path.stem, criteria, self._text(document, "title"), parameters)
+        return Specification(self.file.path.stem, criteria, self._text(document, "title"), parameters)
 
     def _criterion(self, table: dict[str, Any]) -> Criterion:
         if "findings" in table:
@@ -345,11 +290,6 @@ class _Reader:
         if not isinstance(value, str):
             self.refuse(at or key, f"'{key}' is not a text", "put it between quotes")
         return value
-
-    def _only(self, table: dict[str, Any], known: tuple[str, ...], what: str, at: str = "") -> None:
-        for key in table:
-            if key not in known:
-                self.refuse(at or key, f"unknown key '{key}' in {what}", f"known: {', '.join(known)}")
 
 
 def _spelled(table: dict[str, Any]) -> tuple[str, str]:

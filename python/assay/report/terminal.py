@@ -13,6 +13,7 @@ from rich.text import Text
 
 from assay.records.schema import AnyRecord, Failure, Finding, Measurement, Verdict
 from assay.records.units import format_quantity, format_share, format_size
+from assay.report.memory import show_memory
 from assay.report.sweep import SweepRow, sweep_rows
 
 WIDTH = 132  # where there is no terminal: a log or a pipe should not be folded at 80
@@ -22,6 +23,8 @@ LEGEND = (
     "latency: until complete at the target; of a send the whole round trip of message and answer, as an\n"
     "all to all asks it of a few messages beside its streams, whose rate says nothing about it."
 )
+
+OWN_TABLES = {"node.memory", "node.memory_paced"}  # shown by functions of their own
 
 STYLES = {"PASS": "bold green", "FAIL": "bold red", "INCONCLUSIVE": "bold yellow"}
 
@@ -34,6 +37,7 @@ def console(stderr: bool = False) -> Console:
 
 def show_run(console: Console, records: Sequence[AnyRecord]) -> None:
     """Every table that the records fill."""
+    show_memory(console, records)
     show_nodes(console, records)
     show_sweep(console, sweep_rows(records))
     for failure in (r for r in records if isinstance(r, Failure)):
@@ -44,7 +48,13 @@ def show_run(console: Console, records: Sequence[AnyRecord]) -> None:
 
 
 def show_nodes(console: Console, records: Iterable[AnyRecord]) -> None:
-    measured = [r for r in records if isinstance(r, Measurement) and r.name.startswith("node.")]
+    measured = [
+        r
+        for r in records
+        if isinstance(r, Measurement)
+        and r.name.startswith("node.")
+        and (r.name not in OWN_TABLES or r.summary is None)
+    ]
     if not measured:
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
