@@ -2,9 +2,9 @@
 """Peak memory bandwidth against likwid-bench and hpcc's STREAM, with the same cores, in turn; and the paced
 workload at half of the peak.
 
-Of each program the best kernel counts, in bytes that really move. likwid's load and *_mem kernels move what it
-prints; STREAM (hpcc) prints a triad of regular stores as three bytes where four move, a copy as two where three
-do, unless the compiler stored past the cache: the larger figure is taken, in the peer's favour.
+Of each program the best kernel counts, in bytes that really move. likwid's load and *_mem kernels move what
+it prints; STREAM (hpcc) prints a triad of regular stores as three bytes where four move, a copy as two where
+three do, unless the compiler stored past the cache: the larger figure is taken, in the peer's favour.
 """
 
 from __future__ import annotations
