@@ -5,6 +5,7 @@
 #include "network/measurements.hpp"
 #include "node/memory.hpp"
 #include "node/noise.hpp"
+#include "node/rdma.hpp"
 #include "node/settings.hpp"
 
 namespace assay {
@@ -14,6 +15,7 @@ constexpr std::array table = {
     node::settings,
     node::memory,
     node::noise,
+    node::rdma,
     network::client_server,
     network::all_to_all,
     network::pairs,
