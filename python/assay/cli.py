@@ -18,6 +18,7 @@ from assay.commands.judge import Judge
 from assay.commands.lab import Lab
 from assay.commands.list import List
 from assay.commands.net import Net
+from assay.commands.rdma import Rdma
 from assay.commands.report import Report
 from assay.commands.run import Run as RunOne
 from assay.errors import EXIT_INTERRUPTED, EXIT_UNUSABLE, UserError
@@ -36,7 +37,7 @@ class Command(Protocol):
     def run(self, args: argparse.Namespace) -> int: ...
 
 
-COMMANDS: list[Command] = [Check(), Net(), Lab(), List(), Doctor(), RunOne(), Judge(), Report()]
+COMMANDS: list[Command] = [Check(), Net(), Rdma(), Lab(), List(), Doctor(), RunOne(), Judge(), Report()]
 
 
 class _Parser(argparse.ArgumentParser):

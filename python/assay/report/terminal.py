@@ -13,6 +13,8 @@ from rich.text import Text
 
 from assay.records.schema import AnyRecord, Failure, Finding, Measurement, Verdict
 from assay.records.units import format_quantity, format_share, format_size
+from assay.report.rdma import NAME as RDMA
+from assay.report.rdma import show_rdma
 from assay.report.sweep import SweepRow, sweep_rows
 
 WIDTH = 132  # where there is no terminal: a log or a pipe should not be folded at 80
@@ -35,6 +37,7 @@ def console(stderr: bool = False) -> Console:
 def show_run(console: Console, records: Sequence[AnyRecord]) -> None:
     """Every table that the records fill."""
     show_nodes(console, records)
+    show_rdma(console, records)
     show_sweep(console, sweep_rows(records))
     for failure in (r for r in records if isinstance(r, Failure)):
         console.print(Text.assemble(("failed: ", "bold red"), failure.what))
@@ -45,6 +48,7 @@ def show_run(console: Console, records: Sequence[AnyRecord]) -> None:
 
 def show_nodes(console: Console, records: Iterable[AnyRecord]) -> None:
     measured = [r for r in records if isinstance(r, Measurement) and r.name.startswith("node.")]
+    measured = [r for r in measured if r.name != RDMA or r.summary is None]  # it has a table of its own
     if not measured:
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
