@@ -65,6 +65,9 @@ public:
     Run(const Options& options, Sink& sink)
         : options_(options), sink_(sink), client_(!options.text("peer").empty()), workload_(read_workload_of(options)),
           port_(find_port(options.text("device"), static_cast<int>(options.integer("port_number")))) {
+        if (options.flag("realtime") && in_software(port_.device))
+            throw Error(fmt::format("--realtime would keep {} from its own work: it is done in software, by the processors that wait for it", port_.device),
+                        "leave --realtime out");
         here_ = {host_name(), port_.text(), numa_node(port_.device)};
         if (here_.numa && !bind_to_numa(*here_.numa))
             fmt::print(stderr, "not bound to NUMA node {} of {}: this process may not use its cores\n", *here_.numa, port_.device);

@@ -100,6 +100,11 @@ PortName find_port(const std::string& device, int port) {
     return name;
 }
 
+bool in_software(const std::string& device) {
+    std::error_code none;
+    return fs::canonical(folder(device), none).string().find("/devices/virtual/") != std::string::npos;
+}
+
 std::optional<int> numa_node(const std::string& device) {
     const auto node = whole(read_line(folder(device) + "/device/numa_node"));
     return node && *node >= 0 ? node : std::nullopt;

@@ -24,6 +24,8 @@ bool active(const PortName&);
 // The device and port that are meant: those named, else the first that is active. Throws Error when there is no
 // such device or port, or none is active.
 PortName find_port(const std::string& device, int port);
+// Whether processors do the device's work (SoftRoCE, siw).
+bool in_software(const std::string& device);
 // The NUMA node of the device; none where it has none (SoftRoCE, one node).
 std::optional<int> numa_node(const std::string& device);
 

@@ -67,7 +67,7 @@ def table_row(size: int, iterations: int, peak: float, average: float, rate: flo
     gbits = [value * 8 / 1e9 for value in (peak, average)]
     peak_text, average_text = (f"{v:.2f}" if v >= 1 else f"{v:.4f}" for v in gbits)
     columns = (f" {size:<10} {iterations:<10}", f"{peak_text:<7}", f"{average_text:<7}", f"{rate / 1e6:.6f}")
-    return "{0}       {1}            {2}              {3}".format(*columns)
+    return "{}       {}            {}              {}".format(*columns)
 
 
 def show_rdma(console: Console, records: Iterable[AnyRecord]) -> None:
