@@ -55,6 +55,8 @@ constexpr std::array table = {
     Fact{"rdma.rate", "B/s", "of a port, as negotiated"},
     Fact{"rdma.link_layer", "", "InfiniBand or Ethernet"},
     Fact{"rdma.firmware", "", "of the adapter"},
+    Fact{"rdma.adapter", "", "GUID of the card: the same for all of its devices and ports"},
+    Fact{"rdma.subnet", "", "prefix of an InfiniBand port's subnet"},
     Fact{"pcie.class", "", "network, display, storage or accelerator"},
     Fact{"pcie.speed", "1/s", "transfers a second and lane; an idle GPU lowers it"},
     Fact{"pcie.width", "1", "lanes in use"},
@@ -199,6 +201,8 @@ Context rdma_port(const std::string& device, const std::string& port) {
     put_number(facts, "rdma.rate", number(read_line(at + "/rate")), 1e9 / 8);  // "100 Gb/sec (4X EDR)"
     put(facts, "rdma.link_layer", read_line(at + "/link_layer"));
     put(facts, "rdma.firmware", read_line(folder + "/fw_ver"));
+    put(facts, "rdma.adapter", read_line(folder + "/sys_image_guid"));
+    if (facts.value("rdma.link_layer", "") == "InfiniBand") put(facts, "rdma.subnet", read_line(at + "/gids/0").substr(0, 19));
     put(facts, "device.pci", pci_of(folder));
     return context;
 }

@@ -6,6 +6,7 @@
 #include "node/memory.hpp"
 #include "node/noise.hpp"
 #include "node/paced.hpp"
+#include "node/rdma.hpp"
 #include "node/settings.hpp"
 
 namespace assay {
@@ -16,6 +17,7 @@ constexpr std::array table = {
     node::memory,
     node::memory_paced,
     node::noise,
+    node::rdma,
     network::client_server,
     network::all_to_all,
     network::pairs,

@@ -19,6 +19,7 @@ from assay.commands.lab import Lab
 from assay.commands.list import List
 from assay.commands.mem import Mem
 from assay.commands.net import Net
+from assay.commands.rdma import Rdma
 from assay.commands.report import Report
 from assay.commands.run import Run as RunOne
 from assay.errors import EXIT_INTERRUPTED, EXIT_UNUSABLE, UserError
@@ -37,7 +38,18 @@ class Command(Protocol):
     def run(self, args: argparse.Namespace) -> int: ...
 
 
-COMMANDS: list[Command] = [Check(), Net(), Mem(), Lab(), List(), Doctor(), RunOne(), Judge(), Report()]
+COMMANDS: list[Command] = [
+    Check(),
+    Net(),
+    Mem(),
+    Rdma(),
+    Lab(),
+    List(),
+    Doctor(),
+    RunOne(),
+    Judge(),
+    Report(),
+]
 
 
 class _Parser(argparse.ArgumentParser):
