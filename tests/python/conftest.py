@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from assay.lab import Lab, Rates, take_down
 from assay.lab.traffic import parse_rate
+
+ROOT = Path(__file__).resolve().parents[2]
+GUEST_LIMIT_S = 300
 
 MakeLab = Callable[..., Lab]
 
@@ -44,3 +51,27 @@ def make_lab() -> Iterator[MakeLab]:
     yield make
     for name in names:
         take_down(name)
+
+
+RunInGuest = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(scope="session")
+def in_guest() -> RunInGuest:
+    """Boots a guest: ``in_guest("--numa", "2", "--", "cat", "/proc/meminfo")``. A boot takes 10 to 30 s, so
+    that a module's tests should share one. Skips where no guest can be made."""
+    if os.geteuid() != 0:
+        pytest.skip("guests need root for their hardware and for files that only root reads")
+    if shutil.which("qemu-system-x86_64") is None:
+        pytest.skip("no QEMU here")
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "assay", "lab", "vm", "--timeout", f"{GUEST_LIMIT_S}s", *words],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT / "python")},
+            timeout=GUEST_LIMIT_S + 120,
+        )
+
+    return run

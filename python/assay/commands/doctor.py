@@ -30,6 +30,8 @@ TOOLS = {
     "srun": ("starting ranks under Slurm", "apt-get install slurm-client"),
     "ssh": ("starting ranks on other hosts", "apt-get install openssh-client"),
     "nft": ("the lab's planted losses", "apt-get install nftables"),
+    "qemu-system-x86_64": ("the lab's guests", "apt-get install qemu-system-x86"),
+    "busybox": ("the lab's guests", "apt-get install busybox-static"),
     "ibstat": ("naming InfiniBand adapters", "apt-get install infiniband-diags"),
 }
 

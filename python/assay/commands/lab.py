@@ -15,6 +15,7 @@ from ClusterShell.NodeSet import NodeSet
 from rich.console import Console
 from rich.table import Table
 
+from assay.commands.vm import prepare_vm
 from assay.errors import EXIT_PASS, UserError
 from assay.lab import Fault, Rates, take_down
 from assay.lab import Lab as Fabric
@@ -28,7 +29,7 @@ _RATE = "such as 100mbit or 1gbit"
 class Lab:
     """Make a virtual cluster on this machine to try things on. Its hosts are network namespaces behind a
     switch with the rates that you plant; they run this machine's programs, and 'assay net --lab' measures
-    them. Needs root."""
+    them. 'assay lab vm' boots a guest with NUMA nodes, RDMA devices and persistent memory. Needs root."""
 
     name = "lab"
     examples = """\
@@ -37,6 +38,7 @@ class Lab:
   assay lab exec h0 -- ip -brief address
   assay lab fault h3 --tx 50%
   assay lab down
+  assay lab vm --numa 2 --rdma 2 -- assay mem --peak
 
 'assay lab up --help' and so on tell more.
 """
@@ -45,6 +47,7 @@ class Lab:
         verbs = parser.add_subparsers(title="what to do", dest="what", metavar="VERB", required=True)
         for prepare in (_prepare_up, _prepare_status, _prepare_exec, _prepare_fault, _prepare_down):
             prepare(verbs)
+        prepare_vm(verbs)
 
     def run(self, args: argparse.Namespace) -> int:
         status: int = args.lab_verb(args)

@@ -19,10 +19,10 @@ from assay.measure.rdma import (
     SILENCE_MARGIN_S,
     TIMEOUT_S,
     End,
-    Port,
     measure_rdma,
     plan_ports,
     ports_of,
+    why_no_pair,
 )
 from assay.measure.session import Session
 from assay.records.schema import Scalar
@@ -142,7 +142,7 @@ def _each_port(session: Session, here: str, params: dict[str, Scalar]) -> None:
     for device in left_out:
         session.err.print(f"{device} has no other active port of its link layer on this machine: left out")
     if not pairs:
-        session.waive(MEASUREMENT, here, _why_no_pair(ports))
+        session.waive(MEASUREMENT, here, why_no_pair(ports))
         return
     for pair in pairs:
         session.err.print(f"{pair.sender} sends to {pair.receiver}")
@@ -150,13 +150,3 @@ def _each_port(session: Session, here: str, params: dict[str, Scalar]) -> None:
             session.err.print("warning: both are on one card; a test between cards needs two distinct ones")
         ends = End(HERE, here, pair.sender), End(HERE, here, pair.receiver)
         measure_rdma(session, *ends, params, more=pair is not pairs[-1])
-
-
-def _why_no_pair(ports: list[Port]) -> str:
-    active = [port.device for port in ports if port.active]
-    found = (
-        f"{len(active)} of this machine's RDMA ports are active"
-        if len(active) != 1
-        else f"only {active[0]} is active"
-    )
-    return f"{found}, and two that are connected are needed; or name another host: assay rdma -d DEVICE HOST"

@@ -137,3 +137,14 @@ def _free_port() -> int:
     with socket.socket() as one:
         one.bind(("127.0.0.1", 0))
         return int(one.getsockname()[1])
+
+
+def why_no_pair(ports: Sequence[Port]) -> str:
+    """Why no port of a host has another one to send to."""
+    active = [port.device for port in ports if port.active]
+    found = (
+        f"{len(active)} of this machine's RDMA ports are active"
+        if len(active) != 1
+        else f"only {active[0]} is active"
+    )
+    return f"{found}, and two that are connected are needed; or name another host: assay rdma -d DEVICE HOST"

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from assay.records.schema import AnyRecord, Failure, Finding, Measurement, Verdict
+from assay.records.schema import AnyRecord, Context, Failure, Finding, Measurement, Verdict
 from assay.records.units import format_quantity, format_share, format_size
 from assay.report.memory import show_memory
 from assay.report.rdma import show_rdma
@@ -38,6 +38,10 @@ def console(stderr: bool = False) -> Console:
 
 def show_run(console: Console, records: Sequence[AnyRecord]) -> None:
     """Every table that the records fill."""
+    if any(isinstance(r, Context) and r.facts.get("machine.virtual") == "emulated" for r in records):
+        console.print(
+            Text("measured in an emulated guest: its rates and times are no performance", style="yellow")
+        )
     show_memory(console, records)
     show_nodes(console, records)
     show_rdma(console, records)
