@@ -151,9 +151,10 @@ Device::Device(const PortName& name, const Needs& needs)
         refuse("is an iWARP device, whose connections need a connection manager that is not used here", "measure it with perftest's -R");
     mtu_ = port_.active_mtu;
     if (needs.mtu != 0) {
+        const int most = mtu();
         while (mtu_ > IBV_MTU_256 && mtu() > needs.mtu) mtu_ = static_cast<ibv_mtu>(mtu_ - 1);
         if (mtu() != needs.mtu)
-            refuse(fmt::format("cannot use an MTU of {}", needs.mtu), fmt::format("give a power of two from 256 to its active one, {}", mtu()));
+            refuse(fmt::format("cannot use an MTU of {}", needs.mtu), fmt::format("give a power of two from 256 to its active one, {}", most));
     }
     choose_address();
     domain_.reset(library().alloc_pd(context_.get()));
