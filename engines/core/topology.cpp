@@ -96,16 +96,6 @@ void bind_to_core(int index) {
                                  "is this process confined to fewer processors (taskset, a container)?");
 }
 
-bool bind_to_numa(int node) {
-    hwloc_topology_t t = topology().handle();
-    hwloc_obj_t found = hwloc_get_numanode_obj_by_os_index(t, static_cast<unsigned>(node));
-    if (found == nullptr || hwloc_bitmap_iszero(found->cpuset)) return false;
-    if (hwloc_set_cpubind(t, found->cpuset, HWLOC_CPUBIND_THREAD) != 0) return false;
-    // Fails in containers that may not; first touch by a bound thread comes to the same.
-    hwloc_set_membind(t, found->nodeset, HWLOC_MEMBIND_BIND, HWLOC_MEMBIND_THREAD | HWLOC_MEMBIND_BYNODESET);
-    return true;
-}
-
 namespace {
 
 // Whether the kernel gives this memory node processors of its own; hwloc names the nearest ones otherwise.

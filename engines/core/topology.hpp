@@ -17,9 +17,6 @@ int core_count();                  // physical cores that this process may use
 std::size_t last_level_cache();    // bytes, the sum over this host; 32 MiB when unknown
 std::size_t available_memory();    // bytes, MemAvailable
 void bind_to_core(int index);      // the calling thread, to the index-th usable physical core
-// The calling thread to a NUMA node's cores (operating system's number), and what it touches first to its memory.
-// False where that cannot be done: no such node, or one without cores of this process.
-bool bind_to_numa(int node);
 
 // A memory node and the usable physical cores that it is local to; none of a node that is memory only.
 struct NumaNode {

@@ -6,7 +6,7 @@
 
 #include <fmt/format.h>
 
-#include <cstdlib>
+#include <algorithm>
 
 #include "core/error.hpp"
 #include "core/options.hpp"
@@ -69,8 +69,7 @@ public:
             throw Error(fmt::format("--realtime would keep {} from its own work: it is done in software, by the processors that wait for it", port_.device),
                         "leave --realtime out");
         here_ = {host_name(), port_.text(), numa_node(port_.device)};
-        if (here_.numa && !bind_to_numa(*here_.numa))
-            fmt::print(stderr, "not bound to NUMA node {} of {}: this process may not use its cores\n", *here_.numa, port_.device);
+        bind();
     }
 
     void go() {
@@ -89,6 +88,7 @@ public:
     }
 
 private:
+    void bind();
     std::unique_ptr<Connection> call();
     std::unique_ptr<Connection> await_client();
     void greet(Connection&, const Json& hello);
@@ -102,7 +102,19 @@ private:
     Workload workload_;
     PortName port_;
     Party here_, there_;
+    int memory_node_ = NodeMemory::any;
 };
+
+// To the device's NUMA node. A user who has confined this process otherwise (taskset) is told, and obeyed.
+void Run::bind() {
+    const auto node = std::ranges::find_if(numa_nodes(), [&](const NumaNode& one) { return here_.numa == one.number; });
+    if (node == numa_nodes().end()) return;
+    memory_node_ = node->number;
+    if (node->cores.empty())
+        fmt::print(stderr, "not bound to NUMA node {} of {}: this process may not use its cores\n", node->number, port_.device);
+    else
+        bind_to_node(*node);
+}
 
 Json Run::hello() const {
     Json said = {{"type", "hello"}, {"host", here_.host}, {"port", here_.port}};
@@ -155,6 +167,7 @@ void Run::greet(Connection& connection, const Json& said) {
 
 void Run::measure(Connection& connection) {
     Needs needs{.memory = Layout::memory(workload_),
+                .numa = memory_node_,
                 .qps = workload_.qps,
                 .depth = workload_.depth,
                 .receives = workload_.sends() ? receive_depth : 1,

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/record.hpp"
+#include "core/topology.hpp"
 
 namespace assay::rdma {
 
@@ -50,6 +51,7 @@ public:
 // What an endpoint is made for.
 struct Needs {
     std::size_t memory = 0;
+    int numa = NodeMemory::any;  // where that memory lies
     int qps = 1;
     int depth = 128;   // messages posted to a queue pair at most
     int receives = 1;  // receives posted to a queue pair at most

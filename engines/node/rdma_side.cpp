@@ -24,7 +24,17 @@ constexpr Nanoseconds beat_every = 1'000'000'000;
 // A write may be complete at its sender a moment before its last byte can be read at its target.
 constexpr Nanoseconds settling = 100'000'000;
 constexpr double last_words = 0.5;  // seconds for the other side to say why a message failed
-constexpr int not_acknowledged = 12;  // IBV_WC_RETRY_EXC_ERR
+
+// What mends a message's failure, by the library's status (enum ibv_wc_status).
+const char* remedy(int status) {
+    switch (status) {
+        case 5:  // flushed: the queue pair had failed before
+            return "the connection broke: the other side's words and the kernel's (dmesg) say why; are packets lost on the way?";
+        case 12:  // retries exceeded
+            return "nothing acknowledges it: do the two ports reach each other with this MTU (ping -M do -s), and is the link good?";
+        default: return "see the words of the other side and of the kernel (dmesg)";
+    }
+}
 
 std::string bytes_text(std::size_t size) {
     return size % 1024 != 0 ? fmt::format("{} B", size) : size % (1 << 20) != 0 ? fmt::format("{} KiB", size >> 10) : fmt::format("{} MiB", size >> 20);
@@ -252,8 +262,7 @@ void Side::verify(const Part& part, Checked& checked) {
 void Side::failed(int status) {
     connection_.check(last_words);
     throw Error(fmt::format("{} to {} failed: {} (status {})", current_, connection_.peer(), endpoint_.status_text(status), status),
-                status == not_acknowledged ? "nothing acknowledges it: do the two ports reach each other with this MTU (ping -M do -s), and is the link good?"
-                                           : "see the words of the other side and of the kernel (dmesg)");
+                remedy(status));
 }
 
 }  // namespace assay::rdma

@@ -7,7 +7,6 @@
 #ifdef ASSAY_VERBS
 
 #include <fmt/format.h>
-#include <sys/mman.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -34,21 +33,6 @@ std::unique_ptr<T, Free> owned(T* object, Free free) {
 }
 template <class T>
 using Owned = std::unique_ptr<T, int (*)(T*)>;
-
-struct Pages {
-    explicit Pages(std::size_t bytes_) : bytes(bytes_) {
-        void* got = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (got == MAP_FAILED)
-            throw Error(fmt::format("no memory for {} MiB of messages", bytes >> 20), "ask for smaller sizes (--sizes) or fewer queue pairs (--qps)");
-        data = static_cast<std::byte*>(got);
-        std::memset(data, 0, bytes);  // touched here: on this thread's NUMA node
-    }
-    ~Pages() { munmap(data, bytes); }
-    Pages(const Pages&) = delete;
-    Pages& operator=(const Pages&) = delete;
-    std::size_t bytes;
-    std::byte* data = nullptr;
-};
 
 Owned<ibv_context> open(const PortName& name) {
     int count = 0;
@@ -90,7 +74,7 @@ public:
 
     Json address() const override;
     void connect(const Json& other) override;
-    std::byte* memory() override { return pages_.data; }
+    std::byte* memory() override { return static_cast<std::byte*>(pages_.data()); }
     void post(int qp, Op op, std::size_t at, std::size_t there, std::size_t size, bool signalled) override;
     void post_receive(int qp, std::size_t at, std::size_t size) override;
     int poll(std::span<Completion> completions) override;
@@ -116,11 +100,12 @@ private:
     void to_ready(const QueuePair&, const Json& other, std::size_t index) const;
     ibv_ah_attr path(const Json& other) const;
     [[noreturn]] void refuse(const std::string& what, const std::string& hint = {}) const;
+    std::uintptr_t place() const { return reinterpret_cast<std::uintptr_t>(pages_.data()); }
     bool ethernet() const { return port_.link_layer == IBV_LINK_LAYER_ETHERNET; }
 
     PortName name_;
     Needs needs_;
-    Pages pages_;
+    NodeMemory pages_;
     Owned<ibv_context> context_;
     ibv_device_attr limits_{};
     ibv_port_attr port_{};
@@ -137,7 +122,7 @@ private:
 Device::Device(const PortName& name, const Needs& needs)
     : name_(name),
       needs_(needs),
-      pages_(needs.memory),
+      pages_(needs.memory, needs.numa),
       context_(open(name)),
       domain_(nullptr, library().dealloc_pd),
       region_(nullptr, library().dereg_mr),
@@ -151,9 +136,10 @@ Device::Device(const PortName& name, const Needs& needs)
         refuse("is an iWARP device, whose connections need a connection manager that is not used here", "measure it with perftest's -R");
     mtu_ = port_.active_mtu;
     if (needs.mtu != 0) {
+        const int most = mtu();
         while (mtu_ > IBV_MTU_256 && mtu() > needs.mtu) mtu_ = static_cast<ibv_mtu>(mtu_ - 1);
         if (mtu() != needs.mtu)
-            refuse(fmt::format("cannot use an MTU of {}", needs.mtu), fmt::format("give a power of two from 256 to its active one, {}", mtu()));
+            refuse(fmt::format("cannot use an MTU of {}", needs.mtu), fmt::format("give a power of two from 256 to its active one, {}", most));
     }
     choose_address();
     domain_.reset(library().alloc_pd(context_.get()));
@@ -187,16 +173,17 @@ void Device::choose_address() {
 }
 
 void Device::register_memory() {
+    std::memset(pages_.data(), 0, needs_.memory);
     const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
     // Relaxed ordering, as perftest asks for: some hosts reach the link's rate only with it.
     if (library().reg_mr_iova2 != nullptr)
-        region_.reset(library().reg_mr_iova2(domain_.get(), pages_.data, pages_.bytes, reinterpret_cast<std::uintptr_t>(pages_.data),
+        region_.reset(library().reg_mr_iova2(domain_.get(), pages_.data(), needs_.memory, place(),
                                              static_cast<unsigned>(access) | IBV_ACCESS_RELAXED_ORDERING));
     else
-        region_.reset((library().reg_mr)(domain_.get(), pages_.data, pages_.bytes, access));
+        region_.reset((library().reg_mr)(domain_.get(), pages_.data(), needs_.memory, access));
     if (region_) return;
     const int why = errno;
-    const std::string what = fmt::format("cannot register {} KiB of memory: {}", pages_.bytes >> 10, std::strerror(why));
+    const std::string what = fmt::format("cannot register {} KiB of memory: {}", needs_.memory >> 10, std::strerror(why));
     if (why == ENOMEM)
         refuse(what, fmt::format("the limit of locked memory is {}; raise it: ulimit -l unlimited, or a line "
                                  "'* - memlock unlimited' in /etc/security/limits.d", locked_limit()));
@@ -252,7 +239,7 @@ Json Device::address() const {
             {"mtu", static_cast<int>(mtu_)},
             {"reads", limits_.max_qp_rd_atom},
             {"key", region_->rkey},
-            {"memory", reinterpret_cast<std::uintptr_t>(pages_.data)},
+            {"memory", place()},
             {"pairs", pairs}};
 }
 
@@ -319,7 +306,7 @@ void Device::to_ready(const QueuePair& pair, const Json& other, std::size_t inde
 constexpr std::uint64_t receive_bit = 1ull << 32;
 
 void Device::post(int qp, Op op, std::size_t at, std::size_t there, std::size_t size, bool signalled) {
-    ibv_sge piece{reinterpret_cast<std::uintptr_t>(pages_.data) + at, static_cast<std::uint32_t>(size), region_->lkey};
+    ibv_sge piece{place() + at, static_cast<std::uint32_t>(size), region_->lkey};
     ibv_send_wr work{}, *bad = nullptr;
     work.wr_id = static_cast<std::uint64_t>(qp);
     work.sg_list = &piece;
@@ -333,7 +320,7 @@ void Device::post(int qp, Op op, std::size_t at, std::size_t there, std::size_t 
 }
 
 void Device::post_receive(int qp, std::size_t at, std::size_t size) {
-    ibv_sge piece{reinterpret_cast<std::uintptr_t>(pages_.data) + at, static_cast<std::uint32_t>(size), region_->lkey};
+    ibv_sge piece{place() + at, static_cast<std::uint32_t>(size), region_->lkey};
     ibv_recv_wr work{}, *bad = nullptr;
     work.wr_id = static_cast<std::uint64_t>(qp) | receive_bit;
     work.sg_list = &piece;
