@@ -12,6 +12,7 @@
 
 #include <endian.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <optional>
