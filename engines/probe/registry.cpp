@@ -8,6 +8,7 @@
 #include "node/paced.hpp"
 #include "node/rdma.hpp"
 #include "node/settings.hpp"
+#include "node/udp.hpp"
 
 namespace assay {
 namespace {
@@ -17,6 +18,8 @@ constexpr std::array table = {
     node::memory,
     node::memory_paced,
     node::noise,
+    node::udp_receive,
+    node::udp_send,
     node::rdma,
     network::client_server,
     network::all_to_all,
