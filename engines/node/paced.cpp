@@ -22,7 +22,7 @@
 #include "core/error.hpp"
 #include "core/options.hpp"
 #include "core/record.hpp"
-#include "core/stop.hpp"
+#include "core/interrupt.hpp"
 #include "core/topology.hpp"
 #include "node/kernels.hpp"
 #include "node/workload.hpp"
@@ -43,7 +43,7 @@ struct Outcome {
 
 void sleep_until(Nanoseconds moment) {
     const timespec at{moment / 1'000'000'000, moment % 1'000'000'000};
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, nullptr) == EINTR && !stop_requested()) {}
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, nullptr) == EINTR && !interrupted()) {}
 }
 
 // The blocks of one thread, and its operation on them.
@@ -102,7 +102,7 @@ Outcome pace(Worker& worker, Nanoseconds t0, double phase, double period, std::u
     const auto due = [&](std::uint64_t k) { return begin + static_cast<Nanoseconds>(static_cast<double>(k) * period * 1e9); };
     const Nanoseconds horizon = due(blocks);
     Nanoseconds clock = now();
-    for (std::uint64_t k = 0; k < blocks && !stop_requested(); ++k) {
+    for (std::uint64_t k = 0; k < blocks && !interrupted(); ++k) {
         const Nanoseconds start = due(k);
         if (clock < start) {
             sleep_until(start);
@@ -115,7 +115,7 @@ Outcome pace(Worker& worker, Nanoseconds t0, double phase, double period, std::u
         ++outcome.blocks;
         clock = now();
     }
-    const Nanoseconds planned = stop_requested() ? clock : horizon;
+    const Nanoseconds planned = interrupted() ? clock : horizon;
     outcome.elapsed = seconds(std::max(clock, planned) - begin);
     return outcome;
 }
@@ -246,10 +246,10 @@ void detail::run_memory_paced(const Options& options, Bench& bench) {
         throw Error("the workload holds " + std::to_string(plan.workload.memory() >> 20) + " MiB, more than is free",
                     "free memory on this node, or take a smaller workload");
     if (options.flag("realtime")) enter_realtime();
-    heed_stop();
+    catch_interrupts();
     const auto outcomes = run(plan, bench.sink);
     report(plan, outcomes, scale, bench.sink);
-    if (stop_requested()) throw Error("interrupted: the figures are of the time until then");
+    if (interrupted()) throw Error("interrupted: the figures are of the time until then");
 }
 
 }  // namespace assay::node

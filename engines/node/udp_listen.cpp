@@ -101,7 +101,8 @@ Listener::Listener(std::vector<UdpSocket>& sockets, const Hello& hello, bool ver
 Listener::~Listener() { stop(); }
 
 void Listener::work(Worker& worker) {
-    if (numa_ >= 0) bind_to_numa(numa_);
+    for (const NumaNode& node : numa_nodes())
+        if (node.number == numa_ && !node.cores.empty()) bind_to_node(node);
     worker.blocks.emplace();
     std::vector<pollfd> polled;
     for (const std::size_t s : worker.sockets) polled.push_back({sockets_[s].fd(), POLLIN, 0});
