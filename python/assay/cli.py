@@ -22,6 +22,7 @@ from assay.commands.net import Net
 from assay.commands.rdma import Rdma
 from assay.commands.report import Report
 from assay.commands.run import Run as RunOne
+from assay.commands.udp import Udp
 from assay.errors import EXIT_INTERRUPTED, EXIT_UNUSABLE, UserError
 from assay.records.run import Run
 
@@ -42,6 +43,7 @@ COMMANDS: list[Command] = [
     Check(),
     Net(),
     Mem(),
+    Udp(),
     Rdma(),
     Lab(),
     List(),

@@ -23,7 +23,7 @@ MakeLab = Callable[..., Lab]
 @pytest.fixture(scope="session")
 def make_lab() -> Iterator[MakeLab]:
     """Makes labs: ``make_lab(hosts=8, cabinets=2, host_rate="100mbit", duplex_rate=..., cabinet_rate=...,
-    up_rate=..., down_rate=..., slurm=False)``.
+    up_rate=..., down_rate=..., slurm=False, mtu=1500)``.
 
     Each has a name of its own, so neither a user's lab nor another session's is touched; all end with the
     session, at the latest. Skips where no lab can be made.
@@ -42,11 +42,12 @@ def make_lab() -> Iterator[MakeLab]:
         duplex_rate: str | None = None,
         cabinet_rate: str | None = None,
         slurm: bool = False,
+        mtu: int = 1500,
     ) -> Lab:
         texts = (up_rate or host_rate, down_rate or host_rate, duplex_rate, cabinet_rate)
         rates = Rates(*(parse_rate(text) if text else None for text in texts))
         names.append(f"test-{os.getpid()}-{len(names)}")
-        return Lab.up(hosts, cabinets, rates, with_slurm=slurm, name=names[-1])
+        return Lab.up(hosts, cabinets, rates, with_slurm=slurm, name=names[-1], mtu=mtu)
 
     yield make
     for name in names:

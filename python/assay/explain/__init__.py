@@ -15,6 +15,7 @@ from assay.explain.hca import hca_binding
 from assay.explain.matrix import PairMatrix
 from assay.explain.retest import plan_retest
 from assay.explain.slow import congestion, slow_block, slow_host, slow_pair
+from assay.explain.udp import udp_loss
 from assay.explain.wire import wire_bypass
 from assay.records.schema import AnyRecord, Finding
 
@@ -29,6 +30,7 @@ RULES: dict[str, Rule] = {
     "congestion": congestion,
     "hca_binding": hca_binding,
     "port_errors": port_errors,
+    "udp_loss": udp_loss,
 }
 
 

@@ -16,6 +16,7 @@ from assay.records.units import format_quantity, format_share, format_size
 from assay.report.memory import show_memory
 from assay.report.rdma import show_rdma
 from assay.report.sweep import SweepRow, sweep_rows
+from assay.report.udp import show_udp
 
 WIDTH = 132  # where there is no terminal: a log or a pipe should not be folded at 80
 
@@ -25,7 +26,7 @@ LEGEND = (
     "all to all asks it of a few messages beside its streams, whose rate says nothing about it."
 )
 
-OWN_TABLES = {"node.memory", "node.memory_paced", "node.rdma"}  # shown by functions of their own
+OWN_TABLES = {"node.memory", "node.memory_paced", "node.rdma", "node.udp_receive", "node.udp_send"}  # shown by functions of their own
 
 STYLES = {"PASS": "bold green", "FAIL": "bold red", "INCONCLUSIVE": "bold yellow"}
 
@@ -44,6 +45,7 @@ def show_run(console: Console, records: Sequence[AnyRecord]) -> None:
         )
     show_memory(console, records)
     show_nodes(console, records)
+    show_udp(console, records)
     show_rdma(console, records)
     show_sweep(console, sweep_rows(records))
     for failure in (r for r in records if isinstance(r, Failure)):
