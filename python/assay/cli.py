@@ -13,6 +13,7 @@ from typing import Protocol
 
 from assay import __version__
 from assay.commands.check import Check
+from assay.commands.comply import Comply
 from assay.commands.doctor import Doctor
 from assay.commands.judge import Judge
 from assay.commands.lab import Lab
@@ -41,6 +42,7 @@ class Command(Protocol):
 
 COMMANDS: list[Command] = [
     Check(),
+    Comply(),
     Net(),
     Mem(),
     Udp(),

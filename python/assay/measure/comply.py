@@ -70,6 +70,7 @@ def _metrics(specification: Specification) -> Iterator[str]:
 def comply(session: Session, specification: Specification, offer: Offer) -> None:
     """Measures what the specification asks of the offered hosts, one measurement after the other."""
     for name in needed(specification):
+        session.carry_on()
         if session.ended_early:
             return
         params = dict(specification.parameters.get(name, {}))
@@ -84,6 +85,7 @@ def comply(session: Session, specification: Specification, offer: Offer) -> None
             _each_host(session, name, offer, {**params, "workload": load_workload(workload)})
         elif name.startswith("node."):
             _each_host(session, name, offer, params)
+    session.carry_on()
     if any(name.startswith("network.") for name in needed(specification)):
         _network(session, specification, offer)
 
@@ -100,9 +102,7 @@ def _each_host(session: Session, name: str, offer: Offer, params: dict[str, Scal
 def _receive(session: Session, specification: Specification, offer: Offer, params: dict[str, Scalar]) -> None:
     """Each interface of each offered host receives from the peer; one after the other."""
     name = "node.udp_receive"
-    sending = dict(specification.parameters.get("node.udp_send", {}))
-    if offer.realtime:
-        sending["realtime"] = True
+    params |= specification.parameters.get("node.udp_send", {})
     todo: list[tuple[str, str]] = []
     for host in offer.hosts:
         found = offer.interfaces or fast_interfaces(session.run.records, host)
@@ -115,8 +115,7 @@ def _receive(session: Session, specification: Specification, offer: Offer, param
     for host, interface in todo:
         session.err.print(f"{host} {interface} receives UDP from {offer.peer}")
         more = (host, interface) != todo[-1]
-        receiver, sender = (offer.site, host), (offer.site, offer.peer)
-        measure_udp(session, receiver, sender, interface, params, sending, more=more)
+        measure_udp(session, (offer.site, host), (offer.site, offer.peer), interface, params, more=more)
 
 
 def fast_interfaces(records: Iterable[AnyRecord], host: str) -> list[str]:
