@@ -302,4 +302,6 @@ std::vector<Context> contexts() {
     return contexts;
 }
 
+double pcie_rate(const std::string& address) { return link(sysfs("bus/pci/devices/" + address), "current").rate() / 8; }
+
 }  // namespace assay

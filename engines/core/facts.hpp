@@ -27,4 +27,8 @@ struct Context {
 
 std::vector<Context> contexts();  // this host's, then those of its devices in a stable order
 
+// B/s that the link of a PCIe device ("0000:41:00.0") carries one way at its present speed and width, less its line
+// code; 0 when it is not known.
+double pcie_rate(const std::string& address);
+
 }  // namespace assay

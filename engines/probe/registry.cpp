@@ -3,12 +3,13 @@
 
 #include "core/registry.hpp"
 #include "network/measurements.hpp"
-#include "node/memory.hpp"
+#include "node/gpu/gpu.hpp"
+#include "node/memory/memory.hpp"
 #include "node/noise.hpp"
-#include "node/paced.hpp"
-#include "node/rdma.hpp"
+#include "node/memory/paced.hpp"
+#include "node/rdma/rdma.hpp"
 #include "node/settings.hpp"
-#include "node/udp.hpp"
+#include "node/udp/udp.hpp"
 
 namespace assay {
 namespace {
@@ -18,6 +19,7 @@ constexpr std::array table = {
     node::memory,
     node::memory_paced,
     node::noise,
+    node::gpu_copy,
     node::udp_receive,
     node::udp_send,
     node::rdma,

@@ -15,6 +15,7 @@ from assay import __version__
 from assay.commands.check import Check
 from assay.commands.comply import Comply
 from assay.commands.doctor import Doctor
+from assay.commands.gpu import Gpu
 from assay.commands.judge import Judge
 from assay.commands.lab import Lab
 from assay.commands.list import List
@@ -45,6 +46,7 @@ COMMANDS: list[Command] = [
     Comply(),
     Net(),
     Mem(),
+    Gpu(),
     Udp(),
     Rdma(),
     Lab(),

@@ -11,6 +11,7 @@ from assay.explain.corruption import corruption
 from assay.explain.counters import port_errors
 from assay.explain.culprit import suspects
 from assay.explain.evidence import Evidence, Options
+from assay.explain.gpu import gpu_copies
 from assay.explain.hca import hca_binding
 from assay.explain.matrix import PairMatrix
 from assay.explain.retest import plan_retest
@@ -30,6 +31,7 @@ RULES: dict[str, Rule] = {
     "congestion": congestion,
     "hca_binding": hca_binding,
     "port_errors": port_errors,
+    "gpu_copies": gpu_copies,
     "udp_loss": udp_loss,
 }
 

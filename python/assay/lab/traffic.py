@@ -60,7 +60,9 @@ def parse_loss(text: str) -> float:
     """The share of packets to lose: "1%", "0.001". Raises UserError."""
     share = parse_in(text, "1")
     if not 1 / _CHANCES <= share < 1:
-        raise UserError(f"'{text}' is no loss", "give a share above 0% and under 100%; --down cuts a host off")
+        raise UserError(
+            f"'{text}' is no loss", "give a share above 0% and under 100%; --down cuts a host off"
+        )
     return share
 
 
@@ -115,7 +117,10 @@ def build(hosts: Sequence[Host], head: Host, rates: Rates, switch: int, mtu: int
         if rates.down is not None:
             limits.append(_shape(host.name, rates.down))
         if rates.duplex is not None:
-            links += [f"link add name {host.name}-duplex mtu {mtu} type ifb", f"link set {host.name}-duplex up"]
+            links += [
+                f"link add name {host.name}-duplex mtu {mtu} type ifb",
+                f"link set {host.name}-duplex up",
+            ]
             limits += _share_one_bucket(host.name, rates.duplex)
     _batch(switch, "ip", links)
     _batch(switch, "tc", limits)
@@ -152,7 +157,8 @@ def lose(hosts: Sequence[Host], head: Host, switch: int) -> None:
     lossy = any(rules.values())
     if lossy:
         chains = (
-            f"chain {hook} {{ type filter hook {hook} priority 0; {'; '.join(rules[hook])}; }}" for hook in rules
+            f"chain {hook} {{ type filter hook {hook} priority 0; {'; '.join(rules[hook])}; }}"
+            for hook in rules
         )
         table.append("table bridge loss {\n" + "\n".join(chains) + "\n}")
     nft = [tools.find("nft", "nftables"), "-f", "-"]

@@ -42,8 +42,11 @@ def measure_udp(
     for measurement, end in ((RECEIVE, receiver), (SEND, sender)):
         described = describe(probe()).find(measurement)
         chosen = {name: params[name] for name in (p.name for p in described.parameters) if name in params}
-        sides.append(Side(measurement, end.site, end.host, {**in_base_units(described, chosen), "host": address}))
-    return session.measure_pair(*sides, more=more)
+        sides.append(
+            Side(measurement, end.site, end.host, {**in_base_units(described, chosen), "host": address})
+        )
+    receiving, sending = sides
+    return session.measure_pair(receiving, sending, more=more)
 
 
 def in_base_units(described: Described, params: Mapping[str, Scalar]) -> dict[str, Scalar]:
@@ -86,6 +89,7 @@ def find_address(end: End, where: str) -> str:
     lasting = [a for a in found if a.get("scope") != "link"]
     if not lasting:
         raise UserError(
-            f"the interface {where} of {end.host} has no address", f"ip address add ADDRESS/PREFIX dev {where}"
+            f"the interface {where} of {end.host} has no address",
+            f"ip address add ADDRESS/PREFIX dev {where}",
         )
     return str(min(lasting, key=lambda a: a["family"] != "inet")["local"])

@@ -155,11 +155,8 @@ def format_as(value: float, spelling: str) -> str:
     Two decimals at least, so that 99.74 % is not 99.75 %; whole numbers stay whole.
     """
     number = float(f"{value / _UNITS[spelling].value:.10g}")
-    if number == int(number):
-        text = f"{number:.0f}"
-    else:
-        text = f"{number:.2f}" if abs(number) >= 1 else f"{number:.3g}"
-    return f"{text} {spelling}".rstrip()
+    digits = ".0f" if number == int(number) else ".2f" if abs(number) >= 1 else ".3g"
+    return f"{number:{digits}} {spelling}".rstrip()
 
 
 def format_size(size: int) -> str:

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from assay.records.schema import AnyRecord, Context, Failure, Finding, Measurement, Verdict
 from assay.records.units import format_quantity, format_share, format_size
+from assay.report.gpu import show_gpu
 from assay.report.memory import show_memory
 from assay.report.rdma import show_rdma
 from assay.report.sweep import SweepRow, sweep_rows
@@ -26,7 +27,15 @@ LEGEND = (
     "all to all asks it of a few messages beside its streams, whose rate says nothing about it."
 )
 
-OWN_TABLES = {"node.memory", "node.memory_paced", "node.rdma", "node.udp_receive", "node.udp_send"}  # shown by functions of their own
+# Shown by functions of their own.
+OWN_TABLES = {
+    "node.memory",
+    "node.memory_paced",
+    "node.gpu_copy",
+    "node.rdma",
+    "node.udp_receive",
+    "node.udp_send",
+}
 
 STYLES = {"PASS": "bold green", "FAIL": "bold red", "INCONCLUSIVE": "bold yellow"}
 
@@ -45,6 +54,7 @@ def show_run(console: Console, records: Sequence[AnyRecord]) -> None:
         )
     show_memory(console, records)
     show_nodes(console, records)
+    show_gpu(console, records)
     show_udp(console, records)
     show_rdma(console, records)
     show_sweep(console, sweep_rows(records))
