@@ -52,15 +52,15 @@ class Comply:
         if not all(interfaces):
             raise UserError(f"--interfaces {args.interfaces!r}: an empty name", "write it like 'eth2,eth3'")
         launcher, no_launcher = _launcher(args)
-        check_hosts(site, [*hosts, *peers])
+        peer = peers[0] if peers else ""
+        offer = Offer(site, hosts, launcher, no_launcher, peer, interfaces, realtime=args.realtime)
+        check_hosts(site, hosts)
+        check_hosts(offer.peer_site, peers)
         run = open_run("comply", args)
         run.info.hosts = hosts
         run.info.options = {"specification": args.specification, "peer": args.peer, "interfaces": interfaces}
         run.save()
         session = Session(run, verbose=args.verbose, quiet=args.json)
-        offer = Offer(
-            site, hosts, launcher, no_launcher, peers[0] if peers else "", interfaces, realtime=args.realtime
-        )
         for specification in wanted:
             comply(session, specification, offer)
         status = session.conclude(wanted)

@@ -109,8 +109,9 @@ def _place(args: argparse.Namespace) -> tuple[Site, str]:
     if sender is None:
         raise UserError("--lab without --from", "say which host of the lab sends: --from h0")
     site = lab_site(lab)
-    check_hosts(site, [args.host, sender])
-    return site, args.host
+    receiver = next((host for host in lab.hosts if lab.address(host) == args.host), args.host)
+    check_hosts(site, [receiver, sender])
+    return site, receiver
 
 
 def _next_step(args: argparse.Namespace) -> str:

@@ -17,7 +17,7 @@ from assay.judge.criteria import Share
 from assay.launch.engines import describe, probe
 from assay.launch.hosts import fold
 from assay.launch.launchers import Launcher
-from assay.launch.placement import Site
+from assay.launch.placement import REMOTE, Site
 from assay.measure.network import NetworkRequest, measure_network
 from assay.measure.node import measure_node
 from assay.measure.rdma import End, Pair, measure_rdma, plan_ports, ports_of, why_no_pair
@@ -41,6 +41,10 @@ class Offer:
     peer: str = ""  # the additional system that sends to the offered ones
     interfaces: list[str] = field(default_factory=list)  # to receive on; none: every one that is fast enough
     realtime: bool = False
+
+    @property
+    def peer_site(self) -> Site:
+        return self.site if self.site.lab else REMOTE
 
 
 def needed(specification: Specification) -> list[str]:
@@ -115,7 +119,7 @@ def _receive(session: Session, specification: Specification, offer: Offer, param
     for host, interface in todo:
         session.err.print(f"{host} {interface} receives UDP from {offer.peer}")
         more = (host, interface) != todo[-1]
-        measure_udp(session, (offer.site, host), (offer.site, offer.peer), interface, params, more=more)
+        measure_udp(session, (offer.site, host), (offer.peer_site, offer.peer), interface, params, more=more)
 
 
 def fast_interfaces(records: Iterable[AnyRecord], host: str) -> list[str]:

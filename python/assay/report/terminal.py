@@ -66,30 +66,28 @@ def show_run(console: Console, records: Sequence[AnyRecord]) -> None:
 
 
 def show_nodes(console: Console, records: Iterable[AnyRecord]) -> None:
-    measured = [
-        r
-        for r in records
-        if isinstance(r, Measurement)
-        and r.name.startswith("node.")
-        and (r.name not in OWN_TABLES or r.summary is None)
-    ]
-    if not measured:
-        return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("node", "measurement", "of"):
-        table.add_column(title)
-    for title in ("median", "spread", "samples"):
-        table.add_column(title, justify="right")
-    for r in measured:
-        of = ", ".join(f"{key} {value}" for key, value in r.params.items())
-        if r.summary is None:
-            table.add_row(r.subject.host, f"{r.name}/{r.metric}", of, f"{r.status}: {r.reason}")
-            continue
-        median = _figure(r.summary.median, r.unit)
-        spread = f"± {_figure(r.summary.mad, r.unit)}"
-        table.add_row(r.subject.host, f"{r.name}/{r.metric}", of, median, spread, str(r.summary.n))
-    console.print(table)
-    console.print()
+    """Node measurements that have no table of their own, and what was not measured, with the reason."""
+    measured = [r for r in records if isinstance(r, Measurement) and r.name.startswith("node.")]
+    with_value = [r for r in measured if r.summary is not None and r.name not in OWN_TABLES]
+    if with_value:
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for title in ("node", "measurement", "of"):
+            table.add_column(title)
+        for title in ("median", "spread", "samples"):
+            table.add_column(title, justify="right")
+        for r in with_value:
+            assert r.summary is not None
+            of = ", ".join(f"{key} {value}" for key, value in r.params.items())
+            spread = f"± {_figure(r.summary.mad, r.unit)}"
+            cells = [_figure(r.summary.median, r.unit), spread, str(r.summary.n)]
+            table.add_row(r.subject.host, f"{r.name}/{r.metric}", of, *cells)
+        console.print(table)
+        console.print()
+    without = {(r.status, r.name, r.subject.host, r.reason) for r in measured if r.summary is None}
+    for status, name, host, reason in sorted(without, key=str):
+        console.print(Text(f"{name} on {host}: {status}, {reason}"), soft_wrap=True)
+    if without:
+        console.print()
 
 
 def _cell(value: float | None, unit: str) -> str:
@@ -151,7 +149,7 @@ def show_verdicts(console: Console, verdicts: Sequence[Verdict], title: str = ""
             criterion,
             verdict.observed_text or _figure(verdict.observed, verdict.unit),
             verdict.required_text or _required(verdict),
-            "" if verdict.margin is None else f"{verdict.margin:+.0%}",
+            "" if verdict.margin is None else f"{verdict.margin:+.1%}",
         )
     console.print(table)
     console.print()
