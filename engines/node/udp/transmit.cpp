@@ -43,11 +43,14 @@ struct Transmitter::Stream {
     bool gso;
 };
 
+// All messages differ in their headers alone: each is sent from its own header and the one payload, which so stays
+// in the first-level cache.
 struct Transmitter::Worker {
     std::vector<Stream*> streams{};
-    std::vector<std::byte> buffer{};
+    std::vector<std::byte> payload{};
+    std::vector<std::array<std::byte, DataHeader::bytes>> heads{};  // of a batch, as all that follow
+    std::vector<std::array<iovec, 2>> parts{};
     std::array<mmsghdr, most_calls> headers{};
-    std::array<iovec, most_calls> parts{};
     std::uint64_t first_batch = 0, dropped = 0;
     Nanoseconds first = 0, last = 0, pause = 0;
     std::atomic<std::uint64_t> messages = 0;
@@ -82,7 +85,10 @@ Transmitter::Transmitter(const Hello& hello, const Route& route)
         Worker& worker = *workers_.emplace_back(std::make_unique<Worker>());
         for (auto s = static_cast<std::size_t>(t); s < streams_.size(); s += static_cast<std::size_t>(route.threads))
             worker.streams.push_back(streams_[s].get());
-        for (std::uint64_t m = 0; m < batch_; ++m) worker.buffer.insert(worker.buffer.end(), payload.begin(), payload.end());
+        worker.payload = payload;
+        worker.heads.resize(batch_);
+        for (auto& head : worker.heads)
+            worker.parts.push_back({iovec{head.data(), head.size()}, iovec{worker.payload.data() + head.size(), payload.size() - head.size()}});
     }
     running_ = static_cast<int>(workers_.size());
     for (auto& worker : workers_)
@@ -130,7 +136,7 @@ void Transmitter::work(Worker& worker) {
 std::uint64_t Transmitter::hand_over(Worker& worker, Stream& stream, std::uint64_t messages) {
     const auto at = static_cast<std::uint64_t>(now());
     for (std::uint64_t m = 0; m < messages; ++m)
-        DataHeader{stream.number, hello_.run, stream.pace.sent() + m, at}.put(worker.buffer.data() + m * hello_.size);
+        DataHeader{stream.number, hello_.run, stream.pace.sent() + m, at}.put(worker.heads[m].data());
     std::uint64_t done = 0;
     while (done < messages) {
         const std::uint64_t before = done;
@@ -146,10 +152,9 @@ std::uint64_t Transmitter::push(Worker& worker, Stream& stream, std::uint64_t do
     unsigned calls = 0;
     for (std::uint64_t m = done; m < messages; m += block, ++calls) {
         const std::uint64_t count = std::min(block, messages - m);
-        worker.parts[calls] = {worker.buffer.data() + m * hello_.size, count * hello_.size};
         worker.headers[calls] = {};
-        worker.headers[calls].msg_hdr.msg_iov = &worker.parts[calls];
-        worker.headers[calls].msg_hdr.msg_iovlen = 1;
+        worker.headers[calls].msg_hdr.msg_iov = worker.parts[m].data();
+        worker.headers[calls].msg_hdr.msg_iovlen = 2 * count;
     }
     const int n = sendmmsg(stream.socket.fd(), worker.headers.data(), calls, 0);
     if (n > 0) return std::min(messages, done + static_cast<std::uint64_t>(n) * block);
