@@ -91,7 +91,8 @@ def _judge_bounds(criterion: Criterion, records: Sequence[AnyRecord], hosts: Col
                 slack = observed - required if bound == "min" else required - observed
                 relative = slack / abs(required) if required else slack
                 judged.append(_Judged(relative, record, observed, required, slack >= 0, source, spelled))
-    verdict = Verdict(criterion=str(criterion), outcome="INCONCLUSIVE", metric=criterion.metric)
+    where = {key: one.value if isinstance(one, Quantity) else one for key, one in criterion.where.items()}
+    verdict = Verdict(criterion=str(criterion), outcome="INCONCLUSIVE", metric=criterion.metric, where=where)
     if judged:
         worst = min(judged, key=lambda one: one.slack)
         verdict.outcome = "FAIL" if not worst.is_within else "INCONCLUSIVE" if doubts else "PASS"

@@ -133,6 +133,7 @@ class Verdict(Record, tag="verdict"):
     outcome: Literal["PASS", "FAIL", "INCONCLUSIVE"]
     specification: str = ""
     metric: str = ""
+    where: dict[str, Scalar] = {}  # which records of the metric it is about: their parameters or subject
     unit: str = ""
     observed: float | None = None
     required: float | None = None

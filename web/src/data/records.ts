@@ -171,6 +171,7 @@ export interface Verdict {
   outcome: "FAIL" | "INCONCLUSIVE" | "PASS";
   specification?: string;
   metric?: string;
+  where?: Record<string, Scalar>;
   unit?: string;
   observed?: number | null;
   required?: number | null;
