@@ -20,18 +20,19 @@ std::uint64_t mix(StackId parent, std::uint64_t address) {
 
 }  // namespace
 
-bool Tree::reserve(std::size_t nodes) {
+bool Tree::reserve(std::size_t nodes, Node* storage) {
     capacity_ = nodes;
+    owns_nodes_ = storage == nullptr;
     const std::size_t slots = std::bit_ceil(2 * nodes);
     slot_mask_ = slots - 1;
-    nodes_ = static_cast<Node*>(map(capacity_ * sizeof(Node)));
+    nodes_ = owns_nodes_ ? static_cast<Node*>(map(capacity_ * sizeof(Node))) : storage;
     slots_ = static_cast<std::atomic<StackId>*>(map(slots * sizeof(StackId)));
     used_ = lost_root + 1;
     return nodes_ != nullptr && slots_ != nullptr;
 }
 
 void Tree::release() {
-    if (nodes_ != nullptr) munmap(nodes_, capacity_ * sizeof(Node));
+    if (nodes_ != nullptr && owns_nodes_) munmap(nodes_, capacity_ * sizeof(Node));
     if (slots_ != nullptr) munmap(static_cast<void*>(slots_), (slot_mask_ + 1) * sizeof(StackId));
     nodes_ = nullptr;
     slots_ = nullptr;

@@ -24,8 +24,9 @@ struct Node {
 
 class Tree {
 public:
-    // Room for `nodes`; memory is touched as it fills. False when it cannot be reserved.
-    bool reserve(std::size_t nodes);
+    // Room for `nodes`, in `storage` (zeroed) where it is given; memory is touched as it fills. False when it
+    // cannot be reserved.
+    bool reserve(std::size_t nodes, Node* storage = nullptr);
     void release();
 
     // The node of `address` under `parent`; no_stack when the tree is full.
@@ -39,6 +40,7 @@ public:
 
 private:
     Node* nodes_ = nullptr;
+    bool owns_nodes_ = false;
     std::atomic<StackId>* slots_ = nullptr;
     std::size_t capacity_ = 0, slot_mask_ = 0;
     std::atomic<StackId> used_{0};
