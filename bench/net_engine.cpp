@@ -5,9 +5,9 @@
 
 #include <cstring>
 
+#include "core/pattern.hpp"
 #include "core/statistics.hpp"
 #include "network/exchange.hpp"
-#include "network/pattern.hpp"
 #include "network/planner.hpp"
 #include "transport/null.hpp"
 

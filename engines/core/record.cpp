@@ -80,6 +80,15 @@ void Sink::waived(const Measurement& measurement, std::string_view metric, const
     write(record);
 }
 
+void Sink::doubtful(const Measurement& measurement, std::string_view metric, const Subject& subject,
+                    const Json& params, const Summary& summary, const std::string& reason) {
+    Json record = head("measurement", measurement, metric, subject, params);
+    record["summary"] = to_json(summary);
+    record["status"] = "error";
+    record["reason"] = reason;
+    write(record);
+}
+
 void Sink::pairs(const Measurement& measurement, std::string_view metric, const Subject& subject,
                  const Json& params, std::span<const std::string> peers, std::span<const double> values) {
     Json record = head("pairs", measurement, metric, subject, params);

@@ -38,6 +38,9 @@ public:
                       const Summary&, std::span<const double> edges, std::span<const std::uint64_t> counts);
     void waived(const Measurement&, std::string_view metric, const Subject&, const Json& params,
                 const std::string& reason);
+    // A value that must not be taken for the subject's own: something else stood in the way. It never passes.
+    void doubtful(const Measurement&, std::string_view metric, const Subject&, const Json& params, const Summary&,
+                  const std::string& reason);
     // One row of a pair matrix: values[k] goes with peers[k].
     void pairs(const Measurement&, std::string_view metric, const Subject&, const Json& params,
                std::span<const std::string> peers, std::span<const double> values);

@@ -45,6 +45,12 @@ public:
     std::uint64_t total() const { return total_; }
     double quantile(double share) const;  // seconds; 0 when empty
     Summary summary() const;              // seconds
+    // visit(the bucket's middle in seconds, its count), ascending, without empty buckets.
+    template <class Visit>
+    void for_each(Visit visit) const {
+        for (std::size_t i = 0; i < buckets; ++i)
+            if (counts_[i] != 0) visit(middle(i) * 1e-9, counts_[i]);
+    }
 
 private:
     static std::size_t bucket(Nanoseconds value) {

@@ -1,12 +1,15 @@
 #include "core/topology.hpp"
 
 #include <hwloc.h>
+#include <sys/mman.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <memory>
+#include <utility>
 
 #include "core/error.hpp"
 
@@ -94,6 +97,92 @@ void bind_to_core(int index) {
 }
 
 namespace {
+
+// Whether the kernel gives this memory node processors of its own; hwloc names the nearest ones otherwise.
+bool has_processors(unsigned node) {
+    const std::string path = "devices/system/node/node" + std::to_string(node) + "/cpulist";
+    std::ifstream file(sysfs(path));
+    return !file || !read_line(sysfs(path)).empty();
+}
+
+std::vector<NumaNode> read_nodes() {
+    const Topology& t = topology();
+    std::vector<NumaNode> nodes;
+    for (int i = 0; i < t.count(HWLOC_OBJ_NUMANODE); ++i) {
+        hwloc_obj_t node = hwloc_get_obj_by_type(t.handle(), HWLOC_OBJ_NUMANODE, static_cast<unsigned>(i));
+        NumaNode found{static_cast<int>(node->os_index), {}, node->attr->numanode.local_memory};
+        for (int core = 0; core < t.count(HWLOC_OBJ_CORE) && has_processors(node->os_index); ++core)
+            if (hwloc_bitmap_isincluded(hwloc_get_obj_by_type(t.handle(), HWLOC_OBJ_CORE, static_cast<unsigned>(core))->cpuset,
+                                        node->cpuset))
+                found.cores.push_back(core);
+        nodes.push_back(std::move(found));
+    }
+    return nodes;
+}
+
+hwloc_obj_t node_object(int number) {
+    const Topology& t = topology();
+    for (int i = 0; i < t.count(HWLOC_OBJ_NUMANODE); ++i) {
+        hwloc_obj_t node = hwloc_get_obj_by_type(t.handle(), HWLOC_OBJ_NUMANODE, static_cast<unsigned>(i));
+        if (static_cast<int>(node->os_index) == number) return node;
+    }
+    throw Error("no such NUMA node: " + std::to_string(number));
+}
+
+}  // namespace
+
+const std::vector<NumaNode>& numa_nodes() {
+    static const std::vector<NumaNode> nodes = read_nodes();
+    return nodes;
+}
+
+void bind_to_node(const NumaNode& node) {
+    hwloc_bitmap_t cores = hwloc_bitmap_alloc();
+    for (int core : node.cores)
+        hwloc_bitmap_or(cores, cores,
+                        hwloc_get_obj_by_type(topology().handle(), HWLOC_OBJ_CORE, static_cast<unsigned>(core))->cpuset);
+    const int status = hwloc_set_cpubind(topology().handle(), cores, HWLOC_CPUBIND_THREAD);
+    hwloc_bitmap_free(cores);
+    if (status != 0) throw Error("cannot bind a thread to NUMA node " + std::to_string(node.number),
+                                 "is this process confined to fewer processors (taskset, a container)?");
+}
+
+NodeMemory::NodeMemory(std::size_t bytes, int node) {
+    constexpr std::size_t huge = std::size_t{2} << 20;
+    bytes_ = (bytes + huge - 1) / huge * huge;
+    void* at = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED) throw Error("no memory: " + std::to_string(bytes_ >> 20) + " MiB cannot be had", "free some, or run on an idle node");
+    data_ = at;
+    madvise(at, bytes_, MADV_HUGEPAGE);
+    if (node == any || topology().count(HWLOC_OBJ_NUMANODE) < 2) return;
+    if (hwloc_set_area_membind(topology().handle(), at, bytes_, node_object(node)->nodeset, HWLOC_MEMBIND_BIND,
+                               HWLOC_MEMBIND_BYNODESET | HWLOC_MEMBIND_STRICT) != 0)
+        throw Error("cannot place memory on NUMA node " + std::to_string(node),
+                    "is this process confined to other nodes (numactl, a container)?");
+}
+
+NodeMemory::~NodeMemory() {
+    if (data_ != nullptr) munmap(data_, bytes_);
+}
+
+NodeMemory::NodeMemory(NodeMemory&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+
+bool NodeMemory::lies_on(int node) const {
+    if (topology().count(HWLOC_OBJ_NUMANODE) < 2) return true;
+    hwloc_bitmap_t found = hwloc_bitmap_alloc();
+    bool lies = true;
+    // A page here and there: the kernel is asked once a page.
+    for (std::size_t at = 0; at < bytes_; at += std::max<std::size_t>(bytes_ / 64, 4096)) {
+        if (hwloc_get_area_memlocation(topology().handle(), static_cast<char*>(data_) + at, 1, found, HWLOC_MEMBIND_BYNODESET) != 0)
+            break;
+        lies &= hwloc_bitmap_iszero(found) || hwloc_bitmap_isset(found, static_cast<unsigned>(node)) != 0;
+    }
+    hwloc_bitmap_free(found);
+    return lies;
+}
+
+namespace {
 std::string under_root(const char* path) {
     const char* root = std::getenv("ASSAY_ROOT");
     return (root != nullptr ? std::string(root) : std::string()) + path;
@@ -125,8 +214,6 @@ Json host_facts() {
                   {"numa.nodes", t.count(HWLOC_OBJ_NUMANODE)},
                   {"memory.bytes", meminfo("MemTotal")},
                   {"assay.version", ASSAY_VERSION}};
-    const std::string governor = read_line(sysfs("devices/system/cpu/cpu0/cpufreq/scaling_governor"));
-    facts["cpu.governor"] = governor.empty() ? "none (no cpufreq)" : governor;
     return facts;
 }
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "network/pattern.hpp"
+#include "core/pattern.hpp"
 
 namespace assay::network {
 namespace {

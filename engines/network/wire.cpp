@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/facts.hpp"
 #include "core/topology.hpp"
 #include "network/measurements.hpp"
 
@@ -22,16 +23,20 @@ Summary single(double value) {
 }  // namespace
 
 void report_context(Session& session) {
-    Json facts;
+    Json mine = Json::array();
     if (session.first_on_host()) {
-        facts = host_facts();
-        facts["mpi.library"] = session.transport.library();
-        facts["mpi.ranks"] = ranks_of(session, session.host(session.rank()));
+        for (const Context& one : contexts())
+            mine.push_back({{"device", one.subject.device}, {"numa", one.subject.numa.value_or(-1)}, {"facts", one.facts}});
+        mine[0]["facts"]["mpi.library"] = session.transport.library();
+        mine[0]["facts"]["mpi.ranks"] = ranks_of(session, session.host(session.rank()));
     }
-    const auto all = session.gather(facts.is_null() ? "" : facts.dump());
+    const auto all = session.gather(mine.dump());
     for (std::size_t rank = 0; rank < all.size(); ++rank)
-        if (!all[rank].empty())
-            session.sink.context({.host = session.host(static_cast<int>(rank))}, Json::parse(all[rank]));
+        for (const Json& one : Json::parse(all[rank])) {
+            Subject subject{.host = session.host(static_cast<int>(rank)), .device = one["device"]};
+            if (const int numa = one["numa"]; numa >= 0) subject.numa = numa;
+            session.sink.context(subject, one["facts"]);
+        }
 }
 
 Wire::Wire(Session& session) : session_(session) {

@@ -1,5 +1,7 @@
 #include "probe/describe.hpp"
 
+#include "core/facts.hpp"
+
 namespace assay {
 namespace {
 
@@ -48,6 +50,9 @@ Json describe() {
     Json j = {{"schema", schema_version}, {"version", ASSAY_VERSION}};
     j["measurements"] = Json::array();
     for (const Measurement& m : measurements()) j["measurements"].push_back(describe(m));
+    j["facts"] = Json::array();
+    for (const Fact& fact : known_facts())
+        j["facts"].push_back({{"name", fact.name}, {"unit", fact.unit}, {"help", fact.help}});
     return j;
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "core/facts.hpp"
 #include "core/options.hpp"
 #include "core/record.hpp"
 #include "core/topology.hpp"
@@ -56,7 +57,8 @@ int run(int argc, char** argv) {
         sink.hello(rank.value_or(0), host_name());
         if (rank) split_off_guardian(*rank);
     }
-    if (measurement.scope == Scope::node) sink.context({.host = host_name()}, host_facts());
+    if (measurement.scope == Scope::node)
+        for (const Context& one : contexts()) sink.context(one.subject, one.facts);
     for_each_rank(argc, argv, [&](Transport& transport) {
         Bench bench{sink, transport};
         measurement.run(options, bench);

@@ -13,13 +13,18 @@ from typing import Protocol
 
 from assay import __version__
 from assay.commands.check import Check
+from assay.commands.comply import Comply
 from assay.commands.doctor import Doctor
+from assay.commands.gpu import Gpu
 from assay.commands.judge import Judge
 from assay.commands.lab import Lab
 from assay.commands.list import List
+from assay.commands.mem import Mem
 from assay.commands.net import Net
+from assay.commands.rdma import Rdma
 from assay.commands.report import Report
 from assay.commands.run import Run as RunOne
+from assay.commands.udp import Udp
 from assay.errors import EXIT_INTERRUPTED, EXIT_UNUSABLE, UserError
 from assay.records.run import Run
 
@@ -36,7 +41,21 @@ class Command(Protocol):
     def run(self, args: argparse.Namespace) -> int: ...
 
 
-COMMANDS: list[Command] = [Check(), Net(), Lab(), List(), Doctor(), RunOne(), Judge(), Report()]
+COMMANDS: list[Command] = [
+    Check(),
+    Comply(),
+    Net(),
+    Mem(),
+    Gpu(),
+    Udp(),
+    Rdma(),
+    Lab(),
+    List(),
+    Doctor(),
+    RunOne(),
+    Judge(),
+    Report(),
+]
 
 
 class _Parser(argparse.ArgumentParser):

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
 from assay.lab import Lab, Rates, take_down
 from assay.lab.traffic import parse_rate
+
+ROOT = Path(__file__).resolve().parents[2]
+GUEST_LIMIT_S = 300
 
 MakeLab = Callable[..., Lab]
 
@@ -16,7 +23,7 @@ MakeLab = Callable[..., Lab]
 @pytest.fixture(scope="session")
 def make_lab() -> Iterator[MakeLab]:
     """Makes labs: ``make_lab(hosts=8, cabinets=2, host_rate="100mbit", duplex_rate=..., cabinet_rate=...,
-    up_rate=..., down_rate=..., slurm=False)``.
+    up_rate=..., down_rate=..., slurm=False, mtu=1500)``.
 
     Each has a name of its own, so neither a user's lab nor another session's is touched; all end with the
     session, at the latest. Skips where no lab can be made.
@@ -35,12 +42,37 @@ def make_lab() -> Iterator[MakeLab]:
         duplex_rate: str | None = None,
         cabinet_rate: str | None = None,
         slurm: bool = False,
+        mtu: int = 1500,
     ) -> Lab:
         texts = (up_rate or host_rate, down_rate or host_rate, duplex_rate, cabinet_rate)
         rates = Rates(*(parse_rate(text) if text else None for text in texts))
         names.append(f"test-{os.getpid()}-{len(names)}")
-        return Lab.up(hosts, cabinets, rates, with_slurm=slurm, name=names[-1])
+        return Lab.up(hosts, cabinets, rates, with_slurm=slurm, name=names[-1], mtu=mtu)
 
     yield make
     for name in names:
         take_down(name)
+
+
+RunInGuest = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(scope="session")
+def in_guest() -> RunInGuest:
+    """Boots a guest: ``in_guest("--numa", "2", "--", "cat", "/proc/meminfo")``. A boot takes 10 to 30 s, so
+    that a module's tests should share one. Skips where no guest can be made."""
+    if os.geteuid() != 0:
+        pytest.skip("guests need root for their hardware and for files that only root reads")
+    if shutil.which("qemu-system-x86_64") is None:
+        pytest.skip("no QEMU here")
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "assay", "lab", "vm", "--timeout", f"{GUEST_LIMIT_S}s", *words],
+            capture_output=True,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(ROOT / "python")},
+            timeout=GUEST_LIMIT_S + 120,
+        )
+
+    return run

@@ -6,15 +6,20 @@ import argparse
 import json
 import os
 import shutil
-from dataclasses import asdict, dataclass
+import socket
+from dataclasses import asdict, dataclass, replace
 
 from rich.table import Table
 from rich.text import Text
 
+from assay.commands.options import read_specification
 from assay.errors import EXIT_FAIL, EXIT_PASS, UserError
+from assay.judge import Specification, judge
 from assay.launch.engines import describe, engines_folder, probe
 from assay.launch.launchers import LAUNCHERS
-from assay.measure.settings import read_settings
+from assay.measure.node import read_contexts
+from assay.records.schema import Context
+from assay.records.units import format_as
 from assay.report.terminal import console
 
 # Programs beside Assay: what each is for, and what brings it on Debian.
@@ -24,8 +29,29 @@ TOOLS = {
     "nsenter": ("the lab", "apt-get install util-linux"),
     "srun": ("starting ranks under Slurm", "apt-get install slurm-client"),
     "ssh": ("starting ranks on other hosts", "apt-get install openssh-client"),
+    "nft": ("the lab's planted losses", "apt-get install nftables"),
+    "qemu-system-x86_64": ("the lab's guests", "apt-get install qemu-system-x86"),
+    "busybox": ("the lab's guests", "apt-get install busybox-static"),
     "ibstat": ("naming InfiniBand adapters", "apt-get install infiniband-diags"),
 }
+
+
+# What is shown of a device, and in which unit; None as it is.
+SHOWN_FACTS: dict[str, str | None] = {
+    "interface.state": None,
+    "interface.speed": "Gbit/s",
+    "interface.mtu": "B",
+    "interface.driver": None,
+    "rdma.state": None,
+    "rdma.rate": "Gbit/s",
+    "rdma.link_layer": None,
+    "pcie.class": None,
+    "pcie.speed": "GT/s",
+    "pcie.width": None,
+    "pcie.device_share": "%",
+}
+
+SHOWN_WORDS = {"pcie.width": "x{}", "pcie.device_share": "{} of what the device can do"}
 
 
 @dataclass
@@ -46,14 +72,23 @@ class Doctor:
     name = "doctor"
     examples = """
   assay doctor
+  assay doctor --spec cobalt2      the settings that an acceptance requires
   assay doctor --json
 """
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "--spec",
+            action="append",
+            default=[],
+            metavar="SPEC",
+            help="hold the settings against this specification (default: settings)",
+        )
         parser.add_argument("--json", action="store_true", help="as JSON")
 
     def run(self, args: argparse.Namespace) -> int:
-        checks = [*_engines(), *_launchers(), *_tools(), *_settings()]
+        wanted = [read_specification(name) for name in args.spec or ["settings"]]
+        checks = [*_engines(), *_launchers(), *_tools(), *_settings(wanted)]
         if args.json:
             print(json.dumps([asdict(c) for c in checks], indent=1))
         else:
@@ -95,14 +130,48 @@ def _tools() -> list[Check]:
     return checks
 
 
-def _settings() -> list[Check]:
+def _settings(specifications: list[Specification]) -> list[Check]:
+    """The facts of this machine as the specifications judge them; then its devices."""
+    try:
+        contexts = read_contexts()
+    except UserError as error:
+        return [Check("settings", "facts", "note", error.what, error.hint)]
     checks = []
-    for r in read_settings():
-        if r.good is False:
-            checks.append(Check("settings", r.name, "note", f"{r.value}; wanted: {r.wanted}", r.mend))
-        else:
-            checks.append(Check("settings", r.name, "ok" if r.good else "note", r.value))
+    for specification in specifications:
+        facts = [one for one in specification.criteria if one.fact]
+        for verdict in judge(replace(specification, criteria=facts), contexts, [socket.gethostname()]):
+            found = verdict.observed_text or "not on this machine"
+            if verdict.reason and verdict.observed_text:
+                found += f" ({verdict.reason})"
+            if verdict.outcome == "PASS":
+                checks.append(Check("settings", verdict.criterion, "ok", found))
+                continue
+            wanted = f"; wanted: {verdict.required_text}" if verdict.required_text else ""
+            checks.append(Check("settings", verdict.criterion, "note", found + wanted, verdict.remedy))
+    return [*checks, *_devices(contexts)]
+
+
+def _devices(contexts: list[Context]) -> list[Check]:
+    """What there is to measure with: adapters that are up, and what sits on the PCIe bus."""
+    checks = []
+    for context in contexts:
+        device, facts = context.subject.device, context.facts
+        if device is None or facts.get("interface.kind") == "virtual":
+            continue
+        node = "" if context.subject.numa is None else f"NUMA node {context.subject.numa}"
+        words = [node] if node else []
+        for name, unit in SHOWN_FACTS.items():
+            value = facts.get(name)
+            if value is not None:
+                plain = unit is None or not isinstance(value, int | float)
+                shown = str(value) if plain else _in_unit(float(value), unit or "")
+                words.append(SHOWN_WORDS.get(name, "{}").format(shown))
+        checks.append(Check("devices", device, "ok", ", ".join(words)))
     return checks
+
+
+def _in_unit(value: float, unit: str) -> str:
+    return f"{value / 1e9:g} GT/s" if unit == "GT/s" else format_as(value, unit)
 
 
 def _show(checks: list[Check]) -> None:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from assay.errors import EXIT_OF, UserError
-from assay.explain import RULES
-from assay.judge import find_specification, judge, load_specification, overall
-from assay.launch.engines import known_metrics
+from assay.commands.options import read_specification
+from assay.errors import EXIT_OF
+from assay.judge import judge, overall
 from assay.records import run as runs
 from assay.records.schema import encode
 from assay.report.terminal import console, show_outcome, show_verdicts
@@ -31,8 +30,7 @@ class Judge:
         )
 
     def run(self, args: argparse.Namespace) -> int:
-        path = find_specification(args.specification)
-        specification = load_specification(path, _known_metrics(), RULES)
+        specification = read_specification(args.specification)
         run = runs.Run.load(args.run)
         verdicts = judge(specification, run.records, run.info.hosts)
         outcome = overall(verdicts)
@@ -47,11 +45,3 @@ class Judge:
             show_verdicts(out, verdicts, specification.title or specification.name)
             show_outcome(out, outcome, because)
         return EXIT_OF[outcome]
-
-
-def _known_metrics() -> dict[str, str] | None:
-    """The metrics of the engines; None where there are none, since a run can be judged anywhere."""
-    try:
-        return known_metrics()
-    except UserError:
-        return None

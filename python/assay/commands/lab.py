@@ -15,12 +15,13 @@ from ClusterShell.NodeSet import NodeSet
 from rich.console import Console
 from rich.table import Table
 
+from assay.commands.vm import prepare_vm
 from assay.errors import EXIT_PASS, UserError
 from assay.lab import Fault, Rates, take_down
 from assay.lab import Lab as Fabric
 from assay.lab.namespaces import members
-from assay.lab.traffic import parse_rate
-from assay.records.units import format_quantity
+from assay.lab.traffic import parse_loss, parse_mtu, parse_rate
+from assay.records.units import format_quantity, format_share
 
 _RATE = "such as 100mbit or 1gbit"
 
@@ -28,7 +29,7 @@ _RATE = "such as 100mbit or 1gbit"
 class Lab:
     """Make a virtual cluster on this machine to try things on. Its hosts are network namespaces behind a
     switch with the rates that you plant; they run this machine's programs, and 'assay net --lab' measures
-    them. Needs root."""
+    them. 'assay lab vm' boots a guest with NUMA nodes, RDMA devices and persistent memory. Needs root."""
 
     name = "lab"
     examples = """\
@@ -37,6 +38,7 @@ class Lab:
   assay lab exec h0 -- ip -brief address
   assay lab fault h3 --tx 50%
   assay lab down
+  assay lab vm --numa 2 --rdma 2 -- assay mem --peak
 
 'assay lab up --help' and so on tell more.
 """
@@ -45,6 +47,7 @@ class Lab:
         verbs = parser.add_subparsers(title="what to do", dest="what", metavar="VERB", required=True)
         for prepare in (_prepare_up, _prepare_status, _prepare_exec, _prepare_fault, _prepare_down):
             prepare(verbs)
+        prepare_vm(verbs)
 
     def run(self, args: argparse.Namespace) -> int:
         status: int = args.lab_verb(args)
@@ -77,6 +80,7 @@ def _prepare_up(verbs: _Verbs) -> None:
   assay lab up
   assay lab up --hosts 8 --cabinets 2 --host-rate 100mbit --cabinet-rate 300mbit
   assay lab up --hosts 4 --up-rate 50mbit --down-rate 200mbit --name lopsided
+  assay lab up --hosts 2 --host-rate 1gbit --mtu 9000
   assay lab up --hosts 4 --slurm && assay lab exec head -- srun -N4 hostname
 """,
     )
@@ -93,6 +97,7 @@ def _prepare_up(verbs: _Verbs) -> None:
     )
     parser.add_argument("--duplex-rate", metavar="RATE", help="limit of both directions of a host together")
     parser.add_argument("--cabinet-rate", metavar="RATE", help="limit of a cabinet's uplink, each direction")
+    parser.add_argument("--mtu", default="1500", metavar="BYTES", help="largest packet (default: 1500)")
     parser.add_argument("--slurm", action="store_true", help="run Slurm on it (needs slurm-wlm and munge)")
     parser.set_defaults(lab_verb=_up)
 
@@ -104,8 +109,9 @@ def _up(args: argparse.Namespace) -> int:
         duplex=_rate(args.duplex_rate),
         cabinet=_rate(args.cabinet_rate),
     )
+    mtu = parse_mtu(args.mtu)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # undone as by Ctrl-C
-    lab = Fabric.up(args.hosts, args.cabinets, rates, with_slurm=args.slurm, name=args.name)
+    lab = Fabric.up(args.hosts, args.cabinets, rates, with_slurm=args.slurm, name=args.name, mtu=mtu)
     option = f" --name {args.name}" if args.name else ""
     print(f"lab '{lab.name}' is up: {_summary(lab)}")
     for purpose, words in (("look", "status"), ("enter", "exec"), ("end", "down")):
@@ -179,7 +185,7 @@ def _described(lab: Fabric, running: dict[str, list[int]]) -> dict[str, object]:
             "processes": sorted(running[host.name]),
             "tx": host.fault.tx or lab.rates.up,
             "rx": host.fault.rx or lab.rates.down,
-            "fault": {"tx": host.fault.tx, "rx": host.fault.rx, "down": host.fault.down},
+            "fault": {key: getattr(host.fault, key) for key in ("tx", "rx", "down", "tx_loss", "rx_loss")},
         }
         for host in lab.nodes.values()
     ]
@@ -190,6 +196,7 @@ def _described(lab: Fabric, running: dict[str, list[int]]) -> dict[str, object]:
         "interface": lab.interface,
         "agent": lab.agent,
         "slurm": lab.slurm,
+        "mtu": lab.mtu,
         "rates": rates,
         "hosts": hosts,
     }
@@ -202,6 +209,8 @@ def _summary(lab: Fabric) -> str:
         words += f", {_shown(lab.rates.duplex)} a host both ways together"
     if lab.rates.cabinet is not None:
         words += f", {_shown(lab.rates.cabinet)} a cabinet"
+    if lab.mtu != 1500:
+        words += f", MTU {lab.mtu}"
     return words + (", with Slurm" if lab.slurm else "")
 
 
@@ -216,6 +225,11 @@ def _shown(rate: float | None) -> str:
 
 def _fault_words(fault: Fault) -> str:
     words = [side for side, rate in (("tx", fault.tx), ("rx", fault.rx)) if rate is not None]
+    words += [
+        f"{side} loses {format_share(loss)}"
+        for side, loss in (("tx", fault.tx_loss), ("rx", fault.rx_loss))
+        if loss is not None
+    ]
     return ", ".join([*words, "down"] if fault.down else words) or "-"
 
 
@@ -277,6 +291,7 @@ def _prepare_fault(verbs: _Verbs) -> None:
         """\
   assay lab fault h3 --tx 50%
   assay lab fault h[4-7] --rx 20mbit
+  assay lab fault h3 --rx-loss 1%
   assay lab fault h5 --down
   assay lab fault h[0-7] --clear
 """,
@@ -286,6 +301,8 @@ def _prepare_fault(verbs: _Verbs) -> None:
         "--tx", metavar="RATE", help="sends only so fast: a share of the planted rate, or a rate"
     )
     parser.add_argument("--rx", metavar="RATE", help="receives only so fast")
+    parser.add_argument("--tx-loss", metavar="SHARE", help="that share of the packets that it sends is lost")
+    parser.add_argument("--rx-loss", metavar="SHARE", help="that share of the packets to it is lost")
     parser.add_argument("--down", action="store_true", help="its cable is pulled")
     parser.add_argument("--clear", action="store_true", help="nothing is wrong with it any more")
     parser.set_defaults(lab_verb=_fault)
@@ -294,14 +311,16 @@ def _prepare_fault(verbs: _Verbs) -> None:
 def _fault(args: argparse.Namespace) -> int:
     lab = Fabric.load(args.name)
     hosts = lab.select(args.hosts)
-    ills = [option for option in ("tx", "rx", "down") if getattr(args, option)]
+    ills = [option for option in ("tx", "rx", "tx_loss", "rx_loss", "down") if getattr(args, option)]
     if bool(ills) == args.clear:
         raise UserError("a fault and --clear exclude each other" if ills else "no fault given",
-                        "give --tx, --rx or --down, or --clear alone")  # fmt: skip
+                        "give --tx, --rx, --tx-loss, --rx-loss or --down, or --clear alone")  # fmt: skip
     fault = Fault(
         tx=lab.fault_rate(args.tx, "tx") if args.tx else None,
         rx=lab.fault_rate(args.rx, "rx") if args.rx else None,
         down=args.down,
+        tx_loss=parse_loss(args.tx_loss) if args.tx_loss else None,
+        rx_loss=parse_loss(args.rx_loss) if args.rx_loss else None,
     )
     lab.fault(hosts, None if args.clear else fault)
     return EXIT_PASS

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from assay.errors import UserError
 from assay.explain import RULES
-from assay.judge import Specification, find_specification, load_specification
+from assay.judge import Specification, Vocabulary, find_specification, load_specification
 from assay.lab import Lab
-from assay.launch.engines import known_metrics
+from assay.launch.engines import described
 from assay.launch.placement import HERE, REMOTE, Site, lab_site
 from assay.records.run import Run
 from assay.records.units import parse_in
@@ -69,9 +69,22 @@ def place(
 
 def specifications(args: argparse.Namespace, *built_in: str) -> list[Specification]:
     """The built-in ones and those of --spec, read before anything starts: a fault in one is said at once."""
-    metrics = known_metrics()
-    names = [*built_in, *args.spec]
-    return [load_specification(find_specification(name), metrics, RULES) for name in names]
+    return [read_specification(name) for name in [*built_in, *args.spec]]
+
+
+def read_specification(name: str) -> Specification:
+    """By path or built-in name, checked against what the engines know; where none is built, a run can be
+    judged all the same."""
+    known = described()
+    if known is None:
+        return load_specification(find_specification(name), Vocabulary(rules=RULES))
+    vocabulary = Vocabulary(
+        metrics=known.metrics(),
+        rules=RULES,
+        facts={fact.name: fact.unit for fact in known.facts},
+        parameters={one.name: {p.name: p.unit for p in one.parameters} for one in known.measurements},
+    )
+    return load_specification(find_specification(name), vocabulary)
 
 
 def open_run(verb: str, args: argparse.Namespace) -> Run:

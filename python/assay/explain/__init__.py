@@ -11,10 +11,12 @@ from assay.explain.corruption import corruption
 from assay.explain.counters import port_errors
 from assay.explain.culprit import suspects
 from assay.explain.evidence import Evidence, Options
+from assay.explain.gpu import gpu_copies
 from assay.explain.hca import hca_binding
 from assay.explain.matrix import PairMatrix
 from assay.explain.retest import plan_retest
 from assay.explain.slow import congestion, slow_block, slow_host, slow_pair
+from assay.explain.udp import udp_loss
 from assay.explain.wire import wire_bypass
 from assay.records.schema import AnyRecord, Finding
 
@@ -29,6 +31,8 @@ RULES: dict[str, Rule] = {
     "congestion": congestion,
     "hca_binding": hca_binding,
     "port_errors": port_errors,
+    "gpu_copies": gpu_copies,
+    "udp_loss": udp_loss,
 }
 
 

@@ -4,187 +4,54 @@ A mistake in a specification is a wrong verdict waiting to happen, so nothing is
 unit, metric and rule has to be known, every bound has to make sense, and no two criteria may say
 something about the same figure. Each refusal names the file and the line. There is no expression
 language: a limit is a quantity, or a share of something that the machine itself has shown.
-
-``tomllib`` drops line numbers. The k-th ``[[criterion]]`` header of the text is the k-th criterion of the
-parsed list, so the line of a key is looked for between two headers.
 """
 
 from __future__ import annotations
 
 import difflib
 import re
-import tomllib
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-import assay
 from assay.errors import UserError
-from assay.records.schema import Scalar, Subject
-from assay.records.units import (
-    Quantity,
-    format_quantity,
-    format_share,
-    format_size,
-    name_unit,
-    parse_in,
-    parse_quantity,
+from assay.judge.criteria import (
+    STATISTICS,
+    SUBJECT_FIELDS,
+    Condition,
+    Criterion,
+    Limit,
+    Share,
+    Specification,
+    Vocabulary,
+    limit_words,
 )
-
-STATISTICS = ("median", "min", "max", "p5", "p95", "p99")
-SUBJECT_FIELDS = tuple(Subject.__struct_fields__)
-
-Condition = Scalar | Quantity  # what a parameter or a field of the subject has to be
-
-
-@dataclass(frozen=True)
-class Share:
-    """A limit taken from the machine: ``share`` times the median of the metric ``of``."""
-
-    share: float
-    of: str
-    where: dict[str, Condition] = field(default_factory=dict)
-
-    def __str__(self) -> str:
-        return f"{format_share(self.share)} of {self.of}{words(self.where)}"
-
-
-Limit = Quantity | Share
-
-
-@dataclass(frozen=True)
-class Criterion:
-    """One line of a specification: a metric within bounds, or (``metric`` empty) no finding of a rule."""
-
-    metric: str = ""  # "network.all_to_all/bandwidth"; "*" stands for any text
-    where: dict[str, Condition] = field(default_factory=dict)
-    statistic: str = "median"
-    min: Limit | None = None
-    max: Limit | None = None
-    rule: str = ""  # with no metric: the rule that may find nothing; empty means any
-    title: str = ""
-    hosts: str = ""  # "one" or "several": in a run on any other number it means nothing and is left out
-    line: int = 0
-
-    def __str__(self) -> str:
-        """The criterion in words, which is what a verdict shows."""
-        if self.title:
-            return self.title
-        if not self.metric:
-            return f"no fault found by {self.rule}" if self.rule else "no fault found"
-        statistic = "" if self.statistic == "median" else f" {self.statistic}"
-        bounds = [
-            f"{sign} {_limit_words(b)}" for sign, b in ((">=", self.min), ("<=", self.max)) if b is not None
-        ]
-        return f"{self.metric}{statistic}{words(self.where)} {' and '.join(bounds)}"
-
-
-@dataclass(frozen=True)
-class Specification:
-    """The criteria of one file, all of them checked."""
-
-    name: str
-    criteria: list[Criterion]
-    title: str = ""
-
-
-def words(where: Mapping[str, Condition]) -> str:
-    """Conditions as they are read: " op=send size=1 MiB", with the leading space; empty for none."""
-    return "".join(f" {key}={_condition_words(value)}" for key, value in where.items())
-
-
-def _condition_words(value: Condition) -> str:
-    if not isinstance(value, Quantity):
-        return str(value)
-    return format_size(int(value.value)) if value.unit == "B" else format_quantity(*value)
-
-
-def _limit_words(limit: Limit) -> str:
-    return format_quantity(*limit) if isinstance(limit, Quantity) else str(limit)
+from assay.records.schema import Scalar
+from assay.records.toml import TomlFile, find_built_in
+from assay.records.units import Quantity, name_unit, parse_in, parse_quantity, unit_of
 
 
 def find_specification(name: str) -> Path:
-    """The file of a specification given by path, or by the name of a built-in one ("self").
-
-    Built-in ones lie in ``specs/`` of the checkout or, once installed, of the package.
-    Raises UserError with the names there are.
-    """
-    given = Path(name)
-    if given.suffix == ".toml" or "/" in name:
-        if given.is_file():
-            return given
-        raise UserError(f"no specification at '{name}'", "give a TOML file or a built-in name")
-    package = Path(assay.__file__).parent
-    folders = [package / "specs", package.parents[1] / "specs"]
-    known = {path.stem: path for folder in folders for path in sorted(folder.glob("*.toml"))}
-    if name not in known:
-        names = ", ".join(sorted(known)) or "none installed"
-        raise UserError(
-            f"no specification named '{name}'", f"built in: {names}; or give the path of a TOML file"
-        )
-    return known[name]
+    """The file of a specification given by path, or by the name of a built-in one ("self")."""
+    return find_built_in("specs", name, "specification")
 
 
-def load_specification(
-    path: str | Path, metrics: Mapping[str, str] | None = None, rules: Collection[str] | None = None
-) -> Specification:
-    """Read and check a specification.
-
-    ``metrics`` maps every known "measurement/metric" to its unit, ``rules`` are the names of the rules that
-    may be asked about; None leaves that check to the judging, where what is not there never passes.
-    Raises UserError with file and line for anything that is not exactly right.
-    """
-    path = Path(path)
-    try:
-        text = path.read_text(encoding="utf-8")
-        document = tomllib.loads(text)
-    except OSError as error:
-        raise UserError(
-            f"cannot read the specification {path}: {error.strerror}", "give a readable file"
-        ) from None
-    except UnicodeDecodeError:
-        raise UserError(f"{path} is not text in UTF-8", "a specification is a TOML file") from None
-    except tomllib.TOMLDecodeError as error:
-        line = re.search(r"at line (\d+)", str(error))
-        where = f"{path}:{line[1]}" if line else f"{path}:{text.count(chr(10)) + 1}"
-        raise UserError(f"{where}: not valid TOML: {error}", "mend the file") from None
-    return _Reader(path, text, metrics, rules).specification(document)
+def load_specification(path: str | Path, vocabulary: Vocabulary | None = None) -> Specification:
+    """Read and check a specification. Raises UserError with file and line for anything not exactly right."""
+    return _Reader(TomlFile(path, "criterion", "specification"), vocabulary or Vocabulary()).specification()
 
 
 class _Reader:
-    """Turns the parsed document into criteria, and knows on which line each word stands."""
+    """Turns the parsed document into criteria."""
 
-    def __init__(
-        self, path: Path, text: str, metrics: Mapping[str, str] | None, rules: Collection[str] | None
-    ) -> None:
-        self.path, self.lines = path, text.splitlines()
-        self.metrics, self.rules = metrics, rules
-        header = re.compile(r"\s*\[\[\s*[\"']?criterion[\"']?\s*\]\]")
-        self.headers = [n for n, line in enumerate(self.lines, 1) if header.match(line)]
-        self.current = -1  # index of the criterion being read
+    def __init__(self, file: TomlFile, known: Vocabulary) -> None:
+        self.file, self.known = file, known
+        self.line_of, self.refuse, self._only = file.line_of, file.refuse, file.only
 
-    def line_of(self, key: str = "") -> int:
-        """The line of ``key`` in the current criterion (or of its header), counted from 1."""
-        first, last = 1, len(self.lines)
-        if self.current >= 0 and self.headers:
-            at = min(self.current, len(self.headers) - 1)
-            first = self.headers[at]
-            last = self.headers[at + 1] - 1 if at + 1 < len(self.headers) else last
-        word = rf"[\"']?{re.escape(key)}[\"']?"
-        assignment = re.compile(rf"\s*(?:{word}\s*[=.]|\[+\s*(?:criterion\s*\.\s*)?{word}\s*[.\]])")
-        if key:
-            for number in range(first, last + 1):
-                if assignment.match(self.lines[number - 1]):
-                    return number
-        return first
-
-    def refuse(self, key: str, what: str, hint: str) -> NoReturn:
-        raise UserError(f"{self.path}:{self.line_of(key)}: {what}", hint)
-
-    def specification(self, document: dict[str, Any]) -> Specification:
-        self._only(document, ("title", "criterion"), "a specification")
+    def specification(self) -> Specification:
+        document = self.file.document
+        self._only(document, ("title", "criterion", "parameters"), "a specification")
         tables = document.get("criterion", [])
         if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
             self.refuse(
@@ -193,15 +60,95 @@ class _Reader:
         if not tables:
             self.refuse("", "there is no criterion in it", "add one headed [[criterion]]")
         criteria: list[Criterion] = []
-        for self.current, table in enumerate(tables):
-            criterion = self._findings(table) if "findings" in table else self._bounds(table)
+        for self.file.table, table in enumerate(tables):
+            criterion = self._criterion(table)
             for other in criteria:
                 if _figure(other) == _figure(criterion):
                     what = f"the same figure as in the criterion on line {other.line}"
                     self.refuse("", what, "put min and max into one criterion")
             criteria.append(criterion)
-        self.current = -1
-        return Specification(self.path.stem, criteria, self._text(document, "title"))
+        self.file.table = -1
+        parameters = self._parameters(document.get("parameters", {}))
+        return Specification(self.file.path.stem, criteria, self._text(document, "title"), parameters)
+
+    def _criterion(self, table: dict[str, Any]) -> Criterion:
+        if "findings" in table:
+            return self._findings(table)
+        return self._fact(table) if "fact" in table else self._bounds(table)
+
+    def _parameters(self, tables: Any) -> dict[str, dict[str, Scalar]]:
+        """``[parameters."node.udp_receive"]``: in which setting a measurement is to be run."""
+        if not isinstance(tables, dict) or not all(isinstance(one, dict) for one in tables.values()):
+            self.refuse("parameters", "'parameters' are not tables", 'head them [parameters."measurement"]')
+        known = self.known.parameters
+        read: dict[str, dict[str, Scalar]] = {}
+        for name, table in tables.items():
+            if known is not None and name not in known:
+                self.refuse(name, f"unknown measurement '{name}'", f"did you mean {_nearest(name, known)}?")
+            read[name] = {key: self._parameter(name, key, value) for key, value in table.items()}
+        return read
+
+    def _parameter(self, measurement: str, key: str, value: Any) -> Scalar:
+        known = self.known.parameters
+        if known is not None and key not in known[measurement]:
+            names = ", ".join(sorted(known[measurement])) or "it has none"
+            self.refuse(key, f"unknown parameter '{key}' of {measurement}", f"known: {names}")
+        if not isinstance(value, str | int | float | bool):
+            self.refuse(key, f"'{key}' has to be one value", "a text, a number, a quantity or a truth value")
+        unit = known[measurement][key] if known is not None else ""
+        if unit and isinstance(value, str) and "," not in value:
+            quantity = self._quantity(value, key)
+            if quantity.unit != unit:
+                what = f"{key} = {value!r} does not fit a parameter in {name_unit(unit)}"
+                self.refuse(key, what, f"it is in {name_unit(quantity.unit)}")
+            return int(quantity.value) if quantity.value == int(quantity.value) else quantity.value
+        return value
+
+    def _fact(self, table: dict[str, Any]) -> Criterion:
+        known_keys = ("fact", "where", "is", "min", "max", "absent", "mend", "hosts", "title")
+        self._only(table, known_keys, "a criterion on a fact")
+        fact = self._text(table, "fact")
+        unit = None
+        if self.known.facts is not None:
+            if fact not in self.known.facts:
+                self.refuse(
+                    "fact", f"unknown fact '{fact}'", f"did you mean {_nearest(fact, self.known.facts)}?"
+                )
+            unit = self.known.facts[fact]
+        equals = self._equals(table, unit)
+        low, high = (self._fact_limit(table, key, unit) for key in ("min", "max"))
+        if not equals and low is None and high is None:
+            self.refuse("", f"the criterion on {fact} has no bound", "give 'is', 'min' or 'max'")
+        if equals and (low or high):
+            self.refuse("is", f"the criterion on {fact} has 'is' and a bound", "give one of them")
+        self._check_order(low, high)
+        absent = self._text(table, "absent")
+        if absent not in ("", "pass"):
+            self.refuse("absent", f"absent = '{absent}' is not known", 'only absent = "pass" is')
+        return Criterion(
+            fact=fact, equals=equals, min=low, max=high, absent=absent,
+            where=self._where(table), mend=self._text(table, "mend"), spelled=_spelled(table),
+            **self._common(table),
+        )  # fmt: skip
+
+    def _equals(self, table: dict[str, Any], unit: str | None) -> tuple[Scalar, ...]:
+        value = table.get("is", ())
+        values = tuple(value) if isinstance(value, list | tuple) else (value,)
+        for one in values:
+            if not isinstance(one, str | int | float) or isinstance(one, bool):
+                self.refuse("is", f"is = {one!r} is not a text or a number", "such as 'performance'")
+            if unit is not None and isinstance(one, str) != (unit == ""):
+                kind = "a text" if unit == "" else f"a number, in {name_unit(unit)}"
+                self.refuse("is", f"is = {one!r} does not fit", f"the fact is {kind}")
+        return values
+
+    def _fact_limit(self, table: dict[str, Any], key: str, unit: str | None) -> Limit | None:
+        if key in table and unit == "":
+            self.refuse(key, f"'{key}' does not fit a fact that is a text", "use 'is'")
+        limit = self._limit(table, key, unit)
+        if isinstance(limit, Share):
+            self.refuse(key, "a share cannot be asked of a fact", "give a quantity")
+        return limit
 
     def _findings(self, table: dict[str, Any]) -> Criterion:
         self._only(table, ("findings", "rule", "hosts", "title"), "a criterion on findings")
@@ -210,12 +157,14 @@ class _Reader:
                 "findings", f"findings = {table['findings']!r} is not known", 'only findings = "none" is'
             )
         rule = self._text(table, "rule")
-        if rule and self.rules is not None and rule not in self.rules:
-            self.refuse("rule", f"unknown rule '{rule}'", f"known: {', '.join(sorted(self.rules))}")
+        if rule and self.known.rules is not None and rule not in self.known.rules:
+            self.refuse("rule", f"unknown rule '{rule}'", f"known: {', '.join(sorted(self.known.rules))}")
         return Criterion(rule=rule, **self._common(table))
 
     def _bounds(self, table: dict[str, Any]) -> Criterion:
-        self._only(table, ("metric", "where", "min", "max", "statistic", "hosts", "title"), "a criterion")
+        self._only(
+            table, ("metric", "where", "min", "max", "statistic", "mend", "hosts", "title"), "a criterion"
+        )
         metric = self._text(table, "metric")
         if not metric:
             self.refuse(
@@ -230,7 +179,16 @@ class _Reader:
             self.refuse("", f"the criterion on {metric} has neither min nor max", "give at least one of them")
         self._check_order(low, high)
         where = self._where(table)
-        return Criterion(metric, where, statistic, low, high, **self._common(table))
+        return Criterion(
+            metric,
+            where,
+            statistic,
+            low,
+            high,
+            spelled=_spelled(table),
+            mend=self._text(table, "mend"),
+            **self._common(table),
+        )
 
     def _common(self, table: dict[str, Any]) -> dict[str, Any]:
         hosts = self._text(table, "hosts")
@@ -251,7 +209,7 @@ class _Reader:
         elif isinstance(low, Share) and isinstance(high, Share) and _source(low) == _source(high):
             contradict = low.share > high.share
         if contradict and low and high:
-            what = f"min {_limit_words(low)} is above max {_limit_words(high)}"
+            what = f"min {limit_words(low)} is above max {limit_words(high)}"
             self.refuse("min", what, "nothing could pass both")
 
     def _limit(self, table: dict[str, Any], key: str, unit: str | None) -> Limit | None:
@@ -316,11 +274,13 @@ class _Reader:
             self.refuse(
                 key, f"'{metric}' is not a metric", "write measurement/metric, such as node.memory/bandwidth"
             )
-        if self.metrics is None:
+        if self.known.metrics is None:
             return None
-        units = {unit for name, unit in self.metrics.items() if fnmatchcase(name, metric)}
+        units = {unit for name, unit in self.known.metrics.items() if fnmatchcase(name, metric)}
         if not units:
-            self.refuse(key, f"unknown metric '{metric}'", f"did you mean {_nearest(metric, self.metrics)}?")
+            self.refuse(
+                key, f"unknown metric '{metric}'", f"did you mean {_nearest(metric, self.known.metrics)}?"
+            )
         if len(units) > 1:
             self.refuse(key, f"'{metric}' stands for metrics in several units", "make one criterion for each")
         return units.pop()
@@ -331,15 +291,16 @@ class _Reader:
             self.refuse(at or key, f"'{key}' is not a text", "put it between quotes")
         return value
 
-    def _only(self, table: dict[str, Any], known: tuple[str, ...], what: str, at: str = "") -> None:
-        for key in table:
-            if key not in known:
-                self.refuse(at or key, f"unknown key '{key}' in {what}", f"known: {', '.join(known)}")
+
+def _spelled(table: dict[str, Any]) -> tuple[str, str]:
+    low, high = (unit_of(table[key]) if isinstance(table.get(key), str) else "" for key in ("min", "max"))
+    return low, high
 
 
-def _figure(criterion: Criterion) -> tuple[str, str, str, str]:
+def _figure(criterion: Criterion) -> tuple[str, ...]:
     """What a criterion is about, without its bounds: two of the same figure are one too many."""
-    return criterion.metric, criterion.rule, criterion.statistic, repr(sorted(criterion.where.items()))
+    where = repr(sorted(criterion.where.items()))
+    return criterion.metric, criterion.fact, criterion.rule, criterion.statistic, where
 
 
 def _source(share: Share) -> str:

@@ -13,9 +13,10 @@ from collections.abc import Collection, Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import Literal, NamedTuple
 
-from assay.judge.specification import Condition, Criterion, Limit, Share, Specification, words
+from assay.judge.criteria import SUBJECT_FIELDS, Condition, Criterion, Limit, Share, Specification, words
+from assay.judge.facts import judge_fact
 from assay.records.schema import AnyRecord, Corruption, Failure, Finding, Measurement, Pairs, Verdict
-from assay.records.units import Quantity, name_unit
+from assay.records.units import Quantity, format_as, name_unit
 
 Outcome = Literal["PASS", "FAIL", "INCONCLUSIVE"]
 
@@ -33,11 +34,14 @@ def judge(
         is_several = len(_hosts(records, hosts)) > 1
         if criterion.hosts == ("one" if is_several else "several"):
             continue
-        found = (
-            _judge_bounds(criterion, records, hosts)
-            if criterion.metric
-            else _judge_findings(criterion, records)
-        )
+        if criterion.fact:
+            found = judge_fact(criterion, records, hosts)
+        elif criterion.metric:
+            found = _judge_bounds(criterion, records, hosts)
+        else:
+            found = _judge_findings(criterion, records)
+        if found.outcome == "FAIL" and not found.remedy:
+            found.remedy = criterion.mend
         found.specification = specification.name
         verdicts.append(found)
     return verdicts
@@ -66,34 +70,43 @@ class _Judged(NamedTuple):
     required: float
     is_within: bool
     source: list[int]  # records that a limit was taken from
+    spelled: str  # the unit that the specification gives the limit in
 
 
 def _judge_bounds(criterion: Criterion, records: Sequence[AnyRecord], hosts: Collection[str]) -> Verdict:
     matching = _matching(criterion.metric, criterion.where, records)
-    doubts = _missing(criterion, matching, hosts)
+    doubts = _missing(criterion, matching, hosts, records)
     judged: list[_Judged] = []
     for record in matching:
         observed = _value(record, criterion.statistic)
         if isinstance(observed, str):
             doubts.append(f"{_whose(record)}: {observed}")
             continue
-        for bound, limit in (("min", criterion.min), ("max", criterion.max)):
+        limits = (criterion.min, criterion.max)
+        for bound, limit, spelled in zip(("min", "max"), limits, criterion.spelled, strict=True):
             required, source = _required(limit, record, records) if limit else (math.nan, [])
             if isinstance(required, str):
                 doubts.append(required)
             elif limit:
                 slack = observed - required if bound == "min" else required - observed
                 relative = slack / abs(required) if required else slack
-                judged.append(_Judged(relative, record, observed, required, slack >= 0, source))
-    verdict = Verdict(criterion=str(criterion), outcome="INCONCLUSIVE", metric=criterion.metric)
+                judged.append(_Judged(relative, record, observed, required, slack >= 0, source, spelled))
+    where = {key: one.value if isinstance(one, Quantity) else one for key, one in criterion.where.items()}
+    verdict = Verdict(criterion=str(criterion), outcome="INCONCLUSIVE", metric=criterion.metric, where=where)
     if judged:
         worst = min(judged, key=lambda one: one.slack)
         verdict.outcome = "FAIL" if not worst.is_within else "INCONCLUSIVE" if doubts else "PASS"
         verdict.observed, verdict.required = worst.observed, worst.required
         verdict.margin = worst.slack if worst.required else None
+        if worst.spelled:
+            verdict.observed_text = format_as(worst.observed, worst.spelled)
+            verdict.required_text = format_as(worst.required, worst.spelled)
         verdict.subject, verdict.unit = worst.record.subject, worst.record.unit
         verdict.evidence = [worst.record.id, *worst.source]
         verdict.reason = _reason(criterion, worst, matching)
+    elif isinstance(limit := criterion.min or criterion.max, Quantity):
+        verdict.required, verdict.unit = limit.value, limit.unit
+        verdict.required_text = format_as(limit.value, criterion.spelled[0] or criterion.spelled[1])
     if doubts and verdict.outcome != "FAIL":
         more = f" (and {len(doubts) - 1} more)" if len(doubts) > 1 else ""
         verdict.reason = doubts[0] + more
@@ -111,10 +124,27 @@ def _reason(criterion: Criterion, worst: _Judged, matching: Sequence[Measurement
     return "; ".join(parts)
 
 
-def _missing(criterion: Criterion, matching: Sequence[Measurement], hosts: Collection[str]) -> list[str]:
+def _unknown_keys(criterion: Criterion, records: Sequence[AnyRecord]) -> str:
+    """Conditions on what no record of that metric has: most likely misspelled."""
+    alike = _matching(criterion.metric, {}, records)
+    params = {key for record in alike for key in record.params}
+    unknown = [key for key in criterion.where if key not in params and key not in SUBJECT_FIELDS]
+    if not alike or not unknown:
+        return ""
+    return f": its records have no '{unknown[0]}', but {', '.join(sorted(params)) or 'no parameters'}"
+
+
+def _missing(
+    criterion: Criterion,
+    matching: Sequence[Measurement],
+    hosts: Collection[str],
+    records: Sequence[AnyRecord] = (),
+) -> list[str]:
     """Why the matching records are not all that there should be."""
     if not matching:
-        return [f"nothing measured {criterion.metric}{words(criterion.where)}"]
+        return [
+            f"nothing measured {criterion.metric}{words(criterion.where)}" + _unknown_keys(criterion, records)
+        ]
     # Of a network, who has a figure depends on the pattern: a server that is only written to sends nothing.
     if not criterion.metric.startswith("node.") or "host" in criterion.where:
         return []
@@ -136,6 +166,8 @@ def _matching(metric: str, where: dict[str, Condition], records: Iterable[AnyRec
 
 
 def _holds(key: str, condition: Condition, record: Measurement) -> bool:
+    if record.status == "waived" and key not in record.params and key not in SUBJECT_FIELDS:
+        return True  # it stands for all that would have been measured
     value = record.params.get(key, getattr(record.subject, key, None))
     if isinstance(condition, Quantity):
         is_number = isinstance(value, int | float) and not isinstance(value, bool)

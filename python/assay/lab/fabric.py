@@ -53,6 +53,7 @@ class Lab:
     def __init__(self, described: state.State) -> None:
         self.name = described.name
         self.rates = described.rates
+        self.mtu = described.mtu
         self.slurm = described.slurm
         self.nodes = {host.name: host for host in described.hosts}
         self.hosts = list(self.nodes)
@@ -77,6 +78,7 @@ class Lab:
         *,
         with_slurm: bool = False,
         name: str | None = None,
+        mtu: int = 1500,
     ) -> Lab:
         """Make a lab, whole or not at all. Raises UserError when one is up, or it cannot be."""
         name = state.lab_name(name)
@@ -87,7 +89,7 @@ class Lab:
             slurm.require()
         folder = state.claim(name)
         try:
-            return cls._build(state.State(name, members, rates, with_slurm), folder)
+            return cls._build(state.State(name, members, rates, with_slurm, mtu), folder)
         except BaseException:
             _undo(name)
             raise
@@ -105,7 +107,7 @@ class Lab:
             for host in described.hosts:
                 host.pid = pids[host.name]
             head = Host(_HEAD.name, _HEAD.cabinet, _HEAD.address, pids[_HEAD.name])
-            traffic.build(described.hosts, head, described.rates, pids[traffic.SWITCH])
+            traffic.build(described.hosts, head, described.rates, pids[traffic.SWITCH], described.mtu)
             lab._share(Path.cwd(), Path(__file__), Path(sys.executable))
             if described.slurm:
                 slurm.start(described.name, folder / "slurm", described.hosts, _HEAD.name, lab.enter)
@@ -157,12 +159,22 @@ class Lab:
         """Add to what is wrong with the hosts; None makes them healthy. Stays until then."""
         with state.updated(self.name) as described:
             switch = self._holder(traffic.SWITCH)
+            had_loss = _is_lossy(described)
             for host in described.hosts:
                 if host.name in hosts:
                     self._holder(host.name)
                     host.fault = _added(host.fault, fault) if fault else Fault()
                     traffic.afflict(host, host.fault, described.rates, switch)
+            self._lose(described, had_loss, switch)
         self.nodes = {host.name: host for host in described.hosts}
+
+    def _lose(self, described: state.State, had_loss: bool, switch: int) -> None:
+        """Plant the loss that the hosts' faults ask for; nft is needed only where some is, or was."""
+        if not had_loss and not _is_lossy(described):
+            return
+        standing = [host for host in described.hosts if self.alive(host.name)]
+        head = Host(_HEAD.name, _HEAD.cabinet, _HEAD.address, self._holder(_HEAD.name))
+        traffic.lose(standing, head, switch)
 
     def fault_rate(self, text: str, side: str) -> float:
         """B/s of "50mbit", or of "50%" of what a host is planted to send ("tx") or receive ("rx") at.
@@ -229,7 +241,17 @@ def _uninterrupted() -> Iterator[None]:
 
 
 def _added(old: Fault, new: Fault) -> Fault:
-    return Fault(new.tx or old.tx, new.rx or old.rx, new.down or old.down)
+    return Fault(
+        new.tx or old.tx,
+        new.rx or old.rx,
+        new.down or old.down,
+        new.tx_loss or old.tx_loss,
+        new.rx_loss or old.rx_loss,
+    )
+
+
+def _is_lossy(described: state.State) -> bool:
+    return any(host.fault.tx_loss or host.fault.rx_loss for host in described.hosts)
 
 
 def _share_of(text: str, planted: float | None) -> float:

@@ -37,11 +37,14 @@ class Rates(msgspec.Struct, omit_defaults=True, frozen=True):
 
 
 class Fault(msgspec.Struct, omit_defaults=True, frozen=True):
-    """What is wrong with a host: its transmit or receive rate (B/s), or its cable pulled (``down``)."""
+    """What is wrong with a host: its transmit or receive rate (B/s), the share of packets that its cable loses
+    on the way out (``tx_loss``) or in (``rx_loss``), or its cable pulled (``down``)."""
 
     tx: float | None = None
     rx: float | None = None
     down: bool = False
+    tx_loss: float | None = None
+    rx_loss: float | None = None
 
 
 class Host(msgspec.Struct, omit_defaults=True):
@@ -57,6 +60,7 @@ class State(msgspec.Struct):
     hosts: list[Host]
     rates: Rates
     slurm: bool
+    mtu: int = 1500
 
 
 def lab_name(name: str | None) -> str:

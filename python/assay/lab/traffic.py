@@ -12,7 +12,11 @@ a host's eth0 is its transmit limit, one on its port the receive limit, one on e
 cabinet's. The duplex limit needs both directions in one bucket: the port's traffic, in and out, is led
 through one ifb device that has it.
 
-All of it is text for ``ip -batch`` and ``tc -batch``: one process for the whole switch.
+Loss is planted in the switch, where a bad cable's would be seen from: neither host's counters know of it. Each
+packet is dropped by its own chance, so while any loss is planted the hosts send packets that fit the cable, not
+the 64 kB blocks that virtual ones would carry whole.
+
+All of it is text for ``ip -batch``, ``tc -batch`` and ``nft -f``: one process for the whole switch.
 """
 
 from __future__ import annotations
@@ -33,6 +37,8 @@ _PREFIX = 16
 _LEAST_BURST = 128 * 1024
 _BURST_S = 1e-3  # at high rates: what the timer lets pass at once
 _QUEUE_BURSTS = 4
+_CHANCES = 1_000_000_000  # loss is planted in these parts
+_MOST_SEGMENTS = 65535  # of a block that a device takes whole, where nothing is said
 
 
 def parse_rate(text: str) -> float:
@@ -48,6 +54,23 @@ def parse_rate(text: str) -> float:
     if not 1e3 <= rate <= 1e11:
         raise UserError(f"a rate of '{text}' cannot be planted", "give one from 8kbit to 800gbit")
     return rate
+
+
+def parse_loss(text: str) -> float:
+    """The share of packets to lose: "1%", "0.001". Raises UserError."""
+    share = parse_in(text, "1")
+    if not 1 / _CHANCES <= share < 1:
+        raise UserError(
+            f"'{text}' is no loss", "give a share above 0% and under 100%; --down cuts a host off"
+        )
+    return share
+
+
+def parse_mtu(text: str) -> int:
+    """The largest packet of the lab's cables, in bytes. Raises UserError."""
+    if not text.isascii() or not text.isdigit() or not 576 <= int(text) <= 65535:
+        raise UserError(f"an MTU of '{text}' is not possible", "give bytes from 576 to 65535, such as 9000")
+    return int(text)
 
 
 def planted(rates: Rates, side: str) -> float | None:
@@ -76,24 +99,28 @@ def _share_one_bucket(port: str, rate: float) -> Iterator[str]:
         )
 
 
-def build(hosts: Sequence[Host], head: Host, rates: Rates, switch: int) -> None:
+def build(hosts: Sequence[Host], head: Host, rates: Rates, switch: int, mtu: int) -> None:
     """Lay the cables between the nodes that stand, and plant the limits. ``switch`` is its node's process."""
-    links, limits = ["link add name core type bridge", "link set core up"], []
+    links, limits = [f"link add name core mtu {mtu} type bridge", "link set core up"], []
     for number, cabinet in enumerate(dict.fromkeys(host.cabinet for host in hosts)):
         up, down = f"up{number}", f"down{number}"
-        links += [f"link add name {cabinet} type bridge", f"link set {cabinet} up"]
-        links += [f"link add name {up} type veth peer name {down}"]
+        links += [f"link add name {cabinet} mtu {mtu} type bridge", f"link set {cabinet} up"]
+        links += [f"link add name {up} mtu {mtu} type veth peer name {down} mtu {mtu}"]
         links += [f"link set {up} master {cabinet} up", f"link set {down} master core up"]
         if rates.cabinet is not None:
             limits += [_shape(up, rates.cabinet), _shape(down, rates.cabinet)]
     for host in (*hosts, head):
-        links += [f"link add name {host.name} type veth peer name {INTERFACE} netns {host.pid}"]
+        cable = f"type veth peer name {INTERFACE} mtu {mtu} netns {host.pid}"
+        links += [f"link add name {host.name} mtu {mtu} {cable}"]
         links += [f"link set {host.name} master {host.cabinet} up"]
     for host in hosts:
         if rates.down is not None:
             limits.append(_shape(host.name, rates.down))
         if rates.duplex is not None:
-            links += [f"link add name {host.name}-duplex type ifb", f"link set {host.name}-duplex up"]
+            links += [
+                f"link add name {host.name}-duplex mtu {mtu} type ifb",
+                f"link set {host.name}-duplex up",
+            ]
             limits += _share_one_bucket(host.name, rates.duplex)
     _batch(switch, "ip", links)
     _batch(switch, "tc", limits)
@@ -114,9 +141,39 @@ def afflict(host: Host, fault: Fault, rates: Rates, switch: int) -> None:
     _batch(switch, "ip", [f"link set {host.name} {'down' if fault.down else 'up'}"])
 
 
+def lose(hosts: Sequence[Host], head: Host, switch: int) -> None:
+    """Let each host's cable lose what its fault says, instead of what it lost before."""
+    rules: dict[str, list[str]] = {"prerouting": [], "postrouting": []}
+    for host in hosts:
+        for hook, port, share in (
+            ("prerouting", "iifname", host.fault.tx_loss),
+            ("postrouting", "oifname", host.fault.rx_loss),
+        ):
+            if share is not None:
+                chance = f"numgen random mod {_CHANCES} < {round(share * _CHANCES)}"
+                rules[hook].append(f'{port} "{host.name}" {chance} drop')
+    # A table that is declared exists, so that it can be deleted whatever was there.
+    table = ["table bridge loss", "delete table bridge loss"]
+    lossy = any(rules.values())
+    if lossy:
+        chains = (
+            f"chain {hook} {{ type filter hook {hook} priority 0; {'; '.join(rules[hook])}; }}"
+            for hook in rules
+        )
+        table.append("table bridge loss {\n" + "\n".join(chains) + "\n}")
+    nft = [tools.find("nft", "nftables"), "-f", "-"]
+    _inside(switch, nft, table, "planting loss")
+    for host in (*hosts, head):
+        _batch(host.pid, "ip", [f"link set {INTERFACE} gso_max_segs {1 if lossy else _MOST_SEGMENTS}"])
+
+
 def _batch(pid: int, tool: str, commands: Sequence[str]) -> None:
     """Run the commands of ``ip`` or ``tc`` in the network namespace of a process."""
     if commands:
-        nsenter = [tools.find("nsenter", "util-linux"), "-t", str(pid), "-n", "--"]
-        argv = [*nsenter, tools.find(tool, "iproute2"), "-batch", "-"]
-        tools.run(argv, stdin="\n".join(commands) + "\n", doing=f"setting up the lab's network with {tool}")
+        words = [tools.find(tool, "iproute2"), "-batch", "-"]
+        _inside(pid, words, commands, f"setting up the lab's network with {tool}")
+
+
+def _inside(pid: int, argv: Sequence[str], lines: Sequence[str], doing: str) -> None:
+    nsenter = [tools.find("nsenter", "util-linux"), "-t", str(pid), "-n", "--"]
+    tools.run([*nsenter, *argv], stdin="\n".join(lines) + "\n", doing=doing)

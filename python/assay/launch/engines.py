@@ -69,10 +69,25 @@ class Described(Struct):
                 raise UserError(f"{option} {value}: out of bounds", bounds)
 
 
+class Fact(Struct):
+    """One fact of a host or a device; ``unit`` is empty for a text."""
+
+    name: str
+    unit: str
+    help: str
+
+
 class Description(Struct):
     schema: int
     version: str
     measurements: list[Described]
+    facts: list[Fact]
+
+    def metrics(self) -> dict[str, str]:
+        """Every metric with its unit: {"network.all_to_all/bandwidth": "B/s"}."""
+        return {
+            f"{one.name}/{metric.name}": metric.unit for one in self.measurements for metric in one.metrics
+        }
 
     def find(self, name: str) -> Described:
         for measurement in self.measurements:
@@ -129,13 +144,6 @@ def describe(executable: Path) -> Description:
     return description
 
 
-def known_metrics() -> dict[str, str] | None:
-    """Every metric of every measurement with its unit: {"network.all_to_all/bandwidth": "B/s"}; None where
-    no engine is built that could tell."""
-    if not (engines_folder() / "assay-probe").is_file():
-        return None
-    return {
-        f"{measurement.name}/{metric.name}": metric.unit
-        for measurement in describe(probe()).measurements
-        for metric in measurement.metrics
-    }
+def described() -> Description | None:
+    """What the engines can measure; None where none is built that could tell."""
+    return describe(probe()) if (engines_folder() / "assay-probe").is_file() else None

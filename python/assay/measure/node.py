@@ -4,10 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from assay.errors import UserError
+from assay.launch.engines import probe
 from assay.launch.launchers import Launcher, Local
 from assay.launch.placement import Segment, Site
+from assay.launch.supervise import Limits, Started, run_engine
 from assay.measure.session import Session
-from assay.records.schema import Scalar
+from assay.records.schema import AnyRecord, Context, Scalar
+
+READ_LIMIT_S = 30.0  # for the facts of a host, which take a tenth of a second
+
+
+def read_contexts() -> list[Context]:
+    """The facts of this machine and its devices, read now and kept nowhere."""
+    contexts: list[Context] = []
+
+    def keep(record: AnyRecord) -> None:
+        if isinstance(record, Context):
+            contexts.append(record)
+
+    started = Started([str(probe()), "run", "node.settings"], {})
+    limits = Limits(start=READ_LIMIT_S, silence=READ_LIMIT_S)
+    ending = run_engine(started, keep, lambda _: None, lambda _: None, limits)
+    if ending.failure:
+        raise UserError(ending.failure.what, ending.failure.hint)
+    return contexts
 
 
 def measure_node(

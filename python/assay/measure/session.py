@@ -56,6 +56,7 @@ class Session:
         self.quiet = quiet
         self.ended_early = ""  # why measuring stopped; empty while it goes on
         self.interrupted = False
+        self.failed = ""  # what went wrong in a measurement that others were measured in spite of
         self.out = console()
         self.err = console(stderr=True)
 
@@ -146,6 +147,11 @@ class Session:
             self.ended_early = ending.failure.what
         return not self.ended_early
 
+    def carry_on(self) -> None:
+        """One measurement's failure is not the end of the others. The run stays partial; Ctrl-C stays the end."""
+        if not self.interrupted:
+            self.failed, self.ended_early = self.failed or self.ended_early, ""
+
     def give_up(self, error: UserError) -> None:
         """Nothing can be measured here: the run says so, and what is asked of it stays inconclusive."""
         self.run.append(schema.Failure(what=error.what, hint=error.hint))
@@ -198,6 +204,7 @@ class Session:
         verdicts = [v for one in specifications for v in judge(one, self.run.records, hosts)]
         for verdict in verdicts:
             self.run.append(verdict)
+        self.ended_early = self.ended_early or self.failed
         outcome = self._outcome(verdicts, judged=bool(specifications))
         self.run.info.outcome = outcome
         self.run.finish("partial" if self.ended_early else "complete", self.ended_early)

@@ -24,6 +24,7 @@ from assay.errors import UserError
 from assay.records.schema import (
     SCHEMA_VERSION,
     AnyRecord,
+    Context,
     Failure,
     Finding,
     Measurement,
@@ -99,7 +100,12 @@ class Run:
         return run
 
     def append(self, record: AnyRecord) -> AnyRecord:
-        """Gives the record its id, writes it, and flushes."""
+        """Gives the record its id, writes it, and flushes. What a host is, is kept once."""
+        if isinstance(record, Context) and any(
+            isinstance(known, Context) and (known.subject, known.facts) == (record.subject, record.facts)
+            for known in self.records
+        ):
+            return record
         record.id = self.records[-1].id + 1 if self.records else 1
         if self._file is None:
             self._file = open(self.path / "records.jsonl", "ab")  # noqa: SIM115 - open as long as the run

@@ -133,10 +133,13 @@ class Verdict(Record, tag="verdict"):
     outcome: Literal["PASS", "FAIL", "INCONCLUSIVE"]
     specification: str = ""
     metric: str = ""
+    where: dict[str, Scalar] = {}  # which records of the metric it is about: their parameters or subject
     unit: str = ""
     observed: float | None = None
     required: float | None = None
     margin: float | None = None
+    observed_text: str = ""  # as people read it, in the unit of the specification; also of what is no number
+    required_text: str = ""
     subject: Subject = Subject()  # of the worst record
     evidence: list[int] = []  # ids of the records that decided
     reason: str = ""

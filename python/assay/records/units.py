@@ -64,7 +64,7 @@ def parse_quantity(text: str) -> Quantity:
     number, spelling = match.groups()
     unit = _UNITS.get(spelling)
     if unit is None:
-        raise UserError(f"unknown unit '{spelling}' in '{text}'", f"did you mean '{_nearest(spelling)}'?")
+        raise UserError(f"unknown unit '{spelling}' in '{text}'", _suggestion(spelling))
     value = float(number)
     if math.isinf(value):
         raise UserError(f"'{text}' is not a quantity", "the number is too large")
@@ -72,14 +72,16 @@ def parse_quantity(text: str) -> Quantity:
     return Quantity(value / round(1 / unit.value) if unit.value < 1 else value * unit.value, unit.unit)
 
 
-def _nearest(spelling: str) -> str:
+def _suggestion(spelling: str) -> str:
     """The known unit that a reader would take ``spelling`` for: letter case and "ps" are usual slips."""
     wanted = re.sub(r"ps$", "/s", spelling)
     known = [name for name in _UNITS if name]
     same_letters = [name for name in known if name.lower() == wanted.lower()]
     if same_letters:  # "gb/s" is nearer to Gb/s than to GB/s
-        return min(same_letters, key=lambda name: sum(a != b for a, b in zip(name, wanted, strict=True)))
-    return difflib.get_close_matches(wanted, known, n=1, cutoff=0.0)[0]
+        nearest = min(same_letters, key=lambda name: sum(a != b for a, b in zip(name, wanted, strict=True)))
+        return f"did you mean '{nearest}'?"
+    close = difflib.get_close_matches(wanted, known, n=1, cutoff=0.5)
+    return f"did you mean '{close[0]}'?" if close else "known are s, ms, B, KiB, MB, GB/s, Gbit/s, 1/s, % ..."
 
 
 def parse_in(text: str, unit: str) -> float:
@@ -139,6 +141,22 @@ def format_quantity(value: float, unit: str) -> str:
 def _three_digits(value: float) -> str:
     text = f"{value:.3g}"
     return f"{float(text):.0f}" if "e" in text and 1 <= abs(value) < 1e6 else text
+
+
+def unit_of(text: str) -> str:
+    """How the unit of a quantity is spelled: "Gbit/s" of "180 Gbit/s"; "" for a count."""
+    match = _QUANTITY.fullmatch(text)
+    return match[2] if match else ""
+
+
+def format_as(value: float, spelling: str) -> str:
+    """A value in a unit of the reader's choice: (2.354e10, "Gbit/s") is "188.32 Gbit/s".
+
+    Two decimals at least, so that 99.74 % is not 99.75 %; whole numbers stay whole.
+    """
+    number = float(f"{value / _UNITS[spelling].value:.10g}")
+    digits = ".0f" if number == int(number) else ".2f" if abs(number) >= 1 else ".3g"
+    return f"{number:{digits}} {spelling}".rstrip()
 
 
 def format_size(size: int) -> str:

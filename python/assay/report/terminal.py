@@ -11,9 +11,13 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from assay.records.schema import AnyRecord, Failure, Finding, Measurement, Verdict
+from assay.records.schema import AnyRecord, Context, Failure, Finding, Measurement, Verdict
 from assay.records.units import format_quantity, format_share, format_size
+from assay.report.gpu import show_gpu
+from assay.report.memory import show_memory
+from assay.report.rdma import show_rdma
 from assay.report.sweep import SweepRow, sweep_rows
+from assay.report.udp import show_udp
 
 WIDTH = 132  # where there is no terminal: a log or a pipe should not be folded at 80
 
@@ -22,6 +26,16 @@ LEGEND = (
     "latency: until complete at the target; of a send the whole round trip of message and answer, as an\n"
     "all to all asks it of a few messages beside its streams, whose rate says nothing about it."
 )
+
+# Shown by functions of their own.
+OWN_TABLES = {
+    "node.memory",
+    "node.memory_paced",
+    "node.gpu_copy",
+    "node.rdma",
+    "node.udp_receive",
+    "node.udp_send",
+}
 
 STYLES = {"PASS": "bold green", "FAIL": "bold red", "INCONCLUSIVE": "bold yellow"}
 
@@ -34,7 +48,15 @@ def console(stderr: bool = False) -> Console:
 
 def show_run(console: Console, records: Sequence[AnyRecord]) -> None:
     """Every table that the records fill."""
+    if any(isinstance(r, Context) and r.facts.get("machine.virtual") == "emulated" for r in records):
+        console.print(
+            Text("measured in an emulated guest: its rates and times are no performance", style="yellow")
+        )
+    show_memory(console, records)
     show_nodes(console, records)
+    show_gpu(console, records)
+    show_udp(console, records)
+    show_rdma(console, records)
     show_sweep(console, sweep_rows(records))
     for failure in (r for r in records if isinstance(r, Failure)):
         console.print(Text.assemble(("failed: ", "bold red"), failure.what))
@@ -44,24 +66,28 @@ def show_run(console: Console, records: Sequence[AnyRecord]) -> None:
 
 
 def show_nodes(console: Console, records: Iterable[AnyRecord]) -> None:
+    """Node measurements that have no table of their own, and what was not measured, with the reason."""
     measured = [r for r in records if isinstance(r, Measurement) and r.name.startswith("node.")]
-    if not measured:
-        return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("node", "measurement", "of"):
-        table.add_column(title)
-    for title in ("median", "spread", "samples"):
-        table.add_column(title, justify="right")
-    for r in measured:
-        of = ", ".join(f"{key} {value}" for key, value in r.params.items())
-        if r.summary is None:
-            table.add_row(r.subject.host, f"{r.name}/{r.metric}", of, f"{r.status}: {r.reason}")
-            continue
-        median = _figure(r.summary.median, r.unit)
-        spread = f"± {_figure(r.summary.mad, r.unit)}"
-        table.add_row(r.subject.host, f"{r.name}/{r.metric}", of, median, spread, str(r.summary.n))
-    console.print(table)
-    console.print()
+    with_value = [r for r in measured if r.summary is not None and r.name not in OWN_TABLES]
+    if with_value:
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for title in ("node", "measurement", "of"):
+            table.add_column(title)
+        for title in ("median", "spread", "samples"):
+            table.add_column(title, justify="right")
+        for r in with_value:
+            assert r.summary is not None
+            of = ", ".join(f"{key} {value}" for key, value in r.params.items())
+            spread = f"± {_figure(r.summary.mad, r.unit)}"
+            cells = [_figure(r.summary.median, r.unit), spread, str(r.summary.n)]
+            table.add_row(r.subject.host, f"{r.name}/{r.metric}", of, *cells)
+        console.print(table)
+        console.print()
+    without = {(r.status, r.name, r.subject.host, r.reason) for r in measured if r.summary is None}
+    for status, name, host, reason in sorted(without, key=str):
+        console.print(Text(f"{name} on {host}: {status}, {reason}"), soft_wrap=True)
+    if without:
+        console.print()
 
 
 def _cell(value: float | None, unit: str) -> str:
@@ -116,12 +142,14 @@ def show_verdicts(console: Console, verdicts: Sequence[Verdict], title: str = ""
         criterion = Text(verdict.criterion)
         if verdict.reason:
             criterion.append(f"\n{verdict.reason}", style="dim")
+        if verdict.remedy:
+            criterion.append(f"\nmend: {verdict.remedy}", style="dim")
         table.add_row(
             Text(verdict.outcome, style=STYLES[verdict.outcome]),
             criterion,
-            _figure(verdict.observed, verdict.unit),
-            _required(verdict),
-            "" if verdict.margin is None else f"{verdict.margin:+.0%}",
+            verdict.observed_text or _figure(verdict.observed, verdict.unit),
+            verdict.required_text or _required(verdict),
+            "" if verdict.margin is None else f"{verdict.margin:+.1%}",
         )
     console.print(table)
     console.print()

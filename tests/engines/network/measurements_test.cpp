@@ -77,7 +77,8 @@ TEST_CASE("all to all: a record of every metric for every size and operation, an
                                               peer.get<std::string>());
     CHECK(rows.size() == 6);
     for (const auto& [params, pairs_seen] : rows) CHECK(pairs_seen.size() == 6);
-    CHECK(records.of("context").size() == 1);
+    const auto contexts = records.of("context");
+        CHECK(std::count_if(contexts.begin(), contexts.end(), [](const auto& one) { return !one["subject"].contains("device"); }) == 1);
 }
 
 TEST_CASE("client/server: rectangular rows in the direction of the bytes, and half round trips of sends") {

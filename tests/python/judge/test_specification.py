@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from assay.errors import UserError
-from assay.judge.specification import Share, find_specification, load_specification
+from assay.judge.criteria import Share, Vocabulary
+from assay.judge.specification import find_specification, load_specification
 from assay.records.units import Quantity
 
 METRICS = {
@@ -53,12 +54,12 @@ def write(folder: Path, text: str) -> Path:
 
 
 def test_reads_every_kind_of_criterion(tmp_path: Path) -> None:
-    specification = load_specification(write(tmp_path, GOOD), METRICS, ["slow_host"])
+    specification = load_specification(write(tmp_path, GOOD), Vocabulary(METRICS, ["slow_host"]))
     first, second, third, fourth = specification.criteria
     assert (specification.name, specification.title) == ("site", "as bought")
     assert first.where == {"op": "send", "size": Quantity(2**20, "B"), "inflight": 8}
     assert first.min == Quantity(22.5e9, "B/s")
-    assert str(first) == "net.a/bandwidth op=send size=1 MiB inflight=8 >= 22.5 GB/s and <= 1 TB/s"
+    assert str(first) == "net.a/bandwidth op=send size=1 MiB inflight=8 >= 180 Gbit/s and <= 1 TB/s"
     assert second.min == Share(0.1, "mem/bandwidth", {"operation": "copy", "threads": 1})
     assert str(second) == "net.a/bandwidth p5 size=64 KiB >= 10 % of mem/bandwidth operation=copy threads=1"
     assert third.max == Quantity(0, "1") and third.hosts == "several"
@@ -136,7 +137,7 @@ OK = '[[criterion]]\nmetric = "net.a/bandwidth"\nmin = "1 GB/s"\n\n'  # lines 1 
 def test_a_mistake_is_refused_with_its_line(tmp_path: Path, text: str, line: int, says: str) -> None:
     path = write(tmp_path, OK + text)
     with pytest.raises(UserError, match=rf"(?s)^{path}:{line}: .*{says}") as caught:
-        load_specification(path, METRICS, ["slow_host"])
+        load_specification(path, Vocabulary(METRICS, ["slow_host"]))
     assert "\n" not in str(caught.value)
 
 

@@ -40,9 +40,15 @@ def test_faults_show_in_the_status_and_go(lab_cli, fabric):
     assert lab_cli("fault", "h[1,3]", "--tx", "50%", lab=fabric)[0] == 0
     assert lab_cli("fault", "h3", "--rx", "20mbit", "--down", lab=fabric)[0] == 0
     hosts = {host["name"]: host for host in json.loads(lab_cli("status", "--json", lab=fabric)[1])["hosts"]}
-    assert hosts["h0"]["fault"] == {"tx": None, "rx": None, "down": False}
+    assert not any(hosts["h0"]["fault"].values())
     assert (hosts["h1"]["tx"], hosts["h1"]["rx"]) == (6.25e6, 12.5e6)
-    assert hosts["h3"]["fault"] == {"tx": 6.25e6, "rx": 2.5e6, "down": True}
+    assert hosts["h3"]["fault"] == {
+        "tx": 6.25e6,
+        "rx": 2.5e6,
+        "down": True,
+        "tx_loss": None,
+        "rx_loss": None,
+    }
     assert "tx, rx, down" in lab_cli("status", lab=fabric)[1]
     assert lab_cli("fault", "h[0-3]", "--clear", lab=fabric)[0] == 0
     described = json.loads(lab_cli("status", "--json", lab=fabric)[1])
@@ -68,6 +74,8 @@ def test_exec_on_several_hosts_names_each_line_and_gives_the_worst_exit_code(lab
         ("up --host-rate fast", "'fast'"),
         ("up --host-rate 0mbit", "cannot be planted"),
         ("up --duplex-rate 100", "B/s is needed"),
+        ("up --mtu 100", "576 to 65535"),
+        ("up --mtu big", "576 to 65535"),
         ("up --name a/b", "'a/b' cannot be the name"),
         ("status", "assay lab up"),
         ("exec h0 -- true", "assay lab up"),
@@ -86,7 +94,10 @@ def test_mistakes_without_a_lab(lab_cli, words, what):
         ("exec h[5-1] -- true", "h[5-1]"),
         ("exec h0", "no command given"),
         ("fault head --down", "no host 'head'"),
-        ("fault h0", "--tx, --rx or --down"),
+        ("fault h0", "--tx, --rx, --tx-loss, --rx-loss or --down"),
+        ("fault h0 --rx-loss 0%", "above 0%"),
+        ("fault h0 --tx-loss 100%", "under 100%"),
+        ("fault h0 --tx-loss some", "not a quantity"),
         ("fault h0 --down --clear", "exclude each other"),
         ("fault h0 --tx 0%", "--down"),
         ("fault h0 --tx 150%", "up to 100%"),

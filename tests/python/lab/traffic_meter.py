@@ -23,7 +23,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 @contextmanager
-def _network_of(lab: Lab, node: str) -> Iterator[None]:
+def network_of(lab: Lab, node: str) -> Iterator[None]:
     folder = Path(lab.agent).parent / "nodes" / node
     with (
         open("/proc/thread-self/ns/net") as home,
@@ -45,9 +45,9 @@ def connect(
     lab: Lab, sender: str, receiver: str, limit_s: float = 5.0
 ) -> tuple[socket.socket, socket.socket]:
     """A connected pair: (socket in ``sender``, socket in ``receiver``)."""
-    with _network_of(lab, receiver):
+    with network_of(lab, receiver):
         listener = socket.create_server((lab.address(receiver), 0))
-    with listener, _network_of(lab, sender):
+    with listener, network_of(lab, sender):
         listener.settimeout(limit_s)
         out = socket.create_connection(listener.getsockname(), timeout=limit_s)
         return out, listener.accept()[0]

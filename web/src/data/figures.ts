@@ -13,6 +13,13 @@ export interface Bar {
   value: number;
   low: number | undefined; // the 5th and 95th percentile, where there are samples enough
   high: number | undefined;
+  limits: Limit[];
+}
+
+export interface Limit {
+  value: number;
+  atLeast: boolean;
+  outcome: Verdict["outcome"];
 }
 
 export interface BarGroup {
@@ -20,7 +27,7 @@ export interface BarGroup {
   title: string;
   unit: string;
   bars: Bar[];
-  limits: { value: number; atLeast: boolean; outcome: Verdict["outcome"] }[];
+  limits: Limit[]; // of any of them
 }
 
 export interface Distribution {
@@ -64,8 +71,9 @@ export function barGroups(measurements: readonly Measurement[], verdicts: readon
         value: middle(record)!,
         low: spreadEnd(record, "p5"),
         high: spreadEnd(record, "p95"),
+        limits: limitsOf(record, records, verdicts),
       })),
-      limits: limitsOf(records, verdicts),
+      limits: distinct(records.flatMap((record) => limitsOf(record, records, verdicts))),
     }));
 }
 
@@ -73,13 +81,23 @@ function spreadEnd(record: Measurement, end: "p5" | "p95"): number | undefined {
   return (record.summary?.n ?? 0) > 2 ? (record.summary![end] ?? undefined) : undefined;
 }
 
-function limitsOf(records: Measurement[], verdicts: readonly Verdict[]): BarGroup["limits"] {
-  const ids = new Set(records.map((record) => record.id));
-  const unit = records[0]!.unit;
-  const atLeast = records[0]!.better !== "lower";
-  return verdicts.flatMap(({ evidence = [], required, unit: own, outcome }) =>
-    typeof required === "number" && own === unit && ids.has(evidence[0]) ? [{ value: required, atLeast, outcome }] : [],
+/** The limits that were held against a record: of verdicts on its metric whose conditions it meets. */
+function limitsOf(record: Measurement, among: Measurement[], verdicts: readonly Verdict[]): Limit[] {
+  const ids = new Set(among.map(({ id }) => id));
+  const atLeast = record.better !== "lower";
+  return verdicts.flatMap(({ evidence = [], required, unit, outcome, where = {} }) =>
+    typeof required === "number" && unit === record.unit && ids.has(evidence[0]) && meets(record, where)
+      ? [{ value: required, atLeast, outcome }]
+      : [],
   );
+}
+
+function meets({ params = {}, subject = {} }: Measurement, where: Record<string, Scalar>): boolean {
+  return Object.entries(where).every(([key, value]) => (params[key] ?? (subject as Record<string, unknown>)[key]) === value);
+}
+
+function distinct(limits: Limit[]): Limit[] {
+  return [...new Map(limits.map((limit) => [limit.value, limit])).values()];
 }
 
 /** Each thing that can tell two records apart, in words. */

@@ -96,6 +96,16 @@ const COUNTS: Record<string, string> = {
   cores: "core",
 };
 const NAMELESS = new Set(["op", "operation", "schedule"]);
+// And those that are quantities.
+const UNITS: Record<string, string> = {
+  buffer: "B",
+  offered: "B/s",
+  rate: "B/s",
+  seconds: "s",
+  sender_late: "s",
+  sent: "B/s",
+  wanted: "B/s",
+};
 
 /** Parameters in words: "1 MiB, send, 1 in flight"; those unknown here as "name value". */
 export function parameters(params: Record<string, string | number | boolean>): string {
@@ -104,6 +114,7 @@ export function parameters(params: Record<string, string | number | boolean>): s
       if (name === "size" && typeof value === "number") return bytes(value);
       if (typeof value === "boolean") return value ? name : `not ${name}`;
       if (NAMELESS.has(name)) return String(value);
+      if (UNITS[name] && typeof value === "number") return `${name.replace("_", " ")} ${quantity(value, UNITS[name])}`;
       if (COUNTS[name]) return `${value} ${COUNTS[name]}${value === 1 || name === "inflight" ? "" : "s"}`;
       return `${name} ${value}`;
     })

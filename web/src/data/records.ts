@@ -171,10 +171,13 @@ export interface Verdict {
   outcome: "FAIL" | "INCONCLUSIVE" | "PASS";
   specification?: string;
   metric?: string;
+  where?: Record<string, Scalar>;
   unit?: string;
   observed?: number | null;
   required?: number | null;
   margin?: number | null;
+  observed_text?: string;
+  required_text?: string;
   subject?: Subject;
   evidence?: number[];
   reason?: string;

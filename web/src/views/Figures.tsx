@@ -65,7 +65,7 @@ function BarRow({ bar, group, scale }: { bar: Bar; group: BarGroup; scale: numbe
             title={`5th to 95th percentile: ${quantity(bar.low, group.unit)} to ${quantity(bar.high, group.unit)}`}
           />
         )}
-        {group.limits.map(({ value }) => (
+        {bar.limits.map(({ value }) => (
           <span key={value} class="bars-limit" style={{ left: at(value) }} title={`required: ${quantity(value, group.unit)}`} />
         ))}
       </span>

@@ -4,7 +4,7 @@
 
 import { fold, naturally } from "../data/hosts";
 import type { Context, Scalar } from "../data/records";
-import { bytes } from "../data/format";
+import { bytes, quantity } from "../data/format";
 import { Table, type Column } from "./Table";
 
 interface FactRow {
@@ -60,13 +60,49 @@ const OWN = 0.5; // with a value for every second host, a fact is a host's own, 
 const LISTED = 3; // and with no more values than this it is listed all the same
 
 export function Hosts({ contexts }: { contexts: Context[] }) {
+  const devices = contexts.filter((context) => context.subject?.device);
   return (
     <section id="hosts">
       <h2>Hosts</h2>
       <p class="soft">Facts read from each host; ≠ marks those that differ from what most hosts have.</p>
-      <Table caption="Facts of the hosts" columns={COLUMNS} rows={factRows(contexts)} />
+      <Table caption="Facts of the hosts" columns={COLUMNS} rows={factRows(contexts.filter((one) => !one.subject?.device))} />
+      {devices.length > 0 && (
+        <>
+          <h3>Devices</h3>
+          <Table caption="Facts of their devices" columns={DEVICE_COLUMNS} rows={deviceRows(devices)} />
+        </>
+      )}
     </section>
   );
+}
+
+interface DeviceRow {
+  device: string;
+  numa: number | undefined;
+  facts: string;
+  hosts: string[];
+}
+
+const DEVICE_COLUMNS: Column<DeviceRow>[] = [
+  { id: "device", header: "Device", value: (row) => row.device },
+  { id: "numa", header: "NUMA node", numeric: true, value: (row) => row.numa },
+  { id: "facts", header: "Facts", value: (row) => row.facts },
+  { id: "hosts", header: "Hosts", value: (row) => fold(row.hosts) },
+];
+
+/** A device that is the same on several hosts is said once. */
+function deviceRows(contexts: Context[]): DeviceRow[] {
+  const rows = new Map<string, DeviceRow>();
+  for (const { subject = {}, facts = {} } of contexts) {
+    const words = Object.entries(facts).map(([fact, value]) => `${fact.split(".").slice(1).join(".")} ${factText(fact, value)}`);
+    const [device, numa] = [subject.device ?? "", subject.numa ?? undefined];
+    const key = JSON.stringify([device, numa, words]);
+    const row = rows.get(key) ?? { device, numa, facts: words.join(", "), hosts: [] };
+    rows.set(key, row);
+    const host = subject.host ?? "this machine";
+    if (!row.hosts.includes(host)) row.hosts.push(host); // each engine that ran on a host says its own
+  }
+  return [...rows.values()].sort((a, b) => naturally(a.device, b.device));
 }
 
 function factRows(contexts: Context[]): FactRow[] {
@@ -94,8 +130,17 @@ function factRows(contexts: Context[]): FactRow[] {
   });
 }
 
-/** Sizes in bytes are read as sizes; every other fact is shown as it was recorded. */
+// Facts that are rates, by the end of their names.
+const RATES: [ends: RegExp, unit: string][] = [
+  [/^(interface\.speed|rdma\.rate)$/, "B/s"],
+  [/^pcie\..*speed(_max)?$/, "T/s"], // transfers, one lane
+];
+
+/** Sizes in bytes are read as sizes, rates as rates; every other fact is shown as it was recorded. */
 function factText(fact: string, value: Scalar): string {
+  const unit = RATES.find(([ends]) => ends.test(fact))?.[1];
+  if (typeof value === "number" && unit === "T/s") return `${value / 1e9} GT/s`;
+  if (typeof value === "number" && unit) return quantity(value, unit);
   if (typeof value === "number" && /(^|[._])(memory|bytes|cache)([._]|$)/.test(fact) && value >= 1024) {
     return bytes(value);
   }

@@ -23,6 +23,11 @@ const VERDICT_COLUMNS: Column<Verdict>[] = [
       <>
         {verdict.criterion}
         {verdict.reason && <small>{verdict.reason}</small>}
+        {verdict.remedy && (
+          <small>
+            Mend: <code>{verdict.remedy}</code>
+          </small>
+        )}
       </>
     ),
   },
@@ -31,15 +36,15 @@ const VERDICT_COLUMNS: Column<Verdict>[] = [
     id: "observed",
     header: "Observed",
     numeric: true,
-    value: (verdict) => verdict.observed ?? undefined,
-    show: (verdict) => quantity(verdict.observed, verdict.unit ?? ""),
+    value: (verdict) => verdict.observed ?? verdict.observed_text,
+    show: (verdict) => verdict.observed_text || quantity(verdict.observed, verdict.unit ?? ""),
   },
   {
     id: "required",
     header: "Required",
     numeric: true,
-    value: (verdict) => verdict.required ?? undefined,
-    show: (verdict) => quantity(verdict.required, verdict.unit ?? ""),
+    value: (verdict) => verdict.required ?? verdict.required_text,
+    show: (verdict) => verdict.required_text || quantity(verdict.required, verdict.unit ?? ""),
   },
   {
     id: "margin",

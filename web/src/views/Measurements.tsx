@@ -10,7 +10,6 @@ import { Table, type Column } from "./Table";
 const COLUMNS: Column<Measurement>[] = [
   { id: "subject", header: "Host", value: (record) => subjectText(record.subject) || "this machine" },
   { id: "name", header: "Measurement", value: (record) => record.name },
-  { id: "params", header: "Parameters", value: (record) => parameters(record.params ?? {}) },
   { id: "metric", header: "Metric", value: (record) => record.metric },
   {
     id: "median",
@@ -28,6 +27,8 @@ const COLUMNS: Column<Measurement>[] = [
   },
   { id: "spread", header: "Spread (MAD)", numeric: true, value: spread, show: (record) => percent(spread(record), false) },
   { id: "n", header: "Samples", numeric: true, value: (record) => record.summary?.n },
+  // The longest, and so the last: a long table does not fold its rows.
+  { id: "params", header: "Parameters", value: (record) => parameters(record.params ?? {}) },
 ];
 
 /** The median absolute deviation as a share of the median: how far the figure can be trusted. */

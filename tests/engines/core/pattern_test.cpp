@@ -1,11 +1,11 @@
-#include "network/pattern.hpp"
+#include "core/pattern.hpp"
 
 #include <doctest/doctest.h>
 
 #include <random>
 #include <vector>
 
-using namespace assay::network;
+using namespace assay;
 
 namespace {
 

@@ -11,7 +11,7 @@
 #include <cstdint>
 #include <optional>
 
-namespace assay::network {
+namespace assay {
 
 std::uint64_t stamp_key(int source, int destination, std::uint64_t message);
 
@@ -28,4 +28,4 @@ std::optional<std::size_t> first_wrong_byte(const std::byte* data, std::size_t b
 // missing if nothing arrives: the complement of what must arrive.
 void poison(std::byte* data, std::size_t bytes, std::uint64_t key);
 
-}  // namespace assay::network
+}  // namespace assay

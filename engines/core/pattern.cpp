@@ -1,9 +1,9 @@
-#include "network/pattern.hpp"
+#include "core/pattern.hpp"
 
 #include <algorithm>
 #include <cstring>
 
-namespace assay::network {
+namespace assay {
 namespace {
 
 // Odd: all 2^64 words differ (Weyl sequence; the golden ratio in 64 bits).
@@ -80,4 +80,4 @@ void poison(std::byte* data, std::size_t bytes, std::uint64_t key) {
     if (bytes < 8) stamp(data, bytes, ~key);
 }
 
-}  // namespace assay::network
+}  // namespace assay

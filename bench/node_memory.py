@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""Peak memory bandwidth against likwid-bench and hpcc's STREAM, with the same cores, in turn; and the paced
+workload at half of the peak.
+
+Of each program the best kernel counts, in the bytes that its loop names (STREAM's way of counting, which is also
+likwid's): Assay's own count of the lines that regular stores read besides is taken off. likwid tells the mean of a
+second, Assay the median of passes; STREAM tells its best pass of ten, and is held against Assay's best.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "python"))
+
+from assay.launch.engines import probe  # noqa: E402 - the path comes first
+from assay.measure.workload import load_workload  # noqa: E402
+
+ROUNDS = 3
+LIMIT_S = 300
+LIKWID = ("load_avx512", "store_mem_avx512", "copy_mem_avx512", "stream_mem_avx512")
+STREAM = ("Copy", "Scale", "Add", "Triad")
+# hpcc's vectors are of N^2 / cores / 3 doubles: 96 MB in all. It solves a system of N equations besides: minutes.
+HPL_N = 6000
+NAMED = {"read": 1.0, "write": 1 / 2, "copy": 2 / 3, "triad": 3 / 4}  # of the bytes moved by regular stores
+CORES = len(os.sched_getaffinity(0))
+
+
+def records(*words: str) -> list[dict[str, object]]:
+    said = subprocess.run([probe(), "run", *words], capture_output=True, timeout=LIMIT_S, check=True).stdout
+    return [one for line in said.splitlines() if (one := json.loads(line))["kind"] == "measurement"]
+
+
+def ours() -> tuple[float, float]:
+    """B/s that the loops name, of the best kernel on all cores: median and best pass."""
+    figures = []
+    for one in records("node.memory", "--seconds", "0.5"):
+        params, summary = one["params"], one["summary"]
+        assert isinstance(params, dict) and isinstance(summary, dict)
+        share = NAMED[params["operation"]] if params["line_reads"] == "counted" else 1.0
+        if params["threads"] == CORES:
+            figures.append((summary["median"] * share, summary["max"] * share))
+    return max(median for median, _ in figures), max(best for _, best in figures)
+
+
+def likwid() -> float:
+    best = 0.0
+    for kernel in LIKWID:
+        words = ["likwid-bench", "-t", kernel, "-w", f"N:384MB:{CORES}", "-s", "1"]
+        said = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S, check=False).stdout
+        if found := re.search(r"MByte/s:\s+([\d.]+)", said):
+            best = max(best, float(found[1]) * 1e6)
+    return best
+
+
+def stream() -> float:
+    """hpcc's StarSTREAM, one process a core: the best of its four kernels, summed over the processes."""
+    with tempfile.TemporaryDirectory() as place:
+        example = Path("/usr/share/doc/hpcc/examples/_hpccinf.txt").read_text()
+        text = re.sub(r"^1000 +Ns", f"{HPL_N}         Ns", example, flags=re.M)
+        text = re.sub(r"^2( +)Ps", r"1\1Ps", text, flags=re.M)
+        text = re.sub(r"^2( +)Qs", rf"{CORES}\1Qs", text, flags=re.M)
+        Path(place, "hpccinf.txt").write_text(text)
+        words = ["mpirun", "--oversubscribe", "-np", str(CORES), "hpcc"]
+        allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        subprocess.run(
+            words, cwd=place, env=os.environ | allowed, timeout=LIMIT_S, check=True, capture_output=True
+        )
+        said = Path(place, "hpccoutf.txt").read_text()
+    figures = {name: float(value) for name, value in re.findall(r"StarSTREAM_(\w+)=([\d.]+)", said)}
+    return max(figures[name] * 1e9 * CORES for name in STREAM)
+
+
+def late_at_half(peak: float) -> float:
+    workload = load_workload("cobalt2")
+    desired = 621e9 / 8
+    scale = str(0.5 * peak / desired)
+    said = records("node.memory_paced", "--workload", workload, "--seconds", "10", "--scale", scale)
+    return next(float(one["summary"]["median"]) for one in said if one["metric"] == "late")  # type: ignore[index]
+
+
+def figure(name: str, values: list[float], unit: str, better: str, limit: float | None, peer: object) -> None:
+    middle = statistics.median(values)
+    spread = statistics.median(abs(v - middle) for v in values)
+    print(json.dumps({"name": name, "value": middle, "unit": unit, "limit": limit, "better": better,
+                      "peer": peer, "spread": spread}))  # fmt: skip
+
+
+def main() -> None:
+    median, best = ours()
+    against_likwid, against_stream, peaks = [], [], [median]
+    for _ in range(ROUNDS):
+        peer = likwid()
+        median, best = ours()
+        peaks.append(median)
+        against_likwid.append(median / peer)
+        print(f"bench: ours {median / 1e9:.1f} GB/s, likwid {peer / 1e9:.1f} GB/s", file=sys.stderr)
+    for _ in range(ROUNDS + 1):
+        peer = stream()
+        median, best = ours()
+        peaks.append(median)
+        against_stream.append(best / peer)
+        print(f"bench: ours at best {best / 1e9:.1f} GB/s, STREAM {peer / 1e9:.1f} GB/s", file=sys.stderr)
+    figure("node.memory peak over likwid-bench", against_likwid, "1", "higher", 0.98, "likwid-bench")
+    figure("node.memory best pass over hpcc STREAM", against_stream, "1", "higher", 0.98, "hpcc STREAM")
+    figure("node.memory peak", peaks, "B/s", "higher", None, None)
+    late = late_at_half(statistics.median(peaks))
+    figure("node.memory_paced late at half of peak", [late], "1", "lower", 0, None)
+
+
+if __name__ == "__main__":
+    main()

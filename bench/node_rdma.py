@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+"""RDMA write between two SoftRoCE devices against perftest's ib_write_bw: the same size, depth, iterations
+and devices, in turns, in one guest of the lab whose wires have a planted rate. Prints one JSON line a figure.
+
+    bench/node_rdma.py            boots the guest
+    bench/node_rdma.py --inside   in a machine that has rxe0 and rxe1 already
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import statistics
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "python"))
+
+from assay.launch.engines import engines_folder  # noqa: E402 - the path comes first
+
+PORT = 18515  # both programs' default
+SIZE = 65536
+# Some seconds at the planted rate: long against the burst that a shaper lets pass at once.
+MESSAGES = 500
+ROUNDS = 5
+LIMIT_S = 60
+BOOT_LIMIT_S = 400
+# A quarter of what an emulated processor reaches: the wire is the limit of both, also on a machine with other work.
+RATE = "100mbit"
+
+
+def listening() -> bool:
+    """Whether somebody listens at the port; asked of the kernel, since a connection would be an answer."""
+    text = "".join(
+        Path(f"/proc/net/{name}").read_text()
+        for name in ("tcp", "tcp6")
+        if Path(f"/proc/net/{name}").exists()
+    )
+    return re.search(rf":{PORT:04X} \S+ 0A ", text) is not None
+
+
+def pair(server: list[str], client: list[str]) -> str:
+    """Both sides of one measurement; what the client printed."""
+    waiting = subprocess.Popen(server, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        deadline = time.monotonic() + LIMIT_S
+        while not listening():
+            if time.monotonic() > deadline or waiting.poll() is not None:
+                raise SystemExit(f"{server[0]} does not listen at port {PORT}")
+            time.sleep(0.05)
+        done = subprocess.run(client, capture_output=True, text=True, timeout=LIMIT_S)
+        if done.returncode != 0:
+            raise SystemExit(f"{client[0]} failed: {done.stderr.strip()}")
+        return done.stdout
+    finally:
+        with suppress(subprocess.TimeoutExpired):
+            waiting.wait(LIMIT_S / 10)
+        waiting.kill()
+        waiting.wait()
+
+
+def perftest() -> float:
+    """B/s. It prints MB/sec of 2^20 bytes, with more digits than its Gb/sec."""
+    words = ["ib_write_bw", "-F", "-s", str(SIZE), "-n", str(MESSAGES), "-d"]
+    said = pair([*words, "rxe0"], [*words, "rxe1", "127.0.0.1"])
+    row = next(line.split() for line in said.splitlines() if line.split()[:2] == [str(SIZE), str(MESSAGES)])
+    return float(row[3]) * 2**20
+
+
+def assay() -> float:
+    words = [str(engines_folder() / "assay-probe"), "run", "node.rdma"]
+    chosen = ["--sizes", str(SIZE), "--iterations", str(MESSAGES), "--repeats", "1", "--peer", "127.0.0.1"]
+    said = pair([*words, "--device", "rxe0", "--mute"], [*words, "--device", "rxe1", *chosen])
+    records = [json.loads(line) for line in said.splitlines()]
+    return next(r["summary"]["median"] for r in records if r.get("metric") == "bandwidth")
+
+
+def compare() -> None:
+    ours, theirs = [], []
+    perftest(), assay()  # the first of each loads what it needs over a slow file system
+    for _ in range(ROUNDS):
+        theirs.append(perftest())
+        ours.append(assay())
+    value, peer = statistics.median(ours), statistics.median(theirs)
+    spread = statistics.median(abs(a / b - value / peer) for a, b in zip(ours, theirs, strict=True))
+    figure = {
+        "name": "node.rdma.write",
+        "value": round(value / peer, 4),
+        "unit": "1",
+        "limit": 0.98,
+        "better": "higher",
+        "peer": {"name": "ib_write_bw, B/s (ours beside it)", "value": round(peer), "ours": round(value)},
+        "spread": round(spread, 4),
+    }
+    print(json.dumps(figure), flush=True)
+
+
+def main() -> None:
+    if sys.argv[1:] == ["--inside"]:
+        compare()
+        return
+    boot = [
+        str(ROOT / "assay"),
+        "lab",
+        "vm",
+        "--rdma",
+        "2",
+        "--rdma-rate",
+        RATE,
+        "--timeout",
+        f"{BOOT_LIMIT_S}s",
+        "--",
+    ]
+    subprocess.run([*boot, sys.executable, __file__, "--inside"], check=True, timeout=BOOT_LIMIT_S + LIMIT_S)
+
+
+if __name__ == "__main__":
+    main()

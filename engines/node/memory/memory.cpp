@@ -1,0 +1,187 @@
+// Memory bandwidth over arrays four times the last-level cache, as McCalpin's STREAM asks.
+//
+// A team of threads, one bound to each core taking part, works on arrays that lie on one NUMA node, each
+// thread on a part of its own, which it touched first. A pass starts for all threads at once and lasts until
+// the slowest has finished. The first pass warms up and is dropped.
+#include "node/memory/memory.hpp"
+
+#include <algorithm>
+#include <barrier>
+#include <thread>
+#include <vector>
+
+#include "core/clock.hpp"
+#include "core/error.hpp"
+#include "core/options.hpp"
+#include "core/record.hpp"
+#include "core/topology.hpp"
+#include "node/memory/kernels.hpp"
+
+namespace assay::node {
+namespace {
+
+// Between the arrays of one thread, so that equal offsets do not fall on the same cache sets and banks.
+constexpr std::size_t skew = 1088;  // bytes: an odd number of lines
+
+// One thread's arrays in one piece of memory on one node.
+class Part {
+public:
+    Part(std::size_t n, int node) : memory_(3 * (n * sizeof(double) + skew), node) {
+        auto* at = static_cast<char*>(memory_.data());
+        const auto array = [&](std::size_t k) { return reinterpret_cast<double*>(at + k * (n * sizeof(double) + skew)); };
+        arrays_ = {array(0), array(1), array(2), n};
+        std::fill_n(arrays_.a, n, 1.0);
+        std::fill_n(arrays_.b, n, 2.0);
+        std::fill_n(arrays_.c, n, 0.5);
+        if (node != NodeMemory::any && !memory_.lies_on(node))
+            throw Error("memory asked for on NUMA node " + std::to_string(node) + " lies elsewhere",
+                        "is that node full? see numactl --hardware");
+    }
+    const Arrays& arrays() const { return arrays_; }
+
+private:
+    NodeMemory memory_;
+    Arrays arrays_{};
+};
+
+// A regular store is counted with the reading of its line. Processors that write whole lines without that
+// (AMD's from Zen 4, Intel's from Ice Lake in part) then seem to move more than reading or streaming ever
+// does, by up to two: beyond this factor the reading cannot have taken place, and is not counted.
+constexpr double elision = 1.3;
+
+struct Plan {
+    double seconds;
+    std::int64_t repeats;
+};
+
+// Threads on cores, each with its part of the arrays.
+class Team {
+public:
+    Team(std::vector<int> cores, const std::vector<int>& memory_nodes, std::size_t total) : cores_(std::move(cores)) {
+        const std::size_t n = std::max<std::size_t>(total / sizeof(double) / cores_.size() / kernel_step, 1) * kernel_step;
+        parts_.resize(cores_.size());
+        std::vector<std::exception_ptr> failed(cores_.size());
+        {
+            std::vector<std::jthread> pool;
+            for (std::size_t t = 0; t < cores_.size(); ++t)
+                pool.emplace_back([&, t] {
+                    try {
+                        bind_to_core(cores_[t]);
+                        parts_[t] = std::make_unique<Part>(n, memory_nodes[t]);
+                    } catch (...) {
+                        failed[t] = std::current_exception();
+                    }
+                });
+        }
+        for (const auto& one : failed)
+            if (one) std::rethrow_exception(one);
+    }
+
+    std::size_t threads() const { return cores_.size(); }
+
+    // Bandwidth of each pass, in B/s.
+    std::vector<double> passes(const Kernel& kernel, const Plan& plan) const {
+        std::vector<double> bandwidths, kept(threads());
+        const double bytes = kernel.moved * static_cast<double>(parts_[0]->arrays().n * sizeof(double) * threads());
+        Nanoseconds begin = 0;
+        const Nanoseconds first = now();
+        bool done = false;
+        std::barrier start(static_cast<std::ptrdiff_t>(threads()), [&]() noexcept { begin = now(); });
+        std::barrier stop(static_cast<std::ptrdiff_t>(threads()), [&]() noexcept {
+            const Nanoseconds end = now();
+            bandwidths.push_back(bytes / seconds(end - begin));
+            done = seconds(end - first) >= plan.seconds && static_cast<std::int64_t>(bandwidths.size()) > plan.repeats;
+        });
+        std::vector<std::jthread> pool;
+        for (std::size_t t = 0; t < threads(); ++t)
+            pool.emplace_back([&, t] {
+                bind_to_core(cores_[t]);
+                do {
+                    start.arrive_and_wait();
+                    kept[t] += kernel.run(parts_[t]->arrays());
+                    stop.arrive_and_wait();
+                } while (!done);
+            });
+        pool.clear();
+        volatile double consumed = 0;
+        for (double one : kept) consumed = consumed + one;
+        bandwidths.erase(bandwidths.begin());
+        return bandwidths;
+    }
+
+private:
+    std::vector<int> cores_;
+    std::vector<std::unique_ptr<Part>> parts_;
+};
+
+// One row of the result: who works on whose memory.
+struct Line {
+    std::vector<int> cores, memory_nodes;  // of each thread
+    std::optional<int> node;               // of the cores; none: of all nodes
+    Json memory_node;
+    std::size_t bytes;                     // in each of the three arrays
+};
+
+std::vector<Line> lines() {
+    const auto& nodes = numa_nodes();
+    std::vector<Line> found;
+    std::size_t with_cores = 0;
+    for (const NumaNode& node : nodes) with_cores += !node.cores.empty();
+    const std::size_t share = 4 * last_level_cache() / std::max<std::size_t>(with_cores, 1);
+    Line everywhere{{}, {}, std::nullopt, "local", 4 * last_level_cache()};
+    for (const NumaNode& node : nodes) {
+        if (node.cores.empty()) continue;
+        if (found.empty() && node.cores.size() > 1)
+            found.push_back({{node.cores[0]}, {node.number}, node.number, node.number, share});
+        for (const NumaNode& memory : nodes)
+            if (memory.bytes > 0)
+                found.push_back({node.cores, std::vector<int>(node.cores.size(), memory.number), node.number, memory.number, share});
+        for (int core : node.cores) {
+            everywhere.cores.push_back(core);
+            everywhere.memory_nodes.push_back(node.bytes > 0 ? node.number : NodeMemory::any);
+        }
+    }
+    if (with_cores > 1) found.push_back(std::move(everywhere));
+    return found;
+}
+
+}  // namespace
+
+void detail::run_memory(const Options& options, Bench& bench) {
+    if (options.flag("realtime")) enter_realtime();
+    const std::size_t needed = 12 * last_level_cache();
+    if (needed > available_memory())
+        throw Error("node.memory: needs " + std::to_string(needed >> 20) + " MiB, more than is free",
+                    "free memory on this node");
+    const Plan plan{options.real("seconds"), options.integer("repeats")};
+    const auto all = lines();
+    const auto chosen = kernels();
+    const double steps = static_cast<double>(all.size() * chosen.size());
+    double done = 0;
+    for (const Line& line : all) {
+        const Team team(line.cores, line.memory_nodes, line.bytes);
+        double no_line_reads = 0;  // the best of the kernels that read no line before they write it
+        for (const Kernel& kernel : chosen) {
+            bench.sink.progress(done / steps, std::string(kernel.operation), (steps - done) * plan.seconds);
+            auto samples = team.passes(kernel, plan);
+            bool reads_lines = kernel.stores == "regular";
+            if (!reads_lines) no_line_reads = std::max(no_line_reads, summarize(samples).median);
+            if (reads_lines && summarize(samples).median > elision * no_line_reads) {
+                for (double& one : samples) one *= (kernel.moved - 1) / kernel.moved;
+                reads_lines = false;
+            }
+            Subject subject{.host = host_name()};
+            subject.numa = line.node;
+            bench.sink.measurement(memory, "bandwidth", subject,
+                                   {{"operation", kernel.operation},
+                                    {"stores", kernel.stores},
+                                    {"line_reads", reads_lines ? "counted" : "none"},
+                                    {"threads", team.threads()},
+                                    {"memory_node", line.memory_node}},
+                                   summarize(samples), samples);
+            ++done;
+        }
+    }
+}
+
+}  // namespace assay::node

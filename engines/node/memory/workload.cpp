@@ -1,0 +1,75 @@
+#include "node/memory/workload.hpp"
+
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "core/error.hpp"
+
+namespace assay::node {
+namespace {
+
+Operation operation(const std::string& name) {
+    for (Operation one : {Operation::write, Operation::read, Operation::copy, Operation::transpose})
+        if (name == word(one)) return one;
+    throw Error("no memory operation '" + name + "'", "there are: write, read, copy, transpose");
+}
+
+void check(const Workload& w) {
+    if (w.stations < 1 || w.stations > 10'000 || w.steps.empty())
+        throw Error("the workload has no threads, or too many", "give stations and steps");
+    for (const PacedStep& step : w.steps) {
+        if (step.block < 4096 || step.block > (std::size_t{1} << 32) || !(step.rate > 0))
+            throw Error("a step of the workload needs a block of 4 KiB to 4 GiB and a rate", "see workloads/cobalt2.toml");
+        if (step.operation != Operation::transpose) continue;
+        const std::size_t chunks = w.chunk > 0 ? step.block / w.chunk : 0;
+        if (chunks < 2)
+            throw Error("a block to be transposed has less than two chunks", "give a smaller chunk");
+        if (std::gcd(w.multiplier, chunks) != 1)
+            throw Error("the multiplier " + std::to_string(w.multiplier) + " and the " + std::to_string(chunks) +
+                            " chunks of a block have a common divisor: that is no transposition",
+                        "choose another multiplier");
+    }
+}
+
+}  // namespace
+
+const char* word(Operation operation) {
+    switch (operation) {
+        case Operation::write: return "write";
+        case Operation::read: return "read";
+        case Operation::copy: return "copy";
+        case Operation::transpose: break;
+    }
+    return "transpose";
+}
+
+double Workload::desired() const {
+    double sum = 0;
+    for (const PacedStep& step : steps) sum += step.rate * step.moved();
+    return sum * stations;
+}
+
+std::size_t Workload::memory() const {
+    double sum = 0;
+    for (const PacedStep& step : steps) sum += static_cast<double>(step.block) * step.moved();
+    return static_cast<std::size_t>(sum) * static_cast<std::size_t>(stations);
+}
+
+Workload parse_workload(const std::string& json) {
+    Workload w;
+    try {
+        const auto parsed = nlohmann::json::parse(json);
+        w.name = parsed.at("name");
+        w.stations = parsed.at("stations");
+        w.chunk = parsed.value("chunk", std::size_t{0});
+        w.multiplier = parsed.value("multiplier", std::size_t{1});
+        for (const auto& step : parsed.at("steps"))
+            w.steps.push_back({operation(step.at("operation")), step.at("block"), step.at("rate")});
+    } catch (const nlohmann::json::exception& error) {
+        throw Error(std::string("the workload cannot be read: ") + error.what(), "assay mem makes it of a workload file");
+    }
+    check(w);
+    return w;
+}
+
+}  // namespace assay::node

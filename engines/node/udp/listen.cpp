@@ -1,0 +1,221 @@
+#include "node/udp/listen.hpp"
+
+#include <netinet/udp.h>
+#include <poll.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <optional>
+
+#include "core/topology.hpp"
+
+#ifndef UDP_GRO  // glibc names it since 2.33
+#define UDP_GRO 104
+#endif
+
+namespace assay::node {
+namespace {
+
+// The kernel never hands over more than this as one block; a few of them stay in the second-level cache.
+constexpr std::size_t block_bytes = 65536;
+constexpr std::size_t blocks = 8;
+constexpr int rest_ms = 50;  // between looks at whether to stop, when nothing comes
+
+struct Blocks {
+    std::vector<std::byte> data = std::vector<std::byte>(block_bytes * blocks);
+    std::array<mmsghdr, blocks> headers{};
+    std::array<iovec, blocks> parts{};
+    struct alignas(cmsghdr) Control { char bytes[CMSG_SPACE(sizeof(int))]; };
+    std::array<Control, blocks> controls{};
+
+    Blocks() {
+        for (std::size_t i = 0; i < blocks; ++i) {
+            parts[i] = {data.data() + i * block_bytes, block_bytes};
+            headers[i].msg_hdr.msg_iov = &parts[i];
+            headers[i].msg_hdr.msg_iovlen = 1;
+            headers[i].msg_hdr.msg_control = controls[i].bytes;
+        }
+    }
+    void rearm() {
+        for (std::size_t i = 0; i < blocks; ++i) headers[i].msg_hdr.msg_controllen = sizeof(Control);
+    }
+    // Bytes of each message in block i; 0 when it is a single one.
+    std::size_t step(std::size_t i) {
+        for (cmsghdr* c = CMSG_FIRSTHDR(&headers[i].msg_hdr); c != nullptr; c = CMSG_NXTHDR(&headers[i].msg_hdr, c))
+            if (c->cmsg_level == IPPROTO_UDP && c->cmsg_type == UDP_GRO) {
+                int size = 0;
+                std::memcpy(&size, CMSG_DATA(c), sizeof size);
+                return static_cast<std::size_t>(size);
+            }
+        return 0;
+    }
+};
+
+int usable_processors() {
+    cpu_set_t set;
+    return sched_getaffinity(0, sizeof set, &set) == 0 ? CPU_COUNT(&set) : 1;
+}
+
+std::uint64_t word_at(const std::byte* data, std::size_t offset, std::size_t size) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, data + offset, std::min<std::size_t>(8, size - offset));
+    return word;
+}
+
+}  // namespace
+
+struct alignas(128) Listener::Worker {
+    std::vector<std::size_t> sockets{};
+    std::uint64_t messages = 0, unique = 0, foreign = 0, corrupted = 0, first_batch = 0;
+    Nanoseconds first = 0, last = 0, gap = 0;
+    std::vector<std::uint64_t> intervals{};
+    std::optional<Corruption> corruption{};
+    std::uint64_t largest_block = 1;
+    std::optional<Blocks> blocks{};  // made by the thread, so on its NUMA node
+    std::atomic<std::uint64_t> shown_unique = 0;
+    std::atomic<Nanoseconds> shown_last = 0;
+    std::jthread thread{};
+};
+
+int default_threads(std::size_t sockets) {
+    return std::clamp(usable_processors(), 1, std::min(4, static_cast<int>(sockets)));
+}
+
+bool is_confined() { return usable_processors() < sysconf(_SC_NPROCESSORS_ONLN); }
+
+Listener::Listener(std::vector<UdpSocket>& sockets, const Hello& hello, bool verify, int threads, int numa)
+    : sockets_(sockets), hello_(hello), payload_(payload_of(hello.run, hello.size)), verify_(verify), numa_(numa),
+      began_(now()), accounts_(hello.streams), jitters_(hello.streams) {
+    for (int t = 0; t < threads; ++t) {
+        workers_.push_back(std::make_unique<Worker>());
+        for (auto s = static_cast<std::size_t>(t); s < sockets.size(); s += static_cast<std::size_t>(threads))
+            workers_.back()->sockets.push_back(s);
+        workers_.back()->intervals.reserve(static_cast<std::size_t>(hello.seconds * 10) + 100);
+    }
+    for (auto& worker : workers_) worker->thread = std::jthread([this, w = worker.get()] { work(*w); });
+}
+
+Listener::~Listener() { stop(); }
+
+void Listener::work(Worker& worker) {
+    for (const NumaNode& node : numa_nodes())
+        if (node.number == numa_ && !node.cores.empty()) bind_to_node(node);
+    worker.blocks.emplace();
+    std::vector<pollfd> polled;
+    for (const std::size_t s : worker.sockets) polled.push_back({sockets_[s].fd(), POLLIN, 0});
+    while (!stopping_.load(std::memory_order_relaxed)) {
+        bool any = false;
+        for (const std::size_t s : worker.sockets) any |= drain(worker, s);
+        if (!any) poll(polled.data(), polled.size(), rest_ms);
+    }
+}
+
+// Once through what waits in a socket, as far as the blocks go. False when nothing did.
+bool Listener::drain(Worker& worker, std::size_t socket) {
+    Blocks& b = *worker.blocks;
+    b.rearm();
+    const int n = recvmmsg(sockets_[socket].fd(), b.headers.data(), blocks, MSG_DONTWAIT, nullptr);
+    if (n <= 0) return false;
+    const Nanoseconds at = now();
+    const std::uint64_t before = worker.unique, messages_before = worker.messages;
+    for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) {
+        const std::size_t bytes = b.headers[i].msg_len, step = b.step(i);
+        if (step != 0) worker.largest_block = std::max(worker.largest_block, (bytes + step - 1) / step);
+        take(worker, static_cast<const std::byte*>(b.parts[i].iov_base), bytes, step ? step : bytes, socket, at);
+    }
+    if (worker.messages == messages_before) return true;  // none of them ours
+    const std::uint64_t fresh = worker.unique - before;
+    if (worker.first == 0) {
+        worker.first = at;
+        worker.first_batch = fresh;
+    } else {
+        worker.gap = std::max(worker.gap, at - worker.last);
+    }
+    worker.last = at;
+    const auto interval = static_cast<std::size_t>((at - began_) / interval_ns);
+    if (interval >= worker.intervals.size()) worker.intervals.resize(interval + 1);
+    worker.intervals[interval] += fresh;
+    worker.shown_unique.store(worker.unique, std::memory_order_relaxed);
+    worker.shown_last.store(at, std::memory_order_relaxed);
+    return true;
+}
+
+// The messages of one block, each `step` long.
+void Listener::take(Worker& worker, const std::byte* data, std::size_t bytes, std::size_t step, std::size_t socket,
+                    Nanoseconds arrived) {
+    if (bytes == 0) ++worker.foreign;
+    for (std::size_t at = 0; at < bytes; at += step) {
+        const std::byte* message = data + at;
+        DataHeader header;
+        const bool ours = std::min(step, bytes - at) == hello_.size && header.get(message) && header.run == hello_.run &&
+                          header.stream < hello_.streams && header.stream % sockets_.size() == socket &&
+                          header.sequence < hello_.planned;
+        if (!ours) {
+            ++worker.foreign;
+            continue;
+        }
+        Account<>& account = accounts_[header.stream];
+        ++worker.messages;
+        if (at == 0) jitters_[header.stream].add(arrived, static_cast<Nanoseconds>(header.sent_at));
+        const std::uint64_t before = account.unique();
+        account.add(header.sequence);
+        worker.unique += account.unique() - before;
+        constexpr std::size_t head = DataHeader::bytes;
+        if (!verify_ || std::memcmp(message + head, payload_.data() + head, hello_.size - head) == 0) continue;
+        ++worker.corrupted;
+        if (worker.corruption) continue;
+        const auto wrong = std::mismatch(message + head, message + hello_.size, payload_.begin() + head).first - message;
+        const auto offset = static_cast<std::size_t>(wrong);
+        worker.corruption = {header.sequence, offset, word_at(payload_.data(), offset, hello_.size),
+                             word_at(message, offset, hello_.size)};
+    }
+}
+
+std::uint64_t Listener::received() const {
+    std::uint64_t sum = 0;
+    for (const auto& worker : workers_) sum += worker->shown_unique.load(std::memory_order_relaxed);
+    return sum;
+}
+
+Nanoseconds Listener::last() const {
+    Nanoseconds latest = 0;
+    for (const auto& worker : workers_) latest = std::max(latest, worker->shown_last.load(std::memory_order_relaxed));
+    return latest;
+}
+
+void Listener::stop() {
+    stopping_ = true;
+    for (auto& worker : workers_)
+        if (worker->thread.joinable()) worker->thread.join();
+}
+
+Arrivals Listener::arrivals() {
+    Arrivals all;
+    all.began = began_;
+    for (std::size_t s = 0; s < accounts_.size(); ++s) {
+        const Account<>& a = accounts_[s];
+        all.streams.push_back({a.unique(), a.duplicates(), a.reordered(), a.late(), a.seen(), jitters_[s].seconds()});
+    }
+    for (const auto& w : workers_) {
+        all.unique += w->unique;
+        all.foreign += w->foreign;
+        all.corrupted += w->corrupted;
+        all.largest_block = std::max(all.largest_block, w->largest_block);
+        if (!all.corruption) all.corruption = w->corruption;
+        if (w->first == 0) continue;
+        if (all.first == 0 || w->first < all.first) {
+            all.first = w->first;
+            all.first_batch = w->first_batch;
+        }
+        all.last = std::max(all.last, w->last);
+        all.gap = std::max(all.gap, w->gap);
+        all.intervals.resize(std::max(all.intervals.size(), w->intervals.size()));
+        for (std::size_t i = 0; i < w->intervals.size(); ++i) all.intervals[i] += w->intervals[i];
+    }
+    return all;
+}
+
+}  // namespace assay::node

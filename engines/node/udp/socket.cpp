@@ -1,0 +1,269 @@
+#include "node/udp/socket.hpp"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <ifaddrs.h>
+#include <linux/sock_diag.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <poll.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <utility>
+
+#include "core/error.hpp"
+#include "core/topology.hpp"
+
+namespace assay::node {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct FreeInfo { void operator()(addrinfo* p) const { freeaddrinfo(p); } };
+struct FreeAddresses { void operator()(ifaddrs* p) const { freeifaddrs(p); } };
+
+std::unique_ptr<ifaddrs, FreeAddresses> local_addresses() {
+    ifaddrs* list = nullptr;
+    getifaddrs(&list);
+    return std::unique_ptr<ifaddrs, FreeAddresses>(list);
+}
+
+bool has_address(const ifaddrs* entry) {
+    return entry->ifa_addr && (entry->ifa_addr->sa_family == AF_INET || entry->ifa_addr->sa_family == AF_INET6);
+}
+
+Address address_of(const sockaddr* from) {
+    Address address;
+    address.length = from->sa_family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+    std::memcpy(&address.storage, from, address.length);
+    return address;
+}
+
+int number(const std::string& path, int otherwise) {
+    const std::string text = read_line(path);
+    char* end = nullptr;
+    const long value = std::strtol(text.c_str(), &end, 10);
+    return text.empty() || *end != '\0' ? otherwise : static_cast<int>(value);
+}
+
+// Of the adapter under an interface; a bond or a VLAN has that of its first lower one.
+int numa_of(const std::string& interface, int depth = 0) {
+    const std::string folder = sysfs("class/net/" + interface);
+    if (const int node = number(folder + "/device/numa_node", -1); node >= 0) return node;
+    std::error_code none;
+    for (const auto& entry : fs::directory_iterator(folder, none))
+        if (const std::string name = entry.path().filename(); name.starts_with("lower_") && depth < 4)
+            return numa_of(name.substr(6), depth + 1);
+    return -1;
+}
+
+Interface describe(const std::string& name) {
+    return {name, static_cast<int>(if_nametoindex(name.c_str())), number(sysfs("class/net/" + name + "/mtu"), 0),
+            numa_of(name)};
+}
+
+// "eth0 10.77.0.1, eth1 10.78.0.1": what a user may have meant; loopback left out where there is more.
+std::string reachable_addresses() {
+    std::string words;
+    const auto list = local_addresses();
+    for (const ifaddrs* entry = list.get(); entry != nullptr; entry = entry->ifa_next) {
+        if (!has_address(entry)) continue;
+        const Address address = address_of(entry->ifa_addr);
+        if (address.is_loopback() || address.text().starts_with("fe80")) continue;
+        words += fmt::format("{}{} {}", words.empty() ? "" : ", ", entry->ifa_name, address.text());
+    }
+    return words.empty() ? "none but its loopback" : words;
+}
+
+std::optional<Address> address_of_interface(const std::string& name, int port) {
+    const auto list = local_addresses();
+    std::optional<Address> found;
+    for (const ifaddrs* entry = list.get(); entry != nullptr; entry = entry->ifa_next)
+        if (has_address(entry) && entry->ifa_name == name && (!found || (found->is_six() && entry->ifa_addr->sa_family == AF_INET)))
+            found = address_of(entry->ifa_addr);
+    return found ? std::optional(found->with_port(port)) : std::nullopt;
+}
+
+bool is_numeric(const std::string& host) {
+    unsigned char buffer[16];
+    return inet_pton(AF_INET, host.c_str(), buffer) == 1 || host.find(':') != std::string::npos;
+}
+
+}  // namespace
+
+bool Address::is_loopback() const {
+    if (is_six()) return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6&>(storage).sin6_addr);
+    return ntohl(reinterpret_cast<const sockaddr_in&>(storage).sin_addr.s_addr) >> 24 == 127;
+}
+
+bool Address::same_host(const Address& other) const {
+    if (storage.ss_family != other.storage.ss_family) return false;
+    if (!is_six())
+        return reinterpret_cast<const sockaddr_in&>(storage).sin_addr.s_addr ==
+               reinterpret_cast<const sockaddr_in&>(other.storage).sin_addr.s_addr;
+    const auto& mine = reinterpret_cast<const sockaddr_in6&>(storage);
+    const auto& its = reinterpret_cast<const sockaddr_in6&>(other.storage);
+    return std::memcmp(&mine.sin6_addr, &its.sin6_addr, sizeof mine.sin6_addr) == 0;
+}
+
+Address Address::with_port(int port) const {
+    Address copy = *this;
+    if (is_six())
+        reinterpret_cast<sockaddr_in6&>(copy.storage).sin6_port = htons(static_cast<std::uint16_t>(port));
+    else
+        reinterpret_cast<sockaddr_in&>(copy.storage).sin_port = htons(static_cast<std::uint16_t>(port));
+    return copy;
+}
+
+std::string Address::text() const {
+    char name[NI_MAXHOST] = "?";
+    getnameinfo(get(), length, name, sizeof name, nullptr, 0, NI_NUMERICHOST);
+    return name;
+}
+
+std::string Address::with_port_text() const {
+    const int port = ntohs(is_six() ? reinterpret_cast<const sockaddr_in6&>(storage).sin6_port
+                                    : reinterpret_cast<const sockaddr_in&>(storage).sin_port);
+    return is_six() ? fmt::format("[{}]:{}", text(), port) : fmt::format("{}:{}", text(), port);
+}
+
+std::vector<Address> resolve(const std::string& host, int port) {
+    if (host.empty()) throw Error("no host given", "give --host, the receiver's name or address");
+    addrinfo wanted{};
+    wanted.ai_family = AF_UNSPEC;
+    wanted.ai_socktype = SOCK_DGRAM;
+    addrinfo* list = nullptr;
+    const int status = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &wanted, &list);
+    if (status != 0)
+        throw Error(fmt::format("{}: the name does not resolve ({})", host, gai_strerror(status)),
+                    "give a name that this machine knows, or an address");
+    const std::unique_ptr<addrinfo, FreeInfo> owned(list);
+    std::vector<Address> addresses;
+    for (const addrinfo* one = list; one != nullptr; one = one->ai_next) {
+        Address address;
+        address.length = one->ai_addrlen;
+        std::memcpy(&address.storage, one->ai_addr, one->ai_addrlen);
+        addresses.push_back(address);
+    }
+    return addresses;
+}
+
+std::optional<Interface> interface_of(const Address& address) {
+    const auto list = local_addresses();
+    for (const ifaddrs* entry = list.get(); entry != nullptr; entry = entry->ifa_next)
+        if (has_address(entry) && address.same_host(address_of(entry->ifa_addr))) return describe(entry->ifa_name);
+    if (!address.is_loopback()) return std::nullopt;
+    for (const ifaddrs* entry = list.get(); entry != nullptr; entry = entry->ifa_next)
+        if (has_address(entry) && address_of(entry->ifa_addr).is_loopback()) return describe(entry->ifa_name);
+    return std::nullopt;  // loopback is down
+}
+
+std::pair<Address, Interface> find_local(const std::string& host, int port) {
+    if (const auto address = address_of_interface(host, port)) return {*address, *interface_of(*address)};
+    if (!host.empty() && if_nametoindex(host.c_str()) != 0)
+        throw Error(fmt::format("the interface {} has no address", host), fmt::format("ip address add ADDRESS/PREFIX dev {}", host));
+    const std::vector<Address> addresses = resolve(host, port);
+    // Debian names a machine's own name 127.0.1.1: of several, one that others can reach.
+    for (const bool loopback : {false, true})
+        for (const Address& address : addresses) {
+            if (address.is_loopback() != loopback) continue;
+            const auto interface = interface_of(address);
+            if (!interface) continue;
+            if (loopback && !is_numeric(host) && !host.starts_with("localhost"))
+                throw Error(fmt::format("{} is {} on this machine, its loopback, where no sender can reach it", host, address.text()),
+                            "give the address of the interface to test: " + reachable_addresses());
+            return {address, *interface};
+        }
+    const std::string own = addresses.front().text();
+    throw Error(fmt::format("{}{} is not an address of this machine ({})", host, own == host ? "" : " (" + own + ")", host_name()),
+                "it has " + reachable_addresses() + "; the receiver runs on the tested machine");
+}
+
+void require_mtu(const std::string& where, const std::string& interface, int mtu, std::uint64_t size, int headers) {
+    const auto needed = size + static_cast<std::uint64_t>(headers);
+    if (mtu <= 0 || static_cast<std::uint64_t>(mtu) >= needed) return;
+    throw Error(fmt::format("{}: the MTU of {} is {}, and a message of {} bytes needs {}", where, interface, mtu, size, needed),
+                fmt::format("ip link set {} mtu {} there, and the same on the way; or choose --size {}, or let every "
+                            "message be cut up with --fragments",
+                            interface, std::max<std::uint64_t>(needed, 9000), mtu - headers));
+}
+
+UdpSocket::UdpSocket(const Address& like) : fd_(socket(like.storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
+    if (fd_ < 0) throw Error(fmt::format("no socket: {}", std::strerror(errno)), "raise the limit of open files (ulimit -n)");
+}
+
+UdpSocket::~UdpSocket() {
+    if (fd_ >= 0) close(fd_);
+}
+
+void UdpSocket::bind(const Address& address) {
+    if (::bind(fd_, address.get(), address.length) == 0) return;
+    const int why = errno;
+    throw Error(fmt::format("cannot receive on {}: {}", address.with_port_text(), std::strerror(why)),
+                why == EADDRINUSE ? "is another receiver running there? else choose another --port (the same for the sender)"
+                : why == EACCES   ? "ports under 1024 are root's; choose another --port"
+                                  : "see 'ip address'");
+}
+
+std::optional<int> UdpSocket::set(int level, int option, int value) {
+    if (setsockopt(fd_, level, option, &value, sizeof value) == 0) return std::nullopt;
+    return errno;
+}
+
+std::uint64_t UdpSocket::enlarge(bool receive, std::uint64_t wanted) {
+    const int value = static_cast<int>(wanted);
+    // Beyond net.core.rmem_max only with privilege (CAP_NET_ADMIN).
+    if (set(SOL_SOCKET, receive ? SO_RCVBUFFORCE : SO_SNDBUFFORCE, value))
+        set(SOL_SOCKET, receive ? SO_RCVBUF : SO_SNDBUF, value);
+    int granted = 0;
+    socklen_t length = sizeof granted;
+    getsockopt(fd_, SOL_SOCKET, receive ? SO_RCVBUF : SO_SNDBUF, &granted, &length);
+    return static_cast<std::uint64_t>(granted) / 2;  // the kernel doubles it, for its own book-keeping
+}
+
+std::uint32_t UdpSocket::dropped() const {
+    std::uint32_t memory[SK_MEMINFO_VARS] = {};
+    socklen_t length = sizeof memory;
+    if (getsockopt(fd_, SOL_SOCKET, SO_MEMINFO, memory, &length) != 0) return 0;  // before Linux 4.12
+    return memory[SK_MEMINFO_DROPS];
+}
+
+void UdpSocket::send(const std::string& words, const Address& to) const {
+    sendto(fd_, words.data(), words.size(), MSG_DONTWAIT, to.get(), to.length);
+}
+
+std::optional<UdpSocket::Datagram> UdpSocket::receive(double limit_s) const {
+    pollfd one{fd_, POLLIN, 0};
+    if (poll(&one, 1, static_cast<int>(limit_s * 1000)) <= 0) return std::nullopt;
+    Datagram datagram;
+    datagram.words.resize(65536);
+    iovec part{datagram.words.data(), datagram.words.size()};
+    alignas(cmsghdr) char control[256];
+    msghdr message{&datagram.from.storage, sizeof datagram.from.storage, &part, 1, control, sizeof control, 0};
+    const ssize_t n = recvmsg(fd_, &message, MSG_DONTWAIT);
+    if (n < 0) {
+        if (errno == EAGAIN || errno == EINTR) return std::nullopt;
+        datagram.error = errno;
+        return datagram;
+    }
+    datagram.words.resize(static_cast<std::size_t>(n));
+    datagram.from.length = message.msg_namelen;
+    for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
+        if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_PKTINFO) {
+            in_pktinfo info;
+            std::memcpy(&info, CMSG_DATA(c), sizeof info);
+            datagram.interface = info.ipi_ifindex;
+        } else if (c->cmsg_level == IPPROTO_IPV6 && c->cmsg_type == IPV6_PKTINFO) {
+            in6_pktinfo info;
+            std::memcpy(&info, CMSG_DATA(c), sizeof info);
+            datagram.interface = static_cast<int>(info.ipi6_ifindex);
+        }
+    }
+    return datagram;
+}
+
+}  // namespace assay::node

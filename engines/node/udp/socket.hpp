@@ -1,0 +1,74 @@
+// Sockets and addresses of the UDP measurement: what can go wrong with them, each in one clear line.
+#pragma once
+
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace assay::node {
+
+struct Address {
+    sockaddr_storage storage{};
+    socklen_t length = 0;
+
+    const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
+    bool is_six() const { return storage.ss_family == AF_INET6; }
+    bool is_loopback() const;
+    bool same_host(const Address&) const;  // whatever the port
+    Address with_port(int port) const;
+    std::string text() const;       // without the port
+    std::string with_port_text() const;  // "10.0.0.1:15300", "[fe80::1%eth0]:15300"
+    int headers() const { return (is_six() ? 40 : 20) + 8; }  // IP and UDP, bytes
+};
+
+// Throws Error when the name does not resolve.
+std::vector<Address> resolve(const std::string& host, int port);
+
+struct Interface {
+    std::string name;
+    int index = 0;
+    int mtu = 0;    // 0: unknown
+    int numa = -1;  // -1: unknown
+};
+
+// The address of this machine that `host` names, also by the name of its interface, and that interface. Throws
+// Error when it is not one of this machine's, or one that nobody else can reach.
+std::pair<Address, Interface> find_local(const std::string& host, int port);
+std::optional<Interface> interface_of(const Address&);  // none when the address is not this machine's
+
+// Throws Error where messages of `size` do not fit, with the command that mends it.
+void require_mtu(const std::string& where, const std::string& interface, int mtu, std::uint64_t size, int headers);
+
+class UdpSocket {
+public:
+    UdpSocket() = default;
+    explicit UdpSocket(const Address& like);  // of the same family
+    UdpSocket(UdpSocket&& other) noexcept : fd_(other.fd_) { other.fd_ = -1; }
+    UdpSocket& operator=(UdpSocket&&) = delete;
+    ~UdpSocket();
+
+    int fd() const { return fd_; }
+    void bind(const Address&);                          // throws Error
+    std::optional<int> set(int level, int option, int value);  // errno when refused
+    // As large as allowed, `wanted` at most: bytes granted.
+    std::uint64_t enlarge(bool receive, std::uint64_t wanted);
+    std::uint32_t dropped() const;                      // messages for which the buffer had no room
+
+    void send(const std::string& words, const Address& to) const;  // as far as it goes: words are repeated
+    struct Datagram {
+        std::string words;
+        Address from;
+        int interface = 0;  // index of where it came in; 0: unknown
+        int error = 0;      // instead: what the network said of an earlier one
+    };
+    std::optional<Datagram> receive(double limit_s) const;  // none in time, or interrupted
+
+private:
+    int fd_ = -1;
+};
+
+}  // namespace assay::node

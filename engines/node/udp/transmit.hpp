@@ -1,0 +1,71 @@
+// The sending threads: paced batches on one connected socket a stream.
+//
+// A batch is handed over in one system call, and as one block that the kernel or the adapter cuts into messages
+// (UDP_SEGMENT) where that works; where it does not, message by message in one sendmmsg.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "core/error.hpp"
+#include "node/udp/pace.hpp"
+#include "node/udp/socket.hpp"
+#include "node/udp/wire.hpp"
+
+namespace assay::node {
+
+struct Sent {
+    std::vector<std::uint64_t> streams{};  // messages of each
+    std::uint64_t messages = 0, dropped = 0;
+    double rate = 0;   // payload, B/s
+    double pause = 0;  // seconds: the latest that a batch went out after it was due
+    bool gso = false;
+    std::optional<Error> error{};  // what ended it early
+};
+
+struct Route {
+    Address receiver;  // its control port
+    std::uint32_t sockets = 1;
+    bool gso = true, fragments = false;
+    int threads = 1;
+};
+
+class Transmitter {
+public:
+    Transmitter(const Hello&, const Route&);  // throws Error; sends until stop() or the end
+    ~Transmitter();
+
+    bool is_done() const { return running_.load() == 0; }
+    std::uint64_t messages() const;  // so far
+    void stop();
+    Sent sent();  // after stop()
+
+private:
+    struct Stream;
+    struct Worker;
+    void work(Worker&);
+    Stream* next(Worker&) const;
+    std::uint64_t hand_over(Worker&, Stream&, std::uint64_t messages);
+    std::uint64_t push(Worker&, Stream&, std::uint64_t done, std::uint64_t messages);
+    std::uint64_t recover(Worker&, Stream&, int error, std::uint64_t block);
+    void fail(const Error&);
+    bool is_over() const;
+
+    const Hello hello_;
+    const Route route_;
+    const std::uint64_t batch_;
+    const Nanoseconds began_, limit_;
+    std::vector<std::unique_ptr<Stream>> streams_;
+    std::vector<std::unique_ptr<Worker>> workers_;
+    std::atomic<bool> stopping_ = false;
+    std::atomic<int> running_ = 0;
+    std::mutex mutex_;
+    std::optional<Error> error_;
+};
+
+}  // namespace assay::node

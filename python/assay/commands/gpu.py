@@ -1,0 +1,50 @@
+"""``assay gpu``: what COBALT's gpu-copy measures, for each GPU and for all at once."""
+
+from __future__ import annotations
+
+import argparse
+import socket
+
+from assay.commands.options import add_output, open_run, specifications
+from assay.commands.run import read_parameters
+from assay.launch.engines import describe, probe
+from assay.launch.placement import HERE
+from assay.measure.node import measure_node
+from assay.measure.session import Session
+
+NAME = "node.gpu_copy"
+
+
+class Gpu:
+    """Bandwidth between this machine's memory and its NVIDIA GPUs: each alone, all at once, both ways at once
+    (COBALT's gpu-copy). Every byte that was copied is compared. Other options are the measurement's, see 'assay
+    list node.gpu_copy': --size, --copies, --repeats, --timeout, --realtime. CUDA_VISIBLE_DEVICES chooses
+    GPUs."""
+
+    name = "gpu"
+    examples = """
+  assay gpu
+  assay gpu --size 256MiB --repeats 21
+  CUDA_VISIBLE_DEVICES=0 assay gpu --json
+"""
+
+    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+        add_output(parser)
+        parser.set_defaults(takes_others=True)
+
+    def run(self, args: argparse.Namespace) -> int:
+        described = describe(probe()).find(NAME)
+        params = read_parameters(NAME, {p.name: p.kind for p in described.parameters}, args.others)
+        described.check_bounds(params)
+        wanted = specifications(args, "gpu")
+        here = socket.gethostname()
+        run = open_run("gpu", args)
+        run.info.hosts = [here]
+        run.info.options = {**params}
+        run.save()
+        session = Session(run, verbose=args.verbose, quiet=args.json)
+        measure_node(session, NAME, HERE, [here], None, params)
+        status = session.conclude(wanted)
+        if args.json:
+            session.print_json()
+        return status

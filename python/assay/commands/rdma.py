@@ -1,0 +1,152 @@
+"""``assay rdma``: what ib_write_bw measures, with the verdict and the report of every other verb."""
+
+from __future__ import annotations
+
+import argparse
+import socket
+
+from assay.commands.options import add_output, open_run, specifications
+from assay.commands.run import read_parameters
+from assay.errors import UserError
+from assay.launch.engines import Described, describe, probe
+from assay.launch.hosts import parse_hosts
+from assay.launch.launchers import Local
+from assay.launch.placement import HERE, REMOTE, Segment
+from assay.launch.reach import check_hosts
+from assay.measure.node import measure_node
+from assay.measure.rdma import (
+    MEASUREMENT,
+    SILENCE_MARGIN_S,
+    TIMEOUT_S,
+    End,
+    measure_rdma,
+    plan_ports,
+    ports_of,
+    why_no_pair,
+)
+from assay.measure.session import Session
+from assay.records.schema import Scalar
+
+WAIT_S = 60.0  # of the listening side, the engine's default
+OWN = ("device", "peer", "mute")  # parameters of the engine that this verb sets
+
+
+class Rdma:
+    """RDMA bandwidth between two devices or hosts, as perftest's ib_write_bw, ib_read_bw and ib_send_bw
+    measure it. Without a host and a device, each active port of this machine sends to another card of it. All
+    other options are the measurement's, see 'assay list node.rdma': --op write,read,send, --sizes,
+    --iterations, --depth, --qps, --bidirectional, --gid-index, --mtu, --port, --port-number, --wait,
+    --realtime."""
+
+    name = "rdma"
+    examples = """
+  assay rdma                                     every port of this machine as sender, to another card
+  assay rdma -d mlx5_0                           listens, as 'ib_write_bw -d mlx5_0' does
+  assay rdma -d mlx5_1 HOST                      sends to the side that listens on HOST
+  assay rdma -d mlx5_1 --peer-device mlx5_0      both sides on this machine, in one command
+  assay rdma -d mlx5_0 --peer-device mlx5_0 HOST starts the listening side on HOST too, through ssh
+  assay rdma -d mlx5_1 --op write,read,send --sizes 2,4KiB,64KiB,1MiB --peer-device mlx5_0
+"""
+
+    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+        parser.usage = "%(prog)s [-d DEVICE] [--peer-device DEVICE] [options] [HOST]"
+        parser.add_argument(
+            "-d", "--device", metavar="DEVICE", help="RDMA device, such as mlx5_0 or mlx5_0:1"
+        )
+        parser.add_argument(
+            "--peer-device", metavar="DEVICE", help="device of the other side, which is then started too"
+        )
+        add_output(parser)
+        parser.set_defaults(takes_others=True)
+
+    def run(self, args: argparse.Namespace) -> int:
+        described = describe(probe()).find(MEASUREMENT)
+        params, host = read_words(described, args.others)
+        described.check_bounds(params)
+        if args.peer_device and not args.device:
+            raise UserError("--peer-device without -d", "name the sending device too: -d mlx5_0")
+        if host and not args.device:
+            raise UserError(f"a host ({host}) without a device", "name the device to send from: -d mlx5_0")
+        if host and args.peer_device:
+            check_hosts(REMOTE, [host])
+        wanted = specifications(args, "rdma")
+        here = socket.gethostname()
+        run = open_run("rdma", args)
+        run.info.hosts = [here]
+        run.info.options = {"device": args.device, "peer_device": args.peer_device, "host": host, **params}
+        run.save()
+        session = Session(run, verbose=args.verbose, quiet=args.json)
+        _measure(session, described, args, here, host, params)
+        status = session.conclude(wanted)
+        if args.json:
+            session.print_json()
+        return status
+
+
+def read_words(described: Described, words: list[str]) -> tuple[dict[str, Scalar], str]:
+    """The measurement's parameters, and the host among them: the one word that belongs to no option."""
+    kinds: dict[str, str] = {p.name: p.kind for p in described.parameters if p.name not in OWN}
+    options, hosts, rest = [], [], list(words)
+    while rest:
+        word = rest.pop(0)
+        if not word.startswith("-"):
+            hosts += parse_hosts(word, "HOST")
+            continue
+        options.append(word)
+        if kinds.get(word.removeprefix("--").replace("-", "_"), "flag") != "flag" and rest:
+            options.append(rest.pop(0))
+    if len(hosts) > 1:
+        raise UserError(f"more than one host: {', '.join(hosts)}", "name the one to connect to")
+    return read_parameters(described.name, kinds, options), hosts[0] if hosts else ""
+
+
+def _measure(
+    session: Session,
+    described: Described,
+    args: argparse.Namespace,
+    here: str,
+    host: str,
+    params: dict[str, Scalar],
+) -> None:
+    if described.waived is not None:
+        session.waive(MEASUREMENT, here, described.waived)
+    elif args.peer_device:
+        other = End(REMOTE, host, args.peer_device) if host else End(HERE, here, args.peer_device)
+        session.err.print(f"{here} {args.device} sends to {other.host} {other.device}")
+        measure_rdma(session, End(HERE, here, args.device), other, params)
+    elif args.device:
+        _one_side(session, args.device, here, host, params)
+    else:
+        measure_node(session, "node.settings", HERE, [here], None, {})
+        _each_port(session, here, params)
+
+
+def _one_side(session: Session, device: str, here: str, host: str, params: dict[str, Scalar]) -> None:
+    """This side alone; the other one is started by hand."""
+    silence = float(params.get("timeout", TIMEOUT_S)) + SILENCE_MARGIN_S
+    chosen: dict[str, Scalar] = {**params, "device": device}
+    if host:
+        chosen["peer"] = host
+        session.err.print(f"{here} {device} sends to the side that listens on {host}")
+    else:
+        wait = float(params.get("wait", WAIT_S))
+        silence += wait
+        session.err.print(f"{here} {device} waits {wait:g} s for: assay rdma -d DEVICE {here}")
+    session.measure(MEASUREMENT, Local(), HERE, [Segment([here])], chosen, silence, flavour="")
+
+
+def _each_port(session: Session, here: str, params: dict[str, Scalar]) -> None:
+    ports = ports_of(session.run.records, here)
+    pairs = plan_ports(ports)
+    left_out = [p.device for p in ports if p.active and p.device not in {pair.sender for pair in pairs}]
+    for device in left_out:
+        session.err.print(f"{device} has no other active port of its link layer on this machine: left out")
+    if not pairs:
+        session.waive(MEASUREMENT, here, why_no_pair(ports))
+        return
+    for pair in pairs:
+        session.err.print(f"{pair.sender} sends to {pair.receiver}")
+        if pair.same_card:
+            session.err.print("warning: both are on one card; a test between cards needs two distinct ones")
+        ends = End(HERE, here, pair.sender), End(HERE, here, pair.receiver)
+        measure_rdma(session, *ends, params, more=pair is not pairs[-1])

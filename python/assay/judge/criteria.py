@@ -1,0 +1,107 @@
+"""What a criterion and a specification are, once read."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+
+from assay.records.schema import Scalar, Subject
+from assay.records.units import Quantity, format_as, format_quantity, format_share, format_size
+
+STATISTICS = ("median", "min", "max", "p5", "p95", "p99")
+SUBJECT_FIELDS = tuple(Subject.__struct_fields__)
+
+Condition = Scalar | Quantity  # what a parameter or a field of the subject has to be
+
+
+@dataclass(frozen=True)
+class Share:
+    """A limit taken from the machine: ``share`` times the median of the metric ``of``."""
+
+    share: float
+    of: str
+    where: dict[str, Condition] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{format_share(self.share)} of {self.of}{words(self.where)}"
+
+
+Limit = Quantity | Share
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """One line of a specification: a metric within bounds, or (``metric`` empty) no finding of a rule."""
+
+    metric: str = ""  # "network.all_to_all/bandwidth"; "*" stands for any text
+    where: dict[str, Condition] = field(default_factory=dict)
+    statistic: str = "median"
+    min: Limit | None = None
+    max: Limit | None = None
+    spelled: tuple[str, str] = ("", "")  # the units that min and max are written in: "Gbit/s"
+    rule: str = ""  # with no metric: the rule that may find nothing; empty means any
+    fact: str = ""  # instead of a metric: "cpu.governor"
+    equals: tuple[Scalar, ...] = ()  # of a fact: one of these
+    absent: str = ""  # of a fact: "pass" where a machine without such a thing is in order
+    mend: str = ""  # the command that would mend it; {device} stands for the device
+    title: str = ""
+    hosts: str = ""  # "one" or "several": in a run on any other number it means nothing and is left out
+    line: int = 0
+
+    def __str__(self) -> str:
+        """The criterion in words, which is what a verdict shows."""
+        if self.title:
+            return self.title
+        if self.fact:
+            return f"{self.fact}{words(self.where)} {_bounds_words(self)}"
+        if not self.metric:
+            return f"no fault found by {self.rule}" if self.rule else "no fault found"
+        statistic = "" if self.statistic == "median" else f" {self.statistic}"
+        return f"{self.metric}{statistic}{words(self.where)} {_bounds_words(self)}"
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """What a specification may speak of. None leaves that check to the judging, where what is not there
+    never passes."""
+
+    metrics: Mapping[str, str] | None = None  # "measurement/metric" -> its unit
+    rules: Collection[str] | None = None  # names of the rules that find causes
+    facts: Mapping[str, str] | None = None  # name -> its unit, "" for text
+    parameters: Mapping[str, Mapping[str, str]] | None = None  # measurement -> parameter -> its unit
+
+
+@dataclass(frozen=True)
+class Specification:
+    """The criteria of one file, all of them checked."""
+
+    name: str
+    criteria: list[Criterion]
+    title: str = ""
+    parameters: dict[str, dict[str, Scalar]] = field(default_factory=dict)  # of measurements, as they are run
+
+
+def words(where: Mapping[str, Condition]) -> str:
+    """Conditions as they are read: " op=send size=1 MiB", with the leading space; empty for none."""
+    return "".join(f" {key}={_condition_words(value)}" for key, value in where.items())
+
+
+def _condition_words(value: Condition) -> str:
+    if not isinstance(value, Quantity):
+        return str(value)
+    return format_size(int(value.value)) if value.unit == "B" else format_quantity(*value)
+
+
+def _bounds_words(criterion: Criterion) -> str:
+    bounds = [f"is {' or '.join(map(str, criterion.equals))}"] if criterion.equals else []
+    limits = (criterion.min, criterion.max)
+    for sign, bound, spelled in zip((">=", "<="), limits, criterion.spelled, strict=True):
+        if bound is not None:
+            bounds.append(f"{sign} {limit_words(bound, spelled)}")
+    return " and ".join(bounds)
+
+
+def limit_words(limit: Limit, spelled: str = "") -> str:
+    if not isinstance(limit, Quantity):
+        return str(limit)
+    return format_as(limit.value, spelled) if spelled else format_quantity(*limit)

@@ -1,0 +1,115 @@
+"""Criteria on facts: what a host or a device is, held against what it should be.
+
+Every host of the run has to have the fact, on every device that the criterion speaks of; the worst decides.
+A machine that has no such thing (no frequency control, no such device) is not in order by that: only
+``absent = "pass"`` says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Sequence
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+from assay.judge.criteria import Condition, Criterion, words
+from assay.records.schema import AnyRecord, Context, Scalar, Verdict
+from assay.records.units import Quantity, format_as, format_quantity
+
+
+class _Held(NamedTuple):
+    """One context held against a criterion; ``slack`` is relative, positive when within."""
+
+    slack: float
+    is_within: bool
+    context: Context
+    required: Quantity | None
+    spelled: str = ""  # the unit that the specification gives it in
+
+
+def judge_fact(criterion: Criterion, records: Sequence[AnyRecord], hosts: Collection[str]) -> Verdict:
+    contexts = [one for one in records if isinstance(one, Context) and _holds(criterion, one)]
+    having = [one for one in contexts if criterion.fact in one.facts]
+    verdict = Verdict(criterion=str(criterion), outcome="INCONCLUSIVE", metric=criterion.fact)
+    told = {one.subject.host for one in having}
+    doubts = [f"{host} has no {criterion.fact}{words(criterion.where)}" for host in sorted(set(hosts) - told)]
+    # A host may be known to its user by another name than to itself: its number is sure, its name a guess.
+    if len(told) >= len(set(hosts)):
+        doubts = []
+    if not having and not doubts:
+        doubts = [f"no host has {criterion.fact}{words(criterion.where)}"]
+    if doubts and criterion.absent == "pass" and any(isinstance(one, Context) for one in records):
+        doubts = []
+        verdict.reason = "not on this machine, which the specification allows"
+    held = [_held(criterion, one) for one in having]
+    failed = [one for one in held if not one.is_within]
+    if held:
+        _show(verdict, criterion, min(held, key=lambda one: one.slack), len(held))
+    verdict.outcome = "FAIL" if failed else "INCONCLUSIVE" if doubts else "PASS"
+    if failed:
+        devices = [one.context.subject.device for one in failed if one.context.subject.device]
+        verdict.remedy = _mend(criterion.mend, devices)
+    elif doubts:
+        more = f" (and {len(doubts) - 1} more)" if len(doubts) > 1 else ""
+        verdict.reason = doubts[0] + more
+    return verdict
+
+
+def _mend(mend: str, devices: Sequence[str]) -> str:
+    if "{device}" not in mend or not devices:
+        return mend
+    return "; ".join(mend.replace("{device}", device) for device in devices)
+
+
+def _holds(criterion: Criterion, context: Context) -> bool:
+    return all(_is(context, key, condition) for key, condition in criterion.where.items())
+
+
+def _is(context: Context, key: str, condition: Condition) -> bool:
+    value: Scalar | None = context.facts.get(key, getattr(context.subject, key, None))
+    if isinstance(condition, Quantity):
+        return isinstance(value, int | float) and math.isclose(float(value), condition.value, rel_tol=1e-9)
+    if isinstance(condition, str) and isinstance(value, str):
+        return fnmatchcase(value, condition)
+    return value == condition
+
+
+def _held(criterion: Criterion, context: Context) -> _Held:
+    value = context.facts[criterion.fact]
+    if criterion.equals:
+        is_within = value in criterion.equals
+        return _Held(0.0 if is_within else -math.inf, is_within, context, None)
+    worst = _Held(math.inf, True, context, None)
+    limits = (criterion.min, criterion.max)
+    for bound, limit, spelled in zip(("min", "max"), limits, criterion.spelled, strict=True):
+        if not isinstance(limit, Quantity):
+            continue
+        if not isinstance(value, int | float):
+            return _Held(-math.inf, False, context, limit)
+        slack = value - limit.value if bound == "min" else limit.value - value
+        # Link shares are quotients: 1 and 0.9999999999 are the same.
+        is_within = slack >= 0 or math.isclose(value, limit.value, rel_tol=1e-9)
+        one = _Held(slack / abs(limit.value) if limit.value else slack, is_within, context, limit, spelled)
+        worst = min(worst, one, key=lambda held: held.slack)
+    return worst
+
+
+def _show(verdict: Verdict, criterion: Criterion, worst: _Held, among: int) -> None:
+    value = worst.context.facts[criterion.fact]
+    verdict.subject, verdict.evidence = worst.context.subject, [worst.context.id]
+    verdict.required_text = " or ".join(map(str, criterion.equals))
+    verdict.observed_text = str(value)
+    if worst.required is not None and isinstance(value, int | float):
+        verdict.unit = worst.required.unit
+        verdict.observed, verdict.required = float(value), worst.required.value
+        verdict.margin = worst.slack if worst.required.value else None
+        verdict.observed_text = _shown(float(value), worst.spelled, verdict.unit)
+        verdict.required_text = _shown(worst.required.value, worst.spelled, verdict.unit)
+    if among > 1 and worst.context.subject.device:
+        verdict.reason = f"the worst of {among}: {worst.context.subject.device}"
+
+
+def _shown(value: float, spelled: str, unit: str) -> str:
+    if value >= 2**63:
+        return "unlimited"
+    return format_as(value, spelled) if spelled else format_quantity(value, unit)

@@ -1,0 +1,6 @@
+"""Guests of the lab: QEMU machines for what this one lacks (NUMA nodes, RDMA devices, persistent memory)."""
+
+from assay.lab.guest.guest import Guest, Hardware, run_guest
+from assay.lab.guest.kernel import Kernel, prepare_kernel
+
+__all__ = ["Guest", "Hardware", "Kernel", "prepare_kernel", "run_guest"]

@@ -1,0 +1,292 @@
+"""One guest, from its boot to its end: QEMU's command line, the job inside, its output and exit code.
+
+Emulated (TCG) unless hardware virtualisation is really there: a /dev/kvm alone proves nothing. The guest's
+root is this machine's own, over 9p, read-only under an overlay in memory: every program here runs there, with
+the same paths, and nothing that it writes comes back but what lies under ``output``. Its standard output and
+error come through ports of their own, so that no word of a kernel mixes with them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from assay.errors import UserError
+from assay.lab.guest.kernel import Kernel, prepare_kernel
+from assay.lab.tools import find
+
+SCRIPTS = Path(__file__).parent
+BOOT_LIMIT_S = 90.0  # a boot takes 5 s on a quiet machine and 30 s on a loaded one; beyond, it hangs
+BOOTS = 2
+LABEL_BYTES = 2 << 20  # of an NVDIMM, beside its region
+MIB = 1 << 20
+# What a job inherits, besides what begins with these.
+KEPT = ("PATH", "HOME", "PYTHONPATH", "LANG", "TERM", "LD_LIBRARY_PATH")
+KEPT_PREFIXES = ("ASSAY_",)
+NOT_STARTED = 125  # the guest's exit code when its hardware could not be made ready
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """What the guest has. ``rdma_rate`` is tc's spelling ("80mbit") or empty; bytes elsewhere."""
+
+    cpus: int = 2
+    memory: int = 1024 * MIB
+    numa: int = 1
+    rdma: int = 0
+    rdma_rate: str = ""
+    pmem: int = 0
+
+    def setup(self) -> str:
+        """The shell lines that make it ready inside."""
+        lines = []
+        if self.rdma:
+            lines.append(shlex.join(["bash", str(SCRIPTS / "rdma.sh"), str(self.rdma), self.rdma_rate]))
+        if self.pmem:
+            lines.append(shlex.join(["bash", str(SCRIPTS / "pmem.sh"), str(self.pmem)]))
+        return " && ".join(lines) or "true"
+
+
+@dataclass(frozen=True)
+class Guest:
+    """A machine and its job. ``output`` is a folder whose content is the same inside and outside."""
+
+    hardware: Hardware
+    command: Sequence[str]
+    output: Path | None = None
+    limit_s: float = 300.0
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass
+class Ended:
+    """``code`` is the job's exit code; None when the guest never said it."""
+
+    code: int | None
+    is_up: bool
+    timed_out: bool = False
+    words: str = ""  # the console's last ones
+
+
+def run_guest(guest: Guest, stdout: int | None = None, stderr: int | None = None) -> int:
+    """Boots, runs the command, ends; its exit code. Output goes to the given file descriptors, by default to
+    this process's own. Raises UserError when the guest does not come up, or not to an end in time."""
+    _require(guest)
+    kernel = prepare_kernel()
+    with tempfile.TemporaryDirectory(prefix="assay-guest-") as place:
+        folder = Path(place)
+        (folder / "hardware").write_text(guest.hardware.setup() + "\n")
+        (folder / "job").write_text(_job(guest))
+        descriptors = (1 if stdout is None else stdout, 2 if stderr is None else stderr)
+        deadline = time.monotonic() + guest.limit_s
+        for attempt in range(BOOTS):
+            if guest.hardware.pmem:
+                _memory_file(folder, guest.hardware)
+            ended = _boot(guest, kernel, folder, descriptors, deadline)
+            if ended.is_up or ended.timed_out:
+                break
+            if attempt + 1 < BOOTS:
+                print("the guest did not come up; once more", file=sys.stderr)
+    if ended.timed_out:
+        raise UserError(f"the guest was not done within {guest.limit_s:.0f} s", "give it more: --timeout")
+    if not ended.is_up:
+        raise UserError(f"the guest did not come up: {ended.words or 'no word from it'}", "try again")
+    if ended.code is None:
+        raise UserError(f"the guest ended without a word: {ended.words}", "more memory, perhaps: --memory")
+    if ended.code == NOT_STARTED:
+        raise UserError("the guest's hardware could not be made ready", "its words are above")
+    return ended.code
+
+
+def _require(guest: Guest) -> None:
+    find("qemu-system-x86_64", "qemu-system-x86")
+    if guest.hardware.rdma:
+        find("ip", "iproute2")
+        find("rdma", "iproute2")
+    if guest.hardware.pmem:
+        find("ndctl", "ndctl")
+    if guest.hardware.numa > guest.hardware.cpus:
+        raise UserError(
+            f"{guest.hardware.numa} NUMA nodes with {guest.hardware.cpus} processors",
+            "give each node one at least: --cpus",
+        )
+    if guest.output is not None and not guest.output.is_dir():
+        raise UserError(f"no folder {guest.output} for the output", "make it first")
+
+
+def _job(guest: Guest) -> str:
+    kept = {
+        name: value for name, value in os.environ.items() if name in KEPT or name.startswith(KEPT_PREFIXES)
+    }
+    # Whatever is timed inside an emulated machine is no performance.
+    lines = [f"export {name}={shlex.quote(value)}" for name, value in (kept | guest.environment).items()]
+    lines.append("export ASSAY_GUEST=emulated")
+    if guest.output is not None:
+        where = shlex.quote(str(guest.output.resolve()))
+        lines.append(
+            f"mkdir -p {where} && mount -t 9p -o trans=virtio,version=9p2000.L,msize=262144 output {where}"
+        )
+    lines.append(f"cd {shlex.quote(os.getcwd())}")
+    lines.append(f"exec {shlex.join(guest.command)}")
+    return "\n".join(lines) + "\n"
+
+
+def _memory_file(folder: Path, hardware: Hardware) -> None:
+    with open(folder / "pmem", "wb") as file:
+        file.truncate(2 * hardware.pmem + LABEL_BYTES)
+
+
+def is_virtualised() -> bool:
+    """Whether KVM can really be used: its own module has to be there, not just a device of that name."""
+    modules = ("kvm_intel", "kvm_amd")
+    return os.access("/dev/kvm", os.W_OK) and any(Path("/sys/module", one).is_dir() for one in modules)
+
+
+def qemu_command(guest: Guest, kernel: Kernel, folder: Path) -> list[str]:
+    """The command, without the descriptors of the ports (see ``_ports``)."""
+    hardware = guest.hardware
+    accelerator = ["-accel", "kvm"] if is_virtualised() else ["-accel", "tcg,thread=multi"]
+    machine = "q35,nvdimm=on" if hardware.pmem else "q35"
+    memory = f"{hardware.memory // MIB}M"
+    if hardware.pmem:
+        memory += f",slots=4,maxmem={(hardware.memory + 4 * hardware.pmem) // MIB + 1024}M"
+    words = [
+        "qemu-system-x86_64", "-machine", machine, *accelerator, "-cpu", "max",
+        "-smp", str(hardware.cpus), "-m", memory,
+        "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+        "-kernel", str(kernel.image), "-initrd", str(kernel.initramfs),
+        "-append", _kernel_words(kernel, folder),
+        "-fsdev", "local,id=root,path=/,security_model=none,readonly=on,multidevs=remap",
+        "-device", "virtio-9p-pci,fsdev=root,mount_tag=root",
+    ]  # fmt: skip
+    if hardware.numa > 1:
+        words += _numa(hardware)
+    if hardware.pmem:
+        size = f"{(2 * hardware.pmem + LABEL_BYTES) // MIB}M"
+        words += ["-object", f"memory-backend-file,id=nv0,share=on,mem-path={folder / 'pmem'},size={size}"]
+        words += ["-device", f"nvdimm,memdev=nv0,id=nvd0,label-size={LABEL_BYTES // MIB}M"]
+    if guest.output is not None:
+        path = str(guest.output.resolve()).replace(",", ",,")
+        words += ["-fsdev", f"local,id=output,path={path},security_model=none,multidevs=remap"]
+        words += ["-device", "virtio-9p-pci,fsdev=output,mount_tag=output"]
+    return words
+
+
+def _kernel_words(kernel: Kernel, folder: Path) -> str:
+    quick = "quiet loglevel=3 panic=-1 mitigations=off nokaslr no_timer_check cryptomgr.notests"
+    own = f"assay.init={SCRIPTS / 'init.sh'} assay.job={folder} assay.modules={kernel.modules}"
+    return f"console=ttyS0 {quick} random.trust_cpu=on {own}"
+
+
+def _numa(hardware: Hardware) -> list[str]:
+    """Nodes with their share of memory and processors; 10 to themselves and 21 to each other."""
+    words: list[str] = []
+    share = hardware.memory // hardware.numa // MIB
+    for node in range(hardware.numa):
+        first = node * hardware.cpus // hardware.numa
+        last = (node + 1) * hardware.cpus // hardware.numa - 1
+        # The first takes what a division leaves over.
+        size = share if node else hardware.memory // MIB - share * (hardware.numa - 1)
+        words += ["-object", f"memory-backend-ram,id=m{node},size={size}M"]
+        words += ["-numa", f"node,nodeid={node},cpus={first}-{last},memdev=m{node}"]
+    for a in range(hardware.numa):
+        for b in range(a + 1, hardware.numa):
+            words += ["-numa", f"dist,src={a},dst={b},val=21"]
+    return words
+
+
+def _ports(descriptors: Sequence[int]) -> list[str]:
+    """Standard output, standard error and state, as ports 1 to 3 over descriptors that QEMU inherits."""
+    words = ["-device", "virtio-serial-pci"]
+    for number, descriptor in enumerate(descriptors, 1):
+        words += ["-add-fd", f"fd={descriptor},set={number}"]
+        words += ["-chardev", f"file,id=port{number},path=/dev/fdset/{number},append=on"]
+        words += ["-device", f"virtserialport,chardev=port{number},nr={number},name=assay.{number}"]
+    return words
+
+
+def _boot(guest: Guest, kernel: Kernel, folder: Path, descriptors: Sequence[int], deadline: float) -> Ended:
+    """One attempt. The guest's end is QEMU's; a QEMU whose parent dies is killed with it."""
+    state, console = folder / "state", folder / "console"
+    state.touch()
+    # QEMU writes to pipes of its own: it takes no descriptor that can be read too, as a terminal's can.
+    with _Relays(descriptors) as relays, open(state, "ab") as said, open(console, "wb") as talk:
+        ports = [*relays.ends, said.fileno()]
+        words = [*qemu_command(guest, kernel, folder), *_ports(ports), "-serial", f"file:{console}"]
+        process = subprocess.Popen(
+            ["setpriv", "--pdeathsig", "KILL", *words],
+            stdin=subprocess.DEVNULL,
+            stdout=talk,
+            stderr=talk,
+            pass_fds=ports,
+            start_new_session=True,
+        )
+        relays.release()
+        try:
+            timed_out = _await(process, state, min(deadline, time.monotonic() + BOOT_LIMIT_S), deadline)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+    lines = state.read_text().split()
+    state.unlink()
+    last = console.read_text(errors="replace").strip().splitlines()[-1:]
+    codes = [int(line) for line in lines if line.isdigit()]
+    return Ended(codes[-1] if codes else None, "up" in lines, timed_out, last[0] if last else "")
+
+
+class _Relays:
+    """Pipes whose writing ends a guest gets, each copied to a descriptor of this process until it closes."""
+
+    def __init__(self, targets: Sequence[int]) -> None:
+        pipes = [os.pipe() for _ in targets]
+        self.ends = [write for _, write in pipes]
+        self._copies = [
+            threading.Thread(target=self._copy, args=(read, target), daemon=True)
+            for (read, _), target in zip(pipes, targets, strict=True)
+        ]
+        for copy in self._copies:
+            copy.start()
+
+    def __enter__(self) -> _Relays:
+        return self
+
+    def release(self) -> None:
+        """Closes the writing ends here, once somebody else has them."""
+        while self.ends:
+            os.close(self.ends.pop())
+
+    def __exit__(self, *_: object) -> None:
+        self.release()
+        for copy in self._copies:
+            copy.join(timeout=5)
+
+    @staticmethod
+    def _copy(source: int, target: int) -> None:
+        with open(source, "rb", buffering=0) as pipe:
+            while chunk := pipe.read(1 << 16):
+                with contextlib.suppress(OSError):  # a reader that went away: the guest may still finish
+                    while chunk:
+                        chunk = chunk[os.write(target, chunk) :]
+
+
+def _await(process: subprocess.Popen[bytes], state: Path, up_until: float, until: float) -> bool:
+    """Waits for the end, as long as the guest comes up and finishes in time; True when time ran out."""
+    while process.poll() is None:
+        time.sleep(0.05)
+        now = time.monotonic()
+        if now > until:
+            return True
+        if now > up_until and "up" not in state.read_text():
+            return False
+    return False

@@ -1,0 +1,38 @@
+#!/bin/bash
+# The first process of a guest, on the host's own root under an overlay: makes the hardware ready that was asked
+# for, runs the job, says how it ended, and powers off.
+#
+# The kernel's command line gives assay.job=FOLDER: there lie `hardware` (the scripts to run, with arguments)
+# and `job` (the command, with its environment and folder). Output goes to virtio ports, never to the
+# console: 1 standard output, 2 standard error, 3 the state ("up", then the exit code).
+export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8
+for word in $(cat /proc/cmdline); do case $word in assay.job=*) job=${word#assay.job=} ;; assay.modules=*) modules=${word#assay.modules=} ;; esac; done
+mount -t tmpfs tmpfs /run
+mkdir -p /run/netns /run/lock /run/shm /dev/pts /dev/shm
+mount -t devpts devpts /dev/pts
+mount -t tmpfs -o mode=1777 tmpfs /dev/shm
+mount -t cgroup2 none /sys/fs/cgroup 2>/dev/null
+mount -t tmpfs -o mode=1777 tmpfs /var/tmp
+mkdir -p "/lib/modules/$(uname -r)"
+mount --bind "$modules/lib/modules/$(uname -r)" "/lib/modules/$(uname -r)"
+hostname guest
+printf '127.0.0.1 localhost guest\n::1 localhost\n' >/run/hosts && mount --bind /run/hosts /etc/hosts
+ip link set lo up
+ulimit -l unlimited
+port() { printf /dev/vport*p"$1"; }
+for _ in $(seq 100); do [ -e "$(port 3)" ] && break; sleep 0.1; done
+out=$(port 1) err=$(port 2) state=$(port 3)
+echo up >"$state"
+code=125
+if (. "$job/hardware") </dev/null >/run/hardware.log 2>&1; then
+    bash "$job/job" </dev/null >"$out" 2>"$err"
+    code=$?
+else
+    cat /run/hardware.log >"$err"
+fi
+sync
+echo "$code" >"$state"
+# What the ports still hold has to reach the host.
+sleep 0.2
+echo o >/proc/sysrq-trigger
+sleep 10

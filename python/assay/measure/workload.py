@@ -1,0 +1,72 @@
+"""Paced memory workloads: files that people write, and what the engine makes of them.
+
+A workload is stations that each take the same steps; a step is an operation on blocks of a size, at a rate.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from assay.errors import UserError
+from assay.records.toml import TomlFile, find_built_in
+from assay.records.units import name_unit, parse_quantity
+
+OPERATIONS = ("write", "read", "copy", "transpose")
+
+
+def load_workload(name: str) -> str:
+    """The workload in a file, or a built-in one by name, as the JSON text that the engine takes."""
+    file = TomlFile(find_built_in("workloads", name, "workload"), "step", "workload")
+    document = file.document
+    file.only(document, ("title", "stations", "transpose", "step"), "a workload")
+    stations = _whole(file, document, "stations")
+    transpose = document.get("transpose", {})
+    if not isinstance(transpose, dict):
+        file.refuse("transpose", "'transpose' is not a table", "head it [transpose]")
+    file.only(transpose, ("chunk", "multiplier"), "[transpose]")
+    tables = document.get("step", [])
+    if not isinstance(tables, list) or not tables:
+        file.refuse("step", "there is no step in it", "add one headed [[step]]")
+    steps = []
+    for file.table, table in enumerate(tables):
+        steps.append(_step(file, table, needs_chunk="chunk" not in transpose))
+    file.table = -1
+    workload: dict[str, Any] = {"name": file.path.stem, "stations": stations, "steps": steps}
+    if "chunk" in transpose:
+        workload["chunk"] = int(_quantity(file, transpose, "chunk", "B"))
+        workload["multiplier"] = _whole(file, transpose, "multiplier") if "multiplier" in transpose else 1
+    return json.dumps(workload)
+
+
+def _step(file: TomlFile, table: dict[str, Any], needs_chunk: bool) -> dict[str, Any]:
+    file.only(table, ("operation", "block", "rate"), "a step")
+    operation = table.get("operation")
+    if operation not in OPERATIONS:
+        file.refuse("operation", f"no memory operation {operation!r}", f"there are: {', '.join(OPERATIONS)}")
+    if operation == "transpose" and needs_chunk:
+        file.refuse("operation", "a transposition without chunks", "give [transpose] a chunk")
+    block = _quantity(file, table, "block", "B")
+    return {"operation": operation, "block": int(block), "rate": _quantity(file, table, "rate", "B/s")}
+
+
+def _whole(file: TomlFile, table: dict[str, Any], key: str) -> int:
+    value = table.get(key)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        file.refuse(key, f"'{key}' is not a whole number of at least 1", f"such as {key} = 18")
+    return value
+
+
+def _quantity(file: TomlFile, table: dict[str, Any], key: str, unit: str) -> float:
+    value = table.get(key)
+    if not isinstance(value, str):
+        file.refuse(key, f"'{key}' is not a quantity", "write a number and a unit, such as '3 Gbit/s'")
+    try:
+        quantity = parse_quantity(value)
+    except UserError as error:
+        file.refuse(key, error.what, error.hint)
+    if quantity.unit != unit:
+        file.refuse(key, f"{key} = '{value}' is in {name_unit(quantity.unit)}", f"it has to be in {unit}")
+    if quantity.value <= 0:
+        file.refuse(key, f"{key} = '{value}' is nothing", "give more than that")
+    return quantity.value

@@ -1,0 +1,81 @@
+"""TOML files that people write, with the line of every key: a mistake is refused where it stands.
+
+``tomllib`` drops line numbers. The k-th ``[[name]]`` header of the text is the k-th table of that list, so
+the line of a key is looked for between two headers.
+"""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any, NoReturn
+
+import assay
+from assay.errors import UserError
+
+
+def find_built_in(folder: str, name: str, what: str) -> Path:
+    """The file given by path, or by the name of a built-in one in ``folder`` of the checkout or, once
+    installed, of the package. Raises UserError with the names there are."""
+    given = Path(name)
+    if given.suffix == ".toml" or "/" in name:
+        if given.is_file():
+            return given
+        raise UserError(f"no {what} at '{name}'", "give a TOML file or a built-in name")
+    package = Path(assay.__file__).parent
+    folders = [package / folder, package.parents[1] / folder]
+    known = {path.stem: path for place in folders for path in sorted(place.glob("*.toml"))}
+    if name not in known:
+        names = ", ".join(sorted(known)) or "none installed"
+        raise UserError(f"no {what} named '{name}'", f"built in: {names}; or give the path of a TOML file")
+    return known[name]
+
+
+class TomlFile:
+    """A file that has been parsed; ``table`` is the index of the ``[[array]]`` table being read, or -1."""
+
+    def __init__(self, path: str | Path, array: str, what: str) -> None:
+        self.path = Path(path)
+        self.array = array
+        try:
+            text = self.path.read_text(encoding="utf-8")
+            self.document: dict[str, Any] = tomllib.loads(text)
+        except OSError as error:
+            raise UserError(
+                f"cannot read the {what} {path}: {error.strerror}", "give a readable file"
+            ) from None
+        except UnicodeDecodeError:
+            raise UserError(f"{path} is not text in UTF-8", f"a {what} is a TOML file") from None
+        except tomllib.TOMLDecodeError as error:
+            line = re.search(r"at line (\d+)", str(error))
+            where = f"{path}:{line[1]}" if line else f"{path}:{text.count(chr(10)) + 1}"
+            raise UserError(f"{where}: not valid TOML: {error}", "mend the file") from None
+        self.lines = text.splitlines()
+        header = re.compile(rf"\s*\[\[\s*[\"']?{re.escape(array)}[\"']?\s*\]\]")
+        self.headers = [n for n, line in enumerate(self.lines, 1) if header.match(line)]
+        self.table = -1
+
+    def line_of(self, key: str = "") -> int:
+        """The line of ``key`` in the current table (or of its header), counted from 1."""
+        first, last = 1, len(self.lines)
+        if self.table >= 0 and self.headers:
+            at = min(self.table, len(self.headers) - 1)
+            first = self.headers[at]
+            last = self.headers[at + 1] - 1 if at + 1 < len(self.headers) else last
+        word = rf"[\"']?{re.escape(key)}[\"']?"
+        assignment = re.compile(rf"\s*(?:{word}\s*[=.]|\[+\s*(?:\w+\s*\.\s*)?{word}\s*[.\]])")
+        if key:
+            for number in range(first, last + 1):
+                if assignment.match(self.lines[number - 1]):
+                    return number
+        return first
+
+    def refuse(self, key: str, what: str, hint: str) -> NoReturn:
+        raise UserError(f"{self.path}:{self.line_of(key)}: {what}", hint)
+
+    def only(self, table: dict[str, Any], known: tuple[str, ...], what: str, at: str = "") -> None:
+        """Refuses a key that is not among the known ones."""
+        for key in table:
+            if key not in known:
+                self.refuse(at or key, f"unknown key '{key}' in {what}", f"known: {', '.join(known)}")

@@ -1,0 +1,126 @@
+"""UDP in the terminal: the two lines of COBALT's eth-test, and what its users ask next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from rich.console import Console
+from rich.text import Text
+
+from assay.records.schema import AnyRecord, Measurement, Subject
+from assay.records.units import format_quantity, format_size
+
+RECEIVE, SEND = "node.udp_receive", "node.udp_send"
+WHERE = {
+    "lost_socket": "in the sockets' buffers",
+    "lost_softnet": "in the kernel's queue of a processor",
+    "lost_nic": "in the adapter",
+    "lost_reassembly": "as fragments",
+    "lost_sender": "in the sender's own queue",
+    "lost_unseen": "never arrived",
+}
+
+Figures = Mapping[str, Measurement]
+
+
+def show_udp(console: Console, records: Iterable[AnyRecord]) -> None:
+    """A block for each reception and each sending; nothing when nothing was measured."""
+    for (name, subject, _), figures in _groups(records).items():
+        if "bandwidth" not in figures:
+            continue
+        lines = _received(subject, figures) if name == RECEIVE else _sent(subject, figures)
+        for line in lines:
+            console.print(Text(line), soft_wrap=True)
+        console.print()
+
+
+def _groups(records: Iterable[AnyRecord]) -> dict[tuple[str, Subject, str], dict[str, Measurement]]:
+    """The figures of all streams together, by who measured them and what was asked."""
+    groups: dict[tuple[str, Subject, str], dict[str, Measurement]] = {}
+    for record in records:
+        if not isinstance(record, Measurement) or record.name not in (RECEIVE, SEND) or not record.summary:
+            continue
+        if record.params.get("of") != "all streams" or "counter" in record.params:
+            continue
+        asked = repr([record.params.get(key) for key in ("streams", "size", "offered", "wanted", "sender")])
+        groups.setdefault((record.name, record.subject, asked), {})[record.metric] = record
+    return groups
+
+
+def gbits(bytes_a_second: float) -> str:
+    """As COBALT's test writes it; below 10 Mbit/s two decimals of a Gbit/s say nothing."""
+    rate = bytes_a_second * 8
+    return f"{rate / 1e9:.2f} Gbit/s" if rate >= 1e8 else f"{rate / 1e6:.2f} Mbit/s"
+
+
+def _value(figures: Figures, metric: str) -> float:
+    record = figures.get(metric)
+    return record.summary.median if record and record.summary else 0.0
+
+
+def _streams(figures: Figures, wanted: str) -> str:
+    params = figures["bandwidth"].params
+    return (
+        f"{params['streams']} streams of {format_size(int(params['size']))} messages, "
+        f"{gbits(float(params[wanted]))} wanted for {float(params['seconds']):g} s"
+    )
+
+
+def _received(subject: Subject, figures: Figures) -> list[str]:
+    bandwidth, loss = figures["bandwidth"], figures.get("loss")
+    params = bandwidth.params
+    lines = [
+        f"UDP to {subject.host} {subject.device} from {params.get('sender')}: {_streams(figures, 'offered')}",
+        f"    Total speed:  {gbits(_value(figures, 'bandwidth'))}",
+        f"    Average loss: {_percent(_value(figures, 'loss'))}",
+    ]
+    if loss and loss.params.get("lost"):
+        lines[-1] += f"   {loss.params['lost']} of {loss.params['messages']} messages"
+        lines += [
+            f"        {_value(figures, metric):.0f} {where}"
+            for metric, where in WHERE.items()
+            if _value(figures, metric)
+        ]
+    duplicates, reordered = (_percent(_value(figures, metric)) for metric in ("duplicates", "reordered"))
+    lines.append(f"    duplicates {duplicates}, reordered {reordered}{_corrupted(figures)}")
+    worst = figures.get("interval_bandwidth")
+    if worst and worst.summary and worst.summary.min is not None:
+        gap = format_quantity(_value(figures, "longest_gap"), "s")
+        lines.append(f"    slowest tenth of a second {gbits(worst.summary.min)}, longest gap {gap}")
+    lines.append(
+        f"    {params.get('sockets')} sockets of {format_size(int(params.get('buffer', 0)))} buffer, "
+        f"{params.get('threads')} threads, MTU {params.get('mtu')}"
+    )
+    if foreign := _value(figures, "foreign"):
+        lines.append(f"    besides {foreign:.0f} datagrams of another run or program, left out")
+    for metric in ("bandwidth", "loss"):
+        record = figures.get(metric)
+        if record and record.status != "ok":
+            lines.append(f"    {metric} not valid: {record.reason}")
+    return lines
+
+
+def _percent(share: float) -> str:
+    """Three decimals, as COBALT's test writes it; one lost message of billions is still not 0.000%."""
+    text = f"{100 * share:.3f}%"
+    return f"{100 * share:.1e}%" if share and text == "0.000%" else text
+
+
+def _corrupted(figures: Figures) -> str:
+    if "corrupted" not in figures:
+        return "; payload not compared"
+    count = _value(figures, "corrupted")
+    return f", {count:.0f} CORRUPTED" if count else "; every byte compared"
+
+
+def _sent(subject: Subject, figures: Figures) -> list[str]:
+    lines = [
+        f"UDP from {subject.host} {subject.device} to {subject.peer}: {_streams(figures, 'wanted')}",
+        f"    sent {gbits(_value(figures, 'bandwidth'))}, {100 * _value(figures, 'offered'):.2f}% of it; "
+        f"latest {format_quantity(_value(figures, 'longest_pause'), 's')} behind the schedule",
+    ]
+    if dropped := _value(figures, "dropped"):
+        lines.append(f"    up to {dropped:.0f} messages were dropped in this host's own queue")
+    if "delivered" in figures:
+        lines.append(f"    the receiver has {100 * _value(figures, 'delivered'):.3f}% of the messages")
+    return lines

@@ -1,0 +1,414 @@
+// A driver library without a GPU: NVIDIA's driver API as far as Assay uses it, with planted GPUs, bandwidths and
+// faults. Copies really move bytes, in the order and at the pace of the machine that $FAKE_CUDA describes (JSON):
+//
+//   gpus     [{name, pci, memory, h2d, d2h}]   bytes and B/s
+//   shared   {h2d, d2h}: B/s of the link that all GPUs hang on; none by default
+//   init     what cuInit answers
+//   fail     {call, gpu, code, after}: the call fails with the code from its after-th time on, for that GPU
+//   vanish   {gpu, after}: from its after-th copy on, whatever is asked of the GPU fails
+//   hang     {gpu, after}: its after-th copy never ends
+//   corrupt  {gpu, way, after, offset}: one byte of its after-th copy arrives wrong
+//
+// Misuse that a real driver might let pass (memory that is not pinned, a stream of another GPU, something not given
+// back) is said on standard error, in lines that begin with "fake:".
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace {
+
+using Json = nlohmann::json;
+using Result = int;
+using Clock = std::chrono::steady_clock;
+
+constexpr Result success = 0, invalid_value = 1, out_of_memory = 2, not_initialized = 3, no_device = 100, invalid_device = 101,
+                 invalid_context = 201, invalid_handle = 400, not_ready = 600, launch_failed = 719;
+
+double now() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
+
+void complain(const std::string& what) { std::fprintf(stderr, "fake: %s\n", what.c_str()); }
+
+struct Gpu {
+    int number = 0;
+    std::string name, pci;
+    std::size_t memory = 0, used = 0;
+    double rate[2] = {0, 0};       // B/s, to and from
+    double link_free[2] = {0, 0};  // seconds on the clock
+    int retained = 0, objects = 0;
+    long copies[2] = {0, 0}, all_copies = 0;
+    std::atomic<bool> vanished = false;
+};
+
+struct Machine {
+    Json plan;
+    std::mutex mutex;
+    std::deque<Gpu> gpus;
+    double shared[2] = {0, 0}, shared_free[2] = {0, 0};
+    bool initialized = false;
+    std::map<std::string, long> calls;
+    std::map<const char*, std::size_t> pinned;
+    std::map<unsigned long long, std::pair<std::size_t, Gpu*>> device_memory;
+
+    Machine() {
+        const char* words = std::getenv("FAKE_CUDA");
+        plan = Json::parse(words ? words : "{}");
+        for (const Json& one : plan.value("gpus", Json::array())) {
+            Gpu& gpu = gpus.emplace_back();
+            gpu.number = static_cast<int>(gpus.size()) - 1;
+            gpu.name = one.value("name", "Fake GPU");
+            gpu.pci = one.value("pci", "0000:0" + std::to_string(gpu.number + 1) + ":00.0");
+            gpu.memory = one.value("memory", std::size_t{1} << 30);
+            gpu.rate[0] = one.value("h2d", 1e9);
+            gpu.rate[1] = one.value("d2h", 1e9);
+        }
+        if (plan.contains("shared")) {
+            shared[0] = plan["shared"].value("h2d", 0.0);
+            shared[1] = plan["shared"].value("d2h", 0.0);
+        }
+    }
+};
+
+Machine& machine() {
+    static Machine* const one = new Machine;  // never destroyed: streams run to the end
+    return *one;
+}
+
+thread_local Gpu* current = nullptr;
+
+// What a call answers before it does anything: planted failures, and misuse.
+Result enter(const char* call, const Gpu* gpu) {
+    Machine& m = machine();
+    const std::lock_guard lock(m.mutex);
+    if (!m.initialized && std::string(call) != "cuInit") return not_initialized;
+    if (gpu && gpu->vanished) return launch_failed;
+    const auto fail = m.plan.find("fail");
+    if (fail == m.plan.end() || fail->value("call", "") != call) return success;
+    if (fail->contains("gpu") && (!gpu || (*fail)["gpu"] != gpu->number)) return success;
+    return ++m.calls[call] >= fail->value("after", 1L) ? fail->value("code", 999) : success;
+}
+
+Result enter_current(const char* call) {
+    if (const Result r = enter(call, current)) return r;
+    if (current) return success;
+    complain(std::string(call) + " without a context");
+    return invalid_context;
+}
+
+bool planted(const char* fault, const Gpu& gpu, long count) {
+    const Json& plan = machine().plan;
+    return plan.contains(fault) && plan[fault].value("gpu", 0) == gpu.number && count == plan[fault].value("after", 1L);
+}
+
+struct StreamState {
+    Gpu* gpu = nullptr;
+    double time = 0;  // when what was queued last has ended
+    std::mutex mutex;
+    std::condition_variable more;
+    std::deque<std::function<void()>> queue;
+    bool ended = false;
+    std::thread worker;
+
+    void push(std::function<void()> work) {
+        const std::lock_guard lock(mutex);
+        queue.push_back(std::move(work));
+        more.notify_one();
+    }
+    void run() {
+        for (std::unique_lock lock(mutex);;) {
+            more.wait(lock, [&] { return ended || !queue.empty(); });
+            if (queue.empty()) return;
+            const auto work = std::move(queue.front());
+            queue.pop_front();
+            lock.unlock();
+            work();
+            lock.lock();
+        }
+    }
+};
+
+struct EventState {
+    Gpu* gpu = nullptr;
+    std::atomic<bool> pending = false;
+    double time = 0;
+};
+
+bool is_pinned(const void* at, std::size_t bytes) {
+    const auto& pinned = machine().pinned;
+    auto one = pinned.upper_bound(static_cast<const char*>(at));
+    if (one == pinned.begin()) return false;
+    --one;
+    return static_cast<const char*>(at) + bytes <= one->first + one->second;
+}
+
+bool is_on_device(unsigned long long at, std::size_t bytes, const Gpu* gpu) {
+    const auto& memory = machine().device_memory;
+    auto one = memory.upper_bound(at);
+    if (one == memory.begin()) return false;
+    --one;
+    return at + bytes <= one->first + one->second.first && one->second.second == gpu;
+}
+
+void wait_until(double moment) {
+    std::this_thread::sleep_until(Clock::time_point(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(moment))));
+}
+
+// Moves the bytes of one copy, at its pace; the way is 0 to the GPU, 1 from it.
+void perform(StreamState& stream, int way, char* to, const char* from, std::size_t bytes) {
+    Machine& m = machine();
+    Gpu& gpu = *stream.gpu;
+    bool hangs, corrupts;
+    {
+        const std::lock_guard lock(m.mutex);
+        ++gpu.copies[way];
+        ++gpu.all_copies;
+        if (planted("vanish", gpu, gpu.all_copies)) gpu.vanished = true;
+        hangs = planted("hang", gpu, gpu.all_copies);
+        corrupts = planted("corrupt", gpu, gpu.copies[way]) && (m.plan["corrupt"].value("way", "h2d") == "h2d") == (way == 0);
+        const double begin = std::max(stream.time, gpu.link_free[way]);
+        double end = begin + static_cast<double>(bytes) / gpu.rate[way];
+        if (m.shared[way] > 0) {
+            m.shared_free[way] = std::max(m.shared_free[way], begin) + static_cast<double>(bytes) / m.shared[way];
+            end = std::max(end, m.shared_free[way]);
+        }
+        stream.time = gpu.link_free[way] = end;
+    }
+    while (hangs) std::this_thread::sleep_for(std::chrono::hours(1));
+    if (gpu.vanished) return;
+    std::memcpy(to, from, bytes);
+    if (corrupts) to[m.plan["corrupt"].value("offset", std::size_t{0})] ^= 0x10;
+    wait_until(stream.time);
+}
+
+Result queue_copy(const char* call, int way, StreamState* stream, void* host, unsigned long long device, std::size_t bytes) {
+    if (const Result r = enter_current(call)) return r;
+    if (stream->gpu != current) {
+        complain(std::string(call) + ": a stream of another GPU");
+        return invalid_handle;
+    }
+    {
+        const std::lock_guard lock(machine().mutex);
+        if (!is_pinned(host, bytes)) complain(std::string(call) + ": the host's memory is not pinned");
+        if (!is_on_device(device, bytes, current)) {
+            complain(std::string(call) + ": not memory of this GPU");
+            return invalid_value;
+        }
+    }
+    char* const there = reinterpret_cast<char*>(device);
+    char* const here = static_cast<char*>(host);
+    stream->push([=] { perform(*stream, way, way == 0 ? there : here, way == 0 ? here : there, bytes); });
+    return success;
+}
+
+}  // namespace
+
+extern "C" {
+
+Result cuInit(unsigned) {
+    if (const Result r = machine().plan.value("init", success)) return r;
+    machine().initialized = true;
+    return machine().gpus.empty() ? no_device : success;
+}
+
+Result cuGetErrorName(Result code, const char** name) {
+    static const std::map<Result, const char*> names = {
+        {success, "CUDA_SUCCESS"}, {invalid_value, "CUDA_ERROR_INVALID_VALUE"}, {out_of_memory, "CUDA_ERROR_OUT_OF_MEMORY"},
+        {46, "CUDA_ERROR_DEVICE_UNAVAILABLE"}, {no_device, "CUDA_ERROR_NO_DEVICE"}, {launch_failed, "CUDA_ERROR_LAUNCH_FAILED"},
+        {803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"}, {304, "CUDA_ERROR_OPERATING_SYSTEM"}};
+    const auto found = names.find(code);
+    if (found == names.end()) return invalid_value;
+    *name = found->second;
+    return success;
+}
+
+Result cuGetErrorString(Result code, const char** words) {
+    if (const Result r = cuGetErrorName(code, words)) return r;
+    *words = code == launch_failed ? "unspecified launch failure" : "words of the fake driver";
+    return success;
+}
+
+Result cuDeviceGetCount(int* count) {
+    *count = static_cast<int>(machine().gpus.size());
+    return enter("cuDeviceGetCount", nullptr);
+}
+
+Result cuDeviceGet(int* device, int ordinal) {
+    if (ordinal < 0 || ordinal >= static_cast<int>(machine().gpus.size())) return invalid_device;
+    *device = ordinal;
+    return enter("cuDeviceGet", &machine().gpus[static_cast<std::size_t>(ordinal)]);
+}
+
+Result cuDeviceGetName(char* name, int length, int device) {
+    std::snprintf(name, static_cast<std::size_t>(length), "%s", machine().gpus[static_cast<std::size_t>(device)].name.c_str());
+    return success;
+}
+
+Result cuDeviceGetPCIBusId(char* address, int length, int device) {
+    std::snprintf(address, static_cast<std::size_t>(length), "%s", machine().gpus[static_cast<std::size_t>(device)].pci.c_str());
+    return success;
+}
+
+Result cuDevicePrimaryCtxRetain(Gpu** context, int device) {
+    Gpu& gpu = machine().gpus[static_cast<std::size_t>(device)];
+    if (const Result r = enter("cuDevicePrimaryCtxRetain", &gpu)) return r;
+    ++gpu.retained;
+    *context = &gpu;
+    return success;
+}
+
+Result cuDevicePrimaryCtxRelease_v2(int device) {
+    Gpu& gpu = machine().gpus[static_cast<std::size_t>(device)];
+    if (--gpu.retained == 0 && gpu.objects != 0) complain(std::to_string(gpu.objects) + " objects of " + gpu.pci + " were not given back");
+    return success;
+}
+
+Result cuCtxSetCurrent(Gpu* context) {
+    if (const Result r = enter("cuCtxSetCurrent", context)) return r;
+    current = context;
+    return success;
+}
+
+Result cuMemGetInfo_v2(std::size_t* free, std::size_t* total) {
+    if (const Result r = enter_current("cuMemGetInfo_v2")) return r;
+    *total = current->memory;
+    *free = current->memory - current->used;
+    return success;
+}
+
+Result cuMemAlloc_v2(unsigned long long* pointer, std::size_t bytes) {
+    if (const Result r = enter_current("cuMemAlloc_v2")) return r;
+    const std::lock_guard lock(machine().mutex);
+    if (current->used + bytes > current->memory) return out_of_memory;
+    current->used += bytes;
+    ++current->objects;
+    *pointer = reinterpret_cast<unsigned long long>(std::malloc(bytes));
+    machine().device_memory[*pointer] = {bytes, current};
+    return success;
+}
+
+Result cuMemFree_v2(unsigned long long pointer) {
+    if (const Result r = enter_current("cuMemFree_v2")) return r;
+    const std::lock_guard lock(machine().mutex);
+    const auto found = machine().device_memory.find(pointer);
+    if (found == machine().device_memory.end()) {
+        complain("memory given back that is none");
+        return invalid_value;
+    }
+    found->second.second->used -= found->second.first;
+    --found->second.second->objects;
+    std::free(reinterpret_cast<void*>(pointer));
+    machine().device_memory.erase(found);
+    return success;
+}
+
+Result cuMemHostRegister_v2(void* at, std::size_t bytes, unsigned) {
+    if (const Result r = enter_current("cuMemHostRegister_v2")) return r;
+    const std::lock_guard lock(machine().mutex);
+    machine().pinned[static_cast<char*>(at)] = bytes;
+    ++current->objects;
+    return success;
+}
+
+Result cuMemHostUnregister(void* at) {
+    if (const Result r = enter_current("cuMemHostUnregister")) return r;
+    const std::lock_guard lock(machine().mutex);
+    if (machine().pinned.erase(static_cast<char*>(at)) == 0) complain("memory unpinned that was not pinned");
+    --current->objects;
+    return success;
+}
+
+Result cuStreamCreate(StreamState** stream, unsigned) {
+    if (const Result r = enter_current("cuStreamCreate")) return r;
+    auto* one = new StreamState;
+    one->gpu = current;
+    one->worker = std::thread([one] { one->run(); });
+    ++current->objects;
+    *stream = one;
+    return success;
+}
+
+Result cuStreamDestroy_v2(StreamState* stream) {
+    if (const Result r = enter_current("cuStreamDestroy_v2")) return r;
+    {
+        const std::lock_guard lock(stream->mutex);
+        stream->ended = true;
+        stream->more.notify_one();
+    }
+    --stream->gpu->objects;
+    stream->worker.detach();  // it may still be at work; the state is left to it
+    return success;
+}
+
+Result cuMemcpyHtoDAsync_v2(unsigned long long to, const void* from, std::size_t bytes, StreamState* stream) {
+    return queue_copy("cuMemcpyHtoDAsync_v2", 0, stream, const_cast<void*>(from), to, bytes);
+}
+
+Result cuMemcpyDtoHAsync_v2(void* to, unsigned long long from, std::size_t bytes, StreamState* stream) {
+    return queue_copy("cuMemcpyDtoHAsync_v2", 1, stream, to, from, bytes);
+}
+
+Result cuMemsetD8Async(unsigned long long at, unsigned char value, std::size_t bytes, StreamState* stream) {
+    if (const Result r = enter_current("cuMemsetD8Async")) return r;
+    stream->push([=] { std::memset(reinterpret_cast<void*>(at), value, bytes); });
+    return success;
+}
+
+Result cuLaunchHostFunc(StreamState* stream, void (*function)(void*), void* data) {
+    if (const Result r = enter_current("cuLaunchHostFunc")) return r;
+    stream->push([=] {
+        function(data);
+        stream->time = std::max(stream->time, now());
+    });
+    return success;
+}
+
+Result cuEventCreate(EventState** event, unsigned) {
+    if (const Result r = enter_current("cuEventCreate")) return r;
+    *event = new EventState;
+    (*event)->gpu = current;
+    ++current->objects;
+    return success;
+}
+
+Result cuEventDestroy_v2(EventState* event) {
+    if (const Result r = enter_current("cuEventDestroy_v2")) return r;
+    --event->gpu->objects;
+    delete event;
+    return success;
+}
+
+Result cuEventRecord(EventState* event, StreamState* stream) {
+    if (const Result r = enter_current("cuEventRecord")) return r;
+    if (event->gpu != stream->gpu) complain("an event of another GPU");
+    event->pending = true;
+    stream->push([=] {
+        event->time = stream->time;
+        event->pending = false;
+    });
+    return success;
+}
+
+Result cuEventQuery(EventState* event) {
+    if (const Result r = enter("cuEventQuery", event->gpu)) return r;
+    return event->pending ? not_ready : success;
+}
+
+Result cuEventElapsedTime(float* milliseconds, EventState* begin, EventState* end) {
+    if (const Result r = enter_current("cuEventElapsedTime")) return r;
+    if (begin->gpu != end->gpu) complain("events of two GPUs compared");
+    *milliseconds = static_cast<float>((end->time - begin->time) * 1e3);
+    return success;
+}
+
+}  // extern "C"

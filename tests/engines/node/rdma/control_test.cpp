@@ -1,0 +1,176 @@
+// The control protocol over a pair of sockets, right and wrong, and over TCP.
+#include "node/rdma/control.hpp"
+
+#include <arpa/inet.h>
+#include <doctest/doctest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <memory>
+#include <thread>
+
+using namespace assay;
+using namespace assay::rdma;
+
+namespace {
+
+// The other end is a plain socket, to be written to by hand.
+struct Ends {
+    explicit Ends(double limit = 5) {
+        int both[2];
+        REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, both) == 0);
+        here = std::make_unique<Connection>(both[0], "h7", limit);
+        there = both[1];
+    }
+    ~Ends() { hang_up(); }
+    void write(const std::string& text) const { REQUIRE(::write(there, text.data(), text.size()) == static_cast<ssize_t>(text.size())); }
+    void hang_up() {
+        if (there >= 0) close(there);
+        there = -1;
+    }
+    std::unique_ptr<Connection> here;
+    int there = -1;
+};
+
+std::string word(std::uint32_t value) {
+    value = htonl(value);
+    return {reinterpret_cast<const char*>(&value), sizeof value};
+}
+
+std::string framed(const std::string& body, std::uint32_t version = control_version) {
+    return word(control_magic) + word(version) + word(static_cast<std::uint32_t>(body.size())) + body;
+}
+
+std::string heard(Ends& ends, const char* type = "hello") {
+    try {
+        return ends.here->receive(type).dump();
+    } catch (const Error& error) {
+        return std::string(error.what()) + "; " + error.hint;
+    }
+}
+
+bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+}  // namespace
+
+TEST_CASE("messages pass both ways, whole") {
+    int both[2];
+    REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, both) == 0);
+    Connection left(both[0], "left", 5), right(both[1], "right", 5);
+    const std::string large(longest_message / 2, 'x');  // more than a socket's buffer
+    std::jthread other([&] { right.exchange({{"type", "address"}, {"size", 2}}); });
+    const Json said = left.exchange({{"type", "address"}, {"text", large}});
+    CHECK(said["size"] == 2);
+}
+
+TEST_CASE("something else than this protocol is named as such, at its first bytes") {
+    for (const char* text : {"0000:0011:abcdef:000209:55dc8efe8000", "GET / HTTP/1.0\r\n\r\n", "SSH-"}) {
+        Ends ends;
+        ends.write(text);
+        CHECK_THROWS_AS(ends.here->receive("hello"), ForeignError);
+    }
+}
+
+TEST_CASE("another version, too much, no JSON, no message, another message") {
+    const std::pair<std::string, const char*> wrong[] = {
+        {framed("{}", 2), "version 2 of this measurement's protocol, and here is version 1"},
+        {word(control_magic) + word(control_version) + word(longest_message + 1), "announces a message of 1048577 bytes"},
+        {framed("{\"type\":"), "cannot be read"},
+        {framed("[1,2]"), "cannot be read"},
+        {framed("{\"type\":3}"), "cannot be read"},
+        {framed("{\"type\":\"done\"}"), "h7 said 'done' where 'hello' was due"},
+        {framed("{\"type\":\"abort\",\"what\":\"no memory\"}"), "h7 gave up: no memory"},
+    };
+    for (const auto& [text, expected] : wrong) {
+        CAPTURE(expected);
+        Ends ends;
+        ends.write(text);
+        CHECK(says(heard(ends), expected));
+    }
+}
+
+TEST_CASE("one that goes away, in a message or before it") {
+    const std::string whole = framed("{\"type\":\"hello\"}");
+    for (std::size_t cut = 0; cut < whole.size(); ++cut) {
+        CAPTURE(cut);
+        Ends ends;
+        ends.write(whole.substr(0, cut));
+        ends.hang_up();
+        CHECK(says(heard(ends), "h7 has gone away"));
+    }
+}
+
+TEST_CASE("silence has a limit, also in the middle of a message") {
+    for (const std::string& text : {std::string(), framed("{\"type\":\"hello\"}").substr(0, 14)}) {
+        Ends ends(0.05);
+        ends.write(text);
+        CHECK(says(heard(ends), "no word from h7 for 0.05 s"));
+    }
+}
+
+TEST_CASE("one that works renews the limit, and says how far it is") {
+    Ends ends(0.6);
+    std::vector<double> seen;
+    ends.here->on_alive([&](double done) { seen.push_back(done); });
+    std::jthread other([&] {
+        for (const char* body : {"{\"type\":\"alive\",\"done\":0.25}", "{\"type\":\"alive\",\"done\":0.5}", "{\"type\":\"done\"}"}) {
+            std::this_thread::sleep_for(std::chrono::milliseconds(250));
+            ends.write(framed(body));
+        }
+    });
+    CHECK(says(heard(ends, "done"), "done"));
+    CHECK(seen == std::vector<double>{0.25, 0.5});
+}
+
+TEST_CASE("a side that waits for something else sees an end, and keeps what came early") {
+    Ends ends;
+    ends.here->check();  // silent: nothing happens
+    ends.write(framed("{\"type\":\"alive\"}") + framed("{\"type\":\"done\",\"rate\":1}"));
+    ends.here->check();
+    ends.here->check();
+    CHECK(says(heard(ends, "done"), "rate"));
+    ends.write(framed("{\"type\":\"abort\",\"what\":\"stopped\"}"));
+    CHECK_THROWS_WITH_AS(ends.here->check(), "h7 gave up: stopped", PeerError);
+    ends.hang_up();
+    CHECK_THROWS_WITH_AS(ends.here->check(), "h7 has gone away", PeerError);
+    CHECK_THROWS_AS(ends.here->send({{"type", "alive"}}), PeerError);
+    ends.here->abort("too late");  // does not throw
+}
+
+TEST_CASE("one that takes nothing does not hold the other for ever") {
+    Ends ends(0.05);
+    const Json much = {{"type", "x"}, {"text", std::string(longest_message / 2, 'x')}};
+    CHECK_THROWS_AS(
+        {
+            for (int i = 0; i < 100; ++i) ends.here->send(much);
+        },
+        PeerError);
+}
+
+TEST_CASE("listening, connecting, and a port that is taken") {
+    int port = 0;
+    std::unique_ptr<Listener> listener;
+    for (port = 20000 + getpid() % 20000; listener == nullptr; ++port) try {
+            listener = std::make_unique<Listener>(port);
+            break;
+        } catch (const Error&) {  // somebody else's
+        }
+    CHECK_FALSE(listener->accept(0.01));
+    CHECK_THROWS_AS(Listener{port}, Error);
+    Connection client(connect_to("127.0.0.1", port, 5), "server", 5);
+    const auto caller = listener->accept(5);
+    REQUIRE(caller);
+    CHECK(caller->address == "127.0.0.1");
+    Connection server(caller->socket, caller->address, 5);
+    client.send({{"type", "hello"}, {"host", "h1"}});
+    CHECK(server.receive("hello")["host"] == "h1");
+    listener.reset();
+    try {
+        connect_to("127.0.0.1", port, 5);
+        FAIL("connected to nobody");
+    } catch (const Error& error) {
+        CHECK(says(error.what(), "nobody listens at 127.0.0.1:"));
+    }
+    CHECK_THROWS_AS(connect_to("no-such-host.invalid", port, 5), Error);
+}

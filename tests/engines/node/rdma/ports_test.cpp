@@ -1,0 +1,136 @@
+// Devices planted under a root of their own.
+#include "node/rdma/ports.hpp"
+
+#include <doctest/doctest.h>
+#include <stdlib.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "core/error.hpp"
+
+using namespace assay;
+using namespace assay::rdma;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+class Planted {
+public:
+    Planted() {
+        char name[] = "/tmp/assay-rdma-XXXXXX";
+        root_ = mkdtemp(name);
+        setenv("ASSAY_ROOT", root_.c_str(), 1);
+    }
+    ~Planted() {
+        unsetenv("ASSAY_ROOT");
+        fs::remove_all(root_);
+    }
+    void file(const std::string& path, const std::string& text) const {
+        const fs::path whole = root_ / "sys/class/infiniband" / path;
+        fs::create_directories(whole.parent_path());
+        std::ofstream(whole) << text << '\n';
+    }
+    void port(const std::string& device, int number, const std::string& state) const {
+        file(device + "/ports/" + std::to_string(number) + "/state", state);
+    }
+    void gid(const std::string& device, int index, const std::string& address, const std::string& type) const {
+        const std::string at = device + "/ports/1/", entry = std::to_string(index);
+        file(at + "gids/" + entry, address);
+        if (!type.empty()) file(at + "gid_attrs/types/" + entry, type);
+    }
+
+    // As the kernel places a device that has no hardware.
+    void software(const std::string& device) const {
+        const fs::path real = root_ / "sys/devices/virtual/infiniband" / device;
+        fs::create_directories(real);
+        fs::create_directories(root_ / "sys/class/infiniband");
+        fs::create_directory_symlink(real, root_ / "sys/class/infiniband" / device);
+    }
+
+private:
+    fs::path root_;
+};
+
+std::string refusal(const std::string& device, int port) {
+    try {
+        return "found " + find_port(device, port).text();
+    } catch (const Error& error) {
+        return std::string(error.what()) + "; " + error.hint;
+    }
+}
+
+bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+constexpr const char* local = "fe80:0000:0000:0000:f466:b8ff:fe95:df4c";
+constexpr const char* global = "2001:0db8:0000:0000:0000:0000:0000:0001";
+constexpr const char* ipv4 = "0000:0000:0000:0000:0000:ffff:0ac8:0001";
+
+}  // namespace
+
+TEST_CASE("names") {
+    CHECK(parse_port_name("mlx5_0").port == 0);
+    CHECK(parse_port_name("mlx5_0:2").text() == "mlx5_0:2");
+    for (const char* wrong : {"", ":1", "mlx5_0:", "mlx5_0:x", "mlx5_0:1:2", "../x", "mlx5_0:-1"}) {
+        CAPTURE(wrong);
+        CHECK_THROWS_AS(parse_port_name(wrong), Error);
+    }
+}
+
+TEST_CASE("the port that is meant") {
+    const Planted machine;
+    CHECK(says(refusal("", 0), "there is none"));
+    machine.port("mlx5_0", 1, "1: DOWN");
+    CHECK(says(refusal("", 0), "mlx5_0:1 is DOWN"));
+    machine.port("mlx5_1", 1, "1: DOWN");
+    machine.port("mlx5_1", 2, "4: ACTIVE");
+    CHECK(refusal("", 0) == "found mlx5_1:2");
+    CHECK(refusal("mlx5_1", 0) == "found mlx5_1:2");
+    CHECK(refusal("mlx5_1", 2) == "found mlx5_1:2");
+    CHECK(refusal("mlx5_1:2", 0) == "found mlx5_1:2");
+    CHECK(says(refusal("mlx5_1", 1), "mlx5_1:1 is not active, it is DOWN"));
+    CHECK(says(refusal("mlx5_1", 3), "no port 3; it has 1 to 2"));
+    CHECK(says(refusal("mlx5_1:2", 1), "contradict"));
+    CHECK(says(refusal("mlx4_0", 0), "no RDMA device is called 'mlx4_0'; there are: mlx5_0, mlx5_1"));
+}
+
+TEST_CASE("NUMA node and software devices") {
+    const Planted machine;
+    machine.file("mlx5_0/device/numa_node", "1");
+    machine.file("mlx5_1/device/numa_node", "-1");
+    machine.software("rxe0");
+    CHECK(in_software("rxe0"));
+    CHECK(numa_node("mlx5_0") == 1);
+    CHECK_FALSE(numa_node("mlx5_1"));
+    CHECK_FALSE(numa_node("rxe0"));
+    CHECK_FALSE(in_software("mlx5_0"));
+    CHECK_FALSE(in_software("no_such"));
+}
+
+TEST_CASE("the table of addresses, without its empty entries") {
+    const Planted machine;
+    machine.gid("rxe0", 0, local, "RoCE v2");
+    machine.gid("rxe0", 1, ipv4, "RoCE v2");
+    machine.gid("rxe0", 2, "0000:0000:0000:0000:0000:0000:0000:0000", "");
+    machine.gid("rxe0", 10, global, "IB/RoCE v1");
+    const auto table = gids({"rxe0", 1});
+    REQUIRE(table.size() == 3);
+    CHECK(table[1].index == 1);
+    CHECK(table[1].address == ipv4);
+    CHECK(table[2].index == 10);
+    CHECK(table[2].type == "IB/RoCE v1");
+    CHECK(choose_gid(table)->index == 1);
+}
+
+TEST_CASE("the address that is chosen") {
+    const auto chosen = [](const std::vector<Gid>& table) { return choose_gid(table).value().index; };
+    CHECK_FALSE(choose_gid({}));
+    CHECK(chosen({{0, local, "IB/RoCE v1", ""}}) == 0);
+    CHECK(chosen({{0, local, "IB/RoCE v1", ""}, {1, local, "RoCE v2", ""}}) == 1);
+    CHECK(chosen({{0, ipv4, "IB/RoCE v1", ""}, {1, local, "RoCE v2", ""}}) == 1);
+    CHECK(chosen({{1, local, "RoCE v2", ""}, {2, global, "RoCE v2", ""}}) == 2);
+    // As mlx5 lists them, v1 and v2 in turn; of two IPv4 addresses the first.
+    CHECK(chosen({{0, local, "IB/RoCE v1", ""}, {1, local, "RoCE v2", ""}, {2, ipv4, "IB/RoCE v1", ""},
+                  {3, ipv4, "RoCE v2", ""}, {5, ipv4, "RoCE v2", ""}}) == 3);
+}

@@ -1,0 +1,263 @@
+// Both sides of a measurement, in threads, over a pair of sockets and a device that is memory: what arrives, what
+// is counted, and that planted faults are found and named on both sides.
+#include "node/rdma/side.hpp"
+
+#include <doctest/doctest.h>
+#include <sys/socket.h>
+
+#include <cstring>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+using namespace assay;
+using namespace assay::rdma;
+
+namespace {
+
+struct Faults {
+    std::uint64_t flip_at = ~0ull;   // the so-manieth message loses a bit
+    std::uint64_t drop_at = ~0ull;   // ... does not arrive, and is said to be complete
+    std::uint64_t fail_at = ~0ull;   // ... completes with an error
+    std::uint64_t stall_at = ~0ull;  // from it on nothing completes
+};
+
+class Memory;
+
+// What the two devices share: one lock, and the faults of messages, which are numbered as they are posted.
+struct Wire {
+    std::mutex lock;
+    Faults faults;
+    std::uint64_t posted = 0;
+    Memory* ends[2] = {};
+};
+
+// Does everything at once, under the lock.
+class Memory final : public Endpoint {
+public:
+    Memory(Wire& wire, int here, const Workload& w)
+        : wire_(wire), here_(here), bytes_(Layout::memory(w)), receives_(static_cast<std::size_t>(w.qps)), waiting_(receives_.size()) {
+        wire.ends[here] = this;
+    }
+    Json address() const override { return {}; }
+    void connect(const Json&) override {}
+    std::byte* memory() override { return bytes_.data(); }
+    int mtu() const override { return 4096; }
+    std::string status_text(int) const override { return "planted error"; }
+
+    void post(int qp, Op op, std::size_t at, std::size_t there, std::size_t size, bool signalled) override {
+        const std::scoped_lock held(wire_.lock);
+        const std::uint64_t number = wire_.posted++;
+        if (number >= wire_.faults.stall_at) return;
+        Memory& other = *wire_.ends[1 - here_];
+        std::vector<std::byte> message(op == Op::read ? &other.bytes_.at(there) : &bytes_.at(at), (op == Op::read ? &other.bytes_.at(there) : &bytes_.at(at)) + size);
+        if (number == wire_.faults.flip_at) message[size / 2] ^= std::byte{4};
+        if (number != wire_.faults.drop_at) {
+            if (op == Op::send) {
+                other.waiting_[static_cast<std::size_t>(qp)].push_back(message);
+                other.deliver(qp);
+            } else {
+                std::memcpy(op == Op::read ? &bytes_.at(at) : &other.bytes_.at(there), message.data(), size);
+            }
+        }
+        const bool failed = number == wire_.faults.fail_at;
+        if (signalled || failed) done_.push_back({qp, false, failed ? 12 : 0});
+    }
+    void post_receive(int qp, std::size_t at, std::size_t size) override {
+        const std::scoped_lock held(wire_.lock);
+        receives_[static_cast<std::size_t>(qp)].push_back({at, size});
+        deliver(qp);
+    }
+    int poll(std::span<Completion> completions) override {
+        const std::scoped_lock held(wire_.lock);
+        int n = 0;
+        for (; !done_.empty() && n < static_cast<int>(completions.size()); ++n) {
+            completions[static_cast<std::size_t>(n)] = done_.front();
+            done_.pop_front();
+        }
+        return n;
+    }
+
+private:
+    struct Receive {
+        std::size_t at, size;
+    };
+    void deliver(int qp) {
+        auto& places = receives_[static_cast<std::size_t>(qp)];
+        auto& messages = waiting_[static_cast<std::size_t>(qp)];
+        while (!places.empty() && !messages.empty()) {
+            REQUIRE(messages.front().size() == places.front().size);
+            std::memcpy(&bytes_.at(places.front().at), messages.front().data(), messages.front().size());
+            done_.push_back({qp, true, 0});
+            places.pop_front();
+            messages.pop_front();
+        }
+    }
+
+    Wire& wire_;
+    int here_;
+    std::vector<std::byte> bytes_;
+    std::vector<std::deque<Receive>> receives_;
+    std::vector<std::deque<std::vector<std::byte>>> waiting_;
+    std::deque<Completion> done_;
+};
+
+struct Seen {
+    std::vector<Result> results;
+    std::string error;
+};
+
+// Every operation and size, on both sides: [0] the client's, [1] the server's.
+std::array<Seen, 2> measured(const Workload& w, const Faults& faults = {}, double limit = 5) {
+    int both[2];
+    REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, both) == 0);
+    Wire wire{.lock = {}, .faults = faults};
+    Memory client(wire, 0, w), server(wire, 1, w);
+    std::array<Seen, 2> seen;
+    const auto work = [&](int index, Memory& endpoint) {
+        Connection connection(both[index], index == 0 ? "the server" : "the client", limit);
+        try {
+            Side side(endpoint, connection, w, index == 0, limit, {});
+            for (const std::size_t size : w.sizes)
+                for (const Op op : w.ops) seen[static_cast<std::size_t>(index)].results.push_back(side.measure(op, size));
+        } catch (const std::exception& error) {
+            seen[static_cast<std::size_t>(index)].error = error.what();
+            connection.abort(error.what());
+        }
+    };
+    {
+        std::jthread one([&] { work(0, client); }), two([&] { work(1, server); });
+    }
+    return seen;
+}
+
+bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+Workload small(std::vector<Op> ops, std::vector<std::size_t> sizes) {
+    return {.ops = std::move(ops), .sizes = std::move(sizes), .iterations = 300, .depth = 16, .qps = 1, .repeats = 2};
+}
+
+}  // namespace
+
+TEST_CASE("every operation arrives whole, whatever the size, queue pairs, depth and moderation") {
+    for (const bool bidirectional : {false, true})
+        for (const int qps : {1, 3})
+            for (const int depth : {1, 7, 1000})
+                for (const int every : {0, 1, 5, 100}) {
+                    CAPTURE(bidirectional);
+                    CAPTURE(qps);
+                    CAPTURE(depth);
+                    CAPTURE(every);
+                    Workload w = small({Op::write, Op::read, Op::send}, {1, 7, 8, 100, 70000});
+                    w.iterations = 41;
+                    w.qps = qps, w.depth = depth, w.moderation = every, w.bidirectional = bidirectional;
+                    const auto seen = measured(w);
+                    for (const Seen& side : seen) {
+                        CHECK(side.error == "");
+                        REQUIRE(side.results.size() == 15);
+                        for (const Result& result : side.results) {
+                            CHECK(result.here.wrong == 0);
+                            CHECK(result.there.wrong == 0);
+                            REQUIRE(result.rates.size() == 2);
+                            for (std::size_t i = 0; i < 2; ++i) {
+                                CHECK(result.rates[i] > 0);
+                                CHECK(result.peaks[i] >= result.rates[i] * (1 - 1e-9));
+                            }
+                        }
+                    }
+                    for (std::size_t i = 0; i < 15; ++i) CHECK(seen[0].results[i].rates == seen[1].results[i].rates);
+                }
+}
+
+TEST_CASE("a flipped bit is found, wherever it is verified, and both sides know") {
+    for (const Op op : {Op::write, Op::read, Op::send}) {
+        const Workload w = small({op}, {65536});
+        const std::uint64_t places = Layout(w, 65536).slots;
+        for (const std::uint64_t at : {std::uint64_t{0}, places - 1, places + 299, places + 599}) {
+            CAPTURE(name(op));
+            CAPTURE(at);
+            const auto seen = measured(w, {.flip_at = at});
+            const Result& client = seen[0].results.at(0);
+            const Result& server = seen[1].results.at(0);
+            const Checked& found = op == Op::read ? client.here : client.there;
+            CHECK(found.wrong == 1);
+            REQUIRE(found.first);
+            CHECK(found.first->offset == 32768);
+            CHECK((found.first->expected ^ found.first->observed) == 4);
+            CHECK(client.here.wrong + client.there.wrong == 1);
+            CHECK(server.here.wrong + server.there.wrong == 1);
+        }
+    }
+}
+
+TEST_CASE("a message that never arrives, and is said to be complete, is found") {
+    for (const std::size_t size : {1, 4, 65536})
+        for (const Op op : {Op::write, Op::read}) {
+            CAPTURE(size);
+            const auto seen = measured(small({op}, {size}), {.drop_at = 3});
+            CHECK(seen[0].results.at(0).here.wrong + seen[0].results.at(0).there.wrong == 1);
+        }
+}
+
+TEST_CASE("a failed message ends both sides, each with the reason") {
+    const auto seen = measured(small({Op::write}, {65536}), {.fail_at = 100});
+    CHECK(seen[0].error == "write of 64 KiB to the server failed: planted error (status 12)");
+    CHECK(seen[1].error == "the client gave up: write of 64 KiB to the server failed: planted error (status 12)");
+}
+
+TEST_CASE("what stalls is ended by its limit, on both sides") {
+    for (const Op op : {Op::write, Op::send}) {
+        const auto seen = measured(small({op}, {65536}), {.stall_at = 100}, 0.5);
+        CAPTURE(seen[0].error);
+        CAPTURE(seen[1].error);
+        CHECK((says(seen[0].error, "nothing was completed for 0.5 s") || says(seen[1].error, "nothing was completed for 0.5 s")));
+        CHECK(seen[0].error != "");
+        CHECK(seen[1].error != "");
+    }
+}
+
+TEST_CASE("a workload passes to the other side, and nonsense does not") {
+    Workload w = small({Op::read, Op::send}, {1, 65536});
+    w.bidirectional = true;
+    w.moderation = 9;
+    CHECK(to_json(read_workload(to_json(w))) == to_json(w));
+    for (const char* change : {R"({"ops": ["fly"]})", R"({"ops": []})", R"({"sizes": [0]})", R"({"sizes": "many"})",
+                               R"({"depth": 0})", R"({"qps": -1})", R"({"iterations": 0})", R"({"repeats": null})"}) {
+        CAPTURE(change);
+        Json j = to_json(w);
+        j.update(Json::parse(change));
+        CHECK_THROWS_AS(read_workload(j), PeerError);
+    }
+    CHECK_THROWS_AS(read_workload(Json()), PeerError);
+}
+
+TEST_CASE("completions are moderated as perftest does it") {
+    Workload w;
+    CHECK(moderation(w, 2) == 100);
+    CHECK(moderation(w, 8192) == 100);
+    CHECK(moderation(w, 8193) == 1);
+    w.depth = 16;
+    CHECK(moderation(w, 2) == 16);
+    w.moderation = 4;
+    CHECK(moderation(w, 1 << 20) == 4);
+}
+
+TEST_CASE("places do not overlap, and stay small enough for an ordinary limit of locked memory") {
+    Workload w;
+    w.sizes = {1, 100, 65536, 5000};
+    w.qps = 3;
+    CHECK(Layout::memory(w) <= 8u << 20);
+    for (const std::size_t size : w.sizes) {
+        const Layout layout(w, size);
+        std::vector<std::pair<std::size_t, std::size_t>> places;
+        for (int qp = 0; qp < w.qps; ++qp)
+            for (std::uint64_t m = 0; m < layout.slots; ++m) {
+                places.emplace_back(layout.outgoing(qp, m), layout.outgoing(qp, m) + size);
+                places.emplace_back(layout.incoming(qp, m), layout.incoming(qp, m) + size);
+            }
+        std::ranges::sort(places);
+        for (std::size_t i = 1; i < places.size(); ++i) CHECK(places[i].first >= places[i - 1].second);
+        CHECK(places.back().second <= Layout::memory(w));
+    }
+}

@@ -1,0 +1,99 @@
+// The accounting against a naive one that remembers everything, on random streams with planted loss, duplicates
+// and delays.
+#include "node/udp/account.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <random>
+#include <set>
+#include <vector>
+
+using assay::node::Account;
+
+namespace {
+
+// What RFC 4737 and common sense say, with a memory without bounds.
+struct Naive {
+    std::set<std::uint64_t> seen{};
+    std::uint64_t next = 0, duplicates = 0, reordered = 0;
+
+    void add(std::uint64_t sequence) {
+        if (!seen.insert(sequence).second)
+            ++duplicates;
+        else if (sequence < next)
+            ++reordered;
+        next = std::max(next, sequence + 1);
+    }
+};
+
+// 0 .. messages - 1 as a network might deliver them: some lost, some twice, some late by up to `delay` places.
+std::vector<std::uint64_t> delivered(std::mt19937_64& random, std::uint64_t messages, double lost, double twice,
+                                     std::uint64_t delay) {
+    std::uniform_real_distribution<> share(0, 1);
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> places;
+    for (std::uint64_t m = 0; m < messages; ++m) {
+        if (share(random) < lost) continue;
+        places.push_back({m + (share(random) < 0.1 ? random() % (delay + 1) : 0), m});
+        if (share(random) < twice) places.push_back({m + random() % (delay + 1), m});
+    }
+    std::stable_sort(places.begin(), places.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::vector<std::uint64_t> order;
+    for (const auto& [_, m] : places) order.push_back(m);
+    return order;
+}
+
+template <std::uint64_t bits>
+void compare(const std::vector<std::uint64_t>& order) {
+    Account<bits> account;
+    Naive naive;
+    for (const std::uint64_t m : order) {
+        account.add(m);
+        naive.add(m);
+    }
+    CHECK(account.unique() == naive.seen.size());
+    CHECK(account.duplicates() == naive.duplicates);
+    CHECK(account.reordered() == naive.reordered);
+    CHECK(account.seen() == naive.next);
+    CHECK(account.late() == 0);
+}
+
+}  // namespace
+
+TEST_CASE("exact for everything within the window, however it is lost, doubled and shuffled") {
+    for (std::uint64_t seed = 0; seed < 300; ++seed) {
+        CAPTURE(seed);
+        std::mt19937_64 random(seed);
+        const std::uint64_t messages = 1 + random() % 5000;
+        const double lost = seed % 3 == 0 ? 0 : 0.9 * static_cast<double>(random() % 100) / 100;
+        compare<1024>(delivered(random, messages, lost, 0.05 * static_cast<double>(seed % 4), random() % 900));
+    }
+}
+
+TEST_CASE("the default window holds a million messages") {
+    std::mt19937_64 random(1);
+    compare<1 << 20>(delivered(random, 3'000'000, 0.01, 0.001, 900'000));
+}
+
+TEST_CASE("leaps over the whole window forget what was there") {
+    Account<128> account;
+    account.add(0);
+    account.add(1'000'000'000'000);
+    account.add(1'000'000'000'000 - 63);  // the same word of the ring as others before
+    account.add(2'000'000'000'000);
+    CHECK(account.unique() == 4);
+    CHECK(account.duplicates() == 0);
+    CHECK(account.reordered() == 1);
+}
+
+TEST_CASE("what comes too late to be told from a duplicate is neither") {
+    Account<128> account;
+    for (std::uint64_t m = 100; m < 1000; ++m) account.add(m);
+    account.add(5);    // never seen
+    account.add(200);  // seen
+    CHECK(account.late() == 2);
+    CHECK(account.unique() == 900);
+    CHECK(account.duplicates() == 0);
+    account.add(999);
+    CHECK(account.duplicates() == 1);
+}

@@ -1,0 +1,93 @@
+// Counters of a planted machine, and what they are taken to explain.
+#include "node/udp/drops.hpp"
+
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+using namespace assay::node;
+namespace fs = std::filesystem;
+
+namespace {
+
+class Planted {
+public:
+    Planted() : root_(fs::temp_directory_path() / ("assay-drops-" + std::to_string(getpid()))) {
+        fs::remove_all(root_);
+        setenv("ASSAY_ROOT", root_.c_str(), 1);
+        file("proc/net/snmp",
+             "Ip: Forwarding DefaultTTL ReasmFails\nIp: 1 64 3\n"
+             "Udp: InDatagrams NoPorts InErrors OutDatagrams RcvbufErrors\nUdp: 100 0 7 5 6\n");
+        file("proc/net/snmp6", "Ip6InReceives \t 5\nIp6ReasmFails \t 2\n");
+        file("proc/net/softnet_stat", "00ff 00000010 0 0\n00ff 00000001 0 0\n");
+        counter("rx_dropped", 20);
+        counter("rx_missed_errors", 5);
+    }
+    ~Planted() {
+        unsetenv("ASSAY_ROOT");
+        fs::remove_all(root_);
+    }
+    void counter(const std::string& name, long value) const {
+        file("sys/class/net/eth0/statistics/" + name, std::to_string(value) + "\n");
+    }
+    void file(const std::string& path, const std::string& text) const {
+        fs::create_directories((root_ / path).parent_path());
+        std::ofstream(root_ / path) << text;
+    }
+
+private:
+    fs::path root_;
+};
+
+}  // namespace
+
+TEST_CASE("what the kernel and the interface count is found by name") {
+    const Planted machine;
+    const DropCounters counters = read_drops("eth0");
+    CHECK(counters.at("softnet.dropped") == 17);
+    CHECK(counters.at("ip.reassembly_failures") == 3);
+    CHECK(counters.at("ip6.reassembly_failures") == 2);
+    CHECK(counters.at("udp.receive_buffer_errors") == 6);
+    CHECK(counters.at("udp.in_errors") == 7);
+    CHECK(counters.at("nic.rx_dropped") == 20);
+    CHECK(counters.at("nic.rx_missed_errors") == 5);
+    CHECK_FALSE(counters.contains("nic.rx_crc_errors"));
+    machine.counter("rx_missed_errors", 9);
+    CHECK(grown(counters, read_drops("eth0")) == DropCounters{{"nic.rx_missed_errors", 4}});
+}
+
+TEST_CASE("a host without /proc and /sys has no counters, and everything is unseen") {
+    setenv("ASSAY_ROOT", "/nonexistent", 1);
+    CHECK(read_drops("eth0").empty());
+    unsetenv("ASSAY_ROOT");
+    CHECK(attribute(9, 0, 0, {}).unseen == 9);
+}
+
+TEST_CASE("each place is charged with what it counted, the rest never arrived") {
+    const Losses losses = attribute(100, 10, 4, {{"softnet.dropped", 20}, {"nic.rx_missed_errors", 5}, {"ip.reassembly_failures", 7}});
+    CHECK(losses.socket == 10);
+    CHECK(losses.softnet == 20);
+    CHECK(losses.nic == 5);
+    CHECK(losses.reassembly == 7);
+    CHECK(losses.sender == 4);
+    CHECK(losses.unseen == 54);
+}
+
+TEST_CASE("one loss under two names is one loss") {
+    // The kernel counts a full processor queue for the interface too; drivers count missed as fifo and over.
+    const Losses losses = attribute(100, 0, 0, {{"softnet.dropped", 20}, {"nic.rx_dropped", 20},
+                                                {"nic.rx_missed_errors", 5}, {"nic.rx_fifo_errors", 5}});
+    CHECK(losses.softnet == 20);
+    CHECK(losses.nic == 5);
+    CHECK(losses.unseen == 75);
+}
+
+TEST_CASE("never more is explained than was lost: the counters are the whole host's") {
+    const Losses losses = attribute(8, 5, 50, {{"softnet.dropped", 1000}, {"nic.rx_dropped", 5000}});
+    CHECK(losses.socket == 5);
+    CHECK(losses.softnet == 3);
+    CHECK(losses.nic + losses.sender + losses.unseen == 0);
+}

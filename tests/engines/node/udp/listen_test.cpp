@@ -1,0 +1,179 @@
+// The receiving threads and what is made of their counts: datagrams that this test sends itself, by loopback.
+#include "node/udp/listen.hpp"
+
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <functional>
+#include <thread>
+
+#include "node/udp/results.hpp"
+
+using namespace assay;
+using namespace assay::node;
+
+namespace {
+
+constexpr std::uint64_t run = 77;
+
+struct Wire {
+    Hello hello{run, 200, 1000, 3, 1000, 1, "test"};
+    std::vector<UdpSocket> sockets{};
+    std::vector<Address> ports{};
+    UdpSocket out{resolve("127.0.0.1", 0).front()};
+
+    Wire() {
+        for (int i = 0; i < 2; ++i) {
+            Address any = resolve("127.0.0.1", 0).front();
+            UdpSocket& one = sockets.emplace_back(any);
+            one.enlarge(true, 1 << 20);
+            one.bind(any);
+            getsockname(one.fd(), reinterpret_cast<sockaddr*>(&any.storage), &any.length);
+            ports.push_back(any);
+        }
+    }
+    void message(std::uint32_t stream, std::uint64_t sequence, const std::function<void(std::vector<std::byte>&)>& spoil = {}) {
+        auto bytes = payload_of(run, hello.size);
+        DataHeader{stream, run, sequence, static_cast<std::uint64_t>(now())}.put(bytes.data());
+        if (spoil) spoil(bytes);
+        raw(stream % 2, bytes);
+    }
+    void raw(std::size_t port, const std::vector<std::byte>& bytes) {
+        REQUIRE(sendto(out.fd(), bytes.data(), bytes.size(), 0, ports[port].get(), ports[port].length) == static_cast<ssize_t>(bytes.size()));
+    }
+};
+
+void await(const std::function<bool()>& done) {
+    for (int i = 0; i < 2000 && !done(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    REQUIRE(done());
+}
+
+}  // namespace
+
+TEST_CASE("what arrives is accounted for, stream by stream, and what is not ours is left out") {
+    Wire wire;
+    Listener listener(wire.sockets, wire.hello, true, 2, -1);
+    for (std::uint64_t m = 0; m < 100; ++m)
+        if (m % 10 != 3) wire.message(0, m);             // ten lost
+    for (std::uint64_t m = 0; m < 50; ++m) wire.message(1, m ^ 1);  // pairwise exchanged
+    wire.message(1, 20);                                  // once more
+    wire.message(2, 0, [](auto& b) { b[150] ^= std::byte{4}; });
+    wire.message(2, 1, [](auto& b) { DataHeader{2, 78, 1, 0}.put(b.data()); });     // another run's
+    wire.message(2, 1, [](auto& b) { DataHeader{2, run, 5000, 0}.put(b.data()); });  // beyond what was announced
+    wire.message(2, 1, [](auto& b) { DataHeader{1, run, 400, 0}.put(b.data()); });   // a stream of the other port
+    wire.message(2, 1, [](auto& b) { b.resize(199); });
+    wire.raw(0, {});
+    wire.message(0, 100);
+    wire.message(1, 50);
+    await([&] { return listener.received() == 90 + 50 + 1 + 2; });
+    listener.stop();
+    const Arrivals a = listener.arrivals();
+    CHECK(a.streams[0].unique == 91);
+    CHECK(a.streams[0].seen == 101);
+    CHECK(a.streams[1].unique == 51);
+    CHECK(a.streams[1].duplicates == 1);
+    CHECK(a.streams[1].reordered == 25);
+    CHECK(a.foreign == 5);
+    CHECK(a.corrupted == 1);
+    REQUIRE(a.corruption);
+    CHECK(a.corruption->message == 0);
+    CHECK(a.corruption->offset == 150);
+    CHECK((a.corruption->expected ^ a.corruption->observed) == 4);
+    CHECK(a.first > 0);
+    CHECK(a.last >= a.first);
+}
+
+namespace {
+
+// 2 streams x 1000 messages of 1000 bytes wanted in 1 s, of which 10 of the second were lost.
+Reception healthy() {
+    Reception r;
+    r.hello = {run, 1000, 1000, 2, 1e6, 1, "sender"};
+    r.end = End{run, {1000, 1000}, 2e6, 0, 0, true};
+    r.arrivals.streams = {{1000, 0, 0, 0, 1000, 0}, {990, 2, 4, 0, 1000, 0}};
+    r.arrivals.unique = 1990;
+    r.arrivals.first_batch = 10;
+    r.arrivals.first = 1'000'000'000;
+    r.arrivals.last = 1'990'000'000;
+    return r;
+}
+
+}  // namespace
+
+TEST_CASE("shares are of what was sent, and the speed is of what arrived once, after the first batch") {
+    const Reckoning k = reckon(healthy());
+    CHECK(k.expected == 2000);
+    CHECK(k.lost == 10);
+    CHECK(k.share(k.lost) == doctest::Approx(0.005));
+    CHECK(k.share(k.duplicates) == doctest::Approx(0.001));
+    CHECK(k.share(k.reordered) == doctest::Approx(0.002));
+    CHECK(k.bandwidth == doctest::Approx(2e6));  // 1980 messages in 0.99 s
+    CHECK(k.losses.unseen == 10);
+    CHECK(k.bandwidth_doubt.empty());
+    CHECK(k.loss_doubt.empty());
+}
+
+TEST_CASE("messages that were lost at the end are lost: the sender's word counts, not the highest seen") {
+    Reception r = healthy();
+    r.arrivals.streams = {{400, 0, 0, 0, 400, 0}, {0, 0, 0, 0, 0, 0}};
+    r.arrivals.unique = 400;
+    CHECK(reckon(r).lost == 1600);
+}
+
+TEST_CASE("a sender that falls silent: reckoned up to the last message seen, and said so") {
+    Reception r = healthy();
+    r.end.reset();
+    r.arrivals.streams[1].seen = 995;
+    const Reckoning k = reckon(r);
+    CHECK(k.expected == 1995);
+    CHECK(k.lost == 5);
+    CHECK(k.loss_doubt.find("fell silent") != std::string::npos);
+    CHECK_FALSE(k.bandwidth_doubt.empty());
+}
+
+TEST_CASE("a sender that could not send enough is not the receiver's fault; what got lost meanwhile is") {
+    Reception r = healthy();
+    r.end->rate = 1.5e6;
+    Reckoning k = reckon(r);
+    CHECK(k.bandwidth_doubt.find("the sender could only send 0.012 of 0.016 Gbit/s") != std::string::npos);
+    CHECK(k.loss_doubt.empty());
+    r.arrivals.streams[1].unique = 1000;
+    r.arrivals.unique = 2000;
+    k = reckon(r);
+    CHECK(k.lost == 0);
+    CHECK_FALSE(k.loss_doubt.empty());  // no loss under less load proves nothing
+}
+
+TEST_CASE("a sender that was stopped half-way has not shown what was asked") {
+    Reception r = healthy();
+    r.end->sent = {500, 500};
+    r.arrivals.streams = {{500, 0, 0, 0, 500, 0}, {500, 0, 0, 0, 500, 0}};
+    r.arrivals.unique = 1000;
+    const Reckoning k = reckon(r);
+    CHECK(k.lost == 0);
+    CHECK(k.bandwidth_doubt.find("stopped after 50 %") != std::string::npos);
+    CHECK_FALSE(k.loss_doubt.empty());
+}
+
+TEST_CASE("what the sender's own queue dropped is not blamed on the receiver") {
+    Reception r = healthy();
+    r.end->dropped = 12;
+    Reckoning k = reckon(r);
+    CHECK(k.losses.sender == 10);
+    CHECK_FALSE(k.loss_doubt.empty());
+    r.socket_drops = 1;
+    r.arrivals.largest_block = 7;  // one block of up to seven messages
+    k = reckon(r);
+    CHECK(k.losses.socket == 7);
+    CHECK(k.losses.sender == 3);
+    CHECK(k.loss_doubt.empty());  // some of it was lost here
+}
+
+TEST_CASE("nothing arrived of what was sent: everything is lost") {
+    Reception r = healthy();
+    r.arrivals = {};
+    r.arrivals.streams.resize(2);
+    const Reckoning k = reckon(r);
+    CHECK(k.share(k.lost) == 1);
+    CHECK(k.bandwidth == 0);
+}

@@ -1,0 +1,61 @@
+// The schedule of a stream: no drift, bounded catching up.
+#include "node/udp/pace.hpp"
+
+#include <doctest/doctest.h>
+
+using namespace assay;
+using assay::node::batch_of;
+using assay::node::Pace;
+
+TEST_CASE("a stream that is served in time keeps to the absolute schedule: no error adds up") {
+    const double rate = 10551.966292134832;  // of the COBALT test
+    Pace pace(rate, 211'039, 7, 0);
+    Nanoseconds at = 0;
+    while (!pace.done()) {
+        at = pace.due() + 900;  // always a little late
+        pace.advance(at, pace.batch());
+    }
+    CHECK(pace.sent() == 211'039);
+    CHECK(seconds(at) == doctest::Approx(20.0).epsilon(0.0001));
+}
+
+TEST_CASE("streams start apart by their share of a batch's time") {
+    const Pace first(1000, 100, 10, 0), second(1000, 100, 10, 0.5);
+    CHECK(first.due() == 0);
+    CHECK(second.due() == 5'000'000);
+}
+
+TEST_CASE("after a pause it catches up by a quarter faster, and no more") {
+    Pace pace(1000, 1'000'000, 1, 0);
+    const Nanoseconds pause = 1'000'000'000;
+    Nanoseconds at = pause, last = 0;
+    int caught_up_after = 0;
+    for (int i = 0; i < 6000; ++i) {
+        if (last != 0) {
+            CHECK(at - last >= 800'000);
+            if (caught_up_after == 0 && pace.due() == pace.scheduled()) caught_up_after = i;
+        }
+        pace.advance(at, 1);
+        last = at;
+        at = std::max(at, pace.due());
+    }
+    CHECK(caught_up_after > 4900);  // 1000 messages behind, 0.2 of a message gained with each
+    CHECK(caught_up_after < 5100);
+}
+
+TEST_CASE("the last batch is what is left; of a part of a batch the rest comes next") {
+    Pace pace(1000, 10, 7, 0);
+    CHECK(pace.batch() == 7);
+    pace.advance(0, 3);
+    CHECK(pace.batch() == 7);
+    pace.advance(0, 7);
+    CHECK(pace.done());
+}
+
+TEST_CASE("a batch is a millisecond at most, and what the kernel takes at once") {
+    CHECK(batch_of(10552, 8900) == 7);       // 64 kB
+    CHECK(batch_of(200'000, 1472) == 44);    // 64 kB
+    CHECK(batch_of(10e6, 64) == 256);
+    CHECK(batch_of(900, 8900) == 1);         // slow: none waits for others
+    CHECK(batch_of(0.1, 65000) == 1);
+}

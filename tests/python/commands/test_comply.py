@@ -1,0 +1,141 @@
+"""``assay comply``: it measures what the specification asks for and no more, and never passes what it could not."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.cli import main
+from assay.launch.engines import describe, engines_folder
+
+ROOT = Path(__file__).resolve().parents[3]
+FAKE = ROOT / "build/tests/fake_cuda"
+
+pytestmark = pytest.mark.skipif(
+    not (engines_folder() / "assay-probe").is_file() or not (FAKE / "libcuda.so.1").exists(),
+    reason="the engines or the planted driver are not built",
+)
+
+GPUS = [{"name": "Planted", "h2d": 200e6, "d2h": 100e6}, {"name": "Planted", "h2d": 200e6, "d2h": 100e6}]
+SMALL = '[parameters."node.gpu_copy"]\nsize = "256 KiB"\ncopies = 4\nrepeats = 3\n'
+TOTAL = """
+[[criterion]]
+title = "total {way} speed"
+metric = "node.gpu_copy/total"
+where = {{direction = "{way}"}}
+min = "{least}"
+"""
+Comply = Callable[..., tuple[int, dict[str, Any], str]]
+
+
+@pytest.fixture
+def comply(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Comply:
+    """Runs the verb on this machine, with planted GPUs; gives exit code, the run, and what was said."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(FAKE))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setenv("FAKE_CUDA", json.dumps({"gpus": GPUS}))
+    describe.cache_clear()
+
+    def run(specification: str, *words: str) -> tuple[int, dict[str, Any], str]:
+        (tmp_path / "site.toml").write_text(specification)
+        status = main(["comply", "site.toml", "--json", "-o", f"out{len(list(tmp_path.iterdir()))}", *words])
+        out, err = capfd.readouterr()
+        return status, json.loads(out), err
+
+    return run
+
+
+def outcomes(run: dict[str, Any]) -> dict[str, str]:
+    return {r["criterion"]: r["outcome"] for r in run["records"] if r["kind"] == "verdict"}
+
+
+def test_what_is_asked_for_and_no_more(comply: Comply) -> None:
+    specification = (
+        TOTAL.format(way="h2d", least="80 MB/s") + TOTAL.format(way="d2h", least="900 MB/s") + SMALL
+    )
+    status, run, _ = comply(specification)
+    assert status == 1
+    assert outcomes(run) == {"total h2d speed": "PASS", "total d2h speed": "FAIL"}
+    assert run["run"]["completed"] == ["node.settings", "node.gpu_copy"]
+    assert {r["name"] for r in run["records"] if r["kind"] == "measurement"} == {"node.gpu_copy"}
+    assert {r["params"]["size"] for r in run["records"] if r["kind"] == "measurement"} == {256 << 10}
+
+
+def test_cobalt2_where_most_is_missing(
+    comply: Comply, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The real specification, on a machine without settings, GPUs, RDMA or a peer: each line with its reason."""
+    monkeypatch.setenv("ASSAY_ROOT", str(tmp_path / "nothing"))
+    monkeypatch.setenv("FAKE_CUDA", json.dumps({"gpus": []}))
+    quick = '\n[parameters."node.memory_paced"]\nseconds = 1\nscale = 0.01\n'
+    status, run, _ = comply((ROOT / "specs/cobalt2.toml").read_text() + quick)
+    assert status == 2
+    found = {
+        r["criterion"]: (r["outcome"], r.get("reason", "")) for r in run["records"] if r["kind"] == "verdict"
+    }
+    assert len(found) == 8
+    assert found.pop("mem-test: measured speed of desired")[0] == "PASS"
+    assert {outcome for outcome, _ in found.values()} == {"INCONCLUSIVE"}
+    reasons = " / ".join(reason for _, reason in found.values())
+    for words in ("no cpu.governor", "no cpu.turbo", "finds no GPU", "give --peer HOST", "RDMA"):
+        assert words in reasons
+    assert run["run"]["state"] == "complete"
+
+
+def test_a_failure_of_one_measurement_is_not_the_end(comply: Comply, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A GPU falls off the bus; what comes after it is measured all the same, and the run never passes."""
+    monkeypatch.setenv("FAKE_CUDA", json.dumps({"gpus": GPUS, "vanish": {"gpu": 1, "after": 5}}))
+    received = '[[criterion]]\ntitle = "received"\nmetric = "node.udp_receive/bandwidth"\nmin = "1 Mbit/s"\n'
+    status, run, _ = comply(TOTAL.format(way="h2d", least="1 MB/s") + received + SMALL)
+    assert status == 2
+    assert outcomes(run) == {"total h2d speed": "INCONCLUSIVE", "received": "INCONCLUSIVE"}
+    assert (run["run"]["state"], run["run"]["outcome"]) == ("partial", "INCONCLUSIVE")
+    assert "gpu1" in run["run"]["reason"]
+    waived = [r for r in run["records"] if r["kind"] == "measurement" and r["name"] == "node.udp_receive"]
+    assert waived and {r["status"] for r in waived} == {"waived"}
+
+
+def test_a_run_can_be_judged_again(comply: Comply, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    comply(TOTAL.format(way="h2d", least="80 MB/s") + SMALL)
+    (folder,) = tmp_path.glob("out*")
+    (tmp_path / "harder.toml").write_text(TOTAL.format(way="h2d", least="80 GB/s"))
+    assert main(["judge", str(folder), "site.toml"]) == 0
+    assert main(["judge", str(folder), "harder.toml"]) == 1
+    assert "80 GB/s" in capfd.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["nowhere.toml"], "nowhere.toml"),
+        (["cobalt2", "--peer", "a,b"], "--peer names 2 hosts"),
+        (["cobalt2", "--peer", socket.gethostname()], "among the offered hosts"),
+        (["cobalt2", "--interfaces", "eth0,,eth1"], "an empty name"),
+        (["cobalt2", "--launcher", "none"], "--launcher"),
+        (["cobalt2", "--peer", "nowhere.invalid"], "nowhere.invalid"),
+        (["broken.toml"], "broken.toml:3"),
+        (["cobalt2", "--lab", "none-such"], "none-such"),
+    ],
+)
+def test_bad_input_is_one_line_and_starts_nothing(
+    words: list[str],
+    says: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "broken.toml").write_text(
+        '[[criterion]]\nmetric = "node.gpu_copy/total"\nmin = "180 Gbyte"\n'
+    )
+    describe.cache_clear()
+    assert main(["comply", *words]) == 2
+    err = capfd.readouterr().err
+    assert says in err and err.count("\n") == 1
+    assert not (tmp_path / "runs").exists()

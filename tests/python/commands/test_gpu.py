@@ -1,0 +1,279 @@
+"""``assay gpu`` on planted GPUs: a driver library that copies at known rates, and fails in known ways."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from machines import COBALT, plant
+
+from assay.cli import main
+from assay.launch.engines import describe, engines_folder
+
+ROOT = Path(__file__).resolve().parents[3]
+FAKE = ROOT / "build/tests/fake_cuda"
+
+pytestmark = pytest.mark.skipif(
+    not (FAKE / "libcuda.so.1").exists(), reason="the planted driver is not built"
+)
+
+SMALL = ["--size", "256KiB", "--copies", "4", "--repeats", "5"]
+TWO = [
+    {"name": "Fast", "pci": "0000:03:00.0", "h2d": 400e6, "d2h": 200e6},
+    {"name": "Slow", "pci": "0000:83:00.0", "h2d": 100e6, "d2h": 100e6},
+]
+Run = Callable[..., tuple[int, list[dict[str, Any]], str]]
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Runs the verb on a planted machine; gives exit code, records, and what was said."""
+    assert engines_folder()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(FAKE))
+    monkeypatch.setenv("ASSAY_ROOT", str(tmp_path / "none"))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+
+    def run(*words: str, small: bool = True, **plan: Any) -> tuple[int, list[dict[str, Any]], str]:
+        monkeypatch.setenv("FAKE_CUDA", json.dumps(plan))
+        describe.cache_clear()
+        status = main(["gpu", "--json", "-v", "-o", "out", *(SMALL if small else []), *words])
+        out, err = capfd.readouterr()
+        assert "fake:" not in err, err
+        return status, json.loads(out)["records"], err
+
+    return run
+
+
+def figures(records: list[dict[str, Any]], metric: str) -> dict[tuple[str, ...], float]:
+    """Medians by device (where there is one), direction, and one or all (where it is said)."""
+    found = {}
+    for r in records:
+        if r["kind"] == "measurement" and r["metric"] == metric and r.get("status", "ok") == "ok":
+            p = r["params"]
+            key = (r["subject"].get("device"), p["direction"], p.get("gpus"))
+            found[tuple(k for k in key if k)] = r["summary"]["median"]
+    return found
+
+
+def failure(records: list[dict[str, Any]]) -> str:
+    (one,) = [r for r in records if r["kind"] == "failure"]
+    return f"{one['what']}; {one.get('hint', '')}"
+
+
+def test_planted_rates_are_found(gpu: Run) -> None:
+    status, records, _ = gpu(gpus=TWO)
+    assert status == 0
+    bandwidth = figures(records, "bandwidth")
+    for device, planted in (("gpu0", TWO[0]), ("gpu1", TWO[1])):
+        for way in ("h2d", "d2h"):
+            for gpus in ("one", "all"):
+                assert bandwidth[device, way, gpus] == pytest.approx(planted[way], rel=0.02)
+        # Both ways end together only where they are equally fast: all bytes, until the slower one has ended.
+        slower = min(planted["h2d"], planted["d2h"])
+        assert bandwidth[device, "both", "one"] <= 2 * slower * 1.02
+    assert set(figures(records, "corrupted").values()) == {0.0}
+    # All bytes until the slower GPU has ended; this machine's own clock, so never more, but less when it is busy.
+    total = figures(records, "total")
+    assert 0.3 * 200e6 < total["h2d",] <= 1.02 * 200e6
+    assert 0.3 * 200e6 < total["d2h",] <= 1.02 * 200e6
+
+
+def test_the_two_lines_of_gpu_copy(gpu: Run, capfd: pytest.CaptureFixture[str]) -> None:
+    gpu(gpus=TWO[:1])
+    status = main(["gpu", "-o", "again", *SMALL])
+    out = capfd.readouterr().out
+    assert status == 0
+    assert "Total write speed: " in out and "Total read speed:  " in out
+    assert [line.split()[:3] for line in out.splitlines() if line.startswith("gpu0")] == [
+        ["gpu0", "Fast", "0000:03:00.0"]
+    ]
+
+
+def test_a_shared_link_is_seen_and_explained(gpu: Run) -> None:
+    one = {"h2d": 200e6, "d2h": 200e6}
+    _, records, _ = gpu(gpus=[one, one], shared={"h2d": 200e6})
+    bandwidth = figures(records, "bandwidth")
+    for device in ("gpu0", "gpu1"):
+        assert bandwidth[device, "h2d", "one"] == pytest.approx(200e6, rel=0.02)
+        assert bandwidth[device, "h2d", "all"] == pytest.approx(
+            115e6, rel=0.25
+        )  # half, or 4 of 7 for the first
+        assert bandwidth[device, "d2h", "all"] == pytest.approx(200e6, rel=0.02)
+    assert figures(records, "total")["h2d",] <= 1.02 * 200e6
+    (finding,) = [r for r in records if r["kind"] == "finding"]
+    assert "share a link" in finding["cause"]
+    assert all("to it" in detail for detail in finding["details"])
+
+
+def test_numa_and_links_from_the_machine(gpu: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The planted COBALT node: one GPU in a slot of 8 lanes, one that runs at PCIe 2 behind its riser."""
+    monkeypatch.setenv("ASSAY_ROOT", str(plant(COBALT, tmp_path / "cobalt")))
+    _, records, _ = gpu(gpus=TWO)
+    nodes = {
+        r["subject"]["device"]: r["subject"]["numa"]
+        for r in records
+        if r["kind"] == "measurement" and r["metric"] == "bandwidth"
+    }
+    assert nodes == {"gpu0": 0, "gpu1": 1}
+    link = figures(records, "link")
+    assert link["gpu0", "h2d", "all"] == pytest.approx(8e9 * 8 * 128 / 130 / 8)
+    assert link["gpu1", "h2d", "all"] == pytest.approx(5e9 * 16 * 0.8 / 8)
+    remedies = {r["subject"]["device"]: r["remedy"] for r in records if r["kind"] == "finding"}
+    assert "move the card" in remedies["gpu0"]
+    assert "riser" in remedies["gpu1"]
+
+
+@pytest.mark.parametrize("way", ["h2d", "d2h"])
+def test_a_wrong_byte_fails(gpu: Run, way: str) -> None:
+    """One flipped bit in one of four copies of one repetition, in memory that later copies do not touch."""
+    status, records, _ = gpu(gpus=TWO, corrupt={"gpu": 1, "way": way, "after": 11, "offset": 1234})
+    assert status == 1
+    corrupted = figures(records, "corrupted")
+    assert sum(corrupted.values()) == 1
+    (where,) = [key for key, count in corrupted.items() if count]
+    assert where[0] == "gpu1"
+    (found,) = [r for r in records if r["kind"] == "corruption"]
+    assert found["offset"] % (256 << 10) == 1234
+    assert int(found["expected"], 16) ^ int(found["observed"], 16) == 0x10 << (8 * (1234 % 8))
+
+
+# ---- nothing to measure: waived, with the reason
+
+
+def waived(records: list[dict[str, Any]]) -> str:
+    measured = [r for r in records if r["kind"] == "measurement"]
+    assert {r["metric"] for r in measured} == {"bandwidth", "total", "corrupted", "link"}
+    assert {r.get("status", "ok") for r in measured} == {"waived"}
+    (reason,) = {r["reason"] for r in measured}
+    return reason
+
+
+@pytest.mark.parametrize(
+    "plan, reason",
+    [
+        ({"gpus": []}, "finds no GPU"),
+        ({"gpus": TWO, "init": 100}, "finds no GPU"),
+        ({"gpus": TWO, "init": 803}, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"),
+    ],
+)
+def test_waived_with_the_reason(gpu: Run, plan: dict[str, Any], reason: str) -> None:
+    status, records, _ = gpu(**plan)
+    assert status == 2
+    assert reason in waived(records)
+
+
+def test_no_driver_though_there_are_gpus(gpu: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "empty").mkdir()
+    root = plant(COBALT, tmp_path / "cobalt")
+    (root / "sys/bus/pci/devices/0000:03:00.0/vendor").write_text("0x10de\n")
+    monkeypatch.setenv("ASSAY_ROOT", str(root))
+    status, records, _ = gpu(gpus=[])
+    assert status == 2
+    assert waived(records).endswith("the PCI bus has 1 NVIDIA GPU, the driver shows 0")
+
+
+def test_a_total_without_all_gpus_never_passes(
+    gpu: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A GPU that the bus shows and the driver does not: what the others reach together is not the machine's."""
+    root = plant(COBALT, tmp_path / "cobalt")
+    for address in ("0000:03:00.0", "0000:83:00.0"):
+        (root / f"sys/bus/pci/devices/{address}/vendor").write_text("0x10de\n")
+    monkeypatch.setenv("ASSAY_ROOT", str(root))
+    (tmp_path / "fast.toml").write_text(
+        'title = "fast"\n[[criterion]]\ntitle = "total"\nmetric = "node.gpu_copy/total"\nmin = "1 B/s"\n'
+    )
+    status, records, _ = gpu("--spec", "fast.toml", gpus=TWO[:1])
+    totals = [r for r in records if r["kind"] == "measurement" and r["metric"] == "total"]
+    assert {r.get("status", "ok") for r in totals} == {"error"}
+    assert "2 NVIDIA GPUs, the driver shows 1" in totals[0]["reason"]
+    assert status == 2
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0")  # left out on purpose
+    status, records, _ = gpu("--spec", "fast.toml", "-o", "chosen", gpus=TWO[:1])
+    assert status == 0
+
+
+# ---- GPUs that fail: one line that names them, what was measured before is kept
+
+
+def test_a_gpu_that_vanishes(gpu: Run) -> None:
+    status, records, err = gpu(gpus=TWO, vanish={"gpu": 1, "after": 40})
+    assert status == 2
+    words = failure(records)
+    assert "gpu1 (Slow, 0000:83:00.0)" in words and "unspecified launch failure" in words and "Xid" in words
+    assert figures(records, "bandwidth")["gpu0", "h2d", "one"] == pytest.approx(400e6, rel=0.02)
+    assert "Traceback" not in err
+
+
+def test_a_gpu_that_hangs(gpu: Run) -> None:
+    status, records, _ = gpu("--timeout", "0.5", gpus=TWO, hang={"gpu": 1, "after": 20})
+    assert status == 2
+    assert "gpu1 (Slow, 0000:83:00.0): does not answer" in failure(records)
+    assert "within 0.5 s" in failure(records)
+
+
+@pytest.mark.parametrize(
+    "call, code, words",
+    [
+        ("cuDevicePrimaryCtxRetain", 46, "CUDA_ERROR_DEVICE_UNAVAILABLE"),
+        ("cuMemAlloc_v2", 2, "CUDA_ERROR_OUT_OF_MEMORY"),
+        ("cuMemHostRegister_v2", 304, "CUDA_ERROR_OPERATING_SYSTEM"),
+        ("cuMemHostRegister_v2", 2, "ulimit -l"),
+        ("cuStreamCreate", 999, "CUDA error 999"),
+        ("cuEventCreate", 999, "cuEventCreate failed"),
+        ("cuLaunchHostFunc", 719, "cuLaunchHostFunc failed"),
+        ("cuMemcpyHtoDAsync_v2", 719, "cuMemcpyHtoDAsync failed"),
+        ("cuMemcpyDtoHAsync_v2", 719, "cuMemcpyDtoHAsync failed"),
+        ("cuMemsetD8Async", 719, "cuMemsetD8Async failed"),
+        ("cuEventRecord", 719, "cuEventRecord failed"),
+        ("cuEventElapsedTime", 719, "cuEventElapsedTime failed"),
+        ("cuMemGetInfo_v2", 719, "cuMemGetInfo failed"),
+    ],
+)
+def test_any_call_may_fail(gpu: Run, call: str, code: int, words: str) -> None:
+    status, records, _ = gpu(
+        gpus=TWO, fail={"call": call, "gpu": 1, "code": code, "after": 2 if "Mem" in call else 1}
+    )
+    if call == "cuMemGetInfo_v2":  # asked once
+        status, records, _ = gpu("-o", "again", gpus=TWO, fail={"call": call, "gpu": 1, "code": code})
+    assert status == 2
+    assert "gpu1" in failure(records) and words in failure(records)
+
+
+def test_copies_shrink_to_the_memory_there_is(gpu: Run) -> None:
+    small = {**TWO[0], "memory": 64 << 20, "h2d": 4e9, "d2h": 4e9}
+    status, records, err = gpu("--copies", "2", "--repeats", "3", small=False, gpus=[small])
+    assert status == 0
+    sizes = {r["params"]["size"] for r in records if r["kind"] == "measurement"}
+    assert sizes == {8 << 20}
+    assert "for want of memory" in err
+
+
+def test_too_little_memory_is_said(gpu: Run) -> None:
+    status, records, _ = gpu("--copies", "2", small=False, gpus=[{**TWO[0], "memory": 4 << 20}])
+    assert status == 2
+    assert "too little free memory" in failure(records)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="real-time priority needs root")
+def test_realtime(gpu: Run) -> None:
+    assert gpu("--realtime", gpus=TWO[:1])[0] == 0
+
+
+@pytest.mark.parametrize(
+    "words", [["--size", "12"], ["--copies", "0"], ["--repeats", "2"], ["--sise", "1MiB"]]
+)
+def test_wrong_options_are_one_line(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    describe.cache_clear()
+    assert main(["gpu", *words]) == 2
+    err = capfd.readouterr().err
+    assert err.count("\n") == 1 and words[0] in err
+    assert not (tmp_path / "runs").exists()

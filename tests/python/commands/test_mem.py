@@ -1,0 +1,157 @@
+"""``assay mem``: loads that any machine carries, loads that none does, and what an interrupted one leaves."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.cli import main
+from assay.launch.engines import describe, engines_folder, probe
+
+ASSAY = Path(__file__).parents[3] / "assay"
+LIMIT_S = 60
+
+pytestmark = pytest.mark.skipif(
+    not (engines_folder() / "assay-probe").is_file(), reason="the engines are not built"
+)
+
+WORKLOAD = """
+title = "planted"
+stations = 2
+[transpose]
+chunk = "4 kB"
+multiplier = 7
+[[step]]
+operation = "write"
+block = "64 kB"
+rate = "{rate}"
+[[step]]
+operation = "transpose"
+block = "64 kB"
+rate = "{rate}"
+[[step]]
+operation = "read"
+block = "32 kB"
+rate = "{rate}"
+"""
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    describe.cache_clear()
+    return tmp_path
+
+
+def figures(records: list[dict[str, Any]], *metrics: str) -> list[float]:
+    found = {r["metric"]: r["summary"]["median"] for r in records if r["kind"] == "measurement"}
+    return [found[metric] for metric in metrics]
+
+
+def run(place: Path, rate: str, capfd: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any]]:
+    (place / "planted.toml").write_text(WORKLOAD.format(rate=rate))
+    assert main(["mem", "--paced", "--workload", "planted.toml", "--json", "-o", "out", *words]) == 0
+    records: list[dict[str, Any]] = json.loads(capfd.readouterr().out)["records"]
+    return records
+
+
+def test_a_load_that_any_machine_carries(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Two stations of 8 Mbit/s in three steps, one of which reads and writes: 8 MB/s in all."""
+    records = run(place, "8 Mbit/s", capfd, "--seconds", "2")
+    desired, measured, achieved = figures(records, "desired", "measured", "achieved")
+    assert desired == 2 * 4 * 1e6
+    assert achieved == pytest.approx(1, rel=0.01)
+    assert measured == pytest.approx(desired, rel=0.01)
+    (lateness,) = [r for r in records if r.get("metric") == "lateness"]
+    # Blocks of 64 ms, 64 ms and 32 ms, for two seconds, twice.
+    assert sum(lateness["histogram"]["counts"]) == lateness["summary"]["n"] == 2 * (31 + 31 + 62)
+    steps = [r for r in records if r.get("metric") == "step_achieved"]
+    assert [s["params"]["operation"] for s in steps] == ["write", "transpose", "read"]
+
+
+def test_half_of_it(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    records = run(place, "8 Mbit/s", capfd, "--seconds", "1", "--scale", "50%")
+    assert figures(records, "desired") == [2 * 4 * 0.5e6]
+
+
+def test_a_load_that_no_machine_carries(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    records = run(place, "100 Tbit/s", capfd, "--seconds", "0.5")
+    achieved, late = figures(records, "achieved", "late")
+    assert achieved < 0.5
+    assert late > 0.9
+
+
+def test_the_lines_of_mem_test(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    (place / "planted.toml").write_text(WORKLOAD.format(rate="800 Mbit/s"))
+    assert main(["mem", "--paced", "--workload", "planted.toml", "--seconds", "0.5", "-o", "out"]) == 0
+    out = capfd.readouterr().out
+    assert "Desired speed:   6.40 Gbit/s" in out
+    for words in ("Measured speed:  ", " of desired)", "Average late:    ", "lateness of "):
+        assert words in out
+
+
+def test_ctrl_c_keeps_what_was_measured(place: Path) -> None:
+    (place / "planted.toml").write_text(WORKLOAD.format(rate="8 Mbit/s"))
+    words = ["mem", "--paced", "--workload", "planted.toml", "--seconds", "100", "--json", "-o", "out"]
+    process = subprocess.Popen(
+        [str(ASSAY), *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    time.sleep(3)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == 130, err
+    run_and_records = json.loads(out)
+    assert run_and_records["run"]["state"] == "partial"
+    # Of the time until then, not of the hundred seconds that were asked for.
+    assert figures(run_and_records["records"], "achieved")[0] == pytest.approx(1, rel=0.05)
+
+
+def test_peak(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["mem", "--peak", "--json", "-o", "out"]) == 0
+    records = [r for r in json.loads(capfd.readouterr().out)["records"] if r["kind"] == "measurement"]
+    kinds = {(r["params"]["operation"], r["params"]["stores"]) for r in records}
+    assert kinds == {("read", "none")} | {
+        (operation, stores) for operation in ("write", "copy", "triad") for stores in ("regular", "streaming")
+    }
+    assert all(r["summary"]["min"] > 0 and r["summary"]["n"] >= 3 for r in records)
+    assert {r["subject"].get("numa") for r in records} >= {0}
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="takes a capability away")
+def test_no_permission_for_realtime(place: Path) -> None:
+    """As in a container: root, but without the capability."""
+    done = subprocess.run(
+        ["setpriv", "--bounding-set=-sys_nice", str(probe()), "run", "node.memory", "--realtime"],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+    )
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1 and "real-time" in done.stderr and "ulimit -r" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--peak", "--scale", "2"], "--scale"),
+        (["--paced", "--seconds", "never"], "--seconds"),
+        (["--paced", "--seconds", "0"], "--seconds"),
+        (["--paced", "--workload", "none.toml"], "none.toml"),
+        (["--peak", "--paced"], "--paced"),
+    ],
+)
+def test_bad_input_is_one_line(
+    words: list[str], says: str, place: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["mem", *words]) == 2
+    err = capfd.readouterr().err
+    assert err.count("\n") == 1 and says in err
+    assert not (place / "runs").exists()

@@ -1,0 +1,110 @@
+"""The verb on a machine without RDMA, and what it reads from its command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from assay.cli import main
+from assay.commands.rdma import read_words
+from assay.errors import UserError
+from assay.launch.engines import describe, engines_folder, probe
+from assay.measure import session
+
+pytestmark = pytest.mark.skipif(
+    not (engines_folder() / "assay-probe").is_file(), reason="the engines are not built"
+)
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """A machine whose /sys is planted: its root."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ASSAY_ROOT", str(tmp_path / "root"))
+    describe.cache_clear()
+    yield tmp_path / "root"
+    describe.cache_clear()
+
+
+def plant(root: Path, device: str) -> None:
+    port = root / "sys/class/infiniband" / device / "ports/1"
+    port.mkdir(parents=True)
+    (port / "state").write_text("4: ACTIVE\n")
+
+
+@pytest.mark.parametrize("words", [[], ["-d", "mlx5_0"], ["-d", "mlx5_0", "--peer-device", "mlx5_1"]])
+def test_waived_without_a_device(machine: Path, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rdma", *words, "--json", "-o", "out"]) == 2
+    said = json.loads(capsys.readouterr().out)
+    measured = [r for r in said["records"] if r["kind"] == "measurement"]
+    assert {r["metric"] for r in measured} == {"bandwidth", "peak", "message_rate", "corrupted"}
+    assert {r["status"] for r in measured} == {"waived"}
+    assert "no RDMA device" in measured[0]["reason"] or "without libibverbs" in measured[0]["reason"]
+    assert said["run"]["outcome"] == "INCONCLUSIVE"
+
+
+def test_waived_where_the_library_finds_no_device(machine: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A device that /sys shows and libibverbs does not: planted here, a missing provider elsewhere."""
+    if list(Path("/sys/class").glob("infiniband/*")):
+        pytest.skip("this machine has RDMA devices")
+    plant(machine, "mlx5_0")
+    assert main(["rdma", "--json", "-o", "out"]) == 2
+    said = json.loads(capsys.readouterr().out)
+    reasons = {r["reason"] for r in said["records"] if r["kind"] == "measurement"}
+    assert len(reasons) == 1
+    assert "libibverbs" in reasons.pop()
+
+
+BAD = [
+    (["n2"], "a host (n2) without a device"),
+    (["--peer-device", "rxe1"], "--peer-device without -d"),
+    (["-d", "rxe0", "a", "b"], "more than one host: a, b"),
+    (["-d", "rxe0", "n[3-1]"], "n[3-1]"),
+    (["-d", "rxe0", "--colour", "3"], "no parameter '--colour'"),
+    (["-d", "rxe0", "--mute"], "no parameter '--mute'"),
+    (["-d", "rxe0", "--peer", "n2"], "no parameter '--peer'"),
+    (["-d", "rxe0", "--depth"], "--depth without a value"),
+    (["-d", "rxe0", "--depth", "0"], "--depth 0: out of bounds"),
+    (["-d", "rxe0", "--port", "70000"], "--port 70000: out of bounds"),
+    (["-d", "rxe0", "--qps", "many"], "not a whole number"),
+    (["-d", "rxe0", "--spec", "missing.toml"], "missing.toml"),
+    (["-d", "rxe0", "--peer-device", "rxe1", "no-such-host-1"], "unknown host"),
+]
+
+
+@pytest.mark.parametrize(("words", "named"), BAD, ids=lambda v: " ".join(v) if isinstance(v, list) else "")
+def test_bad_input(
+    words: list[str],
+    named: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def start(*_args: object, **_kwargs: object) -> None:
+        raise AssertionError("an engine was started")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(session, "run_engine", start)
+    assert main(["rdma", *words]) == 2
+    said = capsys.readouterr()
+    assert len(said.err.splitlines()) == 1, said.err
+    assert named in said.err
+    assert not (tmp_path / "runs").exists()
+
+
+def test_the_host_is_the_word_that_belongs_to_no_option() -> None:
+    described = describe(probe()).find("node.rdma")
+    params = {"iterations": "200", "op": "write,read", "bidirectional": True, "gid_index": "-1"}
+    options = ["--iterations", "200", "--op=write,read", "--bidirectional"]
+    for words in (
+        ["n2", *options, "--gid-index", "-1"],
+        [*options, "n2", "--gid-index", "-1"],
+        [*options, "--gid-index", "-1", "n2"],
+    ):
+        assert read_words(described, words) == (params, "n2")
+    assert read_words(described, ["--sizes", "1,2"]) == ({"sizes": "1,2"}, "")
+    with pytest.raises(UserError, match="more than one host"):
+        read_words(described, ["n[1-2]"])

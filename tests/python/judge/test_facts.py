@@ -1,0 +1,117 @@
+"""Criteria on facts: what a host is, against what it should be."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from assay.errors import UserError
+from assay.judge import Vocabulary, judge, load_specification
+from assay.records.schema import AnyRecord, Context, Scalar, Subject, Verdict
+
+KNOWN = Vocabulary(
+    metrics={},
+    facts={"cpu.governor": "", "interface.mtu": "B", "interface.state": "", "net.core.rmem_max": "B"},
+    parameters={"node.udp_send": {"rate": "B/s", "streams": "", "sizes": "B"}},
+)
+GOVERNOR = '[[criterion]]\nfact = "cpu.governor"\nis = "performance"\nmend = "cpupower"\n'
+MTU = (
+    '[[criterion]]\nfact = "interface.mtu"\nwhere = {device = "eth*", "interface.state" = "up"}\n'
+    'min = "9000 B"\nmend = "ip link set {device} mtu 9000"\n'
+)
+
+
+def facts(host: str, device: str | None = None, **values: Scalar) -> Context:
+    named = {key.replace("__", "."): value for key, value in values.items()}
+    return Context(subject=Subject(host=host, device=device), facts=named)
+
+
+def verdict(tmp_path: Path, text: str, records: list[AnyRecord], hosts: list[str]) -> Verdict:
+    path = tmp_path / "site.toml"
+    path.write_text(text)
+    (only,) = judge(load_specification(path, KNOWN), records, hosts)
+    return only
+
+
+@pytest.mark.parametrize(
+    ("governors", "outcome"),
+    [
+        (["performance", "performance"], "PASS"),
+        (["performance", "powersave"], "FAIL"),
+        (["performance", None], "INCONCLUSIVE"),
+        ([None, "powersave"], "FAIL"),
+        ([None, None], "INCONCLUSIVE"),
+    ],
+)
+def test_every_host_has_to_be_as_required(tmp_path: Path, governors: list[str | None], outcome: str) -> None:
+    records: list[AnyRecord] = [
+        facts(f"h{k}", **({"cpu__governor": one} if one else {})) for k, one in enumerate(governors)
+    ]
+    said = verdict(tmp_path, GOVERNOR, records, ["h0", "h1"])
+    assert said.outcome == outcome
+    if outcome == "FAIL":
+        assert (said.observed_text, said.required_text, said.remedy) == (
+            "powersave", "performance", "cpupower",
+        )  # fmt: skip
+        assert said.subject.host == f"h{governors.index('powersave')}"
+    if outcome == "INCONCLUSIVE":
+        assert "has no cpu.governor" in said.reason
+
+
+def test_what_a_machine_lacks_passes_only_where_the_specification_says_so(tmp_path: Path) -> None:
+    allowed = GOVERNOR + 'absent = "pass"\n'
+    assert verdict(tmp_path, allowed, [facts("h0")], ["h0"]).outcome == "PASS"
+    assert verdict(tmp_path, allowed, [], ["h0"]).outcome == "INCONCLUSIVE"  # nothing was read at all
+    powersave = facts("h0", cpu__governor="powersave")
+    assert verdict(tmp_path, allowed, [powersave], ["h0"]).outcome == "FAIL"
+
+
+def test_the_worst_device_decides_and_each_is_mended(tmp_path: Path) -> None:
+    records: list[AnyRecord] = [
+        facts("h0", "eth0", interface__mtu=9000, interface__state="up"),
+        facts("h0", "eth1", interface__mtu=1500, interface__state="up"),
+        facts("h0", "eth2", interface__mtu=4000, interface__state="up"),
+        facts("h0", "eth3", interface__mtu=1500, interface__state="down"),
+        facts("h0", "br0", interface__mtu=1500, interface__state="up"),
+    ]
+    said = verdict(tmp_path, MTU, records, ["h0"])
+    assert (said.outcome, said.subject.device) == ("FAIL", "eth1")
+    assert (said.observed, said.required) == (1500, 9000)
+    assert said.margin == pytest.approx(-7500 / 9000)
+    assert said.remedy == "ip link set eth1 mtu 9000; ip link set eth2 mtu 9000"
+    assert verdict(tmp_path, MTU, records[:1], ["h0"]).outcome == "PASS"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "what"),
+    [
+        ('[[criterion]]\nfact = "cpu.govenor"\nis = "x"\n', 2, "unknown fact"),
+        ('[[criterion]]\nfact = "cpu.governor"\n', 1, "no bound"),
+        ('[[criterion]]\nfact = "cpu.governor"\nmin = "1 B"\n', 3, "text"),
+        ('[[criterion]]\nfact = "net.core.rmem_max"\nis = "much"\n', 3, "does not fit"),
+        ('[[criterion]]\nfact = "net.core.rmem_max"\nmin = "1 s"\n', 3, "does not fit"),
+        ('[[criterion]]\nfact = "net.core.rmem_max"\nmin = "2 B"\nmax = "1 B"\n', 3, "above max"),
+        ('[[criterion]]\nfact = "cpu.governor"\nis = "x"\nabsent = "maybe"\n', 4, "not known"),
+        ('[[criterion]]\nfact = "cpu.governor"\nis = "x"\nmetric = "a/b"\n', 4, "unknown key"),
+        (GOVERNOR + GOVERNOR, 5, "the same figure"),
+        (GOVERNOR + '[parameters."node.udp_sent"]\nrate = 1\n', 5, "unknown measurement"),
+        (GOVERNOR + '[parameters."node.udp_send"]\nrates = 1\n', 6, "unknown parameter"),
+        (GOVERNOR + '[parameters."node.udp_send"]\nrate = "9 GB"\n', 6, "does not fit"),
+    ],
+)
+def test_a_mistake_is_refused_with_its_line(tmp_path: Path, text: str, line: int, what: str) -> None:
+    path = tmp_path / "site.toml"
+    path.write_text(text)
+    with pytest.raises(UserError, match=what) as refused:
+        load_specification(path, KNOWN)
+    assert f"site.toml:{line}:" in str(refused.value)
+
+
+def test_parameters_are_read_in_base_units(tmp_path: Path) -> None:
+    path = tmp_path / "site.toml"
+    path.write_text(
+        GOVERNOR + '[parameters."node.udp_send"]\nrate = "8 Mbit/s"\nstreams = 3\nsizes = "1,2"\n'
+    )
+    read = load_specification(path, KNOWN).parameters
+    assert read == {"node.udp_send": {"rate": 1_000_000, "streams": 3, "sizes": "1,2"}}

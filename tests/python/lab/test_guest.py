@@ -1,0 +1,139 @@
+"""A guest of the lab, for real: one boot with all its hardware answers most of what is asked here."""
+
+from __future__ import annotations
+
+import os
+import signal
+import struct
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.cli import main
+from assay.lab.guest import Guest, Hardware
+from assay.lab.guest.guest import qemu_command
+from assay.lab.guest.kernel import Kernel, payload
+
+ROOT = Path(__file__).resolve().parents[3]
+
+INSIDE = Path(__file__).with_name("inside_guest.py")
+
+
+@pytest.fixture(scope="module")
+def booted(in_guest: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    import json
+
+    folder = tmp_path_factory.mktemp("guest")
+    hardware = ["--numa", "2", "--rdma", "2", "--pmem", "64MiB", "--output", str(folder)]
+    done = in_guest(*hardware, "--", sys.executable, str(INSIDE), str(folder))
+    assert done.returncode == 7, done.stderr
+    return {"stderr": done.stderr, "folder": folder, **json.loads(done.stdout)}
+
+
+def test_numa_nodes_have_processors_and_distances(booted: dict[str, Any]) -> None:
+    assert booted["cpus"] == ["0", "1"]
+    assert booted["distances"] == ["10 21", "21 10"]
+
+
+def test_rdma_devices_carry_perftest_over_their_wires(booted: dict[str, Any]) -> None:
+    assert "65536      50" in booted["perftest"]
+    assert booted["wire"] >= 50 * 65536
+
+
+def test_persistent_memory_is_mapped_synchronously(booted: dict[str, Any]) -> None:
+    assert (booted["dax"], booted["fsdax"]) == ("hello", "hello")
+
+
+def test_the_job_is_as_at_home(booted: dict[str, Any]) -> None:
+    assert booted["cwd"] == os.getcwd() and booted["path"] == os.environ["PATH"]
+    assert booted["stderr"] == "to the error\n"  # and nothing of a kernel
+    assert (booted["folder"] / "came-back").read_text() == "from inside"
+
+
+def test_a_guest_says_that_it_is_emulated(booted: dict[str, Any]) -> None:
+    assert booted["guest"] == "emulated"
+    assert '"machine.virtual":"emulated"' in booted["probe"] and '"numa.nodes":2' in booted["probe"]
+    assert '"rxe0:1"' in booted["probe"] and '"rdma.state":"ACTIVE"' in booted["probe"]
+
+
+def running(mark: str) -> list[int]:
+    """Processes of this machine that carry ``mark`` in their command line."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if mark.encode() in (entry / "cmdline").read_bytes():
+                    found.append(int(entry.name))
+            except OSError:
+                continue
+    return found
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_a_guest_ends_with_the_one_who_started_it(in_guest: Any, tmp_path: Path, how: signal.Signals) -> None:
+    mark = f"path={tmp_path},"
+    started = subprocess.Popen(
+        [sys.executable, "-m", "assay", "lab", "vm", "--output", str(tmp_path), "--", "sleep", "300"],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "python")},
+        stderr=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 60
+    while not running(mark) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert running(mark)
+    started.send_signal(how)
+    started.wait(timeout=30)
+    while running(mark) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert running(mark) == []
+
+
+def test_time_is_limited(in_guest: Any) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "assay", "lab", "vm", "--timeout", "2s", "--", "sleep", "300"],
+        capture_output=True, text=True, timeout=60, env={**os.environ, "PYTHONPATH": str(ROOT / "python")},
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr == "assay: the guest was not done within 2 s; give it more: --timeout\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--numa", "4", "--cpus", "2"], "4 NUMA nodes with 2 processors"),
+        (["--rdma-rate", "80mbit"], "--rdma-rate without --rdma"),
+        (["--memory", "10MiB"], "256 MiB at least"),
+        (["--output", "/nowhere"], "no folder /nowhere"),
+        (["--numa", "none"], "--numa"),
+    ],
+)
+def test_a_mistake_is_one_line_before_anything_starts(
+    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["lab", "vm", *words]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_the_payload_of_a_kernel_is_found() -> None:
+    import lzma
+
+    inside = b"\x7fELF" + bytes(range(256)) * 40
+    packed = lzma.compress(inside)
+    image = bytearray(0x200 * 3)
+    image[0x1F1] = 2
+    struct.pack_into("<II", image, 0x248, 64, len(packed) + 4)
+    image += bytes(64) + packed + struct.pack("<I", len(inside))
+    assert payload(bytes(image)) == inside
+
+
+def test_memory_and_processors_are_shared_out() -> None:
+    kernel = Kernel("6", Path("/k"), Path("/m"), Path("/i"))
+    guest = Guest(Hardware(cpus=6, memory=1000 << 20, numa=3), ["true"])
+    words = " ".join(qemu_command(guest, kernel, Path("/job")))
+    assert "size=334M" in words and words.count("size=333M") == 2
+    assert [f"cpus={a}-{a + 1}" in words for a in (0, 2, 4)] == [True] * 3
+    assert words.count("val=21") == 3

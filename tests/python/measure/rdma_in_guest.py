@@ -1,0 +1,176 @@
+"""Run in a guest that has rxe0 and rxe1: what ``test_rdma_guest.py`` asserts on, as one JSON object.
+
+Each part is a function that returns what was seen; nothing is asserted here, so that one boot answers all.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import resource
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[3]
+ASSAY = [sys.executable, "-m", "assay"]
+PROBE = [str(ROOT / "build/bin/assay-probe"), "run", "node.rdma"]
+LIMIT_S = 60
+CAP_IPC_LOCK, PR_CAPBSET_DROP = 14, 24  # linux/capability.h, linux/prctl.h
+
+
+def assay(*words: str, **how: Any) -> dict[str, Any]:
+    done = subprocess.run([*ASSAY, *words], capture_output=True, text=True, timeout=LIMIT_S, **how)
+    return {"code": done.returncode, "out": done.stdout, "err": done.stderr}
+
+
+def figures(said: dict[str, Any]) -> list[dict[str, Any]]:
+    """The measurements of a run that was asked for with --json."""
+    try:
+        records = json.loads(said["out"])["records"]
+    except ValueError:
+        return [said]
+    return [
+        {
+            "metric": r["metric"],
+            "median": r["summary"]["median"],
+            **{k: r["params"][k] for k in ("op", "size", "peer_device")},
+            "device": r["subject"]["device"],
+        }
+        for r in records
+        if r["kind"] == "measurement" and r.get("summary")
+    ]
+
+
+def sent_bytes() -> int:
+    return sum(int(Path(f"/sys/class/net/{v}/statistics/tx_bytes").read_text()) for v in interfaces())
+
+
+def interfaces() -> list[str]:
+    """Those of the two devices."""
+    names = []
+    for device in ("rxe0", "rxe1"):
+        names.append(Path(f"/sys/class/infiniband/{device}/ports/1/gid_attrs/ndevs/0").read_text().strip())
+    return names
+
+
+def operations() -> dict[str, Any]:
+    """Every port as sender; few messages in flight, since one that answers a read does not mind how much a
+    shaper's queue holds, and SoftRoCE recovers badly from what is dropped."""
+    before = sent_bytes()
+    words = ["--iterations", "64", "--repeats", "1", "--depth", "4", "--op", "write,read,send", "--json"]
+    said = assay("rdma", *words)
+    return {"code": said["code"], "figures": figures(said), "wire": sent_bytes() - before}
+
+
+def sweep() -> dict[str, Any]:
+    words = ["-d", "rxe0", "--peer-device", "rxe1", "--sizes", "1,4096,65536", "--iterations", "50"]
+    return assay("rdma", *words, "--repeats", "1", "--qps", "2", "--depth", "4", "--bidirectional")
+
+
+def started(*words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*PROBE, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1
+    )
+
+
+def await_line(process: subprocess.Popen[str], word: str) -> None:
+    assert process.stdout is not None
+    for line in process.stdout:
+        if word in line:
+            return
+
+
+def ended(process: subprocess.Popen[str]) -> dict[str, Any]:
+    words = process.communicate(timeout=LIMIT_S)[1]
+    return {"code": process.returncode, "err": words}
+
+
+def listening(*words: str) -> subprocess.Popen[str]:
+    server = started("--device", "rxe0", "--timeout", "10", *words)
+    await_line(server, '"ready"')
+    return server
+
+
+def killed(which: str) -> dict[str, Any]:
+    """Two engines at work, one of which is killed: what the other says, and how soon."""
+    server = listening()
+    client = started("--device", "rxe1", "--peer", "127.0.0.1", "--iterations", "1000000", "--timeout", "10")
+    await_line(client, '"progress"')  # it is in the timed part
+    victim, other = (server, client) if which == "server" else (client, server)
+    begin = time.monotonic()
+    victim.kill()
+    seen = ended(other)
+    victim.communicate()
+    return {**seen, "seconds": time.monotonic() - begin}
+
+
+def refused(*words: str) -> dict[str, Any]:
+    """A client that cannot do what it is asked for: what it says, and what the other side does."""
+    server = listening()
+    client = ended(started("--device", "rxe1", "--peer", "127.0.0.1", *words))
+    return {**client, "server": ended(server)}
+
+
+def taken_port() -> dict[str, Any]:
+    with socket.create_server(("127.0.0.1", 18777)):
+        return ended(started("--device", "rxe0", "--port", "18777"))
+
+
+def stranger() -> dict[str, Any]:
+    """perftest calls at our port, then our own client does."""
+    server = listening()
+    theirs = ["timeout", "20", "ib_write_bw", "-d", "rxe1", "-F", "-n", "10", "127.0.0.1"]
+    subprocess.run(theirs, capture_output=True, check=False)
+    client = ended(started("--device", "rxe1", "--peer", "127.0.0.1", "--iterations", "20", "--repeats", "1"))
+    return {**client, "server": ended(server)}
+
+
+def without_locked_memory() -> dict[str, Any]:
+    """As an ordinary user with an ordinary limit."""
+
+    def confine() -> None:
+        resource.setrlimit(resource.RLIMIT_MEMLOCK, (65536, 65536))
+        if ctypes.CDLL(None).prctl(PR_CAPBSET_DROP, CAP_IPC_LOCK, 0, 0, 0) != 0:
+            os._exit(99)
+
+    return assay("rdma", "-d", "rxe0", "--peer-device", "rxe1", preexec_fn=confine)
+
+
+PARTS: dict[str, Callable[[], Any]] = {
+    "operations": operations,
+    "sweep": sweep,
+    "server_killed": lambda: killed("server"),
+    "client_killed": lambda: killed("client"),
+    "taken_port": taken_port,
+    "stranger": stranger,
+    "locked_memory": without_locked_memory,
+    "no_device": lambda: ended(started("--device", "rxe7", "--peer", "127.0.0.1")),
+    "no_gid": lambda: refused("--gid-index", "7"),
+    "no_mtu": lambda: refused("--mtu", "3000"),
+    "no_depth": lambda: refused("--depth", "32768"),
+    "realtime": lambda: ended(started("--device", "rxe0", "--realtime")),
+    "nobody": lambda: ended(started("--device", "rxe0", "--wait", "1")),
+    "nobody_there": lambda: ended(started("--device", "rxe0", "--peer", "127.0.0.1")),
+}
+
+
+def main() -> None:
+    os.environ["PYTHONPATH"] = str(ROOT / "python")
+    os.chdir("/tmp")
+    seen = {}
+    for name in sys.argv[1:] or PARTS:
+        try:
+            seen[name] = PARTS[name]()
+        except Exception as error:
+            seen[name] = {"defect": repr(error)}
+    print(json.dumps(seen))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""RDMA for real: two SoftRoCE devices in a guest of the lab, whose wires have a planted rate.
+
+One boot answers all (``rdma_in_guest.py`` runs inside); each test asserts on a part of what was seen there.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[3]
+INSIDE = Path(__file__).with_name("rdma_in_guest.py")
+BOOT_LIMIT_S = 300
+# Low enough that an emulated processor keeps up: the wire is the limit, whatever else the machine does.
+RATE_MBIT = 80
+# A packet of 4096 bytes payload at most (here 2048 or 4096, by the interface's MTU) has some 62 bytes of
+# headers: Ethernet 14, IPv4 20, UDP 8, RoCE 16, and its checksum 4. With the burst that a shaper lets pass
+# and acknowledgements, the payload is within this share of the rate.
+LOW, HIGH = 0.80, 1.12
+
+Seen = dict[str, Any]
+
+
+@pytest.fixture(scope="module")
+def seen() -> Seen:
+    if os.geteuid() != 0:
+        pytest.skip("guests need root for SoftRoCE's network namespaces and for files that only root reads")
+    vm = [sys.executable, "-m", "assay", "lab", "vm"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+    if subprocess.run([*vm, "--help"], capture_output=True, env=environment, timeout=60).returncode != 0:
+        pytest.skip("this build has no guests")
+    options = ["--rdma", "2", "--rdma-rate", f"{RATE_MBIT}mbit", "--timeout", f"{BOOT_LIMIT_S}s"]
+    said = subprocess.run(
+        [*vm, *options, "--", sys.executable, str(INSIDE)],
+        capture_output=True,
+        text=True,
+        env=environment,
+        timeout=BOOT_LIMIT_S + 60,
+    )
+    assert said.returncode == 0, said.stderr
+    parts: Seen = json.loads(said.stdout.splitlines()[-1])
+    return parts
+
+
+def test_every_port_sends_and_the_planted_rate_is_found(seen: Seen) -> None:
+    part = seen["operations"]
+    assert part["code"] == 0, part
+    found = {(f["device"], f["op"], f["metric"]): f["median"] for f in part["figures"]}
+    for device in ("rxe0:1", "rxe1:1"):
+        for op in ("write", "read", "send"):
+            share = found[device, op, "bandwidth"] / (RATE_MBIT * 1e6 / 8)
+            # A send waits where its receiver was not ready for it.
+            assert (LOW if op != "send" else 0.5) <= share <= HIGH, (device, op, share)
+            assert found[device, op, "peak"] >= found[device, op, "bandwidth"]
+            rate = found[device, op, "message_rate"] * 65536
+            assert rate == pytest.approx(found[device, op, "bandwidth"])
+            assert found[device, op, "corrupted"] == 0
+
+
+def test_the_bytes_went_over_the_wire(seen: Seen) -> None:
+    """Two directions, three operations, 64 messages of 64 KiB each, and those that are verified apart."""
+    assert seen["operations"]["wire"] >= 2 * 3 * 64 * 65536
+
+
+def test_the_table_in_both_directions_with_several_queue_pairs(seen: Seen) -> None:
+    part = seen["sweep"]
+    assert part["code"] == 0, part
+    assert "guest rxe0:1 <-> guest rxe1:1  (RC, 2 queue pairs, depth 4" in part["out"]
+    rows = [line.split() for line in part["out"].splitlines()]
+    assert [row[0] for row in rows if row[1:2] == ["50"]] == ["1", "4096", "65536"]
+    assert "PASS" in part["out"]
+
+
+@pytest.mark.parametrize("which", ["server", "client"])
+def test_a_side_that_is_killed_is_named_by_the_other(seen: Seen, which: str) -> None:
+    part = seen[f"{which}_killed"]
+    assert part["code"] == 2
+    assert "has gone away" in part["err"]
+    assert part["seconds"] < 20
+
+
+def test_a_stranger_is_sent_away_and_the_client_served(seen: Seen) -> None:
+    part = seen["stranger"]
+    assert part["code"] == 0, part
+    assert part["server"]["code"] == 0, part
+    assert "sent away: 127.0.0.1 speaks something else" in part["server"]["err"]
+
+
+def test_too_little_lockable_memory_says_what_mends_it(seen: Seen) -> None:
+    part = seen["locked_memory"]
+    assert part["code"] == 2
+    said = " ".join(part["out"].split())
+    assert "cannot register 2048 KiB of memory" in said
+    assert "the limit of locked memory is 64 KiB; raise it: ulimit -l unlimited" in said
+
+
+REFUSED = {
+    "taken_port": "cannot listen at port 18777: Address already in use",
+    "no_device": "no RDMA device is called 'rxe7'; there are: rxe0, rxe1",
+    "no_gid": "rxe1:1 has no GID of index 7; 0 is fe80:",
+    "no_mtu": "rxe1:1 cannot use an MTU of 3000; give a power of two from 256 to its active one",
+    "no_depth": "rxe1:1 has no completion queue of 32769 entries; its limit is 32767",
+    "realtime": "--realtime would keep rxe0 from its own work",
+    "nobody": "no client came to port 18515 within 1 s",
+    "nobody_there": "nobody listens at 127.0.0.1:18515",
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_is_one_line(seen: Seen, case: str) -> None:
+    part = seen[case]
+    assert part["code"] == 2, part
+    (line,) = [text for text in part["err"].splitlines() if text.startswith("assay-probe: ")]
+    assert REFUSED[case] in line
+    assert "defect" not in line
+    if "server" in part:
+        assert part["server"]["code"] == 2
+        # It hears of it, or finds the same of its own device.
+        assert "gave up: rxe1:1" in part["server"]["err"] or "assay-probe: rxe0:1" in part["server"]["err"]

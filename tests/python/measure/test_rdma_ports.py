@@ -1,0 +1,144 @@
+"""Which port sends to which, from planted devices; and what the two sides of a measurement are told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from assay.launch.placement import HERE, REMOTE
+from assay.measure.rdma import End, Pair, Port, measure_rdma, plan_ports, ports_of
+from assay.measure.session import Side
+from assay.records.schema import AnyRecord, Context, Scalar, Subject
+
+
+def context(device: str, host: str = "n1", **facts: Scalar) -> Context:
+    given = {key.replace("__", "."): value for key, value in facts.items()}
+    planted: dict[str, Scalar] = {"rdma.state": "ACTIVE", "rdma.link_layer": "InfiniBand", **given}
+    return Context(subject=Subject(host=host, device=device), facts=planted)
+
+
+def planned(*contexts: AnyRecord) -> list[tuple[str, str, bool]]:
+    pairs = plan_ports(ports_of(contexts, "n1"))
+    return [(pair.sender, pair.receiver, pair.same_card) for pair in pairs]
+
+
+def test_two_cards_send_to_each_other() -> None:
+    one = context("mlx4_0:1", device__pci="0000:02:00.0", rdma__adapter="0002:c903:00e1:0003")
+    two = context("mlx4_1:1", device__pci="0000:81:00.0", rdma__adapter="0002:c903:00e1:1003")
+    assert planned(one, two) == [("mlx4_0:1", "mlx4_1:1", False), ("mlx4_1:1", "mlx4_0:1", False)]
+
+
+def test_two_dual_port_cards_each_port_sends_and_each_receives() -> None:
+    """Devices of one card: two functions of one slot, as mlx5 shows them."""
+    cards = {"mlx5_0:1": "3b:00.0", "mlx5_1:1": "3b:00.1", "mlx5_2:1": "d8:00.0", "mlx5_3:1": "d8:00.1"}
+    pairs = planned(*(context(device, device__pci=f"0000:{pci}") for device, pci in cards.items()))
+    assert [sender for sender, _, _ in pairs] == list(cards)
+    assert sorted(receiver for _, receiver, _ in pairs) == sorted(cards)
+    for sender, receiver, same_card in pairs:
+        assert not same_card
+        assert cards[sender][:2] != cards[receiver][:2]
+
+
+def test_two_ports_of_one_device_and_a_card_elsewhere() -> None:
+    ports = [context(f"mlx4_0:{n}", device__pci="0000:02:00.0") for n in (1, 2)]
+    other = context("mlx4_1:1", device__pci="0000:81:00.0")
+    assert [(s, r) for s, r, _ in planned(*ports, other)] == [
+        ("mlx4_0:1", "mlx4_1:1"),
+        ("mlx4_0:2", "mlx4_1:1"),
+        ("mlx4_1:1", "mlx4_0:1"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        [{"device__pci": "0000:3b:00.0"}, {"device__pci": "0000:3b:00.1"}],
+        # One card in two slots: its GUID is one.
+        [
+            {"device__pci": "0000:3b:00.0", "rdma__adapter": "b859:9f03:0011:2233"},
+            {"device__pci": "0000:86:00.0", "rdma__adapter": "b859:9f03:0011:2233"},
+        ],
+    ],
+)
+def test_one_card_is_better_than_nothing_and_is_said(facts: list[dict[str, Scalar]]) -> None:
+    pairs = planned(context("mlx5_0:1", **facts[0]), context("mlx5_1:1", **facts[1]))
+    assert pairs == [("mlx5_0:1", "mlx5_1:1", True), ("mlx5_1:1", "mlx5_0:1", True)]
+
+
+def test_what_is_no_card_is_not_one_card() -> None:
+    """SoftRoCE has no PCI address; a GUID of zeros is none."""
+    pairs = planned(*(context(f"rxe{n}:1", rdma__adapter="0000:0000:0000:0000") for n in (0, 1)))
+    assert [same for _, _, same in pairs] == [False, False]
+
+
+def test_ports_that_are_down_elsewhere_or_of_another_kind_are_left_out() -> None:
+    one = context("mlx5_0:1", device__pci="0000:3b:00.0")
+    down = context("mlx5_1:1", rdma__state="DOWN")
+    elsewhere = context("mlx5_2:1", host="n2")
+    ethernet = context("mlx5_3:1", rdma__link_layer="Ethernet")
+    interface = Context(subject=Subject(host="n1", device="eth0"), facts={"net.mtu": 9000})
+    assert planned(one, down, elsewhere, ethernet, interface) == []
+    assert planned() == []
+
+
+def test_a_port_of_the_same_subnet_comes_first() -> None:
+    """Two rails that are not connected: each card has one port on either."""
+    rails = [("fe80:0000:0000:0000", "mlx5_0:1", "3b"), ("fe80:0000:0000:0001", "mlx5_1:1", "5e")]
+    rails += [("fe80:0000:0000:0001", "mlx5_2:1", "86"), ("fe80:0000:0000:0000", "mlx5_3:1", "d8")]
+    pairs = planned(
+        *(
+            context(device, rdma__subnet=subnet, device__pci=f"0000:{bus}:00.0")
+            for subnet, device, bus in rails
+        )
+    )
+    assert [(s, r) for s, r, _ in pairs] == [
+        ("mlx5_0:1", "mlx5_3:1"),
+        ("mlx5_1:1", "mlx5_2:1"),
+        ("mlx5_2:1", "mlx5_1:1"),
+        ("mlx5_3:1", "mlx5_0:1"),
+    ]
+
+
+class Sides:
+    """In place of a session: keeps what it is asked to start."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[Side, Side, dict[str, Any]]] = []
+
+    def measure_pair(self, first: Side, other: Side, **how: Any) -> bool:
+        self.asked.append((first, other, how))
+        return True
+
+
+def test_both_sides_here_meet_at_a_free_port() -> None:
+    session: Any = Sides()
+    params: dict[str, Scalar] = {
+        "op": "write",
+        "sizes": "65536",
+        "gid_index": 3,
+        "realtime": True,
+        "timeout": 7,
+    }
+    assert measure_rdma(session, (HERE, "n1", "rxe0"), (HERE, "n1", "rxe1"), params, more=True)
+    ((listening, posting, how),) = session.asked
+    port = listening.params["port"]
+    assert 1024 <= int(port) <= 65535
+    expected = {"port": port, "timeout": 7, "realtime": True, "gid_index": 3, "device": "rxe1", "mute": True}
+    assert listening.params == expected
+    assert posting.params == {**params, "port": port, "device": "rxe0", "peer": "127.0.0.1"}
+    assert how == {"silence_s": 37.0, "more": True}
+
+
+def test_two_hosts_meet_at_the_receiver() -> None:
+    session: Any = Sides()
+    measure_rdma(session, End(HERE, "n1", "mlx5_0"), End(REMOTE, "n2", "mlx5_3:1"), {"iterations": 10})
+    ((listening, posting, _),) = session.asked
+    assert (listening.host, listening.site) == ("n2", REMOTE)
+    assert listening.params == {"device": "mlx5_3:1", "mute": True}
+    assert posting.params == {"iterations": 10, "device": "mlx5_0", "peer": "n2"}
+
+
+def test_pairs_and_ports_are_values() -> None:
+    assert Pair("a:1", "b:1", False) == Pair("a:1", "b:1", False)
+    assert Port("a:1", True, "Ethernet").shares_card(Port("a:2", True, "Ethernet"))
