@@ -17,7 +17,7 @@ log=build/setup.log
 mkdir -p build
 : >"$log"
 
-run_packages=(g++ cmake ninja-build pkg-config libcli11-dev libfmt-dev nlohmann-json3-dev libhwloc-dev
+run_packages=(g++ cmake ninja-build pkg-config libcli11-dev libfmt-dev nlohmann-json3-dev libhwloc-dev libzstd-dev libxxhash-dev libdw-dev robin-map-dev
     libibverbs-dev python3 python3-venv)
 test_packages=(iproute2 nftables openmpi-bin libopenmpi-dev mpich libmpich-dev doctest-dev chromium
     fonts-dejavu-core slurm-wlm munge libunwind-dev

@@ -6,8 +6,7 @@
 //
 //     Header | buffers, `buffer_bytes` each | nodes of the stack tree
 //
-// A buffer is free, being filled by one thread, or full. Free and full ones wait in two lock-free stacks and
-// queues of indices. All numbers are little-endian, in the machine's own layout: the file never leaves it.
+// A buffer is free, being filled by one thread, or full; the recorder looks now and then. All numbers are little-endian, in the machine's own layout: the file never leaves it.
 #pragma once
 
 #include <atomic>
@@ -71,7 +70,6 @@ struct Header {
     std::uint64_t start_ticks;                // time-stamp counter at the start
     std::uint64_t start_ns;                   // CLOCK_REALTIME at the start
     char program[256];                        // argv[0] as the kernel has it
-    alignas(64) std::atomic<std::uint32_t> bell;   // futex: something is full, or the process has ended
     alignas(64) std::atomic<std::uint32_t> freed;  // futex: a buffer has been freed
     alignas(64) std::atomic<std::uint32_t> recorder_gone;  // then nothing is recorded any more
     std::atomic<std::uint32_t> ended;         // the process said goodbye

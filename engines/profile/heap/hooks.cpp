@@ -18,7 +18,7 @@ namespace {
 
 // What a hook's caller looks like to the unwinder: this file is built with frame pointers.
 #define ASSAY_CALLER()                                                                        \
-    stack::Frame{static_cast<const std::uint64_t*>(__builtin_frame_address(0))[1],            \
+    assay::stack::Frame{static_cast<const std::uint64_t*>(__builtin_frame_address(0))[1],            \
                  reinterpret_cast<std::uint64_t>(__builtin_frame_address(0)) + 16,            \
                  static_cast<const std::uint64_t*>(__builtin_frame_address(0))[0], true}
 
@@ -36,7 +36,6 @@ struct Real {
     void* (*mmap)(void*, size_t, int, int, int, off_t);
     int (*munmap)(void*, size_t);
     void* (*mremap)(void*, size_t, size_t, int, ...);
-    void* (*dlopen)(const char*, int);
     int (*dlclose)(void*);
 };
 Real real;
@@ -80,41 +79,28 @@ bool resolve() {
     find(real.mmap, "mmap");
     find(real.munmap, "munmap");
     find(real.mremap, "mremap");
-    find(real.dlopen, "dlopen");
     find(real.dlclose, "dlclose");
     resolving.store(Resolving::done, std::memory_order_release);
     return true;
 }
 
-// The call's time, taken now and then.
-class Stopwatch {
-public:
-    explicit Stopwatch(Thread* thread) : start_(thread != nullptr && takes_cost(*thread) ? __rdtsc() : 0) {}
-    void stop(Event* event) const {
-        if (start_ == 0 || event == nullptr) return;
-        const std::uint64_t ticks = __rdtsc() - start_;
-        event->cost = ticks > 0xffffffff ? 0xffffffff : static_cast<std::uint32_t>(ticks);
-    }
-    std::uint64_t ticks() const { return start_ == 0 ? 0 : __rdtsc() - start_; }
-
-private:
-    std::uint64_t start_;
-};
-
-// A call that gives a block: timed, then written down.
+// A call that gives a block: timed now and then, then written down.
 template <class Call>
-__attribute__((always_inline)) inline void* giving(Kind kind, std::uint64_t size, const stack::Frame& caller, Call call) {
+__attribute__((always_inline)) inline void* giving(Kind kind, std::uint64_t size, const assay::stack::Frame& caller, Call call) {
     Thread* thread = recording();
     if (thread == nullptr) return call();
-    const Stopwatch watch(thread);
+    const std::uint64_t start = takes_cost(*thread) ? __rdtsc() : 0;
     void* block = call();
     if (block == nullptr) return nullptr;
-    const int kept = errno;
-    const std::uint64_t ticks = watch.ticks();
-    if (Event* event = record(*thread, kind, block, size, caller))
-        event->cost = ticks > 0xffffffff ? 0xffffffff : static_cast<std::uint32_t>(ticks);
-    errno = kept;
+    const std::uint64_t time = __rdtsc();
+    Event* event = record(*thread, time, kind, block, size, caller);
+    if (start != 0 && event != nullptr) event->cost = ticks_between(start, time);
     return block;
+}
+
+// Of what needs no hurry.
+void note(Kind kind, const void* at, std::uint64_t bytes, const assay::stack::Frame& caller) {
+    if (Thread* thread = recording()) record(*thread, __rdtsc(), kind, at, bytes, caller);
 }
 
 }  // namespace
@@ -141,12 +127,12 @@ ASSAY_HOOK void free(void* block) {
     if (block == nullptr || is_early(block) || !resolve()) return;
     Thread* thread = recording();
     if (thread == nullptr) return real.free(block);
-    const int kept = errno;
-    Event* event = record(*thread, Kind::free, block, 0, ASSAY_CALLER());
-    errno = kept;
-    const Stopwatch watch(thread);
+    const std::uint64_t time = __rdtsc();
+    Event* event = record(*thread, time, Kind::free, block, 0, ASSAY_CALLER());
+    if (!takes_cost(*thread) || event == nullptr) return real.free(block);
+    const std::uint64_t start = __rdtsc();
     real.free(block);
-    watch.stop(event);
+    event->cost = ticks_between(start, __rdtsc());
 }
 
 namespace {
@@ -155,15 +141,14 @@ void* reallocated(void* block, size_t size, const Frame& caller) {
     Thread* thread = recording();
     if (thread == nullptr) return real.realloc(block, size);
     // Two events: the old block may be another thread's before the new one is known here.
-    record(*thread, Kind::realloc_from, block, 0, caller);
-    const Stopwatch watch(thread);
+    const std::uint64_t start = __rdtsc();
+    record(*thread, start, Kind::realloc_from, block, 0, caller);
+    const std::uint64_t called = takes_cost(*thread) ? __rdtsc() : 0;
     void* moved = real.realloc(block, size);
-    const int kept = errno;
-    const std::uint64_t ticks = watch.ticks();
+    const std::uint64_t time = __rdtsc();
     const bool failed = moved == nullptr && size != 0;
-    Event* event = record(*thread, Kind::realloc, failed ? block : moved, failed ? not_reallocated : size, caller);
-    if (event != nullptr) event->cost = ticks > 0xffffffff ? 0xffffffff : static_cast<std::uint32_t>(ticks);
-    errno = kept;
+    Event* event = record(*thread, time, Kind::realloc, failed ? block : moved, failed ? not_reallocated : size, caller);
+    if (called != 0 && event != nullptr) event->cost = ticks_between(called, time);
     return moved;
 }
 
@@ -236,15 +221,9 @@ ASSAY_HOOK size_t malloc_usable_size(void* block) {
 }
 
 ASSAY_HOOK void* mmap(void* at, size_t bytes, int protection, int flags, int fd, off_t offset) {
-    if (!resolve() || real.mmap == nullptr)
-        return reinterpret_cast<void*>(MAP_FAILED);
-    Thread* thread = recording();
+    if (!resolve() || real.mmap == nullptr) return MAP_FAILED;
     void* mapped = real.mmap(at, bytes, protection, flags, fd, offset);
-    if (thread != nullptr && mapped != MAP_FAILED) {
-        const int kept = errno;
-        record(*thread, Kind::map, mapped, bytes, ASSAY_CALLER());
-        errno = kept;
-    }
+    if (mapped != MAP_FAILED) note(Kind::map, mapped, bytes, ASSAY_CALLER());
     return mapped;
 }
 
@@ -252,42 +231,27 @@ ASSAY_HOOK void* mmap64(void*, size_t, int, int, int, off64_t) __attribute__((al
 
 ASSAY_HOOK int munmap(void* at, size_t bytes) {
     if (!resolve()) return -1;
-    if (Thread* thread = recording()) {
-        const int kept = errno;
-        record(*thread, Kind::unmap, at, bytes, ASSAY_CALLER());
-        errno = kept;
-    }
+    note(Kind::unmap, at, bytes, ASSAY_CALLER());
     return real.munmap(at, bytes);
 }
 
 ASSAY_HOOK void* mremap(void* at, size_t old_bytes, size_t bytes, int flags, ...) {
-    if (!resolve()) return reinterpret_cast<void*>(MAP_FAILED);
+    if (!resolve()) return MAP_FAILED;
     va_list rest;
     va_start(rest, flags);
     void* wanted = (flags & MREMAP_FIXED) != 0 ? va_arg(rest, void*) : nullptr;
     va_end(rest);
-    Thread* thread = recording();
-    if (thread != nullptr) record(*thread, Kind::unmap, at, old_bytes, ASSAY_CALLER());
+    note(Kind::unmap, at, old_bytes, ASSAY_CALLER());
     void* mapped = real.mremap(at, old_bytes, bytes, flags, wanted);
-    if (thread != nullptr) {
-        const int kept = errno;
-        const bool failed = mapped == MAP_FAILED;
-        record(*thread, Kind::map, failed ? at : mapped, failed ? old_bytes : bytes, ASSAY_CALLER());
-        errno = kept;
-    }
+    const bool failed = mapped == MAP_FAILED;
+    note(Kind::map, failed ? at : mapped, failed ? old_bytes : bytes, ASSAY_CALLER());
     return mapped;
-}
-
-ASSAY_HOOK void* dlopen(const char* path, int flags) {
-    if (!resolve()) return nullptr;
-    void* object = real.dlopen(path, flags);
-    if (object != nullptr) note_modules(false);
-    return object;
 }
 
 ASSAY_HOOK int dlclose(void* object) {
     if (!resolve()) return -1;
+    before_unloading();
     const int status = real.dlclose(object);
-    note_modules(true);
+    after_unloading();
     return status;
 }

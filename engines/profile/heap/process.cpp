@@ -1,6 +1,7 @@
 #include "profile/heap/process.hpp"
 
 #include <elf.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <link.h>
@@ -14,6 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <new>
 
 namespace assay::heap {
@@ -24,19 +26,25 @@ stack::Tree tree;
 
 namespace {
 
+// The program's errno, over what is done here in its name.
+class ErrnoKept {
+public:
+    ErrnoKept() : value_(errno) {}
+    ~ErrnoKept() { errno = value_; }
+
+private:
+    int value_;
+};
+
 Header* header = nullptr;
 char* buffers = nullptr;
 std::atomic<Thread*> threads{nullptr};
+std::atomic<unsigned long long> modules_seen{0};  // objects loaded and unloaded, as the loader counts them
 std::atomic<std::uint32_t> epoch{1};  // of the process: one more in each child of a fork
 pthread_key_t thread_key;
 
 void futex(std::atomic<std::uint32_t>& word, int operation, std::uint32_t value, const timespec* limit = nullptr) {
     syscall(SYS_futex, &word, operation, value, limit, nullptr, 0);
-}
-
-void ring() {
-    header->bell.fetch_add(1, std::memory_order_release);
-    futex(header->bell, FUTEX_WAKE, 1);
 }
 
 BufferHead* buffer_at(std::uint32_t index) {
@@ -45,6 +53,8 @@ BufferHead* buffer_at(std::uint32_t index) {
 
 // Seconds that a thread waits for the recorder before it takes it for dead and the program goes on unrecorded.
 constexpr int patience_s = 20;
+constexpr std::size_t text_room = 16 << 10;     // of one event's text, a quarter of a buffer
+constexpr std::size_t modules_room = 1 << 20;  // of all loaded objects
 
 // A free buffer for this thread; looks from where it found the last one. False when there is none any more.
 bool take_buffer(Thread& thread) {
@@ -68,7 +78,6 @@ bool take_buffer(Thread& thread) {
             return true;
         }
         if (header->recorder_gone.load(std::memory_order_acquire) != 0) break;
-        ring();
         const timespec limit{0, 10'000'000};
         futex(header->freed, FUTEX_WAIT, seen, &limit);
     }
@@ -81,14 +90,15 @@ void hand_over(Thread& thread) {
     header->state[thread.buffer].store(static_cast<std::uint32_t>(BufferState::full), std::memory_order_release);
     thread.head = nullptr;
     thread.at = thread.end = nullptr;
-    ring();
 }
 
 // An event with text after it, in whole events; the caller is busy.
 void record_text(Thread& thread, Kind kind, const char* text, std::size_t bytes) {
     const std::size_t events = 1 + (bytes + sizeof(Event) - 1) / sizeof(Event);
-    if (events > buffer_room / sizeof(Event)) return;
-    if (thread.at + events > thread.end && !turn_over(thread)) return;
+    if (thread.at + events > thread.end) {
+        hand_over(thread);
+        if (!take_buffer(thread)) return;
+    }
     *thread.at = {__rdtsc(), static_cast<std::uint64_t>(kind) << kind_shift, bytes, 0, 0};
     memcpy(static_cast<void*>(thread.at + 1), text, bytes);
     thread.at += events;
@@ -97,12 +107,20 @@ void record_text(Thread& thread, Kind kind, const char* text, std::size_t bytes)
                             std::memory_order_release);
 }
 
+// What stands for a thread that has said goodbye: always busy, so that nothing more is recorded of it.
+Thread departed;
+
+// Other destructors of this thread still free what they hold: put off to the last round that there is.
 void thread_ends(void* state) {
     auto* thread = static_cast<Thread*>(state);
     if (thread->epoch != epoch.load(std::memory_order_relaxed)) return;
+    if (++thread->rounds < PTHREAD_DESTRUCTOR_ITERATIONS) {
+        pthread_setspecific(thread_key, thread);
+        return;
+    }
     thread->busy = 1;
     hand_over(*thread);
-    self = nullptr;
+    self = &departed;
     thread->ended.store(true, std::memory_order_release);
 }
 
@@ -117,9 +135,10 @@ stack::Bounds stack_bounds() {
     return {from, from + bytes};
 }
 
-void* map(std::size_t bytes) {
-    void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return at == MAP_FAILED ? nullptr : at;
+// Not by mmap(), which is hooked.
+void* map(std::size_t bytes, int flags = MAP_PRIVATE | MAP_ANONYMOUS, int fd = -1) {
+    const long at = syscall(SYS_mmap, nullptr, bytes, PROT_READ | PROT_WRITE, flags | MAP_NORESERVE, fd, 0);
+    return at == -1 ? nullptr : reinterpret_cast<void*>(at);
 }
 
 // A state that an ended thread has left, or a new one.
@@ -179,11 +198,9 @@ bool create_arena(const char* folder) {
     if (!write_name(part, ".part") || !write_name(whole, ".arena")) return false;
     const int fd = open(part, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0) return false;
-    void* at = ftruncate(fd, static_cast<off_t>(arena_bytes)) == 0
-                   ? mmap(nullptr, arena_bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0)
-                   : MAP_FAILED;
+    void* at = ftruncate(fd, static_cast<off_t>(arena_bytes)) == 0 ? map(arena_bytes, MAP_SHARED, fd) : nullptr;
     close(fd);
-    if (at == MAP_FAILED) {
+    if (at == nullptr) {
         unlink(part);
         return false;
     }
@@ -202,8 +219,10 @@ bool create_arena(const char* folder) {
 
 // The child of a fork is a process of its own: its parent's arena is let go, its threads are gone.
 void in_child() {
+    modules_seen.store(0, std::memory_order_relaxed);
     if (phase.load(std::memory_order_relaxed) != Phase::active) return;
-    munmap(static_cast<void*>(header), arena_bytes);
+    phase.store(Phase::starting, std::memory_order_relaxed);
+    syscall(SYS_munmap, header, arena_bytes);
     header = nullptr;
     self = nullptr;
     epoch.fetch_add(1, std::memory_order_relaxed);
@@ -214,7 +233,6 @@ void in_child() {
         t->ended.store(true, std::memory_order_relaxed);
     }
     phase.store(create_arena(directory()) ? Phase::active : Phase::off, std::memory_order_release);
-    note_modules(false);
 }
 
 struct ModuleText {
@@ -297,11 +315,11 @@ bool start() {
     pthread_key_create(&thread_key, thread_ends);
     pthread_atfork(nullptr, nullptr, in_child);
     phase.store(Phase::active, std::memory_order_release);
-    note_modules(false);
     return true;
 }
 
 Thread* attach() {
+    const ErrnoKept errno_kept;
     const Phase now = phase.load(std::memory_order_acquire);
     if (now == Phase::fresh) {
         if (!start()) return nullptr;
@@ -316,44 +334,80 @@ Thread* attach() {
     thread->epoch = epoch.load(std::memory_order_relaxed);
     thread->serial = header->threads.fetch_add(1, std::memory_order_relaxed);
     thread->sequence = 0;
+    thread->rounds = 0;
     thread->unwinder->set_bounds(stack_bounds());
     if (!take_buffer(*thread)) return nullptr;
     pthread_setspecific(thread_key, thread);
     name_thread(*thread);
+    note_modules(*thread);
     thread->busy = 0;
     return thread;
 }
 
 bool turn_over(Thread& thread) {
+    const ErrnoKept errno_kept;
+    header->nodes_used.store(tree.size(), std::memory_order_release);  // before the events that speak of them
     hand_over(thread);
-    if (phase.load(std::memory_order_relaxed) == Phase::active && take_buffer(thread)) return true;
+    if (phase.load(std::memory_order_relaxed) == Phase::active && take_buffer(thread)) {
+        note_modules(thread);
+        return true;
+    }
     if (header != nullptr) header->lost.fetch_add(1, std::memory_order_relaxed);
     return false;
 }
 
-void note_modules(bool unloaded) {
-    if (phase.load(std::memory_order_acquire) != Phase::active) return;
-    if (unloaded) stack::generation.fetch_add(1, std::memory_order_release);
-    Thread* thread = recording();
-    if (thread == nullptr) return;
-    thread->busy = 1;
-    static char room[48 << 10];
+namespace {
+
+int count_changes(dl_phdr_info* info, std::size_t, void* into) {
+    *static_cast<unsigned long long*>(into) = info->dlpi_adds + info->dlpi_subs;
+    return 1;  // the first object tells it
+}
+
+}  // namespace
+
+// dlopen itself is not hooked: it looks at who called it to know where to search. New objects are noticed a buffer
+// later at most, and before any is unloaded.
+void note_modules(Thread& thread) {
+    unsigned long long changes = 0;
+    dl_iterate_phdr(count_changes, &changes);
+    if (modules_seen.exchange(changes, std::memory_order_acq_rel) == changes) return;
+    static char room[modules_room];
     static std::atomic_flag writing;
-    while (writing.test_and_set(std::memory_order_acquire)) {}
+    if (writing.test_and_set(std::memory_order_acquire)) {  // another thread is at it, maybe a moment too early
+        modules_seen.store(0, std::memory_order_relaxed);
+        return;
+    }
     ModuleText text{room, room + sizeof room};
     dl_iterate_phdr(write_module, &text);
-    record_text(*thread, Kind::modules, room, static_cast<std::size_t>(text.at - room));
+    const std::size_t bytes = static_cast<std::size_t>(text.at - room);
+    // Whole lines, a piece at a time: a buffer may be nearly full.
+    for (std::size_t at = 0; at < bytes;) {
+        std::size_t end = std::min(bytes, at + text_room);
+        while (end < bytes && end > at && room[end - 1] != '\n') --end;
+        record_text(thread, Kind::modules, room + at, end - at);
+        at = end;
+    }
     writing.clear(std::memory_order_release);
-    thread->busy = 0;
 }
+
+void before_unloading() {
+    const ErrnoKept errno_kept;
+    if (Thread* thread = recording()) {
+        thread->busy = 1;
+        note_modules(*thread);
+        thread->busy = 0;
+    }
+}
+
+void after_unloading() { stack::generation.fetch_add(1, std::memory_order_release); }
 
 namespace {
 
 // At the end of the process: what the last thread has, and the bell.
 __attribute__((destructor)) void finish() {
     if (phase.load(std::memory_order_acquire) != Phase::active) return;
+    header->nodes_used.store(tree.size(), std::memory_order_release);
     header->ended.store(1, std::memory_order_release);
-    ring();
 }
 
 __attribute__((constructor(101))) void begin() { start(); }

@@ -20,11 +20,12 @@ struct Thread {
     Event* at = nullptr;   // where the next event goes
     Event* end = nullptr;  // of the buffer
     BufferHead* head = nullptr;
-    std::uint32_t busy = 0;   // inside a hook: what it calls is not the program's
-    std::uint32_t turn = 0;   // counts events, to take the time of some
+    std::uint32_t busy = 1;   // inside a hook: what it calls is not the program's
+    std::uint32_t turn = 0;   // calls until one has its time taken
     std::uint32_t serial = 0;
     std::uint32_t sequence = 0;
     std::uint32_t buffer = 0;
+    int rounds = 0;           // of the destructors of this thread, so far
     std::uint32_t epoch = 0;  // of the process when it was attached: a fork makes it stale
     stack::Unwinder* unwinder = nullptr;
     Thread* next = nullptr;  // in the list of all; an ended one is used again
@@ -45,8 +46,12 @@ Thread* attach();
 // The buffer is full: hands it over and takes another. False when there is none to be had any more.
 bool turn_over(Thread& thread);
 
-// The list of loaded objects may have changed.
-void note_modules(bool unloaded);
+// Writes the list of loaded objects, when it has changed; the thread is busy.
+void note_modules(Thread& thread);
+
+// Around dlclose: what is about to go is written down first; what was learned of it no longer holds.
+void before_unloading();
+void after_unloading();
 
 // The thread that is to record, or null: not started, inside a hook, or no more.
 inline Thread* recording() {
@@ -55,14 +60,24 @@ inline Thread* recording() {
     return thread == nullptr || thread->busy != 0 ? nullptr : thread;
 }
 
-// Every `cost_every`-th event has its time taken: two more readings of the clock.
-inline constexpr std::uint32_t cost_every = 8;
-inline bool takes_cost(Thread& thread) { return ++thread.turn % cost_every == 0; }
+// Every `cost_every`-th call has its time taken: one more reading of the clock. Odd, so that of a program that
+// allocates and frees in turn both are timed.
+inline constexpr std::uint32_t cost_every = 15;
+inline bool takes_cost(Thread& thread) {
+    if (thread.turn-- > 0) return false;
+    thread.turn = cost_every - 1;
+    return true;
+}
+inline std::uint32_t ticks_between(std::uint64_t from, std::uint64_t to) {
+    return static_cast<std::uint32_t>(to - from > 0xffffffff ? 0xffffffff : to - from);
+}
 
 extern stack::Tree tree;
 
-// Returns the event, so that its cost can follow; null when it could not be recorded.
-inline Event* record(Thread& thread, Kind kind, const void* address, std::uint64_t size, const stack::Frame& caller) {
+// Returns the event, so that its cost can follow; null when it could not be recorded. `time`: after what gives a
+// block, before what takes one. The hot way calls nothing that could change errno; the slow ones keep it.
+inline Event* record(Thread& thread, std::uint64_t time, Kind kind, const void* address, std::uint64_t size,
+                     const stack::Frame& caller) {
     thread.busy = 1;
     const std::uint32_t stack = thread.unwinder->capture(caller, tree);
     if (__builtin_expect(thread.at == thread.end, 0) && !turn_over(thread)) {
@@ -70,7 +85,7 @@ inline Event* record(Thread& thread, Kind kind, const void* address, std::uint64
         return nullptr;
     }
     Event* event = thread.at++;
-    event->time = __rdtsc();
+    event->time = time;
     event->address = reinterpret_cast<std::uint64_t>(address) | (static_cast<std::uint64_t>(kind) << kind_shift);
     event->size = size;
     event->stack = stack;
