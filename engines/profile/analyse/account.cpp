@@ -53,12 +53,7 @@ void Account::add(std::uint32_t thread, const Event& event) {
     ++events;
     const Kind kind = kind_of(event);
     const std::uint64_t address = address_of(event);
-    Calls& calls = threads[thread].calls[static_cast<std::size_t>(kind) & 15];
-    ++calls.count;
-    if (event.cost != 0) {
-        calls.cost += event.cost;
-        ++calls.costed;
-    }
+    threads[thread].calls[static_cast<std::size_t>(kind) & 15].add(event.cost);
     Block block{};
     switch (kind) {
         case Kind::malloc:

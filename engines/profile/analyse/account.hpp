@@ -30,8 +30,28 @@ struct StackAccount {
     std::uint64_t least = ~std::uint64_t{0}, most = 0;  // size
 };
 
+// Some calls are timed, and stand for all. A long one (a page fault, a wait for another thread) is rare, and stands
+// for itself alone.
 struct Calls {
-    std::uint64_t count = 0, cost = 0, costed = 0;
+    static constexpr std::uint32_t long_call = 1 << 17;  // ticks, some 50 us
+
+    std::uint64_t count = 0;
+    std::uint64_t cost = 0, costed = 0;  // ticks of the timed ones, and their number
+    std::uint64_t long_cost = 0;         // ticks
+
+    void add(std::uint32_t ticks) {
+        ++count;
+        if (ticks >= long_call) {
+            long_cost += ticks;
+        } else if (ticks != 0) {
+            cost += ticks;
+            ++costed;
+        }
+    }
+    double ticks() const {
+        const double each = costed > 0 ? static_cast<double>(cost) / static_cast<double>(costed) : 0;
+        return each * static_cast<double>(count) + static_cast<double>(long_cost);
+    }
 };
 
 struct ThreadAccount {

@@ -191,10 +191,7 @@ Json threads_json(const About& about, const Account& account) {
         Json calls = Json::object();
         for (std::size_t k = 1; k < kind_names.size(); ++k)
             if (one.calls[k].count > 0)
-                calls[kind_names[k]] = {{"count", one.calls[k].count},
-                                        {"seconds", one.calls[k].costed > 0 ? static_cast<double>(one.calls[k].cost) / static_cast<double>(one.calls[k].costed) *
-                                                                                  static_cast<double>(one.calls[k].count) * about.seconds_per_tick()
-                                                                            : 0.0}};
+                calls[kind_names[k]] = {{"count", one.calls[k].count}, {"seconds", one.calls[k].ticks() * about.seconds_per_tick()}};
         const auto name = about.names.find(serial);
         threads.push_back({{"thread", serial}, {"name", name != about.names.end() ? name->second : ""}, {"bytes", one.bytes},
                            {"foreign_frees", one.foreign_frees}, {"calls", calls}});
