@@ -18,7 +18,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t steps = 500;  // of the timeline
 constexpr std::array<const char*, 14> kind_names = {"",       "malloc", "calloc", "memalign", "realloc_from", "realloc", "free",
-                                                    "map",    "unmap",  "remap",  "brk",      "modules",      "thread",  "mark"};
+                                                    "map",    "unmap",  "remap",  "brk",      "modules",      "thread",  ""};
 
 // What a trace says besides its events.
 struct About {

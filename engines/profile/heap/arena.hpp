@@ -20,7 +20,7 @@ namespace assay::heap {
 inline constexpr std::uint64_t arena_magic = 0x3150414548595341;  // "ASYHEAP1"
 inline constexpr std::uint32_t buffer_count = 512;
 inline constexpr std::uint32_t buffer_bytes = 64 << 10;
-inline constexpr std::uint32_t node_count = 1 << 24;
+inline constexpr std::uint32_t node_count = 1 << 24;  // as many as an event can name
 inline constexpr char directory_variable[] = "ASSAY_HEAP";  // the directory of the arenas: where to report
 
 enum class Kind : std::uint8_t {
@@ -36,11 +36,11 @@ enum class Kind : std::uint8_t {
     brk,
     modules,  // the list of loaded objects has changed: text follows
     thread,   // name of the thread: text follows
-    mark,     // a figure of the process: resident pages, stack depth ...
+    cost,     // of the event before
+    wide,
 };
 
-// One event; fixed, so that the hot path is a handful of stores. Text events are followed by `size` bytes,
-// filled up to 8.
+// An event as it is read and analysed.
 struct Event {
     std::uint64_t time;     // time-stamp counter: after what gives a block, before what takes one
     std::uint64_t address;  // the block; kind in the 8 high bits
@@ -49,6 +49,22 @@ struct Event {
     std::uint32_t cost;     // ticks that the call took; 0: not taken
 };
 static_assert(sizeof(Event) == 32);
+
+// An event as a hook writes it: half of the above, since what is written here is what the program's own data have to
+// make room for in its caches.
+//
+//     where: kind 4 bits | stack 24 | steps of 16 ticks since the thread's last event 36
+//     what:  address in steps of 16 bytes 44 | size 20
+//
+// What does not fit (a large block, an odd address, a long pause) is `wide`: a second one follows with the whole
+// address and size, and `what` of the first is kind | steps. A `cost` belongs to the event before it: `what` is its
+// ticks. After a text's (modules, thread: `what` is its length) the text follows, filled up to whole events.
+struct Packed {
+    std::uint64_t where, what;
+};
+static_assert(sizeof(Packed) == 16);
+
+inline constexpr int time_shift = 4, stack_bits = 24, step_bits = 36, size_bits = 20, place_shift = 4;
 
 inline constexpr std::uint64_t not_reallocated = ~std::uint64_t{0};
 inline constexpr int kind_shift = 56;
@@ -59,6 +75,8 @@ struct BufferHead {
     std::uint32_t thread;             // serial of the thread that fills it
     std::uint32_t sequence;           // of this thread's buffers
     std::uint32_t reserved;
+    std::uint64_t step;               // of the thread's last event before this buffer: ticks >> time_shift
+    std::uint64_t reserved2;
 };
 inline constexpr std::uint32_t buffer_room = buffer_bytes - sizeof(BufferHead);
 

@@ -93,8 +93,7 @@ __attribute__((always_inline)) inline void* giving(Kind kind, std::uint64_t size
     void* block = call();
     if (block == nullptr) return nullptr;
     const std::uint64_t time = __rdtsc();
-    Event* event = record(*thread, time, kind, block, size, caller);
-    if (start != 0 && event != nullptr) event->cost = ticks_between(start, time);
+    if (record(*thread, time, kind, block, size, caller) && start != 0) record_cost(*thread, ticks_between(start, time));
     return block;
 }
 
@@ -128,11 +127,10 @@ ASSAY_HOOK void free(void* block) {
     Thread* thread = recording();
     if (thread == nullptr) return real.free(block);
     const std::uint64_t time = __rdtsc();
-    Event* event = record(*thread, time, Kind::free, block, 0, ASSAY_CALLER());
-    if (!takes_cost(*thread) || event == nullptr) return real.free(block);
+    if (!record(*thread, time, Kind::free, block, 0, ASSAY_CALLER()) || !takes_cost(*thread)) return real.free(block);
     const std::uint64_t start = __rdtsc();
     real.free(block);
-    event->cost = ticks_between(start, __rdtsc());
+    record_cost(*thread, ticks_between(start, __rdtsc()));
 }
 
 namespace {
@@ -147,8 +145,8 @@ void* reallocated(void* block, size_t size, const Frame& caller) {
     void* moved = real.realloc(block, size);
     const std::uint64_t time = __rdtsc();
     const bool failed = moved == nullptr && size != 0;
-    Event* event = record(*thread, time, Kind::realloc, failed ? block : moved, failed ? not_reallocated : size, caller);
-    if (called != 0 && event != nullptr) event->cost = ticks_between(called, time);
+    if (record(*thread, time, Kind::realloc, failed ? block : moved, failed ? not_reallocated : size, caller) && called != 0)
+        record_cost(*thread, ticks_between(called, time));
     return moved;
 }
 

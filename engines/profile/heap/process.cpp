@@ -73,8 +73,9 @@ bool take_buffer(Thread& thread) {
             head->sequence = thread.sequence++;
             thread.buffer = index;
             thread.head = head;
-            thread.at = reinterpret_cast<Event*>(head + 1);
-            thread.end = thread.at + buffer_room / sizeof(Event);
+            head->step = thread.step;
+            thread.at = reinterpret_cast<Packed*>(head + 1);
+            thread.end = thread.at + buffer_room / sizeof(Packed) - (largest_event - 1);
             return true;
         }
         if (header->recorder_gone.load(std::memory_order_acquire) != 0) break;
@@ -94,17 +95,15 @@ void hand_over(Thread& thread) {
 
 // An event with text after it, in whole events; the caller is busy.
 void record_text(Thread& thread, Kind kind, const char* text, std::size_t bytes) {
-    const std::size_t events = 1 + (bytes + sizeof(Event) - 1) / sizeof(Event);
+    const std::size_t events = 1 + (bytes + sizeof(Packed) - 1) / sizeof(Packed);
     if (thread.at + events > thread.end) {
         hand_over(thread);
         if (!take_buffer(thread)) return;
     }
-    *thread.at = {__rdtsc(), static_cast<std::uint64_t>(kind) << kind_shift, bytes, 0, 0};
+    *thread.at = {static_cast<std::uint64_t>(kind), bytes};
     memcpy(static_cast<void*>(thread.at + 1), text, bytes);
     thread.at += events;
-    thread.head->used.store(static_cast<std::uint32_t>(reinterpret_cast<char*>(thread.at) -
-                                                       reinterpret_cast<char*>(thread.head + 1)),
-                            std::memory_order_release);
+    publish(thread);
 }
 
 // What stands for a thread that has said goodbye: always busy, so that nothing more is recorded of it.
@@ -334,6 +333,7 @@ Thread* attach() {
     thread->epoch = epoch.load(std::memory_order_relaxed);
     thread->serial = header->threads.fetch_add(1, std::memory_order_relaxed);
     thread->sequence = 0;
+    thread->step = __rdtsc() >> time_shift;
     thread->rounds = 0;
     thread->unwinder->set_bounds(stack_bounds());
     if (!take_buffer(*thread)) return nullptr;

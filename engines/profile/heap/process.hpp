@@ -17,8 +17,9 @@
 namespace assay::heap {
 
 struct Thread {
-    Event* at = nullptr;   // where the next event goes
-    Event* end = nullptr;  // of the buffer
+    Packed* at = nullptr;   // where the next event goes
+    Packed* end = nullptr;  // of the buffer, less the room of the largest event
+    std::uint64_t step = 0;  // of the last event: ticks >> time_shift
     BufferHead* head = nullptr;
     std::uint32_t busy = 1;   // inside a hook: what it calls is not the program's
     std::uint32_t turn = 0;   // calls until one has its time taken
@@ -74,27 +75,45 @@ inline std::uint32_t ticks_between(std::uint64_t from, std::uint64_t to) {
 
 extern stack::Tree tree;
 
-// Returns the event, so that its cost can follow; null when it could not be recorded. `time`: after what gives a
-// block, before what takes one. The hot way calls nothing that could change errno; the slow ones keep it.
-inline Event* record(Thread& thread, std::uint64_t time, Kind kind, const void* address, std::uint64_t size,
-                     const stack::Frame& caller) {
-    thread.busy = 1;
-    const std::uint32_t stack = thread.unwinder->capture(caller, tree);
-    if (__builtin_expect(thread.at == thread.end, 0) && !turn_over(thread)) {
-        thread.busy = 0;
-        return nullptr;
-    }
-    Event* event = thread.at++;
-    event->time = time;
-    event->address = reinterpret_cast<std::uint64_t>(address) | (static_cast<std::uint64_t>(kind) << kind_shift);
-    event->size = size;
-    event->stack = stack;
-    event->cost = 0;
+inline constexpr std::uint32_t largest_event = 3;  // wide, its rest, and its cost
+
+inline void publish(Thread& thread) {
     thread.head->used.store(static_cast<std::uint32_t>(reinterpret_cast<char*>(thread.at) -
                                                        reinterpret_cast<char*>(thread.head + 1)),
                             std::memory_order_release);
+}
+
+// `time`: after what gives a block, before what takes one. The hot way calls nothing that could change errno; the slow
+// ones keep it. False when it could not be recorded.
+inline bool record(Thread& thread, std::uint64_t time, Kind kind, const void* block, std::uint64_t size,
+                   const stack::Frame& caller) {
+    thread.busy = 1;
+    const std::uint64_t stack = thread.unwinder->capture(caller, tree);
+    if (__builtin_expect(thread.at >= thread.end, 0) && !turn_over(thread)) {
+        thread.busy = 0;
+        return false;
+    }
+    const auto address = reinterpret_cast<std::uint64_t>(block);
+    const std::uint64_t step = time >> time_shift;
+    const std::uint64_t steps = step > thread.step ? step - thread.step : 0;  // clocks of two processors may differ a little
+    thread.step += steps;
+    const auto name = static_cast<std::uint64_t>(kind);
+    const bool fits = ((steps >> step_bits) | (size >> size_bits) | (address >> (44 + place_shift)) | (address & 15)) == 0;
+    if (__builtin_expect(fits, 1)) {
+        *thread.at++ = {name | stack << 4 | steps << (4 + stack_bits), address >> place_shift | size << 44};
+    } else {
+        *thread.at++ = {static_cast<std::uint64_t>(Kind::wide) | stack << 4, name | steps << 4};
+        *thread.at++ = {address, size};
+    }
+    publish(thread);
     thread.busy = 0;
-    return event;
+    return true;
+}
+
+// Of the event that was recorded last, whose buffer has room for it.
+inline void record_cost(Thread& thread, std::uint32_t ticks) {
+    *thread.at++ = {static_cast<std::uint64_t>(Kind::cost), ticks};
+    publish(thread);
 }
 
 }  // namespace assay::heap

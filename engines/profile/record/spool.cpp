@@ -107,27 +107,44 @@ bool Spool::drain() {
 
 void Spool::take(std::uint32_t index, std::size_t bytes) {
     const BufferHead* head = buffer(index);
-    const auto* at = reinterpret_cast<const Event*>(head + 1);
-    const Event* end = at + std::min<std::size_t>(bytes, buffer_room) / sizeof(Event);
+    const auto* at = reinterpret_cast<const Packed*>(head + 1);
+    const Packed* end = at + std::min<std::size_t>(bytes, buffer_room) / sizeof(Packed);
     Pending& pending = threads_[head->thread];
     if (pending.events.empty()) pending.since = now();
+    std::uint64_t step = head->step;
+    const std::size_t before = pending.events.size();
+    pending.events.resize(before + static_cast<std::size_t>(end - at));
+    Event* out = pending.events.data() + before;
     while (at < end) {
-        const Kind kind = kind_of(*at);
+        const auto kind = static_cast<Kind>(at->where & 15);
+        const auto stack = static_cast<std::uint32_t>(at->where >> 4 & ((1u << stack_bits) - 1));
         if (kind == Kind::modules || kind == Kind::thread) {
-            at = take_text(at, end, head->thread);
-            continue;
+            at = take_text(at, end, head->thread, step << time_shift);
+        } else if (kind == Kind::cost) {
+            if (out != pending.events.data()) out[-1].cost = static_cast<std::uint32_t>(at->what);
+            ++at;
+        } else if (kind == Kind::wide) {
+            if (end - at < 2) break;
+            step += at->what >> 4;
+            *out++ = {step << time_shift, at[1].where | (at->what & 15) << kind_shift, at[1].what, stack, 0};
+            at += 2;
+        } else {
+            step += at->where >> (4 + stack_bits);
+            constexpr std::uint64_t places = (std::uint64_t{1} << 44) - 1;
+            *out++ = {step << time_shift, (at->what & places) << place_shift | (at->where & 15) << kind_shift, at->what >> 44, stack, 0};
+            ++at;
         }
-        pending.events.push_back(*at++);
     }
+    pending.events.resize(static_cast<std::size_t>(out - pending.events.data()));
     if (pending.events.size() >= chunk_events) flush(head->thread, pending);
 }
 
-const Event* Spool::take_text(const Event* at, const Event* end, std::uint32_t thread) {
-    const std::size_t bytes = at->size, events = 1 + (bytes + sizeof(Event) - 1) / sizeof(Event);
+const Packed* Spool::take_text(const Packed* at, const Packed* end, std::uint32_t thread, std::uint64_t time) {
+    const std::size_t bytes = at->what, events = 1 + (bytes + sizeof(Packed) - 1) / sizeof(Packed);
     if (events > static_cast<std::size_t>(end - at)) return end;
-    const bool is_name = kind_of(*at) == Kind::thread;
+    const bool is_name = static_cast<Kind>(at->where & 15) == Kind::thread;
     const auto* text = reinterpret_cast<const std::uint8_t*>(at + 1);
-    writer_.write({.kind = is_name ? ChunkKind::thread : ChunkKind::modules, .thread = thread, .count = 1, .first = at->time, .last = at->time},
+    writer_.write({.kind = is_name ? ChunkKind::thread : ChunkKind::modules, .thread = thread, .count = 1, .first = time, .last = time},
                   {text, bytes});
     return at + events;
 }

@@ -38,7 +38,7 @@ private:
     };
 
     void take(std::uint32_t index, std::size_t bytes);
-    const Event* take_text(const Event* at, const Event* end, std::uint32_t thread);
+    const Packed* take_text(const Packed* at, const Packed* end, std::uint32_t thread, std::uint64_t time);
     void flush(std::uint32_t thread, Pending& pending);
     void flush_old();
     void write_nodes(std::uint32_t end);

@@ -96,9 +96,9 @@ private:
 
 // ---- events in columns
 
-// Ticks are kept in steps of 16, some nanoseconds: far below what passes between two threads' use of a block.
-inline constexpr int time_shift = 4;
-inline constexpr int address_shift = 4;  // blocks are aligned to 16; what is not is told apart by a flag
+// Times are kept in the arena's steps of 16 ticks, some nanoseconds: far below what passes between two threads' use of
+// a block. Blocks are aligned to 16 bytes; what is not is told apart by a flag.
+inline constexpr int address_shift = place_shift;
 
 // kind | time (delta) | address (delta, zigzag) | size (of events that have one) | stack | cost (of those that were
 // timed), each column preceded by its length. The first time is relative to `first`.
