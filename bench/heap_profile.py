@@ -76,6 +76,7 @@ def main() -> None:
                 )
                 events = json.loads(said.stdout)["trace"]["events"]
                 speeds.append(events / (time.perf_counter() - begun))
+                subprocess.run([engines_folder() / "assay-heap", "pack", trace], check=True)
                 sizes.append(trace.stat().st_size / events)
                 trace.unlink()
                 own = (took - bare) / BLOCKS

@@ -17,12 +17,12 @@ log=build/setup.log
 mkdir -p build
 : >"$log"
 
-run_packages=(g++ cmake ninja-build pkg-config libcli11-dev libfmt-dev nlohmann-json3-dev libhwloc-dev libzstd-dev libxxhash-dev libdw-dev robin-map-dev
-    libibverbs-dev python3 python3-venv)
+run_packages=(g++ cmake ninja-build pkg-config libcli11-dev libfmt-dev nlohmann-json3-dev libhwloc-dev
+    libibverbs-dev libzstd-dev libxxhash-dev libdw-dev robin-map-dev python3 python3-venv)
 test_packages=(iproute2 nftables openmpi-bin libopenmpi-dev mpich libmpich-dev doctest-dev chromium
     fonts-dejavu-core slurm-wlm munge libunwind-dev
     qemu-system-x86 busybox-static kmod xz-utils ndctl daxctl acpica-tools # the lab's guests
-    rdma-core ibverbs-providers perftest iperf3 hpcc likwid)               # SoftRoCE, and peers to compare with
+    rdma-core ibverbs-providers perftest iperf3 hpcc likwid heaptrack)             # SoftRoCE, and peers to compare with
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 

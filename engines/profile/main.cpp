@@ -2,6 +2,7 @@
 //
 //   assay-heap record FOLDER -- PROGRAM [ARGUMENT ...]   the program's own output and exit status
 //   assay-heap analyse TRACE                             what became of it, as JSON on standard output
+//   assay-heap pack TRACE                                the same in a tenth of the room
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -13,6 +14,7 @@
 
 #include "core/error.hpp"
 #include "profile/analyse/analyse.hpp"
+#include "profile/pack/pack.hpp"
 #include "profile/record/record.hpp"
 
 namespace {
@@ -46,7 +48,11 @@ int run(int argc, char** argv) {
         heap::analyse(argv[2], stdout);
         return 0;
     }
-    fmt::print(stderr, "usage: assay-heap record FOLDER -- PROGRAM [ARGUMENT ...]\n       assay-heap analyse TRACE\n");
+    if (verb == "pack" && argc == 3) {
+        heap::pack(argv[2]);
+        return 0;
+    }
+    fmt::print(stderr, "usage: assay-heap record FOLDER -- PROGRAM [ARGUMENT ...]\n       assay-heap analyse|pack TRACE\n");
     return exit_unusable;
 }
 

@@ -61,6 +61,17 @@ void read_samples(const ChunkHead& head, const Bytes& payload, About& about) {
     }
 }
 
+std::uint64_t last_time(const Bytes& payload, const ChunkHead& head) {
+    struct {
+        std::uint64_t last;
+        void event(const Event& one) { last = one.time; }
+        void cost(std::uint32_t) {}
+        void text(Kind, std::uint64_t, std::span<const std::uint8_t>) {}
+    } sink{head.first << time_shift};
+    expand(std::span(reinterpret_cast<const Packed*>(payload.data()), payload.size() / sizeof(Packed)), head.first, sink);
+    return sink.last;
+}
+
 About read_about(TraceReader& trace, Symbols& symbols) {
     About about;
     Bytes payload;
@@ -87,6 +98,15 @@ About read_about(TraceReader& trace, Symbols& symbols) {
             case ChunkKind::modules: symbols.add_modules(text); break;
             case ChunkKind::thread: about.names[head.thread] = text; break;
             case ChunkKind::samples: read_samples(head, payload, about); break;
+            case ChunkKind::raw:
+                read_texts(payload, [&](Kind kind, std::span<const std::uint8_t> bytes) {
+                    const std::string words(bytes.begin(), bytes.end());
+                    if (kind == Kind::modules) symbols.add_modules(words);
+                    else about.names[head.thread] = words;
+                });
+                about.first = std::min(about.first, head.first << time_shift);
+                about.last = std::max(about.last, last_time(payload, head));
+                break;
             case ChunkKind::events: break;
         }
     }

@@ -21,8 +21,6 @@
 namespace assay::heap {
 namespace {
 
-constexpr std::size_t chunk_events = 32 << 10;
-constexpr Nanoseconds oldest_ns = 400'000'000;   // what waits is written then: a second at most is lost
 constexpr Nanoseconds sample_ns = 10'000'000;
 constexpr std::uint32_t nodes_gap = 64;          // numbers that threads may have taken and not used
 
@@ -90,10 +88,10 @@ bool Spool::drain() {
     bool any = false;
     for (const std::uint32_t index : full) {
         const BufferHead* head = buffer(index);
-        Pending& pending = threads_[head->thread];
-        if (head->sequence != pending.next) continue;  // an earlier one was handed over after this look began
+        std::uint32_t& next = sequence_[head->thread];
+        if (head->sequence != next) continue;  // an earlier one was handed over after this look began
         take(index, head->used.load(std::memory_order_acquire));
-        ++pending.next;
+        ++next;
         header_->state[index].store(static_cast<std::uint32_t>(BufferState::free), std::memory_order_release);
         any = true;
     }
@@ -101,74 +99,21 @@ bool Spool::drain() {
         header_->freed.fetch_add(1, std::memory_order_release);
         syscall(SYS_futex, &header_->freed, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
     }
-    flush_old();
     return any;
 }
 
+// As it is: to pack it now would take time that the program wants for itself.
 void Spool::take(std::uint32_t index, std::size_t bytes) {
     const BufferHead* head = buffer(index);
-    const auto* at = reinterpret_cast<const Packed*>(head + 1);
-    const Packed* end = at + std::min<std::size_t>(bytes, buffer_room) / sizeof(Packed);
-    Pending& pending = threads_[head->thread];
-    if (pending.events.empty()) pending.since = now();
-    std::uint64_t step = head->step;
-    const std::size_t before = pending.events.size();
-    pending.events.resize(before + static_cast<std::size_t>(end - at));
-    Event* out = pending.events.data() + before;
-    while (at < end) {
-        const auto kind = static_cast<Kind>(at->where & 15);
-        const auto stack = static_cast<std::uint32_t>(at->where >> 4 & ((1u << stack_bits) - 1));
-        if (kind == Kind::modules || kind == Kind::thread) {
-            at = take_text(at, end, head->thread, step << time_shift);
-        } else if (kind == Kind::cost) {
-            if (out != pending.events.data()) out[-1].cost = static_cast<std::uint32_t>(at->what);
-            ++at;
-        } else if (kind == Kind::wide) {
-            if (end - at < 2) break;
-            step += at->what >> 4;
-            *out++ = {step << time_shift, at[1].where | (at->what & 15) << kind_shift, at[1].what, stack, 0};
-            at += 2;
-        } else {
-            step += at->where >> (4 + stack_bits);
-            constexpr std::uint64_t places = (std::uint64_t{1} << 44) - 1;
-            *out++ = {step << time_shift, (at->what & places) << place_shift | (at->where & 15) << kind_shift, at->what >> 44, stack, 0};
-            ++at;
-        }
-    }
-    pending.events.resize(static_cast<std::size_t>(out - pending.events.data()));
-    if (pending.events.size() >= chunk_events) flush(head->thread, pending);
-}
-
-const Packed* Spool::take_text(const Packed* at, const Packed* end, std::uint32_t thread, std::uint64_t time) {
-    const std::size_t bytes = at->what, events = 1 + (bytes + sizeof(Packed) - 1) / sizeof(Packed);
-    if (events > static_cast<std::size_t>(end - at)) return end;
-    const bool is_name = static_cast<Kind>(at->where & 15) == Kind::thread;
-    const auto* text = reinterpret_cast<const std::uint8_t*>(at + 1);
-    writer_.write({.kind = is_name ? ChunkKind::thread : ChunkKind::modules, .thread = thread, .count = 1, .first = time, .last = time},
-                  {text, bytes});
-    return at + events;
-}
-
-void Spool::flush(std::uint32_t thread, Pending& pending) {
-    if (pending.events.empty()) return;
+    bytes = std::min<std::size_t>(bytes, buffer_room) / sizeof(Packed) * sizeof(Packed);
+    if (bytes == 0) return;
     write_nodes(header_->nodes_used.load(std::memory_order_acquire));
-    const std::uint64_t first = pending.events.front().time;
-    payload_.clear();
-    encode_events(pending.events, first, payload_);
-    writer_.write({.kind = ChunkKind::events,
-                   .thread = thread,
-                   .count = static_cast<std::uint32_t>(pending.events.size()),
-                   .first = first,
-                   .last = pending.events.back().time},
-                  payload_);
-    pending.events.clear();
-}
-
-void Spool::flush_old() {
-    const Nanoseconds t = now();
-    for (auto& [thread, pending] : threads_)
-        if (!pending.events.empty() && t - pending.since > oldest_ns) flush(thread, pending);
-    if (sample_count_ > 0 && sampled_ - oldest_ns > static_cast<Nanoseconds>(sample_count_) * sample_ns) write_samples();
+    writer_.write({.kind = ChunkKind::raw,
+                   .thread = head->thread,
+                   .count = static_cast<std::uint32_t>(bytes / sizeof(Packed)),
+                   .first = head->step,
+                   .last = head->step},
+                  {reinterpret_cast<const std::uint8_t*>(head + 1), bytes});
 }
 
 void Spool::write_nodes(std::uint32_t end) {
@@ -238,7 +183,6 @@ void Spool::finish() {
     for (std::uint32_t index = 0; index < buffer_count; ++index)
         if (state(index) == BufferState::filling) take(index, buffer(index)->used.load(std::memory_order_acquire));
     write_nodes(nodes_end());
-    for (auto& [thread, pending] : threads_) flush(thread, pending);
     write_samples();
     write_process(header_->ended.load(std::memory_order_acquire) != 0);
 }

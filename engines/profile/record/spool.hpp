@@ -30,17 +30,7 @@ public:
     void finish();   // the rest, also of buffers half-filled, and the last word
 
 private:
-    // Events of one thread that wait to fill a chunk.
-    struct Pending {
-        std::vector<Event> events;
-        std::uint32_t next = 0;  // sequence of the buffer to come
-        Nanoseconds since = 0;
-    };
-
     void take(std::uint32_t index, std::size_t bytes);
-    const Packed* take_text(const Packed* at, const Packed* end, std::uint32_t thread, std::uint64_t time);
-    void flush(std::uint32_t thread, Pending& pending);
-    void flush_old();
     void write_nodes(std::uint32_t end);
     void write_samples();
     void write_process(bool complete);
@@ -51,9 +41,8 @@ private:
     Header* header_;
     std::string arena_;
     TraceWriter writer_;
-    std::map<std::uint32_t, Pending> threads_;
+    std::map<std::uint32_t, std::uint32_t> sequence_;  // of each thread's buffer to come
     std::uint32_t nodes_written_ = stack_first;
-    std::uint64_t first_time_ = 0;
     int statm_;
     std::uint64_t process_start_;  // as the kernel tells it: a process number may be used again
     Bytes samples_, payload_;

@@ -16,7 +16,6 @@
 namespace assay::heap {
 namespace {
 
-constexpr int level = -4;  // while the program runs, which needs the processors itself
 constexpr std::uint32_t most_raw = 256u << 20;
 
 std::uint32_t sum_of(const void* data, std::size_t bytes) { return static_cast<std::uint32_t>(XXH3_64bits(data, bytes)); }
@@ -24,7 +23,7 @@ std::uint32_t head_sum(const ChunkHead& head) { return sum_of(&head, offsetof(Ch
 
 }  // namespace
 
-TraceWriter::TraceWriter(const std::string& path)
+TraceWriter::TraceWriter(const std::string& path, int level)
     : fd_(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666)), context_(ZSTD_createCCtx()) {
     if (fd_ < 0) throw Error("cannot write " + path + ": " + std::strerror(errno), "choose another directory with --output");
     ZSTD_CCtx_setParameter(context_, ZSTD_c_compressionLevel, level);
@@ -37,24 +36,27 @@ TraceWriter::~TraceWriter() {
 
 void TraceWriter::write(ChunkHead head, std::span<const std::uint8_t> payload) {
     if (!failed_.empty()) return;
-    out_.resize(sizeof head + ZSTD_compressBound(payload.size()));
-    const std::size_t stored = ZSTD_compress2(context_, out_.data() + sizeof head, out_.size() - sizeof head, payload.data(), payload.size());
-    head.raw_bytes = static_cast<std::uint32_t>(payload.size());
-    head.stored_bytes = static_cast<std::uint32_t>(stored);
-    head.payload_sum = sum_of(out_.data() + sizeof head, stored);
-    head.head_sum = head_sum(head);
-    std::memcpy(out_.data(), &head, sizeof head);
-    const std::size_t whole = sizeof head + stored;
-    for (std::size_t done = 0; done < whole;) {
-        const ssize_t n = ::write(fd_, out_.data() + done, whole - done);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) {
-            failed_ = std::strerror(errno);
-            return;
-        }
-        done += static_cast<std::size_t>(n);
+    std::span<const std::uint8_t> stored = payload;
+    if (head.kind != ChunkKind::raw) {
+        out_.resize(ZSTD_compressBound(payload.size()));
+        stored = {out_.data(), ZSTD_compress2(context_, out_.data(), out_.size(), payload.data(), payload.size())};
     }
-    bytes_ += whole;
+    head.raw_bytes = static_cast<std::uint32_t>(payload.size());
+    head.stored_bytes = static_cast<std::uint32_t>(stored.size());
+    head.payload_sum = sum_of(stored.data(), stored.size());
+    head.head_sum = head_sum(head);
+    put(&head, sizeof head);
+    put(stored.data(), stored.size());
+}
+
+void TraceWriter::put(const void* data, std::size_t bytes) {
+    for (std::size_t done = 0; done < bytes && failed_.empty();) {
+        const ssize_t n = ::write(fd_, static_cast<const char*>(data) + done, bytes - done);
+        if (n < 0 && errno == EINTR) continue;
+        if (n <= 0) failed_ = std::strerror(errno);
+        else done += static_cast<std::size_t>(n);
+    }
+    bytes_ += bytes;
 }
 
 TraceReader::TraceReader(const std::string& path) : context_(ZSTD_createDCtx()) {
@@ -102,8 +104,51 @@ void TraceReader::scan() {
 bool TraceReader::read(const ChunkPlace& place, Bytes& into) {
     const std::uint8_t* stored = data_ + place.offset;
     into.resize(place.head.raw_bytes);
-    return sum_of(stored, place.head.stored_bytes) == place.head.payload_sum &&
-           ZSTD_decompressDCtx(context_, into.data(), into.size(), stored, place.head.stored_bytes) == place.head.raw_bytes;
+    if (sum_of(stored, place.head.stored_bytes) != place.head.payload_sum) return false;
+    if (place.head.kind == ChunkKind::raw) {
+        into.assign(stored, stored + place.head.stored_bytes);
+        return true;
+    }
+    return ZSTD_decompressDCtx(context_, into.data(), into.size(), stored, place.head.stored_bytes) == place.head.raw_bytes;
+}
+
+namespace {
+
+std::span<const Packed> packed_in(const Bytes& payload) {
+    return {reinterpret_cast<const Packed*>(payload.data()), payload.size() / sizeof(Packed)};
+}
+
+struct EventSink {
+    std::vector<Event>& events;
+    void event(const Event& one) { events.push_back(one); }
+    void cost(std::uint32_t ticks) {
+        if (!events.empty()) events.back().cost = ticks;
+    }
+    void text(Kind, std::uint64_t, std::span<const std::uint8_t>) {}
+};
+
+struct TextSink {
+    const std::function<void(Kind, std::span<const std::uint8_t>)>& say;
+    void event(const Event&) {}
+    void cost(std::uint32_t) {}
+    void text(Kind kind, std::uint64_t, std::span<const std::uint8_t> bytes) { say(kind, bytes); }
+};
+
+}  // namespace
+
+bool read_events(TraceReader& trace, const ChunkPlace& place, Bytes& room, std::vector<Event>& into) {
+    if (!trace.read(place, room)) return false;
+    if (place.head.kind != ChunkKind::raw) return decode_events(room, place.head.count, place.head.first, into);
+    into.clear();
+    into.reserve(place.head.count);
+    EventSink sink{into};
+    expand(packed_in(room), place.head.first, sink);
+    return true;
+}
+
+void read_texts(const Bytes& payload, const std::function<void(Kind, std::span<const std::uint8_t>)>& text) {
+    TextSink sink{text};
+    expand(packed_in(payload), 0, sink);
 }
 
 }  // namespace assay::heap

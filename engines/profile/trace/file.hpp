@@ -13,10 +13,10 @@ struct ZSTD_DCtx_s;
 
 namespace assay::heap {
 
-// One chunk a write(2). A disk that is full ends the trace, not the program: `failed` says so from then on.
+// A disk that is full ends the trace, not the program: `failed` says so from then on.
 class TraceWriter {
 public:
-    explicit TraceWriter(const std::string& path);  // throws Error
+    explicit TraceWriter(const std::string& path, int level = 1);  // zstd's; throws Error
     ~TraceWriter();
     TraceWriter(const TraceWriter&) = delete;
     TraceWriter& operator=(const TraceWriter&) = delete;
@@ -27,6 +27,8 @@ public:
     std::uint64_t bytes() const { return bytes_; }
 
 private:
+    void put(const void* data, std::size_t bytes);
+
     int fd_;
     ZSTD_CCtx_s* context_;
     Bytes out_;
@@ -62,5 +64,11 @@ private:
     ZSTD_DCtx_s* context_;
     std::vector<ChunkPlace> chunks_;
 };
+
+// The events of a chunk of either kind; `room` is for its payload. False when it is damaged.
+bool read_events(TraceReader& trace, const ChunkPlace& place, Bytes& room, std::vector<Event>& into);
+
+// The texts among the events of a raw chunk: text(kind, time, bytes).
+void read_texts(const Bytes& payload, const std::function<void(Kind, std::span<const std::uint8_t>)>& text);
 
 }  // namespace assay::heap

@@ -10,7 +10,10 @@
 //     nodes     of the stack tree, from `first` on: each parent (varint) and address (varint, delta, zigzag)
 //     modules   text, a line an object: "load-bias begin end build-id path", the numbers in hexadecimal
 //     thread    the thread's name
-//     events    of one thread, in order: columns, see encode_events
+//     raw       events of one thread, in order, as its hooks have written them (arena.hpp): while the program runs,
+//               since packing them takes time that it wants itself; `first` is the step before the first event. These
+//               payloads are not compressed.
+//     events    of one thread, in order: columns, see encode_events. What "assay-heap pack" makes of the former.
 //     samples   of the process: each time (delta), virtual and resident pages (delta, zigzag), varints
 #pragma once
 
@@ -24,7 +27,7 @@
 
 namespace assay::heap {
 
-enum class ChunkKind : std::uint32_t { process = 1, nodes, modules, thread, events, samples };
+enum class ChunkKind : std::uint32_t { process = 1, nodes, modules, thread, events, samples, raw };
 
 struct ChunkHead {
     static constexpr std::uint32_t tag = 0x50414548;  // "HEAP"
@@ -105,6 +108,36 @@ inline constexpr int address_shift = place_shift;
 void encode_events(std::span<const Event> events, std::uint64_t first, Bytes& to);
 // False when the bytes are no such columns; `into` then holds what could be read.
 bool decode_events(std::span<const std::uint8_t> from, std::uint32_t count, std::uint64_t first, std::vector<Event>& into);
+
+// Events as hooks write them, from the step of the one before: event(Event&), cost(ticks) of the last event, and
+// text(kind, step, bytes) are called in their order.
+template <class Sink>
+void expand(std::span<const Packed> packed, std::uint64_t step, Sink& sink) {
+    const Packed *at = packed.data(), *end = at + packed.size();
+    while (at < end) {
+        const auto kind = static_cast<Kind>(at->where & 15);
+        const auto stack = static_cast<std::uint32_t>(at->where >> 4 & ((1u << stack_bits) - 1));
+        if (kind == Kind::modules || kind == Kind::thread) {
+            const std::size_t bytes = at->what, events = 1 + (bytes + sizeof(Packed) - 1) / sizeof(Packed);
+            if (events > static_cast<std::size_t>(end - at)) return;
+            sink.text(kind, step, std::span(reinterpret_cast<const std::uint8_t*>(at + 1), bytes));
+            at += events;
+        } else if (kind == Kind::cost) {
+            sink.cost(static_cast<std::uint32_t>(at->what));
+            ++at;
+        } else if (kind == Kind::wide) {
+            if (end - at < 2) return;
+            step += at->what >> 4;
+            sink.event({step << time_shift, (at[1].where & address_mask) | (at->what & 15) << kind_shift, at[1].what, stack, 0});
+            at += 2;
+        } else {
+            step += at->where >> (4 + stack_bits);
+            constexpr std::uint64_t places = (std::uint64_t{1} << 44) - 1;
+            sink.event({step << time_shift, (at->what & places) << place_shift | (at->where & 15) << kind_shift, at->what >> 44, stack, 0});
+            ++at;
+        }
+    }
+}
 
 inline Kind kind_of(const Event& event) { return static_cast<Kind>(event.address >> kind_shift); }
 inline std::uint64_t address_of(const Event& event) { return event.address & address_mask; }

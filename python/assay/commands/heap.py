@@ -10,7 +10,7 @@ from pathlib import Path
 from assay.commands.options import open_run
 from assay.errors import EXIT_PASS, UserError
 from assay.explain.heap import heap_advice
-from assay.measure.heap import analyse_trace, check_program, record_program, traces
+from assay.measure.heap import analyse_trace, check_program, pack_trace, record_program, traces
 from assay.profile.export import collapsed, speedscope
 from assay.profile.heap import METRICS, HeapProfile, load_profile
 from assay.records.run import Run
@@ -74,6 +74,8 @@ class Heap:
                 "is it statically linked, or does it run as another user?",
             )
         profiles = _profiles(run)
+        for trace in traces(run.path / "heap"):
+            pack_trace(trace)
         for profile in profiles:
             _record(run, profile)
         for finding in heap_advice(profiles[0], run.info.hosts[0]):

@@ -69,3 +69,8 @@ def analyse_trace(trace: Path) -> Path:
         raise UserError(done.stderr.decode(errors="replace").strip().removeprefix("assay-heap: "))
     part.rename(analysis)
     return analysis
+
+
+def pack_trace(trace: Path) -> None:
+    """Makes it small; a trace that cannot be packed stays as it is."""
+    subprocess.run([recorder(), "pack", trace], stderr=subprocess.DEVNULL, timeout=ANALYSIS_LIMIT_S)
