@@ -18,11 +18,11 @@ mkdir -p build
 : >"$log"
 
 run_packages=(g++ cmake ninja-build pkg-config libcli11-dev libfmt-dev nlohmann-json3-dev libhwloc-dev
-    libibverbs-dev python3 python3-venv)
+    libibverbs-dev libzstd-dev libxxhash-dev libdw-dev robin-map-dev python3 python3-venv)
 test_packages=(iproute2 nftables openmpi-bin libopenmpi-dev mpich libmpich-dev doctest-dev chromium
-    fonts-dejavu-core slurm-wlm munge
+    fonts-dejavu-core slurm-wlm munge libunwind-dev
     qemu-system-x86 busybox-static kmod xz-utils ndctl daxctl acpica-tools # the lab's guests
-    rdma-core ibverbs-providers perftest iperf3 hpcc likwid)               # SoftRoCE, and peers to compare with
+    rdma-core ibverbs-providers perftest iperf3 hpcc likwid heaptrack)             # SoftRoCE, and peers to compare with
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 

@@ -16,6 +16,7 @@ from assay.commands.check import Check
 from assay.commands.comply import Comply
 from assay.commands.doctor import Doctor
 from assay.commands.gpu import Gpu
+from assay.commands.heap import Heap
 from assay.commands.judge import Judge
 from assay.commands.lab import Lab
 from assay.commands.list import List
@@ -49,6 +50,7 @@ COMMANDS: list[Command] = [
     Gpu(),
     Udp(),
     Rdma(),
+    Heap(),
     Lab(),
     List(),
     Doctor(),

@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+"""What ``assay heap`` costs, against Debian's heaptrack, in turns: a program that does nearly nothing but allocate
+(programs/churn.cpp), with one thread and with two; a Python program; the trace's size; the analyser's speed.
+
+The time is the program's own, from its first to its last allocation, so that starting and reading count for nobody.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "python"))
+
+from assay.launch.engines import engines_folder  # noqa: E402 - the path comes first
+
+ROUNDS = 5
+BLOCKS = 20_000_000
+PEER_BLOCKS = 2_000_000  # of heaptrack, whose slow-down is reckoned by the block
+LIMIT_S = 300
+CHURN = engines_folder() / "bench-churn"
+PYTHON = """
+import json, re, time
+begun = time.perf_counter()
+for k in range(30):
+    text = json.dumps([{"key%d" % i: [i, str(i)] for i in range(2000)}])
+    json.loads(text)
+    re.findall(r"key(\\d+)", text)
+print(time.perf_counter() - begun)
+"""
+
+
+def seconds(words: Sequence[str | Path], environment: dict[str, str] | None = None) -> float:
+    done = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S, check=True, env=environment)
+    return float(next(line for line in done.stdout.splitlines() if line.replace(".", "").isdigit()))
+
+
+def recorded(words: Sequence[str | Path], folder: str) -> tuple[float, Path]:
+    """Seconds, and the trace of the largest process."""
+    place = Path(tempfile.mkdtemp(dir=folder))
+    took = seconds([engines_folder() / "assay-heap", "record", place, "--", *words])
+    return took, max(place.glob("*.heap"), key=lambda path: path.stat().st_size)
+
+
+def figure(
+    name: str, values: list[float], limit: float | None, better: str, unit: str = "1", peer: object = None
+) -> None:
+    middle = statistics.median(values)
+    spread = statistics.median(abs(v - middle) for v in values)
+    print(json.dumps({"name": name, "value": round(middle, 4), "unit": unit, "limit": limit, "better": better,
+                      "peer": peer, "spread": round(spread, 4)}), flush=True)  # fmt: skip
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        slow: dict[int, list[float]] = {1: [], 2: []}
+        costs, sizes, speeds = [], [], []
+        for _ in range(ROUNDS):
+            for threads in slow:
+                bare = seconds([CHURN, str(BLOCKS), str(threads)])
+                took, trace = recorded([CHURN, str(BLOCKS), str(threads)], folder)
+                slow[threads].append(took / bare)
+                if threads == 1:
+                    trace.unlink()
+                    continue
+                begun = time.perf_counter()
+                said = subprocess.run(
+                    [engines_folder() / "assay-heap", "analyse", trace], capture_output=True, check=True
+                )
+                events = json.loads(said.stdout)["trace"]["events"]
+                speeds.append(events / (time.perf_counter() - begun))
+                subprocess.run([engines_folder() / "assay-heap", "pack", trace], check=True)
+                sizes.append(trace.stat().st_size / events)
+                trace.unlink()
+                own = (took - bare) / BLOCKS
+                bare = seconds([CHURN, str(PEER_BLOCKS), str(threads)])
+                peer = seconds(["heaptrack", "-o", f"{folder}/peer", CHURN, str(PEER_BLOCKS), str(threads)])
+                costs.append((peer - bare) / PEER_BLOCKS / own)
+        figure("heap.slowdown, 2 threads", slow[2], 2.5, "lower")
+        figure(
+            "heap.slowdown of 2 threads over that of 1",
+            [b / a for a, b in zip(slow[1], slow[2], strict=True)],
+            1.2,
+            "lower",
+        )
+        figure("heap.overhead of heaptrack over ours", costs, 5, "higher", peer="heaptrack")
+        figure("heap.trace bytes an event", sizes, 1.3, "lower", "B")
+        figure("heap.analysis", speeds, 10e6, "higher", "1/s")
+        python = []
+        for _ in range(ROUNDS):
+            words = ["env", "PYTHONMALLOC=malloc", "/usr/bin/python3", "-c", PYTHON]
+            bare = seconds(words)
+            took, trace = recorded(words, folder)
+            python.append(took / bare)
+        figure("heap.slowdown of Python", python, 2.2, "lower")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,77 @@
+// Allocates and frees N blocks in T threads from 13 frames deep along 8 ways, sizes mixed as programs mix them, with
+// 256 blocks live in each thread: nearly nothing but malloc and free, the worst that a heap profiler can meet.
+//
+//     churn [N = 20000000] [T = 2]      prints the seconds that it took
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+#include <vector>
+
+#define ALONE __attribute__((noinline, noclone))
+
+namespace {
+
+struct Worker {
+    std::uint64_t random;
+    void* ring[256] = {};
+    unsigned at = 0;
+
+    std::uint64_t next() {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        return random;
+    }
+};
+
+// Mostly small; one of 16 is of some KiB, one of 256 of tens, one of 4096 of hundreds.
+std::size_t pick(std::uint64_t r) {
+    const auto share = r & 4095;
+    r >>= 12;
+    if (share == 0) return (256 << 10) + (r & 0x3ffff);
+    if (share < 17) return (16 << 10) + (r & 0x3fff);
+    if (share < 273) return 1024 + (r & 0x7ff);
+    return 16 + (r & 0x1ff);
+}
+
+template <int way>
+ALONE void leaf(Worker& w) {
+    auto* block = static_cast<char*>(std::malloc(pick(w.next())));
+    *static_cast<volatile char*>(block) = 1;
+    void*& oldest = w.ring[w.at++ % 256];
+    std::free(oldest);
+    oldest = block;
+}
+
+// Every fifth frame chooses its callee, so that a stack cannot be guessed from its innermost frames. Each has a size
+// of its own.
+template <int depth, int way>
+ALONE void descend(Worker& w) {
+    volatile char own[24 + 8 * (depth % 4)];
+    own[0] = depth;
+    if constexpr (depth == 0) leaf<way>(w);
+    else if constexpr (depth % 5 == 4) w.next() % 2 == 0 ? descend<depth - 1, 2 * way>(w) : descend<depth - 1, 2 * way + 1>(w);
+    else descend<depth - 1, way>(w);
+    own[1] = own[0];
+}
+
+void run(std::uint64_t blocks, std::uint64_t seed) {
+    auto* w = new Worker{seed * 0x9e3779b97f4a7c15ull + 1};
+    for (std::uint64_t k = 0; k < blocks; ++k) descend<12, 1>(*w);
+    for (void* block : w->ring) std::free(block);
+    delete w;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    const std::uint64_t blocks = argc > 1 ? std::strtoull(argv[1], nullptr, 10) : 20'000'000;
+    const int count = argc > 2 ? std::atoi(argv[2]) : 2;
+    const auto begun = std::chrono::steady_clock::now();
+    std::vector<std::thread> threads;
+    for (int t = 0; t < count; ++t) threads.emplace_back(run, blocks / static_cast<std::uint64_t>(count), t + 1);
+    for (std::thread& one : threads) one.join();
+    std::printf("%.6f\n", std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count());
+}

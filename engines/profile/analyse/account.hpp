@@ -1,0 +1,115 @@
+// What became of every block: per stack, per thread and over time, in one pass and in memory that is bounded by the
+// live blocks and the stacks.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include <tsl/robin_map.h>
+
+#include "profile/trace/format.hpp"
+
+namespace assay::heap {
+
+inline constexpr std::size_t powers = 48;  // of two: of sizes in bytes, of lifetimes in ticks >> 4
+
+// Of the blocks that one stack has asked for. Bytes are requested bytes.
+struct StackAccount {
+    std::uint64_t count = 0, bytes = 0;
+    std::uint64_t live = 0, live_count = 0;  // now; at the end: leaked
+    std::uint64_t peak = 0;                  // the most that was live of this stack
+    std::uint64_t at_peak = 0;               // live when the whole process was at its peak
+    std::uint64_t epoch = 0;                 // of the process's peak, that at_peak is of
+    std::uint64_t temporary = 0;             // freed before the thread's next allocation
+    std::uint64_t reallocated = 0;           // blocks that a realloc from here has taken over
+    std::uint64_t frees = 0;                 // by this stack, of whomever's blocks
+    std::uint64_t lifetime = 0;              // ticks, sum over the freed
+    std::uint64_t cost = 0, costed = 0;      // ticks of the calls that were timed, and their number
+    std::uint64_t least = ~std::uint64_t{0}, most = 0;  // size
+};
+
+// Some calls are timed, and stand for all. A long one (a page fault, a wait for another thread) is rare, and stands
+// for itself alone.
+struct Calls {
+    static constexpr std::uint32_t long_call = 1 << 17;  // ticks, some 50 us
+
+    std::uint64_t count = 0;
+    std::uint64_t cost = 0, costed = 0;  // ticks of the timed ones, and their number
+    std::uint64_t long_cost = 0;         // ticks
+
+    void add(std::uint32_t ticks) {
+        ++count;
+        if (ticks >= long_call) {
+            long_cost += ticks;
+        } else if (ticks != 0) {
+            cost += ticks;
+            ++costed;
+        }
+    }
+    double ticks() const {
+        const double each = costed > 0 ? static_cast<double>(cost) / static_cast<double>(costed) : 0;
+        return each * static_cast<double>(count) + static_cast<double>(long_cost);
+    }
+};
+
+struct ThreadAccount {
+    std::array<Calls, 16> calls{};  // by Kind
+    std::uint64_t bytes = 0;
+    std::uint64_t foreign_frees = 0;  // of blocks that another thread has asked for
+};
+
+// Time in equal steps.
+struct Timeline {
+    std::uint64_t first = 0, step = 1;  // ticks
+    std::vector<std::uint64_t> live;    // the most within the step
+    std::vector<std::uint64_t> count, bytes;
+};
+
+class Account {
+public:
+    Account(std::uint64_t first, std::uint64_t last, std::size_t steps, std::size_t stacks);
+    void add(std::uint32_t thread, const Event& event);
+    void finish();
+
+    std::vector<StackAccount> stacks;                          // by the number of the stack
+    std::unordered_map<std::uint32_t, ThreadAccount> threads;  // by serial
+    Timeline timeline;
+    std::array<std::uint64_t, powers> sizes{};                          // blocks by log2 of their size
+    std::array<std::array<std::uint64_t, powers>, powers> lifetimes{};  // freed blocks, by log2 of lifetime and size
+    std::uint64_t live = 0, live_count = 0, peak = 0, peak_count = 0, peak_time = 0;
+    std::uint64_t count = 0, bytes = 0, frees = 0;
+    std::uint64_t unknown_frees = 0;  // of blocks from before the recording, or of what it has missed
+    std::uint64_t mapped = 0, mapped_bytes = 0;
+    std::uint64_t events = 0;
+
+private:
+    struct Block {
+        std::uint64_t size, time;
+        std::uint32_t stack, thread;
+        std::uint64_t ordinal;  // of the thread's allocations
+    };
+    struct Threadly {
+        std::uint64_t ordinal = 0;
+        Block in_realloc{};
+        bool reallocates = false;
+    };
+
+    StackAccount& stack(std::uint32_t id);
+    void give(std::uint32_t thread, const Event& event, std::uint64_t address, std::uint64_t size);
+    bool take(std::uint32_t thread, std::uint64_t time, std::uint64_t address, Block& taken);
+    void retire(const Block& block, std::uint64_t time);
+    void put_back(std::uint64_t address, const Block& block);
+    void note(StackAccount& one);
+    void note_peak(std::uint64_t time);
+    std::size_t step_at(std::uint64_t time);
+
+    tsl::robin_map<std::uint64_t, Block> blocks_;
+    std::unordered_map<std::uint32_t, Threadly> threadly_;
+    std::uint64_t epoch_ = 0;
+    std::size_t step_ = 0;
+    std::uint64_t before_ = 0;  // live after the last event
+};
+
+}  // namespace assay::heap

@@ -1,0 +1,150 @@
+#include "profile/analyse/symbols.hpp"
+
+#include <cxxabi.h>
+#include <dwarf.h>
+#include <elfutils/libdw.h>
+#include <elfutils/libdwfl.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <sstream>
+
+namespace assay::heap {
+namespace {
+
+char* debuginfo_path = nullptr;  // elfutils' own: .debug beside the object, /usr/lib/debug by build-id
+const Dwfl_Callbacks callbacks = {
+    .find_elf = dwfl_build_id_find_elf,
+    .find_debuginfo = dwfl_standard_find_debuginfo,
+    .section_address = dwfl_offline_section_address,
+    .debuginfo_path = &debuginfo_path,
+};
+
+std::string demangled(const char* name) {
+    int status = 0;
+    char* words = abi::__cxa_demangle(name, nullptr, nullptr, &status);
+    const std::string text = status == 0 && words != nullptr ? words : name;
+    std::free(words);
+    return text;
+}
+
+std::string name_of(Dwarf_Die* die) {
+    Dwarf_Attribute attribute;
+    for (const unsigned which : {DW_AT_linkage_name, DW_AT_MIPS_linkage_name, DW_AT_name})
+        if (const char* name = dwarf_formstring(dwarf_attr_integrate(die, which, &attribute)); name != nullptr) return demangled(name);
+    return "";
+}
+
+std::string hex(const std::string& bytes) {
+    std::string text;
+    for (const unsigned char byte : bytes) text += fmt::format("{:02x}", byte);
+    return text;
+}
+
+}  // namespace
+
+struct Symbols::Module {
+    std::uint64_t bias = 0, begin = 0, end = 0;
+    std::string id, path;
+    Dwfl* dwfl = nullptr;
+    Dwfl_Module* module = nullptr;
+    std::uint64_t offline = 0;  // what elfutils adds to the object's own addresses
+    bool opened = false;
+
+    ~Module() {
+        if (dwfl != nullptr) dwfl_end(dwfl);
+    }
+
+    // False when the object is gone, or is another one now.
+    bool open() {
+        if (opened) return module != nullptr;
+        opened = true;
+        dwfl = dwfl_begin(&callbacks);
+        if (dwfl == nullptr) return false;
+        Dwfl_Module* found = dwfl_report_offline(dwfl, path.c_str(), path.c_str(), -1);
+        dwfl_report_end(dwfl, nullptr, nullptr);
+        GElf_Addr added = 0;
+        if (found == nullptr || dwfl_module_getelf(found, &added) == nullptr) return false;
+        const unsigned char* bytes = nullptr;
+        GElf_Addr where = 0;
+        const int n = dwfl_module_build_id(found, &bytes, &where);
+        if (n > 0 && id != "-" && hex(std::string(reinterpret_cast<const char*>(bytes), static_cast<std::size_t>(n))) != id) return false;
+        offline = added;
+        module = found;
+        return true;
+    }
+};
+
+Symbols::Symbols() = default;
+Symbols::~Symbols() = default;
+
+void Symbols::add_modules(const std::string& text) {
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+        std::istringstream fields(line);
+        auto one = std::make_unique<Module>();
+        fields >> std::hex >> one->bias >> one->begin >> one->end >> one->id;
+        std::getline(fields >> std::ws, one->path);
+        if (!fields || one->path.empty() || one->begin >= one->end) continue;
+        const bool known = std::ranges::any_of(modules_, [&](const auto& m) { return m->begin == one->begin && m->path == one->path; });
+        if (!known) modules_.push_back(std::move(one));
+    }
+}
+
+Symbols::Module* Symbols::module_of(std::uint64_t address) {
+    for (const auto& one : modules_)
+        if (address >= one->begin && address < one->end) return one.get();
+    return nullptr;
+}
+
+const std::vector<Place>& Symbols::find(std::uint64_t address) {
+    const auto [found, is_new] = known_.try_emplace(address);
+    if (is_new) found->second = resolve(address);
+    return found->second;
+}
+
+std::vector<Place> Symbols::resolve(std::uint64_t address) {
+    Module* m = module_of(address);
+    if (m == nullptr) return {{fmt::format("0x{:x}", address), "", 0, "", false}};
+    const std::string unknown = fmt::format("{}+0x{:x}", m->path.substr(m->path.rfind('/') + 1), address - m->bias);
+    if (!m->open()) {
+        if (std::ranges::find(missing_, m->path) == missing_.end()) missing_.push_back(m->path);
+        return {{unknown, "", 0, m->path, false}};
+    }
+    const Dwarf_Addr at = address - m->bias + m->offline;
+    Place place{"", "", 0, m->path, false};
+    if (Dwfl_Line* line = dwfl_module_getsrc(m->module, at); line != nullptr)
+        if (const char* file = dwfl_lineinfo(line, nullptr, &place.line, nullptr, nullptr, nullptr); file != nullptr) place.file = file;
+    std::vector<Place> places;
+    Dwarf_Addr debug_bias = 0;
+    Dwarf_Die* unit = dwfl_module_addrdie(m->module, at, &debug_bias);
+    Dwarf_Die *scopes = nullptr, *nest = nullptr;
+    const int depth = unit != nullptr ? dwarf_getscopes(unit, at - debug_bias, &scopes) : 0;
+    const int nested = depth > 0 ? dwarf_getscopes_die(&scopes[0], &nest) : 0;
+    for (int k = 0; k < nested; ++k) {
+        const int tag = dwarf_tag(&nest[k]);
+        if (tag != DW_TAG_inlined_subroutine && tag != DW_TAG_subprogram) continue;
+        place.function = name_of(&nest[k]);
+        place.inlined = tag == DW_TAG_inlined_subroutine;
+        if (!place.function.empty()) places.push_back(place);
+        if (tag == DW_TAG_subprogram) break;
+        // Where it was inlined to.
+        Dwarf_Attribute attribute;
+        Dwarf_Word number = 0;
+        Dwarf_Files* files = nullptr;
+        place.file.clear();
+        place.line = 0;
+        if (dwarf_formudata(dwarf_attr(&nest[k], DW_AT_call_line, &attribute), &number) == 0) place.line = static_cast<int>(number);
+        if (dwarf_formudata(dwarf_attr(&nest[k], DW_AT_call_file, &attribute), &number) == 0 && dwarf_getsrcfiles(unit, &files, nullptr) == 0)
+            if (const char* file = dwarf_filesrc(files, number, nullptr, nullptr); file != nullptr) place.file = file;
+    }
+    std::free(scopes);
+    std::free(nest);
+    if (!places.empty()) return places;
+    const char* name = dwfl_module_addrname(m->module, at);
+    place.function = name != nullptr ? demangled(name) : unknown;
+    return {place};
+}
+
+}  // namespace assay::heap

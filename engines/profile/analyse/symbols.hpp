@@ -1,0 +1,42 @@
+// Functions, files and lines of addresses, from the objects on disk (elfutils), inlined calls among them.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace assay::heap {
+
+struct Place {
+    std::string function;  // demangled; "module+0x1234" where nothing is known
+    std::string file;      // empty where it is not known
+    int line = 0;
+    std::string module;    // path of the object
+    bool inlined = false;  // into the next one
+};
+
+class Symbols {
+public:
+    Symbols();
+    ~Symbols();
+
+    // Lines "load-bias begin end build-id path", hexadecimal.
+    void add_modules(const std::string& text);
+    // Innermost first; never empty.
+    const std::vector<Place>& find(std::uint64_t address);
+    // Objects that were not there any more, or not the same.
+    const std::vector<std::string>& missing() const { return missing_; }
+
+private:
+    struct Module;
+    Module* module_of(std::uint64_t address);
+    std::vector<Place> resolve(std::uint64_t address);
+
+    std::vector<std::unique_ptr<Module>> modules_;
+    std::map<std::uint64_t, std::vector<Place>> known_;
+    std::vector<std::string> missing_;
+};
+
+}  // namespace assay::heap

@@ -1,0 +1,255 @@
+// The functions that stand in front of the allocator's: each calls the real one and writes down what it did.
+//
+// The real ones are the next in the search order (dlsym RTLD_NEXT): glibc's, or those of an allocator that
+// the program was linked with or preloads. Until they are known, requests are served from a small arena
+// that is never freed. No hook changes an argument, a result or errno.
+#include <dlfcn.h>
+#include <errno.h>
+#include <stddef.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <cstdarg>
+
+#include "profile/heap/process.hpp"
+
+namespace assay::heap {
+namespace {
+
+// What a hook's caller looks like to the unwinder: this file is built with frame pointers.
+#define ASSAY_CALLER()                                                                        \
+    assay::stack::Frame{static_cast<const std::uint64_t*>(__builtin_frame_address(0))[1],            \
+                 reinterpret_cast<std::uint64_t>(__builtin_frame_address(0)) + 16,            \
+                 static_cast<const std::uint64_t*>(__builtin_frame_address(0))[0], true}
+
+struct Real {
+    void* (*malloc)(size_t);
+    void* (*calloc)(size_t, size_t);
+    void* (*realloc)(void*, size_t);
+    void (*free)(void*);
+    void* (*memalign)(size_t, size_t);
+    void* (*aligned_alloc)(size_t, size_t);
+    int (*posix_memalign)(void**, size_t, size_t);
+    void* (*valloc)(size_t);
+    void* (*pvalloc)(size_t);
+    size_t (*malloc_usable_size)(void*);
+    void* (*mmap)(void*, size_t, int, int, int, off_t);
+    int (*munmap)(void*, size_t);
+    void* (*mremap)(void*, size_t, size_t, int, ...);
+    int (*dlclose)(void*);
+};
+Real real;
+
+enum class Resolving : int { no, now, done };
+std::atomic<Resolving> resolving{Resolving::no};
+
+// For what dlsym itself asks for.
+alignas(16) char early[64 << 10];
+std::atomic<std::size_t> early_used{0};
+
+void* early_block(size_t bytes) {
+    const std::size_t whole = (bytes + 31) & ~std::size_t{15};  // a size before the block, for realloc
+    const std::size_t at = early_used.fetch_add(whole);
+    if (at + whole > sizeof early) return nullptr;
+    memcpy(early + at, &bytes, sizeof bytes);
+    return early + at + 16;
+}
+bool is_early(const void* p) { return p >= early && p < early + sizeof early; }
+
+template <class F>
+void find(F*& into, const char* name) {
+    into = reinterpret_cast<F*>(dlsym(RTLD_NEXT, name));
+}
+
+// False while this very thread (or another) is at it: the request is then an early one.
+bool resolve() {
+    if (__builtin_expect(resolving.load(std::memory_order_acquire) == Resolving::done, 1)) return true;
+    auto expected = Resolving::no;
+    if (!resolving.compare_exchange_strong(expected, Resolving::now)) return expected == Resolving::done;
+    find(real.malloc, "malloc");
+    find(real.calloc, "calloc");
+    find(real.realloc, "realloc");
+    find(real.free, "free");
+    find(real.memalign, "memalign");
+    find(real.aligned_alloc, "aligned_alloc");
+    find(real.posix_memalign, "posix_memalign");
+    find(real.valloc, "valloc");
+    find(real.pvalloc, "pvalloc");
+    find(real.malloc_usable_size, "malloc_usable_size");
+    find(real.mmap, "mmap");
+    find(real.munmap, "munmap");
+    find(real.mremap, "mremap");
+    find(real.dlclose, "dlclose");
+    resolving.store(Resolving::done, std::memory_order_release);
+    return true;
+}
+
+// A call that gives a block: timed now and then, then written down.
+template <class Call>
+__attribute__((always_inline)) inline void* giving(Kind kind, std::uint64_t size, const assay::stack::Frame& caller, Call call) {
+    Thread* thread = recording();
+    if (thread == nullptr) return call();
+    const std::uint64_t start = takes_cost(*thread) ? __rdtsc() : 0;
+    void* block = call();
+    if (block == nullptr) return nullptr;
+    const std::uint64_t time = __rdtsc();
+    if (record(*thread, time, kind, block, size, caller) && start != 0) record_cost(*thread, ticks_between(start, time));
+    return block;
+}
+
+// Of what needs no hurry.
+void note(Kind kind, const void* at, std::uint64_t bytes, const assay::stack::Frame& caller) {
+    if (Thread* thread = recording()) record(*thread, __rdtsc(), kind, at, bytes, caller);
+}
+
+}  // namespace
+}  // namespace assay::heap
+
+using namespace assay::heap;
+using assay::stack::Frame;
+
+#define ASSAY_HOOK extern "C" __attribute__((visibility("default"), noinline))
+
+ASSAY_HOOK void* malloc(size_t size) {
+    if (!resolve()) return early_block(size);
+    return giving(Kind::malloc, size, ASSAY_CALLER(), [=] { return real.malloc(size); });
+}
+
+ASSAY_HOOK void* calloc(size_t count, size_t size) {
+    size_t bytes = 0;
+    if (!resolve()) return __builtin_mul_overflow(count, size, &bytes) ? nullptr : early_block(bytes);
+    const std::uint64_t asked = static_cast<std::uint64_t>(count) * size;
+    return giving(Kind::calloc, asked, ASSAY_CALLER(), [=] { return real.calloc(count, size); });
+}
+
+ASSAY_HOOK void free(void* block) {
+    if (block == nullptr || is_early(block) || !resolve()) return;
+    Thread* thread = recording();
+    if (thread == nullptr) return real.free(block);
+    const std::uint64_t time = __rdtsc();
+    if (!record(*thread, time, Kind::free, block, 0, ASSAY_CALLER()) || !takes_cost(*thread)) return real.free(block);
+    const std::uint64_t start = __rdtsc();
+    real.free(block);
+    record_cost(*thread, ticks_between(start, __rdtsc()));
+}
+
+namespace {
+
+void* reallocated(void* block, size_t size, const Frame& caller) {
+    Thread* thread = recording();
+    if (thread == nullptr) return real.realloc(block, size);
+    // Two events: the old block may be another thread's before the new one is known here.
+    const std::uint64_t start = __rdtsc();
+    record(*thread, start, Kind::realloc_from, block, 0, caller);
+    const std::uint64_t called = takes_cost(*thread) ? __rdtsc() : 0;
+    void* moved = real.realloc(block, size);
+    const std::uint64_t time = __rdtsc();
+    const bool failed = moved == nullptr && size != 0;
+    if (record(*thread, time, Kind::realloc, failed ? block : moved, failed ? not_reallocated : size, caller) && called != 0)
+        record_cost(*thread, ticks_between(called, time));
+    return moved;
+}
+
+// A block of the first moments that is to grow: moved to the real allocator.
+void* adopted(void* block, size_t size, const Frame& caller) {
+    size_t had = 0;
+    memcpy(&had, static_cast<char*>(block) - 16, sizeof had);
+    void* moved = giving(Kind::malloc, size, caller, [=] { return real.malloc(size); });
+    if (moved != nullptr) memcpy(moved, block, had < size ? had : size);
+    return moved;
+}
+
+}  // namespace
+
+ASSAY_HOOK void* realloc(void* block, size_t size) {
+    if (!resolve()) return block == nullptr ? early_block(size) : nullptr;
+    const Frame caller = ASSAY_CALLER();
+    if (block == nullptr) return giving(Kind::malloc, size, caller, [=] { return real.realloc(nullptr, size); });
+    return is_early(block) ? adopted(block, size, caller) : reallocated(block, size, caller);
+}
+
+ASSAY_HOOK void* reallocarray(void* block, size_t count, size_t size) {
+    size_t bytes = 0;
+    if (__builtin_mul_overflow(count, size, &bytes)) {
+        errno = ENOMEM;
+        return nullptr;
+    }
+    if (!resolve()) return block == nullptr ? early_block(bytes) : nullptr;
+    const Frame caller = ASSAY_CALLER();
+    if (block == nullptr) return giving(Kind::malloc, bytes, caller, [=] { return real.realloc(nullptr, bytes); });
+    return is_early(block) ? adopted(block, bytes, caller) : reallocated(block, bytes, caller);
+}
+
+ASSAY_HOOK void* memalign(size_t alignment, size_t size) {
+    if (!resolve()) return nullptr;
+    return giving(Kind::memalign, size, ASSAY_CALLER(), [=] { return real.memalign(alignment, size); });
+}
+
+ASSAY_HOOK void* aligned_alloc(size_t alignment, size_t size) {
+    if (!resolve()) return nullptr;
+    return giving(Kind::memalign, size, ASSAY_CALLER(), [=] { return real.aligned_alloc(alignment, size); });
+}
+
+ASSAY_HOOK int posix_memalign(void** into, size_t alignment, size_t size) {
+    if (!resolve()) return ENOMEM;
+    int status = 0;
+    giving(Kind::memalign, size, ASSAY_CALLER(), [&]() -> void* {
+        status = real.posix_memalign(into, alignment, size);
+        return status == 0 ? *into : nullptr;
+    });
+    return status;
+}
+
+ASSAY_HOOK void* valloc(size_t size) {
+    if (!resolve()) return nullptr;
+    return giving(Kind::memalign, size, ASSAY_CALLER(), [=] { return real.valloc(size); });
+}
+
+ASSAY_HOOK void* pvalloc(size_t size) {
+    if (!resolve()) return nullptr;
+    return giving(Kind::memalign, size, ASSAY_CALLER(), [=] { return real.pvalloc(size); });
+}
+
+ASSAY_HOOK size_t malloc_usable_size(void* block) {
+    if (block == nullptr || !resolve()) return 0;
+    if (!is_early(block)) return real.malloc_usable_size(block);
+    size_t had = 0;
+    memcpy(&had, static_cast<char*>(block) - 16, sizeof had);
+    return had;
+}
+
+ASSAY_HOOK void* mmap(void* at, size_t bytes, int protection, int flags, int fd, off_t offset) {
+    if (!resolve() || real.mmap == nullptr) return MAP_FAILED;
+    void* mapped = real.mmap(at, bytes, protection, flags, fd, offset);
+    if (mapped != MAP_FAILED) note(Kind::map, mapped, bytes, ASSAY_CALLER());
+    return mapped;
+}
+
+ASSAY_HOOK void* mmap64(void*, size_t, int, int, int, off64_t) __attribute__((alias("mmap")));
+
+ASSAY_HOOK int munmap(void* at, size_t bytes) {
+    if (!resolve()) return -1;
+    note(Kind::unmap, at, bytes, ASSAY_CALLER());
+    return real.munmap(at, bytes);
+}
+
+ASSAY_HOOK void* mremap(void* at, size_t old_bytes, size_t bytes, int flags, ...) {
+    if (!resolve()) return MAP_FAILED;
+    va_list rest;
+    va_start(rest, flags);
+    void* wanted = (flags & MREMAP_FIXED) != 0 ? va_arg(rest, void*) : nullptr;
+    va_end(rest);
+    note(Kind::unmap, at, old_bytes, ASSAY_CALLER());
+    void* mapped = real.mremap(at, old_bytes, bytes, flags, wanted);
+    const bool failed = mapped == MAP_FAILED;
+    note(Kind::map, failed ? at : mapped, failed ? old_bytes : bytes, ASSAY_CALLER());
+    return mapped;
+}
+
+ASSAY_HOOK int dlclose(void* object) {
+    if (!resolve()) return -1;
+    before_unloading();
+    const int status = real.dlclose(object);
+    after_unloading();
+    return status;
+}

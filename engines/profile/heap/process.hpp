@@ -1,0 +1,119 @@
+// The profiled process's own side: its arena, its threads' buffers, and what a hook writes.
+//
+// A hook costs the capture of a stack and seven stores. No lock is taken on that way: each thread fills a
+// buffer of its own, and takes a free one from the shared table when it is full. Nothing here allocates,
+// throws, or calls a function that is hooked.
+#pragma once
+
+#include <x86intrin.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "profile/heap/arena.hpp"
+#include "profile/stack/unwinder.hpp"
+
+namespace assay::heap {
+
+struct Thread {
+    Packed* at = nullptr;   // where the next event goes
+    Packed* end = nullptr;  // of the buffer, less the room of the largest event
+    std::uint64_t step = 0;  // of the last event: ticks >> time_shift
+    BufferHead* head = nullptr;
+    std::uint32_t busy = 1;   // inside a hook: what it calls is not the program's
+    std::uint32_t turn = 0;   // calls until one has its time taken
+    std::uint32_t serial = 0;
+    std::uint32_t sequence = 0;
+    std::uint32_t buffer = 0;
+    int rounds = 0;           // of the destructors of this thread, so far
+    std::uint32_t epoch = 0;  // of the process when it was attached: a fork makes it stale
+    stack::Unwinder* unwinder = nullptr;
+    Thread* next = nullptr;  // in the list of all; an ended one is used again
+    std::atomic<bool> ended{false};
+};
+
+enum class Phase : std::uint8_t { fresh, starting, active, off };
+
+extern std::atomic<Phase> phase;
+extern thread_local Thread* self __attribute__((tls_model("initial-exec")));
+
+// Starts recording if the environment asks for it; at most once a process image.
+bool start();
+
+// The calling thread's state, made when it is first needed; null while nothing is to be recorded.
+Thread* attach();
+
+// The buffer is full: hands it over and takes another. False when there is none to be had any more.
+bool turn_over(Thread& thread);
+
+// Writes the list of loaded objects, when it has changed; the thread is busy.
+void note_modules(Thread& thread);
+
+// Around dlclose: what is about to go is written down first; what was learned of it no longer holds.
+void before_unloading();
+void after_unloading();
+
+// The thread that is to record, or null: not started, inside a hook, or no more.
+inline Thread* recording() {
+    Thread* thread = self;
+    if (__builtin_expect(thread == nullptr, 0)) thread = attach();
+    return thread == nullptr || thread->busy != 0 ? nullptr : thread;
+}
+
+// Every `cost_every`-th call has its time taken: one more reading of the clock. Odd, so that of a program that
+// allocates and frees in turn both are timed.
+inline constexpr std::uint32_t cost_every = 15;
+inline bool takes_cost(Thread& thread) {
+    if (thread.turn-- > 0) return false;
+    thread.turn = cost_every - 1;
+    return true;
+}
+inline std::uint32_t ticks_between(std::uint64_t from, std::uint64_t to) {
+    return static_cast<std::uint32_t>(to - from > 0xffffffff ? 0xffffffff : to - from);
+}
+
+extern stack::Tree tree;
+
+inline constexpr std::uint32_t largest_event = 3;  // wide, its rest, and its cost
+
+inline void publish(Thread& thread) {
+    thread.head->used.store(static_cast<std::uint32_t>(reinterpret_cast<char*>(thread.at) -
+                                                       reinterpret_cast<char*>(thread.head + 1)),
+                            std::memory_order_release);
+}
+
+// `time`: after what gives a block, before what takes one. The hot way calls nothing that could change errno; the slow
+// ones keep it. False when it could not be recorded.
+inline bool record(Thread& thread, std::uint64_t time, Kind kind, const void* block, std::uint64_t size,
+                   const stack::Frame& caller) {
+    thread.busy = 1;
+    const std::uint64_t stack = thread.unwinder->capture(caller, tree);
+    if (__builtin_expect(thread.at >= thread.end, 0) && !turn_over(thread)) {
+        thread.busy = 0;
+        return false;
+    }
+    const auto address = reinterpret_cast<std::uint64_t>(block);
+    const std::uint64_t step = time >> time_shift;
+    const std::uint64_t steps = step > thread.step ? step - thread.step : 0;  // clocks of two processors may differ a little
+    thread.step += steps;
+    const auto name = static_cast<std::uint64_t>(kind);
+    const bool fits = ((steps >> step_bits) | (size >> size_bits) | (address >> (44 + place_shift)) | (address & 15)) == 0;
+    if (__builtin_expect(fits, 1)) {
+        *thread.at++ = {name | stack << 4 | steps << (4 + stack_bits), address >> place_shift | size << 44};
+    } else {
+        *thread.at++ = {static_cast<std::uint64_t>(Kind::wide) | stack << 4, name | steps << 4};
+        *thread.at++ = {address, size};
+    }
+    publish(thread);
+    thread.busy = 0;
+    return true;
+}
+
+// Of the event that was recorded last, whose buffer has room for it.
+inline void record_cost(Thread& thread, std::uint32_t ticks) {
+    *thread.at++ = {static_cast<std::uint64_t>(Kind::cost), ticks};
+    publish(thread);
+}
+
+}  // namespace assay::heap

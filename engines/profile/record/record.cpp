@@ -1,0 +1,174 @@
+#include "profile/record/record.hpp"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <list>
+#include <set>
+#include <thread>
+
+#include "core/clock.hpp"
+#include "core/error.hpp"
+#include "profile/record/spool.hpp"
+
+namespace assay::heap {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr Nanoseconds look_ns = 10'000'000;      // for new processes, and for ended ones
+constexpr Nanoseconds children_ns = 1'000'000'000;  // that others may outlive the program
+constexpr auto nap = std::chrono::microseconds(500);
+
+volatile sig_atomic_t to_forward = 0;
+void note_signal(int number) { to_forward = number; }
+
+// In memory, where there is such a place: what is in it was never meant for a disk.
+class ArenaFolder {
+public:
+    explicit ArenaFolder(const std::string& otherwise) {
+        for (std::string path : {std::string("/dev/shm/assay-heap-XXXXXX"), otherwise + "/arena-XXXXXX"})
+            if (mkdtemp(path.data()) != nullptr) {
+                path_ = path;
+                return;
+            }
+        throw Error("no place for the buffers: neither /dev/shm nor " + otherwise + " can be written to");
+    }
+    ~ArenaFolder() {
+        std::error_code none;
+        fs::remove_all(path_, none);
+    }
+    const std::string& path() const { return path_; }
+
+private:
+    std::string path_;
+};
+
+// The program, as a child; a failed exec is told through the pipe.
+pid_t launch(std::vector<std::string>& program, const std::string& library, const std::string& arenas) {
+    int told[2];
+    if (pipe2(told, O_CLOEXEC) != 0) throw Error(std::string("no pipe: ") + std::strerror(errno));
+    const pid_t pid = fork();
+    if (pid < 0) throw Error(std::string("cannot start a process: ") + std::strerror(errno));
+    if (pid == 0) {
+        const char* before = std::getenv("LD_PRELOAD");
+        setenv("LD_PRELOAD", (before != nullptr && *before != 0 ? library + ":" + before : library).c_str(), 1);
+        setenv(directory_variable, arenas.c_str(), 1);
+        std::signal(SIGINT, SIG_DFL);
+        std::signal(SIGTERM, SIG_DFL);
+        std::signal(SIGPIPE, SIG_DFL);
+        std::vector<char*> words;
+        for (std::string& word : program) words.push_back(word.data());
+        words.push_back(nullptr);
+        execvp(words[0], words.data());
+        const int error = errno;
+        [[maybe_unused]] const ssize_t n = write(told[1], &error, sizeof error);
+        _exit(127);
+    }
+    close(told[1]);
+    int error = 0;
+    const bool failed = read(told[0], &error, sizeof error) == sizeof error;
+    close(told[0]);
+    if (!failed) return pid;
+    waitpid(pid, nullptr, 0);
+    throw Error(fmt::format("cannot run {}: {}", program[0], std::strerror(error)), error == ENOENT ? "is it on PATH?" : "");
+}
+
+class Recorder {
+public:
+    Recorder(const std::string& folder, const std::string& arenas) : folder_(folder), arenas_(arenas) {}
+
+    // Until the program has ended, and a little longer for processes that it has left behind.
+    int run(pid_t program) {
+        int status = 0;
+        for (Nanoseconds ended = 0;;) {
+            bool busy = false;
+            for (Spool& spool : spools_) {
+                spool.sample();
+                busy |= spool.drain();
+            }
+            const Nanoseconds t = now();
+            if (t - looked_ > look_ns) {
+                looked_ = t;
+                look();
+                if (ended == 0 && waitpid(program, &status, WNOHANG) == program) ended = t;
+                forward(program);
+            }
+            if (ended != 0 && (spools_.empty() || t - ended > children_ns)) break;
+            if (!busy) std::this_thread::sleep_for(nap);
+        }
+        look();
+        for (Spool& spool : spools_) {
+            spool.abandon();
+            spool.finish();
+        }
+        return status;
+    }
+
+private:
+    void look() {
+        const std::size_t before = spools_.size();
+        std::set<std::uint32_t> fresh;
+        for (const auto& entry : fs::directory_iterator(arenas_)) {
+            const std::string name = entry.path().filename();
+            if (!name.ends_with(".arena") || !seen_.insert(name).second) continue;
+            Spool& one = spools_.emplace_back(entry.path(), folder_ + "/" + name.substr(0, name.size() - 6) + ".heap");
+            fresh.insert(one.pid());
+        }
+        std::size_t k = 0;
+        for (auto spool = spools_.begin(); spool != spools_.end(); ++k) {
+            // A process that has a new arena has become another program.
+            const bool replaced = k < before && fresh.contains(spool->pid());
+            heed_failure(*spool);
+            if (!replaced && !spool->is_over()) {
+                ++spool;
+                continue;
+            }
+            spool->finish();
+            spool = spools_.erase(spool);
+        }
+    }
+
+    void heed_failure(Spool& spool) {
+        if (spool.failed().empty()) return;
+        spool.abandon();
+        if (!full_) fmt::print(stderr, "assay-heap: the trace cannot be written: {}; the program goes on unrecorded\n", spool.failed());
+        full_ = true;
+    }
+
+    static void forward(pid_t program) {
+        const int number = to_forward;
+        if (number == 0) return;
+        to_forward = 0;
+        kill(program, number);
+    }
+
+    std::string folder_, arenas_;
+    std::list<Spool> spools_;
+    std::set<std::string> seen_;
+    Nanoseconds looked_ = 0;
+    bool full_ = false;
+};
+
+}  // namespace
+
+int record(const std::string& folder, const std::string& library, std::vector<std::string> program) {
+    const ArenaFolder arenas(folder);
+    // Ctrl-C goes to the program's whole group: how it ends is its own affair. What else comes is passed on.
+    std::signal(SIGINT, SIG_IGN);
+    std::signal(SIGTERM, note_signal);
+    std::signal(SIGHUP, note_signal);
+    const pid_t pid = launch(program, library, arenas.path());
+    return Recorder(folder, arenas.path()).run(pid);
+}
+
+}  // namespace assay::heap

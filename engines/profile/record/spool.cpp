@@ -1,0 +1,207 @@
+#include "profile/record/spool.hpp"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include <x86intrin.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <fstream>
+#include <sstream>
+
+#include "core/error.hpp"
+
+namespace assay::heap {
+namespace {
+
+constexpr Nanoseconds sample_ns = 10'000'000;
+constexpr std::uint32_t nodes_gap = 64;          // numbers that threads may have taken and not used
+
+Header* map_arena(const std::string& path) {
+    const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+    void* at = fd >= 0 ? mmap(nullptr, arena_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
+    const std::string why = std::strerror(errno);
+    if (fd >= 0) close(fd);
+    if (at == MAP_FAILED) throw Error("cannot read " + path + ": " + why);
+    auto* header = static_cast<Header*>(at);
+    if (header->magic != arena_magic) {
+        munmap(at, arena_bytes);
+        throw Error(path + " was left by another version of Assay", "delete it");
+    }
+    return header;
+}
+
+// Field 22 of /proc/PID/stat, and its state; 0 when there is no such process.
+std::uint64_t start_of(std::uint32_t pid, char* state = nullptr) {
+    std::ifstream in("/proc/" + std::to_string(pid) + "/stat");
+    std::string line;
+    std::getline(in, line);
+    const std::size_t name_end = line.rfind(')');
+    if (name_end == std::string::npos) return 0;
+    std::istringstream fields(line.substr(name_end + 1));
+    std::string field;
+    for (int k = 3; k <= 22 && fields >> field; ++k)
+        if (k == 3 && state != nullptr) *state = field[0];
+    return std::strtoull(field.c_str(), nullptr, 10);
+}
+
+std::uint64_t real_time_ns() {
+    timespec t{};
+    clock_gettime(CLOCK_REALTIME, &t);
+    return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(t.tv_nsec);
+}
+
+}  // namespace
+
+Spool::Spool(const std::string& arena, const std::string& trace) : header_(map_arena(arena)), arena_(arena), writer_(trace) {
+    statm_ = open(("/proc/" + std::to_string(pid()) + "/statm").c_str(), O_RDONLY | O_CLOEXEC);
+    process_start_ = start_of(pid());
+    write_process(false);
+}
+
+Spool::~Spool() {
+    munmap(static_cast<void*>(header_), arena_bytes);
+    if (statm_ >= 0) close(statm_);
+    unlink(arena_.c_str());
+}
+
+const BufferHead* Spool::buffer(std::uint32_t index) const {
+    return reinterpret_cast<const BufferHead*>(reinterpret_cast<const char*>(header_) + header_bytes + std::size_t{index} * buffer_bytes);
+}
+
+BufferState Spool::state(std::uint32_t index) const {
+    return static_cast<BufferState>(header_->state[index].load(std::memory_order_acquire));
+}
+
+bool Spool::drain() {
+    std::vector<std::uint32_t> full;
+    for (std::uint32_t index = 0; index < buffer_count; ++index)
+        if (state(index) == BufferState::full) full.push_back(index);
+    std::ranges::sort(full, {}, [&](std::uint32_t index) { return std::pair(buffer(index)->thread, buffer(index)->sequence); });
+    bool any = false;
+    for (const std::uint32_t index : full) {
+        const BufferHead* head = buffer(index);
+        std::uint32_t& next = sequence_[head->thread];
+        if (head->sequence != next) continue;  // an earlier one was handed over after this look began
+        take(index, head->used.load(std::memory_order_acquire));
+        ++next;
+        header_->state[index].store(static_cast<std::uint32_t>(BufferState::free), std::memory_order_release);
+        any = true;
+    }
+    if (any) {
+        header_->freed.fetch_add(1, std::memory_order_release);
+        syscall(SYS_futex, &header_->freed, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+    }
+    return any;
+}
+
+// As it is: to pack it now would take time that the program wants for itself.
+void Spool::take(std::uint32_t index, std::size_t bytes) {
+    const BufferHead* head = buffer(index);
+    bytes = std::min<std::size_t>(bytes, buffer_room) / sizeof(Packed) * sizeof(Packed);
+    if (bytes == 0) return;
+    write_nodes(header_->nodes_used.load(std::memory_order_acquire));
+    writer_.write({.kind = ChunkKind::raw,
+                   .thread = head->thread,
+                   .count = static_cast<std::uint32_t>(bytes / sizeof(Packed)),
+                   .first = head->step,
+                   .last = head->step},
+                  {reinterpret_cast<const std::uint8_t*>(head + 1), bytes});
+}
+
+void Spool::write_nodes(std::uint32_t end) {
+    if (end <= nodes_written_) return;
+    const auto* nodes = reinterpret_cast<const stack::Node*>(reinterpret_cast<const char*>(header_) + nodes_offset);
+    Bytes payload;
+    std::uint64_t address = 0;
+    for (std::uint32_t n = nodes_written_; n < end; ++n) {
+        put_varint(payload, nodes[n].parent);
+        put_varint(payload, zigzag(static_cast<std::int64_t>(nodes[n].address - address)));
+        address = nodes[n].address;
+    }
+    writer_.write({.kind = ChunkKind::nodes, .count = end - nodes_written_, .first = nodes_written_, .last = end}, payload);
+    nodes_written_ = end;
+}
+
+// Of a process that was killed: also the nodes that it had no time to announce.
+std::uint32_t Spool::nodes_end() const {
+    const auto* nodes = reinterpret_cast<const stack::Node*>(reinterpret_cast<const char*>(header_) + nodes_offset);
+    std::uint32_t end = std::max(header_->nodes_used.load(std::memory_order_acquire), nodes_written_);
+    for (std::uint32_t n = end; n < node_count && n < end + nodes_gap; ++n)
+        if (nodes[n].address != 0) end = n + 1;
+    return end;
+}
+
+void Spool::sample() {
+    const Nanoseconds t = now();
+    if (statm_ < 0 || t - sampled_ < sample_ns) return;
+    sampled_ = t;
+    char text[128];
+    const ssize_t n = pread(statm_, text, sizeof text - 1, 0);
+    if (n <= 0) return;
+    text[n] = 0;
+    std::int64_t pages[2] = {0, 0};
+    if (std::sscanf(text, "%ld %ld", &pages[0], &pages[1]) != 2 || pages[0] == 0) return;
+    const std::uint64_t time = __rdtsc() >> time_shift;
+    if (sample_count_ == 0) {
+        samples_first_ = sample_time_ = time;
+        pages_[0] = pages_[1] = 0;
+    }
+    put_varint(samples_, time - sample_time_);
+    for (int k = 0; k < 2; ++k) {
+        put_varint(samples_, zigzag(pages[k] - pages_[k]));
+        pages_[k] = pages[k];
+    }
+    sample_time_ = time;
+    if (++sample_count_ == 64) write_samples();
+}
+
+void Spool::write_samples() {
+    if (sample_count_ == 0) return;
+    writer_.write({.kind = ChunkKind::samples, .count = sample_count_, .first = samples_first_ << time_shift, .last = sample_time_ << time_shift}, samples_);
+    samples_.clear();
+    sample_count_ = 0;
+}
+
+bool Spool::is_over() {
+    char state = 'X';
+    const std::uint64_t start = start_of(pid(), &state);
+    return start == 0 || start != process_start_ || state == 'Z' || state == 'X';
+}
+
+void Spool::abandon() { header_->recorder_gone.store(1, std::memory_order_release); }
+
+void Spool::finish() {
+    while (drain()) {}
+    for (std::uint32_t index = 0; index < buffer_count; ++index)
+        if (state(index) == BufferState::filling) take(index, buffer(index)->used.load(std::memory_order_acquire));
+    write_nodes(nodes_end());
+    write_samples();
+    write_process(header_->ended.load(std::memory_order_acquire) != 0);
+}
+
+void Spool::write_process(bool complete) {
+    Process process{.pid = header_->pid,
+                    .parent = header_->parent,
+                    .start_ticks = header_->start_ticks,
+                    .start_ns = header_->start_ns,
+                    .end_ticks = __rdtsc(),
+                    .end_ns = real_time_ns(),
+                    .lost = header_->lost.load(std::memory_order_relaxed),
+                    .complete = complete ? 1u : 0u,
+                    .page_bytes = static_cast<std::uint32_t>(sysconf(_SC_PAGESIZE))};
+    payload_.resize(sizeof process);
+    std::memcpy(payload_.data(), &process, sizeof process);
+    const std::string words(header_->program, strnlen(header_->program, sizeof header_->program));
+    payload_.insert(payload_.end(), words.begin(), words.end());
+    writer_.write({.kind = ChunkKind::process, .count = 1, .first = process.start_ticks, .last = process.end_ticks}, payload_);
+}
+
+}  // namespace assay::heap

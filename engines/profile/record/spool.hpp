@@ -1,0 +1,57 @@
+// Empties the arena of one process into its trace, while it runs and after it has ended, however it ended.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/clock.hpp"
+#include "profile/heap/arena.hpp"
+#include "profile/trace/file.hpp"
+
+namespace assay::heap {
+
+class Spool {
+public:
+    // `arena`: the file that the process has made; `trace`: the one to write. Throws Error.
+    Spool(const std::string& arena, const std::string& trace);
+    ~Spool();
+    Spool(const Spool&) = delete;
+    Spool& operator=(const Spool&) = delete;
+
+    std::uint32_t pid() const { return header_->pid; }
+    const std::string& failed() const { return writer_.failed(); }
+
+    bool drain();    // what has been handed over; false when nothing was
+    void sample();   // memory of the process, now
+    bool is_over();  // the process has ended, or runs another program now
+    void abandon();  // the process goes on unrecorded
+    void finish();   // the rest, also of buffers half-filled, and the last word
+
+private:
+    void take(std::uint32_t index, std::size_t bytes);
+    void write_nodes(std::uint32_t end);
+    void write_samples();
+    void write_process(bool complete);
+    const BufferHead* buffer(std::uint32_t index) const;
+    BufferState state(std::uint32_t index) const;
+    std::uint32_t nodes_end() const;
+
+    Header* header_;
+    std::string arena_;
+    TraceWriter writer_;
+    std::map<std::uint32_t, std::uint32_t> sequence_;  // of each thread's buffer to come
+    std::uint32_t nodes_written_ = stack_first;
+    int statm_;
+    std::uint64_t process_start_;  // as the kernel tells it: a process number may be used again
+    Bytes samples_, payload_;
+    std::uint32_t sample_count_ = 0;
+    std::uint64_t samples_first_ = 0, sample_time_ = 0;
+    std::int64_t pages_[2] = {0, 0};
+    Nanoseconds sampled_ = 0;
+
+    static constexpr std::uint32_t stack_first = 3;  // after the roots
+};
+
+}  // namespace assay::heap

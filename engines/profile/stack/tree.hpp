@@ -1,0 +1,49 @@
+// Stacks as a tree of (parent, address) nodes, shared by all threads of the process: a stack is the number
+// of its innermost node, and nodes are only ever added.
+//
+// Finding is lock-free, adding too: a node is filled before its number is published in a slot of an open
+// hash table by compare-and-swap. A thread that loses such a race leaves its node unused (address 0).
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace assay::stack {
+
+using StackId = std::uint32_t;
+
+// Roots: node 0 is no stack; a stack whose outermost frames could not be read hangs under `lost`.
+inline constexpr StackId no_stack = 0, complete_root = 1, lost_root = 2;
+
+struct Node {
+    StackId parent;
+    std::uint64_t address;  // within the calling instruction; of an interrupted frame, the instruction itself
+};
+
+class Tree {
+public:
+    // Room for `nodes`, in `storage` (zeroed) where it is given; memory is touched as it fills. False when it
+    // cannot be reserved.
+    bool reserve(std::size_t nodes, Node* storage = nullptr);
+    void release();
+
+    // The node of `address` under `parent`; no_stack when the tree is full.
+    StackId child(StackId parent, std::uint64_t address);
+    // `addresses` innermost first.
+    StackId insert(StackId root, std::span<const std::uint64_t> addresses);
+
+    Node node(StackId id) const { return nodes_[id]; }
+    // Nodes below this number have been given out; one of them may still be unpublished.
+    StackId size() const { return used_.load(std::memory_order_acquire); }
+
+private:
+    Node* nodes_ = nullptr;
+    bool owns_nodes_ = false;
+    std::atomic<StackId>* slots_ = nullptr;
+    std::size_t capacity_ = 0, slot_mask_ = 0;
+    std::atomic<StackId> used_{0};
+};
+
+}  // namespace assay::stack

@@ -1,0 +1,77 @@
+#include "profile/stack/walk.hpp"
+
+#include <cstring>
+#include <initializer_list>
+
+namespace assay::stack {
+namespace {
+
+std::uint64_t word(std::uint64_t at) {
+    std::uint64_t value;
+    std::memcpy(&value, reinterpret_cast<const void*>(at), sizeof value);
+    return value;
+}
+
+Step through_signal(Frame& frame, const Bounds& bounds) {
+    Step step;
+    const std::uint64_t sp = frame.sp;
+    if (!bounds.holds(sp + signal_bp) || !bounds.holds(sp + signal_pc)) {
+        step.end = Step::End::lost;
+        return step;
+    }
+    for (const std::uint64_t at : {signal_bp, signal_sp, signal_pc}) step.read[step.reads++] = sp + at;
+    step.new_bp = true;
+    step.bp_slot = sp + signal_bp;
+    frame = {word(sp + signal_pc), word(sp + signal_sp), word(sp + signal_bp), false};
+    return step;
+}
+
+}  // namespace
+
+void RuleCache::clear() { std::memset(static_cast<void*>(entries_), 0, sizeof entries_); }
+
+Step step(Frame& frame, const Rule& rule, const Bounds& bounds) {
+    Step step;
+    const auto lost = [&step] {
+        step.end = Step::End::lost;
+        return step;
+    };
+    std::uint64_t cfa = 0;
+    switch (rule.kind) {
+        case RuleKind::last: step.end = Step::End::last; return step;
+        case RuleKind::unsupported:
+        case RuleKind::unknown: return lost();
+        case RuleKind::signal: return through_signal(frame, bounds);
+        case RuleKind::from_sp: cfa = frame.sp + static_cast<std::uint64_t>(std::int64_t{rule.cfa}); break;
+        case RuleKind::from_bp:
+            cfa = frame.bp + static_cast<std::uint64_t>(std::int64_t{rule.cfa});
+            step.used_bp = true;
+            break;
+        case RuleKind::from_bp_deref: {
+            const std::uint64_t at = frame.bp + static_cast<std::uint64_t>(std::int64_t{rule.cfa});
+            step.used_bp = true;
+            if (!bounds.holds(at)) return lost();
+            cfa = word(at);
+            step.read[step.reads++] = at;
+            break;
+        }
+    }
+    // The caller's frame lies above its callee's.
+    if (cfa <= frame.sp || !bounds.holds(cfa - 8)) return lost();
+    if (rule.saved != SavedBp::same) {
+        const std::uint64_t base = rule.saved == SavedBp::at_cfa ? cfa : frame.bp;
+        step.used_bp |= rule.saved == SavedBp::at_bp;
+        step.bp_slot = base + static_cast<std::uint64_t>(std::int64_t{rule.bp});
+        if (!bounds.holds(step.bp_slot)) return lost();
+        step.new_bp = true;
+    }
+    step.read[step.reads++] = cfa - 8;
+    if (word(cfa - 8) == 0) {
+        step.end = Step::End::last;
+        return step;
+    }
+    frame = {word(cfa - 8), cfa, step.new_bp ? word(step.bp_slot) : frame.bp, true};
+    return step;
+}
+
+}  // namespace assay::stack

@@ -1,0 +1,148 @@
+// A heap trace on disk: one file a process image, a sequence of chunks, each readable by itself.
+//
+//     ChunkHead | payload (zstd)        again and again
+//
+// Written in order and never changed, so that a run that was killed is readable up to its last whole chunk; a
+// damaged chunk is skipped by looking for the next head. Numbers are little-endian. Times are ticks of the
+// processor's time-stamp counter; the process chunks relate them to the clock. What the payloads hold:
+//
+//     process   Process, then the program's command line; first, and again at the end with the end's clocks
+//     nodes     of the stack tree, from `first` on: each parent (varint) and address (varint, delta, zigzag)
+//     modules   text, a line an object: "load-bias begin end build-id path", the numbers in hexadecimal
+//     thread    the thread's name
+//     raw       events of one thread, in order, as its hooks have written them (arena.hpp): while the program runs,
+//               since packing them takes time that it wants itself; `first` is the step before the first event. These
+//               payloads are not compressed.
+//     events    of one thread, in order: columns, see encode_events. What "assay-heap pack" makes of the former.
+//     samples   of the process: each time (delta), virtual and resident pages (delta, zigzag), varints
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "profile/heap/arena.hpp"
+
+namespace assay::heap {
+
+enum class ChunkKind : std::uint32_t { process = 1, nodes, modules, thread, events, samples, raw };
+
+struct ChunkHead {
+    static constexpr std::uint32_t tag = 0x50414548;  // "HEAP"
+    std::uint32_t magic = tag;
+    ChunkKind kind{};
+    std::uint32_t thread = 0;  // serial
+    std::uint32_t count = 0;   // events, nodes, samples
+    std::uint64_t first = 0;   // time of the first event; of nodes, the number of the first
+    std::uint64_t last = 0;
+    std::uint32_t raw_bytes = 0, stored_bytes = 0;
+    std::uint32_t payload_sum = 0;  // low half of XXH3 of the stored bytes
+    std::uint32_t head_sum = 0;     // the same of the fields before
+};
+static_assert(sizeof(ChunkHead) == 48);
+
+struct Process {
+    std::uint32_t pid = 0, parent = 0;
+    std::uint64_t start_ticks = 0, start_ns = 0, end_ticks = 0, end_ns = 0;
+    std::uint64_t lost = 0;        // events that could not be recorded
+    std::uint32_t complete = 0;    // the process ended by itself and all of it is here
+    std::uint32_t page_bytes = 4096;
+};
+
+using Bytes = std::vector<std::uint8_t>;
+
+// ---- integers of variable length, seven bits a byte
+
+inline void put_varint(Bytes& to, std::uint64_t value) {
+    while (value >= 128) {
+        to.push_back(static_cast<std::uint8_t>(value | 128));
+        value >>= 7;
+    }
+    to.push_back(static_cast<std::uint8_t>(value));
+}
+inline std::uint64_t zigzag(std::int64_t value) { return (static_cast<std::uint64_t>(value) << 1) ^ static_cast<std::uint64_t>(value >> 63); }
+inline std::int64_t unzigzag(std::uint64_t value) { return static_cast<std::int64_t>(value >> 1) ^ -static_cast<std::int64_t>(value & 1); }
+
+// Reads what put_varint wrote, never beyond the end: then `ok` is false and zeros follow.
+class Reader {
+public:
+    explicit Reader(std::span<const std::uint8_t> data) : at_(data.data()), end_(at_ + data.size()) {}
+    std::uint64_t varint() {
+        std::uint64_t value = 0;
+        for (int shift = 0; shift < 64; shift += 7) {
+            if (at_ == end_) break;
+            const std::uint8_t byte = *at_++;
+            value |= static_cast<std::uint64_t>(byte & 127) << shift;
+            if (byte < 128) return value;
+        }
+        ok_ = false;
+        return 0;
+    }
+    std::span<const std::uint8_t> take(std::size_t bytes) {
+        if (bytes > static_cast<std::size_t>(end_ - at_)) {
+            ok_ = false;
+            return {};
+        }
+        const std::span<const std::uint8_t> taken(at_, bytes);
+        at_ += bytes;
+        return taken;
+    }
+    bool ok() const { return ok_; }
+    bool at_end() const { return at_ == end_; }
+
+private:
+    const std::uint8_t *at_, *end_;
+    bool ok_ = true;
+};
+
+// ---- events in columns
+
+// Times are kept in the arena's steps of 16 ticks, some nanoseconds: far below what passes between two threads' use of
+// a block. Blocks are aligned to 16 bytes; what is not is told apart by a flag.
+inline constexpr int address_shift = place_shift;
+
+// kind | time (delta) | address (delta, zigzag) | size (of events that have one) | stack | cost (of those that were
+// timed), each column preceded by its length. The first time is relative to `first`.
+void encode_events(std::span<const Event> events, std::uint64_t first, Bytes& to);
+// False when the bytes are no such columns; `into` then holds what could be read.
+bool decode_events(std::span<const std::uint8_t> from, std::uint32_t count, std::uint64_t first, std::vector<Event>& into);
+
+// Events as hooks write them, from the step of the one before: event(Event&), cost(ticks) of the last event, and
+// text(kind, step, bytes) are called in their order.
+template <class Sink>
+void expand(std::span<const Packed> packed, std::uint64_t step, Sink& sink) {
+    const Packed *at = packed.data(), *end = at + packed.size();
+    while (at < end) {
+        const auto kind = static_cast<Kind>(at->where & 15);
+        const auto stack = static_cast<std::uint32_t>(at->where >> 4 & ((1u << stack_bits) - 1));
+        if (kind == Kind::modules || kind == Kind::thread) {
+            const std::size_t bytes = at->what, events = 1 + (bytes + sizeof(Packed) - 1) / sizeof(Packed);
+            if (events > static_cast<std::size_t>(end - at)) return;
+            sink.text(kind, step, std::span(reinterpret_cast<const std::uint8_t*>(at + 1), bytes));
+            at += events;
+        } else if (kind == Kind::cost) {
+            sink.cost(static_cast<std::uint32_t>(at->what));
+            ++at;
+        } else if (kind == Kind::wide) {
+            if (end - at < 2) return;
+            step += at->what >> 4;
+            sink.event({step << time_shift, (at[1].where & address_mask) | (at->what & 15) << kind_shift, at[1].what, stack, 0});
+            at += 2;
+        } else {
+            step += at->where >> (4 + stack_bits);
+            constexpr std::uint64_t places = (std::uint64_t{1} << 44) - 1;
+            sink.event({step << time_shift, (at->what & places) << place_shift | (at->where & 15) << kind_shift, at->what >> 44, stack, 0});
+            ++at;
+        }
+    }
+}
+
+inline Kind kind_of(const Event& event) { return static_cast<Kind>(event.address >> kind_shift); }
+inline std::uint64_t address_of(const Event& event) { return event.address & address_mask; }
+inline bool has_size(Kind kind) {
+    return kind != Kind::free && kind != Kind::realloc_from;
+}
+
+}  // namespace assay::heap

@@ -1,0 +1,76 @@
+"""Recording the memory of a program, and having what was recorded read by the analyser."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from assay.errors import UserError
+from assay.launch.engines import engines_folder
+
+ANALYSIS_LIMIT_S = 3600
+
+
+def recorder() -> Path:
+    path = engines_folder() / "assay-heap"
+    if not path.is_file():
+        raise UserError(f"{path} is missing", "build it: make setup")
+    return path
+
+
+def record_program(folder: Path, program: Sequence[str]) -> int:
+    """Runs it to its end with its own input and output; its exit status, 128 + N after signal N.
+
+    Raises UserError when it cannot be started.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with _left_to_the_program():
+        status = subprocess.run([recorder(), "record", folder, "--", *program]).returncode
+    return 128 - status if status < 0 else status
+
+
+def check_program(name: str) -> None:
+    """Raises UserError when there is no such program."""
+    if shutil.which(name) is None:
+        raise UserError(f"cannot run {name}", "is it on PATH, and executable?")
+
+
+@contextlib.contextmanager
+def _left_to_the_program() -> Iterator[None]:
+    """Ctrl-C reaches the program itself; what was recorded until then is kept."""
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def traces(folder: Path) -> list[Path]:
+    """One of each process image, largest first."""
+    return sorted(folder.glob("*.heap"), key=lambda path: (-path.stat().st_size, path.name))
+
+
+def analyse_trace(trace: Path) -> Path:
+    """The analysis beside the trace, made if it is not there. Raises UserError."""
+    analysis = trace.with_suffix(".json")
+    if analysis.exists():
+        return analysis
+    part = trace.with_suffix(".part")
+    with part.open("wb") as into:
+        done = subprocess.run(
+            [recorder(), "analyse", trace], stdout=into, stderr=subprocess.PIPE, timeout=ANALYSIS_LIMIT_S
+        )
+    if done.returncode != 0:
+        part.unlink()
+        raise UserError(done.stderr.decode(errors="replace").strip().removeprefix("assay-heap: "))
+    part.rename(analysis)
+    return analysis
+
+
+def pack_trace(trace: Path) -> None:
+    """Makes it small; a trace that cannot be packed stays as it is."""
+    subprocess.run([recorder(), "pack", trace], stderr=subprocess.DEVNULL, timeout=ANALYSIS_LIMIT_S)

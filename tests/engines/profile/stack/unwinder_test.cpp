@@ -1,0 +1,311 @@
+// Every capture against libunwind, through frames of every kind that a compiler makes: fixed, variable
+// (alloca), realigned, through the C library, through signal frames, after throw and longjmp.
+#define UNW_LOCAL_ONLY
+#include "profile/stack/unwinder.hpp"
+
+#include <alloca.h>
+#include <doctest/doctest.h>
+#include <libunwind.h>
+#include <pthread.h>
+#include <sys/mman.h>
+
+#include <csetjmp>
+#include <csignal>
+#include <cstdlib>
+#include <new>
+#include <random>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+using namespace assay::stack;
+
+namespace {
+
+Tree& tree() {
+    static Tree made;
+    static const bool reserved = made.reserve(std::size_t{1} << 24);
+    return reserved ? made : throw std::bad_alloc();
+}
+
+Bounds own_stack() {
+    pthread_attr_t attributes;
+    pthread_getattr_np(pthread_self(), &attributes);
+    void* low = nullptr;
+    std::size_t bytes = 0;
+    pthread_attr_getstack(&attributes, &low, &bytes);
+    pthread_attr_destroy(&attributes);
+    return {reinterpret_cast<std::uint64_t>(low), reinterpret_cast<std::uint64_t>(low) + bytes};
+}
+
+// As the profiler has it: zeroed memory of its own.
+Unwinder& unwinder() {
+    thread_local Unwinder* made = [] {
+        void* at = mmap(nullptr, sizeof(Unwinder), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        auto* fresh = static_cast<Unwinder*>(at);
+        fresh->set_bounds(own_stack());
+        return fresh;
+    }();
+    return *made;
+}
+
+struct Tally {
+    std::uint64_t captures = 0, wrong = 0, frames = 0, deepest = 0;
+} thread_local tally;
+
+// The stack that an id stands for, innermost first.
+unsigned path(StackId id, std::uint64_t* addresses, unsigned most, StackId& root) {
+    unsigned n = 0;
+    for (; id > lost_root && n < most; id = tree().node(id).parent) addresses[n++] = tree().node(id).address;
+    root = id;
+    return n;
+}
+
+constexpr unsigned most_frames = 2000;
+
+// Our stack of the caller of this function, against libunwind's.
+__attribute__((noinline)) void capture() {
+    const auto* fp = static_cast<const std::uint64_t*>(__builtin_frame_address(0));
+    const Frame caller{fp[1], reinterpret_cast<std::uint64_t>(fp) + 16, fp[0], true};
+    const StackId id = unwinder().capture(caller, tree());
+    static thread_local std::uint64_t ours[most_frames];
+    static thread_local void* theirs[most_frames];
+    StackId root = no_stack;
+    const unsigned n = path(id, ours, most_frames, root);
+    int m = unw_backtrace(theirs, most_frames);
+    // libunwind begins in this function.
+    int skip = 0;
+    while (skip < m && reinterpret_cast<std::uint64_t>(theirs[skip]) != caller.pc) ++skip;
+    m -= skip;
+    bool same = root == complete_root && m > 0 && static_cast<unsigned>(m) == n;
+    for (unsigned k = 0; same && k < n; ++k) {
+        const auto pc = reinterpret_cast<std::uint64_t>(theirs[static_cast<unsigned>(skip) + k]);
+        same = ours[k] == pc - 1 || ours[k] == pc;  // a return address, or where a signal struck
+    }
+    ++tally.captures;
+    tally.frames += n;
+    tally.deepest = std::max<std::uint64_t>(tally.deepest, n);
+    if (!same && tally.wrong++ == 0) {
+        std::string listing;
+        for (unsigned k = 0; k < std::max(n, static_cast<unsigned>(m)) && k < 40; ++k) {
+            char line[80];
+            snprintf(line, sizeof line, "%2u %16lx %16p\n", k, k < n ? ours[k] : 0,
+                     k < static_cast<unsigned>(m) ? theirs[static_cast<unsigned>(skip) + k] : nullptr);
+            listing += line;
+        }
+        MESSAGE("first difference (ours, libunwind's):\n" << listing << "root " << root);
+    }
+}
+
+using Random = std::minstd_rand;
+void wander(Random& random, int depth);
+
+__attribute__((noinline)) void fixed(Random& random, int depth) {
+    volatile char pad[40];
+    pad[0] = 1;
+    wander(random, depth);
+    pad[1] = pad[0];
+}
+
+__attribute__((noinline)) void variable(Random& random, int depth) {
+    auto* pad = static_cast<volatile char*>(alloca(16 + random() % 512));
+    pad[0] = 1;
+    wander(random, depth);
+    pad[1] = pad[0];
+}
+
+__attribute__((noinline)) void realigned(Random& random, int depth) {
+    alignas(128) volatile char pad[256];
+    pad[0] = 1;
+    wander(random, depth);
+    pad[1] = pad[0];
+}
+
+__attribute__((noinline)) void realigned_variable(Random& random, int depth) {
+    alignas(64) volatile char pad[64];
+    auto* more = static_cast<volatile char*>(alloca(16 + random() % 128));
+    pad[0] = 1;
+    more[0] = 1;
+    wander(random, depth);
+    pad[1] = more[0];
+}
+
+struct Passed {
+    Random* random;
+    int depth;
+    bool once;
+} thread_local passed;
+
+int compare(const void*, const void*) {
+    if (!passed.once) {
+        passed.once = true;
+        const Passed kept = passed;
+        wander(*kept.random, kept.depth);
+        passed = kept;
+    }
+    return 0;
+}
+
+__attribute__((noinline)) void through_libc(Random& random, int depth) {
+    int some[4] = {3, 1, 2, 0};
+    const Passed kept = passed;
+    passed = {&random, depth, false};
+    qsort(some, 4, sizeof some[0], compare);
+    passed = kept;
+}
+
+__attribute__((noinline)) void thrower(Random& random, int depth) {
+    try {
+        wander(random, depth);
+        capture();
+        throw std::runtime_error("planted");
+    } catch (const std::runtime_error&) {
+        capture();
+    }
+}
+
+__attribute__((noinline)) void jumper(Random& random, int depth) {
+    jmp_buf there;
+    if (setjmp(there) == 0) {
+        fixed(random, depth);
+        longjmp(there, 1);
+    }
+    capture();
+}
+
+thread_local Random* in_handler = nullptr;
+void handler(int) {
+    capture();
+    if (in_handler != nullptr) wander(*in_handler, 3);
+}
+
+__attribute__((noinline)) void signalled(Random& random, int depth) {
+    Random own(static_cast<unsigned>(random()));
+    Random* kept = in_handler;
+    in_handler = &own;
+    raise(SIGUSR1);
+    in_handler = kept;
+    wander(random, depth);
+}
+
+void wander(Random& random, int depth) {
+    if (depth <= 0) {
+        capture();
+        return;
+    }
+    using Kind = void (*)(Random&, int);
+    static constexpr Kind kinds[] = {fixed,   variable,     realigned, realigned_variable, fixed,
+                                     through_libc, thrower, jumper,    fixed,              variable};
+    const unsigned choice = static_cast<unsigned>(random()) % 400;
+    if (choice == 0) signalled(random, depth - 1);
+    else kinds[choice % (choice < 20 ? 10 : 5)](random, depth - 1);
+    if (random() % 4 == 0) capture();
+}
+
+constexpr unsigned ways = 400;
+
+void run(unsigned seed, std::uint64_t captures) {
+    tally = {};
+    // Programs come back to where they have been: each way is taken many times, in changing order.
+    Random order(seed);
+    while (tally.captures < captures) {
+        Random way(seed * 1000 + static_cast<unsigned>(order()) % ways);
+        wander(way, 4 + static_cast<int>(way() % 24));
+    }
+}
+
+}  // namespace
+
+TEST_CASE("ten million captures agree with libunwind, frame by frame") {
+    std::signal(SIGUSR1, handler);
+    unw_set_caching_policy(unw_local_addr_space, UNW_CACHE_PER_THREAD);
+    std::vector<Tally> tallies(2);
+    std::vector<std::uint64_t> walks(2);
+    std::vector<std::thread> threads;
+    for (unsigned t = 0; t < 2; ++t)
+        threads.emplace_back([&, t] {
+            run(t + 1, 5'000'000);
+            tallies[t] = tally;
+            tallies[t].frames /= tally.captures;
+            walks[t] = unwinder().counts().walks;
+        });
+    for (std::thread& thread : threads) thread.join();
+    for (unsigned t = 0; t < 2; ++t) {
+        const Tally& one = tallies[t];
+        CHECK(walks[t] < one.captures / 2);  // the memo is what is tested
+        CHECK(one.captures >= 5'000'000);
+        CHECK(one.wrong == 0);
+        CHECK(one.deepest > 28);  // more than one segment
+        MESSAGE("mean depth " << one.frames << ", deepest " << one.deepest << ", walks " << walks[t]);
+    }
+}
+
+namespace {
+
+__attribute__((noinline)) void recurse(int depth) {
+    volatile int kept = depth;
+    if (depth == 0) capture();
+    else recurse(depth - 1);
+    kept = kept + 1;
+}
+
+}  // namespace
+
+TEST_CASE("a deep recursion is a chain of segments, and each depth its own stack") {
+    tally = {};
+    for (int round = 0; round < 3; ++round)
+        for (int depth : {1, 27, 28, 29, 100, 500, 1500}) recurse(depth);
+    CHECK(tally.wrong == 0);
+    CHECK(tally.deepest > 1500);
+}
+
+TEST_CASE("a hit is what a walk by rules finds, and the same place is learned once") {
+    struct Twice {
+        static __attribute__((noinline)) std::pair<StackId, StackId> stack() {
+            const auto* fp = static_cast<const std::uint64_t*>(__builtin_frame_address(0));
+            const Frame caller{fp[1], reinterpret_cast<std::uint64_t>(fp) + 16, fp[0], true};
+            return {unwinder().capture(caller, tree()), unwinder().walk(caller, tree())};
+        }
+    };
+    std::uint64_t walks = 0;
+    StackId first = no_stack;
+    for (int k = 0; k < 100; ++k) {
+        const auto [hit, walked] = Twice::stack();
+        CHECK(hit == walked);
+        if (k == 0) {
+            first = hit;
+            walks = unwinder().counts().walks;
+        }
+        CHECK(hit == first);
+    }
+    CHECK(unwinder().counts().walks == walks);
+}
+
+TEST_CASE("code without call-frame information ends a stack, which is said to be incomplete") {
+    // call *%rdi; ret -- with the stack aligned: sub $8,%rsp; call *%rdi; add $8,%rsp; ret
+    static const unsigned char code[] = {0x48, 0x83, 0xec, 0x08, 0xff, 0xd7, 0x48, 0x83, 0xc4, 0x08, 0xc3};
+    void* at = mmap(nullptr, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    std::memcpy(at, code, sizeof code);
+    static StackId seen = no_stack;
+    const auto probe = +[] {
+        const auto* fp = static_cast<const std::uint64_t*>(__builtin_frame_address(0));
+        seen = unwinder().capture({fp[1], reinterpret_cast<std::uint64_t>(fp) + 16, fp[0], true}, tree());
+    };
+    reinterpret_cast<void (*)(void (*)())>(at)(probe);
+    munmap(at, 4096);
+    std::uint64_t addresses[4];
+    StackId root = no_stack;
+    CHECK(path(seen, addresses, 4, root) == 1);
+    CHECK(root == lost_root);
+    CHECK(addresses[0] == reinterpret_cast<std::uint64_t>(at) + 5);
+}
+
+TEST_CASE("rules of an unloaded object are forgotten") {
+    fixed(*[] { static Random r(5); return &r; }(), 3);
+    const auto walks = unwinder().counts().walks;
+    generation.fetch_add(1);
+    tally = {};
+    capture();
+    CHECK(tally.wrong == 0);
+    CHECK(unwinder().counts().walks > walks);
+}

@@ -1,0 +1,128 @@
+// Traces: what is written is read, and what is damaged is left out, never believed and never fatal.
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <random>
+
+#include "core/error.hpp"
+#include "profile/analyse/replay.hpp"
+#include "profile/trace/file.hpp"
+
+using namespace assay;
+using namespace assay::heap;
+
+namespace {
+
+struct Folder {
+    std::string path = "/tmp/assay-trace-XXXXXX";
+    Folder() { REQUIRE(mkdtemp(path.data()) != nullptr); }
+    ~Folder() { [[maybe_unused]] const int status = std::system(("rm -rf " + path).c_str()); }
+    std::string operator/(const std::string& name) const { return path + "/" + name; }
+};
+
+Event event(Kind kind, std::uint64_t time, std::uint64_t address, std::uint64_t size, std::uint32_t stack, std::uint32_t cost = 0) {
+    return {time, address | (static_cast<std::uint64_t>(kind) << kind_shift), has_size(kind) ? size : 0, stack, cost};
+}
+
+std::vector<Event> random_events(std::mt19937_64& random, std::size_t count, std::uint64_t& time) {
+    constexpr Kind kinds[] = {Kind::malloc, Kind::calloc, Kind::memalign, Kind::realloc_from, Kind::realloc, Kind::free, Kind::map, Kind::unmap};
+    std::vector<Event> events;
+    for (std::size_t k = 0; k < count; ++k) {
+        time += (random() % 5000) << time_shift;
+        const std::uint64_t address = (random() & address_mask) & ~((random() % 4 == 0) ? 0ull : 15ull);
+        events.push_back(event(kinds[random() % 8], time, address, random() >> (random() % 64), static_cast<std::uint32_t>(random()),
+                               random() % 3 == 0 ? static_cast<std::uint32_t>(random()) : 0));
+    }
+    return events;
+}
+
+bool same(const Event& a, const Event& b) {
+    return a.time == b.time && a.address == b.address && a.size == b.size && a.stack == b.stack && a.cost == b.cost;
+}
+
+void write_events(TraceWriter& writer, std::uint32_t thread, const std::vector<Event>& events) {
+    Bytes payload;
+    encode_events(events, events.front().time, payload);
+    writer.write({.kind = ChunkKind::events,
+                  .thread = thread,
+                  .count = static_cast<std::uint32_t>(events.size()),
+                  .first = events.front().time,
+                  .last = events.back().time},
+                 payload);
+}
+
+}  // namespace
+
+TEST_CASE("events come back as they were, whatever they hold") {
+    std::mt19937_64 random(1);
+    for (int round = 0; round < 200; ++round) {
+        std::uint64_t time = (random() >> 8) & ~std::uint64_t{15};
+        const auto events = random_events(random, 1 + random() % 300, time);
+        Bytes bytes;
+        encode_events(events, events.front().time, bytes);
+        std::vector<Event> back;
+        REQUIRE(decode_events(bytes, static_cast<std::uint32_t>(events.size()), events.front().time, back));
+        REQUIRE(back.size() == events.size());
+        for (std::size_t k = 0; k < events.size(); ++k) REQUIRE(same(events[k], back[k]));
+        // Shorter by any number of bytes it is no such thing, and nothing beyond its end is read.
+        for (std::size_t n = 0; n < bytes.size(); n += 1 + bytes.size() / 50)
+            CHECK_FALSE(decode_events(std::span(bytes).first(n), static_cast<std::uint32_t>(events.size()), 0, back));
+    }
+}
+
+TEST_CASE("threads are replayed in the order of time, blocks given up before they are given out") {
+    const Folder folder;
+    const std::string path = folder / "a.heap";
+    {
+        TraceWriter writer(path);
+        write_events(writer, 1, {event(Kind::malloc, 160, 0x1000, 8, 5), event(Kind::malloc, 640, 0x2000, 8, 5)});
+        write_events(writer, 2, {event(Kind::free, 320, 0x1000, 0, 6), event(Kind::free, 640, 0x3000, 0, 6)});
+        write_events(writer, 1, {event(Kind::malloc, 960, 0x4000, 8, 5)});
+    }
+    TraceReader reader(path);
+    Replay replay(reader);
+    std::vector<std::pair<std::uint64_t, Kind>> order;
+    replay.for_each([&](std::uint32_t, const Event& one) { order.emplace_back(one.time, kind_of(one)); });
+    const std::vector<std::pair<std::uint64_t, Kind>> expected = {
+        {160, Kind::malloc}, {320, Kind::free}, {640, Kind::free}, {640, Kind::malloc}, {960, Kind::malloc}};
+    CHECK(order == expected);
+}
+
+TEST_CASE("every byte of a trace flipped, and every length: whole chunks are read, nothing else") {
+    const Folder folder;
+    const std::string path = folder / "a.heap", damaged = folder / "b.heap";
+    std::mt19937_64 random(2);
+    std::uint64_t time = 1 << 20;
+    std::size_t written = 0;
+    {
+        TraceWriter writer(path);
+        for (std::uint32_t thread = 0; thread < 4; ++thread) {
+            const auto events = random_events(random, 20, time);
+            written += events.size();
+            write_events(writer, thread, events);
+        }
+    }
+    std::ifstream in(path, std::ios::binary);
+    const std::string whole((std::istreambuf_iterator<char>(in)), {});
+    const auto read = [&](const std::string& bytes) {
+        std::ofstream(damaged, std::ios::binary) << bytes;
+        std::size_t events = 0;
+        try {
+            TraceReader reader(damaged);
+            Replay replay(reader);
+            replay.for_each([&](std::uint32_t, const Event&) { ++events; });
+        } catch (const Error&) {
+        }
+        return events;
+    };
+    REQUIRE(read(whole) == written);
+    for (std::size_t at = 0; at < whole.size(); ++at) {
+        std::string flipped = whole;
+        flipped[at] = static_cast<char>(~flipped[at]);
+        REQUIRE(read(flipped) == written - 20);  // one chunk of four, never another's
+    }
+    for (std::size_t bytes = 0; bytes < whole.size(); bytes += 7) REQUIRE(read(whole.substr(0, bytes)) % 20 == 0);
+    CHECK_THROWS_AS(TraceReader(folder / "none.heap"), Error);
+}

@@ -1,0 +1,319 @@
+"""``assay heap`` on planted programs: known totals to the byte, and the program none the worse for it."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from assay.cli import main
+from assay.launch.engines import engines_folder
+from assay.profile.heap import HeapProfile, Node, load_profile
+from assay.records.run import Run
+from assay.records.schema import Finding
+
+ROOT = Path(__file__).parents[3]
+ASSAY = ROOT / "assay"
+LIMIT_S = 120
+
+pytestmark = [
+    pytest.mark.skipif(not (engines_folder() / "assay-heap").is_file(), reason="the engines are not built"),
+    pytest.mark.skipif(shutil.which("g++") is None, reason="no compiler for the planted programs"),
+]
+
+
+def built(where: Path, *options: str) -> Path:
+    source = ROOT / "tests/fixtures/heap/planted.cpp"
+    subprocess.run(
+        ["g++", "-std=c++17", "-O2", "-g", "-pthread", *options, source, "-o", where],
+        check=True,
+        timeout=LIMIT_S,
+    )
+    return where
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built(tmp_path_factory.mktemp("planted") / "planted")
+
+
+def heap(where: Path, *program: str | Path) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [ASSAY, "heap", "-o", where, "--", *program], capture_output=True, text=True, timeout=LIMIT_S
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
+
+
+def profiles(where: Path) -> list[HeapProfile]:
+    return [load_profile(path) for path in sorted((where / "heap").glob("*.json"))]
+
+
+def profile(where: Path) -> HeapProfile:
+    (one,) = profiles(where)
+    assert one.trace.lost_events == one.trace.damaged_bytes == one.trace.unreadable_chunks == 0
+    return one
+
+
+def functions(one: HeapProfile, node: int) -> set[str]:
+    return {one.places[one.nodes[at].place].function.partition("(")[0] for at in one.stack(node)}
+
+
+def of(one: HeapProfile, function: str) -> Node:
+    """The figures of all blocks that a function has asked for."""
+    nodes = [
+        n
+        for k, n in enumerate(one.nodes)
+        if one.asker(k).function.startswith(function) and (n.count or n.reallocated)
+    ]
+    assert nodes, function
+    total = nodes[0]
+    for other in nodes[1:]:
+        for field in ("count", "bytes", "leaked", "leaked_count", "temporary", "reallocated", "at_peak"):
+            setattr(total, field, getattr(total, field) + getattr(other, field))
+    return total
+
+
+def advice(where: Path) -> list[str]:
+    return [r.cause for r in Run.load(where).records if isinstance(r, Finding)]
+
+
+def test_output_and_exit_status_are_the_programs_own(planted: Path, tmp_path: Path) -> None:
+    done = heap(tmp_path / "run", planted, "clean")
+    assert (done.returncode, done.stdout) == (7, "done\n")
+    assert done.stderr.startswith("said\n")
+    assert "allocated" in done.stderr and "peak" in done.stderr
+
+
+def test_a_clean_program_gets_no_advice(planted: Path, tmp_path: Path) -> None:
+    heap(tmp_path / "run", planted, "clean")
+    assert advice(tmp_path / "run") == []
+    one = profile(tmp_path / "run")
+    assert one.process.complete
+    assert of(one, "main").bytes >= 400_000
+
+
+def test_a_leak(planted: Path, tmp_path: Path) -> None:
+    heap(tmp_path / "run", planted, "leak")
+    node = of(profile(tmp_path / "run"), "leak")
+    assert (node.count, node.bytes, node.leaked, node.leaked_count) == (10, 1_000_000, 1_000_000, 10)
+    (cause,) = advice(tmp_path / "run")
+    assert "leak" in cause and "planted.cpp:" in cause and "1 MB" in cause
+
+
+def test_short_lives(planted: Path, tmp_path: Path) -> None:
+    heap(tmp_path / "run", planted, "churn")
+    node = of(profile(tmp_path / "run"), "churn")
+    assert (node.count, node.bytes, node.temporary, node.leaked) == (50_000, 5_000_000, 50_000, 0)
+    (cause,) = advice(tmp_path / "run")
+    assert "50000 blocks that are freed before the next" in cause
+
+
+def test_reallocation_in_a_loop(planted: Path, tmp_path: Path) -> None:
+    heap(tmp_path / "run", planted, "grow")
+    node = of(profile(tmp_path / "run"), "grow")
+    assert (node.count, node.bytes, node.reallocated) == (5000, 10 * 5000 * 5001 // 2, 4999)
+    (cause,) = advice(tmp_path / "run")
+    assert "reallocates 4999 times" in cause
+
+
+def test_single_bytes(planted: Path, tmp_path: Path) -> None:
+    heap(tmp_path / "run", planted, "tiny")
+    (cause,) = advice(tmp_path / "run")
+    assert "5000 times for 1 byte" in cause
+
+
+def test_every_way_to_ask(planted: Path, tmp_path: Path) -> None:
+    heap(tmp_path / "run", planted, "ways")
+    one = profile(tmp_path / "run")
+    nodes = [n for k, n in enumerate(one.nodes) if "every_way" in functions(one, k)]
+    # Twelve, and the text that is duplicated; libstdc++ rounds an aligned one up to its alignment.
+    assert sum(n.count for n in nodes if n.least == n.most == 1000) == 12
+    assert sum(n.count for n in nodes if n.least == n.most == 1024) == 1
+    assert sum(n.leaked_count for n in nodes) == 0
+    assert one.totals.unknown_frees == 0
+
+
+def test_threads(planted: Path, tmp_path: Path) -> None:
+    heap(tmp_path / "run", planted, "threads")
+    one = profile(tmp_path / "run")
+    node = of(one, "churn")
+    assert (node.count, node.bytes, node.temporary) == (80_000, 8_000_000, 80_000)
+    assert sorted(t.calls["malloc"].count for t in one.threads)[-8:] == [10_000] * 8
+    assert len(one.threads) == 9
+
+
+def test_blocks_that_another_thread_frees(planted: Path, tmp_path: Path) -> None:
+    heap(tmp_path / "run", planted, "handover")
+    one = profile(tmp_path / "run")
+    assert one.totals.unknown_frees == 0
+    assert max(t.foreign_frees for t in one.threads) >= 1000
+
+
+@pytest.mark.parametrize("what", ["throw", "longjmp"])
+def test_leaving_frames_in_other_ways(planted: Path, tmp_path: Path, what: str) -> None:
+    done = heap(tmp_path / "run", planted, what)
+    assert (done.returncode, done.stdout) == (7, "done\n")
+    name = "throwing" if what == "throw" else "jumping"
+    assert of(profile(tmp_path / "run"), name).count == 100 * 21
+
+
+def test_signals_in_the_middle(planted: Path, tmp_path: Path) -> None:
+    heap(tmp_path / "run", planted, "signals")
+    assert of(profile(tmp_path / "run"), "churn").count == 300_000
+
+
+def test_a_fork_is_a_process_of_its_own(planted: Path, tmp_path: Path) -> None:
+    heap(tmp_path / "run", planted, "fork")
+    found = {(p.process.parent, of(p, "leak").bytes) for p in profiles(tmp_path / "run")}
+    assert {size for _, size in found} == {1000, 2000}
+    parent = next(p for p in profiles(tmp_path / "run") if of(p, "leak").bytes == 1000)
+    assert any(ancestor == parent.process.pid and size == 2000 for ancestor, size in found)
+
+
+def test_a_program_that_becomes_another(planted: Path, tmp_path: Path) -> None:
+    done = heap(tmp_path / "run", planted, "exec")
+    assert done.returncode == 7
+    before, after = sorted(profiles(tmp_path / "run"), key=lambda p: p.totals.count)
+    assert before.process.pid == after.process.pid
+    assert of(before, "leak").leaked == 3000
+    assert of(after, "churn").count == 50_000
+
+
+def test_killed_without_a_word(planted: Path, tmp_path: Path) -> None:
+    done = heap(tmp_path / "run", planted, "killed")
+    assert done.returncode == 128 + signal.SIGKILL
+    one = profile(tmp_path / "run")
+    assert not one.process.complete
+    assert of(one, "leak").leaked == 50_000
+    assert of(one, "churn").count == 20_000
+
+
+def test_ctrl_c_ends_the_program_and_keeps_the_profile(planted: Path, tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [ASSAY, "heap", "-o", tmp_path / "run", "--", planted, "slow"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    os.killpg(process.pid, signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert of(profile(tmp_path / "run"), "leak").leaked == 12_345
+
+
+def test_nothing_is_left_behind(planted: Path, tmp_path: Path) -> None:
+    before = set(Path("/dev/shm").glob("assay-heap-*"))
+    heap(tmp_path / "run", planted, "fork")
+    assert set(Path("/dev/shm").glob("assay-heap-*")) <= before
+    assert not list((tmp_path / "run/heap").glob("*.part"))
+
+
+SCRIPT = """
+import json, threading
+threads = [threading.Thread(target=str) for _ in range(4)]
+print(len(json.dumps(list(range(20000)))), [t.start() for t in threads])
+"""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["/usr/bin/python3", "-c", SCRIPT],
+        ["g++", "-fsyntax-only", "-x", "c++", str(ROOT / "tests/fixtures/heap/planted.cpp")],
+        ["sh", "-c", "seq 1000 | sort -R --random-source=/dev/zero | md5sum"],
+        ["git", "-C", str(ROOT), "log", "--oneline", "-3"],
+    ],
+    ids=["python", "g++", "sh", "git"],
+)
+def test_real_programs_say_what_they_always_say(words: list[str], tmp_path: Path) -> None:
+    bare = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S)
+    done = heap(tmp_path / "run", *words)
+    assert (done.returncode, done.stdout) == (bare.returncode, bare.stdout)
+    assert all(p.totals.count > 0 and p.trace.lost_events == 0 for p in profiles(tmp_path / "run"))
+
+
+# ---- shown again, for other tools
+
+
+def test_shown_again_and_exported(planted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    heap(tmp_path / "run", planted, "leak")
+    assert main(["heap", str(tmp_path / "run")]) == 0
+    assert "never freed" in capsys.readouterr().out
+    assert main(["heap", str(tmp_path / "run"), "--export", "collapsed", "--metric", "leaked"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert sum(int(line.rpartition(" ")[2]) for line in lines if "leak" in line.split(";")[-1]) == 1_000_000
+    assert main(["heap", str(tmp_path / "run"), "--export", "speedscope"]) == 0
+    scope = json.loads(capsys.readouterr().out)
+    leaked = next(p for p in scope["profiles"] if p["name"] == "never freed")
+    assert leaked["endValue"] == sum(leaked["weights"]) >= 1_000_000
+    assert all(
+        0 <= frame < len(scope["shared"]["frames"]) for sample in leaked["samples"] for frame in sample
+    )
+
+
+def test_a_truncated_trace_shows_what_it_holds(planted: Path, tmp_path: Path) -> None:
+    heap(tmp_path / "run", planted, "churn")
+    (trace,) = (tmp_path / "run/heap").glob("*.heap")
+    trace.with_suffix(".json").unlink()
+    trace.write_bytes(trace.read_bytes()[:-200])
+    done = subprocess.run([ASSAY, "heap", tmp_path / "run"], capture_output=True, text=True, timeout=LIMIT_S)
+    assert done.returncode == 0
+    assert "the trace is damaged" in done.stdout or "did not end by itself" in done.stdout
+
+
+# ---- what cannot be recorded
+
+
+def refused(*words: str | Path, cwd: Path) -> str:
+    done = subprocess.run([ASSAY, "heap", *words], capture_output=True, text=True, timeout=LIMIT_S, cwd=cwd)
+    assert done.returncode == 2, done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def test_a_program_that_is_not_there(tmp_path: Path) -> None:
+    said = refused("--", "no-such-program", cwd=tmp_path)
+    assert said == "assay: cannot run no-such-program; is it on PATH, and executable?\n"
+
+
+def test_a_static_program(tmp_path: Path) -> None:
+    static = built(tmp_path / "static", "-static")
+    done = heap(tmp_path / "run", static, "leak")
+    assert done.stdout == "done\n"
+    assert "nothing was recorded" in done.stderr and "statically linked" in done.stderr
+
+
+def test_no_program(tmp_path: Path) -> None:
+    assert "no program given" in refused(cwd=tmp_path)
+
+
+def test_a_run_without_a_trace(tmp_path: Path) -> None:
+    Run.create("net", ["assay", "net"], path=tmp_path / "run")
+    assert "no heap trace" in refused("run", cwd=tmp_path)
+
+
+def test_a_full_disk(planted: Path, tmp_path: Path) -> None:
+    """The program goes on and ends as it would; what was written until then is kept."""
+    if os.geteuid() != 0:
+        pytest.skip("a small file system needs root")
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", small], check=True, timeout=10)
+    try:
+        folder = small / "heap"
+        folder.mkdir()
+        done = subprocess.run(
+            [engines_folder() / "assay-heap", "record", folder, "--", planted, "signals"],
+            capture_output=True, text=True, timeout=LIMIT_S,
+        )  # fmt: skip
+        assert (done.returncode, done.stdout) == (7, "done\n")
+        assert "No space left on device" in done.stderr and "goes on unrecorded" in done.stderr
+    finally:
+        time.sleep(0.1)
+        subprocess.run(["umount", small], check=True, timeout=10)
