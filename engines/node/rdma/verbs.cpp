@@ -22,8 +22,9 @@ namespace assay::rdma {
 namespace {
 
 // perftest 4.5's: 4.096 us * 2^14 = 67 ms until an acknowledgement is missed, 7 retries, endless ones of a
-// receiver that is not ready (code 7), which is told to wait 0.64 ms (code 12).
-constexpr std::uint8_t ack_timeout = 14, retries = 7, not_ready_retries = 7, not_ready_timer = 12;
+// receiver that is not ready (code 7), which is told to wait 0.64 ms (code 12). A device in software may have to wait
+// that long for a processor: there it is a second.
+constexpr std::uint8_t ack_timeout = 14, software_ack_timeout = 18, retries = 7, not_ready_retries = 7, not_ready_timer = 12;
 constexpr std::uint8_t hop_limit = 64;
 
 // Freed by the library's function of its kind.
@@ -289,7 +290,7 @@ void Device::to_ready(const QueuePair& pair, const Json& other, std::size_t inde
     if (why == 0) {
         to = {};
         to.qp_state = IBV_QPS_RTS;
-        to.timeout = ack_timeout;
+        to.timeout = in_software(context_->device->name) ? software_ack_timeout : ack_timeout;
         to.retry_cnt = retries;
         to.rnr_retry = not_ready_retries;
         to.sq_psn = pair.psn;

@@ -7,7 +7,7 @@
 
 #include "core/error.hpp"
 #include "profile/analyse/account.hpp"
-#include "profile/analyse/replay.hpp"
+#include "profile/trace/replay.hpp"
 #include "profile/analyse/symbols.hpp"
 #include "profile/stack/tree.hpp"
 
@@ -61,15 +61,18 @@ void read_samples(const ChunkHead& head, const Bytes& payload, About& about) {
     }
 }
 
-std::uint64_t last_time(const Bytes& payload, const ChunkHead& head) {
+// From the first to the last event of a raw chunk.
+void widen(About& about, const Bytes& payload, const ChunkHead& head) {
     struct {
-        std::uint64_t last;
-        void event(const Event& one) { last = one.time; }
-        void cost(std::uint32_t) {}
-        void text(Kind, std::uint64_t, std::span<const std::uint8_t>) {}
-    } sink{head.first << time_shift};
+        About& about;
+        void event(const Event& one) const {
+            about.first = std::min(about.first, one.time);
+            about.last = std::max(about.last, one.time);
+        }
+        void cost(std::uint32_t) const {}
+        void text(Kind, std::uint64_t, std::span<const std::uint8_t>) const {}
+    } sink{about};
     expand(std::span(reinterpret_cast<const Packed*>(payload.data()), payload.size() / sizeof(Packed)), head.first, sink);
-    return sink.last;
 }
 
 About read_about(TraceReader& trace, Symbols& symbols) {
@@ -104,8 +107,7 @@ About read_about(TraceReader& trace, Symbols& symbols) {
                     if (kind == Kind::modules) symbols.add_modules(words);
                     else about.names[head.thread] = words;
                 });
-                about.first = std::min(about.first, head.first << time_shift);
-                about.last = std::max(about.last, last_time(payload, head));
+                widen(about, payload, head);
                 break;
             case ChunkKind::events: break;
         }

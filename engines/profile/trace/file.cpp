@@ -138,7 +138,7 @@ struct TextSink {
 
 bool read_events(TraceReader& trace, const ChunkPlace& place, Bytes& room, std::vector<Event>& into) {
     if (!trace.read(place, room)) return false;
-    if (place.head.kind != ChunkKind::raw) return decode_events(room, place.head.count, place.head.first, into);
+    if (place.head.kind != ChunkKind::raw) return decode_events(room, place.head.count, place.head.thread, place.head.first, into);
     into.clear();
     into.reserve(place.head.count);
     EventSink sink{into};

@@ -6,7 +6,8 @@
 namespace assay::heap {
 namespace {
 
-constexpr std::uint8_t kind_bits = 31, timed = 32, unaligned = 64;
+constexpr std::uint8_t kind_bits = 15, timed = 16, foreign = 32, plain = 64;  // plain: an address
+constexpr std::uint64_t number_mask = (std::uint64_t{1} << number_bits) - 1;
 constexpr std::size_t longest = 10;  // bytes of a varint
 
 // A column being filled: room for the worst case is there from the start.
@@ -36,51 +37,73 @@ private:
 
 }  // namespace
 
-void encode_events(std::span<const Event> events, std::uint64_t first, Bytes& to) {
+void encode_events(std::span<const Event> events, std::uint32_t thread, std::uint64_t first, Bytes& to) {
     thread_local std::array<Column, 6> columns;
-    for (Column& column : columns) column.clear(events.size());
-    auto& [kinds, times, addresses, sizes, stacks, costs] = columns;
-    std::uint64_t time = first >> time_shift, address = 0;
+    for (Column& column : columns) column.clear(2 * events.size());
+    auto& [kinds, times, blocks, sizes, stacks, costs] = columns;
+    std::uint64_t time = first >> time_shift, next = 0, number = 0;  // number: of the next new block
+    const auto is_new = [](const Event& e) { return is_named(address_of(e)) && gives(kind_of(e), address_of(e), e.size); };
+    for (const Event& event : events)
+        if (is_new(event)) {
+            next = number = address_of(event) & number_mask;
+            break;
+        }
     for (const Event& event : events) {
         const Kind kind = kind_of(event);
         const std::uint64_t at = address_of(event);
-        const bool odd = (at & ((1u << address_shift) - 1)) != 0;
-        kinds.put_byte(static_cast<std::uint8_t>(static_cast<std::uint8_t>(kind) | (event.cost != 0 ? timed : 0) | (odd ? unaligned : 0)));
+        std::uint8_t flags = static_cast<std::uint8_t>(kind) | (event.cost != 0 ? timed : 0);
+        if (!is_named(at)) {
+            flags |= plain;
+            blocks.put(at);
+        } else if (is_new(event)) {
+            ++number;
+        } else if (const auto owner = static_cast<std::uint32_t>((at & ~named) >> number_bits); owner == thread && (at & number_mask) < number) {
+            blocks.put(number - (at & number_mask));
+        } else {
+            flags |= foreign;
+            blocks.put(owner);
+            blocks.put(at & number_mask);
+        }
+        kinds.put_byte(flags);
         const std::uint64_t t = event.time >> time_shift;
         times.put(t > time ? t - time : 0);
         time = std::max(time, t);
-        const std::uint64_t place = odd ? at : at >> address_shift;
-        addresses.put(zigzag(static_cast<std::int64_t>(place - address)));
-        address = odd ? address : place;
         if (has_size(kind)) sizes.put(event.size);
         stacks.put(event.stack);
         if (event.cost != 0) costs.put(event.cost);
     }
+    put_varint(to, next);
     for (const Column& column : columns) column.append_to(to);
 }
 
-bool decode_events(std::span<const std::uint8_t> from, std::uint32_t count, std::uint64_t first, std::vector<Event>& into) {
+bool decode_events(std::span<const std::uint8_t> from, std::uint32_t count, std::uint32_t thread, std::uint64_t first,
+                   std::vector<Event>& into) {
     Reader all(from);
+    std::uint64_t time = first >> time_shift, number = all.varint();
     const auto column = [&] { return Reader(all.take(all.varint())); };
-    Reader kinds = column(), times = column(), addresses = column(), sizes = column(), stacks = column(), costs = column();
+    Reader kinds = column(), times = column(), blocks = column(), sizes = column(), stacks = column(), costs = column();
     into.clear();
     into.reserve(count);
-    std::uint64_t time = first >> time_shift, address = 0;
     for (std::uint32_t k = 0; k < count; ++k) {
         const auto flags = kinds.take(1);
         if (flags.empty()) return false;
         const auto kind = static_cast<Kind>(flags[0] & kind_bits);
         time += times.varint();
-        const auto delta = static_cast<std::uint64_t>(unzigzag(addresses.varint()));
-        const std::uint64_t place = address + delta;
-        const bool odd = (flags[0] & unaligned) != 0;
-        if (!odd) address = place;
-        const std::uint64_t at = odd ? place : place << address_shift;
-        Event event{time << time_shift, (at & address_mask) | (static_cast<std::uint64_t>(kind) << kind_shift), 0, 0, 0};
-        if (has_size(kind)) event.size = sizes.varint();
-        event.stack = static_cast<std::uint32_t>(stacks.varint());
+        Event event{time << time_shift, 0, has_size(kind) ? sizes.varint() : 0, static_cast<std::uint32_t>(stacks.varint()), 0};
         if ((flags[0] & timed) != 0) event.cost = static_cast<std::uint32_t>(costs.varint());
-        if (!times.ok() || !addresses.ok() || !sizes.ok() || !stacks.ok() || !costs.ok()) return false;
+        std::uint64_t block = 0;
+        if ((flags[0] & plain) != 0) {
+            block = blocks.varint() & address_mask;
+        } else if ((flags[0] & foreign) != 0) {
+            const auto owner = static_cast<std::uint32_t>(blocks.varint());
+            block = name_block(owner, blocks.varint() & number_mask);
+        } else if (gives(kind, named, event.size)) {
+            block = name_block(thread, number++ & number_mask);
+        } else {
+            block = name_block(thread, (number - blocks.varint()) & number_mask);
+        }
+        event.address = (block & address_mask) | static_cast<std::uint64_t>(kind) << kind_shift;
+        if (!times.ok() || !blocks.ok() || !sizes.ok() || !stacks.ok() || !costs.ok()) return false;
         into.push_back(event);
     }
     return all.ok();

@@ -14,6 +14,8 @@
 //               since packing them takes time that it wants itself; `first` is the step before the first event. These
 //               payloads are not compressed.
 //     events    of one thread, in order: columns, see encode_events. What "assay-heap pack" makes of the former.
+//               Blocks have no addresses any more: each is known by the thread that has asked for it and by its
+//               number among that thread's blocks; who gives it up says how many blocks ago that was.
 //     samples   of the process: each time (delta), virtual and resident pages (delta, zigzag), varints
 #pragma once
 
@@ -99,15 +101,29 @@ private:
 
 // ---- events in columns
 
-// Times are kept in the arena's steps of 16 ticks, some nanoseconds: far below what passes between two threads' use of
-// a block. Blocks are aligned to 16 bytes; what is not is told apart by a flag.
-inline constexpr int address_shift = place_shift;
+// What stands for the address of a block once it is packed: no address of a user's process, and never used twice.
+inline constexpr int number_bits = 36;
+inline constexpr std::uint64_t named = std::uint64_t{1} << 55;
+inline std::uint64_t name_block(std::uint32_t thread, std::uint64_t number) {
+    return named | static_cast<std::uint64_t>(thread) << number_bits | number;
+}
+inline bool is_named(std::uint64_t address) { return (address & named) != 0; }
 
-// kind | time (delta) | address (delta, zigzag) | size (of events that have one) | stack | cost (of those that were
-// timed), each column preceded by its length. The first time is relative to `first`.
-void encode_events(std::span<const Event> events, std::uint64_t first, Bytes& to);
+// Whether the event's block is a new one.
+inline bool gives(Kind kind, std::uint64_t address, std::uint64_t size) {
+    return kind == Kind::malloc || kind == Kind::calloc || kind == Kind::memalign ||
+           (kind == Kind::realloc && size != not_reallocated && address != 0);
+}
+
+// The number of the first block that is given, then kind | time (delta) | block | size (of events that have one) | stack
+// | cost (of those that were timed), each column preceded by its length. Times are in the arena's steps of 16 ticks,
+// far below what passes between two threads' use of a block; the first is relative to `first`. The column of blocks has
+// nothing for one that is new, the age for one of the same thread, thread and number for one of another's, and an
+// address where the block has no name. New blocks of a thread are numbered without gaps.
+void encode_events(std::span<const Event> events, std::uint32_t thread, std::uint64_t first, Bytes& to);
 // False when the bytes are no such columns; `into` then holds what could be read.
-bool decode_events(std::span<const std::uint8_t> from, std::uint32_t count, std::uint64_t first, std::vector<Event>& into);
+bool decode_events(std::span<const std::uint8_t> from, std::uint32_t count, std::uint32_t thread, std::uint64_t first,
+                   std::vector<Event>& into);
 
 // Events as hooks write them, from the step of the one before: event(Event&), cost(ticks) of the last event, and
 // text(kind, step, bytes) are called in their order.

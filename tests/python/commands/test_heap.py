@@ -267,6 +267,27 @@ def test_a_truncated_trace_shows_what_it_holds(planted: Path, tmp_path: Path) ->
     assert "the trace is damaged" in done.stdout or "did not end by itself" in done.stdout
 
 
+@pytest.mark.parametrize("what", ["ways", "grow", "handover", "threads"])
+def test_packing_loses_nothing(planted: Path, tmp_path: Path, what: str) -> None:
+    """The same figures from a trace as it was recorded and from the packed one, which is much smaller; and a third
+    time from that, packed again."""
+    tool = engines_folder() / "assay-heap"
+    subprocess.run([tool, "record", tmp_path, "--", planted, what], capture_output=True, timeout=LIMIT_S)
+    (trace,) = tmp_path.glob("*.heap")
+    found, sizes = [], []
+    for _ in range(3):
+        said = subprocess.run([tool, "analyse", trace], capture_output=True, check=True, timeout=LIMIT_S)
+        one = json.loads(said.stdout)
+        del one["trace"]
+        found.append(one)
+        sizes.append(trace.stat().st_size)
+        subprocess.run([tool, "pack", trace], check=True, timeout=LIMIT_S)
+    assert found[0] == found[1] == found[2]
+    assert sizes[1] < sizes[0]
+    if what == "threads":
+        assert sizes[1] < sizes[0] / 10
+
+
 # ---- what cannot be recorded
 
 

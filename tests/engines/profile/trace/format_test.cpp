@@ -7,7 +7,7 @@
 #include <random>
 
 #include "core/error.hpp"
-#include "profile/analyse/replay.hpp"
+#include "profile/trace/replay.hpp"
 #include "profile/trace/file.hpp"
 
 using namespace assay;
@@ -31,7 +31,7 @@ std::vector<Event> random_events(std::mt19937_64& random, std::size_t count, std
     std::vector<Event> events;
     for (std::size_t k = 0; k < count; ++k) {
         time += (random() % 5000) << time_shift;
-        const std::uint64_t address = (random() & address_mask) & ~((random() % 4 == 0) ? 0ull : 15ull);
+        const std::uint64_t address = random() >> 17;
         events.push_back(event(kinds[random() % 8], time, address, random() >> (random() % 64), static_cast<std::uint32_t>(random()),
                                random() % 3 == 0 ? static_cast<std::uint32_t>(random()) : 0));
     }
@@ -44,7 +44,7 @@ bool same(const Event& a, const Event& b) {
 
 void write_events(TraceWriter& writer, std::uint32_t thread, const std::vector<Event>& events) {
     Bytes payload;
-    encode_events(events, events.front().time, payload);
+    encode_events(events, thread, events.front().time, payload);
     writer.write({.kind = ChunkKind::events,
                   .thread = thread,
                   .count = static_cast<std::uint32_t>(events.size()),
@@ -59,16 +59,25 @@ TEST_CASE("events come back as they were, whatever they hold") {
     std::mt19937_64 random(1);
     for (int round = 0; round < 200; ++round) {
         std::uint64_t time = (random() >> 8) & ~std::uint64_t{15};
-        const auto events = random_events(random, 1 + random() % 300, time);
+        auto events = random_events(random, 1 + random() % 300, time);
+        // Some blocks have names: new ones the next, others any that there are.
+        std::uint64_t number = random() % 1000;
+        for (Event& one : events) {
+            const Kind kind = kind_of(one);
+            if (random() % 2 == 0) continue;
+            const bool is_new = gives(kind, named, one.size);
+            const std::uint64_t name = is_new ? name_block(7, number++) : name_block(static_cast<std::uint32_t>(5 + random() % 3), random() % (number + 1));
+            if (kind != Kind::map && kind != Kind::unmap) one.address = name | static_cast<std::uint64_t>(kind) << kind_shift;
+        }
         Bytes bytes;
-        encode_events(events, events.front().time, bytes);
+        encode_events(events, 7, events.front().time, bytes);
         std::vector<Event> back;
-        REQUIRE(decode_events(bytes, static_cast<std::uint32_t>(events.size()), events.front().time, back));
+        REQUIRE(decode_events(bytes, static_cast<std::uint32_t>(events.size()), 7, events.front().time, back));
         REQUIRE(back.size() == events.size());
         for (std::size_t k = 0; k < events.size(); ++k) REQUIRE(same(events[k], back[k]));
         // Shorter by any number of bytes it is no such thing, and nothing beyond its end is read.
         for (std::size_t n = 0; n < bytes.size(); n += 1 + bytes.size() / 50)
-            CHECK_FALSE(decode_events(std::span(bytes).first(n), static_cast<std::uint32_t>(events.size()), 0, back));
+            CHECK_FALSE(decode_events(std::span(bytes).first(n), static_cast<std::uint32_t>(events.size()), 7, 0, back));
     }
 }
 

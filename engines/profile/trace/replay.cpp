@@ -1,4 +1,4 @@
-#include "profile/analyse/replay.hpp"
+#include "profile/trace/replay.hpp"
 
 namespace assay::heap {
 
