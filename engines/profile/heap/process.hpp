@@ -63,7 +63,7 @@ inline Thread* recording() {
 
 // Every `cost_every`-th call has its time taken: one more reading of the clock. Odd, so that of a program that
 // allocates and frees in turn both are timed.
-inline constexpr std::uint32_t cost_every = 15;
+inline constexpr std::uint32_t cost_every = 31;
 inline bool takes_cost(Thread& thread) {
     if (thread.turn-- > 0) return false;
     thread.turn = cost_every - 1;

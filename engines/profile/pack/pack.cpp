@@ -16,7 +16,7 @@
 namespace assay::heap {
 namespace {
 
-constexpr int level = 3;
+constexpr int level = 9;
 constexpr std::size_t chunk_events = 64 << 10;
 
 class Packer {
