@@ -38,6 +38,7 @@ enum class Kind : std::uint8_t {
     thread,   // name of the thread: text follows
     cost,     // of the event before
     wide,
+    stack,    // how deep the thread's stack is, in `size`; without a `stack`: how much of it is resident, at its end
 };
 
 // An event as it is read and analysed.

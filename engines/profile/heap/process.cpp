@@ -106,6 +106,27 @@ void record_text(Thread& thread, Kind kind, const char* text, std::size_t bytes)
     publish(thread);
 }
 
+// How much of its own stack the thread has in memory, at its end.
+void record_residency(Thread& thread) {
+    constexpr std::uint64_t most_pages = 64;
+    const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+    const stack::Bounds& bounds = thread.unwinder->bounds();
+    unsigned char present[most_pages];
+    std::uint64_t resident = 0, pages = most_pages;
+    for (std::uint64_t end = bounds.high & ~(page - 1); end > bounds.low && pages > 0;) {
+        pages = std::min(pages, (end - bounds.low) / page);
+        if (mincore(reinterpret_cast<void*>(end - pages * page), pages * page, present) != 0) {
+            pages /= 2;  // the main thread's is mapped as far as it has grown
+            continue;
+        }
+        for (std::uint64_t k = 0; k < pages; ++k) resident += (present[k] & 1) * page;
+        end -= pages * page;
+    }
+    if (thread.at == nullptr || (thread.at >= thread.end && !turn_over(thread))) return;
+    put(thread, Kind::stack, stack::no_stack, 0, 0, resident);
+    publish(thread);
+}
+
 // What stands for a thread that has said goodbye: always busy, so that nothing more is recorded of it.
 Thread departed;
 
@@ -118,6 +139,7 @@ void thread_ends(void* state) {
         return;
     }
     thread->busy = 1;
+    record_residency(*thread);
     hand_over(*thread);
     self = &departed;
     thread->ended.store(true, std::memory_order_release);
@@ -335,6 +357,7 @@ Thread* attach() {
     thread->sequence = 0;
     thread->step = __rdtsc() >> time_shift;
     thread->rounds = 0;
+    thread->shallow = thread->range = 0;
     thread->unwinder->set_bounds(stack_bounds());
     if (!take_buffer(*thread)) return nullptr;
     pthread_setspecific(thread_key, thread);
@@ -406,6 +429,11 @@ namespace {
 // At the end of the process: what the last thread has, and the bell.
 __attribute__((destructor)) void finish() {
     if (phase.load(std::memory_order_acquire) != Phase::active) return;
+    if (Thread* thread = recording()) {
+        thread->busy = 1;
+        record_residency(*thread);
+        thread->busy = 0;
+    }
     header->nodes_used.store(tree.size(), std::memory_order_release);
     header->ended.store(1, std::memory_order_release);
 }

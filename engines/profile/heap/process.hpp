@@ -28,6 +28,7 @@ struct Thread {
     std::uint32_t buffer = 0;
     int rounds = 0;           // of the destructors of this thread, so far
     std::uint32_t epoch = 0;  // of the process when it was attached: a fork makes it stale
+    std::uint64_t shallow = 0, range = 0;  // bytes of its stack that need no new event: from, and how many more
     stack::Unwinder* unwinder = nullptr;
     Thread* next = nullptr;  // in the list of all; an ended one is used again
     std::atomic<bool> ended{false};
@@ -75,12 +76,33 @@ inline std::uint32_t ticks_between(std::uint64_t from, std::uint64_t to) {
 
 extern stack::Tree tree;
 
-inline constexpr std::uint32_t largest_event = 3;  // wide, its rest, and its cost
+inline constexpr std::uint32_t largest_event = 5;  // wide and its rest, after one of the stack's depth; and its cost
 
 inline void publish(Thread& thread) {
     thread.head->used.store(static_cast<std::uint32_t>(reinterpret_cast<char*>(thread.at) -
                                                        reinterpret_cast<char*>(thread.head + 1)),
                             std::memory_order_release);
+}
+
+inline void put(Thread& thread, Kind kind, std::uint64_t stack, std::uint64_t steps, std::uint64_t address, std::uint64_t size) {
+    const auto name = static_cast<std::uint64_t>(kind);
+    const bool fits = ((steps >> step_bits) | (size >> size_bits) | (address >> (44 + place_shift)) | (address & 15)) == 0;
+    if (__builtin_expect(fits, 1)) {
+        *thread.at++ = {name | stack << 4 | steps << (4 + stack_bits), address >> place_shift | size << 44};
+    } else {
+        *thread.at++ = {static_cast<std::uint64_t>(Kind::wide) | stack << 4, name | steps << 4};
+        *thread.at++ = {address, size};
+    }
+}
+
+// How deep the stack is, when that has changed by more than an eighth.
+inline void note_depth(Thread& thread, std::uint64_t sp, std::uint64_t stack) {
+    const std::uint64_t depth = thread.unwinder->bounds().high - sp;
+    if (__builtin_expect(depth - thread.shallow <= thread.range, 1) || depth > thread.unwinder->bounds().size()) return;
+    const std::uint64_t margin = depth / 8 + 512;
+    thread.shallow = depth > margin ? depth - margin : 0;
+    thread.range = depth + margin - thread.shallow;
+    put(thread, Kind::stack, stack, 0, 0, depth);
 }
 
 // `time`: after what gives a block, before what takes one. The hot way calls nothing that could change errno; the slow
@@ -97,14 +119,8 @@ inline bool record(Thread& thread, std::uint64_t time, Kind kind, const void* bl
     const std::uint64_t step = time >> time_shift;
     const std::uint64_t steps = step > thread.step ? step - thread.step : 0;  // clocks of two processors may differ a little
     thread.step += steps;
-    const auto name = static_cast<std::uint64_t>(kind);
-    const bool fits = ((steps >> step_bits) | (size >> size_bits) | (address >> (44 + place_shift)) | (address & 15)) == 0;
-    if (__builtin_expect(fits, 1)) {
-        *thread.at++ = {name | stack << 4 | steps << (4 + stack_bits), address >> place_shift | size << 44};
-    } else {
-        *thread.at++ = {static_cast<std::uint64_t>(Kind::wide) | stack << 4, name | steps << 4};
-        *thread.at++ = {address, size};
-    }
+    note_depth(thread, caller.sp, stack);
+    put(thread, kind, stack, steps, address, size);
     publish(thread);
     thread.busy = 0;
     return true;

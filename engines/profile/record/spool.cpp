@@ -17,11 +17,13 @@
 #include <sstream>
 
 #include "core/error.hpp"
+#include "profile/record/mappings.hpp"
 
 namespace assay::heap {
 namespace {
 
 constexpr Nanoseconds sample_ns = 10'000'000;
+constexpr Nanoseconds first_list_ns = 20'000'000, longest_pause_ns = 10'000'000'000;  // between lists of mappings
 constexpr std::uint32_t nodes_gap = 64;          // numbers that threads may have taken and not used
 
 Header* map_arena(const std::string& path) {
@@ -63,6 +65,8 @@ std::uint64_t real_time_ns() {
 Spool::Spool(const std::string& arena, const std::string& trace) : header_(map_arena(arena)), arena_(arena), writer_(trace) {
     statm_ = open(("/proc/" + std::to_string(pid()) + "/statm").c_str(), O_RDONLY | O_CLOEXEC);
     process_start_ = start_of(pid());
+    list_pause_ = first_list_ns;
+    listed_ = now();
     write_process(false);
 }
 
@@ -141,6 +145,7 @@ std::uint32_t Spool::nodes_end() const {
 
 void Spool::sample() {
     const Nanoseconds t = now();
+    list_mappings();
     if (statm_ < 0 || t - sampled_ < sample_ns) return;
     sampled_ = t;
     char text[128];
@@ -161,6 +166,25 @@ void Spool::sample() {
     }
     sample_time_ = time;
     if (++sample_count_ == 64) write_samples();
+}
+
+// Seldom, and ever more so: it is not for nothing, and what a program's own variables take changes little.
+void Spool::list_mappings() {
+    const Nanoseconds t = now();
+    if (t - listed_ < list_pause_) return;
+    listed_ = t;
+    list_pause_ = std::min(2 * list_pause_, longest_pause_ns);
+    const std::uint64_t ticks = __rdtsc();
+    if (std::string list = mappings_of(pid()); !list.empty()) {
+        mappings_ = std::move(list);
+        mappings_time_ = ticks;
+    }
+}
+
+void Spool::write_mappings() {
+    if (mappings_.empty()) return;
+    writer_.write({.kind = ChunkKind::mappings, .count = 1, .first = mappings_time_, .last = mappings_time_},
+                  {reinterpret_cast<const std::uint8_t*>(mappings_.data()), mappings_.size()});
 }
 
 void Spool::write_samples() {
@@ -184,6 +208,7 @@ void Spool::finish() {
         if (state(index) == BufferState::filling) take(index, buffer(index)->used.load(std::memory_order_acquire));
     write_nodes(nodes_end());
     write_samples();
+    write_mappings();
     write_process(header_->ended.load(std::memory_order_acquire) != 0);
 }
 

@@ -24,7 +24,7 @@ public:
     const std::string& failed() const { return writer_.failed(); }
 
     bool drain();    // what has been handed over; false when nothing was
-    void sample();   // memory of the process, now
+    void sample();   // memory of the process, now and then
     bool is_over();  // the process has ended, or runs another program now
     void abandon();  // the process goes on unrecorded
     void finish();   // the rest, also of buffers half-filled, and the last word
@@ -32,7 +32,9 @@ public:
 private:
     void take(std::uint32_t index, std::size_t bytes);
     void write_nodes(std::uint32_t end);
+    void list_mappings();
     void write_samples();
+    void write_mappings();
     void write_process(bool complete);
     const BufferHead* buffer(std::uint32_t index) const;
     BufferState state(std::uint32_t index) const;
@@ -50,6 +52,9 @@ private:
     std::uint64_t samples_first_ = 0, sample_time_ = 0;
     std::int64_t pages_[2] = {0, 0};
     Nanoseconds sampled_ = 0;
+    std::string mappings_;
+    std::uint64_t mappings_time_ = 0;
+    Nanoseconds listed_ = 0, list_pause_ = 0;
 
     static constexpr std::uint32_t stack_first = 3;  // after the roots
 };

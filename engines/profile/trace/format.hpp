@@ -17,6 +17,9 @@
 //               Blocks have no addresses any more: each is known by the thread that has asked for it and by its
 //               number among that thread's blocks; who gives it up says how many blocks ago that was.
 //     samples   of the process: each time (delta), virtual and resident pages (delta, zigzag), varints
+//     mappings  text, a line a writable mapping of an object, and of the zeroes after it: "begin end pages path", the
+//               numbers in hexadecimal; of `pages`, four a digit, the lowest first, those are set that are in memory.
+//               The last such chunk counts; its `first` is when it was made
 #pragma once
 
 #include <cstddef>
@@ -29,7 +32,7 @@
 
 namespace assay::heap {
 
-enum class ChunkKind : std::uint32_t { process = 1, nodes, modules, thread, events, samples, raw };
+enum class ChunkKind : std::uint32_t { process = 1, nodes, modules, thread, events, samples, raw, mappings };
 
 struct ChunkHead {
     static constexpr std::uint32_t tag = 0x50414548;  // "HEAP"
