@@ -116,7 +116,12 @@ void collect(const Symbols::Object& object, const Presence& presence, Globals& i
 class Declarations {
 public:
     explicit Declarations(std::vector<Variable>& variables) {
-        for (Variable& one : variables) wanted_[one.object + '\0' + one.name] = &one;
+        for (Variable& one : variables) {
+            wanted_.try_emplace(one.object + '\0' + one.name, &one);
+            // One that no other unit can see has no name for the linker: the last part of its own.
+            const std::string name = demangled(one.name.c_str());
+            wanted_.try_emplace(one.object + '\0' + name.substr(name.rfind(':') + 1), &one);
+        }
     }
     void look(const Symbols::Object& object) {
         object_ = object.path;
@@ -145,7 +150,6 @@ private:
         for (const unsigned which : {DW_AT_linkage_name, DW_AT_name}) {
             const char* name = dwarf_formstring(dwarf_attr_integrate(die, which, &attribute));
             if (name == nullptr) continue;
-            // A static one of a function has a number after its name.
             const auto found = wanted_.find(object_ + '\0' + name);
             Variable* one = found != wanted_.end() ? found->second : nullptr;
             if (one == nullptr || !one->file.empty()) continue;

@@ -124,6 +124,7 @@ std::vector<Place> Symbols::resolve(std::uint64_t address) {
     std::vector<Place> places;
     Dwarf_Addr debug_bias = 0;
     Dwarf_Die* unit = dwfl_module_addrdie(m->module, at, &debug_bias);
+    if (unit != nullptr && dwarf_haspc(unit, at - debug_bias) != 1) unit = nullptr;
     // Outside of any unit it would be the last line of the one before.
     if (Dwfl_Line* line = unit != nullptr ? dwfl_module_getsrc(m->module, at) : nullptr; line != nullptr)
         if (const char* file = dwfl_lineinfo(line, nullptr, &place.line, nullptr, nullptr, nullptr); file != nullptr) place.file = file;

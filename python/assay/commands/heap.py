@@ -12,10 +12,11 @@ from assay.errors import EXIT_PASS, UserError
 from assay.explain.heap import heap_advice
 from assay.measure.heap import analyse_trace, check_program, pack_trace, record_program, traces
 from assay.profile.export import collapsed, speedscope
-from assay.profile.heap import METRICS, HeapProfile, load_profile
+from assay.profile.heap import METRICS, HeapProfile, load_profiles
 from assay.records.run import Run
 from assay.records.schema import Measurement, Scalar, Subject, Summary
 from assay.report.heap import show_profile
+from assay.report.html import REPORT_NAME, build_report
 from assay.report.terminal import console, show_findings
 
 NAME = "profile.heap"
@@ -82,6 +83,7 @@ class Heap:
             run.append(finding)
         run.info.completed = [NAME]
         run.finish("complete", "")
+        build_report(run.path)
         _show(run, profiles if args.all else profiles[:1], out=False)
         return status
 
@@ -97,8 +99,9 @@ def _run_named(words: list[str]) -> Run | None:
 
 def _profiles(run: Run) -> list[HeapProfile]:
     """Of every process, the one that allocated most first."""
-    found = [load_profile(analyse_trace(trace)) for trace in traces(run.path / "heap")]
-    return sorted(found, key=lambda one: -one.totals.bytes)
+    for trace in traces(run.path / "heap"):
+        analyse_trace(trace)
+    return load_profiles(run.path)
 
 
 def _record(run: Run, profile: HeapProfile) -> None:
@@ -131,7 +134,7 @@ def _show(run: Run, profiles: list[HeapProfile], out: bool) -> None:
     show_findings(shown, heap_advice(profiles[0], run.info.hosts[0]))
     others = len(traces(run.path / "heap")) - len(profiles)
     more = f"; {others} more processes: assay heap {run.path} --all" if others > 0 else ""
-    shown.print(f"profile: {run.path}{more}", soft_wrap=True)
+    shown.print(f"profile: {run.path / REPORT_NAME}{more}", soft_wrap=True)
 
 
 def _export(profile: HeapProfile, kind: str, metric: str) -> None:

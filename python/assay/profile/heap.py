@@ -225,6 +225,10 @@ class HeapProfile(Struct):
     tree: _Tree
 
     @property
+    def title(self) -> str:
+        return f"{self.process.program} (pid {self.process.pid})"
+
+    @property
     def places(self) -> list[Place]:
         return self.tree.places
 
@@ -288,3 +292,9 @@ def load_profile(path: Path) -> HeapProfile:
         raise UserError(
             f"{path} is no analysis of a heap trace: {error}", "make it anew: assay heap RUN"
         ) from None
+
+
+def load_profiles(run: Path) -> list[HeapProfile]:
+    """Those of a run's processes that have been analysed, the one that allocated most first."""
+    found = [load_profile(path) for path in sorted((run / "heap").glob("*.json"))]
+    return sorted(found, key=lambda one: -one.totals.bytes)

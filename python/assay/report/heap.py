@@ -16,8 +16,6 @@ COUNTED = {"count", "temporary", "reallocated"}
 def show_profile(console: Console, profile: HeapProfile) -> None:
     process, totals = profile.process, profile.totals
     console.print(Text(f"{process.program} (pid {process.pid}), {process.seconds:.2f} s", style="bold"))
-    if not process.complete:
-        console.print(Text("it did not end by itself: what it did until then", style="yellow"))
     rate = totals.count / process.seconds if process.seconds > 0 else 0.0
     lines = [
         f"allocated     {_bytes(totals.bytes)} in {totals.count} blocks, {format_quantity(rate, '1/s')}",
@@ -32,7 +30,7 @@ def show_profile(console: Console, profile: HeapProfile) -> None:
         )
     for line in lines:
         console.print(Text(line), soft_wrap=True)
-    for problem in _problems(profile):
+    for problem in problems(profile):
         console.print(Text(problem, style="yellow"), soft_wrap=True)
     console.print()
     for metric, words in METRICS.items():
@@ -54,8 +52,11 @@ def _share(profile: HeapProfile, kinds: tuple[str, ...]) -> str:
     return f"{format_quantity(spent, 's')}, {format_share(spent / profile.process.seconds)} of the run"
 
 
-def _problems(profile: HeapProfile) -> list[str]:
+def problems(profile: HeapProfile) -> list[str]:
+    """What is missing of the profile, and why."""
     trace, found = profile.trace, []
+    if not profile.process.complete:
+        found.append("it did not end by itself: this is what it did until then")
     if trace.lost_events:
         found.append(f"{trace.lost_events} events could not be recorded")
     if trace.damaged_bytes or trace.unreadable_chunks:

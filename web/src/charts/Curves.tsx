@@ -3,12 +3,12 @@
 
 import { LineChart } from "echarts/charts";
 import { GridComponent, LegendComponent, TooltipComponent } from "echarts/components";
-import { init, use, type EChartsCoreOption } from "echarts/core";
+import { use, type EChartsCoreOption } from "echarts/core";
 import { CanvasRenderer } from "echarts/renderers";
-import { useLayoutEffect, useRef } from "preact/hooks";
 
 import { bytes, quantity } from "../data/format";
-import { colour, useTheme } from "./theme";
+import { look, SYMBOLS, useChart } from "./chart";
+import { colour } from "./theme";
 
 use([LineChart, GridComponent, LegendComponent, TooltipComponent, CanvasRenderer]);
 
@@ -28,23 +28,10 @@ interface Props {
   curves: Curve[];
 }
 
-const SYMBOLS = ["circle", "rect", "triangle", "diamond"];
 const SERIES = SYMBOLS.length;
 
 export function Curves({ title, label, unit, logarithmic, curves }: Props) {
-  const box = useRef<HTMLDivElement>(null);
-  const theme = useTheme();
-  useLayoutEffect(() => {
-    const chart = init(box.current!, null, { renderer: "canvas" });
-    chart.setOption(options(unit, logarithmic, curves));
-    chart.getZr().flush();
-    const watcher = new ResizeObserver(() => chart.resize());
-    watcher.observe(box.current!);
-    return () => {
-      watcher.disconnect();
-      chart.dispose();
-    };
-  }, [unit, logarithmic, curves, theme]);
+  const box = useChart(() => options(unit, logarithmic, curves), [unit, logarithmic, curves]);
   return (
     <figure>
       <figcaption>{title}</figcaption>
@@ -54,14 +41,10 @@ export function Curves({ title, label, unit, logarithmic, curves }: Props) {
 }
 
 function options(unit: string, logarithmic: boolean, curves: Curve[]): EChartsCoreOption {
-  const line = { lineStyle: { color: colour("line") } };
-  const text = { color: colour("ink-soft"), fontSize: 12.5 };
-  const axisLine = { lineStyle: { color: colour("line-strong") } };
+  const { base, text, axisLine, line } = look();
   return {
-    animation: false,
-    textStyle: { fontFamily: getComputedStyle(document.body).fontFamily },
+    ...base,
     grid: { left: 4, right: 18, top: 38, bottom: 26, containLabel: true },
-    legend: { top: 0, left: 0, itemWidth: 28, itemGap: 18, textStyle: { ...text, color: colour("ink") } },
     xAxis: sizeAxis(curves, { axisLabel: text, axisLine, nameTextStyle: text }),
     yAxis: {
       type: logarithmic ? "log" : "value",
@@ -69,11 +52,7 @@ function options(unit: string, logarithmic: boolean, curves: Curve[]): EChartsCo
       splitLine: line,
     },
     tooltip: {
-      trigger: "axis",
-      renderMode: "richText", // names come from the run: never through innerHTML
-      backgroundColor: colour("raised"),
-      borderColor: colour("line-strong"),
-      textStyle: { ...text, color: colour("ink") },
+      ...(base.tooltip as object),
       formatter: (points: { seriesIndex: number; value: [number, number] }[]) =>
         [bytes(2 ** points[0]!.value[0]), ...points.map((point) => reading(curves, unit, point))].join("\n"),
     },
