@@ -48,7 +48,8 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 @pytest.fixture
 def open_report(browser: Browser, report: Callable[[str], Path]) -> Iterator[Callable[..., Page]]:
-    """Opens a report, or that of a made run, by file:// and waits until it is shown. Keyword arguments go to the browser context."""
+    """Opens a report, or that of a made run, by file:// and waits until it is shown. Keyword arguments go to the
+    browser context."""
     trouble: list[str] = []
     contexts = []
 

@@ -64,9 +64,7 @@ VIEWS = [
 
 @pytest.mark.parametrize("what", ["threads", "fragments"])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_view_opens(
-    open_report: Open, recorded: Callable[[str], Path], what: str, scheme: str
-) -> None:
+def test_every_view_opens(open_report: Open, recorded: Callable[[str], Path], what: str, scheme: str) -> None:
     page = open_report(recorded(what), color_scheme=scheme)
     for view in VIEWS:
         assert show(page, view).strip(), view
@@ -156,7 +154,7 @@ def test_sizes_of_all_and_of_one_function(open_report: Open, recorded: Callable[
     assert "5,000" in bins.inner_text()
     choose(page, "Of", "tiny")
     rows = [row.split() for row in bins.get_by_role("row").all_inner_texts()]
-    assert ["0", "B", "–", "2", "B", "5,000", "100", "%"] in rows
+    assert [row[-3:] for row in rows] == [["5,000", "100", "%"]]
 
 
 def test_fragments_name_who_keeps_the_pages(open_report: Open, recorded: Callable[[str], Path]) -> None:
@@ -181,14 +179,16 @@ def test_search_narrows_the_functions(open_report: Open, recorded: Callable[[str
     assert 1 <= rows.count() <= 2
 
 
-def test_sources_that_have_been_changed_say_so(
-    open_report: Open, tmp_path: Path
-) -> None:
+def test_sources_that_have_been_changed_say_so(open_report: Open, tmp_path: Path) -> None:
     source = tmp_path / "one.cpp"
-    source.write_text("#include <cstdlib>\nint main() { volatile auto p = std::malloc(5000); (void)p; return 0; }\n")
+    source.write_text(
+        "#include <cstdlib>\nint main() { volatile auto p = std::malloc(5000); (void)p; return 0; }\n"
+    )
     subprocess.run(["g++", "-g", source, "-o", tmp_path / "one"], check=True, timeout=LIMIT_S)
     run = tmp_path / "run"
-    subprocess.run([ROOT / "assay", "heap", "-o", run, "--", tmp_path / "one"], capture_output=True, timeout=LIMIT_S)
+    subprocess.run(
+        [ROOT / "assay", "heap", "-o", run, "--", tmp_path / "one"], capture_output=True, timeout=LIMIT_S
+    )
     source.write_text("// another line\n" + source.read_text())
     later = source.stat().st_mtime + 3600
     os.utime(source, (later, later))

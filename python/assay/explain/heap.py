@@ -147,7 +147,11 @@ def _variables(profile: HeapProfile, host: str) -> list[Finding]:
         bytes_in_all = one.bytes * (threads if one.per_thread else 1)
         if bytes_in_all < least:
             continue
-        at = f" ({one.file.rpartition('/')[2]}:{one.line})" if one.file else f" ({one.object.rpartition('/')[2]})"
+        at = (
+            f" ({one.file.rpartition('/')[2]}:{one.line})"
+            if one.file
+            else f" ({one.object.rpartition('/')[2]})"
+        )
         what = f", once for each of {threads} threads" if one.per_thread else ""
         touched = [] if one.resident is None else [f"{format_quantity(one.resident, 'B')} of it in memory"]
         found.append(

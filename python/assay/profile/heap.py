@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from assay.errors import UserError
 
+
 class Place(Struct, array_like=True, frozen=True):
     function: str
     file: str

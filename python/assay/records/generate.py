@@ -68,7 +68,9 @@ def typescript() -> str:
 def heap_typescript() -> str:
     """The TypeScript module of a heap profile's page: one interface a struct."""
     _, definitions = msgspec.json.schema_components([HeapPage], ref_template="#/$defs/{name}")
-    return "\n".join([_HEAP_HEAD, *(_interface(name, schema) for name, schema in sorted(definitions.items()))])
+    return "\n".join(
+        [_HEAP_HEAD, *(_interface(name, schema) for name, schema in sorted(definitions.items()))]
+    )
 
 
 def _interface(name: str, schema: JsonSchema) -> str:

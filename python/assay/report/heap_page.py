@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec.structs import asdict, fields
 
-from assay.profile.heap import HeapProfile, Node, by_line
+from assay.profile.heap import Fragments, HeapProfile, Node, by_line
 from assay.records.heap_page import (
     HeapCalls,
     HeapFragments,
@@ -26,13 +26,23 @@ from assay.records.heap_page import (
 )
 from assay.report.heap import problems
 
-MOST_NODES = 60_000  # a page with more would open in seconds; what is left out is less than one part in 10,000
+MOST_NODES = (
+    60_000  # a page with more would open in seconds; what is left out is less than one part in 10,000
+)
 LEAST_SHARE = 1e-4
 SOURCES_BYTES = 8 << 20  # of all files together
 SOURCE_BYTES = 1 << 20  # of one
 SUMS = ("count", "bytes", "at_peak", "leaked", "leaked_count", "temporary", "reallocated", "frees", "lifetime", "cost",
         "costed", "free_cost", "free_costed")  # fmt: skip
-SEEN = ("count", "bytes", "at_peak", "leaked", "temporary", "reallocated", "frees")  # what makes a node worth showing
+SEEN = (
+    "count",
+    "bytes",
+    "at_peak",
+    "leaked",
+    "temporary",
+    "reallocated",
+    "frees",
+)  # what makes a node worth showing
 
 
 def heap_page(profile: HeapProfile, title: str, ran: str, most_nodes: int = MOST_NODES) -> HeapPage:
@@ -73,14 +83,7 @@ def heap_page(profile: HeapProfile, title: str, ran: str, most_nodes: int = MOST
         frequent_size=[size for size, _ in profile.frequent],
         frequent_count=[count for _, count in profile.frequent],
         lifetimes=profile.lifetimes,
-        fragments=pages
-        and HeapFragments(
-            seconds=pages.seconds, resident=pages.resident, live=pages.live, page_bytes=pages.page_bytes,
-            pages=pages.pages, filled=pages.filled,
-            pin_node=[_shown(profile, renumbered, pin.node) for pin in pages.pins],
-            pin_bytes=[pin.bytes for pin in pages.pins],
-            pin_blocks=[pin.blocks for pin in pages.pins],
-        ),
+        fragments=None if pages is None else _fragments(profile, pages, renumbered),
         objects=[HeapObject(**asdict(one)) for one in profile.globals.objects],
         variables=[HeapVariable(**asdict(one)) for one in profile.globals.variables],
         places=_places(profile),
@@ -93,6 +96,20 @@ def heap_page(profile: HeapProfile, title: str, ran: str, most_nodes: int = MOST
         sources=_sources(profile, ran),
         left_out=len(profile.nodes) - len(kept),
     )  # fmt: skip
+
+
+def _fragments(profile: HeapProfile, pages: Fragments, renumbered: dict[int, int]) -> HeapFragments:
+    return HeapFragments(
+        seconds=pages.seconds,
+        resident=pages.resident,
+        live=pages.live,
+        page_bytes=pages.page_bytes,
+        pages=pages.pages,
+        filled=pages.filled,
+        pin_node=[_shown(profile, renumbered, pin.node) for pin in pages.pins],
+        pin_bytes=[pin.bytes for pin in pages.pins],
+        pin_blocks=[pin.blocks for pin in pages.pins],
+    )
 
 
 def _kept(profile: HeapProfile, most: int) -> Sequence[int]:

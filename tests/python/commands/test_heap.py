@@ -217,7 +217,9 @@ def test_variables(tmp_path: Path) -> None:
 def test_leaving_frames_in_other_ways(planted: Path, tmp_path: Path, what: str) -> None:
     done = heap(tmp_path / "run", planted, what)
     assert (done.returncode, done.stdout) == (7, "done\n")
-    name, blocks = ("throwing", 21 + 1) if what == "throw" else ("jumping", 21)  # the exception's text is one more
+    name, blocks = (
+        ("throwing", 21 + 1) if what == "throw" else ("jumping", 21)
+    )  # the exception's text is one more
     assert of(profile(tmp_path / "run"), name).count == 100 * blocks
 
 
