@@ -74,6 +74,10 @@ About read_about(TraceReader& trace, Symbols& symbols) {
                 if (payload.size() < sizeof about.process) break;
                 std::memcpy(&about.process, payload.data(), sizeof about.process);
                 about.program = text.substr(sizeof about.process);
+                if (const std::size_t end = about.program.find('\0'); end != std::string::npos) {
+                    about.rank = about.program.substr(end + 1);
+                    about.program.resize(end);
+                }
                 if (about.process.page_bytes == 0) about.process.page_bytes = 4096;
                 break;
             case ChunkKind::nodes: read_nodes(head, payload, about); break;

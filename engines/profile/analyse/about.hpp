@@ -20,7 +20,7 @@ struct Sample {
 
 struct About {
     Process process{};
-    std::string program;
+    std::string program, rank;  // rank: empty where it is none of an MPI program's processes
     std::vector<stack::Node> nodes;                        // of the stack tree
     std::unordered_map<std::uint32_t, std::string> names;  // of threads, by serial
     std::vector<Sample> samples;

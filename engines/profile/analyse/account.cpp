@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 
 #include "profile/stack/tree.hpp"
 
@@ -12,13 +13,20 @@ std::size_t power(std::uint64_t value) { return std::min<std::size_t>(powers - 1
 
 }  // namespace
 
-Account::Account(std::uint64_t first, std::uint64_t last, std::size_t steps, std::size_t count_of_stacks, GroupPeaks* groups)
-    : stacks(count_of_stacks), spreads(count_of_stacks), groups_(groups) {
+Account::Account(std::uint64_t first, std::uint64_t last, std::size_t steps, std::size_t count_of_stacks, GroupPeaks* groups, std::uint64_t sample)
+    : stacks(count_of_stacks), spreads(count_of_stacks), groups_(groups), sample_(sample) {
     timeline.first = first;
     timeline.step = std::max<std::uint64_t>(1, (last - first) / steps + 1);
     timeline.live.resize(steps);
     timeline.count.resize(steps);
     timeline.bytes.resize(steps);
+}
+
+// A block is in the sample when one of its bytes is: with probability 1 - exp(-size / sample).
+std::uint64_t Account::weight_of(std::uint64_t size) const {
+    if (sample_ == 0) return 1;
+    const double part = -std::expm1(-static_cast<double>(std::max<std::uint64_t>(1, size)) / static_cast<double>(sample_));
+    return static_cast<std::uint64_t>(std::llround(1 / part));
 }
 
 std::size_t Account::step_of(std::uint64_t time) const {
@@ -62,11 +70,12 @@ void Account::note_peak(std::uint64_t time) {
 void Account::change_live(const Block& block, std::int64_t sign) {
     StackAccount& one = stack(block.stack);
     note(one);
-    const std::int64_t bytes_more = sign * static_cast<std::int64_t>(block.size);
+    const std::int64_t blocks_more = sign * static_cast<std::int64_t>(block.weight);
+    const std::int64_t bytes_more = blocks_more * static_cast<std::int64_t>(block.size);
     one.live += static_cast<std::uint64_t>(bytes_more);
-    one.live_count += static_cast<std::uint64_t>(sign);
+    one.live_count += static_cast<std::uint64_t>(blocks_more);
     live += static_cast<std::uint64_t>(bytes_more);
-    live_count += static_cast<std::uint64_t>(sign);
+    live_count += static_cast<std::uint64_t>(blocks_more);
     one.peak = std::max(one.peak, one.live);
     if (groups_ != nullptr) groups_->add(block.stack, bytes_more);
 }
@@ -90,23 +99,27 @@ void Account::add(std::uint32_t thread, const Event& event) {
     const Kind kind = kind_of(event);
     const std::uint64_t address = address_of(event);
     ThreadAccount& its = threads[thread];
-    its.calls[static_cast<std::size_t>(kind) & 15].add(event.cost);
     if (its.first == 0) its.first = event.time;
     its.last = event.time;
     Block block{};
+    std::uint64_t weight = 1;
     switch (kind) {
         case Kind::malloc:
         case Kind::calloc:
-        case Kind::memalign: give(thread, event, address, event.size); break;
+        case Kind::memalign:
+            weight = weight_of(event.size);
+            give(thread, event, address, event.size);
+            break;
         case Kind::free:
-            ++stack(event.stack).frees;
             if (event.cost != 0) {
                 stack(event.stack).free_cost += event.cost;
                 ++stack(event.stack).free_costed;
             }
-            if (!take(thread, event.time, address, block)) break;
+            if (take(thread, event.time, address, block)) weight = block.weight;
+            stack(event.stack).frees += weight;
+            if (block.weight == 0) break;  // of nobody
             retire(block, event.time);
-            if (block.thread == thread && threadly_[thread].ordinal == block.ordinal) ++stack(block.stack).temporary;
+            if (block.thread == thread && threadly_[thread].ordinal == block.ordinal) stack(block.stack).temporary += block.weight;
             break;
         case Kind::realloc_from: {
             Threadly& own = threadly_[thread];
@@ -134,35 +147,37 @@ void Account::add(std::uint32_t thread, const Event& event) {
         case Kind::stack: note_depth(its, event); break;
         default: break;
     }
+    its.calls[static_cast<std::size_t>(kind) & 15].add(event.cost, weight);
 }
 
 void Account::give(std::uint32_t thread, const Event& event, std::uint64_t address, std::uint64_t size) {
     Threadly& own = threadly_[thread];
-    const Block block{size, event.time, event.stack, thread, ++own.ordinal};
+    const std::uint64_t weight = weight_of(size);
+    const Block block{size, weight, event.time, event.stack, thread, ++own.ordinal};
     // One that is still there was freed unseen.
     if (Block stale; blocks_.contains(address) && take(thread, event.time, address, stale)) retire(stale, event.time);
     blocks_.insert({address, block});
     change_live(block, 1);
     StackAccount& one = stack(event.stack);
-    ++one.count;
-    one.bytes += size;
+    one.count += weight;
+    one.bytes += size * weight;
     one.least = std::min(one.least, size);
     one.most = std::max(one.most, size);
     if (event.cost != 0) {
         one.cost += event.cost;
         ++one.costed;
     }
-    ++count;
-    bytes += size;
-    threads[thread].bytes += size;
-    ++sizes[power(size)];
-    if (size < exact_sizes) ++exact[size];
+    count += weight;
+    bytes += size * weight;
+    threads[thread].bytes += size * weight;
+    sizes[power(size)] += weight;
+    if (size < exact_sizes) exact[size] += weight;
     std::unique_ptr<Spread>& spread = spreads[event.stack];
     if (spread == nullptr) spread = std::make_unique<Spread>();
-    ++spread->sizes[power(size)];
+    spread->sizes[power(size)] += static_cast<std::uint32_t>(weight);
     const std::size_t step = step_at(event.time);
-    ++timeline.count[step];
-    timeline.bytes[step] += size;
+    timeline.count[step] += weight;
+    timeline.bytes[step] += size * weight;
     note_peak(event.time);
 }
 
@@ -189,12 +204,12 @@ void Account::put_back(std::uint64_t address, const Block& block) {
 void Account::retire(const Block& block, std::uint64_t time) {
     StackAccount& one = stack(block.stack);
     const std::uint64_t lifetime = time > block.time ? time - block.time : 0;
-    one.lifetime += lifetime;
+    one.lifetime += lifetime * block.weight;
     one.shortest = std::min(one.shortest, lifetime);
     one.longest = std::max(one.longest, lifetime);
-    if (Spread* spread = spreads[block.stack].get()) ++spread->lifetimes[power(lifetime >> time_shift)];
-    ++frees;
-    ++lifetimes[power(lifetime >> time_shift)][power(block.size)];
+    if (Spread* spread = spreads[block.stack].get()) spread->lifetimes[power(lifetime >> time_shift)] += static_cast<std::uint32_t>(block.weight);
+    frees += block.weight;
+    lifetimes[power(lifetime >> time_shift)][power(block.size)] += block.weight;
 }
 
 void Account::finish() {

@@ -50,8 +50,8 @@ struct Calls {
     std::uint64_t cost = 0, costed = 0;  // ticks of the timed ones, and their number
     std::uint64_t long_cost = 0;         // ticks
 
-    void add(std::uint32_t ticks) {
-        ++count;
+    void add(std::uint32_t ticks, std::uint64_t weight) {
+        count += weight;
         if (ticks >= long_call) {
             long_cost += ticks;
         } else if (ticks != 0) {
@@ -83,9 +83,9 @@ struct Timeline {
     std::vector<std::uint64_t> count, bytes;
 };
 
-// A block that is live.
+// A block that is live; of a sample, `weight` blocks.
 struct Block {
-    std::uint64_t size, time;
+    std::uint64_t size, weight, time;
     std::uint32_t stack, thread;
     std::uint64_t ordinal;  // of the thread's allocations
 };
@@ -95,8 +95,8 @@ class Account {
 public:
     static constexpr std::size_t exact_sizes = 64 << 10;  // bytes: smaller blocks are counted for each size
 
-    // `groups` follows what is live of stacks together.
-    Account(std::uint64_t first, std::uint64_t last, std::size_t steps, std::size_t stacks, GroupPeaks* groups = nullptr);
+    // `groups` follows what is live of stacks together; `sample` as in Process (trace/format.hpp).
+    Account(std::uint64_t first, std::uint64_t last, std::size_t steps, std::size_t stacks, GroupPeaks* groups = nullptr, std::uint64_t sample = 0);
     void add(std::uint32_t thread, const Event& event);
     void finish();
     const Blocks& blocks() const { return blocks_; }
@@ -133,7 +133,10 @@ private:
     std::size_t step_of(std::uint64_t time) const;
     std::size_t step_at(std::uint64_t time);
 
+    std::uint64_t weight_of(std::uint64_t size) const;
+
     GroupPeaks* groups_;
+    std::uint64_t sample_;
     Blocks blocks_;
     std::unordered_map<std::uint32_t, Threadly> threadly_;
     std::uint64_t epoch_ = 0;

@@ -171,15 +171,15 @@ Json globals_json(const About& about, const Globals& globals) {
 
 }  // namespace
 
-void analyse(const std::string& path, std::FILE* to) {
-    TraceReader trace(path);
+void analyse(const std::string& path, std::uint64_t bytes, std::FILE* to) {
+    TraceReader trace(path, bytes);
     Symbols symbols;
     const About about = read_about(trace, symbols);
     const CallTree tree(about.nodes, symbols);
     const Groups groups(tree);
     GroupPeaks peaks(groups.count(), [&](std::uint32_t node) { return groups.of(node); });
     const bool none = about.first > about.last;
-    Account account(none ? 0 : about.first, none ? 0 : about.last, steps, tree.nodes().size(), &peaks);
+    Account account(none ? 0 : about.first, none ? 0 : about.last, steps, tree.nodes().size(), &peaks, about.process.sample);
     WorstMoment worst(about);
     Replay replay(trace);
     replay.for_each([&](std::uint32_t thread, Event event) {
@@ -191,7 +191,9 @@ void analyse(const std::string& path, std::FILE* to) {
     const Json all = {
         {"process",
          {{"pid", about.process.pid}, {"parent", about.process.parent}, {"program", about.program},
-          {"seconds", about.seconds_at(about.process.end_ticks)}, {"complete", about.process.complete != 0}}},
+          {"rank", about.rank},
+          {"seconds", about.seconds_at(about.process.end_ticks)}, {"complete", about.process.complete != 0},
+          {"at_least", about.process.at_least}, {"sample", about.process.sample}}},
         {"trace",
          {{"bytes", trace.bytes()}, {"events", account.events}, {"lost_events", about.process.lost}, {"damaged_bytes", trace.damaged()},
           {"unreadable_chunks", about.unreadable + replay.unreadable()}, {"missing_objects", symbols.missing()}}},

@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "profile/heap/arena.hpp"
+#include "profile/heap/filter.hpp"
 #include "profile/stack/unwinder.hpp"
 
 namespace assay::heap {
@@ -29,6 +30,8 @@ struct Thread {
     int rounds = 0;           // of the destructors of this thread, so far
     std::uint32_t epoch = 0;  // of the process when it was attached: a fork makes it stale
     std::uint64_t shallow = 0, range = 0;  // bytes of its stack that need no new event: from, and how many more
+    std::int64_t until_sample = 0;  // bytes until one is taken
+    std::uint64_t random = 0;
     stack::Unwinder* unwinder = nullptr;
     Thread* next = nullptr;  // in the list of all; an ended one is used again
     std::atomic<bool> ended{false};
@@ -60,6 +63,17 @@ inline Thread* recording() {
     Thread* thread = self;
     if (__builtin_expect(thread == nullptr, 0)) thread = attach();
     return thread == nullptr || thread->busy != 0 ? nullptr : thread;
+}
+
+// Whether a new block is to be recorded, by its size.
+inline bool is_wanted(Thread& thread, std::uint64_t size) {
+    if (__builtin_expect((filter.at_least | filter.sample) == 0, 1)) return true;
+    if (size < filter.at_least) return false;
+    if (filter.sample == 0) return true;
+    thread.until_sample -= static_cast<std::int64_t>(size);
+    if (thread.until_sample > 0) return false;
+    thread.until_sample = next_gap(thread.random);
+    return true;
 }
 
 // Every `cost_every`-th call has its time taken: one more reading of the clock. Odd, so that of a program that

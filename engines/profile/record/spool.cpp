@@ -62,7 +62,8 @@ std::uint64_t real_time_ns() {
 
 }  // namespace
 
-Spool::Spool(const std::string& arena, const std::string& trace) : header_(map_arena(arena)), arena_(arena), writer_(trace) {
+Spool::Spool(const std::string& arena, const std::string& trace, const Settings& settings)
+    : header_(map_arena(arena)), arena_(arena), trace_(trace), settings_(settings), writer_(trace) {
     statm_ = open(("/proc/" + std::to_string(pid()) + "/statm").c_str(), O_RDONLY | O_CLOEXEC);
     process_start_ = start_of(pid());
     list_pause_ = first_list_ns;
@@ -154,6 +155,7 @@ void Spool::sample() {
     text[n] = 0;
     std::int64_t pages[2] = {0, 0};
     if (std::sscanf(text, "%ld %ld", &pages[0], &pages[1]) != 2 || pages[0] == 0) return;
+    resident_ = static_cast<std::uint64_t>(pages[1]) * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
     const std::uint64_t time = __rdtsc() >> time_shift;
     if (sample_count_ == 0) {
         samples_first_ = sample_time_ = time;
@@ -194,6 +196,12 @@ void Spool::write_samples() {
     sample_count_ = 0;
 }
 
+bool Spool::passes_threshold() {
+    if (settings_.dump_at == 0 || resident_ < std::max(settings_.dump_at, next_dump_)) return false;
+    next_dump_ = resident_ + resident_ / 2;
+    return true;
+}
+
 bool Spool::is_over() {
     char state = 'X';
     const std::uint64_t start = start_of(pid(), &state);
@@ -221,10 +229,13 @@ void Spool::write_process(bool complete) {
                     .end_ns = real_time_ns(),
                     .lost = header_->lost.load(std::memory_order_relaxed),
                     .complete = complete ? 1u : 0u,
-                    .page_bytes = static_cast<std::uint32_t>(sysconf(_SC_PAGESIZE))};
+                    .page_bytes = static_cast<std::uint32_t>(sysconf(_SC_PAGESIZE)),
+                    .at_least = settings_.at_least,
+                    .sample = settings_.sample};
     payload_.resize(sizeof process);
     std::memcpy(payload_.data(), &process, sizeof process);
-    const std::string words(header_->program, strnlen(header_->program, sizeof header_->program));
+    std::string words(header_->program, strnlen(header_->program, sizeof header_->program));
+    if (const std::string rank(header_->rank, strnlen(header_->rank, sizeof header_->rank)); !rank.empty()) words += '\0' + rank;
     payload_.insert(payload_.end(), words.begin(), words.end());
     writer_.write({.kind = ChunkKind::process, .count = 1, .first = process.start_ticks, .last = process.end_ticks}, payload_);
 }

@@ -8,6 +8,7 @@
 
 #include "core/clock.hpp"
 #include "profile/heap/arena.hpp"
+#include "profile/record/record.hpp"
 #include "profile/trace/file.hpp"
 
 namespace assay::heap {
@@ -15,13 +16,17 @@ namespace assay::heap {
 class Spool {
 public:
     // `arena`: the file that the process has made; `trace`: the one to write. Throws Error.
-    Spool(const std::string& arena, const std::string& trace);
+    Spool(const std::string& arena, const std::string& trace, const Settings& settings);
     ~Spool();
     Spool(const Spool&) = delete;
     Spool& operator=(const Spool&) = delete;
 
     std::uint32_t pid() const { return header_->pid; }
     const std::string& failed() const { return writer_.failed(); }
+    const std::string& trace() const { return trace_; }
+    std::uint64_t written() const { return writer_.bytes(); }
+    // More is in memory than a profile was asked for at, and half as much again than at the last one.
+    bool passes_threshold();
 
     bool drain();    // what has been handed over; false when nothing was
     void sample();   // memory of the process, now and then
@@ -41,7 +46,8 @@ private:
     std::uint32_t nodes_end() const;
 
     Header* header_;
-    std::string arena_;
+    std::string arena_, trace_;
+    const Settings& settings_;
     TraceWriter writer_;
     std::map<std::uint32_t, std::uint32_t> sequence_;  // of each thread's buffer to come
     std::uint32_t nodes_written_ = stack_first;
@@ -55,6 +61,7 @@ private:
     std::string mappings_;
     std::uint64_t mappings_time_ = 0;
     Nanoseconds listed_ = 0, list_pause_ = 0;
+    std::uint64_t resident_ = 0, next_dump_ = 0;  // bytes
 
     static constexpr std::uint32_t stack_first = 3;  // after the roots
 };

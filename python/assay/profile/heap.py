@@ -62,7 +62,7 @@ class Node(Struct, array_like=True):
     longest: int
 
 
-class _Tree(Struct):
+class Tree(Struct):
     places: list[Place]
     nodes: list[Node]
     # By the number of a node: blocks by the logarithm of their size, and of their lifetime in 16 ticks, to base 2;
@@ -71,11 +71,16 @@ class _Tree(Struct):
 
 
 class Process(Struct):
-    pid: int
+    pid: int  # 0: several, added up
     parent: int
     program: str
+    rank: str  # in an MPI program; empty for none
     seconds: float
     complete: bool
+    at_least: int = 0  # bytes: smaller blocks were left out
+    sample: int = (
+        0  # bytes: about one block was recorded for each so many, and figures are estimates; 0: all were
+    )
 
 
 class Trace(Struct):
@@ -223,11 +228,15 @@ class HeapProfile(Struct):
     lifetimes: list[list[int]]  # freed blocks by the logarithms of their lifetime in 16 ticks and their size
     fragments: Fragments | None
     globals: Globals
-    tree: _Tree
+    tree: Tree
 
     @property
     def title(self) -> str:
-        return f"{self.process.program} (pid {self.process.pid})"
+        """What tells it from the other processes of a run."""
+        if not self.process.pid:
+            return self.process.program
+        rank = f"rank {self.process.rank}, " if self.process.rank else ""
+        return f"{self.process.program} ({rank}pid {self.process.pid})"
 
     @property
     def places(self) -> list[Place]:
@@ -297,5 +306,10 @@ def load_profile(path: Path) -> HeapProfile:
 
 def load_profiles(run: Path) -> list[HeapProfile]:
     """Those of a run's processes that have been analysed, the one that allocated most first."""
-    found = [load_profile(path) for path in sorted((run / "heap").glob("*.json"))]
+    found = [load_profile(path) for path in sorted((run / "heap").glob("*.json")) if ".dump" not in path.name]
     return sorted(found, key=lambda one: -one.totals.bytes)
+
+
+def load_dumps(run: Path) -> list[HeapProfile]:
+    """Profiles that were written on the way, in the order of time."""
+    return [load_profile(path) for path in sorted((run / "heap").glob("*.dump*.json"))]

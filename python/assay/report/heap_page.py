@@ -3,13 +3,14 @@ too small to be seen."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 
 from msgspec.structs import asdict, fields
 
 from assay.profile.heap import Fragments, HeapProfile, Node, by_line
+from assay.profile.ranks import added_up, outliers, ranks_of
 from assay.records.heap_page import (
     HeapCalls,
     HeapFragments,
@@ -17,6 +18,7 @@ from assay.records.heap_page import (
     HeapObject,
     HeapPage,
     HeapPlaces,
+    HeapRank,
     HeapSource,
     HeapSpread,
     HeapThread,
@@ -26,6 +28,7 @@ from assay.records.heap_page import (
 )
 from assay.report.heap import problems
 
+MOST_PROCESSES = 16
 MOST_NODES = (
     60_000  # a page with more would open in seconds; what is left out is less than one part in 10,000
 )
@@ -43,6 +46,32 @@ SEEN = (
     "reallocated",
     "frees",
 )  # what makes a node worth showing
+
+
+def heap_pages(profiles: Sequence[HeapProfile], dumps: Sequence[HeapProfile], ran: str) -> Iterator[HeapPage]:
+    """Of the processes of a run, the largest first; before them the sum of those of an MPI program, after them the
+    profiles that were written on the way."""
+    if ranks := ranks_of(profiles):
+        whole = added_up(ranks)
+        page = heap_page(whole, whole.title, ran)
+        page.ranks = [
+            HeapRank(
+                name=f"rank {one.process.rank}",
+                pid=one.process.pid,
+                peak=one.totals.peak,
+                bytes=one.totals.bytes,
+                count=one.totals.count,
+                leaked=one.totals.leaked,
+                seconds=one.process.seconds,
+                outlier=far,
+            )
+            for one, far in zip(ranks, outliers(ranks), strict=True)
+        ]
+        yield page
+    for profile in profiles[:MOST_PROCESSES]:
+        yield heap_page(profile, profile.title, ran)
+    for profile in dumps[:MOST_PROCESSES]:
+        yield heap_page(profile, f"{profile.title}, after {profile.process.seconds:.2f} s", ran)
 
 
 def heap_page(profile: HeapProfile, title: str, ran: str, most_nodes: int = MOST_NODES) -> HeapPage:

@@ -20,15 +20,14 @@ from typing import NamedTuple
 import msgspec
 
 from assay.errors import UserError
-from assay.profile.heap import load_profiles
+from assay.profile.heap import load_dumps, load_profiles
 from assay.records.run import Run
 from assay.records.schema import AnyRecord, Pairs, encode
-from assay.report.heap_page import heap_page
+from assay.report.heap_page import heap_pages
 
 REPORT_NAME = "report.html"
 MARKER = b"@ASSAY_DATA@"
 PAIR_DIGITS = 5  # significant digits kept of a pair's value; the page shows 3
-HEAP_PAGES = 16  # processes of a heap profile, the largest
 PAIR_VALUES = (
     20_000_000  # pair values in one report: the matrix of 4096 hosts once; a browser opens it in 10 s
 )
@@ -74,8 +73,8 @@ def _lines(run: Run) -> Iterator[bytes]:
     shown = _shown_matrices(run.records)
     for record in run.records:
         yield encode(_reduced(record, shown) if isinstance(record, Pairs) else record) + b"\n"
-    for profile in load_profiles(run.path)[:HEAP_PAGES]:
-        yield msgspec.json.encode(heap_page(profile, profile.title, run.info.started)) + b"\n"
+    for page in heap_pages(load_profiles(run.path), load_dumps(run.path), run.info.started):
+        yield msgspec.json.encode(page) + b"\n"
 
 
 def _reduced(row: Pairs, shown: set[MatrixKey]) -> Pairs:

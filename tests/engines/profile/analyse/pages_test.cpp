@@ -9,7 +9,7 @@ using namespace assay::heap;
 
 namespace {
 constexpr std::uint64_t page = 4096, base = 0x7f0000000000;
-Block block(std::uint64_t size, std::uint32_t stack) { return {size, 0, stack, 0, 0}; }
+Block block(std::uint64_t size, std::uint32_t stack) { return {size, 1, 0, stack, 0, 0}; }
 }  // namespace
 
 TEST_CASE("a lone block keeps the rest of its page, and two share it by their sizes") {
