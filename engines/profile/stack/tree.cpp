@@ -2,7 +2,7 @@
 
 #include <sys/mman.h>
 
-#include <bit>
+#include <algorithm>
 
 namespace assay::stack {
 namespace {
@@ -21,40 +21,51 @@ std::uint64_t mix(StackId parent, std::uint64_t address) {
 }  // namespace
 
 bool Tree::reserve(std::size_t nodes, Node* storage) {
-    capacity_ = nodes;
+    capacity_ = std::min(nodes, slots_in(tables - 1) / 2);
     owns_nodes_ = storage == nullptr;
-    const std::size_t slots = std::bit_ceil(2 * nodes);
-    slot_mask_ = slots - 1;
     nodes_ = owns_nodes_ ? static_cast<Node*>(map(capacity_ * sizeof(Node))) : storage;
-    slots_ = static_cast<std::atomic<StackId>*>(map(slots * sizeof(StackId)));
+    for (unsigned table = 0; table < tables; ++table) {
+        slots_[table] = static_cast<std::atomic<StackId>*>(map(slots_in(table) * sizeof(StackId)));
+        if (slots_[table] == nullptr) return false;
+    }
     used_ = lost_root + 1;
-    return nodes_ != nullptr && slots_ != nullptr;
+    return nodes_ != nullptr;
 }
 
 void Tree::release() {
     if (nodes_ != nullptr && owns_nodes_) munmap(nodes_, capacity_ * sizeof(Node));
-    if (slots_ != nullptr) munmap(static_cast<void*>(slots_), (slot_mask_ + 1) * sizeof(StackId));
+    for (unsigned table = 0; table < tables; ++table) {
+        if (slots_[table] != nullptr) munmap(static_cast<void*>(slots_[table]), slots_in(table) * sizeof(StackId));
+        slots_[table] = nullptr;
+    }
     nodes_ = nullptr;
-    slots_ = nullptr;
 }
 
 StackId Tree::child(StackId parent, std::uint64_t address) {
-    StackId mine = no_stack;
-    for (std::size_t at = mix(parent, address) & slot_mask_;; at = (at + 1) & slot_mask_) {
-        StackId found = slots_[at].load(std::memory_order_acquire);
-        if (found == no_stack) {
-            if (mine == no_stack) {
-                mine = used_.fetch_add(1, std::memory_order_acq_rel);
-                if (mine >= capacity_) {
-                    used_.store(static_cast<StackId>(capacity_), std::memory_order_release);
-                    return no_stack;
-                }
-                nodes_[mine] = {parent, address};
-            }
-            if (slots_[at].compare_exchange_strong(found, mine, std::memory_order_acq_rel)) return mine;
+    const std::uint64_t h = mix(parent, address);
+    const auto is_it = [&](StackId id) { return nodes_[id].parent == parent && nodes_[id].address == address; };
+    const unsigned newest = table_of(std::min<StackId>(used_.load(std::memory_order_acquire), static_cast<StackId>(capacity_ - 1)));
+    for (unsigned table = 0; table <= newest; ++table) {
+        const std::size_t mask = slots_in(table) - 1;
+        for (std::size_t at = h & mask;; at = (at + 1) & mask) {
+            const StackId found = slots_[table][at].load(std::memory_order_acquire);
+            if (found == no_stack) break;
+            if (is_it(found)) return found;
         }
-        if (nodes_[found].parent == parent && nodes_[found].address == address) {
-            if (mine != no_stack) nodes_[mine].address = 0;
+    }
+    const StackId mine = used_.fetch_add(1, std::memory_order_acq_rel);
+    if (mine >= capacity_) {
+        used_.store(static_cast<StackId>(capacity_), std::memory_order_release);
+        return no_stack;
+    }
+    nodes_[mine] = {parent, address};
+    std::atomic<StackId>* slots = slots_[table_of(mine)];
+    const std::size_t mask = slots_in(table_of(mine)) - 1;
+    for (std::size_t at = h & mask;; at = (at + 1) & mask) {
+        StackId found = no_stack;
+        if (slots[at].compare_exchange_strong(found, mine, std::memory_order_acq_rel)) return mine;
+        if (is_it(found)) {  // another thread was first
+            nodes_[mine].address = 0;
             return found;
         }
     }

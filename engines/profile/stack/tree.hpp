@@ -3,6 +3,10 @@
 //
 // Finding is lock-free, adding too: a node is filled before its number is published in a slot of an open
 // hash table by compare-and-swap. A thread that loses such a race leaves its node unused (address 0).
+//
+// There are several tables, each larger than the one before, and a node's number says in which it is: few nodes lie on
+// few pages, and no page is touched for the sake of one that may come. Where two threads find the same new node just
+// when a table is full, it may be there twice: whoever reads the tree takes such two for one.
 #pragma once
 
 #include <atomic>
@@ -39,10 +43,23 @@ public:
     StackId size() const { return used_.load(std::memory_order_acquire); }
 
 private:
+    static constexpr unsigned tables = 5, first_bits = 13, bits_more = 3;  // slots, by their logarithm to base 2
+
+    static constexpr std::size_t slots_in(unsigned table) { return std::size_t{1} << (first_bits + table * bits_more); }
+    // The one after the last node of a table: they are half full at most.
+    static constexpr StackId end_of(unsigned table) {
+        return table + 1 == tables ? ~StackId{0} : static_cast<StackId>(slots_in(table) / 2);
+    }
+    static constexpr unsigned table_of(StackId id) {
+        unsigned table = 0;
+        while (id >= end_of(table)) ++table;
+        return table;
+    }
+
     Node* nodes_ = nullptr;
     bool owns_nodes_ = false;
-    std::atomic<StackId>* slots_ = nullptr;
-    std::size_t capacity_ = 0, slot_mask_ = 0;
+    std::atomic<StackId>* slots_[tables] = {};
+    std::size_t capacity_ = 0;
     std::atomic<StackId> used_{0};
 };
 

@@ -4,16 +4,16 @@
 // the *layout*: the offsets of the words that decided an earlier walk (return addresses, and saved RBPs
 // where a frame's extent hangs on one). Those words are loaded by independent loads and hashed; the hash
 // finds the stack, and the words themselves are compared, so a hit is exact: the same start and the same
-// words make the same walk. A miss walks by rules and learns. Nothing is written to the program's stack,
-// so exceptions, longjmp and shadow stacks are not disturbed.
-//
-// A stack that is deeper than one entry holds is a chain of segments, each found in this way.
+// words make the same walk. A miss follows the trail of the stack before (trail.hpp), and learns. So does a stack that
+// is deeper than an entry has room for. Nothing is written to the program's stack, so exceptions, longjmp and shadow
+// stacks are not disturbed.
 #pragma once
 
 #include <atomic>
 #include <cstdint>
 #include <cstring>
 
+#include "profile/stack/trail.hpp"
 #include "profile/stack/tree.hpp"
 #include "profile/stack/walk.hpp"
 
@@ -23,7 +23,7 @@ namespace assay::stack {
 extern std::atomic<std::uint32_t> generation;
 
 struct UnwindCounts {
-    std::uint64_t walks = 0;  // segments that had to be walked
+    std::uint64_t walks = 0;  // stacks that were not in the memo
     std::uint64_t lost = 0;   // stacks whose outermost frames could not be read
 };
 
@@ -36,19 +36,18 @@ public:
     // The stack from `start` outwards, start.pc innermost. no_stack when the tree is full.
     StackId capture(const Frame& start, Tree& tree) {
         if (const std::uint32_t now = generation.load(std::memory_order_acquire); now != generation_) forget(now);
-        if (const Entry* entry = find(start); entry != nullptr && entry->is_outermost) return entry->id;
-        return capture_chain(start, tree);
+        if (const Entry* entry = find(start); entry != nullptr) return entry->id;
+        return follow(start, tree);
     }
 
     // The same by rules alone: what a hit is checked against.
     StackId walk(Frame frame, Tree& tree);
 
-    const UnwindCounts& counts() const { return counts_; }
+    UnwindCounts counts() const { return {walks_, trail_.lost()}; }
 
 private:
     static constexpr unsigned max_words = 28;  // a multiple of 4: they are loaded four at a time
-    static constexpr unsigned max_segments = 64;
-    static constexpr unsigned set_bits = 10, ways = 8, entry_bits = 15, probes = 8, join_bits = 12;
+    static constexpr unsigned set_bits = 10, ways = 8, entry_bits = 15, probes = 8;
     static constexpr std::uint64_t golden = 0x9e3779b97f4a7c15ull;
 
     // Where the words of a walk lie, in words from its start's sp.
@@ -62,30 +61,13 @@ private:
     struct Key {
         std::uint64_t pc, sp;
     };
-    // What those words were, and what follows from them.
+    // What those words were, and the stack that follows from them.
     struct Entry {
         std::uint64_t hash;
         std::uint32_t serial;  // of the layout; 0: free
-        StackId id;            // of the whole stack, where this is its outermost segment
-        std::uint32_t number;    // of this entry, never used twice
-        std::uint32_t frames;    // in this segment
-        std::uint64_t next_pc;   // where the next segment begins
-        std::uint32_t next_sp, next_bp;  // in words from the start's sp; next_bp `as_at_start` or its slot
-        bool is_outermost, next_called;
+        StackId id;
         std::uint64_t word[max_words];
     };
-    // A segment and the stack outside of it make a stack.
-    struct Join {
-        std::uint32_t number;  // of the entry; 0: free
-        StackId outer, id;
-    };
-    struct Link {  // of a chain of segments
-        std::uint32_t number, frames;
-        Frame start;
-    };
-    struct Lesson;  // a segment being walked
-
-    static constexpr std::uint32_t as_at_start = ~std::uint32_t{0};
 
     const Entry* find(const Frame& start) const {
         const unsigned set = set_of(start);
@@ -127,24 +109,21 @@ private:
     }
     static constexpr std::uint64_t factor(std::uint32_t k) { return (golden * (2 * k + 3)) | 1; }
 
-    StackId capture_chain(const Frame& start, Tree& tree);
-    const Entry* learn(const Frame& start, Tree& tree);
-    bool walk_segment(const Frame& start, Lesson& lesson);
-    const Layout& layout_of(const Frame& start, const Lesson& lesson);
+    StackId follow(const Frame& start, Tree& tree);
+    void learn(const Frame& start, StackId id);
+    const Layout& layout_of(const Frame& start, const std::uint32_t* offset, std::uint32_t n);
     Entry& room_for(std::uint64_t hash);
-    static Frame next_of(const Frame& start, const Entry& entry);
-    StackId join(StackId outer, const Link& link, Tree& tree);
     void forget(std::uint32_t now);
 
     Bounds bounds_{};
-    std::uint32_t generation_ = 0, serials_ = 0, numbers_ = 0;
-    UnwindCounts counts_{};
+    std::uint32_t generation_ = 0, serials_ = 0;
+    std::uint64_t walks_ = 0;
     std::uint8_t victim_[1 << set_bits];
     Key keys_[1 << set_bits][ways];
     Layout layouts_[1 << set_bits][ways];
     Entry entries_[(1 << entry_bits) + probes];
-    Join joins_[1 << join_bits];
     RuleCache rules_;
+    Trail trail_;
 };
 
 }  // namespace assay::stack

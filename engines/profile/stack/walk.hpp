@@ -37,7 +37,7 @@ public:
     void clear();
 
 private:
-    static constexpr int bits = 12;
+    static constexpr int bits = 14;
     struct Entry {
         std::uint64_t address;
         Rule rule;
