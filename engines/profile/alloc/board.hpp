@@ -33,7 +33,7 @@ enum class Series : std::uint32_t {
     malloc_faults, touch_faults, retouch_faults, free_faults,
     malloc_touch,
     pair, overhead,
-    live, huge, retained_first, retained,
+    live, huge, retained_first, retained_half, retained,
     rate, operation,
     peak_over_live, end_over_live,
     realloc, calls, in_calls, in_touch, wall, faults, peak, peak_live,

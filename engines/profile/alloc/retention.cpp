@@ -6,21 +6,21 @@ namespace assay::alloc {
 void run_retention(const Task& task, Board& board) {
     const std::size_t count = std::max<std::size_t>(1, task.total / task.size), page = page_bytes();
     Own<void*> blocks(count);
-    const auto above = [base = resident().bytes] {
-        const std::uint64_t here = resident().bytes;
-        return here > base ? static_cast<double>(here - base) : 0.0;
-    };
-    if (resident().bytes == 0) refuse("this kernel does not count resident pages exactly (no smaps_rollup)");
+    const Resident base = resident();
+    const auto above = [](std::uint64_t here, std::uint64_t before) { return here > before ? static_cast<double>(here - before) : 0.0; };
+    if (base.bytes == 0) refuse("this kernel does not count resident pages exactly (no smaps_rollup)");
     for (std::uint32_t cycle = 1; cycle <= task.cycles; ++cycle) {
         check_memory(count * task.size);
         for (void*& block : blocks) touch(block = given(task.size), task.size, page);
         if (cycle == task.cycles) {
-            board.add(Series::live, above());
-            board.add(Series::huge, static_cast<double>(resident().huge));
+            const Resident here = resident();
+            board.add(Series::live, above(here.bytes, base.bytes));
+            board.add(Series::huge, above(here.huge, base.huge));
         }
         for (void* block : blocks) std::free(block);
-        if (cycle == 1) board.add(Series::retained_first, above());
-        if (cycle == task.cycles) board.add(Series::retained, above());
+        if (cycle == 1) board.add(Series::retained_first, above(resident().bytes, base.bytes));
+        if (cycle == (task.cycles + 1) / 2) board.add(Series::retained_half, above(resident().bytes, base.bytes));
+        if (cycle == task.cycles) board.add(Series::retained, above(resident().bytes, base.bytes));
     }
 }
 

@@ -146,11 +146,13 @@ void run_retention_study(const Options& options, Bench& bench) {
         if (!found) continue;
         study.report("live", params, found->of(Series::live));
         study.report("huge", params, found->of(Series::huge));
-        params["cycles"] = 1;
-        study.report("retained", params, found->of(Series::retained_first));
-        if (task.cycles == 1) continue;
-        params["cycles"] = task.cycles;
-        study.report("retained", params, found->of(Series::retained));
+        const auto after = [&](std::uint32_t cycles, Series series) {
+            params["cycles"] = cycles;
+            study.report("retained", params, found->of(series));
+        };
+        after(1, Series::retained_first);
+        if (task.cycles > 2) after((task.cycles + 1) / 2, Series::retained_half);
+        if (task.cycles > 1) after(task.cycles, Series::retained);
     }
 }
 
