@@ -53,7 +53,8 @@ inline constexpr std::size_t call_count = static_cast<std::size_t>(Call::count_o
 struct Board {
     Task task;
     char serving[1024];               // the file whose malloc is called
-    char mixture[1024];               // where it differs: the file whose free is
+    char other_function[32];          // one that another file serves; empty where there is none
+    char other_file[1024];
     char refused[512];                // why there are no samples
     std::atomic<std::uint32_t> done;  // the task ended by itself
     Order calls[call_count];

@@ -50,6 +50,14 @@ void check_memory(std::size_t bytes) {
     if (left < bytes + margin) refuse("no memory for %zu MB more: %zu MB are left", bytes / 1'000'000, static_cast<std::size_t>(left / 1'000'000));
 }
 
+Resident first_look() {
+    check_memory(0);
+    resident();
+    const Resident found = resident();
+    if (found.bytes == 0) refuse("this kernel does not count resident pages exactly (no smaps_rollup)");
+    return found;
+}
+
 std::size_t Random::size(double least, double most) {
     return static_cast<std::size_t>(least * std::exp2(share() * std::log2(most / least)));
 }
@@ -62,8 +70,13 @@ int serve_task() {
     // In place before anything is measured.
     std::memset(static_cast<void*>(board.samples), 0, sizeof board.samples);
     file_of("malloc", board.serving);
-    file_of("free", board.mixture);
-    if (std::strcmp(board.serving, board.mixture) == 0) file_of("realloc", board.mixture);
+    for (const char* function : {"aligned_alloc", "posix_memalign", "calloc", "realloc", "free"}) {
+        char file[1024];
+        file_of(function, file);
+        if (std::strcmp(board.serving, file) == 0) continue;
+        std::snprintf(board.other_function, sizeof board.other_function, "%s", function);
+        std::memcpy(board.other_file, file, sizeof file);
+    }
     void* first = given(1);
     keep(first);
     std::free(first);

@@ -88,6 +88,9 @@ inline std::size_t batch_of(std::size_t size) {
 // Refuses when `bytes` more would not fit: an allocator that gives nothing back must not take the machine down.
 void check_memory(std::size_t bytes);
 
+// What is resident before the allocator is asked for anything, when all that looking takes is in place.
+Resident first_look();
+
 // One thread is the process itself, as in a program without threads; several are threads of their own.
 template <class Work>
 void on_threads(unsigned count, Work work) {

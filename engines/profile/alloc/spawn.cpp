@@ -126,15 +126,15 @@ std::string ending(const Process& process, double limit_s) {
 
 // Is malloc, and free with it, the wanted library's (or the C library's own, where none is wanted)?
 void check_serving(const Allocator& allocator, const Board& board) {
-    const std::string serving = board.serving, other = board.mixture;
+    const std::string serving = board.serving, other = board.other_function;
     std::error_code unknown;
     const bool is_wanted = allocator.library.empty() ? std::filesystem::path(serving).filename().string().starts_with("libc.")
                                                      : std::filesystem::equivalent(serving, allocator.library, unknown);
     if (!is_wanted)
         throw Error(fmt::format("{} does not serve malloc: {} does", allocator.library.empty() ? "the C library" : allocator.library, serving),
                     "is it an allocator for this machine, one that replaces malloc?");
-    if (other != serving)
-        throw Error(fmt::format("{} serves malloc, but {} serves free or realloc", serving, other), "an allocator has to replace all of them");
+    if (!other.empty())
+        throw Error(fmt::format("{} serves malloc, but {} serves {}", serving, board.other_file, other), "an allocator has to replace all of them");
 }
 
 }  // namespace
@@ -171,7 +171,7 @@ std::string serving_file(const Allocator& allocator, double limit_s) {
     const std::string why = ending(start(allocator, board.descriptor()), limit_s);
     if (board->serving[0] != 0) check_serving(allocator, *board);
     if (!why.empty() || board->done == 0)
-        throw Error(fmt::format("a program on {} cannot ask for a single block: {}", allocator.name, why.empty() ? "it ended early" : why),
+        throw Error(fmt::format("a program on {} cannot even start: {}", allocator.library.empty() ? allocator.name : allocator.library, why.empty() ? "it ended early" : why),
                     "is it an allocator for this machine?");
     return board->serving;
 }

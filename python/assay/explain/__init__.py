@@ -41,7 +41,8 @@ RULES: dict[str, Rule] = {
 def explain(
     records: Iterable[AnyRecord], hosts: Sequence[str] = (), options: Options | None = None
 ) -> list[Finding]:
-    """All findings about a run, faults before warnings, and advice last. Records of earlier explanations are not looked at."""
+    """All findings about a run, faults before warnings, and advice last. Records of earlier explanations are not
+    looked at."""
     evidence = Evidence(records, hosts, options)
     findings = [finding for rule in RULES.values() for finding in rule(evidence)]
     return sorted(findings, key=lambda finding: ("fault", "warning", "advice").index(finding.severity))

@@ -10,7 +10,7 @@ from itertools import takewhile
 
 from assay.explain.evidence import Evidence
 from assay.profile.alloc import CYCLE, HANDOVER, MIXED, REPLAY, RETENTION, THREADS, AllocStudy
-from assay.records.schema import Finding, Measurement, Subject
+from assay.records.schema import Finding, Measurement, Scalar, Subject
 from assay.records.units import format_quantity, format_share, format_size
 
 SMALL = 1024  # bytes, at most
@@ -129,7 +129,7 @@ def _by_size(study: AllocStudy, metrics: Sequence[str], sizes: Sequence[int], th
     """Over the sizes that every allocator has."""
 
     def phases(allocator: str, size: int) -> list[Measurement]:
-        where = {"size": size, "threads": threads, "state": "repeated"}
+        where: dict[str, Scalar] = {"size": size, "threads": threads, "state": "repeated"}
         found = [study.record(CYCLE, metric, allocator, **where) for metric in metrics]
         return [] if any(one is None for one in found) else [one for one in found if one is not None]
 

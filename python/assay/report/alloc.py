@@ -145,8 +145,8 @@ def _show_retention(console: Console, study: AllocStudy) -> None:
 
     sizes = study.values(RETENTION, "size")
     total = format_size(study.values(RETENTION, "total")[0])
-    _columns(console, "resident after free", names, [(format_size(s), left(s)) for s in sizes],
-             f"after {cycles[-1]} cycles with blocks of {total} together, or one; and as a share of when all was live")  # fmt: skip
+    legend = f"after {cycles[-1]} cycles, blocks of {total} together or one; and as a share of when all was live"
+    _columns(console, "resident after free", names, [(format_size(s), left(s)) for s in sizes], legend)
     large = [s for s in sizes if s >= LARGE][-1:]
     _columns(
         console, "in huge pages", names, [(format_size(s), huge(s)) for s in large], "share of what is live"
@@ -221,7 +221,7 @@ def _show_waived(console: Console, study: AllocStudy) -> None:
         if "threads" in r.params:
             about += f" by {r.params['threads']} threads"
         reasons.setdefault((of, r.reason or ""), []).append(about)
-    for (of, reason), about in reasons.items():
-        console.print(Text(f"{of}: waived, {reason} ({', '.join(dict.fromkeys(about))})"), soft_wrap=True)
+    for (of, reason), cases in reasons.items():
+        console.print(Text(f"{of}: waived, {reason} ({', '.join(dict.fromkeys(cases))})"), soft_wrap=True)
     if reasons:
         console.print()
