@@ -209,7 +209,8 @@ def _replay(args: argparse.Namespace, trace: Path) -> int:
         script = Path(folder) / "script"
         prepare(trace, script)
         session = _session(args, {"trace": str(trace)})
-        params: dict[str, Scalar] = {"script": str(script), "trace": Path(args.what[1]).name, "repeats": args.repeats or 3}
+        name = Path(args.what[1]).resolve().name
+        params: dict[str, Scalar] = {"script": str(script), "trace": name, "repeats": args.repeats or 3}
         if args.no_touch:
             params["no_touch"] = True
         run_steps(session, [Step(REPLAY, one, params, REPLAY_EXPECTED_S) for one in args.allocators])

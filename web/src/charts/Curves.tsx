@@ -26,17 +26,18 @@ interface Props {
   unit: string;
   logarithmic: boolean;
   curves: Curve[];
+  sizeName?: string; // what the sizes are of
 }
 
 const SYMBOLS = ["circle", "rect", "triangle", "diamond"];
 const SERIES = SYMBOLS.length;
 
-export function Curves({ title, label, unit, logarithmic, curves }: Props) {
+export function Curves({ title, label, unit, logarithmic, curves, sizeName = "message size" }: Props) {
   const box = useRef<HTMLDivElement>(null);
   const theme = useTheme();
   useLayoutEffect(() => {
     const chart = init(box.current!, null, { renderer: "canvas" });
-    chart.setOption(options(unit, logarithmic, curves));
+    chart.setOption(options(unit, logarithmic, curves, sizeName));
     chart.getZr().flush();
     const watcher = new ResizeObserver(() => chart.resize());
     watcher.observe(box.current!);
@@ -44,7 +45,7 @@ export function Curves({ title, label, unit, logarithmic, curves }: Props) {
       watcher.disconnect();
       chart.dispose();
     };
-  }, [unit, logarithmic, curves, theme]);
+  }, [unit, logarithmic, curves, sizeName, theme]);
   return (
     <figure>
       <figcaption>{title}</figcaption>
@@ -53,7 +54,7 @@ export function Curves({ title, label, unit, logarithmic, curves }: Props) {
   );
 }
 
-function options(unit: string, logarithmic: boolean, curves: Curve[]): EChartsCoreOption {
+function options(unit: string, logarithmic: boolean, curves: Curve[], sizeName: string): EChartsCoreOption {
   const line = { lineStyle: { color: colour("line") } };
   const text = { color: colour("ink-soft"), fontSize: 12.5 };
   const axisLine = { lineStyle: { color: colour("line-strong") } };
@@ -62,7 +63,7 @@ function options(unit: string, logarithmic: boolean, curves: Curve[]): EChartsCo
     textStyle: { fontFamily: getComputedStyle(document.body).fontFamily },
     grid: { left: 4, right: 18, top: 38, bottom: 26, containLabel: true },
     legend: { top: 0, left: 0, itemWidth: 28, itemGap: 18, textStyle: { ...text, color: colour("ink") } },
-    xAxis: sizeAxis(curves, { axisLabel: text, axisLine, nameTextStyle: text }),
+    xAxis: sizeAxis(curves, sizeName, { axisLabel: text, axisLine, nameTextStyle: text }),
     yAxis: {
       type: logarithmic ? "log" : "value",
       axisLabel: { ...text, formatter: (value: number) => quantity(value, unit).replace(/\.0+(?= )/, "") },
@@ -90,7 +91,7 @@ function options(unit: string, logarithmic: boolean, curves: Curve[]): EChartsCo
 }
 
 /** The sizes by their logarithm: the logarithmic axis of ECharts would name one size in a thousand. */
-function sizeAxis(curves: Curve[], look: object): object {
+function sizeAxis(curves: Curve[], name: string, look: object): object {
   const sizes = curves.flatMap((curve) => curve.points.map(([size]) => Math.log2(size)));
   const min = Math.floor(Math.min(...sizes));
   const max = Math.max(min + 1, Math.ceil(Math.max(...sizes)));
@@ -100,7 +101,7 @@ function sizeAxis(curves: Curve[], look: object): object {
     min,
     max,
     interval: Math.max(1, Math.ceil((max - min) / 8)),
-    name: "message size",
+    name,
     nameLocation: "middle",
     nameGap: 30,
     splitLine: { show: false },
