@@ -17,6 +17,7 @@ struct Task {
     std::uint32_t threads = 1;
     std::uint32_t cycles = 1;      // at least; of retention and mixed: exactly
     std::uint32_t touch = 1;       // of replay: one store a page of each block
+    std::uint32_t each = 0;        // of replay: a clock around each call
     std::uint64_t size = 0;        // bytes of a block
     std::uint64_t total = 0;       // bytes of all blocks of a batch together
     double seconds = 0;            // how long to repeat

@@ -96,11 +96,11 @@ inline constexpr std::array replay_parameters = {
     Parameter{"no_touch", Kind::flag, "", "", "leave the blocks' pages alone"},
 };
 inline constexpr std::array replay_metrics = {
-    Metric{"time", "s", Better::lower, "in malloc, realloc and free, of all threads together"},
-    Metric{"touch", "s", Better::lower, "in one store a page of each block"},
+    Metric{"time", "s", Better::lower, "in the calls and first touches of all threads, less what playing the script takes"},
+    Metric{"touch", "s", Better::lower, "of it in first touches, by a clock around each"},
     Metric{"wall", "s", Better::lower, "from the first call to the last, without what the study looks at"},
     Metric{"calls", "1", Better::none, "of malloc, calloc, realloc and free"},
-    Metric{"malloc", "s", Better::lower, "a call of malloc or calloc: order statistics over all"},
+    Metric{"malloc", "s", Better::lower, "a call of malloc or calloc, by a clock around each: order statistics over all"},
     Metric{"realloc", "s", Better::lower, "a call of realloc"},
     Metric{"free", "s", Better::lower, "a call of free"},
     Metric{"faults", "1", Better::lower, "page faults of all threads"},

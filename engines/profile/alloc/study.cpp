@@ -221,6 +221,10 @@ void run_replay_study(const Options& options, Bench& bench) {
         if (!one) return;
         found.merge(*one);
     }
+    task.each = 1;
+    auto each = study.work(task, 1, 0, "malloc", params);
+    if (!each) return;
+    found.merge(*each);
     for (const Named& one : {Named{"time", Series::in_calls}, Named{"touch", Series::in_touch}, Named{"wall", Series::wall},
                              Named{"calls", Series::calls}, Named{"faults", Series::faults}, Named{"peak", Series::peak},
                              Named{"peak_live", Series::peak_live}, Named{"peak_over_live", Series::peak_over_live}})

@@ -155,8 +155,8 @@ def _handover(study: AllocStudy) -> list[Score]:
 
 def _replayed(study: AllocStudy, trace: str) -> list[Score]:
     def spent(allocator: str) -> list[list[Measurement]]:
-        found = [study.record(REPLAY, metric, allocator, trace=trace) for metric in ("time", "touch")]
-        return [[one for one in found if one is not None]]
+        found = study.record(REPLAY, "time", allocator, trace=trace)
+        return [[found] if found else []]
 
     return _scores(study, REPLAY, spent)
 

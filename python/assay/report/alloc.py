@@ -100,7 +100,7 @@ def _show_methods(console: Console, study: AllocStudy) -> None:
     size, threads = sizes[-1], study.values(CYCLE, "threads")[0]
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column(f"For {format_size(size)}, first of a process")
-    for heading in ("malloc alone", "first access", "both in one", "first access", "page faults"):
+    for heading in ("malloc alone", "first access", "both in one", "access takes", "page faults"):
         table.add_column(heading, justify="right")
     table.add_row("", "M cycles", "M cycles", "M cycles", "", "", style="dim")
     for name in study.allocators(CYCLE):
@@ -200,8 +200,8 @@ def _show_replay(console: Console, study: AllocStudy) -> None:
 
         rows = [
             ("calls", figure("calls", "1")),
-            ("in calls", figure("time", "s")),
-            ("in first touch", figure("touch", "s")),
+            ("in calls and first touch", figure("time", "s")),
+            ("of it in first touch", figure("touch", "s")),
             ("from first to last", figure("wall", "s")),
             ("malloc, median / p99", tail("malloc")),
             ("realloc", tail("realloc")),
