@@ -22,7 +22,7 @@ inline constexpr Parameter settings_parameter{
     "settings", Kind::text, "", "", "environment that it is started with: NAME=value, several with blanks between"};
 inline constexpr Parameter no_huge_parameter{
     "no_huge_pages", Kind::flag, "", "", "without the kernel's transparent huge pages"};
-inline constexpr Parameter limit_parameter{"limit", Kind::real, "s", "120", "until a process is given up", 1, 86400};
+inline constexpr Parameter limit_parameter{"limit", Kind::real, "s", "300", "until a process is given up", 1, 86400};
 inline constexpr Parameter threads_parameter{"threads", Kind::integers, "", "1", "numbers of threads", 1, 1024};
 
 inline constexpr double largest = 1e13;  // bytes

@@ -170,8 +170,10 @@ def _advice(question: Question, host: str | None, started: dict[str, str]) -> Fi
         cause = f"{question.words}: no clear winner among {names}, whose figures differ less than they spread"
     else:
         cause = f"{question.words}: {best.allocator}"
+    details = [f"{question.what}: " + ", ".join(_words(one, question.unit) for one in ranked)]
     base = next((one for one in ranked if one.allocator == "glibc"), None)
-    effect = best.value / base.value - 1 if base and base is not best else None
+    if base and base is not best:
+        details.append(f"{best.allocator} over glibc: {best.value / base.value:.3g}")
     how = started.get(best.allocator, "") if len(equals) == 1 else ""
     return Finding(
         rule="alloc",
@@ -179,9 +181,8 @@ def _advice(question: Question, host: str | None, started: dict[str, str]) -> Fi
         subject=Subject(host=host),
         side="node",
         severity="advice",
-        effect=effect,
         evidence=sorted(number for one in ranked for number in one.evidence)[:40],
-        details=[f"{question.what}: " + ", ".join(_words(one, question.unit) for one in ranked)],
+        details=details,
         remedy=f"try it with your program: {how} ./program" if how else "",
     )
 

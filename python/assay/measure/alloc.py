@@ -17,7 +17,7 @@ from assay.profile.alloc import CYCLE, HANDOVER, MIXED, RETENTION, THREADS
 from assay.records.schema import Measurement, Progress, Scalar, Subject
 from assay.records.units import parse_size
 
-SILENCE_S = 900.0  # the largest size takes several processes, and each of them minutes at most
+SILENCE_S = 1800.0  # the engine gives up a process after 300 s; the largest sizes take four for a line
 TOUCH_RATE = 2e9  # B/s of fresh pages, about; the estimate of the time left corrects itself
 QUESTIONS = {"sizes": CYCLE, "retention": RETENTION, "threads": THREADS, "handover": HANDOVER, "mixed": MIXED}
 FACTOR = 4  # from one size of a range to the next

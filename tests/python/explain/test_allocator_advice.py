@@ -42,7 +42,7 @@ def test_the_leader_is_named_with_its_figures_and_how_to_start_it() -> None:
     records = cycle("glibc", 16, 10e-9) + cycle("fast", 16, 5e-9)
     finding = only(records, started=["fast LD_PRELOAD=/lib/fast.so"])
     assert (finding.rule, finding.cause, finding.severity) == ("alloc", "for small blocks: fast", "advice")
-    assert finding.effect == pytest.approx(-0.5)
+    assert finding.details[1] == "fast over glibc: 0.5"
     assert "fast 10 ns" in finding.details[0] and "glibc 20 ns" in finding.details[0]
     assert "LD_PRELOAD=/lib/fast.so ./program" in finding.remedy
 

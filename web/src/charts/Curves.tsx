@@ -61,7 +61,7 @@ function options(unit: string, logarithmic: boolean, curves: Curve[], sizeName: 
   return {
     animation: false,
     textStyle: { fontFamily: getComputedStyle(document.body).fontFamily },
-    grid: { left: 4, right: 18, top: 38, bottom: 26, containLabel: true },
+    grid: { left: 4, right: 18, top: 16 + 22 * legendRows(curves), bottom: 26, containLabel: true },
     legend: { top: 0, left: 0, itemWidth: 28, itemGap: 18, textStyle: { ...text, color: colour("ink") } },
     xAxis: sizeAxis(curves, sizeName, { axisLabel: text, axisLine, nameTextStyle: text }),
     yAxis: {
@@ -88,6 +88,13 @@ function options(unit: string, logarithmic: boolean, curves: Curve[], sizeName: 
       lineStyle: { width: curve.dashed ? 1.5 : 2, type: curve.dashed ? "dashed" : "solid" },
     })),
   };
+}
+
+/** About how many rows the legend takes, which the plot has to stay clear of: the entries' widths are a guess. */
+function legendRows(curves: Curve[]): number {
+  const names = [...new Set(curves.map(({ name }) => name))];
+  const width = names.reduce((sum, name) => sum + 52 + 7 * name.length, 0);
+  return Math.max(1, Math.ceil(width / 480));
 }
 
 /** The sizes by their logarithm: the logarithmic axis of ECharts would name one size in a thousand. */
