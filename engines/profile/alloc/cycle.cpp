@@ -10,7 +10,7 @@ namespace assay::alloc {
 namespace {
 
 constexpr int warm_up = 3;  // cycles: glibc finds its threshold for mmap in two
-constexpr std::size_t large = 256 << 20;  // bytes, from where on a cycle takes long
+constexpr std::size_t large = 1 << 30;  // bytes, from where on a cycle takes long
 constexpr std::size_t most_pairs = 1000;
 constexpr std::size_t watched = 64 << 20;  // bytes asked for between two looks at what is left
 

@@ -26,6 +26,17 @@ Task task_of(What what, const Study& study) {
 // Processes for one size: as many first batches as there are of them.
 int processes_for(std::uint64_t bytes) { return bytes < (64u << 20) ? 5 : bytes < (1u << 30) ? 3 : 2; }
 
+// "4 GiB", "20000000 B": for people.
+std::string words(std::int64_t size) {
+    constexpr const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    std::size_t k = 0;
+    for (; k < 4 && size % 1024 == 0; ++k) size /= 1024;
+    return fmt::format("{} {}", size, units[k]);
+}
+std::string words(std::int64_t size, std::int64_t threads) {
+    return fmt::format("{}, {} thread{}", words(size), threads, threads == 1 ? "" : "s");
+}
+
 struct Named {
     const char* metric;
     Series series;
@@ -125,7 +136,7 @@ void run_cycle_study(const Options& options, Bench& bench) {
     std::size_t done = 0;
     for (const auto threads : counts)
         for (const auto size : sizes) {
-            study.progress(done++, sizes.size() * counts.size(), fmt::format("{} B, {} threads", size, threads));
+            study.progress(done++, sizes.size() * counts.size(), words(size, threads));
             study_size(study, static_cast<std::uint64_t>(size), static_cast<std::uint32_t>(threads), options.real("seconds"));
         }
 }
@@ -139,7 +150,7 @@ void run_retention_study(const Options& options, Bench& bench) {
     const auto sizes = options.integers("sizes");
     std::size_t done = 0;
     for (const auto size : sizes) {
-        study.progress(done++, sizes.size(), fmt::format("{} B", size));
+        study.progress(done++, sizes.size(), words(size));
         task.size = static_cast<std::uint64_t>(size);
         Json params = {{"size", size}, {"total", std::max(task.size, task.total / task.size * task.size)}};
         auto found = study.work(task, processes_for(task.size) == 5 ? processes : 1, std::max(task.total, task.size), "retained", params);
@@ -163,7 +174,7 @@ void run_threads_study(const Options& options, Bench& bench) {
     const auto counts = options.integers("threads");
     std::size_t done = 0;
     for (const auto count : counts) {
-        study.progress(done++, counts.size(), fmt::format("{} threads", count));
+        study.progress(done++, counts.size(), fmt::format("{} thread{}", count, count == 1 ? "" : "s"));
         task.threads = static_cast<std::uint32_t>(count);
         const Json params = {{"threads", count}};
         if (auto found = study.work(task, 1, 0, "rate", params)) study.report("rate", params, found->of(Series::rate));
@@ -178,7 +189,7 @@ void run_handover_study(const Options& options, Bench& bench) {
     std::size_t done = 0;
     for (const auto count : counts)
         for (const auto size : sizes) {
-            study.progress(done++, sizes.size() * counts.size(), fmt::format("{} B, {} threads", size, count));
+            study.progress(done++, sizes.size() * counts.size(), words(size, count));
             task.threads = std::max(2u, static_cast<std::uint32_t>(count) / 2 * 2);
             task.size = static_cast<std::uint64_t>(size);
             const Json params = {{"size", size}, {"threads", task.threads}};

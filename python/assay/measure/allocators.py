@@ -88,7 +88,7 @@ def engine() -> Path:
 
 def parse_allocators(text: str) -> list[Allocator]:
     """Of "glibc,glibc+huge,jemalloc,/opt/hoard/libhoard.so". Raises UserError for what is none of these."""
-    found = [_parse_one(one) for one in text.split(",") if one]
+    found = [_parse_one(one) for one in _split(text)]
     if not found:
         raise UserError(
             "no allocator is named", f"there are: {', '.join(LIBRARIES)}, and any library by path"
@@ -97,6 +97,18 @@ def parse_allocators(text: str) -> list[Allocator]:
     for name in names:
         if names.count(name) > 1:
             raise UserError(f"the allocator {name} is named twice", "name each once")
+    return found
+
+
+def _split(text: str) -> list[str]:
+    """At commas, but not at those of a setting's value: "jemalloc+MALLOC_CONF=thp:always,narenas:1,glibc"."""
+    found: list[str] = []
+    for piece in text.split(","):
+        begins = "/" in piece or piece.partition("+")[0] in LIBRARIES
+        if found and "=" in found[-1] and piece and not begins:
+            found[-1] += f",{piece}"
+        elif piece:
+            found.append(piece)
     return found
 
 
@@ -138,8 +150,11 @@ def _split_path(text: str) -> tuple[str, str, str]:
 def _library_at(text: str) -> str:
     """The library's whole path. The loader ignores in silence what it cannot load: it is looked at here."""
     path = Path(text).resolve()
+    if path.exists() and not path.is_file():
+        raise UserError(f"{text} is not a file", "give the path of the allocator's .so file")
     try:
-        head = path.read_bytes()[:18]
+        with path.open("rb") as library:
+            head = library.read(18)
     except OSError as error:
         raise UserError(
             f"cannot read the allocator {text}: {error.strerror}", "give the path of its library"

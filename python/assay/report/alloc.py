@@ -145,9 +145,7 @@ def _show_retention(console: Console, study: AllocStudy) -> None:
 
     sizes = study.values(RETENTION, "size")
     total = format_size(study.values(RETENTION, "total")[0])
-    legend = (
-        f"after {cycles[-1]} cycles, blocks of {total} together or one; and as a share of when all was live"
-    )
+    legend = f"at once after {cycles[-1]} cycles, blocks of {total} together or one; and as a share of what was live"
     _columns(console, "resident after free", names, [(format_size(s), left(s)) for s in sizes], legend)
     large = [s for s in sizes if s >= LARGE][-1:]
     _columns(

@@ -302,6 +302,7 @@ def refused(capfd: pytest.CaptureFixture[str], words: list[str], says: str) -> N
         (["--allocators", "ptmalloc9"], "no allocator is called 'ptmalloc9'"),
         (["--allocators", "/not/there.so"], "/not/there.so"),
         (["--allocators", "/etc/passwd"], "not a shared library"),
+        (["--allocators", "/etc"], "not a file"),
         (["--allocators", "glibc+none"], "no variant 'none'"),
         (["--allocators", "glibc,glibc"], "twice"),
         (["--allocators", ","], "no allocator is named"),
@@ -356,6 +357,8 @@ def test_names_of_allocators(tmp_path: Path) -> None:
     assert (with_plus.name, with_plus.settings) == ("lib+one.so", ())
     (off,) = parse_allocators(f"{planted('fault')}+nohuge")
     assert off.name == "libplanted_fault.so+nohuge" and not off.huge_pages
+    one, other = parse_allocators("jemalloc+MALLOC_CONF=thp:always,narenas:1,glibc")
+    assert (one.settings, other.name) == (("MALLOC_CONF=thp:always,narenas:1",), "glibc")
     assert parse_allocators("glibc+arena1")[0].words() == "GLIBC_TUNABLES=glibc.malloc.arena_max=1"
 
 
