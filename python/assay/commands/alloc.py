@@ -81,7 +81,7 @@ An allocator is glibc, jemalloc, tcmalloc, mimalloc, tbbmalloc or the path of a 
             "--threads",
             type=_read(parse_threads),
             metavar="LIST",
-            help="numbers of threads (default: 1, 2, 4 ... to all cores)",
+            help="numbers of threads; sizes: the least and the most (default: 1, 2, 4 ... to all cores)",
         )
         parser.add_argument(
             "--cycles",
