@@ -1,8 +1,9 @@
 // assay-heap: records the memory of a program, and reads what was recorded.
 //
-//   assay-heap record FOLDER -- PROGRAM [ARGUMENT ...]   the program's own output and exit status
-//   assay-heap analyse TRACE                             what became of it, as JSON on standard output
-//   assay-heap pack TRACE                                the same in a tenth of the room
+//   assay-heap record [OPTION ...] FOLDER -- PROGRAM [ARGUMENT ...]   the program's own output and exit status
+//   assay-heap analyse TRACE   what became of it, as JSON on standard output
+//   assay-heap pack TRACE      the same in a tenth of the room
+#include <CLI/CLI.hpp>
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -42,18 +43,35 @@ std::string library() {
 }
 
 int run(int argc, char** argv) {
-    const std::string verb = argc > 1 ? argv[1] : "";
-    if (verb == "record" && argc > 4 && std::string(argv[3]) == "--") end_as(heap::record(argv[2], library(), {argv + 4, argv + argc}));
-    if (verb == "analyse" && argc == 3) {
-        heap::analyse(argv[2], stdout);
-        return 0;
+    CLI::App app("Records the memory of a program, and reads what was recorded.", "assay-heap");
+    app.require_subcommand(1);
+    heap::Settings settings;
+    CLI::App* record = app.add_subcommand("record", "runs a program; its output and exit status are its own");
+    record->add_option("folder", settings.folder, "where traces go")->required()->check(CLI::ExistingDirectory);
+    record->add_option("--at-least", settings.at_least, "bytes: leave smaller blocks out");
+    record->add_option("--sample", settings.sample, "bytes: about one block for each so many that are asked for");
+    record->add_option("--ranks", settings.ranks, "of an MPI program only these: 0,3");
+    record->add_option("--dump-at", settings.dump_at, "bytes in memory at which a profile is written on the way");
+    record->add_option("program", settings.program, "after --")->required();
+    std::string trace;
+    std::uint64_t bytes = ~std::uint64_t{0};
+    CLI::App* analyse = app.add_subcommand("analyse", "what became of it, as JSON on standard output");
+    analyse->add_option("trace", trace)->required();
+    analyse->add_option("--bytes", bytes, "only so much of it, while it is being written");
+    CLI::App* pack = app.add_subcommand("pack", "the same in a tenth of the room");
+    pack->add_option("trace", trace)->required();
+    try {
+        app.parse(argc, argv);
+    } catch (const CLI::ParseError& error) {
+        return app.exit(error) == 0 ? 0 : exit_unusable;
     }
-    if (verb == "pack" && argc == 3) {
-        heap::pack(argv[2]);
-        return 0;
+    if (record->parsed()) {
+        settings.library = library();
+        end_as(heap::record(std::move(settings)));
     }
-    fmt::print(stderr, "usage: assay-heap record FOLDER -- PROGRAM [ARGUMENT ...]\n       assay-heap analyse|pack TRACE\n");
-    return exit_unusable;
+    if (analyse->parsed()) heap::analyse(trace, bytes, stdout);
+    else heap::pack(trace);
+    return 0;
 }
 
 }  // namespace

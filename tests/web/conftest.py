@@ -48,12 +48,13 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 @pytest.fixture
 def open_report(browser: Browser, report: Callable[[str], Path]) -> Iterator[Callable[..., Page]]:
-    """Opens a report by file:// and waits until it is shown. Keyword arguments go to the browser context."""
+    """Opens a report, or that of a made run, by file:// and waits until it is shown. Keyword arguments go to the
+    browser context."""
     trouble: list[str] = []
     contexts = []
 
-    def open_kind(kind: str, **options: object) -> Page:
-        path = report(kind)
+    def open_kind(kind: str | Path, **options: object) -> Page:
+        path = kind if isinstance(kind, Path) else report(kind)
         context = browser.new_context(viewport={"width": 1280, "height": 900}, **options)  # type: ignore[arg-type]
         contexts.append(context)
         context.set_default_timeout(LIMIT)

@@ -98,6 +98,13 @@ Symbols::Module* Symbols::module_of(std::uint64_t address) {
     return nullptr;
 }
 
+std::vector<Symbols::Object> Symbols::objects() {
+    std::vector<Object> found;
+    for (const auto& one : modules_)
+        if (one->open()) found.push_back({one->path, one->bias, one->begin, one->end, one->offline, one->module});
+    return found;
+}
+
 const std::vector<Place>& Symbols::find(std::uint64_t address) {
     const auto [found, is_new] = known_.try_emplace(address);
     if (is_new) found->second = resolve(address);
@@ -114,11 +121,13 @@ std::vector<Place> Symbols::resolve(std::uint64_t address) {
     }
     const Dwarf_Addr at = address - m->bias + m->offline;
     Place place{"", "", 0, m->path, false};
-    if (Dwfl_Line* line = dwfl_module_getsrc(m->module, at); line != nullptr)
-        if (const char* file = dwfl_lineinfo(line, nullptr, &place.line, nullptr, nullptr, nullptr); file != nullptr) place.file = file;
     std::vector<Place> places;
     Dwarf_Addr debug_bias = 0;
     Dwarf_Die* unit = dwfl_module_addrdie(m->module, at, &debug_bias);
+    if (unit != nullptr && dwarf_haspc(unit, at - debug_bias) != 1) unit = nullptr;
+    // Outside of any unit it would be the last line of the one before.
+    if (Dwfl_Line* line = unit != nullptr ? dwfl_module_getsrc(m->module, at) : nullptr; line != nullptr)
+        if (const char* file = dwfl_lineinfo(line, nullptr, &place.line, nullptr, nullptr, nullptr); file != nullptr) place.file = file;
     Dwarf_Die *scopes = nullptr, *nest = nullptr;
     const int depth = unit != nullptr ? dwarf_getscopes(unit, at - debug_bias, &scopes) : 0;
     const int nested = depth > 0 ? dwarf_getscopes_die(&scopes[0], &nest) : 0;

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+struct Dwfl_Module;
+
 namespace assay::heap {
 
 struct Place {
@@ -26,6 +28,14 @@ public:
     void add_modules(const std::string& text);
     // Innermost first; never empty.
     const std::vector<Place>& find(std::uint64_t address);
+    // An object as it lay in the process, and as elfutils has it: which adds `offline` to the object's own addresses.
+    struct Object {
+        std::string path;
+        std::uint64_t bias, begin, end, offline;
+        Dwfl_Module* module;
+    };
+    std::vector<Object> objects();  // that are still there
+
     // Objects that were not there any more, or not the same.
     const std::vector<std::string>& missing() const { return missing_; }
 

@@ -22,6 +22,11 @@ inline constexpr std::uint32_t buffer_count = 512;
 inline constexpr std::uint32_t buffer_bytes = 64 << 10;
 inline constexpr std::uint32_t node_count = 1 << 24;  // as many as an event can name
 inline constexpr char directory_variable[] = "ASSAY_HEAP";  // the directory of the arenas: where to report
+// Decimal numbers: what is left out (see Process), and the ranks that are recorded, with commas between; all if unset.
+inline constexpr char at_least_variable[] = "ASSAY_HEAP_AT_LEAST", sample_variable[] = "ASSAY_HEAP_SAMPLE",
+                      ranks_variable[] = "ASSAY_HEAP_RANKS";
+// Where launchers of MPI programs say which rank a process is.
+inline constexpr const char* rank_variables[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MPI_RANK", "SLURM_PROCID"};
 
 enum class Kind : std::uint8_t {
     malloc = 1,
@@ -38,6 +43,7 @@ enum class Kind : std::uint8_t {
     thread,   // name of the thread: text follows
     cost,     // of the event before
     wide,
+    stack,    // how deep the thread's stack is, in `size`; without a `stack`: how much of it is resident, at its end
 };
 
 // An event as it is read and analysed.
@@ -88,6 +94,7 @@ struct Header {
     std::uint64_t start_ticks;                // time-stamp counter at the start
     std::uint64_t start_ns;                   // CLOCK_REALTIME at the start
     char program[256];                        // argv[0] as the kernel has it
+    char rank[16];                            // in an MPI program, as its launcher has told it; empty for none
     alignas(64) std::atomic<std::uint32_t> freed;  // futex: a buffer has been freed
     alignas(64) std::atomic<std::uint32_t> recorder_gone;  // then nothing is recorded any more
     std::atomic<std::uint32_t> ended;         // the process said goodbye

@@ -88,13 +88,20 @@ bool resolve() {
 template <class Call>
 __attribute__((always_inline)) inline void* giving(Kind kind, std::uint64_t size, const assay::stack::Frame& caller, Call call) {
     Thread* thread = recording();
-    if (thread == nullptr) return call();
+    if (thread == nullptr || !is_wanted(*thread, size)) return call();
     const std::uint64_t start = takes_cost(*thread) ? __rdtsc() : 0;
     void* block = call();
-    if (block == nullptr) return nullptr;
+    if (block == nullptr || (filter.sample != 0 && !taken.insert(block))) return block;
     const std::uint64_t time = __rdtsc();
     if (record(*thread, time, kind, block, size, caller) && start != 0) record_cost(*thread, ticks_between(start, time));
     return block;
+}
+
+// Whether the block that is about to be given up has been recorded, as far as that can be told.
+inline bool is_recorded(void* block) {
+    if (__builtin_expect((filter.at_least | filter.sample) == 0, 1)) return true;
+    if (filter.sample != 0) return taken.erase(block);
+    return real.malloc_usable_size == nullptr || real.malloc_usable_size(block) >= filter.at_least;
 }
 
 // Of what needs no hurry.
@@ -125,7 +132,7 @@ ASSAY_HOOK void* calloc(size_t count, size_t size) {
 ASSAY_HOOK void free(void* block) {
     if (block == nullptr || is_early(block) || !resolve()) return;
     Thread* thread = recording();
-    if (thread == nullptr) return real.free(block);
+    if (thread == nullptr || !is_recorded(block)) return real.free(block);
     const std::uint64_t time = __rdtsc();
     if (!record(*thread, time, Kind::free, block, 0, ASSAY_CALLER()) || !takes_cost(*thread)) return real.free(block);
     const std::uint64_t start = __rdtsc();
@@ -138,6 +145,7 @@ namespace {
 void* reallocated(void* block, size_t size, const Frame& caller) {
     Thread* thread = recording();
     if (thread == nullptr) return real.realloc(block, size);
+    if (!is_recorded(block)) return giving(Kind::malloc, size, caller, [=] { return real.realloc(block, size); });
     // Two events: the old block may be another thread's before the new one is known here.
     const std::uint64_t start = __rdtsc();
     record(*thread, start, Kind::realloc_from, block, 0, caller);
@@ -145,6 +153,8 @@ void* reallocated(void* block, size_t size, const Frame& caller) {
     void* moved = real.realloc(block, size);
     const std::uint64_t time = __rdtsc();
     const bool failed = moved == nullptr && size != 0;
+    // A sampled block is so until it is freed, whatever becomes of its size.
+    if (filter.sample != 0 && (failed || moved != nullptr)) taken.insert(failed ? block : moved);
     if (record(*thread, time, Kind::realloc, failed ? block : moved, failed ? not_reallocated : size, caller) && called != 0)
         record_cost(*thread, ticks_between(called, time));
     return moved;

@@ -106,6 +106,27 @@ void record_text(Thread& thread, Kind kind, const char* text, std::size_t bytes)
     publish(thread);
 }
 
+// How much of its own stack the thread has in memory, at its end.
+void record_residency(Thread& thread) {
+    constexpr std::uint64_t most_pages = 64;
+    const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+    const stack::Bounds& bounds = thread.unwinder->bounds();
+    unsigned char present[most_pages];
+    std::uint64_t resident = 0, pages = most_pages;
+    for (std::uint64_t end = bounds.high & ~(page - 1); end > bounds.low && pages > 0;) {
+        pages = std::min(pages, (end - bounds.low) / page);
+        if (mincore(reinterpret_cast<void*>(end - pages * page), pages * page, present) != 0) {
+            pages /= 2;  // the main thread's is mapped as far as it has grown
+            continue;
+        }
+        for (std::uint64_t k = 0; k < pages; ++k) resident += (present[k] & 1) * page;
+        end -= pages * page;
+    }
+    if (thread.at == nullptr || (thread.at >= thread.end && !turn_over(thread))) return;
+    put(thread, Kind::stack, stack::no_stack, 0, 0, resident);
+    publish(thread);
+}
+
 // What stands for a thread that has said goodbye: always busy, so that nothing more is recorded of it.
 Thread departed;
 
@@ -118,6 +139,7 @@ void thread_ends(void* state) {
         return;
     }
     thread->busy = 1;
+    record_residency(*thread);
     hand_over(*thread);
     self = &departed;
     thread->ended.store(true, std::memory_order_release);
@@ -162,14 +184,46 @@ void name_thread(Thread& thread) {
     record_text(thread, Kind::thread, name, strlen(name));
 }
 
-// Directory of arenas as the environment gives it; empty for none. getenv is not called: it may not be
-// ready yet, and programs may have an own one.
-const char* directory() {
-    constexpr std::size_t n = sizeof directory_variable - 1;
+// As the environment gives it; empty for none. getenv is not called: it may not be ready yet, and programs may have an
+// own one.
+const char* variable(const char* name) {
+    const std::size_t n = strlen(name);
     if (environ == nullptr) return "";
     for (char** entry = environ; *entry != nullptr; ++entry)
-        if (strncmp(*entry, directory_variable, n) == 0 && (*entry)[n] == '=') return *entry + n + 1;
+        if (strncmp(*entry, name, n) == 0 && (*entry)[n] == '=') return *entry + n + 1;
     return "";
+}
+
+const char* directory() { return variable(directory_variable); }
+
+std::uint64_t number_in(const char* text) {
+    std::uint64_t value = 0;
+    for (; *text >= '0' && *text <= '9'; ++text) value = 10 * value + static_cast<std::uint64_t>(*text - '0');
+    return value;
+}
+
+const char* own_rank() {
+    for (const char* name : rank_variables)
+        if (const char* rank = variable(name); *rank != 0) return rank;
+    return "";
+}
+
+// Whether this process is none of an MPI program's, or one of those that are wanted.
+bool is_wanted_rank() {
+    const char *ranks = variable(ranks_variable), *own = own_rank();
+    if (*ranks == 0) return true;
+    if (*own == 0) return false;
+    for (const char* at = ranks; *at != 0;) {
+        if (number_in(at) == number_in(own)) return true;
+        while (*at != 0 && *at++ != ',') {}
+    }
+    return false;
+}
+
+bool read_filter() {
+    filter.at_least = number_in(variable(at_least_variable));
+    filter.sample = number_in(variable(sample_variable));
+    return filter.sample == 0 || taken.reserve();
 }
 
 std::uint64_t real_time_ns() {
@@ -210,6 +264,7 @@ bool create_arena(const char* folder) {
     header->start_ticks = __rdtsc();
     header->start_ns = real_time_ns();
     read_program(header->program, sizeof header->program);
+    strncpy(header->rank, own_rank(), sizeof header->rank - 1);
     header->magic = arena_magic;
     tree.release();
     if (!tree.reserve(node_count, reinterpret_cast<stack::Node*>(static_cast<char*>(at) + nodes_offset))) return false;
@@ -307,7 +362,7 @@ bool start() {
     auto expected = Phase::fresh;
     if (environ == nullptr || !phase.compare_exchange_strong(expected, Phase::starting)) return false;
     const char* folder = directory();
-    if (*folder == 0 || !create_arena(folder)) {
+    if (*folder == 0 || !is_wanted_rank() || !read_filter() || !create_arena(folder)) {
         phase.store(Phase::off, std::memory_order_release);
         return false;
     }
@@ -335,6 +390,9 @@ Thread* attach() {
     thread->sequence = 0;
     thread->step = __rdtsc() >> time_shift;
     thread->rounds = 0;
+    thread->shallow = thread->range = 0;
+    thread->random = __rdtsc() | 1;
+    thread->until_sample = next_gap(thread->random);
     thread->unwinder->set_bounds(stack_bounds());
     if (!take_buffer(*thread)) return nullptr;
     pthread_setspecific(thread_key, thread);
@@ -406,6 +464,11 @@ namespace {
 // At the end of the process: what the last thread has, and the bell.
 __attribute__((destructor)) void finish() {
     if (phase.load(std::memory_order_acquire) != Phase::active) return;
+    if (Thread* thread = recording()) {
+        thread->busy = 1;
+        record_residency(*thread);
+        thread->busy = 0;
+    }
     header->nodes_used.store(tree.size(), std::memory_order_release);
     header->ended.store(1, std::memory_order_release);
 }

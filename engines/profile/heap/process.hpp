@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "profile/heap/arena.hpp"
+#include "profile/heap/filter.hpp"
 #include "profile/stack/unwinder.hpp"
 
 namespace assay::heap {
@@ -28,6 +29,9 @@ struct Thread {
     std::uint32_t buffer = 0;
     int rounds = 0;           // of the destructors of this thread, so far
     std::uint32_t epoch = 0;  // of the process when it was attached: a fork makes it stale
+    std::uint64_t shallow = 0, range = 0;  // bytes of its stack that need no new event: from, and how many more
+    std::int64_t until_sample = 0;  // bytes until one is taken
+    std::uint64_t random = 0;
     stack::Unwinder* unwinder = nullptr;
     Thread* next = nullptr;  // in the list of all; an ended one is used again
     std::atomic<bool> ended{false};
@@ -61,6 +65,17 @@ inline Thread* recording() {
     return thread == nullptr || thread->busy != 0 ? nullptr : thread;
 }
 
+// Whether a new block is to be recorded, by its size.
+inline bool is_wanted(Thread& thread, std::uint64_t size) {
+    if (__builtin_expect((filter.at_least | filter.sample) == 0, 1)) return true;
+    if (size < filter.at_least) return false;
+    if (filter.sample == 0) return true;
+    thread.until_sample -= static_cast<std::int64_t>(size);
+    if (thread.until_sample > 0) return false;
+    thread.until_sample = next_gap(thread.random);
+    return true;
+}
+
 // Every `cost_every`-th call has its time taken: one more reading of the clock. Odd, so that of a program that
 // allocates and frees in turn both are timed.
 inline constexpr std::uint32_t cost_every = 31;
@@ -75,12 +90,33 @@ inline std::uint32_t ticks_between(std::uint64_t from, std::uint64_t to) {
 
 extern stack::Tree tree;
 
-inline constexpr std::uint32_t largest_event = 3;  // wide, its rest, and its cost
+inline constexpr std::uint32_t largest_event = 5;  // wide and its rest, after one of the stack's depth; and its cost
 
 inline void publish(Thread& thread) {
     thread.head->used.store(static_cast<std::uint32_t>(reinterpret_cast<char*>(thread.at) -
                                                        reinterpret_cast<char*>(thread.head + 1)),
                             std::memory_order_release);
+}
+
+inline void put(Thread& thread, Kind kind, std::uint64_t stack, std::uint64_t steps, std::uint64_t address, std::uint64_t size) {
+    const auto name = static_cast<std::uint64_t>(kind);
+    const bool fits = ((steps >> step_bits) | (size >> size_bits) | (address >> (44 + place_shift)) | (address & 15)) == 0;
+    if (__builtin_expect(fits, 1)) {
+        *thread.at++ = {name | stack << 4 | steps << (4 + stack_bits), address >> place_shift | size << 44};
+    } else {
+        *thread.at++ = {static_cast<std::uint64_t>(Kind::wide) | stack << 4, name | steps << 4};
+        *thread.at++ = {address, size};
+    }
+}
+
+// How deep the stack is, when that has changed by more than an eighth.
+inline void note_depth(Thread& thread, std::uint64_t sp, std::uint64_t stack) {
+    const std::uint64_t depth = thread.unwinder->bounds().high - sp;
+    if (__builtin_expect(depth - thread.shallow <= thread.range, 1) || depth > thread.unwinder->bounds().size()) return;
+    const std::uint64_t margin = depth / 8 + 512;
+    thread.shallow = depth > margin ? depth - margin : 0;
+    thread.range = depth + margin - thread.shallow;
+    put(thread, Kind::stack, stack, 0, 0, depth);
 }
 
 // `time`: after what gives a block, before what takes one. The hot way calls nothing that could change errno; the slow
@@ -97,14 +133,8 @@ inline bool record(Thread& thread, std::uint64_t time, Kind kind, const void* bl
     const std::uint64_t step = time >> time_shift;
     const std::uint64_t steps = step > thread.step ? step - thread.step : 0;  // clocks of two processors may differ a little
     thread.step += steps;
-    const auto name = static_cast<std::uint64_t>(kind);
-    const bool fits = ((steps >> step_bits) | (size >> size_bits) | (address >> (44 + place_shift)) | (address & 15)) == 0;
-    if (__builtin_expect(fits, 1)) {
-        *thread.at++ = {name | stack << 4 | steps << (4 + stack_bits), address >> place_shift | size << 44};
-    } else {
-        *thread.at++ = {static_cast<std::uint64_t>(Kind::wide) | stack << 4, name | steps << 4};
-        *thread.at++ = {address, size};
-    }
+    note_depth(thread, caller.sp, stack);
+    put(thread, kind, stack, steps, address, size);
     publish(thread);
     thread.busy = 0;
     return true;

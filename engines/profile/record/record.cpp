@@ -31,6 +31,8 @@ constexpr auto nap = std::chrono::microseconds(500);
 
 volatile sig_atomic_t to_forward = 0;
 void note_signal(int number) { to_forward = number; }
+volatile sig_atomic_t to_dump = 0;
+void note_dump(int) { to_dump = 1; }
 
 // In memory, where there is such a place: what is in it was never meant for a disk.
 class ArenaFolder {
@@ -54,15 +56,20 @@ private:
 };
 
 // The program, as a child; a failed exec is told through the pipe.
-pid_t launch(std::vector<std::string>& program, const std::string& library, const std::string& arenas) {
+pid_t launch(Settings& settings, const std::string& arenas) {
+    std::vector<std::string>& program = settings.program;
     int told[2];
     if (pipe2(told, O_CLOEXEC) != 0) throw Error(std::string("no pipe: ") + std::strerror(errno));
     const pid_t pid = fork();
     if (pid < 0) throw Error(std::string("cannot start a process: ") + std::strerror(errno));
     if (pid == 0) {
         const char* before = std::getenv("LD_PRELOAD");
-        setenv("LD_PRELOAD", (before != nullptr && *before != 0 ? library + ":" + before : library).c_str(), 1);
+        setenv("LD_PRELOAD", (before != nullptr && *before != 0 ? settings.library + ":" + before : settings.library).c_str(), 1);
         setenv(directory_variable, arenas.c_str(), 1);
+        if (settings.at_least > 0) setenv(at_least_variable, std::to_string(settings.at_least).c_str(), 1);
+        if (settings.sample > 0) setenv(sample_variable, std::to_string(settings.sample).c_str(), 1);
+        if (!settings.ranks.empty()) setenv(ranks_variable, settings.ranks.c_str(), 1);
+        std::signal(SIGUSR1, SIG_DFL);
         std::signal(SIGINT, SIG_DFL);
         std::signal(SIGTERM, SIG_DFL);
         std::signal(SIGPIPE, SIG_DFL);
@@ -85,7 +92,7 @@ pid_t launch(std::vector<std::string>& program, const std::string& library, cons
 
 class Recorder {
 public:
-    Recorder(const std::string& folder, const std::string& arenas) : folder_(folder), arenas_(arenas) {}
+    Recorder(const Settings& settings, const std::string& arenas) : settings_(settings), arenas_(arenas) {}
 
     // Until the program has ended, and a little longer for processes that it has left behind.
     int run(pid_t program) {
@@ -102,6 +109,7 @@ public:
                 look();
                 if (ended == 0 && waitpid(program, &status, WNOHANG) == program) ended = t;
                 forward(program);
+                dump();
             }
             if (ended != 0 && (spools_.empty() || t - ended > children_ns)) break;
             if (!busy) std::this_thread::sleep_for(nap);
@@ -121,7 +129,7 @@ private:
         for (const auto& entry : fs::directory_iterator(arenas_)) {
             const std::string name = entry.path().filename();
             if (!name.ends_with(".arena") || !seen_.insert(name).second) continue;
-            Spool& one = spools_.emplace_back(entry.path(), folder_ + "/" + name.substr(0, name.size() - 6) + ".heap");
+            Spool& one = spools_.emplace_back(entry.path(), settings_.folder + "/" + name.substr(0, name.size() - 6) + ".heap", settings_);
             fresh.insert(one.pid());
         }
         std::size_t k = 0;
@@ -145,6 +153,25 @@ private:
         full_ = true;
     }
 
+    // A profile of what has been written until now, made by another process: this one has to keep up.
+    void dump() {
+        const bool asked = to_dump != 0;
+        to_dump = 0;
+        for (Spool& spool : spools_) {
+            if (!spool.passes_threshold() && !asked) continue;
+            spool.drain();
+            const std::string stem = spool.trace().substr(0, spool.trace().size() - 5);
+            const std::string into = fmt::format("{}.dump{}.json", stem, ++dumps_), bytes = std::to_string(spool.written());
+            if (fork() != 0) continue;
+            const int fd = open((into + ".part").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+            if (fd < 0 || dup2(fd, STDOUT_FILENO) < 0) _exit(1);
+            [[maybe_unused]] const int lower = nice(10);
+            execl("/bin/sh", "sh", "-c", "\"$0\" analyse \"$1\" --bytes \"$2\" && mv \"$3.part\" \"$3\"",
+                  fs::read_symlink("/proc/self/exe").c_str(), spool.trace().c_str(), bytes.c_str(), into.c_str(), nullptr);
+            _exit(1);
+        }
+    }
+
     static void forward(pid_t program) {
         const int number = to_forward;
         if (number == 0) return;
@@ -152,7 +179,9 @@ private:
         kill(program, number);
     }
 
-    std::string folder_, arenas_;
+    const Settings& settings_;
+    std::string arenas_;
+    int dumps_ = 0;
     std::list<Spool> spools_;
     std::set<std::string> seen_;
     Nanoseconds looked_ = 0;
@@ -161,14 +190,15 @@ private:
 
 }  // namespace
 
-int record(const std::string& folder, const std::string& library, std::vector<std::string> program) {
-    const ArenaFolder arenas(folder);
+int record(Settings settings) {
+    const ArenaFolder arenas(settings.folder);
     // Ctrl-C goes to the program's whole group: how it ends is its own affair. What else comes is passed on.
     std::signal(SIGINT, SIG_IGN);
     std::signal(SIGTERM, note_signal);
     std::signal(SIGHUP, note_signal);
-    const pid_t pid = launch(program, library, arenas.path());
-    return Recorder(folder, arenas.path()).run(pid);
+    std::signal(SIGUSR1, note_dump);
+    const pid_t pid = launch(settings, arenas.path());
+    return Recorder(settings, arenas.path()).run(pid);
 }
 
 }  // namespace assay::heap

@@ -1,13 +1,23 @@
 // Starts a program with the hooks in it, and records it and every process that it starts.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 namespace assay::heap {
 
-// Traces go to `folder`, which must exist: PID.N.heap. Gives the program's exit status as wait() does. Throws Error
-// when the program cannot be started; then nothing was recorded.
-int record(const std::string& folder, const std::string& library, std::vector<std::string> program);
+struct Settings {
+    std::string folder;   // of the traces, PID.N.heap; it must exist
+    std::string library;  // of the hooks
+    std::vector<std::string> program;
+    std::uint64_t at_least = 0, sample = 0;  // as in Process (trace/format.hpp)
+    std::string ranks;                       // "0,3"; empty: all
+    std::uint64_t dump_at = 0;               // bytes in memory at which a profile is written on the way; 0: never
+};
+
+// Gives the program's exit status as wait() does. On SIGUSR1 the traces so far are analysed: PID.N.dumpM.json. Throws
+// Error when the program cannot be started; then nothing was recorded.
+int record(Settings settings);
 
 }  // namespace assay::heap

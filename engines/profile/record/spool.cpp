@@ -17,11 +17,13 @@
 #include <sstream>
 
 #include "core/error.hpp"
+#include "profile/record/mappings.hpp"
 
 namespace assay::heap {
 namespace {
 
 constexpr Nanoseconds sample_ns = 10'000'000;
+constexpr Nanoseconds first_list_ns = 20'000'000, longest_pause_ns = 10'000'000'000;  // between lists of mappings
 constexpr std::uint32_t nodes_gap = 64;          // numbers that threads may have taken and not used
 
 Header* map_arena(const std::string& path) {
@@ -60,9 +62,12 @@ std::uint64_t real_time_ns() {
 
 }  // namespace
 
-Spool::Spool(const std::string& arena, const std::string& trace) : header_(map_arena(arena)), arena_(arena), writer_(trace) {
+Spool::Spool(const std::string& arena, const std::string& trace, const Settings& settings)
+    : header_(map_arena(arena)), arena_(arena), trace_(trace), settings_(settings), writer_(trace) {
     statm_ = open(("/proc/" + std::to_string(pid()) + "/statm").c_str(), O_RDONLY | O_CLOEXEC);
     process_start_ = start_of(pid());
+    list_pause_ = first_list_ns;
+    listed_ = now();
     write_process(false);
 }
 
@@ -141,6 +146,7 @@ std::uint32_t Spool::nodes_end() const {
 
 void Spool::sample() {
     const Nanoseconds t = now();
+    list_mappings();
     if (statm_ < 0 || t - sampled_ < sample_ns) return;
     sampled_ = t;
     char text[128];
@@ -149,6 +155,7 @@ void Spool::sample() {
     text[n] = 0;
     std::int64_t pages[2] = {0, 0};
     if (std::sscanf(text, "%ld %ld", &pages[0], &pages[1]) != 2 || pages[0] == 0) return;
+    resident_ = static_cast<std::uint64_t>(pages[1]) * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
     const std::uint64_t time = __rdtsc() >> time_shift;
     if (sample_count_ == 0) {
         samples_first_ = sample_time_ = time;
@@ -163,11 +170,36 @@ void Spool::sample() {
     if (++sample_count_ == 64) write_samples();
 }
 
+// Seldom, and ever more so: it is not for nothing, and what a program's own variables take changes little.
+void Spool::list_mappings() {
+    const Nanoseconds t = now();
+    if (t - listed_ < list_pause_) return;
+    listed_ = t;
+    list_pause_ = std::min(2 * list_pause_, longest_pause_ns);
+    const std::uint64_t ticks = __rdtsc();
+    if (std::string list = mappings_of(pid()); !list.empty()) {
+        mappings_ = std::move(list);
+        mappings_time_ = ticks;
+    }
+}
+
+void Spool::write_mappings() {
+    if (mappings_.empty()) return;
+    writer_.write({.kind = ChunkKind::mappings, .count = 1, .first = mappings_time_, .last = mappings_time_},
+                  {reinterpret_cast<const std::uint8_t*>(mappings_.data()), mappings_.size()});
+}
+
 void Spool::write_samples() {
     if (sample_count_ == 0) return;
     writer_.write({.kind = ChunkKind::samples, .count = sample_count_, .first = samples_first_ << time_shift, .last = sample_time_ << time_shift}, samples_);
     samples_.clear();
     sample_count_ = 0;
+}
+
+bool Spool::passes_threshold() {
+    if (settings_.dump_at == 0 || resident_ < std::max(settings_.dump_at, next_dump_)) return false;
+    next_dump_ = resident_ + resident_ / 2;
+    return true;
 }
 
 bool Spool::is_over() {
@@ -184,6 +216,7 @@ void Spool::finish() {
         if (state(index) == BufferState::filling) take(index, buffer(index)->used.load(std::memory_order_acquire));
     write_nodes(nodes_end());
     write_samples();
+    write_mappings();
     write_process(header_->ended.load(std::memory_order_acquire) != 0);
 }
 
@@ -196,10 +229,13 @@ void Spool::write_process(bool complete) {
                     .end_ns = real_time_ns(),
                     .lost = header_->lost.load(std::memory_order_relaxed),
                     .complete = complete ? 1u : 0u,
-                    .page_bytes = static_cast<std::uint32_t>(sysconf(_SC_PAGESIZE))};
+                    .page_bytes = static_cast<std::uint32_t>(sysconf(_SC_PAGESIZE)),
+                    .at_least = settings_.at_least,
+                    .sample = settings_.sample};
     payload_.resize(sizeof process);
     std::memcpy(payload_.data(), &process, sizeof process);
-    const std::string words(header_->program, strnlen(header_->program, sizeof header_->program));
+    std::string words(header_->program, strnlen(header_->program, sizeof header_->program));
+    if (const std::string rank(header_->rank, strnlen(header_->rank, sizeof header_->rank)); !rank.empty()) words += '\0' + rank;
     payload_.insert(payload_.end(), words.begin(), words.end());
     writer_.write({.kind = ChunkKind::process, .count = 1, .first = process.start_ticks, .last = process.end_ticks}, payload_);
 }

@@ -22,6 +22,7 @@ struct Frame {
 struct Bounds {
     std::uint64_t low = 0, high = 0;  // of the thread's stack
 
+    std::uint64_t size() const { return high - low; }
     bool holds(std::uint64_t at) const { return at >= low && at < high && high - at >= 8 && (at & 7) == 0; }
 };
 

@@ -59,7 +59,7 @@ void TraceWriter::put(const void* data, std::size_t bytes) {
     bytes_ += bytes;
 }
 
-TraceReader::TraceReader(const std::string& path) : context_(ZSTD_createDCtx()) {
+TraceReader::TraceReader(const std::string& path, std::uint64_t bytes) : context_(ZSTD_createDCtx()) {
     const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
     struct stat about {};
     if (fd < 0 || fstat(fd, &about) != 0) {
@@ -67,7 +67,7 @@ TraceReader::TraceReader(const std::string& path) : context_(ZSTD_createDCtx()) 
         if (fd >= 0) close(fd);
         throw Error("cannot read " + path + ": " + why);
     }
-    bytes_ = static_cast<std::uint64_t>(about.st_size);
+    bytes_ = std::min(bytes, static_cast<std::uint64_t>(about.st_size));
     void* at = bytes_ > 0 ? mmap(nullptr, bytes_, PROT_READ, MAP_PRIVATE, fd, 0) : nullptr;
     close(fd);
     if (at == MAP_FAILED) throw Error("cannot read " + path + ": " + std::strerror(errno));

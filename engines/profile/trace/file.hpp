@@ -44,14 +44,15 @@ struct ChunkPlace {
 
 class TraceReader {
 public:
-    explicit TraceReader(const std::string& path);  // throws Error: not there, no trace
+    // Of a trace that is still being written, the first `bytes`. Throws Error: not there, no trace.
+    explicit TraceReader(const std::string& path, std::uint64_t bytes = ~std::uint64_t{0});
     ~TraceReader();
     TraceReader(const TraceReader&) = delete;
     TraceReader& operator=(const TraceReader&) = delete;
 
     const std::vector<ChunkPlace>& chunks() const { return chunks_; }
     std::uint64_t damaged() const { return damaged_; }  // bytes that belong to no whole chunk
-    std::uint64_t bytes() const { return bytes_; }
+    std::uint64_t bytes() const { return bytes_; }  // read
     // False when the payload is not what its sum says.
     bool read(const ChunkPlace& place, Bytes& into);
 

@@ -6,7 +6,8 @@
 // damaged chunk is skipped by looking for the next head. Numbers are little-endian. Times are ticks of the
 // processor's time-stamp counter; the process chunks relate them to the clock. What the payloads hold:
 //
-//     process   Process, then the program's command line; first, and again at the end with the end's clocks
+//     process   Process, then the program's command line, and after a zero its rank in an MPI program, if it is one;
+//               first, and again at the end with the end's clocks
 //     nodes     of the stack tree, from `first` on: each parent (varint) and address (varint, delta, zigzag)
 //     modules   text, a line an object: "load-bias begin end build-id path", the numbers in hexadecimal
 //     thread    the thread's name
@@ -17,6 +18,9 @@
 //               Blocks have no addresses any more: each is known by the thread that has asked for it and by its
 //               number among that thread's blocks; who gives it up says how many blocks ago that was.
 //     samples   of the process: each time (delta), virtual and resident pages (delta, zigzag), varints
+//     mappings  text, a line a writable mapping of an object, and of the zeroes after it: "begin end pages path", the
+//               numbers in hexadecimal; of `pages`, four a digit, the lowest first, those are set that are in memory.
+//               The last such chunk counts; its `first` is when it was made
 #pragma once
 
 #include <cstddef>
@@ -29,7 +33,7 @@
 
 namespace assay::heap {
 
-enum class ChunkKind : std::uint32_t { process = 1, nodes, modules, thread, events, samples, raw };
+enum class ChunkKind : std::uint32_t { process = 1, nodes, modules, thread, events, samples, raw, mappings };
 
 struct ChunkHead {
     static constexpr std::uint32_t tag = 0x50414548;  // "HEAP"
@@ -51,6 +55,8 @@ struct Process {
     std::uint64_t lost = 0;        // events that could not be recorded
     std::uint32_t complete = 0;    // the process ended by itself and all of it is here
     std::uint32_t page_bytes = 4096;
+    std::uint64_t at_least = 0;    // bytes: smaller blocks were left out
+    std::uint64_t sample = 0;      // bytes: about one block was taken for each so many; 0: all
 };
 
 using Bytes = std::vector<std::uint8_t>;

@@ -3,41 +3,54 @@
 from __future__ import annotations
 
 import argparse
+import json
 import socket
 import sys
 from pathlib import Path
 
-from assay.commands.options import open_run
+from msgspec.structs import asdict
+
+from assay.commands.options import open_run, quantity
 from assay.errors import EXIT_PASS, UserError
 from assay.explain.heap import heap_advice
-from assay.measure.heap import analyse_trace, check_program, pack_trace, record_program, traces
-from assay.profile.export import collapsed, speedscope
-from assay.profile.heap import METRICS, HeapProfile, load_profile
+from assay.measure.heap import Recording, analyse_trace, check_program, pack_trace, record_program, traces
+from assay.profile.compare import changes
+from assay.profile.export import callgrind, collapsed, pprof, speedscope
+from assay.profile.heap import METRICS, HeapProfile, load_profiles
+from assay.profile.ranks import added_up, ranks_of
 from assay.records.run import Run
 from assay.records.schema import Measurement, Scalar, Subject, Summary
-from assay.report.heap import show_profile
+from assay.report.heap import show_comparison, show_profile, show_ranks
+from assay.report.html import REPORT_NAME, build_report
 from assay.report.terminal import console, show_findings
 
 NAME = "profile.heap"
-EXPORTS = ("collapsed", "speedscope")
+EXPORTS = ("collapsed", "speedscope", "pprof", "callgrind")
 
 
 class Heap:
     """Memory profile of a program: every allocation and every free with its stack, its thread and its time. The
     program's own output and exit status are unchanged; the profile goes to standard error and into the run. Given
-    a run instead of a program, it shows that one."""
+    a run instead of a program, it shows that one; given two after "compare", what has changed between them."""
 
     name = "heap"
     examples = """
   assay heap -- ./solver --steps 10
   assay heap -o before -- python3 job.py
+  assay heap -- mpirun -n 4 ./solver            every rank, and those that are not like the others
+  assay heap --at-least 4KiB -- ./server        blocks from this size on
   assay heap before                             shows it again
+  assay heap compare before after --metric count
   assay heap before --export speedscope > before.speedscope.json
+  assay heap before --export pprof > before.pb.gz && go tool pprof -top before.pb.gz
   assay heap before --export collapsed --metric leaked | flamegraph.pl > leaks.svg
 """
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
-        parser.usage = "%(prog)s [options] -- PROGRAM [ARGUMENT ...]  |  %(prog)s RUN [options]"
+        parser.usage = (
+            "%(prog)s [options] -- PROGRAM [ARGUMENT ...]  |  %(prog)s RUN [options]  |  "
+            "%(prog)s compare RUN RUN [options]"
+        )
         parser.add_argument(
             "program", nargs="*", metavar="PROGRAM", help="what to run, after --; or a run to show"
         )
@@ -45,65 +58,167 @@ class Heap:
             "--output", "-o", metavar="DIR", help="the run's directory (default: runs/DATE-...)"
         )
         parser.add_argument("--all", action="store_true", help="every process, not the largest alone")
-        parser.add_argument(
+        recording = parser.add_argument_group("what to record")
+        recording.add_argument(
+            "--at-least", type=quantity("B"), default=0, metavar="SIZE", help="blocks of this size and more"
+        )
+        recording.add_argument(
+            "--sample",
+            type=quantity("B"),
+            default=0,
+            metavar="SIZE",
+            help="about one block for each so many bytes; figures are then estimates",
+        )
+        recording.add_argument(
+            "--ranks", type=_ranks, default=[], metavar="0,3", help="only these of an MPI program"
+        )
+        recording.add_argument(
+            "--dump-at",
+            type=quantity("B"),
+            default=0,
+            metavar="SIZE",
+            help="write a profile when a process has so much in memory; also on SIGUSR1",
+        )
+        shown = parser.add_argument_group("what to show")
+        shown.add_argument("--json", action="store_true", help="the profile as JSON, on standard output")
+        shown.add_argument(
             "--export", choices=EXPORTS, help="the largest process, for other tools, on standard output"
         )
-        parser.add_argument("--metric", choices=list(METRICS), default="bytes", help="of --export collapsed")
+        shown.add_argument(
+            "--metric", choices=list(METRICS), default="bytes", help="of compare, and of --export collapsed"
+        )
 
     def run(self, args: argparse.Namespace) -> int:
         if not args.program:
             raise UserError("no program given", "write it after --: assay heap -- ./program")
-        shown = _run_named(args.program)
-        if shown is not None:
-            profiles = _profiles(shown)
-            if args.export:
-                _export(profiles[0], args.export, args.metric)
-            else:
-                _show(shown, profiles if args.all else profiles[:1], out=True)
-            return EXIT_PASS
-        check_program(args.program[0])
-        run = open_run("heap", args)
-        run.info.hosts = [socket.gethostname()]
-        run.info.options = {"program": args.program}
-        run.save()
-        status = record_program(run.path / "heap", args.program)
+        runs = _runs_named(args.program)
+        if len(runs) == 2:
+            return _compare(runs[0], runs[1], args)
+        if runs:
+            return _show_again(runs[0], args)
+        return _record_program(args)
+
+
+def _ranks(text: str) -> list[int]:
+    try:
+        return sorted({int(part) for part in text.split(",")})
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"'{text}' is no list of ranks: 0,3") from None
+
+
+def _runs_named(words: list[str]) -> list[Run]:
+    """RUN, or compare RUN RUN; nothing where it is a program."""
+    names = words[1:] if len(words) == 3 and words[0] == "compare" else words
+    if len(names) != (2 if names is not words else 1) or not all(
+        (Path(name) / "run.json").is_file() for name in names
+    ):
+        return []
+    runs = [Run.load(Path(name)) for name in names]
+    for run in runs:
         if not traces(run.path / "heap"):
-            run.finish("partial", "nothing was recorded")
-            raise UserError(
-                f"nothing was recorded of {args.program[0]}",
-                "is it statically linked, or does it run as another user?",
-            )
-        profiles = _profiles(run)
-        for trace in traces(run.path / "heap"):
-            pack_trace(trace)
-        for profile in profiles:
-            _record(run, profile)
-        for finding in heap_advice(profiles[0], run.info.hosts[0]):
-            run.append(finding)
-        run.info.completed = [NAME]
-        run.finish("complete", "")
-        _show(run, profiles if args.all else profiles[:1], out=False)
-        return status
+            raise UserError(f"{run.path} holds no heap trace", "record one: assay heap -- PROGRAM")
+    return runs
 
 
-def _run_named(words: list[str]) -> Run | None:
-    if len(words) != 1 or not (Path(words[0]) / "run.json").is_file():
-        return None
-    run = Run.load(Path(words[0]))
+def _record_program(args: argparse.Namespace) -> int:
+    if args.export or args.json:
+        raise UserError(
+            "--export and --json are of a run, not of a program's own run",
+            "record it with -o RUN first, then: assay heap RUN --export ...",
+        )
+    check_program(args.program[0])
+    run = open_run("heap", args)
+    run.info.hosts = [socket.gethostname()]
+    run.info.options = {"program": args.program}
+    run.save()
+    wanted = Recording(
+        at_least=int(args.at_least), sample=int(args.sample), ranks=args.ranks, dump_at=int(args.dump_at)
+    )
+    status = record_program(run.path / "heap", args.program, wanted)
     if not traces(run.path / "heap"):
-        raise UserError(f"{words[0]} holds no heap trace", "record one: assay heap -- PROGRAM")
-    return run
+        run.finish("partial", "nothing was recorded")
+        raise UserError(
+            f"nothing was recorded of {args.program[0]}",
+            "is it statically linked, or does it run as another user?",
+        )
+    profiles = _profiles(run)
+    for trace in traces(run.path / "heap"):
+        pack_trace(trace)
+    for profile in profiles:
+        _record(run, profile)
+    for finding in heap_advice(_whole(profiles), run.info.hosts[0]):
+        run.append(finding)
+    run.info.completed = [NAME]
+    run.finish("complete", "")
+    build_report(run.path)
+    _show(run, profiles, args.all, out=False)
+    return status
+
+
+def _show_again(run: Run, args: argparse.Namespace) -> int:
+    profiles = _profiles(run)
+    if args.export:
+        _export(_whole(profiles), args.export, args.metric)
+    elif args.json:
+        print(json.dumps([_in_short(one) for one in profiles], indent=1))
+    else:
+        _show(run, profiles, args.all, out=True)
+        build_report(run.path)
+    return EXIT_PASS
+
+
+def _compare(before: Run, after: Run, args: argparse.Namespace) -> int:
+    old, new = _whole(_profiles(before)), _whole(_profiles(after))
+    found = changes(old, new, args.metric)
+    if args.json:
+        rows = [
+            {
+                "function": one.place.function,
+                "file": one.place.file,
+                "before": one.own[0],
+                "after": one.own[1],
+            }
+            for one in found
+        ]
+        print(json.dumps({"metric": args.metric, "totals": [asdict(old.totals), asdict(new.totals)], "functions": rows},
+                         indent=1))  # fmt: skip
+    else:
+        show_comparison(console(stderr=False), old, new, args.metric, found)
+    return EXIT_PASS
 
 
 def _profiles(run: Run) -> list[HeapProfile]:
     """Of every process, the one that allocated most first."""
-    found = [load_profile(analyse_trace(trace)) for trace in traces(run.path / "heap")]
-    return sorted(found, key=lambda one: -one.totals.bytes)
+    for trace in traces(run.path / "heap"):
+        analyse_trace(trace)
+    return load_profiles(run.path)
+
+
+def _whole(profiles: list[HeapProfile]) -> HeapProfile:
+    """All ranks of an MPI program added up; else the largest process."""
+    ranks = ranks_of(profiles)
+    return added_up(ranks) if ranks else profiles[0]
+
+
+def _in_short(profile: HeapProfile) -> dict[str, object]:
+    """Totals and functions; all there is stands in the run's heap folder."""
+    return {
+        "process": asdict(profile.process),
+        "totals": asdict(profile.totals),
+        "functions": {
+            metric: [
+                {"function": one.place.function, "at": one.place.source, "own": one.own, "total": one.total}
+                for one in profile.by(metric, lambda place: (place.function, place.module))
+            ]
+            for metric in METRICS
+        },
+    }
 
 
 def _record(run: Run, profile: HeapProfile) -> None:
     totals = profile.totals
     params: dict[str, Scalar] = {"pid": profile.process.pid, "program": profile.process.program}
+    rank = int(profile.process.rank) if profile.process.rank.isdigit() else None
     for metric, value, unit in (
         ("peak", totals.peak, "B"),
         ("allocated", totals.bytes, "B"),
@@ -116,24 +231,32 @@ def _record(run: Run, profile: HeapProfile) -> None:
                 metric=metric,
                 unit=unit,
                 better="lower",
-                subject=Subject(host=run.info.hosts[0]),
+                subject=Subject(host=run.info.hosts[0], rank=rank),
                 params=params,
                 summary=Summary(n=1, median=value, min=value, max=value),
             )
         )
 
 
-def _show(run: Run, profiles: list[HeapProfile], out: bool) -> None:
+def _show(run: Run, profiles: list[HeapProfile], every: bool, out: bool) -> None:
     """On standard output when the profile was asked for; beside a program's own output, on standard error."""
     shown = console(stderr=not out)
-    for profile in profiles:
+    ranks = ranks_of(profiles)
+    if ranks:
+        show_profile(shown, added_up(ranks))
+        show_ranks(shown, ranks)
+    for profile in profiles if every else profiles[: 0 if ranks else 1]:
         show_profile(shown, profile)
-    show_findings(shown, heap_advice(profiles[0], run.info.hosts[0]))
-    others = len(traces(run.path / "heap")) - len(profiles)
+    show_findings(shown, heap_advice(_whole(profiles), run.info.hosts[0]))
+    others = 0 if every else len(profiles) - (len(ranks) or 1)
     more = f"; {others} more processes: assay heap {run.path} --all" if others > 0 else ""
-    shown.print(f"profile: {run.path}{more}", soft_wrap=True)
+    shown.print(f"profile: {run.path / REPORT_NAME}{more}", soft_wrap=True)
 
 
 def _export(profile: HeapProfile, kind: str, metric: str) -> None:
-    text = collapsed(profile, metric) if kind == "collapsed" else speedscope(profile, METRICS)
-    sys.stdout.write(text)
+    if kind == "pprof":
+        sys.stdout.buffer.write(pprof(profile))
+    elif kind == "callgrind":
+        sys.stdout.write(callgrind(profile))
+    else:
+        sys.stdout.write(collapsed(profile, metric) if kind == "collapsed" else speedscope(profile, METRICS))

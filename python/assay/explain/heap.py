@@ -3,6 +3,8 @@ in all, so that small programs and long ones are treated alike."""
 
 from __future__ import annotations
 
+import re
+
 from assay.profile.heap import Figures, HeapProfile, by_line
 from assay.records.schema import Finding, Subject
 from assay.records.units import format_quantity, format_share
@@ -13,7 +15,14 @@ TEMPORARY_OF_ALL = 0.10  # of all allocations
 LEAST_COUNT = 1000  # allocations; fewer cost nothing that anybody would notice
 TINY = 1  # bytes
 REALLOC_CHAIN = 8  # reallocations of one line for each block that it first asked for
+ALIVE_AT_ONCE = 0.01  # of the copies that a line makes: fewer are made to be thrown away
+EMPTY_OF_RESIDENT = 0.20  # on pages that live blocks keep, as a share of the memory that the process has
+LEAST_EMPTY = 4 << 20  # bytes
+PIN_OF_EMPTY = 0.20  # one stack's part of what is empty
+LARGE_VARIABLE = 1 << 20  # bytes
+VARIABLES_OF_PEAK = 0.10  # of what the process has in memory at most
 MOST_SHOWN = 5
+COPY = re.compile(r"::(\w+)\(std::(?:\w+::)*\1<.*> const&\)$")  # a copy constructor of the standard library
 RUNTIME = ("libc.so", "libstdc++.so", "ld-linux", "libgcc_s.so")  # keeps buffers of its own to the end
 
 
@@ -24,6 +33,9 @@ def heap_advice(profile: HeapProfile, host: str) -> list[Finding]:
         *_temporary(profile, host),
         *_tiny(profile, host),
         *_reallocations(profile, host),
+        *_copies(profile, host),
+        *_fragments(profile, host),
+        *_variables(profile, host),
     ]
 
 
@@ -76,6 +88,82 @@ def _temporary(profile: HeapProfile, host: str) -> list[Finding]:
         )
         for one in found[:MOST_SHOWN]
     ]
+
+
+def _copies(profile: HeapProfile, host: str) -> list[Finding]:
+    """Allocations that no line asks for in so many words: a container copied, used once, and thrown away."""
+    counts: dict[object, tuple[Figures, str]] = {}
+    for number, node in enumerate(profile.nodes):
+        way = profile.handed_on(number)
+        copied = COPY.search(way[-2].function) if len(way) > 1 and node.count else None
+        if copied is None or node.own_peak > ALIVE_AT_ONCE * node.bytes:
+            continue
+        counts.setdefault(by_line(way[-1]), (Figures(way[-1]), copied[1]))[0].own += node.count
+    return [
+        _finding(
+            host,
+            f"{_where(one)} makes {one.own} copies of a {what} that do not live on",
+            one.own / profile.totals.count,
+            [f"{format_share(one.own / profile.totals.count)} of all allocations are made for them"],
+            "take it by reference (const auto&), or move it",
+        )
+        for one, what in sorted(counts.values(), key=lambda f: -f[0].own)[:MOST_SHOWN]
+        if one.own >= LEAST_COUNT
+    ]
+
+
+def _fragments(profile: HeapProfile, host: str) -> list[Finding]:
+    pages = profile.fragments
+    if pages is None or pages.empty < max(LEAST_EMPTY, EMPTY_OF_RESIDENT * pages.resident):
+        return []
+    lines: dict[object, Figures] = {}
+    for pin in pages.pins:
+        place = profile.asker(pin.node)
+        one = lines.setdefault(by_line(place), Figures(place))
+        one.own += pin.bytes
+        one.total += pin.blocks
+    return [
+        _finding(
+            host,
+            f"{_where(one)} keeps {format_quantity(one.own, 'B')} of nearly empty pages with {one.total} blocks",
+            one.own / pages.resident,
+            [
+                f"{pages.seconds:.2f} s after the start {format_quantity(pages.resident, 'B')} were resident "
+                f"and {format_quantity(pages.live, 'B')} in use"
+            ],
+            "do not ask for blocks that live long in between those that do not: ask for them first, or from a pool",
+        )
+        for one in sorted(lines.values(), key=lambda f: -f.own)[:MOST_SHOWN]
+        if one.own >= PIN_OF_EMPTY * pages.empty
+    ]
+
+
+def _variables(profile: HeapProfile, host: str) -> list[Finding]:
+    resident = max((sample[2] for sample in profile.timeline.samples), default=0.0)
+    least = max(LARGE_VARIABLE, VARIABLES_OF_PEAK * max(profile.totals.peak, resident))
+    threads = max(1, len(profile.threads))
+    found = []
+    for one in profile.globals.variables:
+        bytes_in_all = one.bytes * (threads if one.per_thread else 1)
+        if bytes_in_all < least:
+            continue
+        at = (
+            f" ({one.file.rpartition('/')[2]}:{one.line})"
+            if one.file
+            else f" ({one.object.rpartition('/')[2]})"
+        )
+        what = f", once for each of {threads} threads" if one.per_thread else ""
+        touched = [] if one.resident is None else [f"{format_quantity(one.resident, 'B')} of it in memory"]
+        found.append(
+            _finding(
+                host,
+                f"the variable {one.name}{at} takes {format_quantity(one.bytes, 'B')}{what}",
+                bytes_in_all / max(profile.totals.peak, resident, bytes_in_all),
+                touched,
+                "it is there from beginning to end: ask for it when it is needed, as large as it is needed",
+            )
+        )
+    return found[:MOST_SHOWN]
 
 
 def _tiny(profile: HeapProfile, host: str) -> list[Finding]:

@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from assay.errors import UserError
@@ -22,14 +23,31 @@ def recorder() -> Path:
     return path
 
 
-def record_program(folder: Path, program: Sequence[str]) -> int:
+@dataclass(frozen=True)
+class Recording:
+    """What is to be recorded: blocks of ``at_least`` bytes; about one for each ``sample`` bytes that are asked for (0:
+    all); of an MPI program only ``ranks`` (none: all). A profile on the way when ``dump_at`` bytes are in memory."""
+
+    at_least: int = 0
+    sample: int = 0
+    ranks: Sequence[int] = ()
+    dump_at: int = 0
+
+    def words(self) -> list[str]:
+        options = {"--at-least": self.at_least, "--sample": self.sample, "--dump-at": self.dump_at}
+        words = [word for name, value in options.items() if value for word in (name, str(value))]
+        return words + (["--ranks", ",".join(map(str, self.ranks))] if self.ranks else [])
+
+
+def record_program(folder: Path, program: Sequence[str], wanted: Recording = Recording()) -> int:
     """Runs it to its end with its own input and output; its exit status, 128 + N after signal N.
 
     Raises UserError when it cannot be started.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    with _left_to_the_program():
-        status = subprocess.run([recorder(), "record", folder, "--", *program]).returncode
+    process = subprocess.Popen([recorder(), "record", *wanted.words(), folder, "--", *program])
+    with _left_to_the_program(process):
+        status = process.wait()
     return 128 - status if status < 0 else status
 
 
@@ -40,13 +58,16 @@ def check_program(name: str) -> None:
 
 
 @contextlib.contextmanager
-def _left_to_the_program() -> Iterator[None]:
-    """Ctrl-C reaches the program itself; what was recorded until then is kept."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+def _left_to_the_program(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Ctrl-C reaches the program itself; what was recorded until then is kept. What asks for a profile on the way is
+    passed on."""
+    handlers = {signal.SIGINT: signal.SIG_IGN, signal.SIGUSR1: lambda *_: process.send_signal(signal.SIGUSR1)}
+    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def traces(folder: Path) -> list[Path]:

@@ -1,10 +1,15 @@
-"""Heap profiles for other tools: collapsed stacks (Brendan Gregg's flame graphs) and speedscope's file format."""
+"""Heap profiles for other tools: collapsed stacks (Brendan Gregg's flame graphs), speedscope's file format, pprof's
+and callgrind's (KCachegrind)."""
 
 from __future__ import annotations
 
+import gzip
 import json
+from collections.abc import Iterable
 
-from assay.profile.heap import HeapProfile, Place
+from assay.profile.heap import METRICS, HeapProfile, Place
+
+COUNTS = ("count", "temporary", "reallocated")  # of METRICS; the others are bytes
 
 
 def _frame(place: Place) -> str:
@@ -33,7 +38,7 @@ def speedscope(profile: HeapProfile, metrics: dict[str, str]) -> str:
             if value := getattr(node, metric):
                 samples.append([profile.nodes[at].place for at in reversed(list(profile.stack(number)))])
                 weights.append(value)
-        unit = "none" if metric in ("count", "temporary", "reallocated") else "bytes"
+        unit = "none" if metric in COUNTS else "bytes"
         profiles.append({"type": "sampled", "name": title, "unit": unit, "startValue": 0,
                          "endValue": sum(weights), "samples": samples, "weights": weights})  # fmt: skip
     frames = [
@@ -49,3 +54,110 @@ def speedscope(profile: HeapProfile, metrics: dict[str, str]) -> str:
             "exporter": "assay",
         }
     )
+
+
+# ---- pprof: https://github.com/google/pprof/blob/main/proto/profile.proto, a gzipped protocol buffer
+
+
+def pprof(profile: HeapProfile) -> bytes:
+    """All metrics as sample types; a location is a line of a function."""
+    strings = _Strings()
+    out = bytearray()
+    for metric, title in METRICS.items():
+        unit = "count" if metric in COUNTS else "bytes"
+        out += _message(1, _number(1, strings[title]) + _number(2, strings[unit]))
+    for number, node in enumerate(profile.nodes):
+        values = [getattr(node, metric) for metric in METRICS]
+        if any(values):
+            stack = [profile.nodes[at].place + 1 for at in profile.stack(number)]
+            out += _message(2, _packed(1, stack) + _packed(2, values))
+    for number, place in enumerate(profile.places, 1):
+        out += _message(4, _number(1, number) + _message(4, _number(1, number) + _number(2, place.line)))
+        names = _number(2, strings[place.function]) + _number(4, strings[place.file or place.module])
+        out += _message(5, _number(1, number) + names)
+    for text in strings.texts:
+        out += _message(6, text.encode(errors="replace"))
+    return gzip.compress(bytes(out), mtime=0)
+
+
+class _Strings:
+    def __init__(self) -> None:
+        self.numbers: dict[str, int] = {"": 0}
+
+    def __getitem__(self, text: str) -> int:
+        return self.numbers.setdefault(text, len(self.numbers))
+
+    @property
+    def texts(self) -> list[str]:
+        return list(self.numbers)
+
+
+def _varint(value: int) -> bytes:
+    out = bytearray()
+    while value >= 128:
+        out.append(value & 127 | 128)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _number(field: int, value: int) -> bytes:
+    return _varint(field << 3) + _varint(value)
+
+
+def _message(field: int, content: bytes) -> bytes:
+    return _varint(field << 3 | 2) + _varint(len(content)) + content
+
+
+def _packed(field: int, values: Iterable[int]) -> bytes:
+    return _message(field, b"".join(map(_varint, values)))
+
+
+# ---- callgrind: https://valgrind.org/docs/manual/cl-format.html
+
+
+def callgrind(profile: HeapProfile) -> str:
+    """Own figures by line, and calls with what was asked for below them."""
+    names = list(METRICS)
+    below = [[getattr(node, name) for name in names] for node in profile.nodes]
+    own: dict[Place, list[int]] = {}
+    calls: dict[tuple[Place, Place], tuple[list[int], int]] = {}
+    for number in range(len(below) - 1, -1, -1):
+        node = profile.nodes[number]
+        place = profile.places[node.place]
+        _add(own.setdefault(place, [0] * len(names)), [getattr(node, name) for name in names])
+        if node.parent >= 0:
+            _add(below[node.parent], below[number])
+            edge = (profile.places[profile.nodes[node.parent].place], place)
+            sums, times = calls.get(edge, ([0] * len(names), 0))
+            _add(sums, below[number])
+            calls[edge] = (sums, times + max(1, node.count))
+    lines = [
+        "# callgrind format", "version: 1", "creator: assay", f"cmd: {profile.process.program}",
+        "positions: line", "events: " + " ".join(names),
+        *(f"event: {name} : {title}" for name, title in METRICS.items()),
+        "summary: " + " ".join(str(sum(values)) for values in zip(*own.values(), strict=True)),
+    ]  # fmt: skip
+    by_caller: dict[Place, list[tuple[Place, list[int], int]]] = {}
+    for (caller, callee), (sums, times) in calls.items():
+        by_caller.setdefault(caller, []).append((callee, sums, times))
+    for place, values in own.items():
+        lines += ["", f"ob={place.module}", f"fl={_file(place)}", f"fn={place.function}"]
+        lines.append(f"{place.line} {_costs(values)}")
+        for callee, sums, times in by_caller.get(place, []):
+            lines += [f"cob={callee.module}", f"cfi={_file(callee)}", f"cfn={callee.function}"]
+            lines += [f"calls={times} {callee.line}", f"{place.line} {_costs(sums)}"]
+    return "\n".join(lines) + "\n"
+
+
+def _add(to: list[int], values: list[int]) -> None:
+    for k, value in enumerate(values):
+        to[k] += value
+
+
+def _file(place: Place) -> str:
+    return place.file or "???"
+
+
+def _costs(values: list[int]) -> str:
+    return " ".join(map(str, values))

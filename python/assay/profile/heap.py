@@ -6,7 +6,6 @@ were asked for right there. Bytes are those that were requested, times are secon
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,13 +15,6 @@ from msgspec import Struct
 
 from assay.errors import UserError
 
-# Functions that only hand a request on: what they ask for, their caller has asked for.
-_HANDED_ON = re.compile(
-    r"operator new|operator delete|calloc$|realloc$|__libc_|g_malloc|g_realloc|"
-    r"std::(__new_allocator|allocator|allocator_traits|_Vector_base|_Deque_base|__allocate)|__gnu_cxx::|"
-    r"_M_(allocate|deallocate|create|dispose|destroy)\b"
-)
-
 
 class Place(Struct, array_like=True, frozen=True):
     function: str
@@ -30,10 +22,12 @@ class Place(Struct, array_like=True, frozen=True):
     line: int
     module: str
     inlined: bool
-
-    @property
-    def hands_on(self) -> bool:
-        return _HANDED_ON.search(self.function) is not None
+    hands_on: bool  # only passes requests on: what it asks for, its caller has asked for
+    first: int  # the number of the first place of the same function
+    peak_own: int  # the most that was live of what this line has asked for
+    peak_total: int  # and of what was asked for below it
+    function_peak_own: int
+    function_peak_total: int
 
     @property
     def source(self) -> str:
@@ -43,37 +37,50 @@ class Place(Struct, array_like=True, frozen=True):
 
 
 class Node(Struct, array_like=True):
-    """One line of one function below one caller. ``parent`` is -1 for the outermost."""
+    """One line of one function below one caller. ``parent`` is -1 for the outermost. Times are ticks."""
 
     parent: int
     place: int
     count: int
     bytes: int
     own_peak: int
+    total_peak: int  # with all below it
     at_peak: int
     leaked: int
     leaked_count: int
     temporary: int
     reallocated: int
     frees: int
-    lifetime: int  # ticks
-    cost: int  # ticks of those calls that were timed
+    lifetime: int
+    cost: int  # of those calls that were timed, and their number
     costed: int
+    free_cost: int
+    free_costed: int
     least: int
     most: int
+    shortest: int
+    longest: int
 
 
-class _Tree(Struct):
+class Tree(Struct):
     places: list[Place]
     nodes: list[Node]
+    # By the number of a node: blocks by the logarithm of their size, and of their lifetime in 16 ticks, to base 2;
+    # each list begins with the first logarithm.
+    spreads: dict[str, tuple[list[int], list[int]]]
 
 
 class Process(Struct):
-    pid: int
+    pid: int  # 0: several, added up
     parent: int
     program: str
+    rank: str  # in an MPI program; empty for none
     seconds: float
     complete: bool
+    at_least: int = 0  # bytes: smaller blocks were left out
+    sample: int = (
+        0  # bytes: about one block was recorded for each so many, and figures are estimates; 0: all were
+    )
 
 
 class Trace(Struct):
@@ -104,12 +111,26 @@ class Calls(Struct):
     seconds: float
 
 
+class ThreadStack(Struct):
+    """A thread's own stack, known where it allocates and frees. ``depth`` is the most within each step of the
+    timeline, 0 where nothing is known; ``node`` is where it was deepest."""
+
+    deepest: int
+    seconds: float
+    node: int
+    resident: int  # when the thread ended; 0: unknown
+    depth: list[int]
+
+
 class Thread(Struct):
     thread: int
     name: str
     bytes: int
+    first: float
+    last: float
     foreign_frees: int
     calls: dict[str, Calls]
+    stack: ThreadStack
 
 
 class Timeline(Struct):
@@ -121,6 +142,59 @@ class Timeline(Struct):
     count: list[int]
     bytes: list[int]
     samples: list[tuple[float, float, float]]
+
+
+class Pin(Struct, array_like=True):
+    """Blocks of one stack that keep nearly empty pages: ``bytes`` is their part of what is empty there."""
+
+    node: int
+    bytes: int
+    blocks: int
+
+
+class Fragments(Struct):
+    """Pages that hold live blocks, at the moment when most of the process's memory was asked for by nobody.
+    ``filled`` counts them by the tenth of them that is in use."""
+
+    seconds: float
+    resident: int
+    live: int
+    page_bytes: int
+    pages: int
+    filled: list[int]
+    pins: list[Pin]
+
+    @property
+    def empty(self) -> int:
+        """Bytes on these pages that nobody asked for."""
+        return max(0, self.pages * self.page_bytes - self.live)
+
+
+class ObjectData(Struct, array_like=True):
+    """Bytes of variables of one object: initialised, zero at the start, and of each thread."""
+
+    path: str
+    data: int
+    zeroed: int
+    per_thread: int
+    variables: int
+    resident: int | None
+
+
+class Variable(Struct, array_like=True):
+    name: str
+    object: str
+    bytes: int
+    per_thread: bool
+    file: str
+    line: int
+    resident: int | None
+
+
+class Globals(Struct):
+    seconds: float | None  # when ``resident`` was looked up
+    objects: list[ObjectData]
+    variables: list[Variable]
 
 
 METRICS: dict[str, str] = {  # of a node -> in words
@@ -149,9 +223,20 @@ class HeapProfile(Struct):
     tick: float  # seconds
     threads: list[Thread]
     timeline: Timeline
-    sizes: list[int]
-    lifetimes: list[list[int]]
-    tree: _Tree
+    sizes: list[int]  # blocks by the logarithm of their size to base 2
+    frequent: list[tuple[int, int]]  # the most frequent sizes: bytes, blocks
+    lifetimes: list[list[int]]  # freed blocks by the logarithms of their lifetime in 16 ticks and their size
+    fragments: Fragments | None
+    globals: Globals
+    tree: Tree
+
+    @property
+    def title(self) -> str:
+        """What tells it from the other processes of a run."""
+        if not self.process.pid:
+            return self.process.program
+        rank = f"rank {self.process.rank}, " if self.process.rank else ""
+        return f"{self.process.program} ({rank}pid {self.process.pid})"
 
     @property
     def places(self) -> list[Place]:
@@ -169,8 +254,16 @@ class HeapProfile(Struct):
 
     def asker(self, node: int) -> Place:
         """Who is to be told: the innermost that does not merely hand requests on."""
-        places = [self.places[self.nodes[at].place] for at in self.stack(node)]
-        return next((place for place in places if not place.hands_on), places[0])
+        return self.handed_on(node)[-1]
+
+    def handed_on(self, node: int) -> list[Place]:
+        """From this node to who is to be told, the library's own functions on the way."""
+        found = []
+        for at in self.stack(node):
+            found.append(self.places[self.nodes[at].place])
+            if not found[-1].hands_on:
+                return found
+        return found[:1]
 
     def by(self, metric: str, key: Callable[[Place], object]) -> list[Figures]:
         """Figures of a metric by function, by line or whatever ``key`` tells apart, most first. A function that
@@ -209,3 +302,14 @@ def load_profile(path: Path) -> HeapProfile:
         raise UserError(
             f"{path} is no analysis of a heap trace: {error}", "make it anew: assay heap RUN"
         ) from None
+
+
+def load_profiles(run: Path) -> list[HeapProfile]:
+    """Those of a run's processes that have been analysed, the one that allocated most first."""
+    found = [load_profile(path) for path in sorted((run / "heap").glob("*.json")) if ".dump" not in path.name]
+    return sorted(found, key=lambda one: -one.totals.bytes)
+
+
+def load_dumps(run: Path) -> list[HeapProfile]:
+    """Profiles that were written on the way, in the order of time."""
+    return [load_profile(path) for path in sorted((run / "heap").glob("*.dump*.json"))]

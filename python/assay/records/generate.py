@@ -15,10 +15,12 @@ from typing import Any
 
 import msgspec
 
+from assay.records.heap_page import HeapPage
 from assay.records.schema import SCHEMA_VERSION, AnyLine, ReportData
 
 SCHEMA_FILE = "schema/records.schema.json"
 TYPES_FILE = "web/src/data/records.ts"
+HEAP_TYPES_FILE = "web/src/data/heapPage.ts"
 ENGINE_ONLY = {"Hello", "Progress", "Ready"}  # never stored, so the report never meets them
 
 JsonSchema = dict[str, Any]
@@ -27,6 +29,11 @@ _TYPES_HEAD = """\
 // The records of a run as the browser meets them. Generated from python/assay/records/schema.py by
 // "python -m assay.records.generate": change the structs there, never this file. A field with a default
 // may be absent, because records leave their defaults out.
+"""
+
+_HEAP_HEAD = """\
+// A heap profile as the page meets it. Generated from python/assay/records/heap_page.py by
+// "python -m assay.records.generate": change the structs there, never this file.
 """
 
 _SCALARS = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean", "null": "null"}
@@ -56,6 +63,14 @@ def typescript() -> str:
     version = f"export const SCHEMA_VERSION = {SCHEMA_VERSION};\n"
     interfaces = [_interface(name, schema) for name, schema in kept.items()]
     return "\n".join([_TYPES_HEAD, version, scalar, *interfaces, union])
+
+
+def heap_typescript() -> str:
+    """The TypeScript module of a heap profile's page: one interface a struct."""
+    _, definitions = msgspec.json.schema_components([HeapPage], ref_template="#/$defs/{name}")
+    return "\n".join(
+        [_HEAP_HEAD, *(_interface(name, schema) for name, schema in sorted(definitions.items()))]
+    )
 
 
 def _interface(name: str, schema: JsonSchema) -> str:
@@ -96,7 +111,11 @@ def _type(schema: JsonSchema) -> str:
 
 def generated() -> dict[str, str]:
     """What each generated file, named from the repository's root, should contain."""
-    return {SCHEMA_FILE: json.dumps(json_schema(), indent=2) + "\n", TYPES_FILE: typescript()}
+    return {
+        SCHEMA_FILE: json.dumps(json_schema(), indent=2) + "\n",
+        TYPES_FILE: typescript(),
+        HEAP_TYPES_FILE: heap_typescript(),
+    }
 
 
 def main() -> None:

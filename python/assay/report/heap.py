@@ -6,18 +6,20 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from assay.profile.compare import Change
 from assay.profile.heap import METRICS, HeapProfile, by_function
+from assay.profile.ranks import COMPARED, outliers
 from assay.records.units import format_quantity, format_share
 
 ROWS = 8  # functions by each metric
 COUNTED = {"count", "temporary", "reallocated"}
+CHANGES = 15  # functions of a comparison
+TOTALS = {"bytes": "allocated", "count": "allocations", "peak": "peak", "leaked": "never freed"}
 
 
 def show_profile(console: Console, profile: HeapProfile) -> None:
     process, totals = profile.process, profile.totals
-    console.print(Text(f"{process.program} (pid {process.pid}), {process.seconds:.2f} s", style="bold"))
-    if not process.complete:
-        console.print(Text("it did not end by itself: what it did until then", style="yellow"))
+    console.print(Text(f"{profile.title}, {process.seconds:.2f} s", style="bold"))
     rate = totals.count / process.seconds if process.seconds > 0 else 0.0
     lines = [
         f"allocated     {_bytes(totals.bytes)} in {totals.count} blocks, {format_quantity(rate, '1/s')}",
@@ -32,7 +34,7 @@ def show_profile(console: Console, profile: HeapProfile) -> None:
         )
     for line in lines:
         console.print(Text(line), soft_wrap=True)
-    for problem in _problems(profile):
+    for problem in problems(profile):
         console.print(Text(problem, style="yellow"), soft_wrap=True)
     console.print()
     for metric, words in METRICS.items():
@@ -54,8 +56,17 @@ def _share(profile: HeapProfile, kinds: tuple[str, ...]) -> str:
     return f"{format_quantity(spent, 's')}, {format_share(spent / profile.process.seconds)} of the run"
 
 
-def _problems(profile: HeapProfile) -> list[str]:
+def problems(profile: HeapProfile) -> list[str]:
+    """What is missing of the profile, and why."""
     trace, found = profile.trace, []
+    if not profile.process.complete:
+        found.append("it did not end by itself: this is what it did until then")
+    if profile.process.at_least:
+        found.append(f"blocks under {format_quantity(profile.process.at_least, 'B')} were left out")
+    if profile.process.sample:
+        found.append(
+            f"about one block in {format_quantity(profile.process.sample, 'B')} was recorded: figures are estimates"
+        )
     if trace.lost_events:
         found.append(f"{trace.lost_events} events could not be recorded")
     if trace.damaged_bytes or trace.unreadable_chunks:
@@ -112,3 +123,55 @@ def _show_threads(console: Console, profile: HeapProfile) -> None:
         )
     console.print(table)
     console.print()
+
+
+def show_ranks(console: Console, ranks: list[HeapProfile]) -> None:
+    """The ranks that are not like the others, or that there is none."""
+    far = [(one, its) for one, its in zip(ranks, outliers(ranks), strict=True) if its]
+    console.print(Text(f"{len(ranks)} ranks, added up above; unlike the others: {len(far) or 'none'}"))
+    for one, its in far:
+        words = ", ".join(
+            f"{TOTALS[name]} {_amount(getattr(one.totals, name), name)}" for name in COMPARED if name in its
+        )
+        console.print(Text(f"  rank {one.process.rank} (pid {one.process.pid}): {words}", style="yellow"))
+    console.print()
+
+
+def _amount(value: float, metric: str) -> str:
+    return format_quantity(value, "1" if metric in COUNTED else "B")
+
+
+def _signed(value: float, metric: str) -> str:
+    return f"{'+' if value > 0 else '-' if value < 0 else ''}{_amount(abs(value), metric)}"
+
+
+def show_comparison(
+    console: Console, before: HeapProfile, after: HeapProfile, metric: str, found: list[Change]
+) -> None:
+    """Totals, then the functions whose own figure has changed most."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("in all")
+    for heading in ("before", "after", "difference", ""):
+        table.add_column(heading, justify="right")
+    for name, words in TOTALS.items():
+        old, new = getattr(before.totals, name), getattr(after.totals, name)
+        share = format_share((new - old) / old) if old else ""
+        table.add_row(words, _amount(old, name), _amount(new, name), _signed(new - old, name), share)
+    console.print(table)
+    console.print()
+    if not found:
+        console.print(Text(f"no function differs in: {METRICS[metric]}"))
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for heading in (METRICS[metric], "before", "after"):
+        table.add_column(heading, justify="right")
+    table.add_column("function")
+    table.add_column("at", style="dim")
+    for one in found[:CHANGES]:
+        table.add_row(
+            _signed(one.difference, metric), _amount(one.own[0], metric), _amount(one.own[1], metric),
+            one.place.function[:80], one.place.source,
+        )  # fmt: skip
+    console.print(table)
+    if len(found) > CHANGES:
+        console.print(Text(f"and {len(found) - CHANGES} more", style="dim"))

@@ -20,8 +20,10 @@ from typing import NamedTuple
 import msgspec
 
 from assay.errors import UserError
+from assay.profile.heap import load_dumps, load_profiles
 from assay.records.run import Run
 from assay.records.schema import AnyRecord, Pairs, encode
+from assay.report.heap_page import heap_pages
 
 REPORT_NAME = "report.html"
 MARKER = b"@ASSAY_DATA@"
@@ -71,6 +73,8 @@ def _lines(run: Run) -> Iterator[bytes]:
     shown = _shown_matrices(run.records)
     for record in run.records:
         yield encode(_reduced(record, shown) if isinstance(record, Pairs) else record) + b"\n"
+    for page in heap_pages(load_profiles(run.path), load_dumps(run.path), run.info.started):
+        yield msgspec.json.encode(page) + b"\n"
 
 
 def _reduced(row: Pairs, shown: set[MatrixKey]) -> Pairs:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import shutil
 import signal
 import subprocess
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from assay.cli import main
 from assay.launch.engines import engines_folder
-from assay.profile.heap import HeapProfile, Node, load_profile
+from assay.profile.heap import HeapProfile, Node, load_dumps, load_profiles
 from assay.records.run import Run
 from assay.records.schema import Finding
 
@@ -43,16 +45,19 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built(tmp_path_factory.mktemp("planted") / "planted")
 
 
-def heap(where: Path, *program: str | Path) -> subprocess.CompletedProcess[str]:
+def heap(where: Path, *program: str | Path, options: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
-        [ASSAY, "heap", "-o", where, "--", *program], capture_output=True, text=True, timeout=LIMIT_S
+        [ASSAY, "heap", "-o", where, *options, "--", *program],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
     )
     assert "Traceback" not in done.stderr, done.stderr
     return done
 
 
 def profiles(where: Path) -> list[HeapProfile]:
-    return [load_profile(path) for path in sorted((where / "heap").glob("*.json"))]
+    return load_profiles(where)
 
 
 def profile(where: Path) -> HeapProfile:
@@ -156,12 +161,71 @@ def test_blocks_that_another_thread_frees(planted: Path, tmp_path: Path) -> None
     assert max(t.foreign_frees for t in one.threads) >= 1000
 
 
+def test_what_is_never_there_at_once_does_not_add_up(planted: Path, tmp_path: Path) -> None:
+    heap(tmp_path / "run", planted, "halves")
+    one = profile(tmp_path / "run")
+    peaks = {p.function.partition("(")[0].rpartition("::")[2]: p for p in one.places}
+    assert peaks["both_halves"].function_peak_total == 3_000_000
+    assert peaks["first_half"].function_peak_total == 1_000_000
+    assert peaks["leak"].function_peak_own == 3_000_000
+    callers = [n for n in one.nodes if one.places[n.place].function.startswith("both_halves")]
+    assert sorted(n.total_peak for n in callers) == [1_000_000, 3_000_000]  # a line each
+
+
+def test_pages_that_a_few_blocks_keep(planted: Path, tmp_path: Path) -> None:
+    heap(tmp_path / "run", planted, "fragments")
+    one = profile(tmp_path / "run")
+    assert one.fragments is not None
+    assert 19_000 < one.fragments.pages < 22_000
+    assert one.fragments.empty > 0.9 * one.fragments.pages * one.fragments.page_bytes
+    worst = one.fragments.pins[0]
+    assert "interleave" in one.asker(worst.node).function
+    assert worst.blocks == 20_000
+    (cause,) = advice(tmp_path / "run")
+    assert "interleave" in cause and "nearly empty pages" in cause
+
+
+def test_how_deep_the_stack_went(planted: Path, tmp_path: Path) -> None:
+    heap(tmp_path / "run", planted, "deep")
+    (thread,) = profile(tmp_path / "run").threads
+    assert 1_000_000 < thread.stack.deepest < 1_200_000
+    assert thread.stack.deepest <= thread.stack.resident < thread.stack.deepest + 200_000
+    one = profile(tmp_path / "run")
+    assert "leak" in functions(one, thread.stack.node)
+    assert max(thread.stack.depth) == thread.stack.deepest
+
+
+def test_copies_that_were_not_meant(planted: Path, tmp_path: Path) -> None:
+    heap(tmp_path / "run", planted, "copies")
+    causes = advice(tmp_path / "run")
+    assert any("by_value" in cause and "copies" in cause for cause in causes), causes
+
+
+def test_variables(tmp_path: Path) -> None:
+    program = tmp_path / "globals"
+    source = ROOT / "tests/fixtures/heap/globals.cpp"
+    subprocess.run(["g++", "-std=c++17", "-O1", "-g", source, "-o", program], check=True, timeout=LIMIT_S)
+    heap(tmp_path / "run", program)
+    found = {v.name: v for v in profile(tmp_path / "run").globals.variables}
+    zeroed, each = found["planted::zeroed"], found["of_each_thread"]
+    assert (zeroed.bytes, zeroed.per_thread, zeroed.line) == (8 << 20, False, 8)
+    assert zeroed.resident is not None and abs(zeroed.resident - (4 << 20)) <= 8192
+    assert (each.bytes, each.per_thread) == (64 << 10, True)
+    assert found["planted::initialised"].bytes == 1_000_000
+    objects = {o.path: o for o in profile(tmp_path / "run").globals.objects}
+    own = objects[str(program)]
+    assert own.data >= 1_000_000 and own.zeroed >= 8 << 20 and own.per_thread >= 64 << 10
+    assert any("planted::zeroed" in cause and "8.39 MB" in cause for cause in advice(tmp_path / "run"))
+
+
 @pytest.mark.parametrize("what", ["throw", "longjmp"])
 def test_leaving_frames_in_other_ways(planted: Path, tmp_path: Path, what: str) -> None:
     done = heap(tmp_path / "run", planted, what)
     assert (done.returncode, done.stdout) == (7, "done\n")
-    name = "throwing" if what == "throw" else "jumping"
-    assert of(profile(tmp_path / "run"), name).count == 100 * 21
+    name, blocks = (
+        ("throwing", 21 + 1) if what == "throw" else ("jumping", 21)
+    )  # the exception's text is one more
+    assert of(profile(tmp_path / "run"), name).count == 100 * blocks
 
 
 def test_signals_in_the_middle(planted: Path, tmp_path: Path) -> None:
@@ -238,7 +302,174 @@ def test_real_programs_say_what_they_always_say(words: list[str], tmp_path: Path
     assert all(p.totals.count > 0 and p.trace.lost_events == 0 for p in profiles(tmp_path / "run"))
 
 
+# ---- not everything
+
+
+def test_blocks_of_a_size_and_more(planted: Path, tmp_path: Path) -> None:
+    done = heap(tmp_path / "run", planted, "grow", options=["--at-least", "40kB"])
+    node = of(profile(tmp_path / "run"), "grow")
+    # Of sizes 10, 20 ... 50,000 those from 40,000 on; one or two below it have that room in fact.
+    assert 1001 <= node.count <= 1004
+    assert "blocks under 40 kB were left out" in done.stderr
+
+
+@pytest.mark.parametrize("what", ["churn", "grow"])
+def test_a_sample_estimates_the_whole(planted: Path, tmp_path: Path, what: str) -> None:
+    done = heap(tmp_path / "run", planted, what, options=["--sample", "4KiB"])
+    one = profile(tmp_path / "run")
+    node = of(one, what)
+    whole = 5_000_000 if what == "churn" else 10 * 5000 * 5001 // 2
+    assert node.bytes == pytest.approx(whole, rel=0.25)
+    assert one.trace.events < 20_000
+    assert "figures are estimates" in done.stderr
+
+
+RANKED = 'if test "$OMPI_COMM_WORLD_RANK" = 2; then "$0" leak; else "$0" tiny; fi; exit 0'
+
+
+@pytest.mark.skipif(shutil.which("mpirun.openmpi") is None, reason="no Open MPI")
+def test_ranks_are_added_up_and_the_odd_one_is_named(
+    planted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mpirun = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "4"]
+    program = [*mpirun, "sh", "-c", RANKED, str(planted)]
+    done = heap(tmp_path / "run", *program)
+    assert "4 ranks" in done.stderr and "unlike the others: 1" in done.stderr
+    assert "rank 2 (pid" in done.stderr
+    alone = tmp_path / "alone"
+    heap(alone, *program, options=["--ranks", "2"])
+    (only,) = [one for one in load_profiles(alone) if one.process.rank and "planted" in one.process.program]
+    assert only.process.rank == "2"
+    assert of(only, "leak").leaked == 1_000_000
+
+
+def test_a_profile_on_the_way(planted: Path, tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [ASSAY, "heap", "-o", tmp_path / "run", "--", planted, "waits"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGUSR1)
+    until = time.monotonic() + 30
+    while not list((tmp_path / "run/heap").glob("*.dump1.json")):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    process.communicate("go on\n", timeout=30)
+    assert process.returncode == 7
+    (dump,) = load_dumps(tmp_path / "run")
+    whole = profile(tmp_path / "run")
+    assert not dump.process.complete and whole.process.complete
+    assert 0 < of(dump, "churn").count <= of(whole, "churn").count == 50_000
+
+
+def test_a_profile_when_much_is_in_memory(planted: Path, tmp_path: Path) -> None:
+    heap(tmp_path / "run", planted, "fragments", options=["--dump-at", "40MB"])
+    dumps = load_dumps(tmp_path / "run")
+    assert dumps and all("interleave" in str(one.places) for one in dumps)
+
+
 # ---- shown again, for other tools
+
+
+def test_what_has_changed(planted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    heap(tmp_path / "a", planted, "clean")
+    heap(tmp_path / "b", planted, "leak")
+    words = ["heap", "compare", str(tmp_path / "a"), str(tmp_path / "b")]
+    assert main([*words, "--metric", "leaked"]) == 0
+    assert "+1 MB" in capsys.readouterr().out
+    assert main([*words, "--metric", "leaked", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    leak = next(one for one in said["functions"] if "leak" in one["function"])
+    assert (leak["before"], leak["after"]) == (0, 1_000_000)
+    assert main(["heap", "compare", str(tmp_path / "a"), str(tmp_path / "a")]) == 0
+    assert "no function differs" in capsys.readouterr().out
+
+
+def test_as_json(planted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    heap(tmp_path / "run", planted, "leak")
+    assert main(["heap", str(tmp_path / "run"), "--json"]) == 0
+    (said,) = json.loads(capsys.readouterr().out)
+    assert said["totals"]["leaked"] >= 1_000_000
+    assert said["functions"]["leaked"][0]["own"] == 1_000_000
+
+
+@pytest.mark.skipif(shutil.which("callgrind_annotate") is None, reason="no valgrind")
+def test_callgrind_reads_it(planted: Path, tmp_path: Path) -> None:
+    heap(tmp_path / "run", planted, "leak")
+    text = subprocess.run(
+        [ASSAY, "heap", tmp_path / "run", "--export", "callgrind"], capture_output=True, check=True
+    )
+    (tmp_path / "callgrind.out.1").write_bytes(text.stdout)
+    said = subprocess.run(
+        ["callgrind_annotate", "--threshold=100", "--show=leaked", "--inclusive=yes", tmp_path / "callgrind.out.1"],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    (line,) = [line for line in said.splitlines() if ":leak [" in line]
+    assert "1,000,000" in line
+
+
+def test_pprof_reads_it(planted: Path, tmp_path: Path) -> None:
+    """Its fields, by their numbers, as profile.proto gives them."""
+    heap(tmp_path / "run", planted, "leak")
+    said = subprocess.run(
+        [ASSAY, "heap", tmp_path / "run", "--export", "pprof"], capture_output=True, check=True
+    )
+    fields = list(messages(gzip.decompress(said.stdout)))
+    strings = [str(value, "utf-8") for field, value in fields if field == 6 and isinstance(value, bytes)]
+    assert strings[0] == ""
+    types = [dict(messages(value)) for field, value in fields if field == 1 and isinstance(value, bytes)]
+    leaked = [strings[int(one[1])] for one in types].index("never freed")
+    functions = {
+        int(one[1]): strings[int(one[2])]
+        for one in (
+            dict(messages(value)) for field, value in fields if field == 5 and isinstance(value, bytes)
+        )
+    }
+    total = 0
+    for field, value in fields:
+        if field != 2 or not isinstance(value, bytes):
+            continue
+        sample = dict(messages(value))
+        if any(functions[location] == "leak" for location in varints(sample[1])):
+            total += varints(sample[2])[leaked]
+    assert total == 1_000_000
+
+
+def messages(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Field numbers and values of a protocol buffer that has numbers and parts only."""
+    at = 0
+
+    def number() -> int:
+        nonlocal at
+        value, shift = 0, 0
+        while True:
+            byte = data[at]
+            at += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+    while at < len(data):
+        key = number()
+        if key & 7 == 0:
+            yield key >> 3, number()
+        else:
+            size = number()
+            yield key >> 3, data[at : at + size]
+            at += size
+
+
+def varints(data: int | bytes) -> list[int]:
+    assert isinstance(data, bytes)
+    found, value, shift = [], 0, 0
+    for byte in data:
+        value |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            found.append(value)
+            value, shift = 0, 0
+    return found
 
 
 def test_shown_again_and_exported(planted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -279,6 +510,7 @@ def test_packing_loses_nothing(planted: Path, tmp_path: Path, what: str) -> None
         said = subprocess.run([tool, "analyse", trace], capture_output=True, check=True, timeout=LIMIT_S)
         one = json.loads(said.stdout)
         del one["trace"]
+        del one["fragments"]  # of addresses, which a packed trace has no more
         found.append(one)
         sizes.append(trace.stat().st_size)
         subprocess.run([tool, "pack", trace], check=True, timeout=LIMIT_S)

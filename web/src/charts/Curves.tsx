@@ -3,12 +3,12 @@
 
 import { LineChart } from "echarts/charts";
 import { GridComponent, LegendComponent, TooltipComponent } from "echarts/components";
-import { init, use, type EChartsCoreOption } from "echarts/core";
+import { use, type EChartsCoreOption } from "echarts/core";
 import { CanvasRenderer } from "echarts/renderers";
-import { useLayoutEffect, useRef } from "preact/hooks";
 
 import { bytes, quantity } from "../data/format";
-import { colour, useTheme } from "./theme";
+import { look, SYMBOLS, useChart } from "./chart";
+import { colour } from "./theme";
 
 use([LineChart, GridComponent, LegendComponent, TooltipComponent, CanvasRenderer]);
 
@@ -29,23 +29,10 @@ interface Props {
   sizeName?: string; // what the sizes are of
 }
 
-const SYMBOLS = ["circle", "rect", "triangle", "diamond"];
 const SERIES = SYMBOLS.length;
 
 export function Curves({ title, label, unit, logarithmic, curves, sizeName = "message size" }: Props) {
-  const box = useRef<HTMLDivElement>(null);
-  const theme = useTheme();
-  useLayoutEffect(() => {
-    const chart = init(box.current!, null, { renderer: "canvas" });
-    chart.setOption(options(unit, logarithmic, curves, sizeName));
-    chart.getZr().flush();
-    const watcher = new ResizeObserver(() => chart.resize());
-    watcher.observe(box.current!);
-    return () => {
-      watcher.disconnect();
-      chart.dispose();
-    };
-  }, [unit, logarithmic, curves, sizeName, theme]);
+  const box = useChart(() => options(unit, logarithmic, curves, sizeName), [unit, logarithmic, curves, sizeName]);
   return (
     <figure>
       <figcaption>{title}</figcaption>
@@ -55,14 +42,10 @@ export function Curves({ title, label, unit, logarithmic, curves, sizeName = "me
 }
 
 function options(unit: string, logarithmic: boolean, curves: Curve[], sizeName: string): EChartsCoreOption {
-  const line = { lineStyle: { color: colour("line") } };
-  const text = { color: colour("ink-soft"), fontSize: 12.5 };
-  const axisLine = { lineStyle: { color: colour("line-strong") } };
+  const { base, text, axisLine, line } = look();
   return {
-    animation: false,
-    textStyle: { fontFamily: getComputedStyle(document.body).fontFamily },
+    ...base,
     grid: { left: 4, right: 18, top: 16 + 22 * legendRows(curves), bottom: 26, containLabel: true },
-    legend: { top: 0, left: 0, itemWidth: 28, itemGap: 18, textStyle: { ...text, color: colour("ink") } },
     xAxis: sizeAxis(curves, sizeName, { axisLabel: text, axisLine, nameTextStyle: text }),
     yAxis: {
       type: logarithmic ? "log" : "value",
@@ -70,11 +53,7 @@ function options(unit: string, logarithmic: boolean, curves: Curve[], sizeName: 
       splitLine: line,
     },
     tooltip: {
-      trigger: "axis",
-      renderMode: "richText", // names come from the run: never through innerHTML
-      backgroundColor: colour("raised"),
-      borderColor: colour("line-strong"),
-      textStyle: { ...text, color: colour("ink") },
+      ...(base.tooltip as object),
       formatter: (points: { seriesIndex: number; value: [number, number] }[]) =>
         [bytes(2 ** points[0]!.value[0]), ...points.map((point) => reading(curves, unit, point))].join("\n"),
     },

@@ -1,6 +1,7 @@
 // Reads the run out of the page: base64, gzip, then JSON lines, of which the first is run.json. The lines
 // are taken as they stream in and pair rows are packed at once, so that the text is never held whole.
 
+import type { HeapPage } from "./heapPage";
 import { MatrixBuilder, type Matrix } from "./matrix";
 import { withoutIterations } from "./sweep";
 import type {
@@ -27,6 +28,7 @@ export interface Run {
   contexts: Context[];
   failures: Failure[];
   corruptions: Corruption[];
+  heaps: HeapPage[]; // profiles, the largest process first
   byId: Map<number, Measurement | PairsHead>; // what verdicts and findings cite
 }
 
@@ -43,15 +45,16 @@ export async function loadRun(base64: string): Promise<Run> {
     contexts: [],
     failures: [],
     corruptions: [],
+    heaps: [],
     byId: new Map(),
   };
   const builders = new Map<string, MatrixBuilder>();
-  for await (const line of lines) take(run, builders, JSON.parse(line) as AnyRecord);
+  for await (const line of lines) take(run, builders, JSON.parse(line) as AnyRecord | HeapPage);
   run.matrices = [...builders.values()].map((builder) => builder.build(run.info.hosts ?? []));
   return run;
 }
 
-function take(run: Run, builders: Map<string, MatrixBuilder>, record: AnyRecord): void {
+function take(run: Run, builders: Map<string, MatrixBuilder>, record: AnyRecord | HeapPage): void {
   switch (record.kind) {
     case "measurement":
       run.byId.set(record.id ?? 0, record);
@@ -81,6 +84,9 @@ function take(run: Run, builders: Map<string, MatrixBuilder>, record: AnyRecord)
       break;
     case "corruption":
       run.corruptions.push(record);
+      break;
+    case "heap":
+      run.heaps.push(record);
   }
 }
 

@@ -10,6 +10,7 @@ import { isSweepPoint, sweeps } from "../data/sweep";
 import { Allocators } from "./Allocators";
 import { Banner } from "./Banner";
 import { Figures } from "./Figures";
+import { Heap } from "./heap/Heap";
 import { Hosts } from "./Hosts";
 import { Findings, Verdicts } from "./Judgement";
 import { Measurements } from "./Measurements";
@@ -32,6 +33,7 @@ export function App({ run }: { run: Run }) {
       <Trouble run={run} />
       <Findings run={run} />
       <Verdicts run={run} />
+      {run.heaps.length > 0 && <Heap pages={run.heaps} />}
       {groups.length + spread.length + numa.length > 0 && <Figures groups={groups} distributions={spread} numa={numa} />}
       {matrices.length > 0 && (
         <PairMatrices

@@ -1,0 +1,107 @@
+#include "profile/analyse/about.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+namespace assay::heap {
+namespace {
+
+void read_nodes(const ChunkHead& head, const Bytes& payload, About& about) {
+    Reader in(payload);
+    if (about.nodes.size() < head.first + head.count) about.nodes.resize(head.first + head.count);
+    std::uint64_t address = 0;
+    for (std::uint32_t k = 0; k < head.count && in.ok(); ++k) {
+        const auto parent = static_cast<std::uint32_t>(in.varint());
+        address += static_cast<std::uint64_t>(unzigzag(in.varint()));
+        if (in.ok() && parent < head.first + k) about.nodes[head.first + k] = {parent, address};
+    }
+}
+
+void read_samples(const ChunkHead& head, const Bytes& payload, About& about) {
+    Reader in(payload);
+    std::uint64_t time = head.first >> time_shift;
+    std::int64_t pages[2] = {0, 0};
+    for (std::uint32_t k = 0; k < head.count; ++k) {
+        time += in.varint();
+        for (std::int64_t& one : pages) one += unzigzag(in.varint());
+        if (!in.ok()) return;
+        about.samples.push_back({time << time_shift, pages[0], pages[1]});
+    }
+}
+
+// From the first to the last event of a raw chunk.
+void widen(About& about, const Bytes& payload, const ChunkHead& head) {
+    struct {
+        About& about;
+        void event(const Event& one) const {
+            about.first = std::min(about.first, one.time);
+            about.last = std::max(about.last, one.time);
+        }
+        void cost(std::uint32_t) const {}
+        void text(Kind, std::uint64_t, std::span<const std::uint8_t>) const {}
+    } sink{about};
+    expand(std::span(reinterpret_cast<const Packed*>(payload.data()), payload.size() / sizeof(Packed)), head.first, sink);
+}
+
+}  // namespace
+
+double About::seconds_per_tick() const {
+    const auto ticks = static_cast<double>(process.end_ticks - process.start_ticks);
+    return ticks > 0 ? static_cast<double>(process.end_ns - process.start_ns) * 1e-9 / ticks : 0;
+}
+
+double About::seconds_at(std::uint64_t ticks) const {
+    return static_cast<double>(static_cast<std::int64_t>(ticks - process.start_ticks)) * seconds_per_tick();
+}
+
+About read_about(TraceReader& trace, Symbols& symbols) {
+    About about;
+    Bytes payload;
+    for (const ChunkPlace& place : trace.chunks()) {
+        const ChunkHead& head = place.head;
+        if (head.kind == ChunkKind::events) {
+            about.first = std::min(about.first, head.first);
+            about.last = std::max(about.last, head.last);
+            continue;
+        }
+        if (!trace.read(place, payload)) {
+            ++about.unreadable;
+            continue;
+        }
+        const std::string text(payload.begin(), payload.end());
+        switch (head.kind) {
+            case ChunkKind::process:
+                if (payload.size() < sizeof about.process) break;
+                std::memcpy(&about.process, payload.data(), sizeof about.process);
+                about.program = text.substr(sizeof about.process);
+                if (const std::size_t end = about.program.find('\0'); end != std::string::npos) {
+                    about.rank = about.program.substr(end + 1);
+                    about.program.resize(end);
+                }
+                if (about.process.page_bytes == 0) about.process.page_bytes = 4096;
+                break;
+            case ChunkKind::nodes: read_nodes(head, payload, about); break;
+            case ChunkKind::modules: symbols.add_modules(text); break;
+            case ChunkKind::thread: about.names[head.thread] = text; break;
+            case ChunkKind::samples: read_samples(head, payload, about); break;
+            case ChunkKind::mappings:
+                about.mappings = text;
+                about.mappings_time = head.first;
+                break;
+            case ChunkKind::raw:
+                read_texts(payload, [&](Kind kind, std::span<const std::uint8_t> bytes) {
+                    const std::string words(bytes.begin(), bytes.end());
+                    if (kind == Kind::modules) symbols.add_modules(words);
+                    else about.names[head.thread] = words;
+                });
+                widen(about, payload, head);
+                break;
+            case ChunkKind::events: break;
+        }
+    }
+    // Killed before its last word: the clocks of its last event.
+    if (about.last > about.process.end_ticks) about.process.end_ticks = about.last;
+    return about;
+}
+
+}  // namespace assay::heap

@@ -1,0 +1,87 @@
+// A trace that is damaged: whatever byte of it is another, or missing, the analysis ends, and says what it has left out.
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+
+#include "core/error.hpp"
+#include "profile/analyse/analyse.hpp"
+#include "profile/trace/file.hpp"
+
+using namespace assay;
+using namespace assay::heap;
+
+namespace {
+
+std::span<const std::uint8_t> bytes_of(const std::string& text) { return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()}; }
+
+// All kinds of chunks: a process, two stacks, some events as they are recorded, and some as they are packed.
+void write_trace(const std::string& path) {
+    TraceWriter writer(path);
+    Process process{.pid = 7, .parent = 1, .start_ticks = 1000, .start_ns = 5, .end_ticks = 9000, .end_ns = 5000, .complete = 1};
+    Bytes payload(sizeof process);
+    std::memcpy(payload.data(), &process, sizeof process);
+    writer.write({.kind = ChunkKind::process, .count = 1}, payload);
+    payload.clear();
+    for (const std::uint64_t parent : {1, 3}) {
+        put_varint(payload, parent);
+        put_varint(payload, zigzag(0x1234));
+    }
+    writer.write({.kind = ChunkKind::nodes, .count = 2, .first = 3, .last = 5}, payload);
+    writer.write({.kind = ChunkKind::modules, .count = 1}, bytes_of("0 1000 9000 - /nowhere/object.so\n"));
+    writer.write({.kind = ChunkKind::thread, .count = 1}, bytes_of("worker"));
+    writer.write({.kind = ChunkKind::mappings, .count = 1, .first = 2000}, bytes_of("1000 5000 3f /nowhere/object.so\n"));
+    std::vector<Packed> raw;
+    for (std::uint64_t k = 0; k < 20; ++k) {
+        raw.push_back({static_cast<std::uint64_t>(Kind::malloc) | std::uint64_t{4} << 4 | std::uint64_t{3} << 28, (k + 1) | std::uint64_t{100} << 44});
+        if (k % 3 != 0) raw.push_back({static_cast<std::uint64_t>(Kind::free) | std::uint64_t{3} << 4 | std::uint64_t{2} << 28, k + 1});
+    }
+    raw.push_back({static_cast<std::uint64_t>(Kind::wide) | 4 << 4, static_cast<std::uint64_t>(Kind::malloc) | 5 << 4});
+    raw.push_back({0x7fff12345670, std::uint64_t{1} << 33});
+    writer.write({.kind = ChunkKind::raw, .count = static_cast<std::uint32_t>(raw.size()), .first = 70},
+                 {reinterpret_cast<const std::uint8_t*>(raw.data()), raw.size() * sizeof(Packed)});
+    std::vector<Event> events;
+    for (std::uint64_t k = 0; k < 20; ++k) events.push_back({4000 + 16 * k, name_block(1, k) | std::uint64_t{1} << kind_shift, 50, 4, 0});
+    payload.clear();
+    encode_events(events, 1, events.front().time, payload);
+    writer.write({.kind = ChunkKind::events, .thread = 1, .count = 20, .first = events.front().time, .last = events.back().time}, payload);
+    payload.clear();
+    for (const std::uint64_t one : {0, 200, 100}) put_varint(payload, one);
+    writer.write({.kind = ChunkKind::samples, .count = 1, .first = 3000, .last = 3000}, payload);
+}
+
+}  // namespace
+
+TEST_CASE("every byte of a trace, another or the last: the analysis ends by itself, or in one Error") {
+    const std::string path = std::filesystem::temp_directory_path() / ("assay-damage-" + std::to_string(getpid()) + ".heap");
+    write_trace(path);
+    std::ifstream in(path, std::ios::binary);
+    const std::string whole((std::istreambuf_iterator<char>(in)), {});
+    std::FILE* nowhere = std::fopen("/dev/null", "w");
+    REQUIRE(nowhere != nullptr);
+    const auto analysed = [&](const std::string& content) {
+        std::ofstream(path, std::ios::binary | std::ios::trunc) << content;
+        try {
+            analyse(path, ~std::uint64_t{0}, nowhere);
+            return true;
+        } catch (const Error&) {
+            return false;
+        }
+    };
+    CHECK(analysed(whole));
+    std::size_t good = 0;
+    for (std::size_t at = 0; at < whole.size(); ++at) {
+        for (const char flip : {char(0x01), char(0x80), char(0xff)}) {
+            std::string changed = whole;
+            changed[at] = static_cast<char>(changed[at] ^ flip);
+            good += analysed(changed);
+        }
+        analysed(whole.substr(0, at));
+    }
+    CHECK(good == 3 * whole.size());  // one chunk is lost, never all
+    std::fclose(nowhere);
+    std::filesystem::remove(path);
+}

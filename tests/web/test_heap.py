@@ -1,0 +1,201 @@
+"""The views of a heap profile, over programs that were really run, in a real browser."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page
+
+from assay.launch.engines import engines_folder
+
+Open = Callable[..., Page]
+ROOT = Path(__file__).resolve().parents[2]
+LIMIT_S = 120
+
+pytestmark = [
+    pytest.mark.skipif(not (engines_folder() / "assay-heap").is_file(), reason="the engines are not built"),
+    pytest.mark.skipif(shutil.which("g++") is None, reason="no compiler for the planted programs"),
+]
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """The report of a planted program's run."""
+    folder = tmp_path_factory.mktemp("heap")
+    program = folder / "planted"
+    source = ROOT / "tests/fixtures/heap/planted.cpp"
+    subprocess.run(
+        ["g++", "-std=c++17", "-O2", "-g", "-pthread", source, "-o", program], check=True, timeout=LIMIT_S
+    )
+    made: dict[str, Path] = {}
+
+    def of(what: str) -> Path:
+        if what not in made:
+            subprocess.run(
+                [ROOT / "assay", "heap", "-o", folder / what, "--", program, what],
+                capture_output=True,
+                timeout=LIMIT_S,
+            )
+            made[what] = folder / what / "report.html"
+        return made[what]
+
+    return of
+
+
+def show(page: Page, view: str) -> str:
+    page.get_by_role("tab", name=view, exact=True).click()
+    return page.get_by_role("tabpanel").inner_text()
+
+
+def choose(page: Page, label: str, option: str) -> None:
+    page.locator(f"#heap label.choice:has(span:text-is('{label}')) select").select_option(label=option)
+
+
+VIEWS = [
+    "Summary", "Functions", "Source", "Call tree", "Flame graph", "Stacks", "Threads", "Over time",
+    "Sizes and lifetimes", "Leaks", "Reallocations", "Fragmentation", "Variables",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("what", ["threads", "fragments"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_view_opens(open_report: Open, recorded: Callable[[str], Path], what: str, scheme: str) -> None:
+    page = open_report(recorded(what), color_scheme=scheme)
+    for view in VIEWS:
+        assert show(page, view).strip(), view
+
+
+def test_the_summary_names_the_totals_and_who_has_them(
+    open_report: Open, recorded: Callable[[str], Path]
+) -> None:
+    page = open_report(recorded("leak"))
+    said = show(page, "Summary")
+    assert "Never freed" in said and "Recycling ratio" in said and "Physical memory, peak" in said
+    leaks = page.locator(".top", has_text="never freed").inner_text()
+    assert "977 KiB" in leaks and "leak" in leaks  # 1,000,000 bytes
+
+
+def test_a_line_of_source_has_its_figure_and_its_stacks(
+    open_report: Open, recorded: Callable[[str], Path]
+) -> None:
+    page = open_report(recorded("leak"))
+    page.locator(".top", has_text="never freed").get_by_role("button", name="leak").click()
+    choose(page, "Metric", "never freed")
+    line = page.locator(".line", has_text="void* p = std::malloc(bytes);").first
+    assert line.locator(".figure").inner_text() == "977 KiB"
+    line.click()
+    assert page.locator(".stacks summary").first.inner_text().split()[:2] == ["977", "KiB"]
+    page.locator(".stacks summary").first.click()
+    frames = page.locator(".frames").first.locator("li").all_inner_texts()
+    assert [frame for frame in frames if "main" in frame and "planted.cpp" in frame]
+    assert frames[-1].startswith("leak")
+    figures = page.get_by_role("table", name="all figures").inner_text()
+    assert "allocations\t10\t10" in figures
+
+
+def test_own_figures_and_those_of_callees(open_report: Open, recorded: Callable[[str], Path]) -> None:
+    page = open_report(recorded("leak"))
+    show(page, "Source")
+    choose(page, "Figures", "with callees")
+    caller = page.locator(".line", has_text="for (int k = 0; k < 10; ++k) leak(100'000);")
+    assert caller.locator(".figure").inner_text() == "977 KiB"
+    choose(page, "Figures", "of the line itself")
+    assert caller.locator(".figure").inner_text() == ""
+
+
+def test_the_call_tree_is_open_down_to_the_largest(
+    open_report: Open, recorded: Callable[[str], Path]
+) -> None:
+    page = open_report(recorded("leak"))
+    show(page, "Call tree")
+    rows = page.get_by_role("treeitem")
+    names = rows.all_inner_texts()
+    assert any("leak" in name and "planted.cpp" in name for name in names)
+    count = rows.count()
+    rows.first.get_by_role("button", name="close").click()
+    assert rows.count() < count
+
+
+def test_the_flame_graph_looks_closer_and_finds(open_report: Open, recorded: Callable[[str], Path]) -> None:
+    page = open_report(recorded("leak"))
+    show(page, "Flame graph")
+    boxes = page.locator(".flame > div")
+    whole = boxes.count()
+    leak = boxes.filter(has_text="leak")
+    assert "977 KiB" in str(leak.first.get_attribute("title"))
+    page.get_by_placeholder("function").fill("leak")
+    assert page.locator(".flame > .found").count() == leak.count()
+    leak.first.click()
+    width = leak.first.bounding_box()
+    frame = page.locator(".flame").bounding_box()
+    assert width and frame and width["width"] == pytest.approx(frame["width"], abs=2)
+    page.get_by_role("button", name="Show all").click()
+    assert boxes.count() == whole
+
+
+def test_threads_and_what_they_do(open_report: Open, recorded: Callable[[str], Path]) -> None:
+    page = open_report(recorded("threads"))
+    show(page, "Threads")
+    assert page.get_by_role("table", name="Calls by thread").get_by_role("row").count() == 9
+    rows = page.get_by_role("table", name="Threads", exact=True).locator("[data-row]")
+    assert rows.count() == 9
+    assert "10,000" in rows.nth(3).inner_text()
+
+
+def test_sizes_of_all_and_of_one_function(open_report: Open, recorded: Callable[[str], Path]) -> None:
+    page = open_report(recorded("tiny"))
+    show(page, "Sizes and lifetimes")
+    bins = page.get_by_role("table", name="Blocks by size")
+    assert "5,000" in bins.inner_text()
+    choose(page, "Of", "tiny")
+    rows = [row.split() for row in bins.get_by_role("row").all_inner_texts()]
+    assert [row[-3] for row in rows] == ["5,000", "1"]  # and the list of them
+
+
+def test_fragments_name_who_keeps_the_pages(open_report: Open, recorded: Callable[[str], Path]) -> None:
+    page = open_report(recorded("fragments"))
+    said = show(page, "Fragmentation")
+    assert "interleave" in said and "20,000" in said
+
+
+def test_reallocations_in_steps(open_report: Open, recorded: Callable[[str], Path]) -> None:
+    page = open_report(recorded("grow"))
+    row = page.get_by_role("tab", name="Reallocations")
+    row.click()
+    assert "4,999" in page.get_by_role("table", name="Reallocations by line").inner_text()
+
+
+def test_search_narrows_the_functions(open_report: Open, recorded: Callable[[str], Path]) -> None:
+    page = open_report(recorded("leak"))
+    show(page, "Functions")
+    rows = page.get_by_role("table", name="Functions by").locator("[data-row]")
+    assert rows.count() > 5
+    page.get_by_placeholder("function or file").fill("leak")
+    assert 1 <= rows.count() <= 2
+
+
+def test_sources_that_have_been_changed_say_so(open_report: Open, tmp_path: Path) -> None:
+    source = tmp_path / "one.cpp"
+    source.write_text(
+        "#include <cstdlib>\nint main() { volatile auto p = std::malloc(5000); (void)p; return 0; }\n"
+    )
+    subprocess.run(["g++", "-g", source, "-o", tmp_path / "one"], check=True, timeout=LIMIT_S)
+    run = tmp_path / "run"
+    subprocess.run(
+        [ROOT / "assay", "heap", "-o", run, "--", tmp_path / "one"], capture_output=True, timeout=LIMIT_S
+    )
+    source.write_text("// another line\n" + source.read_text())
+    later = source.stat().st_mtime + 3600
+    os.utime(source, (later, later))
+    subprocess.run([ROOT / "assay", "report", run], check=True, capture_output=True, timeout=LIMIT_S)
+    page = open_report(run / "report.html")
+    assert "has been changed since" in show(page, "Source")
+    source.unlink()
+    subprocess.run([ROOT / "assay", "report", run], check=True, capture_output=True, timeout=LIMIT_S)
+    page = open_report(run / "report.html")
+    assert "was not there when this report was made" in show(page, "Source")

@@ -1,0 +1,78 @@
+// What changes while a program runs, over its time in seconds; dragging along the axis looks closer.
+
+import { LineChart } from "echarts/charts";
+import { DataZoomComponent, GridComponent, LegendComponent, TooltipComponent } from "echarts/components";
+import { use, type EChartsCoreOption } from "echarts/core";
+import { CanvasRenderer } from "echarts/renderers";
+
+import { quantity } from "../data/format";
+import { look, useChart } from "./chart";
+import { colour } from "./theme";
+
+use([LineChart, GridComponent, LegendComponent, TooltipComponent, DataZoomComponent, CanvasRenderer]);
+
+export interface TimeLine {
+  name: string;
+  points: [seconds: number, value: number][];
+  filled?: boolean;
+  hidden?: boolean; // until it is asked for in the legend
+}
+
+interface Props {
+  title: string;
+  label: string; // for those who cannot see it
+  unit: string;
+  lines: TimeLine[];
+}
+
+const SERIES = 4;
+
+export function TimeLines({ title, label, unit, lines }: Props) {
+  const box = useChart(() => options(unit, lines), [unit, lines]);
+  return (
+    <figure>
+      <figcaption>{title}</figcaption>
+      <div class="chart" role="img" aria-label={label} ref={box} />
+    </figure>
+  );
+}
+
+function options(unit: string, lines: TimeLine[]): EChartsCoreOption {
+  const { base, text, axisLine, line } = look();
+  const value = (y: number) => quantity(y, unit).replace(/\.0+(?= )/, "");
+  return {
+    ...base,
+    legend: {
+      ...base.legend,
+      type: "scroll",
+      selected: Object.fromEntries(lines.map((one) => [one.name, !one.hidden])),
+    },
+    grid: { left: 4, right: 18, top: 38, bottom: 30, containLabel: true },
+    dataZoom: [{ type: "inside", zoomOnMouseWheel: "ctrl" }],
+    xAxis: {
+      type: "value",
+      min: "dataMin",
+      max: "dataMax",
+      axisLine,
+      splitLine: { show: false },
+      axisLabel: { ...text, formatter: (x: number) => quantity(x, "s").replace(/\.0+(?= )/, ""), hideOverlap: true },
+    },
+    yAxis: { type: "value", axisLabel: { ...text, formatter: value }, splitLine: line },
+    tooltip: {
+      ...base.tooltip,
+      formatter: (points: { seriesName: string; value: [number, number] }[]) =>
+        [quantity(points[0]!.value[0], "s"), ...points.map((p) => `${p.seriesName}: ${quantity(p.value[1], unit)}`)].join("\n"),
+    },
+    series: lines.map((one, k) => ({
+      type: "line",
+      name: one.name,
+      data: one.points,
+      color: colour(`series-${k % SERIES}`),
+      showSymbol: false,
+      step: "end",
+      sampling: "max",
+      lineStyle: { width: 1.5, type: k < SERIES ? "solid" : "dashed" },
+      ...(one.filled ? { areaStyle: { opacity: 0.18 } } : {}),
+    })),
+  };
+}

@@ -1,0 +1,21 @@
+// A figure with a bar beside it: its part of a whole.
+
+import { quantity } from "../../data/format";
+
+export function amount(value: number, unit: string): string {
+  return unit === "1" ? Math.round(value).toLocaleString("en") : quantity(value, unit);
+}
+
+export function ShareBar({ part }: { part: number }) {
+  return (
+    <span class="share" aria-hidden="true">
+      <span style={{ width: `${Math.max(0, Math.min(1, part)) * 100}%` }} />
+    </span>
+  );
+}
+
+/** Never "0 %" of something that was there. */
+export function share(part: number): string {
+  if (part === 0) return "";
+  return part < 0.001 ? "< 0.1 %" : `${(100 * part).toFixed(part < 0.1 ? 1 : 0)} %`;
+}

@@ -1,0 +1,107 @@
+// The tree of calls as a flame graph: as wide as the figure, callees above their callers. A click looks closer, and
+// what is searched for is marked.
+
+import { useMemo, useState } from "preact/hooks";
+
+import { amount, share } from "./Figure";
+import type { ViewProps } from "./Heap";
+
+const NARROWEST = 0.001; // of the width
+const ROW = 19; // CSS pixels
+
+interface Box {
+  node: number;
+  left: number; // shares of the width
+  width: number;
+  depth: number;
+}
+
+export function Flame({ model, metric, select }: ViewProps) {
+  const [top, setTop] = useState<number | undefined>();
+  const [words, setWords] = useState("");
+  const totals = model.totals(metric);
+  const whole = model.roots.reduce((sum, node) => sum + totals[node]!, 0);
+  const boxes = useMemo(() => lay(top, model.roots, model.children, model.page.nodes.parent, totals), [model, totals, top]);
+  const height = boxes.reduce((most, box) => Math.max(most, box.depth + 1), 1) * ROW;
+  const names = model.page.places.function;
+  const isFound = (node: number) => words !== "" && names[model.page.nodes.place[node]!]!.toLowerCase().includes(words.toLowerCase());
+  const found = useMemo(() => foundShare(boxes, isFound), [boxes, words]);
+  return (
+    <>
+      <div class="controls">
+        <label class="choice">
+          <span>Search</span>
+          <input type="search" value={words} placeholder="function" onInput={(event) => setWords(event.currentTarget.value)} />
+        </label>
+        {words && <p class="soft">{share(found) || "nothing"} of what is shown</p>}
+        {top !== undefined && (
+          <button type="button" onClick={() => setTop(undefined)}>
+            Show all
+          </button>
+        )}
+      </div>
+      <div class="flame" style={{ height: `${height}px` }} role="img" aria-label={`Flame graph by: ${metric.words}`}>
+        {boxes.map(({ node, left, width, depth }) => {
+          const place = model.page.nodes.place[node]!;
+          return (
+            <div
+              key={node}
+              class={isFound(node) ? "found" : undefined}
+              style={{ left: `${left * 100}%`, width: `${width * 100}%`, bottom: `${depth * ROW}px`, filter: `hue-rotate(${hue(names[place]!)}deg)` }}
+              title={`${names[place]}\n${model.source(place)}\n${amount(totals[node]!, metric.unit)}, ${share(totals[node]! / whole)} of all\ndouble-click: source`}
+              onClick={() => setTop(node)}
+              onDblClick={() => select({ place, group: "line" }, "source")}
+            >
+              {width > 0.02 ? model.functionName(place) : ""}
+            </div>
+          );
+        })}
+      </div>
+    </>
+  );
+}
+
+function lay(top: number | undefined, roots: number[], children: number[][], parent: number[], totals: Float64Array): Box[] {
+  const boxes: Box[] = [];
+  let depth = 0;
+  if (top !== undefined) {
+    const callers: number[] = [];
+    for (let at = parent[top]!; at >= 0; at = parent[at]!) callers.push(at);
+    for (const node of callers.reverse()) boxes.push({ node, left: 0, width: 1, depth: depth++ });
+  }
+  const start = top === undefined ? roots : [top];
+  const scale = 1 / Math.max(1e-300, start.reduce((sum, node) => sum + totals[node]!, 0));
+  const visit = (nodes: number[], from: number, level: number) => {
+    let left = from;
+    for (const node of [...nodes].sort((a, b) => totals[b]! - totals[a]!)) {
+      const width = totals[node]! * scale;
+      if (width < NARROWEST) break;
+      boxes.push({ node, left, width, depth: level });
+      visit(children[node]!, left, level + 1);
+      left += width;
+    }
+  };
+  visit(start, 0, depth);
+  return boxes;
+}
+
+/** The share of the width below what is found, the outermost found of each column counting. */
+function foundShare(boxes: Box[], isFound: (node: number) => boolean): number {
+  let sum = 0;
+  let covered: { left: number; right: number }[] = [];
+  for (const box of boxes) {
+    if (!isFound(box.node)) continue;
+    const middle = box.left + box.width / 2;
+    if (covered.some(({ left, right }) => middle >= left && middle <= right)) continue;
+    sum += box.width;
+    covered = [...covered, { left: box.left, right: box.left + box.width }];
+  }
+  return sum;
+}
+
+/** The same function has the same shade everywhere. */
+function hue(name: string): number {
+  let hash = 0;
+  for (let k = 0; k < name.length; k += 1) hash = (hash * 31 + name.charCodeAt(k)) | 0;
+  return (hash & 0x3f) - 32;
+}

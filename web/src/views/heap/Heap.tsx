@@ -1,0 +1,129 @@
+// The memory of a program: which process, which view of it, and the metric and the function or line that all views
+// have in common.
+
+import { useMemo, useState } from "preact/hooks";
+
+import { HeapModel, isSum, METRICS, metricOf, type Group, type Metric } from "../../data/heap";
+import type { HeapPage } from "../../data/heapPage";
+import { Choice } from "../Choice";
+import { CallTree } from "./CallTree";
+import { Flame } from "./Flame";
+import { Fragments } from "./Fragments";
+import { Functions } from "./Functions";
+import { OverTime } from "./OverTime";
+import { Ranks } from "./Ranks";
+import { Reallocations } from "./Reallocations";
+import { Sizes } from "./Sizes";
+import { Source } from "./Source";
+import { Stacks } from "./Stacks";
+import { Summary } from "./Summary";
+import { Threads } from "./Threads";
+import { Variables } from "./Variables";
+import "./heap.css";
+
+/** A place, and whether it stands for its line or its whole function. */
+export interface Selection {
+  place: number;
+  group: Group;
+}
+
+export interface ViewProps {
+  model: HeapModel;
+  metric: Metric;
+  selection: Selection | undefined;
+  /** Chooses a function or line, and shows it in another view where one is named. */
+  select: (selection: Selection | undefined, view?: ViewName) => void;
+}
+
+const VIEWS = {
+  summary: "Summary",
+  functions: "Functions",
+  source: "Source",
+  tree: "Call tree",
+  flame: "Flame graph",
+  stacks: "Stacks",
+  threads: "Threads",
+  time: "Over time",
+  sizes: "Sizes and lifetimes",
+  leaks: "Leaks",
+  reallocations: "Reallocations",
+  fragments: "Fragmentation",
+  variables: "Variables",
+} as const;
+export type ViewName = keyof typeof VIEWS;
+
+const WITH_METRIC = new Set<ViewName>(["functions", "source", "tree", "flame", "stacks"]);
+
+export function Heap({ pages }: { pages: HeapPage[] }) {
+  const [process, setProcess] = useState(0);
+  const [view, setView] = useState<ViewName>("summary");
+  const [metricKey, setMetric] = useState("bytes");
+  const [selection, setSelection] = useState<Selection | undefined>();
+  const page = pages[process]!;
+  const model = useMemo(() => new HeapModel(page), [page]);
+  const metric = metricOf(metricKey);
+  const select = (next: Selection | undefined, where?: ViewName) => {
+    setSelection(next);
+    if (where) setView(where);
+  };
+  const props: ViewProps = { model, metric, selection, select };
+  return (
+    <section id="heap">
+      <h2>Memory of {page.program}</h2>
+      {pages.length > 1 && (
+        <div class="controls">
+          <Choice
+            label="Process"
+            value={String(process)}
+            options={pages.map((one, k) => [String(k), one.title])}
+            onChange={(k) => {
+              setProcess(Number(k));
+              setSelection(undefined);
+            }}
+          />
+        </div>
+      )}
+      <div class="tabs" role="tablist" aria-label="Views of the profile">
+        {Object.entries(VIEWS).map(([name, words]) => (
+          <button key={name} type="button" role="tab" aria-selected={view === name} onClick={() => setView(name as ViewName)}>
+            {words}
+          </button>
+        ))}
+      </div>
+      <div role="tabpanel" aria-label={VIEWS[view]} class="heap-view" data-view={view}>
+        {WITH_METRIC.has(view) && (
+          <div class="controls">
+            <Choice
+              label="Metric"
+              value={metricKey}
+              options={METRICS.filter((one) => view !== "flame" || isSum(one)).map((one) => [one.key, one.words])}
+              onChange={setMetric}
+            />
+            {selection && (
+              <p class="soft">
+                {model.functionName(selection.place)} ({model.source(selection.place)}){" "}
+                <button type="button" onClick={() => setSelection(undefined)} title="Show all again">
+                  ✕
+                </button>
+              </p>
+            )}
+          </div>
+        )}
+        {view === "summary" && <Summary {...props} />}
+        {view === "summary" && page.ranks.length > 0 && <Ranks ranks={page.ranks} />}
+        {view === "functions" && <Functions {...props} />}
+        {view === "source" && <Source {...props} />}
+        {view === "tree" && <CallTree {...props} key={process} />}
+        {view === "flame" && <Flame {...props} metric={isSum(metric) ? metric : metricOf("bytes")} key={process} />}
+        {view === "stacks" && <Stacks {...props} />}
+        {view === "threads" && <Threads {...props} />}
+        {view === "time" && <OverTime {...props} />}
+        {view === "sizes" && <Sizes {...props} />}
+        {view === "leaks" && <Stacks {...props} metric={metricOf("leaked")} selection={undefined} />}
+        {view === "reallocations" && <Reallocations {...props} />}
+        {view === "fragments" && <Fragments {...props} />}
+        {view === "variables" && <Variables {...props} />}
+      </div>
+    </section>
+  );
+}

@@ -1,0 +1,48 @@
+// Memory over time: what was asked for, what the process had; how fast it was asked for; how deep stacks were.
+
+import { useMemo } from "preact/hooks";
+
+import { TimeLines, type TimeLine } from "../../charts/TimeLines";
+import type { ViewProps } from "./Heap";
+import { nameOf } from "./Threads";
+
+const STACKS = 8; // threads with the deepest
+
+export function OverTime({ model }: ViewProps) {
+  const { timeline, threads } = model.page;
+  const { memory, rate, allocations, stacks } = useMemo(() => {
+    const steps = (values: number[], scale = 1): [number, number][] =>
+      values.map((value, k) => [timeline.start + k * timeline.step, value * scale]);
+    const sampled = (values: number[]): [number, number][] => values.map((value, k) => [timeline.seconds[k]!, value]);
+    const memory: TimeLine[] = [
+      { name: "requested", points: steps(timeline.live), filled: true },
+      { name: "physical", points: sampled(timeline.resident) },
+      { name: "virtual", points: sampled(timeline.virtual), hidden: true },
+    ];
+    const perSecond = 1 / timeline.step;
+    return {
+      memory: memory.filter((one) => one.points.length > 0),
+      rate: [{ name: "allocated", points: steps(timeline.bytes, perSecond), filled: true }],
+      allocations: [{ name: "allocations", points: steps(timeline.count, perSecond), filled: true }],
+      stacks: [...threads]
+        .filter((one) => one.depth.length > 0)
+        .sort((a, b) => b.deepest - a.deepest)
+        .slice(0, STACKS)
+        .map((one): TimeLine => ({ name: nameOf(one), points: steps(held(one.depth)) })),
+    };
+  }, [model]);
+  return (
+    <div class="charts">
+      <TimeLines title="Memory" label="Requested, physical and virtual memory over time." unit="B" lines={memory} />
+      <TimeLines title="Allocation rate" label="Bytes asked for in a second, over time." unit="B/s" lines={rate} />
+      <TimeLines title="Allocations" label="Allocations in a second, over time." unit="1/s" lines={allocations} />
+      {stacks.length > 0 && <TimeLines title="Depth of the stack, by thread" label="How deep the stack of each thread was, over time." unit="B" lines={stacks} />}
+    </div>
+  );
+}
+
+/** A depth holds until another is known. */
+function held(depth: number[]): number[] {
+  let last = 0;
+  return depth.map((value) => (last = value || last));
+}

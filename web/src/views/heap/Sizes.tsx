@@ -1,0 +1,151 @@
+// How large blocks are and how long they live, of the whole program or of one function's.
+
+import { useMemo } from "preact/hooks";
+
+import { bytes, quantity } from "../../data/format";
+import { metricOf, type HeapModel } from "../../data/heap";
+import { Choice } from "../Choice";
+import { amount, share } from "./Figure";
+import type { Selection, ViewProps } from "./Heap";
+
+const TICKS = 16; // of a step of lifetimes
+const FUNCTIONS = 100; // to choose from
+const FREQUENT = 25;
+
+export function Sizes({ model, selection, select }: ViewProps) {
+  const { page } = model;
+  const of = useMemo(() => spreadOf(model, selection), [model, selection]);
+  const functions = model.entries(metricOf("count"), "function").filter((one) => one.own > 0).slice(0, FUNCTIONS);
+  const chosen = selection ? page.places.first[selection.place]! : -1;
+  const listed = functions.some((one) => one.place === chosen);
+  return (
+    <>
+      <div class="controls">
+        <Choice
+          label="Of"
+          value={String(chosen)}
+          options={[
+            ["-1", "the whole program"],
+            ...(chosen >= 0 && !listed ? [[String(chosen), model.functionName(chosen)] as [string, string]] : []),
+            ...functions.map(({ place }): [string, string] => [String(place), model.functionName(place)]),
+          ]}
+          onChange={(place) => select(place === "-1" ? undefined : { place: Number(place), group: "function" })}
+        />
+      </div>
+      <div class="charts">
+        <Bins title="Blocks by size" counts={of.sizes} name={(k) => `${bytes(k ? 2 ** k : 0)} – ${bytes(2 ** (k + 1))}`} />
+        <Bins title="Blocks by lifetime" counts={of.lifetimes} name={(k) => `from ${quantity(k ? TICKS * 2 ** k * page.tick : 0, "s")}`} />
+      </div>
+      {chosen < 0 && <LifetimeOverSize model={model} />}
+      {chosen < 0 && <Frequent sizes={page.frequent_size} counts={page.frequent_count} whole={page.totals.count} />}
+    </>
+  );
+}
+
+/** Of what a function has asked for itself; of all, where none is chosen. */
+function spreadOf(model: HeapModel, selection: Selection | undefined): { sizes: number[]; lifetimes: number[] } {
+  const { page } = model;
+  if (!selection) {
+    return { sizes: page.sizes, lifetimes: page.lifetimes.map((row) => row.reduce((sum, count) => sum + count, 0)) };
+  }
+  const key = model.groupKey("function");
+  const wanted = key(selection.place);
+  const sum = { sizes: page.sizes.map(() => 0), lifetimes: page.sizes.map(() => 0) };
+  for (const [node, spread] of Object.entries(page.spreads)) {
+    if (key(model.asker[Number(node)]!) !== wanted) continue;
+    for (const kind of ["sizes", "lifetimes"] as const) {
+      const [first, ...counts] = spread[kind];
+      counts.forEach((count, k) => (sum[kind][first! + k]! += count));
+    }
+  }
+  return sum;
+}
+
+function Bins({ title, counts, name }: { title: string; counts: number[]; name: (k: number) => string }) {
+  const whole = counts.reduce((sum, count) => sum + count, 0);
+  const most = Math.max(1, ...counts);
+  const from = counts.findIndex((count) => count > 0);
+  const to = counts.findLastIndex((count) => count > 0) + 1;
+  return (
+    <figure>
+      <figcaption>{title}</figcaption>
+      {whole === 0 && <p class="soft">None.</p>}
+      <div class="bars-plot" role="table" aria-label={title}>
+        {counts.slice(Math.max(0, from), to).map((count, k) => (
+          <div class="bars-row" role="row" key={k}>
+            <span role="rowheader">{name(from + k)}</span>
+            <span class="bars-track" aria-hidden="true">
+              <span class="bars-bar" style={{ width: `${(95 * count) / most}%` }} />
+            </span>
+            <span class="numeric" role="cell">
+              {count.toLocaleString("en")} <small>{share(count / whole)}</small>
+            </span>
+          </div>
+        ))}
+      </div>
+    </figure>
+  );
+}
+
+/** Freed blocks: lifetimes upwards, sizes to the right, darker the more there are. */
+function LifetimeOverSize({ model }: { model: HeapModel }) {
+  const { lifetimes, tick } = model.page;
+  const rows = lifetimes.map((row, k) => ({ row, k })).filter(({ row }) => row.some((count) => count > 0));
+  if (rows.length === 0) return null;
+  const used = lifetimes[0]!.map((_, size) => rows.some(({ row }) => row[size]! > 0));
+  const from = used.indexOf(true);
+  const to = used.lastIndexOf(true) + 1;
+  const most = Math.log1p(Math.max(...rows.map(({ row }) => Math.max(...row))));
+  const high = rows.at(-1)!.k;
+  const low = rows[0]!.k;
+  const levels = Array.from({ length: high - low + 1 }, (_, k) => high - k);
+  return (
+    <figure class="lifetimes">
+      <figcaption>Lifetime over size</figcaption>
+      <div class="grid" role="img" aria-label="Freed blocks by lifetime and size." style={{ gridTemplateColumns: `auto repeat(${to - from}, minmax(8px, 1fr))` }}>
+        {levels.map((level) => (
+          <>
+            <span class="axis">{quantity(TICKS * 2 ** level * tick, "s")}</span>
+            {lifetimes[level]!.slice(from, to).map((count, k) => (
+              <span
+                class="cell"
+                style={{ "--heat": count ? 0.12 + (0.88 * Math.log1p(count)) / most : 0 }}
+                title={count ? `${count.toLocaleString("en")} blocks of ${bytes(2 ** (from + k))} and more that lived ${quantity(TICKS * 2 ** level * tick, "s")} and more` : ""}
+              />
+            ))}
+          </>
+        ))}
+        <span />
+        {used.slice(from, to).map((_, k) => (
+          <span class="axis below">{(from + k) % 2 === 0 ? bytes(2 ** (from + k)) : ""}</span>
+        ))}
+      </div>
+    </figure>
+  );
+}
+
+function Frequent({ sizes, counts, whole }: { sizes: number[]; counts: number[]; whole: number }) {
+  return (
+    <div class="table-box">
+      <table>
+        <caption>The most frequent sizes</caption>
+        <thead>
+          <tr>
+            <th scope="col" class="numeric">size</th>
+            <th scope="col" class="numeric">blocks</th>
+            <th scope="col" class="numeric">share</th>
+          </tr>
+        </thead>
+        <tbody>
+          {sizes.slice(0, FREQUENT).map((size, k) => (
+            <tr key={size}>
+              <td class="numeric">{size.toLocaleString("en")} B</td>
+              <td class="numeric">{amount(counts[k]!, "1")}</td>
+              <td class="numeric">{share(counts[k]! / whole)}</td>
+            </tr>
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
