@@ -56,6 +56,19 @@ def _quantity(value: float | None, unit: str) -> str:
     return "-" if value is None else format_quantity(value, unit)
 
 
+def _count(value: float | None) -> str:
+    """So that a million stays narrow."""
+    if value is None:
+        return "-"
+    return (
+        f"{value / 1e6:.3g} M"
+        if value >= 1e6
+        else f"{value / 1e3:.3g} k"
+        if value >= 1e5
+        else _quantity(value, "1")
+    )
+
+
 def _percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
@@ -84,7 +97,7 @@ def _show_sizes(console: Console, study: AllocStudy) -> None:
                     study.total(("malloc_faults", "first_touch_faults"), name, **where, state=state)
                     for state in ("first", "repeated")
                 ]
-                return "-" if None in pair else " / ".join(_quantity(one, "1") for one in pair)
+                return "-" if None in pair else " / ".join(_count(one) for one in pair)
 
             return cell
 
