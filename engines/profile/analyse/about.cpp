@@ -1,6 +1,7 @@
 #include "profile/analyse/about.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 namespace assay::heap {
@@ -27,6 +28,38 @@ void read_samples(const ChunkHead& head, const Bytes& payload, About& about) {
         if (!in.ok()) return;
         about.samples.push_back({time << time_shift, pages[0], pages[1]});
     }
+}
+
+// Their times are nanoseconds until all is read.
+void read_touches(const ChunkHead& head, const Bytes& payload, About& about) {
+    about.watched_touches = true;
+    Reader in(payload);
+    Touch one{head.first, 0, 0, 0};
+    for (std::uint32_t k = 0; k < head.count; ++k) {
+        one.time += static_cast<std::uint64_t>(unzigzag(in.varint()));
+        one.tid = static_cast<std::uint32_t>(in.varint());
+        one.pc += static_cast<std::uint64_t>(unzigzag(in.varint()));
+        one.address += static_cast<std::uint64_t>(unzigzag(in.varint()));
+        if (!in.ok()) return;
+        about.touches.push_back(one);
+    }
+}
+
+void order_touches(About& about) {
+    const double ns_per_tick = about.seconds_per_tick() * 1e9;
+    for (Touch& one : about.touches) {
+        const double since = static_cast<double>(static_cast<std::int64_t>(one.time - about.process.start_ns));
+        one.time = about.process.start_ticks + static_cast<std::uint64_t>(ns_per_tick > 0 && since > 0 ? since / ns_per_tick : 0);
+    }
+    std::ranges::stable_sort(about.touches, {}, &Touch::time);
+}
+
+// "TID name"
+void read_thread(std::uint32_t serial, const std::string& text, About& about) {
+    const std::size_t space = text.find(' ');
+    if (space == std::string::npos) return;
+    about.threads[static_cast<std::uint32_t>(std::strtoul(text.c_str(), nullptr, 10))] = serial;
+    about.names[serial] = text.substr(space + 1);
 }
 
 // From the first to the last event of a raw chunk.
@@ -82,8 +115,9 @@ About read_about(TraceReader& trace, Symbols& symbols) {
                 break;
             case ChunkKind::nodes: read_nodes(head, payload, about); break;
             case ChunkKind::modules: symbols.add_modules(text); break;
-            case ChunkKind::thread: about.names[head.thread] = text; break;
+            case ChunkKind::thread: read_thread(head.thread, text, about); break;
             case ChunkKind::samples: read_samples(head, payload, about); break;
+            case ChunkKind::faults: read_touches(head, payload, about); break;
             case ChunkKind::mappings:
                 about.mappings = text;
                 about.mappings_time = head.first;
@@ -92,7 +126,7 @@ About read_about(TraceReader& trace, Symbols& symbols) {
                 read_texts(payload, [&](Kind kind, std::span<const std::uint8_t> bytes) {
                     const std::string words(bytes.begin(), bytes.end());
                     if (kind == Kind::modules) symbols.add_modules(words);
-                    else about.names[head.thread] = words;
+                    else read_thread(head.thread, words, about);
                 });
                 widen(about, payload, head);
                 break;
@@ -101,6 +135,7 @@ About read_about(TraceReader& trace, Symbols& symbols) {
     }
     // Killed before its last word: the clocks of its last event.
     if (about.last > about.process.end_ticks) about.process.end_ticks = about.last;
+    order_touches(about);
     return about;
 }
 

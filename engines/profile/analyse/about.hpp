@@ -18,12 +18,22 @@ struct Sample {
     std::int64_t virtual_pages, resident_pages;
 };
 
+// A page that was touched for the first time.
+struct Touch {
+    std::uint64_t time;  // ticks
+    std::uint32_t tid;   // the thread as the system numbers it
+    std::uint64_t pc, address;
+};
+
 struct About {
     Process process{};
     std::string program, rank;  // rank: empty where it is none of an MPI program's processes
     std::vector<stack::Node> nodes;                        // of the stack tree
     std::unordered_map<std::uint32_t, std::string> names;  // of threads, by serial
+    std::unordered_map<std::uint32_t, std::uint32_t> threads;  // serial by the system's number
     std::vector<Sample> samples;
+    std::vector<Touch> touches;  // in the order of time
+    bool watched_touches = false;
     std::string mappings;                                  // as the last such chunk has them
     std::uint64_t mappings_time = 0;                       // ticks
     std::uint64_t first = ~std::uint64_t{0}, last = 0;     // event, ticks

@@ -4,6 +4,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <tuple>
 #include <vector>
 
 #include "core/error.hpp"
@@ -12,6 +13,7 @@
 #include "profile/analyse/calls.hpp"
 #include "profile/analyse/globals.hpp"
 #include "profile/analyse/pages.hpp"
+#include "profile/analyse/touch.hpp"
 #include "profile/trace/replay.hpp"
 
 namespace assay::heap {
@@ -21,6 +23,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr std::size_t steps = 500;       // of the timeline
 constexpr std::size_t listed_sizes = 100;  // the most frequent
+constexpr std::size_t listed_lines = 200;  // that touch most pages
 constexpr std::array<const char*, 16> kind_names = {"",    "malloc", "calloc", "memalign", "realloc_from", "realloc", "free", "map",
                                                     "unmap", "remap",  "brk",    "",         "",             "",        "",     ""};
 
@@ -158,6 +161,29 @@ Json pages_json(const About& about, const Pages& one) {
             {"pages", one.pages}, {"filled", one.filled}, {"pins", pins}};
 }
 
+// Who has paid for pages, and for whose blocks: lines as [function, file, line, pages], stacks as [node, pages, pages
+// with huge ones].
+Json touches_json(const About& about, const TouchAccount& touch, Symbols& symbols) {
+    if (!about.watched_touches) return nullptr;
+    std::map<std::tuple<std::string, std::string, int>, std::uint64_t> lines;
+    for (const auto& [pc, count] : touch.instructions) {
+        const bool kernel = (pc >> 63) != 0;
+        const Place place = kernel ? Place{"(kernel, for the program)", "", 0, "", false} : symbols.find(pc).front();
+        lines[{place.function, place.file, place.line}] += count;
+    }
+    std::vector<std::pair<std::uint64_t, std::tuple<std::string, std::string, int>>> ranked;
+    for (const auto& [line, count] : lines) ranked.emplace_back(count, line);
+    std::ranges::sort(ranked, std::greater<>());
+    Json by_line = Json::array(), by_stack = Json::array(), by_thread = Json::array();
+    for (std::size_t k = 0; k < std::min(ranked.size(), listed_lines); ++k) {
+        const auto& [function, file, line] = ranked[k].second;
+        by_line.push_back({function, file, line, ranked[k].first});
+    }
+    for (const auto& [node, count] : std::map(touch.stacks.begin(), touch.stacks.end())) by_stack.push_back({node, count.touches, count.with_huge});
+    for (const auto& [thread, count] : std::map(touch.threads.begin(), touch.threads.end())) by_thread.push_back({thread, count});
+    return {{"outside", touch.outside}, {"lines", by_line}, {"stacks", by_stack}, {"threads", by_thread}};
+}
+
 Json globals_json(const About& about, const Globals& globals) {
     const auto known = [](const std::optional<std::uint64_t>& bytes) { return bytes ? Json(*bytes) : Json(nullptr); };
     Json objects = Json::array(), variables = Json::array();
@@ -181,12 +207,16 @@ void analyse(const std::string& path, std::uint64_t bytes, std::FILE* to) {
     const bool none = about.first > about.last;
     Account account(none ? 0 : about.first, none ? 0 : about.last, steps, tree.nodes().size(), &peaks, about.process.sample);
     WorstMoment worst(about);
+    TouchAccount touch(about);
     Replay replay(trace);
     replay.for_each([&](std::uint32_t thread, Event event) {
         event.stack = tree.node_of(event.stack);
         worst.pass(event.time, account);
+        touch.pass(event.time, account.blocks());
+        touch.note(event);
         account.add(thread, event);
     });
+    touch.pass(~std::uint64_t{0}, account.blocks());
     account.finish();
     const Json all = {
         {"process",
@@ -207,6 +237,7 @@ void analyse(const std::string& path, std::uint64_t bytes, std::FILE* to) {
         {"sizes", account.sizes},
         {"frequent", sizes_json(account)},
         {"lifetimes", account.lifetimes},
+        {"touches", touches_json(about, touch, symbols)},
         {"fragments", pages_json(about, worst.found)},
         {"globals", globals_json(about, find_globals(symbols, about.mappings, about.process.page_bytes))},
         {"tree", tree_json(tree, account, groups, peaks)},

@@ -179,8 +179,9 @@ Thread* take_state() {
 }
 
 void name_thread(Thread& thread) {
-    char name[32] = {};
-    prctl(PR_GET_NAME, name);
+    char name[64] = {};
+    const int n = __builtin_snprintf(name, 32, "%ld ", syscall(SYS_gettid));
+    prctl(PR_GET_NAME, name + n);
     record_text(thread, Kind::thread, name, strlen(name));
 }
 

@@ -18,6 +18,7 @@
 
 #include "core/clock.hpp"
 #include "core/error.hpp"
+#include "profile/record/faults.hpp"
 #include "profile/record/spool.hpp"
 
 namespace assay::heap {
@@ -27,6 +28,7 @@ namespace fs = std::filesystem;
 
 constexpr Nanoseconds look_ns = 10'000'000;      // for new processes, and for ended ones
 constexpr Nanoseconds children_ns = 1'000'000'000;  // that others may outlive the program
+constexpr std::size_t most_waiting = 100'000;  // faults
 constexpr auto nap = std::chrono::microseconds(500);
 
 volatile sig_atomic_t to_forward = 0;
@@ -55,11 +57,11 @@ private:
     std::string path_;
 };
 
-// The program, as a child; a failed exec is told through the pipe.
-pid_t launch(Settings& settings, const std::string& arenas) {
+// The program, as a child; a failed exec is told through the pipe. Its faults are watched from its first instruction on.
+pid_t launch(Settings& settings, const std::string& arenas, FaultWatch& faults) {
     std::vector<std::string>& program = settings.program;
-    int told[2];
-    if (pipe2(told, O_CLOEXEC) != 0) throw Error(std::string("no pipe: ") + std::strerror(errno));
+    int told[2], go[2];
+    if (pipe2(told, O_CLOEXEC) != 0 || pipe2(go, O_CLOEXEC) != 0) throw Error(std::string("no pipe: ") + std::strerror(errno));
     const pid_t pid = fork();
     if (pid < 0) throw Error(std::string("cannot start a process: ") + std::strerror(errno));
     if (pid == 0) {
@@ -76,11 +78,17 @@ pid_t launch(Settings& settings, const std::string& arenas) {
         std::vector<char*> words;
         for (std::string& word : program) words.push_back(word.data());
         words.push_back(nullptr);
+        close(go[1]);
+        char word;
+        [[maybe_unused]] const ssize_t none = read(go[0], &word, 1);  // until the other end is closed
         execvp(words[0], words.data());
         const int error = errno;
         [[maybe_unused]] const ssize_t n = write(told[1], &error, sizeof error);
         _exit(127);
     }
+    settings.watches_faults = settings.watches_faults && faults.start(pid);
+    close(go[0]);
+    close(go[1]);
     close(told[1]);
     int error = 0;
     const bool failed = read(told[0], &error, sizeof error) == sizeof error;
@@ -92,7 +100,8 @@ pid_t launch(Settings& settings, const std::string& arenas) {
 
 class Recorder {
 public:
-    Recorder(const Settings& settings, const std::string& arenas) : settings_(settings), arenas_(arenas) {}
+    Recorder(const Settings& settings, const std::string& arenas, FaultWatch& faults)
+        : settings_(settings), arenas_(arenas), faults_(faults) {}
 
     // Until the program has ended, and a little longer for processes that it has left behind.
     int run(pid_t program) {
@@ -104,6 +113,7 @@ public:
                 busy |= spool.drain();
             }
             const Nanoseconds t = now();
+            drain_faults();
             if (t - looked_ > look_ns) {
                 looked_ = t;
                 look();
@@ -123,6 +133,20 @@ public:
     }
 
 private:
+    // Those of a process before its arena is found are kept until then.
+    void drain_faults() {
+        faults_.drain([&](const Fault& fault) { waiting_.push_back(fault); });
+        std::erase_if(waiting_, [&](const Fault& fault) {
+            for (Spool& spool : spools_)
+                if (spool.pid() == fault.pid) {
+                    spool.note_fault(fault);
+                    return true;
+                }
+            return false;
+        });
+        if (waiting_.size() > most_waiting) waiting_.clear();  // of programs that cannot be recorded
+    }
+
     void look() {
         const std::size_t before = spools_.size();
         std::set<std::uint32_t> fresh;
@@ -141,6 +165,7 @@ private:
                 ++spool;
                 continue;
             }
+            drain_faults();
             spool->finish();
             spool = spools_.erase(spool);
         }
@@ -181,6 +206,8 @@ private:
 
     const Settings& settings_;
     std::string arenas_;
+    FaultWatch& faults_;
+    std::vector<Fault> waiting_;
     int dumps_ = 0;
     std::list<Spool> spools_;
     std::set<std::string> seen_;
@@ -197,8 +224,9 @@ int record(Settings settings) {
     std::signal(SIGTERM, note_signal);
     std::signal(SIGHUP, note_signal);
     std::signal(SIGUSR1, note_dump);
-    const pid_t pid = launch(settings, arenas.path());
-    return Recorder(settings, arenas.path()).run(pid);
+    FaultWatch faults;
+    const pid_t pid = launch(settings, arenas.path(), faults);
+    return Recorder(settings, arenas.path(), faults).run(pid);
 }
 
 }  // namespace assay::heap

@@ -24,6 +24,7 @@ namespace {
 
 constexpr Nanoseconds sample_ns = 10'000'000;
 constexpr Nanoseconds first_list_ns = 20'000'000, longest_pause_ns = 10'000'000'000;  // between lists of mappings
+constexpr std::uint32_t faults_at_once = 4096;   // in a chunk
 constexpr std::uint32_t nodes_gap = 64;          // numbers that threads may have taken and not used
 
 Header* map_arena(const std::string& path) {
@@ -189,6 +190,26 @@ void Spool::write_mappings() {
                   {reinterpret_cast<const std::uint8_t*>(mappings_.data()), mappings_.size()});
 }
 
+void Spool::note_fault(const Fault& fault) {
+    if (fault_count_ == 0) {
+        first_fault_ = fault;
+        last_fault_ = {0, 0, fault.ns, 0, 0};
+    }
+    const auto delta = [](std::uint64_t now, std::uint64_t before) { return zigzag(static_cast<std::int64_t>(now - before)); };
+    put_varint(faults_, delta(fault.ns, last_fault_.ns));
+    put_varint(faults_, fault.tid);
+    put_varint(faults_, delta(fault.pc, last_fault_.pc));
+    put_varint(faults_, delta(fault.address, last_fault_.address));
+    last_fault_ = fault;
+    if (++fault_count_ == faults_at_once) write_faults();
+}
+
+void Spool::write_faults() {
+    writer_.write({.kind = ChunkKind::faults, .count = fault_count_, .first = first_fault_.ns, .last = last_fault_.ns}, faults_);
+    faults_.clear();
+    fault_count_ = 0;
+}
+
 void Spool::write_samples() {
     if (sample_count_ == 0) return;
     writer_.write({.kind = ChunkKind::samples, .count = sample_count_, .first = samples_first_ << time_shift, .last = sample_time_ << time_shift}, samples_);
@@ -217,6 +238,7 @@ void Spool::finish() {
     write_nodes(nodes_end());
     write_samples();
     write_mappings();
+    if (settings_.watches_faults) write_faults();
     write_process(header_->ended.load(std::memory_order_acquire) != 0);
 }
 

@@ -8,6 +8,7 @@
 
 #include "core/clock.hpp"
 #include "profile/heap/arena.hpp"
+#include "profile/record/faults.hpp"
 #include "profile/record/record.hpp"
 #include "profile/trace/file.hpp"
 
@@ -30,6 +31,7 @@ public:
 
     bool drain();    // what has been handed over; false when nothing was
     void sample();   // memory of the process, now and then
+    void note_fault(const Fault& fault);
     bool is_over();  // the process has ended, or runs another program now
     void abandon();  // the process goes on unrecorded
     void finish();   // the rest, also of buffers half-filled, and the last word
@@ -40,6 +42,7 @@ private:
     void list_mappings();
     void write_samples();
     void write_mappings();
+    void write_faults();
     void write_process(bool complete);
     const BufferHead* buffer(std::uint32_t index) const;
     BufferState state(std::uint32_t index) const;
@@ -58,6 +61,9 @@ private:
     std::uint64_t samples_first_ = 0, sample_time_ = 0;
     std::int64_t pages_[2] = {0, 0};
     Nanoseconds sampled_ = 0;
+    Bytes faults_;
+    std::uint32_t fault_count_ = 0;
+    Fault first_fault_{}, last_fault_{};
     std::string mappings_;
     std::uint64_t mappings_time_ = 0;
     Nanoseconds listed_ = 0, list_pause_ = 0;

@@ -10,7 +10,7 @@
 //               first, and again at the end with the end's clocks
 //     nodes     of the stack tree, from `first` on: each parent (varint) and address (varint, delta, zigzag)
 //     modules   text, a line an object: "load-bias begin end build-id path", the numbers in hexadecimal
-//     thread    the thread's name
+//     thread    the thread's number as the system has it, and its name
 //     raw       events of one thread, in order, as its hooks have written them (arena.hpp): while the program runs,
 //               since packing them takes time that it wants itself; `first` is the step before the first event. These
 //               payloads are not compressed.
@@ -21,6 +21,9 @@
 //     mappings  text, a line a writable mapping of an object, and of the zeroes after it: "begin end pages path", the
 //               numbers in hexadecimal; of `pages`, four a digit, the lowest first, those are set that are in memory.
 //               The last such chunk counts; its `first` is when it was made
+//     faults    of the process: each time (ns of CLOCK_REALTIME, delta, zigzag), thread as the system numbers it,
+//               instruction and address (deltas, zigzag), varints; `first` is the first one's time; one of none says
+//               that they were watched
 #pragma once
 
 #include <cstddef>
@@ -33,7 +36,7 @@
 
 namespace assay::heap {
 
-enum class ChunkKind : std::uint32_t { process = 1, nodes, modules, thread, events, samples, raw, mappings };
+enum class ChunkKind : std::uint32_t { process = 1, nodes, modules, thread, events, samples, raw, mappings, faults };
 
 struct ChunkHead {
     static constexpr std::uint32_t tag = 0x50414548;  // "HEAP"

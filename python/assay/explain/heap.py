@@ -19,8 +19,12 @@ ALIVE_AT_ONCE = 0.01  # of the copies that a line makes: fewer are made to be th
 EMPTY_OF_RESIDENT = 0.20  # on pages that live blocks keep, as a share of the memory that the process has
 LEAST_EMPTY = 4 << 20  # bytes
 PIN_OF_EMPTY = 0.20  # one stack's part of what is empty
+MANY_PAGES = 20_000  # touched for the first time: some 10 ms and more
+HUGE_LEAVES = 0.10  # of them: then huge pages are worth a try
+TOUCHED_AGAIN = 4  # times the most that was there at once
 LARGE_VARIABLE = 1 << 20  # bytes
 VARIABLES_OF_PEAK = 0.10  # of what the process has in memory at most
+PAGE = 4096  # bytes
 MOST_SHOWN = 5
 COPY = re.compile(r"::(\w+)\(std::(?:\w+::)*\1<.*> const&\)$")  # a copy constructor of the standard library
 RUNTIME = ("libc.so", "libstdc++.so", "ld-linux", "libgcc_s.so")  # keeps buffers of its own to the end
@@ -35,6 +39,7 @@ def heap_advice(profile: HeapProfile, host: str) -> list[Finding]:
         *_reallocations(profile, host),
         *_copies(profile, host),
         *_fragments(profile, host),
+        *_first_touch(profile, host),
         *_variables(profile, host),
     ]
 
@@ -136,6 +141,36 @@ def _fragments(profile: HeapProfile, host: str) -> list[Finding]:
         for one in sorted(lines.values(), key=lambda f: -f.own)[:MOST_SHOWN]
         if one.own >= PIN_OF_EMPTY * pages.empty
     ]
+
+
+def _first_touch(profile: HeapProfile, host: str) -> list[Finding]:
+    """What malloc has saved and the first access has paid: one fault a page."""
+    if profile.touches is None:
+        return []
+    lines: dict[object, tuple[Figures, list[int]]] = {}
+    for stack in profile.touches.stacks:
+        place = profile.asker(stack.node)
+        one, sums = lines.setdefault(by_line(place), (Figures(place), [0, 0]))
+        one.own += stack.pages
+        sums[0] += stack.with_huge
+        sums[1] += profile.nodes[stack.node].own_peak
+    found = []
+    for one, (with_huge, peak) in sorted(lines.values(), key=lambda pair: -pair[0].own):
+        if one.own < MANY_PAGES:
+            break
+        if one.own * PAGE >= TOUCHED_AGAIN * peak:
+            again = one.own * PAGE / max(1, peak)
+            cause = f"blocks of {_where(one)} are touched anew: {one.own} page faults, {again:.0f} times their peak"
+            remedy = "keep the blocks, or have the allocator keep them (assay alloc tells which one does)"
+        elif with_huge <= HUGE_LEAVES * one.own:
+            cause = (
+                f"blocks of {_where(one)} take {one.own} page faults; with huge pages it would be {with_huge}"
+            )
+            remedy = "try huge pages: GLIBC_TUNABLES=glibc.malloc.hugetlb=1, or madvise(MADV_HUGEPAGE)"
+        else:
+            continue
+        found.append(_finding(host, cause, None, [], remedy))
+    return found[:MOST_SHOWN]
 
 
 def _variables(profile: HeapProfile, host: str) -> list[Finding]:

@@ -31,11 +31,13 @@ class Recording:
     at_least: int = 0
     sample: int = 0
     ranks: Sequence[int] = ()
+    faults: bool = True  # who touches memory first
     dump_at: int = 0
 
     def words(self) -> list[str]:
         options = {"--at-least": self.at_least, "--sample": self.sample, "--dump-at": self.dump_at}
         words = [word for name, value in options.items() if value for word in (name, str(value))]
+        words += [] if self.faults else ["--no-faults"]
         return words + (["--ranks", ",".join(map(str, self.ranks))] if self.ranks else [])
 
 
@@ -61,13 +63,13 @@ def check_program(name: str) -> None:
 def _left_to_the_program(process: subprocess.Popen[bytes]) -> Iterator[None]:
     """Ctrl-C reaches the program itself; what was recorded until then is kept. What asks for a profile on the way is
     passed on."""
-    handlers = {signal.SIGINT: signal.SIG_IGN, signal.SIGUSR1: lambda *_: process.send_signal(signal.SIGUSR1)}
-    before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+    interrupted = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    asked = signal.signal(signal.SIGUSR1, lambda *_: process.send_signal(signal.SIGUSR1))
     try:
         yield
     finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+        signal.signal(signal.SIGINT, interrupted)
+        signal.signal(signal.SIGUSR1, asked)
 
 
 def traces(folder: Path) -> list[Path]:

@@ -170,6 +170,37 @@ class Fragments(Struct):
         return max(0, self.pages * self.page_bytes - self.live)
 
 
+class TouchedLine(Struct, array_like=True):
+    """A line that has touched pages of blocks for the first time."""
+
+    function: str
+    file: str
+    line: int
+    pages: int
+
+
+class TouchedStack(Struct, array_like=True):
+    """Pages of the blocks of one stack that were touched, and what would be left of that with huge pages."""
+
+    node: int
+    pages: int
+    with_huge: int
+
+
+class Touches(Struct):
+    """Page faults: ``outside`` of any block are those of stacks, variables and code. Threads are (thread, pages)."""
+
+    outside: int
+    lines: list[TouchedLine]
+    stacks: list[TouchedStack]
+    threads: list[tuple[int, int]]
+
+    @property
+    def pages(self) -> int:
+        """Of blocks."""
+        return sum(one.pages for one in self.stacks)
+
+
 class ObjectData(Struct, array_like=True):
     """Bytes of variables of one object: initialised, zero at the start, and of each thread."""
 
@@ -226,6 +257,7 @@ class HeapProfile(Struct):
     sizes: list[int]  # blocks by the logarithm of their size to base 2
     frequent: list[tuple[int, int]]  # the most frequent sizes: bytes, blocks
     lifetimes: list[list[int]]  # freed blocks by the logarithms of their lifetime in 16 ticks and their size
+    touches: Touches | None  # None: the system does not let a user watch page faults
     fragments: Fragments | None
     globals: Globals
     tree: Tree

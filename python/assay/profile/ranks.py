@@ -70,6 +70,7 @@ def added_up(ranks: Sequence[HeapProfile]) -> HeapProfile:
         sizes=_sum_lists([one.sizes for one in ranks]),
         frequent=_sum_counts([one.frequent for one in ranks]),
         lifetimes=[_sum_lists(rows) for rows in zip(*(one.lifetimes for one in ranks), strict=True)],
+        touches=None,
         fragments=None,
         globals=first.globals,
         tree=merged.tree(),

@@ -103,6 +103,22 @@ class HeapFragments(Struct):
     pin_blocks: list[int]
 
 
+class HeapTouches(Struct):
+    """First touch: pages by the line that has touched them, by the node that has asked for them (and what would be left
+    with huge pages), and by thread; ``outside`` of blocks."""
+
+    outside: int
+    line_function: list[str]
+    line_file: list[str]
+    line: list[int]
+    line_pages: list[int]
+    node: list[int]
+    node_pages: list[int]
+    node_with_huge: list[int]
+    thread: list[int]
+    thread_pages: list[int]
+
+
 class HeapObject(Struct):
     path: str
     data: int
@@ -177,6 +193,7 @@ class HeapPage(Struct, tag="heap", tag_field="kind"):
     frequent_size: list[int]
     frequent_count: list[int]
     lifetimes: list[list[int]]  # by the logarithms of lifetime in 16 ticks, and of size
+    touches: HeapTouches | None
     fragments: HeapFragments | None
     objects: list[HeapObject]
     variables: list[HeapVariable]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec.structs import asdict, fields
 
-from assay.profile.heap import Fragments, HeapProfile, Node, by_line
+from assay.profile.heap import Fragments, HeapProfile, Node, Touches, by_line
 from assay.profile.ranks import added_up, outliers, ranks_of
 from assay.records.heap_page import (
     HeapCalls,
@@ -24,11 +24,13 @@ from assay.records.heap_page import (
     HeapThread,
     HeapTimeline,
     HeapTotals,
+    HeapTouches,
     HeapVariable,
 )
 from assay.report.heap import problems
 
 MOST_PROCESSES = 16
+MOST_TOUCHED = 200  # stacks
 MOST_NODES = (
     60_000  # a page with more would open in seconds; what is left out is less than one part in 10,000
 )
@@ -112,6 +114,7 @@ def heap_page(profile: HeapProfile, title: str, ran: str, most_nodes: int = MOST
         frequent_size=[size for size, _ in profile.frequent],
         frequent_count=[count for _, count in profile.frequent],
         lifetimes=profile.lifetimes,
+        touches=None if profile.touches is None else _touches(profile, profile.touches, renumbered),
         fragments=None if pages is None else _fragments(profile, pages, renumbered),
         objects=[HeapObject(**asdict(one)) for one in profile.globals.objects],
         variables=[HeapVariable(**asdict(one)) for one in profile.globals.variables],
@@ -125,6 +128,22 @@ def heap_page(profile: HeapProfile, title: str, ran: str, most_nodes: int = MOST
         sources=_sources(profile, ran),
         left_out=len(profile.nodes) - len(kept),
     )  # fmt: skip
+
+
+def _touches(profile: HeapProfile, touches: Touches, renumbered: dict[int, int]) -> HeapTouches:
+    stacks = sorted(touches.stacks, key=lambda one: -one.pages)[:MOST_TOUCHED]
+    return HeapTouches(
+        outside=touches.outside,
+        line_function=[one.function for one in touches.lines],
+        line_file=[one.file for one in touches.lines],
+        line=[one.line for one in touches.lines],
+        line_pages=[one.pages for one in touches.lines],
+        node=[_shown(profile, renumbered, one.node) for one in stacks],
+        node_pages=[one.pages for one in stacks],
+        node_with_huge=[one.with_huge for one in stacks],
+        thread=[thread for thread, _ in touches.threads],
+        thread_pages=[pages for _, pages in touches.threads],
+    )
 
 
 def _fragments(profile: HeapProfile, pages: Fragments, renumbered: dict[int, int]) -> HeapFragments:

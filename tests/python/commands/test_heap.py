@@ -201,6 +201,38 @@ def test_copies_that_were_not_meant(planted: Path, tmp_path: Path) -> None:
     assert any("by_value" in cause and "copies" in cause for cause in causes), causes
 
 
+def faults_can_be_watched() -> bool:
+    return os.geteuid() == 0 or int(Path("/proc/sys/kernel/perf_event_paranoid").read_text()) <= 2
+
+
+@pytest.mark.skipif(not faults_can_be_watched(), reason="page faults cannot be watched here")
+def test_who_touches_first(planted: Path, tmp_path: Path) -> None:
+    heap(tmp_path / "run", planted, "touch")
+    one = profile(tmp_path / "run")
+    assert one.touches is not None
+    pages = (100 << 20) // 4096
+    (line,) = [t for t in one.touches.lines if t.function.startswith("touch")]
+    assert abs(line.pages - pages) <= 2
+    stack = max(one.touches.stacks, key=lambda t: t.pages)
+    assert "ask_large" in one.asker(stack.node).function
+    assert abs(stack.pages - pages) <= 2
+    # 49 huge pages lie wholly inside of it, or 50; what is left at its ends goes on by small ones.
+    assert 49 <= stack.with_huge <= 50 + 2 * 512
+    assert abs(dict(one.touches.threads)[1] - pages) <= 50
+    (cause,) = advice(tmp_path / "run")
+    assert "ask_large" in cause and "with huge pages it would be" in cause
+
+
+@pytest.mark.skipif(not faults_can_be_watched(), reason="page faults cannot be watched here")
+def test_memory_that_is_touched_anew(planted: Path, tmp_path: Path) -> None:
+    heap(tmp_path / "run", planted, "cycle")
+    (cause,) = advice(tmp_path / "run")
+    assert "ask_large" in cause and "8 times their peak" in cause
+    heap(tmp_path / "without", planted, "cycle", options=["--no-faults"])
+    assert profile(tmp_path / "without").touches is None
+    assert advice(tmp_path / "without") == []
+
+
 def test_variables(tmp_path: Path) -> None:
     program = tmp_path / "globals"
     source = ROOT / "tests/fixtures/heap/globals.cpp"
@@ -510,7 +542,7 @@ def test_packing_loses_nothing(planted: Path, tmp_path: Path, what: str) -> None
         said = subprocess.run([tool, "analyse", trace], capture_output=True, check=True, timeout=LIMIT_S)
         one = json.loads(said.stdout)
         del one["trace"]
-        del one["fragments"]  # of addresses, which a packed trace has no more
+        del one["fragments"], one["touches"]  # of addresses, which a packed trace has no more
         found.append(one)
         sizes.append(trace.stat().st_size)
         subprocess.run([tool, "pack", trace], check=True, timeout=LIMIT_S)

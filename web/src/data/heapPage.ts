@@ -75,6 +75,7 @@ export interface HeapPage {
   frequent_size: number[];
   frequent_count: number[];
   lifetimes: number[][];
+  touches: HeapTouches | null;
   fragments: HeapFragments | null;
   objects: HeapObject[];
   variables: HeapVariable[];
@@ -175,6 +176,23 @@ export interface HeapTotals {
   leaked_count: number;
   mapped: number;
   mapped_bytes: number;
+}
+
+/**
+ * First touch: pages by the line that has touched them, by the node that has asked for them (and what would be left
+ * with huge pages), and by thread; ``outside`` of blocks.
+ */
+export interface HeapTouches {
+  outside: number;
+  line_function: string[];
+  line_file: string[];
+  line: number[];
+  line_pages: number[];
+  node: number[];
+  node_pages: number[];
+  node_with_huge: number[];
+  thread: number[];
+  thread_pages: number[];
 }
 
 export interface HeapVariable {

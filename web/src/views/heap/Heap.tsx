@@ -7,6 +7,7 @@ import { HeapModel, isSum, METRICS, metricOf, type Group, type Metric } from "..
 import type { HeapPage } from "../../data/heapPage";
 import { Choice } from "../Choice";
 import { CallTree } from "./CallTree";
+import { FirstTouch } from "./FirstTouch";
 import { Flame } from "./Flame";
 import { Fragments } from "./Fragments";
 import { Functions } from "./Functions";
@@ -47,6 +48,7 @@ const VIEWS = {
   sizes: "Sizes and lifetimes",
   leaks: "Leaks",
   reallocations: "Reallocations",
+  touch: "First touch",
   fragments: "Fragmentation",
   variables: "Variables",
 } as const;
@@ -121,6 +123,7 @@ export function Heap({ pages }: { pages: HeapPage[] }) {
         {view === "sizes" && <Sizes {...props} />}
         {view === "leaks" && <Stacks {...props} metric={metricOf("leaked")} selection={undefined} />}
         {view === "reallocations" && <Reallocations {...props} />}
+        {view === "touch" && <FirstTouch {...props} />}
         {view === "fragments" && <Fragments {...props} />}
         {view === "variables" && <Variables {...props} />}
       </div>

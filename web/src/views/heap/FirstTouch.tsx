@@ -1,0 +1,90 @@
+// Page faults of blocks: which lines and threads have paid them, for whose blocks, and what huge pages would leave.
+
+import { useMemo } from "preact/hooks";
+
+import { basename, shortName } from "../../data/heap";
+import { Table, type Column } from "../Table";
+import { amount, share } from "./Figure";
+import type { ViewProps } from "./Heap";
+
+interface Stack {
+  node: number;
+  pages: number;
+  left: number;
+}
+
+interface Line {
+  function: string;
+  at: string;
+  pages: number;
+}
+
+export function FirstTouch({ model, select }: ViewProps) {
+  const { touches, threads } = model.page;
+  const stacks = useMemo(
+    () => (touches?.node ?? []).map((node, k): Stack => ({ node, pages: touches!.node_pages[k]!, left: touches!.node_with_huge[k]! })).filter((one) => one.node >= 0),
+    [touches],
+  );
+  const lines = useMemo(
+    () =>
+      (touches?.line ?? []).map((line, k): Line => {
+        const file = basename(touches!.line_file[k]!);
+        return { function: touches!.line_function[k]!, at: file ? `${file}:${line}` : "", pages: touches!.line_pages[k]! };
+      }),
+    [touches],
+  );
+  const stackColumns = useMemo(
+    (): Column<Stack>[] => [
+      { id: "pages", header: "page faults", numeric: true, value: (one) => one.pages, show: (one) => amount(one.pages, "1") },
+      { id: "left", header: "with huge pages", numeric: true, value: (one) => one.left, show: (one) => amount(one.left, "1") },
+      {
+        id: "line",
+        header: "asked for by",
+        value: (one) => model.functionName(model.asker[one.node]!),
+        show: (one) => (
+          <button type="button" class="link" onClick={() => select({ place: model.asker[one.node]!, group: "line" }, "source")}>
+            {model.functionName(model.asker[one.node]!)} <small>{model.source(model.asker[one.node]!)}</small>
+          </button>
+        ),
+      },
+    ],
+    [model],
+  );
+  const lineColumns = useMemo(
+    (): Column<Line>[] => [
+      { id: "pages", header: "page faults", numeric: true, value: (one) => one.pages, show: (one) => amount(one.pages, "1") },
+      { id: "function", header: "touched in", value: (one) => one.function, show: (one) => <span title={one.function}>{shortName(one.function)}</span> },
+      { id: "at", header: "at", value: (one) => one.at },
+    ],
+    [],
+  );
+  if (!touches) return <p class="soft">Page faults were not watched, or the system does not let a user watch them (kernel.perf_event_paranoid above 2).</p>;
+  const pages = stacks.reduce((sum, one) => sum + one.pages, 0);
+  const left = stacks.reduce((sum, one) => sum + one.left, 0);
+  const most = Math.max(1, ...touches.thread_pages);
+  return (
+    <>
+      <p>
+        {amount(pages, "1")} pages of blocks were touched for the first time, a page fault each; with huge pages it would be {amount(left, "1")}
+        {pages > 0 && ` (${share(left / pages) || "none"})`}. Another {amount(touches.outside, "1")} faults were of stacks, variables, code and the allocator itself.
+      </p>
+      <div class="bars-plot" role="table" aria-label="Page faults by thread">
+        {touches.thread.map((thread, k) => (
+          <div class="bars-row" role="row" key={thread}>
+            <span role="rowheader">
+              {thread} {threads.find((one) => one.thread === thread)?.name}
+            </span>
+            <span class="bars-track" aria-hidden="true">
+              <span class="bars-bar" style={{ width: `${(95 * touches.thread_pages[k]!) / most}%` }} />
+            </span>
+            <span class="numeric" role="cell">
+              {amount(touches.thread_pages[k]!, "1")}
+            </span>
+          </div>
+        ))}
+      </div>
+      <Table caption="Page faults by who has asked for the block" columns={stackColumns} rows={stacks} />
+      <Table caption="Page faults by who has touched it" columns={lineColumns} rows={lines} />
+    </>
+  );
+}
