@@ -203,11 +203,25 @@ private:
     std::map<std::uint32_t, Line> lanes_;
 };
 
-// Reads all of a trace that has to be whole: what is missing would be replayed as a leak.
+// What is missing would be replayed as a leak, or not at all.
+void check_whole(heap::TraceReader& trace, const std::string& path) {
+    heap::Bytes payload;
+    heap::Process process;
+    for (const heap::ChunkPlace& place : trace.chunks())
+        if (place.head.kind == heap::ChunkKind::process && trace.read(place, payload))
+            std::memcpy(&process, payload.data(), std::min(payload.size(), sizeof process));
+    if (process.sample > 0 || process.at_least > 0)
+        throw Error(path + " holds a part of the allocations only", "record it anew without --sample and --at-least");
+    if (process.lost > 0)
+        throw Error(path + " lacks " + std::to_string(process.lost) + " events that could not be recorded", "record it anew");
+}
+
+// Reads all of a trace that has to be whole.
 template <class Visitor>
 Walk<Visitor> walked(const std::string& path, Visitor& visitor) {
     heap::TraceReader trace(path);
     const std::string hint = "replay needs a whole trace: record it anew";
+    check_whole(trace, path);
     if (trace.damaged() > 0) throw Error(path + " is damaged: " + std::to_string(trace.damaged()) + " bytes of it belong to no whole chunk", hint);
     heap::Replay replay(trace);
     Walk<Visitor> walk(visitor);

@@ -286,6 +286,12 @@ def test_a_trace_that_is_cut_off_is_refused(
     refused(capfd, ["replay", "short.heap"], "damaged")
 
 
+def test_a_trace_of_a_part_is_refused(program: Path, place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    words = [ASSAY, "heap", "--at-least", "1kB", "-o", "before", "--", program, "leak"]
+    subprocess.run(words, capture_output=True, timeout=LIMIT_S, check=False)
+    refused(capfd, ["replay", "before"], "a part of the allocations only")
+
+
 # ---- what a user may get wrong
 
 
