@@ -203,9 +203,7 @@ def _show_replay(console: Console, study: AllocStudy) -> None:
         def tail(metric: str, trace: str = trace) -> Cell:
             def cell(name: str) -> str:
                 found = study.summary(REPLAY, metric, name, trace=trace)
-                if found is None or found.p99 is None:
-                    return "-"
-                return f"{_quantity(found.median, 's')} / {_quantity(found.p99, 's')}"
+                return _quantity(found.p99, "s") if found else "-"
 
             return cell
 
@@ -214,9 +212,9 @@ def _show_replay(console: Console, study: AllocStudy) -> None:
             ("in calls and first touch", figure("time", "s")),
             ("of it in first touch", figure("touch", "s")),
             ("from first to last", figure("wall", "s")),
-            ("malloc, median / p99", tail("malloc")),
-            ("realloc", tail("realloc")),
-            ("free", tail("free")),
+            ("malloc, 99 % within", tail("malloc")),
+            ("realloc, 99 % within", tail("realloc")),
+            ("free, 99 % within", tail("free")),
             ("page faults", figure("faults", "1")),
             ("peak resident", figure("peak", "B")),
             ("over peak live", figure("peak_over_live", "1")),
