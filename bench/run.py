@@ -8,7 +8,7 @@ import pathlib
 import subprocess
 import sys
 
-AREAS = ("net", "node", "heap", "io", "model", "events", "fabric", "numa", "report")
+AREAS = ("net", "node", "heap", "alloc", "io", "model", "events", "fabric", "numa", "report")
 
 
 def main() -> int:

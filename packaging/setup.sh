@@ -21,6 +21,7 @@ run_packages=(g++ cmake ninja-build pkg-config libcli11-dev libfmt-dev nlohmann-
     libibverbs-dev libzstd-dev libxxhash-dev libdw-dev robin-map-dev python3 python3-venv)
 test_packages=(iproute2 nftables openmpi-bin libopenmpi-dev mpich libmpich-dev doctest-dev chromium
     fonts-dejavu-core slurm-wlm munge libunwind-dev
+    libjemalloc2 libtcmalloc-minimal4 libmimalloc2.0 libtbbmalloc2                 # the allocators that are studied
     qemu-system-x86 busybox-static kmod xz-utils ndctl daxctl acpica-tools # the lab's guests
     rdma-core ibverbs-providers perftest iperf3 hpcc likwid heaptrack)             # SoftRoCE, and peers to compare with
 

@@ -12,6 +12,7 @@ import sys
 from typing import Protocol
 
 from assay import __version__
+from assay.commands.alloc import Alloc
 from assay.commands.check import Check
 from assay.commands.comply import Comply
 from assay.commands.doctor import Doctor
@@ -51,6 +52,7 @@ COMMANDS: list[Command] = [
     Udp(),
     Rdma(),
     Heap(),
+    Alloc(),
     Lab(),
     List(),
     Doctor(),

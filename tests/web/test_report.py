@@ -216,6 +216,36 @@ def test_lateness_is_a_distribution_of_every_block(open_report: Open) -> None:
     ]
 
 
+def test_allocators_are_curves_over_the_size_of_a_block(open_report: Open) -> None:
+    page = open_report("allocators")
+    section = page.locator("#allocators")
+    titles = section.locator("figcaption").all_inner_texts()
+    assert titles == [
+        "malloc, the clock around it alone",
+        "malloc and one store a page, one clock around both",
+        "First touch",
+        "Touch again",
+        "free",
+        "Page faults at first touch",
+        "Resident after free, 10 cycles on",
+    ]
+    charts = section.locator(".chart")
+    for k in range(6):
+        assert drawn_colours(charts.nth(k).locator("canvas")) > 20
+    faults = charts.nth(5)
+    label = faults.get_attribute("aria-label") or ""
+    assert "maps, slow" in label and "keeps" not in label  # which has none, again and again
+    section.get_by_label("Blocks").select_option("first")
+    section.locator('[aria-label^="Page faults"][aria-label*="keeps, maps, slow"]').wait_for()
+    before = charts.nth(2).locator("canvas").evaluate("(canvas) => canvas.toDataURL()")
+    section.get_by_label("Threads").select_option("2")
+    page.wait_for_function(
+        "(was) => document.querySelectorAll('#allocators .chart canvas')[2].toDataURL() !== was", arg=before
+    )
+    finding = page.locator("#findings article.advice")
+    assert "Advice" in finding.inner_text() and "no clear winner" in finding.inner_text()
+
+
 def test_512_hosts_are_shown_and_a_drag_looks_closer(open_report: Open) -> None:
     page = open_report("512")
     assert "261,632 pairs measured" in page.locator("#pairs").inner_text()

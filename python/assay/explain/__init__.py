@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from assay.explain.alloc import alloc
 from assay.explain.corruption import corruption
 from assay.explain.counters import port_errors
 from assay.explain.culprit import suspects
@@ -33,16 +34,18 @@ RULES: dict[str, Rule] = {
     "port_errors": port_errors,
     "gpu_copies": gpu_copies,
     "udp_loss": udp_loss,
+    "alloc": alloc,
 }
 
 
 def explain(
     records: Iterable[AnyRecord], hosts: Sequence[str] = (), options: Options | None = None
 ) -> list[Finding]:
-    """All findings about a run, faults before warnings. Records of earlier explanations are not looked at."""
+    """All findings about a run, faults before warnings, and advice last. Records of earlier explanations are not
+    looked at."""
     evidence = Evidence(records, hosts, options)
     findings = [finding for rule in RULES.values() for finding in rule(evidence)]
-    return sorted(findings, key=lambda finding: finding.severity != "fault")
+    return sorted(findings, key=lambda finding: ("fault", "warning", "advice").index(finding.severity))
 
 
 __all__ = ["RULES", "Evidence", "PairMatrix", "explain", "plan_retest", "suspects"]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -103,6 +103,21 @@ class Session:
             self._complete(*{first.measurement, other.measurement})
         return not self.ended_early
 
+    def run_step(
+        self,
+        key: str,
+        started: Started,
+        whole: Callable[[schema.Progress], schema.Progress],
+        silence_s: float,
+    ) -> bool:
+        """One engine among several of a longer course, of which ``whole`` knows how far it has come; ``key`` is
+        the step's name among what the run has completed. True when it finished."""
+        if self.ended_early:
+            return False
+        if self._supervise(key, [started], Local(), silence_s, whole):
+            self._complete(key)
+        return not self.ended_early
+
     def waive(self, measurement: str, host: str, reason: str) -> None:
         """Says of every metric of a measurement why it is not there."""
         described = describe(probe()).find(measurement)
@@ -124,7 +139,12 @@ class Session:
         self.run.save()
 
     def _supervise(
-        self, title: str, started: Sequence[Started], launcher: Launcher, silence_s: float
+        self,
+        title: str,
+        started: Sequence[Started],
+        launcher: Launcher,
+        silence_s: float,
+        whole: Callable[[schema.Progress], schema.Progress] = lambda said: said,
     ) -> bool:
         if self.verbose:
             for one in started:
@@ -133,7 +153,7 @@ class Session:
             ending = run_engine(
                 started[0],
                 self.run.append,
-                on_progress,
+                lambda said: on_progress(whole(said)),
                 launcher.diagnose,
                 Limits(start=START_LIMIT_S, silence=silence_s),
                 other=started[1] if len(started) > 1 else None,

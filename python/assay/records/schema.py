@@ -153,7 +153,7 @@ class Finding(Record, tag="finding"):
     cause: str  # one sentence: "h3 sends at 51 % of its peers' rate"
     subject: Subject = Subject()
     side: Literal["transmit", "receive", "both", "pair", "block", "node", "none"] = "none"
-    severity: Literal["fault", "warning"] = "fault"
+    severity: Literal["fault", "warning", "advice"] = "fault"
     effect: float | None = None  # relative: -0.49 means 49 % slower than expected
     confidence: float | None = None  # 0..1
     evidence: list[int] = []

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from assay.records.schema import AnyRecord, Context, Failure, Finding, Measurement, Verdict
 from assay.records.units import format_quantity, format_share, format_size
+from assay.report.alloc import show_alloc
 from assay.report.gpu import show_gpu
 from assay.report.memory import show_memory
 from assay.report.rdma import show_rdma
@@ -37,6 +38,7 @@ OWN_TABLES = {
     "node.udp_send",
 }
 
+FINDING_STYLES = {"fault": "bold red", "warning": "bold yellow", "advice": "bold green"}
 STYLES = {"PASS": "bold green", "FAIL": "bold red", "INCONCLUSIVE": "bold yellow"}
 
 
@@ -58,6 +60,7 @@ def show_run(console: Console, records: Sequence[AnyRecord]) -> None:
     show_udp(console, records)
     show_rdma(console, records)
     show_sweep(console, sweep_rows(records))
+    show_alloc(console, records)
     for failure in (r for r in records if isinstance(r, Failure)):
         console.print(Text.assemble(("failed: ", "bold red"), failure.what))
         if failure.hint:
@@ -119,13 +122,14 @@ def show_findings(console: Console, findings: Sequence[Finding]) -> None:
         return
     console.print(Text("Findings", style="bold"))
     for finding in findings:
-        style = "bold red" if finding.severity == "fault" else "bold yellow"
+        style = FINDING_STYLES[finding.severity]
         confidence = "" if finding.confidence is None else f"  (confidence {finding.confidence:.0%})"
-        console.print(Text.assemble((f"  {finding.severity}: ", style), finding.cause, confidence))
+        said = Text.assemble((f"  {finding.severity}: ", style), finding.cause, confidence)
+        console.print(said, soft_wrap=True)
         for detail in finding.details:
-            console.print(f"      {detail}", highlight=False)
+            console.print(f"      {detail}", highlight=False, soft_wrap=True)
         if finding.remedy:
-            console.print(f"      do: {finding.remedy}", highlight=False)
+            console.print(f"      do: {finding.remedy}", highlight=False, soft_wrap=True)
     console.print()
 
 

@@ -26,12 +26,13 @@ interface Props {
   unit: string;
   logarithmic: boolean;
   curves: Curve[];
+  sizeName?: string; // what the sizes are of
 }
 
 const SERIES = SYMBOLS.length;
 
-export function Curves({ title, label, unit, logarithmic, curves }: Props) {
-  const box = useChart(() => options(unit, logarithmic, curves), [unit, logarithmic, curves]);
+export function Curves({ title, label, unit, logarithmic, curves, sizeName = "message size" }: Props) {
+  const box = useChart(() => options(unit, logarithmic, curves, sizeName), [unit, logarithmic, curves, sizeName]);
   return (
     <figure>
       <figcaption>{title}</figcaption>
@@ -40,12 +41,12 @@ export function Curves({ title, label, unit, logarithmic, curves }: Props) {
   );
 }
 
-function options(unit: string, logarithmic: boolean, curves: Curve[]): EChartsCoreOption {
+function options(unit: string, logarithmic: boolean, curves: Curve[], sizeName: string): EChartsCoreOption {
   const { base, text, axisLine, line } = look();
   return {
     ...base,
-    grid: { left: 4, right: 18, top: 38, bottom: 26, containLabel: true },
-    xAxis: sizeAxis(curves, { axisLabel: text, axisLine, nameTextStyle: text }),
+    grid: { left: 4, right: 18, top: 16 + 22 * legendRows(curves), bottom: 26, containLabel: true },
+    xAxis: sizeAxis(curves, sizeName, { axisLabel: text, axisLine, nameTextStyle: text }),
     yAxis: {
       type: logarithmic ? "log" : "value",
       axisLabel: { ...text, formatter: (value: number) => quantity(value, unit).replace(/\.0+(?= )/, "") },
@@ -68,8 +69,15 @@ function options(unit: string, logarithmic: boolean, curves: Curve[]): EChartsCo
   };
 }
 
+/** About how many rows the legend takes, which the plot has to stay clear of: the entries' widths are a guess. */
+function legendRows(curves: Curve[]): number {
+  const names = [...new Set(curves.map(({ name }) => name))];
+  const width = names.reduce((sum, name) => sum + 52 + 7 * name.length, 0);
+  return Math.max(1, Math.ceil(width / 480));
+}
+
 /** The sizes by their logarithm: the logarithmic axis of ECharts would name one size in a thousand. */
-function sizeAxis(curves: Curve[], look: object): object {
+function sizeAxis(curves: Curve[], name: string, look: object): object {
   const sizes = curves.flatMap((curve) => curve.points.map(([size]) => Math.log2(size)));
   const min = Math.floor(Math.min(...sizes));
   const max = Math.max(min + 1, Math.ceil(Math.max(...sizes)));
@@ -79,7 +87,7 @@ function sizeAxis(curves: Curve[], look: object): object {
     min,
     max,
     interval: Math.max(1, Math.ceil((max - min) / 8)),
-    name: "message size",
+    name,
     nameLocation: "middle",
     nameGap: 30,
     splitLine: { show: false },

@@ -52,7 +52,7 @@ export interface Finding {
   cause: string;
   subject?: Subject;
   side?: "block" | "both" | "node" | "none" | "pair" | "receive" | "transmit";
-  severity?: "fault" | "warning";
+  severity?: "advice" | "fault" | "warning";
   effect?: number | null;
   confidence?: number | null;
   evidence?: number[];

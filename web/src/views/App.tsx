@@ -3,9 +3,11 @@
 import { useMemo } from "preact/hooks";
 
 import { useTheme } from "../charts/theme";
+import { allocatorPoints } from "../data/allocators";
 import { barGroups, distributions, numaMatrices } from "../data/figures";
 import type { Run } from "../data/load";
 import { isSweepPoint, sweeps } from "../data/sweep";
+import { Allocators } from "./Allocators";
 import { Banner } from "./Banner";
 import { Figures } from "./Figures";
 import { Heap } from "./heap/Heap";
@@ -23,6 +25,7 @@ export function App({ run }: { run: Run }) {
   const groups = useMemo(() => barGroups(single, run.verdicts), [single, run]);
   const spread = useMemo(() => distributions(single), [single]);
   const numa = useMemo(() => numaMatrices(single), [single]);
+  const allocators = useMemo(() => allocatorPoints(single), [single]);
   const matrices = useMemo(() => run.matrices.filter((matrix) => matrix.measured > 0), [run]);
   return (
     <>
@@ -40,6 +43,7 @@ export function App({ run }: { run: Run }) {
         />
       )}
       {swept.length > 0 && <Sweeps sweeps={swept} />}
+      {allocators.length > 0 && <Allocators points={allocators} />}
       {single.length > 0 && <Measurements measurements={single} />}
       {run.contexts.length > 0 && <Hosts contexts={run.contexts} />}
       <footer class="soft">

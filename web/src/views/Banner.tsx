@@ -97,7 +97,7 @@ function reason(run: Run, outcome: Outcome): string {
   const total = run.verdicts.length;
   const failed = run.verdicts.filter((verdict) => verdict.outcome === "FAIL").length;
   const open = run.verdicts.filter((verdict) => verdict.outcome === "INCONCLUSIVE").length;
-  const faults = run.findings.filter((finding) => finding.severity !== "warning");
+  const faults = run.findings.filter((finding) => (finding.severity ?? "fault") === "fault");
   const parts: string[] = [];
   if (total === 1) parts.push(`The one criterion ${failed ? "failed" : open ? "could not be decided" : "is met"}`);
   else if (failed > 0) parts.push(`${failed} of ${total} criteria failed`);

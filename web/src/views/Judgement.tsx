@@ -86,6 +86,12 @@ const SIDES: Record<NonNullable<Finding["side"]>, string> = {
   none: "",
 };
 
+const SEVERITIES: Record<NonNullable<Finding["severity"]>, string> = {
+  fault: "✕ Fault",
+  warning: "! Warning",
+  advice: "→ Advice",
+};
+
 export function Findings({ run }: { run: Run }) {
   return (
     <section id="findings">
@@ -110,7 +116,7 @@ function FindingCard({ run, finding }: { run: Run; finding: Finding }) {
   return (
     <article class={`finding ${finding.severity ?? "fault"}`}>
       <h3>
-        <span class="severity">{finding.severity === "warning" ? "! Warning" : "✕ Fault"}</span> {finding.cause}
+        <span class="severity">{SEVERITIES[finding.severity ?? "fault"]}</span> {finding.cause}
       </h3>
       <dl class="facts">
         {facts.map(([name, value]) => value && <Fact key={name} name={name} value={value} />)}

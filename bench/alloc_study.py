@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+"""What the allocator study itself costs: its loop beside a pair of malloc and free of 16 bytes under glibc, its pair
+and the same program's calls replayed beside that of a plain program, in turns."""
+
+from __future__ import annotations
+
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "python"))
+
+from assay.launch.engines import engines_folder  # noqa: E402 - the path comes first
+
+ROUNDS = 7
+PAIRS = 20_000_000
+LIMIT_S = 300
+ENGINE = engines_folder() / "assay-alloc"
+PLAIN = engines_folder() / "bench-pairs"
+
+
+def said(*words: str | Path) -> str:
+    return subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S, check=True).stdout
+
+
+def medians(*words: str) -> dict[str, float]:
+    """Of a measurement under glibc, by metric; the last of each."""
+    records = [json.loads(line) for line in said(ENGINE, "run", *words).splitlines()]
+    return {r["metric"]: r["summary"]["median"] for r in records if r["kind"] == "measurement"}
+
+
+def replayed_pair(folder: Path) -> float:
+    """Seconds of a pair of the plain program, recorded and made again."""
+    said(engines_folder() / "assay-heap", "record", folder, "--", PLAIN, "1000000")
+    (trace,) = folder.glob("*.heap")
+    said(ENGINE, "prepare", trace, folder / "script")
+    found = medians("profile.alloc.replay", "--no-touch", "--script", str(folder / "script"))
+    return found["time"] / found["calls"] * 2
+
+
+def figure(name: str, values: list[float], limit: float | None, better: str, peer: object = None) -> None:
+    middle = statistics.median(values)
+    spread = statistics.median(abs(v - middle) for v in values)
+    print(json.dumps({"name": name, "value": round(middle, 4), "unit": "1", "limit": limit, "better": better,
+                      "peer": peer, "spread": round(spread, 4)}), flush=True)  # fmt: skip
+
+
+def main() -> None:
+    loops, pairs, replays = [], [], []
+    for _ in range(ROUNDS):
+        plain = float(said(PLAIN, str(PAIRS)))
+        study = medians("profile.alloc.cycle", "--sizes", "16", "--seconds", "0.5")
+        loops.append(study["overhead"] / study["pair"])
+        pairs.append(abs(study["pair"] / plain - 1))
+        with tempfile.TemporaryDirectory() as folder:
+            replays.append(abs(replayed_pair(Path(folder)) / plain - 1))
+    figure("alloc.loop over a 16 B pair", loops, 0.10, "lower")
+    figure("alloc.pair off that of a plain program", pairs, 0.15, "lower", peer="a plain program")
+    figure("alloc.replayed pair off that of a plain program", replays, 0.30, "lower", peer="a plain program")
+
+
+if __name__ == "__main__":
+    main()

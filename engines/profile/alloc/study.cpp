@@ -1,0 +1,257 @@
+#include "profile/alloc/study.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "core/clock.hpp"
+#include "core/error.hpp"
+#include "core/topology.hpp"
+#include "profile/alloc/measurements.hpp"
+#include "profile/alloc/meter.hpp"
+
+namespace assay::alloc {
+namespace {
+
+constexpr std::uint64_t margin = 512 << 20;  // bytes that are left alone
+
+Task task_of(What what, const Study& study) {
+    Task task;
+    task.what = what;
+    task.tick_s = study.tick_s();
+    return task;
+}
+
+// Bytes from where on the first process of a size is for nothing: a machine that is lent its memory page by page, as
+// many virtual ones are, has it in place then.
+constexpr std::uint64_t lent = 64 << 20;
+
+// Processes for one size: as many first batches as there are of them.
+int processes_for(std::uint64_t bytes) { return bytes < (64u << 20) ? 5 : bytes < (1u << 30) ? 3 : 2; }
+
+// "4 GiB", "20000000 B": for people.
+std::string words(std::int64_t size) {
+    constexpr const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    std::size_t k = 0;
+    for (; k < 4 && size % 1024 == 0; ++k) size /= 1024;
+    return fmt::format("{} {}", size, units[k]);
+}
+std::string words(std::int64_t size, std::int64_t threads) {
+    return fmt::format("{}, {} thread{}", words(size), threads, threads == 1 ? "" : "s");
+}
+
+struct Named {
+    const char* metric;
+    Series series;
+};
+constexpr Named first_metrics[] = {
+    {"malloc", Series::malloc_first}, {"first_touch", Series::touch_first}, {"retouch", Series::retouch_first},
+    {"free", Series::free_first}, {"malloc_faults", Series::malloc_faults_first},
+    {"first_touch_faults", Series::touch_faults_first}, {"retouch_faults", Series::retouch_faults_first},
+    {"free_faults", Series::free_faults_first}};
+constexpr Named repeated_metrics[] = {
+    {"malloc", Series::malloc}, {"first_touch", Series::touch}, {"retouch", Series::retouch}, {"free", Series::free},
+    {"malloc_touch", Series::malloc_touch}, {"pair", Series::pair}, {"overhead", Series::overhead},
+    {"malloc_faults", Series::malloc_faults}, {"first_touch_faults", Series::touch_faults},
+    {"retouch_faults", Series::retouch_faults}, {"free_faults", Series::free_faults}};
+
+void study_size(Study& study, std::uint64_t size, std::uint32_t threads, double seconds) {
+    Json params = {{"size", size}, {"threads", threads}, {"state", "first"}};
+    const std::uint64_t bytes = size * threads;
+    const int processes = processes_for(bytes);
+    Task task = task_of(What::cycle, study);
+    task.size = size;
+    task.threads = threads;
+    task.cycles = bytes < (256u << 20) ? 3 : 1;
+    task.seconds = seconds / processes;
+    if (bytes >= lent) {
+        Task before = task;
+        before.what = What::touched;
+        if (!study.work(before, 1, bytes, "malloc", params)) return;
+    }
+    auto found = study.work(task, processes, bytes, "malloc", params);
+    if (!found) return;
+    for (const Named& one : first_metrics) study.report(one.metric, params, found->of(one.series));
+    task.what = What::touched;
+    if (auto both = study.work(task, processes, bytes, "malloc_touch", params))
+        study.report("malloc_touch", params, both->of(Series::malloc_touch_first));
+    params["state"] = "repeated";
+    for (const Named& one : repeated_metrics) study.report(one.metric, params, found->of(one.series));
+}
+
+}  // namespace
+
+Allocator allocator_of(const Options& options) {
+    Allocator allocator{options.text("allocator"), options.text("library"), {}, !options.flag("no_huge_pages")};
+    std::istringstream words(options.text("settings"));
+    for (std::string one; words >> one;) {
+        if (one.find('=') == std::string::npos || one.front() == '=')
+            throw Error("--settings " + one + ": not NAME=value", "separate several by blanks");
+        allocator.settings.push_back(one);
+    }
+    return allocator;
+}
+
+Study::Study(const Measurement& measurement, const Options& options, Bench& bench)
+    : measurement_(measurement), sink_(bench.sink), allocator_(allocator_of(options)), limit_s_(options.real("limit")),
+      tick_s_(measured_tick()), subject_{.host = host_name()}, begin_(now()) {
+    serving_file(allocator_, limit_s_);
+}
+
+Json Study::with_name(const Json& params) const {
+    Json all = {{"allocator", allocator_.name}};
+    all.update(params);
+    return all;
+}
+
+std::optional<Samples> Study::work(const Task& task, int processes, std::uint64_t bytes, std::string_view metric, const Json& params) {
+    const std::uint64_t left = memory_left();
+    if (bytes + bytes / 16 + margin > left) {
+        sink_.waived(measurement_, metric, subject_, with_name(params),
+                     fmt::format("it needs {:.1f} GB, and {:.1f} GB are left", 1e-9 * static_cast<double>(bytes), 1e-9 * static_cast<double>(left)));
+        return std::nullopt;
+    }
+    Samples samples;
+    for (int k = 0; k < processes; ++k) {
+        const std::string why = alloc::work(allocator_, task, limit_s_, samples);
+        if (why.empty()) continue;
+        sink_.waived(measurement_, metric, subject_, with_name(params), why);
+        return std::nullopt;
+    }
+    return samples;
+}
+
+void Study::report(std::string_view metric, const Json& params, const std::vector<double>& samples) {
+    if (!samples.empty()) report(metric, params, summarize(samples));
+}
+
+void Study::report(std::string_view metric, const Json& params, const Summary& summary) {
+    sink_.measurement(measurement_, metric, subject_, with_name(params), summary);
+}
+
+void Study::progress(std::size_t done, std::size_t cases, const std::string& label) {
+    const double share = static_cast<double>(done) / static_cast<double>(cases), spent = seconds(now() - begin_);
+    sink_.progress(share, label, done == 0 ? -1 : spent / share - spent);
+}
+
+namespace detail {
+
+void run_cycle_study(const Options& options, Bench& bench) {
+    Study study(cycle, options, bench);
+    const double rate = 1 / study.tick_s();
+    study.report("tick_rate", Json::object(), std::vector{rate});
+    const auto sizes = options.integers("sizes"), counts = options.integers("threads");
+    std::size_t done = 0;
+    for (const auto threads : counts)
+        for (const auto size : sizes) {
+            study.progress(done++, sizes.size() * counts.size(), words(size, threads));
+            study_size(study, static_cast<std::uint64_t>(size), static_cast<std::uint32_t>(threads), options.real("seconds"));
+        }
+}
+
+void run_retention_study(const Options& options, Bench& bench) {
+    constexpr int processes = 3;
+    Study study(retention, options, bench);
+    Task task = task_of(What::retention, study);
+    task.total = static_cast<std::uint64_t>(options.integer("total"));
+    task.cycles = static_cast<std::uint32_t>(options.integer("cycles"));
+    const auto sizes = options.integers("sizes");
+    std::size_t done = 0;
+    for (const auto size : sizes) {
+        study.progress(done++, sizes.size(), words(size));
+        task.size = static_cast<std::uint64_t>(size);
+        Json params = {{"size", size}, {"total", std::max(task.size, task.total / task.size * task.size)}};
+        auto found = study.work(task, processes_for(task.size) == 5 ? processes : 1, std::max(task.total, task.size), "retained", params);
+        if (!found) continue;
+        study.report("live", params, found->of(Series::live));
+        study.report("huge", params, found->of(Series::huge));
+        const auto after = [&](std::uint32_t cycles, Series series) {
+            params["cycles"] = cycles;
+            study.report("retained", params, found->of(series));
+        };
+        after(1, Series::retained_first);
+        if (task.cycles > 2) after((task.cycles + 1) / 2, Series::retained_half);
+        if (task.cycles > 1) after(task.cycles, Series::retained);
+    }
+}
+
+void run_threads_study(const Options& options, Bench& bench) {
+    Study study(threads, options, bench);
+    Task task = task_of(What::churn, study);
+    task.seconds = options.real("seconds");
+    const auto counts = options.integers("threads");
+    std::size_t done = 0;
+    for (const auto count : counts) {
+        study.progress(done++, counts.size(), fmt::format("{} thread{}", count, count == 1 ? "" : "s"));
+        task.threads = static_cast<std::uint32_t>(count);
+        const Json params = {{"threads", count}};
+        if (auto found = study.work(task, 1, 0, "rate", params)) study.report("rate", params, found->of(Series::rate));
+    }
+}
+
+void run_handover_study(const Options& options, Bench& bench) {
+    Study study(handover, options, bench);
+    Task task = task_of(What::handover, study);
+    task.seconds = options.real("seconds");
+    const auto sizes = options.integers("sizes"), counts = options.integers("threads");
+    std::size_t done = 0;
+    for (const auto count : counts)
+        for (const auto size : sizes) {
+            study.progress(done++, sizes.size() * counts.size(), words(size, count));
+            task.threads = std::max(2u, static_cast<std::uint32_t>(count) / 2 * 2);
+            task.size = static_cast<std::uint64_t>(size);
+            const Json params = {{"size", size}, {"threads", task.threads}};
+            auto found = study.work(task, 1, task.size * task.threads * 512, "rate", params);
+            if (!found) continue;
+            study.report("rate", params, found->of(Series::rate));
+            study.report("retained", params, found->of(Series::retained));
+        }
+}
+
+void run_mixed_study(const Options& options, Bench& bench) {
+    constexpr int processes = 3;
+    Study study(mixed, options, bench);
+    Task task = task_of(What::mixed, study);
+    task.total = static_cast<std::uint64_t>(options.integer("total"));
+    const Json params = {{"total", task.total}};
+    study.progress(0, 1, "sizes and lifetimes at random");
+    auto found = study.work(task, processes, 2 * task.total, "peak_over_live", params);
+    if (!found) return;
+    study.report("peak_over_live", params, found->of(Series::peak_over_live));
+    study.report("end_over_live", params, found->of(Series::end_over_live));
+    study.report("operation", params, found->of(Series::operation));
+    study.report("retained", params, found->of(Series::retained));
+}
+
+void run_replay_study(const Options& options, Bench& bench) {
+    const std::string& script = options.text("script");
+    if (script.empty()) throw Error("profile.alloc.replay needs --script", "make one: assay-alloc prepare TRACE SCRIPT");
+    Study study(replay, options, bench);
+    Task task = task_of(What::replay, study);
+    if (script.size() >= sizeof task.script) throw Error("the path of the script is too long", "choose a shorter one");
+    script.copy(task.script, sizeof task.script - 1);
+    task.touch = options.flag("no_touch") ? 0 : 1;
+    const Json params = {{"trace", options.text("trace")}, {"touched", task.touch != 0}};
+    Samples found;
+    const auto repeats = static_cast<std::size_t>(options.integer("repeats"));
+    for (std::size_t k = 0; k < repeats; ++k) {
+        study.progress(k, repeats, options.text("trace"));
+        auto one = study.work(task, 1, 0, "time", params);
+        if (!one) return;
+        found.merge(*one);
+    }
+    task.each = 1;
+    auto each = study.work(task, 1, 0, "malloc", params);
+    if (!each) return;
+    found.merge(*each);
+    for (const Named& one : {Named{"time", Series::in_calls}, Named{"touch", Series::in_touch}, Named{"wall", Series::wall},
+                             Named{"calls", Series::calls}, Named{"faults", Series::faults}, Named{"peak", Series::peak},
+                             Named{"peak_live", Series::peak_live}, Named{"peak_over_live", Series::peak_over_live}})
+        study.report(one.metric, params, found.of(one.series));
+    for (const auto& [metric, call] : {std::pair{"malloc", Call::malloc}, std::pair{"realloc", Call::realloc}, std::pair{"free", Call::free}})
+        if (const Summary calls = found.calls(call); calls.n > 0) study.report(metric, params, calls);
+}
+
+}  // namespace detail
+}  // namespace assay::alloc

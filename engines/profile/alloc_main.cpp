@@ -1,0 +1,92 @@
+// assay-alloc: what an allocator costs, and a heap trace run again under it.
+//
+//   assay-alloc --describe                            what it can measure, as JSON
+//   assay-alloc check [--library PATH] [...]          whose malloc a process on this allocator calls
+//   assay-alloc run NAME --library PATH [...]         measures; records on standard output
+//   assay-alloc prepare TRACE SCRIPT                  makes a heap trace ready for profile.alloc.replay
+//   assay-alloc serve                                 the measured process, which the others start
+#include <fmt/format.h>
+
+#include <array>
+#include <csignal>
+#include <string>
+
+#include "core/error.hpp"
+#include "core/interrupt.hpp"
+#include "core/options.hpp"
+#include "core/record.hpp"
+#include "probe/describe.hpp"
+#include "profile/alloc/measured.hpp"
+#include "profile/alloc/measurements.hpp"
+#include "profile/alloc/prepare.hpp"
+#include "profile/alloc/study.hpp"
+#include "transport/transport.hpp"
+
+namespace assay {
+namespace {
+
+constexpr int exit_unusable = 2;
+constexpr std::array table = {alloc::cycle, alloc::retention, alloc::threads, alloc::handover, alloc::mixed, alloc::replay};
+
+void measure(int argc, char** argv) {
+    const Measurement& measurement = find_measurement(argv[2]);
+    const Options options = Options::parse(measurement, {argv + 3, argv + argc});
+    Sink sink;
+    catch_interrupts();
+    for_each_rank(argc, argv, [&](Transport& transport) {
+        Bench bench{sink, transport};
+        measurement.run(options, bench);
+    });
+}
+
+void prepare(const std::string& trace, const std::string& script) {
+    const alloc::Head head = alloc::prepare(trace, script);
+    const Json said = {{"threads", head.lanes}, {"mallocs", head.mallocs}, {"reallocs", head.reallocs}, {"frees", head.frees},
+                       {"peak_live", head.peak_live}, {"left_live", head.left_live}, {"unknown", head.unknown},
+                       {"handed_over", head.handed_over}};
+    fmt::print("{}\n", said.dump());
+}
+
+int run(int argc, char** argv) {
+    const std::string verb = argc > 1 ? argv[1] : "";
+    if (verb == "serve" && argc == 2) return alloc::serve_task();
+    std::signal(SIGPIPE, SIG_IGN);
+    if (verb == "--describe") {
+        fmt::print("{}\n", describe().dump());
+        return 0;
+    }
+    if (verb == "check") {
+        constexpr double limit_s = 30;
+        fmt::print("{}\n", alloc::serving_file(alloc::allocator_of(Options::parse(alloc::mixed, {argv + 2, argv + argc})), limit_s));
+        return 0;
+    }
+    if (verb == "run" && argc > 2) {
+        measure(argc, argv);
+        return 0;
+    }
+    if (verb == "prepare" && argc == 4) {
+        prepare(argv[2], argv[3]);
+        return 0;
+    }
+    fmt::print(stderr, "usage: assay-alloc --describe\n       assay-alloc check|run NAME [--library PATH] [--param value ...]\n"
+                       "       assay-alloc prepare TRACE SCRIPT\n");
+    return exit_unusable;
+}
+
+}  // namespace
+
+std::span<const Measurement> measurements() { return table; }
+
+}  // namespace assay
+
+int main(int argc, char** argv) {
+    try {
+        return assay::run(argc, argv);
+    } catch (const assay::Error& error) {
+        fmt::print(stderr, "assay-alloc: {}{}{}\n", error.what(), error.hint.empty() ? "" : "; ", error.hint);
+        return assay::exit_unusable;
+    } catch (const std::exception& error) {
+        fmt::print(stderr, "assay-alloc: defect: {}\n", error.what());
+        return assay::exit_unusable;
+    }
+}

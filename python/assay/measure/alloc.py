@@ -1,0 +1,160 @@
+"""The allocator study: what is asked of each allocator, in which order, and how long it will take.
+
+Question by question, every allocator in turn: those that are compared are measured close to each other in time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from assay.errors import UserError
+from assay.launch.engines import describe
+from assay.measure.allocators import Allocator, engine, started
+from assay.measure.session import Session
+from assay.profile.alloc import CYCLE, HANDOVER, MIXED, RETENTION, THREADS
+from assay.records.schema import Measurement, Progress, Scalar, Subject
+from assay.records.units import parse_size
+
+SILENCE_S = 1800.0  # the engine gives up a process after 300 s; the largest sizes take four for a line
+TOUCH_RATE = 2e9  # B/s of fresh pages, about; the estimate of the time left corrects itself
+QUESTIONS = {"sizes": CYCLE, "retention": RETENTION, "threads": THREADS, "handover": HANDOVER, "mixed": MIXED}
+FACTOR = 4  # from one size of a range to the next
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to ask."""
+
+    allocators: Sequence[Allocator]
+    sizes: Sequence[int]
+    threads: Sequence[int]
+    cycles: int = 10
+    seconds: float = 0.5
+    total: int = 64 << 20  # live bytes of random lifetimes
+    only: Sequence[str] = tuple(QUESTIONS)
+
+    def params(self, question: str) -> dict[str, Scalar]:
+        sizes, threads = ",".join(map(str, self.sizes)), ",".join(map(str, self.threads))
+        ends = ",".join(map(str, dict.fromkeys([self.threads[0], self.threads[-1]])))
+        asked: dict[str, dict[str, Scalar]] = {
+            "sizes": {"sizes": sizes, "threads": ends, "seconds": self.seconds},
+            "retention": {"sizes": sizes, "cycles": self.cycles},
+            "threads": {"threads": threads, "seconds": 2 * self.seconds},
+            "handover": {"threads": max(2, self.threads[-1]), "seconds": 2 * self.seconds},
+            "mixed": {"total": self.total},
+        }
+        return asked[question]
+
+    def expected_s(self, question: str) -> float:
+        if question == "sizes":
+            counts = dict.fromkeys([self.threads[0], self.threads[-1]])
+            return sum(
+                self.seconds + 0.1 + 8 * size * count / TOUCH_RATE for size in self.sizes for count in counts
+            )
+        if question == "retention":
+            return sum(max(3 * (16 << 20), size) * self.cycles / TOUCH_RATE for size in self.sizes)
+        return 2 * self.seconds * (len(self.threads) if question == "threads" else 2)
+
+
+@dataclass(frozen=True)
+class Step:
+    measurement: str
+    allocator: Allocator
+    params: dict[str, Scalar]
+    expected_s: float
+
+    @property
+    def key(self) -> str:
+        return f"{self.measurement} {self.allocator.name}"
+
+
+def steps_of(plan: Plan) -> list[Step]:
+    return [
+        Step(QUESTIONS[question], allocator, plan.params(question), plan.expected_s(question))
+        for question in plan.only
+        for allocator in plan.allocators
+    ]
+
+
+@dataclass
+class Course:
+    """Progress of a step made that of the whole, with the time left as the steps so far have shown it."""
+
+    steps: Sequence[Step]
+    done_s: float = 0.0  # of what was expected
+    begun: float = field(default_factory=time.monotonic)
+
+    def whole(self, step: Step, said: Progress) -> Progress:
+        expected = sum(one.expected_s for one in self.steps)
+        done = (self.done_s + said.done * step.expected_s) / expected
+        left = (time.monotonic() - self.begun) * (1 - done) / done if done > 0 else -1.0
+        return Progress(done=done, label=f"{step.allocator.name}: {said.label}", left_s=left)
+
+
+def run_steps(session: Session, steps: Sequence[Step]) -> None:
+    """All of them that the run does not have yet. One that fails is not the end of the others."""
+    left = [step for step in steps if step.key not in session.run.info.completed]
+    course = Course([step for step in left if not step.allocator.missing])
+    for step in left:
+        if session.interrupted:
+            return
+        if step.allocator.missing:
+            _waive(session, step)
+            continue
+
+        def whole(said: Progress, step: Step = step) -> Progress:
+            return course.whole(step, said)
+
+        session.run_step(
+            step.key, started(step.measurement, step.allocator, step.params), whole, silence_s=SILENCE_S
+        )
+        course.done_s += step.expected_s
+        session.carry_on()
+
+
+def _waive(session: Session, step: Step) -> None:
+    metric = describe(engine()).find(step.measurement).metrics[0]
+    session.run.append(
+        Measurement(
+            name=step.measurement,
+            metric=metric.name,
+            unit=metric.unit,
+            better=metric.better,
+            subject=Subject(host=session.run.info.hosts[0]),
+            params={"allocator": step.allocator.name},
+            status="waived",
+            reason=step.allocator.missing,
+        )
+    )
+
+
+def parse_sizes(text: str) -> list[int]:
+    """ "16B:4GiB", a factor of four each and the last in any case, or "16,20MB"; ascending."""
+    first, colon, last = text.partition(":")
+    if not colon:
+        return sorted({parse_size(one) for one in text.split(",")})
+    low, high = parse_size(first), parse_size(last)
+    if low > high:
+        raise UserError(f"'{text}' begins above its end", "write the smaller size first: 16B:4GiB")
+    sizes = []
+    while low < high:
+        sizes.append(low)
+        low *= FACTOR
+    return [*sizes, high]
+
+
+def parse_threads(text: str) -> list[int]:
+    counts = text.split(",")
+    if not all(one.isascii() and one.isdigit() and 1 <= int(one) <= 1024 for one in counts):
+        raise UserError(f"'{text}' is no list of numbers of threads", "write it as 1,2,4, each at most 1024")
+    return sorted({int(one) for one in counts})
+
+
+def thread_counts(cores: int) -> list[int]:
+    """1, 2, 4 ... and all of them."""
+    counts = [1]
+    while counts[-1] * 2 < cores:
+        counts.append(counts[-1] * 2)
+    return [*counts, cores] if cores > 1 else counts

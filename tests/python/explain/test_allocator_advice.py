@@ -1,0 +1,101 @@
+"""Advice on allocators: the leader where there is one, nobody where the figures only spread, and memory that grows."""
+
+from __future__ import annotations
+
+import pytest
+
+from assay.explain import explain
+from assay.records.schema import AnyRecord, Finding, Measurement, Scalar, Subject, Summary
+
+
+def measured(
+    name: str, metric: str, value: float, params: dict[str, Scalar], spread: float = 0.01, identity: int = 0
+) -> Measurement:
+    return Measurement(
+        id=identity, name=f"profile.alloc.{name}", metric=metric, unit="s", subject=Subject(host="n1"), params=params,
+        summary=Summary(n=9, median=value, mad=spread * value),
+    )  # fmt: skip
+
+
+def cycle(
+    allocator: str, size: int, malloc: float, touch: float = 1e-9, spread: float = 0.01
+) -> list[AnyRecord]:
+    params: dict[str, Scalar] = {"allocator": allocator, "size": size, "threads": 1, "state": "repeated"}
+    phases = {"malloc": malloc, "first_touch": touch, "free": malloc}
+    return [measured("cycle", metric, value, params, spread) for metric, value in phases.items()]
+
+
+def causes(records: list[AnyRecord], severity: str = "advice") -> list[str]:
+    return [f.cause for f in explain(records) if f.severity == severity]
+
+
+def only(records: list[AnyRecord], **options: list[str]) -> Finding:
+    (finding,) = explain(records, options=options)
+    return finding
+
+
+def test_nothing_to_compare_is_no_advice() -> None:
+    assert explain(cycle("glibc", 16, 1e-8)) == []
+
+
+def test_the_leader_is_named_with_its_figures_and_how_to_start_it() -> None:
+    records = cycle("glibc", 16, 10e-9) + cycle("fast", 16, 5e-9)
+    finding = only(records, started=["fast LD_PRELOAD=/lib/fast.so"])
+    assert (finding.rule, finding.cause, finding.severity) == ("alloc", "for small blocks: fast", "advice")
+    assert finding.details[1] == "fast over glibc: 0.5"
+    assert "fast 10 ns" in finding.details[0] and "glibc 20 ns" in finding.details[0]
+    assert "LD_PRELOAD=/lib/fast.so ./program" in finding.remedy
+
+
+@pytest.mark.parametrize(("lead", "spread"), [(1.03, 0.0), (1.5, 0.1)])
+def test_nobody_leads_within_the_spread(lead: float, spread: float) -> None:
+    records = cycle("a", 16, 1e-8, spread=spread) + cycle("b", 16, lead * 1e-8, spread=spread)
+    finding = only(records)
+    assert finding.cause.startswith("for small blocks: no clear winner among a, b")
+    assert finding.remedy == ""
+
+
+def test_large_blocks_are_judged_with_their_pages() -> None:
+    records = cycle("maps", 1 << 24, 1e-9, touch=8e-3) + cycle("keeps", 1 << 24, 1e-7, touch=3e-5)
+    assert causes(records) == ["for large blocks again and again: keeps"]
+
+
+def test_sizes_that_one_allocator_has_not_count_for_none() -> None:
+    records = cycle("a", 16, 2e-8) + cycle("b", 16, 1e-8) + cycle("b", 64, 1.0)
+    assert causes(records) == ["for small blocks: b"]
+
+
+def test_more_a_second_is_better() -> None:
+    records: list[AnyRecord] = [
+        measured("threads", "rate", rate, {"allocator": name, "threads": 8})
+        for name, rate in (("a", 1e8), ("b", 3e8))
+    ]
+    assert causes(records) == ["with 8 threads: b"]
+
+
+def test_a_replay_is_judged_by_the_time_that_it_took() -> None:
+    records: list[AnyRecord] = [
+        measured("replay", "time", value, {"allocator": name, "trace": "before"})
+        for name, value in (("a", 2.0), ("b", 1.0))
+    ]
+    assert causes(records) == ["for before: b"]
+
+
+@pytest.mark.parametrize(
+    ("kept", "grows"), [([1, 5, 10], True), ([1, 2, 2], False), ([5, 10, 10], False), ([0, 0, 0], False)]
+)
+def test_memory_that_is_never_used_again(kept: list[int], grows: bool) -> None:
+    """After 1, 5 and 10 cycles, in batches; filling up is not growing."""
+    batch = 1 << 24
+    records: list[AnyRecord] = [
+        measured(
+            "retention",
+            "retained",
+            n * batch,
+            {"allocator": "x", "size": 64, "total": batch, "cycles": cycles},
+        )
+        for n, cycles in zip(kept, (1, 5, 10), strict=True)
+    ]
+    found = causes(records, "warning")
+    assert bool(found) == grows
+    assert not grows or found[0].startswith("x never uses freed memory again")

@@ -1,0 +1,81 @@
+// The allocator study's curves: a phase of a block's life over its size, a curve for each allocator.
+
+import type { Curve } from "../charts/Curves";
+import type { Measurement, Scalar } from "./records";
+import { middle } from "./sweep";
+
+const CYCLE = "profile.alloc.cycle";
+const RETENTION = "profile.alloc.retention";
+const COLOURS = 4; // from the fifth allocator on curves are dashed
+
+export interface Panel {
+  key: string;
+  title: string;
+  unit: string;
+  curves: Curve[];
+}
+
+/** What the study was asked: which numbers of threads, and whether of first batches or of repeated ones. */
+export interface Asked {
+  threads: number[];
+  states: string[];
+}
+
+const PHASES: [metric: string, title: string][] = [
+  ["malloc", "malloc, the clock around it alone"],
+  ["malloc_touch", "malloc and one store a page, one clock around both"],
+  ["first_touch", "First touch"],
+  ["retouch", "Touch again"],
+  ["free", "free"],
+  ["first_touch_faults", "Page faults at first touch"],
+];
+
+export function allocatorPoints(measurements: readonly Measurement[]): Measurement[] {
+  return measurements.filter(({ name, params }) => [CYCLE, RETENTION].includes(name) && typeof params?.["size"] === "number");
+}
+
+export function asked(points: readonly Measurement[]): Asked {
+  const values = (name: string): Scalar[] => {
+    const found = points.filter((point) => point.name === CYCLE).map((point) => point.params?.[name]);
+    return [...new Set(found.filter((value) => value !== undefined))] as Scalar[];
+  };
+  return {
+    threads: values("threads").map(Number).sort((a, b) => a - b),
+    states: values("state").map(String).sort().reverse(), // repeated before first
+  };
+}
+
+/** The panels of one number of threads and one state, and what stays resident, which has neither. */
+export function panels(points: readonly Measurement[], threads: number, state: string): Panel[] {
+  const names = [...new Set(points.map((point) => String(point.params?.["allocator"])))];
+  const cycles = Math.max(...points.map((point) => Number(point.params?.["cycles"] ?? 0)));
+  const chosen = PHASES.map(([metric, title]) => ({
+    key: metric,
+    title,
+    records: points.filter(
+      ({ name, metric: of, params }) => name === CYCLE && of === metric && params?.["threads"] === threads && params["state"] === state,
+    ),
+  }));
+  chosen.push({
+    key: "retained",
+    title: `Resident after free, ${cycles} cycles on`,
+    records: points.filter(({ metric, params }) => metric === "retained" && params?.["cycles"] === cycles),
+  });
+  return chosen
+    .map(({ key, title, records }) => ({ key, title, unit: records[0]?.unit ?? "", curves: curvesOf(records, names) }))
+    .filter(({ curves }) => curves.length > 0);
+}
+
+/** Only what a logarithmic axis can show: no fault at all is no point. */
+function curvesOf(records: Measurement[], names: string[]): Curve[] {
+  return names.flatMap((name, series) => {
+    const points = records
+      .filter((record) => record.params?.["allocator"] === name)
+      .flatMap((record): [number, number][] => {
+        const value = middle(record);
+        return value !== undefined && value > 0 ? [[Number(record.params!["size"]), value]] : [];
+      })
+      .sort(([a], [b]) => a - b);
+    return points.length > 0 ? [{ name, series, dashed: series >= COLOURS, points }] : [];
+  });
+}
