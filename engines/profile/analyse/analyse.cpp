@@ -197,25 +197,38 @@ Json globals_json(const About& about, const Globals& globals) {
 
 }  // namespace
 
-void analyse(const std::string& path, std::uint64_t bytes, std::FILE* to) {
-    TraceReader trace(path, bytes);
-    Symbols symbols;
-    const About about = read_about(trace, symbols);
-    const CallTree tree(about.nodes, symbols);
-    const Groups groups(tree);
-    GroupPeaks peaks(groups.count(), [&](std::uint32_t node) { return groups.of(node); });
-    const bool none = about.first > about.last;
-    Account account(none ? 0 : about.first, none ? 0 : about.last, steps, tree.nodes().size(), &peaks, about.process.sample);
-    WorstMoment worst(about);
-    TouchAccount touch(about);
-    Replay replay(trace);
-    replay.for_each([&](std::uint32_t thread, Event event) {
-        event.stack = tree.node_of(event.stack);
-        worst.pass(event.time, account);
-        touch.pass(event.time, account.blocks());
-        touch.note(event);
-        account.add(thread, event);
-    });
+// What one pass over the events needs; in the order in which it is made.
+struct Analysis::Parts {
+    Parts(const About& about_of, Symbols& symbols_of)
+        : about(about_of), symbols(symbols_of), tree(about.nodes, symbols), groups(tree),
+          peaks(groups.count(), [this](std::uint32_t node) { return groups.of(node); }),
+          account(about.first > about.last ? 0 : about.first, about.first > about.last ? 0 : about.last, steps, tree.nodes().size(), &peaks,
+                  about.process.sample),
+          worst(about), touch(about) {}
+
+    const About& about;
+    Symbols& symbols;
+    CallTree tree;
+    Groups groups;
+    GroupPeaks peaks;
+    Account account;
+    WorstMoment worst;
+    TouchAccount touch;
+};
+
+Analysis::Analysis(const About& about, Symbols& symbols) : parts_(std::make_unique<Parts>(about, symbols)) {}
+Analysis::~Analysis() = default;
+
+void Analysis::add(std::uint32_t thread, Event event) {
+    event.stack = parts_->tree.node_of(event.stack);
+    parts_->worst.pass(event.time, parts_->account);
+    parts_->touch.pass(event.time, parts_->account.blocks());
+    parts_->touch.note(event);
+    parts_->account.add(thread, event);
+}
+
+void Analysis::tell(const Reading& reading, std::FILE* to) {
+    auto& [about, symbols, tree, groups, peaks, account, worst, touch] = *parts_;
     touch.pass(~std::uint64_t{0}, account.blocks());
     account.finish();
     const Json all = {
@@ -225,8 +238,9 @@ void analyse(const std::string& path, std::uint64_t bytes, std::FILE* to) {
           {"seconds", about.seconds_at(about.process.end_ticks)}, {"complete", about.process.complete != 0},
           {"at_least", about.process.at_least}, {"sample", about.process.sample}}},
         {"trace",
-         {{"bytes", trace.bytes()}, {"events", account.events}, {"lost_events", about.process.lost}, {"damaged_bytes", trace.damaged()},
-          {"unreadable_chunks", about.unreadable + replay.unreadable()}, {"missing_objects", symbols.missing()}}},
+         {{"source", reading.source}, {"bytes", reading.bytes}, {"events", account.events}, {"lost_events", about.process.lost},
+          {"damaged_bytes", reading.damaged}, {"unreadable_chunks", about.unreadable + reading.unreadable},
+          {"missing_objects", symbols.missing()}}},
         {"totals",
          {{"count", account.count}, {"bytes", account.bytes}, {"frees", account.frees}, {"unknown_frees", account.unknown_frees},
           {"peak", account.peak}, {"peak_count", account.peak_count}, {"peak_seconds", about.seconds_at(account.peak_time)},
@@ -245,6 +259,16 @@ void analyse(const std::string& path, std::uint64_t bytes, std::FILE* to) {
     const std::string words = all.dump(-1, ' ', false, Json::error_handler_t::replace);
     if (std::fwrite(words.data(), 1, words.size(), to) != words.size() || std::fputc('\n', to) == EOF || std::fflush(to) != 0)
         throw Error("cannot write the analysis");
+}
+
+void analyse(const std::string& path, std::uint64_t bytes, std::FILE* to) {
+    TraceReader trace(path, bytes);
+    Symbols symbols;
+    const About about = read_about(trace, symbols);
+    Analysis analysis(about, symbols);
+    Replay replay(trace);
+    replay.for_each([&](std::uint32_t thread, const Event& event) { analysis.add(thread, event); });
+    analysis.tell({.source = "", .bytes = trace.bytes(), .damaged = trace.damaged(), .unreadable = replay.unreadable()}, to);
 }
 
 }  // namespace assay::heap

@@ -26,6 +26,8 @@ public:
 
     // Lines "load-bias begin end build-id path", hexadecimal.
     void add_modules(const std::string& text);
+    // What another tool has found out.
+    void know(std::uint64_t address, std::vector<Place> places) { known_[address] = std::move(places); }
     // Innermost first; never empty.
     const std::vector<Place>& find(std::uint64_t address);
     // An object as it lay in the process, and as elfutils has it: which adds `offline` to the object's own addresses.

@@ -13,7 +13,15 @@ from msgspec.structs import asdict
 from assay.commands.options import open_run, quantity
 from assay.errors import EXIT_PASS, UserError
 from assay.explain.heap import heap_advice
-from assay.measure.heap import Recording, analyse_trace, check_program, pack_trace, record_program, traces
+from assay.measure.heap import (
+    Recording,
+    analyse_trace,
+    check_program,
+    import_file,
+    pack_trace,
+    record_program,
+    traces,
+)
 from assay.profile.compare import changes
 from assay.profile.export import callgrind, collapsed, pprof, speedscope
 from assay.profile.heap import METRICS, HeapProfile, load_profiles
@@ -41,6 +49,7 @@ class Heap:
   assay heap --at-least 4KiB -- ./server        blocks from this size on
   assay heap before                             shows it again
   assay heap compare before after --metric count
+  assay heap import heaptrack.solver.4711.zst   a file of heaptrack's, shown in the same way
   assay heap before --export speedscope > before.speedscope.json
   assay heap before --export pprof > before.pb.gz && go tool pprof -top before.pb.gz
   assay heap before --export collapsed --metric leaked | flamegraph.pl > leaks.svg
@@ -49,7 +58,7 @@ class Heap:
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         parser.usage = (
             "%(prog)s [options] -- PROGRAM [ARGUMENT ...]  |  %(prog)s RUN [options]  |  "
-            "%(prog)s compare RUN RUN [options]"
+            "%(prog)s compare RUN RUN [options]  |  %(prog)s import FILE"
         )
         parser.add_argument(
             "program", nargs="*", metavar="PROGRAM", help="what to run, after --; or a run to show"
@@ -96,6 +105,8 @@ class Heap:
     def run(self, args: argparse.Namespace) -> int:
         if not args.program:
             raise UserError("no program given", "write it after --: assay heap -- ./program")
+        if args.program[0] == "import" and len(args.program) == 2:
+            return _import(Path(args.program[1]), args)
         runs = _runs_named(args.program)
         if len(runs) == 2:
             return _compare(runs[0], runs[1], args)
@@ -120,7 +131,7 @@ def _runs_named(words: list[str]) -> list[Run]:
         return []
     runs = [Run.load(Path(name)) for name in names]
     for run in runs:
-        if not traces(run.path / "heap"):
+        if not traces(run.path / "heap") and not load_profiles(run.path):
             raise UserError(f"{run.path} holds no heap trace", "record one: assay heap -- PROGRAM")
     return runs
 
@@ -150,6 +161,27 @@ def _record_program(args: argparse.Namespace) -> int:
             f"nothing was recorded of {args.program[0]}",
             "is it statically linked, or does it run as another user?",
         )
+    _conclude(run, args, out=False)
+    return status
+
+
+def _import(file: Path, args: argparse.Namespace) -> int:
+    if not file.is_file():
+        raise UserError(f"cannot read {file}: there is no such file")
+    run = open_run("heap", args)
+    run.info.hosts = [socket.gethostname()]
+    run.info.options = {"import": str(file)}
+    run.save()
+    try:
+        import_file(run.path / "heap", file)
+    except UserError:
+        run.finish("failed", f"{file} could not be read")
+        raise
+    return _conclude(run, args, out=True)
+
+
+def _conclude(run: Run, args: argparse.Namespace, out: bool) -> int:
+    """Records, advice and report of what has been analysed."""
     profiles = _profiles(run)
     for trace in traces(run.path / "heap"):
         pack_trace(trace)
@@ -160,8 +192,8 @@ def _record_program(args: argparse.Namespace) -> int:
     run.info.completed = [NAME]
     run.finish("complete", "")
     build_report(run.path)
-    _show(run, profiles, args.all, out=False)
-    return status
+    _show(run, profiles, args.all, out=out)
+    return EXIT_PASS
 
 
 def _show_again(run: Run, args: argparse.Namespace) -> int:

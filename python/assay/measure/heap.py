@@ -72,6 +72,14 @@ def _left_to_the_program(process: subprocess.Popen[bytes]) -> Iterator[None]:
         signal.signal(signal.SIGUSR1, asked)
 
 
+def import_file(folder: Path, file: Path) -> None:
+    """Another tool's file as an analysis in a run's folder. Raises UserError."""
+    if not file.is_file():
+        raise UserError(f"{file} is not there")
+    folder.mkdir(parents=True, exist_ok=True)
+    _told(["import", file], folder / f"{file.name}.json")
+
+
 def traces(folder: Path) -> list[Path]:
     """One of each process image, largest first."""
     return sorted(folder.glob("*.heap"), key=lambda path: (-path.stat().st_size, path.name))
@@ -82,16 +90,21 @@ def analyse_trace(trace: Path) -> Path:
     analysis = trace.with_suffix(".json")
     if analysis.exists():
         return analysis
-    part = trace.with_suffix(".part")
-    with part.open("wb") as into:
+    _told(["analyse", trace], analysis)
+    return analysis
+
+
+def _told(words: Sequence[str | Path], into: Path) -> None:
+    """What the analyser says, in a file that appears whole or not at all."""
+    part = into.with_suffix(".part")
+    with part.open("wb") as out:
         done = subprocess.run(
-            [recorder(), "analyse", trace], stdout=into, stderr=subprocess.PIPE, timeout=ANALYSIS_LIMIT_S
+            [recorder(), *words], stdout=out, stderr=subprocess.PIPE, timeout=ANALYSIS_LIMIT_S
         )
     if done.returncode != 0:
         part.unlink()
         raise UserError(done.stderr.decode(errors="replace").strip().removeprefix("assay-heap: "))
-    part.rename(analysis)
-    return analysis
+    part.rename(into)
 
 
 def pack_trace(trace: Path) -> None:

@@ -84,6 +84,7 @@ class Process(Struct):
 
 
 class Trace(Struct):
+    source: str  # the tool whose file it was; empty for a trace of our own
     bytes: int
     events: int
     lost_events: int

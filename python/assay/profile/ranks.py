@@ -169,7 +169,9 @@ def _sum_trace(ranks: Sequence[HeapProfile]) -> Trace:
         for name in ("bytes", "events", "lost_events", "damaged_bytes", "unreadable_chunks")
     }
     return Trace(
-        **sums, missing_objects=sorted({path for one in ranks for path in one.trace.missing_objects})
+        source="",
+        **sums,
+        missing_objects=sorted({path for one in ranks for path in one.trace.missing_objects}),
     )
 
 

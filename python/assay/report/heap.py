@@ -61,6 +61,10 @@ def problems(profile: HeapProfile) -> list[str]:
     trace, found = profile.trace, []
     if not profile.process.complete:
         found.append("it did not end by itself: this is what it did until then")
+    if trace.source:
+        found.append(
+            f"a file of {trace.source}'s: lifetimes are a guess, threads and times of calls are not known"
+        )
     if profile.process.at_least:
         found.append(f"blocks under {format_quantity(profile.process.at_least, 'B')} were left out")
     if profile.process.sample:

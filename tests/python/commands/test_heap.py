@@ -520,6 +520,39 @@ def test_shown_again_and_exported(planted: Path, tmp_path: Path, capsys: pytest.
     )
 
 
+@pytest.mark.skipif(shutil.which("heaptrack") is None, reason="no heaptrack")
+def test_a_file_of_heaptracks(planted: Path, tmp_path: Path) -> None:
+    subprocess.run(
+        ["heaptrack", "-o", tmp_path / "peer", planted, "leak"], capture_output=True, timeout=LIMIT_S
+    )
+    (file,) = tmp_path.glob("peer*.zst")
+    done = subprocess.run(
+        [ASSAY, "heap", "import", file, "-o", tmp_path / "run"],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "a file of heaptrack's" in done.stdout
+    one = profile(tmp_path / "run")
+    nodes = [n for k, n in enumerate(one.nodes) if n.count and "leak" in one.asker(k).function]
+    assert [(n.count, n.bytes, n.leaked) for n in nodes] == [(10, 1_000_000, 1_000_000)]
+    assert (tmp_path / "run/report.html").is_file()
+    cut = tmp_path / "cut.zst"
+    cut.write_bytes(file.read_bytes()[:3000])
+    done = subprocess.run(
+        [ASSAY, "heap", "import", cut, "-o", tmp_path / "cut"], capture_output=True, text=True
+    )
+    assert done.returncode in (0, 2) and "Traceback" not in done.stderr
+
+
+def test_what_cannot_be_imported(tmp_path: Path) -> None:
+    other = tmp_path / "other.zst"
+    other.write_text("hello")
+    assert "is no file of heaptrack's" in refused("import", other, cwd=tmp_path)
+    assert "there is no such file" in refused("import", tmp_path / "none", cwd=tmp_path)
+
+
 def test_a_truncated_trace_shows_what_it_holds(planted: Path, tmp_path: Path) -> None:
     heap(tmp_path / "run", planted, "churn")
     (trace,) = (tmp_path / "run/heap").glob("*.heap")

@@ -2,6 +2,7 @@
 //
 //   assay-heap record [OPTION ...] FOLDER -- PROGRAM [ARGUMENT ...]   the program's own output and exit status
 //   assay-heap analyse TRACE   what became of it, as JSON on standard output
+//   assay-heap import FILE     the same of a file of heaptrack's
 //   assay-heap pack TRACE      the same in a tenth of the room
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
@@ -15,6 +16,7 @@
 
 #include "core/error.hpp"
 #include "profile/analyse/analyse.hpp"
+#include "profile/analyse/heaptrack.hpp"
 #include "profile/pack/pack.hpp"
 #include "profile/record/record.hpp"
 
@@ -61,6 +63,8 @@ int run(int argc, char** argv) {
     analyse->add_option("--bytes", bytes, "only so much of it, while it is being written");
     CLI::App* pack = app.add_subcommand("pack", "the same in a tenth of the room");
     pack->add_option("trace", trace)->required();
+    CLI::App* import = app.add_subcommand("import", "a file of heaptrack's, as JSON on standard output");
+    import->add_option("file", trace)->required();
     try {
         app.parse(argc, argv);
     } catch (const CLI::ParseError& error) {
@@ -71,6 +75,7 @@ int run(int argc, char** argv) {
         end_as(heap::record(std::move(settings)));
     }
     if (analyse->parsed()) heap::analyse(trace, bytes, stdout);
+    else if (import->parsed()) heap::import_heaptrack(trace, stdout);
     else heap::pack(trace);
     return 0;
 }
