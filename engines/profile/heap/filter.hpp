@@ -12,6 +12,7 @@
 namespace assay::heap {
 
 struct Filter {
+    bool is_on = false;                      // not all are recorded
     std::uint64_t at_least = 0, sample = 0;  // bytes; sample 0: all
 };
 extern Filter filter;

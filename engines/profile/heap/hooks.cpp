@@ -91,7 +91,7 @@ __attribute__((always_inline)) inline void* giving(Kind kind, std::uint64_t size
     if (thread == nullptr || !is_wanted(*thread, size)) return call();
     const std::uint64_t start = takes_cost(*thread) ? __rdtsc() : 0;
     void* block = call();
-    if (block == nullptr || (filter.sample != 0 && !taken.insert(block))) return block;
+    if (block == nullptr || (__builtin_expect(filter.is_on, 0) && filter.sample != 0 && !taken.insert(block))) return block;
     const std::uint64_t time = __rdtsc();
     if (record(*thread, time, kind, block, size, caller) && start != 0) record_cost(*thread, ticks_between(start, time));
     return block;
@@ -99,7 +99,7 @@ __attribute__((always_inline)) inline void* giving(Kind kind, std::uint64_t size
 
 // Whether the block that is about to be given up has been recorded, as far as that can be told.
 inline bool is_recorded(void* block) {
-    if (__builtin_expect((filter.at_least | filter.sample) == 0, 1)) return true;
+    if (__builtin_expect(!filter.is_on, 1)) return true;
     if (filter.sample != 0) return taken.erase(block);
     return real.malloc_usable_size == nullptr || real.malloc_usable_size(block) >= filter.at_least;
 }

@@ -224,6 +224,7 @@ bool is_wanted_rank() {
 bool read_filter() {
     filter.at_least = number_in(variable(at_least_variable));
     filter.sample = number_in(variable(sample_variable));
+    filter.is_on = (filter.at_least | filter.sample) != 0;
     return filter.sample == 0 || taken.reserve();
 }
 
@@ -391,7 +392,7 @@ Thread* attach() {
     thread->sequence = 0;
     thread->step = __rdtsc() >> time_shift;
     thread->rounds = 0;
-    thread->shallow = thread->range = 0;
+    thread->low = thread->range = 0;
     thread->random = __rdtsc() | 1;
     thread->until_sample = next_gap(thread->random);
     thread->unwinder->set_bounds(stack_bounds());
@@ -447,6 +448,15 @@ void note_modules(Thread& thread) {
         at = end;
     }
     writing.clear(std::memory_order_release);
+}
+
+void record_depth(Thread& thread, std::uint64_t sp, std::uint64_t stack) {
+    const stack::Bounds& bounds = thread.unwinder->bounds();
+    if (sp < bounds.low || sp >= bounds.high) return;  // a stack of the program's own making
+    const std::uint64_t depth = bounds.high - sp, margin = depth / 8 + 512;
+    thread.low = sp - margin;
+    thread.range = 2 * margin;
+    put(thread, Kind::stack, stack, 0, 0, depth);
 }
 
 void before_unloading() {

@@ -29,7 +29,7 @@ struct Thread {
     std::uint32_t buffer = 0;
     int rounds = 0;           // of the destructors of this thread, so far
     std::uint32_t epoch = 0;  // of the process when it was attached: a fork makes it stale
-    std::uint64_t shallow = 0, range = 0;  // bytes of its stack that need no new event: from, and how many more
+    std::uint64_t low = 0, range = 0;  // where its stack pointer may be without a new event: from, and how far up
     std::int64_t until_sample = 0;  // bytes until one is taken
     std::uint64_t random = 0;
     stack::Unwinder* unwinder = nullptr;
@@ -67,7 +67,7 @@ inline Thread* recording() {
 
 // Whether a new block is to be recorded, by its size.
 inline bool is_wanted(Thread& thread, std::uint64_t size) {
-    if (__builtin_expect((filter.at_least | filter.sample) == 0, 1)) return true;
+    if (__builtin_expect(!filter.is_on, 1)) return true;
     if (size < filter.at_least) return false;
     if (filter.sample == 0) return true;
     thread.until_sample -= static_cast<std::int64_t>(size);
@@ -110,13 +110,9 @@ inline void put(Thread& thread, Kind kind, std::uint64_t stack, std::uint64_t st
 }
 
 // How deep the stack is, when that has changed by more than an eighth.
+__attribute__((noinline)) void record_depth(Thread& thread, std::uint64_t sp, std::uint64_t stack);
 inline void note_depth(Thread& thread, std::uint64_t sp, std::uint64_t stack) {
-    const std::uint64_t depth = thread.unwinder->bounds().high - sp;
-    if (__builtin_expect(depth - thread.shallow <= thread.range, 1) || depth > thread.unwinder->bounds().size()) return;
-    const std::uint64_t margin = depth / 8 + 512;
-    thread.shallow = depth > margin ? depth - margin : 0;
-    thread.range = depth + margin - thread.shallow;
-    put(thread, Kind::stack, stack, 0, 0, depth);
+    if (__builtin_expect(sp - thread.low > thread.range, 0)) record_depth(thread, sp, stack);
 }
 
 // `time`: after what gives a block, before what takes one. The hot way calls nothing that could change errno; the slow
