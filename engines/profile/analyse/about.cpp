@@ -73,7 +73,7 @@ void widen(About& about, const Bytes& payload, const ChunkHead& head) {
         void cost(std::uint32_t) const {}
         void text(Kind, std::uint64_t, std::span<const std::uint8_t>) const {}
     } sink{about};
-    expand(std::span(reinterpret_cast<const Packed*>(payload.data()), payload.size() / sizeof(Packed)), head.first, sink);
+    expand(std::span(reinterpret_cast<const std::uint64_t*>(payload.data()), payload.size() / sizeof(std::uint64_t)), head.first, sink);
 }
 
 }  // namespace

@@ -74,8 +74,10 @@ bool take_buffer(Thread& thread) {
             thread.buffer = index;
             thread.head = head;
             head->step = thread.step;
-            thread.at = reinterpret_cast<Packed*>(head + 1);
-            thread.end = thread.at + buffer_room / sizeof(Packed) - (largest_event - 1);
+            thread.at = reinterpret_cast<std::uint64_t*>(head + 1);
+            thread.end = thread.at + buffer_room / sizeof(std::uint64_t) - (longest_event - 1);
+            thread.base = 0;
+            memset(thread.codes, 0, sizeof thread.codes);
             return true;
         }
         if (header->recorder_gone.load(std::memory_order_acquire) != 0) break;
@@ -93,16 +95,16 @@ void hand_over(Thread& thread) {
     thread.at = thread.end = nullptr;
 }
 
-// An event with text after it, in whole events; the caller is busy.
+// A text, in whole words; the caller is busy.
 void record_text(Thread& thread, Kind kind, const char* text, std::size_t bytes) {
-    const std::size_t events = 1 + (bytes + sizeof(Packed) - 1) / sizeof(Packed);
-    if (thread.at + events > thread.end) {
+    const std::size_t words = 1 + (bytes + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t);
+    if (thread.at + words > thread.end) {
         hand_over(thread);
         if (!take_buffer(thread)) return;
     }
-    *thread.at = {static_cast<std::uint64_t>(kind), bytes};
+    *thread.at = word_of(Word::text) | static_cast<std::uint64_t>(kind) << word_kind_bits | bytes << (2 * word_kind_bits);
     memcpy(static_cast<void*>(thread.at + 1), text, bytes);
-    thread.at += events;
+    thread.at += words;
     publish(thread);
 }
 
@@ -450,7 +452,14 @@ void note_modules(Thread& thread) {
     writing.clear(std::memory_order_release);
 }
 
-void record_depth(Thread& thread, std::uint64_t sp, std::uint64_t stack) {
+void put_wide(Thread& thread, Kind kind, std::uint64_t stack, std::uint64_t steps, std::uint64_t address, std::uint64_t size) {
+    if (steps != 0) *thread.at++ = word_of(Word::pause) | steps << word_kind_bits;
+    *thread.at++ = word_of(Word::wide) | static_cast<std::uint64_t>(kind) << word_kind_bits | stack << (2 * word_kind_bits);
+    *thread.at++ = address;
+    *thread.at++ = size;
+}
+
+void record_depth(Thread& thread, std::uint64_t sp, std::uint32_t stack) {
     const stack::Bounds& bounds = thread.unwinder->bounds();
     if (sp < bounds.low || sp >= bounds.high) return;  // a stack of the program's own making
     const std::uint64_t depth = bounds.high - sp, margin = depth / 8 + 512;

@@ -111,12 +111,12 @@ bool Spool::drain() {
 // As it is: to pack it now would take time that the program wants for itself.
 void Spool::take(std::uint32_t index, std::size_t bytes) {
     const BufferHead* head = buffer(index);
-    bytes = std::min<std::size_t>(bytes, buffer_room) / sizeof(Packed) * sizeof(Packed);
+    bytes = std::min<std::size_t>(bytes, buffer_room) / sizeof(std::uint64_t) * sizeof(std::uint64_t);
     if (bytes == 0) return;
     write_nodes(header_->nodes_used.load(std::memory_order_acquire));
     writer_.write({.kind = ChunkKind::raw,
                    .thread = head->thread,
-                   .count = static_cast<std::uint32_t>(bytes / sizeof(Packed)),
+                   .count = static_cast<std::uint32_t>(bytes / sizeof(std::uint64_t)),
                    .first = head->step,
                    .last = head->step},
                   {reinterpret_cast<const std::uint8_t*>(head + 1), bytes});

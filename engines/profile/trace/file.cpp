@@ -114,8 +114,8 @@ bool TraceReader::read(const ChunkPlace& place, Bytes& into) {
 
 namespace {
 
-std::span<const Packed> packed_in(const Bytes& payload) {
-    return {reinterpret_cast<const Packed*>(payload.data()), payload.size() / sizeof(Packed)};
+std::span<const std::uint64_t> words_in(const Bytes& payload) {
+    return {reinterpret_cast<const std::uint64_t*>(payload.data()), payload.size() / sizeof(std::uint64_t)};
 }
 
 struct EventSink {
@@ -142,13 +142,13 @@ bool read_events(TraceReader& trace, const ChunkPlace& place, Bytes& room, std::
     into.clear();
     into.reserve(place.head.count);
     EventSink sink{into};
-    expand(packed_in(room), place.head.first, sink);
+    expand(words_in(room), place.head.first, sink);
     return true;
 }
 
 void read_texts(const Bytes& payload, const std::function<void(Kind, std::span<const std::uint8_t>)>& text) {
     TextSink sink{text};
-    expand(packed_in(payload), 0, sink);
+    expand(words_in(payload), 0, sink);
 }
 
 }  // namespace assay::heap

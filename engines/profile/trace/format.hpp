@@ -134,32 +134,45 @@ void encode_events(std::span<const Event> events, std::uint32_t thread, std::uin
 bool decode_events(std::span<const std::uint8_t> from, std::uint32_t count, std::uint32_t thread, std::uint64_t first,
                    std::vector<Event>& into);
 
-// Events as hooks write them, from the step of the one before: event(Event&), cost(ticks) of the last event, and
-// text(kind, step, bytes) are called in their order.
+// Events as hooks write them (Word, in arena.hpp), from the step of the one before: event(Event), cost(ticks) of the last
+// event, and text(kind, step, bytes) are called in their order.
 template <class Sink>
-void expand(std::span<const Packed> packed, std::uint64_t step, Sink& sink) {
-    const Packed *at = packed.data(), *end = at + packed.size();
-    while (at < end) {
-        const auto kind = static_cast<Kind>(at->where & 15);
-        const auto stack = static_cast<std::uint32_t>(at->where >> 4 & ((1u << stack_bits) - 1));
-        if (kind == Kind::modules || kind == Kind::thread) {
-            const std::size_t bytes = at->what, events = 1 + (bytes + sizeof(Packed) - 1) / sizeof(Packed);
-            if (events > static_cast<std::size_t>(end - at)) return;
-            sink.text(kind, step, std::span(reinterpret_cast<const std::uint8_t*>(at + 1), bytes));
-            at += events;
-        } else if (kind == Kind::cost) {
-            sink.cost(static_cast<std::uint32_t>(at->what));
-            ++at;
-        } else if (kind == Kind::wide) {
-            if (end - at < 2) return;
-            step += at->what >> 4;
-            sink.event({step << time_shift, (at[1].where & address_mask) | (at->what & 15) << kind_shift, at[1].what, stack, 0});
-            at += 2;
-        } else {
-            step += at->where >> (4 + stack_bits);
-            constexpr std::uint64_t places = (std::uint64_t{1} << 44) - 1;
-            sink.event({step << time_shift, (at->what & places) << place_shift | (at->where & 15) << kind_shift, at->what >> 44, stack, 0});
-            ++at;
+void expand(std::span<const std::uint64_t> words, std::uint64_t step, Sink& sink) {
+    constexpr int steps_at = word_kind_bits + code_bits, size_at = steps_at + step_bits, place_at = size_at + size_bits;
+    const auto bits = [](std::uint64_t word, int at, int n) { return word >> at & ((std::uint64_t{1} << n) - 1); };
+    std::uint32_t codes[1 << code_bits] = {};
+    std::uint64_t base = 0;
+    for (const std::uint64_t *at = words.data(), *end = at + words.size(); at < end;) {
+        const std::uint64_t word = *at++;
+        switch (const std::uint64_t name = bits(word, 0, word_kind_bits); static_cast<Word>(name)) {
+            case Word::pause: step += word >> word_kind_bits; break;
+            case Word::define: codes[bits(word, word_kind_bits, code_bits)] = static_cast<std::uint32_t>(bits(word, steps_at, stack_bits)); break;
+            case Word::base: base = word >> word_kind_bits; break;
+            case Word::cost: sink.cost(static_cast<std::uint32_t>(word >> word_kind_bits)); break;
+            case Word::text: {
+                const std::size_t bytes = word >> (2 * word_kind_bits), filled = (bytes + sizeof word - 1) / sizeof word;
+                if (bytes > words.size() * sizeof word || filled > static_cast<std::size_t>(end - at)) return;
+                sink.text(static_cast<Kind>(bits(word, word_kind_bits, word_kind_bits)), step, std::span(reinterpret_cast<const std::uint8_t*>(at), bytes));
+                at += filled;
+                break;
+            }
+            case Word::wide:
+                if (end - at < 2) return;
+                sink.event({step << time_shift, (at[0] & address_mask) | bits(word, word_kind_bits, word_kind_bits) << kind_shift, at[1],
+                            static_cast<std::uint32_t>(bits(word, 2 * word_kind_bits, stack_bits)), 0});
+                at += 2;
+                break;
+            default: {
+                const auto kind = static_cast<Kind>(name);
+                if (kind > Kind::free) return;
+                step += bits(word, steps_at, step_bits);
+                const bool is_given = gives_block(kind);
+                const std::uint64_t place = static_cast<std::uint64_t>(static_cast<std::int64_t>(word) >> (is_given ? place_at : size_at));
+                const std::uint64_t address = (base + (place << place_shift)) & address_mask;
+                if (is_given) base = address;
+                sink.event({step << time_shift, address | name << kind_shift, is_given ? bits(word, size_at, size_bits) : 0,
+                            codes[bits(word, word_kind_bits, code_bits)], 0});
+            }
         }
     }
 }

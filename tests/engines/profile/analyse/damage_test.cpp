@@ -34,15 +34,15 @@ void write_trace(const std::string& path) {
     writer.write({.kind = ChunkKind::modules, .count = 1}, bytes_of("0 1000 9000 - /nowhere/object.so\n"));
     writer.write({.kind = ChunkKind::thread, .count = 1}, bytes_of("worker"));
     writer.write({.kind = ChunkKind::mappings, .count = 1, .first = 2000}, bytes_of("1000 5000 3f /nowhere/object.so\n"));
-    std::vector<Packed> raw;
+    std::vector<std::uint64_t> raw = {8 | code_of(4) << 4 | 4 << 13, 9 | 0x7f0000000000ull << 4};  // define, base
     for (std::uint64_t k = 0; k < 20; ++k) {
-        raw.push_back({static_cast<std::uint64_t>(Kind::malloc) | std::uint64_t{4} << 4 | std::uint64_t{3} << 28, (k + 1) | std::uint64_t{100} << 44});
-        if (k % 3 != 0) raw.push_back({static_cast<std::uint64_t>(Kind::free) | std::uint64_t{3} << 4 | std::uint64_t{2} << 28, k + 1});
+        raw.push_back(1 | code_of(4) << 4 | 3 << 13 | 100ull << 25 | 7ull << 44);  // malloc, 112 bytes further
+        raw.push_back(10 | 55 << 4);                                              // cost
+        if (k % 3 != 0) raw.push_back(6 | code_of(4) << 4 | 2 << 13);             // free
     }
-    raw.push_back({static_cast<std::uint64_t>(Kind::wide) | 4 << 4, static_cast<std::uint64_t>(Kind::malloc) | 5 << 4});
-    raw.push_back({0x7fff12345670, std::uint64_t{1} << 33});
+    for (const std::uint64_t word : std::initializer_list<std::uint64_t>{50'000 << 4, 11 | 1 << 4 | 4 << 8, 0x7fff12345670, 1ull << 33}) raw.push_back(word);  // pause, wide
     writer.write({.kind = ChunkKind::raw, .count = static_cast<std::uint32_t>(raw.size()), .first = 70},
-                 {reinterpret_cast<const std::uint8_t*>(raw.data()), raw.size() * sizeof(Packed)});
+                 {reinterpret_cast<const std::uint8_t*>(raw.data()), raw.size() * sizeof raw[0]});
     std::vector<Event> events;
     for (std::uint64_t k = 0; k < 20; ++k) events.push_back({4000 + 16 * k, name_block(1, k) | std::uint64_t{1} << kind_shift, 50, 4, 0});
     payload.clear();
