@@ -56,36 +56,7 @@ struct Event {
 };
 static_assert(sizeof(Event) == 32);
 
-// Events as a hook writes them: mostly a word each, since what is written here is what the program's own data have to make
-// room for in its caches, and what the recorder has to copy.
-//
-//     lowest 4 bits    the rest, from the lowest on
-//     a Kind up to     code of the stack 9 | steps of 16 ticks since the thread's last event 12 | and of one that gives a
-//       Kind::free       block: size 19, address less `base` in steps of 16 bytes 20 signed; of the others the latter in
-//                        39 bits. `base` is the block that was given last.
-//     define           code 9 | number of the stack 24: what the code stands for from here on
-//     pause            steps 60, which are added to those of the next event
-//     base             address 60: of the next block that is given
-//     cost             ticks that the call of the event before has taken
-//     wide             Kind 4 | number of the stack 24; the address and the size follow in two words
-//     text             Kind 4 | bytes 56; they follow, filled up to whole words
-//
-// At the start of a buffer no code stands for anything, and `base` is 0.
-enum class Word : std::uint8_t { pause = 0, define = 8, base, cost, wide, text };
-
-inline constexpr int word_kind_bits = 4, time_shift = 4, stack_bits = 24, code_bits = 9, step_bits = 12, size_bits = 19, place_bits = 20,
-                     far_place_bits = 39, place_shift = 4;
-static_assert(word_kind_bits + code_bits + step_bits + size_bits + place_bits == 64);
-static_assert(word_kind_bits + code_bits + step_bits + far_place_bits == 64);
-
-inline unsigned code_of(std::uint32_t stack) { return stack * 0x9e3779b9u >> (32 - code_bits); }
-
 inline constexpr std::uint64_t not_reallocated = ~std::uint64_t{0};
-
-// Of kinds that have a block of their own.
-inline bool gives_block(Kind kind) {
-    return kind == Kind::malloc || kind == Kind::calloc || kind == Kind::memalign || kind == Kind::realloc;
-}
 
 inline constexpr int kind_shift = 56;
 inline constexpr std::uint64_t address_mask = (std::uint64_t{1} << kind_shift) - 1;

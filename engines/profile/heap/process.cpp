@@ -74,10 +74,7 @@ bool take_buffer(Thread& thread) {
             thread.buffer = index;
             thread.head = head;
             head->step = thread.step;
-            thread.at = reinterpret_cast<std::uint64_t*>(head + 1);
-            thread.end = thread.at + buffer_room / sizeof(std::uint64_t) - (longest_event - 1);
-            thread.base = 0;
-            memset(thread.codes, 0, sizeof thread.codes);
+            thread.words.start(reinterpret_cast<std::uint64_t*>(head + 1), buffer_room / sizeof(std::uint64_t));
             return true;
         }
         if (header->recorder_gone.load(std::memory_order_acquire) != 0) break;
@@ -92,19 +89,16 @@ void hand_over(Thread& thread) {
     if (thread.head == nullptr) return;
     header->state[thread.buffer].store(static_cast<std::uint32_t>(BufferState::full), std::memory_order_release);
     thread.head = nullptr;
-    thread.at = thread.end = nullptr;
+    thread.words.stop();
 }
 
 // A text, in whole words; the caller is busy.
 void record_text(Thread& thread, Kind kind, const char* text, std::size_t bytes) {
-    const std::size_t words = 1 + (bytes + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t);
-    if (thread.at + words > thread.end) {
+    if (!thread.words.put_text(kind, text, bytes)) {
         hand_over(thread);
         if (!take_buffer(thread)) return;
+        thread.words.put_text(kind, text, bytes);
     }
-    *thread.at = word_of(Word::text) | static_cast<std::uint64_t>(kind) << word_kind_bits | bytes << (2 * word_kind_bits);
-    memcpy(static_cast<void*>(thread.at + 1), text, bytes);
-    thread.at += words;
     publish(thread);
 }
 
@@ -124,8 +118,8 @@ void record_residency(Thread& thread) {
         for (std::uint64_t k = 0; k < pages; ++k) resident += (present[k] & 1) * page;
         end -= pages * page;
     }
-    if (thread.at == nullptr || (thread.at >= thread.end && !turn_over(thread))) return;
-    put(thread, Kind::stack, stack::no_stack, 0, 0, resident);
+    if (thread.words.at == nullptr || (thread.words.at >= thread.words.end && !turn_over(thread))) return;
+    thread.words.put(Kind::stack, stack::no_stack, 0, 0, resident);
     publish(thread);
 }
 
@@ -287,7 +281,7 @@ void in_child() {
     stack::generation.fetch_add(1, std::memory_order_relaxed);
     for (Thread* t = threads.load(std::memory_order_relaxed); t != nullptr; t = t->next) {
         t->head = nullptr;
-        t->at = t->end = nullptr;
+        t->words.stop();
         t->ended.store(true, std::memory_order_relaxed);
     }
     phase.store(create_arena(directory()) ? Phase::active : Phase::off, std::memory_order_release);
@@ -452,20 +446,13 @@ void note_modules(Thread& thread) {
     writing.clear(std::memory_order_release);
 }
 
-void put_wide(Thread& thread, Kind kind, std::uint64_t stack, std::uint64_t steps, std::uint64_t address, std::uint64_t size) {
-    if (steps != 0) *thread.at++ = word_of(Word::pause) | steps << word_kind_bits;
-    *thread.at++ = word_of(Word::wide) | static_cast<std::uint64_t>(kind) << word_kind_bits | stack << (2 * word_kind_bits);
-    *thread.at++ = address;
-    *thread.at++ = size;
-}
-
 void record_depth(Thread& thread, std::uint64_t sp, std::uint32_t stack) {
     const stack::Bounds& bounds = thread.unwinder->bounds();
     if (sp < bounds.low || sp >= bounds.high) return;  // a stack of the program's own making
     const std::uint64_t depth = bounds.high - sp, margin = depth / 8 + 512;
     thread.low = sp - margin;
     thread.range = 2 * margin;
-    put(thread, Kind::stack, stack, 0, 0, depth);
+    thread.words.put(Kind::stack, stack, 0, 0, depth);
 }
 
 void before_unloading() {

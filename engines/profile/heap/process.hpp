@@ -13,14 +13,13 @@
 
 #include "profile/heap/arena.hpp"
 #include "profile/heap/filter.hpp"
+#include "profile/heap/words.hpp"
 #include "profile/stack/unwinder.hpp"
 
 namespace assay::heap {
 
 struct Thread {
-    std::uint64_t* at = nullptr;   // where the next word goes
-    std::uint64_t* end = nullptr;  // of the buffer, less the room of the longest event
-    std::uint64_t base = 0;        // see Word
+    Words words;
     std::uint64_t step = 0;  // of the last event: ticks >> time_shift
     BufferHead* head = nullptr;
     std::uint32_t busy = 1;   // inside a hook: what it calls is not the program's
@@ -33,7 +32,6 @@ struct Thread {
     std::uint64_t low = 0, range = 0;  // where its stack pointer may be without a new event: from, and how far up
     std::int64_t until_sample = 0;  // bytes until one is taken
     std::uint64_t random = 0;
-    std::uint32_t codes[1 << code_bits] = {};  // the stack that each stands for
     stack::Unwinder* unwinder = nullptr;
     Thread* next = nullptr;  // in the list of all; an ended one is used again
     std::atomic<bool> ended{false};
@@ -92,49 +90,10 @@ inline std::uint32_t ticks_between(std::uint64_t from, std::uint64_t to) {
 
 extern stack::Tree tree;
 
-inline constexpr std::uint32_t longest_event = 9;  // words: a depth; a pause, a code, a base, or a wide one; and a cost
-
 inline void publish(Thread& thread) {
-    thread.head->used.store(static_cast<std::uint32_t>(reinterpret_cast<char*>(thread.at) -
+    thread.head->used.store(static_cast<std::uint32_t>(reinterpret_cast<char*>(thread.words.at) -
                                                        reinterpret_cast<char*>(thread.head + 1)),
                             std::memory_order_release);
-}
-
-inline constexpr std::uint64_t word_of(Word word) { return static_cast<std::uint64_t>(word); }
-
-// What has no word of its own.
-__attribute__((noinline)) void put_wide(Thread& thread, Kind kind, std::uint64_t stack, std::uint64_t steps, std::uint64_t address,
-                                        std::uint64_t size);
-
-// An event as words, see Word. There is room for it.
-inline void put(Thread& thread, Kind kind, std::uint32_t stack, std::uint64_t steps, std::uint64_t address, std::uint64_t size) {
-    constexpr int steps_at = word_kind_bits + code_bits, size_at = steps_at + step_bits, place_at = size_at + size_bits;
-    const bool has_word = (size >> size_bits | (address & 15) | address >> 48) == 0 && static_cast<std::uint8_t>(kind) <= static_cast<std::uint8_t>(Kind::free);
-    if (__builtin_expect(!has_word, 0)) return put_wide(thread, kind, stack, steps, address, size);
-    const unsigned code = code_of(stack);
-    if (__builtin_expect(thread.codes[code] != stack, 0)) {
-        thread.codes[code] = stack;
-        *thread.at++ = word_of(Word::define) | std::uint64_t{code} << word_kind_bits | std::uint64_t{stack} << steps_at;
-    }
-    if (__builtin_expect(steps >> step_bits != 0, 0)) {
-        *thread.at++ = word_of(Word::pause) | steps << word_kind_bits;
-        steps = 0;
-    }
-    const std::uint64_t head = static_cast<std::uint64_t>(kind) | std::uint64_t{code} << word_kind_bits | steps << steps_at;
-    std::uint64_t place = static_cast<std::uint64_t>(static_cast<std::int64_t>(address - thread.base) >> place_shift);
-    if (gives_block(kind)) {
-        constexpr std::uint64_t half = std::uint64_t{1} << (place_bits - 1);
-        if (__builtin_expect(place + half >= 2 * half, 0)) {
-            *thread.at++ = word_of(Word::base) | address << word_kind_bits;
-            place = 0;
-        }
-        thread.base = address;
-        *thread.at++ = head | size << size_at | place << place_at;
-    } else {
-        constexpr std::uint64_t half = std::uint64_t{1} << (far_place_bits - 1);
-        if (__builtin_expect(place + half >= 2 * half, 0)) return put_wide(thread, kind, stack, steps, address, size);
-        *thread.at++ = head | place << size_at;
-    }
 }
 
 // How deep the stack is, when that has changed by more than an eighth.
@@ -149,7 +108,7 @@ inline bool record(Thread& thread, std::uint64_t time, Kind kind, const void* bl
                    const stack::Frame& caller) {
     thread.busy = 1;
     const std::uint32_t stack = thread.unwinder->capture(caller, tree);
-    if (__builtin_expect(thread.at >= thread.end, 0) && !turn_over(thread)) {
+    if (__builtin_expect(thread.words.at >= thread.words.end, 0) && !turn_over(thread)) {
         thread.busy = 0;
         return false;
     }
@@ -158,7 +117,7 @@ inline bool record(Thread& thread, std::uint64_t time, Kind kind, const void* bl
     const std::uint64_t steps = step > thread.step ? step - thread.step : 0;  // clocks of two processors may differ a little
     thread.step += steps;
     note_depth(thread, caller.sp, stack);
-    put(thread, kind, stack, steps, address, size);
+    thread.words.put(kind, stack, steps, address, size);
     publish(thread);
     thread.busy = 0;
     return true;
@@ -166,7 +125,7 @@ inline bool record(Thread& thread, std::uint64_t time, Kind kind, const void* bl
 
 // Of the event that was recorded last, whose buffer has room for it.
 inline void record_cost(Thread& thread, std::uint32_t ticks) {
-    *thread.at++ = word_of(Word::cost) | std::uint64_t{ticks} << word_kind_bits;
+    thread.words.put_cost(ticks);
     publish(thread);
 }
 

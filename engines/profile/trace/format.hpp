@@ -11,7 +11,7 @@
 //     nodes     of the stack tree, from `first` on: each parent (varint) and address (varint, delta, zigzag)
 //     modules   text, a line an object: "load-bias begin end build-id path", the numbers in hexadecimal
 //     thread    the thread's number as the system has it, and its name
-//     raw       events of one thread, in order, as its hooks have written them (arena.hpp): while the program runs,
+//     raw       events of one thread, in order, as its hooks have written them (words.hpp): while the program runs,
 //               since packing them takes time that it wants itself; `first` is the step before the first event. These
 //               payloads are not compressed.
 //     events    of one thread, in order: columns, see encode_events. What "assay-heap pack" makes of the former.
@@ -32,7 +32,7 @@
 #include <string>
 #include <vector>
 
-#include "profile/heap/arena.hpp"
+#include "profile/heap/words.hpp"
 
 namespace assay::heap {
 
@@ -134,11 +134,11 @@ void encode_events(std::span<const Event> events, std::uint32_t thread, std::uin
 bool decode_events(std::span<const std::uint8_t> from, std::uint32_t count, std::uint32_t thread, std::uint64_t first,
                    std::vector<Event>& into);
 
-// Events as hooks write them (Word, in arena.hpp), from the step of the one before: event(Event), cost(ticks) of the last
+// Events as hooks write them (Words), from the step of the one before: event(Event), cost(ticks) of the last
 // event, and text(kind, step, bytes) are called in their order.
 template <class Sink>
 void expand(std::span<const std::uint64_t> words, std::uint64_t step, Sink& sink) {
-    constexpr int steps_at = word_kind_bits + code_bits, size_at = steps_at + step_bits, place_at = size_at + size_bits;
+    constexpr int steps_at = Words::steps_at, size_at = Words::size_at, place_at = Words::place_at;
     const auto bits = [](std::uint64_t word, int at, int n) { return word >> at & ((std::uint64_t{1} << n) - 1); };
     std::uint32_t codes[1 << code_bits] = {};
     std::uint64_t base = 0;
