@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import socket
 import sys
 from pathlib import Path
@@ -14,6 +15,7 @@ from assay.commands.options import open_run, quantity
 from assay.errors import EXIT_PASS, UserError
 from assay.explain.heap import heap_advice
 from assay.measure.heap import (
+    HEAP,
     Recording,
     analyse_trace,
     check_program,
@@ -32,7 +34,6 @@ from assay.report.heap import show_comparison, show_profile, show_ranks
 from assay.report.html import REPORT_NAME, build_report
 from assay.report.terminal import console, show_findings
 
-NAME = "profile.heap"
 EXPORTS = ("collapsed", "speedscope", "pprof", "callgrind")
 
 
@@ -105,6 +106,8 @@ class Heap:
     def run(self, args: argparse.Namespace) -> int:
         if not args.program:
             raise UserError("no program given", "write it after --: assay heap -- ./program")
+        if args.at_least < 0 or args.sample < 0 or args.dump_at < 0:
+            raise UserError("a size is never negative", "see 'assay heap --help'")
         if args.program[0] == "import" and len(args.program) == 2:
             return _import(Path(args.program[1]), args)
         runs = _runs_named(args.program)
@@ -128,6 +131,10 @@ def _runs_named(words: list[str]) -> list[Run]:
     if len(names) != (2 if names is not words else 1) or not all(
         (Path(name) / "run.json").is_file() for name in names
     ):
+        if words[0] == "compare" and shutil.which("compare") is None:
+            raise UserError(
+                "two runs of 'assay heap' are compared: " + " ".join(words), "assay heap compare RUN RUN"
+            )
         return []
     runs = [Run.load(Path(name)) for name in names]
     for run in runs:
@@ -189,7 +196,7 @@ def _conclude(run: Run, args: argparse.Namespace, out: bool) -> int:
         _record(run, profile)
     for finding in heap_advice(_whole(profiles), run.info.hosts[0]):
         run.append(finding)
-    run.info.completed = [NAME]
+    run.info.completed = [HEAP.name]
     run.finish("complete", "")
     build_report(run.path)
     _show(run, profiles, args.all, out=out)
@@ -260,18 +267,20 @@ def _record(run: Run, profile: HeapProfile) -> None:
     totals = profile.totals
     params: dict[str, Scalar] = {"pid": profile.process.pid, "program": profile.process.program}
     rank = int(profile.process.rank) if profile.process.rank.isdigit() else None
-    for metric, value, unit in (
-        ("peak", totals.peak, "B"),
-        ("allocated", totals.bytes, "B"),
-        ("allocations", totals.count, "1"),
-        ("leaked", totals.leaked, "B"),
-    ):
+    values = {
+        "peak": totals.peak,
+        "allocated": totals.bytes,
+        "allocations": totals.count,
+        "leaked": totals.leaked,
+    }
+    for metric in HEAP.metrics:
+        value = values[metric.name]
         run.append(
             Measurement(
-                name=NAME,
-                metric=metric,
-                unit=unit,
-                better="lower",
+                name=HEAP.name,
+                metric=metric.name,
+                unit=metric.unit,
+                better=metric.better,
                 subject=Subject(host=run.info.hosts[0], rank=rank),
                 params=params,
                 summary=Summary(n=1, median=value, min=value, max=value),

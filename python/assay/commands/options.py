@@ -12,8 +12,9 @@ from assay.errors import UserError
 from assay.explain import RULES
 from assay.judge import Specification, Vocabulary, find_specification, load_specification
 from assay.lab import Lab
-from assay.launch.engines import described
+from assay.launch.engines import described, described_profilers, metrics_of
 from assay.launch.placement import HERE, REMOTE, Site, lab_site
+from assay.measure.heap import HEAP
 from assay.records.run import Run
 from assay.records.units import parse_in
 
@@ -78,11 +79,12 @@ def read_specification(name: str) -> Specification:
     known = described()
     if known is None:
         return load_specification(find_specification(name), Vocabulary(rules=RULES))
+    measurements = [*known.measurements, *described_profilers(), HEAP]
     vocabulary = Vocabulary(
-        metrics=known.metrics(),
+        metrics=metrics_of(measurements),
         rules=RULES,
         facts={fact.name: fact.unit for fact in known.facts},
-        parameters={one.name: {p.name: p.unit for p in one.parameters} for one in known.measurements},
+        parameters={one.name: {p.name: p.unit for p in one.parameters} for one in measurements},
     )
     return load_specification(find_specification(name), vocabulary)
 

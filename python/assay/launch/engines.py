@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -83,18 +83,17 @@ class Description(Struct):
     measurements: list[Described]
     facts: list[Fact]
 
-    def metrics(self) -> dict[str, str]:
-        """Every metric with its unit: {"network.all_to_all/bandwidth": "B/s"}."""
-        return {
-            f"{one.name}/{metric.name}": metric.unit for one in self.measurements for metric in one.metrics
-        }
-
     def find(self, name: str) -> Described:
         for measurement in self.measurements:
             if measurement.name == name:
                 return measurement
         known = ", ".join(m.name for m in self.measurements)
         raise UserError(f"no measurement is called '{name}'", f"there are: {known}")
+
+
+def metrics_of(measurements: Iterable[Described]) -> dict[str, str]:
+    """Every metric with its unit: {"network.all_to_all/bandwidth": "B/s"}."""
+    return {f"{one.name}/{metric.name}": metric.unit for one in measurements for metric in one.metrics}
 
 
 def engines_folder() -> Path:
@@ -147,3 +146,9 @@ def describe(executable: Path) -> Description:
 def described() -> Description | None:
     """What the engines can measure; None where none is built that could tell."""
     return describe(probe()) if (engines_folder() / "assay-probe").is_file() else None
+
+
+def described_profilers() -> list[Described]:
+    """What the profilers' own executables can measure."""
+    alloc = engines_folder() / "assay-alloc"
+    return describe(alloc).measurements if alloc.is_file() else []

@@ -11,9 +11,24 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assay.errors import UserError
-from assay.launch.engines import engines_folder
+from assay.launch.engines import Described, Metric, Parameter, engines_folder
 
 ANALYSIS_LIMIT_S = 3600
+HEAP = Described(
+    name="profile.heap",
+    scope="node",
+    help="what a program asks for in all: assay heap -- PROGRAM",
+    parameters=[
+        Parameter("program", "text", "", "", "as it was started", 0, 0),
+        Parameter("pid", "integer", "", "0", "the process", 0, 2**31),
+    ],
+    metrics=[
+        Metric("peak", "B", "lower", "the most that was requested at once"),
+        Metric("allocated", "B", "lower", "requested in all"),
+        Metric("allocations", "1", "lower", "blocks"),
+        Metric("leaked", "B", "lower", "never freed"),
+    ],
+)
 
 
 def recorder() -> Path:
@@ -56,7 +71,9 @@ def record_program(folder: Path, program: Sequence[str], wanted: Recording = Rec
 def check_program(name: str) -> None:
     """Raises UserError when there is no such program."""
     if shutil.which(name) is None:
-        raise UserError(f"cannot run {name}", "is it on PATH, and executable?")
+        raise UserError(
+            f"cannot run {name}", "is it on PATH, and executable? a run to be shown would hold a run.json"
+        )
 
 
 @contextlib.contextmanager
