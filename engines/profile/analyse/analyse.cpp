@@ -25,7 +25,7 @@ constexpr std::size_t steps = 500;       // of the timeline
 constexpr std::size_t listed_sizes = 100;  // the most frequent
 constexpr std::size_t listed_lines = 200;  // that touch most pages
 constexpr std::array<const char*, 16> kind_names = {"",    "malloc", "calloc", "memalign", "realloc_from", "realloc", "free", "map",
-                                                    "unmap", "remap",  "brk",    "",         "",             "",        "",     ""};
+                                                    "unmap", "brk",    "",       "",         "",             "",        "",     ""};
 
 // Stacks whose live bytes are followed together, as GroupPeaks numbers them: what hangs below each node of the tree;
 // what a line, and a function, has asked for itself; and the same with all that was called from there.

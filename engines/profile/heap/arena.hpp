@@ -35,10 +35,9 @@ enum class Kind : std::uint8_t {
     realloc_from,  // about to reallocate this block; a realloc of the same thread follows
     realloc,       // the block that it has become; failed: the same block, size `not_reallocated`
     free,
-    map,    // mmap
+    map,    // mmap; mremap is a munmap and a mmap
     unmap,  // munmap
-    remap,
-    brk,
+    brk,    // brk and sbrk by the program itself: the new end, and by how much it has grown
     modules,  // the list of loaded objects has changed: text follows
     thread,   // name of the thread: text follows
     cost,     // of the event before

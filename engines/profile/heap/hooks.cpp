@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <cstdarg>
 
@@ -36,6 +37,8 @@ struct Real {
     void* (*mmap)(void*, size_t, int, int, int, off_t);
     int (*munmap)(void*, size_t);
     void* (*mremap)(void*, size_t, size_t, int, ...);
+    int (*brk)(void*);
+    void* (*sbrk)(intptr_t);
     int (*dlclose)(void*);
 };
 Real real;
@@ -79,6 +82,8 @@ bool resolve() {
     find(real.mmap, "mmap");
     find(real.munmap, "munmap");
     find(real.mremap, "mremap");
+    find(real.brk, "brk");
+    find(real.sbrk, "sbrk");
     find(real.dlclose, "dlclose");
     resolving.store(Resolving::done, std::memory_order_release);
     return true;
@@ -254,6 +259,21 @@ ASSAY_HOOK void* mremap(void* at, size_t old_bytes, size_t bytes, int flags, ...
     const bool failed = mapped == MAP_FAILED;
     note(Kind::map, failed ? at : mapped, failed ? old_bytes : bytes, ASSAY_CALLER());
     return mapped;
+}
+
+ASSAY_HOOK int brk(void* end) {
+    if (!resolve() || real.brk == nullptr) return -1;
+    const int status = real.brk(end);
+    if (status == 0) note(Kind::brk, end, 0, ASSAY_CALLER());
+    return status;
+}
+
+ASSAY_HOOK void* sbrk(intptr_t more) {
+    if (!resolve() || real.sbrk == nullptr) return reinterpret_cast<void*>(-1);
+    void* before = real.sbrk(more);
+    if (before != reinterpret_cast<void*>(-1) && more != 0)
+        note(Kind::brk, static_cast<char*>(before) + more, more > 0 ? static_cast<std::uint64_t>(more) : 0, ASSAY_CALLER());
+    return before;
 }
 
 ASSAY_HOOK int dlclose(void* object) {

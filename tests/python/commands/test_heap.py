@@ -145,6 +145,19 @@ def test_every_way_to_ask(planted: Path, tmp_path: Path) -> None:
     assert one.totals.unknown_frees == 0
 
 
+def test_what_is_asked_of_the_system_itself(planted: Path, tmp_path: Path) -> None:
+    heap(tmp_path / "bare", planted, "clean")
+    heap(tmp_path / "run", planted, "maps")
+    bare, one = profile(tmp_path / "bare"), profile(tmp_path / "run")
+    more = {
+        kind: one.threads[0].calls[kind].count
+        - (bare.threads[0].calls[kind].count if kind in bare.threads[0].calls else 0)
+        for kind in ("map", "unmap", "brk")
+    }
+    assert more == {"map": 2, "unmap": 2, "brk": 2}  # to move one is to give it up and to ask anew
+    assert one.totals.mapped_bytes - bare.totals.mapped_bytes == (1 << 20) + (3 << 20)
+
+
 def test_threads(planted: Path, tmp_path: Path) -> None:
     heap(tmp_path / "run", planted, "threads")
     one = profile(tmp_path / "run")

@@ -17,6 +17,7 @@ const KINDS: [kind: string, words: string][] = [
   ["free", "free, delete"],
   ["map", "mmap"],
   ["unmap", "munmap"],
+  ["brk", "brk"],
 ];
 const SHOWN = 64; // bars; the table has all
 
