@@ -29,7 +29,7 @@ CHURN = engines_folder() / "bench-churn"
 PYTHON = """
 import json, re, time
 begun = time.perf_counter()
-for k in range(30):
+for k in range(100):
     text = json.dumps([{"key%d" % i: [i, str(i)] for i in range(2000)}])
     json.loads(text)
     re.findall(r"key(\\d+)", text)

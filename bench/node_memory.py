@@ -81,10 +81,12 @@ def stream() -> float:
 
 
 def late_at_half(peak: float) -> float:
+    """At real-time priority where that is allowed, as the acceptance test's authors advise."""
     workload = load_workload("cobalt2")
     desired = 621e9 / 8
     scale = str(0.5 * peak / desired)
-    said = records("node.memory_paced", "--workload", workload, "--seconds", "10", "--scale", scale)
+    words = ["--workload", workload, "--seconds", "10", "--scale", scale]
+    said = records("node.memory_paced", *words, *(["--realtime"] if os.geteuid() == 0 else []))
     return next(float(one["summary"]["median"]) for one in said if one["metric"] == "late")  # type: ignore[index]
 
 
@@ -129,8 +131,8 @@ def main() -> None:
     )
     peaks = [ours()[0] for _ in range(3)]
     figure("node.memory peak", peaks, "B/s", "higher", None, None)
-    late = late_at_half(statistics.median(peaks))
-    figure("node.memory_paced late at half of peak", [late], "1", "lower", 0, None)
+    late = [late_at_half(statistics.median(peaks)) for _ in range(3)]
+    figure("node.memory_paced late at half of peak", late, "1", "lower", 0, None)
 
 
 if __name__ == "__main__":

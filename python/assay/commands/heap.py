@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import re
 import shutil
 import socket
 import sys
@@ -34,6 +36,7 @@ from assay.report.heap import show_comparison, show_profile, show_ranks
 from assay.report.html import REPORT_NAME, build_report
 from assay.report.terminal import console, show_findings
 
+PYTHON = re.compile(r"python[0-9.]*$")
 EXPORTS = ("collapsed", "speedscope", "pprof", "callgrind")
 
 
@@ -169,6 +172,9 @@ def _record_program(args: argparse.Namespace) -> int:
             "is it statically linked, or does it run as another user?",
         )
     _conclude(run, args, out=False)
+    if PYTHON.match(Path(args.program[0]).name) and "PYTHONMALLOC" not in os.environ:
+        hint = "small objects of Python's lie in arenas of its own: PYTHONMALLOC=malloc shows each of them"
+        console(stderr=True).print(hint, soft_wrap=True)
     return status
 
 
