@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""What ``assay heap`` costs, against Debian's heaptrack, in turns: a program that does nearly nothing but allocate
-(programs/churn.cpp), with one thread and with two; a Python program; the trace's size; the analyser's speed.
+"""What ``assay heap`` costs, against Debian's heaptrack and valgrind (DHAT), in turns: a program that does nearly
+nothing but allocate (programs/churn.cpp), with one thread and with two; a Python program; the trace's size; the analyser's speed.
 
 The time is the program's own, from its first to its last allocation, so that starting and reading count for nobody.
 """
@@ -24,6 +24,7 @@ from assay.launch.engines import engines_folder  # noqa: E402 - the path comes f
 ROUNDS = 5
 BLOCKS = 20_000_000
 PEER_BLOCKS = 2_000_000  # of heaptrack, whose slow-down is reckoned by the block
+DHAT_BLOCKS = 200_000  # of valgrind's, which is slower still
 LIMIT_S = 300
 CHURN = engines_folder() / "bench-churn"
 PYTHON = """
@@ -61,7 +62,7 @@ def figure(
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         slow: dict[int, list[float]] = {1: [], 2: []}
-        costs, sizes, speeds = [], [], []
+        costs, dhat, sizes, speeds = [], [], [], []
         for _ in range(ROUNDS):
             for threads in slow:
                 bare = seconds([CHURN, str(BLOCKS), str(threads)])
@@ -83,6 +84,11 @@ def main() -> None:
                 bare = seconds([CHURN, str(PEER_BLOCKS), str(threads)])
                 peer = seconds(["heaptrack", "-o", f"{folder}/peer", CHURN, str(PEER_BLOCKS), str(threads)])
                 costs.append((peer - bare) / PEER_BLOCKS / own)
+                bare = seconds([CHURN, str(DHAT_BLOCKS), str(threads)])
+                words = ["valgrind", "--tool=dhat", f"--dhat-out-file={folder}/dhat"]
+                dhat.append(
+                    (seconds([*words, CHURN, str(DHAT_BLOCKS), str(threads)]) - bare) / DHAT_BLOCKS / own
+                )
         figure("heap.slowdown, 2 threads", slow[2], 2.5, "lower")
         figure(
             "heap.slowdown of 2 threads over that of 1",
@@ -91,6 +97,7 @@ def main() -> None:
             "lower",
         )
         figure("heap.overhead of heaptrack over ours", costs, 5, "higher", peer="heaptrack")
+        figure("heap.overhead of valgrind's DHAT over ours", dhat, 5, "higher", peer="valgrind")
         figure("heap.trace bytes an event", sizes, 1.3, "lower", "B")
         figure("heap.analysis", speeds, 10e6, "higher", "1/s")
         python = []
