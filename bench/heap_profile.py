@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """What ``assay heap`` costs, against Debian's heaptrack and valgrind (DHAT), in turns: a program that does nearly
-nothing but allocate (programs/churn.cpp), with one thread and with two; a Python program; the trace's size; the analyser's speed.
+nothing but allocate (programs/churn.cpp), with one thread and with two; a Python program; the trace's size; the
+analyser's speed.
 
 The time is the program's own, from its first to its last allocation, so that starting and reading count for nobody.
 """
