@@ -7,6 +7,7 @@ import signal
 import struct
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -90,6 +91,16 @@ def test_a_guest_ends_with_the_one_who_started_it(in_guest: Any, tmp_path: Path,
     while running(mark) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert running(mark) == []
+    # What it has left behind goes with the next guest.
+    left = list(Path(tempfile.gettempdir()).glob(f"assay-guest-{started.pid}-*"))
+    assert len(left) == (1 if how == signal.SIGKILL else 0)
+    subprocess.run(
+        [sys.executable, "-m", "assay", "lab", "vm", "--", "true"],
+        env={**os.environ, "PYTHONPATH": str(ROOT / "python")},
+        check=True,
+        timeout=120,
+    )
+    assert not any(folder.exists() for folder in left)
 
 
 def test_time_is_limited(in_guest: Any) -> None:

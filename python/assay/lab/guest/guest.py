@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -28,6 +29,7 @@ from assay.lab.tools import find
 SCRIPTS = Path(__file__).parent
 BOOT_LIMIT_S = 90.0  # a boot takes 5 s on a quiet machine and 30 s on a loaded one; beyond, it hangs
 BOOTS = 2
+FOLDERS = "assay-guest-"  # then the number of the process that they belong to
 LABEL_BYTES = 2 << 20  # of an NVDIMM, beside its region
 MIB = 1 << 20
 # What a job inherits, besides what begins with these.
@@ -78,12 +80,21 @@ class Ended:
     words: str = ""  # the console's last ones
 
 
+def _remove_left_behind() -> None:
+    """Folders of those who were killed, and had no time to: they may hold a device's memory."""
+    for folder in Path(tempfile.gettempdir()).glob(f"{FOLDERS}*-*"):
+        owner = folder.name.removeprefix(FOLDERS).partition("-")[0]
+        if owner.isdigit() and not Path("/proc", owner).exists():
+            shutil.rmtree(folder, ignore_errors=True)
+
+
 def run_guest(guest: Guest, stdout: int | None = None, stderr: int | None = None) -> int:
     """Boots, runs the command, ends; its exit code. Output goes to the given file descriptors, by default to
     this process's own. Raises UserError when the guest does not come up, or not to an end in time."""
     _require(guest)
     kernel = prepare_kernel()
-    with tempfile.TemporaryDirectory(prefix="assay-guest-") as place:
+    _remove_left_behind()
+    with tempfile.TemporaryDirectory(prefix=f"{FOLDERS}{os.getpid()}-") as place:
         folder = Path(place)
         (folder / "hardware").write_text(guest.hardware.setup() + "\n")
         (folder / "job").write_text(_job(guest))
