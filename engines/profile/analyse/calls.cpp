@@ -39,7 +39,7 @@ CallTree::CallTree(const std::vector<stack::Node>& stacks, Symbols& symbols) {
     at_.reserve(stacks.size());
     for (std::uint32_t id = 0; id < stacks.size(); ++id) {
         if (id == stack::complete_root) at_.push_back(child(none, place_of(at_start)));
-        else if (id <= stack::lost_root || stacks[id].address == 0) at_.push_back(unknown_);
+        else if (id <= stack::lost_root || stacks[id].address <= stack::unused_address) at_.push_back(unknown_);
         else add(id, stacks[id], symbols);
     }
 }

@@ -113,7 +113,7 @@ void Spool::take(std::uint32_t index, std::size_t bytes) {
     const BufferHead* head = buffer(index);
     bytes = std::min<std::size_t>(bytes, buffer_room) / sizeof(std::uint64_t) * sizeof(std::uint64_t);
     if (bytes == 0) return;
-    write_nodes(header_->nodes_used.load(std::memory_order_acquire));
+    write_nodes(header_->nodes_used.load(std::memory_order_acquire), false);
     writer_.write({.kind = ChunkKind::raw,
                    .thread = head->thread,
                    .count = static_cast<std::uint32_t>(bytes / sizeof(std::uint64_t)),
@@ -122,18 +122,22 @@ void Spool::take(std::uint32_t index, std::size_t bytes) {
                   {reinterpret_cast<const std::uint8_t*>(head + 1), bytes});
 }
 
-void Spool::write_nodes(std::uint32_t end) {
-    if (end <= nodes_written_) return;
-    const auto* nodes = reinterpret_cast<const stack::Node*>(reinterpret_cast<const char*>(header_) + nodes_offset);
+// Up to one that its thread has taken and not yet filled, while that may still come.
+void Spool::write_nodes(std::uint32_t end, bool is_over) {
+    auto* nodes = reinterpret_cast<stack::Node*>(reinterpret_cast<char*>(header_) + nodes_offset);
     Bytes payload;
-    std::uint64_t address = 0;
-    for (std::uint32_t n = nodes_written_; n < end; ++n) {
+    std::uint64_t before = 0;
+    std::uint32_t n = nodes_written_;
+    for (; n < end; ++n) {
+        const std::uint64_t address = std::atomic_ref(nodes[n].address).load(std::memory_order_acquire);
+        if (address == 0 && !is_over) break;
         put_varint(payload, nodes[n].parent);
-        put_varint(payload, zigzag(static_cast<std::int64_t>(nodes[n].address - address)));
-        address = nodes[n].address;
+        put_varint(payload, zigzag(static_cast<std::int64_t>(address - before)));
+        before = address;
     }
-    writer_.write({.kind = ChunkKind::nodes, .count = end - nodes_written_, .first = nodes_written_, .last = end}, payload);
-    nodes_written_ = end;
+    if (n == nodes_written_) return;
+    writer_.write({.kind = ChunkKind::nodes, .count = n - nodes_written_, .first = nodes_written_, .last = n}, payload);
+    nodes_written_ = n;
 }
 
 // Of a process that was killed: also the nodes that it had no time to announce.
@@ -235,7 +239,7 @@ void Spool::finish() {
     while (drain()) {}
     for (std::uint32_t index = 0; index < buffer_count; ++index)
         if (state(index) == BufferState::filling) take(index, buffer(index)->used.load(std::memory_order_acquire));
-    write_nodes(nodes_end());
+    write_nodes(nodes_end(), true);
     write_samples();
     write_mappings();
     if (settings_.watches_faults) write_faults();

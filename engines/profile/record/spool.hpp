@@ -38,7 +38,7 @@ public:
 
 private:
     void take(std::uint32_t index, std::size_t bytes);
-    void write_nodes(std::uint32_t end);
+    void write_nodes(std::uint32_t end, bool is_over);
     void list_mappings();
     void write_samples();
     void write_mappings();

@@ -58,14 +58,15 @@ StackId Tree::child(StackId parent, std::uint64_t address) {
         used_.store(static_cast<StackId>(capacity_), std::memory_order_release);
         return no_stack;
     }
-    nodes_[mine] = {parent, address};
+    nodes_[mine].parent = parent;
+    std::atomic_ref(nodes_[mine].address).store(address, std::memory_order_release);
     std::atomic<StackId>* slots = slots_[table_of(mine)];
     const std::size_t mask = slots_in(table_of(mine)) - 1;
     for (std::size_t at = h & mask;; at = (at + 1) & mask) {
         StackId found = no_stack;
         if (slots[at].compare_exchange_strong(found, mine, std::memory_order_acq_rel)) return mine;
         if (is_it(found)) {  // another thread was first
-            nodes_[mine].address = 0;
+            nodes_[mine].address = unused_address;
             return found;
         }
     }

@@ -2,7 +2,8 @@
 // of its innermost node, and nodes are only ever added.
 //
 // Finding is lock-free, adding too: a node is filled before its number is published in a slot of an open
-// hash table by compare-and-swap. A thread that loses such a race leaves its node unused (address 0).
+// hash table by compare-and-swap. A thread that loses such a race leaves its node unused. The address is written last:
+// while it is 0, the node is not yet there.
 //
 // There are several tables, each larger than the one before, and a node's number says in which it is: few nodes lie on
 // few pages, and no page is touched for the sake of one that may come. Where two threads find the same new node just
@@ -20,6 +21,7 @@ using StackId = std::uint32_t;
 
 // Roots: node 0 is no stack; a stack whose outermost frames could not be read hangs under `lost`.
 inline constexpr StackId no_stack = 0, complete_root = 1, lost_root = 2;
+inline constexpr std::uint64_t unused_address = 1;
 
 struct Node {
     StackId parent;
