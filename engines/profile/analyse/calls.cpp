@@ -40,11 +40,11 @@ CallTree::CallTree(const std::vector<stack::Node>& stacks, Symbols& symbols) {
     for (std::uint32_t id = 0; id < stacks.size(); ++id) {
         if (id == stack::complete_root) at_.push_back(child(none, place_of(at_start)));
         else if (id <= stack::lost_root || stacks[id].address <= stack::unused_address) at_.push_back(unknown_);
-        else add(id, stacks[id], symbols);
+        else add(stacks[id], symbols);
     }
 }
 
-void CallTree::add(std::uint32_t, const stack::Node& node, Symbols& symbols) {
+void CallTree::add(const stack::Node& node, Symbols& symbols) {
     std::uint32_t at = node.parent == stack::complete_root ? none : node_of(node.parent);
     const std::vector<Place>& places = symbols.find(node.address);
     for (auto place = places.rbegin(); place != places.rend(); ++place) at = child(at, place_of(*place));

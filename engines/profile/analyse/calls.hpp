@@ -36,7 +36,7 @@ public:
     const std::vector<Line>& places() const { return places_; }
 
 private:
-    void add(std::uint32_t stack, const stack::Node& node, Symbols& symbols);
+    void add(const stack::Node& node, Symbols& symbols);  // the next stack
     std::uint32_t child(std::uint32_t parent, std::uint32_t place);
     std::uint32_t place_of(const Place& place);
 

@@ -80,7 +80,6 @@ void TouchAccount::pass(std::uint64_t time, const Blocks& blocks) {
         if (const auto thread = about_.threads.find(touch.tid); thread != about_.threads.end()) ++threads[thread->second];
         const auto block = block_at(touch.address, blocks);
         if (block == blocks.end()) {
-            // The first byte of a page that a block begins in the middle of is its allocator's.
             ++outside;
             continue;
         }

@@ -129,6 +129,7 @@ public:
             spool.abandon();
             spool.finish();
         }
+        for (const pid_t pid : analysing_) waitpid(pid, nullptr, 0);  // reading a file takes its time, and ends
         return status;
     }
 
@@ -187,7 +188,9 @@ private:
             spool.drain();
             const std::string stem = spool.trace().substr(0, spool.trace().size() - 5);
             const std::string into = fmt::format("{}.dump{}.json", stem, ++dumps_), bytes = std::to_string(spool.written());
-            if (fork() != 0) continue;
+            const pid_t pid = fork();
+            if (pid > 0) analysing_.push_back(pid);
+            if (pid != 0) continue;
             const int fd = open((into + ".part").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
             if (fd < 0 || dup2(fd, STDOUT_FILENO) < 0) _exit(1);
             [[maybe_unused]] const int lower = nice(10);
@@ -209,6 +212,7 @@ private:
     FaultWatch& faults_;
     std::vector<Fault> waiting_;
     int dumps_ = 0;
+    std::vector<pid_t> analysing_;  // what makes profiles on the way
     std::list<Spool> spools_;
     std::set<std::string> seen_;
     Nanoseconds looked_ = 0;

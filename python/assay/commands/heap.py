@@ -28,7 +28,7 @@ from assay.measure.heap import (
 )
 from assay.profile.compare import changes
 from assay.profile.export import callgrind, collapsed, pprof, speedscope
-from assay.profile.heap import METRICS, HeapProfile, load_profiles
+from assay.profile.heap import METRICS, HeapProfile, by_function, load_profiles
 from assay.profile.ranks import added_up, ranks_of
 from assay.records.run import Run
 from assay.records.schema import Measurement, Scalar, Subject, Summary
@@ -229,8 +229,8 @@ def _compare(before: Run, after: Run, args: argparse.Namespace) -> int:
             {
                 "function": one.place.function,
                 "file": one.place.file,
-                "before": one.own[0],
-                "after": one.own[1],
+                "before": one.before,
+                "after": one.after,
             }
             for one in found
         ]
@@ -262,7 +262,7 @@ def _in_short(profile: HeapProfile) -> dict[str, object]:
         "functions": {
             metric: [
                 {"function": one.place.function, "at": one.place.source, "own": one.own, "total": one.total}
-                for one in profile.by(metric, lambda place: (place.function, place.module))
+                for one in profile.by(metric, by_function)
             ]
             for metric in METRICS
         },

@@ -91,8 +91,6 @@ def _left_to_the_program(process: subprocess.Popen[bytes]) -> Iterator[None]:
 
 def import_file(folder: Path, file: Path) -> None:
     """Another tool's file as an analysis in a run's folder. Raises UserError."""
-    if not file.is_file():
-        raise UserError(f"{file} is not there")
     folder.mkdir(parents=True, exist_ok=True)
     _told(["import", file], folder / f"{file.name}.json")
 

@@ -10,15 +10,15 @@ from assay.profile.heap import HeapProfile, Place
 
 @dataclass
 class Change:
-    """Of one function or line: what it has asked for itself, and with all that it called, before and after."""
+    """Of one function or line: what it has asked for itself, before and after."""
 
     place: Place
-    own: tuple[int, int] = (0, 0)
-    total: tuple[int, int] = (0, 0)
+    before: int = 0
+    after: int = 0
 
     @property
     def difference(self) -> int:
-        return self.own[1] - self.own[0]
+        return self.after - self.before
 
 
 def without_object(place: Place) -> object:
@@ -34,13 +34,10 @@ def changes(
 ) -> list[Change]:
     """The largest difference first; what has not changed is left out."""
     found: dict[object, Change] = {}
-    for side, profile in enumerate((before, after)):
-        for one in profile.by(metric, key):
-            change = found.setdefault(key(one.place), Change(one.place))
-            change.place = one.place
-            own, total = list(change.own), list(change.total)
-            own[side], total[side] = one.own, one.total
-            change.own, change.total = (own[0], own[1]), (total[0], total[1])
+    for one in before.by(metric, key):
+        found.setdefault(key(one.place), Change(one.place)).before = one.own
+    for one in after.by(metric, key):
+        found.setdefault(key(one.place), Change(one.place)).after = one.own
     return sorted(
         (one for one in found.values() if one.difference),
         key=lambda one: (-abs(one.difference), one.place.function),

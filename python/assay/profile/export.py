@@ -7,9 +7,7 @@ import gzip
 import json
 from collections.abc import Iterable
 
-from assay.profile.heap import METRICS, HeapProfile, Place
-
-COUNTS = ("count", "temporary", "reallocated")  # of METRICS; the others are bytes
+from assay.profile.heap import COUNTED, METRICS, HeapProfile, Place
 
 
 def _frame(place: Place) -> str:
@@ -38,7 +36,7 @@ def speedscope(profile: HeapProfile, metrics: dict[str, str]) -> str:
             if value := getattr(node, metric):
                 samples.append([profile.nodes[at].place for at in reversed(list(profile.stack(number)))])
                 weights.append(value)
-        unit = "none" if metric in COUNTS else "bytes"
+        unit = "none" if metric in COUNTED else "bytes"
         profiles.append({"type": "sampled", "name": title, "unit": unit, "startValue": 0,
                          "endValue": sum(weights), "samples": samples, "weights": weights})  # fmt: skip
     frames = [
@@ -64,7 +62,7 @@ def pprof(profile: HeapProfile) -> bytes:
     strings = _Strings()
     out = bytearray()
     for metric, title in METRICS.items():
-        unit = "count" if metric in COUNTS else "bytes"
+        unit = "count" if metric in COUNTED else "bytes"
         out += _message(1, _number(1, strings[title]) + _number(2, strings[unit]))
     for number, node in enumerate(profile.nodes):
         values = [getattr(node, metric) for metric in METRICS]

@@ -196,11 +196,6 @@ class Touches(Struct):
     stacks: list[TouchedStack]
     threads: list[tuple[int, int]]
 
-    @property
-    def pages(self) -> int:
-        """Of blocks."""
-        return sum(one.pages for one in self.stacks)
-
 
 class ObjectData(Struct, array_like=True):
     """Bytes of variables of one object: initialised, zero at the start, and of each thread."""
@@ -237,6 +232,7 @@ METRICS: dict[str, str] = {  # of a node -> in words
     "temporary": "freed before the next allocation",
     "reallocated": "reallocations",
 }
+COUNTED = ("count", "temporary", "reallocated")  # the others are bytes
 
 
 @dataclass

@@ -7,12 +7,11 @@ from rich.table import Table
 from rich.text import Text
 
 from assay.profile.compare import Change
-from assay.profile.heap import METRICS, HeapProfile, by_function
+from assay.profile.heap import COUNTED, METRICS, HeapProfile, by_function
 from assay.profile.ranks import COMPARED, outliers
 from assay.records.units import format_quantity, format_share
 
 ROWS = 8  # functions by each metric
-COUNTED = {"count", "temporary", "reallocated"}
 CHANGES = 15  # functions of a comparison
 TOTALS = {"bytes": "allocated", "count": "allocations", "peak": "peak", "leaked": "never freed"}
 
@@ -173,7 +172,7 @@ def show_comparison(
     table.add_column("at", style="dim")
     for one in found[:CHANGES]:
         table.add_row(
-            _signed(one.difference, metric), _amount(one.own[0], metric), _amount(one.own[1], metric),
+            _signed(one.difference, metric), _amount(one.before, metric), _amount(one.after, metric),
             one.place.function[:80], one.place.source,
         )  # fmt: skip
     console.print(table)
