@@ -6,6 +6,7 @@ import { basename, shortName } from "../../data/heap";
 import { Table, type Column } from "../Table";
 import { amount, share } from "./Figure";
 import type { ViewProps } from "./Heap";
+import { placeColumn } from "./PlaceLink";
 
 interface Stack {
   node: number;
@@ -37,16 +38,7 @@ export function FirstTouch({ model, select }: ViewProps) {
     (): Column<Stack>[] => [
       { id: "pages", header: "page faults", numeric: true, value: (one) => one.pages, show: (one) => amount(one.pages, "1") },
       { id: "left", header: "with huge pages", numeric: true, value: (one) => one.left, show: (one) => amount(one.left, "1") },
-      {
-        id: "line",
-        header: "asked for by",
-        value: (one) => model.functionName(model.asker[one.node]!),
-        show: (one) => (
-          <button type="button" class="link" onClick={() => select({ place: model.asker[one.node]!, group: "line" }, "source")}>
-            {model.functionName(model.asker[one.node]!)} <small>{model.source(model.asker[one.node]!)}</small>
-          </button>
-        ),
-      },
+      placeColumn("asked for by", model, select, (one) => model.asker[one.node]!),
     ],
     [model],
   );

@@ -6,6 +6,7 @@ import { quantity } from "../../data/format";
 import { Table, type Column } from "../Table";
 import { amount, share } from "./Figure";
 import type { ViewProps } from "./Heap";
+import { placeColumn } from "./PlaceLink";
 
 interface Row {
   node: number;
@@ -23,16 +24,7 @@ export function Fragments({ model, select }: ViewProps) {
     (): Column<Row>[] => [
       { id: "bytes", header: "empty bytes kept", numeric: true, value: (one) => one.bytes, show: (one) => amount(one.bytes, "B") },
       { id: "blocks", header: "with blocks", numeric: true, value: (one) => one.blocks, show: (one) => amount(one.blocks, "1") },
-      {
-        id: "line",
-        header: "asked for by",
-        value: (one) => model.functionName(model.asker[one.node]!),
-        show: (one) => (
-          <button type="button" class="link" onClick={() => select({ place: model.asker[one.node]!, group: "line" }, "source")}>
-            {model.functionName(model.asker[one.node]!)} <small>{model.source(model.asker[one.node]!)}</small>
-          </button>
-        ),
-      },
+      placeColumn("asked for by", model, select, (one) => model.asker[one.node]!),
     ],
     [model],
   );

@@ -6,6 +6,7 @@ import { metricOf } from "../../data/heap";
 import { Table, type Column } from "../Table";
 import { amount } from "./Figure";
 import type { ViewProps } from "./Heap";
+import { placeColumn } from "./PlaceLink";
 
 interface Row {
   place: number;
@@ -31,16 +32,7 @@ export function Reallocations({ model, select }: ViewProps) {
       { id: "times", header: "reallocations", numeric: true, value: (one) => one.times, show: (one) => amount(one.times, "1") },
       { id: "steps", header: "for each block", numeric: true, value: (one) => one.steps, show: (one) => one.steps.toFixed(1) },
       { id: "bytes", header: "asked for in all", numeric: true, value: (one) => one.bytes, show: (one) => amount(one.bytes, "B") },
-      {
-        id: "line",
-        header: "line",
-        value: (one) => model.functionName(one.place),
-        show: (one) => (
-          <button type="button" class="link" onClick={() => select({ place: one.place, group: "line" }, "source")}>
-            {model.functionName(one.place)} <small>{model.source(one.place)}</small>
-          </button>
-        ),
-      },
+      placeColumn("line", model, select, (one) => one.place),
     ],
     [model],
   );
