@@ -60,6 +60,7 @@ struct Measurement {
 // For `waived` of what every machine can do.
 inline std::optional<std::string> runs_anywhere() { return std::nullopt; }
 
+extern const std::string_view program;  // what this executable is called in its errors
 std::span<const Measurement> measurements();
 const Measurement& find_measurement(std::string_view name);  // throws Error naming the nearest
 

@@ -1,4 +1,4 @@
-// The executable around the measurements: assay-probe, and the same sources once for each MPI.
+// The executable around a table of measurements: assay-probe, the same sources once for each MPI, and assay-io.
 //
 //   assay-probe --describe                     what it can measure, as JSON
 //   assay-probe run NAME [--param value ...]   measures; records on standard output
@@ -28,9 +28,10 @@ constexpr int exit_unusable = 2;
 
 void usage(std::FILE* to) {
     fmt::print(to,
-               "usage: assay-probe --describe\n"
-               "       assay-probe run MEASUREMENT [--param value ...]\n\n"
-               "measurements:\n");
+               "usage: {0} --describe\n"
+               "       {0} run MEASUREMENT [--param value ...]\n\n"
+               "measurements:\n",
+               program);
     for (const Measurement& m : measurements()) fmt::print(to, "  {:<24} {}\n", m.name, m.help);
 }
 
@@ -80,10 +81,10 @@ int main(int argc, char** argv) {
         usage(verb == "--help" || verb == "-h" ? stdout : stderr);
         return verb == "--help" || verb == "-h" ? 0 : exit_unusable;
     } catch (const Error& error) {
-        fmt::print(stderr, "assay-probe: {}{}{}\n", error.what(), error.hint.empty() ? "" : "; ", error.hint);
+        fmt::print(stderr, "{}: {}{}{}\n", program, error.what(), error.hint.empty() ? "" : "; ", error.hint);
         return exit_unusable;
     } catch (const std::exception& error) {
-        fmt::print(stderr, "assay-probe: defect: {}\n", error.what());
+        fmt::print(stderr, "{}: defect: {}\n", program, error.what());
         return exit_unusable;
     }
 }

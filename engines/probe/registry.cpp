@@ -32,6 +32,8 @@ constexpr std::array table = {
 
 }  // namespace
 
+const std::string_view program = "assay-probe";
+
 std::span<const Measurement> measurements() { return table; }
 
 }  // namespace assay

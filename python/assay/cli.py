@@ -18,6 +18,7 @@ from assay.commands.comply import Comply
 from assay.commands.doctor import Doctor
 from assay.commands.gpu import Gpu
 from assay.commands.heap import Heap
+from assay.commands.io import Io
 from assay.commands.judge import Judge
 from assay.commands.lab import Lab
 from assay.commands.list import List
@@ -53,6 +54,7 @@ COMMANDS: list[Command] = [
     Rdma(),
     Heap(),
     Alloc(),
+    Io(),
     Lab(),
     List(),
     Doctor(),

@@ -12,9 +12,10 @@ from assay.errors import UserError
 from assay.explain import RULES
 from assay.judge import Specification, Vocabulary, find_specification, load_specification
 from assay.lab import Lab
-from assay.launch.engines import described, described_profilers, metrics_of
+from assay.launch.engines import described, described_profilers, described_storage, metrics_of
 from assay.launch.placement import HERE, REMOTE, Site, lab_site
 from assay.measure.heap import HEAP
+from assay.measure.storage import SPEEDUP_DESCRIBED
 from assay.records.run import Run
 from assay.records.units import parse_in
 
@@ -79,7 +80,13 @@ def read_specification(name: str) -> Specification:
     known = described()
     if known is None:
         return load_specification(find_specification(name), Vocabulary(rules=RULES))
-    measurements = [*known.measurements, *described_profilers(), HEAP]
+    measurements = [
+        *known.measurements,
+        *described_profilers(),
+        HEAP,
+        *described_storage(),
+        SPEEDUP_DESCRIBED,
+    ]
     vocabulary = Vocabulary(
         metrics=metrics_of(measurements),
         rules=RULES,

@@ -17,6 +17,7 @@ from assay.explain.hca import hca_binding
 from assay.explain.matrix import PairMatrix
 from assay.explain.retest import plan_retest
 from assay.explain.slow import congestion, slow_block, slow_host, slow_pair
+from assay.explain.storage import straggler, wrong_data
 from assay.explain.udp import udp_loss
 from assay.explain.wire import wire_bypass
 from assay.records.schema import AnyRecord, Finding
@@ -34,6 +35,8 @@ RULES: dict[str, Rule] = {
     "port_errors": port_errors,
     "gpu_copies": gpu_copies,
     "udp_loss": udp_loss,
+    "wrong_data": wrong_data,
+    "straggler": straggler,
     "alloc": alloc,
 }
 

@@ -19,7 +19,10 @@ MOST_DETAILS = 8
 
 def corruption(evidence: Evidence) -> list[Finding]:
     """One finding for an end that all the corrupted pairs share, else one for each pair."""
-    records = [one for one in evidence.records if isinstance(one, Corruption)]
+    # What a file holds is another matter than what a message carried: explain/storage.py.
+    records = [
+        one for one in evidence.records if isinstance(one, Corruption) and not one.name.startswith("storage.")
+    ]
     pairs: dict[tuple[str, str], list[Corruption]] = defaultdict(list)
     for one in records:
         pairs[one.subject.host or "", one.subject.peer or ""].append(one)

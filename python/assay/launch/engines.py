@@ -118,6 +118,17 @@ def probe(flavour: str = "") -> Path:
     return path
 
 
+def storage_bench(flavour: str) -> Path:
+    """The executable that measures parallel I/O through an MPI's own MPI-IO."""
+    path = engines_folder() / f"assay-io-{flavour}"
+    if not path.is_file():
+        raise UserError(
+            f"the engine {path.name} is not built: no {flavour} development files were found for it",
+            "see 'assay doctor', then 'make setup'",
+        )
+    return path
+
+
 def flavours() -> list[str]:
     """The MPI flavours for which an engine is built."""
     return sorted(p.name.removeprefix("assay-probe-") for p in engines_folder().glob("assay-probe-*"))
@@ -146,6 +157,12 @@ def describe(executable: Path) -> Description:
 def described() -> Description | None:
     """What the engines can measure; None where none is built that could tell."""
     return describe(probe()) if (engines_folder() / "assay-probe").is_file() else None
+
+
+def described_storage() -> list[Described]:
+    """What the benchmarks of parallel I/O can measure, as the first MPI's executable says; none where none is built."""
+    found = sorted(engines_folder().glob("assay-io-*"))
+    return describe(found[0]).measurements if found else []
 
 
 def described_profilers() -> list[Described]:

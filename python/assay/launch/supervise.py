@@ -294,7 +294,7 @@ def _telling_line(words: str) -> str:
     lines = [line.strip(" *-=\t") for line in words.splitlines()]
     lines = [line for line in lines if line and not _TALK.search(line)]
     for line in lines:
-        if own := re.match(r"assay-(?:probe|alloc): (.*)", line):
+        if own := re.match(r"assay-(?:probe|alloc|io): (.*)", line):
             return own[1]
     errors = [line for line in lines if _ERROR.search(line)]
     return (errors or lines[-1:] or [""])[0]

@@ -5,16 +5,16 @@ Question by question, every allocator in turn: those that are compared are measu
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from assay.errors import UserError
 from assay.launch.engines import describe
 from assay.measure.allocators import Allocator, engine, started
+from assay.measure.course import Course
 from assay.measure.session import Session
 from assay.profile.alloc import CYCLE, HANDOVER, MIXED, RETENTION, THREADS
-from assay.records.schema import Measurement, Progress, Scalar, Subject
+from assay.records.schema import Measurement, Scalar, Subject
 from assay.records.units import parse_size
 
 SILENCE_S = 1800.0  # the engine gives up a process after 300 s; the largest sizes take four for a line
@@ -78,39 +78,21 @@ def steps_of(plan: Plan) -> list[Step]:
     ]
 
 
-@dataclass
-class Course:
-    """Progress of a step made that of the whole, with the time left as the steps so far have shown it."""
-
-    steps: Sequence[Step]
-    done_s: float = 0.0  # of what was expected
-    begun: float = field(default_factory=time.monotonic)
-
-    def whole(self, step: Step, said: Progress) -> Progress:
-        expected = sum(one.expected_s for one in self.steps)
-        done = (self.done_s + said.done * step.expected_s) / expected
-        left = (time.monotonic() - self.begun) * (1 - done) / done if done > 0 else -1.0
-        return Progress(done=done, label=f"{step.allocator.name}: {said.label}", left_s=left)
-
-
 def run_steps(session: Session, steps: Sequence[Step]) -> None:
     """All of them that the run does not have yet. One that fails is not the end of the others."""
     left = [step for step in steps if step.key not in session.run.info.completed]
-    course = Course([step for step in left if not step.allocator.missing])
+    course = Course([step.expected_s for step in left if not step.allocator.missing])
     for step in left:
         if session.interrupted:
             return
         if step.allocator.missing:
             _waive(session, step)
             continue
-
-        def whole(said: Progress, step: Step = step) -> Progress:
-            return course.whole(step, said)
-
+        whole = course.step(step.allocator.name, step.expected_s)
         session.run_step(
             step.key, started(step.measurement, step.allocator, step.params), whole, silence_s=SILENCE_S
         )
-        course.done_s += step.expected_s
+        course.completed(step.expected_s)
         session.carry_on()
 
 

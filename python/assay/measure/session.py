@@ -109,12 +109,13 @@ class Session:
         started: Started,
         whole: Callable[[schema.Progress], schema.Progress],
         silence_s: float,
+        launcher: Launcher | None = None,
     ) -> bool:
         """One engine among several of a longer course, of which ``whole`` knows how far it has come; ``key`` is
         the step's name among what the run has completed. True when it finished."""
         if self.ended_early:
             return False
-        if self._supervise(key, [started], Local(), silence_s, whole):
+        if self._supervise(key, [started], launcher or Local(), silence_s, whole):
             self._complete(key)
         return not self.ended_early
 

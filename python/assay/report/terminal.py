@@ -17,6 +17,7 @@ from assay.report.alloc import show_alloc
 from assay.report.gpu import show_gpu
 from assay.report.memory import show_memory
 from assay.report.rdma import show_rdma
+from assay.report.storage import show_storage
 from assay.report.sweep import SweepRow, sweep_rows
 from assay.report.udp import show_udp
 
@@ -60,6 +61,7 @@ def show_run(console: Console, records: Sequence[AnyRecord]) -> None:
     show_udp(console, records)
     show_rdma(console, records)
     show_sweep(console, sweep_rows(records))
+    show_storage(console, records)
     show_alloc(console, records)
     for failure in (r for r in records if isinstance(r, Failure)):
         console.print(Text.assemble(("failed: ", "bold red"), failure.what))

@@ -1,0 +1,169 @@
+#include "storage/ranks/ranks.hpp"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <set>
+
+#include "core/error.hpp"
+#include "core/topology.hpp"
+#include "transport/transport.hpp"
+
+namespace assay::storage {
+namespace {
+
+constexpr int exit_unusable = 2;
+constexpr Nanoseconds progress_interval = 200'000'000;
+
+// Which library answers this executable's MPI-IO: the file that the loader took MPI_File_open from. Nothing that
+// an environment variable asks for is believed; the loader only warns where it cannot preload.
+std::string io_library() {
+    Dl_info found{};
+    if (!dladdr(reinterpret_cast<void*>(&MPI_File_open), &found) || !found.dli_fname) return "unknown";
+    const std::string path = found.dli_fname;
+    return path.substr(path.rfind('/') + 1);
+}
+
+std::string io_word() {
+    const std::string library = io_library();
+    if (library.starts_with("libassay-io")) return "accelerated";
+    if (library.starts_with("libmpi")) return "stock";
+    return library;
+}
+
+}  // namespace
+
+Ranks::Ranks(Bench& bench, const Measurement& measurement_, const Options& options)
+    : sink(bench.sink), measurement(measurement_), rank_(bench.transport.rank()), library_(bench.transport.library()),
+      io_(io_word()), transport_(bench.transport), round_(options.integer("round")),
+      limit_(static_cast<Nanoseconds>(options.real("timeout") * 1e9)), watchdog_(limit_, [this] { stalled(); }) {
+    hosts_.assign(static_cast<std::size_t>(transport_.size()), "");
+    std::string all;
+    for (const std::string& one : gather(host_name())) all += one + '\n';
+    guarded("waits for the list of hosts", [&] { transport_.broadcast(all); });
+    std::size_t at = 0;
+    for (std::string& one : hosts_) {
+        const std::size_t end = all.find('\n', at);
+        one = all.substr(at, end - at);
+        at = end + 1;
+    }
+    if (options.flag("accelerated") && io_ != "accelerated")
+        fail(fmt::format("the accelerator is not loaded: MPI-IO is answered by {}", io_library()),
+             "is its library on every host, and built for this MPI? see 'assay doctor'");
+    MPI_File_set_errhandler(MPI_FILE_NULL, MPI_ERRORS_RETURN);
+}
+
+int Ranks::hosts() const { return static_cast<int>(std::set<std::string>(hosts_.begin(), hosts_.end()).size()); }
+
+int Ranks::ranks_on_first() const { return static_cast<int>(std::ranges::count(hosts_, hosts_.front())); }
+
+Json Ranks::about() const {
+    return {{"mpi", library_}, {"io", io_}, {"ranks", size()}, {"nodes", hosts()}, {"round", round_}};
+}
+
+void Ranks::barrier() {
+    guarded("waits for the other ranks", [] { MPI_Barrier(MPI_COMM_WORLD); });
+}
+
+void Ranks::max(std::span<double> values) {
+    guarded("waits for the other ranks' times", [&] {
+        MPI_Allreduce(MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+    });
+}
+
+void Ranks::sum(std::span<std::uint64_t> values) {
+    guarded("waits for the other ranks' counts", [&] {
+        MPI_Allreduce(MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
+    });
+}
+
+std::vector<double> Ranks::gather(double mine) {
+    std::vector<double> all(first() ? hosts_.size() : 0);
+    guarded("waits for the other ranks' times", [&] {
+        MPI_Gather(&mine, 1, MPI_DOUBLE, all.data(), 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
+    });
+    return all;
+}
+
+void Ranks::broadcast(std::uint64_t& value) {
+    guarded("waits for rank 0", [&] { MPI_Bcast(&value, 1, MPI_UINT64_T, 0, MPI_COMM_WORLD); });
+}
+
+std::vector<std::string> Ranks::gather(const std::string& mine) {
+    return guarded("waits for every rank's results", [&] { return transport_.gather(mine); });
+}
+
+Histogram Ranks::merged(const Histogram& mine) {
+    std::vector<std::uint64_t> counts(mine.counts().begin(), mine.counts().end());
+    sum(counts);
+    Histogram all;
+    all.merge(counts);
+    return all;
+}
+
+void Ranks::check(int status, const char* doing, const std::string& file) {
+    if (status == MPI_SUCCESS) return;
+    char words[MPI_MAX_ERROR_STRING];
+    int length = 0;
+    MPI_Error_string(status, words, &length);
+    fail(fmt::format("cannot {} {}: {}", doing, file, std::string(words, static_cast<std::size_t>(length))),
+         "does every host see that folder, may it be written, and is there room?");
+}
+
+void Ranks::fail(const std::string& what, const std::string& hint) {
+    sink.failure(fmt::format("rank {} on {}: {}", rank_, host(rank_), what), hint, {.host = host(rank_), .rank = rank_});
+    transport_.abort(exit_unusable);
+    __builtin_unreachable();
+}
+
+void Ranks::progress(double done, const std::string& label) {
+    const Nanoseconds at = now();
+    if (!first() || at - last_progress_ < progress_interval) return;
+    last_progress_ = at;
+    const double share = std::clamp(done, 0.0, 1.0);
+    sink.progress(share, label, share > 0 ? seconds(at - begun_) * (1 - share) / share : -1);
+}
+
+// On the watchdog's thread, while the main thread is inside MPI: end the process without it.
+void Ranks::stalled() {
+    const std::string me = hosts_.empty() || host(rank_).empty() ? host_name() : host(rank_);
+    sink.failure(fmt::format("rank {} on {} {} for more than {:.0f} s", rank_, me, doing_, seconds(limit_)),
+                 "see whether the file system answers on every host, or raise --timeout", {.host = me, .rank = rank_});
+    _exit(exit_unusable);
+}
+
+void with_ranks(Bench& bench, const Measurement& measurement, const Options& options,
+                const std::function<void(Ranks&)>& body) {
+    const bool speaks = bench.transport.rank() == 0;
+    try {
+        Ranks ranks(bench, measurement, options);
+        body(ranks);
+    } catch (const Error&) {
+        if (speaks) throw;
+    }
+}
+
+File::File(Ranks& ranks, MPI_Comm comm, std::string path, int mode) : ranks_(ranks), path_(std::move(path)) {
+    const int status = ranks.guarded("opens a file", [&] {
+        return MPI_File_open(comm, path_.c_str(), mode, MPI_INFO_NULL, &handle_);
+    });
+    ranks.check(status, "open", path_);
+}
+
+void File::sync() {
+    ranks_.check(ranks_.guarded("syncs a file", [&] { return MPI_File_sync(handle_); }), "sync", path_);
+}
+
+void File::close() {
+    ranks_.check(ranks_.guarded("closes a file", [&] { return MPI_File_close(&handle_); }), "close", path_);
+}
+
+void remove_file(Ranks& ranks, const std::string& path) {
+    ranks.barrier();
+    if (ranks.first()) ranks.guarded("removes a file", [&] { MPI_File_delete(path.c_str(), MPI_INFO_NULL); });
+    ranks.barrier();
+}
+
+}  // namespace assay::storage

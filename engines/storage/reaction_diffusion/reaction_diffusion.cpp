@@ -1,0 +1,128 @@
+#include "storage/reaction_diffusion/reaction_diffusion.hpp"
+
+#include <fmt/format.h>
+
+#include <map>
+
+#include "core/error.hpp"
+#include "storage/reaction_diffusion/snapshot.hpp"
+
+namespace assay::storage {
+namespace {
+
+struct Times {
+    double compute = 0, communication = 0, write = 0;  // seconds, this rank's
+    std::vector<double> snapshots;
+};
+
+class Solver {
+public:
+    Solver(Ranks& ranks, const Options& options, const Layout& layout, Writing writing)
+        : ranks_(ranks), steps_(options.integer("steps")), interval_(options.integer("interval")), keep_(options.flag("keep")),
+          writing_(std::move(writing)), tile_(ranks, layout) {}
+
+    void run();
+    void report();
+
+private:
+    void snapshot();
+    template <class Work>
+    void timed(double& sum, Work work) {
+        const Nanoseconds begin = now();
+        work();
+        sum += seconds(now() - begin);
+    }
+
+    Ranks& ranks_;
+    const std::int64_t steps_, interval_;
+    const bool keep_;
+    const Writing writing_;
+    Tile tile_;
+    Times times_;
+    std::int64_t written_ = 0, wrong_ = 0;
+    std::uint64_t digest_ = 0;
+};
+
+void Solver::run() {
+    snapshot();
+    for (std::int64_t step = 1; step <= steps_; ++step) {
+        timed(times_.communication, [&] { tile_.exchange_halos(); });
+        timed(times_.compute, [&] { tile_.step(); });
+        if (step % interval_ == 0) snapshot();
+        ranks_.progress(static_cast<double>(step) / static_cast<double>(steps_), fmt::format("step {} of {}", step, steps_));
+    }
+}
+
+// Between the snapshot's close and the next step it is read back and compared; nothing of that is timed, and ranks go
+// on together, so that none waits in its halo exchange for another that still compares.
+void Solver::snapshot() {
+    const std::string file = snapshot_file(writing_, tile_.layout, written_);
+    double taken = 0;
+    ranks_.barrier();
+    timed(taken, [&] { write_snapshot(ranks_, tile_, writing_, file); });
+    times_.write += taken;
+    times_.snapshots.push_back(taken);
+    ++written_;
+    digest_ = digest_of_tiles(ranks_, tile_);
+    if (digest_of_file(ranks_, tile_.layout, writing_, file) != digest_) ++wrong_;
+    if (keep_)
+        ranks_.barrier();
+    else
+        remove_file(ranks_, file);
+}
+
+void Solver::report() {
+    const double total = times_.compute + times_.communication + times_.write;
+    double longest[] = {times_.compute, times_.communication, times_.write, total};
+    ranks_.max(longest);
+    ranks_.max(times_.snapshots);
+    if (!ranks_.first()) return;
+    const Layout& layout = tile_.layout;
+    const char* const types[] = {"manual", "view", "chunk"};
+    Json params = ranks_.about();
+    params.update({{"op", "write"},
+                   {"length", layout.length},
+                   {"xnp", layout.xnp},
+                   {"ynp", layout.ynp},
+                   {"iotype", types[static_cast<int>(writing_.type)]},
+                   {"calls", writing_.collective ? "collective" : "independent"},
+                   {"sync", writing_.sync},
+                   {"steps", steps_},
+                   {"interval", interval_},
+                   {"files", written_}});
+    const auto emit = [&](const char* metric, std::vector<double> samples) {
+        ranks_.sink.measurement(ranks_.measurement, metric, {}, params, summarize(samples), samples);
+    };
+    const double bytes = static_cast<double>(written_) * layout.length * layout.length * sizeof(double);
+    emit("bandwidth", {bytes / longest[2]});
+    emit("compute_time", {longest[0]});
+    emit("communication_time", {longest[1]});
+    emit("write_time", {longest[2]});
+    emit("total_time", {longest[3]});
+    emit("snapshot_time", times_.snapshots);
+    params["digest"] = fmt::format("{:016x}", digest_);  // of the last
+    emit("wrong", {static_cast<double>(wrong_)});
+}
+
+IoType read_io_type(const std::string& text) {
+    const std::map<std::string, IoType> types{{"manual", IoType::manual}, {"view", IoType::view}, {"chunk", IoType::chunk}};
+    const auto found = types.find(text);
+    if (found == types.end()) throw Error("--iotype " + text + ": no such way of writing", "there are: manual, view, chunk");
+    return found->second;
+}
+
+}  // namespace
+
+void detail::run_reaction_diffusion(const Options& options, Bench& bench) {
+    with_ranks(bench, reaction_diffusion, options, [&](Ranks& ranks) {
+        if (options.text("file").empty()) throw Error("no prefix of files given", "name one that every rank can reach: --file");
+        const Layout layout = lay_out(static_cast<int>(options.integer("length")), static_cast<int>(options.integer("xnp")),
+                                      static_cast<int>(options.integer("ynp")), ranks.size());
+        Solver solver(ranks, options, layout,
+                      {options.text("file"), read_io_type(options.text("iotype")), options.flag("collective"), !options.flag("nosync")});
+        solver.run();
+        solver.report();
+    });
+}
+
+}  // namespace assay::storage

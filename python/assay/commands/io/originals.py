@@ -1,0 +1,210 @@
+"""The benchmarks' own options, as their originals spell them, read into parameters of the engine.
+
+``assay io bench ior -t 32k -b 192m -C -e`` means what it means to IOR; whoever has scripts for IOR, RDBench or h5bench
+keeps their words. What an original knows and Assay does not is refused by name, never ignored.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from assay.errors import UserError
+from assay.records.schema import Scalar
+from assay.records.units import parse_size
+
+
+class _Original(argparse.ArgumentParser):
+    def error(self, message: str) -> None:  # type: ignore[override]
+        raise UserError(f"{self.prog}: {message}", f"see 'assay io bench {self.prog} --help'")
+
+
+def ior_size(text: str) -> int:
+    """As IOR writes them: 32k, 192m, 1g are binary."""
+    return parse_size(text.upper() if text[-1:] in "mg" and text[:-1].isdigit() else text)
+
+
+def _size(text: str) -> int:
+    try:
+        return ior_size(text)
+    except UserError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _number(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number")
+    return int(text)
+
+
+def _mpiio(text: str) -> str:
+    if text.upper() != "MPIIO":
+        raise argparse.ArgumentTypeError(
+            f"'{text}': Assay measures MPIIO; for a node's own see 'assay io device'"
+        )
+    return text
+
+
+# IOR's flags, by the parameters of the engine.
+IOR_FLAGS = {
+    "-w": "write", "-r": "read", "-W": "check_write", "-R": "check_read", "-c": "collective", "-C": "reorder",
+    "-e": "fsync", "-F": "file_per_process", "-g": "barriers", "-k": "keep", "-z": "random", "-p": "preallocate",
+}  # fmt: skip
+IOR_HELP = """IOR's own options (after '--' where Assay has one of that name: -w, -o, -v):
+  -a MPIIO   -t SIZE transfer   -b SIZE block   -s N segments   -i N repetitions   -o FILE test file
+  -w write   -r read   -W compare what was written   -R compare what is read   -C read another rank's data
+  -Q N from how many nodes further on   -G N signature of the data   -g barriers   -e sync after writing
+  -k keep the file   -c collective   -F a file for each process   -z random order   -p preallocate"""
+
+
+def ior_parameters(words: Sequence[str]) -> dict[str, Scalar]:
+    """Of IOR's command line. Without any word: what tells most in little time."""
+    if not words:
+        return {"transfer": "4096,32768,262144,1048576", "block": 32 << 20, "reorder": True, "read_own": True,
+                "fsync": True, "check_write": True, "write": True, "read": True}  # fmt: skip
+    parser = _Original(prog="ior", add_help=False, allow_abbrev=False)
+    parser.add_argument("-a", type=_mpiio)
+    parser.add_argument("-t", dest="transfer", type=_size, default=256 << 10)
+    parser.add_argument("-b", dest="block", type=_size, default=1 << 20)
+    for option, name in (
+        ("-s", "segments"),
+        ("-i", "repetitions"),
+        ("-Q", "task_offset"),
+        ("-G", "signature"),
+    ):
+        parser.add_argument(option, dest=name, type=_number)
+    parser.add_argument("-o", dest="file")
+    for option, name in IOR_FLAGS.items():
+        parser.add_argument(option, dest=name, action="store_true")
+    found = vars(parser.parse_args(words))
+    found.pop("a")
+    if found["block"] % found["transfer"]:
+        raise UserError(
+            f"ior: a block (-b) of {found['block']} B holds no whole number of transfers (-t) of {found['transfer']} B",
+            "give a block that is a multiple of the transfer",
+        )
+    return {name: value for name, value in found.items() if value not in (None, False)}
+
+
+RDBENCH_HELP = """RDBench's own options:
+  -L N edge of the square   -s N steps   -i N steps from one snapshot to the next   --iotype manual|view|chunk
+  -c collective   --nosync   --xnp N, --ynp N ranks in x and y   -o PREFIX of the files (after '--')"""
+
+
+def rdbench_parameters(words: Sequence[str]) -> dict[str, Scalar]:
+    parser = _Original(prog="reaction-diffusion", add_help=False, allow_abbrev=False)
+    for options, name in (
+        (("-L", "--length"), "length"),
+        (("-s", "--steps"), "steps"),
+        (("-i", "--interval"), "interval"),
+        (("--xnp",), "xnp"),
+        (("--ynp",), "ynp"),
+    ):
+        parser.add_argument(*options, dest=name, type=_number)
+    parser.add_argument("--iotype", choices=["manual", "view", "chunk"])
+    parser.add_argument("-c", "--collective", action="store_true")
+    parser.add_argument("--nosync", action="store_true")
+    parser.add_argument("-o", "--output", dest="file")
+    found = vars(parser.parse_args(list(words)))
+    return {name: value for name, value in found.items() if value not in (None, False)}
+
+
+H5BENCH_HELP = """h5bench's own settings, as KEY=VALUE or in a file of them (--config FILE): MEM_PATTERN and
+FILE_PATTERN (CONTIG|INTERLEAVED), READ_OPTION (FULL|PARTIAL|STRIDED), TO_READ_NUM_PARTICLES,
+STRIDE_SIZE, BLOCK_SIZE, TIMESTEPS, COLLECTIVE_DATA, COLLECTIVE_METADATA, EMULATED_COMPUTE_TIME_PER_TIMESTEP, NUM_DIMS,
+DIM_1, DIM_2, DIM_3. Async I/O and compression are not measured."""
+
+H5BENCH_NUMBERS = (
+    "TIMESTEPS",
+    "NUM_DIMS",
+    "DIM_1",
+    "DIM_2",
+    "DIM_3",
+    "TO_READ_NUM_PARTICLES",
+    "STRIDE_SIZE",
+    "BLOCK_SIZE",
+)
+H5BENCH_SWITCHES = ("COLLECTIVE_DATA", "COLLECTIVE_METADATA")
+H5BENCH_CHOICES = {
+    "MEM_PATTERN": ("CONTIG", "INTERLEAVED"),
+    "FILE_PATTERN": ("CONTIG", "INTERLEAVED"),
+    "READ_OPTION": ("FULL", "PARTIAL", "STRIDED"),
+}
+# What h5bench's own samples set, where it means what is done here anyway.
+H5BENCH_ACCEPTED = {
+    "MODE": ("SYNC",),
+    "BENCHMARK_TYPE": ("write", "read"),
+    "COMPRESS": ("NO",),
+    "DELAYED_CLOSE_TIMESTEPS": ("0", "1", "2"),
+}
+
+
+def h5bench_parameters(words: Sequence[str]) -> dict[str, Scalar]:
+    """ "KEY=VALUE", the values as h5bench spells them: "1 K", "8 M", "YES", "1 s"."""
+    params: dict[str, Scalar] = {}
+    for word in words:
+        key, equals, value = (part.strip() for part in word.partition("="))
+        if not equals:
+            raise UserError(f"hdf5: '{word}' is no setting", "write it as KEY=VALUE, such as DIM_1=1M")
+        params |= _h5bench_setting(key.upper(), value)
+    return params
+
+
+def _h5bench_setting(key: str, value: str) -> dict[str, Scalar]:
+    if key in H5BENCH_NUMBERS:
+        return {key.lower(): _scaled(key, value)}
+    if key in H5BENCH_SWITCHES:
+        if value.upper() not in ("YES", "NO"):
+            raise UserError(f"hdf5: {key}={value} is neither YES nor NO", "write one of them")
+        return {key.lower(): True} if value.upper() == "YES" else {}
+    if key in H5BENCH_CHOICES:
+        if value.upper() not in H5BENCH_CHOICES[key]:
+            raise UserError(
+                f"hdf5: {key}={value} is not measured", f"there are: {', '.join(H5BENCH_CHOICES[key])}"
+            )
+        return {key.lower(): value.upper()}
+    if key == "EMULATED_COMPUTE_TIME_PER_TIMESTEP":
+        return {"compute_time": _seconds(key, value)}
+    if value in H5BENCH_ACCEPTED.get(key, ()):
+        return {}
+    known = [*H5BENCH_NUMBERS, *H5BENCH_SWITCHES, *H5BENCH_CHOICES, "EMULATED_COMPUTE_TIME_PER_TIMESTEP"]
+    raise UserError(f"hdf5: {key}={value} is not known here", f"there are: {', '.join(known)}")
+
+
+def _scaled(key: str, value: str) -> int:
+    """h5bench's counts: "1 K" is 1024 of them, "8 M" 8 * 1024 * 1024."""
+    number, factor = value.replace(" ", ""), 1
+    if number[-1:].upper() in ("K", "M", "G"):
+        factor = 1024 ** (" KMG".index(number[-1].upper()))
+        number = number[:-1]
+    if not number.isdigit():
+        raise UserError(f"hdf5: {key}={value} is not a number", "write it as 1024, 1K or 8M")
+    return int(number) * factor
+
+
+def _seconds(key: str, value: str) -> float:
+    parts = value.split()
+    units = {"s": 1.0, "ms": 1e-3, "min": 60.0}
+    try:
+        return float(parts[0]) * units[parts[1] if len(parts) > 1 else "s"]
+    except (ValueError, KeyError, IndexError):
+        raise UserError(f"hdf5: {key}={value} is not a time", "write it as '1 s' or '500 ms'") from None
+
+
+def h5bench_file(path: Path) -> list[str]:
+    """The settings of h5bench's own file, one KEY=VALUE a line, "#" begins a comment."""
+    try:
+        lines = path.read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(
+            f"--config {path}: cannot be read: {error}", "name a file of h5bench's settings"
+        ) from None
+    return [text for line in lines if (text := line.split("#", 1)[0].strip())]
+
+
+READERS: dict[str, tuple[Callable[[Sequence[str]], dict[str, Scalar]], str]] = {
+    "ior": (ior_parameters, IOR_HELP),
+    "reaction-diffusion": (rdbench_parameters, RDBENCH_HELP),
+    "hdf5": (h5bench_parameters, H5BENCH_HELP),
+}

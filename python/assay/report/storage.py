@@ -1,0 +1,110 @@
+"""Storage benchmarks in the terminal: stock and accelerated side by side, then each in its original's own columns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from assay.records.schema import AnyRecord, Measurement
+from assay.records.storage import ACCELERATED, IOR, SPEEDUP, STOCK, Figure, side_by_side
+from assay.records.units import format_quantity, format_size
+from assay.report.ior import HEADER, iterations, line, tests
+
+MOST_ROWS = 24  # of IOR's own table; a sweep is read side by side
+
+
+def show_storage(console: Console, records: Sequence[AnyRecord]) -> None:
+    _show_ior(console, records)
+    _show_waived(console, records)
+
+
+def _row_name(figure: Figure) -> list[str]:
+    params = figure.params
+    whose = f", {params['data']}" if "data" in params else ""
+    return [str(params["mpi"]), f"{params['op']}{whose}", str(params["nodes"]), str(params["ranks"])]
+
+
+def _show_ior(console: Console, records: Sequence[AnyRecord]) -> None:
+    pairs = list(side_by_side(records, IOR, "bandwidth"))
+    if not pairs:
+        return
+    own = [row for test in tests(records) for row in iterations(test)]
+    if len(own) <= MOST_ROWS:
+        for test in tests(records):
+            params = test[0].params
+            console.print(
+                Text(
+                    f"{params['io']}, {params['mpi']}, {params['ranks']} ranks on {params['nodes']} nodes",
+                    style="bold",
+                )
+            )
+            console.print(HEADER, soft_wrap=True)
+            for number, row in iterations(test):
+                console.print(line(row, number), soft_wrap=True)
+        console.print()
+    latencies = list(side_by_side(records, IOR, "latency"))
+    table = _table(
+        ["MPI", "operation", "nodes", "ranks", "transfer"], ["stock", "accelerated", "times", "p50", "p99"]
+    )
+    for pair, latency in zip(pairs, latencies, strict=False):
+        one = next(iter(pair.values()))
+        cells = [*_row_name(one), format_size(int(one.params["transfer"]))]
+        table.add_row(*cells, *_both(pair, records), *_percentiles(latency))
+    console.print(table)
+    legend = (
+        "medians over all rounds; times: accelerated over stock, round by round; p50, p99: of one transfer, "
+    )
+    legend += "stock / accelerated"
+    console.print(Text(legend, style="dim"), soft_wrap=True)
+    console.print()
+
+
+def _table(texts: Sequence[str], numbers: Sequence[str]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in texts:
+        table.add_column(title)
+    for title in numbers:
+        table.add_column(title, justify="right")
+    return table
+
+
+def _both(pair: dict[str, Figure], records: Iterable[AnyRecord]) -> list[str]:
+    """Stock, accelerated, and the speedup's own record."""
+    cells = [_figure(pair.get(variant), lambda one: one.median) for variant in (STOCK, ACCELERATED)]
+    one = next(iter(pair.values()))
+    about = {key: value for key, value in one.params.items() if key != "io"}
+    wanted = {"of": one.name, "figure": one.metric, **about}
+    for r in records:
+        if isinstance(r, Measurement) and r.name == SPEEDUP and r.summary:
+            same = {key: value for key, value in r.params.items() if key != "round"}
+            if same == wanted:
+                return [*cells, f"{r.summary.median:.2f}"]
+    return [*cells, "-"]
+
+
+def _percentiles(pair: dict[str, Figure]) -> list[str]:
+    shown = []
+    for read in (lambda one: one.median, lambda one: one.percentile("p99")):
+        values = [_figure(pair[variant], read) for variant in (STOCK, ACCELERATED) if variant in pair]
+        shown.append(" / ".join(values))
+    return shown
+
+
+def _figure(one: Figure | None, read: Callable[[Figure], float | None]) -> str:
+    value = read(one) if one else None
+    return "-" if value is None or one is None else format_quantity(value, one.unit)
+
+
+def _show_waived(console: Console, records: Iterable[AnyRecord]) -> None:
+    reasons = {
+        (r.name, r.reason or "")
+        for r in records
+        if isinstance(r, Measurement) and r.name.startswith("storage.") and r.status == "waived"
+    }
+    for name, reason in sorted(reasons):
+        console.print(Text(f"{name}: waived, {reason}"), soft_wrap=True)
+    if reasons:
+        console.print()

@@ -1,0 +1,67 @@
+// MPI-IO with planted faults, loaded before an MPI's own: what the benchmarks must find. The environment says which:
+//
+//     PLANTED_SLOW=RANK:MICROSECONDS   every read and write of that rank takes so much longer
+//     PLANTED_FLIP=OFFSET              a write of the byte at that offset of the file has a bit flipped
+//     PLANTED_STALL=RANK               that rank's first write never returns
+#define OMPI_SKIP_MPICXX 1
+#define MPICH_SKIP_MPICXX 1
+#include <mpi.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <vector>
+
+namespace {
+
+int rank() {
+    int number = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &number);
+    return number;
+}
+
+// Busy, as a slow device is: asleep it would give its processor to the others.
+void delay() {
+    static const char* const planted = std::getenv("PLANTED_SLOW");
+    static const bool mine = planted && std::atoi(planted) == rank();
+    if (!mine) return;
+    static const double wanted = std::atof(std::strchr(planted, ':') + 1) * 1e-6;
+    const double begin = MPI_Wtime();
+    while (MPI_Wtime() - begin < wanted) {
+    }
+}
+
+void stall() {
+    static const char* const planted = std::getenv("PLANTED_STALL");
+    if (planted && std::atoi(planted) == rank())
+        for (;;) pause();
+}
+
+// The data as they are to be written: a copy where a byte is to be wrong.
+const void* flipped(const void* data, MPI_Offset offset, int count, MPI_Datatype type, std::vector<char>& copy) {
+    static const char* const planted = std::getenv("PLANTED_FLIP");
+    if (!planted || type != MPI_BYTE) return data;
+    const MPI_Offset at = std::atoll(planted) - offset;
+    if (at < 0 || at >= count) return data;
+    copy.assign(static_cast<const char*>(data), static_cast<const char*>(data) + count);
+    copy[static_cast<std::size_t>(at)] ^= 0x10;
+    return copy.data();
+}
+
+}  // namespace
+
+extern "C" {
+
+int MPI_File_write_at(MPI_File file, MPI_Offset offset, const void* data, int count, MPI_Datatype type, MPI_Status* status) {
+    std::vector<char> copy;
+    stall();
+    delay();
+    return PMPI_File_write_at(file, offset, flipped(data, offset, count, type, copy), count, type, status);
+}
+
+int MPI_File_read_at(MPI_File file, MPI_Offset offset, void* data, int count, MPI_Datatype type, MPI_Status* status) {
+    delay();
+    return PMPI_File_read_at(file, offset, data, count, type, status);
+}
+}

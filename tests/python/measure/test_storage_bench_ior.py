@@ -1,0 +1,208 @@
+"""``assay io bench ior`` finds what is planted: a wrong byte at its offset, a slow rank, a rank that never answers;
+and says what IOR says."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema_of_ior
+import pytest
+
+from assay.cli import main
+from assay.launch.engines import engines_folder
+from assay.launch.launchers import LAUNCHERS
+
+PLANTED = engines_folder().parent / "tests" / "planted_io"
+
+
+def available(mpi: str) -> bool:
+    launcher = next(x for x in LAUNCHERS if x.name == mpi)
+    return (engines_folder() / f"assay-io-{mpi}").is_file() and launcher.unavailable() is None
+
+
+MPIS = [
+    pytest.param(mpi, marks=pytest.mark.skipif(not available(mpi), reason=f"no {mpi} here"))
+    for mpi in ("openmpi", "mpich")
+]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+    left = [path for path in tmp_path.rglob("assay-io-*") if path.is_dir()]
+    assert left == []  # of the folders that the files were written in
+
+
+def plant(monkeypatch: pytest.MonkeyPatch, mpi: str, **faults: str) -> None:
+    """Through the ranks' own environment: the launchers hand ours on. mpiexec itself calls no MPI-IO."""
+    library = PLANTED / f"libplanted-io-{mpi}.so"
+    if not library.is_file():
+        pytest.skip("the engines' tests are not built")
+    monkeypatch.setenv("LD_PRELOAD", str(library))
+    for name, value in faults.items():
+        monkeypatch.setenv(f"PLANTED_{name.upper()}", value)
+
+
+def bench(capfd: pytest.CaptureFixture[str], mpi: str, *words: str, status: int = 0) -> list[dict[str, Any]]:
+    assert (
+        main(["io", "bench", "ior", "--mpi", mpi, "-n", "2", "--stock", "--json", "-o", "out", *words])
+        == status
+    )
+    records: list[dict[str, Any]] = json.loads(capfd.readouterr().out)["records"]
+    return records
+
+
+def of_kind(records: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+    return [r for r in records if r["kind"] == kind]
+
+
+@pytest.mark.parametrize("mpi", MPIS)
+def test_what_ior_reports_is_in_its_json(folder: Path, capfd: pytest.CaptureFixture[str], mpi: str) -> None:
+    """Of each repetition a write and a read, whose bytes over their time are the bandwidth."""
+    words = [
+        "--",
+        "-w",
+        "-r",
+        "-W",
+        "-R",
+        "-t",
+        "47008",
+        "-b",
+        "470080",
+        "-s",
+        "4",
+        "-i",
+        "2",
+        "-C",
+        "-e",
+        "-g",
+    ]
+    records = bench(capfd, mpi, "--rounds", "2", "--ior-json", "ior.json", *words)
+    said = json.loads((folder / "ior.json").read_text())
+    jsonschema_of_ior.check(said)
+    (test,) = said["tests"]
+    assert [[one["access"] for one in both] for both in test["Results"]] == [["write", "read"]] * 4
+    moved = 2 * 4 * 470080
+    for one in (one for both in test["Results"] for one in both):
+        assert one["bwMiB"] * one["totalTime"] == pytest.approx(moved / 2**20)
+        assert one["iops"] * one["wrRdTime"] == pytest.approx(2 * 40)
+        assert one["totalTime"] >= max(one["openTime"], one["wrRdTime"], one["closeTime"])
+        assert one["xferKiB"] == 47008 / 1024
+    assert {one["operation"] for one in said["summary"]} == {"write", "read"}
+    percentiles = [r["summary"] for r in of_kind(records, "measurement") if r["metric"] == "latency"]
+    assert all(s["n"] == 2 * 2 * 40 and s["min"] <= s["median"] <= s["p99"] <= s["max"] for s in percentiles)
+    read = {r["params"]["data"] for r in of_kind(records, "measurement") if r["params"].get("op") == "read"}
+    assert read == {"another rank's"}
+
+
+@pytest.mark.parametrize("mpi", MPIS)
+@pytest.mark.parametrize("option", ["-W", "-R"])
+def test_a_wrong_byte_is_reported_with_its_offset(
+    folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, mpi: str, option: str
+) -> None:
+    """Rank 1's block begins at 65536: byte 70003 is in its second transfer of 4096."""
+    plant(monkeypatch, mpi, flip="70003")
+    words = ["--rounds", "1", "--", "-w", "-r", option, "-t", "4k", "-b", "64k"]
+    records = bench(capfd, mpi, *words, status=1)
+    found = of_kind(records, "corruption")
+    assert {r["params"]["file_offset"] for r in found} == {70003}
+    assert {(r["params"]["writer"], r["message"], r["offset"]) for r in found} == {
+        (1, 1, 70003 - 65536 - 4096)
+    }
+    (finding,) = (f for f in of_kind(records, "finding") if f["rule"] == "wrong_data")
+    assert "offset 70003" in finding["cause"]
+    wrong = int(found[0]["expected"], 16) ^ int(found[0]["observed"], 16)
+    assert wrong.bit_count() == 1
+
+
+@pytest.mark.parametrize("mpi", MPIS)
+def test_stale_data_are_seen_without_being_asked_to_compare(
+    folder: Path, capfd: pytest.CaptureFixture[str], mpi: str
+) -> None:
+    """A file that was written with one signature is read with another."""
+    file = str(folder / "kept")
+    bench(capfd, mpi, "--rounds", "1", "-t", "4k", "-b", "64k", "-G", "7", "-k", "--", "-w", "-o", file)
+    (folder / "out").rename(folder / "before")
+    same = bench(
+        capfd, mpi, "--rounds", "1", "-t", "4k", "-b", "64k", "-G", "7", "-k", "--", "-r", "-o", file
+    )
+    assert of_kind(same, "corruption") == []
+    (folder / "out").rename(folder / "again")
+    other = bench(
+        capfd, mpi, "--rounds", "1", "-t", "4k", "-b", "64k", "-G", "8", "--", "-r", "-o", file, status=1
+    )
+    wrong = [r["summary"]["median"] for r in of_kind(other, "measurement") if r["metric"] == "wrong"]
+    assert wrong == [2 * 16]
+    assert not (folder / "kept").exists()  # without -k
+
+
+@pytest.mark.parametrize("mpi", MPIS)
+def test_a_slow_rank_is_named(
+    folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, mpi: str
+) -> None:
+    plant(monkeypatch, mpi, slow="1:2000")
+    records = bench(capfd, mpi, "--rounds", "3", "-t", "4k", "-b", "64k")
+    found = [f for f in of_kind(records, "finding") if f["rule"] == "straggler"]
+    assert [f["subject"]["rank"] for f in found] == [1]
+    assert found[0]["severity"] == "warning" and "rank 1 on" in found[0]["cause"]
+
+
+@pytest.mark.parametrize("mpi", MPIS)
+def test_a_rank_that_never_answers_is_named(
+    folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, mpi: str
+) -> None:
+    plant(monkeypatch, mpi, stall="1")
+    records = bench(capfd, mpi, "--rounds", "1", "--timeout", "2s", "-t", "4k", "-b", "8k", status=2)
+    assert any(
+        re.search("rank 1 on .* writes for more than 2 s", f["what"]) for f in of_kind(records, "failure")
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["-t", "4k", "-b", "6k"], "holds no whole number of transfers"),
+        (["-a", "POSIX"], "Assay measures MPIIO"),
+        (["-t", "4x"], "unknown unit"),
+        (["-Y"], "unrecognized arguments: -Y"),
+        (["--sizes", "4k", "-t", "4k"], "--sizes and -t are both given"),
+        (["--nodes", "2"], "there are 1 hosts"),
+        (["--folder", "/proc/nowhere"], "cannot write to /proc/nowhere"),
+        (["--", "-r"], "no signature"),
+    ],
+)
+def test_what_cannot_be_is_one_line(
+    folder: Path, capfd: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    mpi = next((m for m in ("openmpi", "mpich") if available(m)), None)
+    if mpi is None:
+        pytest.skip("no MPI here")
+    assert main(["io", "bench", "ior", "--mpi", mpi, "--stock", "-o", "out", *words]) == 2
+    captured = capfd.readouterr()
+    assert said in captured.err + captured.out
+    assert "Traceback" not in captured.err
+
+
+def test_the_accelerator_is_never_assumed(
+    folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A library of that name that is none: the engine looks at who answers MPI-IO, not at what was asked for."""
+    if not available("openmpi"):
+        pytest.skip("no openmpi here")
+    engines = folder / "engines"
+    engines.mkdir()
+    for path in engines_folder().iterdir():
+        os.symlink(path, engines / path.name)
+    fake = engines / "libassay-io-openmpi.so"
+    fake.unlink(missing_ok=True)
+    fake.write_bytes(b"no library")
+    monkeypatch.setenv("ASSAY_ENGINES", str(engines))
+    words = ["--mpi", "openmpi", "--accelerated", "--rounds", "1", "-t", "4k", "-b", "1m"]
+    assert main(["io", "bench", "ior", *words]) == 2
+    assert "the accelerator is not loaded" in capfd.readouterr().out
