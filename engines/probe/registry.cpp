@@ -10,6 +10,7 @@
 #include "node/rdma/rdma.hpp"
 #include "node/settings.hpp"
 #include "node/udp/udp.hpp"
+#include "storage/device/device.hpp"
 
 namespace assay {
 namespace {
@@ -28,6 +29,7 @@ constexpr std::array table = {
     network::pairs,
     network::counters,
     network::wire,
+    storage::device,
 };
 
 }  // namespace

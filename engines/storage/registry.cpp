@@ -2,6 +2,7 @@
 #include <array>
 
 #include "core/registry.hpp"
+#include "storage/hdf5/hdf5.hpp"
 #include "storage/ior/ior.hpp"
 #include "storage/reaction_diffusion/reaction_diffusion.hpp"
 
@@ -11,6 +12,7 @@ namespace {
 constexpr std::array table = {
     storage::ior,
     storage::reaction_diffusion,
+    storage::hdf5,
 };
 
 }  // namespace

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "core/topology.hpp"
-#include "storage/ior/content.hpp"
+#include "storage/content/content.hpp"
 #include "storage/ior/plan.hpp"
 #include "storage/ior/results.hpp"
 

@@ -1,7 +1,7 @@
 // What the repetitions of one plan have shown, and its records.
 #pragma once
 
-#include "storage/ior/content.hpp"
+#include "storage/content/content.hpp"
 #include "storage/ior/plan.hpp"
 
 namespace assay::storage {

@@ -9,16 +9,78 @@ from rich.table import Table
 from rich.text import Text
 
 from assay.records.schema import AnyRecord, Measurement
-from assay.records.storage import ACCELERATED, IOR, SPEEDUP, STOCK, Figure, side_by_side
+from assay.records.storage import ACCELERATED, HDF5, IOR, SOLVER, SPEEDUP, STOCK, Figure, side_by_side
 from assay.records.units import format_quantity, format_size
+from assay.report.device import show_device
 from assay.report.ior import HEADER, iterations, line, tests
 
+PHASES = {"compute_time": "compute", "communication_time": "communication", "write_time": "write"}
 MOST_ROWS = 24  # of IOR's own table; a sweep is read side by side
 
 
 def show_storage(console: Console, records: Sequence[AnyRecord]) -> None:
     _show_ior(console, records)
+    _show_solver(console, records)
+    _show_hdf5(console, records)
+    show_device(console, records)
     _show_waived(console, records)
+
+
+def _show_solver(console: Console, records: Sequence[AnyRecord]) -> None:
+    """Where the time goes, and what the writing reaches."""
+    pairs = list(side_by_side(records, SOLVER, "bandwidth"))
+    if not pairs:
+        return
+    times = {metric: list(side_by_side(records, SOLVER, metric)) for metric in PHASES}
+    table = _table(
+        ["MPI", "nodes", "ranks", "square", "written as"], [*PHASES.values(), "write rate", "times"]
+    )
+    for k, pair in enumerate(pairs):
+        params = next(iter(pair.values())).params
+        square = f"{params['length']} x {params['length']}"
+        row = [str(params[key]) for key in ("mpi", "nodes", "ranks")]
+        phases = [_variants(times[metric][k]) for metric in PHASES]
+        table.add_row(
+            *row,
+            square,
+            f"{params['iotype']}, {params['calls']}",
+            *phases,
+            _variants(pair),
+            _times(pair, records),
+        )
+    console.print(table)
+    legend = (
+        "the longest rank's seconds and the rate of writing, stock / accelerated; medians over all rounds"
+    )
+    console.print(Text(legend, style="dim"), soft_wrap=True)
+    console.print()
+
+
+def _show_hdf5(console: Console, records: Sequence[AnyRecord]) -> None:
+    raw = list(side_by_side(records, HDF5, "raw_rate"))
+    if not raw:
+        return
+    observed = list(side_by_side(records, HDF5, "observed_rate"))
+    table = _table(
+        ["MPI", "operation", "nodes", "ranks", "memory to file"], ["raw", "times", "observed", "times"]
+    )
+    for one, other in zip(raw, observed, strict=True):
+        params = next(iter(one.values())).params
+        patterns = f"{params['mem_pattern']} to {params['file_pattern']}, {params['calls']}"
+        if "read_option" in params:
+            patterns += f", {params['read_option']}"
+        row = [str(params[key]) for key in ("mpi", "op", "nodes", "ranks")]
+        table.add_row(
+            *row, patterns, _variants(one), _times(one, records), _variants(other), _times(other, records)
+        )
+    console.print(table)
+    legend = "raw: in H5Dwrite and H5Dread; observed: from opening to closing the file; stock / accelerated"
+    console.print(Text(legend, style="dim"), soft_wrap=True)
+    console.print()
+
+
+def _variants(pair: dict[str, Figure]) -> str:
+    return " / ".join(_figure(pair[one], lambda f: f.median) for one in (STOCK, ACCELERATED) if one in pair)
 
 
 def _row_name(figure: Figure) -> list[str]:
@@ -72,17 +134,20 @@ def _table(texts: Sequence[str], numbers: Sequence[str]) -> Table:
 
 
 def _both(pair: dict[str, Figure], records: Iterable[AnyRecord]) -> list[str]:
-    """Stock, accelerated, and the speedup's own record."""
     cells = [_figure(pair.get(variant), lambda one: one.median) for variant in (STOCK, ACCELERATED)]
+    return [*cells, _times(pair, records)]
+
+
+def _times(pair: dict[str, Figure], records: Iterable[AnyRecord]) -> str:
+    """The speedup's own record."""
     one = next(iter(pair.values()))
-    about = {key: value for key, value in one.params.items() if key != "io"}
-    wanted = {"of": one.name, "figure": one.metric, **about}
+    wanted = {"of": one.name, "figure": one.metric} | {
+        key: value for key, value in one.params.items() if key != "io"
+    }
     for r in records:
-        if isinstance(r, Measurement) and r.name == SPEEDUP and r.summary:
-            same = {key: value for key, value in r.params.items() if key != "round"}
-            if same == wanted:
-                return [*cells, f"{r.summary.median:.2f}"]
-    return [*cells, "-"]
+        if isinstance(r, Measurement) and r.name == SPEEDUP and r.summary and r.params == wanted:
+            return f"{r.summary.median:.2f}"
+    return "-"
 
 
 def _percentiles(pair: dict[str, Figure]) -> list[str]:

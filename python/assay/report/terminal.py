@@ -64,7 +64,7 @@ def show_run(console: Console, records: Sequence[AnyRecord]) -> None:
     show_storage(console, records)
     show_alloc(console, records)
     for failure in (r for r in records if isinstance(r, Failure)):
-        console.print(Text.assemble(("failed: ", "bold red"), failure.what))
+        console.print(Text.assemble(("failed: ", "bold red"), failure.what), soft_wrap=True)
         if failure.hint:
             console.print(f"        {failure.hint}")
     show_findings(console, [r for r in records if isinstance(r, Finding)])

@@ -41,10 +41,12 @@ void stall() {
 // The data as they are to be written: a copy where a byte is to be wrong.
 const void* flipped(const void* data, MPI_Offset offset, int count, MPI_Datatype type, std::vector<char>& copy) {
     static const char* const planted = std::getenv("PLANTED_FLIP");
-    if (!planted || type != MPI_BYTE) return data;
-    const MPI_Offset at = std::atoll(planted) - offset;
-    if (at < 0 || at >= count) return data;
-    copy.assign(static_cast<const char*>(data), static_cast<const char*>(data) + count);
+    int size = 0;
+    MPI_Type_size(type, &size);
+    const MPI_Offset at = planted ? std::atoll(planted) - offset : -1;
+    const MPI_Offset bytes = MPI_Offset{count} * size;  // of what lies in one piece; nothing else is planted in
+    if (at < 0 || at >= bytes) return data;
+    copy.assign(static_cast<const char*>(data), static_cast<const char*>(data) + bytes);
     copy[static_cast<std::size_t>(at)] ^= 0x10;
     return copy.data();
 }

@@ -12,23 +12,10 @@ from typing import Any
 
 import jsonschema_of_ior
 import pytest
+from storage_benches import MPIS, available, bench, of_kind, plant
 
 from assay.cli import main
 from assay.launch.engines import engines_folder
-from assay.launch.launchers import LAUNCHERS
-
-PLANTED = engines_folder().parent / "tests" / "planted_io"
-
-
-def available(mpi: str) -> bool:
-    launcher = next(x for x in LAUNCHERS if x.name == mpi)
-    return (engines_folder() / f"assay-io-{mpi}").is_file() and launcher.unavailable() is None
-
-
-MPIS = [
-    pytest.param(mpi, marks=pytest.mark.skipif(not available(mpi), reason=f"no {mpi} here"))
-    for mpi in ("openmpi", "mpich")
-]
 
 
 @pytest.fixture
@@ -39,27 +26,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     assert left == []  # of the folders that the files were written in
 
 
-def plant(monkeypatch: pytest.MonkeyPatch, mpi: str, **faults: str) -> None:
-    """Through the ranks' own environment: the launchers hand ours on. mpiexec itself calls no MPI-IO."""
-    library = PLANTED / f"libplanted-io-{mpi}.so"
-    if not library.is_file():
-        pytest.skip("the engines' tests are not built")
-    monkeypatch.setenv("LD_PRELOAD", str(library))
-    for name, value in faults.items():
-        monkeypatch.setenv(f"PLANTED_{name.upper()}", value)
-
-
-def bench(capfd: pytest.CaptureFixture[str], mpi: str, *words: str, status: int = 0) -> list[dict[str, Any]]:
-    assert (
-        main(["io", "bench", "ior", "--mpi", mpi, "-n", "2", "--stock", "--json", "-o", "out", *words])
-        == status
-    )
-    records: list[dict[str, Any]] = json.loads(capfd.readouterr().out)["records"]
-    return records
-
-
-def of_kind(records: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
-    return [r for r in records if r["kind"] == kind]
+def ior(capfd: pytest.CaptureFixture[str], mpi: str, *words: str, status: int = 0) -> list[dict[str, Any]]:
+    return bench(capfd, "ior", mpi, *words, status=status)
 
 
 @pytest.mark.parametrize("mpi", MPIS)
@@ -83,7 +51,7 @@ def test_what_ior_reports_is_in_its_json(folder: Path, capfd: pytest.CaptureFixt
         "-e",
         "-g",
     ]
-    records = bench(capfd, mpi, "--rounds", "2", "--ior-json", "ior.json", *words)
+    records = ior(capfd, mpi, "--rounds", "2", "--ior-json", "ior.json", *words)
     said = json.loads((folder / "ior.json").read_text())
     jsonschema_of_ior.check(said)
     (test,) = said["tests"]
@@ -109,7 +77,7 @@ def test_a_wrong_byte_is_reported_with_its_offset(
     """Rank 1's block begins at 65536: byte 70003 is in its second transfer of 4096."""
     plant(monkeypatch, mpi, flip="70003")
     words = ["--rounds", "1", "--", "-w", "-r", option, "-t", "4k", "-b", "64k"]
-    records = bench(capfd, mpi, *words, status=1)
+    records = ior(capfd, mpi, *words, status=1)
     found = of_kind(records, "corruption")
     assert {r["params"]["file_offset"] for r in found} == {70003}
     assert {(r["params"]["writer"], r["message"], r["offset"]) for r in found} == {
@@ -127,14 +95,12 @@ def test_stale_data_are_seen_without_being_asked_to_compare(
 ) -> None:
     """A file that was written with one signature is read with another."""
     file = str(folder / "kept")
-    bench(capfd, mpi, "--rounds", "1", "-t", "4k", "-b", "64k", "-G", "7", "-k", "--", "-w", "-o", file)
+    ior(capfd, mpi, "--rounds", "1", "-t", "4k", "-b", "64k", "-G", "7", "-k", "--", "-w", "-o", file)
     (folder / "out").rename(folder / "before")
-    same = bench(
-        capfd, mpi, "--rounds", "1", "-t", "4k", "-b", "64k", "-G", "7", "-k", "--", "-r", "-o", file
-    )
+    same = ior(capfd, mpi, "--rounds", "1", "-t", "4k", "-b", "64k", "-G", "7", "-k", "--", "-r", "-o", file)
     assert of_kind(same, "corruption") == []
     (folder / "out").rename(folder / "again")
-    other = bench(
+    other = ior(
         capfd, mpi, "--rounds", "1", "-t", "4k", "-b", "64k", "-G", "8", "--", "-r", "-o", file, status=1
     )
     wrong = [r["summary"]["median"] for r in of_kind(other, "measurement") if r["metric"] == "wrong"]
@@ -147,7 +113,7 @@ def test_a_slow_rank_is_named(
     folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, mpi: str
 ) -> None:
     plant(monkeypatch, mpi, slow="1:2000")
-    records = bench(capfd, mpi, "--rounds", "3", "-t", "4k", "-b", "64k")
+    records = ior(capfd, mpi, "--rounds", "3", "-t", "4k", "-b", "64k")
     found = [f for f in of_kind(records, "finding") if f["rule"] == "straggler"]
     assert [f["subject"]["rank"] for f in found] == [1]
     assert found[0]["severity"] == "warning" and "rank 1 on" in found[0]["cause"]
@@ -158,7 +124,7 @@ def test_a_rank_that_never_answers_is_named(
     folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, mpi: str
 ) -> None:
     plant(monkeypatch, mpi, stall="1")
-    records = bench(capfd, mpi, "--rounds", "1", "--timeout", "2s", "-t", "4k", "-b", "8k", status=2)
+    records = ior(capfd, mpi, "--rounds", "1", "--timeout", "2s", "-t", "4k", "-b", "8k", status=2)
     assert any(
         re.search("rank 1 on .* writes for more than 2 s", f["what"]) for f in of_kind(records, "failure")
     )

@@ -6,6 +6,7 @@ import argparse
 from typing import Protocol, TypeAlias
 
 from assay.commands.io.bench import Bench
+from assay.commands.io.device import Device
 
 # argparse has no public name for it.
 Verbs: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
@@ -17,7 +18,7 @@ class SubVerb(Protocol):
     def prepare(self, verbs: Verbs) -> None: ...
 
 
-SUB_VERBS: list[SubVerb] = [Bench()]
+SUB_VERBS: list[SubVerb] = [Bench(), Device()]
 
 
 class Io:
@@ -30,6 +31,7 @@ class Io:
   assay io bench ior -n 2 -t 32k -b 192m -C -e           as IOR is asked
   assay io bench reaction-diffusion --mpi mpich -n 4
   assay io bench hdf5 --lab
+  assay io device /dev/shm                               what this node's own storage gives
 
 'assay io bench --help' and so on tell more.
 """

@@ -20,10 +20,13 @@ from assay.launch.placement import HERE, REMOTE, Site, lab_site
 from assay.launch.reach import check_hosts
 from assay.measure.session import Session
 from assay.measure.storage import Accelerator, StorageRequest, compare, measure_storage, scratch, waived_here
+from assay.records.run import Run
 from assay.records.schema import Scalar
 from assay.records.storage import ACCELERATED, HDF5, IOR, SOLVER, STOCK
 from assay.records.units import parse_size
+from assay.report.h5bench import write_h5bench_csv
 from assay.report.ior import write_ior_json
+from assay.report.rdbench import write_rdbench_json
 
 if TYPE_CHECKING:
     from assay.commands.io import Verbs
@@ -103,7 +106,12 @@ def _add_options(parser: argparse.ArgumentParser, name: str) -> None:
     if name == "ior":
         how.add_argument("--sizes", metavar="LIST", help="transfer sizes, one after the other: 4k,32k,1m")
         how.add_argument("--ior-json", type=Path, metavar="FILE", help="the results in IOR's own JSON too")
+    if name == "reaction-diffusion":
+        how.add_argument(
+            "--rdbench-json", type=Path, metavar="FILE", help="the results in RDBench's JSON, a line a run"
+        )
     if name == "hdf5":
+        how.add_argument("--h5bench-csv", type=Path, metavar="FILE", help="the results in h5bench's CSV too")
         how.add_argument("--config", type=Path, metavar="FILE", help="settings of h5bench, KEY=VALUE a line")
     fast = parser.add_argument_group("the accelerator")
     fast.add_argument("--store", metavar="PATH", help="node-local memory: a folder, a file or /dev/dax*")
@@ -136,11 +144,20 @@ def run_bench(args: argparse.Namespace) -> int:
     measure(session, request, args.folder or run.path)
     compare(session, request.measurement)
     status = session.conclude(wanted)
-    if getattr(args, "ior_json", None):
-        write_ior_json(run, args.ior_json)
+    _write_originals(args, run)
     if args.json:
         session.print_json()
     return status
+
+
+def _write_originals(args: argparse.Namespace, run: Run) -> None:
+    """What the benchmark's original would have written, where it was asked for."""
+    if getattr(args, "ior_json", None):
+        write_ior_json(run, args.ior_json)
+    if getattr(args, "rdbench_json", None):
+        write_rdbench_json(run.records, args.rdbench_json)
+    if getattr(args, "h5bench_csv", None):
+        write_h5bench_csv(run.records, args.h5bench_csv)
 
 
 def measure(session: Session, request: StorageRequest, folder: Path) -> None:

@@ -89,7 +89,8 @@ def ior_parameters(words: Sequence[str]) -> dict[str, Scalar]:
 
 RDBENCH_HELP = """RDBench's own options:
   -L N edge of the square   -s N steps   -i N steps from one snapshot to the next   --iotype manual|view|chunk
-  -c collective   --nosync   --xnp N, --ynp N ranks in x and y   -o PREFIX of the files (after '--')"""
+  -c collective   --nosync   --xnp N, --ynp N ranks in x and y
+  -o PREFIX of the files, which are then kept (after '--')"""
 
 
 def rdbench_parameters(words: Sequence[str]) -> dict[str, Scalar]:
@@ -107,6 +108,7 @@ def rdbench_parameters(words: Sequence[str]) -> dict[str, Scalar]:
     parser.add_argument("--nosync", action="store_true")
     parser.add_argument("-o", "--output", dest="file")
     found = vars(parser.parse_args(list(words)))
+    found["keep"] = found["file"] is not None  # as RDBench does
     return {name: value for name, value in found.items() if value not in (None, False)}
 
 

@@ -1,4 +1,4 @@
-#include "storage/ior/content.hpp"
+#include "storage/content/content.hpp"
 
 #include <algorithm>
 #include <cstring>

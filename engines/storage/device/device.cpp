@@ -1,0 +1,268 @@
+// A point is one operation, pattern, method, number of threads and transfer size. Threads start together, each on a
+// core and a part of the target of its own, and stop when the time is over: what they have moved by then counts.
+#include "storage/device/device.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
+#include <algorithm>
+#include <atomic>
+#include <barrier>
+#include <cstring>
+#include <set>
+#include <thread>
+
+#include "core/clock.hpp"
+#include "core/error.hpp"
+#include "core/interrupt.hpp"
+#include "core/options.hpp"
+#include "core/record.hpp"
+#include "core/topology.hpp"
+#include "storage/device/data.hpp"
+#include "storage/device/target.hpp"
+
+namespace assay::storage {
+namespace {
+
+struct Point {
+    std::string op, pattern, method;
+    std::size_t threads, size;
+};
+
+// Stores that go to memory past the caches: on persistent memory they are durable once the fence has passed.
+bool stream_copy(std::byte* to, const std::byte* from, std::size_t bytes) {
+#ifdef __SSE2__
+    auto* const target = reinterpret_cast<__m128i*>(to);
+    const auto* const source = reinterpret_cast<const __m128i*>(from);
+    for (std::size_t k = 0; k < bytes / sizeof(__m128i); ++k) _mm_stream_si128(target + k, _mm_load_si128(source + k));
+    _mm_sfence();
+    return true;
+#else
+    static_cast<void>(to), static_cast<void>(from), static_cast<void>(bytes);
+    return false;
+#endif
+}
+
+constexpr bool has_stream_copy =
+#ifdef __SSE2__
+    true;
+#else
+    false;
+#endif
+
+// One thread's part of a point.
+class Mover {
+public:
+    Mover(const Target& target, const Point& point, std::size_t index)
+        : target_(target), point_(point), buffer_(point.size, NodeMemory::any) {
+        const std::size_t share = target.bytes() / point.threads / point.size;  // transfers
+        begin_ = index * share * point.size;
+        count_ = share;
+        state_ = 0x9E3779B97F4A7C15 * (index + 1);
+        std::memset(buffer_.data(), 0x5A, point.size);
+    }
+
+    bool move() {
+        const std::size_t offset = begin_ + next() * point_.size;
+        auto* const data = static_cast<std::byte*>(buffer_.data());
+        if (point_.op == "write") {
+            place_words(data, point_.size, offset);
+            return write(data, offset);
+        }
+        if (!read(data, offset)) return false;
+        if (target_.is_filled() && !words_are_right(data, point_.size, offset)) ++wrong;
+        return true;
+    }
+
+    std::uint64_t moved = 0, wrong = 0;
+    double seconds_taken = 0;
+    int error = 0;
+    Histogram latency;
+
+private:
+    std::size_t next() {
+        if (point_.pattern == "sequential") return at_++ % count_;
+        state_ ^= state_ << 13;  // xorshift64 (Marsaglia 2003)
+        state_ ^= state_ >> 7;
+        state_ ^= state_ << 17;
+        return state_ % count_;
+    }
+    bool write(const std::byte* data, std::size_t offset) const {
+        if (point_.method == "mmap") return std::memcpy(target_.mapping() + offset, data, point_.size) != nullptr;
+        if (point_.method == "stream") return stream_copy(target_.mapping() + offset, data, point_.size);
+        return pwrite(descriptor(), data, point_.size, static_cast<off_t>(offset)) == static_cast<ssize_t>(point_.size);
+    }
+    bool read(std::byte* data, std::size_t offset) const {
+        if (point_.method == "mmap") return std::memcpy(data, target_.mapping() + offset, point_.size) != nullptr;
+        return pread(descriptor(), data, point_.size, static_cast<off_t>(offset)) == static_cast<ssize_t>(point_.size);
+    }
+    int descriptor() const { return point_.method == "direct" ? target_.direct() : target_.descriptor(); }
+
+    const Target& target_;
+    const Point& point_;
+    NodeMemory buffer_;
+    std::size_t begin_, count_, at_ = 0;
+    std::uint64_t state_;
+};
+
+struct Pass {
+    double bandwidth = 0, rate = 0;
+    std::uint64_t wrong = 0;
+};
+
+Pass run_pass(const Target& target, const Point& point, double wanted, Histogram& latency) {
+    std::vector<std::unique_ptr<Mover>> movers;
+    for (std::size_t t = 0; t < point.threads; ++t) movers.push_back(std::make_unique<Mover>(target, point, t));
+    std::barrier start(static_cast<std::ptrdiff_t>(point.threads));
+    {
+        std::vector<std::jthread> pool;
+        for (std::size_t t = 0; t < point.threads; ++t)
+            pool.emplace_back([&, t] {
+                Mover& mover = *movers[t];
+                bind_to_core(static_cast<int>(t) % core_count());
+                start.arrive_and_wait();
+                const Nanoseconds begin = now(), end = begin + static_cast<Nanoseconds>(wanted * 1e9);
+                Nanoseconds last = begin;
+                while (last < end && !interrupted()) {
+                    if (!mover.move()) {
+                        mover.error = errno;
+                        break;
+                    }
+                    const Nanoseconds at = now();
+                    mover.latency.record(at - last);
+                    last = at;
+                    ++mover.moved;
+                }
+                mover.seconds_taken = seconds(last - begin);
+            });
+    }
+    Pass pass;
+    double longest = 0, transfers = 0;
+    for (const auto& mover : movers) {
+        if (mover->error)
+            throw Error(fmt::format("{}: cannot {} {} bytes: {}", target.path(), point.op, point.size, std::strerror(mover->error)),
+                        "see the kernel's log (dmesg)");
+        longest = std::max(longest, mover->seconds_taken);
+        transfers += static_cast<double>(mover->moved);
+        pass.wrong += mover->wrong;
+        latency.merge(mover->latency.counts());
+    }
+    pass.rate = longest > 0 ? transfers / longest : 0;
+    pass.bandwidth = pass.rate * static_cast<double>(point.size);
+    return pass;
+}
+
+std::vector<std::string> words_of(const Options& options, const char* name, const std::set<std::string>& known) {
+    std::vector<std::string> words;
+    std::string text = options.text(name);
+    for (std::size_t at = 0; at < text.size();) {
+        const std::size_t comma = std::min(text.find(',', at), text.size());
+        words.push_back(text.substr(at, comma - at));
+        if (!known.contains(words.back())) {
+            std::string all;
+            for (const std::string& one : known) all += (all.empty() ? "" : ", ") + one;
+            throw Error(fmt::format("--{} {}: no '{}'", name, text, words.back()), "there are: " + all);
+        }
+        at = comma + 1;
+    }
+    return words;
+}
+
+std::vector<std::int64_t> thread_counts(const Options& options) {
+    if (std::vector<std::int64_t> given = options.integers("threads"); !given.empty()) return given;
+    std::vector<std::int64_t> counts{1};
+    while (counts.back() * 2 < core_count()) counts.push_back(counts.back() * 2);
+    if (core_count() > 1) counts.push_back(core_count());
+    return counts;
+}
+
+// Why a point cannot be measured here; empty where it can.
+std::string waived_because(const Target& target, const Point& point) {
+    const bool mapped = point.method == "mmap" || point.method == "stream";
+    if (target.is_device() && !mapped) return target.why_not_direct();
+    if (point.method == "direct" && target.direct() < 0) return target.why_not_direct();
+    if (point.method == "stream" && !has_stream_copy) return "this processor has no such stores that we know";
+    if (target.bytes() / point.threads < point.size) return "a thread's part is shorter than a transfer: see --bytes";
+    return "";
+}
+
+std::vector<Point> points_of(const Options& options) {
+    std::vector<Point> points;
+    for (const std::string& op : words_of(options, "op", {"write", "read"}))
+        for (const std::string& pattern : words_of(options, "pattern", {"sequential", "random"}))
+            for (const std::string& method : words_of(options, "method", {"call", "direct", "mmap", "stream"}))
+                for (const std::int64_t threads : thread_counts(options))
+                    for (const std::int64_t size : options.integers("sizes")) {
+                        if (size % static_cast<std::int64_t>(data_page))
+                            throw Error(fmt::format("--sizes {}: not a multiple of 4 KiB", size), "give multiples of 4 KiB");
+                        if (op == "read" && method == "stream") continue;  // there are no such loads
+                        points.push_back({op, pattern, method, static_cast<std::size_t>(threads), static_cast<std::size_t>(size)});
+                    }
+    return points;
+}
+
+class Sweep {
+public:
+    Sweep(const Options& options, Bench& bench, const Target& target)
+        : bench_(bench), target_(target), seconds_(options.real("seconds")), repeats_(options.integer("repeats")) {}
+
+    void measure(const Point& point) {
+        const Json params = {{"op", point.op},         {"pattern", point.pattern}, {"method", point.method}, {"threads", point.threads},
+                             {"transfer", point.size}, {"on", target_.kind()},     {"bytes", target_.bytes()}};
+        const Subject subject{.host = host_name(), .device = target_.path()};
+        if (const std::string reason = waived_because(target_, point); !reason.empty()) {
+            // Said once of a method, not of each of its points.
+            const std::string key = point.method + reason;
+            if (said_.insert(key).second) bench_.sink.waived(device, "bandwidth", subject, {{"method", point.method}}, reason);
+            return;
+        }
+        std::vector<double> bandwidths, rates;
+        std::uint64_t wrong = 0;
+        Histogram latency;
+        for (std::int64_t k = 0; k < repeats_ && !interrupted(); ++k) {
+            const Pass pass = run_pass(target_, point, seconds_, latency);
+            bandwidths.push_back(pass.bandwidth);
+            rates.push_back(pass.rate);
+            wrong += pass.wrong;
+        }
+        if (bandwidths.empty()) return;
+        bench_.sink.measurement(device, "bandwidth", subject, params, summarize(bandwidths), bandwidths);
+        bench_.sink.measurement(device, "rate", subject, params, summarize(rates), rates);
+        bench_.sink.measurement(device, "latency", subject, params, latency.summary());
+        if (point.op == "read" && target_.is_filled()) {
+            const double count[] = {static_cast<double>(wrong)};
+            bench_.sink.measurement(device, "wrong", subject, params, summarize(count));
+        }
+    }
+
+    double seconds_a_point() const { return seconds_ * static_cast<double>(repeats_); }
+
+private:
+    Bench& bench_;
+    const Target& target_;
+    const double seconds_;
+    const std::int64_t repeats_;
+    std::set<std::string> said_;
+};
+
+}  // namespace
+
+void detail::run_device(const Options& options, Bench& bench) {
+    catch_interrupts();  // so that the file is removed
+    const std::vector<Point> points = points_of(options);
+    const bool writes = std::ranges::any_of(points, [](const Point& point) { return point.op == "write"; });
+    const Target target(options.text("path"), static_cast<std::size_t>(options.integer("bytes")), writes, options.flag("overwrite"));
+    Sweep sweep(options, bench, target);
+    for (std::size_t k = 0; k < points.size() && !interrupted(); ++k) {
+        const Point& point = points[k];
+        const double left = static_cast<double>(points.size() - k) * sweep.seconds_a_point();
+        bench.sink.progress(static_cast<double>(k) / static_cast<double>(points.size()),
+                            fmt::format("{} {} {}, {} threads, {} B", point.op, point.pattern, point.method, point.threads, point.size), left);
+        sweep.measure(point);
+    }
+}
+
+}  // namespace assay::storage

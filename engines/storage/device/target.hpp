@@ -1,0 +1,44 @@
+// What is measured: a file of our own in a folder, a file that is there, or a device of memory.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+namespace assay::storage {
+
+class Target {
+public:
+    // Throws Error for a path that is none of these, that has less room than `bytes`, or that holds something while
+    // it is to be written to without `overwrite`.
+    Target(const std::string& path, std::size_t bytes, bool writes, bool overwrite);
+    ~Target() { release(); }
+    Target(const Target&) = delete;
+    Target& operator=(const Target&) = delete;
+
+    const std::string& path() const { return path_; }
+    const std::string& kind() const { return kind_; }  // the file system's name, or "devdax"
+    std::size_t bytes() const { return bytes_; }
+    bool is_device() const { return is_device_; }
+    bool is_filled() const { return filled_; }  // with the pattern that reads are compared with
+    int descriptor() const { return descriptor_; }
+    int direct() const { return direct_; }  // -1: see why_not_direct
+    const std::string& why_not_direct() const { return why_not_direct_; }
+    std::byte* mapping() const { return mapping_; }
+
+private:
+    void open_folder();
+    void open_file(bool writes, bool overwrite);
+    void open_device(bool writes, bool overwrite);
+    void open_direct();
+    void map(bool writes);
+    void fill();
+    void release();
+
+    std::string path_, kind_, why_not_direct_;
+    std::size_t bytes_;
+    bool is_device_ = false, is_ours_ = false, filled_ = false;
+    int descriptor_ = -1, direct_ = -1;
+    std::byte* mapping_ = nullptr;
+};
+
+}  // namespace assay::storage

@@ -1,0 +1,55 @@
+"""A node's own storage in the terminal: a table for each operation and pattern, a row a method and number of threads,
+a column a transfer size; and the peaks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from assay.records.schema import AnyRecord
+from assay.records.storage import DEVICE, Figure, figures
+from assay.records.units import format_quantity, format_size
+
+METHODS = {"call": "calls", "direct": "calls, direct", "mmap": "mapping", "stream": "mapping, streamed"}
+
+
+def show_device(console: Console, records: Iterable[AnyRecord]) -> None:
+    found = figures(records, DEVICE, "bandwidth")
+    for host, device in dict.fromkeys((f.subject.host, f.params.get("on")) for f in found):
+        chosen = [f for f in found if (f.subject.host, f.params.get("on")) == (host, device)]
+        path = chosen[0].records[0].subject.device
+        for op, pattern in dict.fromkeys((f.params["op"], f.params["pattern"]) for f in chosen):
+            rows = [f for f in chosen if (f.params["op"], f.params["pattern"]) == (op, pattern)]
+            _show_table(console, f"{op}, {pattern}: {path} on {host}, {device}", rows)
+        for op in dict.fromkeys(f.params["op"] for f in chosen):
+            best = max((f for f in chosen if f.params["op"] == op), key=lambda f: f.median)
+            console.print(
+                Text(f"peak {op}: {format_quantity(best.median, best.unit)} ({_how(best)})"), soft_wrap=True
+            )
+        console.print()
+
+
+def _how(figure: Figure) -> str:
+    p = figure.params
+    threads = f"{p['threads']} thread" + ("" if p["threads"] == 1 else "s")
+    return f"{p['pattern']}, {METHODS[str(p['method'])]}, {threads}, {format_size(int(p['transfer']))}"
+
+
+def _show_table(console: Console, title: str, rows: list[Figure]) -> None:
+    sizes = sorted({int(f.params["transfer"]) for f in rows})
+    table = Table(box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
+    table.add_column("by")
+    for heading in ("threads", *(format_size(size) for size in sizes)):
+        table.add_column(heading, justify="right")
+    for method, threads in dict.fromkeys((f.params["method"], f.params["threads"]) for f in rows):
+        cells = {
+            int(f.params["transfer"]): format_quantity(f.median, f.unit)
+            for f in rows
+            if (f.params["method"], f.params["threads"]) == (method, threads)
+        }
+        table.add_row(METHODS[str(method)], str(threads), *(cells.get(size, "-") for size in sizes))
+    console.print(table)
+    console.print()

@@ -1,0 +1,70 @@
+"""The solver's results as RDBench writes them: one JSON object a run, its fields and units."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from assay.errors import UserError
+from assay.records.schema import AnyRecord, Measurement
+from assay.records.storage import SOLVER
+
+
+def runs(records: Iterable[AnyRecord]) -> Iterator[dict[str, Measurement]]:
+    """The metrics of each start of the solver, in order."""
+    found: dict[str, dict[str, Measurement]] = {}
+    for r in records:
+        if isinstance(r, Measurement) and r.name == SOLVER and r.summary:
+            params = {key: value for key, value in r.params.items() if key != "digest"}
+            found.setdefault(repr(sorted(params.items(), key=str)), {})[r.metric] = r
+    yield from found.values()
+
+
+def rdbench_json(metrics: dict[str, Measurement]) -> dict[str, Any]:
+    def median(metric: str) -> float:
+        summary = metrics[metric].summary
+        return summary.median if summary else float("nan")
+
+    params = metrics["write_time"].params
+    length = int(params["length"])
+    xnp, ynp, files = int(params["xnp"]), int(params["ynp"]), int(params["files"])
+    return {
+        "version": "assay",
+        "nprocs": params["ranks"],
+        "xnp": xnp,
+        "ynp": ynp,
+        "L": length,
+        "chunkSizeX": length // xnp,
+        "chunkSizeY": length // ynp,
+        "collective": params["calls"] == "collective",
+        "iotype": params["iotype"],
+        "nosync": not params["sync"],
+        "steps": params["steps"],
+        "interval": params["interval"],
+        "fixedX": False,
+        "fixedY": False,
+        "nfiles": files,
+        "fileSize": 8 * length * length,
+        "totalWriteSizeByte": 8 * length * length * files,
+        "calcTimeSec": median("compute_time"),
+        "commTimeSec": median("communication_time"),
+        "writeTimeSec": median("write_time"),
+        "writeBandwidthByte": median("bandwidth"),
+        "phaseDurationsSec": {"write": metrics["snapshot_time"].samples},
+        "io": params["io"],
+        "mpi": params["mpi"],
+    }
+
+
+def write_rdbench_json(records: Iterable[AnyRecord], path: Path) -> None:
+    """A line a run."""
+    lines = [msgspec.json.encode(rdbench_json(one)) + b"\n" for one in runs(records) if "write_time" in one]
+    try:
+        path.write_bytes(b"".join(lines))
+    except OSError as error:
+        raise UserError(
+            f"--rdbench-json {path}: {error.strerror}", "name a file that can be written"
+        ) from None

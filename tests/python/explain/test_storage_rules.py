@@ -1,0 +1,86 @@
+"""Stragglers and wrong data, planted in records: who is named, and when nobody is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from assay.explain import explain
+from assay.records.schema import AnyRecord, Corruption, Finding, Measurement, Subject, Summary
+
+
+def slowest(seen: Sequence[tuple[int, str, float]], nodes: int = 2) -> list[AnyRecord]:
+    """The slowest rank of each round, its host, and how slow."""
+    return [
+        Measurement(
+            name="storage.ior",
+            metric="straggler",
+            unit="1",
+            subject=Subject(host=host, rank=rank),
+            params={
+                "op": "write",
+                "io": "stock",
+                "ranks": 8,
+                "nodes": nodes,
+                "round": number,
+                "transfer": 32768,
+            },
+            summary=Summary(n=1, median=ratio),
+            id=number,
+        )
+        for number, (rank, host, ratio) in enumerate(seen, 1)
+    ]
+
+
+def named(records: list[AnyRecord]) -> list[Finding]:
+    return [one for one in explain(records) if one.rule == "straggler"]
+
+
+def test_a_rank_that_is_always_the_slowest_is_named() -> None:
+    (found,) = named(slowest([(5, "n2", 2.0), (5, "n2", 2.2), (5, "n2", 2.1)]))
+    assert found.subject == Subject(host="n2", rank=5)
+    assert found.severity == "warning" and "2.1 times as long" in found.cause
+    assert found.evidence == [1, 2, 3]
+
+
+def test_a_node_whose_ranks_take_turns_is_named() -> None:
+    (found,) = named(slowest([(4, "n2", 2.0), (5, "n2", 2.2), (6, "n2", 2.1)]))
+    assert found.subject == Subject(host="n2")
+    assert found.cause.startswith("node n2")
+
+
+def test_nobody_is_named_where_the_slowest_changes() -> None:
+    assert named(slowest([(1, "n1", 2.0), (5, "n2", 2.2), (2, "n1", 2.1)])) == []
+
+
+def test_nobody_is_named_on_one_node_where_the_slowest_changes() -> None:
+    assert named(slowest([(1, "n1", 2.0), (0, "n1", 2.2), (1, "n1", 2.1), (0, "n1", 3.0)], nodes=1)) == []
+
+
+def test_nobody_is_named_for_little_or_for_once() -> None:
+    assert named(slowest([(5, "n2", 1.2), (5, "n2", 1.3), (5, "n2", 1.2)])) == []
+    assert named(slowest([(5, "n2", 4.0)])) == []
+
+
+def test_wrong_data_are_a_matter_of_the_file_not_of_the_network() -> None:
+    wrong: list[AnyRecord] = [
+        Corruption(
+            name="storage.ior",
+            subject=Subject(host="n1", peer="n2"),
+            params={
+                "file": "/scratch/f",
+                "file_offset": offset,
+                "writer": 0,
+                "reader": 4,
+                "io": "accelerated",
+            },
+            message=number,
+            expected="00",
+            observed="10",
+            id=number,
+        )
+        for number, offset in ((1, 8192), (2, 4096))
+    ]
+    (found,) = explain(wrong)
+    assert found.rule == "wrong_data" and found.severity == "fault"
+    assert found.cause == "/scratch/f: wrong data from offset 4096 on (accelerated I/O)"
+    assert len(found.details) == 2 and "written by rank 0 (n1), read by rank 4 (n2)" in found.details[0]

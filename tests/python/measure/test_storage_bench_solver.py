@@ -1,0 +1,125 @@
+"""``assay io bench reaction-diffusion``: snapshots that a reader can compute again, the same whatever the sharing-out
+and the way of writing; and a file that changed under way is seen."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from storage_benches import MPIS, bench, median, of_kind, plant
+
+LENGTH, STEPS, INTERVAL = 24, 6, 3
+FEED, KILL, DT, DU, DV = 0.04, 0.06075, 0.2, 0.05, 0.1
+
+
+def computed(steps: int) -> NDArray[np.float64]:
+    """u after so many steps, by the same operations in the same order, so that every bit must agree."""
+    u, v = np.zeros((LENGTH, LENGTH)), np.zeros((LENGTH, LENGTH))
+    middle = LENGTH // 2
+    u[middle - 3 : middle + 3, middle - 3 : middle + 3] = 0.7
+    v[middle - 6 : middle + 6, middle - 6 : middle + 6] = 0.9
+
+    def laplacian(s: NDArray[np.float64]) -> NDArray[np.float64]:
+        left, right = np.roll(s, 1, 1), np.roll(s, -1, 1)
+        up, down = np.roll(s, 1, 0), np.roll(s, -1, 0)
+        return left + right + up + down - 4.0 * s
+
+    for _ in range(steps):
+        du = DU * laplacian(u) + (u * u * v - (FEED + KILL) * u)
+        dv = DV * laplacian(v) + (-u * u * v + FEED * (1.0 - v))
+        u, v = u + du * DT, v + dv * DT
+    return u
+
+
+def solve(capfd: pytest.CaptureFixture[str], mpi: str, *words: str, **about: Any) -> list[dict[str, Any]]:
+    common = ["-L", str(LENGTH), "-s", str(STEPS), "-i", str(INTERVAL), "--rounds", "1"]
+    return bench(capfd, "reaction-diffusion", mpi, *common, *words, **about)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("mpi", MPIS)
+@pytest.mark.parametrize(
+    ("ranks", "words"),
+    [
+        (1, ["--iotype", "view"]),
+        (2, ["--iotype", "manual"]),
+        (4, ["--iotype", "view", "-c"]),
+        (4, ["--iotype", "manual", "--xnp", "4", "--ynp", "1"]),
+        (4, ["--iotype", "chunk"]),
+    ],
+)
+def test_snapshots_are_what_the_equations_give(
+    folder: Path, capfd: pytest.CaptureFixture[str], mpi: str, ranks: int, words: list[str]
+) -> None:
+    records = solve(capfd, mpi, *words, "--", "-o", str(folder / "out_"), ranks=ranks)
+    assert median(records, "wrong") == 0
+    assert {r["params"]["files"] for r in of_kind(records, "measurement")} == {3}
+    about = of_kind(records, "measurement")[0]["params"]
+    width, height = LENGTH // about["xnp"], LENGTH // about["ynp"]
+    names = [f"out_{LENGTH}x{LENGTH}-{width}x{height}-{number:06}.bin" for number in range(3)]
+    assert sorted(path.name for path in folder.glob("out_*")) == names
+    for number, name in enumerate(names):
+        cells = np.fromfile(folder / name)
+        if "chunk" in words:  # tile after tile, in the order of ranks
+            tiles = cells.reshape(about["ynp"], about["xnp"], height, width)
+            cells = tiles.transpose(0, 2, 1, 3).reshape(-1)
+        assert np.array_equal(cells.reshape(LENGTH, LENGTH), computed(number * INTERVAL))
+
+
+@pytest.mark.parametrize("mpi", MPIS)
+def test_the_digest_is_that_of_the_cells(folder: Path, capfd: pytest.CaptureFixture[str], mpi: str) -> None:
+    digests = set()
+    for ranks, iotype in ((1, "view"), (2, "chunk"), (4, "manual")):
+        records = solve(capfd, mpi, "--iotype", iotype, ranks=ranks)
+        digests |= {r["params"]["digest"] for r in of_kind(records, "measurement") if r["metric"] == "wrong"}
+        (folder / "out").rename(folder / f"before-{ranks}")
+    assert len(digests) == 1
+
+
+@pytest.mark.parametrize("mpi", MPIS)
+def test_its_own_json_and_the_phases(folder: Path, capfd: pytest.CaptureFixture[str], mpi: str) -> None:
+    records = solve(capfd, mpi, "--nosync", "--rdbench-json", "rd.json")
+    said = json.loads((folder / "rd.json").read_text())
+    assert (said["L"], said["nprocs"], said["nfiles"], said["nosync"]) == (LENGTH, 2, 3, True)
+    assert said["totalWriteSizeByte"] == 3 * 8 * LENGTH * LENGTH
+    assert said["writeBandwidthByte"] * said["writeTimeSec"] == pytest.approx(said["totalWriteSizeByte"])
+    assert len(said["phaseDurationsSec"]["write"]) == 3
+    phases = [median(records, f"{one}_time") for one in ("compute", "communication", "write")]
+    assert max(phases) <= median(records, "total_time") <= sum(phases) * 1.001
+
+
+@pytest.mark.parametrize("mpi", MPIS)
+def test_a_snapshot_that_was_changed_is_seen(
+    folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, mpi: str
+) -> None:
+    plant(monkeypatch, mpi, flip="1000")
+    records = solve(capfd, mpi, "--iotype", "manual", status=1)
+    assert median(records, "wrong") == 3
+    assert any(v["outcome"] == "FAIL" for v in of_kind(records, "verdict"))
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["-L", "25"], "cannot be shared out over"),
+        (["--xnp", "3"], "do not share out 2 ranks"),
+        (["--iotype", "log"], "invalid choice"),
+    ],
+)
+def test_what_cannot_be_is_one_line(
+    folder: Path, capfd: pytest.CaptureFixture[str], words: list[str], said: str
+) -> None:
+    from assay.cli import main
+
+    assert main(["io", "bench", "reaction-diffusion", "-n", "2", "--stock", "-o", "out", *words]) == 2
+    captured = capfd.readouterr()
+    assert said in captured.err + captured.out and "Traceback" not in captured.err

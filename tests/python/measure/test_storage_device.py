@@ -1,0 +1,112 @@
+"""``assay io device``: every point that was asked for, nothing of the user's lost, and the file gone at the end."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay.cli import main
+from assay.launch.engines import describe, engines_folder
+
+pytestmark = pytest.mark.skipif(
+    not (engines_folder() / "assay-probe").is_file(), reason="the engines are not built"
+)
+SHORT = ["--seconds", "0.02", "--repeats", "2", "--bytes", "4MiB"]
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    describe.cache_clear()
+    (tmp_path / "disk").mkdir()
+    return tmp_path
+
+
+def measured(capfd: pytest.CaptureFixture[str], *words: str, status: int = 0) -> list[dict[str, Any]]:
+    assert main(["io", "device", *words, *SHORT, "--json", "-o", "out"]) == status
+    records = json.loads(capfd.readouterr().out)["records"]
+    return [r for r in records if r["kind"] == "measurement"]
+
+
+def test_every_point_is_measured_and_compared(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    records = measured(capfd, "disk", "--threads", "1,3", "--sizes", "4k,64k")
+    asked = set(product(("write", "read"), ("sequential", "random"), ("call", "mmap"), (1, 3), (4096, 65536)))
+    points = {
+        tuple(r["params"][key] for key in ("op", "pattern", "method", "threads", "transfer")): r
+        for r in records
+        if r["metric"] == "bandwidth" and r.get("status", "ok") == "ok"
+    }
+    assert asked <= set(points)  # direct and streamed besides, where this machine has them
+    assert all(len(r["samples"]) == 2 and r["summary"]["median"] > 0 for r in points.values())
+    compared = [r["summary"]["median"] for r in records if r["metric"] == "wrong"]
+    assert len(compared) >= 16 and set(compared) == {0}
+    for key, r in points.items():
+        (rate,) = (
+            one["summary"]["median"]
+            for one in records
+            if one["metric"] == "rate" and one["params"] == r["params"]
+        )
+        assert rate * key[4] == pytest.approx(r["summary"]["median"], rel=0.5)
+    assert list((folder / "disk").iterdir()) == []
+
+
+def test_what_cannot_be_measured_is_waived_once(capfd: pytest.CaptureFixture[str]) -> None:
+    """Threads whose part is shorter than a transfer."""
+    records = measured(capfd, "disk", "--threads", "8", "--sizes", "4k,2m", "--method", "call,mmap")
+    waived = [r for r in records if r.get("status") == "waived"]
+    assert {(r["params"]["method"], "shorter than a transfer" in r["reason"]) for r in waived} == {
+        ("call", True),
+        ("mmap", True),
+    }
+    assert len(waived) == 2
+
+
+def test_nothing_of_the_users_is_overwritten(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    precious = folder / "disk" / "precious"
+    precious.write_bytes(b"x" * (1 << 20))
+    assert main(["io", "device", str(precious), *SHORT, "-o", "out"]) == 2
+    said = capfd.readouterr()
+    assert "holds something that would be lost; give --overwrite" in said.out + said.err
+    read = measured(capfd, str(precious), "--op", "read", "--sizes", "4k", "-o", "read")
+    assert read and all(r["params"]["op"] == "read" for r in read if "op" in r["params"])
+    assert precious.read_bytes() == b"x" * (1 << 20)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["/nowhere/at/all"], "is not there"),
+        (["disk", "--sizes", "6000"], "not a multiple of 4 KiB"),
+        (["disk", "--op", "erase"], "no 'erase'"),
+        (["disk", "--method", "fast"], "there are: call, direct, mmap, stream"),
+        (["/dev/null", "--op", "read"], "cannot map"),
+    ],
+)
+def test_what_cannot_be_is_one_line(capfd: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
+    assert main(["io", "device", *words, "--seconds", "0.02", "-o", "out"]) == 2
+    captured = capfd.readouterr()
+    assert said in captured.err + captured.out and "Traceback" not in captured.err
+
+
+def test_ctrl_c_keeps_what_was_measured_and_removes_the_file(folder: Path) -> None:
+    command = [sys.executable, "-m", "assay", "io", "device", "disk", "--seconds", "0.3", "--repeats", "1", "-o", "out",
+               "--bytes", "4MiB", "--threads", "1"]  # fmt: skip
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+    process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    records = folder / "out" / "records.jsonl"
+    while not records.is_file() or b'"bandwidth"' not in records.read_bytes():
+        assert process.poll() is None
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert list((folder / "disk").iterdir()) == []
+    assert json.loads((folder / "out" / "run.json").read_text())["state"] == "partial"
