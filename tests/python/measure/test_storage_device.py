@@ -73,10 +73,10 @@ def test_what_cannot_be_measured_is_waived_once(capfd: pytest.CaptureFixture[str
 def test_nothing_of_the_users_is_overwritten(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     precious = folder / "disk" / "precious"
     precious.write_bytes(b"x" * (1 << 20))
-    assert main(["io", "device", str(precious), *SHORT, "-o", "out"]) == 2
+    assert main(["io", "device", str(precious), *SHORT, "-o", "refused"]) == 2
     said = capfd.readouterr()
     assert "holds something that would be lost; give --overwrite" in said.out + said.err
-    read = measured(capfd, str(precious), "--op", "read", "--sizes", "4k", "-o", "read")
+    read = measured(capfd, str(precious), "--op", "read", "--sizes", "4k")
     assert read and all(r["params"]["op"] == "read" for r in read if "op" in r["params"])
     assert precious.read_bytes() == b"x" * (1 << 20)
 
