@@ -31,13 +31,19 @@ int File::place(At at, std::int64_t bytes, std::int64_t& logical) {
         first = position_;
         position_ += etypes;
         break;
-    case Pointer::shared: first = static_cast<std::int64_t>(pointer(etypes, false)); break;
+    case Pointer::shared: {
+        std::uint64_t base = 0;
+        if (const int code = pointer(etypes, false, base)) return code;
+        first = static_cast<std::int64_t>(base);
+        break;
+    }
     case Pointer::ordered: {
         std::int64_t mine = etypes, before = 0, all = 0;
         PMPI_Exscan(&mine, &before, 1, MPI_INT64_T, MPI_SUM, comm_);
         if (rank_ == 0) before = 0;
         PMPI_Allreduce(&mine, &all, 1, MPI_INT64_T, MPI_SUM, comm_);
-        std::uint64_t base = rank_ == 0 ? pointer(all, false) : 0;
+        std::uint64_t base = 0;
+        if (rank_ == 0) pointer(all, false, base);  // of its own node
         PMPI_Bcast(&base, 1, MPI_UINT64_T, 0, comm_);
         first = static_cast<std::int64_t>(base) + before;
         break;
@@ -47,10 +53,12 @@ int File::place(At at, std::int64_t bytes, std::int64_t& logical) {
     return MPI_SUCCESS;
 }
 
-std::uint64_t File::pointer(std::int64_t amount, bool set) {
-    if (job_->node_of(pointer_home_) != job_->node()) return job_->remote()->add_to_pointer(pointer_home_, pointer_slot_, amount, set);
+int File::pointer(std::int64_t amount, bool set, std::uint64_t& before) {
+    if (job_->node_of(pointer_home_) != job_->node())
+        return job_->remote()->pointer(pointer_home_, pointer_slot_, amount, set, before) ? MPI_SUCCESS : MPI_ERR_IO;
     auto& word = job_->store().super().pointers[pointer_slot_];
-    return set ? word.exchange(static_cast<std::uint64_t>(amount)) : word.fetch_add(static_cast<std::uint64_t>(amount));
+    before = set ? word.exchange(static_cast<std::uint64_t>(amount)) : word.fetch_add(static_cast<std::uint64_t>(amount));
+    return MPI_SUCCESS;
 }
 
 // ---- writing
@@ -64,8 +72,8 @@ int File::write(At at, const void* buffer, MPI_Count count, MPI_Datatype type, M
     }
     const auto memory = flatten(type);
     const std::int64_t bytes = memory->size * count;
-    place(at, bytes, logical);
-    int code = MPI_SUCCESS;
+    int code = place(at, bytes, logical);
+    if (code) return code;
     if (bypass_) {
         MPI_Status status;
         code = PMPI_File_write_at(anchor_, logical / etype_, buffer, static_cast<int>(count), type, &status);
@@ -154,7 +162,7 @@ int File::read(At at, void* buffer, MPI_Count count, MPI_Datatype type, MPI_Coun
     visible(at.collective);
     const auto memory = flatten(type);
     const std::int64_t bytes = memory->size * count;
-    place(at, bytes, logical);
+    if (const int code = place(at, bytes, logical)) return code;
     if (!memory->known && !bypass_) return MPI_ERR_UNSUPPORTED_OPERATION;
     if (bypass_) {
         MPI_Status status;
@@ -164,12 +172,12 @@ int File::read(At at, void* buffer, MPI_Count count, MPI_Datatype type, MPI_Coun
     }
     std::lock_guard hold(job_->lock());
     job_->ingest(job_->settings().visibility == Visibility::immediate || atomic_);
-    *moved = load_bytes(logical, static_cast<char*>(buffer), *memory, bytes);
+    const int code = load_bytes(logical, static_cast<char*>(buffer), *memory, bytes, *moved);
     if (at.pointer == Pointer::own && *moved < bytes) position_ -= bytes / etype_ - *moved / etype_;
-    return MPI_SUCCESS;
+    return code;
 }
 
-std::int64_t File::load_bytes(std::int64_t logical, char* buffer, const Flat& memory, std::int64_t bytes) {
+int File::load_bytes(std::int64_t logical, char* buffer, const Flat& memory, std::int64_t bytes, MPI_Count& got) {
     BlockList blocks;
     walk(*view_, displacement_, logical, bytes, blocks);
     std::uint64_t furthest = 0;
@@ -180,7 +188,6 @@ std::int64_t File::load_bytes(std::int64_t logical, char* buffer, const Flat& me
     char* to = buffer;
     if (!memory.contiguous) packed.resize(static_cast<std::size_t>(bytes)), to = packed.data();
     std::vector<Wanted> remote;
-    std::int64_t got = 0;
     bool more = true;
     for (const auto& block : blocks.blocks)
         for (std::int64_t k = 0; k < block.count && more; ++k) {
@@ -194,15 +201,18 @@ std::int64_t File::load_bytes(std::int64_t logical, char* buffer, const Flat& me
             got += static_cast<std::int64_t>(upto - begin);
             more = upto == begin + static_cast<std::uint64_t>(block.length);
         }
-    settle(remote);
-    if (memory.contiguous || !got) return got;
+    if (!settle(remote)) {
+        got = 0;
+        return MPI_ERR_IO;
+    }
+    if (memory.contiguous || !got) return MPI_SUCCESS;
     BlockList pieces;
     walk(memory, 0, 0, got, pieces);
     const char* from = packed.data();
     for (const auto& piece : pieces.blocks)
         for (std::int64_t k = 0; k < piece.count; ++k, from += piece.length)
             std::memcpy(buffer + piece.begin + k * piece.stride, from, static_cast<std::size_t>(piece.length));
-    return got;
+    return MPI_SUCCESS;
 }
 
 void File::load_range(std::uint64_t begin, std::uint64_t end, char* to, std::vector<Wanted>& remote) {
@@ -238,17 +248,23 @@ void File::read_file(std::uint64_t begin, std::uint64_t end, char* to) const {
     std::memset(to, 0, end - begin);  // a hole, or beyond what has been written yet
 }
 
-void File::settle(std::vector<Wanted>& remote) {
-    if (remote.empty()) return;
+// Brings what other nodes have; false: one cannot be reached, and nobody else has its bytes.
+bool File::settle(std::vector<Wanted>& remote) {
+    if (remote.empty()) return true;
     job_->remote()->fetch(remote);
-    for (const auto& wanted : remote)
-        if (wanted.gone) read_file(wanted.file_begin, wanted.file_begin + wanted.bytes, wanted.to);
+    bool good = true;
+    for (const auto& wanted : remote) {
+        if (wanted.fate == Wanted::gone) read_file(wanted.file_begin, wanted.file_begin + wanted.bytes, wanted.to);
+        good &= wanted.fate != Wanted::failed;
+    }
+    return good;
 }
 
-// Under the stronger rules a collective transfer is also a moment at which writes become visible.
+// A collective transfer is also a moment at which nodes tell each other; within a node it is only under the rule that
+// says so, since there the records can be looked at whenever something is read.
 void File::visible(bool collective) {
     const auto rule = job_->settings().visibility;
-    if (bypass_ || !collective || rule != Visibility::collective) return;
+    if (!collective || bypass_ || rule == Visibility::commit || (one_node_ && rule == Visibility::immediate)) return;
     exchange();
 }
 

@@ -67,16 +67,16 @@ private:
     int refuse(At at, MPI_Count count, bool writing) const;
     int place(At at, std::int64_t bytes, std::int64_t& logical);
     int store_bytes(std::int64_t logical, const char* buffer, const Flat& memory, std::int64_t bytes);
-    std::int64_t load_bytes(std::int64_t logical, char* buffer, const Flat& memory, std::int64_t bytes);
+    int load_bytes(std::int64_t logical, char* buffer, const Flat& memory, std::int64_t bytes, MPI_Count& got);
     void load_range(std::uint64_t begin, std::uint64_t end, char* to, std::vector<Wanted>& remote);
     void read_file(std::uint64_t begin, std::uint64_t end, char* to) const;
-    void settle(std::vector<Wanted>& remote);
+    bool settle(std::vector<Wanted>& remote);
     bool grows(std::uint64_t end);
     std::uint64_t size_now(std::uint64_t at_least);
     void exchange();
     int drained();
     int into_bypass();
-    std::uint64_t pointer(std::int64_t amount, bool set);
+    int pointer(std::int64_t amount, bool set, std::uint64_t& before);
     void visible(bool collective);
 
     Job* job_ = nullptr;

@@ -69,8 +69,17 @@ bool wanted(Job& job, const std::string& name, MPI_Info info) {
     return job.settings().covers(name);
 }
 
+// Errors of opening and closing go to the handler of MPI_FILE_NULL, which not every MPI lets one call without a file.
 int to_default_handler(int code) {
-    PMPI_File_call_errhandler(MPI_FILE_NULL, code);
+    MPI_Errhandler handler;
+    MPI_File file;
+    PMPI_File_get_errhandler(MPI_FILE_NULL, &handler);
+    if (PMPI_File_open(MPI_COMM_SELF, "/dev/null", MPI_MODE_RDONLY, MPI_INFO_NULL, &file) == MPI_SUCCESS) {
+        PMPI_File_set_errhandler(file, handler);
+        PMPI_File_call_errhandler(file, code);
+        PMPI_File_close(&file);
+    }
+    PMPI_Errhandler_free(&handler);
     return code;
 }
 
@@ -184,7 +193,8 @@ void File::arrive() {
     exchange();
     if (mode_ & MPI_MODE_APPEND) {
         position_ = static_cast<std::int64_t>(size_now(~0ull));
-        if (rank_ == 0) pointer(position_, true);
+        std::uint64_t before = 0;
+        if (rank_ == 0) pointer(position_, true, before);
         PMPI_Barrier(comm_);
     }
 }

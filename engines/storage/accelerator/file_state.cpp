@@ -159,7 +159,7 @@ int File::set_view(MPI_Offset displacement, MPI_Datatype etype, MPI_Datatype fil
     std::uint64_t shared = 0;
     if (displacement == MPI_DISPLACEMENT_CURRENT) {
         if (!(mode_ & MPI_MODE_SEQUENTIAL)) return MPI_ERR_ARG;
-        if (rank_ == 0) shared = pointer(0, false);
+        if (rank_ == 0) pointer(0, false, shared);
         PMPI_Bcast(&shared, 1, MPI_UINT64_T, 0, comm_);
         displacement = offset_of(*view_, displacement_, static_cast<std::int64_t>(shared) * etype_);
     }
@@ -178,7 +178,7 @@ int File::set_view(MPI_Offset displacement, MPI_Datatype etype, MPI_Datatype fil
         etype_ = std::max<std::int64_t>(1, size);
         position_ = 0;
     }
-    if (rank_ == 0) pointer(0, true);
+    if (rank_ == 0) pointer(0, true, shared);
     PMPI_Barrier(comm_);
     if (foreign || !view->known) return into_bypass();
     return MPI_SUCCESS;
@@ -229,17 +229,18 @@ int File::seek(MPI_Offset offset, int whence) {
 
 int File::seek_shared(MPI_Offset offset, int whence) {
     std::int64_t base = 0;
-    PMPI_Barrier(comm_);
-    if (whence == MPI_SEEK_CUR) base = rank_ == 0 ? static_cast<std::int64_t>(pointer(0, false)) : 0;
+    std::uint64_t before = 0;
+    exchange();
+    if (rank_ == 0) pointer(0, false, before);
+    if (whence == MPI_SEEK_CUR) base = static_cast<std::int64_t>(before);
     else if (whence == MPI_SEEK_END) {
-        exchange();
         std::lock_guard hold(job_->lock());
         base = (bytes_before(*view_, displacement_, static_cast<std::int64_t>(size_now(~0ull))) + etype_ - 1) / etype_;
     } else if (whence != MPI_SEEK_SET) return MPI_ERR_ARG;
     int code = MPI_SUCCESS;
     if (rank_ == 0) {
         if (base + offset < 0) code = MPI_ERR_ARG;
-        else pointer(base + offset, true);
+        else pointer(base + offset, true, before);
     }
     PMPI_Bcast(&code, 1, MPI_INT, 0, comm_);
     return code;
@@ -251,8 +252,10 @@ int File::get_position(MPI_Offset* offset) {
 }
 
 int File::get_position_shared(MPI_Offset* offset) {
-    *offset = static_cast<MPI_Offset>(pointer(0, false));
-    return MPI_SUCCESS;
+    std::uint64_t now = 0;
+    const int code = pointer(0, false, now);
+    *offset = static_cast<MPI_Offset>(now);
+    return code;
 }
 
 int File::get_byte_offset(MPI_Offset offset, MPI_Offset* displacement) const {

@@ -184,7 +184,7 @@ void Job::end() {
     if (!job) return;
     auto& of = *job;
     const bool waited = of.settings_.detach || of.drain_->finish(of.local_, of.store_->head(of.local_).tail.load());
-    const bool all = everywhere(of.node_comm_, waited);
+    const bool all = everywhere(of.world_, waited);  // until then others may still read from here
     of.remote_.reset();
     of.writer_.reset();
     if (of.local_rank_ == 0) {

@@ -35,6 +35,7 @@ public:
     const Settings& settings() const { return settings_; }
     MPI_Comm world() const { return world_; }
     int rank() const { return rank_; }
+    int size() const { return size_; }
     std::uint32_t local() const { return local_; }
     Store& store() { return *store_; }
     Writer& writer() { return *writer_; }

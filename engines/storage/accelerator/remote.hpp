@@ -1,18 +1,18 @@
-// Data of ranks on other nodes: what they have written (told at collective moments) and the bytes themselves (asked for
-// when they are read).
+// Data of ranks on other nodes: the bytes themselves, asked for when they are read. (What was written where, ranks tell
+// each other at collective moments: File::exchange.)
 //
 // A node's leader answers from the mapped store, in a thread of its own: no rank has to enter MPI for another to read
-// what it wrote, which MPI's one-sided reads over TCP would need. Where a window shows at the start that it makes
-// progress by itself (RDMA), reads go through that instead.
+// what it wrote. Where a window shows at the start that it makes progress by itself (RDMA), reads go through that.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "storage/accelerator/mpi.hpp"
-#include "storage/store/index.hpp"
+#include "storage/accelerator/service.hpp"
+#include "storage/accelerator/window.hpp"
 
 namespace assay::storage {
 
@@ -20,24 +20,43 @@ class Job;
 
 // Bytes of a rank's data ring that are wanted here.
 struct Wanted {
+    enum Fate { open, had, gone, failed };  // gone: they have given way, the file system has them
     int world_rank;
     std::uint64_t place, bytes;
     char* to;
-    std::uint64_t file_begin;  // where they lie in the file, should they be gone from the ring
-    bool gone = false;
+    std::uint64_t file_begin;  // where they lie in the file
+    Fate fate = open;
 };
 
 class Remote {
 public:
     // Collective over the job. `wrong`: why it cannot be had.
     static std::unique_ptr<Remote> start(Job& job, std::string& wrong);
-    virtual ~Remote() = default;
+    ~Remote();
 
-    // Fetches them; those that their rank no longer has are marked.
-    virtual void fetch(std::vector<Wanted>& wanted) = 0;
-    // Adds to a shared pointer of another node's store; its value before.
-    virtual std::uint64_t add_to_pointer(int world_rank, std::uint32_t slot, std::int64_t amount, bool set) = 0;
-    virtual const char* name() const = 0;
+    // Fetches them; each has a fate then.
+    void fetch(std::vector<Wanted>& wanted);
+    // Adds to a shared pointer of another node's store, or sets it: its value before. False: the node cannot be reached.
+    bool pointer(int world_rank, std::uint32_t slot, std::int64_t amount, bool set, std::uint64_t& before);
+    const char* name() const { return window_ ? "rma" : "service"; }
+
+private:
+    static constexpr int most_addresses = 6;
+    struct Address {
+        std::uint32_t hosts[most_addresses];
+        std::uint32_t count, port;
+    };
+    explicit Remote(Job& job) : job_(job) {}
+    Address own_address() const;
+    int connection(int node);
+    void ask(int node, std::vector<Wanted*>& wanted);
+
+    Job& job_;
+    Key key_{};
+    std::unique_ptr<Service> service_;  // the leader's
+    std::unique_ptr<Window> window_;
+    std::vector<Address> addresses_;    // by node
+    std::map<int, int> connections_;    // by node
 };
 
 }  // namespace assay::storage
