@@ -177,7 +177,7 @@ def test_the_two_commands_of_the_seed(lab: Lab, tmp_path: Path) -> None:
         away = ["unshare", "--time", "--monotonic", "100000", "--fork", "--", str(ASSAY), *send]
         sender = subprocess.run(lab.enter("h0", away), capture_output=True, text=True, timeout=LIMIT_S)
         out, err = receiver.communicate(timeout=LIMIT_S)
-    assert (sender.returncode, receiver.returncode) == (0, 0), sender.stderr + err
+    assert (sender.returncode, receiver.returncode) == (0, 0), sender.stderr + out + err
     assert "Total speed:  0.30 Gbit/s" in out and "Average loss: 0.000%" in out
     assert "the receiver has 100.000% of the messages" in sender.stdout
 

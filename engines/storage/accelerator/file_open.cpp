@@ -1,0 +1,253 @@
+// Opening and closing: who the file is, whether it is still the one that was known, and the end of its way to disk.
+#include <fcntl.h>
+#include <limits.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <unordered_map>
+
+#include "storage/accelerator/file.hpp"
+#include "storage/accelerator/remote.hpp"
+
+namespace assay::storage {
+namespace {
+
+// A process has few files open at a time, and finds one by its handle on every call.
+std::unordered_map<MPI_File, std::unique_ptr<File>>& files() {
+    static auto* map = new std::unordered_map<MPI_File, std::unique_ptr<File>>;  // outlives every destructor
+    return *map;
+}
+
+// The name that the file system knows: without the file system's type in front that ROMIO and OMPIO take ("ufs:").
+std::string plain(const char* name) {
+    const char* colon = std::strchr(name, ':');
+    const char* slash = std::strchr(name, '/');
+    const bool typed = colon && colon - name >= 2 && (!slash || colon < slash);
+    return typed ? colon + 1 : name;
+}
+
+std::int64_t nanoseconds(const timespec& time) { return time.tv_sec * 1'000'000'000 + time.tv_nsec; }
+
+// Before Linux 6.13 times of files advance by the kernel's tick. A change from outside within the tick of the last write
+// would not be seen at the next open: so that tick ends before this close does.
+void tick_passed(const timespec& last_write) {
+    static const bool fine = [] {
+        utsname about{};
+        int major = 0, minor = 0;
+        return uname(&about) == 0 && std::sscanf(about.release, "%d.%d", &major, &minor) == 2 && (major > 6 || (major == 6 && minor >= 13));
+    }();
+    if (fine) return;
+    for (int patience = 0; patience < 20; ++patience) {
+        timespec now{};
+        clock_gettime(CLOCK_REALTIME_COARSE, &now);
+        if (nanoseconds(now) > nanoseconds(last_write)) return;
+        usleep(1000);
+    }
+}
+
+// The same answer on every rank: the worst.
+int worst(MPI_Comm comm, int code) {
+    int found = code;
+    PMPI_Allreduce(MPI_IN_PLACE, &found, 1, MPI_INT, MPI_MAX, comm);
+    return found;
+}
+
+bool wanted(Job& job, const std::string& name, MPI_Info info) {
+    if (info != MPI_INFO_NULL) {
+        char value[16]{};
+        int given = 0;
+        PMPI_Info_get(info, "assay_io", sizeof value - 1, value, &given);
+        if (given) return std::strcmp(value, "disable") != 0;
+    }
+    return job.settings().covers(name);
+}
+
+// Errors of opening and closing go to the handler of MPI_FILE_NULL, which not every MPI lets one call without a file.
+int to_default_handler(int code) {
+    MPI_Errhandler handler;
+    MPI_File file;
+    PMPI_File_get_errhandler(MPI_FILE_NULL, &handler);
+    if (PMPI_File_open(MPI_COMM_SELF, "/dev/null", MPI_MODE_RDONLY, MPI_INFO_NULL, &file) == MPI_SUCCESS) {
+        PMPI_File_set_errhandler(file, handler);
+        PMPI_File_call_errhandler(file, code);
+        PMPI_File_close(&file);
+    }
+    PMPI_Errhandler_free(&handler);
+    return code;
+}
+
+constexpr int own_modes = MPI_MODE_DELETE_ON_CLOSE | MPI_MODE_APPEND | MPI_MODE_SEQUENTIAL;
+
+}  // namespace
+
+File* File::of(MPI_File handle) {
+    if (!Job::current()) return nullptr;
+    auto& open = files();
+    const auto found = open.find(handle);
+    return found == open.end() ? nullptr : found->second.get();
+}
+
+int File::open(MPI_Comm comm, const char* name, int mode, MPI_Info info, MPI_File* handle) {
+    Job* job = Job::current();
+    const std::string path = plain(name);
+    if (!job || !wanted(*job, path, info)) return PMPI_File_open(comm, name, mode, info, handle);
+    std::unique_ptr<File> file(new File);
+    file->job_ = job;
+    PMPI_Comm_dup(comm, &file->comm_);
+    PMPI_Comm_rank(file->comm_, &file->rank_);
+    PMPI_Comm_size(file->comm_, &file->size_);
+    int range[2] = {mode, -mode};
+    PMPI_Allreduce(MPI_IN_PLACE, range, 2, MPI_INT, MPI_MAX, file->comm_);
+    if (range[0] != -range[1]) return to_default_handler(MPI_ERR_NOT_SAME);
+    if (mode & MPI_MODE_SEQUENTIAL && mode & MPI_MODE_RDWR) return to_default_handler(MPI_ERR_UNSUPPORTED_OPERATION);
+
+    // The first rank makes the file, as the mode says; then it is there for the others.
+    int code = MPI_SUCCESS;
+    if (file->rank_ == 0) code = PMPI_File_open(MPI_COMM_SELF, name, mode & ~own_modes, info, &file->anchor_);
+    int first = code;
+    PMPI_Bcast(&first, 1, MPI_INT, 0, file->comm_);
+    if (first) return file->rank_ == 0 ? first : to_default_handler(first);
+    if (file->rank_ != 0) code = PMPI_File_open(MPI_COMM_SELF, name, mode & ~(own_modes | MPI_MODE_CREATE | MPI_MODE_EXCL), info, &file->anchor_);
+    if (worst(file->comm_, code)) {
+        if (!code) PMPI_File_close(&file->anchor_);
+        return code ? code : to_default_handler(MPI_ERR_OTHER);
+    }
+
+    char absolute[PATH_MAX];
+    file->path_ = realpath(path.c_str(), absolute) ? absolute : path;
+    code = file->claim(mode);
+    if (worst(file->comm_, code)) {
+        // Not ours after all: a rank of another MPI_COMM_WORLD, or no room in the table of files.
+        if (!code) job->store().file(file->slot_).users.fetch_sub(1);
+        job->say_once("too many files, too long a name or a foreign rank: " + path + " is left to the MPI's own I/O");
+        PMPI_File_close(&file->anchor_);
+        return PMPI_File_open(comm, name, mode & ~(MPI_MODE_CREATE | MPI_MODE_EXCL), info, handle);
+    }
+    file->arrive();
+    *handle = file->anchor_;
+    files()[*handle] = std::move(file);
+    return MPI_SUCCESS;
+}
+
+// Local: which nodes take part, which slot the file has, whether what is known of it still holds.
+int File::claim(int mode) {
+    mode_ = mode;
+    MPI_Group world, mine;
+    PMPI_Comm_group(job_->world(), &world);
+    PMPI_Comm_group(comm_, &mine);
+    std::vector<int> ranks(static_cast<std::size_t>(size_));
+    for (int k = 0; k < size_; ++k) ranks[static_cast<std::size_t>(k)] = k;
+    world_ranks_.resize(ranks.size());
+    PMPI_Group_translate_ranks(mine, size_, ranks.data(), world, world_ranks_.data());
+    PMPI_Group_free(&world);
+    PMPI_Group_free(&mine);
+    for (int rank : world_ranks_) {
+        if (rank == MPI_UNDEFINED) return 1;
+        one_node_ &= job_->node_of(rank) == job_->node();
+    }
+    fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
+    struct stat about{};
+    if (fd_ >= 0 ? fstat(fd_, &about) : stat(path_.c_str(), &about)) return 1;
+    file_size_ = static_cast<std::uint64_t>(about.st_size);
+    Store& store = job_->store();
+    slot_ = slot_of(store, about.st_dev, about.st_ino, path_);
+    if (slot_ == file_slots) return 1;
+    auto& slot = store.file(slot_);
+    {
+        // The first who opens it again looks whether it was changed from outside.
+        TableLock lock(store);
+        const bool known = slot.size.load() >= 0;
+        if (known && slot.users.load() == 1 &&
+            (slot.size != about.st_size || slot.changed != nanoseconds(about.st_mtim) || slot.created != nanoseconds(about.st_ctim))) {
+            slot.forget_before = store.now();
+            slot.end = 0;
+        }
+        if (known && slot.users.load() == 1) slot.size = -1;  // from now on it is in use
+    }
+    told_ = store.head(job_->local()).tail.load();
+    view_ = flatten(MPI_BYTE);
+    return MPI_SUCCESS;
+}
+
+// Collective: a shared pointer, and what the others have written so far.
+void File::arrive() {
+    if (rank_ == 0) {
+        Store& store = job_->store();
+        pointer_slot_ = pointer_slots;
+        auto* used = store.super().pointer_used;
+        std::uint8_t free = 0;
+        for (std::uint32_t k = 0; k < pointer_slots && pointer_slot_ == pointer_slots; ++k, free = 0)
+            if (used[k].compare_exchange_strong(free, 1)) pointer_slot_ = k;
+        if (pointer_slot_ == pointer_slots) pointer_slot_ = 0;  // hundreds of files open at a time: they share one
+        store.super().pointers[pointer_slot_] = 0;
+    }
+    PMPI_Bcast(&pointer_slot_, 1, MPI_UINT32_T, 0, comm_);
+    pointer_home_ = world_ranks_[0];
+    exchange();
+    if (mode_ & MPI_MODE_APPEND) {
+        position_ = static_cast<std::int64_t>(size_now(~0ull));
+        std::uint64_t before = 0;
+        if (rank_ == 0) pointer(position_, true, before);
+        PMPI_Barrier(comm_);
+    }
+}
+
+int File::drained() {
+    const bool good = job_->drain().finish(job_->local(), job_->store().head(job_->local()).tail.load());
+    if (!good && rank_ == 0)
+        job_->say(path_ + " could not be written to the file system: " + std::strerror(static_cast<int>(job_->store().super().drain_failed.load())) +
+                  "; its data are kept in the nodes' stores");
+    return good ? MPI_SUCCESS : MPI_ERR_IO;
+}
+
+int File::close(MPI_File* handle) {
+    const auto found = files().find(*handle);
+    std::unique_ptr<File> file = std::move(found->second);
+    files().erase(found);
+    Job& job = *file->job_;
+    auto& slot = job.store().file(file->slot_);
+    int code = MPI_SUCCESS;
+    const bool removes = file->mode_ & MPI_MODE_DELETE_ON_CLOSE;
+    file->exchange();
+    if (removes) slot.gone = 1;
+    else if (!job.settings().detach) code = file->drained();
+    PMPI_Barrier(file->comm_);
+    code = worst(file->comm_, code);
+    struct stat about{};
+    if (!removes && stat(file->path_.c_str(), &about) == 0) {
+        tick_passed(about.st_mtim);
+        slot.changed = nanoseconds(about.st_mtim);
+        slot.created = nanoseconds(about.st_ctim);
+        slot.size = job.settings().detach ? -1 : about.st_size;
+    }
+    if (file->rank_ == 0) job.store().super().pointer_used[file->pointer_slot_] = 0;
+    slot.users.fetch_sub(1);
+    if (removes && file->rank_ == 0) unlink(file->path_.c_str());
+    PMPI_Barrier(file->comm_);
+    const int closed = PMPI_File_close(handle);
+    if (code) return to_default_handler(code);
+    return closed;
+}
+
+void File::removed(const char* name) {
+    Job* job = Job::current();
+    struct stat about{};
+    if (!job || stat(plain(name).c_str(), &about)) return;
+    TableLock lock(job->store());
+    const auto slot = find_slot(job->store(), about.st_dev, about.st_ino);
+    if (slot != file_slots) job->store().file(slot).gone = 1;
+}
+
+File::~File() {
+    if (fd_ >= 0) ::close(fd_);
+    if (comm_ != MPI_COMM_NULL) PMPI_Comm_free(&comm_);
+}
+
+}  // namespace assay::storage

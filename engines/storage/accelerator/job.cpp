@@ -1,0 +1,251 @@
+#include "storage/accelerator/job.hpp"
+
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "storage/accelerator/remote.hpp"
+
+namespace assay::storage {
+namespace {
+
+std::unique_ptr<Job> job;
+
+// The MPI that runs is the one that this library was compiled for, or its handles mean nothing.
+std::string foreign_mpi() {
+    char text[MPI_MAX_LIBRARY_VERSION_STRING]{};
+    int length = 0;
+    PMPI_Get_library_version(text, &length);
+#ifdef OMPI_MAJOR_VERSION
+    char mine[64];
+    std::snprintf(mine, sizeof mine, "Open MPI v%d.", OMPI_MAJOR_VERSION);
+    const bool same = std::strstr(text, mine) != nullptr;
+#else
+    const std::string mine = "MPICH " + std::string(MPICH_VERSION).substr(0, 1);
+    const bool same = std::strstr(text, "MPICH") != nullptr || std::strstr(text, "Intel") != nullptr;
+#endif
+    if (same) return {};
+    return std::string("this is the library for ") + &mine[0] + ", and the program runs under " + std::string(text, std::strcspn(text, "\n,")) +
+           "; take libassay-io of that MPI";
+}
+
+bool everywhere(MPI_Comm comm, bool mine) {
+    int good = mine;
+    PMPI_Allreduce(MPI_IN_PLACE, &good, 1, MPI_INT, MPI_MIN, comm);
+    return good;
+}
+
+// The first rank's words that has any, on every rank.
+std::string first_words(MPI_Comm comm, const std::string& words) {
+    int rank, size;
+    PMPI_Comm_rank(comm, &rank);
+    PMPI_Comm_size(comm, &size);
+    int who = words.empty() ? size : rank;
+    PMPI_Allreduce(MPI_IN_PLACE, &who, 1, MPI_INT, MPI_MIN, comm);
+    if (who == size) return {};
+    char text[1024]{};
+    std::snprintf(text, sizeof text, "%s", words.c_str());
+    PMPI_Bcast(text, sizeof text, MPI_BYTE, who, comm);
+    return text;
+}
+
+std::string new_job_name() {
+    char text[32];
+    timespec now{};
+    clock_gettime(CLOCK_REALTIME, &now);
+    const std::uint64_t words[] = {static_cast<std::uint64_t>(now.tv_sec), static_cast<std::uint64_t>(now.tv_nsec), static_cast<std::uint64_t>(getpid())};
+    std::snprintf(text, sizeof text, "%012lx", static_cast<unsigned long>(XXH3_64bits(words, sizeof words) >> 16));
+    return text;
+}
+
+}  // namespace
+
+Job* Job::current() { return job.get(); }
+
+Job::~Job() = default;
+
+void Job::say(const std::string& words) const {
+    if (rank_ == 0) std::fprintf(stderr, "assay io: %s\n", words.c_str());
+}
+
+void Job::say_once(const std::string& words) {
+    if (std::find(said_.begin(), said_.end(), words) != said_.end()) return;
+    said_.push_back(words);
+    say(words);
+}
+
+void Job::start() {
+    if (const auto foreign = foreign_mpi(); !foreign.empty()) {
+        std::fprintf(stderr, "assay io: %s\n", foreign.c_str());
+        std::_Exit(2);  // not even MPI_Abort can be called with handles of another MPI
+    }
+    job.reset(new Job);
+    std::string wrong = job->agree();
+    if (wrong.empty()) wrong = job->found_store();
+    if (wrong.empty()) return;
+    const bool strict = job->settings_.strict;
+    job->say(wrong + (strict ? "" : "; going on with the MPI's own I/O"));
+    const MPI_Comm world = job->world_;
+    job.reset();
+    if (strict) PMPI_Abort(world, 2);
+}
+
+// Every rank has the same wishes, and they can be understood.
+std::string Job::agree() {
+    PMPI_Comm_dup(MPI_COMM_WORLD, &world_);
+    PMPI_Comm_set_errhandler(world_, MPI_ERRORS_RETURN);
+    PMPI_Comm_rank(world_, &rank_);
+    PMPI_Comm_size(world_, &size_);
+    settings_ = Settings::from_environment();
+    const auto mine = static_cast<std::int64_t>(settings_.digest());
+    std::int64_t range[2] = {mine, -mine};
+    PMPI_Allreduce(MPI_IN_PLACE, range, 2, MPI_INT64_T, MPI_MAX, world_);
+    if (range[0] != -range[1]) return "the ranks' settings (ASSAY_IO_*) differ; pass the same environment to all";
+    return settings_.wrong;
+}
+
+std::string Job::found_store() {
+    PMPI_Comm_split_type(world_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node_comm_);
+    if (settings_.ranks_per_node) {
+        MPI_Comm whole = node_comm_;
+        int place;
+        PMPI_Comm_rank(whole, &place);
+        PMPI_Comm_split(whole, place / static_cast<int>(settings_.ranks_per_node), rank_, &node_comm_);
+        PMPI_Comm_free(&whole);
+    }
+    PMPI_Comm_rank(node_comm_, &local_rank_);
+    PMPI_Comm_size(node_comm_, &local_size_);
+    local_ = static_cast<std::uint32_t>(local_rank_);
+    char name[64]{};
+    if (rank_ == 0) std::snprintf(name, sizeof name, "%.32s", settings_.job.empty() ? new_job_name().c_str() : settings_.job.c_str());
+    PMPI_Bcast(name, sizeof name, MPI_BYTE, 0, world_);
+
+    Failure failure;
+    char path[4096]{};
+    if (local_rank_ == 0) {
+        store_ = Store::make(settings_.store, settings_.size, static_cast<std::uint32_t>(local_size_), name,
+                             std::string(name) + "-" + std::to_string(rank_), failure);
+        if (store_) std::snprintf(path, sizeof path, "%s", store_->path().c_str());
+    }
+    PMPI_Bcast(path, sizeof path, MPI_BYTE, 0, node_comm_);
+    if (local_rank_ != 0 && path[0]) store_ = Store::attach(path, failure);
+    if (const auto words = first_words(world_, failure.what); !words.empty()) {
+        if (store_ && local_rank_ == 0) store_->remove();
+        return words;
+    }
+    spread_nodes();
+    auto& head = store_->head(local_);
+    head.world_rank = static_cast<std::uint32_t>(rank_);
+    head.process = static_cast<std::uint32_t>(getpid());
+    seen_.assign(store_->ranks(), 0);
+    writer_ = std::make_unique<Writer>(*store_, local_);
+    drain_ = std::make_unique<Drain>(*store_, settings_.drain_threads);
+    // One clock for all nodes: none is behind what rank 0 has seen.
+    std::uint64_t moment = store_->now();
+    PMPI_Bcast(&moment, 1, MPI_UINT64_T, 0, world_);
+    if (local_rank_ == 0) store_->no_earlier(moment);
+    std::string wrong;
+    if (node_count_ > 1) remote_ = Remote::start(*this, wrong);
+    wrong = first_words(world_, wrong);
+    if (!wrong.empty()) {
+        remote_.reset(), drain_.reset(), writer_.reset();
+        if (local_rank_ == 0) store_->remove();
+        return wrong;
+    }
+    writer_->warm(settings_.warm);
+    if (local_rank_ == 0) {
+        store_->super().phase = Phase::active;
+        drain_->start(settings_.drain_lag_ms);
+    }
+    PMPI_Barrier(world_);
+    return {};
+}
+
+void Job::spread_nodes() {
+    int node = rank_;  // the world rank of the node's first
+    PMPI_Bcast(&node, 1, MPI_INT, 0, node_comm_);
+    const int mine[2] = {node, local_rank_};
+    std::vector<int> all(2 * static_cast<std::size_t>(size_));
+    PMPI_Allgather(mine, 2, MPI_INT, all.data(), 2, MPI_INT, world_);
+    nodes_.resize(static_cast<std::size_t>(size_));
+    std::unordered_map<int, int> number;
+    for (std::size_t k = 0; k < nodes_.size(); ++k) {
+        const auto entry = number.emplace(all[2 * k], static_cast<int>(number.size())).first;
+        nodes_[k] = {entry->second, static_cast<std::uint32_t>(all[2 * k + 1])};
+    }
+    node_count_ = static_cast<int>(number.size());
+}
+
+void Job::end() {
+    if (!job) return;
+    auto& of = *job;
+    const bool waited = of.settings_.detach || of.drain_->finish(of.local_, of.store_->head(of.local_).tail.load());
+    const bool all = everywhere(of.world_, waited);  // until then others may still read from here
+    of.remote_.reset();
+    of.writer_.reset();
+    if (of.local_rank_ == 0) {
+        of.drain_->stop();
+        auto& super = of.store_->super();
+        bool pending = false;
+        for (std::uint32_t rank = 0; rank < of.store_->ranks(); ++rank)
+            pending |= of.store_->head(rank).drained.load() != of.store_->head(rank).tail.load();
+        if (const auto lost = super.discarded.load())
+            std::fprintf(stderr, "assay io: %lu bytes were written to files that have been removed or replaced since\n", static_cast<unsigned long>(lost));
+        if (!pending) of.store_->remove();
+        else if (all && of.settings_.detach) super.phase = Phase::detached;
+        if (pending)
+            std::fprintf(stderr, "assay io: %s on %s holds data that are not in the file system yet%s%s; assay io %s %s\n", of.store_->path().c_str(),
+                         super.host, super.drain_failed ? ": " : "", super.drain_failed ? std::strerror(static_cast<int>(super.drain_failed)) : "",
+                         of.settings_.detach ? "drain" : "recover", of.store_->path().c_str());
+    }
+    of.drain_.reset();
+    PMPI_Barrier(of.world_);
+    PMPI_Comm_free(&of.node_comm_);
+    PMPI_Comm_free(&of.world_);
+    job.reset();
+}
+
+Index& Job::index(std::uint32_t slot) {
+    const auto& file = store_->file(slot);
+    const std::uint32_t generation = file.generation.load();
+    const std::uint64_t valid_from = file.forget_before.load();
+    auto found = known_.find(slot);
+    if (found == known_.end()) {
+        auto sequence_of = [this](const Run& run, std::uint64_t block) {
+            if (run.rank & elsewhere || run.record + block < store_->head(run.rank).first_record.load()) return run.newest;
+            return store_->record(run.rank, run.record + block).sequence;
+        };
+        found = known_.emplace(slot, Known{generation, valid_from, Index(sequence_of)}).first;
+    }
+    auto& known = found->second;
+    if (known.generation != generation || known.valid_from != valid_from) {
+        known.index.clear();
+        known.generation = generation;
+        known.valid_from = valid_from;
+    }
+    return known.index;
+}
+
+void Job::ingest(bool all) {
+    for (std::uint32_t rank = all ? 0 : local_; rank < (all ? store_->ranks() : local_ + 1); ++rank) {
+        const auto& head = store_->head(rank);
+        const std::uint64_t tail = head.tail.load(std::memory_order_acquire);
+        std::uint64_t& seen = seen_[rank];
+        if (seen == tail) continue;
+        seen = std::max(seen, head.first_record.load(std::memory_order_acquire));
+        for (; seen < tail; ++seen) {
+            const Record record = store_->record(rank, seen);
+            std::atomic_thread_fence(std::memory_order_acquire);
+            if (head.first_record.load(std::memory_order_acquire) > seen) continue;  // it has given way meanwhile
+            const auto& file = store_->file(record.file);
+            if (file.generation.load() != record.generation || record.sequence < file.forget_before.load()) continue;
+            index(record.file).add(record, rank, seen);
+        }
+    }
+}
+
+}  // namespace assay::storage

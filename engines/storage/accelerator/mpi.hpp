@@ -1,0 +1,35 @@
+// MPI as this library sees it: the C interface only, and nothing that must be there when the library is loaded.
+//
+// It is put in front of whole command lines, and so into processes that have no MPI. Functions are bound when they are
+// called; the few objects that an MPI has in place of constants are weak.
+#pragma once
+
+#define OMPI_SKIP_MPICXX 1
+#define MPICH_SKIP_MPICXX 1
+#include <mpi.h>
+
+#ifdef OMPI_MAJOR_VERSION
+#pragma weak ompi_mpi_comm_world
+#pragma weak ompi_mpi_comm_self
+#pragma weak ompi_mpi_comm_null
+#pragma weak ompi_mpi_info_null
+#pragma weak ompi_mpi_file_null
+#pragma weak ompi_mpi_byte
+#pragma weak ompi_mpi_int
+#pragma weak ompi_mpi_int64_t
+#pragma weak ompi_mpi_uint64_t
+#pragma weak ompi_mpi_op_max
+#pragma weak ompi_mpi_op_min
+#pragma weak ompi_mpi_op_sum
+#pragma weak ompi_mpi_datatype_null
+#pragma weak ompi_mpi_double_int
+#pragma weak ompi_mpi_long_int
+#pragma weak ompi_mpi_short_int
+#pragma weak ompi_mpi_longdbl_int
+#pragma weak ompi_request_null
+#pragma weak ompi_mpi_errors_return
+#pragma weak ompi_mpi_win_null
+#endif
+
+// What the program calls; everything else of the library is hidden.
+#define ASSAY_EXPORT extern "C" __attribute__((visibility("default")))

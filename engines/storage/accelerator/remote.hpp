@@ -1,0 +1,62 @@
+// Data of ranks on other nodes: the bytes themselves, asked for when they are read. (What was written where, ranks tell
+// each other at collective moments: File::exchange.)
+//
+// A node's leader answers from the mapped store, in a thread of its own: no rank has to enter MPI for another to read
+// what it wrote. Where a window shows at the start that it makes progress by itself (RDMA), reads go through that.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "storage/accelerator/service.hpp"
+#include "storage/accelerator/window.hpp"
+
+namespace assay::storage {
+
+class Job;
+
+// Bytes of a rank's data ring that are wanted here.
+struct Wanted {
+    enum Fate { open, had, gone, failed };  // gone: they have given way, the file system has them
+    int world_rank;
+    std::uint64_t place, bytes;
+    char* to;
+    std::uint64_t file_begin;  // where they lie in the file
+    Fate fate = open;
+};
+
+class Remote {
+public:
+    // Collective over the job. `wrong`: why it cannot be had.
+    static std::unique_ptr<Remote> start(Job& job, std::string& wrong);
+    ~Remote();
+
+    // Fetches them; each has a fate then.
+    void fetch(std::vector<Wanted>& wanted);
+    // Adds to a shared pointer of another node's store, or sets it: its value before. False: the node cannot be reached.
+    bool pointer(int world_rank, std::uint32_t slot, std::int64_t amount, bool set, std::uint64_t& before);
+    const char* name() const { return window_ ? "rma" : "service"; }
+
+private:
+    static constexpr int most_addresses = 6;
+    struct Address {
+        std::uint32_t hosts[most_addresses];
+        std::uint32_t count, port;
+    };
+    explicit Remote(Job& job) : job_(job) {}
+    Address own_address() const;
+    int connection(int node);
+    void ask(int node, std::vector<Wanted*>& wanted);
+
+    Job& job_;
+    Key key_{};
+    std::unique_ptr<Service> service_;  // the leader's
+    std::unique_ptr<Window> window_;
+    std::vector<Address> addresses_;    // by node
+    std::map<int, int> connections_;    // by node
+};
+
+}  // namespace assay::storage

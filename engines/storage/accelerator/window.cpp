@@ -1,0 +1,86 @@
+#include "storage/accelerator/window.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
+
+#include "storage/accelerator/job.hpp"
+#include "storage/accelerator/remote.hpp"
+
+namespace assay::storage {
+namespace {
+
+constexpr unsigned asleep_us = 100'000;       // of the rank that is read from
+constexpr double awake_s = 0.05;              // an answer that takes longer has waited for it
+constexpr std::uint64_t one_get = 1u << 30;   // counts are ints
+
+}  // namespace
+
+std::unique_ptr<Window> Window::open(Job& job, std::string& why) {
+    std::unique_ptr<Window> window(new Window(job));
+    const Shape& shape = job.store().shape();
+    char* base = reinterpret_cast<char*>(&job.store().head(job.local()));
+    int made = PMPI_Win_create(base, static_cast<MPI_Aint>(shape.rank_bytes()), 1, MPI_INFO_NULL, job.world(), &window->window_) == MPI_SUCCESS;
+    PMPI_Allreduce(MPI_IN_PLACE, &made, 1, MPI_INT, MPI_MIN, job.world());
+    if (!made) {
+        window->window_ = MPI_WIN_NULL;
+        why = "this MPI has no window over this network";
+        return nullptr;
+    }
+    PMPI_Win_set_errhandler(window->window_, MPI_ERRORS_RETURN);
+    PMPI_Win_lock_all(MPI_MODE_NOCHECK, window->window_);
+    if (window->progresses()) return window;
+    why = "this MPI's window stands still while its target computes";
+    return nullptr;
+}
+
+Window::~Window() {
+    if (window_ == MPI_WIN_NULL) return;
+    PMPI_Win_unlock_all(window_);
+    PMPI_Win_free(&window_);
+}
+
+// The first rank of another node sleeps, and rank 0 reads from it.
+bool Window::progresses() {
+    int size;
+    PMPI_Comm_size(job_.world(), &size);
+    int target = 0;
+    while (target < size && job_.node_of(target) == job_.node_of(0)) ++target;
+    PMPI_Barrier(job_.world());
+    int good = 1;
+    if (job_.rank() == target) usleep(asleep_us);
+    if (job_.rank() == 0 && target < size) {
+        char bytes[page];
+        const double from = PMPI_Wtime();
+        good = PMPI_Get(bytes, page, MPI_BYTE, target, 0, page, MPI_BYTE, window_) == MPI_SUCCESS &&
+               PMPI_Win_flush(target, window_) == MPI_SUCCESS && PMPI_Wtime() - from < awake_s;
+    }
+    PMPI_Bcast(&good, 1, MPI_INT, 0, job_.world());
+    return good;
+}
+
+bool Window::fetch(std::vector<Wanted*>& wanted) {
+    const Shape& shape = job_.store().shape();
+    const auto data = static_cast<std::uint64_t>(page + shape.record_slots * sizeof(Record));
+    std::vector<std::uint64_t> rings(wanted.size()), first(wanted.size());
+    for (std::size_t k = 0; k < wanted.size(); ++k)
+        PMPI_Get(&rings[k], 8, MPI_BYTE, wanted[k]->world_rank, offsetof(RankHead, ring), 8, MPI_BYTE, window_);
+    if (PMPI_Win_flush_all(window_)) return false;
+    for (std::size_t k = 0; k < wanted.size(); ++k) {
+        const auto from = data + wanted[k]->place % rings[k];
+        for (std::uint64_t done = 0; done < wanted[k]->bytes; done += one_get) {
+            const int n = static_cast<int>(std::min(one_get, wanted[k]->bytes - done));
+            if (PMPI_Get(wanted[k]->to + done, n, MPI_BYTE, wanted[k]->world_rank, static_cast<MPI_Aint>(from + done), n, MPI_BYTE, window_)) return false;
+        }
+    }
+    if (PMPI_Win_flush_all(window_)) return false;
+    // Were they still there?
+    for (std::size_t k = 0; k < wanted.size(); ++k)
+        PMPI_Get(&first[k], 8, MPI_BYTE, wanted[k]->world_rank, offsetof(RankHead, first_byte), 8, MPI_BYTE, window_);
+    if (PMPI_Win_flush_all(window_)) return false;
+    for (std::size_t k = 0; k < wanted.size(); ++k) wanted[k]->fate = wanted[k]->place >= first[k] ? Wanted::had : Wanted::gone;
+    return true;
+}
+
+}  // namespace assay::storage

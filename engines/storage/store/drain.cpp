@@ -1,0 +1,280 @@
+#include "storage/store/drain.hpp"
+
+#include <fcntl.h>
+#include <limits.h>
+#include <linux/futex.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <queue>
+
+#include "storage/store/persist.hpp"
+
+namespace assay::storage {
+namespace {
+
+constexpr std::size_t most_pieces = 1u << 20;
+constexpr std::size_t small_batch = 32u << 20, large_batch = 256u << 20;
+constexpr std::size_t one_write = 4u << 20;     // bytes of a write to the file system, at most
+constexpr std::size_t gather_below = 32u << 10;  // pieces on average smaller than this are copied together first
+constexpr std::size_t open_files = 256;
+
+std::uint64_t key(const Record& record) { return std::uint64_t{record.generation} << 32 | record.file; }
+
+}  // namespace
+
+Drain::Drain(Store& store, unsigned threads) : store_(store), threads_(std::max(1u, threads)) {}
+
+Drain::~Drain() {
+    stop();
+    for (auto [file, fd] : files_)
+        if (fd >= 0) close(fd);
+}
+
+void Drain::add(Batch& batch, const Record& record, std::uint32_t rank) const {
+    if (static_cast<Kind>(record.kind) != Kind::data) return;  // the file was cut when the record was written
+    const auto& slot = store_.file(record.file);
+    if (slot.generation.load() != record.generation || slot.gone || record.sequence < slot.forget_before.load()) return;
+    for (std::uint64_t k = 0; k < record.count; ++k) {
+        const std::uint64_t begin = record.begin + k * record.stride;
+        batch.pieces.push_back({key(record), begin, begin + record.length, store_.data(rank, record.place + k * record.length),
+                                record.sequence, rank});
+    }
+    batch.bytes += record.length * record.count;
+}
+
+Drain::Batch Drain::plan(std::size_t most_bytes) const {
+    const std::uint32_t ranks = store_.ranks();
+    Batch batch;
+    batch.upto.resize(ranks);
+    std::uint64_t before = store_.now();
+    for (std::uint32_t rank = 0; rank < ranks; ++rank)
+        if (const auto pending = store_.head(rank).pending.load(std::memory_order_seq_cst)) before = std::min(before, pending);
+    using Next = std::pair<std::uint64_t, std::uint32_t>;  // sequence, rank
+    std::priority_queue<Next, std::vector<Next>, std::greater<>> next;
+    std::vector<std::uint64_t> tail(ranks);
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+        const auto& head = store_.head(rank);
+        tail[rank] = head.tail.load(std::memory_order_acquire);
+        batch.upto[rank] = head.drained.load();
+        if (batch.upto[rank] < tail[rank]) next.push({store_.record(rank, batch.upto[rank]).sequence, rank});
+    }
+    std::size_t moved = 0;
+    while (!next.empty() && next.top().first <= before && batch.bytes < most_bytes && batch.pieces.size() < most_pieces &&
+           moved < most_pieces) {
+        const auto rank = next.top().second;
+        next.pop();
+        add(batch, store_.record(rank, batch.upto[rank]), rank);
+        ++moved;
+        if (++batch.upto[rank] < tail[rank]) next.push({store_.record(rank, batch.upto[rank]).sequence, rank});
+    }
+    return batch;
+}
+
+// Sorted by place in the file, and where pieces overlap only the newest stays.
+void Drain::resolve(std::vector<Piece>& pieces) {
+    auto by_place = [](const Piece& a, const Piece& b) { return a.file != b.file ? a.file < b.file : a.begin < b.begin; };
+    std::stable_sort(pieces.begin(), pieces.end(), by_place);
+    bool overlap = false;
+    for (std::size_t k = 1; k < pieces.size() && !overlap; ++k)
+        overlap = pieces[k].file == pieces[k - 1].file && pieces[k].begin < pieces[k - 1].end;
+    if (!overlap) return;
+    std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) {
+        return a.sequence != b.sequence ? a.sequence < b.sequence : a.rank < b.rank;
+    });
+    std::map<std::pair<std::uint64_t, std::uint64_t>, Piece> kept;  // disjoint, by file and begin
+    for (const auto& piece : pieces) {
+        auto at = kept.lower_bound({piece.file, piece.begin});
+        if (at != kept.begin() && std::prev(at)->second.file == piece.file && std::prev(at)->second.end > piece.begin) --at;
+        while (at != kept.end() && at->second.file == piece.file && at->second.begin < piece.end) {
+            const Piece old = at->second;
+            at = kept.erase(at);
+            if (old.begin < piece.begin) {
+                Piece part = old;
+                part.end = piece.begin;
+                kept.emplace(std::pair{part.file, part.begin}, part);
+            }
+            if (old.end > piece.end) {
+                Piece part = old;
+                part.data += piece.end - old.begin;
+                part.begin = piece.end;
+                at = kept.emplace(std::pair{part.file, part.begin}, part).first;
+            }
+        }
+        kept.emplace(std::pair{piece.file, piece.begin}, piece);
+    }
+    pieces.clear();
+    for (const auto& [place, piece] : kept) pieces.push_back(piece);
+}
+
+// The file by its name, if that still is the file; -1: it is gone or another one; -2: it cannot be opened.
+int Drain::descriptor(std::uint64_t file) {
+    if (const auto found = files_.find(file); found != files_.end()) return found->second;
+    if (files_.size() >= open_files) {
+        for (auto [other, fd] : files_)
+            if (fd >= 0) close(fd);
+        files_.clear();
+    }
+    const auto& slot = store_.file(static_cast<std::uint32_t>(file));
+    int fd = open(slot.path, O_WRONLY | O_CLOEXEC);
+    if (fd < 0 && errno != ENOENT) return -2;
+    struct stat about{};
+    if (fd >= 0 && (fstat(fd, &about) || about.st_ino != slot.inode || about.st_dev != slot.device)) {
+        close(fd);
+        fd = -1;
+    }
+    files_.emplace(file, fd);
+    return fd;
+}
+
+// A list of writes, each of neighbouring pieces, that the writing threads take from one by one.
+struct Drain::Output {
+    struct Write {
+        int fd;
+        std::size_t first, count, bytes;
+    };
+    const std::vector<Piece>& pieces;
+    std::vector<Write> writes{};
+    std::atomic<std::size_t> next{0};
+    std::atomic<int> error{0};
+
+    void one(const Write& write, std::vector<char>& gathered) {
+        std::vector<iovec> parts;
+        if (write.count > 1 && write.bytes / write.count < gather_below) {
+            gathered.resize(write.bytes);
+            char* to = gathered.data();
+            for (std::size_t k = write.first; k < write.first + write.count; ++k) {
+                const std::size_t bytes = pieces[k].end - pieces[k].begin;
+                std::memcpy(to, pieces[k].data, bytes);
+                to += bytes;
+            }
+            parts.push_back({gathered.data(), write.bytes});
+        } else {
+            for (std::size_t k = write.first; k < write.first + write.count; ++k)
+                parts.push_back({const_cast<char*>(pieces[k].data), pieces[k].end - pieces[k].begin});
+        }
+        auto at = static_cast<off_t>(pieces[write.first].begin);
+        for (std::size_t from = 0; from < parts.size();) {
+            const ssize_t got = pwritev(write.fd, &parts[from], static_cast<int>(std::min<std::size_t>(parts.size() - from, IOV_MAX)), at);
+            if (got < 0 && errno == EINTR) continue;
+            if (got <= 0) {
+                error = got < 0 ? errno : ENOSPC;
+                return;
+            }
+            at += got;
+            auto left = static_cast<std::size_t>(got);
+            while (from < parts.size() && left >= parts[from].iov_len) left -= parts[from++].iov_len;
+            if (left) {
+                parts[from].iov_base = static_cast<char*>(parts[from].iov_base) + left;
+                parts[from].iov_len -= left;
+            }
+        }
+    }
+    void work() {
+        std::vector<char> gathered;
+        for (std::size_t k; (k = next.fetch_add(1)) < writes.size() && !error.load();) one(writes[k], gathered);
+    }
+};
+
+void* Drain::writing(void* output) {
+    static_cast<Output*>(output)->work();
+    return nullptr;
+}
+
+int Drain::write(const std::vector<Piece>& pieces) {
+    Output output{pieces};
+    for (std::size_t k = 0; k < pieces.size();) {
+        const int fd = descriptor(pieces[k].file);
+        if (fd == -2) return errno;
+        std::size_t bytes = 0, count = 0;
+        while (k + count < pieces.size() && pieces[k + count].file == pieces[k].file && bytes < one_write &&
+               pieces[k + count].begin == pieces[k].begin + bytes) {
+            bytes += pieces[k + count].end - pieces[k + count].begin;
+            ++count;
+        }
+        if (fd >= 0) output.writes.push_back({fd, k, count, bytes});
+        else store_.super().discarded.fetch_add(bytes);
+        k += count;
+    }
+    std::vector<pthread_t> helpers;
+    for (unsigned k = 1; k < threads_ && k < output.writes.size(); ++k) {
+        pthread_t helper;
+        if (pthread_create(&helper, nullptr, writing, &output) == 0) helpers.push_back(helper);
+    }
+    output.work();
+    for (auto helper : helpers) pthread_join(helper, nullptr);
+    return output.error.load();
+}
+
+Drain::Step Drain::step(std::size_t most_bytes) {
+    auto& super = store_.super();
+    if (super.drain_failed.load()) return Step::failed;
+    std::uint32_t free = 0;
+    if (!super.drain_lock.compare_exchange_strong(free, 1, std::memory_order_acquire)) return Step::busy;
+    Batch batch = plan(most_bytes);
+    bool any = false;
+    for (std::uint32_t rank = 0; rank < store_.ranks(); ++rank) any |= batch.upto[rank] != store_.head(rank).drained.load();
+    int error = 0;
+    if (any) {
+        resolve(batch.pieces);
+        error = write(batch.pieces);
+        if (!error)
+            for (std::uint32_t rank = 0; rank < store_.ranks(); ++rank) {
+                auto& drained = store_.head(rank).drained;
+                drained.store(batch.upto[rank], std::memory_order_release);
+                if (store_.persistent()) write_back(&drained, sizeof drained);
+            }
+        else super.drain_failed.store(static_cast<std::uint32_t>(error));
+    }
+    super.drain_lock.store(0, std::memory_order_release);
+    return error ? Step::failed : any ? Step::moved : Step::idle;
+}
+
+bool Drain::finish(std::uint32_t rank, std::uint64_t upto) {
+    auto& drained = store_.head(rank).drained;
+    while (drained.load(std::memory_order_acquire) < upto) {
+        const Step done = step(large_batch);
+        if (done == Step::failed) return false;
+        if (done != Step::moved) {
+            const timespec moment{0, 20'000};
+            nanosleep(&moment, nullptr);
+        }
+    }
+    return true;
+}
+
+void Drain::start(unsigned lag_ms) {
+    lag_ms_ = lag_ms;
+    running_ = pthread_create(&thread_, nullptr, background, this) == 0;
+}
+
+void Drain::stop() {
+    if (!running_) return;
+    stop_ = true;
+    store_.super().hurry.fetch_add(1);
+    syscall(SYS_futex, &store_.super().hurry, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+    pthread_join(thread_, nullptr);
+    running_ = false;
+}
+
+void* Drain::background(void* self) {
+    auto& drain = *static_cast<Drain*>(self);
+    auto& hurry = drain.store_.super().hurry;
+    setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), 19);
+    while (!drain.stop_.load()) {
+        const auto seen = hurry.load();
+        if (drain.step(small_batch) == Step::moved) continue;
+        const timespec lag{drain.lag_ms_ / 1000, static_cast<long>(drain.lag_ms_ % 1000) * 1'000'000};
+        syscall(SYS_futex, &hurry, FUTEX_WAIT, seen, &lag, nullptr, 0);
+    }
+    return nullptr;
+}
+
+}  // namespace assay::storage

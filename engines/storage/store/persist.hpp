@@ -1,0 +1,44 @@
+// Stores that outlive the power: written back from the cache and ordered, where the memory is persistent.
+//
+// clwb where the processor has it, else clflushopt, else clflush (Intel SDM, volume 1, 11.4 and 12). Other
+// processors have no such memory today; there a fence is all.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <immintrin.h>
+#endif
+
+namespace assay::storage {
+
+#if defined(__x86_64__)
+__attribute__((target("clwb"))) inline void write_back_clwb(char* at) { _mm_clwb(at); }
+__attribute__((target("clflushopt"))) inline void write_back_clflushopt(char* at) { _mm_clflushopt(at); }
+
+inline int write_back_kind() {
+    static const int kind = [] {
+        unsigned a, b, c, d;
+        if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return 0;
+        return b & (1u << 24) ? 2 : b & (1u << 23) ? 1 : 0;
+    }();
+    return kind;
+}
+
+inline void write_back(const void* from, std::size_t bytes) {
+    const int kind = write_back_kind();
+    auto* at = reinterpret_cast<char*>(reinterpret_cast<std::uintptr_t>(from) & ~std::uintptr_t{63});
+    for (auto* end = static_cast<const char*>(from) + bytes; at < end; at += 64)
+        if (kind == 2) write_back_clwb(at);
+        else if (kind == 1) write_back_clflushopt(at);
+        else _mm_clflush(at);
+}
+inline void persist_fence() { _mm_sfence(); }
+#else
+inline void write_back(const void*, std::size_t) {}
+inline void persist_fence() { __sync_synchronize(); }
+#endif
+
+}  // namespace assay::storage

@@ -1,0 +1,137 @@
+// The index against a plain array of bytes: whatever order and pattern the writes have, the newest wins.
+#include "storage/store/index.hpp"
+
+#include <doctest/doctest.h>
+
+#include <random>
+
+using namespace assay::storage;
+
+namespace {
+
+constexpr std::uint64_t file_bytes = 4096;
+
+struct Byte {
+    bool written = false;
+    std::uint64_t sequence = 0, place = 0;
+    std::uint32_t rank = 0;
+};
+
+// Several ranks that write, and what each byte should be.
+class Model {
+public:
+    explicit Model(unsigned seed) : random_(seed), index_([this](const Run& run, std::uint64_t block) {
+        return records_[run.rank][run.record + block].sequence;
+    }) {}
+
+    void write(std::uint32_t rank, std::uint64_t begin, std::uint64_t length, std::uint64_t stride, std::uint64_t count) {
+        Record record{};
+        record.kind = static_cast<std::uint64_t>(Kind::data);
+        record.sequence = ++clock_;
+        record.begin = begin, record.length = length, record.stride = stride, record.count = count;
+        record.place = place_[rank];
+        for (std::uint64_t k = 0; k < count; ++k)
+            for (std::uint64_t b = 0; b < length && begin + k * stride + b < file_bytes; ++b)
+                truth_[begin + k * stride + b] = {true, clock_, record.place + k * length + b, rank};
+        place_[rank] += length * count;
+        records_[rank].push_back(record);
+    }
+    void truncate(std::uint32_t rank, std::uint64_t size) {
+        Record record{};
+        record.kind = static_cast<std::uint64_t>(Kind::truncate);
+        record.sequence = ++clock_;
+        record.begin = size;
+        for (std::uint64_t k = size; k < file_bytes; ++k) truth_[k] = {};
+        records_[rank].push_back(record);
+    }
+    // Ranks are read one after the other, not in the order of time.
+    void ingest() {
+        for (std::uint32_t rank = 0; rank < ranks; ++rank)
+            for (; seen_[rank] < records_[rank].size(); ++seen_[rank]) index_.add(records_[rank][seen_[rank]], rank, seen_[rank]);
+    }
+    bool agrees() {
+        ingest();
+        for (std::uint64_t at = 0; at < file_bytes;) {
+            const auto found = index_.find(at, file_bytes);
+            if (found.upto <= at || found.upto > file_bytes) return false;
+            for (std::uint64_t k = at; k < found.upto; ++k) {
+                const auto& byte = truth_[k];
+                if (byte.written != found.data) return false;
+                if (found.data && (byte.rank != found.rank || byte.place != found.place + (k - at))) return false;
+            }
+            at = found.upto;
+        }
+        return true;
+    }
+    std::uint64_t any(std::uint64_t below) { return std::uniform_int_distribution<std::uint64_t>(0, below - 1)(random_); }
+
+    static constexpr std::uint32_t ranks = 3;
+
+private:
+    std::mt19937 random_;
+    std::uint64_t clock_ = 0, place_[ranks]{}, seen_[ranks]{};
+    std::vector<Record> records_[ranks];
+    std::vector<Byte> truth_ = std::vector<Byte>(file_bytes);
+    Index index_;
+};
+
+}  // namespace
+
+TEST_CASE("whatever is written, the newest byte is found") {
+    for (unsigned seed = 0; seed < 200; ++seed) {
+        Model model(seed);
+        for (int step = 0; step < 60; ++step) {
+            const auto rank = static_cast<std::uint32_t>(model.any(Model::ranks));
+            const auto length = 1 + model.any(40), begin = model.any(file_bytes - 2000);
+            switch (model.any(8)) {
+            case 0: model.truncate(rank, model.any(file_bytes)); break;
+            case 1: model.write(rank, begin, length, length + model.any(30), 1 + model.any(25)); break;
+            case 2:  // a pattern of single writes, which others may interrupt
+                for (std::uint64_t k = 0, stride = length + model.any(20), n = 10 + model.any(20); k < n; ++k) {
+                    model.write(rank, begin + k * stride, length, length, 1);
+                    if (!model.any(10)) model.write((rank + 1) % Model::ranks, begin + model.any(500), length, length, 1);
+                }
+                break;
+            default: model.write(rank, begin, length, length, 1);
+            }
+            if (!model.any(4)) REQUIRE(model.agrees());
+        }
+        REQUIRE(model.agrees());
+    }
+}
+
+TEST_CASE("a million strided writes of four ranks take less than a megabyte") {
+    std::vector<Record> records;
+    Index index([&](const Run&, std::uint64_t) { return std::uint64_t{0}; });
+    constexpr std::uint64_t block = 4096, each = 250'000;
+    for (std::uint64_t k = 0; k < each; ++k)
+        for (std::uint32_t rank = 0; rank < 4; ++rank) {
+            Record record{};
+            record.kind = static_cast<std::uint64_t>(Kind::data);
+            record.sequence = 4 * k + rank + 1;
+            record.begin = (4 * k + rank) * block, record.length = record.stride = block, record.count = 1;
+            record.place = k * block;
+            index.add(record, rank, k);
+        }
+    CHECK(index.bytes() < 1'000'000);
+    for (std::uint64_t k : {0ull, 1ull, 999'999ull, 123'456ull}) {
+        const auto found = index.find(k * block + 5, 2'000'000 * block);
+        CHECK(found.data);
+        CHECK(found.rank == k % 4);
+        CHECK(found.place == k / 4 * block + 5);
+        CHECK(found.upto == (k + 1) * block);
+    }
+    CHECK(!index.find(4 * each * block, 4 * each * block + 10).data);
+}
+
+TEST_CASE("offsets beyond 2 and 4 GiB, and single writes beyond them") {
+    Index index([](const Run&, std::uint64_t) { return std::uint64_t{0}; });
+    Record record{};
+    record.kind = static_cast<std::uint64_t>(Kind::data);
+    record.sequence = 1, record.begin = 5ull << 40, record.length = record.stride = 6ull << 30, record.count = 1;
+    index.add(record, 7, 0);
+    const auto found = index.find((5ull << 40) + (5ull << 30), 6ull << 40);
+    CHECK(found.data);
+    CHECK(found.place == 5ull << 30);
+    CHECK(found.upto == (5ull << 40) + (6ull << 30));
+}

@@ -1,0 +1,276 @@
+// The store itself: space that comes and goes, an order that survives the drain, and a death at any moment.
+#include "storage/store/store.hpp"
+
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include "storage/store/drain.hpp"
+#include "storage/store/recover.hpp"
+#include "storage/store/writer.hpp"
+
+using namespace assay::storage;
+namespace fs = std::filesystem;
+
+namespace {
+
+struct Folder {
+    fs::path path = fs::path("/dev/shm") / ("assay-store-test-" + std::to_string(getpid()));
+    Folder() { fs::create_directories(path); }
+    ~Folder() { fs::remove_all(path); }
+    std::string file(const char* name) const {
+        std::ofstream(path / name);
+        return path / name;
+    }
+};
+
+std::uint32_t slot_for(const Store& store, const std::string& path) {
+    struct stat about{};
+    REQUIRE(stat(path.c_str(), &about) == 0);
+    return slot_of(store, about.st_dev, about.st_ino, path);
+}
+
+bool put(Store& store, Writer& writer, std::uint32_t slot, std::uint64_t at, const void* data, std::size_t bytes) {
+    std::uint64_t place = 0;
+    char* to = writer.reserve(bytes, 1, place);
+    if (!to) return false;
+    writer.begin();
+    std::memcpy(to, data, bytes);
+    Record record{};
+    record.file = slot, record.generation = store.file(slot).generation;
+    record.kind = static_cast<std::uint64_t>(Kind::data);
+    record.begin = at, record.length = record.stride = bytes, record.count = 1;
+    writer.publish(&record, 1, place, bytes);
+    return true;
+}
+
+constexpr std::uint64_t small_store = 64u << 20;
+
+std::unique_ptr<Store> made(const std::string& where, std::uint32_t ranks, const char* name = "t") {
+    Failure failure;
+    auto store = Store::make(where, small_store, ranks, "job", name, failure);
+    REQUIRE_MESSAGE(store, failure.what);
+    store->super().phase = Phase::active;
+    return store;
+}
+
+}  // namespace
+
+TEST_CASE("more goes through a ring than it holds") {
+    Folder folder;
+    const auto path = folder.file("out");
+    auto store = made(folder.path, 1);
+    const auto slot = slot_for(*store, path);
+    Writer writer(*store, 0);
+    Drain drain(*store, 2);
+    drain.start(1);
+    constexpr std::size_t block = 100'003, blocks = 3000;  // 300 MB through 40 MB
+    std::vector<char> data(block);
+    for (std::size_t k = 0; k < blocks; ++k) {
+        std::memset(data.data(), static_cast<int>(k % 251), block);
+        REQUIRE(put(*store, writer, slot, k * block, data.data(), block));
+    }
+    CHECK(drain.finish(0, store->head(0).tail));
+    drain.stop();
+    CHECK(fs::file_size(path) == block * blocks);
+    std::ifstream in(path, std::ios::binary);
+    for (std::size_t k = 0; k < blocks; ++k) {
+        in.read(data.data(), block);
+        REQUIRE(static_cast<unsigned char>(data[0]) == k % 251);
+        REQUIRE(static_cast<unsigned char>(data[block - 1]) == k % 251);
+    }
+    store->remove();
+}
+
+TEST_CASE("writes of several processes to the same bytes reach the file in the order of their time") {
+    Folder folder;
+    const auto path = folder.file("out");
+    constexpr std::uint32_t ranks = 3;
+    constexpr std::size_t cells = 64, cell = 512;
+    auto store = made(folder.path, ranks);
+    const auto slot = slot_for(*store, path);
+    // What was written last to each cell, with the sequence that it was given: one for each rank, compared at the end.
+    struct Last {
+        std::uint64_t sequence[ranks][cells];
+        std::uint64_t value[ranks][cells];
+    };
+    auto* last = static_cast<Last*>(mmap(nullptr, sizeof(Last), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    std::vector<pid_t> children;
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+        if (const pid_t child = fork(); child) {
+            children.push_back(child);
+            continue;
+        }
+        {
+            Writer writer(*store, rank);
+            Drain drain(*store, 1);
+            if (rank == 0) drain.start(1);
+            std::mt19937 random(rank);
+            std::uint64_t words[cell / 8];
+            for (std::uint64_t k = 1; k <= 20'000; ++k) {
+                const std::size_t at = random() % cells;
+                const std::uint64_t value = k * ranks + rank;
+                for (auto& word : words) word = value;
+                put(*store, writer, slot, at * cell, words, sizeof words);
+                last->sequence[rank][at] = store->record(rank, store->head(rank).tail - 1).sequence;
+                last->value[rank][at] = value;
+            }
+            drain.finish(rank, store->head(rank).tail);
+        }
+        _exit(0);
+    }
+    for (auto child : children) {
+        int status = 0;
+        waitpid(child, &status, 0);
+        CHECK(status == 0);
+    }
+    Drain rest(*store, 1);
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) REQUIRE(rest.finish(rank, store->head(rank).tail));
+    std::ifstream in(path, std::ios::binary);
+    for (std::size_t at = 0; at < cells; ++at) {
+        std::uint64_t words[cell / 8];
+        in.read(reinterpret_cast<char*>(words), sizeof words);
+        std::uint32_t newest = 0;
+        for (std::uint32_t rank = 1; rank < ranks; ++rank)
+            if (last->sequence[rank][at] >= last->sequence[newest][at]) newest = rank;
+        for (auto word : words) REQUIRE(word == last->value[newest][at]);
+    }
+    munmap(last, sizeof(Last));
+    store->remove();
+}
+
+namespace {
+
+// Two ranks write versions of cells until they are killed; what each had been told was written is in `told`.
+constexpr std::uint32_t crash_ranks = 2;
+constexpr std::size_t crash_cells = 40, crash_cell = 3000;
+
+[[noreturn]] void doomed(Store& store, std::uint32_t slot, std::uint32_t rank, volatile std::uint64_t* told) {
+    Writer writer(store, rank);
+    Drain drain(store, 1);
+    if (rank == 0) drain.start(1);
+    std::vector<std::uint64_t> words(crash_cell / 8);
+    for (std::uint64_t k = 1;; ++k) {
+        for (auto& word : words) word = k;
+        put(store, writer, slot, (rank * crash_cells + k % crash_cells) * crash_cell, words.data(), crash_cell);
+        told[rank] = k;
+    }
+}
+
+}  // namespace
+
+TEST_CASE("killed at a thousand moments, nothing that was written is lost and nothing is torn") {
+    Folder folder;
+    auto* told = static_cast<volatile std::uint64_t*>(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    std::mt19937 random(7);
+    std::uint64_t most = 0;
+    for (int round = 0; round < 1000; ++round) {
+        const auto path = folder.file("out");
+        told[0] = 0;
+        told[1] = 0;
+        std::vector<pid_t> children;
+        {
+            auto store = made(folder.path, crash_ranks);
+            const auto slot = slot_for(*store, path);
+            for (std::uint32_t rank = 0; rank < crash_ranks; ++rank) {
+                const pid_t child = fork();
+                if (!child) doomed(*store, slot, rank, told);
+                children.push_back(child);
+            }
+            usleep(random() % 4000);
+            for (auto child : children) kill(child, SIGKILL);
+            for (auto child : children) waitpid(child, nullptr, 0);
+        }
+        Failure failure;
+        auto left = Store::attach(folder.path / "assay-io-t", failure);
+        REQUIRE_MESSAGE(left, failure.what);
+        REQUIRE(!in_use(*left));
+        int error = 0;
+        CHECK(recover(*left, 1, error).torn == 0);
+        REQUIRE(error == 0);
+        left->remove();
+        std::ifstream in(path, std::ios::binary);
+        for (std::uint32_t rank = 0; rank < crash_ranks; ++rank) {
+            const std::uint64_t last = told[rank];
+            most = std::max(most, last);
+            for (std::uint64_t at = 0; at < crash_cells; ++at) {
+                std::vector<std::uint64_t> words(crash_cell / 8);
+                in.clear();
+                in.seekg(static_cast<std::streamoff>((rank * crash_cells + at) * crash_cell));
+                in.read(reinterpret_cast<char*>(words.data()), static_cast<std::streamsize>(words.size() * 8));
+                std::uint64_t expected = last / crash_cells * crash_cells + at;
+                if (expected > last) expected = expected >= crash_cells ? expected - crash_cells : 0;
+                if (!expected || expected > last) continue;
+                // One more may have been published that the rank did not live to tell of.
+                const bool right = words[0] == expected || (words[0] == last + 1 && (last + 1) % crash_cells == at);
+                REQUIRE(right);
+                for (auto word : words) REQUIRE(word == words[0]);
+            }
+        }
+        fs::remove(path);
+    }
+    CHECK(most > crash_cells);  // else nothing was ever overwritten
+    munmap(const_cast<std::uint64_t*>(told), 4096);
+}
+
+TEST_CASE("a torn record is recognised, told and left out") {
+    Folder folder;
+    const auto path = folder.file("out");
+    auto store = made(folder.path, 1);
+    const auto slot = slot_for(*store, path);
+    Writer writer(*store, 0);
+    for (std::uint64_t k = 0; k < 3; ++k) put(*store, writer, slot, 8 * k, "01234567", 8);
+    store->record(0, 1).begin ^= 1u << 20;
+    int error = 0;
+    const auto found = recover(*store, 1, error);
+    CHECK(found.torn == 1);
+    CHECK(found.records == 2);
+    CHECK(found.bytes == 16);
+    std::string text(24, '?');
+    std::ifstream(path).read(text.data(), 24);
+    CHECK(text == std::string("01234567") + std::string(8, '\0') + "01234567");
+    store->remove();
+}
+
+TEST_CASE("a store that is used, left behind, too small or nowhere is refused in words") {
+    Folder folder;
+    Failure failure;
+    {
+        auto store = made(folder.path / "pool", 1);
+        CHECK(!Store::make(folder.path / "pool", small_store, 1, "other", "x", failure));
+        CHECK(failure.what.find("in use by another job") != std::string::npos);
+    }
+    CHECK(!Store::make(folder.path / "pool", small_store, 1, "other", "x", failure));
+    CHECK(failure.what.find("assay io recover " + (folder.path / "pool").string()) != std::string::npos);
+    CHECK(!Store::make(folder.path, 1u << 20, 4, "other", "x", failure));
+    CHECK(failure.what.find("too small for 4 ranks") != std::string::npos);
+    CHECK(!Store::make(folder.path / "no" / "such", small_store, 1, "other", "x", failure));
+    CHECK(failure.what.find("there is no folder") != std::string::npos);
+    CHECK(!Store::attach(folder.file("text"), failure));
+    CHECK(failure.what.find("is not a store") != std::string::npos);
+}
+
+TEST_CASE("a file system that refuses keeps all in the store") {
+    Folder folder;
+    auto store = made(folder.path, 1);
+    const auto path = folder.file("out");
+    const auto slot = slot_for(*store, path);
+    Writer writer(*store, 0);
+    put(*store, writer, slot, 0, "abc", 3);
+    // Beyond the largest offset that a file can have.
+    put(*store, writer, slot, ~0ull / 2 - 1, "abc", 3);
+    int error = 0;
+    const auto before = recover(*store, 1, error);
+    CHECK(error == EINVAL);
+    CHECK(contents(*store).bytes == before.bytes);
+    store->remove();
+}
