@@ -1,5 +1,6 @@
 #include "storage/accelerator/file.hpp"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -61,6 +62,31 @@ int File::pointer(std::int64_t amount, bool set, std::uint64_t& before) {
     return MPI_SUCCESS;
 }
 
+// In an atomic mode that the MPI does: it does it for this rank alone, so the file system's own locks keep ranks apart.
+// (Locks of an open file, not of the process: the MPI may close files of its own.)
+class File::Alone {
+public:
+    Alone(const File& file, std::int64_t logical, std::int64_t bytes, short kind) : fd_(file.atomic_ && bytes ? file.locks_ : -1) {
+        if (fd_ < 0) return;
+        range_.l_type = kind;
+        range_.l_whence = SEEK_SET;
+        range_.l_start = offset_of(*file.view_, file.displacement_, logical);
+        range_.l_len = offset_of(*file.view_, file.displacement_, logical + bytes - 1) + 1 - range_.l_start;
+        while (fcntl(fd_, F_OFD_SETLKW, &range_) && errno == EINTR) {}
+    }
+    ~Alone() {
+        if (fd_ < 0) return;
+        range_.l_type = F_UNLCK;
+        fcntl(fd_, F_OFD_SETLK, &range_);
+    }
+    Alone(const Alone&) = delete;
+    Alone& operator=(const Alone&) = delete;
+
+private:
+    int fd_;
+    struct flock range_{};
+};
+
 // ---- writing
 
 int File::write(At at, const void* buffer, MPI_Count count, MPI_Datatype type, MPI_Count* moved) {
@@ -75,6 +101,7 @@ int File::write(At at, const void* buffer, MPI_Count count, MPI_Datatype type, M
     int code = place(at, bytes, logical);
     if (code) return code;
     if (bypass_) {
+        const Alone alone(*this, logical, bytes, F_WRLCK);
         MPI_Status status;
         code = PMPI_File_write_at(anchor_, logical / etype_, buffer, static_cast<int>(count), type, &status);
     } else {
@@ -165,6 +192,7 @@ int File::read(At at, void* buffer, MPI_Count count, MPI_Datatype type, MPI_Coun
     if (const int code = place(at, bytes, logical)) return code;
     if (!memory->known && !bypass_) return MPI_ERR_UNSUPPORTED_OPERATION;
     if (bypass_) {
+        const Alone alone(*this, logical, bytes, F_RDLCK);
         MPI_Status status;
         const int code = PMPI_File_read_at(anchor_, logical / etype_, buffer, static_cast<int>(count), type, &status);
         PMPI_Get_elements_x(&status, MPI_BYTE, moved);

@@ -61,6 +61,7 @@ public:
     } split;
 
 private:
+    class Alone;
     File() = default;
     int claim(int mode);
     void arrive();
@@ -86,6 +87,7 @@ private:
     bool one_node_ = true;
     MPI_File anchor_ = MPI_FILE_NULL;
     int fd_ = -1;
+    int locks_ = -1;                  // the file again, for the file system's locks
     int mode_ = 0;
     bool atomic_ = false, bypass_ = false;
     std::string path_;

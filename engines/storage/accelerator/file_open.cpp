@@ -247,6 +247,7 @@ void File::removed(const char* name) {
 
 File::~File() {
     if (fd_ >= 0) ::close(fd_);
+    if (locks_ >= 0) ::close(locks_);
     if (comm_ != MPI_COMM_NULL) PMPI_Comm_free(&comm_);
 }
 

@@ -1,4 +1,5 @@
 // What a file is besides its bytes: size, view, pointers, atomicity, and the moments at which ranks see each other.
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -203,8 +204,10 @@ int File::set_atomicity(int on) {
     // On a node every transfer is atomic as it is: one publication, one look at what is published.
     if (on) exchange();
     atomic_ = on;
-    if (on && !one_node_)
+    if (on && !one_node_) {
         if (const int code = into_bypass()) return code;
+        if (locks_ < 0) locks_ = ::open(path_.c_str(), (mode_ & MPI_MODE_RDONLY ? O_RDONLY : O_RDWR) | O_CLOEXEC);
+    }
     PMPI_Barrier(comm_);
     return bypass_ ? PMPI_File_set_atomicity(anchor_, on) : MPI_SUCCESS;
 }

@@ -1,19 +1,12 @@
-// Fortran's calls of an MPI whose own bindings go past the names that this library answers to.
+// Fortran's calls, where an MPI's own bindings go past the names that this library answers to.
 //
-// MPICH's Fortran calls the C functions, and so arrives here by itself. Open MPI's calls their PMPI names: so its
-// bindings are answered here, for mpif.h and the module mpi (mpi_..._) and for mpi_f08 (ompi_..._f), and handed on to
-// the C functions.
-#include "storage/accelerator/mpi.hpp"
-
-#ifdef OMPI_MAJOR_VERSION
-
+// Open MPI's bindings call the C functions by their PMPI names: so they are answered here, for mpif.h and the module mpi
+// (mpi_..._) and for mpi_f08 (ompi_..._f), and handed on to the C functions. MPICH's call the C functions, and so arrive
+// by themselves, but for those of mpi_f08 that have no buffer.
 #include <string>
 
-// Where Fortran programs point when they mean no status, or no buffer but addresses.
-extern "C" {
-extern MPI_Fint mpi_fortran_status_ignore_[] __attribute__((weak));
-extern MPI_Fint mpi_fortran_bottom_ __attribute__((weak));
-}
+#include "storage/accelerator/mpi.hpp"
+
 extern "C" {
 int MPI_Init(int*, char***);
 int MPI_Init_thread(int*, char***, int, int*);
@@ -22,15 +15,27 @@ int MPI_Finalize();
 
 namespace {
 
-void* address(void* buffer) { return buffer == &mpi_fortran_bottom_ ? MPI_BOTTOM : buffer; }
-
 // Fortran pads with blanks.
-std::string text(const char* characters, int length) {
-    std::string whole(characters, static_cast<std::size_t>(length));
+std::string text(const char* characters, std::size_t length) {
+    const std::string whole(characters, length);
     const auto last = whole.find_last_not_of(' ');
     const auto first = whole.find_first_not_of(' ');
     return last == std::string::npos ? "" : whole.substr(first, last - first + 1);
 }
+
+}  // namespace
+
+#ifdef OMPI_MAJOR_VERSION
+
+// Where Fortran programs point when they mean no status, or no buffer but addresses.
+extern "C" {
+extern MPI_Fint mpi_fortran_status_ignore_[] __attribute__((weak));
+extern MPI_Fint mpi_fortran_bottom_ __attribute__((weak));
+}
+
+namespace {
+
+void* address(void* buffer) { return buffer == &mpi_fortran_bottom_ ? MPI_BOTTOM : buffer; }
 
 template <class Call> void with_status(MPI_Fint* status, MPI_Fint* error, Call call) {
     MPI_Status own;
@@ -116,7 +121,7 @@ SPLIT(read_ordered)
 
 BINDING(file_open, MPI_Fint* comm, char* name, MPI_Fint* mode, MPI_Fint* info, MPI_Fint* f, MPI_Fint* e, int length) {
     MPI_File own;
-    *e = MPI_File_open(PMPI_Comm_f2c(*comm), text(name, length).c_str(), *mode, PMPI_Info_f2c(*info), &own);
+    *e = MPI_File_open(PMPI_Comm_f2c(*comm), text(name, static_cast<std::size_t>(length)).c_str(), *mode, PMPI_Info_f2c(*info), &own);
     if (!*e) *f = PMPI_File_c2f(own);
 }
 BINDING(file_close, MPI_Fint* f, MPI_Fint* e) {
@@ -125,7 +130,7 @@ BINDING(file_close, MPI_Fint* f, MPI_Fint* e) {
     if (!*e) *f = PMPI_File_c2f(own);
 }
 BINDING(file_delete, char* name, MPI_Fint* info, MPI_Fint* e, int length) {
-    *e = MPI_File_delete(text(name, length).c_str(), PMPI_Info_f2c(*info));
+    *e = MPI_File_delete(text(name, static_cast<std::size_t>(length)).c_str(), PMPI_Info_f2c(*info));
 }
 BINDING(file_sync, MPI_Fint* f, MPI_Fint* e) { *e = MPI_File_sync(FILE_OF(f)); }
 BINDING(file_get_size, MPI_Fint* f, MPI_Offset* size, MPI_Fint* e) { *e = MPI_File_get_size(FILE_OF(f), size); }
@@ -139,7 +144,7 @@ BINDING(file_get_group, MPI_Fint* f, MPI_Fint* group, MPI_Fint* e) {
 }
 BINDING(file_set_view, MPI_Fint* f, MPI_Offset* displacement, MPI_Fint* etype, MPI_Fint* filetype, char* representation, MPI_Fint* info,
         MPI_Fint* e, int length) {
-    *e = MPI_File_set_view(FILE_OF(f), *displacement, TYPE_OF(etype), TYPE_OF(filetype), text(representation, length).c_str(), PMPI_Info_f2c(*info));
+    *e = MPI_File_set_view(FILE_OF(f), *displacement, TYPE_OF(etype), TYPE_OF(filetype), text(representation, static_cast<std::size_t>(length)).c_str(), PMPI_Info_f2c(*info));
 }
 BINDING(file_set_atomicity, MPI_Fint* f, MPI_Fint* on, MPI_Fint* e) { *e = MPI_File_set_atomicity(FILE_OF(f), *on != 0); }
 BINDING(file_get_atomicity, MPI_Fint* f, MPI_Fint* on, MPI_Fint* e) { *e = MPI_File_get_atomicity(FILE_OF(f), on); }
@@ -156,5 +161,59 @@ BINDING(file_get_byte_offset, MPI_Fint* f, MPI_Offset* offset, MPI_Offset* displ
 BINDING(init, MPI_Fint* e) { *e = MPI_Init(nullptr, nullptr); }
 BINDING(init_thread, MPI_Fint* required, MPI_Fint* provided, MPI_Fint* e) { *e = MPI_Init_thread(nullptr, nullptr, *required, provided); }
 BINDING(finalize, MPI_Fint* e) { *e = MPI_Finalize(); }
+
+#else  // MPICH
+
+// Handles are one integer each, the error is optional, and a text has its length as a last argument.
+#define BINDING(name, ...) ASSAY_EXPORT void mpi_##name##_f08_(__VA_ARGS__)
+
+namespace {
+
+void told(MPI_Fint* error, int code) {
+    if (error) *error = code;
+}
+
+}  // namespace
+
+BINDING(init, MPI_Fint* e) { told(e, MPI_Init(nullptr, nullptr)); }
+BINDING(init_thread, MPI_Fint* required, MPI_Fint* provided, MPI_Fint* e) { told(e, MPI_Init_thread(nullptr, nullptr, *required, provided)); }
+BINDING(finalize, MPI_Fint* e) { told(e, MPI_Finalize()); }
+
+BINDING(file_open, MPI_Fint* comm, char* name, MPI_Fint* mode, MPI_Fint* info, MPI_Fint* f, MPI_Fint* e, std::size_t length) {
+    MPI_File own;
+    const int code = MPI_File_open(*comm, text(name, length).c_str(), *mode, *info, &own);
+    if (!code) *f = PMPI_File_c2f(own);
+    told(e, code);
+}
+BINDING(file_close, MPI_Fint* f, MPI_Fint* e) {
+    MPI_File own = PMPI_File_f2c(*f);
+    const int code = MPI_File_close(&own);
+    if (!code) *f = PMPI_File_c2f(own);
+    told(e, code);
+}
+BINDING(file_delete, char* name, MPI_Fint* info, MPI_Fint* e, std::size_t length) { told(e, MPI_File_delete(text(name, length).c_str(), *info)); }
+BINDING(file_sync, MPI_Fint* f, MPI_Fint* e) { told(e, MPI_File_sync(PMPI_File_f2c(*f))); }
+BINDING(file_get_size, MPI_Fint* f, MPI_Offset* size, MPI_Fint* e) { told(e, MPI_File_get_size(PMPI_File_f2c(*f), size)); }
+BINDING(file_set_size, MPI_Fint* f, MPI_Offset* size, MPI_Fint* e) { told(e, MPI_File_set_size(PMPI_File_f2c(*f), *size)); }
+BINDING(file_preallocate, MPI_Fint* f, MPI_Offset* size, MPI_Fint* e) { told(e, MPI_File_preallocate(PMPI_File_f2c(*f), *size)); }
+BINDING(file_get_amode, MPI_Fint* f, MPI_Fint* mode, MPI_Fint* e) { told(e, MPI_File_get_amode(PMPI_File_f2c(*f), mode)); }
+BINDING(file_get_group, MPI_Fint* f, MPI_Fint* group, MPI_Fint* e) { told(e, MPI_File_get_group(PMPI_File_f2c(*f), group)); }
+BINDING(file_set_view, MPI_Fint* f, MPI_Offset* displacement, MPI_Fint* etype, MPI_Fint* filetype, char* representation, MPI_Fint* info,
+        MPI_Fint* e, std::size_t length) {
+    told(e, MPI_File_set_view(PMPI_File_f2c(*f), *displacement, *etype, *filetype, text(representation, length).c_str(), *info));
+}
+BINDING(file_set_atomicity, MPI_Fint* f, MPI_Fint* on, MPI_Fint* e) { told(e, MPI_File_set_atomicity(PMPI_File_f2c(*f), *on != 0)); }
+BINDING(file_get_atomicity, MPI_Fint* f, MPI_Fint* on, MPI_Fint* e) { told(e, MPI_File_get_atomicity(PMPI_File_f2c(*f), on)); }
+BINDING(file_seek, MPI_Fint* f, MPI_Offset* offset, MPI_Fint* whence, MPI_Fint* e) { told(e, MPI_File_seek(PMPI_File_f2c(*f), *offset, *whence)); }
+BINDING(file_seek_shared, MPI_Fint* f, MPI_Offset* offset, MPI_Fint* whence, MPI_Fint* e) {
+    told(e, MPI_File_seek_shared(PMPI_File_f2c(*f), *offset, *whence));
+}
+BINDING(file_get_position, MPI_Fint* f, MPI_Offset* offset, MPI_Fint* e) { told(e, MPI_File_get_position(PMPI_File_f2c(*f), offset)); }
+BINDING(file_get_position_shared, MPI_Fint* f, MPI_Offset* offset, MPI_Fint* e) {
+    told(e, MPI_File_get_position_shared(PMPI_File_f2c(*f), offset));
+}
+BINDING(file_get_byte_offset, MPI_Fint* f, MPI_Offset* offset, MPI_Offset* displacement, MPI_Fint* e) {
+    told(e, MPI_File_get_byte_offset(PMPI_File_f2c(*f), *offset, displacement));
+}
 
 #endif

@@ -251,6 +251,7 @@ void ordered_and_split() {
     MPI_Status status;
     EXPECT(MPI_File_write_ordered_end(file, second.data(), &status) == MPI_SUCCESS);
     EXPECT(count_of(status) == n);
+    settle(file);
     std::vector<int> read(5);
     EXPECT(MPI_File_read_at_all_begin(file, 0, read.data(), 5, MPI_INT) == MPI_SUCCESS);
     EXPECT(MPI_File_read_at_all_end(file, read.data(), &status) == MPI_SUCCESS);

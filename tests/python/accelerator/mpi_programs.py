@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from assay.launch.accelerator import environment
@@ -38,3 +41,10 @@ def accelerated(mpi: str, store: Path, **more: str) -> dict[str, str]:
 def run(line: list[str], **more: str) -> subprocess.CompletedProcess[str]:
     env = {**os.environ, **AS_ROOT, **more}
     return subprocess.run(line, capture_output=True, text=True, timeout=LIMIT_S, env=env)
+
+
+def in_memory() -> Iterator[Path]:
+    """A folder of a fixture's, in memory."""
+    folder = Path(tempfile.mkdtemp(prefix="assay-test-io-", dir="/dev/shm"))
+    yield folder
+    shutil.rmtree(folder)

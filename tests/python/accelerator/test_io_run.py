@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from mpi_programs import AS_ROOT, BUILT, LIMIT_S, MPIRUN, ROOT, accelerated, run, words
+from mpi_programs import AS_ROOT, BUILT, LIMIT_S, MPIRUN, ROOT, accelerated, in_memory, run, words
 
 WRITER = r"""
 #include <mpi.h>
@@ -57,12 +57,7 @@ def writer(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def shm() -> Iterator[Path]:
-    import shutil
-    import tempfile
-
-    folder = Path(tempfile.mkdtemp(prefix="assay-test-io-", dir="/dev/shm"))
-    yield folder
-    shutil.rmtree(folder)
+    yield from in_memory()
 
 
 def assay(*args: str) -> subprocess.CompletedProcess[str]:
