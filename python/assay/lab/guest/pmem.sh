@@ -3,7 +3,7 @@
 set -e
 for module in nfit nd_pmem device_dax dax_pmem ext4; do modprobe $module; done
 new=
-if [ -z "$(ndctl list -N 2>/dev/null)" ]; then
+if [ -z "$(ndctl list -N -m devdax 2>/dev/null)" ]; then
     new=yes
     ndctl disable-region all >/dev/null
     ndctl init-labels -f all >/dev/null
