@@ -28,7 +28,7 @@ from assay.records.storage import ACCELERATED, HDF5, IOR, SOLVER, SPEEDUP, STOCK
 SILENCE_MARGIN_S = 30.0
 # What is compared of each benchmark.
 COMPARED = {
-    IOR: ("bandwidth",),
+    IOR: ("bandwidth", "rate"),
     SOLVER: ("bandwidth",),
     HDF5: ("raw_rate", "observed_rate"),
 }
@@ -144,6 +144,22 @@ def _summary(samples: Sequence[float]) -> Summary:
     middle = statistics.median(ordered)
     mad = statistics.median(abs(x - middle) for x in ordered)
     return Summary(n=len(ordered), median=middle, mad=mad, min=ordered[0], max=ordered[-1])
+
+
+def waive(session: Session, launcher: Launcher, measurement: str, reason: str) -> None:
+    """Says why a benchmark is not there."""
+    metric = describe(storage_bench(launcher.flavour)).find(measurement).metrics[0]
+    session.run.append(
+        Measurement(
+            name=measurement,
+            metric=metric.name,
+            unit=metric.unit,
+            better=metric.better,
+            params={"mpi": launcher.name},
+            status="waived",
+            reason=f"{launcher.name}: {reason}",
+        )
+    )
 
 
 def waived_here(flavour: str, measurement: str) -> str | None:

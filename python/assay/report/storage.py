@@ -107,19 +107,19 @@ def _show_ior(console: Console, records: Sequence[AnyRecord]) -> None:
             for number, row in iterations(test):
                 console.print(line(row, number), soft_wrap=True)
         console.print()
-    latencies = list(side_by_side(records, IOR, "latency"))
-    table = _table(
-        ["MPI", "operation", "nodes", "ranks", "transfer"], ["stock", "accelerated", "times", "p50", "p99"]
-    )
-    for pair, latency in zip(pairs, latencies, strict=False):
+    rates, latencies = (list(side_by_side(records, IOR, metric)) for metric in ("rate", "latency"))
+    columns = ["stock", "accelerated", "times", "alone", "p50", "p99"]
+    table = _table(["MPI", "operation", "nodes", "ranks", "transfer"], columns)
+    for pair, rate, latency in zip(pairs, rates, latencies, strict=False):
         one = next(iter(pair.values()))
         cells = [*_row_name(one), format_size(int(one.params["transfer"]))]
-        table.add_row(*cells, *_both(pair, records), *_percentiles(latency))
+        table.add_row(*cells, *_both(pair, records), _times(rate, records), *_percentiles(latency))
     console.print(table)
     legend = (
-        "medians over all rounds; times: accelerated over stock, round by round; p50, p99: of one transfer, "
+        "bandwidth from opening to closing the file, medians over all rounds; times: accelerated over stock, "
+        "round by round;\nalone: of the transfers without opening and closing; p50, p99: of one transfer, "
+        "stock / accelerated"
     )
-    legend += "stock / accelerated"
     console.print(Text(legend, style="dim"), soft_wrap=True)
     console.print()
 
@@ -127,7 +127,7 @@ def _show_ior(console: Console, records: Sequence[AnyRecord]) -> None:
 def _table(texts: Sequence[str], numbers: Sequence[str]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in texts:
-        table.add_column(title)
+        table.add_column(title, no_wrap=title != texts[-1])
     for title in numbers:
         table.add_column(title, justify="right")
     return table

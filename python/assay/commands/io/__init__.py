@@ -7,6 +7,7 @@ from typing import Protocol, TypeAlias
 
 from assay.commands.io.bench import Bench
 from assay.commands.io.device import Device
+from assay.commands.io.playground import Playground
 
 # argparse has no public name for it.
 Verbs: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
@@ -18,7 +19,7 @@ class SubVerb(Protocol):
     def prepare(self, verbs: Verbs) -> None: ...
 
 
-SUB_VERBS: list[SubVerb] = [Bench(), Device()]
+SUB_VERBS: list[SubVerb] = [Bench(), Device(), Playground()]
 
 
 class Io:
@@ -32,6 +33,7 @@ class Io:
   assay io bench reaction-diffusion --mpi mpich -n 4
   assay io bench hdf5 --lab
   assay io device /dev/shm                               what this node's own storage gives
+  assay io playground                                    all of it on a virtual cluster
 
 'assay io bench --help' and so on tell more.
 """
