@@ -7,7 +7,10 @@ from typing import Protocol, TypeAlias
 
 from assay.commands.io.bench import Bench
 from assay.commands.io.device import Device
+from assay.commands.io.doctor import Doctor
 from assay.commands.io.playground import Playground
+from assay.commands.io.recover import Rescue
+from assay.commands.io.run import RunProgram
 
 # argparse has no public name for it.
 Verbs: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
@@ -19,7 +22,15 @@ class SubVerb(Protocol):
     def prepare(self, verbs: Verbs) -> None: ...
 
 
-SUB_VERBS: list[SubVerb] = [Bench(), Device(), Playground()]
+SUB_VERBS: list[SubVerb] = [
+    RunProgram(),
+    Bench(),
+    Device(),
+    Playground(),
+    Doctor(),
+    Rescue("recover"),
+    Rescue("drain"),
+]
 
 
 class Io:
@@ -28,6 +39,9 @@ class Io:
 
     name = "io"
     examples = """
+  assay io run -- mpirun -n 64 ./app                     its parallel I/O at the speed of memory
+  assay io doctor                                        what this node has for that
+  assay io recover                                       what a job that died has left
   assay io bench ior                                     transfer sizes, local and remote read, with and without
   assay io bench ior -n 2 -t 32k -b 192m -C -e           as IOR is asked
   assay io bench reaction-diffusion --mpi mpich -n 4

@@ -1,0 +1,160 @@
+// Fortran's calls of an MPI whose own bindings go past the names that this library answers to.
+//
+// MPICH's Fortran calls the C functions, and so arrives here by itself. Open MPI's calls their PMPI names: so its
+// bindings are answered here, for mpif.h and the module mpi (mpi_..._) and for mpi_f08 (ompi_..._f), and handed on to
+// the C functions.
+#include "storage/accelerator/mpi.hpp"
+
+#ifdef OMPI_MAJOR_VERSION
+
+#include <string>
+
+// Where Fortran programs point when they mean no status, or no buffer but addresses.
+extern "C" {
+extern MPI_Fint mpi_fortran_status_ignore_[] __attribute__((weak));
+extern MPI_Fint mpi_fortran_bottom_ __attribute__((weak));
+}
+extern "C" {
+int MPI_Init(int*, char***);
+int MPI_Init_thread(int*, char***, int, int*);
+int MPI_Finalize();
+}
+
+namespace {
+
+void* address(void* buffer) { return buffer == &mpi_fortran_bottom_ ? MPI_BOTTOM : buffer; }
+
+// Fortran pads with blanks.
+std::string text(const char* characters, int length) {
+    std::string whole(characters, static_cast<std::size_t>(length));
+    const auto last = whole.find_last_not_of(' ');
+    const auto first = whole.find_first_not_of(' ');
+    return last == std::string::npos ? "" : whole.substr(first, last - first + 1);
+}
+
+template <class Call> void with_status(MPI_Fint* status, MPI_Fint* error, Call call) {
+    MPI_Status own;
+    *error = call(&own);
+    if (status != mpi_fortran_status_ignore_) PMPI_Status_c2f(&own, status);
+}
+
+template <class Call> void with_request(MPI_Fint* request, MPI_Fint* error, Call call) {
+    MPI_Request own;
+    *error = call(&own);
+    if (!*error) *request = PMPI_Request_c2f(own);
+}
+
+}  // namespace
+
+#define FILE_OF(f) PMPI_File_f2c(*(f))
+#define TYPE_OF(t) PMPI_Type_f2c(*(t))
+// Both names of a binding.
+#define BINDING(name, ...)                                                                                    \
+    ASSAY_EXPORT void ompi_##name##_f(__VA_ARGS__);                                                           \
+    ASSAY_EXPORT void mpi_##name##_(__VA_ARGS__) __attribute__((alias("ompi_" #name "_f")));                  \
+    ASSAY_EXPORT void ompi_##name##_f(__VA_ARGS__)
+
+#define DATA_AT(name)                                                                                                    \
+    BINDING(file_##name, MPI_Fint* f, MPI_Offset* o, char* b, MPI_Fint* n, MPI_Fint* t, MPI_Fint* s, MPI_Fint* e) {      \
+        with_status(s, e, [&](MPI_Status* own) { return MPI_File_##name(FILE_OF(f), *o, address(b), *n, TYPE_OF(t), own); }); \
+    }
+#define DATA(name)                                                                                                       \
+    BINDING(file_##name, MPI_Fint* f, char* b, MPI_Fint* n, MPI_Fint* t, MPI_Fint* s, MPI_Fint* e) {                     \
+        with_status(s, e, [&](MPI_Status* own) { return MPI_File_##name(FILE_OF(f), address(b), *n, TYPE_OF(t), own); }); \
+    }
+#define START_AT(name)                                                                                                   \
+    BINDING(file_##name, MPI_Fint* f, MPI_Offset* o, char* b, MPI_Fint* n, MPI_Fint* t, MPI_Fint* r, MPI_Fint* e) {      \
+        with_request(r, e, [&](MPI_Request* own) { return MPI_File_##name(FILE_OF(f), *o, address(b), *n, TYPE_OF(t), own); }); \
+    }
+#define START(name)                                                                                                      \
+    BINDING(file_##name, MPI_Fint* f, char* b, MPI_Fint* n, MPI_Fint* t, MPI_Fint* r, MPI_Fint* e) {                     \
+        with_request(r, e, [&](MPI_Request* own) { return MPI_File_##name(FILE_OF(f), address(b), *n, TYPE_OF(t), own); }); \
+    }
+#define SPLIT(name)                                                                                                      \
+    BINDING(file_##name##_begin, MPI_Fint* f, char* b, MPI_Fint* n, MPI_Fint* t, MPI_Fint* e) {                          \
+        *e = MPI_File_##name##_begin(FILE_OF(f), address(b), *n, TYPE_OF(t));                                            \
+    }                                                                                                                    \
+    SPLIT_END(name)
+#define SPLIT_AT(name)                                                                                                   \
+    BINDING(file_##name##_begin, MPI_Fint* f, MPI_Offset* o, char* b, MPI_Fint* n, MPI_Fint* t, MPI_Fint* e) {           \
+        *e = MPI_File_##name##_begin(FILE_OF(f), *o, address(b), *n, TYPE_OF(t));                                        \
+    }                                                                                                                    \
+    SPLIT_END(name)
+#define SPLIT_END(name)                                                                                                  \
+    BINDING(file_##name##_end, MPI_Fint* f, char* b, MPI_Fint* s, MPI_Fint* e) {                                         \
+        with_status(s, e, [&](MPI_Status* own) { return MPI_File_##name##_end(FILE_OF(f), address(b), own); });          \
+    }
+
+DATA_AT(write_at)
+DATA_AT(write_at_all)
+DATA_AT(read_at)
+DATA_AT(read_at_all)
+DATA(write)
+DATA(write_all)
+DATA(write_shared)
+DATA(write_ordered)
+DATA(read)
+DATA(read_all)
+DATA(read_shared)
+DATA(read_ordered)
+START_AT(iwrite_at)
+START_AT(iwrite_at_all)
+START_AT(iread_at)
+START_AT(iread_at_all)
+START(iwrite)
+START(iwrite_all)
+START(iwrite_shared)
+START(iread)
+START(iread_all)
+START(iread_shared)
+SPLIT_AT(write_at_all)
+SPLIT_AT(read_at_all)
+SPLIT(write_all)
+SPLIT(read_all)
+SPLIT(write_ordered)
+SPLIT(read_ordered)
+
+BINDING(file_open, MPI_Fint* comm, char* name, MPI_Fint* mode, MPI_Fint* info, MPI_Fint* f, MPI_Fint* e, int length) {
+    MPI_File own;
+    *e = MPI_File_open(PMPI_Comm_f2c(*comm), text(name, length).c_str(), *mode, PMPI_Info_f2c(*info), &own);
+    if (!*e) *f = PMPI_File_c2f(own);
+}
+BINDING(file_close, MPI_Fint* f, MPI_Fint* e) {
+    MPI_File own = FILE_OF(f);
+    *e = MPI_File_close(&own);
+    if (!*e) *f = PMPI_File_c2f(own);
+}
+BINDING(file_delete, char* name, MPI_Fint* info, MPI_Fint* e, int length) {
+    *e = MPI_File_delete(text(name, length).c_str(), PMPI_Info_f2c(*info));
+}
+BINDING(file_sync, MPI_Fint* f, MPI_Fint* e) { *e = MPI_File_sync(FILE_OF(f)); }
+BINDING(file_get_size, MPI_Fint* f, MPI_Offset* size, MPI_Fint* e) { *e = MPI_File_get_size(FILE_OF(f), size); }
+BINDING(file_set_size, MPI_Fint* f, MPI_Offset* size, MPI_Fint* e) { *e = MPI_File_set_size(FILE_OF(f), *size); }
+BINDING(file_preallocate, MPI_Fint* f, MPI_Offset* size, MPI_Fint* e) { *e = MPI_File_preallocate(FILE_OF(f), *size); }
+BINDING(file_get_amode, MPI_Fint* f, MPI_Fint* mode, MPI_Fint* e) { *e = MPI_File_get_amode(FILE_OF(f), mode); }
+BINDING(file_get_group, MPI_Fint* f, MPI_Fint* group, MPI_Fint* e) {
+    MPI_Group own;
+    *e = MPI_File_get_group(FILE_OF(f), &own);
+    if (!*e) *group = PMPI_Group_c2f(own);
+}
+BINDING(file_set_view, MPI_Fint* f, MPI_Offset* displacement, MPI_Fint* etype, MPI_Fint* filetype, char* representation, MPI_Fint* info,
+        MPI_Fint* e, int length) {
+    *e = MPI_File_set_view(FILE_OF(f), *displacement, TYPE_OF(etype), TYPE_OF(filetype), text(representation, length).c_str(), PMPI_Info_f2c(*info));
+}
+BINDING(file_set_atomicity, MPI_Fint* f, MPI_Fint* on, MPI_Fint* e) { *e = MPI_File_set_atomicity(FILE_OF(f), *on != 0); }
+BINDING(file_get_atomicity, MPI_Fint* f, MPI_Fint* on, MPI_Fint* e) { *e = MPI_File_get_atomicity(FILE_OF(f), on); }
+BINDING(file_seek, MPI_Fint* f, MPI_Offset* offset, MPI_Fint* whence, MPI_Fint* e) { *e = MPI_File_seek(FILE_OF(f), *offset, *whence); }
+BINDING(file_seek_shared, MPI_Fint* f, MPI_Offset* offset, MPI_Fint* whence, MPI_Fint* e) {
+    *e = MPI_File_seek_shared(FILE_OF(f), *offset, *whence);
+}
+BINDING(file_get_position, MPI_Fint* f, MPI_Offset* offset, MPI_Fint* e) { *e = MPI_File_get_position(FILE_OF(f), offset); }
+BINDING(file_get_position_shared, MPI_Fint* f, MPI_Offset* offset, MPI_Fint* e) { *e = MPI_File_get_position_shared(FILE_OF(f), offset); }
+BINDING(file_get_byte_offset, MPI_Fint* f, MPI_Offset* offset, MPI_Offset* displacement, MPI_Fint* e) {
+    *e = MPI_File_get_byte_offset(FILE_OF(f), *offset, displacement);
+}
+
+BINDING(init, MPI_Fint* e) { *e = MPI_Init(nullptr, nullptr); }
+BINDING(init_thread, MPI_Fint* required, MPI_Fint* provided, MPI_Fint* e) { *e = MPI_Init_thread(nullptr, nullptr, *required, provided); }
+BINDING(finalize, MPI_Fint* e) { *e = MPI_Finalize(); }
+
+#endif

@@ -1,0 +1,91 @@
+"""What node-local memory this machine has for the accelerator: tmpfs, persistent memory, local file systems.
+
+Read from /proc and /sys under $ASSAY_ROOT, so that tests plant machines.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+from msgspec import Struct
+
+# File systems whose bytes are on this machine. Others (Lustre, NFS, GPFS) are what one accelerates.
+LOCAL = {"ext4", "ext3", "ext2", "xfs", "btrfs", "f2fs", "zfs"}
+# Mounts that are nobody's place for data.
+NOT_FOR_DATA = ("/boot", "/etc", "/run", "/proc", "/sys", "/dev/pts", "/snap", "/usr")
+
+
+class Backend(Struct):
+    """One place for a store. ``size`` and ``free`` in bytes; ``hindrance`` is empty where it can be used."""
+
+    path: str
+    kind: str  # devdax, fsdax, memory, file
+    size: int
+    free: int
+    persistent: bool
+    hindrance: str = ""
+
+
+def backends() -> list[Backend]:
+    """Best first: persistent memory, memory, files."""
+    order = {"devdax": 0, "fsdax": 1, "memory": 2, "file": 3}
+    return sorted(_devices() + _mounts(), key=lambda one: (order[one.kind], -one.free, one.path))
+
+
+def _root() -> Path:
+    return Path(os.environ.get("ASSAY_ROOT", "/"))
+
+
+def _devices() -> list[Backend]:
+    found = []
+    for device in sorted((_root() / "sys/bus/dax/devices").glob("dax*")):
+        path = f"/dev/{device.name}"
+        try:
+            size = int((device / "size").read_text())
+        except (OSError, ValueError):
+            continue
+        found.append(Backend(path, "devdax", size, size, True, _device_hindrance(path)))
+    return found
+
+
+def _device_hindrance(path: str) -> str:
+    here = _root() / path.lstrip("/")
+    try:
+        if not stat.S_ISCHR(here.stat().st_mode):
+            return "not a device"
+    except OSError:
+        return "no such device: is the driver device_dax loaded?"
+    if not os.access(here, os.R_OK | os.W_OK):
+        return f"no permission (an administrator would type: chmod 666 {path})"
+    return ""
+
+
+def _mounts() -> list[Backend]:
+    found: dict[str, Backend] = {}
+    try:
+        lines = (_root() / "proc/mounts").read_text().splitlines()
+    except OSError:
+        return []
+    for line in lines:
+        device, path, kind, options = line.split()[:4]
+        if path.startswith(NOT_FOR_DATA) or (kind != "tmpfs" and kind not in LOCAL):
+            continue
+        try:
+            about = os.statvfs(path)
+        except OSError:
+            continue
+        if not Path(path).is_dir() or about.f_blocks == 0:  # a single file can be mounted too
+            continue
+        words = options.split(",")
+        dax = "dax" in words or "dax=always" in words
+        name = "memory" if kind == "tmpfs" else "fsdax" if dax else "file"
+        size, free = about.f_blocks * about.f_frsize, about.f_bavail * about.f_frsize
+        hindrance = ""
+        if "ro" in words:
+            hindrance = "mounted read-only"
+        elif not os.access(path, os.W_OK):
+            hindrance = "no permission to write"
+        found[device if kind != "tmpfs" else path] = Backend(path, name, size, free, dax, hindrance)
+    return list(found.values())
