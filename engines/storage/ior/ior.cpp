@@ -125,12 +125,16 @@ void Runner::pass(Pass pass, std::uint64_t signature, Tally& tally) {
     tally.add(times[0], times[1], times[2], times[3], ranks_.gather(tally.own), plan_, ranks_.size());
 }
 
+void remove_files(Ranks& ranks, const Plan& plan) {
+    if (plan.file_per_process)
+        remove_own_file(ranks, plan.file_of(ranks.rank()));
+    else
+        remove_file(ranks, plan.file);
+}
+
 void Runner::repeat(std::uint64_t signature, Results& results) {
     if (plan_.write) {
-        if (plan_.file_per_process)
-            for (int rank = 0; rank < ranks_.size(); ++rank) remove_file(ranks_, plan_.file_of(rank));
-        else
-            remove_file(ranks_, plan_.file);
+        remove_files(ranks_, plan_);
         pass(Pass::write, signature, results.written);
     }
     if (plan_.check_write) {
@@ -172,9 +176,7 @@ void detail::run_ior(const Options& options, Bench& bench) {
                 runner.repeat(signature + (plan.signature ? 0 : static_cast<std::uint64_t>(repetition)), results);
                 done += 1.0 / static_cast<double>(plan.repetitions);
             }
-            if (!plan.keep)
-                for (int rank = 0; rank < (plan.file_per_process ? ranks.size() : 1); ++rank)
-                    remove_file(ranks, plan.file_of(rank));
+            if (!plan.keep) remove_files(ranks, plan);
             if (plan.write || plan.check_write) report(ranks, plan, "write", "", results.written);
             if (plan.read_own) report(ranks, plan, "read", own_data, results.own);
             if (plan.read) report(ranks, plan, "read", read_from(plan, ranks), results.read);

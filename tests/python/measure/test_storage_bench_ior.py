@@ -172,3 +172,54 @@ def test_the_accelerator_is_never_assumed(
     words = ["--mpi", "openmpi", "--accelerated", "--rounds", "1", "-t", "4k", "-b", "1m"]
     assert main(["io", "bench", "ior", *words]) == 2
     assert "the accelerator is not loaded" in capfd.readouterr().out
+
+
+def accelerated(mpi: str) -> bool:
+    return available(mpi) and (engines_folder() / f"libassay-io-{mpi}.so").is_file()
+
+
+@pytest.mark.parametrize("mpi", ["openmpi", "mpich"])
+def test_stock_and_accelerated_take_turns(folder: Path, capfd: pytest.CaptureFixture[str], mpi: str) -> None:
+    """Both are verified in every byte, and the ratio of each round is that of its own figures."""
+    if not accelerated(mpi):
+        pytest.skip(f"no accelerator for {mpi} here")
+    words = ["--both", "--rounds", "3", "--json", "-o", "out", "--sizes", "4k,64k", "--store-size", "256M"]
+    ior = ["-b", "1m", "-C", "-e", "-w", "-r", "-W", "-R"]
+    assert main(["io", "bench", "ior", "--mpi", mpi, "-n", "2", *words, "--", *ior]) == 0
+    records = json.loads(capfd.readouterr().out)["records"]
+    figures = [r for r in of_kind(records, "measurement") if r["metric"] == "bandwidth"]
+    turns = list(dict.fromkeys((r["params"]["round"], r["params"]["io"]) for r in figures))
+    assert turns == [
+        (1, "stock"),
+        (1, "accelerated"),
+        (2, "accelerated"),
+        (2, "stock"),
+        (3, "stock"),
+        (3, "accelerated"),
+    ]
+    speedups = [r for r in of_kind(records, "measurement") if r["name"] == "storage.speedup"]
+    assert len(speedups) == 2 * 2 * 2  # sizes, operations, with and without opening and closing
+    (one,) = (r for r in speedups if r["params"]["figure"] == "bandwidth" and r["params"]["op"] == "write"
+              and r["params"]["transfer"] == 65536)  # fmt: skip
+    rates = {
+        (r["params"]["round"], r["params"]["io"]): r["summary"]["median"]
+        for r in figures
+        if r["params"]["op"] == "write" and r["params"]["transfer"] == 65536
+    }
+    assert one["samples"] == pytest.approx([rates[k, "accelerated"] / rates[k, "stock"] for k in (1, 2, 3)])
+
+
+def test_an_interrupted_run_is_gone_on_with(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A stalled round ends the run; resumed without the fault it makes what is missing, and no more."""
+    if not available("openmpi"):
+        pytest.skip("no openmpi here")
+    words = ["--rounds", "2", "-t", "4k", "-b", "64k"]
+    with pytest.MonkeyPatch.context() as context:
+        plant(context, "openmpi", stall="0")
+        ior(capfd, "openmpi", "--timeout", "1s", *words, status=2)
+    assert main(["run", "--resume", "out"]) == 0
+    capfd.readouterr()
+    run = json.loads((folder / "out" / "run.json").read_text())
+    assert run["state"] == "complete" and len(run["completed"]) == 2
+    assert main(["run", "--resume", "out"]) == 2
+    assert "complete" in capfd.readouterr().err

@@ -23,8 +23,8 @@ export interface Figure {
   params: Params;
   host: string;
   device: string;
-  samples: number[];
-  value: number; // their median
+  rounds: Map<string, number[]>; // the samples of each
+  value: number; // the median of all
 }
 
 /** The figures of one benchmark; records that were waived or failed have none. */
@@ -43,13 +43,14 @@ export function figuresOf(measurements: readonly Measurement[], name: string): F
       params,
       host,
       device: record.subject?.device ?? "",
-      samples: [],
+      rounds: new Map<string, number[]>(),
       value: NaN,
     };
-    figure.samples.push(...(record.samples?.length ? record.samples : [middle]));
+    // A round that was cut short and made again in a resumed run is there twice: the later one counts.
+    figure.rounds.set(JSON.stringify(record.params), record.samples?.length ? record.samples : [middle]);
     found.set(key, figure);
   }
-  for (const figure of found.values()) figure.value = median(Float32Array.from(figure.samples));
+  for (const figure of found.values()) figure.value = median(Float32Array.from([...figure.rounds.values()].flat()));
   return [...found.values()];
 }
 
