@@ -108,7 +108,10 @@ def _started(request: StorageRequest, number: int, hosts: list[str], variant: st
         params["accelerated"] = True
         wanted = request.accelerator
         files = [request.files] if request.files else []
-        env = environment(request.launcher.flavour, files, wanted.store, wanted.size, wanted.consistency)
+        # Required: what it hands on to the MPI would be measured under its name.
+        env = environment(
+            request.launcher.flavour, files, wanted.store, wanted.size, wanted.consistency, required=True
+        )
     argv = [str(engine), "run", request.measurement, *option_words(params)]
     command = request.launcher.command(request.site, [Segment(hosts, env)], argv)
     silent = [] if request.site.name == "here" else hosts

@@ -223,3 +223,17 @@ def test_an_interrupted_run_is_gone_on_with(folder: Path, capfd: pytest.CaptureF
     assert run["state"] == "complete" and len(run["completed"]) == 2
     assert main(["run", "--resume", "out"]) == 2
     assert "complete" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("mpi", ["openmpi", "mpich"])
+def test_what_the_accelerator_hands_on_is_not_measured_as_its_own(
+    folder: Path, capfd: pytest.CaptureFixture[str], mpi: str
+) -> None:
+    """A store too small for it: its own words, and no figure."""
+    if not accelerated(mpi):
+        pytest.skip(f"no accelerator for {mpi} here")
+    words = ["--accelerated", "--rounds", "1", "--store-size", "1M", "-t", "4k", "-b", "1m"]
+    assert main(["io", "bench", "ior", "--mpi", mpi, "-n", "2", "-o", "out", *words]) == 2
+    captured = capfd.readouterr()
+    assert "is too small" in captured.out and "Traceback" not in captured.err
+    assert b'"bandwidth"' not in (folder / "out" / "records.jsonl").read_bytes()
