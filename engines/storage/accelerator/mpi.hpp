@@ -17,6 +17,7 @@
 #pragma weak ompi_mpi_byte
 #pragma weak ompi_mpi_int
 #pragma weak ompi_mpi_int64_t
+#pragma weak ompi_mpi_uint32_t
 #pragma weak ompi_mpi_uint64_t
 #pragma weak ompi_mpi_op_max
 #pragma weak ompi_mpi_op_min
@@ -29,6 +30,7 @@
 #pragma weak ompi_request_null
 #pragma weak ompi_mpi_errors_return
 #pragma weak ompi_mpi_win_null
+#pragma weak OMPI_C_MPI_TYPE_NULL_COPY_FN
 #endif
 
 // What the program calls; everything else of the library is hidden.

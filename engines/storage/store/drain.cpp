@@ -269,10 +269,9 @@ void* Drain::background(void* self) {
     auto& hurry = drain.store_.super().hurry;
     setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), 19);
     while (!drain.stop_.load()) {
-        const auto seen = hurry.load();
-        if (drain.step(small_batch) == Step::moved) continue;
         const timespec lag{drain.lag_ms_ / 1000, static_cast<long>(drain.lag_ms_ % 1000) * 1'000'000};
-        syscall(SYS_futex, &hurry, FUTEX_WAIT, seen, &lag, nullptr, 0);
+        syscall(SYS_futex, &hurry, FUTEX_WAIT, hurry.load(), &lag, nullptr, 0);
+        while (!drain.stop_.load() && drain.step(small_batch) == Step::moved) {}
     }
     return nullptr;
 }

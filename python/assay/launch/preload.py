@@ -41,7 +41,7 @@ def with_environment(words: Sequence[str], env: Mapping[str, str]) -> tuple[list
     launcher = launcher_of(words)
     if launcher in (None, "srun"):  # srun passes its own environment on
         return list(words), dict(env)
-    if "open mpi" in _version(words[0]).lower():
+    if _of_launcher(words[0]) == "openmpi":
         passed = [word for name, value in env.items() for word in ("-x", f"{name}={value}")]
     else:
         passed = [word for name, value in env.items() for word in ("-genv", name, value)]

@@ -1,0 +1,40 @@
+"""Starting MPI programs with and without the accelerator, on one host."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from assay.launch.accelerator import environment
+from assay.launch.preload import with_environment
+
+ROOT = Path(__file__).resolve().parents[3]
+BUILT = ROOT / "build/tests/mpiio"
+LIMIT_S = 240
+MPIRUN = {
+    "openmpi": ["mpirun.openmpi", "--oversubscribe"],
+    "mpich": ["mpirun.mpich"],
+    "mpich-wheel": [str(ROOT / ".venv/bin/mpiexec")],
+}
+MPIS = list(MPIRUN)
+AS_ROOT = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_mpi_yield_when_idle": "1",
+}
+
+
+def words(mpi: str, ranks: int, program: list[str], env: dict[str, str] | None = None) -> list[str]:
+    line = [*MPIRUN[mpi], "-n", str(ranks), *program]
+    return with_environment(line, env)[0] if env else line
+
+
+def accelerated(mpi: str, store: Path, **more: str) -> dict[str, str]:
+    """What puts the accelerator in front; where it cannot be had, the program does not run."""
+    return environment(mpi, store=str(store), size=128 << 20) | {"ASSAY_IO_REQUIRE": "1"} | more
+
+
+def run(line: list[str], **more: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, **AS_ROOT, **more}
+    return subprocess.run(line, capture_output=True, text=True, timeout=LIMIT_S, env=env)

@@ -1,0 +1,252 @@
+"""``assay io run`` and what comes after it: programs that die, stores that are left, wishes that cannot be had."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from mpi_programs import AS_ROOT, BUILT, LIMIT_S, MPIRUN, ROOT, accelerated, run, words
+
+WRITER = r"""
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+/* Blocks that say who wrote them and when, until killed; each rank says on a line of its own what it has written. */
+int main(int argc, char** argv) {
+    MPI_Init(&argc, &argv);
+    int rank, blocks = atoi(argv[2]);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_File f;
+    MPI_File_open(MPI_COMM_WORLD, argv[1], MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &f);
+    long block[512];
+    char name[4096];
+    snprintf(name, sizeof name, "%s.told.%d", argv[1], rank);
+    FILE* told = fopen(name, "w");
+    for (long k = 0; blocks < 0 || k < blocks; ++k) {
+        for (int w = 0; w < 512; ++w) block[w] = k * 1000 + rank + 1;
+        MPI_Offset at = (k * 2 + rank) * (MPI_Offset)sizeof block;
+        MPI_File_write_at(f, at, block, sizeof block, MPI_BYTE, MPI_STATUS_IGNORE);
+        fprintf(told, "%ld\n", k);
+        fflush(told);
+        if (k % 100 == 99) usleep(1000);
+    }
+    if (argc > 3) abort();
+    MPI_File_close(&f);
+    MPI_Finalize();
+    return 0;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def writer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("writer")
+    (folder / "writer.c").write_text(WRITER)
+    subprocess.run(["mpicc.mpich", "-o", folder / "writer", folder / "writer.c"], check=True, timeout=120)
+    return folder / "writer"
+
+
+@pytest.fixture
+def shm() -> Iterator[Path]:
+    import shutil
+    import tempfile
+
+    folder = Path(tempfile.mkdtemp(prefix="assay-test-io-", dir="/dev/shm"))
+    yield folder
+    shutil.rmtree(folder)
+
+
+def assay(*args: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, **AS_ROOT, "PYTHONPATH": str(ROOT / "python")}
+    return subprocess.run(
+        [sys.executable, "-m", "assay", *args], capture_output=True, text=True, timeout=LIMIT_S, env=env
+    )
+
+
+def check_blocks(file: Path, rank: int, blocks: int) -> None:
+    """The first ``blocks`` blocks of a rank are all there, and whole."""
+    with file.open("rb") as data:
+        for k in range(blocks):
+            data.seek((k * 2 + rank) * 4096)
+            assert data.read(4096) == (k * 1000 + rank + 1).to_bytes(8, "little") * 512, (rank, k)
+
+
+def test_a_program_runs_and_its_file_is_complete(writer: Path, tmp_path: Path, shm: Path) -> None:
+    file = tmp_path / "out"
+    done = assay("io", "run", "--store", str(shm), "--size", "64MiB", "--require", "--",
+                 *MPIRUN["mpich"], "-n", "2", str(writer), str(file), "500")  # fmt: skip
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    check_blocks(file, 0, 500)
+    check_blocks(file, 1, 500)
+    assert file.stat().st_size == 1000 * 4096 and list(shm.iterdir()) == []
+
+
+def test_a_program_that_dies_loses_nothing(writer: Path, tmp_path: Path, shm: Path) -> None:
+    file = tmp_path / "out"
+    done = assay("io", "run", "--store", str(shm), "--size", "64MiB", "--",
+                 *MPIRUN["mpich"], "-n", "2", str(writer), str(file), "300", "abort")  # fmt: skip
+    assert done.returncode != 0
+    check_blocks(file, 0, 300)
+    check_blocks(file, 1, 300)
+    assert list(shm.iterdir()) == []
+
+
+@pytest.mark.parametrize("after_s", [0.05, 0.2, 0.5])
+def test_killed_ranks_have_written_what_they_were_told(
+    writer: Path, tmp_path: Path, shm: Path, after_s: float
+) -> None:
+    """kill -9 of a rank; its launcher ends the rest. Then ``assay io recover``."""
+    file = tmp_path / "out"
+    line = words("mpich", 2, [str(writer), str(file), "-1"], accelerated("mpich", shm))
+    job = subprocess.Popen(line, env={**os.environ, **AS_ROOT}, stderr=subprocess.DEVNULL)
+    told = [tmp_path / f"out.told.{rank}" for rank in (0, 1)]
+    until = time.monotonic() + 60
+    while not all(one.exists() and one.stat().st_size for one in told) and time.monotonic() < until:
+        time.sleep(0.01)  # until both have begun
+    time.sleep(after_s)
+    victim = subprocess.run(
+        ["pgrep", "-f", f"{writer} {file} -1"], capture_output=True, text=True, timeout=10
+    )
+    ranks = [int(pid) for pid in victim.stdout.split() if int(pid) != job.pid]
+    for pid in ranks[-1:]:
+        os.kill(pid, signal.SIGKILL)
+    job.wait(timeout=60)
+    (left,) = shm.iterdir()
+    done = assay("io", "recover", str(left), "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["torn"] == 0
+    for rank in (0, 1):
+        lines = told[rank].read_text().split("\n")
+        check_blocks(file, rank, len(lines) - 1)
+    assert list(shm.iterdir()) == []
+
+
+def test_detached_data_wait_in_the_store(writer: Path, tmp_path: Path, shm: Path) -> None:
+    file = tmp_path / "out"
+    line = [
+        *MPIRUN["mpich"],
+        "-genv",
+        "ASSAY_IO_DRAIN_LAG",
+        "100000",
+        "-n",
+        "2",
+        str(writer),
+        str(file),
+        "200",
+    ]
+    done = assay("io", "run", "--store", str(shm), "--size", "64MiB", "--detach", "--", *line)
+    assert done.returncode == 0 and "assay io drain" in done.stderr
+    assert file.stat().st_size == 0
+    listed = assay("io", "drain", "--list", "--json", str(shm))
+    assert json.loads(listed.stdout)["bytes"] == 400 * 4096
+    assert assay("io", "drain", str(shm)).returncode == 0
+    check_blocks(file, 0, 200)
+    check_blocks(file, 1, 200)
+
+
+def test_files_outside_the_patterns_are_untouched(writer: Path, tmp_path: Path, shm: Path) -> None:
+    file = tmp_path / "other.bin"
+    line = [
+        *MPIRUN["mpich"],
+        "-genv",
+        "ASSAY_IO_DRAIN_LAG",
+        "100000",
+        "-n",
+        "2",
+        str(writer),
+        str(file),
+        "100",
+    ]
+    done = assay("io", "run", "--store", str(shm), "--detach", "--files", "*.h5", "--", *line)
+    assert done.returncode == 0
+    assert file.stat().st_size == 200 * 4096  # by the MPI itself: nothing waits for a drain
+    assert list(shm.iterdir()) == []
+
+
+# ---- what cannot be had
+
+
+@pytest.mark.parametrize(
+    ("options", "words_of_it"),
+    [
+        ({"ASSAY_IO_SIZE": "4M"}, "is too small for 2 ranks"),
+        ({"ASSAY_IO_STORE": "/no/such/place"}, "there is no folder"),
+        ({"ASSAY_IO_STORE": "/proc/version"}, "cannot be"),
+        ({"ASSAY_IO_SIZE": "much"}, "a size such as 512M or 64G is expected"),
+        ({"ASSAY_IO_CONSISTENCY": "soon"}, "immediate, collective or commit is expected"),
+    ],
+)
+def test_it_goes_on_with_the_mpis_own(
+    writer: Path, tmp_path: Path, shm: Path, options: dict[str, str], words_of_it: str
+) -> None:
+    file = tmp_path / "out"
+    env = accelerated("mpich", shm) | {"ASSAY_IO_REQUIRE": "0"} | options
+    done = run(words("mpich", 2, [str(writer), str(file), "50"], env))
+    assert done.returncode == 0
+    assert done.stderr.count("assay io:") == 1 and words_of_it in done.stderr
+    assert "going on with the MPI's own I/O" in done.stderr
+    check_blocks(file, 1, 50)
+    # And with --require nothing is begun.
+    strict = run(
+        words("mpich", 2, [str(writer), str(tmp_path / "none"), "50"], env | {"ASSAY_IO_REQUIRE": "1"})
+    )
+    assert strict.returncode != 0 and not (tmp_path / "none").exists()
+
+
+def test_ranks_that_disagree(writer: Path, tmp_path: Path, shm: Path) -> None:
+    env = accelerated("mpich", shm) | {"ASSAY_IO_REQUIRE": "0"}
+    file = str(tmp_path / "out")
+    one, other = (
+        ["-n", "1", "env", f"ASSAY_IO_SIZE={size}", str(writer), file, "50"] for size in ("64M", "32M")
+    )
+    passed = [word for name, value in env.items() for word in ("-genv", name, value)]
+    done = run([*MPIRUN["mpich"], *passed, *one, ":", *other])
+    assert done.returncode == 0 and "settings (ASSAY_IO_*) differ" in done.stderr
+    check_blocks(Path(file), 1, 50)
+
+
+def test_the_library_of_another_mpi(writer: Path, tmp_path: Path, shm: Path) -> None:
+    env = accelerated("openmpi", shm)
+    done = run(words("mpich", 2, [str(writer), str(tmp_path / "out"), "50"], env))
+    assert done.returncode != 0 and not (tmp_path / "out").exists()
+    assert "this is the library for Open MPI" in done.stderr and "MPICH" in done.stderr
+
+
+def test_a_process_without_mpi_is_left_alone(shm: Path) -> None:
+    for mpi in ("openmpi", "mpich"):
+        done = run(["env", *(f"{k}={v}" for k, v in accelerated(mpi, shm).items()), "sh", "-c", "echo hello"])
+        assert (done.returncode, done.stdout, done.stderr) == (0, "hello\n", "")
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        (["io", "run"], "no program given"),
+        (["io", "run", "--", "/no/such/program"], "cannot tell the MPI"),
+        (["io", "run", "--mpi", "mvapich", "--", "true"], "the accelerator for mvapich is not built"),
+        (["io", "recover", "/etc/hostname"], "/etc/hostname is not a store of Assay"),
+        (["io", "recover", "/no/such/store"], "cannot be opened"),
+    ],
+)
+def test_one_line_for_a_users_mistake(line: list[str], said: str) -> None:
+    done = assay(*line)
+    assert done.returncode == 2 and said in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_the_doctor_knows_memory_and_what_is_left(shm: Path) -> None:
+    done = assay("io", "doctor", "--json")
+    told = json.loads(done.stdout)
+    assert done.returncode == 0 and {"openmpi", "mpich", "mpich-wheel"} <= set(told["mpis"])
+    (memory,) = [place for place in told["backends"] if place["path"] == "/dev/shm"]
+    assert (memory["kind"], memory["persistent"], memory["hindrance"]) == ("memory", False, "")
+    assert BUILT.is_dir()
