@@ -149,12 +149,12 @@ def _summary(samples: Sequence[float]) -> Summary:
     return Summary(n=len(ordered), median=middle, mad=mad, min=ordered[0], max=ordered[-1])
 
 
-def waive(session: Session, launcher: Launcher, measurement: str, reason: str) -> None:
-    """Says why a benchmark is not there."""
-    metric = describe(storage_bench(launcher.flavour)).find(measurement).metrics[0]
+def waive(session: Session, launcher: Launcher, described: Described, reason: str) -> None:
+    """Says why something is not there under an MPI."""
+    metric = described.metrics[0]
     session.run.append(
         Measurement(
-            name=measurement,
+            name=described.name,
             metric=metric.name,
             unit=metric.unit,
             better=metric.better,

@@ -15,6 +15,7 @@ from assay.commands.options import add_output, count, open_run, specifications
 from assay.errors import UserError
 from assay.lab import Lab, take_down
 from assay.launch.accelerator import library
+from assay.launch.engines import describe, storage_bench
 from assay.launch.launchers import Launcher, find_launcher
 from assay.launch.placement import lab_site
 from assay.measure.session import Session
@@ -90,7 +91,7 @@ def _run_one(
     if session.interrupted:
         return
     if reason := waived_here(launcher.flavour, measurement):
-        waive(session, launcher, measurement, reason)
+        waive(session, launcher, describe(storage_bench(launcher.flavour)).find(measurement), reason)
         return
     hosts = list(lab.hosts)
     request = StorageRequest(
