@@ -4,7 +4,10 @@
 IOR-style transfers of 32 KiB: write and read of the other rank's data, timed without opening and closing, with the
 drain held back and with it running beside; the share of a plain copy into the same memory; and, without a limit, the
 write from opening to closing, when every byte is in the file. The solver's snapshots, with a close that leaves the
-drain for later and with one that waits for it, and HDF5's writes besides."""
+drain for later and with one that waits for it, and HDF5's writes besides.
+
+Of each start the fastest repetition counts, which is the one that other work has disturbed least; of the rounds the
+median ratio of what was measured close together."""
 
 from __future__ import annotations
 
@@ -49,7 +52,7 @@ def records(words: list[str], env: Mapping[str, str]) -> Iterator[dict]:
 
 
 def measured(launcher: Launcher, words: list[str], extra: Mapping[str, str] | None) -> dict[str, float]:
-    """Medians by metric and operation. ``extra``: accelerated, with this in its environment; None: stock."""
+    """The best repetition by metric and operation. ``extra``: the accelerator's environment besides; None: stock."""
     with tempfile.TemporaryDirectory(prefix="assay-bench-io-", dir="/dev/shm") as folder:
         env = {} if extra is None else {**environment(launcher.flavour, [f"{folder}/*"]), **extra}
         argv = [str(storage_bench(launcher.flavour)), "run", *words, "--file", f"{folder}/file"]
@@ -59,7 +62,8 @@ def measured(launcher: Launcher, words: list[str], extra: Mapping[str, str] | No
         for r in records(command, launcher.environment(HERE)):
             if r["metric"] == "wrong" and r["summary"]["median"]:
                 raise SystemExit(f"bench: wrong data with {launcher.name}")
-            found[f"{r['params']['op']} {r['metric']}"] = r["summary"]["median"]
+            best = "min" if r["better"] == "lower" else "max"
+            found[f"{r['params']['op']} {r['metric']}"] = r["summary"][best]
         return found
 
 
@@ -123,8 +127,8 @@ def of_programs(launcher: Launcher) -> None:
     with_hdf5 = describe(storage_bench(launcher.flavour)).find("storage.hdf5").waived is None
     for _ in range(ROUNDS):
         stock, later, closed = (measured(launcher, SOLVER, extra) for extra in (None, DETACHED, {}))
-        detached.append(later["write bandwidth"] / stock["write bandwidth"])
-        solver.append(closed["write bandwidth"] / stock["write bandwidth"])
+        detached.append(stock["write snapshot_time"] / later["write snapshot_time"])
+        solver.append(stock["write snapshot_time"] / closed["write snapshot_time"])
         if with_hdf5:
             stock, fast = (measured(launcher, HDF5, extra) for extra in (None, HELD_BACK))
             hdf5.append(fast["write raw_rate"] / stock["write raw_rate"])
