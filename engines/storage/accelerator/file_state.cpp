@@ -139,7 +139,7 @@ int File::set_size(MPI_Offset size) {
         std::uint64_t place = 0;
         if (!job_->writer().reserve(0, 1, place)) return MPI_ERR_IO;
         job_->writer().begin();
-        job_->writer().publish(&record, 1, place, 0);
+        job_->writer().publish(&record, 1, place, 0);  // of no bytes, at the ring's next position
     }
     PMPI_Barrier(comm_);
     return MPI_SUCCESS;

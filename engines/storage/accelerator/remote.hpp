@@ -11,22 +11,13 @@
 #include <string>
 #include <vector>
 
+#include "storage/accelerator/caller.hpp"
 #include "storage/accelerator/service.hpp"
 #include "storage/accelerator/window.hpp"
 
 namespace assay::storage {
 
 class Job;
-
-// Bytes of a rank's data ring that are wanted here.
-struct Wanted {
-    enum Fate { open, had, gone, failed };  // gone: they have given way, the file system has them
-    int world_rank;
-    std::uint64_t place, bytes;
-    char* to;
-    std::uint64_t file_begin;  // where they lie in the file
-    Fate fate = open;
-};
 
 class Remote {
 public:
@@ -48,15 +39,14 @@ private:
     };
     explicit Remote(Job& job) : job_(job) {}
     Address own_address() const;
-    int connection(int node);
-    void ask(int node, std::vector<Wanted*>& wanted);
+    Caller* caller(int node);
 
     Job& job_;
     Key key_{};
     std::unique_ptr<Service> service_;  // the leader's
     std::unique_ptr<Window> window_;
     std::vector<Address> addresses_;    // by node
-    std::map<int, int> connections_;    // by node
+    std::map<int, std::unique_ptr<Caller>> callers_;  // by node
 };
 
 }  // namespace assay::storage

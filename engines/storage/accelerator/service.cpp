@@ -113,7 +113,7 @@ bool Service::hear(int fd, Caller& caller) {
         used = sizeof key_;
         Answer greeting{};
         greeting.data = reinterpret_cast<const char*>(key_.data());
-        greeting.request.what = 0;
+        greeting.request.what = Request::greeting;
         greeting.bytes = sizeof key_;
         caller.out.push_back(greeting);
     }
@@ -121,7 +121,8 @@ bool Service::hear(int fd, Caller& caller) {
         Answer next{};
         std::memcpy(&next.request, caller.in.data() + used, sizeof(Request));
         const bool pointer = next.request.what == Request::add || next.request.what == Request::set;
-        if (pointer ? next.request.rank >= pointer_slots : next.request.what != Request::bytes || next.request.rank >= store_.ranks()) return false;
+        const bool bytes = next.request.what == Request::bytes || next.request.what == Request::some;
+        if (!(pointer && next.request.rank < pointer_slots) && !(bytes && next.request.rank < store_.ranks())) return false;
         prepare(next);
         caller.out.push_back(next);
     }
@@ -133,13 +134,25 @@ bool Service::there(const Request& request) const {
     return request.place >= store_.head(request.rank).first_byte.load(std::memory_order_acquire);
 }
 
+// How many of the bytes that are asked for have been published and lie one after the other.
+std::uint64_t Service::in_one_piece(const Request& request) const {
+    const auto& head = store_.head(request.rank);
+    const std::uint64_t tail = head.tail.load(std::memory_order_acquire);
+    if (!tail) return 0;
+    const Record& last = store_.record(request.rank, tail - 1);
+    const std::uint64_t end = last.place + last.length * last.count, ring = head.ring.load();
+    if (request.place >= end) return 0;
+    return std::min({request.amount, end - request.place, ring - request.place % ring});
+}
+
 void Service::prepare(Answer& answer) {
     const Request& request = answer.request;
-    if (request.what == Request::bytes) {
-        answer.head = there(request) && request.amount <= store_.head(request.rank).ring;
+    if (request.what == Request::bytes || request.what == Request::some) {
+        const std::uint64_t has = there(request) ? in_one_piece(request) : 0;
+        answer.head = request.what == Request::some || has == request.amount ? has : 0;
         if (!answer.head) return;
         answer.data = store_.data(request.rank, request.place);
-        answer.bytes = request.amount;
+        answer.bytes = answer.head;
         return;
     }
     auto& word = store_.super().pointers[request.rank];
@@ -151,7 +164,7 @@ bool Service::answer(int fd, Caller& caller) {
     std::size_t sent_now = 0;
     while (!caller.out.empty() && sent_now < send_at_once) {
         Answer& next = caller.out.front();
-        const bool greeting = next.request.what == 0, bytes = next.request.what == Request::bytes && next.head;
+        const bool greeting = next.request.what == Request::greeting, bytes = !greeting && next.data;
         const std::uint64_t head = greeting ? 0 : sizeof next.head, tail = bytes ? sizeof next.tail : 0;
         if (bytes && next.sent >= head + next.bytes && !next.closed) {
             std::atomic_thread_fence(std::memory_order_seq_cst);

@@ -2,7 +2,8 @@
 //
 //   greeting   key (16 bytes); answered by the same key, so that nobody talks to the wrong machine
 //   request    what, rank, place, amount (Request)
-//   bytes      1, the bytes, and 1 again if they were still there when the last was sent; or 0: they have given way
+//   bytes      their number, the bytes, and 1 if they were still there when the last was sent; or 0: they have given way
+//   some       as bytes, but as many as there are in one piece
 //   pointer    its value before
 //
 // Knows nothing of MPI.
@@ -26,7 +27,7 @@ namespace assay::storage {
 using Key = std::array<std::uint64_t, 2>;
 
 struct Request {
-    enum What : std::uint32_t { bytes = 1, add = 2, set = 3 };
+    enum What : std::uint32_t { greeting, bytes, some, add, set };
     std::uint32_t what;
     std::uint32_t rank;    // of the node; for a pointer: its slot
     std::uint64_t place;   // in the rank's data ring
@@ -60,6 +61,7 @@ private:
     bool answer(int fd, Caller& caller);
     void prepare(Answer& answer);
     bool there(const Request& request) const;
+    std::uint64_t in_one_piece(const Request& request) const;
     void watch(int fd, bool writing, bool fresh);
     static void* run(void* self);
 

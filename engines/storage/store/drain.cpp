@@ -126,7 +126,8 @@ int Drain::descriptor(std::uint64_t file) {
     int fd = open(slot.path, O_WRONLY | O_CLOEXEC);
     if (fd < 0 && errno != ENOENT) return -2;
     struct stat about{};
-    if (fd >= 0 && (fstat(fd, &about) || about.st_ino != slot.inode || about.st_dev != slot.device)) {
+    // The device's number may be another after a reboot; the inode is not.
+    if (fd >= 0 && (fstat(fd, &about) || about.st_ino != slot.inode)) {
         close(fd);
         fd = -1;
     }

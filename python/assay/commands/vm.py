@@ -45,6 +45,7 @@ def prepare_vm(verbs: Verbs) -> None:
   assay lab vm --numa 2 -- assay mem --peak            the memory matrix of two nodes
   assay lab vm --rdma 2 --rdma-rate 200mbit -- assay rdma
   assay lab vm --pmem 128MiB -- ls -l /dev/dax0.0 /mnt/pmem
+  assay lab vm --pmem 128MiB --pmem-file kept -- sh -c 'echo b >/proc/sysrq-trigger'    a power failure
   assay lab vm --output out -- sh -c 'dmesg > out/dmesg'""",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         allow_abbrev=False,
@@ -56,6 +57,9 @@ def prepare_vm(verbs: Verbs) -> None:
         "--pmem", type=parse_size, default=0, metavar="SIZE",
         help="persistent memory: so much as /dev/dax0.0, as much again as files on /mnt/pmem",
     )  # fmt: skip
+    parser.add_argument(
+        "--pmem-file", metavar="FILE", help="keeps what persistent memory holds, for the next guest"
+    )
     parser.add_argument(
         "--cpus", type=count, metavar="N", help="processors (default: 2, a node one at least)"
     )
@@ -78,6 +82,8 @@ def _vm(args: argparse.Namespace) -> int:
         parse_rate(args.rdma_rate)  # refused here rather than inside
         if not args.rdma:
             raise UserError("--rdma-rate without --rdma", "say how many devices: --rdma 2")
+    if args.pmem_file and not args.pmem:
+        raise UserError("--pmem-file without --pmem", "say how much: --pmem 128MiB")
     if args.memory < 256 << 20:
         raise UserError("--memory: a guest needs 256 MiB at least", "give more")
     argv = args.argv[1:] if args.argv[:1] == ["--"] else args.argv
@@ -88,6 +94,7 @@ def _vm(args: argparse.Namespace) -> int:
         rdma=args.rdma,
         rdma_rate=args.rdma_rate or "",
         pmem=args.pmem,
+        pmem_file=Path(args.pmem_file) if args.pmem_file else None,
     )
     if os.geteuid() != 0:
         print("not root: inside, files that only root can read are missing", file=sys.stderr)

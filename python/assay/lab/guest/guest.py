@@ -48,6 +48,9 @@ class Hardware:
     rdma: int = 0
     rdma_rate: str = ""
     pmem: int = 0
+    pmem_file: Path | None = (
+        None  # what it holds outlives the guest here; None: a memory that is new each time
+    )
 
     def setup(self) -> str:
         """The shell lines that make it ready inside."""
@@ -153,7 +156,10 @@ def _job(guest: Guest) -> str:
 
 
 def _memory_file(folder: Path, hardware: Hardware) -> None:
-    with open(folder / "pmem", "wb") as file:
+    place = folder / "pmem"
+    if hardware.pmem_file is not None and not place.is_symlink():
+        place.symlink_to(hardware.pmem_file.resolve())
+    with open(place, "ab") as file:
         file.truncate(2 * hardware.pmem + LABEL_BYTES)
 
 

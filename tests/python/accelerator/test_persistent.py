@@ -1,0 +1,85 @@
+"""Persistent memory, in a guest: a store on a device and on a file system with dax, and a power failure.
+
+The guest is reset in the middle, which loses all that is in its memory and page cache. Processor caches of a real
+machine are not emulated: that they are written back in order is code that no test here can hold to account.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+from mpi_programs import BUILT, ROOT
+from test_io_run import WRITER, check_blocks
+
+from assay.launch.accelerator import library
+
+BLOCKS = 200
+
+
+@pytest.fixture(scope="module")
+def boots(in_guest: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """Two boots with one memory: work on both kinds of it and a power failure; then what is left is recovered."""
+    folder = tmp_path_factory.mktemp("persistent")
+    (folder / "writer.c").write_text(WRITER.replace("abort();", 'system("echo b >/proc/sysrq-trigger");'))
+    subprocess.run(["mpicc.mpich", "-o", folder / "writer", folder / "writer.c"], check=True, timeout=120)
+    cases = shutil.copy(BUILT / "mpiio-mpich", folder / "cases")
+    common = f"ASSAY_IO_REQUIRE=1 LD_PRELOAD={library('mpich')}"
+    first = f"""
+        mkdir -p {folder}/a {folder}/b
+        ASSAY_IO_STORE=/dev/dax0.0 {common} {cases} {folder}/a >{folder}/devdax 2>&1
+        mkdir /mnt/pmem/stores
+        ASSAY_IO_STORE=/mnt/pmem/stores ASSAY_IO_SIZE=40M {common} {cases} {folder}/b >{folder}/fsdax 2>&1
+        {ROOT}/assay io doctor --json >{folder}/doctor
+        ASSAY_IO_STORE=/dev/dax0.0 ASSAY_IO_DRAIN_LAG=100000 {common} {folder}/writer {folder}/out {BLOCKS} fail
+    """
+    again = f"ASSAY_IO_STORE=/dev/dax0.0 {common} {cases} {folder}/a explicit-offsets >{folder}/refused 2>&1"
+    second = f"{again}; {ROOT}/assay io recover --json >{folder}/recovered"
+    hardware = ["--pmem", "64MiB", "--pmem-file", str(folder / "memory"), "--output", str(folder)]
+    lost = in_guest(*hardware, "--", "sh", "-c", first)
+    size = (folder / "out").stat().st_size
+    back = in_guest(*hardware, "--", "sh", "-c", second)
+    assert back.returncode == 0, lost.stderr + back.stderr
+    return {"folder": folder, "lost": lost, "size": size}
+
+
+@pytest.mark.parametrize("kind", ["devdax", "fsdax"])
+def test_mpiio_on_persistent_memory(boots: dict[str, Any], kind: str) -> None:
+    lines = (boots["folder"] / kind).read_text().splitlines()
+    assert len(lines) == 16 and all(line.startswith("ok ") for line in lines), lines
+
+
+def test_the_doctor_knows_both_kinds(boots: dict[str, Any]) -> None:
+    import json
+
+    places = {
+        place["kind"]: place for place in json.loads((boots["folder"] / "doctor").read_text())["backends"]
+    }
+    assert places["devdax"]["path"] == "/dev/dax0.0" and places["devdax"]["persistent"]
+    assert places["fsdax"]["path"] == "/mnt/pmem" and places["fsdax"]["persistent"]
+
+
+def test_what_was_written_outlives_the_power(boots: dict[str, Any]) -> None:
+    import json
+
+    assert boots["lost"].returncode == 2  # the guest ended without a word
+    assert boots["size"] == 0  # nothing had been drained
+    told = json.loads((boots["folder"] / "recovered").read_text())
+    assert (told["records"], told["torn"], told["bytes"]) == (BLOCKS, 0, BLOCKS * 4096)
+    check_blocks(boots["folder"] / "out", 0, BLOCKS)
+
+
+def test_a_device_with_data_is_not_taken_by_the_next_job(boots: dict[str, Any]) -> None:
+    said = (boots["folder"] / "refused").read_text()
+    assert "that may not be in the file system yet; first: assay io recover /dev/dax0.0" in said
+
+
+def test_a_file_that_is_kept_needs_a_size() -> None:
+    line = [sys.executable, "-m", "assay", "lab", "vm", "--pmem-file", "x", "--", "true"]
+    done = subprocess.run(
+        line, capture_output=True, text=True, timeout=60, env={"PYTHONPATH": str(ROOT / "python")}
+    )
+    assert done.returncode == 2 and "--pmem-file without --pmem" in done.stderr
