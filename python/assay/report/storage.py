@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from assay.records.schema import AnyRecord, Measurement
+from assay.records.schema import AnyRecord, Measurement, Scalar
 from assay.records.storage import ACCELERATED, HDF5, IOR, SOLVER, SPEEDUP, STOCK, Figure, side_by_side
 from assay.records.units import format_quantity, format_size
 from assay.report.device import show_device
@@ -36,7 +36,7 @@ def _show_solver(console: Console, records: Sequence[AnyRecord]) -> None:
         ["MPI", "nodes", "ranks", "square", "written as"], [*PHASES.values(), "write rate", "times"]
     )
     for k, pair in enumerate(pairs):
-        params = next(iter(pair.values())).params
+        params = _params(pair)
         square = f"{params['length']} x {params['length']}"
         row = [str(params[key]) for key in ("mpi", "nodes", "ranks")]
         phases = [_variants(times[metric][k]) for metric in PHASES]
@@ -65,7 +65,7 @@ def _show_hdf5(console: Console, records: Sequence[AnyRecord]) -> None:
         ["MPI", "operation", "nodes", "ranks", "memory to file"], ["raw", "times", "observed", "times"]
     )
     for one, other in zip(raw, observed, strict=True):
-        params = next(iter(one.values())).params
+        params = _params(one)
         patterns = f"{params['mem_pattern']} to {params['file_pattern']}, {params['calls']}"
         if "read_option" in params:
             patterns += f", {params['read_option']}"
@@ -83,10 +83,9 @@ def _variants(pair: dict[str, Figure]) -> str:
     return " / ".join(_figure(pair[one], lambda f: f.median) for one in (STOCK, ACCELERATED) if one in pair)
 
 
-def _row_name(figure: Figure) -> list[str]:
-    params = figure.params
-    whose = f", {params['data']}" if "data" in params else ""
-    return [str(params["mpi"]), f"{params['op']}{whose}", str(params["nodes"]), str(params["ranks"])]
+def _params(pair: dict[str, Figure]) -> dict[str, Scalar]:
+    """Of either variant: they differ in nothing else."""
+    return next(iter(pair.values())).params
 
 
 def _show_ior(console: Console, records: Sequence[AnyRecord]) -> None:
@@ -108,13 +107,23 @@ def _show_ior(console: Console, records: Sequence[AnyRecord]) -> None:
                 console.print(line(row, number), soft_wrap=True)
         console.print()
     rates, latencies = (list(side_by_side(records, IOR, metric)) for metric in ("rate", "latency"))
-    columns = ["stock", "accelerated", "times", "alone", "p50", "p99"]
-    table = _table(["MPI", "operation", "nodes", "ranks", "transfer"], columns)
-    for pair, rate, latency in zip(pairs, rates, latencies, strict=False):
-        one = next(iter(pair.values()))
-        cells = [*_row_name(one), format_size(int(one.params["transfer"]))]
-        table.add_row(*cells, *_both(pair, records), _times(rate, records), *_percentiles(latency))
-    console.print(table)
+    rows = list(zip(pairs, rates, latencies, strict=False))
+    for mpi in dict.fromkeys(_params(pair)["mpi"] for pair in pairs):
+        console.print(Text(str(mpi), style="bold"))
+        texts, numbers = (
+            ["operation", "nodes", "ranks", "transfer"],
+            ["stock", "accelerated", "times", "alone"],
+        )
+        table = _table(texts, [*numbers, "p50", "p99"])
+        for pair, rate, latency in rows:
+            params = _params(pair)
+            if params["mpi"] != mpi:
+                continue
+            whose = f", {params['data']}" if "data" in params else ""
+            about = [f"{params['op']}{whose}", str(params["nodes"]), str(params["ranks"])]
+            size = format_size(int(params["transfer"]))
+            table.add_row(*about, size, *_both(pair, records), _times(rate, records), *_percentiles(latency))
+        console.print(table)
     legend = (
         "bandwidth from opening to closing the file, medians over all rounds; times: accelerated over stock, "
         "round by round;\nalone: of the transfers without opening and closing; p50, p99: of one transfer, "
