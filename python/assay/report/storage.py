@@ -39,7 +39,7 @@ def _show_solver(console: Console, records: Sequence[AnyRecord]) -> None:
         params = _params(pair)
         square = f"{params['length']} x {params['length']}"
         row = [str(params[key]) for key in ("mpi", "nodes", "ranks")]
-        phases = [_variants(times[metric][k]) for metric in PHASES]
+        phases = [_variants(times[metric][k]) if k < len(times[metric]) else "-" for metric in PHASES]
         table.add_row(
             *row,
             square,
@@ -64,7 +64,7 @@ def _show_hdf5(console: Console, records: Sequence[AnyRecord]) -> None:
     table = _table(
         ["MPI", "operation", "nodes", "ranks", "memory to file"], ["raw", "times", "observed", "times"]
     )
-    for one, other in zip(raw, observed, strict=True):
+    for one, other in zip(raw, observed, strict=False):
         params = _params(one)
         patterns = f"{params['mem_pattern']} to {params['file_pattern']}, {params['calls']}"
         if "read_option" in params:

@@ -12,7 +12,7 @@ from typing import Any
 
 import jsonschema_of_ior
 import pytest
-from storage_benches import MPIS, available, bench, of_kind, plant
+from storage_benches import MPIS, available, bench, of_kind, plant, show_every_prefix
 
 from assay.cli import main
 from assay.launch.engines import engines_folder
@@ -67,6 +67,7 @@ def test_what_ior_reports_is_in_its_json(folder: Path, capfd: pytest.CaptureFixt
     assert all(s["n"] == 2 * 2 * 40 and s["min"] <= s["median"] <= s["p99"] <= s["max"] for s in percentiles)
     read = {r["params"]["data"] for r in of_kind(records, "measurement") if r["params"].get("op") == "read"}
     assert read == {"another rank's"}
+    show_every_prefix(folder / "out")
 
 
 @pytest.mark.parametrize("mpi", MPIS)

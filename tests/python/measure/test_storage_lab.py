@@ -115,9 +115,9 @@ def test_an_interrupted_playground_keeps_its_figures_and_ends_its_lab(tmp_path: 
         while not records.is_file() or b'"bandwidth"' not in records.read_bytes():
             assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        process.communicate(timeout=60)
+        _, err = process.communicate(timeout=60)
     finally:
         process.kill()
-    assert process.returncode == 130
+    assert process.returncode == 130, err
     assert json.loads((tmp_path / "out" / "run.json").read_text())["state"] == "partial"
     assert f"playground-{process.pid}" not in labs()

@@ -152,7 +152,10 @@ def run_bench(args: argparse.Namespace) -> int:
     session.err.print(_introduce(request))
     if request.variants == [STOCK] and not args.stock:
         waive(session, request.launcher, SPEEDUP_DESCRIBED, _missing(request.launcher.flavour))
-    measure(session, request, args.folder or run.path)
+    try:
+        measure(session, request, args.folder or run.path)
+    except KeyboardInterrupt:  # between two starts of the engine
+        session.interrupt()
     compare(session, request.measurement)
     status = session.conclude(wanted)
     _write_originals(args, run)

@@ -65,24 +65,32 @@ def run_playground(args: argparse.Namespace) -> int:
     wanted = specifications(args, "io")
     run = open_run("io-playground", args)
     session = Session(run, verbose=args.verbose, quiet=args.json)
-    with _lab(args.hosts) as lab:
-        run.info.hosts = list(lab.hosts)
-        run.info.options = {"mpi": [launcher.name for launcher in launchers], "rounds": args.rounds}
-        run.save()
-        session.err.print(f"{len(lab.hosts)} hosts stand; {' and '.join(x.name for x in launchers)}")
-        for launcher in launchers:
-            for measurement, params in (
-                (IOR, IOR_PARAMS),
-                (SOLVER, READERS["reaction-diffusion"][0](["-L", "512", "-s", "40", "-i", "4"])),
-                (HDF5, READERS["hdf5"][0](["DIM_1=64K", "TIMESTEPS=3"])),
-            ):
-                _run_one(session, launcher, lab, measurement, dict(params), args.rounds)
+    try:
+        with _lab(args.hosts) as lab:
+            _run_all(session, launchers, lab, args.rounds)
+    except KeyboardInterrupt:  # between two starts of an engine
+        session.interrupt()
     for measurement in (IOR, SOLVER, HDF5):
         compare(session, measurement)
     status = session.conclude(wanted)
     if args.json:
         session.print_json()
     return status
+
+
+def _run_all(session: Session, launchers: list[Launcher], lab: Lab, rounds: int) -> None:
+    run = session.run
+    run.info.hosts = list(lab.hosts)
+    run.info.options = {"mpi": [launcher.name for launcher in launchers], "rounds": rounds}
+    run.save()
+    session.err.print(f"{len(lab.hosts)} hosts stand; {' and '.join(x.name for x in launchers)}")
+    for launcher in launchers:
+        for measurement, params in (
+            (IOR, IOR_PARAMS),
+            (SOLVER, READERS["reaction-diffusion"][0](["-L", "512", "-s", "40", "-i", "4"])),
+            (HDF5, READERS["hdf5"][0](["DIM_1=64K", "TIMESTEPS=3"])),
+        ):
+            _run_one(session, launcher, lab, measurement, dict(params), rounds)
 
 
 def _run_one(
