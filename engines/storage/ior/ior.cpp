@@ -23,8 +23,10 @@ struct Results {
 
 class Runner {
 public:
-    Runner(Ranks& ranks, const Plan& plan)
-        : ranks_(ranks), plan_(plan), order_(plan.order()), buffer_(plan.transfer + 8, NodeMemory::any) {}
+    // `from`, `share`: where in the whole course a repetition begins, and how much of it that is.
+    Runner(Ranks& ranks, const Plan& plan, double from, double share)
+        : ranks_(ranks), plan_(plan), order_(plan.order()), buffer_(plan.transfer + 8, NodeMemory::any), from_(from),
+          share_(share / (plan.write + plan.check_write + plan.read_own + plan.read)) {}
 
     void repeat(std::uint64_t signature, Results& results);
 
@@ -34,12 +36,25 @@ private:
     void transfers(Pass pass, File& file, int writer, const Content& content, Tally& tally);
     int call(Pass pass, MPI_File file, std::uint64_t offset) const;
     void located(const Wrong& wrong, std::uint64_t transfer, int writer, Tally& tally) const;
+    void say(Nanoseconds at, std::size_t made);
+    void preallocate(File& file) const;
 
     Ranks& ranks_;
     const Plan& plan_;
     std::vector<std::uint64_t> order_;
     NodeMemory buffer_;
+    double from_;
+    const double share_;  // of a pass
+    Nanoseconds said_ = 0;
 };
+
+// One line a second from rank 0, also while transfers are timed: whoever waits must see that it goes on.
+void Runner::say(Nanoseconds at, std::size_t made) {
+    if (at - said_ < 1'000'000'000 || !ranks_.first()) return;
+    said_ = at;
+    ranks_.progress(from_ + share_ * static_cast<double>(made) / static_cast<double>(order_.size()),
+                    fmt::format("transfers of {} B", plan_.transfer));
+}
 
 int Runner::call(Pass pass, MPI_File file, std::uint64_t offset) const {
     const auto at = static_cast<MPI_Offset>(offset);
@@ -64,7 +79,9 @@ void Runner::transfers(Pass pass, File& file, int writer, const Content& content
     Nanoseconds last = now();
     const Nanoseconds begin = last;
     Nanoseconds beside = 0;  // the clock: time for comparing
+    std::size_t made = 0;
     for (const std::uint64_t k : order_) {
+        say(last, made++);
         const std::uint64_t offset = plan_.offset(k, writer, ranks_.size());
         if (pass == Pass::write) content.place(data(), plan_.transfer, offset);
         ranks_.enter(doing, last);
@@ -85,6 +102,7 @@ void Runner::transfers(Pass pass, File& file, int writer, const Content& content
         }
         last = at;
     }
+    from_ += share_;
     tally.own = seconds(last - begin - beside);
     tally.beside = seconds(beside);
 }
@@ -93,6 +111,12 @@ void Runner::located(const Wrong& wrong, std::uint64_t transfer, int writer, Tal
     ++tally.wrong;
     if (tally.located.size() >= located_at_most) return;
     tally.located.push_back({plan_.file_of(plan_.file_per_process ? writer : 0), writer, ranks_.rank(), transfer, wrong});
+}
+
+void Runner::preallocate(File& file) const {
+    const auto bytes = static_cast<MPI_Offset>(plan_.bytes(plan_.file_per_process ? 1 : ranks_.size()));
+    const int status = ranks_.guarded("preallocates a file", [&] { return MPI_File_preallocate(file.handle(), bytes); });
+    ranks_.check(status, "preallocate", file.path());
 }
 
 void Runner::pass(Pass pass, std::uint64_t signature, Tally& tally) {
@@ -106,8 +130,7 @@ void Runner::pass(Pass pass, std::uint64_t signature, Tally& tally) {
     const Nanoseconds begin = now();
     File file(ranks_, plan_.file_per_process ? MPI_COMM_SELF : MPI_COMM_WORLD, plan_.file_of(writer), mode);
     if (plan_.preallocate && pass == Pass::write)
-        ranks_.check(MPI_File_preallocate(file.handle(), static_cast<MPI_Offset>(plan_.bytes(plan_.file_per_process ? 1 : ranks_.size()))),
-                     "preallocate", file.path());
+        preallocate(file);
     const Nanoseconds opened = now();
     if (plan_.barriers) ranks_.barrier();
     const Nanoseconds started = now();
@@ -125,12 +148,16 @@ void Runner::pass(Pass pass, std::uint64_t signature, Tally& tally) {
     tally.add(times[0], times[1], times[2], times[3], ranks_.gather(tally.own), plan_, ranks_.size());
 }
 
+void remove_files(Ranks& ranks, const Plan& plan) {
+    if (plan.file_per_process)
+        remove_own_file(ranks, plan.file_of(ranks.rank()));
+    else
+        remove_file(ranks, plan.file);
+}
+
 void Runner::repeat(std::uint64_t signature, Results& results) {
     if (plan_.write) {
-        if (plan_.file_per_process)
-            for (int rank = 0; rank < ranks_.size(); ++rank) remove_file(ranks_, plan_.file_of(rank));
-        else
-            remove_file(ranks_, plan_.file);
+        remove_files(ranks_, plan_);
         pass(Pass::write, signature, results.written);
     }
     if (plan_.check_write) {
@@ -161,20 +188,20 @@ const char* read_from(const Plan& plan, const Ranks& ranks) {
 
 void detail::run_ior(const Options& options, Bench& bench) {
     with_ranks(bench, ior, options, [&](Ranks& ranks) {
-        const std::vector<Plan> plans = read_plans(options);
+        std::vector<Plan> plans = read_plans(options);
+        // Of one rank, or a whole turn further on, there is no other's data: it is not read twice.
+        for (Plan& plan : plans)
+            if (writer_read_by(0, plan, ranks, plan.task_offset) == 0) plan.read_own = false;
         double done = 0;
         for (const Plan& plan : plans) {
-            Runner runner(ranks, plan);
+            const double share = 1.0 / static_cast<double>(plans.size());
+            Runner runner(ranks, plan, done, share / static_cast<double>(plan.repetitions));
             Results results;
             const std::uint64_t signature = common_signature(ranks, plan);
-            for (std::int64_t repetition = 0; repetition < plan.repetitions; ++repetition) {
-                ranks.progress(done / static_cast<double>(plans.size()), fmt::format("transfers of {} B", plan.transfer));
+            for (std::int64_t repetition = 0; repetition < plan.repetitions; ++repetition)
                 runner.repeat(signature + (plan.signature ? 0 : static_cast<std::uint64_t>(repetition)), results);
-                done += 1.0 / static_cast<double>(plan.repetitions);
-            }
-            if (!plan.keep)
-                for (int rank = 0; rank < (plan.file_per_process ? ranks.size() : 1); ++rank)
-                    remove_file(ranks, plan.file_of(rank));
+            done += share;
+            if (!plan.keep) remove_files(ranks, plan);
             if (plan.write || plan.check_write) report(ranks, plan, "write", "", results.written);
             if (plan.read_own) report(ranks, plan, "read", own_data, results.own);
             if (plan.read) report(ranks, plan, "read", read_from(plan, ranks), results.read);

@@ -88,6 +88,7 @@ void report(Ranks& ranks, const Plan& plan, const std::string& operation, const 
     emit("transfer_time", tally.transfer);
     emit("close_time", tally.close);
     emit("total_time", tally.total);
+    // In collective calls all wait for all, and none is seen to be slow.
     if (!plan.collective && ranks.size() > 1 && !tally.rank_times.empty()) report_straggler(ranks, params, tally.rank_times);
     const double count[] = {static_cast<double>(wrong[0])};
     ranks.sink.measurement(ranks.measurement, "wrong", {}, params, summarize(count));

@@ -160,9 +160,11 @@ void File::close() {
     ranks_.check(ranks_.guarded("closes a file", [&] { return MPI_File_close(&handle_); }), "close", path_);
 }
 
-void remove_file(Ranks& ranks, const std::string& path) {
+void remove_file(Ranks& ranks, const std::string& path) { remove_own_file(ranks, ranks.first() ? path : ""); }
+
+void remove_own_file(Ranks& ranks, const std::string& path) {
     ranks.barrier();
-    if (ranks.first()) ranks.guarded("removes a file", [&] { MPI_File_delete(path.c_str(), MPI_INFO_NULL); });
+    if (!path.empty()) ranks.guarded("removes a file", [&] { MPI_File_delete(path.c_str(), MPI_INFO_NULL); });
     ranks.barrier();
 }
 

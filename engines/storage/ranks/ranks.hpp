@@ -118,7 +118,8 @@ private:
     MPI_File handle_ = MPI_FILE_NULL;
 };
 
-// Collective: rank 0 removes it, where there is one; no rank goes on before that.
+// Collective: rank 0 removes the file, or every rank its own, where there is one; no rank goes on before that.
 void remove_file(Ranks& ranks, const std::string& path);
+void remove_own_file(Ranks& ranks, const std::string& path);
 
 }  // namespace assay::storage

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 
+import msgspec
 from rich.table import Table
 from rich.text import Text
 
 from assay.errors import EXIT_PASS, UserError
-from assay.launch.engines import Described, describe, probe
+from assay.launch.engines import Described, describe, described_storage, probe
 from assay.launch.launchers import default_launcher
 from assay.report.terminal import console
 
@@ -31,6 +32,9 @@ class List:
 
     def run(self, args: argparse.Namespace) -> int:
         description = describe(probe())
+        description = msgspec.structs.replace(
+            description, measurements=[*description.measurements, *described_storage()]
+        )
         chosen = [description.find(args.name)] if args.name else description.measurements
         waivers = {m.name: waiver(m) for m in chosen}
         if args.json:

@@ -6,7 +6,7 @@ import argparse
 
 from assay.commands.options import add_lab, add_output, count, open_run, place, specifications
 from assay.errors import UserError
-from assay.launch.engines import describe, probe
+from assay.launch.engines import describe, described_storage, probe
 from assay.launch.hosts import host_list
 from assay.launch.launchers import LAUNCHERS, Local, default_launcher, find_launcher
 from assay.launch.placement import Segment
@@ -43,6 +43,8 @@ class Run:
     def run(self, args: argparse.Namespace) -> int:
         if args.measurement is None:
             raise UserError("which measurement?", "'assay list' names them")
+        if any(one.name == args.measurement for one in described_storage()):
+            raise UserError(f"{args.measurement} has a verb of its own", "see 'assay io bench --help'")
         described = describe(probe()).find(args.measurement)
         params = read_parameters(described.name, {p.name: p.kind for p in described.parameters}, args.others)
         described.check_bounds(params)

@@ -18,6 +18,12 @@ LEAST_RATIO = 1.5  # of the slowest rank's time over the others'; 2 ranks on 2 b
 LEAST_ROUNDS = 3  # fewer cannot tell a rank that is slow from one that was
 MOST_DETAILS = 8
 
+REMEDY = (
+    "look at that host's path to the storage (its adapter, client, memory) and at what else runs there; take it out "
+    "and measure again"
+)
+REMEDY_ALONE = "look at what else runs on that rank's processors, and how ranks are bound; then measure again"
+
 
 def wrong_data(evidence: Evidence) -> list[Finding]:
     """One finding a file: at which offsets, who wrote there, and how much of it there is."""
@@ -104,8 +110,7 @@ def _finding(who: str, subject: Subject, slow: Sequence[Measurement], share: flo
         details=[
             f"{_operation(params)}: {ratio:.2g} times the median of the other ranks, in {len(slow)} measurements"
         ],
-        remedy="look at that host's path to the storage (its adapter, client, memory) and at what else runs there; "
-        "take it out and measure again",
+        remedy=REMEDY_ALONE if params.get("nodes") == 1 else REMEDY,
     )
 
 

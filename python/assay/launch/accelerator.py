@@ -30,14 +30,17 @@ def environment(
     store: str | None = None,
     size: int | None = None,
     consistency: str | None = None,
+    required: bool = False,
 ) -> dict[str, str]:
     """What a rank's environment needs. ``files``: globs of what is accelerated (none: all that MPI opens);
-    ``store``: the node-local memory (a folder, a file, /dev/dax*); ``size``: bytes of it on each node."""
+    ``store``: the node-local memory (a folder, a file, /dev/dax*); ``size``: bytes of it on each node; ``required``:
+    where it cannot accelerate it ends the program instead of handing on to the MPI's own I/O."""
     asked = {
         "LD_PRELOAD": str(library(mpi)),
         "ASSAY_IO_FILES": ":".join(files) or None,
         "ASSAY_IO_STORE": store,
         "ASSAY_IO_SIZE": None if size is None else str(size),
         "ASSAY_IO_CONSISTENCY": consistency,
+        "ASSAY_IO_REQUIRE": "1" if required else None,
     }
     return {name: value for name, value in asked.items() if value is not None}

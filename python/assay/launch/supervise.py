@@ -288,13 +288,13 @@ def _ending(status: int) -> str:
 def _telling_line(words: str) -> str:
     """The line of a launcher's output that tells most; "" when there is none.
 
-    An engine's own error ("assay-probe: what; hint") is the cause of all that follows; else the first line
-    that speaks of an error, without what launchers say about their own help; else the last.
+    An engine's or the accelerator's own error ("assay-probe: what; hint") is the cause of all that follows; else the
+    first line that speaks of an error, without what launchers say about their own help; else the last.
     """
     lines = [line.strip(" *-=\t") for line in words.splitlines()]
     lines = [line for line in lines if line and not _TALK.search(line)]
     for line in lines:
-        if own := re.match(r"assay-(?:probe|alloc|io): (.*)", line):
+        if own := re.match(r"assay(?:-probe|-alloc|-io| io): (.*)", line):
             return own[1]
     errors = [line for line in lines if _ERROR.search(line)]
     return (errors or lines[-1:] or [""])[0]

@@ -162,11 +162,15 @@ class Session:
         if self.verbose and ending.words.strip():
             self.err.print(ending.words.rstrip(), soft_wrap=True)
         if ending.interrupted:
-            self.interrupted, self.ended_early = True, "interrupted"
+            self.interrupt()
         elif ending.failure:
             self.run.append(ending.failure)
             self.ended_early = ending.failure.what
         return not self.ended_early
+
+    def interrupt(self) -> None:
+        """Ctrl-C has come, also between two engines: nothing more is measured, and what there is is concluded."""
+        self.interrupted, self.ended_early = True, "interrupted"
 
     def carry_on(self) -> None:
         """One measurement's failure is not the end of the others. The run stays partial; Ctrl-C stays the end."""

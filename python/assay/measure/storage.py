@@ -28,7 +28,7 @@ from assay.records.storage import ACCELERATED, HDF5, IOR, SOLVER, SPEEDUP, STOCK
 SILENCE_MARGIN_S = 30.0
 # What is compared of each benchmark.
 COMPARED = {
-    IOR: ("bandwidth",),
+    IOR: ("bandwidth", "rate"),
     SOLVER: ("bandwidth",),
     HDF5: ("raw_rate", "observed_rate"),
 }
@@ -108,7 +108,10 @@ def _started(request: StorageRequest, number: int, hosts: list[str], variant: st
         params["accelerated"] = True
         wanted = request.accelerator
         files = [request.files] if request.files else []
-        env = environment(request.launcher.flavour, files, wanted.store, wanted.size, wanted.consistency)
+        # Required: what it hands on to the MPI would be measured under its name.
+        env = environment(
+            request.launcher.flavour, files, wanted.store, wanted.size, wanted.consistency, required=True
+        )
     argv = [str(engine), "run", request.measurement, *option_words(params)]
     command = request.launcher.command(request.site, [Segment(hosts, env)], argv)
     silent = [] if request.site.name == "here" else hosts
@@ -144,6 +147,22 @@ def _summary(samples: Sequence[float]) -> Summary:
     middle = statistics.median(ordered)
     mad = statistics.median(abs(x - middle) for x in ordered)
     return Summary(n=len(ordered), median=middle, mad=mad, min=ordered[0], max=ordered[-1])
+
+
+def waive(session: Session, launcher: Launcher, described: Described, reason: str) -> None:
+    """Says why something is not there under an MPI."""
+    metric = described.metrics[0]
+    session.run.append(
+        Measurement(
+            name=described.name,
+            metric=metric.name,
+            unit=metric.unit,
+            better=metric.better,
+            params={"mpi": launcher.name},
+            status="waived",
+            reason=f"{launcher.name}: {reason}",
+        )
+    )
 
 
 def waived_here(flavour: str, measurement: str) -> str | None:

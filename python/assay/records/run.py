@@ -33,6 +33,7 @@ from assay.records.schema import (
     decode_record,
     encode,
 )
+from assay.records.storage import SPEEDUP
 
 RUNS = Path("runs")  # where runs are kept unless told otherwise: below the current directory
 
@@ -135,7 +136,11 @@ class Run:
 def _is_provisional(record: AnyRecord, completed: list[str]) -> bool:
     if isinstance(record, Verdict | Finding | Failure):
         return True
-    if not isinstance(record, Measurement) or not record.name.startswith("node."):
+    if not isinstance(record, Measurement):
+        return False
+    if record.name == SPEEDUP:  # reckoned from others at the end
+        return True
+    if not record.name.startswith("node."):
         return False
     return record.name not in completed
 

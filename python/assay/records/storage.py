@@ -76,7 +76,8 @@ def figures(records: Iterable[AnyRecord], name: str, metric: str = "") -> list[F
         params = {key: value for key, value in r.params.items() if key not in OF_A_RUN}
         key = repr((r.metric, sorted(params.items(), key=str), r.subject.host if name == DEVICE else ""))
         figure = found.setdefault(key, Figure(r.name, r.metric, r.unit, r.better, params, r.subject))
-        figure.records.append(r)
+        # A round that was cut short and made again in a resumed run is there twice: the later one counts.
+        figure.records = [*(one for one in figure.records if one.params != r.params), r]
     return list(found.values())
 
 

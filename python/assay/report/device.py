@@ -40,7 +40,8 @@ def _how(figure: Figure) -> str:
 
 def _show_table(console: Console, title: str, rows: list[Figure]) -> None:
     sizes = sorted({int(f.params["transfer"]) for f in rows})
-    table = Table(box=None, pad_edge=False, header_style="bold", title=title, title_justify="left")
+    console.print(Text(title, style="bold"), soft_wrap=True)
+    table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("by")
     for heading in ("threads", *(format_size(size) for size in sizes)):
         table.add_column(heading, justify="right")

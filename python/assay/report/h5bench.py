@@ -19,6 +19,7 @@ LINES = (
     ("observed {op} time", "observed_time", "seconds"),
     ("observed {op} rate", "observed_rate", "MB/s"),
 )
+METRICS = {metric for _, metric, _ in LINES}
 
 
 def passes(records: Iterable[AnyRecord]) -> Iterator[dict[str, Measurement]]:
@@ -52,7 +53,7 @@ def h5bench_lines(metrics: dict[str, Measurement]) -> list[str]:
 
 
 def write_h5bench_csv(records: Iterable[AnyRecord], path: Path) -> None:
-    blocks = ["\n".join(h5bench_lines(one)) for one in passes(records) if "observed_rate" in one]
+    blocks = ["\n".join(h5bench_lines(one)) for one in passes(records) if one.keys() >= METRICS]
     try:
         path.write_text("\n\n".join(blocks) + "\n")
     except OSError as error:

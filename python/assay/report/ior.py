@@ -25,6 +25,7 @@ HEADER = (
     "access    bw(MiB/s)  IOPS       Latency(s)  block(KiB) xfer(KiB)  "
     "open(s)    wr/rd(s)   close(s)   total(s)   iter"
 )
+METRICS = ("bandwidth", "rate", "open_time", "transfer_time", "close_time", "total_time")
 OF_AN_OPERATION = ("op", "data", "round")
 
 
@@ -54,11 +55,10 @@ def rows(records: Iterable[AnyRecord]) -> Iterator[Row]:
         if isinstance(r, Measurement) and r.name == IOR and r.samples:
             parts.setdefault(repr(sorted(r.params.items(), key=str)), {})[r.metric] = r
     for one in parts.values():
-        if "total_time" not in one:
+        if any(name not in one for name in METRICS):  # of a run that was cut short
             continue
-        names = ("bandwidth", "rate", "open_time", "transfer_time", "close_time", "total_time")
         params = one["total_time"].params
-        for values in zip(*(one[name].samples for name in names), strict=True):
+        for values in zip(*(one[name].samples for name in METRICS), strict=True):
             bandwidth, rate, opened, transfer, closed, total = values
             yield Row(str(params["op"]), bandwidth, rate, opened, transfer, closed, total, params)
 

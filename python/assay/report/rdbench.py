@@ -12,6 +12,8 @@ from assay.errors import UserError
 from assay.records.schema import AnyRecord, Measurement
 from assay.records.storage import SOLVER
 
+METRICS = {"compute_time", "communication_time", "write_time", "bandwidth", "snapshot_time"}
+
 
 def runs(records: Iterable[AnyRecord]) -> Iterator[dict[str, Measurement]]:
     """The metrics of each start of the solver, in order."""
@@ -61,7 +63,7 @@ def rdbench_json(metrics: dict[str, Measurement]) -> dict[str, Any]:
 
 def write_rdbench_json(records: Iterable[AnyRecord], path: Path) -> None:
     """A line a run."""
-    lines = [msgspec.json.encode(rdbench_json(one)) + b"\n" for one in runs(records) if "write_time" in one]
+    lines = [msgspec.json.encode(rdbench_json(one)) + b"\n" for one in runs(records) if one.keys() >= METRICS]
     try:
         path.write_bytes(b"".join(lines))
     except OSError as error:

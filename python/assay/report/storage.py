@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from assay.records.schema import AnyRecord, Measurement
+from assay.records.schema import AnyRecord, Measurement, Scalar
 from assay.records.storage import ACCELERATED, HDF5, IOR, SOLVER, SPEEDUP, STOCK, Figure, side_by_side
 from assay.records.units import format_quantity, format_size
 from assay.report.device import show_device
@@ -36,10 +36,10 @@ def _show_solver(console: Console, records: Sequence[AnyRecord]) -> None:
         ["MPI", "nodes", "ranks", "square", "written as"], [*PHASES.values(), "write rate", "times"]
     )
     for k, pair in enumerate(pairs):
-        params = next(iter(pair.values())).params
+        params = _params(pair)
         square = f"{params['length']} x {params['length']}"
         row = [str(params[key]) for key in ("mpi", "nodes", "ranks")]
-        phases = [_variants(times[metric][k]) for metric in PHASES]
+        phases = [_variants(times[metric][k]) if k < len(times[metric]) else "-" for metric in PHASES]
         table.add_row(
             *row,
             square,
@@ -64,8 +64,8 @@ def _show_hdf5(console: Console, records: Sequence[AnyRecord]) -> None:
     table = _table(
         ["MPI", "operation", "nodes", "ranks", "memory to file"], ["raw", "times", "observed", "times"]
     )
-    for one, other in zip(raw, observed, strict=True):
-        params = next(iter(one.values())).params
+    for one, other in zip(raw, observed, strict=False):
+        params = _params(one)
         patterns = f"{params['mem_pattern']} to {params['file_pattern']}, {params['calls']}"
         if "read_option" in params:
             patterns += f", {params['read_option']}"
@@ -83,10 +83,9 @@ def _variants(pair: dict[str, Figure]) -> str:
     return " / ".join(_figure(pair[one], lambda f: f.median) for one in (STOCK, ACCELERATED) if one in pair)
 
 
-def _row_name(figure: Figure) -> list[str]:
-    params = figure.params
-    whose = f", {params['data']}" if "data" in params else ""
-    return [str(params["mpi"]), f"{params['op']}{whose}", str(params["nodes"]), str(params["ranks"])]
+def _params(pair: dict[str, Figure]) -> dict[str, Scalar]:
+    """Of either variant: they differ in nothing else."""
+    return next(iter(pair.values())).params
 
 
 def _show_ior(console: Console, records: Sequence[AnyRecord]) -> None:
@@ -107,19 +106,29 @@ def _show_ior(console: Console, records: Sequence[AnyRecord]) -> None:
             for number, row in iterations(test):
                 console.print(line(row, number), soft_wrap=True)
         console.print()
-    latencies = list(side_by_side(records, IOR, "latency"))
-    table = _table(
-        ["MPI", "operation", "nodes", "ranks", "transfer"], ["stock", "accelerated", "times", "p50", "p99"]
-    )
-    for pair, latency in zip(pairs, latencies, strict=False):
-        one = next(iter(pair.values()))
-        cells = [*_row_name(one), format_size(int(one.params["transfer"]))]
-        table.add_row(*cells, *_both(pair, records), *_percentiles(latency))
-    console.print(table)
+    rates, latencies = (list(side_by_side(records, IOR, metric)) for metric in ("rate", "latency"))
+    rows = list(zip(pairs, rates, latencies, strict=False))
+    for mpi in dict.fromkeys(_params(pair)["mpi"] for pair in pairs):
+        console.print(Text(str(mpi), style="bold"))
+        texts, numbers = (
+            ["operation", "nodes", "ranks", "transfer"],
+            ["stock", "accelerated", "times", "alone"],
+        )
+        table = _table(texts, [*numbers, "p50", "p99"])
+        for pair, rate, latency in rows:
+            params = _params(pair)
+            if params["mpi"] != mpi:
+                continue
+            whose = f", {params['data']}" if "data" in params else ""
+            about = [f"{params['op']}{whose}", str(params["nodes"]), str(params["ranks"])]
+            size = format_size(int(params["transfer"]))
+            table.add_row(*about, size, *_both(pair, records), _times(rate, records), *_percentiles(latency))
+        console.print(table)
     legend = (
-        "medians over all rounds; times: accelerated over stock, round by round; p50, p99: of one transfer, "
+        "bandwidth from opening to closing the file, medians over all rounds; times: accelerated over stock, "
+        "round by round;\nalone: of the transfers without opening and closing; p50, p99: of one transfer, "
+        "stock / accelerated"
     )
-    legend += "stock / accelerated"
     console.print(Text(legend, style="dim"), soft_wrap=True)
     console.print()
 
@@ -127,7 +136,7 @@ def _show_ior(console: Console, records: Sequence[AnyRecord]) -> None:
 def _table(texts: Sequence[str], numbers: Sequence[str]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in texts:
-        table.add_column(title)
+        table.add_column(title, no_wrap=title != texts[-1])
     for title in numbers:
         table.add_column(title, justify="right")
     return table

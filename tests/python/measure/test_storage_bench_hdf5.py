@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from storage_benches import bench, median, of_kind, with_hdf5
+from storage_benches import bench, median, of_kind, show_every_prefix, with_hdf5
 
 from assay.cli import main
 
@@ -72,6 +72,7 @@ def test_computing_is_not_observed(folder: Path, capfd: pytest.CaptureFixture[st
     assert median(records, "observed_time", op="write") < 1.0
     blocks = (folder / "h5.csv").read_text().split("\n\n")
     assert [re.search(r"^operation, (\w+)", block, re.MULTILINE)[1] for block in blocks] == ["write", "read"]  # type: ignore[index]
+    show_every_prefix(folder / "out")
     assert all("observed " in block and block.startswith("metric, value, unit") for block in blocks)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import jsonschema_of_ior
 import pytest
-from storage_benches import MPIS, available, bench, of_kind, plant
+from storage_benches import MPIS, available, bench, of_kind, plant, show_every_prefix
 
 from assay.cli import main
 from assay.launch.engines import engines_folder
@@ -67,6 +67,7 @@ def test_what_ior_reports_is_in_its_json(folder: Path, capfd: pytest.CaptureFixt
     assert all(s["n"] == 2 * 2 * 40 and s["min"] <= s["median"] <= s["p99"] <= s["max"] for s in percentiles)
     read = {r["params"]["data"] for r in of_kind(records, "measurement") if r["params"].get("op") == "read"}
     assert read == {"another rank's"}
+    show_every_prefix(folder / "out")
 
 
 @pytest.mark.parametrize("mpi", MPIS)
@@ -172,3 +173,68 @@ def test_the_accelerator_is_never_assumed(
     words = ["--mpi", "openmpi", "--accelerated", "--rounds", "1", "-t", "4k", "-b", "1m"]
     assert main(["io", "bench", "ior", *words]) == 2
     assert "the accelerator is not loaded" in capfd.readouterr().out
+
+
+def accelerated(mpi: str) -> bool:
+    return available(mpi) and (engines_folder() / f"libassay-io-{mpi}.so").is_file()
+
+
+@pytest.mark.parametrize("mpi", ["openmpi", "mpich"])
+def test_stock_and_accelerated_take_turns(folder: Path, capfd: pytest.CaptureFixture[str], mpi: str) -> None:
+    """Both are verified in every byte, and the ratio of each round is that of its own figures."""
+    if not accelerated(mpi):
+        pytest.skip(f"no accelerator for {mpi} here")
+    words = ["--both", "--rounds", "3", "--json", "-o", "out", "--sizes", "4k,64k", "--store-size", "256M"]
+    ior = ["-b", "1m", "-C", "-e", "-w", "-r", "-W", "-R"]
+    assert main(["io", "bench", "ior", "--mpi", mpi, "-n", "2", *words, "--", *ior]) == 0
+    records = json.loads(capfd.readouterr().out)["records"]
+    figures = [r for r in of_kind(records, "measurement") if r["metric"] == "bandwidth"]
+    turns = list(dict.fromkeys((r["params"]["round"], r["params"]["io"]) for r in figures))
+    assert turns == [
+        (1, "stock"),
+        (1, "accelerated"),
+        (2, "accelerated"),
+        (2, "stock"),
+        (3, "stock"),
+        (3, "accelerated"),
+    ]
+    speedups = [r for r in of_kind(records, "measurement") if r["name"] == "storage.speedup"]
+    assert len(speedups) == 2 * 2 * 2  # sizes, operations, with and without opening and closing
+    (one,) = (r for r in speedups if r["params"]["figure"] == "bandwidth" and r["params"]["op"] == "write"
+              and r["params"]["transfer"] == 65536)  # fmt: skip
+    rates = {
+        (r["params"]["round"], r["params"]["io"]): r["summary"]["median"]
+        for r in figures
+        if r["params"]["op"] == "write" and r["params"]["transfer"] == 65536
+    }
+    assert one["samples"] == pytest.approx([rates[k, "accelerated"] / rates[k, "stock"] for k in (1, 2, 3)])
+
+
+def test_an_interrupted_run_is_gone_on_with(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A stalled round ends the run; resumed without the fault it makes what is missing, and no more."""
+    if not available("openmpi"):
+        pytest.skip("no openmpi here")
+    words = ["--rounds", "2", "-t", "4k", "-b", "64k"]
+    with pytest.MonkeyPatch.context() as context:
+        plant(context, "openmpi", stall="0")
+        ior(capfd, "openmpi", "--timeout", "1s", *words, status=2)
+    assert main(["run", "--resume", "out"]) == 0
+    capfd.readouterr()
+    run = json.loads((folder / "out" / "run.json").read_text())
+    assert run["state"] == "complete" and len(run["completed"]) == 2
+    assert main(["run", "--resume", "out"]) == 2
+    assert "complete" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("mpi", ["openmpi", "mpich"])
+def test_what_the_accelerator_hands_on_is_not_measured_as_its_own(
+    folder: Path, capfd: pytest.CaptureFixture[str], mpi: str
+) -> None:
+    """A store too small for it: its own words, and no figure."""
+    if not accelerated(mpi):
+        pytest.skip(f"no accelerator for {mpi} here")
+    words = ["--accelerated", "--rounds", "1", "--store-size", "1M", "-t", "4k", "-b", "1m"]
+    assert main(["io", "bench", "ior", "--mpi", mpi, "-n", "2", "-o", "out", *words]) == 2
+    captured = capfd.readouterr()
+    assert "is too small" in captured.out and "Traceback" not in captured.err
+    assert b'"bandwidth"' not in (folder / "out" / "records.jsonl").read_bytes()

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from storage_benches import MPIS, bench, median, of_kind, plant
+from storage_benches import MPIS, bench, median, of_kind, plant, show_every_prefix
 
 LENGTH, STEPS, INTERVAL = 24, 6, 3
 FEED, KILL, DT, DU, DV = 0.04, 0.06075, 0.2, 0.05, 0.1
@@ -93,6 +93,7 @@ def test_its_own_json_and_the_phases(folder: Path, capfd: pytest.CaptureFixture[
     assert said["totalWriteSizeByte"] == 3 * 8 * LENGTH * LENGTH
     assert said["writeBandwidthByte"] * said["writeTimeSec"] == pytest.approx(said["totalWriteSizeByte"])
     assert len(said["phaseDurationsSec"]["write"]) == 3
+    show_every_prefix(folder / "out")
     phases = [median(records, f"{one}_time") for one in ("compute", "communication", "write")]
     assert max(phases) <= median(records, "total_time") <= sum(phases) * 1.001
 

@@ -27,12 +27,14 @@ interface Props {
   logarithmic: boolean;
   curves: Curve[];
   sizeName?: string; // what the sizes are of
+  sizeText?: (size: number) => string; // as people read them
 }
 
 const SERIES = SYMBOLS.length;
 
-export function Curves({ title, label, unit, logarithmic, curves, sizeName = "message size" }: Props) {
-  const box = useChart(() => options(unit, logarithmic, curves, sizeName), [unit, logarithmic, curves, sizeName]);
+export function Curves({ title, label, unit, logarithmic, curves, sizeName = "message size", sizeText = bytes }: Props) {
+  const inputs = [unit, logarithmic, curves, sizeName, sizeText] as const;
+  const box = useChart(() => options(...inputs), [...inputs]);
   return (
     <figure>
       <figcaption>{title}</figcaption>
@@ -41,12 +43,14 @@ export function Curves({ title, label, unit, logarithmic, curves, sizeName = "me
   );
 }
 
-function options(unit: string, logarithmic: boolean, curves: Curve[], sizeName: string): EChartsCoreOption {
+type Text = (size: number) => string;
+
+function options(unit: string, logarithmic: boolean, curves: Curve[], sizeName: string, sizeText: Text): EChartsCoreOption {
   const { base, text, axisLine, line } = look();
   return {
     ...base,
     grid: { left: 4, right: 18, top: 16 + 22 * legendRows(curves), bottom: 26, containLabel: true },
-    xAxis: sizeAxis(curves, sizeName, { axisLabel: text, axisLine, nameTextStyle: text }),
+    xAxis: sizeAxis(curves, sizeName, sizeText, { axisLabel: text, axisLine, nameTextStyle: text }),
     yAxis: {
       type: logarithmic ? "log" : "value",
       axisLabel: { ...text, formatter: (value: number) => quantity(value, unit).replace(/\.0+(?= )/, "") },
@@ -55,7 +59,7 @@ function options(unit: string, logarithmic: boolean, curves: Curve[], sizeName: 
     tooltip: {
       ...(base.tooltip as object),
       formatter: (points: { seriesIndex: number; value: [number, number] }[]) =>
-        [bytes(2 ** points[0]!.value[0]), ...points.map((point) => reading(curves, unit, point))].join("\n"),
+        [sizeText(2 ** points[0]!.value[0]), ...points.map((point) => reading(curves, unit, point))].join("\n"),
     },
     series: curves.map((curve) => ({
       type: "line",
@@ -77,7 +81,7 @@ function legendRows(curves: Curve[]): number {
 }
 
 /** The sizes by their logarithm: the logarithmic axis of ECharts would name one size in a thousand. */
-function sizeAxis(curves: Curve[], name: string, look: object): object {
+function sizeAxis(curves: Curve[], name: string, sizeText: Text, look: object): object {
   const sizes = curves.flatMap((curve) => curve.points.map(([size]) => Math.log2(size)));
   const min = Math.floor(Math.min(...sizes));
   const max = Math.max(min + 1, Math.ceil(Math.max(...sizes)));
@@ -94,7 +98,7 @@ function sizeAxis(curves: Curve[], name: string, look: object): object {
     axisTick: { show: true },
     axisLabel: {
       ...(look as { axisLabel: object }).axisLabel,
-      formatter: (exponent: number) => bytes(2 ** exponent),
+      formatter: (exponent: number) => sizeText(2 ** exponent),
       hideOverlap: true,
     },
   };

@@ -6,6 +6,7 @@ import { useTheme } from "../charts/theme";
 import { allocatorPoints } from "../data/allocators";
 import { barGroups, distributions, numaMatrices } from "../data/figures";
 import type { Run } from "../data/load";
+import { isStorage } from "../data/storage";
 import { isSweepPoint, sweeps } from "../data/sweep";
 import { Allocators } from "./Allocators";
 import { Banner } from "./Banner";
@@ -15,6 +16,7 @@ import { Hosts } from "./Hosts";
 import { Findings, Verdicts } from "./Judgement";
 import { Measurements } from "./Measurements";
 import { PairMatrices } from "./PairMatrices";
+import { Storage } from "./Storage";
 import { Sweeps } from "./Sweeps";
 import { Trouble } from "./Trouble";
 
@@ -22,7 +24,9 @@ export function App({ run }: { run: Run }) {
   useTheme();
   const swept = useMemo(() => sweeps(run.measurements.filter(isSweepPoint)), [run]);
   const single = useMemo(() => run.measurements.filter((record) => !isSweepPoint(record)), [run]);
-  const groups = useMemo(() => barGroups(single, run.verdicts), [single, run]);
+  const storage = useMemo(() => single.filter(isStorage), [single]);
+  const comparable = useMemo(() => single.filter((record) => !isStorage(record)), [single]);
+  const groups = useMemo(() => barGroups(comparable, run.verdicts), [comparable, run]);
   const spread = useMemo(() => distributions(single), [single]);
   const numa = useMemo(() => numaMatrices(single), [single]);
   const allocators = useMemo(() => allocatorPoints(single), [single]);
@@ -43,6 +47,7 @@ export function App({ run }: { run: Run }) {
         />
       )}
       {swept.length > 0 && <Sweeps sweeps={swept} />}
+      {storage.length > 0 && <Storage measurements={storage} />}
       {allocators.length > 0 && <Allocators points={allocators} />}
       {single.length > 0 && <Measurements measurements={single} />}
       {run.contexts.length > 0 && <Hosts contexts={run.contexts} />}

@@ -8,7 +8,7 @@ import { subjectText } from "./Judgement";
 import { Table, type Column } from "./Table";
 
 const COLUMNS: Column<Measurement>[] = [
-  { id: "subject", header: "Host", value: (record) => subjectText(record.subject) || "this machine" },
+  { id: "subject", header: "Host", value: (record) => subjectText(record.subject) || (record.name.startsWith("storage.") ? "all ranks" : "this machine") },
   { id: "name", header: "Measurement", value: (record) => record.name },
   { id: "metric", header: "Metric", value: (record) => record.metric },
   {

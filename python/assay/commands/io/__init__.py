@@ -8,6 +8,7 @@ from typing import Protocol, TypeAlias
 from assay.commands.io.bench import Bench
 from assay.commands.io.device import Device
 from assay.commands.io.doctor import Doctor
+from assay.commands.io.playground import Playground
 from assay.commands.io.recover import Rescue
 from assay.commands.io.run import RunProgram
 
@@ -21,7 +22,15 @@ class SubVerb(Protocol):
     def prepare(self, verbs: Verbs) -> None: ...
 
 
-SUB_VERBS: list[SubVerb] = [RunProgram(), Bench(), Device(), Doctor(), Rescue("recover"), Rescue("drain")]
+SUB_VERBS: list[SubVerb] = [
+    RunProgram(),
+    Bench(),
+    Device(),
+    Playground(),
+    Doctor(),
+    Rescue("recover"),
+    Rescue("drain"),
+]
 
 
 class Io:
@@ -38,6 +47,7 @@ class Io:
   assay io bench reaction-diffusion --mpi mpich -n 4
   assay io bench hdf5 --lab
   assay io device /dev/shm                               what this node's own storage gives
+  assay io playground                                    all of it on a virtual cluster
 
 'assay io bench --help' and so on tell more.
 """

@@ -19,7 +19,16 @@ from assay.launch.launchers import LAUNCHERS, Launcher, default_launcher, find_l
 from assay.launch.placement import HERE, REMOTE, Site, lab_site
 from assay.launch.reach import check_hosts
 from assay.measure.session import Session
-from assay.measure.storage import Accelerator, StorageRequest, compare, measure_storage, scratch, waived_here
+from assay.measure.storage import (
+    SPEEDUP_DESCRIBED,
+    Accelerator,
+    StorageRequest,
+    compare,
+    measure_storage,
+    scratch,
+    waive,
+    waived_here,
+)
 from assay.records.run import Run
 from assay.records.schema import Scalar
 from assay.records.storage import ACCELERATED, HDF5, IOR, SOLVER, STOCK
@@ -141,7 +150,12 @@ def run_bench(args: argparse.Namespace) -> int:
     run.save()
     session = Session(run, verbose=args.verbose, quiet=args.json)
     session.err.print(_introduce(request))
-    measure(session, request, args.folder or run.path)
+    if request.variants == [STOCK] and not args.stock:
+        waive(session, request.launcher, SPEEDUP_DESCRIBED, _missing(request.launcher.flavour))
+    try:
+        measure(session, request, args.folder or run.path)
+    except KeyboardInterrupt:  # between two starts of the engine
+        session.interrupt()
     compare(session, request.measurement)
     status = session.conclude(wanted)
     _write_originals(args, run)
@@ -258,8 +272,13 @@ def _variants(args: argparse.Namespace, flavour: str) -> list[str]:
     if args.accelerated or args.both:
         library(flavour)
         return [ACCELERATED] if args.accelerated else [STOCK, ACCELERATED]
+    return [STOCK] if _missing(flavour) else [STOCK, ACCELERATED]
+
+
+def _missing(flavour: str) -> str:
+    """Why there is no accelerator; empty where there is one."""
     try:
         library(flavour)
-    except UserError:
-        return [STOCK]
-    return [STOCK, ACCELERATED]
+    except UserError as error:
+        return error.what
+    return ""

@@ -1,0 +1,151 @@
+"""``assay io playground``: all of it on a virtual cluster, by one command, with pictures at the end."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import signal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from assay.commands.io.bench import measure
+from assay.commands.io.originals import READERS
+from assay.commands.options import add_output, count, open_run, specifications
+from assay.errors import UserError
+from assay.lab import Lab, take_down
+from assay.launch.accelerator import library
+from assay.launch.engines import describe, storage_bench
+from assay.launch.launchers import Launcher, find_launcher
+from assay.launch.placement import lab_site
+from assay.measure.session import Session
+from assay.measure.storage import StorageRequest, compare, waive, waived_here
+from assay.records.schema import Scalar
+from assay.records.storage import ACCELERATED, HDF5, IOR, SOLVER, STOCK
+
+if TYPE_CHECKING:
+    from assay.commands.io import Verbs
+
+MPIS = ("openmpi", "mpich-wheel")  # those that stay on the wire across lab hosts
+IOR_PARAMS: dict[str, Scalar] = {
+    "transfer": "32768,1048576",
+    "block": 8 << 20,
+    **dict.fromkeys(("write", "read", "reorder", "read_own", "check_write", "fsync"), True),
+}
+ABOUT = """Makes a virtual cluster (see 'assay lab --help'; needs root), runs the three benchmarks across its hosts,
+stock and accelerated, and ends it, whatever happens. Its parallel file system is a folder of this machine, which all
+hosts see: stock figures are those of its page cache."""
+EXAMPLES = """\
+  assay io playground                       four hosts, both MPIs, three benchmarks; under five minutes
+  assay io playground --mpi openmpi --hosts 8
+"""
+
+
+class Playground:
+    """The sub-verb."""
+
+    def prepare(self, verbs: Verbs) -> None:
+        parser: argparse.ArgumentParser = verbs.add_parser(
+            "playground",
+            help="the three benchmarks across a virtual cluster, by one command",
+            description=ABOUT,
+            epilog=f"examples:\n{EXAMPLES.rstrip()}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        parser.add_argument("--hosts", type=count, default=4, metavar="N", help="of the cluster (default: 4)")
+        parser.add_argument("--mpi", action="append", choices=MPIS, help="one of them alone (default: both)")
+        parser.add_argument("--rounds", type=count, default=2, metavar="N", help="turns of each (default: 2)")
+        add_output(parser)
+        parser.set_defaults(io_verb=run_playground)
+
+
+def run_playground(args: argparse.Namespace) -> int:
+    launchers = _launchers(args.mpi or MPIS)
+    wanted = specifications(args, "io")
+    run = open_run("io-playground", args)
+    session = Session(run, verbose=args.verbose, quiet=args.json)
+    try:
+        with _lab(args.hosts) as lab:
+            _run_all(session, launchers, lab, args.rounds)
+    except KeyboardInterrupt:  # between two starts of an engine
+        session.interrupt()
+    for measurement in (IOR, SOLVER, HDF5):
+        compare(session, measurement)
+    status = session.conclude(wanted)
+    if args.json:
+        session.print_json()
+    return status
+
+
+def _run_all(session: Session, launchers: list[Launcher], lab: Lab, rounds: int) -> None:
+    run = session.run
+    run.info.hosts = list(lab.hosts)
+    run.info.options = {"mpi": [launcher.name for launcher in launchers], "rounds": rounds}
+    run.save()
+    session.err.print(f"{len(lab.hosts)} hosts stand; {' and '.join(x.name for x in launchers)}")
+    for launcher in launchers:
+        for measurement, params in (
+            (IOR, IOR_PARAMS),
+            (SOLVER, READERS["reaction-diffusion"][0](["-L", "512", "-s", "40", "-i", "4"])),
+            (HDF5, READERS["hdf5"][0](["DIM_1=64K", "TIMESTEPS=3"])),
+        ):
+            _run_one(session, launcher, lab, measurement, dict(params), rounds)
+
+
+def _run_one(
+    session: Session, launcher: Launcher, lab: Lab, measurement: str, params: dict[str, Scalar], rounds: int
+) -> None:
+    if session.interrupted:
+        return
+    if reason := waived_here(launcher.flavour, measurement):
+        waive(session, launcher, describe(storage_bench(launcher.flavour)).find(measurement), reason)
+        return
+    hosts = list(lab.hosts)
+    request = StorageRequest(
+        measurement=measurement,
+        launcher=launcher,
+        site=lab_site(lab),
+        hosts=hosts,
+        params=params,
+        variants=_variants(launcher),
+        nodes=[n for n in (1, 2, 4, 8, 16) if n < len(hosts)] + [len(hosts)] if measurement == IOR else (),
+        rounds=rounds,
+        timeout=60.0,
+    )
+    session.err.print(f"{measurement} under {launcher.name}")
+    measure(session, request, session.run.path)
+    session.carry_on()
+
+
+def _launchers(names: list[str] | tuple[str, ...]) -> list[Launcher]:
+    """Those that work here; one that does not is no reason to do nothing."""
+    found, reasons = [], []
+    for name in names:
+        try:
+            found.append(find_launcher(name))
+        except UserError as error:
+            reasons.append(error.what)
+    if not found:
+        raise UserError("; ".join(reasons), "see 'assay doctor'")
+    return found
+
+
+def _variants(launcher: Launcher) -> list[str]:
+    try:
+        library(launcher.flavour)
+    except UserError:
+        return [STOCK]
+    return [STOCK, ACCELERATED]
+
+
+@contextlib.contextmanager
+def _lab(hosts: int) -> Iterator[Lab]:
+    """A lab of our own name, so that none of the user's is touched; ended whatever happens."""
+    name = f"playground-{os.getpid()}"
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # undone as by Ctrl-C
+    try:
+        yield Lab.up(hosts, name=name)
+    finally:
+        take_down(name)
+        signal.signal(signal.SIGTERM, before)

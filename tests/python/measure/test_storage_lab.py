@@ -1,0 +1,123 @@
+"""Storage benchmarks across lab hosts: what is read from another node has gone over the wire; the playground stands
+and falls by one command."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from storage_benches import available, of_kind
+
+from assay.cli import main
+from assay.lab import Lab
+from assay.lab.state import ROOT as LABS
+from assay.launch.engines import engines_folder
+
+ROOT = Path(__file__).parents[3]
+BLOCK = 4 << 20
+LIMIT_S = 280  # of the whole playground: five minutes are promised
+
+pytestmark = pytest.mark.skipif(not available("openmpi"), reason="no openmpi here")
+
+
+def received(lab: Lab, host: str) -> int:
+    words = lab.enter(host, ["cat", f"/sys/class/net/{lab.interface}/statistics/rx_bytes"])
+    return int(subprocess.run(words, capture_output=True, text=True, check=True, timeout=20).stdout)
+
+
+@pytest.mark.skipif(
+    not (engines_folder() / "libassay-io-openmpi.so").is_file(), reason="no accelerator is built"
+)
+@pytest.mark.parametrize("mpi", ["openmpi", "mpich-wheel"])
+def test_another_nodes_data_come_over_the_wire(
+    make_lab: Callable[..., Lab],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+    mpi: str,
+) -> None:
+    if not available(mpi):
+        pytest.skip(f"no {mpi} here")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(ROOT / "python"))  # for what runs inside the lab
+    lab = make_lab(hosts=2)
+    before = [received(lab, host) for host in lab.hosts]
+    words = [
+        "--lab",
+        lab.name,
+        "--mpi",
+        mpi,
+        "--accelerated",
+        "--rounds",
+        "1",
+        "--nodes",
+        "1,2",
+        "--json",
+        "-o",
+        "out",
+    ]
+    ior = ["-t", "64k", "-b", str(BLOCK), "-C", "-e", "-w", "-r", "-R"]
+    assert main(["io", "bench", "ior", *words, "--", *ior]) == 0
+    records: list[dict[str, Any]] = json.loads(capfd.readouterr().out)["records"]
+    grown = [after - was for after, was in zip((received(lab, h) for h in lab.hosts), before, strict=True)]
+    assert min(grown) >= BLOCK
+    reads = [
+        r
+        for r in of_kind(records, "measurement")
+        if r["metric"] == "bandwidth" and r["params"]["op"] == "read"
+    ]
+    assert {(r["params"]["nodes"], r["params"]["data"]) for r in reads} == {(1, "own"), (2, "another node's")}
+    assert {r["params"]["io"] for r in reads} == {"accelerated"}
+
+
+def labs() -> set[str]:
+    return {path.name for path in LABS.glob("playground-*")} if LABS.is_dir() else set()
+
+
+def playground(folder: Path, *words: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "assay", "io", "playground", "-o", str(folder / "out"), *words]
+    env = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
+    return subprocess.Popen(
+        command, cwd=folder, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="labs need root")
+def test_the_playground_runs_all_and_ends_its_lab(tmp_path: Path) -> None:
+    others = labs()
+    process = playground(tmp_path, "--hosts", "2", "--rounds", "1", "--json")
+    try:
+        out, err = process.communicate(timeout=LIMIT_S)
+    finally:
+        process.kill()
+    assert process.returncode == 0, err
+    run = json.loads(out)
+    measured = {r["name"] for r in of_kind(run["records"], "measurement") if r.get("status", "ok") == "ok"}
+    assert {"storage.ior", "storage.reaction_diffusion"} <= measured
+    assert run["run"]["hosts"] == ["h0", "h1"] and run["run"]["outcome"] == "PASS"
+    assert (tmp_path / "out" / "report.html").stat().st_size > 100_000
+    assert [p.name for p in (tmp_path / "out").iterdir() if p.is_dir()] == []
+    assert labs() <= others
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="labs need root")
+def test_an_interrupted_playground_keeps_its_figures_and_ends_its_lab(tmp_path: Path) -> None:
+    process = playground(tmp_path, "--hosts", "2", "--rounds", "1", "--mpi", "openmpi")
+    records = tmp_path / "out" / "records.jsonl"
+    try:
+        while not records.is_file() or b'"bandwidth"' not in records.read_bytes():
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 130, err
+    assert json.loads((tmp_path / "out" / "run.json").read_text())["state"] == "partial"
+    assert f"playground-{process.pid}" not in labs()

@@ -1,0 +1,99 @@
+"""Storage in the report: curves over transfer sizes and nodes, phases, raw against observed, a device as a map."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import make_storage
+from playwright.sync_api import Locator, Page
+
+Open = Callable[..., Page]
+
+
+BLANK = """(canvas) => {
+  const other = document.createElement("canvas");
+  other.width = canvas.width;
+  other.height = canvas.height;
+  return canvas.toDataURL() === other.toDataURL();
+}"""
+
+
+def drawn(figure: Locator) -> str:
+    """What the canvas of a chart shows, which is something."""
+    canvas = figure.locator("canvas").first
+    assert not canvas.evaluate(BLANK)
+    return str(canvas.evaluate("(canvas) => canvas.toDataURL()"))
+
+
+def reading(page: Page, figure: Locator, x: float, y: float = 0.5) -> str:
+    """What the tooltip draws where the mouse is: it is drawn into the canvas, so only that it changes can be seen."""
+    box = figure.locator("canvas").first.bounding_box()
+    assert box
+    page.mouse.move(box["x"] + x * box["width"], box["y"] + y * box["height"])
+    return drawn(figure)
+
+
+def test_bandwidth_over_transfer_sizes_and_nodes(open_report: Open) -> None:
+    page = open_report("storage")
+    section = page.locator("#storage-ior")
+    titles = section.locator("figcaption").all_inner_texts()
+    assert titles == ["Write", "Local read: one's own data", "Remote read: another node's data"]
+    label = section.get_by_role("img").first.get_attribute("aria-label")
+    assert label and "over transfer size for stock, accelerated" in label
+    figure = section.locator("figure").first
+    four_nodes = drawn(figure)
+    section.get_by_role("combobox", name="Nodes").select_option("1")
+    assert drawn(figure) != four_nodes
+    section.get_by_role("combobox", name="Over").select_option("nodes")
+    section.get_by_role("combobox", name="Transfer size").wait_for()
+    over_nodes = section.get_by_role("img").first.get_attribute("aria-label")
+    assert over_nodes and "over nodes for stock, accelerated" in over_nodes
+    before = drawn(figure)
+    section.get_by_role("combobox", name="Scale").select_option("log")
+    assert drawn(figure) != before
+    still = drawn(figure)
+    assert reading(page, figure, 0.6) != still
+
+
+def test_phases_are_stacked_and_rates_side_by_side(open_report: Open) -> None:
+    page = open_report("storage")
+    phases = page.locator("#storage-solver figure")
+    label = phases.get_by_role("img").get_attribute("aria-label")
+    assert (
+        label
+        and "compute, communication and write for stock, Open MPI 4.1.4, 4 nodes, view; accelerated" in label
+    )
+    drawn(phases)
+    rates = page.locator("#storage-hdf5 figure")
+    label = rates.get_by_role("img").get_attribute("aria-label")
+    assert label and label.count("CONTIG, CONTIG") == 4
+    drawn(rates)
+
+
+def test_the_map_of_a_device_reads_the_planted_rate(open_report: Open) -> None:
+    page = open_report("storage")
+    section = page.locator("#storage-device")
+    drawn(section.locator("figure").first)
+    canvas = section.locator(".heatmap canvas")
+    canvas.scroll_into_view_if_needed()
+    canvas.focus()
+    canvas.press("ArrowRight")  # the first key points at the first cell
+    said = section.locator(".heatmap-tip").inner_text()
+    assert said.startswith("1 thread → 4 KiB")
+    planted = 4096 / (1e-6 + 4096 / 5e9)
+    assert f"{planted / 1e9:.2f} GB/s" in said
+    read = section.get_by_role("combobox", name="Of").locator("option", has_text="read, random").first
+    section.get_by_role("combobox", name="Of").select_option(read.get_attribute("value"))
+    canvas.focus()
+    canvas.press("ArrowLeft")
+    assert f"{2 * planted / 1e9:.2f} GB/s" in section.locator(".heatmap-tip").inner_text()
+
+
+def test_storage_is_not_shown_twice(open_report: Open) -> None:
+    """Its figures are no bars of hosts; the table of all measurements has them."""
+    page = open_report("storage")
+    assert page.locator("#figures").count() == 0
+    assert page.locator("#sweep").count() == 0
+    count = len(make_storage.storage()[1])
+    table = page.get_by_role("table", name="Measurements of hosts and pairs")
+    assert table.get_attribute("aria-rowcount") == str(count + 1)

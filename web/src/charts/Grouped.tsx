@@ -1,0 +1,61 @@
+// Bars side by side or on top of each other, a group a category: phases that add up, rates that compare.
+
+import { BarChart } from "echarts/charts";
+import { GridComponent, LegendComponent, TooltipComponent } from "echarts/components";
+import { use, type EChartsCoreOption } from "echarts/core";
+import { CanvasRenderer } from "echarts/renderers";
+
+import { quantity } from "../data/format";
+import type { Bars } from "../data/storage";
+import { look, useChart } from "./chart";
+import { colour } from "./theme";
+
+use([BarChart, GridComponent, LegendComponent, TooltipComponent, CanvasRenderer]);
+
+interface Props {
+  title: string;
+  label: string; // for those who cannot see it
+  unit: string;
+  bars: Bars;
+  stacked: boolean;
+}
+
+const SERIES = 4;
+const ROW = 34; // CSS pixels of a bar and its gap
+const AROUND = 90; // of legend and axis
+
+export function Grouped({ title, label, unit, bars, stacked }: Props) {
+  const box = useChart(() => options(unit, bars, stacked), [unit, bars, stacked]);
+  const rows = bars.categories.length * (stacked ? 1 : bars.series.length * 0.7);
+  return (
+    <figure>
+      <figcaption>{title}</figcaption>
+      <div class="chart" role="img" aria-label={label} ref={box} style={{ height: `${Math.max(180, AROUND + ROW * rows)}px` }} />
+    </figure>
+  );
+}
+
+function options(unit: string, bars: Bars, stacked: boolean): EChartsCoreOption {
+  const { base, text, axisLine, line } = look();
+  const shown = (value: number) => quantity(value, unit).replace(/\.0+(?= )/, "");
+  return {
+    ...base,
+    grid: { left: 4, right: 24, top: 32, bottom: 8, containLabel: true },
+    xAxis: { type: "value", axisLabel: { ...text, formatter: shown, hideOverlap: true }, splitLine: line },
+    yAxis: { type: "category", data: bars.categories, inverse: true, axisLine, axisLabel: { ...text, width: 300, overflow: "break", lineHeight: 15 } },
+    tooltip: {
+      ...base.tooltip,
+      axisPointer: { type: "shadow" },
+      formatter: (points: { seriesName: string; name: string; value: number | null }[]) =>
+        [points[0]!.name, ...points.map(({ seriesName, value }) => `${seriesName}: ${quantity(value, unit)}`)].join("\n"),
+    },
+    series: bars.series.map(({ name, values }, k) => ({
+      type: "bar",
+      name,
+      data: values,
+      color: colour(`series-${k % SERIES}`),
+      ...(stacked ? { stack: "all" } : {}),
+      barMaxWidth: 26,
+    })),
+  };
+}

@@ -1,0 +1,26 @@
+// HDF5: what the library's calls reach, and what is left of it from opening to closing the file.
+
+import { useMemo } from "preact/hooks";
+
+import { Grouped } from "../charts/Grouped";
+import { ratesOf, type Figure } from "../data/storage";
+
+export function StorageHdf5({ figures }: { figures: Figure[] }) {
+  const bars = useMemo(() => ratesOf(figures), [figures]);
+  return (
+    <section id="storage-hdf5">
+      <h2>HDF5</h2>
+      <Grouped
+        title="Raw against observed rate"
+        label={`Raw and observed rates for ${bars.categories.join("; ")}; the measurements below have the figures.`}
+        unit="B/s"
+        bars={bars}
+        stacked={false}
+      />
+      <p class="soft">
+        Raw: bytes over the time in H5Dwrite and H5Dread. Observed: the same bytes over the time from opening to closing the file, less the
+        emulated computing.
+      </p>
+    </section>
+  );
+}
