@@ -157,6 +157,8 @@ std::string Job::found_store() {
         return wrong;
     }
     writer_->warm(settings_.warm);
+    PMPI_Barrier(node_comm_);
+    writer_->map_others(settings_.warm / 2);
     if (local_rank_ == 0) {
         store_->super().phase = Phase::active;
         drain_->start(settings_.drain_lag_ms);

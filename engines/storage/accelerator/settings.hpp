@@ -21,7 +21,7 @@ struct Settings {
     bool strict = false;              // ASSAY_IO_REQUIRE: without acceleration the program does not run
     unsigned drain_threads = 2;       // ASSAY_IO_DRAIN_THREADS
     unsigned drain_lag_ms = 20;       // ASSAY_IO_DRAIN_LAG, ms
-    double warm = 0.2;                // ASSAY_IO_WARM: seconds of the start that may go into making memory real
+    double warm = 0.25;               // ASSAY_IO_WARM: seconds of the start that may go into making memory real
     unsigned ranks_per_node = 0;      // ASSAY_IO_RANKS_PER_NODE: treat so many as a node of their own (to try things)
     std::string interface;            // ASSAY_IO_INTERFACE: network interface of the service
     std::string job;                  // ASSAY_IO_JOB: name of the job in the stores' names

@@ -82,6 +82,7 @@ struct RankHead {
     alignas(line) std::atomic<std::uint64_t> drained;  // records that are in the file system
     alignas(line) std::atomic<std::uint64_t> first_record, first_byte;  // the oldest that are still there
     alignas(line) std::atomic<std::uint64_t> ring;     // bytes of the data ring in use: less than planned on a full device
+    std::atomic<std::uint64_t> real;     // bytes of the ring that are real memory
     std::uint32_t world_rank;
     std::uint32_t process;
 };

@@ -21,6 +21,9 @@
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23  // Linux 5.14
 #endif
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#endif
 #ifndef MAP_SYNC
 #define MAP_SYNC 0x80000
 #endif
@@ -148,6 +151,7 @@ void Store::format(const std::string& job) {
         auto& of = head(rank);
         of.tail = of.pending = of.drained = of.first_record = of.first_byte = 0;
         of.ring = shape_.ring_bytes;
+        of.real = backing_ == Backing::device ? shape_.ring_bytes : 0;
     }
     write_back(&about, superblock_bytes);
     persist_fence();
@@ -271,10 +275,25 @@ void Store::no_earlier(std::uint64_t moment) const {
 int Store::populate(std::size_t from, std::size_t bytes) const {
     if (!bytes) return 0;
     const std::size_t begin = from / page * page, end = std::min(mapped_, (from + bytes + page - 1) / page * page);
+    // A file's blocks are its file system's to give. A tmpfs gives pages as they are touched: huge ones, where it may.
+    if (backing_ == Backing::file && fallocate(fd_, 0, static_cast<off_t>(begin), static_cast<off_t>(end - begin)))
+        if (errno != EOPNOTSUPP) return errno;
+    if (!madvise(map_ + begin, end - begin, MADV_POPULATE_WRITE)) return 0;
+    if (errno == EINVAL) return touch(begin, end);  // before Linux 5.14
+    return errno == EFAULT || errno == ENOMEM ? ENOSPC : errno;
+}
+
+// Page by page; what a full device does to that is not to be survived, so room is made sure of first.
+int Store::touch(std::size_t begin, std::size_t end) const {
     if (backing_ != Backing::device && fallocate(fd_, 0, static_cast<off_t>(begin), static_cast<off_t>(end - begin)))
         if (errno != EOPNOTSUPP) return errno;
-    if (madvise(map_ + begin, end - begin, MADV_POPULATE_WRITE) && errno != EINVAL) return errno;
+    for (std::size_t at = begin; at < end; at += page) reinterpret_cast<std::atomic<char>*>(map_ + at)->fetch_or(0);
     return 0;
+}
+
+void Store::map_ahead(std::size_t from, std::size_t bytes) const {
+    const std::size_t begin = from / page * page, end = std::min(mapped_, (from + bytes + page - 1) / page * page);
+    if (begin < end) madvise(map_ + begin, end - begin, MADV_POPULATE_READ);
 }
 
 void Store::remove() {

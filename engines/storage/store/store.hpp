@@ -53,6 +53,8 @@ public:
 
     // Makes [from, from + bytes) of the store real memory, or fails with errno.
     int populate(std::size_t from, std::size_t bytes) const;
+    // Enters what is real memory already into this process's page tables, before it is read.
+    void map_ahead(std::size_t from, std::size_t bytes) const;
 
     // All done: the store goes (a file) or is marked as empty (a device). Its maker calls it.
     void remove();
@@ -60,6 +62,7 @@ public:
 private:
     Store() = default;
     bool map(std::size_t bytes, Failure& failure);
+    int touch(std::size_t begin, std::size_t end) const;
     void format(const std::string& job);
     template <class T> T* at(std::size_t offset) const { return reinterpret_cast<T*>(map_ + offset); }
 

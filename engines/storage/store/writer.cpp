@@ -28,9 +28,8 @@ void nap(std::uint64_t ns) {
 }  // namespace
 
 Writer::Writer(Store& store, std::uint32_t rank) : store_(store), head_(store.head(rank)), rank_(rank) {
-    // A device is real memory already.
-    if (store.backing() == Backing::device) real_ = head_.ring.load();
-    else running_ = pthread_create(&thread_, nullptr, warmer, this) == 0;
+    mapped_.resize(store.ranks());
+    running_ = pthread_create(&thread_, nullptr, warmer, this) == 0;
 }
 
 Writer::~Writer() {
@@ -41,18 +40,37 @@ Writer::~Writer() {
 
 void Writer::warm(double seconds) {
     const std::uint64_t until = store_.now() + static_cast<std::uint64_t>(seconds * 1e9);
-    while (store_.now() < until && real_.load() < head_.ring.load() && make_real(real_.load() + 1)) {}
+    while (store_.now() < until && head_.real.load() < head_.ring.load() && make_real(head_.real.load() + 1)) {}
+}
+
+void Writer::map_others(double seconds) {
+    const std::uint64_t until = store_.now() + static_cast<std::uint64_t>(seconds * 1e9);
+    while (store_.now() < until && map_another()) {}
+    maps_ = true;
+}
+
+// A step of the first rank that has more than is mapped; false: there is none.
+bool Writer::map_another() {
+    for (std::uint32_t rank = 0; rank < store_.ranks(); ++rank) {
+        const std::uint64_t real = store_.head(rank).real.load();
+        if (rank == rank_ || mapped_[rank] >= real) continue;
+        const std::uint64_t bytes = std::min(step, real - mapped_[rank]);
+        store_.map_ahead(store_.shape().data(rank) + mapped_[rank], bytes);
+        mapped_[rank] += bytes;
+        return true;
+    }
+    return false;
 }
 
 void* Writer::warmer(void* self) {
     auto& writer = *static_cast<Writer*>(self);
     while (!writer.stop_.load()) {
-        const std::uint64_t real = writer.real_.load();
+        const std::uint64_t real = writer.head_.real.load();
         // Before the first write nothing is known of how much will be needed.
         const std::uint64_t wanted = writer.wanted_.load();
         if (wanted && real < std::min(wanted + ahead, writer.head_.ring.load())) {
-            if (!writer.make_real(real + 1)) break;
-        } else {
+            if (!writer.make_real(real + 1)) nap(1'000'000);
+        } else if (!writer.maps_.load() || !writer.map_another()) {
             nap(1'000'000);
         }
     }
@@ -61,8 +79,8 @@ void* Writer::warmer(void* self) {
 
 bool Writer::make_real(std::uint64_t upto) {
     pthread_mutex_lock(&growing_);
-    while (real_.load() < upto && !full_.load()) {
-        const std::uint64_t from = real_.load(), bytes = std::min(step, head_.ring.load() - from);
+    while (head_.real.load() < upto && !full_.load()) {
+        const std::uint64_t from = head_.real.load(), bytes = std::min(step, head_.ring.load() - from);
         if (!bytes) break;
         if (store_.populate(store_.shape().data(rank_) + from, bytes)) {
             // The device is full: the ring ends here. All that is in it lies in its first lap, so no position moves.
@@ -70,11 +88,11 @@ bool Writer::make_real(std::uint64_t upto) {
             if (from) head_.ring = from;
             else error_ = ENOSPC;
         } else {
-            real_ = from + bytes;
+            head_.real = from + bytes;
         }
     }
     pthread_mutex_unlock(&growing_);
-    return real_.load() >= upto;
+    return head_.real.load() >= upto;
 }
 
 std::size_t Writer::most_bytes() const { return std::max<std::size_t>(page, head_.ring.load() / 4); }
@@ -121,7 +139,7 @@ char* Writer::reserve(std::size_t bytes, std::size_t records, std::uint64_t& pla
                            store_.shape().record_slots;
         if (space && slots) {
             wanted_.store(from + bytes + 1, std::memory_order_relaxed);
-            const std::uint64_t real = real_.load(std::memory_order_relaxed);
+            const std::uint64_t real = head_.real.load(std::memory_order_relaxed);
             if (real < ring && from + bytes > real && !make_real(std::min(from + bytes, ring))) {
                 if (error_) return nullptr;
                 if (head_.ring.load() != ring) continue;  // smaller than thought: look again

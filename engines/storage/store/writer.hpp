@@ -1,7 +1,7 @@
 // A rank's own end of the store: space for data, and records that publish them.
 //
 // Space is made real memory a stretch ahead of its use, by a thread of its own, so that neither the start nor the first
-// lap of the ring waits for page faults. When the ring is full, the oldest data that the file system already has give way;
+// lap of the ring waits for page faults; the same thread enters the others' rings into the page tables, to be read. When the ring is full, the oldest data that the file system already has give way;
 // when there are none, the writer waits for the drain. A device that turns out to be full makes the ring smaller.
 #pragma once
 
@@ -24,6 +24,8 @@ public:
 
     // Makes memory real for `seconds` at most, then leaves it to the thread.
     void warm(double seconds);
+    // The same for the page tables' entries of what the others have made real; from then on the thread sees to it.
+    void map_others(double seconds);
 
     // The most bytes and records that one write may have; more is written in parts.
     std::size_t most_bytes() const;
@@ -43,16 +45,18 @@ private:
     bool give_way();           // the oldest drained record goes; false: none
     bool wait_for_drain();
     bool make_real(std::uint64_t upto);
+    bool map_another();
     static void* warmer(void* self);
 
     Store& store_;
     RankHead& head_;
     std::uint32_t rank_;
     std::uint64_t next_ = 0;       // the data ring's next position
-    std::atomic<std::uint64_t> real_{0};   // bytes of the ring that are real memory
     std::atomic<std::uint64_t> wanted_{0};
     std::atomic<bool> stop_{false};
     std::atomic<bool> full_{false};
+    std::vector<std::uint64_t> mapped_;    // by rank: bytes of its ring in this process's page tables
+    std::atomic<bool> maps_{false};
     pthread_mutex_t growing_ = PTHREAD_MUTEX_INITIALIZER;
     pthread_t thread_{};
     bool running_ = false;
