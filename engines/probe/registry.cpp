@@ -26,6 +26,7 @@ constexpr std::array table = {
     network::client_server,
     network::all_to_all,
     network::pairs,
+    network::saturation,
     network::counters,
     network::wire,
 };
