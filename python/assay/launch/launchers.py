@@ -252,3 +252,15 @@ def default_launcher() -> Launcher:
             return launcher
     reasons = "; ".join(f"{x.name}: {x.unavailable()}" for x in order)
     raise UserError(f"no MPI can be used here ({reasons})", "see 'assay doctor'")
+
+
+def launcher_on(name: str | None, site: Site) -> Launcher:
+    """The named one or the first that works here; none that the site cannot do with."""
+    launcher = find_launcher(name) if name else default_launcher()
+    if site.lab and launcher.name == "srun" and not site.lab.slurm:
+        raise UserError("this lab has no Slurm", "make it with 'assay lab up --slurm'")
+    if site.lab and launcher.name == "mpich":
+        raise UserError(
+            "MPICH 4.0 hangs at its end across lab hosts", "use --launcher mpich-wheel or --launcher openmpi"
+        )
+    return launcher

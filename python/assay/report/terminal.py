@@ -15,6 +15,7 @@ from assay.records.schema import AnyRecord, Context, Failure, Finding, Measureme
 from assay.records.units import format_quantity, format_share, format_size
 from assay.report.alloc import show_alloc
 from assay.report.gpu import show_gpu
+from assay.report.model import show_model
 from assay.report.memory import show_memory
 from assay.report.rdma import show_rdma
 from assay.report.sweep import SweepRow, sweep_rows
@@ -61,6 +62,7 @@ def show_run(console: Console, records: Sequence[AnyRecord]) -> None:
     show_rdma(console, records)
     show_sweep(console, sweep_rows(records))
     show_alloc(console, records)
+    show_model(console, records)
     for failure in (r for r in records if isinstance(r, Failure)):
         console.print(Text.assemble(("failed: ", "bold red"), failure.what))
         if failure.hint:
