@@ -7,6 +7,7 @@ namespace assay::network::saturate {
 namespace {
 
 constexpr int tag_flow = 4;
+constexpr double run_out = 1.5;  // of the time asked for: how long flows go on, so that none ends in the window
 constexpr std::uint64_t going = 0x676f696e67, ended = 0x656e646564;  // the first word of a message
 
 // A window of messages is under way on each lane; everything is posted anew when it completes. As many receives
@@ -87,7 +88,7 @@ void Flows::post_send(std::size_t lane) {
     Leaving& one = out_[lane];
     const bool counted = one.lane.messages > 0;
     const bool over = counted ? one.posted >= one.lane.messages
-                              : seconds(clock_ - begin_) >= round_.seconds || Session::interrupted();
+                              : seconds(clock_ - begin_) >= run_out * round_.seconds || Session::interrupted();
     if (counted && over) return;
     const int to = peer(one.lane, one.posted);
     if (over) {
@@ -162,7 +163,7 @@ void Flows::run() {
     if (idle()) return;
     for (int slot = 0; slot < inflight_; ++slot)
         for (std::size_t lane = 0; lane < out_.size(); ++lane) post_send(lane);
-    session_.expect(round_.seconds);
+    session_.expect(run_out * round_.seconds);
     session_.moved(clock_);
     std::vector<Ticket> completed;
     std::vector<Job> done;
@@ -205,7 +206,8 @@ Outcome Flows::outcome() {
     }
     session_.max(agreed);
     Outcome result;
-    const double from = agreed[0], to = -agreed[1];
+    const double from = agreed[0], over = round_.seconds > 0 ? round_.seconds * 1e9 : never;
+    const double to = std::min(-agreed[1], over);
     result.window = (to - from) * 1e-9;
     result.sent_away = sent_away_;
     result.interrupted = agreed[2] != 0;

@@ -5,7 +5,7 @@
 //     {"echo": [[0,1],[0,2]], "sizes": [1,1024], "count": 20, "params": {}}
 //
 // Flows run at the same time, each from one rank to another; a pair that sends both ways is two flows, a ring
-// of four is four. In an all-to-all every rank goes round the others, message by message. Echoes are pairs that
+// of four is four. "seconds" is what is measured; what all take is half as much again. In an all-to-all every rank goes round the others, message by message. Echoes are pairs that
 // play ping-pong, one pair after the other. "params" come back in the records, so that the conductor knows its
 // own rounds again, and the engine knows no experiment by name.
 #pragma once

@@ -94,7 +94,7 @@ def _saturate(args: argparse.Namespace, words: list[str], launcher: Simulator, h
         raise UserError("-w with a simulation", "the platform file says which hosts there are; --hosts N for the first N")
     cabinets = saturate.read_given(parsed.cabinets) if parsed.cabinets else {}
     # Simulated time costs nothing by lasting, and no two repetitions differ.
-    pace = Pace(repeats=1, seconds=1e-4, echoes=2, simulated=True)
+    pace = Pace(repeats=1, seconds=1e-4, echoes=4, simulated=True)
     request = SaturationRequest(launcher, HERE, hosts, pace, cabinets)
     return saturate.conduct(parsed, request, specifications(parsed), "saturate")
 

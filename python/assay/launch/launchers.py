@@ -106,6 +106,9 @@ class OpenMpi:
             words += ["--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", site.interface]
             words += ["--mca", "osc", "pt2pt"]  # one-sided over that path; the others look for RDMA
             words += ["--mca", "mpi_yield_when_idle", "1"]
+            # Messages are sent, not put: a put asks for each of its pieces, the asking waits behind what goes the
+            # other way on the same socket, and the two directions between two hosts then take turns.
+            words += ["--mca", "btl_tcp_flags", "1"]
         ranks = sum(len(s.hosts) for s in segments)
         crowded = site.lab is not None or (site.name == "here" and ranks > (os.cpu_count() or 1))
         if crowded:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from assay.model.course import MESSAGES
+from assay.model.course import MESSAGES, messages_to_all
 from assay.model.network import Topology
 from assay.model.rounds import NAME, Result, Round, results
 from assay.records.schema import AnyRecord, Comparison, Flows, Measurement, Verdict
@@ -36,6 +36,8 @@ def pairings(records: Sequence[AnyRecord]) -> list[Pairing]:
     """Each different round of a run once; repetitions are measured records of the same."""
     found: dict[str, Pairing] = {}
     for result in results(records).values():
+        if result.flows is not None and result.flows.params.get("experiment") == "first":
+            continue  # it only told how long messages should be
         if result.flows is not None and result.flows.values:
             asked, measured = _flows(result.flows), [result.flows]
         elif result.echoes and result.echoes[0].params.get("experiment") == "sweep":
@@ -52,7 +54,7 @@ def _flows(record: Flows) -> Round:
     size = int(record.params["size"])
     if params["experiment"] == "all_to_all":
         everyone = tuple(record.targets)
-        return Round(everyone=everyone, size=size, messages=max(len(everyone) - 1, 8), params=params)
+        return Round(everyone=everyone, size=size, messages=messages_to_all(len(everyone)), params=params)
     flows = tuple(zip(record.sources, record.targets, strict=True))
     return Round(flows, size, MESSAGES * size / min(record.values), params=params)
 
@@ -126,10 +128,8 @@ def _rates(pairing: Pairing, answer: Result, cabinets: Topology) -> list[Compari
             return [point(f"{params['cabinet']}: {way}", "pairs", float(params["count"]), lambda *_: True)]
         case "backbone":
             return [point("all cabinets at once, each to the next", "flows", len(flows), lambda *_: True)]
-        case "all_to_all":
-            return [point("all to all", "hosts", len(flows), lambda *_: True)]
         case _:
-            return [point("one pair", "pairs", 1, lambda *_: True)]
+            return [point("all to all", "hosts", len(flows), lambda *_: True)]
 
 
 def _members(flows: Sequence[tuple[str, str]], hosts: Sequence[str], shape: str) -> int:

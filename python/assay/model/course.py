@@ -19,12 +19,13 @@ from assay.model.discover import discover
 from assay.model.estimate import estimate, summed
 from assay.model.network import Topology
 from assay.model.rounds import Flow, Result, Round
-from assay.model.segments import Segment, between_breaks, fit_segments
+from assay.model.segments import Segment, between_breaks, doubt, fit_segments
 from assay.records.schema import Scalar
 
 Course = Generator[Round, Result, None]
 
 MIB = 1 << 20
+REFINEMENTS = 3  # of where two protocols meet: each halves what is open
 SWEEP = tuple(2**k for k in range(23))  # 1 B to 4 MiB
 MESSAGES = 6  # of one flow in a round, about
 TRIES = 9  # of a round, each three times as long: from a tenth of a millisecond to seconds
@@ -141,8 +142,10 @@ def _sweep(study: Study) -> Course:
         pairs.append(("between", (study.cabinets[names[0]][0], study.cabinets[names[1]][0])))
     count = max(2, study.pace.echoes // 5)
     times: dict[int, float] = {}
+    doubts: dict[int, float] = {}
     for level, pair in pairs:
         sizes: Sequence[int] = SWEEP
+        refinements = REFINEMENTS
         while sizes:
             params: dict[str, Scalar] = {"experiment": "sweep", "level": level}
             result = yield Round((pair,), sizes=tuple(sizes), count=count, params=params)
@@ -150,9 +153,11 @@ def _sweep(study: Study) -> Course:
                 break
             for one in result.echoes:
                 if one.summary:
-                    times[int(one.params["size"])] = one.summary.median
-            sizes = between_breaks(times)
-    study.segments = fit_segments(times)
+                    size = int(one.params["size"])
+                    times[size], doubts[size] = one.summary.median, doubt(one.samples)
+            sizes = between_breaks(times, doubts) if refinements else []
+            refinements -= 1
+    study.segments = fit_segments(times, doubts)
     latency = min(times.values())
     # Where the last protocol holds, and long against the start-up of a message.
     least = max(study.segments[-1].start, 20 * latency * study.single)
@@ -278,7 +283,7 @@ def _between(study: Study) -> Course:
     if not pair:
         flows = ring_of_cabinets(study.cabinets)
         params: dict[str, Scalar] = {"experiment": "backbone"}
-        yield from _repeat(study, Round(tuple(flows), study.size, study.seconds(study.single / 6), params=params))
+        yield from _repeat(study, Round(tuple(flows), study.size, study.seconds(study.single / 2), params=params))
 
 
 def _cabinet(study: Study, name: str, way: str) -> Course:
@@ -288,7 +293,7 @@ def _cabinet(study: Study, name: str, way: str) -> Course:
     for count in dict.fromkeys((1, most, (most + 1) // 2)):
         flows = cabinet_flows(study.cabinets, name, way, count)
         params: dict[str, Scalar] = {"experiment": "cabinet", "cabinet": name, "way": way, "count": count}
-        slow = study.single / (2 if count < most else 6)
+        slow = study.single / 2
         result = yield from _repeat(study, Round(tuple(flows), study.size, study.seconds(slow), params=params))
         alone = alone or result.total
         if count == most and result.total >= PLATEAU * most * alone:
@@ -300,8 +305,12 @@ def cabinet_flows(cabinets: Topology, name: str, way: str, count: int) -> list[F
     others = [hosts for other, hosts in cabinets.items() if other != name]
     outside = [hosts[i] for i in range(max(map(len, others))) for hosts in others if i < len(hosts)]
     pairs = list(zip(cabinets[name], outside, strict=False))[:count]
-    up, down = pairs, [(b, a) for a, b in pairs]
-    return up if way == "up" else down if way == "down" else [flow for both in zip(up, down, strict=True) for flow in both]
+    if way == "up":
+        return pairs
+    # Back from another than it was sent to: two directions between the same two hosts may take turns in the MPI.
+    back = pairs[1:] + pairs[:1] if way == "both" else pairs
+    down = [(b, a) for (_, b), (a, _) in zip(back, pairs, strict=True)]
+    return down if way == "down" else [flow for both in zip(pairs, down, strict=True) for flow in both]
 
 
 def ring_of_cabinets(cabinets: Topology) -> list[Flow]:
@@ -313,11 +322,14 @@ def ring_of_cabinets(cabinets: Topology) -> list[Flow]:
     return flows
 
 
+def messages_to_all(hosts: int) -> int:
+    """Of each host: once round everyone, or what makes a plateau."""
+    return max(hosts - 1, 24)
+
+
 def _everyone(study: Study) -> Course:
     """An all-to-all: it decides nothing, and shows whether the model holds for what it was not made from."""
     study.doing = "all to all"
-    n = len(study.hosts)
-    # Once round everyone, in messages of the length for which the capacities were measured.
     params: dict[str, Scalar] = {"experiment": "all_to_all"}
     study.asked += 1
-    yield Round(everyone=tuple(study.hosts), size=study.size, messages=max(n - 1, 8), params=params)
+    yield Round(everyone=tuple(study.hosts), size=study.size, messages=messages_to_all(len(study.hosts)), params=params)

@@ -21,7 +21,8 @@ GAP = 4.0  # how many times wider than the noise a gap between near and far must
 SHARE = 0.03  # of the time itself, at least: a switch is more than that
 MESSAGE = 8  # bytes
 
-Looked = Generator[Round, Result, dict[str, list[float]]]
+Times = Mapping[str, Sequence[Sequence[float]]]  # of each host the samples of both visits
+Looked = Generator[Round, Result, dict[str, list[list[float]]]]
 
 
 @dataclass(frozen=True)
@@ -51,10 +52,15 @@ def discover(hosts: Sequence[str], echoes: int) -> Generator[Round, Result, Topo
 
 
 def _look(pivot: str, others: Sequence[str], echoes: int) -> Looked:
-    params = {"experiment": "discover", "pivot": pivot}
+    """Twice over all of them: what a pair's time differs by from one visit to the next is noise."""
     pairs = tuple((pivot, other) for other in others)
-    result = yield Round(pairs, sizes=(MESSAGE,), count=echoes, params=params)
-    return {str(one.subject.peer): one.samples for one in result.echoes if one.samples}
+    times: dict[str, list[list[float]]] = {}
+    for visit in (1, 2):
+        params = {"experiment": "discover", "pivot": pivot, "visit": visit}
+        result = yield Round(pairs, sizes=(MESSAGE,), count=max(1, echoes // 2), params=params)
+        for one in result.echoes:
+            times.setdefault(str(one.subject.peer), []).append(one.samples)
+    return times
 
 
 def typical(samples: Sequence[float]) -> float:
@@ -62,16 +68,20 @@ def typical(samples: Sequence[float]) -> float:
     return float(np.quantile(samples, 0.1))
 
 
-def is_near(samples: Sequence[float], gap: Gap) -> bool:
-    return typical(samples) < (gap.near * gap.far) ** 0.5
+def _best(visits: Sequence[Sequence[float]]) -> float:
+    return min(typical(samples) for samples in visits)
 
 
-def find_gap(times: Mapping[str, Sequence[float]]) -> Gap | None:
+def is_near(visits: Sequence[Sequence[float]], gap: Gap) -> bool:
+    return _best(visits) < (gap.near * gap.far) ** 0.5
+
+
+def find_gap(times: Times) -> Gap | None:
     """The widest gap between the sorted times, where it is clear."""
     if len(times) < 2:
         return None
-    typicals = np.sort([typical(samples) for samples in times.values()])
-    noise = np.median([abs(typical(s[::2]) - typical(s[1::2])) for s in times.values() if len(s) > 1] or [0.0])
+    typicals = np.sort([_best(visits) for visits in times.values()])
+    noise = np.median([abs(typical(visits[0]) - typical(visits[-1])) for visits in times.values()])
     steps = np.diff(typicals)
     widest = int(np.argmax(steps))
     if steps[widest] < max(GAP * float(noise), SHARE * float(typicals[widest])):

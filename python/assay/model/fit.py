@@ -17,7 +17,7 @@ from assay.model.course import PLATEAU
 from assay.model.estimate import Estimate, estimate, summed
 from assay.model.network import Link, Network, Topology
 from assay.model.rounds import NAME, Flow
-from assay.model.segments import Segment, fit_segments
+from assay.model.segments import Segment, doubt, fit_segments
 from assay.records.schema import AnyRecord, Capacity, Flows, Measurement
 
 NEVER_BINDS = "never seen to be the limit"
@@ -167,7 +167,11 @@ def _inside(model: Model, rounds: Sequence[Flows]) -> None:
             if not found.flows:
                 continue
             value = found.estimate.value
-            binds = value < PLATEAU * model.network.total(found.flows)
+            # Less than the hosts can, and less than as many times what one pair (or ring) carries.
+            one = [r for r in rounds if (r.params["shape"], r.params["count"]) == (shape, 1)]
+            alone = min((_carried(r, hosts) for r in one), default=0.0)
+            count = len(found.flows) / {"send": 1, "sendrecv": 2, "ring": 4}[shape]
+            binds = value < PLATEAU * min(model.network.total(found.flows), count * alone)
             if best is None or (binds, value) > (best[2], best[0]):
                 best = (value, found, binds)
         if best is None:
@@ -177,6 +181,10 @@ def _inside(model: Model, rounds: Sequence[Flows]) -> None:
         else:
             why = f"{NEVER_BINDS}: {len(best[1].flows)} flows at once are as fast as their hosts"
             _note(model, link, best[1], why, binds=False)
+
+
+def _carried(record: Flows, hosts: Sequence[str]) -> float:
+    return sum(value for source, value in zip(record.sources, record.values, strict=True) if source in hosts)
 
 
 # Between cabinets.
@@ -274,7 +282,8 @@ def _latencies(model: Model, echoes: Sequence[Measurement]) -> None:
             continue
         first = next(e for e in sweep if e.params["level"] == level)
         if not model.segments:
-            model.segments = fit_segments(times)
+            doubts = {int(e.params["size"]): doubt(e.samples) for e in sweep if e.params["level"] == level}
+            model.segments = fit_segments(times, doubts)
             model.sweep_pair = str(first.subject.host), str(first.subject.peer)
         shortest = min(times)
         found = Sum(samples=next(e.samples for e in sweep if (e.params["level"], e.params["size"]) == (level, shortest)))

@@ -176,6 +176,7 @@ def _explicit(parent: Node, model: Model, name: str, hosts: Sequence[str]) -> st
         ET.SubElement(zone, "host", id=host, speed=SPEED)
     ET.SubElement(zone, "router", id=router)
     inside = ["inside", name, "through"]
+    routes: list[tuple[str, str, list[str]]] = []  # behind all links, as SimGrid wants it
     shared = [_link(zone, f"{name}_inside", capacity[tuple(inside)])] if tuple(inside) in capacity else []  # type: ignore[index]
     for host in hosts:
         _explain_host(zone, model, host)
@@ -183,8 +184,9 @@ def _explicit(parent: Node, model: Model, name: str, hosts: Sequence[str]) -> st
         up = _link(zone, f"{host}_up", capacity["host", host, "up"], lat)
         down = _link(zone, f"{host}_down", capacity["host", host, "down"], lat)
         both = [_link(zone, f"{host}_limiter", c)] if (c := capacity.get(("host", host, "limiter"))) else []
-        _route(zone, "route", host, router, [*both, up, *shared])
-        _route(zone, "route", router, host, [down, *both])
+        routes += [(host, router, [*both, up, *shared]), (router, host, [down, *both])]
+    for source, target, links in routes:
+        _route(zone, "route", source, target, links)
     return router
 
 

@@ -8,12 +8,16 @@ its piece, each piece fitted to the relative errors, and among as many pieces th
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
+
+Vector = NDArray[np.float64]
 
 TOLERANCE = 0.04  # of a time: what the pieces may be off by
+LARGEST = 1 << 20  # B: behind it no protocol changes, and each message costs
 FINEST = 1.2  # a break is looked for until its two sizes are that close
 
 
@@ -26,24 +30,26 @@ class Segment:
     gap: float  # s/B
 
 
-def fit_segments(times: Mapping[int, float]) -> list[Segment]:
-    """The pieces of the times by size; the first begins at 0."""
+def fit_segments(times: Mapping[int, float], doubts: Mapping[int, float] | None = None) -> list[Segment]:
+    """The pieces of the times by size; the first begins at 0. ``doubts``: how far each time may be off, relative
+    to it: what a noisy network varies by is no protocol."""
     sizes = np.array(sorted(times), dtype=float)
     taken = np.array([times[int(size)] for size in sizes])
-    pieces = _cheapest(sizes, taken)
+    allowed = np.array([max(TOLERANCE, (doubts or {}).get(int(size), 0.0)) for size in sizes])
+    pieces = _cheapest(sizes, taken, allowed)
     return [
         Segment(int(sizes[first]) if first else 0, *_line(sizes[first:end], taken[first:end])) for first, end in pieces
     ]
 
 
-def _cheapest(sizes: np.ndarray, times: np.ndarray) -> list[tuple[int, int]]:
+def _cheapest(sizes: Vector, times: Vector, allowed: Vector) -> list[tuple[int, int]]:
     n = len(sizes)
     best: list[tuple[int, float, int]] = [(0, 0.0, 0)]  # up to here: pieces, error, where the last begins
     for end in range(1, n + 1):
         options = []
         for first in range(end):
-            error = _error(sizes[first:end], times[first:end])
-            if error <= TOLERANCE or end - first == 1:
+            error = _error(sizes[first:end], times[first:end], allowed[first:end])
+            if error <= 1 or end - first == 1:
                 pieces, before, _ = best[first]
                 options.append((pieces + 1, before + error, first))
         best.append(min(options))
@@ -55,7 +61,7 @@ def _cheapest(sizes: np.ndarray, times: np.ndarray) -> list[tuple[int, int]]:
     return pieces[::-1]
 
 
-def _line(sizes: np.ndarray, times: np.ndarray) -> tuple[float, float]:
+def _line(sizes: Vector, times: Vector) -> tuple[float, float]:
     """Constants, neither negative, by least squares of the relative errors."""
     ones = np.ones_like(times)
     by_both = np.column_stack((ones / times, sizes / times))
@@ -68,19 +74,28 @@ def _line(sizes: np.ndarray, times: np.ndarray) -> tuple[float, float]:
     return min(flat, rising, key=lambda line: _off(line, sizes, times))
 
 
-def _off(line: tuple[float, float], sizes: np.ndarray, times: np.ndarray) -> float:
-    return float(np.max(np.abs((line[0] + line[1] * sizes) / times - 1)))
+def _off(line: tuple[float, float], sizes: Vector, times: Vector, allowed: Vector | None = None) -> float:
+    wrong = np.abs((line[0] + line[1] * sizes) / times - 1)
+    return float(np.max(wrong if allowed is None else wrong / allowed))
 
 
-def _error(sizes: np.ndarray, times: np.ndarray) -> float:
-    return _off(_line(sizes, times), sizes, times)
+def _error(sizes: Vector, times: Vector, allowed: Vector) -> float:
+    """The largest share of what is allowed."""
+    return _off(_line(sizes, times), sizes, times, allowed)
 
 
-def between_breaks(times: Mapping[int, float]) -> list[int]:
+def doubt(samples: Sequence[float]) -> float:
+    """How far the median of these times may be off, relative to it: twice its standard error, from the MAD."""
+    values = np.asarray(samples)
+    middle = float(np.median(values))
+    return float(2 * 1.25 * 1.48 * np.median(np.abs(values - middle)) / len(values) ** 0.5 / middle)
+
+
+def between_breaks(times: Mapping[int, float], doubts: Mapping[int, float]) -> list[int]:
     """Sizes that would tell better where one piece ends and the next begins; none when all is known."""
-    starts = {segment.start for segment in fit_segments(times)}
+    starts = {segment.start for segment in fit_segments(times, doubts)}
     wanted = []
     for before, size in itertools.pairwise(sorted(times)):
-        if size in starts and size > FINEST * before and size > 64:
+        if size in starts and size > FINEST * before and before >= 64 and size <= LARGEST:
             wanted.append(round((before * size) ** 0.5))
     return wanted
