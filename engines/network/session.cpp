@@ -104,9 +104,8 @@ void Session::max(std::span<double> values) {
     finish_collective();
 }
 
-void Session::rest() {
-    double nothing = 0;
-    transport.begin_max({&nothing, 1});
+void Session::rest(double& agreed) {
+    transport.begin_max({&agreed, 1});
     finish_collective(resting);
 }
 

@@ -56,7 +56,7 @@ public:
 
     // Collective: for ranks that have nothing to do until others have. They sleep between looks, so that those
     // who measure have the processor, where several ranks share one.
-    void rest();
+    void rest(double& agreed);  // takes part in a max() of one value
 
     // Collectives, waited for with a limit.
     void sum(std::span<double> values);

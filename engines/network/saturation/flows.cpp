@@ -230,11 +230,9 @@ Outcome Flows::outcome() {
 Outcome run_flows(Session& session, const Round& round, int inflight) {
     Flows flows(session, round, inflight);
     flows.run();
-    if (flows.idle()) session.rest();
-    else {
-        double nothing = 0;
-        session.max({&nothing, 1});
-    }
+    double nothing = 0;
+    if (flows.idle()) session.rest(nothing);
+    else session.max({&nothing, 1});
     return flows.outcome();
 }
 

@@ -30,14 +30,24 @@ class Model:
 """
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("run", nargs="?", metavar="RUN", help="run of 'assay saturate' (default: the newest)")
-        parser.add_argument("--output", "-o", metavar="FILE", help="the platform file (default: RUN/platform.xml)")
         parser.add_argument(
-            "--limit", type=quantity("1"), default=0.05, metavar="SHARE", help="largest error of a good one (default: 5 %%)"
+            "run", nargs="?", metavar="RUN", help="run of 'assay saturate' (default: the newest)"
+        )
+        parser.add_argument(
+            "--output", "-o", metavar="FILE", help="the platform file (default: RUN/platform.xml)"
+        )
+        parser.add_argument(
+            "--limit",
+            type=quantity("1"),
+            default=0.05,
+            metavar="SHARE",
+            help="largest error of a good one (default: 5 %%)",
         )
         parser.add_argument("--no-simulation", action="store_true", help="write the file, prove nothing")
         parser.add_argument("--json", action="store_true", help="the whole run as JSON on standard output")
-        parser.add_argument("--verbose", "-v", action="store_true", help="show commands and the simulator's own words")
+        parser.add_argument(
+            "--verbose", "-v", action="store_true", help="show commands and the simulator's own words"
+        )
 
     def run(self, args: argparse.Namespace) -> int:
         if not 0 < args.limit < math.inf:
@@ -56,13 +66,14 @@ class Model:
         said = prove(session, model, target, args.limit)
         self._show(session, args, target)
         if not args.json:
-            session.out.print(f"{said.outcome}: {said.observed_text or said.reason}; required {said.required_text}")
+            session.out.print(
+                f"{said.outcome}: {said.observed_text or said.reason}; required {said.required_text}"
+            )
         if session.ended_early:
             state, reason = "partial", session.ended_early
             session.err.print(f"the simulation ended early: {session.ended_early}", soft_wrap=True)
         code = {"PASS": 0, "FAIL": 1}.get(said.outcome, 2)
         return _end(session, args, state, reason, 130 if session.interrupted else code)
-
 
     def _show(self, session: Session, args: argparse.Namespace, target: Path) -> None:
         if not args.json:

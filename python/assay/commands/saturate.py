@@ -47,10 +47,18 @@ class Saturate:
             help="repeat a round until its figure is known this well (default: 2 %%)",
         )  # fmt: skip
         how.add_argument(
-            "--seconds", type=quantity("s"), default=0.5, metavar="TIME", help="of a round, at least (default: 0.5s)"
+            "--seconds",
+            type=quantity("s"),
+            default=0.5,
+            metavar="TIME",
+            help="of a round, at least (default: 0.5s)",
         )
         how.add_argument(
-            "--timeout", type=quantity("s"), default=30.0, metavar="TIME", help="longest wait for a message (default: 30s)"
+            "--timeout",
+            type=quantity("s"),
+            default=30.0,
+            metavar="TIME",
+            help="longest wait for a message (default: 30s)",
         )
         parser.add_argument("--resume", metavar="RUN", help="go on with a run that ended early")
         add_output(parser)
@@ -62,7 +70,9 @@ class Saturate:
         return conduct(args, request, wanted, "saturate")
 
 
-def conduct(args: argparse.Namespace, request: SaturationRequest, wanted: list[Specification], verb: str) -> int:
+def conduct(
+    args: argparse.Namespace, request: SaturationRequest, wanted: list[Specification], verb: str
+) -> int:
     """The study from its first round to its table; the same for a cluster and for a simulated one."""
     run = open_run(verb, args)
     run.info.hosts = request.hosts
@@ -111,7 +121,9 @@ def read_given(words: list[str]) -> Topology:
         try:
             text = path.read_text()
         except (OSError, UnicodeDecodeError) as error:
-            raise UserError(f"--cabinets {path}: cannot be read ({error})", "give NAME=HOSTS, or a file of such lines") from None
+            raise UserError(
+                f"--cabinets {path}: cannot be read ({error})", "give NAME=HOSTS, or a file of such lines"
+            ) from None
         stripped = [(line.split("#", 1)[0].strip(), i) for i, line in enumerate(text.splitlines(), 1)]
         lines = [(line, f"--cabinets {path}:{i}:") for line, i in stripped if line]
     cabinets: Topology = {}
@@ -134,4 +146,6 @@ def _check_cabinets(cabinets: Topology, hosts: list[str]) -> None:
         raise UserError(f"{fold(twice)}: in two cabinets", "a host stands in one")
     if set(named) != set(hosts):
         odd = sorted(set(named) ^ set(hosts))
-        raise UserError(f"{fold(odd)}: in the hosts or in the cabinets, but not in both", "give every host its cabinet")
+        raise UserError(
+            f"{fold(odd)}: in the hosts or in the cabinets, but not in both", "give every host its cabinet"
+        )

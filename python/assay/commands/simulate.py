@@ -37,11 +37,19 @@ class Simulate:
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("platform", type=Path, metavar="PLATFORM.xml")
-        parser.add_argument("--hosts", type=count, metavar="N", help="so many hosts (default: all of the platform)")
         parser.add_argument(
-            "--set", action="append", default=[], metavar="ID.ATTRIBUTE=VALUE", help="change an element of the platform"
+            "--hosts", type=count, metavar="N", help="so many hosts (default: all of the platform)"
         )
-        parser.add_argument("--verbose", "-v", action="store_true", help="show commands and the simulator's own words")
+        parser.add_argument(
+            "--set",
+            action="append",
+            default=[],
+            metavar="ID.ATTRIBUTE=VALUE",
+            help="change an element of the platform",
+        )
+        parser.add_argument(
+            "--verbose", "-v", action="store_true", help="show commands and the simulator's own words"
+        )
 
     def run(self, args: argparse.Namespace) -> int:
         words = args.program
@@ -63,7 +71,9 @@ class Simulate:
             return _program(words, launcher, hosts, args.verbose, Path(folder))
 
 
-def _parsed(verb: net.Net | saturate.Saturate, words: list[str], args: argparse.Namespace) -> argparse.Namespace:
+def _parsed(
+    verb: net.Net | saturate.Saturate, words: list[str], args: argparse.Namespace
+) -> argparse.Namespace:
     """The measurement's own options, without those that say where."""
     parser = argparse.ArgumentParser(prog=f"assay simulate -- {verb.name}", allow_abbrev=False)
     verb.prepare_parser(parser)
@@ -91,7 +101,9 @@ def _net(args: argparse.Namespace, words: list[str], launcher: Simulator, hosts:
 def _saturate(args: argparse.Namespace, words: list[str], launcher: Simulator, hosts: list[str]) -> int:
     parsed = _parsed(saturate.Saturate(), words, args)
     if parsed.hosts or parsed.hosts_file:
-        raise UserError("-w with a simulation", "the platform file says which hosts there are; --hosts N for the first N")
+        raise UserError(
+            "-w with a simulation", "the platform file says which hosts there are; --hosts N for the first N"
+        )
     cabinets = saturate.read_given(parsed.cabinets) if parsed.cabinets else {}
     # Simulated time costs nothing by lasting, and no two repetitions differ.
     pace = Pace(repeats=1, seconds=1e-4, echoes=4, simulated=True)
@@ -102,11 +114,17 @@ def _saturate(args: argparse.Namespace, words: list[str], launcher: Simulator, h
 def _program(words: list[str], launcher: Simulator, hosts: list[str], verbose: bool, folder: Path) -> int:
     program = Path(words[0])
     if not program.is_file():
-        raise UserError(f"{program}: no such program", "give the path of an MPI program compiled with smpicc, or of its source")
+        raise UserError(
+            f"{program}: no such program",
+            "give the path of an MPI program compiled with smpicc, or of its source",
+        )
     if program.suffix in (".c", ".cc", ".cpp", ".cxx"):
         program = _compiled(program, folder)
     elif not _is_simulable(program):
-        raise UserError(f"{program}: not compiled for SimGrid", f"compile it with smpicc or smpicxx: smpicc -O2 -o {program.name} ...")
+        raise UserError(
+            f"{program}: not compiled for SimGrid",
+            f"compile it with smpicc or smpicxx: smpicc -O2 -o {program.name} ...",
+        )
     command = launcher.words(hosts, [str(program.resolve()), *words[1:]])
     if verbose:
         print("+ " + " ".join(command), file=sys.stderr)
@@ -124,8 +142,12 @@ def _is_simulable(program: Path) -> bool:
 def _compiled(source: Path, folder: Path) -> Path:
     compiler = "smpicc" if source.suffix == ".c" else "smpicxx"
     target = folder / source.stem
-    made = subprocess.run([compiler, "-O2", str(source), "-o", str(target)], capture_output=True, text=True, timeout=300)
+    made = subprocess.run(
+        [compiler, "-O2", str(source), "-o", str(target)], capture_output=True, text=True, timeout=300
+    )
     if made.returncode != 0:
-        first = next((line for line in made.stderr.splitlines() if "error" in line), made.stderr.strip()[:200])
+        first = next(
+            (line for line in made.stderr.splitlines() if "error" in line), made.stderr.strip()[:200]
+        )
         raise UserError(f"{compiler} cannot compile {source}: {first}")
     return target

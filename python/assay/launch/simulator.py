@@ -71,9 +71,13 @@ def platform_hosts(path: Path) -> list[str]:
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}", "check the path") from None
     except ET.ParseError as error:
-        raise UserError(f"{path}: not XML: {error}", "give a platform file of SimGrid, as 'assay model' writes it") from None
+        raise UserError(
+            f"{path}: not XML: {error}", "give a platform file of SimGrid, as 'assay model' writes it"
+        ) from None
     if root.tag != "platform":
-        raise UserError(f"{path}: not a platform of SimGrid: <{root.tag}>", "give what 'assay model' has written")
+        raise UserError(
+            f"{path}: not a platform of SimGrid: <{root.tag}>", "give what 'assay model' has written"
+        )
     hosts: list[str] = []
     for node in root.iter():
         if node.tag == "host":

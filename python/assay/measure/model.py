@@ -48,7 +48,9 @@ def model_of(run: Run) -> Model:
 def prove(session: Session, model: Model, platform: Path, limit: float) -> Verdict:
     """Runs every measured round on the platform; the comparisons and the verdict go into the run."""
     run = session.run
-    run.withdraw(lambda r: isinstance(r, Comparison) or (isinstance(r, Verdict) and r.specification == "model"))
+    run.withdraw(
+        lambda r: isinstance(r, Comparison) or (isinstance(r, Verdict) and r.specification == "model")
+    )
     pairs = pairings(run.records)
     hosts = [host for host in run.info.hosts if ("host", host, "up") in model.network.capacity]
     missing = set(run.info.hosts) - set(hosts)

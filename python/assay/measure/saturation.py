@@ -62,12 +62,13 @@ class Conductor:
 
     def heard(self, record: AnyRecord) -> AnyRecord:
         """Takes the record for the round that was asked, if it is of it."""
-        if self._asked is not None and isinstance(record, Flows | Measurement):
-            if record.name == NAME and record.params.get("round") == self._asked.key:
-                if isinstance(record, Flows):
-                    self._answer.flows = record
-                else:
-                    self._answer.echoes.append(record)
+        if self._asked is None or not isinstance(record, Flows | Measurement):
+            return record
+        if record.name == NAME and record.params.get("round") == self._asked.key:
+            if isinstance(record, Flows):
+                self._answer.flows = record
+            else:
+                self._answer.echoes.append(record)
         return record
 
     def ready(self) -> None:
@@ -120,7 +121,9 @@ def measure_saturation(session: Session, request: SaturationRequest) -> Study:
     return study
 
 
-def simulate_rounds(session: Session, request: SaturationRequest, rounds: Sequence[Round]) -> dict[str, Result]:
+def simulate_rounds(
+    session: Session, request: SaturationRequest, rounds: Sequence[Round]
+) -> dict[str, Result]:
     """The rounds as they are, one after the other, on the request's launcher; the run keeps none of them."""
     answers: dict[str, Result] = {}
     done = 0
@@ -145,7 +148,9 @@ def _converse(
 ) -> None:
     segments = [Segment(request.hosts)]
     try:
-        session.converse(NAME, request.launcher, request.site, segments, params, conductor, progress, SILENCE_S, keep)
+        session.converse(
+            NAME, request.launcher, request.site, segments, params, conductor, progress, SILENCE_S, keep
+        )
     finally:
         conductor.close()
     if conductor.failure is not None:

@@ -29,8 +29,8 @@ from assay.launch.launchers import Launcher, Local
 from assay.launch.placement import Segment, Site
 from assay.launch.supervise import Ending, Limits, Started, run_engine
 from assay.records import schema
-from assay.records.schema import AnyRecord
 from assay.records.run import Run
+from assay.records.schema import AnyRecord
 from assay.report.html import build_report
 from assay.report.terminal import console, show_outcome, show_run, show_verdicts
 
@@ -132,7 +132,9 @@ class Session:
         of interest to him. True when he came to his end."""
         if self.ended_early:
             return False
-        started = replace(_started(measurement, launcher, site, segments, params, None), stdin=conductor.stdin)
+        started = replace(
+            _started(measurement, launcher, site, segments, params, None), stdin=conductor.stdin
+        )
 
         def heard(record: AnyRecord) -> None:
             record = conductor.heard(record)

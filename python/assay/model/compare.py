@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from assay.model.course import MESSAGES, messages_to_all
 from assay.model.network import Topology
-from assay.model.rounds import NAME, Result, Round, results
+from assay.model.rounds import Result, Round, results
 from assay.records.schema import AnyRecord, Comparison, Flows, Measurement, Verdict
 from assay.records.units import format_share
 
@@ -35,13 +35,14 @@ class Pairing:
 def pairings(records: Sequence[AnyRecord]) -> list[Pairing]:
     """Each different round of a run once; repetitions are measured records of the same."""
     found: dict[str, Pairing] = {}
+    measured: list[Flows | Measurement]
     for result in results(records).values():
         if result.flows is not None and result.flows.params.get("experiment") == "first":
             continue  # it only told how long messages should be
         if result.flows is not None and result.flows.values:
             asked, measured = _flows(result.flows), [result.flows]
         elif result.echoes and result.echoes[0].params.get("experiment") == "sweep":
-            asked, measured = _echo(result.echoes), list(result.echoes)  # type: ignore[assignment]
+            asked, measured = _echo(result.echoes), [*result.echoes]
         else:
             continue
         same = replace(asked, seconds=0.0).key  # repetitions may have lasted differently
@@ -63,10 +64,14 @@ def _echo(echoes: Sequence[Measurement]) -> Round:
     first = echoes[0]
     params = {k: v for k, v in first.params.items() if k not in _ANSWERED}
     sizes = tuple(sorted({int(e.params["size"]) for e in echoes}))
-    return Round(((str(first.subject.host), str(first.subject.peer)),), sizes=sizes, count=ECHOES, params=params)
+    return Round(
+        ((str(first.subject.host), str(first.subject.peer)),), sizes=sizes, count=ECHOES, params=params
+    )
 
 
-def comparisons(pairs: Sequence[Pairing], simulated: dict[str, Result], cabinets: Topology) -> list[Comparison]:
+def comparisons(
+    pairs: Sequence[Pairing], simulated: dict[str, Result], cabinets: Topology
+) -> list[Comparison]:
     points: list[Comparison] = []
     for pairing in pairs:
         answer = simulated.get(pairing.asked.key, Result())
@@ -78,10 +83,19 @@ def comparisons(pairs: Sequence[Pairing], simulated: dict[str, Result], cabinets
     return sorted(points, key=lambda point: (order[point.curve], point.x))
 
 
-def _point(curve: str, along: str, x: float, unit: str, measured: float, simulated: float | None, label: str = "") -> Comparison:
+def _point(
+    curve: str, along: str, x: float, unit: str, measured: float, simulated: float | None, label: str = ""
+) -> Comparison:
     error = simulated / measured - 1 if simulated is not None and measured > 0 else None
     return Comparison(
-        curve=curve, along=along, x=x, unit=unit, measured=measured, simulated=simulated, error=error, label=label
+        curve=curve,
+        along=along,
+        x=x,
+        unit=unit,
+        measured=measured,
+        simulated=simulated,
+        error=error,
+        label=label,
     )
 
 
@@ -89,7 +103,14 @@ def _times(pairing: Pairing, answer: Result) -> list[Comparison]:
     simulated = {e.params["size"]: e.summary.median for e in answer.echoes if e.summary}
     where = "inside a cabinet" if pairing.asked.params["level"] == "inside" else "between cabinets"
     return [
-        _point(f"time of a message {where}", "message size", int(e.params["size"]), "s", e.summary.median, simulated.get(e.params["size"]))
+        _point(
+            f"time of a message {where}",
+            "message size",
+            int(e.params["size"]),
+            "s",
+            e.summary.median,
+            simulated.get(e.params["size"]),
+        )
         for e in pairing.measured
         if isinstance(e, Measurement) and e.summary
     ]
@@ -99,8 +120,10 @@ def _rates(pairing: Pairing, answer: Result, cabinets: Topology) -> list[Compari
     asked, params = pairing.asked, pairing.asked.params
     flows = list(asked.flows) or [("", host) for host in asked.everyone]
 
-    def point(curve: str, along: str, x: float, within: Callable[[str, str], bool], label: str = "") -> Comparison:
-        chosen = [i for i, flow in enumerate(flows) if within(*flow)]
+    def point(
+        curve: str, along: str, x: float, of: Collection[str] | None = None, label: str = ""
+    ) -> Comparison:
+        chosen = [i for i, (a, b) in enumerate(flows) if of is None or a in of or b in of]
         sums = [sum(r.values[i] for i in chosen) for r in pairing.measured if isinstance(r, Flows)]
         found = answer.flows.values if answer.flows is not None else []
         simulated = sum(found[i] for i in chosen) if found else None
@@ -112,24 +135,28 @@ def _rates(pairing: Pairing, answer: Result, cabinets: Topology) -> list[Compari
             along = "rings" if params["shape"] == "ring" else "pairs"
             # A cabinet that is too small for so many stays at what it has.
             return [
-                point(f"{name}: {along}, {shape}", along, n, lambda a, _, members=frozenset(hosts): a in members)  # type: ignore[misc]
+                point(f"{name}: {along}, {shape}", along, n, hosts)
                 for name, hosts in cabinets.items()
                 if (n := _members(flows, hosts, str(params["shape"]))) == params["count"]
             ]
         case "host":
-            way = {"up": "to two others", "down": "from two others", "both": "both directions"}[str(params["way"])]
+            way = {"up": "to two others", "down": "from two others", "both": "both directions"}[
+                str(params["way"])
+            ]
             places = {host: i for i, host in enumerate(h for hosts in cabinets.values() for h in hosts)}
             return [
-                point(f"each host {way}", "hosts", places[c], lambda a, b, c=c: c in (a, b), c)  # type: ignore[misc]
+                point(f"each host {way}", "hosts", places[c], [c], c)
                 for c in str(params["centres"]).split(",")
             ]
         case "cabinet":
-            way = {"up": "to the others", "down": "from the others", "both": "both directions"}[str(params["way"])]
-            return [point(f"{params['cabinet']}: {way}", "pairs", float(params["count"]), lambda *_: True)]
+            way = {"up": "to the others", "down": "from the others", "both": "both directions"}[
+                str(params["way"])
+            ]
+            return [point(f"{params['cabinet']}: {way}", "pairs", float(params["count"]))]
         case "backbone":
-            return [point("all cabinets at once, each to the next", "flows", len(flows), lambda *_: True)]
+            return [point("all cabinets at once, each to the next", "flows", len(flows))]
         case _:
-            return [point("all to all", "hosts", len(flows), lambda *_: True)]
+            return [point("all to all", "hosts", len(flows))]
 
 
 def _members(flows: Sequence[tuple[str, str]], hosts: Sequence[str], shape: str) -> int:
@@ -155,8 +182,11 @@ def verdict(points: Sequence[Comparison], limit: float) -> Verdict:
     worst = max(rates, key=lambda point: abs(point.error or 0.0))
     observed = abs(worst.error or 0.0)
     head.outcome = "PASS" if observed <= limit else "FAIL"
-    head.observed, head.observed_text = observed, f"{format_share(observed)} at worst: {worst.curve}, {worst.along} {worst.label or f'{worst.x:g}'}"
+    head.observed, head.observed_text = (
+        observed,
+        f"{format_share(observed)} at worst: {worst.curve}, {worst.along} {worst.label or f'{worst.x:g}'}",
+    )
     head.margin = (limit - observed) / limit
     if head.outcome == "FAIL":
-        head.remedy = "see which curve parts from its measurement in the report; measure again when the network is quiet"
+        head.remedy = "the report shows which curve parts; measure again when the network is quiet"
     return head

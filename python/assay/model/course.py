@@ -90,7 +90,9 @@ def _calibrate(study: Study) -> Course:
     study.doing = "one pair"
     flow = (study.hosts[0], study.hosts[1])
     params: dict[str, Scalar] = {"experiment": "first"}
-    result = yield from _until_steady(study, Round((flow,), study.pace.least_size, study.pace.seconds, params=params))
+    result = yield from _until_steady(
+        study, Round((flow,), study.pace.least_size, study.pace.seconds, params=params)
+    )
     study.single = result.total
 
 
@@ -194,8 +196,12 @@ def _pairs(study: Study, shape: str, count: int) -> Generator[Round, Result, flo
     params: dict[str, Scalar] = {"experiment": "pairs", "shape": shape, "count": count}
     slow = study.single / 2
     result = yield from _repeat(study, Round(tuple(flows), study.size, study.seconds(slow), params=params))
-    largest = set(max(study.cabinets.values(), key=len))
-    return sum(rate for (source, _), rate in zip(flows, result.flows.values if result.flows else [], strict=True) if source in largest)
+    largest = set(sorted(study.cabinets.values(), key=len)[-1])
+    return sum(
+        rate
+        for (source, _), rate in zip(flows, result.flows.values if result.flows else [], strict=True)
+        if source in largest
+    )
 
 
 def shape_flows(hosts: Sequence[str], shape: str, count: int) -> list[Flow]:
@@ -216,8 +222,14 @@ def _hosts(study: Study) -> Course:
             flows = [flow for centre, partners in stars for flow in star_flows(centre, partners, way)]
             if len(stars[0][1]) < 2 and way == "both" and len(study.hosts) > 2:
                 continue
-            params: dict[str, Scalar] = {"experiment": "host", "way": way, "centres": ",".join(c for c, _ in stars)}
-            yield from _repeat(study, Round(tuple(flows), study.size, study.seconds(study.single / 2), params=params))
+            params: dict[str, Scalar] = {
+                "experiment": "host",
+                "way": way,
+                "centres": ",".join(c for c, _ in stars),
+            }
+            yield from _repeat(
+                study, Round(tuple(flows), study.size, study.seconds(study.single / 2), params=params)
+            )
 
 
 Star = tuple[str, list[str]]
@@ -248,7 +260,9 @@ def star_rounds(cabinets: Topology) -> list[list[Star]]:
         waiting = [(i * n) // stars for i in range(stars)]
         steps = max(b - a for a, b in zip(waiting, [*waiting[1:], n], strict=True))
         for step in range(steps):
-            rounds.append([(hosts[(at + step) % n], [hosts[(at + step + k) % n] for k in (1, 2)]) for at in waiting])
+            rounds.append(
+                [(hosts[(at + step) % n], [hosts[(at + step + k) % n] for k in (1, 2)]) for at in waiting]
+            )
     return _merged(rounds)
 
 
@@ -283,7 +297,9 @@ def _between(study: Study) -> Course:
     if not pair:
         flows = ring_of_cabinets(study.cabinets)
         params: dict[str, Scalar] = {"experiment": "backbone"}
-        yield from _repeat(study, Round(tuple(flows), study.size, study.seconds(study.single / 2), params=params))
+        yield from _repeat(
+            study, Round(tuple(flows), study.size, study.seconds(study.single / 2), params=params)
+        )
 
 
 def _cabinet(study: Study, name: str, way: str) -> Course:
@@ -294,7 +310,9 @@ def _cabinet(study: Study, name: str, way: str) -> Course:
         flows = cabinet_flows(study.cabinets, name, way, count)
         params: dict[str, Scalar] = {"experiment": "cabinet", "cabinet": name, "way": way, "count": count}
         slow = study.single / 2
-        result = yield from _repeat(study, Round(tuple(flows), study.size, study.seconds(slow), params=params))
+        result = yield from _repeat(
+            study, Round(tuple(flows), study.size, study.seconds(slow), params=params)
+        )
         alone = alone or result.total
         if count == most and result.total >= PLATEAU * most * alone:
             return
@@ -332,4 +350,9 @@ def _everyone(study: Study) -> Course:
     study.doing = "all to all"
     params: dict[str, Scalar] = {"experiment": "all_to_all"}
     study.asked += 1
-    yield Round(everyone=tuple(study.hosts), size=study.size, messages=messages_to_all(len(study.hosts)), params=params)
+    yield Round(
+        everyone=tuple(study.hosts),
+        size=study.size,
+        messages=messages_to_all(len(study.hosts)),
+        params=params,
+    )

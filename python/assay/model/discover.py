@@ -9,6 +9,7 @@ the times that earlier ones saw tell whether all of the others are near or all a
 
 from __future__ import annotations
 
+import math
 from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -73,7 +74,7 @@ def _best(visits: Sequence[Sequence[float]]) -> float:
 
 
 def is_near(visits: Sequence[Sequence[float]], gap: Gap) -> bool:
-    return _best(visits) < (gap.near * gap.far) ** 0.5
+    return _best(visits) < math.sqrt(gap.near * gap.far)
 
 
 def find_gap(times: Times) -> Gap | None:

@@ -73,7 +73,9 @@ class Sum:
         return estimate(self.samples)
 
 
-def _note(model: Model, link: Link, found: Sum | None, why: str, binds: bool = True, unit: str = "B/s") -> None:
+def _note(
+    model: Model, link: Link, found: Sum | None, why: str, binds: bool = True, unit: str = "B/s"
+) -> None:
     level, of, way = link
     cabinet = model.network.home.get(of, "") if level == "host" else ""
     record = Capacity(level=level, of=of, way=way, unit=unit, state="unknown", cabinet=cabinet, why=why)  # type: ignore[arg-type]
@@ -108,7 +110,13 @@ def _hosts(model: Model, rounds: Sequence[Flows]) -> None:
         alone = model.network.total(own)
         carried = both.estimate
         if carried.value >= PLATEAU * alone:
-            _note(model, link, both, f"{NEVER_BINDS}: both directions at once are as fast as each alone", binds=False)
+            _note(
+                model,
+                link,
+                both,
+                f"{NEVER_BINDS}: both directions at once are as fast as each alone",
+                binds=False,
+            )
             continue
         _note(model, link, both, "both directions at once carry less than each alone")
         _mark_hidden(model, host, carried)
@@ -172,7 +180,7 @@ def _inside(model: Model, rounds: Sequence[Flows]) -> None:
             alone = min((_carried(r, hosts) for r in one), default=0.0)
             count = len(found.flows) / {"send": 1, "sendrecv": 2, "ring": 4}[shape]
             binds = value < PLATEAU * min(model.network.total(found.flows), count * alone)
-            if best is None or (binds, value) > (best[2], best[0]):
+            if best is None or value > best[0]:  # it carries the most that was ever seen
                 best = (value, found, binds)
         if best is None:
             _note(model, link, None, "a cabinet of one has no pairs")
@@ -205,7 +213,9 @@ def _cabinets(model: Model, rounds: Sequence[Flows]) -> None:
             sums["", "backbone"].add(record, range(len(record.sources)))
             continue
         key = str(record.params["cabinet"]), str(record.params["way"])
-        most = max(int(r.params["count"]) for r in rounds if (r.params.get("cabinet"), r.params.get("way")) == key)
+        most = max(
+            int(r.params["count"]) for r in rounds if (r.params.get("cabinet"), r.params.get("way")) == key
+        )
         if int(record.params["count"]) == most:
             sums[key].add(record, range(len(record.sources)))
     if len(names) == 2:
@@ -249,7 +259,10 @@ def _many_cabinets(model: Model, names: Sequence[str], sums: dict[tuple[str, str
             binds = value < PLATEAU * network.total(found.flows)
             why = f"plateau of {len(found.flows)} flows {'to' if way == 'up' else 'from'} all other cabinets"
             if binds and value >= PLATEAU * total:
-                binds, why = False, f"cabinet link or backbone: this cabinet alone fills the backbone ({NEVER_BINDS})"
+                binds, why = (
+                    False,
+                    f"cabinet link or backbone: this cabinet alone fills the backbone ({NEVER_BINDS})",
+                )
             _note(model, link, found, why if binds or "backbone" in why else NEVER_BINDS, binds=binds)
     limiters = {}
     for name in names:
@@ -260,7 +273,12 @@ def _many_cabinets(model: Model, names: Sequence[str], sums: dict[tuple[str, str
     for name in names:
         link = ("cabinet", name, "limiter")
         if name in own:
-            _note(model, link, own[name], "both directions at once carry less than each alone; all cabinets, more")
+            _note(
+                model,
+                link,
+                own[name],
+                "both directions at once carry less than each alone; all cabinets, more",
+            )
         elif name in limiters:
             why = "limiter or backbone: all cabinets together carry no more than this one alone"
             _note(model, link, limiters[name], why, binds=False)
@@ -277,7 +295,9 @@ def _many_cabinets(model: Model, names: Sequence[str], sums: dict[tuple[str, str
 def _latencies(model: Model, echoes: Sequence[Measurement]) -> None:
     sweep = [e for e in echoes if e.params.get("experiment") == "sweep" and e.summary]
     for level in ("inside", "between"):
-        times = {int(e.params["size"]): e.summary.median for e in sweep if e.params["level"] == level and e.summary}
+        times = {
+            int(e.params["size"]): e.summary.median for e in sweep if e.params["level"] == level and e.summary
+        }
         if not times:
             continue
         first = next(e for e in sweep if e.params["level"] == level)
@@ -286,7 +306,11 @@ def _latencies(model: Model, echoes: Sequence[Measurement]) -> None:
             model.segments = fit_segments(times, doubts)
             model.sweep_pair = str(first.subject.host), str(first.subject.peer)
         shortest = min(times)
-        found = Sum(samples=next(e.samples for e in sweep if (e.params["level"], e.params["size"]) == (level, shortest)))
+        found = Sum(
+            samples=next(
+                e.samples for e in sweep if (e.params["level"], e.params["size"]) == (level, shortest)
+            )
+        )
         found.evidence = [first.id]
         setattr(model, level, times[shortest])
         why = f"half a round trip of {shortest} B {level if level == 'inside' else 'between cabinets'}"

@@ -32,9 +32,17 @@ class Network:
     def path(self, flow: Flow) -> list[Link]:
         source, target = flow
         leaving, arriving = self.home[source], self.home[target]
-        links: list[Link] = [("host", source, "up"), ("host", source, "limiter"), ("inside", leaving, "through")]
+        links: list[Link] = [
+            ("host", source, "up"),
+            ("host", source, "limiter"),
+            ("inside", leaving, "through"),
+        ]
         if leaving != arriving:
-            links += [("cabinet", leaving, "up"), ("cabinet", leaving, "limiter"), ("backbone", "", "through")]
+            links += [
+                ("cabinet", leaving, "up"),
+                ("cabinet", leaving, "limiter"),
+                ("backbone", "", "through"),
+            ]
             links += [("cabinet", arriving, "limiter"), ("cabinet", arriving, "down")]
             links += [("inside", arriving, "through")]
         return [*links, ("host", target, "limiter"), ("host", target, "down")]

@@ -25,8 +25,7 @@ from assay.records.units import format_quantity
 
 ALIKE = 0.03  # hosts are alike when their capacities are within this share of each other
 HEADER = (
-    "<?xml version='1.0' encoding='utf-8'?>\n"
-    '<!DOCTYPE platform SYSTEM "https://simgrid.org/simgrid.dtd">\n'
+    "<?xml version='1.0' encoding='utf-8'?>\n<!DOCTYPE platform SYSTEM \"https://simgrid.org/simgrid.dtd\">\n"
 )
 # SimGrid wants a speed of every host; computation is not simulated, so that it never matters.
 SPEED = "1Gf"
@@ -52,7 +51,9 @@ def write_platform(model: Model, path: Path, origin: str) -> None:
 def build(model: Model, origin: str) -> Node:
     known = {name: [h for h in hosts if _host(model, h)] for name, hosts in model.network.cabinets.items()}
     if sum(map(len, known.values())) < 2:
-        raise UserError("no host's capacity is known: there is no platform to write", "see 'assay saturate --help'")
+        raise UserError(
+            "no host's capacity is known: there is no platform to write", "see 'assay saturate --help'"
+        )
     root = ET.Element("platform", version="4.1")
     root.append(ET.Comment(f" written by assay from {origin}; capacities in bytes a second of payload "))
     root.append(_configuration(model))
@@ -73,7 +74,9 @@ def _host(model: Model, host: str) -> bool:
 
 def _left_out(parent: Node, name: str, hosts: Sequence[str]) -> None:
     if hosts:
-        parent.append(ET.Comment(f" {name}: {NodeSet.fromlist(hosts)} left out: capacities unknown, not measured "))
+        parent.append(
+            ET.Comment(f" {name}: {NodeSet.fromlist(hosts)} left out: capacities unknown, not measured ")
+        )
 
 
 # Configuration.
@@ -155,7 +158,9 @@ def _middle(values: Sequence[float]) -> float:
 def _cluster(parent: Node, model: Model, name: str, hosts: Sequence[str], prefix: str, radical: str) -> str:
     capacity = model.network.capacity
     _explain(parent, model, name, hosts)
-    cluster = ET.SubElement(parent, "cluster", id=name, prefix=prefix, suffix="", radical=radical, speed=SPEED)
+    cluster = ET.SubElement(
+        parent, "cluster", id=name, prefix=prefix, suffix="", radical=radical, speed=SPEED
+    )
     cluster.set("bw", _rate(_middle([capacity["host", h, way] for h in hosts for way in ("up", "down")])))
     cluster.set("lat", _time(_latency(model) / 2))
     cluster.set("sharing_policy", "SPLITDUPLEX")
@@ -203,7 +208,13 @@ def _trunks(parent: Node, model: Model, names: Sequence[str]) -> None:
     extra = max(model.between - model.inside, 0.0) / 2 if model.inside else 0.0
     for name in names:
         for way in ("up", "down", "limiter"):
-            _trunk(parent, model, model.find("cabinet", name, way), f"{name}_{way}", 0.0 if way == "limiter" else extra)
+            _trunk(
+                parent,
+                model,
+                model.find("cabinet", name, way),
+                f"{name}_{way}",
+                0.0 if way == "limiter" else extra,
+            )
     _trunk(parent, model, model.find("backbone", "", "through"), "backbone", 0.0)
 
 
@@ -231,7 +242,9 @@ def _routes(parent: Node, model: Model, gateways: dict[str, str]) -> None:
             if f"{source}_up" not in links or f"{target}_down" not in links:
                 parent.append(ET.Comment(f" no route from {source} to {target}: not measured "))
                 continue
-            route = ET.SubElement(parent, "zoneRoute", src=source, dst=target, gw_src=leaving, gw_dst=arriving)
+            route = ET.SubElement(
+                parent, "zoneRoute", src=source, dst=target, gw_src=leaving, gw_dst=arriving
+            )
             route.set("symmetrical", "NO")
             for name in there:
                 ET.SubElement(route, "link_ctn", id=name)

@@ -38,7 +38,8 @@ def fit_segments(times: Mapping[int, float], doubts: Mapping[int, float] | None 
     allowed = np.array([max(TOLERANCE, (doubts or {}).get(int(size), 0.0)) for size in sizes])
     pieces = _cheapest(sizes, taken, allowed)
     return [
-        Segment(int(sizes[first]) if first else 0, *_line(sizes[first:end], taken[first:end])) for first, end in pieces
+        Segment(int(sizes[first]) if first else 0, *_line(sizes[first:end], taken[first:end]))
+        for first, end in pieces
     ]
 
 
@@ -53,12 +54,13 @@ def _cheapest(sizes: Vector, times: Vector, allowed: Vector) -> list[tuple[int, 
                 pieces, before, _ = best[first]
                 options.append((pieces + 1, before + error, first))
         best.append(min(options))
-    pieces, end = [], n
+    found: list[tuple[int, int]] = []
+    end = n
     while end > 0:
         first = best[end][2]
-        pieces.append((first, end))
+        found.append((first, end))
         end = first
-    return pieces[::-1]
+    return found[::-1]
 
 
 def _line(sizes: Vector, times: Vector) -> tuple[float, float]:

@@ -42,7 +42,9 @@ def _set(root: ET.Element, setting: str) -> None:
         raise UserError(f"--set {setting}: the platform has no '{name}'", f"there are: {some}")
     for node in found:
         if attribute not in node.attrib:
-            raise UserError(f"--set {setting}: {name} has no '{attribute}'", "it has: " + ", ".join(node.attrib))
+            raise UserError(
+                f"--set {setting}: {name} has no '{attribute}'", "it has: " + ", ".join(node.attrib)
+            )
         node.set(attribute, value)
 
 

@@ -107,6 +107,9 @@ class Run:
         self._rewrite()
 
     def _rewrite(self) -> None:
+        if self._file is not None:  # it would go on into the file that is replaced
+            self._file.close()
+            self._file = None
         temporary = self.path / ".records.jsonl"
         temporary.write_bytes(b"".join(encode(r) + b"\n" for r in self.records))
         os.replace(temporary, self.path / "records.jsonl")

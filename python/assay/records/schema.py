@@ -213,7 +213,9 @@ class Finding(Record, tag="finding"):
     remedy: str = ""
 
 
-AnyRecord = Measurement | Pairs | Flows | Capacity | Comparison | Corruption | Context | Failure | Verdict | Finding
+AnyRecord = (
+    Measurement | Pairs | Flows | Capacity | Comparison | Corruption | Context | Failure | Verdict | Finding
+)
 
 
 class RunInfo(Struct, omit_defaults=True):

@@ -10,7 +10,13 @@ from rich.table import Table
 from assay.records.schema import AnyRecord, Capacity, Comparison
 from assay.records.units import format_quantity, format_share
 
-LEVELS = {"host": "host", "inside": "inside cabinet", "cabinet": "cabinet", "backbone": "backbone", "network": "network"}
+LEVELS = {
+    "host": "host",
+    "inside": "inside cabinet",
+    "cabinet": "cabinet",
+    "backbone": "backbone",
+    "network": "network",
+}
 ALIKE = 0.03  # hosts whose capacities are this close are shown as one line
 
 
@@ -59,7 +65,11 @@ def _row(group: list[Capacity]) -> list[str]:
     middle = sorted(group, key=lambda one: one.value or 0.0)[len(group) // 2]
     value = format_quantity(middle.value or 0.0, middle.unit)
     lows, highs = [one.low for one in group if one.low], [one.high for one in group if one.high]
-    interval = f"{format_quantity(min(lows), first.unit)} to {format_quantity(max(highs), first.unit)}" if lows and highs else ""
+    interval = (
+        f"{format_quantity(min(lows), first.unit)} to {format_quantity(max(highs), first.unit)}"
+        if lows and highs
+        else ""
+    )
     capacity = value if first.state == "measured" else f"at least {value}"
     return [LEVELS[first.level], of, first.way, capacity, interval, middle.why]
 
@@ -76,6 +86,11 @@ def _show_comparison(out: Console, points: Sequence[Comparison]) -> None:
         simulated = "not simulated" if last.simulated is None else format_quantity(last.simulated, last.unit)
         worst = format_share(max(errors)) if len(errors) == len(own) else "unknown"
         table.add_row(
-            curve, str(len(own)), last.label or f"{last.x:g} {last.along}", format_quantity(last.measured, last.unit), simulated, worst
+            curve,
+            str(len(own)),
+            last.label or f"{last.x:g} {last.along}",
+            format_quantity(last.measured, last.unit),
+            simulated,
+            worst,
         )
     out.print(table)

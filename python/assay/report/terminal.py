@@ -15,8 +15,8 @@ from assay.records.schema import AnyRecord, Context, Failure, Finding, Measureme
 from assay.records.units import format_quantity, format_share, format_size
 from assay.report.alloc import show_alloc
 from assay.report.gpu import show_gpu
-from assay.report.model import show_model
 from assay.report.memory import show_memory
+from assay.report.model import show_model
 from assay.report.rdma import show_rdma
 from assay.report.sweep import SweepRow, sweep_rows
 from assay.report.udp import show_udp
