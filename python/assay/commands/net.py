@@ -98,9 +98,10 @@ class Net:
         return conduct(args, build_request(args))
 
 
-def conduct(args: argparse.Namespace, request: NetworkRequest) -> int:
-    """From the checked request to the exit code; the same on a cluster and on a simulated one."""
-    wanted = specifications(args, "net")
+def conduct(args: argparse.Namespace, request: NetworkRequest, built_in: tuple[str, ...] = ("net",)) -> int:
+    """From the checked request to the exit code; the same on a cluster and on a simulated one, where
+    ``built_in`` is left out: no wire is there to be judged."""
+    wanted = specifications(args, *built_in)
     check_hosts(request.site, [*request.servers, *request.clients])
     run = open_run("net", args)
     run.info.hosts = [host for segment in request.segments() for host in segment.hosts]

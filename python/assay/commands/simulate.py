@@ -95,7 +95,7 @@ def _net(args: argparse.Namespace, words: list[str], launcher: Simulator, hosts:
     parsed = _parsed(net.Net(), words, args)
     if not parsed.clients and not parsed.servers:
         parsed.clients = ",".join(hosts)
-    return net.conduct(parsed, net.build_request(parsed, launcher))
+    return net.conduct(parsed, net.build_request(parsed, launcher), built_in=())
 
 
 def _saturate(args: argparse.Namespace, words: list[str], launcher: Simulator, hosts: list[str]) -> int:

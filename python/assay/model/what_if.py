@@ -12,6 +12,7 @@ from pathlib import Path
 
 from assay.errors import UserError
 from assay.launch.simulator import expand_radical, platform_hosts
+from assay.model.platform import HEADER
 
 
 def change_platform(path: Path, hosts: int | None, settings: Sequence[str], folder: Path) -> Path:
@@ -26,7 +27,7 @@ def change_platform(path: Path, hosts: int | None, settings: Sequence[str], fold
     if hosts is not None and hosts > there:
         _grow(tree.getroot(), path, hosts, there)
     changed = folder / path.name
-    tree.write(changed, encoding="utf-8", xml_declaration=True)
+    changed.write_text(HEADER + ET.tostring(tree.getroot(), encoding="unicode") + "\n")
     return changed
 
 
@@ -35,7 +36,7 @@ def _set(root: ET.Element, setting: str) -> None:
     name, dotted, attribute = target.rpartition(".")
     if not separated or not dotted or not value:
         raise UserError(f"--set {setting}: not ID.ATTRIBUTE=VALUE", "write it like backbone.bandwidth=3GBps")
-    found = [node for node in root.iter() if node.get("id") == name]
+    found = [node for node in root.iter() if node.get("id") == name and node.tag != "link_ctn"]
     if not found:
         known = [str(node.get("id")) for node in root.iter() if node.get("bandwidth") or node.get("bw")]
         some = ", ".join(known[:6]) + (", ..." if len(known) > 6 else "")
