@@ -108,12 +108,13 @@ def parse(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespa
     if resumed is not None:
         if getattr(args, "measurement", None) is not None or others:
             raise UserError("--resume takes the command of the run", "give nothing else with it")
-        words = Run.load(resumed).info.command[1:]
+        given = Run.load(resumed).info.command[1:]
+        words, program = _split(given)
         args, others = parser.parse_known_args(words)
     if others and not getattr(args, "takes_others", False):
         parser.error(f"unrecognised: {' '.join(others)}")
     args.others, args.resumed, args.program = others, resumed, program
-    args.words = ["assay", *(given if resumed is None else words)]  # as typed, for run.json
+    args.words = ["assay", *given]  # as typed, for run.json
     return args
 
 

@@ -86,7 +86,7 @@ def _parsed(
     for option in ("lab", "launcher"):
         if getattr(parsed, option) is not None:
             raise UserError(f"--{option} with a simulation", "the platform file says where")
-    parsed.words, parsed.resumed = args.words, None
+    parsed.words, parsed.resumed = args.words, args.resumed
     parsed.verbose = parsed.verbose or args.verbose
     return parsed
 

@@ -25,6 +25,7 @@ from assay.records.schema import Scalar
 Course = Generator[Round, Result, None]
 
 MIB = 1 << 20
+LONGEST = MIB  # message of a saturation round
 REFINEMENTS = 3  # of where two protocols meet: each halves what is open
 SWEEP = tuple(2**k for k in range(23))  # 1 B to 4 MiB
 MESSAGES = 6  # of one flow in a round, about
@@ -161,9 +162,10 @@ def _sweep(study: Study) -> Course:
             refinements -= 1
     study.segments = fit_segments(times, doubts)
     latency = min(times.values())
-    # Where the last protocol holds, and long against the start-up of a message.
-    least = max(study.segments[-1].start, 20 * latency * study.single)
-    study.size = 2 ** min(22, max(math.ceil(math.log2(least)), study.pace.least_size.bit_length() - 1))
+    # Where the last protocol holds, and long against the start-up of a message. Not longer than that: the two
+    # directions between two hosts take turns where a socket holds a whole message.
+    least = max(study.segments[-1].start, 20 * latency * study.single, study.pace.least_size)
+    study.size = 2 ** math.ceil(math.log2(min(least, LONGEST)))
 
 
 def _inside(study: Study) -> Course:
@@ -303,10 +305,11 @@ def _between(study: Study) -> Course:
 
 
 def _cabinet(study: Study, name: str, way: str) -> Course:
-    """All of its hosts; where they do not get what they could, half of them and one as well."""
+    """One and all of its hosts; where all do not get what they could, half of them and where it should bend."""
     most = len(cabinet_flows(study.cabinets, name, "up", len(study.hosts)))
     alone = 0.0
-    for count in dict.fromkeys((1, most, (most + 1) // 2)):
+    counts = [1, most] if most > 1 else [1]
+    for count in counts:  # more are added once a plateau is seen
         flows = cabinet_flows(study.cabinets, name, way, count)
         params: dict[str, Scalar] = {"experiment": "cabinet", "cabinet": name, "way": way, "count": count}
         slow = study.single / 2
@@ -314,8 +317,9 @@ def _cabinet(study: Study, name: str, way: str) -> Course:
             study, Round(tuple(flows), study.size, study.seconds(slow), params=params)
         )
         alone = alone or result.total
-        if count == most and result.total >= PLATEAU * most * alone:
-            return
+        if count == most and result.total < PLATEAU * most * alone:
+            knee = round(result.total / alone)
+            counts += [n for n in dict.fromkeys(((most + 1) // 2, knee)) if 1 < n < most]
 
 
 def cabinet_flows(cabinets: Topology, name: str, way: str, count: int) -> list[Flow]:

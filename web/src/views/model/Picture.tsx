@@ -16,12 +16,12 @@ export function Picture({ platform }: { platform: Platform }) {
   const columns = Math.min(4, cabinets.length);
   const rows = Math.ceil(cabinets.length / columns);
   const tallest = Math.max(...cabinets.map((one) => Math.ceil(one.hosts.length / COLUMNS)));
-  const height = 118 + tallest * SQUARE;
+  const height = 134 + tallest * SQUARE;
   const fastest = Math.max(...cabinets.flatMap((one) => one.hosts.map((host) => host.up?.value ?? 0)));
   const several = cabinets.length > 1;
   const top = several ? 48 : 4;
   return (
-    <svg class="platform" viewBox={`0 0 ${columns * (WIDTH + 16)} ${top + rows * (height + 24)}`} role="img" aria-label={spoken(platform)}>
+    <svg class="platform" style={{ maxWidth: columns * (WIDTH + 16) }} viewBox={`0 0 ${columns * (WIDTH + 16)} ${top + rows * (height + 24)}`} role="img" aria-label={spoken(platform)}>
       {several && (
         <g>
           <rect x={0} y={4} width={columns * (WIDTH + 16) - 16} height={24} rx={4} class="trunk" />
@@ -54,11 +54,11 @@ interface BoxProps {
 
 function Box({ cabinet, x, y, height, fastest, trunk }: BoxProps) {
   const lines = [
-    ...(trunk ? [`to the others ${amount(cabinet.up)}, from them ${amount(cabinet.down)}`] : []),
-    ...(trunk && cabinet.limiter ? [`both ways ${amount(cabinet.limiter)}`] : []),
+    ...(trunk ? [`to the others: ${amount(cabinet.up)}`, `from the others: ${amount(cabinet.down)}`] : []),
+    ...(trunk && cabinet.limiter ? [`both: ${amount(cabinet.limiter)}`] : []),
     `inside: ${amount(cabinet.inside)}`,
     `a host: up ${range(cabinet.hosts, "up")}, down ${range(cabinet.hosts, "down")}`,
-    `both ways ${range(cabinet.hosts, "limiter")}`,
+    `a host both ways: ${range(cabinet.hosts, "limiter")}`,
   ];
   return (
     <g transform={`translate(${x} ${y})`}>
