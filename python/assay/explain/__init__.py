@@ -17,6 +17,7 @@ from assay.explain.hca import hca_binding
 from assay.explain.matrix import PairMatrix
 from assay.explain.retest import plan_retest
 from assay.explain.slow import congestion, slow_block, slow_host, slow_pair
+from assay.explain.turns import taking_turns
 from assay.explain.udp import udp_loss
 from assay.explain.wire import wire_bypass
 from assay.records.schema import AnyRecord, Finding
@@ -34,6 +35,7 @@ RULES: dict[str, Rule] = {
     "port_errors": port_errors,
     "gpu_copies": gpu_copies,
     "udp_loss": udp_loss,
+    "taking_turns": taking_turns,
     "alloc": alloc,
 }
 

@@ -79,6 +79,7 @@ def comparisons(
             points += _times(pairing, answer)
         else:
             points += _rates(pairing, answer, cabinets)
+    points = list({(point.curve, point.x): point for point in reversed(points)}.values())[::-1]
     order = {curve: i for i, curve in enumerate(dict.fromkeys(point.curve for point in points))}
     return sorted(points, key=lambda point: (order[point.curve], point.x))
 
@@ -137,7 +138,7 @@ def _rates(pairing: Pairing, answer: Result, cabinets: Topology) -> list[Compari
             return [
                 point(f"{name}: {along}, {shape}", along, n, hosts)
                 for name, hosts in cabinets.items()
-                if (n := _members(flows, hosts, str(params["shape"]))) == params["count"]
+                if (n := _members(flows, hosts, str(params["shape"])))
             ]
         case "host":
             way = {"up": "to two others", "down": "from two others", "both": "both directions"}[

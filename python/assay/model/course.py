@@ -11,7 +11,7 @@ asked, which a clear plateau is at once.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Collection, Generator, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from assay.errors import UserError
@@ -117,20 +117,29 @@ def _few(result: Result, asked: Round) -> float:
     return min(result.flows.values) * window / asked.size
 
 
-def _repeat(study: Study, asked: Round) -> Generator[Round, Result, Result]:
-    """Once more and once more, until the sum is as sure as was asked."""
+def _repeat(
+    study: Study, asked: Round, groups: Sequence[Collection[str]] = ()
+) -> Generator[Round, Result, Result]:
+    """Once more and once more, until the sum is as sure as was asked: of all flows, or of those that touch each
+    group of hosts."""
     result = yield from _until_steady(study, asked)
-    samples = summed(result.flows.slices) if result.flows else []
+    wanted = [[i for i, (a, b) in enumerate(asked.flows) if a in one or b in one] for one in groups]
+    chosen = [own for own in wanted if own] or [list(range(len(asked.flows)))]
+    samples = [_sums(result, own) for own in chosen]
     for again in range(1, study.pace.repeats):
-        if estimate(samples).doubt <= study.pace.confidence:
+        if max(estimate(own).doubt for own in samples) <= study.pace.confidence:
             break
         seconds = float(result.flows.params["window_s"]) if result.flows else asked.seconds
         params = {**asked.params, "again": again}
         result = yield from _until_steady(
             study, Round(asked.flows, asked.size, max(asked.seconds, round(seconds, 3)), params=params)
         )
-        samples += summed(result.flows.slices) if result.flows else []
+        samples = [before + _sums(result, own) for before, own in zip(samples, chosen, strict=True)]
     return result
+
+
+def _sums(result: Result, chosen: Sequence[int]) -> list[float]:
+    return summed([result.flows.slices[i] for i in chosen]) if result.flows else []
 
 
 def _sweep(study: Study) -> Course:
@@ -197,7 +206,8 @@ def _pairs(study: Study, shape: str, count: int) -> Generator[Round, Result, flo
         flows += shape_flows(hosts, shape, count)
     params: dict[str, Scalar] = {"experiment": "pairs", "shape": shape, "count": count}
     slow = study.single / 2
-    result = yield from _repeat(study, Round(tuple(flows), study.size, study.seconds(slow), params=params))
+    asked = Round(tuple(flows), study.size, study.seconds(slow), params=params)
+    result = yield from _repeat(study, asked, list(study.cabinets.values()))
     largest = set(sorted(study.cabinets.values(), key=len)[-1])
     return sum(
         rate
@@ -229,9 +239,8 @@ def _hosts(study: Study) -> Course:
                 "way": way,
                 "centres": ",".join(c for c, _ in stars),
             }
-            yield from _repeat(
-                study, Round(tuple(flows), study.size, study.seconds(study.single / 2), params=params)
-            )
+            asked = Round(tuple(flows), study.size, study.seconds(study.single / 2), params=params)
+            yield from _repeat(study, asked, [[centre] for centre, _ in stars])
 
 
 Star = tuple[str, list[str]]

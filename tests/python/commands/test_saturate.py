@@ -97,7 +97,9 @@ def test_a_platform_that_simgrid_refuses(capsys, tmp_path: Path, platform: str):
 @simulated
 def test_a_program_that_fails_hands_its_status_on(tmp_path: Path, platform: str):
     source = tmp_path / "fails.c"
-    source.write_text("#include <mpi.h>\nint main(int c, char** v) { MPI_Init(&c, &v); MPI_Finalize(); return 3; }\n")
+    source.write_text(
+        "#include <mpi.h>\nint main(int c, char** v) { MPI_Init(&c, &v); MPI_Finalize(); return 3; }\n"
+    )
     assert main(["simulate", platform, "--hosts", "2", "--", str(source)]) != 0
     source.write_text("this is no C\n")
     assert main(["simulate", platform, "--hosts", "2", "--", str(source)]) == 2

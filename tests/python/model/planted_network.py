@@ -26,7 +26,9 @@ class Planted:
         params = {**asked.params, "round": asked.key}
         if asked.sizes:
             self.pairs += len(asked.flows)
-            return Result(echoes=[self._echo(a, b, size, params) for a, b in asked.flows for size in asked.sizes])
+            return Result(
+                echoes=[self._echo(a, b, size, params) for a, b in asked.flows for size in asked.sizes]
+            )
         flows = list(asked.flows)
         if asked.everyone:
             flows = [(a, b) for a in asked.everyone for b in asked.everyone if a != b]
@@ -69,7 +71,9 @@ def conduct(conversation: Generator[Round, Result, object], answer: Callable[[Ro
         return asked
 
 
-def cluster(cabinets: int, hosts: int, up: float = 1e8, down: float = 1e8, limiter: float | None = None) -> Network:
+def cluster(
+    cabinets: int, hosts: int, up: float = 1e8, down: float = 1e8, limiter: float | None = None
+) -> Network:
     members = {f"rack{c}": [f"n{c * hosts + i}" for i in range(hosts)] for c in range(cabinets)}
     network = Network(members)
     for host in network.home:

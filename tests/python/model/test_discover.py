@@ -35,5 +35,7 @@ def test_a_host_alone_in_its_cabinet_comes_first():
 
 def test_times_that_only_vary_show_no_cabinets():
     noise = random.Random(4)
-    planted = Planted(cluster(2, 6), lambda _: noise.uniform(20e-6, 60e-6), lambda _: noise.uniform(20e-6, 60e-6))
+    planted = Planted(
+        cluster(2, 6), lambda _: noise.uniform(20e-6, 60e-6), lambda _: noise.uniform(20e-6, 60e-6)
+    )
     assert len(planted.study().cabinets) == 1

@@ -81,7 +81,9 @@ def test_one_round_far_off_does_not_move_a_capacity():
     def spoil(record: Flows) -> None:
         if record.params["experiment"] == "host" and record.params["way"] == "up" and not spoilt:
             spoilt.append(record.params["round"])
-            record.slices = [[rate * (0.3 if i < 3 else 1.0) for i, rate in enumerate(row)] for row in record.slices]
+            record.slices = [
+                [rate * (0.3 if i < 3 else 1.0) for i, rate in enumerate(row)] for row in record.slices
+            ]
 
     one = found(planted(cluster(1, 6), spoil=spoil), "host", "n0", "up")
     assert spoilt and one.value == pytest.approx(1e8)
@@ -90,7 +92,9 @@ def test_one_round_far_off_does_not_move_a_capacity():
 def test_a_host_that_was_not_measured_stays_unknown():
     study = planted(cluster(1, 6))
     study.study(study.network.cabinets)
-    records = [r for r in study.records if not (isinstance(r, Flows) and "n4" in str(r.params.get("centres")))]
+    records = [
+        r for r in study.records if not (isinstance(r, Flows) and "n4" in str(r.params.get("centres")))
+    ]
     one = fit(records, study.network.cabinets).find("host", "n4", "up")
     assert one is not None and one.state == "unknown" and one.value is None
 

@@ -22,7 +22,9 @@ def studied(request, tmp_path_factory):
     seed, heterogeneous = request.param
     folder = tmp_path_factory.mktemp("hidden")
     hidden = next(
-        h for s in range(seed, 1000) if (h := hidden_platforms.draw(s, (3, 3), (4, 7))).heterogeneous == heterogeneous
+        h
+        for s in range(seed, 1000)
+        if (h := hidden_platforms.draw(s, (3, 3), (4, 7))).heterogeneous == heterogeneous
     )
     platform = hidden_platforms.write(hidden, folder / "hidden.xml")
     assert main(["simulate", str(platform), "--", "saturate", "-o", str(folder / "run")]) == 0
@@ -98,7 +100,19 @@ def test_a_users_program_runs_on_it_with_more_and_faster_links(studied, capfd, t
 
 def test_nets_sweep_runs_in_the_simulator(studied, tmp_path: Path):
     _, folder = studied
-    words = ["--", "net", "--sizes", "1KiB,64KiB", "--niters", "4", "--rounds", "2", "--no-retest", "-o", str(tmp_path / "net")]
+    words = [
+        "--",
+        "net",
+        "--sizes",
+        "1KiB,64KiB",
+        "--niters",
+        "4",
+        "--rounds",
+        "2",
+        "--no-retest",
+        "-o",
+        str(tmp_path / "net"),
+    ]
     assert main(["simulate", str(folder / "hidden.xml"), "--hosts", "4", *words]) in (0, 1)
     run = Run.load(tmp_path / "net")
     assert run.info.state == "complete"

@@ -56,12 +56,13 @@ export function Model({ capacities, comparisons }: { capacities: Capacity[]; com
   );
 }
 
-/** Curves that belong side by side: the cabinets' of one kind. More than four would not be told apart. */
+/** Curves that belong over one another: of one experiment, or of one cabinet with the others. More than four would not be told apart. */
 function panels(curves: Overlaid[]): { title: string; curves: Overlaid[] }[] {
   const found = new Map<string, Overlaid[]>();
   for (const curve of curves) {
-    const kind = curve.name.split(": ").pop()!;
-    const title = curve.name.startsWith("each host") ? "each host" : ["to the others", "from the others", "both directions"].includes(kind) ? "between cabinets" : kind;
+    const [of, kind = of!] = curve.name.split(": ");
+    const trunk = ["to the others", "from the others", "both directions"].includes(kind);
+    const title = trunk ? `${of} and the others` : curve.name.startsWith("each host") ? "each host" : kind;
     found.set(title, [...(found.get(title) ?? []), curve]);
   }
   return [...found].flatMap(([title, all]) =>
