@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from assay.model.course import MESSAGES, messages_to_all
+from assay.model.estimate import estimate, summed
 from assay.model.network import Topology
 from assay.model.rounds import Result, Round, results
 from assay.records.schema import AnyRecord, Comparison, Flows, Measurement, Verdict
@@ -125,10 +124,15 @@ def _rates(pairing: Pairing, answer: Result, cabinets: Topology) -> list[Compari
         curve: str, along: str, x: float, of: Collection[str] | None = None, label: str = ""
     ) -> Comparison:
         chosen = [i for i, (a, b) in enumerate(flows) if of is None or a in of or b in of]
-        sums = [sum(r.values[i] for i in chosen) for r in pairing.measured if isinstance(r, Flows)]
+        rounds = [r for r in pairing.measured if isinstance(r, Flows)]
+        # As the fit takes it: the middle of all slices, which one that was held up does not move. An all-to-all
+        # has no plateau: its whole is what is compared.
+        slices = [x for r in rounds for x in summed([r.slices[i] for i in chosen])]
+        whole = [sum(r.values[i] for i in chosen) for r in rounds]
+        measured = estimate(whole if asked.everyone else slices).value
         found = answer.flows.values if answer.flows is not None else []
         simulated = sum(found[i] for i in chosen) if found else None
-        return _point(curve, along, x, "B/s", float(np.median(sums)), simulated, label)
+        return _point(curve, along, x, "B/s", measured, simulated, label)
 
     match params["experiment"]:
         case "pairs":

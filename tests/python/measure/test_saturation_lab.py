@@ -72,6 +72,8 @@ def study(folder: Path) -> tuple[list, int, str]:
         "--cabinets",
         "a=h[0-2]",
         "b=h[3-5]",
+        "--seconds",
+        "1",
         "--confidence",
         "4%",
     ]
