@@ -130,3 +130,33 @@ def test_more_hosts_than_there_are(tmp_path: Path, platform: str):
     assert main(["simulate", platform, "--hosts", "9", "--", "saturate", "-o", str(tmp_path / "run")]) == 0
     run = Run.load(tmp_path / "run")
     assert run.info.hosts == [f"n{i}" for i in range(9)]
+
+
+@simulated
+def test_without_simgrid_the_platform_is_written_and_not_called_good(
+    tmp_path: Path, platform: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    run = tmp_path / "run"
+    assert main(["simulate", platform, "--", "saturate", "-o", str(run)]) == 0
+    monkeypatch.setattr(simulator, "unavailable", lambda: "no smpirun of SimGrid on PATH")
+    assert main(["model", str(run)]) == 2
+    assert "not simulated: no smpirun" in capsys.readouterr().err
+    assert (run / "platform.xml").is_file()
+    assert refused(capsys, "simulate", platform, "--", "saturate").startswith(
+        "assay: nothing can be simulated here"
+    )
+
+
+@simulated
+def test_what_was_not_measured_is_left_out_of_the_platform_and_marked(tmp_path: Path, platform: str):
+    run = tmp_path / "run"
+    assert main(["simulate", platform, "--", "saturate", "-o", str(run)]) == 0
+    lines = (run / "records.jsonl").read_text().splitlines(keepends=True)
+    kept = [one for one in lines if '"centres":"n2' not in one and ",n2" not in one]
+    assert len(kept) < len(lines)
+    (run / "records.jsonl").write_text("".join(kept))
+    assert main(["model", str(run), "--no-simulation"]) == 0
+    written = (run / "platform.xml").read_text()
+    assert "n[2,5] left out: capacities unknown, not measured" in written  # n5 was of the same rounds
+    capacities = [r for r in Run.load(run).records if isinstance(r, Capacity) and r.of == "n2"]
+    assert capacities and all(one.state == "unknown" and one.value is None for one in capacities)
