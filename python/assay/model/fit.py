@@ -248,22 +248,7 @@ def _many_cabinets(model: Model, names: Sequence[str], sums: dict[tuple[str, str
     network, backbone = model.network, ("backbone", "", "through")
     every = sums["", "backbone"]
     total = every.estimate.value if every.samples else float("inf")
-    for name in names:
-        for way in ("up", "down"):
-            link: Link = ("cabinet", name, way)
-            found = sums.get((name, way))
-            if found is None:
-                _note(model, link, None, "not measured")
-                continue
-            value = found.estimate.value
-            binds = value < PLATEAU * network.total(found.flows)
-            why = f"plateau of {len(found.flows)} flows {'to' if way == 'up' else 'from'} all other cabinets"
-            if binds and value >= PLATEAU * total:
-                binds, why = (
-                    False,
-                    f"cabinet link or backbone: this cabinet alone fills the backbone ({NEVER_BINDS})",
-                )
-            _note(model, link, found, why if binds or "backbone" in why else NEVER_BINDS, binds=binds)
+    _cabinet_links(model, names, sums, total)
     limiters = {}
     for name in names:
         both = sums.get((name, "both"))
@@ -287,6 +272,32 @@ def _many_cabinets(model: Model, names: Sequence[str], sums: dict[tuple[str, str
     binds = every.samples != [] and total < PLATEAU * network.total(every.flows)
     why = "plateau of all cabinets at once, each to the next" if binds else NEVER_BINDS
     _note(model, backbone, every, why, binds=binds)
+
+
+def _cabinet_links(
+    model: Model, names: Sequence[str], sums: dict[tuple[str, str], Sum], total: float
+) -> None:
+    """First all of them as they stand; then those of which the other cabinets' links may have been the limit.
+    ``total``: what all cabinets at once carried."""
+    network = model.network
+    links: list[Link] = [("cabinet", name, way) for name in names for way in ("up", "down")]
+    network.capacity |= {link: sums[link[1:]].estimate.value for link in links if link[1:] in sums}
+    for link in links:
+        found = sums.get(link[1:])
+        if found is None:
+            _note(model, link, None, "not measured")
+            continue
+        del network.capacity[link]
+        value, way = found.estimate.value, link[2]
+        if value >= PLATEAU * network.total(found.flows):
+            why = f"{NEVER_BINDS}: as much as its hosts or the other cabinets could take"
+            _note(model, link, found, why, binds=False)
+        elif value >= PLATEAU * total:
+            why = "cabinet link or backbone: this cabinet alone carries what all of them do together"
+            _note(model, link, found, why, binds=False)
+        else:
+            why = f"plateau of {len(found.flows)} flows {'to' if way == 'up' else 'from'} all other cabinets"
+            _note(model, link, found, why)
 
 
 # Latency.

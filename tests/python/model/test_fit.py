@@ -109,3 +109,17 @@ def test_breaks_between_protocols_are_found():
     assert 5000 < study.segments[1].start < 5000 * 1.25
     assert study.segments[0].latency == pytest.approx(20e-6, rel=0.02)
     assert 1 / study.segments[1].gap == pytest.approx(1e8, rel=0.02)
+
+
+def test_a_cabinet_link_that_the_others_cannot_fill_is_only_known_to_be_no_less():
+    network = cluster(3, 8)
+    for name in network.cabinets:
+        network.capacity["cabinet", name, "up"] = 7e8 if name == "rack0" else 3e8
+        network.capacity["cabinet", name, "down"] = 2.5e8
+    study = planted(network)
+    study.study(network.cabinets)
+    model = fit(study.records, network.cabinets)
+    up = model.find("cabinet", "rack0", "up")
+    assert up is not None and up.state == "at_least" and up.value == pytest.approx(5e8)
+    assert model.find("cabinet", "rack1", "up").state == "measured"  # type: ignore[union-attr]
+    assert model.find("cabinet", "rack2", "down").value == pytest.approx(2.5e8)  # type: ignore[union-attr]
