@@ -106,7 +106,7 @@ def _saturate(args: argparse.Namespace, words: list[str], launcher: Simulator, h
         )
     cabinets = saturate.read_given(parsed.cabinets) if parsed.cabinets else {}
     # Simulated time costs nothing by lasting, and no two repetitions differ.
-    pace = Pace(repeats=1, seconds=1e-4, echoes=4, simulated=True)
+    pace = Pace(repeats=1, seconds=1e-4, echoes=4, messages=4)
     request = SaturationRequest(launcher, HERE, hosts, pace, cabinets)
     return saturate.conduct(parsed, request, specifications(parsed), "saturate")
 

@@ -42,7 +42,7 @@ class Pace:
     seconds: float = 0.5  # of one round, at least
     echoes: int = 100
     least_size: int = 256 << 10
-    simulated: bool = False
+    messages: int = MESSAGES
 
 
 @dataclass
@@ -60,7 +60,7 @@ class Study:
 
     def seconds(self, slowest: float) -> float:
         """For a round in which a flow may be as slow as that."""
-        return max(self.pace.seconds, MESSAGES * self.size / slowest)
+        return max(self.pace.seconds, self.pace.messages * self.size / slowest)
 
 
 def expected_rounds(study: Study) -> int:
@@ -102,7 +102,7 @@ def _until_steady(study: Study, asked: Round) -> Generator[Round, Result, Result
     for _ in range(TRIES):
         study.asked += 1
         result = yield asked
-        if result.flows is not None and result.flows.values and _few(result, asked) >= 3:
+        if result.flows is not None and result.flows.values and _few(result, asked) >= study.pace.messages / 2:
             return result
         asked = Round(asked.flows, asked.size, asked.seconds * 3, params=asked.params)
     raise UserError(
