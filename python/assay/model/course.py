@@ -102,7 +102,11 @@ def _until_steady(study: Study, asked: Round) -> Generator[Round, Result, Result
     for _ in range(TRIES):
         study.asked += 1
         result = yield asked
-        if result.flows is not None and result.flows.values and _few(result, asked) >= study.pace.messages / 2:
+        if (
+            result.flows is not None
+            and result.flows.values
+            and _few(result, asked) >= study.pace.messages / 2
+        ):
             return result
         asked = Round(asked.flows, asked.size, asked.seconds * 3, params=asked.params)
     raise UserError(
