@@ -23,8 +23,8 @@ test: test-setup lint
 	@$(python) -m pytest -q $(ONLY)
 
 lint: test-setup
-	@$(python) -m ruff check python tests bench packaging
-	@$(python) -m ruff format --check -q python tests bench packaging
+	@$(python) -m ruff check python tests bench docs packaging
+	@$(python) -m ruff format --check -q python tests bench docs packaging
 	@$(python) -m mypy --no-error-summary
 	@cd web && PATH="$$(../packaging/setup.sh node):$$PATH" npm run --silent check
 	@PYTHONPATH=python .venv/bin/lint-imports --no-cache >build/lint-imports.log || { cat build/lint-imports.log; exit 1; }

@@ -4,6 +4,7 @@
 # and those flags become a target. ASSAY_MPIS lists the names found:
 #   openmpi, mpich      the system's (Debian installs both, with suffixed wrappers; elsewhere mpicxx on PATH)
 #   mpich-wheel         PyPI's, in the set-up's environment: for machines without an MPI or without root
+# and, apart from them, smpi: SimGrid's, by whose simulator the same measurements are run on a platform file.
 set(ASSAY_MPIS "")
 
 function(assay_add_mpi name wrapper)
@@ -55,3 +56,12 @@ if(ASSAY_WRAPPER_PATH)
 endif()
 
 assay_add_mpi(mpich-wheel "${PROJECT_SOURCE_DIR}/.venv/bin/mpicxx")
+
+# SimGrid's wrapper makes a shared object, which its own main program loads once a simulated rank; the C interface
+# only, and none of its macros over malloc, clocks and exit, which are for programs that know nothing of it.
+find_program(ASSAY_WRAPPER_smpi smpicxx)
+assay_add_mpi(smpi "${ASSAY_WRAPPER_smpi}")
+list(REMOVE_ITEM ASSAY_MPIS smpi)
+if(TARGET assay_mpi_smpi)
+  target_compile_definitions(assay_mpi_smpi INTERFACE ASSAY_SIMULATED)
+endif()

@@ -21,7 +21,7 @@ constexpr std::array table = {
     Fact{"kernel.release", "", "as uname -r has it"},
     Fact{"kernel.sched_rt_runtime", "s", "of each period, what real-time threads may take"},
     Fact{"machine.product", "", "as the firmware names it"},
-    Fact{"machine.virtual", "", "yes where a hypervisor is below; emulated in a guest of the lab, whose timings mean nothing"},
+    Fact{"machine.virtual", "", "yes where a hypervisor is below; emulated in a guest of the lab, whose timings mean nothing; simulated in SimGrid"},
     Fact{"cpu.model", "", "of the first package"},
     Fact{"cpu.packages", "1", "sockets"},
     Fact{"cpu.cores", "1", "physical cores that may be used"},

@@ -37,6 +37,15 @@ Json head(std::string_view kind, const Measurement& measurement, std::string_vie
             {"params", params.is_null() ? Json::object() : params}};
 }
 
+Json rounded(std::span<const double> values, int digits) {
+    Json list = Json::array();
+    for (const double value : values) {
+        const double unit = value == 0 ? 1 : std::pow(10, std::floor(std::log10(std::abs(value))) + 1 - digits);
+        list.push_back(std::round(value / unit) * unit);
+    }
+    return list;
+}
+
 }  // namespace
 
 Json to_json(const Summary& s) {
@@ -93,12 +102,18 @@ void Sink::pairs(const Measurement& measurement, std::string_view metric, const 
                  const Json& params, std::span<const std::string> peers, std::span<const double> values) {
     Json record = head("pairs", measurement, metric, subject, params);
     record["peers"] = peers;
-    // Five significant digits: a pair's figure is not better than that, and a matrix has n^2 of them.
-    Json& rounded = record["values"] = Json::array();
-    for (const double value : values) {
-        const double unit = value == 0 ? 1 : std::pow(10, std::floor(std::log10(std::abs(value))) - 4);
-        rounded.push_back(std::round(value / unit) * unit);
-    }
+    // A pair's figure is not better than that, and a matrix has n^2 of them.
+    record["values"] = rounded(values, 5);
+    write(record);
+}
+
+void Sink::flows(const Measurement& measurement, std::string_view metric, const Json& params, const FlowRates& rates) {
+    Json record = head("flows", measurement, metric, {}, params);
+    record["sources"] = rates.sources;
+    record["targets"] = rates.targets;
+    record["values"] = rounded(rates.values, 7);
+    Json& slices = record["slices"] = Json::array();
+    for (const std::vector<double>& one : rates.slices) slices.push_back(rounded(one, 7));
     write(record);
 }
 

@@ -27,6 +27,15 @@ struct Subject {
     std::optional<int> numa{}, rank{};
 };
 
+// Flows that ran at one time: their ends (an empty source: every other), rates, and the rates in equal slices of
+// that time. No values where they did not all run at one time.
+struct FlowRates {
+    explicit FlowRates(std::size_t flows) : values(flows), slices(flows) {}
+    std::vector<std::string> sources{}, targets{};
+    std::vector<double> values;
+    std::vector<std::vector<double>> slices;
+};
+
 class Sink {
 public:
     explicit Sink(int descriptor = 1) : descriptor_(descriptor) {}
@@ -44,6 +53,7 @@ public:
     // One row of a pair matrix: values[k] goes with peers[k].
     void pairs(const Measurement&, std::string_view metric, const Subject&, const Json& params,
                std::span<const std::string> peers, std::span<const double> values);
+    void flows(const Measurement&, std::string_view metric, const Json& params, const FlowRates&);
     // expected, observed: the 8 bytes around the offset.
     void corruption(const Measurement&, const Subject&, const Json& params, std::uint64_t message,
                     std::uint64_t offset, std::uint64_t expected, std::uint64_t observed);

@@ -79,10 +79,10 @@ Outcome Exchange::run(const Burst& burst, const Round& round, Histogram& latency
 // it is asked for the barrier comes back when they have landed. So the way through it is taken to last as
 // long as it usually does, at most.
 Nanoseconds Exchange::common_begin() {
-    const Nanoseconds entered = now();
+    const Nanoseconds entered = transport_.clock();
     double flag = 0;
     session_.max({&flag, 1});
-    const Nanoseconds took = now() - entered;
+    const Nanoseconds took = transport_.clock() - entered;
     passages_[passed_++ % passages_.size()] = took;
     auto known = passages_;
     const auto middle = known.begin() + static_cast<std::ptrdiff_t>(std::min(passed_, known.size()) / 2);
@@ -120,7 +120,7 @@ void Exchange::until(Done finished, Handle handle) {
     while (!finished()) {
         completed_.clear();
         transport_.poll(completed_);
-        clock_ = now();
+        clock_ = transport_.clock();
         if (completed_.empty()) {
             session_.idle(clock_, [this] { return awaited(); });
             continue;
@@ -252,7 +252,7 @@ void Exchange::put() {
             LaneState& state = out_[static_cast<std::size_t>(i % lanes)];
             const int peer = round_->out[static_cast<std::size_t>(i % lanes)].peer;
             session_.guarded("waits for puts to complete", peer, [&] { transport_.flush(peer); }, clock_);
-            clock_ = now();
+            clock_ = transport_.clock();
             while (state.inflight > 0) {
                 latency_->record(clock_ - posted);
                 land(state);

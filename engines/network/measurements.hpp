@@ -4,6 +4,7 @@
 //            --schedule shift --rounds 0 --nflight 1 --budget 20 --confidence 0.05
 //     mpirun -np 8 assay-probe-openmpi run network.client_server --servers 2 --op send,put,get
 //     mpirun -np 8 assay-probe-openmpi run network.pairs --pairs 0-3,3-0,1-2 --size 1MiB --repeats 5
+//     mpirun -np 8 assay-probe-openmpi run network.saturation <rounds.jsonl
 //
 // The first two also write the pair matrix (rows of "bandwidth"), a context for each host, and what the
 // kernel counted on the wire: network.counters and network.wire, which cannot be run by themselves.
@@ -21,11 +22,12 @@ inline std::optional<std::string> always() {
     return std::nullopt;
 }
 inline std::optional<std::string> reported_along() {
-    return "reported along with network.all_to_all and network.client_server";
+    return "reported along with network.all_to_all, network.client_server and network.saturation";
 }
 void run_client_server(const Options&, Bench&);
 void run_all_to_all(const Options&, Bench&);
 void run_pairs(const Options&, Bench&);
+void run_saturation(const Options&, Bench&);
 inline void run_nothing(const Options&, Bench&) {}
 
 inline constexpr Parameter sizes{
@@ -106,6 +108,12 @@ inline constexpr std::array pairs_parameters = {
     yield_us,
 };
 
+inline constexpr std::array saturation_parameters = {
+    Parameter{"nflight", Kind::integer, "", "2", "messages that each flow has under way", 1, 1024},
+    timeout,
+    yield_us,
+};
+
 inline constexpr std::array sweep_metrics = {
     Metric{"bandwidth", "B/s", Better::higher,
            "verified bytes of all ranks over the longest rank's timed part, each pass a sample; in a pair "
@@ -127,6 +135,11 @@ inline constexpr std::array pairs_metrics = {
     Metric{"bandwidth", "B/s", Better::higher, "of the pair alone, timed by the receiver; each burst a sample"},
     Metric{"latency", "s", Better::lower, "half a round trip of 8 bytes, the pair alone"},
     Metric{"corrupted", "1", Better::lower, "messages that did not arrive as they were sent"},
+};
+inline constexpr std::array saturation_metrics = {
+    Metric{"rate", "B/s", Better::higher,
+           "of each flow of a round, in the time in which all of them ran; of an all-to-all, what each rank received"},
+    Metric{"latency", "s", Better::lower, "half a round trip of one message, the pair alone"},
 };
 inline constexpr std::array counters_metrics = {
     Metric{"rx_bytes", "B", Better::none, "received by an interface"},
@@ -177,6 +190,15 @@ inline constexpr Measurement pairs{"network.pairs",
                                    detail::pairs_metrics,
                                    detail::always,
                                    detail::run_pairs};
+
+inline constexpr Measurement saturation{
+    "network.saturation",
+    Scope::group,
+    "Rounds of concurrent flows and of ping-pong, read from standard input: where a network's capacity ends.",
+    detail::saturation_parameters,
+    detail::saturation_metrics,
+    detail::always,
+    detail::run_saturation};
 
 inline constexpr Measurement counters{
     "network.counters",

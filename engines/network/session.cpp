@@ -7,6 +7,7 @@
 #include <atomic>
 #include <csignal>
 #include <map>
+#include <thread>
 
 #include "core/error.hpp"
 #include "core/topology.hpp"
@@ -18,6 +19,7 @@ constexpr int exit_unusable = 2;
 constexpr int exit_interrupted = 130;
 constexpr Nanoseconds grace = 3'000'000'000;  // for the group to leave together after a signal
 constexpr Nanoseconds progress_interval = 200'000'000;
+constexpr Nanoseconds resting = 500'000;  // between two looks of a rank that has nothing to do
 constexpr std::size_t named_at_most = 8;
 constexpr int callers = 2, tag_roll = 3;
 
@@ -63,11 +65,12 @@ std::vector<std::string> rank_labels(const std::vector<std::string>& hosts) {
 }
 
 Session::Session(Bench& bench, Patience patience)
-    : transport(bench.transport), sink(bench.sink), rank_(bench.transport.rank()), patience_(patience),
-      watchdog_(patience.timeout * 3 / 2, [this] { stalled(); }, end_if_ignored) {
+    : transport(bench.transport), sink(bench.sink), rank_(bench.transport.rank()), patience_(patience) {
+    if (!transport.simulated())
+        watchdog_.emplace(patience.timeout * 3 / 2, [this] { stalled(); }, end_if_ignored);
     std::signal(SIGINT, on_signal);
     std::signal(SIGTERM, on_signal);
-    const std::vector<std::string> names = gather(host_name());
+    const std::vector<std::string> names = gather(transport.host());
     std::string all;
     for (const std::string& name : names) all += name + '\n';
     guarded("waits for the list of hosts", 0, [&] { transport.broadcast(all); });
@@ -101,14 +104,20 @@ void Session::max(std::span<double> values) {
     finish_collective();
 }
 
-void Session::finish_collective() {
+void Session::rest(double& agreed) {
+    transport.begin_max({&agreed, 1});
+    finish_collective(resting);
+}
+
+void Session::finish_collective(Nanoseconds pause) {
     const Nanoseconds begin = now();
     while (!transport.test_collective()) {
         const Nanoseconds still = now() - begin;
-        if (still > patience_.spin) sched_yield();
+        if (pause > 0) std::this_thread::sleep_for(std::chrono::nanoseconds(pause));
+        else if (still > patience_.spin) sched_yield();
         if (still > patience_.timeout * 3 / 2 + 4 * expected_) call_the_roll(still);
     }
-    moved(now());
+    moved(transport.clock());
 }
 
 // Who waits in the same collective says so to two ranks (one of them may be the one that is missing);
@@ -141,7 +150,8 @@ std::vector<std::string> Session::gather(const std::string& mine) {
 }
 
 double Session::memory(double least, double wanted, const std::string& what) {
-    const double available = static_cast<double>(available_memory()) / ranks_on_this_host();
+    const int sharing = transport.simulated() ? size() : ranks_on_this_host();
+    const double available = static_cast<double>(available_memory()) / sharing;
     double agreed[] = {least - available, least, -available};
     max(agreed);
     if (agreed[0] > 0)
@@ -177,7 +187,7 @@ void Session::give_up(Nanoseconds still, const std::vector<int>& peers) {
 // On the watchdog's thread, while the main thread is inside the transport: end the process without it.
 void Session::stalled() {
     const bool known = !labels_.empty();
-    const std::string me = known ? label(rank_) : host_name();
+    const std::string me = known ? label(rank_) : transport.host();
     const std::string peer = known && awaited_ >= 0 ? label(awaited_) : "";
     sink.failure(fmt::format("{} {} for more than {:.0f} s{}{}", me, doing_, seconds(patience_.timeout) * 1.5,
                              peer.empty() ? "" : ": ", peer),

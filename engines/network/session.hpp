@@ -3,11 +3,13 @@
 // Waiting has three limits. In a poll loop the rank's own clock notices that nothing completes, and the
 // peers it waits for are named. In a collective the others are waited for half as long again, so that a
 // rank that knows a name speaks first; then a roll call tells who is missing. In a call that blocks a
-// watchdog looks on from its own thread.
+// watchdog looks on from its own thread. In a simulator nobody waits in vain: it notices by itself that
+// nothing can move any more, and ends the job.
 #pragma once
 
 #include <sched.h>
 
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -52,6 +54,10 @@ public:
     // Bursts may last that long without a completion: added to the limits.
     void expect(double burst_seconds) { expected_ = static_cast<Nanoseconds>(burst_seconds * 1e9); }
 
+    // Collective: for ranks that have nothing to do until others have. They sleep between looks, so that those
+    // who measure have the processor, where several ranks share one.
+    void rest(double& agreed);  // takes part in a max() of one value
+
     // Collectives, waited for with a limit.
     void sum(std::span<double> values);
     void max(std::span<double> values);
@@ -61,10 +67,12 @@ public:
     auto guarded(const char* doing, int peer, Call call, Nanoseconds at = now()) {
         doing_ = doing;
         awaited_ = peer;
-        watchdog_.enter(at);
+        if (watchdog_) watchdog_->enter(at);
         const struct Leave {
-            Watchdog& watchdog;
-            ~Leave() { watchdog.leave(); }
+            std::optional<Watchdog>& watchdog;
+            ~Leave() {
+                if (watchdog) watchdog->leave();
+            }
         } leave{watchdog_};
         return call();
     }
@@ -85,7 +93,7 @@ public:
     [[noreturn]] void give_up(Nanoseconds still, const std::vector<int>& peers);
 
 private:
-    void finish_collective();
+    void finish_collective(Nanoseconds pause = 0);
     [[noreturn]] void call_the_roll(Nanoseconds still);
     void stalled();
 
@@ -95,7 +103,7 @@ private:
     Nanoseconds last_move_ = 0, expected_ = 0, last_progress_ = 0;
     const char* doing_ = "";
     int awaited_ = -1;
-    Watchdog watchdog_;
+    std::optional<Watchdog> watchdog_;  // none in a simulator
 };
 
 // One label a rank, see Session::label.

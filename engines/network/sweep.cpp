@@ -127,7 +127,7 @@ Sweep::Pass Sweep::pass(Tally& tally, int window, int echoes) {
         if (interrupted) return {.interrupted = true};
     }
     double most[] = {seconds(sum.elapsed), seconds(longest),
-                     session_.rank() == 0 ? seconds(now() - begin_) : 0.0};
+                     session_.rank() == 0 ? seconds(session_.transport.clock() - begin_) : 0.0};
     double all[] = {static_cast<double>(sum.bytes), static_cast<double>(sum.operations),
                     static_cast<double>(sum.corrupted)};
     session_.max(most);
@@ -175,7 +175,7 @@ bool Sweep::measure(std::size_t item, Op op, std::size_t size) {
     Tally tally(op, size);
     Passes passes;
     int window = planner_->window(size);
-    double share[] = {session_.rank() == 0 ? seconds(now() - begin_) : 0.0};
+    double share[] = {session_.rank() == 0 ? seconds(session_.transport.clock() - begin_) : 0.0};
     session_.max(share);
     const double deadline = planner_->deadline(item, share[0]);
     bool interrupted = false;
@@ -207,13 +207,13 @@ bool Sweep::measure(std::size_t item, Op op, std::size_t size) {
 }
 
 void Sweep::tell_progress(std::size_t item, Op op, std::size_t size) {
-    const double elapsed = seconds(now() - begin_), left = planner_->left(item + 1, elapsed);
+    const double elapsed = seconds(session_.transport.clock() - begin_), left = planner_->left(item + 1, elapsed);
     session_.progress(elapsed / (elapsed + left), fmt::format("{} {} B", name(op), size), left);
 }
 
 bool Sweep::run() {
     const std::size_t place = find_place();
-    begin_ = now();
+    begin_ = session_.transport.clock();
     exchange_ =
         std::make_unique<Exchange>(session_, place, std::ranges::any_of(options_.operations, one_sided));
     probe();

@@ -24,7 +24,10 @@ Summary single(double value) {
 
 void report_context(Session& session) {
     Json mine = Json::array();
-    if (session.first_on_host()) {
+    if (session.transport.simulated()) {  // of the machine that simulates nothing is told: it does not matter
+        if (session.first_on_host())
+            mine.push_back({{"device", ""}, {"numa", -1}, {"facts", {{"machine.virtual", "simulated"}, {"mpi.library", session.transport.library()}}}});
+    } else if (session.first_on_host()) {
         for (const Context& one : contexts())
             mine.push_back({{"device", one.subject.device}, {"numa", one.subject.numa.value_or(-1)}, {"facts", one.facts}});
         mine[0]["facts"]["mpi.library"] = session.transport.library();
@@ -44,6 +47,7 @@ Wire::Wire(Session& session) : session_(session) {
 }
 
 void Wire::report(std::uint64_t sent_away) {
+    if (session_.transport.simulated()) return;
     Json mine = {{"sent_away", sent_away}};
     if (session_.first_on_host()) {
         const Counters changed = difference(before_, read_counters());

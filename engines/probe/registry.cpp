@@ -27,6 +27,7 @@ constexpr std::array table = {
     network::client_server,
     network::all_to_all,
     network::pairs,
+    network::saturation,
     network::counters,
     network::wire,
     storage::device,

@@ -3,12 +3,17 @@
 // Tickets are indices into a table of requests that one MPI_Testsome tests as a whole: it returns all that
 // has completed in one pass through the library. Requests are reused last-in first-out, which keeps the
 // table as short as the deepest queue so far.
+//
+// Compiled with ASSAY_SIMULATED it is SimGrid's: host and clock are those of the platform, and whoever would
+// look again and again waits instead, for in a simulator each look costs simulated time and moves nothing.
 #include <fmt/format.h>
 #define OMPI_SKIP_MPICXX 1  // the C interface only
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdlib>
 #include <numeric>
 
@@ -20,6 +25,12 @@
 
 namespace assay {
 namespace {
+
+#ifdef ASSAY_SIMULATED
+constexpr bool in_simulator = true;
+#else
+constexpr bool in_simulator = false;
+#endif
 
 class Mpi final : public Transport {
 public:
@@ -34,6 +45,11 @@ public:
     int rank() const override { return rank_; }
     int size() const override { return size_; }
     std::string library() const override;
+    bool simulated() const override { return in_simulator; }
+    std::string host() const override;
+    Nanoseconds clock() const override {
+        return in_simulator ? static_cast<Nanoseconds>(std::llround(MPI_Wtime() * 1e9)) : now();
+    }
 
     Ticket send(const void* data, std::size_t bytes, int peer, int tag) override {
         const Ticket ticket = take();
@@ -93,8 +109,11 @@ private:
     }
     void begin(std::span<double> values, MPI_Op op) {
         if (window_ != MPI_WIN_NULL) MPI_Win_sync(window_);
-        MPI_Iallreduce(MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), MPI_DOUBLE, op,
-                       MPI_COMM_WORLD, &collective_);
+        const int n = static_cast<int>(values.size());
+        if (in_simulator)  // SimGrid's nonblocking one has every rank send to every other
+            MPI_Allreduce(MPI_IN_PLACE, values.data(), n, MPI_DOUBLE, op, MPI_COMM_WORLD);
+        else
+            MPI_Iallreduce(MPI_IN_PLACE, values.data(), n, MPI_DOUBLE, op, MPI_COMM_WORLD, &collective_);
     }
 
     int rank_ = 0, size_ = 0;
@@ -120,6 +139,14 @@ std::string Mpi::library() const {
     return words;
 }
 
+std::string Mpi::host() const {
+    if (!in_simulator) return host_name();
+    char name[MPI_MAX_PROCESSOR_NAME];
+    int length = 0;
+    MPI_Get_processor_name(name, &length);
+    return {name, static_cast<std::size_t>(length)};
+}
+
 std::byte* Mpi::expose(std::size_t bytes) {
     void* base = nullptr;
     MPI_Win_allocate(static_cast<MPI_Aint>(bytes), 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window_);
@@ -131,8 +158,13 @@ void Mpi::poll(std::vector<Ticket>& completed) {
     if (active_ == 0) return;
     indices_.resize(requests_.size());
     int done = 0;
-    MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &done, indices_.data(),
-                 MPI_STATUSES_IGNORE);
+    if (in_simulator) {  // one by one: to look for more would cost simulated time
+        MPI_Waitany(static_cast<int>(requests_.size()), requests_.data(), indices_.data(), MPI_STATUS_IGNORE);
+        done = 1;
+    } else {
+        MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &done, indices_.data(),
+                     MPI_STATUSES_IGNORE);
+    }
     if (done == MPI_UNDEFINED) return;
     active_ -= done;
     for (int i = 0; i < done; ++i) {
@@ -143,8 +175,9 @@ void Mpi::poll(std::vector<Ticket>& completed) {
 }
 
 bool Mpi::test_collective() {
-    int done = 0;
-    MPI_Test(&collective_, &done, MPI_STATUS_IGNORE);
+    int done = 1;  // in the simulator it has been waited for
+    if (!in_simulator)
+        MPI_Test(&collective_, &done, MPI_STATUS_IGNORE);
     if (done && window_ != MPI_WIN_NULL) MPI_Win_sync(window_);
     return done != 0;
 }
@@ -181,7 +214,9 @@ double start_limit() {
 }  // namespace
 
 void for_each_rank(int& argc, char**& argv, const std::function<void(Transport&)>& body) {
-    {
+    if (in_simulator) {
+        MPI_Init(&argc, &argv);
+    } else {
         const double limit = start_limit();
         Watchdog watchdog(static_cast<Nanoseconds>(limit * 1e9), [limit] {
             Sink().failure(fmt::format("{}: MPI_Init has not come back for {} s", host_name(), limit),

@@ -13,6 +13,9 @@
 #include <string>
 #include <vector>
 
+#include "core/clock.hpp"
+#include "core/topology.hpp"
+
 namespace assay {
 
 // An operation in flight: a small number, free for reuse once poll() has reported it.
@@ -25,6 +28,12 @@ public:
     virtual int rank() const = 0;
     virtual int size() const = 0;
     virtual std::string library() const = 0;  // "Open MPI 4.1.4", "null"
+
+    // In a simulator the host is the platform's and time is the platform's too: both are the transport's to
+    // tell. There poll() and test_collective() wait, since looking costs no time and nothing else can happen.
+    virtual bool simulated() const { return false; }
+    virtual std::string host() const { return host_name(); }
+    virtual Nanoseconds clock() const { return now(); }
 
     // Two-sided. The caller leaves the buffer alone until the ticket is reported. Messages of one peer and
     // tag match receives in the order of posting.

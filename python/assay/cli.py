@@ -23,10 +23,13 @@ from assay.commands.judge import Judge
 from assay.commands.lab import Lab
 from assay.commands.list import List
 from assay.commands.mem import Mem
+from assay.commands.model import Model
 from assay.commands.net import Net
 from assay.commands.rdma import Rdma
 from assay.commands.report import Report
 from assay.commands.run import Run as RunOne
+from assay.commands.saturate import Saturate
+from assay.commands.simulate import Simulate
 from assay.commands.udp import Udp
 from assay.errors import EXIT_INTERRUPTED, EXIT_UNUSABLE, UserError
 from assay.records.run import Run
@@ -48,6 +51,9 @@ COMMANDS: list[Command] = [
     Check(),
     Comply(),
     Net(),
+    Saturate(),
+    Model(),
+    Simulate(),
     Mem(),
     Gpu(),
     Udp(),
@@ -97,18 +103,30 @@ def build_parser() -> argparse.ArgumentParser:
 
 def parse(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:
     """The words of a command line; of ``run --resume RUN`` those of that run, with ``resumed`` set to it."""
+    given = words
+    words, program = _split(words)
     args, others = parser.parse_known_args(words)
     resumed = getattr(args, "resume", None)
     if resumed is not None:
-        if args.measurement is not None or others:
+        if getattr(args, "measurement", None) is not None or others:
             raise UserError("--resume takes the command of the run", "give nothing else with it")
-        words = Run.load(resumed).info.command[1:]
+        given = Run.load(resumed).info.command[1:]
+        words, program = _split(given)
         args, others = parser.parse_known_args(words)
     if others and not getattr(args, "takes_others", False):
         parser.error(f"unrecognised: {' '.join(others)}")
-    args.others, args.resumed = others, resumed
-    args.words = ["assay", *words]  # as typed, for run.json
+    args.others, args.resumed, args.program = others, resumed, program
+    args.words = ["assay", *given]  # as typed, for run.json
     return args
+
+
+def _split(words: list[str]) -> tuple[list[str], list[str]]:
+    """Of a verb that runs a program: its own words, and those behind "--"."""
+    takes = {command.name for command in COMMANDS if getattr(command, "takes_program", False)}
+    if not words or words[0] not in takes or "--" not in words:
+        return words, []
+    at = words.index("--")
+    return words[:at], words[at + 1 :]
 
 
 def netsan() -> int:

@@ -15,6 +15,7 @@ from rich.text import Text
 from assay.commands.options import read_specification
 from assay.errors import EXIT_FAIL, EXIT_PASS, UserError
 from assay.judge import Specification, judge
+from assay.launch import simulator
 from assay.launch.engines import describe, engines_folder, probe
 from assay.launch.launchers import LAUNCHERS
 from assay.measure.node import read_contexts
@@ -108,16 +109,21 @@ def _engines() -> list[Check]:
 def _launchers() -> list[Check]:
     checks = []
     for launcher in LAUNCHERS:
-        reason = launcher.unavailable()
-        if reason is None:
-            engine = f"engine {launcher.flavour}" if launcher.flavour else "node measurements, no MPI"
-            checks.append(Check("launchers", launcher.name, "ok", engine))
-        else:
-            what, _, mend = reason.partition(" (Debian: ")
-            checks.append(Check("launchers", launcher.name, "note", what, mend.rstrip(")")))
+        engine = f"engine {launcher.flavour}" if launcher.flavour else "node measurements, no MPI"
+        checks.append(_launcher(launcher.name, launcher.unavailable(), engine))
     if not any(c.state == "ok" and c.name != "local" for c in checks):
         checks.append(Check("launchers", "any MPI", "missing", "none can be used", "make setup"))
+    checks.append(
+        _launcher("simgrid", simulator.unavailable(), "simulated networks: assay model, assay simulate")
+    )
     return checks
+
+
+def _launcher(name: str, reason: str | None, engine: str) -> Check:
+    if reason is None:
+        return Check("launchers", name, "ok", engine)
+    what, _, mend = reason.partition(" (Debian: ")
+    return Check("launchers", name, "note", what, mend.rstrip(")"))
 
 
 def _tools() -> list[Check]:

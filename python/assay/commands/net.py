@@ -10,8 +10,8 @@ from assay.commands.options import add_lab, add_output, count, open_run, place, 
 from assay.errors import UserError
 from assay.launch.engines import describe, probe
 from assay.launch.hosts import fold, host_list, refuse_shared
-from assay.launch.launchers import LAUNCHERS, Launcher, default_launcher, find_launcher
-from assay.launch.placement import Site
+from assay.launch.launchers import LAUNCHERS, Launcher, launcher_on
+from assay.launch.placement import HERE
 from assay.launch.reach import check_hosts
 from assay.measure.adapters import parse_adapters
 from assay.measure.network import NetworkRequest, measure_network
@@ -95,28 +95,33 @@ class Net:
         )
 
     def run(self, args: argparse.Namespace) -> int:
-        request = build_request(args)
-        wanted = specifications(args, "net")
-        check_hosts(request.site, [*request.servers, *request.clients])
-        run = open_run("net", args)
-        run.info.hosts = [host for segment in request.segments() for host in segment.hosts]
-        run.info.options = {
-            "servers": request.servers,
-            "clients": request.clients,
-            "servers_hcas": request.adapters,
-            **request.params,
-        }
-        run.save()
-        session = Session(run, verbose=args.verbose, quiet=args.json or args.compat_netsan)
-        session.err.print(_introduce(request))
-        measure_network(session, request)
-        status = session.conclude(wanted)
-        if args.json:
-            session.print_json()
-        elif args.compat_netsan:
-            rows = sweep_rows(run.records)
-            print(netsan_table(rows, request.servers, len(request.adapters), request.clients))
-        return status
+        return conduct(args, build_request(args))
+
+
+def conduct(args: argparse.Namespace, request: NetworkRequest, built_in: tuple[str, ...] = ("net",)) -> int:
+    """From the checked request to the exit code; the same on a cluster and on a simulated one, where
+    ``built_in`` is left out: no wire is there to be judged."""
+    wanted = specifications(args, *built_in)
+    check_hosts(request.site, [*request.servers, *request.clients])
+    run = open_run("net", args)
+    run.info.hosts = [host for segment in request.segments() for host in segment.hosts]
+    run.info.options = {
+        "servers": request.servers,
+        "clients": request.clients,
+        "servers_hcas": request.adapters,
+        **request.params,
+    }
+    run.save()
+    session = Session(run, verbose=args.verbose, quiet=args.json or args.compat_netsan)
+    session.err.print(_introduce(request))
+    measure_network(session, request)
+    status = session.conclude(wanted)
+    if args.json:
+        session.print_json()
+    elif args.compat_netsan:
+        rows = sweep_rows(run.records)
+        print(netsan_table(rows, request.servers, len(request.adapters), request.clients))
+    return status
 
 
 def _introduce(request: NetworkRequest) -> str:
@@ -130,11 +135,14 @@ def _introduce(request: NetworkRequest) -> str:
     return f"{len(request.clients)} hosts ({fold(request.clients)}), all to all, under {launcher}"
 
 
-def build_request(args: argparse.Namespace) -> NetworkRequest:
-    """Checks the options against each other; every refusal happens here, before anything is started."""
+def build_request(args: argparse.Namespace, simulated: Launcher | None = None) -> NetworkRequest:
+    """Checks the options against each other; every refusal happens here, before anything is started.
+
+    ``simulated``: the launcher that knows the hosts by itself, in place of the site's.
+    """
     servers = host_list(args.servers, args.servers_file, "--servers")
     clients = host_list(args.clients, args.clients_file, "--clients")
-    site, clients = place(args, clients, servers)
+    site, clients = (HERE, clients) if simulated else place(args, clients, servers)
     refuse_shared(servers, clients)
     if servers and not clients:
         raise UserError("servers but no clients", "name them: --clients 'client[1-8]'")
@@ -144,7 +152,7 @@ def build_request(args: argparse.Namespace) -> NetworkRequest:
     if adapters and not servers:
         raise UserError("--servers-hcas without --servers", "name the servers that have these adapters")
     request = NetworkRequest(
-        launcher=_launcher(args, site),
+        launcher=simulated or launcher_on(args.launcher, site),
         site=site,
         servers=servers,
         clients=clients,
@@ -158,17 +166,6 @@ def build_request(args: argparse.Namespace) -> NetworkRequest:
     numbers = {**request.params, "timeout": request.timeout}
     describe(probe()).find(request.measurement).check_bounds(numbers)
     return request
-
-
-def _launcher(args: argparse.Namespace, site: Site) -> Launcher:
-    launcher = find_launcher(args.launcher) if args.launcher else default_launcher()
-    if site.lab and launcher.name == "srun" and not site.lab.slurm:
-        raise UserError("this lab has no Slurm", "make it with 'assay lab up --slurm'")
-    if site.lab and launcher.name == "mpich":
-        raise UserError(
-            "MPICH 4.0 hangs at its end across lab hosts", "use --launcher mpich-wheel or --launcher openmpi"
-        )
-    return launcher
 
 
 def _params(args: argparse.Namespace, servers: list[str], clients: list[str]) -> dict[str, Scalar]:

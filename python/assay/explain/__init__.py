@@ -18,6 +18,7 @@ from assay.explain.matrix import PairMatrix
 from assay.explain.retest import plan_retest
 from assay.explain.slow import congestion, slow_block, slow_host, slow_pair
 from assay.explain.storage import straggler, wrong_data
+from assay.explain.turns import taking_turns
 from assay.explain.udp import udp_loss
 from assay.explain.wire import wire_bypass
 from assay.records.schema import AnyRecord, Finding
@@ -37,6 +38,7 @@ RULES: dict[str, Rule] = {
     "udp_loss": udp_loss,
     "wrong_data": wrong_data,
     "straggler": straggler,
+    "taking_turns": taking_turns,
     "alloc": alloc,
 }
 

@@ -15,7 +15,17 @@ from typing import Literal, NamedTuple
 
 from assay.judge.criteria import SUBJECT_FIELDS, Condition, Criterion, Limit, Share, Specification, words
 from assay.judge.facts import judge_fact
-from assay.records.schema import AnyRecord, Corruption, Failure, Finding, Measurement, Pairs, Verdict
+from assay.records.schema import (
+    AnyRecord,
+    Capacity,
+    Comparison,
+    Corruption,
+    Failure,
+    Finding,
+    Measurement,
+    Pairs,
+    Verdict,
+)
 from assay.records.units import Quantity, format_as, name_unit
 
 Outcome = Literal["PASS", "FAIL", "INCONCLUSIVE"]
@@ -57,7 +67,7 @@ def overall(verdicts: Iterable[Verdict]) -> Outcome:
 
 def _hosts(records: Iterable[AnyRecord], hosts: Collection[str]) -> set[str]:
     """The hosts of the run: those given, else those that the records speak of."""
-    subjects = [one.subject for one in records if not isinstance(one, Verdict)]
+    subjects = [one.subject for one in records if not isinstance(one, Verdict | Capacity | Comparison)]
     return set(hosts) or {name for one in subjects for name in (one.host, one.peer) if name}
 
 

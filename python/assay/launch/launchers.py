@@ -106,6 +106,9 @@ class OpenMpi:
             words += ["--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", site.interface]
             words += ["--mca", "osc", "pt2pt"]  # one-sided over that path; the others look for RDMA
             words += ["--mca", "mpi_yield_when_idle", "1"]
+            # Messages are sent, not put: a put asks for each of its pieces, the asking waits behind what goes the
+            # other way on the same socket, and the two directions between two hosts then take turns.
+            words += ["--mca", "btl_tcp_flags", "1"]
         ranks = sum(len(s.hosts) for s in segments)
         crowded = site.lab is not None or (site.name == "here" and ranks > (os.cpu_count() or 1))
         if crowded:
@@ -252,3 +255,15 @@ def default_launcher() -> Launcher:
             return launcher
     reasons = "; ".join(f"{x.name}: {x.unavailable()}" for x in order)
     raise UserError(f"no MPI can be used here ({reasons})", "see 'assay doctor'")
+
+
+def launcher_on(name: str | None, site: Site) -> Launcher:
+    """The named one or the first that works here; none that the site cannot do with."""
+    launcher = find_launcher(name) if name else default_launcher()
+    if site.lab and launcher.name == "srun" and not site.lab.slurm:
+        raise UserError("this lab has no Slurm", "make it with 'assay lab up --slurm'")
+    if site.lab and launcher.name == "mpich":
+        raise UserError(
+            "MPICH 4.0 hangs at its end across lab hosts", "use --launcher mpich-wheel or --launcher openmpi"
+        )
+    return launcher

@@ -33,11 +33,15 @@ GRACE_S = 5.0  # between asking processes to end and killing them
 
 @dataclass
 class Started:
-    """What to start: the words, what they add to the environment, and the hosts that must answer."""
+    """What to start: the words, what they add to the environment, and the hosts that must answer.
+
+    ``stdin``: a descriptor that it reads from, where it is told step by step what to do.
+    """
 
     argv: list[str]
     env: Mapping[str, str]
     hosts: list[str] = field(default_factory=list)  # one per rank, in rank order
+    stdin: int | None = None
 
 
 @dataclass
@@ -64,17 +68,19 @@ def run_engine(
     diagnose: Callable[[str], str | None],
     limits: Limits | None = None,
     other: Started | None = None,
+    on_ready: Callable[[], object] = lambda: None,
 ) -> Ending:
     """Starts, reads to the end, and leaves nothing running. Ctrl-C ends the engine and returns normally.
 
     ``other`` is the second side of a measurement between two processes: it is started when the first says
-    that it is ready for it, and both are read to their ends.
+    that it is ready for it, and both are read to their ends. ``on_ready`` hears of each time that an engine
+    says so, all records before it having been passed on.
     """
     limits = limits or Limits()
     watched = _Watched(started, secrets.token_hex(8))
     ending = Ending()
     try:
-        ending.failure = _read(watched, started, other, limits, on_record, on_progress)
+        ending.failure = _read(watched, started, other, limits, on_record, on_progress, on_ready)
     except KeyboardInterrupt:
         ending.interrupted = True
         watched.stop(signal.SIGTERM)
@@ -105,7 +111,7 @@ class _Watched:
         try:
             process = subprocess.Popen(
                 started.argv,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.DEVNULL if started.stdin is None else started.stdin,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 env=environment,
@@ -190,6 +196,7 @@ def _read(
     limits: Limits,
     on_record: Callable[[AnyRecord], object],
     on_progress: Callable[[Progress], object],
+    on_ready: Callable[[], object],
 ) -> Failure | None:
     """Reads lines until the end. A failure that an engine reported, or that silence shows; else None."""
     running, alone = 1, False
@@ -215,6 +222,7 @@ def _read(
             if other is not None:
                 watched.start(other)
                 running, other = running + 1, None
+            on_ready()
         elif isinstance(said, Progress):
             on_progress(said)
         elif isinstance(said, Failure):

@@ -13,8 +13,9 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from typing import Any, Literal
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, Protocol
 
 import msgspec
 from rich.console import Console
@@ -26,15 +27,27 @@ from assay.judge import Specification, judge, overall
 from assay.launch.engines import describe, probe
 from assay.launch.launchers import Launcher, Local
 from assay.launch.placement import Segment, Site
-from assay.launch.supervise import Limits, Started, run_engine
+from assay.launch.supervise import Ending, Limits, Started, run_engine
 from assay.records import schema
 from assay.records.run import Run
+from assay.records.schema import AnyRecord
 from assay.report.html import build_report
 from assay.report.terminal import console, show_outcome, show_run, show_verdicts
 
 START_LIMIT_S = 60.0
 
 Outcome = Literal["PASS", "FAIL", "INCONCLUSIVE"]
+
+
+class Conductor(Protocol):
+    """Tells an engine step by step what to measure, over its standard input."""
+
+    stdin: int
+    finished: bool  # it has nothing more to ask
+
+    def heard(self, record: AnyRecord) -> AnyRecord: ...
+
+    def ready(self) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -103,6 +116,46 @@ class Session:
             self._complete(*{first.measurement, other.measurement})
         return not self.ended_early
 
+    def converse(
+        self,
+        measurement: str,
+        launcher: Launcher,
+        site: Site,
+        segments: Sequence[Segment],
+        params: Mapping[str, schema.Scalar],
+        conductor: Conductor,
+        progress: Callable[[], schema.Progress],
+        silence_s: float,
+        keep: bool = True,
+    ) -> bool:
+        """One measurement that a conductor leads from round to round; its records are kept unless they are only
+        of interest to him. True when he came to his end."""
+        if self.ended_early:
+            return False
+        started = replace(
+            _started(measurement, launcher, site, segments, params, None), stdin=conductor.stdin
+        )
+
+        def heard(record: AnyRecord) -> None:
+            record = conductor.heard(record)
+            if keep:
+                self.run.append(record)
+
+        with self._progress(measurement) as on_progress:
+
+            def ready() -> None:
+                conductor.ready()
+                on_progress(progress())
+
+            limits = Limits(start=START_LIMIT_S, silence=silence_s)
+            ending = self._heed(
+                [started],
+                lambda: run_engine(started, heard, on_progress, launcher.diagnose, limits, on_ready=ready),
+            )
+        if ending and conductor.finished and keep:
+            self._complete(measurement)
+        return ending and conductor.finished
+
     def run_step(
         self,
         key: str,
@@ -147,18 +200,25 @@ class Session:
         silence_s: float,
         whole: Callable[[schema.Progress], schema.Progress] = lambda said: said,
     ) -> bool:
+        with self._progress(title) as on_progress:
+            return self._heed(
+                started,
+                lambda: run_engine(
+                    started[0],
+                    self.run.append,
+                    lambda said: on_progress(whole(said)),
+                    launcher.diagnose,
+                    Limits(start=START_LIMIT_S, silence=silence_s),
+                    other=started[1] if len(started) > 1 else None,
+                ),
+            )
+
+    def _heed(self, started: Sequence[Started], run: Callable[[], Ending]) -> bool:
+        """Runs an engine and draws the consequences of how it ended; True when it finished."""
         if self.verbose:
             for one in started:
                 self.err.print("+ " + " ".join(one.argv), soft_wrap=True)
-        with self._progress(title) as on_progress:
-            ending = run_engine(
-                started[0],
-                self.run.append,
-                lambda said: on_progress(whole(said)),
-                launcher.diagnose,
-                Limits(start=START_LIMIT_S, silence=silence_s),
-                other=started[1] if len(started) > 1 else None,
-            )
+        ending = run()
         if self.verbose and ending.words.strip():
             self.err.print(ending.words.rstrip(), soft_wrap=True)
         if ending.interrupted:
@@ -253,6 +313,11 @@ class Session:
 
     def _because(self) -> str:
         return f"the run is partial: {self.ended_early}" if self.ended_early else ""
+
+    def publish(self, state: str, reason: str) -> Path:
+        """Of a run that has had its conclusion and was given new ones: saved as it was, with a new report."""
+        self.run.finish(state, reason)
+        return build_report(self.run.path)
 
     def print_json(self) -> None:
         """The whole run as one JSON object on standard output."""

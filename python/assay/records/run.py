@@ -12,7 +12,7 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
@@ -24,6 +24,8 @@ from assay.errors import UserError
 from assay.records.schema import (
     SCHEMA_VERSION,
     AnyRecord,
+    Capacity,
+    Comparison,
     Context,
     Failure,
     Finding,
@@ -34,6 +36,8 @@ from assay.records.schema import (
     encode,
 )
 from assay.records.storage import SPEEDUP
+
+CONCLUSIONS = Verdict | Finding | Capacity | Comparison  # drawn from what was measured
 
 RUNS = Path("runs")  # where runs are kept unless told otherwise: below the current directory
 
@@ -93,12 +97,23 @@ class Run:
         if run.info.state == "complete":
             raise UserError(f"{run.path} is complete: there is nothing to resume", "start a new run")
         run.records = [r for r in run.records if not _is_provisional(r, run.info.completed)]
-        temporary = run.path / ".records.jsonl"
-        temporary.write_bytes(b"".join(encode(r) + b"\n" for r in run.records))
-        os.replace(temporary, run.path / "records.jsonl")
+        run._rewrite()
         run.info.state, run.info.reason, run.info.ended, run.info.outcome = "running", "", None, None
         run.save()
         return run
+
+    def withdraw(self, chosen: Callable[[AnyRecord], bool]) -> None:
+        """Takes conclusions back that are to be drawn anew; what was measured is nobody's to withdraw."""
+        self.records = [r for r in self.records if not (isinstance(r, CONCLUSIONS) and chosen(r))]
+        self._rewrite()
+
+    def _rewrite(self) -> None:
+        if self._file is not None:  # it would go on into the file that is replaced
+            self._file.close()
+            self._file = None
+        temporary = self.path / ".records.jsonl"
+        temporary.write_bytes(b"".join(encode(r) + b"\n" for r in self.records))
+        os.replace(temporary, self.path / "records.jsonl")
 
     def append(self, record: AnyRecord) -> AnyRecord:
         """Gives the record its id, writes it, and flushes. What a host is, is kept once."""
@@ -134,7 +149,7 @@ class Run:
 
 
 def _is_provisional(record: AnyRecord, completed: list[str]) -> bool:
-    if isinstance(record, Verdict | Finding | Failure):
+    if isinstance(record, CONCLUSIONS | Failure):
         return True
     if not isinstance(record, Measurement):
         return False

@@ -95,6 +95,58 @@ class Pairs(Record, tag="pairs"):
     values: list[float] = []
 
 
+class Flows(Record, tag="flows"):
+    """Flows that ran at one time: ``values[k]`` is the rate from ``sources[k]`` to ``targets[k]``.
+
+    ``slices[k]`` are the flow's rates in equal parts of the time in which all of them ran; a source "" stands
+    for every other rank (an all-to-all). No values where they did not all run at one time.
+    """
+
+    name: str
+    metric: str
+    unit: str
+    better: Literal["higher", "lower", "none"] = "none"
+    subject: Subject = Subject()
+    params: dict[str, Scalar] = {}
+    sources: list[str] = []
+    targets: list[str] = []
+    values: list[float] = []
+    slices: list[list[float]] = []
+
+
+class Capacity(Record, tag="capacity"):
+    """One figure of the network's model, fitted to what was measured, with its 95 % interval.
+
+    ``at_least``: never seen to be the limit, so only known to be no less. ``unknown`` has no value.
+    """
+
+    level: Literal["host", "inside", "cabinet", "backbone", "network"]
+    of: str  # the host or cabinet; empty for what there is one of
+    way: Literal["up", "down", "limiter", "through", "latency"]
+    unit: str  # "B/s", "s"
+    state: Literal["measured", "at_least", "unknown"]
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    cabinet: str = ""  # that a host stands in
+    n: int = 0  # samples
+    why: str = ""  # which experiment it comes from, or what stands in the way of knowing it
+    evidence: list[int] = []  # ids of the records that it was fitted to
+
+
+class Comparison(Record, tag="comparison"):
+    """One point of a curve, measured and simulated on the model. ``error`` is simulated / measured - 1."""
+
+    curve: str  # "cabinet a: pairs, sendrecv"
+    along: str  # what x is: "pairs", "hosts", "message size"
+    x: float
+    unit: str
+    measured: float
+    simulated: float | None = None
+    error: float | None = None
+    label: str = ""  # of the point, where x is only its place in a row
+
+
 class Corruption(Record, tag="corruption"):
     """A payload that did not arrive as it was sent: the first wrong byte of one message."""
 
@@ -161,7 +213,9 @@ class Finding(Record, tag="finding"):
     remedy: str = ""
 
 
-AnyRecord = Measurement | Pairs | Corruption | Context | Failure | Verdict | Finding
+AnyRecord = (
+    Measurement | Pairs | Flows | Capacity | Comparison | Corruption | Context | Failure | Verdict | Finding
+)
 
 
 class RunInfo(Struct, omit_defaults=True):

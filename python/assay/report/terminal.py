@@ -16,6 +16,7 @@ from assay.records.units import format_quantity, format_share, format_size
 from assay.report.alloc import show_alloc
 from assay.report.gpu import show_gpu
 from assay.report.memory import show_memory
+from assay.report.model import show_model
 from assay.report.rdma import show_rdma
 from assay.report.storage import show_storage
 from assay.report.sweep import SweepRow, sweep_rows
@@ -63,6 +64,7 @@ def show_run(console: Console, records: Sequence[AnyRecord]) -> None:
     show_sweep(console, sweep_rows(records))
     show_storage(console, records)
     show_alloc(console, records)
+    show_model(console, records)
     for failure in (r for r in records if isinstance(r, Failure)):
         console.print(Text.assemble(("failed: ", "bold red"), failure.what), soft_wrap=True)
         if failure.hint:

@@ -6,6 +6,8 @@ import { MatrixBuilder, type Matrix } from "./matrix";
 import { withoutIterations } from "./sweep";
 import type {
   AnyRecord,
+  Capacity,
+  Comparison,
   Context,
   Corruption,
   Failure,
@@ -28,6 +30,8 @@ export interface Run {
   contexts: Context[];
   failures: Failure[];
   corruptions: Corruption[];
+  capacities: Capacity[]; // the network's model, where one was fitted
+  comparisons: Comparison[]; // its curves, measured and simulated
   heaps: HeapPage[]; // profiles, the largest process first
   byId: Map<number, Measurement | PairsHead>; // what verdicts and findings cite
 }
@@ -45,6 +49,8 @@ export async function loadRun(base64: string): Promise<Run> {
     contexts: [],
     failures: [],
     corruptions: [],
+    capacities: [],
+    comparisons: [],
     heaps: [],
     byId: new Map(),
   };
@@ -84,6 +90,12 @@ function take(run: Run, builders: Map<string, MatrixBuilder>, record: AnyRecord 
       break;
     case "corruption":
       run.corruptions.push(record);
+      break;
+    case "capacity":
+      run.capacities.push(record);
+      break;
+    case "comparison":
+      run.comparisons.push(record);
       break;
     case "heap":
       run.heaps.push(record);

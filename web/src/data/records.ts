@@ -7,6 +7,44 @@ export const SCHEMA_VERSION = 1;
 export type Scalar = string | number | boolean;
 
 /**
+ * One figure of the network's model, fitted to what was measured, with its 95 % interval.
+ *
+ * ``at_least``: never seen to be the limit, so only known to be no less. ``unknown`` has no value.
+ */
+export interface Capacity {
+  kind: "capacity";
+  level: "backbone" | "cabinet" | "host" | "inside" | "network";
+  of: string;
+  way: "down" | "latency" | "limiter" | "through" | "up";
+  unit: string;
+  state: "at_least" | "measured" | "unknown";
+  value?: number | null;
+  low?: number | null;
+  high?: number | null;
+  cabinet?: string;
+  n?: number;
+  why?: string;
+  evidence?: number[];
+  id?: number;
+}
+
+/**
+ * One point of a curve, measured and simulated on the model. ``error`` is simulated / measured - 1.
+ */
+export interface Comparison {
+  kind: "comparison";
+  curve: string;
+  along: string;
+  x: number;
+  unit: string;
+  measured: number;
+  simulated?: number | null;
+  error?: number | null;
+  label?: string;
+  id?: number;
+}
+
+/**
  * What a host is: once a host and run. ``facts`` has dotted keys ("cpu.model", "mpi.library").
  */
 export interface Context {
@@ -58,6 +96,27 @@ export interface Finding {
   evidence?: number[];
   details?: string[];
   remedy?: string;
+  id?: number;
+}
+
+/**
+ * Flows that ran at one time: ``values[k]`` is the rate from ``sources[k]`` to ``targets[k]``.
+ *
+ * ``slices[k]`` are the flow's rates in equal parts of the time in which all of them ran; a source "" stands
+ * for every other rank (an all-to-all). No values where they did not all run at one time.
+ */
+export interface Flows {
+  kind: "flows";
+  name: string;
+  metric: string;
+  unit: string;
+  better?: "higher" | "lower" | "none";
+  subject?: Subject;
+  params?: Record<string, Scalar>;
+  sources?: string[];
+  targets?: string[];
+  values?: number[];
+  slices?: number[][];
   id?: number;
 }
 
@@ -185,4 +244,4 @@ export interface Verdict {
   id?: number;
 }
 
-export type AnyRecord = Context | Corruption | Failure | Finding | Measurement | Pairs | Verdict;
+export type AnyRecord = Capacity | Comparison | Context | Corruption | Failure | Finding | Flows | Measurement | Pairs | Verdict;

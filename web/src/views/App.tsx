@@ -15,6 +15,7 @@ import { Heap } from "./heap/Heap";
 import { Hosts } from "./Hosts";
 import { Findings, Verdicts } from "./Judgement";
 import { Measurements } from "./Measurements";
+import { Model } from "./model/Model";
 import { PairMatrices } from "./PairMatrices";
 import { Storage } from "./Storage";
 import { Sweeps } from "./Sweeps";
@@ -38,6 +39,7 @@ export function App({ run }: { run: Run }) {
       <Findings run={run} />
       <Verdicts run={run} />
       {run.heaps.length > 0 && <Heap pages={run.heaps} />}
+      {run.capacities.length > 0 && <Model capacities={run.capacities} comparisons={run.comparisons} />}
       {groups.length + spread.length + numa.length > 0 && <Figures groups={groups} distributions={spread} numa={numa} />}
       {matrices.length > 0 && (
         <PairMatrices

@@ -1,0 +1,90 @@
+"""``assay model``: a platform of SimGrid from a saturation run, and the proof that it is right."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from pathlib import Path
+
+from assay.commands.options import quantity
+from assay.errors import UserError
+from assay.launch import simulator
+from assay.measure.model import model_of, prove
+from assay.measure.session import Session
+from assay.model.platform import write_platform
+from assay.records.run import Run, newest_run
+from assay.report.model import show_model
+
+
+class Model:
+    """Fit a saturation run, write the platform file for SimGrid, run every experiment on it in the simulator, and
+    say how far simulated and measured are apart. A platform that is not within --limit is not called good: exit
+    code 1. The report shows the curves of both over one another, and a picture of the platform."""
+
+    name = "model"
+    examples = """
+  assay model                                       the newest run; platform.xml in its directory
+  assay model runs/20261121T040000-saturate -o platform.xml --limit 5%
+  assay simulate platform.xml -- saturate           and then
+  assay simulate platform.xml -- ./my_mpi_program
+"""
+
+    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument(
+            "run", nargs="?", metavar="RUN", help="run of 'assay saturate' (default: the newest)"
+        )
+        parser.add_argument(
+            "--output", "-o", metavar="FILE", help="the platform file (default: RUN/platform.xml)"
+        )
+        parser.add_argument(
+            "--limit",
+            type=quantity("1"),
+            default=0.05,
+            metavar="SHARE",
+            help="largest error of a good one (default: 5 %%)",
+        )
+        parser.add_argument("--no-simulation", action="store_true", help="write the file, prove nothing")
+        parser.add_argument("--json", action="store_true", help="the whole run as JSON on standard output")
+        parser.add_argument(
+            "--verbose", "-v", action="store_true", help="show commands and the simulator's own words"
+        )
+
+    def run(self, args: argparse.Namespace) -> int:
+        if not 0 < args.limit < math.inf:
+            raise UserError(f"--limit {args.limit:g}: not a positive share", "write it like 5%")
+        run = Run.load(args.run or newest_run())
+        state, reason = run.info.state, run.info.reason
+        model = model_of(run)
+        target = Path(args.output) if args.output else run.path / "platform.xml"
+        write_platform(model, target, str(run.info.id))
+        session = Session(run, verbose=args.verbose, quiet=args.json)
+        why = "not asked for" if args.no_simulation else simulator.unavailable()
+        if why:
+            session.err.print(f"not simulated: {why}; so nothing shows that this platform is right")
+            self._show(session, args, target)
+            return _end(session, args, state, reason, 0 if args.no_simulation else 2)
+        said = prove(session, model, target, args.limit)
+        self._show(session, args, target)
+        if not args.json:
+            session.out.print(
+                f"{said.outcome}: {said.observed_text or said.reason}; required {said.required_text}"
+            )
+        if session.ended_early:
+            state, reason = "partial", session.ended_early
+            session.err.print(f"the simulation ended early: {session.ended_early}", soft_wrap=True)
+        code = {"PASS": 0, "FAIL": 1}.get(said.outcome, 2)
+        return _end(session, args, state, reason, 130 if session.interrupted else code)
+
+    def _show(self, session: Session, args: argparse.Namespace, target: Path) -> None:
+        if not args.json:
+            show_model(session.out, session.run.records)
+            session.out.print(f"platform: {target}", soft_wrap=True)
+
+
+def _end(session: Session, args: argparse.Namespace, state: str, reason: str, code: int) -> int:
+    report = session.publish(state, reason)
+    if args.json:
+        session.print_json()
+    else:
+        session.out.print(f"report: {report}", soft_wrap=True)
+    return code

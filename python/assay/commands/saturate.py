@@ -1,0 +1,151 @@
+"""``assay saturate``: where a network's capacity ends, at each host and between cabinets."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from assay.commands.options import add_lab, add_output, open_run, place, quantity, specifications
+from assay.errors import UserError
+from assay.judge import Specification
+from assay.launch.hosts import fold, host_list, parse_hosts
+from assay.launch.launchers import LAUNCHERS, launcher_on
+from assay.launch.reach import check_hosts
+from assay.measure.model import draw_conclusions
+from assay.measure.saturation import SaturationRequest, measure_saturation
+from assay.measure.session import Session
+from assay.model.course import Pace
+from assay.model.network import Topology
+
+
+class Saturate:
+    """Saturate a network: what each host can send, receive and both at once, what a cabinet can, and what goes
+    between cabinets. Who stands in one cabinet with whom is given, or found by measurement. 'assay model RUN'
+    makes a platform of SimGrid of it."""
+
+    name = "saturate"
+    examples = """
+  assay saturate -w "node[1-144]"                             cabinets are found by measurement
+  assay saturate -w "node[1-144]" --cabinets "a=node[1-72]" "b=node[73-144]"
+  assay saturate -w "node[1-144]" --cabinets cabinets.txt     a line "NAME=HOSTS" for each
+  assay saturate --lab --confidence 1%                        the virtual cluster of this machine
+  assay saturate --resume runs/20261121-040000-saturate-1f2e  goes on with one that ended early
+"""
+
+    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+        who = parser.add_argument_group("who takes part")
+        who.add_argument("--hosts", "-w", metavar="LIST", help="hosts, as ClusterShell reads them")
+        who.add_argument("--hosts-file", metavar="FILE", help="file of hosts, a name or list a line")
+        who.add_argument(
+            "--cabinets", nargs="+", metavar="NAME=HOSTS", help="who stands where, or a file of such lines"
+        )
+        add_lab(who)
+        who.add_argument("--launcher", choices=[x.name for x in LAUNCHERS if x.flavour])
+        how = parser.add_argument_group("how closely")
+        how.add_argument(
+            "--confidence", type=quantity("1"), default=0.02, metavar="SHARE",
+            help="repeat a round until its figure is known this well (default: 2 %%)",
+        )  # fmt: skip
+        how.add_argument(
+            "--seconds",
+            type=quantity("s"),
+            default=0.5,
+            metavar="TIME",
+            help="of a round, at least (default: 0.5s)",
+        )
+        how.add_argument(
+            "--timeout",
+            type=quantity("s"),
+            default=30.0,
+            metavar="TIME",
+            help="longest wait for a message (default: 30s)",
+        )
+        parser.add_argument("--resume", metavar="RUN", help="go on with a run that ended early")
+        add_output(parser)
+
+    def run(self, args: argparse.Namespace) -> int:
+        request = build_request(args)
+        wanted = specifications(args)
+        check_hosts(request.site, request.hosts)
+        return conduct(args, request, wanted, "saturate")
+
+
+def conduct(
+    args: argparse.Namespace, request: SaturationRequest, wanted: list[Specification], verb: str
+) -> int:
+    """The study from its first round to its table; the same for a cluster and for a simulated one."""
+    run = open_run(verb, args)
+    run.info.hosts = request.hosts
+    run.info.options.setdefault("hosts", request.hosts)
+    run.save()
+    session = Session(run, verbose=args.verbose, quiet=args.json)
+    session.err.print(f"{len(request.hosts)} hosts ({fold(request.hosts)}) under {request.launcher.name}")
+    study = measure_saturation(session, request)
+    draw_conclusions(run, study.cabinets)
+    status = session.conclude(wanted)
+    if args.json:
+        session.print_json()
+    else:
+        session.out.print(f"a platform for SimGrid: assay model {run.path}", soft_wrap=True)
+    return status
+
+
+def build_request(args: argparse.Namespace) -> SaturationRequest:
+    hosts = host_list(args.hosts, args.hosts_file, "--hosts")
+    cabinets = read_given(args.cabinets) if args.cabinets else {}
+    named = [host for members in cabinets.values() for host in members]
+    if not hosts and args.lab is None:
+        hosts = named
+    if not hosts and args.lab is None:
+        raise UserError("no hosts to saturate", "name them: -w 'node[1-8]', or try --lab")
+    site, hosts = place(args, hosts)
+    if len(hosts) < 2:
+        raise UserError("one host alone has no network to saturate", "name at least two hosts")
+    _check_cabinets(cabinets, hosts)
+    if not 0 < args.confidence < 1:
+        raise UserError(f"--confidence {args.confidence:g}: not a share between 0 and 1", "write it like 2%")
+    if not 0 < args.seconds <= 600:
+        raise UserError(f"--seconds {args.seconds:g}: out of bounds", "give from 1ms to 600s")
+    if not args.timeout >= 1:
+        raise UserError("--timeout under 1 s", "a busy host can take that long to answer; give at least 1s")
+    pace = Pace(confidence=args.confidence, seconds=args.seconds)
+    launcher = launcher_on(args.launcher, site)
+    return SaturationRequest(launcher, site, hosts, pace, cabinets, {"timeout": args.timeout})
+
+
+def read_given(words: list[str]) -> Topology:
+    """``a=n[1-4]`` for each cabinet, or the name of a file with a line of that kind for each."""
+    lines = [(word, "--cabinets") for word in words]
+    if len(words) == 1 and "=" not in words[0]:
+        path = Path(words[0])
+        try:
+            text = path.read_text()
+        except (OSError, UnicodeDecodeError) as error:
+            raise UserError(
+                f"--cabinets {path}: cannot be read ({error})", "give NAME=HOSTS, or a file of such lines"
+            ) from None
+        stripped = [(line.split("#", 1)[0].strip(), i) for i, line in enumerate(text.splitlines(), 1)]
+        lines = [(line, f"--cabinets {path}:{i}:") for line, i in stripped if line]
+    cabinets: Topology = {}
+    for word, where in lines:
+        name, separated, hosts = word.partition("=")
+        if not separated or not name.strip():
+            raise UserError(f"{where} '{word}': not NAME=HOSTS", "write it like a=node[1-4]")
+        if name.strip() in cabinets:
+            raise UserError(f"{where} '{name.strip()}' is there twice", "give each cabinet once")
+        cabinets[name.strip()] = parse_hosts(hosts.strip(), where)
+    return cabinets
+
+
+def _check_cabinets(cabinets: Topology, hosts: list[str]) -> None:
+    if not cabinets:
+        return
+    named = [host for members in cabinets.values() for host in members]
+    twice = sorted({host for host in named if named.count(host) > 1})
+    if twice:
+        raise UserError(f"{fold(twice)}: in two cabinets", "a host stands in one")
+    if set(named) != set(hosts):
+        odd = sorted(set(named) ^ set(hosts))
+        raise UserError(
+            f"{fold(odd)}: in the hosts or in the cabinets, but not in both", "give every host its cabinet"
+        )

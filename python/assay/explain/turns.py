@@ -1,0 +1,70 @@
+"""Two directions between two hosts that take turns, where the hosts' links would carry both.
+
+A host that sends to one and receives from another shows what its links carry both ways. Where the same two hosts
+exchange messages and get less, neither link nor limiter is the cause: the MPI lets the directions wait for each
+other, as Open MPI's put protocol does on one TCP socket.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from statistics import median
+
+from assay.explain.evidence import Evidence
+from assay.records.schema import Finding, Flows, Subject
+from assay.records.units import format_quantity
+
+TURNS = 0.85  # of what the hosts carry with other partners: less is not the spread of TCP's shares
+
+
+def taking_turns(evidence: Evidence) -> list[Finding]:
+    """Of a saturation study: the pair that loses most, for all of them."""
+    flows = [r for r in evidence.records if isinstance(r, Flows) and r.values]
+    able = _both_ways(flows)
+    pairs: dict[tuple[str, str], list[Flows]] = defaultdict(list)
+    for record in flows:
+        if (record.params.get("shape"), record.params.get("count")) == ("sendrecv", 1):
+            for source, target in zip(record.sources[::2], record.targets[::2], strict=True):
+                pairs[source, target].append(record)
+    losses = []
+    for (a, b), records in pairs.items():
+        if a in able and b in able:
+            got = median(sum(_rates(record, a, b)) for record in records)
+            losses.append((got / min(able[a], able[b]), got, a, b, [record.id for record in records]))
+    worst = min(losses, default=None)
+    if worst is None or worst[0] >= TURNS:
+        return []
+    share, got, a, b, ids = worst
+    could = format_quantity(min(able[a], able[b]), "B/s")
+    return [
+        Finding(
+            rule="taking_turns",
+            cause=f"the two directions between {a} and {b} take turns: {format_quantity(got, 'B/s')} together, "
+            f"where each of the two carries {could} with other partners",
+            subject=Subject(host=a, peer=b),
+            side="pair",
+            severity="advice",
+            effect=share - 1.0,
+            confidence=0.9,
+            evidence=ids,
+            details=[f"{len([one for one in losses if one[0] < TURNS])} of {len(losses)} pairs lose as much"],
+            remedy="over TCP with Open MPI: --mca btl_tcp_flags 1 (send, not put); a simulator does not show it",
+        )
+    ]
+
+
+def _rates(record: Flows, a: str, b: str) -> list[float]:
+    ends = zip(record.sources, record.targets, record.values, strict=True)
+    return [rate for source, target, rate in ends if {source, target} == {a, b}]
+
+
+def _both_ways(flows: list[Flows]) -> dict[str, float]:
+    """What each host carried in both directions at once, with two different partners."""
+    sums: dict[str, list[float]] = defaultdict(list)
+    for record in flows:
+        if (record.params.get("experiment"), record.params.get("way")) != ("host", "both"):
+            continue
+        for centre in str(record.params.get("centres", "")).split(","):
+            ends = zip(record.sources, record.targets, record.values, strict=True)
+            sums[centre].append(sum(rate for source, target, rate in ends if centre in (source, target)))
+    return {host: median(totals) for host, totals in sums.items()}

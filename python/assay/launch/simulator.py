@@ -1,0 +1,101 @@
+"""SimGrid as a launcher: the ranks of a job are actors in one process, on the hosts of a platform file.
+
+So every network measurement of Assay runs in the simulator by the same command as on a cluster, and a user's
+own MPI program too. Globals are not kept apart a rank for Assay's engine, which has none that matter; a
+user's program gets a copy of its own for each rank, as SimGrid does by default.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+from pathlib import Path
+
+from assay.errors import UserError
+from assay.launch.engines import flavours
+from assay.launch.placement import Segment, Site
+
+FLAVOUR = "smpi"
+
+
+def unavailable() -> str | None:
+    """Why nothing can be simulated here; None when it can."""
+    if shutil.which("smpirun") is None:
+        return "no smpirun of SimGrid on PATH (Debian: apt-get install libsimgrid-dev, then make setup)"
+    if FLAVOUR not in flavours():
+        return "no engine is built for SimGrid (Debian: apt-get install libsimgrid-dev, then make setup)"
+    return None
+
+
+class Simulator:
+    """A launcher of simulated ranks on one platform file; ``folder`` takes its host files."""
+
+    name = "simgrid"
+    flavour = FLAVOUR
+
+    def __init__(self, platform: Path, folder: Path) -> None:
+        self.platform = platform.resolve()
+        self.folder = folder
+
+    def unavailable(self) -> str | None:
+        return unavailable()
+
+    def command(self, site: Site, segments: Sequence[Segment], argv: Sequence[str]) -> list[str]:
+        hosts = [host for segment in segments for host in segment.hosts]
+        return self.words(hosts, argv, ["-no-privatize", "--cfg=smpi/simulate-computation:no"])
+
+    def words(self, hosts: Sequence[str], argv: Sequence[str], options: Sequence[str] = ()) -> list[str]:
+        with tempfile.NamedTemporaryFile("w", dir=self.folder, suffix=".hosts", delete=False) as file:
+            file.write("".join(f"{host}\n" for host in hosts))
+        words = ["smpirun", "-quiet", "--log=root.thres:error", *options, "-np", str(len(hosts))]
+        return [*words, "-platform", str(self.platform), "-hostfile", file.name, *argv]
+
+    def environment(self, site: Site) -> dict[str, str]:
+        return {}
+
+    def diagnose(self, words: str) -> str | None:
+        """SimGrid's own complaint of the platform or of a deadlock, as one sentence."""
+        said = re.search(r"\[\S*/?CRITICAL\]\s*(.+)|Parse error.*|Uncaught exception.*?: (.+)", words)
+        if said is None:
+            return None
+        return f"SimGrid refuses: {(said[1] or said[2] or said[0]).strip()}"
+
+
+def platform_hosts(path: Path) -> list[str]:
+    """The hosts of a platform file, in its order: those that are named and those of its clusters."""
+    try:
+        root = ET.parse(path).getroot()
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}", "check the path") from None
+    except ET.ParseError as error:
+        raise UserError(
+            f"{path}: not XML: {error}", "give a platform file of SimGrid, as 'assay model' writes it"
+        ) from None
+    if root.tag != "platform":
+        raise UserError(
+            f"{path}: not a platform of SimGrid: <{root.tag}>", "give what 'assay model' has written"
+        )
+    hosts: list[str] = []
+    for node in root.iter():
+        if node.tag == "host":
+            hosts.append(str(node.get("id")))
+        elif node.tag == "cluster":
+            ids = expand_radical(str(node.get("radical", "")), path)
+            hosts += [f"{node.get('prefix', '')}{i}{node.get('suffix', '')}" for i in ids]
+    if not hosts:
+        raise UserError(f"{path}: no host in it", "give what 'assay model' has written")
+    return hosts
+
+
+def expand_radical(text: str, path: Path) -> list[int]:
+    """ "0-3,7" is 0, 1, 2, 3, 7."""
+    numbers: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        if not first.isdigit() or (last and not last.isdigit()):
+            raise UserError(f"{path}: radical '{text}' is no list of numbers", "write it like 0-15")
+        numbers += range(int(first), int(last or first) + 1)
+    return numbers

@@ -1,0 +1,190 @@
+"""A saturation study conducted: the course asks, the engine answers, and the run keeps each round.
+
+One job serves the whole study. It says that it is ready, reads a line, measures, and says so again; the course
+decides between two rounds. A run that ended early is gone through again from the start, and what it has of a
+round is taken from its records instead of from the network: so resuming needs no state of its own.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Generator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ClusterShell.NodeSet import NodeSet
+
+from assay.errors import UserError
+from assay.launch.launchers import Launcher
+from assay.launch.placement import Segment, Site
+from assay.measure.session import Session
+from assay.model.compare import replay
+from assay.model.course import Pace, Study, course, expected_rounds
+from assay.model.network import Topology
+from assay.model.rounds import NAME, Result, Round, results
+from assay.records.schema import AnyRecord, Flows, Measurement, Progress, Scalar
+
+# How long the engine may say nothing: a round may take minutes of computing in the simulator.
+SILENCE_S = 600.0
+
+
+@dataclass
+class SaturationRequest:
+    """Who takes part, how closely to look, and who stands where (discovered when nobody says)."""
+
+    launcher: Launcher
+    site: Site
+    hosts: list[str]
+    pace: Pace
+    cabinets: Topology = field(default_factory=dict)
+    params: dict[str, Scalar] = field(default_factory=dict)
+
+
+class Conductor:
+    """Feeds a course with what the engine answers; ``stdin`` is the engine's end of the line to it."""
+
+    def __init__(
+        self,
+        course: Generator[Round, Result, object],
+        labels: Sequence[str],
+        had: Mapping[str, Result],
+        on_step: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._course = course
+        self._ranks = {label: rank for rank, label in enumerate(labels)}
+        self._had = had
+        self._on_step = on_step
+        self._asked: Round | None = None
+        self._answer = Result()
+        self.failure: UserError | None = None
+        self.finished = False
+        self.stdin, self._line = os.pipe()
+
+    def heard(self, record: AnyRecord) -> AnyRecord:
+        """Takes the record for the round that was asked, if it is of it."""
+        if self._asked is None or not isinstance(record, Flows | Measurement):
+            return record
+        if record.name == NAME and record.params.get("round") == self._asked.key:
+            if isinstance(record, Flows):
+                self._answer.flows = record
+            else:
+                self._answer.echoes.append(record)
+        return record
+
+    def ready(self) -> None:
+        """The engine waits: for the next round that the run has not yet, or for the end."""
+        try:
+            asked = self._next()
+        except UserError as error:
+            self.failure, asked = error, None
+        if asked is None:
+            self.close()
+        elif self._line >= 0:
+            try:
+                os.write(self._line, asked.line(self._ranks))
+            except BrokenPipeError:  # it has ended; whoever reads it says why
+                self.close()
+
+    def _next(self) -> Round | None:
+        try:
+            if self._asked is None:
+                self._asked = next(self._course)
+            else:
+                self._asked = self._course.send(self._answer)
+            self._on_step()
+            while (known := self._had.get(self._asked.key)) is not None and known.complete(self._asked):
+                self._asked = self._course.send(known)
+                self._on_step()
+        except StopIteration:
+            self.finished = True
+            return None
+        self._answer = Result()
+        return self._asked
+
+    def close(self) -> None:
+        for descriptor in (self._line, self.stdin):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._line = self.stdin = -1
+
+
+def measure_saturation(session: Session, request: SaturationRequest) -> Study:
+    """Runs the study as far as it goes; the topology stands in the run's options as soon as it is known."""
+    labels = request.hosts
+    study = Study(list(labels), request.pace, dict(request.cabinets))
+    steps = _Steps(session, study)
+    conductor = Conductor(course(study), labels, results(session.run.records), steps.step)
+    params: dict[str, Scalar] = dict(request.params)
+    if request.site.lab:
+        params["yield_us"] = 0  # lab hosts share this machine's cores
+    _converse(session, request, conductor, params, steps.progress)
+    return study
+
+
+def simulate_rounds(
+    session: Session, request: SaturationRequest, rounds: Sequence[Round]
+) -> dict[str, Result]:
+    """The rounds as they are, one after the other, on the request's launcher; the run keeps none of them."""
+    answers: dict[str, Result] = {}
+    done = 0
+
+    def step() -> None:
+        nonlocal done
+        done += 1
+
+    conductor = Conductor(replay(rounds, answers), request.hosts, {}, step)
+    progress = lambda: Progress(done / max(1, len(rounds)), "simulating")  # noqa: E731
+    _converse(session, request, conductor, request.params, progress, keep=False)
+    return answers
+
+
+def _converse(
+    session: Session,
+    request: SaturationRequest,
+    conductor: Conductor,
+    params: Mapping[str, Scalar],
+    progress: Callable[[], Progress],
+    keep: bool = True,
+) -> None:
+    segments = [Segment(request.hosts)]
+    try:
+        session.converse(
+            NAME, request.launcher, request.site, segments, params, conductor, progress, SILENCE_S, keep
+        )
+    finally:
+        conductor.close()
+    if conductor.failure is not None:
+        session.give_up(conductor.failure)
+
+
+class _Steps:
+    """What the study tells while it goes on: to the run who stands where, to the user how far it is."""
+
+    def __init__(self, session: Session, study: Study) -> None:
+        self._session, self._study = session, study
+        self._begun = time.monotonic()
+        self._known = False
+
+    def step(self) -> None:
+        if self._study.cabinets and not self._known:
+            self._known = True
+            self._session.run.info.options["cabinets"] = write_cabinets(self._study.cabinets)
+            self._session.run.save()
+
+    def progress(self) -> Progress:
+        expected = expected_rounds(self._study)
+        done = min(0.99, self._study.asked / expected) if expected else 0.0
+        elapsed = time.monotonic() - self._begun
+        left = elapsed * (1 - done) / done if done > 0.05 else -1.0
+        return Progress(done, self._study.doing, left)
+
+
+def write_cabinets(cabinets: Topology) -> list[str]:
+    """As they are given on the command line: ["c1=n[0-15]", ...]."""
+    return [f"{name}={NodeSet.fromlist(hosts)}" for name, hosts in cabinets.items()]
+
+
+def read_cabinets(words: Sequence[str]) -> Topology:
+    """The other way, of a run's options."""
+    pairs = (word.partition("=") for word in words)
+    return {name: list(NodeSet(hosts)) for name, _, hosts in pairs}

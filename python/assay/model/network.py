@@ -1,0 +1,80 @@
+"""The model of a cluster's network, and the rates that it predicts.
+
+Each host has an up link, a down link and perhaps a limiter that both directions share; a cabinet the same
+towards the others, and perhaps a switch inside that everything passes; between cabinets there may be a
+backbone. Flows share what they cross by max-min fairness, as in SimGrid's model of SMPI: this little solver
+tells which link a round of experiments is stopped by, long before anything is simulated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from assay.model.rounds import Flow
+
+Topology = dict[str, list[str]]  # cabinets, each with its hosts
+Link = tuple[str, str, str]  # level, of, way
+
+
+@dataclass
+class Network:
+    """Capacities in B/s by link; a link that is not there, or has none, stops nothing."""
+
+    cabinets: Topology
+    capacity: dict[Link, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.home = {host: name for name, hosts in self.cabinets.items() for host in hosts}
+
+    def path(self, flow: Flow) -> list[Link]:
+        source, target = flow
+        leaving, arriving = self.home[source], self.home[target]
+        links: list[Link] = [
+            ("host", source, "up"),
+            ("host", source, "limiter"),
+            ("inside", leaving, "through"),
+        ]
+        if leaving != arriving:
+            links += [
+                ("cabinet", leaving, "up"),
+                ("cabinet", leaving, "limiter"),
+                ("backbone", "", "through"),
+            ]
+            links += [("cabinet", arriving, "limiter"), ("cabinet", arriving, "down")]
+            links += [("inside", arriving, "through")]
+        return [*links, ("host", target, "limiter"), ("host", target, "down")]
+
+    def predict(self, flows: Sequence[Flow], without: Iterable[Link] = ()) -> list[float]:
+        """The rate of each flow when all run at once; infinite where nothing that is known stops it."""
+        known = {link: c for link, c in self.capacity.items() if link not in set(without)}
+        return max_min([[link for link in self.path(flow) if link in known] for flow in flows], known)
+
+    def total(self, flows: Sequence[Flow], without: Iterable[Link] = ()) -> float:
+        return sum(self.predict(flows, without))
+
+
+def max_min(paths: Sequence[Sequence[Link]], capacity: Mapping[Link, float]) -> list[float]:
+    """Progressive filling: all flows grow alike until a link is full, its flows stay, the others go on."""
+    links = sorted({link for path in paths for link in path})
+    number = {link: i for i, link in enumerate(links)}
+    uses = np.zeros((len(links), len(paths)))
+    for column, path in enumerate(paths):
+        for link in path:
+            uses[number[link], column] = 1
+    left = np.array([capacity[link] for link in links], dtype=float)
+    rates = np.full(len(paths), np.inf)
+    growing = np.array([len(path) > 0 for path in paths])
+    while growing.any():
+        share = uses @ growing
+        with np.errstate(divide="ignore", invalid="ignore"):
+            each = np.where(share > 0, left / share, np.inf)
+        level = each.min()
+        full = each <= level * (1 + 1e-12)
+        stopped = growing & (uses[full].sum(axis=0) > 0)
+        rates[stopped] = level
+        left = np.maximum(left - uses @ (stopped * level), 0.0)
+        growing &= ~stopped
+    return [float(rate) for rate in rates]

@@ -1,0 +1,305 @@
+"""The model as a platform file of SimGrid (3.32 and 4.x), in which every figure says where it comes from.
+
+A cabinet whose hosts are alike is a ``<cluster>``: one link each way for a host, and a limiter that both share.
+Hosts that differ each have links of their own, in a Dijkstra zone. What was never the limit has no link where
+it can do without one, or one that its flows do not share (FATPIPE): an unknown capacity is not made up. Hosts
+that were not measured are left out, and a comment says so.
+
+The file carries its own configuration, without which SimGrid's defaults would take 8 to 11 % off every rate:
+no cross traffic, and the factors by message size fitted to the sweep, where the messages that the capacities
+were measured with have the factor 1.
+"""
+
+from __future__ import annotations
+
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+from pathlib import Path
+
+from ClusterShell.NodeSet import NodeSet
+
+from assay.errors import UserError
+from assay.model.fit import Model
+from assay.records.schema import Capacity
+from assay.records.units import format_quantity
+
+ALIKE = 0.03  # hosts are alike when their capacities are within this share of each other
+HEADER = (
+    "<?xml version='1.0' encoding='utf-8'?>\n<!DOCTYPE platform SYSTEM \"https://simgrid.org/simgrid.dtd\">\n"
+)
+# SimGrid wants a speed of every host; computation is not simulated, so that it never matters.
+SPEED = "1Gf"
+FREE = 1e6  # bandwidth factor of messages whose time does not depend on their size
+
+Node = ET.Element
+
+
+def write_platform(model: Model, path: Path, origin: str) -> None:
+    """Writes the file whole or not at all. ``origin``: the run that the figures are from."""
+    root = build(model, origin)
+    ET.indent(root, " ")
+    text = HEADER + ET.tostring(root, encoding="unicode") + "\n"
+    part = path.with_name(f".{path.name}.part")
+    try:
+        part.write_text(text)
+        part.replace(path)
+    except OSError as error:
+        part.unlink(missing_ok=True)
+        raise UserError(f"cannot write {path}: {error.strerror}", "name a writable file with -o") from None
+
+
+def build(model: Model, origin: str) -> Node:
+    known = {name: [h for h in hosts if _host(model, h)] for name, hosts in model.network.cabinets.items()}
+    if sum(map(len, known.values())) < 2:
+        raise UserError(
+            "no host's capacity is known: there is no platform to write", "see 'assay saturate --help'"
+        )
+    root = ET.Element("platform", version="4.1")
+    root.append(ET.Comment(f" written by assay from {origin}; capacities in bytes a second of payload "))
+    root.append(_configuration(model))
+    top = ET.SubElement(root, "zone", id="all", routing="Full")
+    gateways = {}
+    for name, hosts in known.items():
+        _left_out(top, name, [h for h in model.network.cabinets[name] if h not in hosts])
+        if hosts:
+            gateways[name] = _cabinet(top, model, name, hosts)
+    _trunks(top, model, list(gateways))
+    _routes(top, model, gateways)
+    return root
+
+
+def _host(model: Model, host: str) -> bool:
+    return all(("host", host, way) in model.network.capacity for way in ("up", "down"))
+
+
+def _left_out(parent: Node, name: str, hosts: Sequence[str]) -> None:
+    if hosts:
+        parent.append(
+            ET.Comment(f" {name}: {NodeSet.fromlist(hosts)} left out: capacities unknown, not measured ")
+        )
+
+
+# Configuration.
+
+
+def factors(model: Model) -> list[tuple[int, float, float]]:
+    """From messages of so many bytes on: the factors of latency and of bandwidth."""
+    if not model.segments or model.sweep_pair is None:
+        return [(0, 1.0, 1.0)]
+    base = model.inside or model.between
+    rate = model.network.predict([model.sweep_pair])[0]
+    measured = next((s.start for s in reversed(model.segments) if s.start <= model.size), 0)
+    found = []
+    for segment in model.segments:
+        if segment.start == measured:
+            # The slope is the capacity's own; what is left of the time is start-up.
+            start_up = segment.latency + (segment.gap - 1 / rate) * max(segment.start, model.size)
+            found.append((segment.start, max(start_up, 0.0) / base, 1.0))
+        else:
+            bandwidth = 1 / (segment.gap * rate) if segment.gap > 0 else FREE
+            found.append((segment.start, segment.latency / base, min(bandwidth, FREE)))
+    return found
+
+
+def _configuration(model: Model) -> Node:
+    config = ET.Element("config", id="General")
+    steps = factors(model)
+    # SimGrid applies a factor to messages that are longer than its size.
+    latency = ";".join(f"{max(start - 1, 0)}:{factor:.6g}" for start, factor, _ in steps)
+    bandwidth = ";".join(f"{max(start - 1, 0)}:{factor:.6g}" for start, _, factor in steps)
+    for key, value in (
+        ("network/model", "SMPI"),
+        ("network/crosstraffic", "0"),
+        ("network/TCP-gamma", "0"),
+        ("smpi/bw-factor", bandwidth),
+        ("smpi/lat-factor", latency),
+        ("smpi/simulate-computation", "no"),
+    ):
+        ET.SubElement(config, "prop", id=key, value=value)
+    return config
+
+
+# Cabinets.
+
+
+def _cabinet(parent: Node, model: Model, name: str, hosts: list[str]) -> str:
+    """Adds the cabinet; the name of its router."""
+    names = _radical(hosts)
+    if names is not None and _alike(model, hosts):
+        return _cluster(parent, model, name, hosts, *names)
+    return _explicit(parent, model, name, hosts)
+
+
+def _alike(model: Model, hosts: Sequence[str]) -> bool:
+    capacity = model.network.capacity
+    links = [capacity["host", h, way] for h in hosts for way in ("up", "down")]
+    limiters = [capacity["host", h, "limiter"] for h in hosts if ("host", h, "limiter") in capacity]
+    if limiters and (len(limiters) < len(hosts) or max(limiters) > min(limiters) * (1 + ALIKE)):
+        return False
+    return max(links) <= min(links) * (1 + ALIKE)
+
+
+def _radical(hosts: Sequence[str]) -> tuple[str, str] | None:
+    """Prefix and numbers, as a cluster names its hosts; None for names that it cannot make."""
+    digits = [len(h) - len(h.rstrip("0123456789")) for h in hosts]
+    prefixes = {h[: len(h) - n] for h, n in zip(hosts, digits, strict=True)}
+    numbers = [h[len(h) - n :] for h, n in zip(hosts, digits, strict=True)]
+    if len(prefixes) != 1 or not all(n and str(int(n)) == n for n in numbers):
+        return None
+    folded = str(NodeSet.fromlist([f"x{n}" for n in numbers]))[1:].strip("[]")
+    return prefixes.pop(), folded
+
+
+def _middle(values: Sequence[float]) -> float:
+    ordered = sorted(values)
+    return ordered[len(ordered) // 2]
+
+
+def _cluster(parent: Node, model: Model, name: str, hosts: Sequence[str], prefix: str, radical: str) -> str:
+    capacity = model.network.capacity
+    _explain(parent, model, name, hosts)
+    cluster = ET.SubElement(
+        parent, "cluster", id=name, prefix=prefix, suffix="", radical=radical, speed=SPEED
+    )
+    cluster.set("bw", _rate(_middle([capacity["host", h, way] for h in hosts for way in ("up", "down")])))
+    cluster.set("lat", _time(_latency(model) / 2))
+    cluster.set("sharing_policy", "SPLITDUPLEX")
+    limiters = [capacity["host", h, "limiter"] for h in hosts if ("host", h, "limiter") in capacity]
+    if limiters:
+        cluster.set("limiter_link", _rate(_middle(limiters)))
+    if ("inside", name, "through") in capacity:
+        cluster.set("bb_bw", _rate(capacity["inside", name, "through"]))
+        cluster.set("bb_lat", "0s")
+    return f"{prefix}{name}_router"
+
+
+def _explicit(parent: Node, model: Model, name: str, hosts: Sequence[str]) -> str:
+    capacity, router = model.network.capacity, f"{name}_router"
+    zone = ET.SubElement(parent, "zone", id=name, routing="DijkstraCache")
+    _explain(zone, model, name, [])
+    for host in hosts:
+        ET.SubElement(zone, "host", id=host, speed=SPEED)
+    ET.SubElement(zone, "router", id=router)
+    inside = ["inside", name, "through"]
+    routes: list[tuple[str, str, list[str]]] = []  # behind all links, as SimGrid wants it
+    shared = [_link(zone, f"{name}_inside", capacity[tuple(inside)])] if tuple(inside) in capacity else []  # type: ignore[index]
+    for host in hosts:
+        _explain_host(zone, model, host)
+        lat = _latency(model) / 2
+        up = _link(zone, f"{host}_up", capacity["host", host, "up"], lat)
+        down = _link(zone, f"{host}_down", capacity["host", host, "down"], lat)
+        both = [_link(zone, f"{host}_limiter", c)] if (c := capacity.get(("host", host, "limiter"))) else []
+        routes += [(host, router, [*both, up, *shared]), (router, host, [down, *both])]
+    for source, target, links in routes:
+        _route(zone, "route", source, target, links)
+    return router
+
+
+def _latency(model: Model) -> float:
+    return model.inside or model.between
+
+
+# Between cabinets.
+
+
+def _trunks(parent: Node, model: Model, names: Sequence[str]) -> None:
+    if len(names) < 2:
+        return
+    extra = max(model.between - model.inside, 0.0) / 2 if model.inside else 0.0
+    for name in names:
+        for way in ("up", "down", "limiter"):
+            _trunk(
+                parent,
+                model,
+                model.find("cabinet", name, way),
+                f"{name}_{way}",
+                0.0 if way == "limiter" else extra,
+            )
+    _trunk(parent, model, model.find("backbone", "", "through"), "backbone", 0.0)
+
+
+def _trunk(parent: Node, model: Model, found: Capacity | None, name: str, latency: float) -> None:
+    if found is None or found.value is None:
+        if found is not None:
+            parent.append(ET.Comment(f" {name}: capacity unknown: {found.why} "))
+        return
+    parent.append(ET.Comment(f" {name}: {describe(found)} "))
+    if found.state == "measured":
+        _link(parent, name, found.value, latency)
+    elif found.way in ("up", "down"):  # it has a latency, and no capacity that its flows would share
+        _link(parent, name, found.value, latency, sharing="FATPIPE")
+
+
+def _routes(parent: Node, model: Model, gateways: dict[str, str]) -> None:
+    links = {link.get("id") for link in parent.iter("link")}
+    for source, leaving in gateways.items():
+        for target, arriving in gateways.items():
+            if source == target:
+                continue
+            crossed = [f"{source}_up", f"{source}_limiter", "backbone", f"{target}_limiter", f"{target}_down"]
+            crossed += [f"{target}_inside"]
+            there = [name for name in crossed if name in links]
+            if f"{source}_up" not in links or f"{target}_down" not in links:
+                parent.append(ET.Comment(f" no route from {source} to {target}: not measured "))
+                continue
+            route = ET.SubElement(
+                parent, "zoneRoute", src=source, dst=target, gw_src=leaving, gw_dst=arriving
+            )
+            route.set("symmetrical", "NO")
+            for name in there:
+                ET.SubElement(route, "link_ctn", id=name)
+
+
+# Pieces.
+
+
+def _link(parent: Node, name: str, bandwidth: float, latency: float = 0.0, sharing: str = "SHARED") -> str:
+    link = ET.SubElement(parent, "link", id=name, bandwidth=_rate(bandwidth), latency=_time(latency))
+    if sharing != "SHARED":
+        link.set("sharing_policy", sharing)
+    return name
+
+
+def _route(parent: Node, tag: str, source: str, target: str, links: Sequence[str]) -> None:
+    route = ET.SubElement(parent, tag, src=source, dst=target, symmetrical="NO")
+    for name in links:
+        ET.SubElement(route, "link_ctn", id=name)
+
+
+def _rate(value: float) -> str:
+    return f"{value:.8g}Bps"
+
+
+def _time(value: float) -> str:
+    return f"{value:.6g}s"
+
+
+def _explain(parent: Node, model: Model, name: str, hosts: Sequence[str]) -> None:
+    """Comments: what a cabinet's figures rest on; of hosts that are alike, the spread and one example."""
+    inside = model.find("inside", name, "through")
+    if inside is not None:
+        parent.append(ET.Comment(f" inside {name}: {describe(inside)} "))
+    if hosts:
+        parent.append(ET.Comment(f" {len(hosts)} hosts alike, the median of them; the first, {hosts[0]}: "))
+        _explain_host(parent, model, hosts[0])
+
+
+def _explain_host(parent: Node, model: Model, host: str) -> None:
+    for way in ("up", "down", "limiter"):
+        found = model.find("host", host, way)
+        if found is not None:
+            parent.append(ET.Comment(f" {host} {way}: {describe(found)} "))
+
+
+def describe(found: Capacity) -> str:
+    """One capacity in words: "120 MB/s (119 MB/s to 121 MB/s), to 2 hosts at once; records 12, 13"."""
+    if found.value is None:
+        return f"unknown: {found.why}"
+    rate = format_quantity(found.value, found.unit)
+    if found.state == "at_least":
+        text = f"unknown, at least {rate}"
+    else:
+        low, high = format_quantity(found.low or 0, found.unit), format_quantity(found.high or 0, found.unit)
+        text = f"{rate} (95 %: {low} to {high})"
+    records = ", ".join(map(str, found.evidence))
+    return f"{text}; {found.why}; records {records}".replace("--", "-")

@@ -1,0 +1,96 @@
+"""The network's model for people: a table of capacities, level by level, and of the curves' errors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from rich.console import Console
+from rich.table import Table
+
+from assay.records.schema import AnyRecord, Capacity, Comparison
+from assay.records.units import format_quantity, format_share
+
+LEVELS = {
+    "host": "host",
+    "inside": "inside cabinet",
+    "cabinet": "cabinet",
+    "backbone": "backbone",
+    "network": "network",
+}
+ALIKE = 0.03  # hosts whose capacities are this close are shown as one line
+
+
+def show_model(out: Console, records: Sequence[AnyRecord]) -> None:
+    capacities = [r for r in records if isinstance(r, Capacity)]
+    if capacities:
+        _show_capacities(out, capacities)
+    points = [r for r in records if isinstance(r, Comparison)]
+    if points:
+        _show_comparison(out, points)
+
+
+def _show_capacities(out: Console, capacities: Sequence[Capacity]) -> None:
+    table = Table(title="capacities", title_justify="left")
+    for heading in ("level", "of", "way", "capacity", "95 % interval", "what it rests on"):
+        table.add_column(heading, justify="right" if heading == "capacity" else "left", overflow="fold")
+    for group in _groups(capacities):
+        table.add_row(*_row(group))
+    out.print(table)
+
+
+def _groups(capacities: Sequence[Capacity]) -> Iterable[list[Capacity]]:
+    """Hosts of one cabinet that are alike stand in one line; all else in one each."""
+    groups: dict[tuple[str, str, str, str], list[Capacity]] = {}
+    for one in capacities:
+        key = (one.level, one.cabinet or one.of, one.way, one.state)
+        group = groups.setdefault(key, [])
+        if group and not _alike(group[0], one):
+            key = (one.level, one.of, one.way, one.state)
+            group = groups.setdefault(key, [])
+        group.append(one)
+    return groups.values()
+
+
+def _alike(first: Capacity, other: Capacity) -> bool:
+    if first.value is None or other.value is None:
+        return first.value is other.value
+    return abs(first.value - other.value) <= ALIKE * first.value
+
+
+def _row(group: list[Capacity]) -> list[str]:
+    first = group[0]
+    of = first.of if len(group) == 1 else f"{len(group)} hosts of {first.cabinet}"
+    if first.value is None:
+        return [LEVELS[first.level], of, first.way, "unknown", "", first.why]
+    middle = sorted(group, key=lambda one: one.value or 0.0)[len(group) // 2]
+    value = format_quantity(middle.value or 0.0, middle.unit)
+    lows, highs = [one.low for one in group if one.low], [one.high for one in group if one.high]
+    interval = (
+        f"{format_quantity(min(lows), first.unit)} to {format_quantity(max(highs), first.unit)}"
+        if lows and highs
+        else ""
+    )
+    capacity = value if first.state == "measured" else f"at least {value}"
+    return [LEVELS[first.level], of, first.way, capacity, interval, middle.why]
+
+
+def _show_comparison(out: Console, points: Sequence[Comparison]) -> None:
+    """One line a curve: its last point, and the largest error of all."""
+    table = Table(title="simulated against measured", title_justify="left")
+    for heading in ("curve", "points", "at", "measured", "simulated", "largest error"):
+        table.add_column(heading, justify="left" if heading == "curve" else "right", overflow="fold")
+    for curve in dict.fromkeys(point.curve for point in points):
+        own = [point for point in points if point.curve == curve]
+        last = own[-1]
+        errors = [abs(point.error) for point in own if point.error is not None]
+        simulated = "not simulated" if last.simulated is None else format_quantity(last.simulated, last.unit)
+        worst = format_share(max(errors)) if len(errors) == len(own) else "unknown"
+        table.add_row(
+            curve,
+            str(len(own)),
+            last.label or f"{last.x:g} {last.along}",
+            format_quantity(last.measured, last.unit),
+            simulated,
+            worst,
+        )
+    out.print(table)

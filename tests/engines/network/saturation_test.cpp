@@ -1,0 +1,109 @@
+// Rounds of flows over the null transport: rates that are planted are measured, in a window that all share.
+#include <doctest/doctest.h>
+#include <fmt/format.h>
+
+#include <map>
+#include <mutex>
+
+#include "core/error.hpp"
+#include "network/saturation/echo.hpp"
+#include "network/saturation/flows.hpp"
+#include "ranks.hpp"
+
+using namespace assay;
+using namespace assay::network;
+using namespace assay::network::saturate;
+
+namespace {
+
+struct Seen {
+    double window = 0;
+    std::map<int, double> rates;
+    std::uint64_t messages = 0;
+};
+
+Seen measure(int ranks, const Faults& faults, const std::string& line, int inflight = 2) {
+    Seen seen;
+    std::mutex mutex;
+    on_ranks(ranks, faults, [&](Session& session) {
+        const Outcome outcome = run_flows(session, read_round(line, session.size()), inflight);
+        const std::lock_guard lock(mutex);
+        seen.window = outcome.window;
+        for (const Carried& one : outcome.carried) seen.rates[one.flow] = one.rate, seen.messages += one.messages;
+    });
+    return seen;
+}
+
+std::string refusal(const std::string& line, int ranks = 4) {
+    try {
+        read_round(line, ranks);
+    } catch (const Error& error) {
+        return error.what();
+    }
+    return "";
+}
+
+}  // namespace
+
+TEST_CASE("each flow's rate is its slower side's") {
+    Faults faults{.rate = 20e6};
+    faults.transmit[2] = 5e6;
+    const Seen seen = measure(4, faults, R"({"flows": [[0,1],[2,3]], "size": 65536, "seconds": 0.4})");
+    CHECK(seen.window > 0.2);
+    CHECK(seen.rates.at(0) == doctest::Approx(20e6).epsilon(0.15));
+    CHECK(seen.rates.at(1) == doctest::Approx(5e6).epsilon(0.15));
+}
+
+TEST_CASE("flows into one rank share what it takes") {
+    Faults faults{.rate = 40e6};
+    faults.receive[0] = 10e6;
+    const Seen seen = measure(3, faults, R"({"flows": [[1,0],[2,0]], "size": 65536, "seconds": 0.4})");
+    CHECK(seen.rates.at(0) + seen.rates.at(1) == doctest::Approx(10e6).epsilon(0.15));
+}
+
+TEST_CASE("both directions, a ring and idle ranks end with nothing left over") {
+    for (const char* flows : {"[[0,1],[1,0]]", "[[0,1],[1,2],[2,3],[3,0]]"})
+        for (const int inflight : {1, 3}) {
+            const Seen seen = measure(5, {.rate = 1e9}, fmt::format(R"({{"flows": {}, "size": 4096, "seconds": 0.05}})", flows), inflight);
+            CHECK(seen.window > 0);
+            CHECK(seen.messages > 4);
+        }
+}
+
+TEST_CASE("an all-to-all goes round everyone, message by message") {
+    const Seen seen = measure(4, {.rate = 200e6}, R"({"all_to_all": [0,1,2,3], "size": 16384, "messages": 60})");
+    CHECK(seen.messages == 4 * 60);
+    CHECK(seen.rates.size() == 4);
+}
+
+TEST_CASE("a window that not all flows reach has no rates") {
+    Faults faults{.rate = 1e9};
+    faults.transmit[2] = 1e5;  // its first message takes longer than the round
+    const Seen seen = measure(4, faults, R"({"flows": [[0,1],[2,3]], "size": 65536, "seconds": 0.02})");
+    CHECK(seen.window <= 0);
+}
+
+TEST_CASE("ping-pong takes as long as a message") {
+    std::vector<Echo> echoes;
+    on_ranks(3, {.rate = 10e6}, [&](Session& session) {
+        std::vector<Echo> mine;
+        std::uint64_t away = 0;
+        CHECK(run_echoes(session, read_round(R"({"echo": [[0,1],[0,2]], "sizes": [8,100000], "count": 3})", 3), mine, away));
+        if (session.rank() == 0) echoes = mine;
+    });
+    REQUIRE(echoes.size() == 4);
+    for (const Echo& one : echoes)
+        if (one.size == 100000) CHECK(one.samples.front() == doctest::Approx(0.01).epsilon(0.3));
+}
+
+TEST_CASE("what is no round is refused in one line") {
+    CHECK(refusal(R"({"flows": [[0,1]], "size": 65536, "seconds": 0.2})").empty());
+    CHECK(refusal("nonsense").find("not a round") == 0);
+    CHECK(refusal(R"({"flows": [[0,0]], "size": 65536, "seconds": 1})").find("itself") != std::string::npos);
+    CHECK(refusal(R"({"flows": [[0,9]], "size": 65536, "seconds": 1})").find("rank 9 of 4") != std::string::npos);
+    CHECK(refusal(R"({"flows": [[0,1],[0,1]], "size": 65536, "seconds": 1})").find("twice") != std::string::npos);
+    CHECK(refusal(R"({"flows": [[0,1]], "size": 0, "seconds": 1})").find("0 bytes") != std::string::npos);
+    CHECK(refusal(R"({"flows": [[0,1]], "size": 8, "seconds": -1})").find("seconds") != std::string::npos);
+    CHECK(refusal(R"({"all_to_all": [1,1], "size": 8, "messages": 5})").find("different ranks") != std::string::npos);
+    CHECK(refusal("{}").find("neither") != std::string::npos);
+}

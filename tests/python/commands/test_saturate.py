@@ -1,0 +1,162 @@
+"""What cannot be done is said in one line before anything starts; what was measured is kept, and gone on with."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from assay.cli import main
+from assay.launch import simulator
+from assay.records.run import Run
+from assay.records.schema import Capacity, Flows
+
+simulated = pytest.mark.skipif(simulator.unavailable() is not None, reason=str(simulator.unavailable()))
+
+PLATFORM = """<?xml version='1.0'?>
+<!DOCTYPE platform SYSTEM "https://simgrid.org/simgrid.dtd">
+<platform version="4.1"><config id="General"><prop id="network/model" value="SMPI"/>
+<prop id="network/crosstraffic" value="0"/><prop id="smpi/bw-factor" value="0:1"/>
+<prop id="smpi/lat-factor" value="0:1"/><prop id="network/TCP-gamma" value="0"/></config>
+<zone id="all" routing="Full"><cluster id="c" prefix="n" suffix="" radical="0-5" speed="1Gf" bw="100MBps"
+ lat="10us" sharing_policy="SPLITDUPLEX" limiter_link="150MBps" loopback_bw="6GBps" loopback_lat="1us"/></zone>
+</platform>
+"""
+
+
+@pytest.fixture
+def platform(tmp_path: Path) -> str:
+    path = tmp_path / "platform.xml"
+    path.write_text(PLATFORM)
+    return str(path)
+
+
+def refused(capsys, *words: str) -> str:
+    assert main(list(words)) == 2
+    said = capsys.readouterr().err
+    assert "Traceback" not in said
+    return next(line for line in said.splitlines() if line.startswith("assay: "))
+
+
+@pytest.mark.parametrize(
+    "words, fault",
+    [
+        (["saturate"], "no hosts to saturate"),
+        (["saturate", "-w", "n1"], "one host alone"),
+        (["saturate", "-w", "n[1-2]", "--cabinets", "a"], "cannot be read"),
+        (["saturate", "--cabinets", "a=n1", "a=n2"], "there twice"),
+        (["saturate", "--cabinets", "a=n[1-3]", "b=n3"], "in two cabinets"),
+        (["saturate", "-w", "n[1-4]", "--cabinets", "a=n[1-3]"], "not in both"),
+        (["saturate", "-w", "n[1-4]", "--confidence", "0"], "not a share"),
+        (["saturate", "-w", "n[1-4]", "--seconds", "0"], "out of bounds"),
+        (["saturate", "-w", "no-such-host-[1-2].invalid"], "unknown host"),
+        (["model", "/no/such/run"], "not a run directory"),
+        (["model", "--limit", "0"], "not a positive share"),
+    ],
+)
+def test_wrong_input_is_one_line(capsys, words: list[str], fault: str):
+    assert fault in refused(capsys, *words)
+
+
+@simulated
+@pytest.mark.parametrize(
+    "words, fault",
+    [
+        (["simulate", "/no/such.xml", "--", "saturate"], "cannot be read"),
+        (["simulate", "{bad}", "--", "saturate"], "not XML"),
+        (["simulate", "{other}", "--", "saturate"], "not a platform"),
+        (["simulate", "{platform}"], "what is to be simulated"),
+        (["simulate", "{platform}", "--hosts", "1", "--", "saturate"], "one host alone"),
+        (["simulate", "{platform}", "--", "./no-such-program"], "no such program"),
+        (["simulate", "{platform}", "--", "/bin/true"], "not compiled for SimGrid"),
+        (["simulate", "{platform}", "--set", "c.colour=red", "--", "saturate"], "has no 'colour'"),
+        (["simulate", "{platform}", "--set", "d.bw=1Bps", "--", "saturate"], "has no 'd'"),
+        (["simulate", "{platform}", "--", "saturate", "--lab"], "the platform file says where"),
+        (["simulate", "{platform}", "--", "saturate", "--nonsense"], "unrecognized"),
+    ],
+)
+def test_wrong_simulations_are_one_line(capsys, tmp_path: Path, platform: str, words: list[str], fault: str):
+    (tmp_path / "bad.xml").write_text("<platform")
+    (tmp_path / "other.xml").write_text("<html/>")
+    names = {"bad": tmp_path / "bad.xml", "other": tmp_path / "other.xml", "platform": platform}
+    assert fault in refused(capsys, *[word.format(**names) for word in words])
+
+
+@simulated
+def test_a_platform_that_simgrid_refuses(capsys, tmp_path: Path, platform: str):
+    wrong = tmp_path / "wrong.xml"
+    wrong.write_text(PLATFORM.replace("100MBps", "fast"))
+    status = main(["simulate", str(wrong), "--", "saturate", "-o", str(tmp_path / "run")])
+    assert status == 2
+    run = Run.load(tmp_path / "run")
+    assert run.info.state == "partial" and run.info.reason
+    assert not [r for r in run.records if isinstance(r, Capacity) and r.value is not None]
+
+
+@simulated
+def test_a_program_that_fails_hands_its_status_on(tmp_path: Path, platform: str):
+    source = tmp_path / "fails.c"
+    source.write_text(
+        "#include <mpi.h>\nint main(int c, char** v) { MPI_Init(&c, &v); MPI_Finalize(); return 3; }\n"
+    )
+    assert main(["simulate", platform, "--hosts", "2", "--", str(source)]) != 0
+    source.write_text("this is no C\n")
+    assert main(["simulate", platform, "--hosts", "2", "--", str(source)]) == 2
+
+
+@simulated
+def test_a_run_that_ended_early_is_gone_on_with(tmp_path: Path, platform: str):
+    """Half of the rounds are taken out: what is left is not measured again, and the figures are the same."""
+    whole = tmp_path / "whole"
+    assert main(["simulate", platform, "--", "saturate", "-o", str(whole)]) == 0
+    lines = (whole / "records.jsonl").read_bytes().splitlines(keepends=True)
+    kept = lines[: len(lines) // 3]
+    (whole / "records.jsonl").write_bytes(b"".join(kept))
+    info = json.loads((whole / "run.json").read_bytes())
+    info.update(state="partial", completed=[])
+    (whole / "run.json").write_text(json.dumps(info))
+    assert main(["run", "--resume", str(whole)]) == 0
+    run = Run.load(whole)
+    assert run.info.state == "complete"
+    rounds = [r.params["round"] for r in run.records if isinstance(r, Flows)]
+    assert len(rounds) == len(set(rounds))
+    up = next(r for r in run.records if isinstance(r, Capacity) and (r.level, r.way) == ("host", "up"))
+    assert up.value == pytest.approx(1e8, rel=0.01)
+
+
+@simulated
+def test_more_hosts_than_there_are(tmp_path: Path, platform: str):
+    assert main(["simulate", platform, "--hosts", "9", "--", "saturate", "-o", str(tmp_path / "run")]) == 0
+    run = Run.load(tmp_path / "run")
+    assert run.info.hosts == [f"n{i}" for i in range(9)]
+
+
+@simulated
+def test_without_simgrid_the_platform_is_written_and_not_called_good(
+    tmp_path: Path, platform: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    run = tmp_path / "run"
+    assert main(["simulate", platform, "--", "saturate", "-o", str(run)]) == 0
+    monkeypatch.setattr(simulator, "unavailable", lambda: "no smpirun of SimGrid on PATH")
+    assert main(["model", str(run)]) == 2
+    assert "not simulated: no smpirun" in capsys.readouterr().err
+    assert (run / "platform.xml").is_file()
+    assert refused(capsys, "simulate", platform, "--", "saturate").startswith(
+        "assay: nothing can be simulated here"
+    )
+
+
+@simulated
+def test_what_was_not_measured_is_left_out_of_the_platform_and_marked(tmp_path: Path, platform: str):
+    run = tmp_path / "run"
+    assert main(["simulate", platform, "--", "saturate", "-o", str(run)]) == 0
+    lines = (run / "records.jsonl").read_text().splitlines(keepends=True)
+    kept = [one for one in lines if '"centres":"n2' not in one and ",n2" not in one]
+    assert len(kept) < len(lines)
+    (run / "records.jsonl").write_text("".join(kept))
+    assert main(["model", str(run), "--no-simulation"]) == 0
+    written = (run / "platform.xml").read_text()
+    assert "n[2,5] left out: capacities unknown, not measured" in written  # n5 was of the same rounds
+    capacities = [r for r in Run.load(run).records if isinstance(r, Capacity) and r.of == "n2"]
+    assert capacities and all(one.state == "unknown" and one.value is None for one in capacities)

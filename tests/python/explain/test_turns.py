@@ -1,0 +1,35 @@
+"""Two directions that take turns between two hosts are told from a limiter, which they share with all partners."""
+
+from __future__ import annotations
+
+from assay.explain import explain
+from assay.records.schema import Flows
+
+NAME = "network.saturation"
+
+
+def study(pair: float, both: float) -> list[Flows]:
+    def flows(number: int, params: dict, ends: list[tuple[str, str]], rate: float) -> Flows:
+        sources, targets = [a for a, _ in ends], [b for _, b in ends]
+        return Flows(
+            id=number, name=NAME, metric="rate", unit="B/s", params=params, sources=sources, targets=targets,
+            values=[rate / 2] * 2, slices=[[rate / 2] * 8] * 2,
+        )  # fmt: skip
+
+    host = {"experiment": "host", "way": "both"}
+    return [
+        flows(1, {"experiment": "pairs", "shape": "sendrecv", "count": 1}, [("a", "b"), ("b", "a")], pair),
+        flows(2, {**host, "centres": "a"}, [("a", "c"), ("d", "a")], both),
+        flows(3, {**host, "centres": "b"}, [("b", "c"), ("d", "b")], both),
+    ]
+
+
+def test_turns_are_found():
+    (finding,) = explain(study(pair=12e6, both=19e6), ["a", "b", "c", "d"])
+    assert finding.rule == "taking_turns" and finding.evidence == [1]
+    assert {finding.subject.host, finding.subject.peer} == {"a", "b"}
+    assert "btl_tcp_flags" in finding.remedy
+
+
+def test_a_limiter_is_none_of_it():
+    assert explain(study(pair=18.5e6, both=19e6), ["a", "b", "c", "d"]) == []

@@ -1,0 +1,111 @@
+"""The three commands on a lab of two cabinets with planted rates: what was planted is found, and the platform that
+is written carries the same curves in the simulator.
+
+Rates are what TCP leaves of a planted rate. A busy machine holds single rounds up, never speeds them up: a study
+that falls short is made once more.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from assay.errors import UserError
+from assay.launch import simulator
+from assay.launch.launchers import find_launcher
+from assay.records.run import Run
+from assay.records.schema import Capacity, Comparison, Measurement
+
+NAME = "saturation-test"
+GOODPUT = 0.956  # of a planted rate: what headers leave (1448 of 1514 bytes)
+MBIT = 1e6 / 8
+HOST, DUPLEX, CABINET = 200, 320, 500
+TRIES = 2
+
+
+def unable() -> str | None:
+    for launcher in ("mpich-wheel",):
+        try:
+            find_launcher(launcher)
+        except UserError as error:
+            return str(error)
+    if os.geteuid() != 0:
+        return "a lab needs root"
+    return simulator.unavailable()
+
+
+pytestmark = pytest.mark.skipif(unable() is not None, reason=str(unable()))
+
+
+def assay(*words: str, limit: float = 170) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "assay", *words], capture_output=True, text=True, timeout=limit, check=False
+    )
+
+
+@pytest.fixture(scope="module")
+def lab():
+    rates = [
+        "--host-rate",
+        f"{HOST}mbit",
+        "--duplex-rate",
+        f"{DUPLEX}mbit",
+        "--cabinet-rate",
+        f"{CABINET}mbit",
+    ]
+    up = assay("lab", "up", "--name", NAME, "--hosts", "6", "--cabinets", "2", *rates)
+    assert up.returncode == 0, up.stderr
+    yield NAME
+    assay("lab", "down", "--name", NAME)
+
+
+def study(folder: Path) -> tuple[list, int, str]:
+    words = [
+        "--lab",
+        NAME,
+        "--launcher",
+        "mpich-wheel",
+        "--cabinets",
+        "a=h[0-2]",
+        "b=h[3-5]",
+        "--seconds",
+        "1",
+        "--confidence",
+        "4%",
+    ]
+    measured = assay("saturate", *words, "-o", str(folder))
+    assert measured.returncode == 0, measured.stderr
+    proved = assay("model", str(folder), "-o", str(folder / "platform.xml"))
+    return Run.load(folder).records, proved.returncode, proved.stdout + proved.stderr
+
+
+def off(records: list) -> dict[str, float]:
+    """How far each planted capacity is from what was found."""
+    planted = {("host", "up"): HOST, ("host", "down"): HOST, ("host", "limiter"): DUPLEX}
+    planted |= {("cabinet", "up"): CABINET, ("cabinet", "down"): CABINET}
+    found = [r for r in records if isinstance(r, Capacity) and (r.level, r.way) in planted]
+    assert len(found) == 3 * 6 + 2 * 2
+    return {
+        f"{r.of} {r.way}": abs((r.value or 0) / (planted[r.level, r.way] * MBIT * GOODPUT) - 1) for r in found
+    }
+
+
+def test_planted_rates_come_out_and_the_simulation_agrees(lab, tmp_path: Path):
+    for attempt in range(TRIES):
+        records, status, said = study(tmp_path / str(attempt))
+        errors = off(records)
+        if max(errors.values()) <= 0.05 and status == 0:
+            break
+    assert max(errors.values()) <= 0.05, errors
+    assert status == 0, said
+    rates = [r for r in records if isinstance(r, Comparison) and r.unit == "B/s"]
+    assert len(rates) > 25 and all(r.error is not None and abs(r.error) <= 0.05 for r in rates)
+    # No MPI has gone round the network.
+    shares = [
+        r for r in records if isinstance(r, Measurement) and (r.name, r.metric) == ("network.wire", "share")
+    ]
+    assert len(shares) == 6 and all(r.summary.median >= 1 for r in shares if r.summary)

@@ -1,0 +1,88 @@
+"""A network that answers rounds by itself: max-min shares of planted capacities, no engine and no clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+
+from assay.model.course import Pace, Study, course
+from assay.model.network import Network
+from assay.model.rounds import NAME, Result, Round
+from assay.records.schema import AnyRecord, Flows, Measurement, Subject, Summary
+
+Times = Callable[[int], float]
+
+
+class Planted:
+    """``inside`` and ``between``: seconds of a message of so many bytes. ``spoil`` may change what is measured."""
+
+    def __init__(
+        self, network: Network, inside: Times, between: Times, spoil: Callable[[Flows], None] = lambda _: None
+    ) -> None:
+        self.network, self.inside, self.between, self.spoil = network, inside, between, spoil
+        self.records: list[AnyRecord] = []
+        self.pairs = 0  # that played ping-pong
+
+    def answer(self, asked: Round) -> Result:
+        params = {**asked.params, "round": asked.key}
+        if asked.sizes:
+            self.pairs += len(asked.flows)
+            return Result(
+                echoes=[self._echo(a, b, size, params) for a, b in asked.flows for size in asked.sizes]
+            )
+        flows = list(asked.flows)
+        if asked.everyone:
+            flows = [(a, b) for a in asked.everyone for b in asked.everyone if a != b]
+        rates = self.network.predict(flows)
+        sources, targets = [a for a, _ in flows], [b for _, b in flows]
+        record = Flows(
+            id=len(self.records) + 1, name=NAME, metric="rate", unit="B/s", sources=sources, targets=targets,
+            values=rates, slices=[[rate] * 8 for rate in rates],
+            params={**params, "size": asked.size, "window_s": asked.seconds * 10, "messages": 10},
+        )  # fmt: skip
+        self.spoil(record)
+        self.records.append(record)
+        return Result(flows=record)
+
+    def _echo(self, a: str, b: str, size: int, params: dict) -> Measurement:
+        home = self.network.home
+        time = (self.inside if home[a] == home[b] else self.between)(size)
+        record = Measurement(
+            id=len(self.records) + 1, name=NAME, metric="latency", unit="s", subject=Subject(host=a, peer=b),
+            params={**params, "size": size}, summary=Summary(n=3, median=time), samples=[time] * 3,
+        )  # fmt: skip
+        self.records.append(record)
+        return record
+
+    def study(self, cabinets: dict[str, list[str]] | None = None) -> Study:
+        """The whole course on this network."""
+        hosts = [host for members in self.network.cabinets.values() for host in members]
+        study = Study(hosts, Pace(), dict(cabinets or {}))
+        conduct(course(study), self.answer)
+        return study
+
+
+def conduct(conversation: Generator[Round, Result, object], answer: Callable[[Round], Result]) -> list[Round]:
+    asked: list[Round] = []
+    try:
+        asked.append(next(conversation))
+        while True:
+            asked.append(conversation.send(answer(asked[-1])))
+    except StopIteration:
+        return asked
+
+
+def cluster(
+    cabinets: int, hosts: int, up: float = 1e8, down: float = 1e8, limiter: float | None = None
+) -> Network:
+    members = {f"rack{c}": [f"n{c * hosts + i}" for i in range(hosts)] for c in range(cabinets)}
+    network = Network(members)
+    for host in network.home:
+        network.capacity["host", host, "up"] = up
+        network.capacity["host", host, "down"] = down
+        if limiter:
+            network.capacity["host", host, "limiter"] = limiter
+    return network
+
+
+def line(latency: float, rate: float = 1e8) -> Times:
+    return lambda size: latency + size / rate

@@ -1,0 +1,125 @@
+"""What is planted in a network is found by the course and the fit; what cannot be known is said not to be."""
+
+from __future__ import annotations
+
+import pytest
+from planted_network import Planted, cluster, line
+
+from assay.model.fit import fit
+from assay.records.schema import Flows
+
+
+def found(planted: Planted, level: str, of: str, way: str):
+    study = planted.study(planted.network.cabinets)
+    one = fit(planted.records, study.cabinets).find(level, of, way)
+    assert one is not None
+    return one
+
+
+def planted(network, **more) -> Planted:
+    return Planted(network, line(20e-6), line(30e-6), **more)
+
+
+def test_up_down_and_limiter_of_each_host():
+    network = cluster(1, 7, up=1e8, down=1.2e8, limiter=1.5e8)
+    network.capacity["host", "n3", "up"] = 0.6e8
+    for (level, of, way), truth in network.capacity.items():
+        one = found(planted(network), level, of, way)
+        assert one.value == pytest.approx(truth, rel=1e-6), (of, way)
+        assert one.state == "measured" and one.evidence
+
+
+def test_without_a_limiter_it_is_only_known_to_be_no_less():
+    one = found(planted(cluster(1, 6)), "host", "n0", "limiter")
+    assert one.state == "at_least" and one.value == pytest.approx(2e8)
+
+
+def test_a_limiter_as_narrow_as_the_link_hides_the_link():
+    up = found(planted(cluster(1, 6, limiter=1e8)), "host", "n2", "up")
+    assert up.state == "at_least"
+    assert "limiter or up link" in up.why
+
+
+def test_a_plateau_inside_a_cabinet():
+    network = cluster(1, 12)
+    network.capacity["inside", "rack0", "through"] = 4e8
+    one = found(planted(network), "inside", "rack0", "through")
+    assert one.state == "measured" and one.value == pytest.approx(4e8)
+    assert found(planted(cluster(1, 12)), "inside", "rack0", "through").state == "at_least"
+
+
+def test_two_cabinets_cannot_tell_an_up_link_from_a_down_link():
+    network = cluster(2, 8)
+    network.capacity["cabinet", "rack0", "up"] = 4e8
+    network.capacity["cabinet", "rack1", "down"] = 6e8
+    up = found(planted(network), "cabinet", "rack0", "up")
+    assert up.value == pytest.approx(4e8) and up.state == "measured"
+    assert "a third would tell" in up.why
+
+
+def test_cabinet_links_limiters_and_backbone_of_many():
+    network = cluster(4, 8)
+    for i, name in enumerate(network.cabinets):
+        network.capacity["cabinet", name, "up"] = 3e8 + i * 1e7
+        network.capacity["cabinet", name, "down"] = 4e8 + i * 1e7
+    network.capacity["cabinet", "rack2", "limiter"] = 5e8
+    network.capacity["backbone", "", "through"] = 9e8
+    study = planted(network)
+    cabinets = study.study(network.cabinets).cabinets
+    model = fit(study.records, cabinets)
+    for link, truth in network.capacity.items():
+        one = model.find(*link)
+        assert one is not None and one.value == pytest.approx(truth, rel=1e-6), link
+        assert one.state == "measured", link
+    assert model.find("cabinet", "rack1", "limiter").state == "at_least"  # type: ignore[union-attr]
+
+
+def test_one_round_far_off_does_not_move_a_capacity():
+    """Half of a round's slices are spoilt: its doubt asks for repetitions, whose median holds."""
+    spoilt: list[str] = []
+
+    def spoil(record: Flows) -> None:
+        if record.params["experiment"] == "host" and record.params["way"] == "up" and not spoilt:
+            spoilt.append(record.params["round"])
+            record.slices = [
+                [rate * (0.3 if i < 3 else 1.0) for i, rate in enumerate(row)] for row in record.slices
+            ]
+
+    one = found(planted(cluster(1, 6), spoil=spoil), "host", "n0", "up")
+    assert spoilt and one.value == pytest.approx(1e8)
+
+
+def test_a_host_that_was_not_measured_stays_unknown():
+    study = planted(cluster(1, 6))
+    study.study(study.network.cabinets)
+    records = [
+        r for r in study.records if not (isinstance(r, Flows) and "n4" in str(r.params.get("centres")))
+    ]
+    one = fit(records, study.network.cabinets).find("host", "n4", "up")
+    assert one is not None and one.state == "unknown" and one.value is None
+
+
+def test_breaks_between_protocols_are_found():
+    def times(size: int) -> float:
+        return 20e-6 + size / 4e7 if size <= 5000 else 60e-6 + size / 1e8
+
+    network = cluster(1, 4)
+    study = Planted(network, times, times).study(network.cabinets)
+    assert len(study.segments) == 2
+    assert 5000 < study.segments[1].start < 5000 * 1.25
+    assert study.segments[0].latency == pytest.approx(20e-6, rel=0.02)
+    assert 1 / study.segments[1].gap == pytest.approx(1e8, rel=0.02)
+
+
+def test_a_cabinet_link_that_the_others_cannot_fill_is_only_known_to_be_no_less():
+    network = cluster(3, 8)
+    for name in network.cabinets:
+        network.capacity["cabinet", name, "up"] = 7e8 if name == "rack0" else 3e8
+        network.capacity["cabinet", name, "down"] = 2.5e8
+    study = planted(network)
+    study.study(network.cabinets)
+    model = fit(study.records, network.cabinets)
+    up = model.find("cabinet", "rack0", "up")
+    assert up is not None and up.state == "at_least" and up.value == pytest.approx(5e8)
+    assert model.find("cabinet", "rack1", "up").state == "measured"  # type: ignore[union-attr]
+    assert model.find("cabinet", "rack2", "down").value == pytest.approx(2.5e8)  # type: ignore[union-attr]

@@ -1,0 +1,139 @@
+"""The whole way in SimGrid: a hidden platform, the study on it, the platform that is written, and its proof."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import hidden_platforms
+import pytest
+
+from assay.cli import main
+from assay.launch import simulator
+from assay.measure.saturation import read_cabinets
+from assay.records.run import Run
+from assay.records.schema import Capacity, Comparison, Verdict
+
+pytestmark = pytest.mark.skipif(simulator.unavailable() is not None, reason=str(simulator.unavailable()))
+
+
+@pytest.fixture(scope="module", params=[(11, False), (12, True)], ids=["alike", "different"])
+def studied(request, tmp_path_factory):
+    seed, heterogeneous = request.param
+    folder = tmp_path_factory.mktemp("hidden")
+    hidden = next(
+        h
+        for s in range(seed, 1000)
+        if (h := hidden_platforms.draw(s, (3, 3), (4, 7))).heterogeneous == heterogeneous
+    )
+    platform = hidden_platforms.write(hidden, folder / "hidden.xml")
+    assert main(["simulate", str(platform), "--", "saturate", "-o", str(folder / "run")]) == 0
+    return hidden, folder
+
+
+def test_cabinets_and_capacities_are_recovered(studied):
+    hidden, folder = studied
+    run = Run.load(folder / "run")
+    found = read_cabinets(run.info.options["cabinets"])
+    names = {frozenset(hosts): name for name, hosts in found.items()}
+    assert set(names) == {frozenset(hosts) for hosts in hidden.cabinets.values()}
+    values = {(c.level, c.of, c.way): c for c in run.records if isinstance(c, Capacity)}
+    for level, of, way in hidden.capacity:
+        known = names[frozenset(hidden.cabinets[of])] if level == "cabinet" else of
+        one = values[level, known, way]
+        assert one.value == pytest.approx(hidden.visible((level, of, way)), rel=0.01), (level, of, way)
+
+
+def test_the_platform_that_is_written_reproduces_every_point(studied, capsys):
+    _, folder = studied
+    target = folder / "platform.xml"
+    assert main(["model", str(folder / "run"), "-o", str(target), "--limit", "2%"]) == 0
+    assert "PASS" in capsys.readouterr().out
+    records = Run.load(folder / "run").records
+    points = [r for r in records if isinstance(r, Comparison)]
+    assert len(points) > 40
+    plateaus = [point for point in points if point.unit == "B/s" and point.curve != "all to all"]
+    assert all(point.error is not None and abs(point.error) < 0.01 for point in plateaus)
+    (said,) = [r for r in records if isinstance(r, Verdict)]
+    assert said.outcome == "PASS" and said.specification == "model"
+
+
+def test_a_platform_with_a_wrong_link_is_not_called_good(studied, capsys):
+    """The proof compares with what was measured: here the all-to-all is told to have been faster than it was, which
+    no fit uses."""
+    _, folder = studied
+    run = Run.load(folder / "run")
+    lines = (run.path / "records.jsonl").read_bytes().splitlines(keepends=True)
+    changed = []
+    for line in lines:
+        record = json.loads(line)
+        if record["kind"] == "flows" and record["params"]["experiment"] == "all_to_all":
+            record["values"] = [value * 1.5 for value in record["values"]]
+            line = json.dumps(record).encode() + b"\n"
+        changed.append(line)
+    spoilt = folder / "spoilt"
+    spoilt.mkdir()
+    (spoilt / "records.jsonl").write_bytes(b"".join(changed))
+    (spoilt / "run.json").write_bytes((run.path / "run.json").read_bytes())
+    assert main(["model", str(spoilt), "-o", str(folder / "spoilt.xml")]) == 1
+    assert "FAIL" in capsys.readouterr().out
+
+
+def test_a_users_program_runs_on_it_with_more_and_faster_links(studied, capfd, tmp_path: Path):
+    hidden, folder = studied
+    source = tmp_path / "transfer.c"
+    source.write_text(PROGRAM)
+    platform = str(folder / "hidden.xml")
+    host = hidden.hosts[0]
+
+    def seconds(*options: str) -> float:
+        assert main(["simulate", platform, "--hosts", "2", *options, "--", str(source), "1000000"]) == 0
+        return float(capfd.readouterr().out.split()[-1])
+
+    before = seconds()
+    faster = [f"{host}-out.bandwidth=1TBps", f"{host}-both.bandwidth=1TBps"]
+    known = (folder / "hidden.xml").read_text()
+    asked = [setting for setting in faster if f'id="{setting.split(".")[0]}"' in known]
+    after = seconds(*[word for setting in asked for word in ("--set", setting)])
+    assert after <= before
+    assert before == pytest.approx(1e6 / hidden.capacity["host", host, "up"], rel=0.5)
+
+
+def test_nets_sweep_runs_in_the_simulator(studied, tmp_path: Path):
+    _, folder = studied
+    words = [
+        "--",
+        "net",
+        "--sizes",
+        "1KiB,64KiB",
+        "--niters",
+        "4",
+        "--rounds",
+        "2",
+        "--no-retest",
+        "-o",
+        str(tmp_path / "net"),
+    ]
+    assert main(["simulate", str(folder / "hidden.xml"), "--hosts", "4", *words]) in (0, 1)
+    run = Run.load(tmp_path / "net")
+    assert run.info.state == "complete"
+
+
+PROGRAM = """
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+int main(int argc, char** argv) {
+    int rank, bytes = atoi(argv[1]);
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    char* data = malloc(bytes);
+    double begin = MPI_Wtime();
+    if (rank == 0) MPI_Send(data, bytes, MPI_CHAR, 1, 0, MPI_COMM_WORLD);
+    if (rank == 1) MPI_Recv(data, bytes, MPI_CHAR, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    if (rank == 1) printf("%.9f\\n", MPI_Wtime() - begin);
+    free(data);
+    MPI_Finalize();
+    return 0;
+}
+"""

@@ -1,0 +1,90 @@
+// Measured and simulated points of a few curves over one another: measured as symbols on a line, simulated as a
+// dashed line on top, and the error of each point under the pointer.
+
+import { LineChart } from "echarts/charts";
+import { GridComponent, LegendComponent, TooltipComponent } from "echarts/components";
+import { use, type EChartsCoreOption } from "echarts/core";
+import { CanvasRenderer } from "echarts/renderers";
+
+import { percent, quantity } from "../data/format";
+import type { Overlaid } from "../data/model";
+import { look, SYMBOLS, useChart } from "./chart";
+import { colour } from "./theme";
+
+use([LineChart, GridComponent, LegendComponent, TooltipComponent, CanvasRenderer]);
+
+interface Props {
+  title: string;
+  curves: Overlaid[]; // of one unit, along the same
+}
+
+export function Overlay({ title, curves }: Props) {
+  const box = useChart(() => options(curves), [curves]);
+  const label = `${title}, measured and simulated: ${curves.map(({ name }) => name).join(", ")}; the table below has the figures.`;
+  return (
+    <figure>
+      <figcaption>{title}</figcaption>
+      <div class="chart" role="img" aria-label={label} ref={box} />
+    </figure>
+  );
+}
+
+function options(curves: Overlaid[]): EChartsCoreOption {
+  const { base, text, axisLine, line } = look();
+  const { along, unit } = curves[0]!;
+  return {
+    ...base,
+    grid: { left: 4, right: 18, top: 16 + 22 * curves.length, bottom: 26, containLabel: true },
+    legend: { ...(base.legend as object), orient: "vertical", itemGap: 6 },
+    xAxis: {
+      type: "value",
+      min: 0,
+      minInterval: 1,
+      name: along,
+      nameLocation: "middle",
+      nameGap: 28,
+      axisLabel: text,
+      axisLine,
+      nameTextStyle: text,
+      splitLine: { show: false },
+    },
+    yAxis: {
+      type: "value",
+      axisLabel: { ...text, formatter: (value: number) => quantity(value, unit) },
+      splitLine: line,
+    },
+    tooltip: { ...(base.tooltip as object), formatter: (hit: { value: [number, number] }[]) => reading(curves, hit[0]!.value[0]) },
+    series: curves.flatMap((curve, index) => drawn(curve, index)),
+  };
+}
+
+function drawn(curve: Overlaid, index: number): object[] {
+  const shared = { type: "line", name: curve.name, color: colour(`series-${index % SYMBOLS.length}`) };
+  const simulated = curve.points.filter((point) => typeof point.simulated === "number");
+  return [
+    {
+      ...shared,
+      data: curve.points.map((point) => [point.x, point.measured]),
+      symbol: SYMBOLS[index % SYMBOLS.length],
+      symbolSize: 8,
+      lineStyle: { width: 1.5, opacity: 0.6 },
+    },
+    {
+      ...shared,
+      data: simulated.map((point) => [point.x, point.simulated]),
+      symbol: "none",
+      lineStyle: { width: 2, type: "dashed", color: colour("ink") },
+    },
+  ];
+}
+
+function reading(curves: Overlaid[], x: number): string {
+  return curves
+    .flatMap((curve) => curve.points.filter((point) => point.x === x).map((point) => ({ curve, point })))
+    .map(({ curve, point }) => {
+      const simulated = point.simulated === null || point.simulated === undefined ? "not simulated" : quantity(point.simulated, curve.unit);
+      const error = typeof point.error === "number" ? ` (${percent(point.error)})` : "";
+      return `${curve.name}, ${point.label || `${x} ${curve.along}`}: ${quantity(point.measured, curve.unit)} measured, ${simulated}${error}`;
+    })
+    .join("\n");
+}

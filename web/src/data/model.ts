@@ -1,0 +1,72 @@
+// The network's model: capacities by what they are of, and curves of measured and simulated points.
+
+import type { Capacity, Comparison } from "./records";
+
+export interface Cabinet {
+  name: string;
+  hosts: Host[];
+  inside?: Capacity;
+  up?: Capacity;
+  down?: Capacity;
+  limiter?: Capacity;
+}
+
+export interface Host {
+  name: string;
+  up?: Capacity;
+  down?: Capacity;
+  limiter?: Capacity;
+}
+
+export interface Platform {
+  cabinets: Cabinet[];
+  backbone?: Capacity;
+}
+
+export function platform(capacities: readonly Capacity[]): Platform {
+  const cabinets = new Map<string, Cabinet>();
+  const hosts = new Map<string, Host>();
+  const found: Platform = { cabinets: [] };
+  const cabinet = (name: string): Cabinet => {
+    if (!cabinets.has(name)) cabinets.set(name, { name, hosts: [] });
+    return cabinets.get(name)!;
+  };
+  for (const one of capacities) {
+    if (one.level === "backbone") found.backbone = one;
+    if (one.level === "inside") cabinet(one.of).inside = one;
+    if (one.level === "cabinet") Object.assign(cabinet(one.of), { [one.way]: one });
+    if (one.level !== "host") continue;
+    let host = hosts.get(one.of);
+    if (!host) {
+      host = { name: one.of };
+      hosts.set(one.of, host);
+      cabinet(one.cabinet ?? "").hosts.push(host);
+    }
+    Object.assign(host, { [one.way]: one });
+  }
+  found.cabinets = [...cabinets.values()];
+  return found;
+}
+
+export interface Overlaid {
+  name: string;
+  along: string;
+  unit: string;
+  points: Comparison[];
+  worst?: number; // the largest error; undefined where a point was not simulated
+}
+
+export function overlaid(comparisons: readonly Comparison[]): Overlaid[] {
+  const curves = new Map<string, Overlaid>();
+  for (const point of comparisons) {
+    const curve = curves.get(point.curve) ?? { name: point.curve, along: point.along, unit: point.unit, points: [] };
+    curves.set(point.curve, curve);
+    curve.points.push(point);
+  }
+  for (const curve of curves.values()) {
+    const errors = curve.points.map((point) => point.error);
+    if (errors.every((error): error is number => typeof error === "number"))
+      curve.worst = Math.max(...errors.map(Math.abs));
+  }
+  return [...curves.values()];
+}

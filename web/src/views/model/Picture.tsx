@@ -1,0 +1,111 @@
+// The platform as a picture: hosts in their cabinets, what each level can carry, and what of it is not known.
+// A host's square is filled by what it can send against the fastest; a capacity that was never the limit is
+// written as "at least", one that is unknown as "?".
+
+import { quantity } from "../../data/format";
+import type { Cabinet, Host, Platform } from "../../data/model";
+import type { Capacity } from "../../data/records";
+
+const WIDTH = 236;
+const SQUARE = 14;
+const COLUMNS = 14;
+const TEXT = 16; // from one line to the next
+
+export function Picture({ platform }: { platform: Platform }) {
+  const { cabinets } = platform;
+  const columns = Math.min(4, cabinets.length);
+  const rows = Math.ceil(cabinets.length / columns);
+  const tallest = Math.max(...cabinets.map((one) => Math.ceil(one.hosts.length / COLUMNS)));
+  const height = 134 + tallest * SQUARE;
+  const fastest = Math.max(...cabinets.flatMap((one) => one.hosts.map((host) => host.up?.value ?? 0)));
+  const several = cabinets.length > 1;
+  const top = several ? 48 : 4;
+  return (
+    <svg class="platform" style={{ maxWidth: columns * (WIDTH + 16) }} viewBox={`0 0 ${columns * (WIDTH + 16)} ${top + rows * (height + 24)}`} role="img" aria-label={spoken(platform)}>
+      {several && (
+        <g>
+          <rect x={0} y={4} width={columns * (WIDTH + 16) - 16} height={24} rx={4} class="trunk" />
+          <text x={10} y={21}>between cabinets: {amount(platform.backbone)}</text>
+        </g>
+      )}
+      {cabinets.map((cabinet, index) => (
+        <Box
+          key={cabinet.name}
+          cabinet={cabinet}
+          x={(index % columns) * (WIDTH + 16)}
+          y={top + Math.floor(index / columns) * (height + 24)}
+          height={height}
+          fastest={fastest}
+          trunk={several}
+        />
+      ))}
+    </svg>
+  );
+}
+
+interface BoxProps {
+  cabinet: Cabinet;
+  x: number;
+  y: number;
+  height: number;
+  fastest: number;
+  trunk: boolean;
+}
+
+function Box({ cabinet, x, y, height, fastest, trunk }: BoxProps) {
+  const lines = [
+    ...(trunk ? [`to the others: ${amount(cabinet.up)}`, `from the others: ${amount(cabinet.down)}`] : []),
+    ...(trunk && cabinet.limiter ? [`both: ${amount(cabinet.limiter)}`] : []),
+    `inside: ${amount(cabinet.inside)}`,
+    `a host: up ${range(cabinet.hosts, "up")}, down ${range(cabinet.hosts, "down")}`,
+    `a host both ways: ${range(cabinet.hosts, "limiter")}`,
+  ];
+  return (
+    <g transform={`translate(${x} ${y})`}>
+      {trunk && <line x1={WIDTH / 2} x2={WIDTH / 2} y1={-20} y2={0} class={cabinet.up?.state === "measured" ? "link" : "link open"} />}
+      <rect width={WIDTH} height={height} rx={6} class="cabinet" />
+      <text x={10} y={18} class="name">
+        {cabinet.name} ({cabinet.hosts.length} {cabinet.hosts.length === 1 ? "host" : "hosts"})
+      </text>
+      {lines.map((line, index) => (
+        <text key={line} x={10} y={36 + index * TEXT} class="small">
+          {line}
+        </text>
+      ))}
+      {cabinet.hosts.map((host, index) => (
+        <rect
+          key={host.name}
+          x={10 + (index % COLUMNS) * (SQUARE + 1)}
+          y={height - 8 - SQUARE * Math.ceil(cabinet.hosts.length / COLUMNS) + Math.floor(index / COLUMNS) * SQUARE}
+          width={SQUARE - 2}
+          height={SQUARE - 2}
+          rx={2}
+          class={host.up?.value ? "host" : "host unknown"}
+          fill-opacity={host.up?.value ? 0.25 + 0.75 * (host.up.value / fastest) : 0}
+        >
+          <title>{`${host.name}: up ${amount(host.up)}, down ${amount(host.down)}, both ways ${amount(host.limiter)}`}</title>
+        </rect>
+      ))}
+    </g>
+  );
+}
+
+export function amount(one: Capacity | undefined): string {
+  if (one?.value === undefined || one.value === null) return "?";
+  return `${one.state === "at_least" ? "\u2265 " : ""}${quantity(one.value, one.unit)}`;
+}
+
+/** One figure where the hosts are alike, from the least to the most where not. */
+function range(hosts: readonly Host[], way: "up" | "down" | "limiter"): string {
+  const known = hosts.map((host) => host[way]).filter((one): one is Capacity => typeof one?.value === "number");
+  if (known.length === 0) return "?";
+  const sorted = known.sort((a, b) => a.value! - b.value!);
+  const [least, most] = [sorted[0]!, sorted[sorted.length - 1]!];
+  if (most.value! <= least.value! * 1.03) return amount(sorted[Math.floor(sorted.length / 2)]);
+  return `${amount(least)} to ${amount(most)}`;
+}
+
+function spoken({ cabinets, backbone }: Platform): string {
+  const each = cabinets.map((one) => `${one.name} with ${one.hosts.length} hosts, to the others ${amount(one.up)}`);
+  return `The platform: ${each.join("; ")}; between cabinets ${amount(backbone)}. The table below has the figures.`;
+}
