@@ -198,19 +198,23 @@ double arrived_by(const std::vector<Nanoseconds>& times, double at, std::size_t 
 
 Outcome Flows::outcome() {
     constexpr double never = 1e18;
-    double agreed[] = {0, -never, Session::interrupted() ? 1.0 : 0.0};  // latest start, minus the earliest end
+    double agreed[] = {0, -never, 0, Session::interrupted() ? 1.0 : 0.0};  // latest start, minus the earliest end, latest end
     for (const Arriving& one : in_) {
         const std::size_t turned = std::min(one.times.size(), static_cast<std::size_t>(inflight_));
         agreed[0] = std::max(agreed[0], turned == 0 ? never : static_cast<double>(one.times[turned - 1]));
         agreed[1] = std::max(agreed[1], turned == 0 ? 0 : -static_cast<double>(one.times[one.times.size() - turned]));
     }
+    for (const Arriving& one : in_)
+        agreed[2] = std::max(agreed[2], one.times.empty() ? 0 : static_cast<double>(one.times.back()));
     session_.max(agreed);
     Outcome result;
-    const double from = agreed[0], over = round_.seconds > 0 ? round_.seconds * 1e9 : never;
-    const double to = std::min(-agreed[1], over);
+    // An all-to-all has no steady part, for messages wait in buffers until it is their turn: the whole of it counts.
+    const bool whole = round_.kind == Round::Kind::all_to_all;
+    const double from = whole ? 0 : agreed[0];
+    const double to = whole ? agreed[2] : std::min(-agreed[1], round_.seconds * 1e9);
     result.window = (to - from) * 1e-9;
     result.sent_away = sent_away_;
-    result.interrupted = agreed[2] != 0;
+    result.interrupted = agreed[3] != 0;
     for (const Arriving& one : in_) {
         Carried carried{one.lane.flow, 0, {}, static_cast<std::uint64_t>(one.times.size())};
         const auto by = [&](double at) { return arrived_by(one.times, at, static_cast<std::size_t>(inflight_)); };

@@ -1,8 +1,9 @@
 // The flows of one round, all at once, and the rate of each in the time in which all of them ran.
 //
 // Every rank notes when its messages arrive, by its own clock, from a barrier that all have passed. The ranks
-// then agree on a common window: from the latest first arrival, when the last of the flows has come to run, to
-// the earliest last one. What a flow carried in it, interpolated between arrivals, is its rate; the window's
+// then agree on a common window: from when the last of the flows has come to run (each place of its sender's
+// window has turned once), to the end of the time asked for; flows go on for half as long again, so that what is
+// under way then still moves as it did. What a flow carried in it, interpolated between arrivals, is its rate; the window's
 // eight slices give the spread, so that one round tells how sure it is. Rates over the whole time would count
 // the start of slow flows and what fast ones left behind, and a single rank's clock would speak for all.
 //

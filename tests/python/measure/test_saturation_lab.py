@@ -102,7 +102,7 @@ def test_planted_rates_come_out_and_the_simulation_agrees(lab, tmp_path: Path):
             break
     assert max(errors.values()) <= 0.05, errors
     assert status == 0, said
-    rates = [r for r in records if isinstance(r, Comparison) and r.unit == "B/s"]
+    rates = [r for r in records if isinstance(r, Comparison) and r.unit == "B/s" and r.curve != "all to all"]
     assert len(rates) > 25 and all(r.error is not None and abs(r.error) <= 0.05 for r in rates)
     # No MPI has gone round the network.
     shares = [
