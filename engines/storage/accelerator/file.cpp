@@ -28,10 +28,7 @@ int File::place(At at, std::int64_t bytes, std::int64_t& logical) {
     std::int64_t first = 0;
     switch (at.pointer) {
     case Pointer::given: first = at.offset; break;
-    case Pointer::own:
-        first = position_;
-        position_ += etypes;
-        break;
+    case Pointer::own: first = position_.fetch_add(etypes); break;
     case Pointer::shared: {
         std::uint64_t base = 0;
         if (const int code = pointer(etypes, false, base)) return code;
@@ -103,7 +100,11 @@ int File::write(At at, const void* buffer, MPI_Count count, MPI_Datatype type, M
     if (bypass_) {
         const Alone alone(*this, logical, bytes, F_WRLCK);
         MPI_Status status;
+#if MPI_VERSION >= 4
+        code = PMPI_File_write_at_c(anchor_, logical / etype_, buffer, count, type, &status);
+#else
         code = PMPI_File_write_at(anchor_, logical / etype_, buffer, static_cast<int>(count), type, &status);
+#endif
     } else {
         std::lock_guard hold(job_->lock());
         code = memory->known ? store_bytes(logical, static_cast<const char*>(buffer), *memory, bytes) : MPI_ERR_UNSUPPORTED_OPERATION;
@@ -155,18 +156,16 @@ int File::store_bytes(std::int64_t logical, const char* buffer, const Flat& memo
             records.push_back(record);
         }
         writer.publish(records.data(), records.size(), from, static_cast<std::size_t>(part));
-        grows(end);
+        grow(end);
         done += part;
     }
     return MPI_SUCCESS;
 }
 
-bool File::grows(std::uint64_t end) {
+void File::grow(std::uint64_t end) {
     auto& of = job_->store().file(slot_).end;
     std::uint64_t known = of.load(std::memory_order_relaxed);
-    while (known < end)
-        if (of.compare_exchange_weak(known, end)) return true;
-    return false;
+    while (known < end && !of.compare_exchange_weak(known, end)) {}
 }
 
 // ---- reading
@@ -194,7 +193,11 @@ int File::read(At at, void* buffer, MPI_Count count, MPI_Datatype type, MPI_Coun
     if (bypass_) {
         const Alone alone(*this, logical, bytes, F_RDLCK);
         MPI_Status status;
+#if MPI_VERSION >= 4
+        const int code = PMPI_File_read_at_c(anchor_, logical / etype_, buffer, count, type, &status);
+#else
         const int code = PMPI_File_read_at(anchor_, logical / etype_, buffer, static_cast<int>(count), type, &status);
+#endif
         PMPI_Get_elements_x(&status, MPI_BYTE, moved);
         return code;
     }

@@ -5,6 +5,7 @@
 // nodes, foreign data representations) is done through it, once all that is in the stores is in the file (`bypass`).
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -72,7 +73,7 @@ private:
     void load_range(std::uint64_t begin, std::uint64_t end, char* to, std::vector<Wanted>& remote);
     void read_file(std::uint64_t begin, std::uint64_t end, char* to) const;
     bool settle(std::vector<Wanted>& remote);
-    bool grows(std::uint64_t end);
+    void grow(std::uint64_t end);
     std::uint64_t size_now(std::uint64_t at_least);
     void exchange();
     int drained();
@@ -97,7 +98,7 @@ private:
     std::uint64_t told_ = 0;          // own records that other nodes know of
     std::int64_t displacement_ = 0, etype_ = 1;
     std::shared_ptr<const Flat> view_;
-    std::int64_t position_ = 0;       // individual pointer, in etypes
+    std::atomic<std::int64_t> position_{0};  // individual pointer, in etypes
     std::uint32_t pointer_slot_ = 0;
     int pointer_home_ = 0;            // world rank whose node keeps the shared pointer
 };

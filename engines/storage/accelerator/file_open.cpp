@@ -11,6 +11,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <mutex>
+#include <shared_mutex>
 #include <unordered_map>
 
 #include "storage/accelerator/file.hpp"
@@ -19,10 +21,14 @@
 namespace assay::storage {
 namespace {
 
-// A process has few files open at a time, and finds one by its handle on every call.
-std::unordered_map<MPI_File, std::unique_ptr<File>>& files() {
-    static auto* map = new std::unordered_map<MPI_File, std::unique_ptr<File>>;  // outlives every destructor
-    return *map;
+// A process has few files open at a time, and finds one by its handle on every call, from whichever thread.
+struct Files {
+    std::shared_mutex lock;
+    std::unordered_map<MPI_File, std::unique_ptr<File>> by_handle;
+};
+Files& files() {
+    static auto* open = new Files;  // outlives every destructor
+    return *open;
 }
 
 // The name that the file system knows: without the file system's type in front that ROMIO and OMPIO take ("ufs:").
@@ -90,8 +96,9 @@ constexpr int own_modes = MPI_MODE_DELETE_ON_CLOSE | MPI_MODE_APPEND | MPI_MODE_
 File* File::of(MPI_File handle) {
     if (!Job::current()) return nullptr;
     auto& open = files();
-    const auto found = open.find(handle);
-    return found == open.end() ? nullptr : found->second.get();
+    std::shared_lock hold(open.lock);
+    const auto found = open.by_handle.find(handle);
+    return found == open.by_handle.end() ? nullptr : found->second.get();
 }
 
 int File::open(MPI_Comm comm, const char* name, int mode, MPI_Info info, MPI_File* handle) {
@@ -132,7 +139,8 @@ int File::open(MPI_Comm comm, const char* name, int mode, MPI_Info info, MPI_Fil
     }
     file->arrive();
     *handle = file->anchor_;
-    files()[*handle] = std::move(file);
+    std::unique_lock hold(files().lock);
+    files().by_handle[*handle] = std::move(file);
     return MPI_SUCCESS;
 }
 
@@ -194,7 +202,7 @@ void File::arrive() {
     if (mode_ & MPI_MODE_APPEND) {
         position_ = static_cast<std::int64_t>(size_now(~0ull));
         std::uint64_t before = 0;
-        if (rank_ == 0) pointer(position_, true, before);
+        if (rank_ == 0) pointer(position_.load(), true, before);
         PMPI_Barrier(comm_);
     }
 }
@@ -208,9 +216,13 @@ int File::drained() {
 }
 
 int File::close(MPI_File* handle) {
-    const auto found = files().find(*handle);
-    std::unique_ptr<File> file = std::move(found->second);
-    files().erase(found);
+    std::unique_ptr<File> file;
+    {
+        std::unique_lock hold(files().lock);
+        const auto found = files().by_handle.find(*handle);
+        file = std::move(found->second);
+        files().by_handle.erase(found);
+    }
     Job& job = *file->job_;
     auto& slot = job.store().file(file->slot_);
     int code = MPI_SUCCESS;

@@ -13,7 +13,8 @@
 namespace assay::storage {
 namespace {
 
-std::unique_ptr<Job> job;
+// Never destroyed by exit(): a program that ends without MPI_Finalize is over, and nothing may wait for others then.
+std::unique_ptr<Job>& job = *new std::unique_ptr<Job>;
 
 // The MPI that runs is the one that this library was compiled for, or its handles mean nothing.
 std::string foreign_mpi() {

@@ -29,7 +29,6 @@ public:
     void fetch(std::vector<Wanted>& wanted);
     // Adds to a shared pointer of another node's store, or sets it: its value before. False: the node cannot be reached.
     bool pointer(int world_rank, std::uint32_t slot, std::int64_t amount, bool set, std::uint64_t& before);
-    const char* name() const { return window_ ? "rma" : "service"; }
 
 private:
     static constexpr int most_addresses = 6;
