@@ -115,17 +115,19 @@ def parse(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespa
         args, others = parser.parse_known_args(words)
     if others and not getattr(args, "takes_others", False):
         parser.error(f"unrecognised: {' '.join(others)}")
-    args.others, args.resumed, args.program = others, resumed, program
+    args.others, args.resumed = others, resumed
+    if program is not None:
+        args.program = program
     args.words = ["assay", *given]  # as typed, for run.json
     return args
 
 
-def _split(words: list[str]) -> tuple[list[str], list[str]]:
-    """Of a verb that runs a program: its own words, and those behind "--"."""
+def _split(words: list[str]) -> tuple[list[str], list[str] | None]:
+    """Of a verb that says so (``takes_program``): its own words, and those behind "--". None for the other verbs."""
     takes = {command.name for command in COMMANDS if getattr(command, "takes_program", False)}
-    if not words or words[0] not in takes or "--" not in words:
-        return words, []
-    at = words.index("--")
+    if not words or words[0] not in takes:
+        return words, None
+    at = words.index("--") if "--" in words else len(words)
     return words[:at], words[at + 1 :]
 
 

@@ -291,12 +291,9 @@ bool File::settle(std::vector<Wanted>& remote) {
     return good;
 }
 
-// A collective transfer is also a moment at which nodes tell each other; within a node it is only under the rule that
-// says so, since there the records can be looked at whenever something is read.
+// Under the rule that says so, a collective transfer is a moment at which ranks see each other's writes.
 void File::visible(bool collective) {
-    const auto rule = job_->settings().visibility;
-    if (!collective || bypass_ || rule == Visibility::commit || (one_node_ && rule == Visibility::immediate)) return;
-    exchange();
+    if (collective && !bypass_ && job_->settings().visibility == Visibility::collective) exchange();
 }
 
 }  // namespace assay::storage

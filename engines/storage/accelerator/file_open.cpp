@@ -89,6 +89,8 @@ int to_default_handler(int code) {
     return code;
 }
 
+// Why a file is not this library's business, where that is worth words of its own.
+constexpr int several_nodes = 2;
 constexpr int own_modes = MPI_MODE_DELETE_ON_CLOSE | MPI_MODE_APPEND | MPI_MODE_SEQUENTIAL;
 
 }  // namespace
@@ -130,10 +132,12 @@ int File::open(MPI_Comm comm, const char* name, int mode, MPI_Info info, MPI_Fil
     char absolute[PATH_MAX];
     file->path_ = realpath(path.c_str(), absolute) ? absolute : path;
     code = file->claim(mode);
-    if (worst(file->comm_, code)) {
-        // Not ours after all: a rank of another MPI_COMM_WORLD, or no room in the table of files.
+    if (const int reason = worst(file->comm_, code)) {
+        // Not ours after all.
         if (!code) job->store().file(file->slot_).users.fetch_sub(1);
-        job->say_once("too many files, too long a name or a foreign rank: " + path + " is left to the MPI's own I/O");
+        job->say_once(reason == several_nodes ? "files that several nodes have open are left to the MPI's own I/O; for programs that "
+                                                "synchronise as MPI asks: --consistency collective, or commit"
+                                              : "too many files, too long a name or a foreign rank: " + path + " is left to the MPI's own I/O");
         PMPI_File_close(&file->anchor_);
         return PMPI_File_open(comm, name, mode & ~(MPI_MODE_CREATE | MPI_MODE_EXCL), info, handle);
     }
@@ -160,6 +164,8 @@ int File::claim(int mode) {
         if (rank == MPI_UNDEFINED) return 1;
         one_node_ &= job_->node_of(rank) == job_->node();
     }
+    // Across nodes nothing is seen at once, and drains know of no order but that of synchronisation.
+    if (!one_node_ && job_->settings().visibility == Visibility::immediate) return several_nodes;
     fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
     struct stat about{};
     if (fd_ >= 0 ? fstat(fd_, &about) : stat(path_.c_str(), &about)) return 1;

@@ -30,9 +30,9 @@ EXAMPLES = """\
 """
 NOTES = """\
 what ranks see of each other's writes (--consistency):
-  immediate    on a node at once, as on a local file system; across nodes at collective calls, sync, close and open
-  collective   everywhere at collective calls, sync, close and open
-  commit       at sync, close and open alone: what MPI promises, and no more
+  immediate    at once, as on a local file system; files that several nodes have open are left to the MPI's own I/O
+  collective   at collective calls, sync, close and open; across nodes too
+  commit       at sync, close and open alone: what MPI promises, and no more; across nodes too
 """
 
 
