@@ -60,15 +60,17 @@ int File::pointer(std::int64_t amount, bool set, std::uint64_t& before) {
 }
 
 // In an atomic mode that the MPI does: it does it for this rank alone, so the file system's own locks keep ranks apart.
-// (Locks of an open file, not of the process: the MPI may close files of its own.)
+// (Locks of an open file, not of the process: the MPI may close files of its own. And far beyond the bytes that they
+// stand for: the MPI locks those itself at times, and would wait for us.)
 class File::Alone {
 public:
     Alone(const File& file, std::int64_t logical, std::int64_t bytes, short kind) : fd_(file.atomic_ && bytes ? file.locks_ : -1) {
         if (fd_ < 0) return;
         range_.l_type = kind;
         range_.l_whence = SEEK_SET;
-        range_.l_start = offset_of(*file.view_, file.displacement_, logical);
-        range_.l_len = offset_of(*file.view_, file.displacement_, logical + bytes - 1) + 1 - range_.l_start;
+        const std::int64_t first = offset_of(*file.view_, file.displacement_, logical);
+        range_.l_start = (std::int64_t{1} << 62) + first;
+        range_.l_len = offset_of(*file.view_, file.displacement_, logical + bytes - 1) + 1 - first;
         while (fcntl(fd_, F_OFD_SETLKW, &range_) && errno == EINTR) {}
     }
     ~Alone() {

@@ -139,6 +139,7 @@ int File::open(MPI_Comm comm, const char* name, int mode, MPI_Info info, MPI_Fil
                                                 "synchronise as MPI asks: --consistency collective, or commit"
                                               : "too many files, too long a name or a foreign rank: " + path + " is left to the MPI's own I/O");
         PMPI_File_close(&file->anchor_);
+        if (job->settings().strict) PMPI_Abort(job->world(), 2);
         return PMPI_File_open(comm, name, mode & ~(MPI_MODE_CREATE | MPI_MODE_EXCL), info, handle);
     }
     file->arrive();

@@ -99,12 +99,14 @@ def test_weaker_visibility_is_still_mpis_own(consistency: str, data: Path, shm: 
 
 def test_files_of_several_nodes_are_the_mpis_own_unless_asked_for(data: Path, shm: Path) -> None:
     """Nothing waits for a drain that never begins: the MPI wrote it."""
-    env = accelerated(
-        "mpich", shm, ASSAY_IO_RANKS_PER_NODE="1", ASSAY_IO_DETACH="1", ASSAY_IO_DRAIN_LAG="100000"
-    )
-    done = run(words("mpich", 2, [str(BUILT / "mpiio-mpich"), str(data), "explicit-offsets"], env))
+    env = accelerated("mpich", shm, ASSAY_IO_RANKS_PER_NODE="1", ASSAY_IO_DRAIN_LAG="100000")
+    env |= {"ASSAY_IO_DETACH": "1", "ASSAY_IO_REQUIRE": "0"}
+    line = [str(BUILT / "mpiio-mpich"), str(data), "explicit-offsets"]
+    done = run(words("mpich", 2, line, env))
     assert done.returncode == 0 and "are left to the MPI's own I/O" in done.stderr
     assert (data / "explicit").stat().st_size == 2 * 4000 and list(shm.iterdir()) == []
+    strict = run(words("mpich", 2, line, env | {"ASSAY_IO_REQUIRE": "1"}))
+    assert strict.returncode != 0 and "are left to the MPI's own I/O" in strict.stderr
 
 
 @pytest.mark.parametrize("binding", ["mpi_f08", "mpif.h"])
