@@ -189,8 +189,7 @@ ASSAY_EXPORT int MPI_File_open(MPI_Comm comm, const char* name, int mode, MPI_In
 }
 ASSAY_EXPORT int MPI_File_close(MPI_File* f) { return File::of(*f) ? File::close(f) : PMPI_File_close(f); }
 ASSAY_EXPORT int MPI_File_delete(const char* name, MPI_Info info) {
-    File::removed(name);
-    return PMPI_File_delete(name, info);
+    return File::remove(name, info);
 }
 ASSAY_EXPORT int MPI_File_sync(MPI_File f) { OWN_OR(PMPI_File_sync(f), file->raise(file->sync())); }
 ASSAY_EXPORT int MPI_File_get_size(MPI_File f, MPI_Offset* size) { OWN_OR(PMPI_File_get_size(f, size), file->raise(file->get_size(size))); }

@@ -32,8 +32,8 @@ public:
     // The file behind a handle; null: the MPI's own business.
     static File* of(MPI_File handle);
     static int close(MPI_File* handle);
-    // The program removes a file.
-    static void removed(const char* name);
+    // What is in the stores of a file that could be removed is to be written nowhere.
+    static int remove(const char* name, MPI_Info info);
     ~File();
 
     int write(At at, const void* buffer, MPI_Count count, MPI_Datatype type, MPI_Count* moved);

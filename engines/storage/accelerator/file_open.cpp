@@ -217,8 +217,8 @@ void File::arrive() {
 int File::drained() {
     const bool good = job_->drain().finish(job_->local(), job_->store().head(job_->local()).tail.load());
     if (!good && rank_ == 0)
-        job_->say(path_ + " could not be written to the file system: " + std::strerror(static_cast<int>(job_->store().super().drain_failed.load())) +
-                  "; its data are kept in the nodes' stores");
+        std::fprintf(stderr, "assay io: %s could not be written to the file system: %s; its data are kept in the nodes' stores\n", path_.c_str(),
+                     std::strerror(static_cast<int>(job_->store().super().drain_failed.load())));
     return good ? MPI_SUCCESS : MPI_ERR_IO;
 }
 
@@ -255,13 +255,16 @@ int File::close(MPI_File* handle) {
     return closed;
 }
 
-void File::removed(const char* name) {
+int File::remove(const char* name, MPI_Info info) {
     Job* job = Job::current();
     struct stat about{};
-    if (!job || stat(plain(name).c_str(), &about)) return;
+    const bool known = job && stat(plain(name).c_str(), &about) == 0;
+    const int code = PMPI_File_delete(name, info);
+    if (code || !known) return code;
     TableLock lock(job->store());
     const auto slot = find_slot(job->store(), about.st_dev, about.st_ino);
     if (slot != file_slots) job->store().file(slot).gone = 1;
+    return code;
 }
 
 File::~File() {

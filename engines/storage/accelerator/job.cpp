@@ -139,9 +139,6 @@ std::string Job::found_store() {
         return words;
     }
     spread_nodes();
-    auto& head = store_->head(local_);
-    head.world_rank = static_cast<std::uint32_t>(rank_);
-    head.process = static_cast<std::uint32_t>(getpid());
     seen_.assign(store_->ranks(), 0);
     writer_ = std::make_unique<Writer>(*store_, local_);
     drain_ = std::make_unique<Drain>(*store_, settings_.drain_threads);

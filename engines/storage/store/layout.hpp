@@ -47,7 +47,6 @@ struct Superblock {
     char job[40], host[64];
     std::int64_t created;  // seconds since the epoch
     std::uint32_t persistent;
-    std::uint32_t leader;  // process
     std::atomic<Phase> phase;
     alignas(line) std::atomic<std::int64_t> skew;   // added to this node's clock
     alignas(line) std::atomic<std::uint32_t> hurry;  // someone waits for the drain: a futex
@@ -69,9 +68,8 @@ struct FileSlot {
     std::atomic<std::uint64_t> end;            // of what was written to it
     std::atomic<std::uint64_t> forget_before;  // records older than this no longer count
     std::atomic<std::int64_t> size, changed, created;  // at the last close: bytes, ns, ns; size -1: never closed
-    std::atomic<std::uint64_t> written;        // bytes handed to the file system
     std::uint8_t gone;                         // deleted: nothing of it is to be drained
-    char pad[page - path_limit - 73];
+    char pad[page - path_limit - 65];
     char path[path_limit];
 };
 static_assert(sizeof(FileSlot) == page);
@@ -83,8 +81,6 @@ struct RankHead {
     alignas(line) std::atomic<std::uint64_t> first_record, first_byte;  // the oldest that are still there
     alignas(line) std::atomic<std::uint64_t> ring;     // bytes of the data ring in use: less than planned on a full device
     std::atomic<std::uint64_t> real;     // bytes of the ring that are real memory
-    std::uint32_t world_rank;
-    std::uint32_t process;
 };
 static_assert(sizeof(RankHead) <= page);
 

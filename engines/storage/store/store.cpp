@@ -137,7 +137,6 @@ void Store::format(const std::string& job) {
     gethostname(about.host, sizeof about.host - 1);
     about.created = std::time(nullptr);
     about.persistent = persistent_;
-    about.leader = static_cast<std::uint32_t>(getpid());
     timespec real{}, steady{};
     clock_gettime(CLOCK_REALTIME, &real);
     clock_gettime(CLOCK_MONOTONIC, &steady);
@@ -347,7 +346,7 @@ std::uint32_t slot_of(const Store& store, std::uint64_t device, std::uint64_t in
     if (store.populate(Shape::files() + chosen * sizeof slot, sizeof slot)) return file_slots;
     slot.device = device;
     slot.inode = inode;
-    slot.end = slot.forget_before = slot.written = 0;
+    slot.end = slot.forget_before = 0;
     slot.size = -1;
     slot.changed = slot.created = 0;
     slot.gone = 0;
