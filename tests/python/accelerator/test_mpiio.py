@@ -146,7 +146,7 @@ def test_fortran(mpi: str, binding: str, tmp_path: Path, shm: Path) -> None:
         [f"mpifort.{mpi}", "-ffree-line-length-none", "-o", program, source], check=True, timeout=120
     )
     # Detached, and with a drain that never starts by itself: what is in the store alone was not written by the MPI.
-    env = accelerated(mpi, shm, ASSAY_IO_DETACH="1", ASSAY_IO_DRAIN_LAG="100000", ASSAY_IO_SYNC="visible")
+    env = accelerated(mpi, shm, ASSAY_IO_DETACH="1", ASSAY_IO_DRAIN_LAG="100000")
     done = run(words(mpi, 2, [str(program)], env))
     assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
     assert len(list(shm.iterdir())) == 1 and target.stat().st_size == 0
