@@ -22,7 +22,7 @@ namespace assay::storage {
 namespace {
 
 constexpr std::size_t most_pieces = 1u << 20;
-constexpr std::size_t small_batch = 32u << 20, large_batch = 256u << 20;
+constexpr std::size_t small_batch = 32u << 20, large_batch = 1u << 30;
 constexpr std::size_t one_write = 4u << 20;     // bytes of a write to the file system, at most
 constexpr std::size_t gather_below = 32u << 10;  // pieces on average smaller than this are copied together first
 constexpr std::size_t open_files = 256;
