@@ -37,7 +37,7 @@ StackId Trail::follow(const Frame& start, const Bounds& bounds, RuleCache& rules
         while (kept > 0 && marks_[kept - 1].frame.sp < frame.sp) --kept;
         if (kept > 0) {
             const Mark& mark = marks_[kept - 1];
-            if (mark.frame.sp == frame.sp && mark.frame.pc == frame.pc && mark.frame.called == frame.called &&
+            if (mark.frame.sp == frame.sp && mark.frame.pc == frame.pc && mark.frame.called == frame.called && mark.frame.lr_at == frame.lr_at &&
                 (!mark.needs_bp || mark.frame.bp == frame.bp))
                 break;
         }

@@ -65,8 +65,7 @@ constexpr unsigned most_frames = 2000;
 
 // Our stack of the caller of this function, against libunwind's.
 __attribute__((noinline)) void capture() {
-    const auto* fp = static_cast<const std::uint64_t*>(__builtin_frame_address(0));
-    const Frame caller{fp[1], reinterpret_cast<std::uint64_t>(fp) + 16, fp[0], true};
+    const Frame caller = ASSAY_CALLER();
     const StackId id = unwinder().capture(caller, tree());
     static thread_local std::uint64_t ours[most_frames];
     static thread_local void* theirs[most_frames];
@@ -262,8 +261,7 @@ TEST_CASE("a deep recursion is a chain of segments, and each depth its own stack
 TEST_CASE("a hit is what a walk by rules finds, and the same place is learned once") {
     struct Twice {
         static __attribute__((noinline)) std::pair<StackId, StackId> stack() {
-            const auto* fp = static_cast<const std::uint64_t*>(__builtin_frame_address(0));
-            const Frame caller{fp[1], reinterpret_cast<std::uint64_t>(fp) + 16, fp[0], true};
+            const Frame caller = ASSAY_CALLER();
             return {unwinder().capture(caller, tree()), unwinder().walk(caller, tree())};
         }
     };
@@ -288,8 +286,7 @@ TEST_CASE("code without call-frame information ends a stack, which is said to be
     std::memcpy(at, code, sizeof code);
     static StackId seen = no_stack;
     const auto probe = +[] {
-        const auto* fp = static_cast<const std::uint64_t*>(__builtin_frame_address(0));
-        seen = unwinder().capture({fp[1], reinterpret_cast<std::uint64_t>(fp) + 16, fp[0], true}, tree());
+        seen = unwinder().capture(ASSAY_CALLER(), tree());
     };
     reinterpret_cast<void (*)(void (*)())>(at)(probe);
     munmap(at, 4096);
