@@ -239,7 +239,9 @@ ASSAY_HOOK void* mmap64(void*, size_t, int, int, int, off64_t) __attribute__((al
 ASSAY_HOOK int munmap(void* at, size_t bytes) {
     if (!resolve()) return -1;
     note(Kind::unmap, at, bytes, ASSAY_CALLER());
-    return real.munmap(at, bytes);
+    const int status = real.munmap(at, bytes);
+    assay::stack::given_back.fetch_add(1, std::memory_order_release);
+    return status;
 }
 
 ASSAY_HOOK void* mremap(void* at, size_t old_bytes, size_t bytes, int flags, ...) {
@@ -250,6 +252,7 @@ ASSAY_HOOK void* mremap(void* at, size_t old_bytes, size_t bytes, int flags, ...
     va_end(rest);
     note(Kind::unmap, at, old_bytes, ASSAY_CALLER());
     void* mapped = real.mremap(at, old_bytes, bytes, flags, wanted);
+    assay::stack::given_back.fetch_add(1, std::memory_order_release);
     const bool failed = mapped == MAP_FAILED;
     note(Kind::map, failed ? at : mapped, failed ? old_bytes : bytes, ASSAY_CALLER());
     return mapped;

@@ -10,7 +10,7 @@ std::uint64_t load(std::uint64_t at) { return *reinterpret_cast<const std::uint6
 }  // namespace
 
 void Trail::clear() {
-    n_ = words_used_ = 0;
+    restart();
     std::memset(static_cast<void*>(children_), 0, sizeof children_);
 }
 
