@@ -83,12 +83,12 @@ bool Caller::pointer(std::uint32_t slot, std::int64_t amount, bool set, std::uin
     return take_early() && send_all(fd_, &request, sizeof request) && receive_all(fd_, &before, sizeof before);
 }
 
-bool Caller::ask_for_news(bool hurry) {
-    const Request request{Request::news, 0, 0, hurry};
+bool Caller::ask_for_news(std::uint64_t now, bool hurry) {
+    const Request request{Request::news, 0, now, hurry};
     return take_early() && send_all(fd_, &request, sizeof request);
 }
 
-bool Caller::take_news(const Tell& tell, News& news) {
+bool Caller::take_news(std::uint64_t now, const Tell& tell, News& news) {
     do {
         std::uint64_t head = 0, tail = 0;
         if (!receive_all(fd_, &head, sizeof head) || head < sizeof news) return false;
@@ -105,7 +105,7 @@ bool Caller::take_news(const Tell& tell, News& news) {
                 tell(entry.rank, entry.first + k, record);
             }
         }
-    } while (news.more && ask_for_news());
+    } while (news.more && ask_for_news(now, false));
     return !news.more;
 }
 

@@ -109,7 +109,10 @@ int File::write(At at, const void* buffer, MPI_Count count, MPI_Datatype type, M
 #endif
     } else {
         std::lock_guard hold(job_->lock());
-        code = memory->known ? store_bytes(logical, static_cast<const char*>(buffer), *memory, bytes) : MPI_ERR_UNSUPPORTED_OPERATION;
+        // What this process has heard of is older than what it writes now.
+        if (!one_node_ && !job_->knowledge().look_elsewhere()) code = MPI_ERR_IO;
+        else if (!memory->known) code = MPI_ERR_UNSUPPORTED_OPERATION;
+        else code = store_bytes(logical, static_cast<const char*>(buffer), *memory, bytes);
     }
     if (!code) *moved = bytes;
     visible(at.collective);

@@ -144,7 +144,6 @@ std::string Job::found_store() {
     knowledge_ = std::make_unique<Knowledge>(*this);
     std::string wrong;
     if (node_count_ > 1) {
-        one_clock();
         writer_->before_giving_way([this](std::uint64_t first, std::uint64_t drained) { return settlement_.make_room(first, drained); });
         remote_ = Remote::start(*this, wrong);
     }
@@ -178,37 +177,6 @@ void Job::spread_nodes() {
         nodes_[k] = {entry->second, static_cast<std::uint32_t>(all[2 * k + 1])};
     }
     node_count_ = static_cast<int>(number.size());
-}
-
-// The sequence of a write is a time, and what is written after hearing of another's write must come after it. So the
-// nodes' clocks agree to less than a message takes: each leader reads rank 0's, many times, and believes the answer that
-// was quickest (F. Cristian, Probabilistic clock synchronization, 1989).
-void Job::one_clock() {
-    constexpr int rounds = 30;
-    const int tag = 1;
-    if (rank_ == 0) {
-        for (int leader = 1; leader < size_; ++leader)
-            for (int k = 0; k < rounds && local_of(leader) == 0; ++k) {
-                PMPI_Recv(nullptr, 0, MPI_BYTE, leader, tag, world_, MPI_STATUS_IGNORE);
-                const std::uint64_t now = store_->now();
-                PMPI_Send(&now, 1, MPI_UINT64_T, leader, tag, world_);
-            }
-    } else if (local_rank_ == 0) {
-        std::uint64_t quickest = ~0ull;
-        std::int64_t behind = 0;
-        for (int k = 0; k < rounds; ++k) {
-            const std::uint64_t asked = store_->now();
-            std::uint64_t there = 0;
-            PMPI_Send(nullptr, 0, MPI_BYTE, 0, tag, world_);
-            PMPI_Recv(&there, 1, MPI_UINT64_T, 0, tag, world_, MPI_STATUS_IGNORE);
-            const std::uint64_t took = store_->now() - asked;
-            if (took >= quickest) continue;
-            quickest = took;
-            behind = static_cast<std::int64_t>(there - (asked + took / 2));
-        }
-        store_->super().skew.fetch_add(behind);
-    }
-    PMPI_Barrier(world_);
 }
 
 void Job::end() {

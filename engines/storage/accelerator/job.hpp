@@ -60,7 +60,6 @@ private:
     std::string agree();
     std::string found_store();
     void spread_nodes();
-    void one_clock();
 
     Settings settings_;
     MPI_Comm world_ = MPI_COMM_NULL, node_comm_ = MPI_COMM_NULL;

@@ -111,7 +111,7 @@ bool Knowledge::ask(bool hurry) {
     if (nodes_.empty()) return true;
     const bool good = job_.remote()->news(
         nodes_, hurry, [this](int node, std::uint32_t rank, std::uint64_t position, const Record& record) { told(node, rank, position, record); }, progress_);
-    for (const auto& [node, progress] : progress_) job_.store().no_earlier(progress.horizon);
+    for (const auto& [node, progress] : progress_) job_.store().no_earlier(progress.now + 1);
     return good;
 }
 

@@ -33,7 +33,8 @@ public:
     bool look_elsewhere();
     // Ranks have met: what they wrote before is to be known now.
     void moment();
-    // Asks in any case, also how far the nodes are: see `far_enough`. In a hurry: they are to drain at once.
+    // Asks in any case, also how far the nodes are (`far_enough`). This node's clock is past theirs then, and theirs not
+    // behind it (L. Lamport, Time, clocks, and the ordering of events, 1978). In a hurry: they are to drain at once.
     bool ask(bool hurry = false);
     // Whether on all other nodes, when they were last asked, one figure of their progress was beyond `sequence`.
     bool far_enough(std::uint64_t Progress::*figure, std::uint64_t sequence) const;

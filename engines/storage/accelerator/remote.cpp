@@ -84,12 +84,13 @@ void Remote::fetch(std::vector<Wanted>& wanted) {
 bool Remote::news(const std::set<int>& nodes, bool hurry, const Tell& tell, std::map<int, Progress>& progress) {
     std::lock_guard hold(talking_);
     std::set<int> asked;
+    const std::uint64_t now = job_.store().now();
     for (int node : nodes)
-        if (Caller* of = caller(node); of && of->ask_for_news(hurry)) asked.insert(node);
+        if (Caller* of = caller(node); of && of->ask_for_news(now, hurry)) asked.insert(node);
     bool good = asked.size() == nodes.size();
     for (int node : asked) {
         News news{};
-        if (caller(node)->take_news([&](std::uint32_t rank, std::uint64_t position, const Record& record) { tell(node, rank, position, record); }, news)) {
+        if (caller(node)->take_news(now, [&](std::uint32_t rank, std::uint64_t position, const Record& record) { tell(node, rank, position, record); }, news)) {
             progress[node] = news.progress;
         } else {
             callers_.erase(node);

@@ -175,6 +175,7 @@ std::vector<char> Service::news(std::vector<std::uint64_t>& told) const {
 void Service::prepare(Answer& answer, Caller& caller) {
     const Request& request = answer.request;
     if (request.what == Request::news) {
+        store_.no_earlier(request.place);
         if (request.amount) store_.hurry();
         answer.own = news(caller.told);
         answer.data = answer.own.data();

@@ -33,7 +33,7 @@ struct Request {
     enum What : std::uint32_t { greeting, bytes, some, news, add, set };
     std::uint32_t what;
     std::uint32_t rank;    // of the node; for a pointer: its slot
-    std::uint64_t place;   // in the rank's data ring
+    std::uint64_t place;   // in the rank's data ring; for news: the caller's clock
     std::uint64_t amount;  // bytes; for a pointer: what is added or set; for news: 1 if someone waits for the drain
 };
 

@@ -30,6 +30,7 @@ std::uint64_t horizon(const Store& store) {
 
 Progress progress(const Store& store) {
     Progress now{};
+    now.now = store.now();
     now.horizon = now.drained = now.oldest = horizon(store);
     for (std::uint32_t rank = 0; rank < store.ranks(); ++rank) {
         const auto& head = store.head(rank);

@@ -8,6 +8,7 @@
 namespace assay::storage {
 
 struct Progress {
+    std::uint64_t now;      // the node's clock: no record has a later sequence
     std::uint64_t horizon;  // every record older than this is published
     std::uint64_t drained;  // what every record older than this wrote is in the file system, and stays as it is
     std::uint64_t oldest;   // no record older than this is in a ring any more

@@ -3,6 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
 
 namespace {
 
@@ -130,8 +133,74 @@ void gone_from_the_store() {
     if (rank == 0) unlink(path("gone").c_str());
 }
 
+// A history that every rank draws from the same numbers: one acts at a time, and tells whoever acts next. Whatever is
+// read is what the history says, and so is the file.
+void random_histories() {
+    constexpr int n = 1 << 19, acts = 1500;  // 2 MiB
+    const char* seed = std::getenv("ASSAY_TEST_SEED");
+    std::mt19937 random(seed ? static_cast<unsigned>(std::atoi(seed)) : 17u);
+    const auto below = [&](int limit) { return static_cast<int>(random() % static_cast<unsigned>(limit)); };
+    MPI_File file = opened("history");
+    std::vector<int> model, bytes(n);
+    int last = 0, token = 0;
+    for (int act = 1; act <= acts && failure.empty(); ++act) {
+        const int who = below(size), kind = below(100);
+        const int begin = below(n - 1), most = kind % 3 ? 600 : n / 4, length = 1 + below(std::min(most, n - begin));
+        const int stride = 2 + below(7), parts = 1 + below(40), cut = below(n);
+        if (kind >= 97) {
+            // All together.
+            if (kind == 97) MPI_Barrier(MPI_COMM_WORLD);
+            if (kind == 98) EXPECT(MPI_File_sync(file) == MPI_SUCCESS);
+            if (kind == 99) {
+                EXPECT(MPI_File_set_size(file, MPI_Offset{cut} * 4) == MPI_SUCCESS);
+                model.resize(static_cast<std::size_t>(cut));
+            }
+            continue;
+        }
+        if (who != last && rank == last) MPI_Send(&token, 1, MPI_INT, who, act, MPI_COMM_WORLD);
+        if (who != last && rank == who) MPI_Recv(&token, 1, MPI_INT, last, act, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        last = who;
+        const auto covers = [&](int upto) {
+            if (static_cast<int>(model.size()) < upto) model.resize(static_cast<std::size_t>(upto));
+        };
+        if (kind < 45) {
+            covers(begin + length);
+            std::fill_n(model.begin() + begin, length, act);
+            std::fill_n(bytes.begin(), length, act);
+            if (rank == who) EXPECT(MPI_File_write_at(file, MPI_Offset{begin} * 4, bytes.data(), length, MPI_INT, MPI_STATUS_IGNORE) == MPI_SUCCESS);
+        } else if (kind < 60) {
+            for (int k = 0; k < parts && begin + k * stride < n; ++k) {
+                const int at = begin + k * stride;
+                covers(at + 1);
+                model[static_cast<std::size_t>(at)] = -act;
+                const int value = -act;
+                if (rank == who) MPI_File_write_at(file, MPI_Offset{at} * 4, &value, 1, MPI_INT, MPI_STATUS_IGNORE);
+            }
+        } else if (rank == who) {
+            MPI_Status status;
+            EXPECT(MPI_File_read_at(file, MPI_Offset{begin} * 4, bytes.data(), length, MPI_INT, &status) == MPI_SUCCESS);
+            const int has = std::clamp(static_cast<int>(model.size()) - begin, 0, length);
+            EXPECT(count_of(status) == has);
+            const auto wrong = std::mismatch(bytes.begin(), bytes.begin() + has, model.begin() + begin);
+            if (wrong.first != bytes.begin() + has && failure.empty())
+                failure = "act " + std::to_string(act) + ": " + std::to_string(*wrong.first) + " in place of " + std::to_string(*wrong.second) +
+                          " at " + std::to_string(begin + (wrong.first - bytes.begin()));
+            MPI_Offset whole = 0;
+            MPI_File_get_size(file, &whole);
+            EXPECT(whole == static_cast<MPI_Offset>(model.size() * 4));
+        }
+    }
+    if (!failure.empty()) {
+        std::printf("bad random-histories: rank %d: %s\n", rank, failure.c_str());
+        std::fflush(stdout);
+        MPI_Abort(MPI_COMM_WORLD, 1);  // the others wait for a word
+    }
+    MPI_File_close(&file);
+    EXPECT(on_disk("history") == model);
+}
+
 }  // namespace
 
 const std::vector<Case> together = {{"told-by-a-message", told_by_a_message}, {"told-by-a-barrier", told_by_a_barrier},
                                     {"written-over-unread", written_over_unread}, {"lengths", lengths},
-                                    {"gone-from-the-store", gone_from_the_store}};
+                                    {"gone-from-the-store", gone_from_the_store}, {"random-histories", random_histories}};

@@ -17,7 +17,7 @@ from mpi_programs import BUILT, MPIRUN, MPIS, accelerated, in_memory, run, words
 # What the stock libraries fail: ROMIO takes MPI_SHORT_INT for six bytes without a gap. Open MPI's own is not asked:
 # under load it hangs now and then.
 STOCK_FAULTS = {"mpich": {"memory-types"}, "mpich-wheel": {"memory-types"}}
-PROMISED, TOGETHER = 16, 5
+PROMISED, TOGETHER = 16, 6
 
 FORTRAN = """
 program rotate
@@ -97,6 +97,20 @@ def test_weaker_visibility_is_still_mpis_own(
     env = accelerated("mpich", shm, ASSAY_IO_RANKS_PER_NODE=ranks_per_node, ASSAY_IO_CONSISTENCY=consistency)
     done = run(words("mpich", 3, [str(BUILT / "mpiio-mpich"), str(data), "promised"], env))
     assert not any(outcome(done).values()) and len(outcome(done)) == PROMISED, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("seed", ["1", "2", "3"])
+@pytest.mark.parametrize(
+    ("ranks_per_node", "size"), [("0", 43_000_000), ("1", 27_000_000), ("2", 37_000_000)]
+)
+def test_histories_that_no_store_has_room_for(
+    ranks_per_node: str, size: int, seed: str, data: Path, shm: Path
+) -> None:
+    """6 MB a rank for 8 MB of writes: what is read and what is in the file at the end is what was written last."""
+    env = accelerated("mpich", shm, ASSAY_IO_RANKS_PER_NODE=ranks_per_node, ASSAY_IO_SIZE=str(size))
+    line = [str(BUILT / "mpiio-mpich"), str(data), "random-histories"]
+    done = run(words("mpich", 4, line, env), ASSAY_TEST_SEED=seed)
+    assert done.stdout == "ok random-histories\n", done.stdout + done.stderr
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="clocks are root's")
