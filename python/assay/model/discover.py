@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from assay.model.estimate import typical
 from assay.model.network import Topology
 from assay.model.rounds import Result, Round
 
@@ -62,11 +63,6 @@ def _look(pivot: str, others: Sequence[str], echoes: int) -> Looked:
         for one in result.echoes:
             times.setdefault(str(one.subject.peer), []).append(one.samples)
     return times
-
-
-def typical(samples: Sequence[float]) -> float:
-    """A low quantile: a message may be held up, but none is faster than the way."""
-    return float(np.quantile(samples, 0.1))
 
 
 def _best(visits: Sequence[Sequence[float]]) -> float:

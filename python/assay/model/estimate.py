@@ -14,6 +14,11 @@ import numpy as np
 RESAMPLES = 400
 
 
+def typical(times: Sequence[float]) -> float:
+    """A low quantile of times: a message may be held up, but none is faster than the way."""
+    return float(np.quantile(times, 0.1))
+
+
 @dataclass(frozen=True)
 class Estimate:
     value: float

@@ -84,21 +84,8 @@ def _left_out(parent: Node, name: str, hosts: Sequence[str]) -> None:
 
 def factors(model: Model) -> list[tuple[int, float, float]]:
     """From messages of so many bytes on: the factors of latency and of bandwidth."""
-    if not model.segments or model.sweep_pair is None:
-        return [(0, 1.0, 1.0)]
-    base = model.inside or model.between
-    rate = model.network.predict([model.sweep_pair])[0]
-    measured = next((s.start for s in reversed(model.segments) if s.start <= model.size), 0)
-    found = []
-    for segment in model.segments:
-        if segment.start == measured:
-            # The slope is the capacity's own; what is left of the time is start-up.
-            start_up = segment.latency + (segment.gap - 1 / rate) * max(segment.start, model.size)
-            found.append((segment.start, max(start_up, 0.0) / base, 1.0))
-        else:
-            bandwidth = 1 / (segment.gap * rate) if segment.gap > 0 else FREE
-            found.append((segment.start, segment.latency / base, min(bandwidth, FREE)))
-    return found
+    found = [(s.start, s.latency, min(1 / s.gap, FREE) if s.gap > 0 else FREE) for s in model.segments]
+    return found or [(0, 1.0, 1.0)]
 
 
 def _configuration(model: Model) -> Node:
