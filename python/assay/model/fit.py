@@ -22,6 +22,7 @@ from assay.model.times import Times, sweeps
 from assay.records.schema import AnyRecord, Capacity, Flows
 
 NEVER_BINDS = "never seen to be the limit"
+ENVELOPE = 16  # B: what SimGrid's MPI adds to every message
 SMALL = 16  # B: up to here a message's length does not show in its time
 
 
@@ -326,5 +327,5 @@ def _segments(model: Model, times: Mapping[str, Times]) -> None:
     for level, own in times.items():
         (rate,) = model.network.predict([own.pair])
         if rate < float("inf"):
-            points += points_of(own, max(model.inside, getattr(model, level)), 1 / rate)
+            points += points_of(own, max(model.inside, getattr(model, level)), 1 / rate, ENVELOPE)
     model.segments = fit_segments(points, model.size)

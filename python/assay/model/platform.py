@@ -19,7 +19,7 @@ from pathlib import Path
 from ClusterShell.NodeSet import NodeSet
 
 from assay.errors import UserError
-from assay.model.fit import Model
+from assay.model.fit import ENVELOPE, Model
 from assay.records.schema import Capacity
 from assay.records.units import format_quantity
 
@@ -91,9 +91,10 @@ def factors(model: Model) -> list[tuple[int, float, float]]:
 def _configuration(model: Model) -> Node:
     config = ET.Element("config", id="General")
     steps = factors(model)
-    # SimGrid applies a factor to messages that are longer than its size.
-    latency = ";".join(f"{max(start - 1, 0)}:{factor:.6g}" for start, factor, _ in steps)
-    bandwidth = ";".join(f"{max(start - 1, 0)}:{factor:.6g}" for start, _, factor in steps)
+    # SimGrid applies a factor to messages that are longer than its size, their envelopes counted.
+    above = [start - 1 + ENVELOPE if start else 0 for start, _, _ in steps]
+    latency = ";".join(f"{size}:{factor:.6g}" for size, (_, factor, _) in zip(above, steps, strict=True))
+    bandwidth = ";".join(f"{size}:{factor:.6g}" for size, (_, _, factor) in zip(above, steps, strict=True))
     for key, value in (
         ("network/model", "SMPI"),
         ("network/crosstraffic", "0"),

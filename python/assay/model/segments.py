@@ -36,20 +36,21 @@ class Segment:
 
 @dataclass(frozen=True)
 class Point:
-    """A time and what it may be off by; ``latency`` and ``gap`` are the pair's, that the constants multiply."""
+    """A time and what it may be off by; ``latency`` and ``transfer`` are the pair's, that the constants multiply."""
 
     size: int
     time: float
-    doubt: float = 0.0  # relative to the time: what a noisy network varies by is no protocol
-    latency: float = 1.0
-    gap: float = 1.0
+    doubt: float  # relative to the time: what a noisy network varies by is no protocol
+    latency: float
+    transfer: float
 
 
-def points_of(times: Times, latency: float = 1.0, gap: float = 1.0) -> list[Point]:
+def points_of(times: Times, latency: float = 1.0, gap: float = 1.0, envelope: int = 0) -> list[Point]:
+    """``envelope``: bytes that go with every message."""
     found = []
     for size in sorted(times.visits):
         time = times.at(size)
-        found.append(Point(size, time.value, time.doubt, latency, gap))
+        found.append(Point(size, time.value, time.doubt, latency, (size + envelope) * gap))
     return found
 
 
@@ -77,7 +78,7 @@ class _Sizes:
         # All in units of what each time may be off by.
         allowed = np.array([p.time * max(TOLERANCE, p.doubt) for p in points])
         self._by_latency = np.array([p.latency for p in points]) / allowed
-        self._by_size = np.array([p.size * p.gap for p in points]) / allowed
+        self._by_size = np.array([p.transfer for p in points]) / allowed
         self._target = np.array([p.time for p in points]) / allowed
 
     def line(self, first: int, end: int) -> tuple[float, float]:

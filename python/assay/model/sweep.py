@@ -13,6 +13,7 @@ from assay.records.schema import Scalar
 
 LONGEST = MIB  # message of a saturation round
 REFINEMENTS = 3  # of where two protocols meet: each halves what is open
+VISITS = 6  # of a size, at most: that many enclose their median with 95 %
 SWEEP = tuple(2**k for k in range(23))  # 1 B to 4 MiB
 
 
@@ -38,7 +39,7 @@ def sweep(study: Study) -> Course:
 def _visit(study: Study, level: str, times: Times, sizes: Sequence[int]) -> Course:
     """Twice at least, where two visits can differ, and again until the times are as sure as was asked."""
     count = max(2, study.pace.echoes // 2)
-    for visit in range(study.pace.repeats):
+    for visit in range(VISITS if study.pace.repeats > 1 else 1):
         if not sizes:
             break
         params: dict[str, Scalar] = {"experiment": "sweep", "level": level, "again": visit}
