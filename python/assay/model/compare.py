@@ -95,14 +95,14 @@ def _point(
 def _times(asked: Round, times: Times, answer: Result, model: Model) -> list[Comparison]:
     simulated = {int(e.params["size"]): e.summary.median for e in answer.echoes if e.summary}
     where = "inside a cabinet" if asked.params["level"] == "inside" else "between cabinets"
-    (rate,) = model.network.predict([times.pair])
+    gap = model.network.gap(times.pair)
     points = []
     for size in asked.sizes:
         measured = times.at(size)
         curve = f"time of a message {where}"
         one = _point(curve, "message size", size, "s", measured.value, simulated.get(size))
         one.doubt = measured.doubt
-        if size >= model.size and measured.value < ALONE * size / rate:
+        if size >= model.size and measured.value < ALONE * size * gap:
             one.waived = BUCKET
         points.append(one)
     return points

@@ -10,13 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 RESAMPLES = 400
-
-
-def typical(times: Sequence[float]) -> float:
-    """A low quantile of times: a message may be held up, but none is faster than the way."""
-    return float(np.quantile(times, 0.1))
 
 
 @dataclass(frozen=True)
@@ -40,6 +36,22 @@ def estimate(samples: Iterable[float]) -> Estimate:
     picks = np.random.default_rng(1).integers(0, len(values), (RESAMPLES, len(values)))
     low, high = np.quantile(np.median(values[picks], axis=1), (0.025, 0.975))
     return Estimate(middle, float(low), float(high), len(values))
+
+
+def typical(times: ArrayLike) -> float:
+    """A low quantile of times: a message may be held up, but none is faster than the way."""
+    return float(np.quantile(times, 0.1))
+
+
+def typical_of(visits: Sequence[Sequence[float]]) -> Estimate:
+    """Of all visits together. What disturbs one lasts for all of it: so visits are drawn for the interval, whole."""
+    middle = typical(np.concatenate(visits))
+    if len(visits) < 2:
+        return Estimate(middle, middle, middle, len(visits))
+    draws = np.random.default_rng(1).integers(0, len(visits), (RESAMPLES, len(visits)))
+    drawn = [typical(np.concatenate([visits[i] for i in draw])) for draw in draws]
+    low, high = np.quantile(drawn, (0.025, 0.975))
+    return Estimate(middle, float(low), float(high), len(visits))
 
 
 def summed(slices: Sequence[Sequence[float]]) -> list[float]:

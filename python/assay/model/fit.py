@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from assay.model.estimate import Estimate, estimate, summed, typical
+from assay.model.estimate import Estimate, estimate, summed
 from assay.model.network import Link, Network, Topology
 from assay.model.rounds import NAME, Flow
 from assay.model.segments import Segment, fit_segments, points_of
@@ -310,8 +310,8 @@ def _cabinet_links(
 def _latencies(model: Model, times: Mapping[str, Times]) -> None:
     for level, own in times.items():
         small = [size for size in own.visits if size <= SMALL] or [min(own.visits)]
-        visits = [one for size in small for one in own.visits[size]]
-        found = Sum(samples=[typical(one.samples) for one in visits], evidence=[one.id for one in visits])
+        found = Sum(samples=[own.at(size).value for size in small])
+        found.evidence = [one.id for size in small for one in own.visits[size]]
         setattr(model, level, found.estimate.value)
         where = "inside a cabinet" if level == "inside" else "between cabinets"
         why = f"half a round trip of up to {max(small)} B {where}"
@@ -325,7 +325,6 @@ def _segments(model: Model, times: Mapping[str, Times]) -> None:
     measured with go at these."""
     points = []
     for level, own in times.items():
-        (rate,) = model.network.predict([own.pair])
-        if rate < float("inf"):
-            points += points_of(own, max(model.inside, getattr(model, level)), 1 / rate, ENVELOPE)
+        if gap := model.network.gap(own.pair):
+            points += points_of(own, max(model.inside, getattr(model, level)), gap, ENVELOPE)
     model.segments = fit_segments(points, model.size)

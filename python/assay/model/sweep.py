@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from assay.model.rounds import Round
 from assay.model.segments import between_breaks, fit_segments, points_of
@@ -22,30 +22,31 @@ def sweep(study: Study) -> Course:
     study.doing = "message sizes"
     inside = next((hosts for hosts in study.cabinets.values() if len(hosts) > 1), None)
     firsts = [hosts[0] for hosts in study.cabinets.values()]
-    near = Times((inside[0], inside[1])) if inside else None
-    far = Times((firsts[0], firsts[1])) if len(firsts) > 1 else None
-    for level, times in (("inside", near), ("between", far)):
-        if times is not None:
-            yield from _visit(study, level, times, SWEEP)
-    times = near or far
-    assert times is not None
+    levels: dict[str, Times] = {}
+    if inside:
+        levels["inside"] = Times((inside[0], inside[1]))
+    if len(firsts) > 1:
+        levels["between"] = Times((firsts[0], firsts[1]))
+    yield from _visits(study, levels, SWEEP)
+    first = next(iter(levels.values()))
     for _ in range(REFINEMENTS):
-        if sizes := between_breaks(points_of(times)):
-            yield from _visit(study, "inside" if near else "between", times, sizes)
-    study.segments = fit_segments(points_of(times))
-    study.size = _message_size(study, times)
+        if sizes := between_breaks(points_of(first)):
+            yield from _visits(study, levels, sizes)
+    study.segments = fit_segments(points_of(first))
+    study.size = _message_size(study, first)
 
 
-def _visit(study: Study, level: str, times: Times, sizes: Sequence[int]) -> Course:
-    """Twice at least, where two visits can differ, and again until the times are as sure as was asked."""
+def _visits(study: Study, levels: Mapping[str, Times], sizes: Sequence[int]) -> Course:
+    """Twice at least, where two visits can differ, and again until the times are as sure as was asked. The levels in
+    turns: what disturbs one then disturbs the other as well."""
     count = max(2, study.pace.echoes // 2)
     for visit in range(VISITS if study.pace.repeats > 1 else 1):
-        if not sizes:
-            break
-        params: dict[str, Scalar] = {"experiment": "sweep", "level": level, "again": visit}
-        result = yield Round((times.pair,), sizes=tuple(sizes), count=count, params=params)
-        times.add(result.echoes)
-        sizes = [size for size in sizes if visit == 0 or times.at(size).doubt > study.pace.confidence]
+        for level, times in levels.items():
+            unsure = [s for s in sizes if visit < 2 or times.at(s).doubt > study.pace.confidence]
+            if unsure:
+                params: dict[str, Scalar] = {"experiment": "sweep", "level": level, "again": visit}
+                result = yield Round((times.pair,), sizes=tuple(unsure), count=count, params=params)
+                times.add(result.echoes)
 
 
 def _message_size(study: Study, times: Times) -> int:

@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from assay.model.estimate import Estimate, estimate, typical
+from assay.model.estimate import Estimate, typical_of
 from assay.model.rounds import Flow
 from assay.records.schema import AnyRecord, Measurement
 
@@ -22,6 +22,7 @@ class Times:
 
     pair: Flow
     visits: dict[int, list[Measurement]] = field(default_factory=lambda: defaultdict(list))
+    _known: dict[tuple[int, int], Estimate] = field(default_factory=dict)  # by size and number of visits
 
     def add(self, echoes: Iterable[Measurement]) -> None:
         for one in echoes:
@@ -29,7 +30,10 @@ class Times:
                 self.visits[int(one.params["size"])].append(one)
 
     def at(self, size: int) -> Estimate:
-        return estimate(typical(one.samples) for one in self.visits[size])
+        key = size, len(self.visits[size])
+        if key not in self._known:
+            self._known[key] = typical_of([one.samples for one in self.visits[size]])
+        return self._known[key]
 
 
 def sweeps(records: Iterable[AnyRecord]) -> dict[str, Times]:
