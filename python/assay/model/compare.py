@@ -9,12 +9,11 @@ from assay.model.estimate import estimate, summed
 from assay.model.fit import Model
 from assay.model.network import Topology
 from assay.model.rounds import Result, Round, results
-from assay.model.study import MESSAGES
+from assay.model.study import MESSAGES, PLATEAU
 from assay.model.times import Times, sweeps
 from assay.records.schema import AnyRecord, Comparison, Flows, Scalar, Verdict
 from assay.records.units import format_share
 
-ALONE = 0.95  # of the time that a stream takes for as much: a lone message that is faster met a token bucket
 BUCKET = "a lone message is faster than a stream of them, as behind a token bucket, which SimGrid has not"
 ECHOES = 1  # a simulated message takes the same time each time
 
@@ -101,8 +100,8 @@ def _times(asked: Round, times: Times, answer: Result, model: Model) -> list[Com
         measured = times.at(size)
         curve = f"time of a message {where}"
         one = _point(curve, "message size", size, "s", measured.value, simulated.get(size))
-        one.doubt = measured.doubt
-        if size >= model.size and measured.value < ALONE * size * gap:
+        one.doubt = measured.reach
+        if size >= model.size and measured.value < PLATEAU * size * gap:
             one.waived = BUCKET
         points.append(one)
     return points
@@ -148,8 +147,7 @@ def _rates(asked: Round, measured: Sequence[Flows], answer: Result, cabinets: To
         case "backbone":
             return [point("all cabinets at once, each to the next", "flows", len(flows))]
         case _:
-            partners = len(flows) // len({source for source, _ in flows})
-            return [point(f"everyone to {partners} others at once", "flows", len(flows))]
+            return [point("all to all, step by step", "step", float(params["step"]))]
 
 
 def _members(flows: Sequence[tuple[str, str]], hosts: Sequence[str], shape: str) -> int:

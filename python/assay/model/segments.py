@@ -50,7 +50,7 @@ def points_of(times: Times, latency: float = 1.0, gap: float = 1.0, envelope: in
     found = []
     for size in sorted(times.visits):
         time = times.at(size)
-        found.append(Point(size, time.value, time.doubt, latency, (size + envelope) * gap))
+        found.append(Point(size, time.value, time.reach, latency, (size + envelope) * gap))
     return found
 
 

@@ -28,10 +28,10 @@ def sweep(study: Study) -> Course:
     if len(firsts) > 1:
         levels["between"] = Times((firsts[0], firsts[1]))
     yield from _visits(study, levels, SWEEP)
-    first = next(iter(levels.values()))
+    level, first = next(iter(levels.items()))
     for _ in range(REFINEMENTS):
         if sizes := between_breaks(points_of(first)):
-            yield from _visits(study, levels, sizes)
+            yield from _visits(study, {level: first}, sizes)
     study.segments = fit_segments(points_of(first))
     study.size = _message_size(study, first)
 
@@ -42,7 +42,7 @@ def _visits(study: Study, levels: Mapping[str, Times], sizes: Sequence[int]) -> 
     count = max(2, study.pace.echoes // 2)
     for visit in range(VISITS if study.pace.repeats > 1 else 1):
         for level, times in levels.items():
-            unsure = [s for s in sizes if visit < 2 or times.at(s).doubt > study.pace.confidence]
+            unsure = [s for s in sizes if visit < 2 or times.at(s).reach > study.pace.confidence]
             if unsure:
                 params: dict[str, Scalar] = {"experiment": "sweep", "level": level, "again": visit}
                 result = yield Round((times.pair,), sizes=tuple(unsure), count=count, params=params)

@@ -144,7 +144,7 @@ class Comparison(Record, tag="comparison"):
     measured: float
     simulated: float | None = None
     error: float | None = None
-    doubt: float = 0.0  # of a measured time, relative: half its 95 % interval; rates are repeated until known
+    doubt: float = 0.0  # of a measured time: how far its 95 % interval reaches, relative; rates are known
     label: str = ""  # of the point, where x is only its place in a row
     waived: str = ""  # why it is shown and not judged
 

@@ -108,10 +108,10 @@ def test_planted_rates_come_out_and_the_simulation_agrees(lab, launcher: str, tm
     assert status == 0, said
     points = [r for r in records if isinstance(r, Comparison)]
     rates = [r for r in points if r.unit == "B/s"]
-    assert len(rates) > 25 and any(r.curve.startswith("everyone to 5 others") for r in rates)
+    assert len(rates) > 25 and sum(r.curve.startswith("all to all") for r in rates) == 4
     assert all(r.error is not None and abs(r.error) <= 0.05 for r in rates)
     assert len(points) > len(rates) + 40
-    assert all(r.error is not None and abs(r.error) <= max(0.05, r.doubt) for r in points)
+    assert all(r.error is not None and (r.waived or abs(r.error) <= max(0.05, r.doubt)) for r in points)
     # No MPI has gone round the network.
     shares = [
         r for r in records if isinstance(r, Measurement) and (r.name, r.metric) == ("network.wire", "share")

@@ -52,7 +52,7 @@ def test_the_platform_that_is_written_reproduces_every_point(studied, capsys):
     records = Run.load(folder / "run").records
     points = [r for r in records if isinstance(r, Comparison)]
     assert len(points) > 40
-    assert any(point.curve.startswith("everyone to") for point in points)
+    assert any(point.curve.startswith("all to all") for point in points)
     assert all(point.error is not None and abs(point.error) < 0.01 for point in points)
     (said,) = [r for r in records if isinstance(r, Verdict)]
     assert said.outcome == "PASS" and said.specification == "model"
