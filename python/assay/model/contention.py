@@ -11,7 +11,6 @@ ones may have looked like one. Where no ring fills a link between cabinets, nobo
 
 from __future__ import annotations
 
-import itertools
 import math
 import random
 from collections.abc import Generator, Sequence
@@ -26,8 +25,9 @@ from assay.records.schema import Scalar
 
 LEAST_HOSTS = 4  # two pairs: with fewer there is nothing to compare
 ALONE_ROUNDS = 32  # in which every host sends and receives with hardly another: at most so many
-BLIND_RINGS = 8  # with no flow slower than others: then no ring fills a link
-RINGS = 32  # at most, before it is said that nobody can tell
+BLIND_RINGS = 8  # before anything is believed; with no flow slower than others, none fills a link
+PROOFS = 3  # in a row that groups must stand: a host may be in the wrong one by chance
+RINGS = 48  # at most, before it is said that nobody can tell
 CONTRAST = 1.25  # fast flows against slow ones, at least: with less there is one kind of flow
 SLOWED = 0.9  # of what hosts carry inside their group: less than that is carried to another
 SLOWEST = 8  # times slower than a pair alone a flow may be, before its round must last longer
@@ -56,7 +56,7 @@ class Seen:
         return Seen(hosts, self._sent, self._received)
 
     def _speed(self, flow: Flow, rate: float) -> float:
-        return math.log(max(rate, 1.0) / min(self._sent[flow[0]], self._received[flow[1]]))
+        return rate / min(self._sent[flow[0]], self._received[flow[1]])
 
     def groups(self) -> list[list[str]]:
         """Those that agree best with what was seen; a single one where all flows are of one kind."""
@@ -71,13 +71,14 @@ class Seen:
 
 
 def _border(speeds: Vector) -> float | None:
-    """Between slow and fast ones, where the two kinds are furthest apart; None where there is one kind."""
+    """Between slow and fast ones, where the two kinds are furthest apart, and nearer to the fast ones, for a small
+    cabinet's flows to others are the fastest of the slow; None where there is one kind."""
     counts = np.arange(1, len(speeds))
     rest = len(speeds) - counts
     sums = np.cumsum(speeds)[:-1]
     slow, fast = sums / counts, (speeds.sum() - sums) / rest
     at = int(np.argmax(counts * rest * (fast - slow) ** 2))
-    return None if fast[at] - slow[at] < math.log(CONTRAST) else float(slow[at] + fast[at]) / 2
+    return None if fast[at] < CONTRAST * slow[at] else float(slow[at] + 2 * fast[at]) / 3
 
 
 def merged(agree: Vector) -> list[list[int]]:
@@ -112,17 +113,17 @@ def _split(study: Study, seen: Seen, chance: random.Random) -> Generator[Round, 
     hosts = seen.hosts
     if len(hosts) < LEAST_HOSTS:
         return [hosts]
-    order = _alternating(hosts)
+    stood = 0
     for number in range(1, RINGS + 1):
-        seen.add((yield from _ask(study, ring(order))))
-        order = chance.sample(hosts, len(hosts))
+        seen.add((yield from _ask(study, ring(chance.sample(hosts, len(hosts))))))
         groups = seen.groups()
         if len(groups) == 1 and number >= BLIND_RINGS:
             break
-        tested = [chance.sample(group, len(group)) for group in groups if len(group) > 1]
-        if len(tested) > 1 and len(tested) == len(groups) and number >= BLIND_RINGS:
-            stand = yield from _stand(study, seen, tested)
-            if stand and len(tested) == len(groups) and seen.groups() == groups:
+        if len(groups) > 1 and number >= BLIND_RINGS and min(map(len, groups)) > 1:
+            shuffled = [chance.sample(group, len(group)) for group in groups]
+            stand = yield from _stand(study, seen, shuffled)
+            stood = stood + 1 if stand and seen.groups() == groups else 0
+            if stood == PROOFS:
                 parts = []
                 for group in groups:
                     parts += yield from _split(study, seen.within(group), chance)
@@ -134,29 +135,23 @@ def _stand(study: Study, seen: Seen, groups: Sequence[Sequence[str]]) -> Generat
     """Whether hosts carry less from each group to each other one than they do inside."""
     inside = yield from _ask(study, [flow for group in groups for flow in ring(group)])
     able = {source: rate for (source, _), rate in inside.items()}
-    for turn in (0, 1):
-        seen.add((yield from _ask(study, _mixed(groups, turn))))
     stand = True
     for step in range(1, len(groups) // 2 + 1):
-        pairs = [(group, groups[(i + step) % len(groups)]) for i, group in enumerate(groups)]
-        between = yield from _ask(study, [flow for a, b in pairs for flow in zip(a, b, strict=False)])
+        pairs = [_crossing(groups, i, step) for i in range(len(groups))]
+        between = yield from _ask(study, [flow for flows in pairs for flow in flows])
         seen.add(between)
-        for a, b in pairs:
-            own = [flow for flow in zip(a, b, strict=False) if flow[0] in able]
-            carried, could = sum(between[flow] for flow in own), sum(able[flow[0]] for flow in own)
+        for flows in pairs:
+            known = [flow for flow in flows if flow[0] in able]
+            carried, could = sum(between[flow] for flow in known), sum(able[flow[0]] for flow in known)
             stand &= carried < SLOWED * could
     return stand
 
 
-def _mixed(groups: Sequence[Sequence[str]], turn: int) -> list[Flow]:
-    """One half of each group in a ring, the other half to the next group: who stands among them by mistake has
-    their links to cross, which are full."""
-    near = [group[turn::2] for group in groups]
-    away = [group[1 - turn :: 2] for group in groups]
-    flows = [flow for own in near for flow in ring(own) if len(own) > 1]
-    return flows + [
-        f for a, b in zip(away, [*away[1:], away[0]], strict=True) for f in zip(a, b, strict=False)
-    ]
+def _crossing(groups: Sequence[Sequence[str]], of: int, step: int) -> list[Flow]:
+    """From a group to another; where that one sends back, not between the same two hosts, which may take turns."""
+    rounds, to = divmod(of + step, len(groups))
+    targets = [*groups[to][rounds:], *groups[to][:rounds]]
+    return list(zip(groups[of], targets, strict=False))
 
 
 def ring(hosts: Sequence[str]) -> list[Flow]:
@@ -168,13 +163,6 @@ def _hardly_any_at_once(hosts: Sequence[str]) -> list[list[Flow]]:
     everyone = ring(hosts)
     rounds = math.ceil(len(hosts) / math.ceil(len(hosts) / ALONE_ROUNDS))
     return [everyone[first::rounds] for first in range(rounds)]
-
-
-def _alternating(hosts: Sequence[str]) -> list[str]:
-    """From one half of the list to the other and back: cabinets are often numbered one after the other."""
-    half = (len(hosts) + 1) // 2
-    pairs = itertools.zip_longest(hosts[:half], hosts[half:])
-    return [host for pair in pairs for host in pair if host is not None]
 
 
 def _ask(study: Study, flows: Sequence[Flow]) -> Generator[Round, Result, Rates]:
