@@ -30,8 +30,7 @@ double cpu_seconds() {
 }
 
 __attribute__((noinline)) void capture() {
-    const auto* fp = static_cast<const std::uint64_t*>(__builtin_frame_address(0));
-    const Frame caller{fp[1], reinterpret_cast<std::uint64_t>(fp) + 16, fp[0], true};
+    const Frame caller = ASSAY_CALLER();
     if (mode == Mode::memo) sink += unwinder->capture(caller, tree);
     if (mode == Mode::rules) sink += unwinder->walk(caller, tree);
     if (mode == Mode::libunwind) {

@@ -7,21 +7,11 @@
 #include <cstdint>
 
 #include "core/clock.hpp"
-
-#if defined(__x86_64__)
-#include <x86intrin.h>
-#endif
+#include "profile/stack/machine.hpp"
 
 namespace assay::alloc {
 
-// The processor's time-stamp counter, a third of the cost of the clock; elsewhere the clock itself.
-inline std::uint64_t ticks() {
-#if defined(__x86_64__)
-    return __rdtsc();
-#else
-    return static_cast<std::uint64_t>(now());
-#endif
-}
+using stack::ticks;  // a third of the cost of the clock
 
 // Seconds a tick, held against the clock over some 20 ms: good to a millionth.
 double measured_tick();

@@ -17,12 +17,6 @@
 namespace assay::heap {
 namespace {
 
-// What a hook's caller looks like to the unwinder: this file is built with frame pointers.
-#define ASSAY_CALLER()                                                                        \
-    assay::stack::Frame{static_cast<const std::uint64_t*>(__builtin_frame_address(0))[1],            \
-                 reinterpret_cast<std::uint64_t>(__builtin_frame_address(0)) + 16,            \
-                 static_cast<const std::uint64_t*>(__builtin_frame_address(0))[0], true}
-
 struct Real {
     void* (*malloc)(size_t);
     void* (*calloc)(size_t, size_t);
@@ -94,10 +88,10 @@ template <class Call>
 __attribute__((always_inline)) inline void* giving(Kind kind, std::uint64_t size, const assay::stack::Frame& caller, Call call) {
     Thread* thread = recording();
     if (thread == nullptr || !is_wanted(*thread, size)) return call();
-    const std::uint64_t start = takes_cost(*thread) ? __rdtsc() : 0;
+    const std::uint64_t start = takes_cost(*thread) ? assay::stack::ticks() : 0;
     void* block = call();
     if (block == nullptr || (__builtin_expect(filter.is_on, 0) && filter.sample != 0 && !taken.insert(block))) return block;
-    const std::uint64_t time = __rdtsc();
+    const std::uint64_t time = assay::stack::ticks();
     if (record(*thread, time, kind, block, size, caller) && start != 0) record_cost(*thread, ticks_between(start, time));
     return block;
 }
@@ -111,7 +105,7 @@ inline bool is_recorded(void* block) {
 
 // Of what needs no hurry.
 void note(Kind kind, const void* at, std::uint64_t bytes, const assay::stack::Frame& caller) {
-    if (Thread* thread = recording()) record(*thread, __rdtsc(), kind, at, bytes, caller);
+    if (Thread* thread = recording()) record(*thread, assay::stack::ticks(), kind, at, bytes, caller);
 }
 
 }  // namespace
@@ -138,11 +132,11 @@ ASSAY_HOOK void free(void* block) {
     if (block == nullptr || is_early(block) || !resolve()) return;
     Thread* thread = recording();
     if (thread == nullptr || !is_recorded(block)) return real.free(block);
-    const std::uint64_t time = __rdtsc();
+    const std::uint64_t time = assay::stack::ticks();
     if (!record(*thread, time, Kind::free, block, 0, ASSAY_CALLER()) || !takes_cost(*thread)) return real.free(block);
-    const std::uint64_t start = __rdtsc();
+    const std::uint64_t start = assay::stack::ticks();
     real.free(block);
-    record_cost(*thread, ticks_between(start, __rdtsc()));
+    record_cost(*thread, ticks_between(start, assay::stack::ticks()));
 }
 
 namespace {
@@ -152,11 +146,11 @@ void* reallocated(void* block, size_t size, const Frame& caller) {
     if (thread == nullptr) return real.realloc(block, size);
     if (!is_recorded(block)) return giving(Kind::malloc, size, caller, [=] { return real.realloc(block, size); });
     // Two events: the old block may be another thread's before the new one is known here.
-    const std::uint64_t start = __rdtsc();
+    const std::uint64_t start = assay::stack::ticks();
     record(*thread, start, Kind::realloc_from, block, 0, caller);
-    const std::uint64_t called = takes_cost(*thread) ? __rdtsc() : 0;
+    const std::uint64_t called = takes_cost(*thread) ? assay::stack::ticks() : 0;
     void* moved = real.realloc(block, size);
-    const std::uint64_t time = __rdtsc();
+    const std::uint64_t time = assay::stack::ticks();
     const bool failed = moved == nullptr && size != 0;
     // A sampled block is so until it is freed, whatever becomes of its size.
     if (filter.sample != 0 && (failed || moved != nullptr)) taken.insert(failed ? block : moved);
@@ -245,7 +239,9 @@ ASSAY_HOOK void* mmap64(void*, size_t, int, int, int, off64_t) __attribute__((al
 ASSAY_HOOK int munmap(void* at, size_t bytes) {
     if (!resolve()) return -1;
     note(Kind::unmap, at, bytes, ASSAY_CALLER());
-    return real.munmap(at, bytes);
+    const int status = real.munmap(at, bytes);
+    assay::stack::given_back.fetch_add(1, std::memory_order_release);
+    return status;
 }
 
 ASSAY_HOOK void* mremap(void* at, size_t old_bytes, size_t bytes, int flags, ...) {
@@ -256,6 +252,7 @@ ASSAY_HOOK void* mremap(void* at, size_t old_bytes, size_t bytes, int flags, ...
     va_end(rest);
     note(Kind::unmap, at, old_bytes, ASSAY_CALLER());
     void* mapped = real.mremap(at, old_bytes, bytes, flags, wanted);
+    assay::stack::given_back.fetch_add(1, std::memory_order_release);
     const bool failed = mapped == MAP_FAILED;
     note(Kind::map, failed ? at : mapped, failed ? old_bytes : bytes, ASSAY_CALLER());
     return mapped;

@@ -241,7 +241,7 @@ void read_program(char* into, std::size_t bytes) {
 bool create_arena(const char* folder) {
     char part[PATH_MAX], whole[PATH_MAX];
     const auto pid = static_cast<unsigned>(getpid());
-    const std::uint64_t stamp = __rdtsc();
+    const std::uint64_t stamp = stack::ticks();
     const auto write_name = [&](char* into, const char* suffix) {
         // snprintf is async-signal-unsafe in name only: it allocates nothing for these conversions.
         return __builtin_snprintf(into, PATH_MAX, "%s/%u.%llx%s", folder, pid, static_cast<unsigned long long>(stamp), suffix) < PATH_MAX;
@@ -259,7 +259,7 @@ bool create_arena(const char* folder) {
     buffers = static_cast<char*>(at) + header_bytes;
     header->pid = pid;
     header->parent = static_cast<std::uint32_t>(getppid());
-    header->start_ticks = __rdtsc();
+    header->start_ticks = stack::ticks();
     header->start_ns = real_time_ns();
     read_program(header->program, sizeof header->program);
     strncpy(header->rank, own_rank(), sizeof header->rank - 1);
@@ -386,10 +386,10 @@ Thread* attach() {
     thread->epoch = epoch.load(std::memory_order_relaxed);
     thread->serial = header->threads.fetch_add(1, std::memory_order_relaxed);
     thread->sequence = 0;
-    thread->step = __rdtsc() >> time_shift;
+    thread->step = stack::ticks() >> time_shift;
     thread->rounds = 0;
     thread->low = thread->range = 0;
-    thread->random = __rdtsc() | 1;
+    thread->random = stack::ticks() | 1;
     thread->until_sample = next_gap(thread->random);
     thread->unwinder->set_bounds(stack_bounds());
     if (!take_buffer(*thread)) return nullptr;

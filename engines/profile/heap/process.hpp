@@ -5,8 +5,6 @@
 // throws, or calls a function that is hooked.
 #pragma once
 
-#include <x86intrin.h>
-
 #include <atomic>
 #include <cstddef>
 #include <cstdint>

@@ -5,7 +5,6 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-#include <x86intrin.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -18,6 +17,7 @@
 
 #include "core/error.hpp"
 #include "profile/record/mappings.hpp"
+#include "profile/stack/machine.hpp"
 
 namespace assay::heap {
 namespace {
@@ -161,7 +161,7 @@ void Spool::sample() {
     std::int64_t pages[2] = {0, 0};
     if (std::sscanf(text, "%ld %ld", &pages[0], &pages[1]) != 2 || pages[0] == 0) return;
     resident_ = static_cast<std::uint64_t>(pages[1]) * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
-    const std::uint64_t time = __rdtsc() >> time_shift;
+    const std::uint64_t time = stack::ticks() >> time_shift;
     if (sample_count_ == 0) {
         samples_first_ = sample_time_ = time;
         pages_[0] = pages_[1] = 0;
@@ -181,7 +181,7 @@ void Spool::list_mappings() {
     if (t - listed_ < list_pause_) return;
     listed_ = t;
     list_pause_ = std::min(2 * list_pause_, longest_pause_ns);
-    const std::uint64_t ticks = __rdtsc();
+    const std::uint64_t ticks = stack::ticks();
     if (std::string list = mappings_of(pid()); !list.empty()) {
         mappings_ = std::move(list);
         mappings_time_ = ticks;
@@ -251,7 +251,7 @@ void Spool::write_process(bool complete) {
                     .parent = header_->parent,
                     .start_ticks = header_->start_ticks,
                     .start_ns = header_->start_ns,
-                    .end_ticks = __rdtsc(),
+                    .end_ticks = stack::ticks(),
                     .end_ns = real_time_ns(),
                     .lost = header_->lost.load(std::memory_order_relaxed),
                     .complete = complete ? 1u : 0u,

@@ -8,8 +8,6 @@
 namespace assay::stack {
 namespace {
 
-constexpr int reg_bp = 6, reg_sp = 7, reg_ra = 16;
-
 // DWARF pointer encodings that compilers use in these sections.
 constexpr std::uint8_t enc_udata4 = 0x03, enc_sdata4 = 0x0b, enc_pcrel = 0x10, enc_datarel = 0x30, enc_omit = 0xff;
 
@@ -119,6 +117,7 @@ bool read_common(const std::uint8_t* at, const std::uint8_t* limit, Common& cie)
             if (*c == 'R') cie.encoding = data.byte();
             else if (*c == 'L') data.byte();
             else if (*c == 'S') cie.is_signal = true;
+            else if (*c == 'B' || *c == 'G') continue;  // aarch64: the key of signatures, tagged stacks
             else if (*c == 'P') {
                 const std::uint8_t encoding = data.byte();
                 data.skip((encoding & 0x07) == 4 || (encoding & 0x07) == 0 ? 8 : (encoding & 0x07) == 2 ? 2 : 4);
@@ -142,10 +141,10 @@ struct Place {
 
 struct Row {
     int base = reg_sp;
-    std::int64_t offset = 8;
+    std::int64_t offset = initial_cfa;
     Reader expression{nullptr, nullptr};
     bool has_expression = false;
-    Place bp{}, ra{Place::at_cfa, -8};
+    Place bp{}, ra = calls_push ? Place{Place::at_cfa, -8} : Place{};
 };
 
 // Runs call-frame instructions until the row of `address` is complete; false for what cannot be understood.
@@ -199,6 +198,7 @@ private:
             case 0x14: place(r.unsigned_leb(), Place::elsewhere); r.unsigned_leb(); return true;
             case 0x15: place(r.unsigned_leb(), Place::elsewhere); r.signed_leb(); return true;
             case 0x16: return by_expression(r, Place::elsewhere);
+            case 0x2d: return !calls_push;  // AARCH64_negate_ra_state: signed from here on, or no more
             case 0x2e: r.unsigned_leb(); return true;  // GNU_args_size
             default: return false;
         }
@@ -292,12 +292,14 @@ Rule reduce(const Row& row, const Common& cie, std::uint64_t address) {
         rule.kind = RuleKind::signal;
         return rule;
     }
-    if (row.ra.kind != Place::at_cfa || row.ra.offset != -8) return rule;
+    if (row.ra.kind == Place::at_cfa ? !fits(row.ra.offset) || (calls_push && row.ra.offset != -8) : calls_push || row.ra.kind != Place::same)
+        return rule;
+    rule.ra = row.ra.kind == Place::at_cfa ? static_cast<std::int32_t>(row.ra.offset) : Rule::in_register;
     std::int64_t cfa = row.offset, bp = 0;
     RuleKind kind = row.base == reg_sp ? RuleKind::from_sp : RuleKind::from_bp;
     if (row.has_expression) {
         if (deref_bp_plus(row.expression, cfa)) kind = RuleKind::from_bp_deref;
-        else if (plt(row.expression, address, cfa)) kind = RuleKind::from_sp;
+        else if (calls_push && plt(row.expression, address, cfa)) kind = RuleKind::from_sp;
         else return rule;
     } else if (row.base != reg_sp && row.base != reg_bp) {
         return rule;

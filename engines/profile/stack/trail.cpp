@@ -10,7 +10,7 @@ std::uint64_t load(std::uint64_t at) { return *reinterpret_cast<const std::uint6
 }  // namespace
 
 void Trail::clear() {
-    n_ = words_used_ = 0;
+    restart();
     std::memset(static_cast<void*>(children_), 0, sizeof children_);
 }
 
@@ -37,7 +37,7 @@ StackId Trail::follow(const Frame& start, const Bounds& bounds, RuleCache& rules
         while (kept > 0 && marks_[kept - 1].frame.sp < frame.sp) --kept;
         if (kept > 0) {
             const Mark& mark = marks_[kept - 1];
-            if (mark.frame.sp == frame.sp && mark.frame.pc == frame.pc && mark.frame.called == frame.called &&
+            if (mark.frame.sp == frame.sp && mark.frame.pc == frame.pc && mark.frame.called == frame.called && mark.frame.lr_at == frame.lr_at &&
                 (!mark.needs_bp || mark.frame.bp == frame.bp))
                 break;
         }

@@ -19,6 +19,8 @@ public:
     // room, or its outermost frames cannot be read.
     StackId follow(const Frame& start, const Bounds& bounds, RuleCache& rules, Tree& tree);
     void clear();
+    // The stack that was followed last is none to go on from.
+    void restart() { n_ = words_used_ = 0; }
 
     // Of the stack that was followed last: whether its walk hangs on the start's bp, and the words that decided it.
     bool needs_bp() const { return n_ > 0 && marks_[n_ - 1].needs_bp; }

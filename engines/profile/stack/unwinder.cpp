@@ -5,10 +5,20 @@ namespace assay::stack {
 std::atomic<std::uint32_t> generation{0};
 
 StackId Unwinder::follow(const Frame& start, Tree& tree) {
-    if (!bounds_.holds(start.sp)) return tree.child(lost_root, start.address());
     ++walks_;
+    if (!bounds_.holds(start.sp)) return follow_elsewhere(start, tree);
     const StackId id = trail_.follow(start, bounds_, rules_, tree);
     if (id != no_stack && trail_.frames() > 0 && trail_.words() > 0 && trail_.words() <= max_words) learn(start, id);
+    return id;
+}
+
+// On a stack of the program's own making, which may be gone at the next capture: nothing is kept of it.
+StackId Unwinder::follow_elsewhere(const Frame& start, Tree& tree) {
+    const Bounds bounds = regions_.above(start.sp);
+    if (!bounds.holds(start.sp)) return tree.child(lost_root, start.address());
+    trail_.restart();
+    const StackId id = trail_.follow(start, bounds, rules_, tree);
+    trail_.restart();
     return id;
 }
 

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "profile/stack/region.hpp"
 #include "profile/stack/trail.hpp"
 #include "profile/stack/tree.hpp"
 #include "profile/stack/walk.hpp"
@@ -110,6 +111,7 @@ private:
     static constexpr std::uint64_t factor(std::uint32_t k) { return (golden * (2 * k + 3)) | 1; }
 
     StackId follow(const Frame& start, Tree& tree);
+    StackId follow_elsewhere(const Frame& start, Tree& tree);
     void learn(const Frame& start, StackId id);
     const Layout& layout_of(const Frame& start, const std::uint32_t* offset, std::uint32_t n);
     Entry& room_for(std::uint64_t hash);
@@ -124,6 +126,7 @@ private:
     Entry entries_[(1 << entry_bits) + probes];
     RuleCache rules_;
     Trail trail_;
+    Regions regions_;
 };
 
 }  // namespace assay::stack

@@ -22,7 +22,8 @@ Step through_signal(Frame& frame, const Bounds& bounds) {
     for (const std::uint64_t at : {signal_bp, signal_sp, signal_pc}) step.read[step.reads++] = sp + at;
     step.new_bp = true;
     step.bp_slot = sp + signal_bp;
-    frame = {word(sp + signal_pc), word(sp + signal_sp), word(sp + signal_bp), false};
+    // The link register is read by the next step, if it matters there.
+    frame = {word(sp + signal_pc), word(sp + signal_sp), word(sp + signal_bp), false, calls_push ? 0 : sp + signal_lr};
     return step;
 }
 
@@ -56,8 +57,10 @@ Step step(Frame& frame, const Rule& rule, const Bounds& bounds) {
             break;
         }
     }
-    // The caller's frame lies above its callee's.
-    if (cfa <= frame.sp || !bounds.holds(cfa - 8)) return lost();
+    // The caller's frame lies above its callee's, which may be none yet where it was interrupted.
+    if (cfa < frame.sp || (cfa == frame.sp && (calls_push || frame.called))) return lost();
+    const std::uint64_t ra_at = rule.ra == Rule::in_register ? frame.lr_at : cfa + static_cast<std::uint64_t>(std::int64_t{rule.ra});
+    if (!bounds.holds(ra_at)) return lost();
     if (rule.saved != SavedBp::same) {
         const std::uint64_t base = rule.saved == SavedBp::at_cfa ? cfa : frame.bp;
         step.used_bp |= rule.saved == SavedBp::at_bp;
@@ -65,12 +68,12 @@ Step step(Frame& frame, const Rule& rule, const Bounds& bounds) {
         if (!bounds.holds(step.bp_slot)) return lost();
         step.new_bp = true;
     }
-    step.read[step.reads++] = cfa - 8;
-    if (word(cfa - 8) == 0) {
+    step.read[step.reads++] = ra_at;
+    if (word(ra_at) == 0) {
         step.end = Step::End::last;
         return step;
     }
-    frame = {word(cfa - 8), cfa, step.new_bp ? word(step.bp_slot) : frame.bp, true};
+    frame = {plain(word(ra_at)), cfa, step.new_bp ? word(step.bp_slot) : frame.bp, true};
     return step;
 }
 

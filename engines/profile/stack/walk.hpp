@@ -14,10 +14,19 @@ namespace assay::stack {
 // A frame that is being executed or has called: the registers as they are in it.
 struct Frame {
     std::uint64_t pc = 0, sp = 0, bp = 0;
-    bool called = true;  // pc is a return address; else it was interrupted there
+    bool called = true;       // pc is a return address; else it was interrupted there
+    std::uint64_t lr_at = 0;  // where the link register of an interrupted frame was saved
 
     std::uint64_t address() const { return called ? pc - 1 : pc; }
 };
+
+// The caller of the function in which this stands, which is compiled with a frame pointer.
+#define ASSAY_CALLER()                                                                                         \
+    ::assay::stack::Frame {                                                                                    \
+        ::assay::stack::plain(reinterpret_cast<std::uint64_t>(__builtin_return_address(0))),                   \
+            reinterpret_cast<std::uint64_t>(__builtin_dwarf_cfa()),                                            \
+            *static_cast<const std::uint64_t*>(__builtin_frame_address(0)), true                               \
+    }
 
 struct Bounds {
     std::uint64_t low = 0, high = 0;  // of the thread's stack
@@ -51,7 +60,7 @@ struct Step {
     bool used_bp = false;    // the frame's own bp mattered
     bool new_bp = false;     // the caller's bp was loaded from bp_slot
     std::uint8_t reads = 0;  // words in `read`, the return address among them
-    std::uint64_t read[3] = {};
+    std::uint64_t read[4] = {};
     std::uint64_t bp_slot = 0;
 };
 

@@ -83,6 +83,32 @@ bool Caller::pointer(std::uint32_t slot, std::int64_t amount, bool set, std::uin
     return take_early() && send_all(fd_, &request, sizeof request) && receive_all(fd_, &before, sizeof before);
 }
 
+bool Caller::ask_for_news(bool hurry) {
+    const Request request{Request::news, 0, 0, hurry};
+    return take_early() && send_all(fd_, &request, sizeof request);
+}
+
+bool Caller::take_news(const Tell& tell, News& news) {
+    do {
+        std::uint64_t head = 0, tail = 0;
+        if (!receive_all(fd_, &head, sizeof head) || head < sizeof news) return false;
+        std::vector<char> text(head);
+        if (!receive_all(fd_, text.data(), head) || !receive_all(fd_, &tail, sizeof tail)) return false;
+        std::memcpy(&news, text.data(), sizeof news);
+        for (std::size_t at = sizeof news; at + sizeof(Entry) <= head;) {
+            Entry entry;
+            std::memcpy(&entry, text.data() + at, sizeof entry);
+            at += sizeof entry;
+            for (std::uint32_t k = 0; k < entry.records && at + sizeof(Record) <= head; ++k, at += sizeof(Record)) {
+                Record record;
+                std::memcpy(&record, text.data() + at, sizeof record);
+                tell(entry.rank, entry.first + k, record);
+            }
+        }
+    } while (news.more && ask_for_news());
+    return !news.more;
+}
+
 // The answer to a request of exactly so many bytes.
 bool Caller::answer(char* to, std::uint64_t bytes, Wanted::Fate& fate) {
     std::uint64_t head = 0, tail = 0;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -38,6 +39,11 @@ public:
 
     // Each has a fate then; false: the connection is broken.
     bool fetch(std::vector<Asked>& asked);
+    // What the node's ranks have published since this was last asked: asked here, so that several nodes are at it at a time,
+    bool ask_for_news(bool hurry = false);
+    // and taken here. `tell` is called for each record.
+    using Tell = std::function<void(std::uint32_t rank, std::uint64_t position, const Record& record)>;
+    bool take_news(const Tell& tell, News& news);
     bool pointer(std::uint32_t slot, std::int64_t amount, bool set, std::uint64_t& before);
 
 private:

@@ -174,7 +174,8 @@ void File::grow(std::uint64_t end) {
 
 // The file's size, looked up only as far as it matters: whether it is `at_least` so much.
 std::uint64_t File::size_now(std::uint64_t at_least) {
-    std::uint64_t size = std::max({job_->store().file(slot_).end.load(std::memory_order_relaxed), others_end_, file_size_});
+    const std::uint64_t elsewhere_end = one_node_ ? 0 : job_->knowledge().end_elsewhere(slot_);
+    const std::uint64_t size = std::max({job_->store().file(slot_).end.load(std::memory_order_relaxed), elsewhere_end, file_size_});
     if (size >= at_least) return size;
     if (const off_t end = fd_ >= 0 ? lseek(fd_, 0, SEEK_END) : -1; end >= 0) file_size_ = static_cast<std::uint64_t>(end);
     return std::max(size, file_size_);
@@ -204,7 +205,7 @@ int File::read(At at, void* buffer, MPI_Count count, MPI_Datatype type, MPI_Coun
         return code;
     }
     std::lock_guard hold(job_->lock());
-    job_->ingest(job_->settings().visibility == Visibility::immediate || atomic_);
+    if (!look()) return MPI_ERR_IO;
     const int code = load_bytes(logical, static_cast<char*>(buffer), *memory, bytes, *moved);
     if (at.pointer == Pointer::own && *moved < bytes) position_ -= bytes / etype_ - *moved / etype_;
     return code;
@@ -248,13 +249,20 @@ int File::load_bytes(std::int64_t logical, char* buffer, const Flat& memory, std
     return MPI_SUCCESS;
 }
 
+// Takes in what others have written, as far as the rule promises it now. False: another node does not answer.
+bool File::look() {
+    job_->knowledge().look_here(job_->settings().visibility == Visibility::immediate || atomic_);
+    return one_node_ || job_->knowledge().look_elsewhere();
+}
+
 void File::load_range(std::uint64_t begin, std::uint64_t end, char* to, std::vector<Wanted>& remote) {
-    Index& index = job_->index(slot_);
+    Index& index = job_->knowledge().index(slot_);
+    const std::uint64_t missed = one_node_ ? job_->knowledge().missed() : 0;
     const Store& store = job_->store();
     while (begin < end) {
         const Found found = index.find(begin, end);
         const std::uint64_t bytes = found.upto - begin;
-        if (!found.data) {
+        if (!found.data || found.rank == in_file || found.sequence < missed) {
             read_file(begin, found.upto, to);
         } else if (found.rank & elsewhere) {
             remote.push_back({static_cast<int>(found.rank & ~elsewhere), found.place, bytes, to, begin});

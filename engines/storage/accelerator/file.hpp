@@ -76,7 +76,9 @@ private:
     void grow(std::uint64_t end);
     std::uint64_t size_now(std::uint64_t at_least);
     void exchange();
-    int drained();
+    int complete();
+    bool contested();
+    bool look();
     int into_bypass();
     int pointer(std::int64_t amount, bool set, std::uint64_t& before);
     void visible(bool collective);
@@ -94,8 +96,6 @@ private:
     std::string path_;
     std::uint32_t slot_ = 0;
     std::uint64_t file_size_ = 0;     // of the file system's file, as last seen
-    std::uint64_t others_end_ = 0;    // of what other nodes have told
-    std::uint64_t told_ = 0;          // own records that other nodes know of
     std::int64_t displacement_ = 0, etype_ = 1;
     std::shared_ptr<const Flat> view_;
     std::atomic<std::int64_t> position_{0};  // individual pointer, in etypes

@@ -89,8 +89,6 @@ int to_default_handler(int code) {
     return code;
 }
 
-// Why a file is not this library's business, where that is worth words of its own.
-constexpr int several_nodes = 2;
 constexpr int own_modes = MPI_MODE_DELETE_ON_CLOSE | MPI_MODE_APPEND | MPI_MODE_SEQUENTIAL;
 
 }  // namespace
@@ -132,12 +130,10 @@ int File::open(MPI_Comm comm, const char* name, int mode, MPI_Info info, MPI_Fil
     char absolute[PATH_MAX];
     file->path_ = realpath(path.c_str(), absolute) ? absolute : path;
     code = file->claim(mode);
-    if (const int reason = worst(file->comm_, code)) {
+    if (worst(file->comm_, code)) {
         // Not ours after all.
         if (!code) job->store().file(file->slot_).users.fetch_sub(1);
-        job->say_once(reason == several_nodes ? "files that several nodes have open are left to the MPI's own I/O; for programs that "
-                                                "synchronise as MPI asks: --consistency collective, or commit"
-                                              : "too many files, too long a name or a foreign rank: " + path + " is left to the MPI's own I/O");
+        job->say_once("too many files, too long a name or a foreign rank: " + path + " is left to the MPI's own I/O");
         PMPI_File_close(&file->anchor_);
         if (job->settings().strict) PMPI_Abort(job->world(), 2);
         return PMPI_File_open(comm, name, mode & ~(MPI_MODE_CREATE | MPI_MODE_EXCL), info, handle);
@@ -165,8 +161,6 @@ int File::claim(int mode) {
         if (rank == MPI_UNDEFINED) return 1;
         one_node_ &= job_->node_of(rank) == job_->node();
     }
-    // Across nodes nothing is seen at once, and drains know of no order but that of synchronisation.
-    if (!one_node_ && job_->settings().visibility == Visibility::immediate) return several_nodes;
     fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
     struct stat about{};
     if (fd_ >= 0 ? fstat(fd_, &about) : stat(path_.c_str(), &about)) return 1;
@@ -186,7 +180,6 @@ int File::claim(int mode) {
         }
         if (known && slot.users.load() == 1) slot.size = -1;  // from now on it is in use
     }
-    told_ = store.head(job_->local()).tail.load();
     view_ = flatten(MPI_BYTE);
     return MPI_SUCCESS;
 }
@@ -205,6 +198,14 @@ void File::arrive() {
     }
     PMPI_Bcast(&pointer_slot_, 1, MPI_UINT32_T, 0, comm_);
     pointer_home_ = world_ranks_[0];
+    if (!one_node_) {
+        const std::uint32_t mine[2] = {slot_, job_->store().file(slot_).generation.load()};
+        std::vector<std::uint32_t> slots(2 * static_cast<std::size_t>(size_));
+        PMPI_Allgather(mine, 2, MPI_UINT32_T, slots.data(), 2, MPI_UINT32_T, comm_);
+        std::lock_guard hold(job_->lock());
+        for (std::size_t k = 0; k < world_ranks_.size(); ++k)
+            if (const int node = job_->node_of(world_ranks_[k]); node != job_->node()) job_->knowledge().share(slot_, node, slots[2 * k], slots[2 * k + 1]);
+    }
     exchange();
     if (mode_ & MPI_MODE_APPEND) {
         position_ = static_cast<std::int64_t>(size_now(~0ull));
@@ -214,12 +215,29 @@ void File::arrive() {
     }
 }
 
-int File::drained() {
-    const bool good = job_->drain().finish(job_->local(), job_->store().head(job_->local()).tail.load());
+// All that this rank has written is in the file system, and will stay so.
+int File::complete() {
+    const std::uint64_t upto = job_->store().head(job_->local()).tail.load();
+    bool good = job_->drain().finish(job_->local(), upto);
+    if (good && !one_node_) {
+        std::lock_guard hold(job_->lock());
+        good = job_->settlement().settle(upto);
+    }
     if (!good && rank_ == 0)
         std::fprintf(stderr, "assay io: %s could not be written to the file system: %s; its data are kept in the nodes' stores\n", path_.c_str(),
                      std::strerror(static_cast<int>(job_->store().super().drain_failed.load())));
     return good ? MPI_SUCCESS : MPI_ERR_IO;
+}
+
+// Drains that come later, each node's at its time, know no order between nodes.
+bool File::contested() {
+    if (one_node_) return false;
+    bool found = false;
+    {
+        std::lock_guard hold(job_->lock());
+        found = job_->settlement().contested();
+    }
+    return worst(comm_, found);
 }
 
 int File::close(MPI_File* handle) {
@@ -236,7 +254,7 @@ int File::close(MPI_File* handle) {
     const bool removes = file->mode_ & MPI_MODE_DELETE_ON_CLOSE;
     file->exchange();
     if (removes) slot.gone = 1;
-    else if (!job.settings().detach) code = file->drained();
+    else if (!job.settings().detach || file->contested()) code = file->complete();
     PMPI_Barrier(file->comm_);
     code = worst(file->comm_, code);
     struct stat about{};

@@ -17,88 +17,21 @@ int File::raise(int code) {
 
 // ---- what ranks know of each other
 
-// Each rank's new writes become known to all. Within a node the records are there to be read; across nodes they are
-// told, in runs, so that a pattern of a million writes is one message of a hundred bytes.
+// What was written before this is known to whoever reads after it.
 void File::exchange() {
+    std::uint64_t moment = job_->store().now();
+    PMPI_Allreduce(MPI_IN_PLACE, &moment, 1, MPI_UINT64_T, MPI_MAX, comm_);  // by now it is published
+    job_->store().no_earlier(moment + 1);
     std::lock_guard hold(job_->lock());
-    if (one_node_) {
-        PMPI_Barrier(comm_);  // what was written before this is published
-        job_->ingest(true);
-        return;
-    }
-    struct Told {
-        Run run;
-        std::uint32_t world_rank, pad;
-    };
-    Store& store = job_->store();
-    const auto& head = store.head(job_->local());
-    std::vector<Told> mine;
-    const std::uint64_t tail = head.tail.load();
-    const auto generation = store.file(slot_).generation.load();
-    for (std::uint64_t k = std::max(told_, head.first_record.load()); k < tail; ++k) {
-        const Record& record = store.record(job_->local(), k);
-        if (record.file != slot_ || record.generation != generation || static_cast<Kind>(record.kind) != Kind::data) continue;
-        const Run run{record.begin, record.length, record.stride, record.count, record.place, k, record.sequence, record.sequence, 0, 1};
-        if (!mine.empty() && run.count == 1) {
-            auto& last = mine.back().run;
-            const bool follows = last.length == run.length && run.place == last.place + last.count * last.length;
-            if (follows && last.count == 1 && run.begin >= last.begin + last.length) {
-                last.stride = run.begin - last.begin, last.count = 2, last.newest = run.newest;
-                continue;
-            }
-            if (follows && run.begin == last.begin + last.count * last.stride) {
-                ++last.count, last.newest = run.newest;
-                continue;
-            }
-        }
-        mine.push_back({run, static_cast<std::uint32_t>(job_->rank()), 0});
-    }
-    told_ = tail;
-    const std::uint64_t about[3] = {mine.size(), store.file(slot_).end.load(), store.now()};
-    std::vector<std::uint64_t> all(3 * static_cast<std::size_t>(size_));
-    PMPI_Allgather(about, 3, MPI_UINT64_T, all.data(), 3, MPI_UINT64_T, comm_);
-    std::uint64_t latest = 0, most = 0;
-    for (int k = 0; k < size_; ++k) {
-        most = std::max(most, all[3 * static_cast<std::size_t>(k)]);
-        others_end_ = std::max(others_end_, all[3 * static_cast<std::size_t>(k) + 1]);
-        latest = std::max(latest, all[3 * static_cast<std::size_t>(k) + 2]);
-    }
-    store.no_earlier(latest + 1);
-    job_->ingest(true);
-    Index& index = job_->index(slot_);
-    // In rounds, so that no count and no buffer grows without limit.
-    constexpr std::uint64_t round = 4096;
-    std::vector<Told> part(round * static_cast<std::size_t>(size_));
-    std::vector<int> counts(static_cast<std::size_t>(size_)), offsets(static_cast<std::size_t>(size_));
-    for (std::uint64_t from = 0; from < most; from += round) {
-        int sum = 0;
-        for (std::size_t k = 0; k < counts.size(); ++k) {
-            const std::uint64_t has = all[3 * k];
-            counts[k] = static_cast<int>((has > from ? std::min(round, has - from) : 0) * sizeof(Told));
-            offsets[k] = sum;
-            sum += counts[k];
-        }
-        PMPI_Allgatherv(mine.data() + std::min<std::uint64_t>(from, mine.size()), counts[static_cast<std::size_t>(rank_)], MPI_BYTE,
-                        part.data(), counts.data(), offsets.data(), MPI_BYTE, comm_);
-        for (std::size_t k = 0; k < static_cast<std::size_t>(sum) / sizeof(Told); ++k) {
-            auto told = part[k];
-            if (job_->node_of(static_cast<int>(told.world_rank)) == job_->node()) continue;
-            told.run.rank = told.world_rank | elsewhere;
-            index.add(told.run);
-        }
-    }
+    job_->knowledge().look_here(true);
+    job_->knowledge().moment();
 }
 
 int File::sync() {
     if (bypass_) return PMPI_File_sync(anchor_);
-    if (mode_ & MPI_MODE_RDONLY) {
-        exchange();
-        return MPI_SUCCESS;
-    }
     exchange();
-    // Across nodes, writes that follow must find what was written before in the file: nodes drain each for itself.
-    if (one_node_ || !job_->settings().stored) return MPI_SUCCESS;
-    int code = drained();
+    if (mode_ & MPI_MODE_RDONLY || !job_->settings().stored) return MPI_SUCCESS;
+    int code = complete();
     PMPI_Allreduce(MPI_IN_PLACE, &code, 1, MPI_INT, MPI_MAX, comm_);
     return code;
 }
@@ -107,6 +40,7 @@ int File::sync() {
 
 int File::get_size(MPI_Offset* size) {
     std::lock_guard hold(job_->lock());
+    if (!look()) return MPI_ERR_IO;
     *size = static_cast<MPI_Offset>(size_now(~0ull));
     return MPI_SUCCESS;
 }
@@ -116,18 +50,20 @@ int File::set_size(MPI_Offset size) {
     if (size < 0) return MPI_ERR_ARG;
     int code = MPI_SUCCESS;
     exchange();
-    std::uint64_t now = size_now(~0ull);
+    MPI_Offset seen = 0;
+    code = get_size(&seen);
+    auto now = static_cast<std::uint64_t>(seen);
     PMPI_Allreduce(MPI_IN_PLACE, &now, 1, MPI_UINT64_T, MPI_MAX, comm_);
     if (static_cast<std::uint64_t>(size) < now) {
         // What is cut off must not be written afterwards.
-        code = drained();
+        code = complete();
         PMPI_Barrier(comm_);
     }
     auto& slot = job_->store().file(slot_);
     if (rank_ == 0 && truncate(path_.c_str(), size)) code = MPI_ERR_IO;
     PMPI_Allreduce(MPI_IN_PLACE, &code, 1, MPI_INT, MPI_MAX, comm_);
     if (code) return code;
-    file_size_ = others_end_ = static_cast<std::uint64_t>(size);
+    file_size_ = static_cast<std::uint64_t>(size);
     slot.end = static_cast<std::uint64_t>(size);
     if (static_cast<std::uint64_t>(size) < now) {
         // On every node, once: each index learns that older bytes beyond are none.
@@ -141,6 +77,7 @@ int File::set_size(MPI_Offset size) {
         if (!job_->writer().reserve(0, 1, place)) return MPI_ERR_IO;
         job_->writer().begin();
         job_->writer().publish(&record, 1, place, 0);  // of no bytes, at the ring's next position
+        job_->knowledge().cut(slot_, record.sequence, static_cast<std::uint64_t>(size));
     }
     PMPI_Barrier(comm_);
     return MPI_SUCCESS;
@@ -190,7 +127,7 @@ int File::into_bypass() {
     if (bypass_) return MPI_SUCCESS;
     job_->say_once(path_ + ": an atomic mode across nodes or a data representation that is left to the MPI's own I/O");
     exchange();
-    int code = drained();
+    int code = complete();
     PMPI_Allreduce(MPI_IN_PLACE, &code, 1, MPI_INT, MPI_MAX, comm_);
     job_->store().file(slot_).forget_before = job_->store().now();
     bypass_ = !code;

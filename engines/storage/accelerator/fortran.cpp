@@ -5,6 +5,7 @@
 // by themselves, but for those of mpi_f08 that have no buffer.
 #include <string>
 
+#include "storage/accelerator/heard.hpp"
 #include "storage/accelerator/mpi.hpp"
 
 extern "C" {
@@ -158,8 +159,15 @@ BINDING(file_get_byte_offset, MPI_Fint* f, MPI_Offset* offset, MPI_Offset* displ
     *e = MPI_File_get_byte_offset(FILE_OF(f), *offset, displacement);
 }
 
-BINDING(init, MPI_Fint* e) { *e = MPI_Init(nullptr, nullptr); }
-BINDING(init_thread, MPI_Fint* required, MPI_Fint* provided, MPI_Fint* e) { *e = MPI_Init_thread(nullptr, nullptr, *required, provided); }
+// Fortran's communication passes by, as its I/O would.
+BINDING(init, MPI_Fint* e) {
+    assay::storage::always_heard();
+    *e = MPI_Init(nullptr, nullptr);
+}
+BINDING(init_thread, MPI_Fint* required, MPI_Fint* provided, MPI_Fint* e) {
+    assay::storage::always_heard();
+    *e = MPI_Init_thread(nullptr, nullptr, *required, provided);
+}
 BINDING(finalize, MPI_Fint* e) { *e = MPI_Finalize(); }
 
 #else  // MPICH
@@ -175,8 +183,14 @@ void told(MPI_Fint* error, int code) {
 
 }  // namespace
 
-BINDING(init, MPI_Fint* e) { told(e, MPI_Init(nullptr, nullptr)); }
-BINDING(init_thread, MPI_Fint* required, MPI_Fint* provided, MPI_Fint* e) { told(e, MPI_Init_thread(nullptr, nullptr, *required, provided)); }
+BINDING(init, MPI_Fint* e) {
+    assay::storage::always_heard();
+    told(e, MPI_Init(nullptr, nullptr));
+}
+BINDING(init_thread, MPI_Fint* required, MPI_Fint* provided, MPI_Fint* e) {
+    assay::storage::always_heard();
+    told(e, MPI_Init_thread(nullptr, nullptr, *required, provided));
+}
 BINDING(finalize, MPI_Fint* e) { told(e, MPI_Finalize()); }
 
 BINDING(file_open, MPI_Fint* comm, char* name, MPI_Fint* mode, MPI_Fint* info, MPI_Fint* f, MPI_Fint* e, std::size_t length) {

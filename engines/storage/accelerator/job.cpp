@@ -139,18 +139,18 @@ std::string Job::found_store() {
         return words;
     }
     spread_nodes();
-    seen_.assign(store_->ranks(), 0);
     writer_ = std::make_unique<Writer>(*store_, local_);
     drain_ = std::make_unique<Drain>(*store_, settings_.drain_threads);
-    // One clock for all nodes: none is behind what rank 0 has seen.
-    std::uint64_t moment = store_->now();
-    PMPI_Bcast(&moment, 1, MPI_UINT64_T, 0, world_);
-    if (local_rank_ == 0) store_->no_earlier(moment);
+    knowledge_ = std::make_unique<Knowledge>(*this);
     std::string wrong;
-    if (node_count_ > 1) remote_ = Remote::start(*this, wrong);
+    if (node_count_ > 1) {
+        one_clock();
+        writer_->before_giving_way([this](std::uint64_t first, std::uint64_t drained) { return settlement_.make_room(first, drained); });
+        remote_ = Remote::start(*this, wrong);
+    }
     wrong = first_words(world_, wrong);
     if (!wrong.empty()) {
-        remote_.reset(), drain_.reset(), writer_.reset();
+        remote_.reset(), knowledge_.reset(), drain_.reset(), writer_.reset();
         if (local_rank_ == 0) store_->remove();
         return wrong;
     }
@@ -180,12 +180,44 @@ void Job::spread_nodes() {
     node_count_ = static_cast<int>(number.size());
 }
 
+// The sequence of a write is a time, and what is written after hearing of another's write must come after it. So the
+// nodes' clocks agree to less than a message takes: each leader reads rank 0's, many times, and believes the answer that
+// was quickest (F. Cristian, Probabilistic clock synchronization, 1989).
+void Job::one_clock() {
+    constexpr int rounds = 30;
+    const int tag = 1;
+    if (rank_ == 0) {
+        for (int leader = 1; leader < size_; ++leader)
+            for (int k = 0; k < rounds && local_of(leader) == 0; ++k) {
+                PMPI_Recv(nullptr, 0, MPI_BYTE, leader, tag, world_, MPI_STATUS_IGNORE);
+                const std::uint64_t now = store_->now();
+                PMPI_Send(&now, 1, MPI_UINT64_T, leader, tag, world_);
+            }
+    } else if (local_rank_ == 0) {
+        std::uint64_t quickest = ~0ull;
+        std::int64_t behind = 0;
+        for (int k = 0; k < rounds; ++k) {
+            const std::uint64_t asked = store_->now();
+            std::uint64_t there = 0;
+            PMPI_Send(nullptr, 0, MPI_BYTE, 0, tag, world_);
+            PMPI_Recv(&there, 1, MPI_UINT64_T, 0, tag, world_, MPI_STATUS_IGNORE);
+            const std::uint64_t took = store_->now() - asked;
+            if (took >= quickest) continue;
+            quickest = took;
+            behind = static_cast<std::int64_t>(there - (asked + took / 2));
+        }
+        store_->super().skew.fetch_add(behind);
+    }
+    PMPI_Barrier(world_);
+}
+
 void Job::end() {
     if (!job) return;
     auto& of = *job;
     const bool waited = of.settings_.detach || of.drain_->finish(of.local_, of.store_->head(of.local_).tail.load());
     const bool all = everywhere(of.world_, waited);  // until then others may still read from here
     of.remote_.reset();
+    of.knowledge_.reset();
     of.writer_.reset();
     if (of.local_rank_ == 0) {
         of.drain_->stop();
@@ -207,45 +239,6 @@ void Job::end() {
     PMPI_Comm_free(&of.node_comm_);
     PMPI_Comm_free(&of.world_);
     job.reset();
-}
-
-Index& Job::index(std::uint32_t slot) {
-    const auto& file = store_->file(slot);
-    const std::uint32_t generation = file.generation.load();
-    const std::uint64_t valid_from = file.forget_before.load();
-    auto found = known_.find(slot);
-    if (found == known_.end()) {
-        auto sequence_of = [this](const Run& run, std::uint64_t block) {
-            if (run.rank & elsewhere || run.record + block < store_->head(run.rank).first_record.load()) return run.newest;
-            return store_->record(run.rank, run.record + block).sequence;
-        };
-        found = known_.emplace(slot, Known{generation, valid_from, Index(sequence_of)}).first;
-    }
-    auto& known = found->second;
-    if (known.generation != generation || known.valid_from != valid_from) {
-        known.index.clear();
-        known.generation = generation;
-        known.valid_from = valid_from;
-    }
-    return known.index;
-}
-
-void Job::ingest(bool all) {
-    for (std::uint32_t rank = all ? 0 : local_; rank < (all ? store_->ranks() : local_ + 1); ++rank) {
-        const auto& head = store_->head(rank);
-        const std::uint64_t tail = head.tail.load(std::memory_order_acquire);
-        std::uint64_t& seen = seen_[rank];
-        if (seen == tail) continue;
-        seen = std::max(seen, head.first_record.load(std::memory_order_acquire));
-        for (; seen < tail; ++seen) {
-            const Record record = store_->record(rank, seen);
-            std::atomic_thread_fence(std::memory_order_acquire);
-            if (head.first_record.load(std::memory_order_acquire) > seen) continue;  // it has given way meanwhile
-            const auto& file = store_->file(record.file);
-            if (file.generation.load() != record.generation || record.sequence < file.forget_before.load()) continue;
-            index(record.file).add(record, rank, seen);
-        }
-    }
 }
 
 }  // namespace assay::storage

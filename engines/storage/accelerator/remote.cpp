@@ -66,6 +66,7 @@ Caller* Remote::caller(int node) {
 }
 
 void Remote::fetch(std::vector<Wanted>& wanted) {
+    std::lock_guard hold(talking_);
     if (window_) {
         std::vector<Wanted*> all;
         for (auto& each : wanted) all.push_back(&each);
@@ -80,7 +81,26 @@ void Remote::fetch(std::vector<Wanted>& wanted) {
         if (Caller* of = caller(node); of && !of->fetch(asked)) callers_.erase(node);
 }
 
+bool Remote::news(const std::set<int>& nodes, bool hurry, const Tell& tell, std::map<int, Progress>& progress) {
+    std::lock_guard hold(talking_);
+    std::set<int> asked;
+    for (int node : nodes)
+        if (Caller* of = caller(node); of && of->ask_for_news(hurry)) asked.insert(node);
+    bool good = asked.size() == nodes.size();
+    for (int node : asked) {
+        News news{};
+        if (caller(node)->take_news([&](std::uint32_t rank, std::uint64_t position, const Record& record) { tell(node, rank, position, record); }, news)) {
+            progress[node] = news.progress;
+        } else {
+            callers_.erase(node);
+            good = false;
+        }
+    }
+    return good;
+}
+
 bool Remote::pointer(int world_rank, std::uint32_t slot, std::int64_t amount, bool set, std::uint64_t& before) {
+    std::lock_guard hold(talking_);
     Caller* of = caller(job_.node_of(world_rank));
     return of && of->pointer(slot, amount, set, before);
 }

@@ -115,16 +115,16 @@ bool Service::hear(int fd, Caller& caller) {
         greeting.data = reinterpret_cast<const char*>(key_.data());
         greeting.request.what = Request::greeting;
         greeting.bytes = sizeof key_;
-        caller.out.push_back(greeting);
+        caller.out.push_back(std::move(greeting));
     }
     for (; caller.in.size() - used >= sizeof(Request); used += sizeof(Request)) {
         Answer next{};
         std::memcpy(&next.request, caller.in.data() + used, sizeof(Request));
         const bool pointer = next.request.what == Request::add || next.request.what == Request::set;
-        const bool bytes = next.request.what == Request::bytes || next.request.what == Request::some;
+        const bool bytes = next.request.what >= Request::bytes && next.request.what <= Request::news;
         if (!(pointer && next.request.rank < pointer_slots) && !(bytes && next.request.rank < store_.ranks())) return false;
-        prepare(next);
-        caller.out.push_back(next);
+        prepare(next, caller);
+        caller.out.push_back(std::move(next));
     }
     caller.in.erase(caller.in.begin(), caller.in.begin() + static_cast<std::ptrdiff_t>(used));
     return true;
@@ -140,13 +140,47 @@ std::uint64_t Service::in_one_piece(const Request& request) const {
     const std::uint64_t tail = head.tail.load(std::memory_order_acquire);
     if (!tail) return 0;
     const Record& last = store_.record(request.rank, tail - 1);
-    const std::uint64_t end = last.place + last.length * last.count, ring = head.ring.load();
+    const std::uint64_t end = last.place + (static_cast<Kind>(last.kind) == Kind::data ? last.length * last.count : 0), ring = head.ring.load();
     if (request.place >= end) return 0;
     return std::min({request.amount, end - request.place, ring - request.place % ring});
 }
 
-void Service::prepare(Answer& answer) {
+std::vector<char> Service::news(std::vector<std::uint64_t>& told) const {
+    told.resize(store_.ranks());
+    News news{progress(store_), 0};  // first: what it promises is told below
+    std::vector<char> text(sizeof news);
+    for (std::uint32_t rank = 0; rank < store_.ranks(); ++rank) {
+        const auto& head = store_.head(rank);
+        const std::uint64_t tail = head.tail.load(std::memory_order_acquire);
+        const std::uint64_t from = std::max(told[rank], head.first_record.load(std::memory_order_acquire));
+        const std::uint64_t upto = std::min(tail, from + told_at_once);
+        if (from >= upto) continue;
+        std::vector<Record> records;
+        for (std::uint64_t k = from; k < upto; ++k) records.push_back(store_.record(rank, k));
+        // Those that have given way meanwhile are not told; the file system has what they were of.
+        std::atomic_thread_fence(std::memory_order_seq_cst);
+        const std::uint64_t first = std::clamp(head.first_record.load(std::memory_order_acquire), from, upto);
+        const Entry entry{rank, static_cast<std::uint32_t>(upto - first), first};
+        const auto* begin = reinterpret_cast<const char*>(&entry);
+        text.insert(text.end(), begin, begin + sizeof entry);
+        begin = reinterpret_cast<const char*>(records.data() + (first - from));
+        text.insert(text.end(), begin, begin + entry.records * sizeof(Record));
+        told[rank] = upto;
+        news.more |= upto < tail;
+    }
+    std::memcpy(text.data(), &news, sizeof news);
+    return text;
+}
+
+void Service::prepare(Answer& answer, Caller& caller) {
     const Request& request = answer.request;
+    if (request.what == Request::news) {
+        if (request.amount) store_.hurry();
+        answer.own = news(caller.told);
+        answer.data = answer.own.data();
+        answer.head = answer.bytes = answer.own.size();
+        return;
+    }
     if (request.what == Request::bytes || request.what == Request::some) {
         const std::uint64_t has = there(request) ? in_one_piece(request) : 0;
         answer.head = request.what == Request::some || has == request.amount ? has : 0;
@@ -168,7 +202,7 @@ bool Service::answer(int fd, Caller& caller) {
         const std::uint64_t head = greeting ? 0 : sizeof next.head, tail = bytes ? sizeof next.tail : 0;
         if (bytes && next.sent >= head + next.bytes && !next.closed) {
             std::atomic_thread_fence(std::memory_order_seq_cst);
-            next.tail = there(next.request);
+            next.tail = !next.own.empty() || there(next.request);
             next.closed = true;
         }
         iovec parts[2];

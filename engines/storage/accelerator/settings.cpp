@@ -78,10 +78,10 @@ Settings Settings::from_environment() {
     if (transport == "rma") of.reach = Reach::rma;
     else if (transport == "service") of.reach = Reach::service;
     else if (!transport.empty() && transport != "auto") of.wrong = "ASSAY_IO_TRANSPORT=" + transport + ": auto, service or rma is expected";
-    const auto sync = value("ASSAY_IO_SYNC");
-    if (sync == "visible") of.stored = false;
-    else if (!sync.empty() && sync != "stored") of.wrong = "ASSAY_IO_SYNC=" + sync + ": stored or visible is expected";
     flag("ASSAY_IO_DETACH", of.detach, of.wrong);
+    const auto sync = value("ASSAY_IO_SYNC");
+    of.stored = sync.empty() ? !of.detach : sync == "stored";
+    if (!sync.empty() && sync != "visible" && sync != "stored") of.wrong = "ASSAY_IO_SYNC=" + sync + ": stored or visible is expected";
     flag("ASSAY_IO_REQUIRE", of.strict, of.wrong);
     number("ASSAY_IO_DRAIN_THREADS", of.drain_threads, of.wrong);
     number("ASSAY_IO_DRAIN_LAG", of.drain_lag_ms, of.wrong);

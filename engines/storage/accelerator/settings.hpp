@@ -17,7 +17,7 @@ struct Settings {
     Visibility visibility = Visibility::immediate;  // ASSAY_IO_CONSISTENCY
     Reach reach = Reach::automatic;   // ASSAY_IO_TRANSPORT, to other nodes
     bool detach = false;              // ASSAY_IO_DETACH: close does not wait for the drain
-    bool stored = true;               // ASSAY_IO_SYNC=stored|visible: what MPI_File_sync means across nodes
+    bool stored = true;               // ASSAY_IO_SYNC=stored|visible: what MPI_File_sync means; visible if detached
     bool strict = false;              // ASSAY_IO_REQUIRE: without acceleration the program does not run
     unsigned drain_threads = 2;       // ASSAY_IO_DRAIN_THREADS
     unsigned drain_lag_ms = 20;       // ASSAY_IO_DRAIN_LAG, ms

@@ -16,12 +16,13 @@
 #include <queue>
 
 #include "storage/store/persist.hpp"
+#include "storage/store/progress.hpp"
 
 namespace assay::storage {
 namespace {
 
 constexpr std::size_t most_pieces = 1u << 20;
-constexpr std::size_t small_batch = 32u << 20, large_batch = 256u << 20;
+constexpr std::size_t small_batch = 32u << 20, large_batch = 1u << 30;
 constexpr std::size_t one_write = 4u << 20;     // bytes of a write to the file system, at most
 constexpr std::size_t gather_below = 32u << 10;  // pieces on average smaller than this are copied together first
 constexpr std::size_t open_files = 256;
@@ -54,9 +55,7 @@ Drain::Batch Drain::plan(std::size_t most_bytes) const {
     const std::uint32_t ranks = store_.ranks();
     Batch batch;
     batch.upto.resize(ranks);
-    std::uint64_t before = store_.now();
-    for (std::uint32_t rank = 0; rank < ranks; ++rank)
-        if (const auto pending = store_.head(rank).pending.load(std::memory_order_seq_cst)) before = std::min(before, pending);
+    const std::uint64_t before = horizon(store_);
     using Next = std::pair<std::uint64_t, std::uint32_t>;  // sequence, rank
     std::priority_queue<Next, std::vector<Next>, std::greater<>> next;
     std::vector<std::uint64_t> tail(ranks);
@@ -259,8 +258,7 @@ void Drain::start(unsigned lag_ms) {
 void Drain::stop() {
     if (!running_) return;
     stop_ = true;
-    store_.super().hurry.fetch_add(1);
-    syscall(SYS_futex, &store_.super().hurry, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+    store_.hurry();
     pthread_join(thread_, nullptr);
     running_ = false;
 }

@@ -22,7 +22,8 @@ void Index::add(const Record& record, std::uint32_t rank, std::uint64_t position
         return;
     }
     Run run{record.begin, record.length, record.stride, record.count, record.place, position, record.sequence, record.sequence, rank, 1};
-    if (run.count > 1) return add(run);
+    if (static_cast<Kind>(record.kind) == Kind::filed) run.rank = in_file;
+    if (run.count > 1 || run.rank == in_file) return add(run);
     run.stride = run.length;
     const auto found = open_.find(rank);
     if (found == open_.end()) {

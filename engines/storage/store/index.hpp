@@ -16,6 +16,9 @@
 
 namespace assay::storage {
 
+// A rank that is none: the file system has the bytes.
+constexpr std::uint32_t in_file = ~0u >> 1;
+
 // Blocks of one rank: block i is [begin + i * stride, + length) of the file and lies at place + i * length.
 struct Run {
     std::uint64_t begin, length, stride, count;

@@ -15,7 +15,7 @@
 namespace assay::storage {
 
 constexpr std::uint64_t store_magic = 0x31306f6979617373;  // "ssayio01"
-constexpr std::uint32_t store_version = 1;
+constexpr std::uint32_t store_version = 2;
 constexpr std::size_t page = 4096;
 constexpr std::size_t line = 64;
 constexpr std::size_t file_slots = 4096;
@@ -23,10 +23,11 @@ constexpr std::size_t pointer_slots = 504;  // shared file pointers of files ope
 constexpr std::size_t path_limit = 3840;
 
 enum class Phase : std::uint32_t { making, active, clean, detached };
-enum class Kind : std::uint64_t { data = 1, truncate = 2 };
+enum class Kind : std::uint64_t { data = 1, truncate = 2, filed = 3 };
 
 // One write: `count` blocks of `length` bytes, at `begin`, `begin + stride`, ... of the file, which lie one after
 // the other from `place` on in the rank's data ring. A truncation has the file's new size in `begin`.
+// What is filed lies in no ring: the file system has those blocks as they were written at `sequence`.
 struct alignas(line) Record {
     std::uint64_t sequence;    // nanoseconds of the job's clock: the newest write of a byte is the byte's value
     std::uint32_t file;        // slot in the table of files
@@ -81,6 +82,7 @@ struct RankHead {
     alignas(line) std::atomic<std::uint64_t> first_record, first_byte;  // the oldest that are still there
     alignas(line) std::atomic<std::uint64_t> ring;     // bytes of the data ring in use: less than planned on a full device
     std::atomic<std::uint64_t> real;     // bytes of the ring that are real memory
+    alignas(line) std::atomic<std::uint64_t> settling;  // sequence from which on its writes are being put right in the file; 0: none
 };
 static_assert(sizeof(RankHead) <= page);
 

@@ -14,6 +14,7 @@ namespace {
 
 bool sound(const Store& store, std::uint32_t rank, const Record& record) {
     if (record.check != check_of(record) || record.file >= file_slots) return false;
+    if (static_cast<Kind>(record.kind) != Kind::data) return true;
     const auto ring = store.head(rank).ring.load();
     return ring && ring <= store.shape().ring_bytes && record.place % ring + record.length * record.count <= ring;
 }

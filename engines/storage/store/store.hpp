@@ -51,6 +51,9 @@ public:
     // Never again earlier than `moment` (another node has seen it).
     void no_earlier(std::uint64_t moment) const;
 
+    // Someone waits for what is to be drained.
+    void hurry() const;
+
     // Makes [from, from + bytes) of the store real memory, or fails with errno.
     int populate(std::size_t from, std::size_t bytes) const;
     // Enters what is real memory already into this process's page tables, before it is read.

@@ -1,13 +1,10 @@
 #include "storage/store/writer.hpp"
 
-#include <linux/futex.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <climits>
 #include <cstring>
 
 #include "storage/store/persist.hpp"
@@ -101,6 +98,14 @@ bool Writer::give_way() {
     const std::uint64_t first = head_.first_record.load(std::memory_order_relaxed);
     const std::uint64_t drained = head_.drained.load(std::memory_order_acquire);
     if (first == drained) return false;
+    if (may_go_ && first >= cleared_) {
+        cleared_ = may_go_(first, drained);
+        if (first >= cleared_) {
+            error_ = EIO;
+            refused_ = true;
+            return false;
+        }
+    }
     const Record& oldest = store_.record(rank_, first);
     if (static_cast<Kind>(oldest.kind) == Kind::data)
         head_.first_byte.store(oldest.place + oldest.length * oldest.count, std::memory_order_release);
@@ -118,8 +123,7 @@ bool Writer::wait_for_drain() {
             error_ = static_cast<int>(failed);
             return false;
         }
-        super.hurry.fetch_add(1);
-        syscall(SYS_futex, &super.hurry, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+        store_.hurry();
         if (store_.now() > until) {
             error_ = ETIMEDOUT;
             return false;
@@ -136,7 +140,7 @@ char* Writer::reserve(std::size_t bytes, std::size_t records, std::uint64_t& pla
         if (from % ring + bytes > ring) from += ring - from % ring;
         const bool space = from + bytes - head_.first_byte.load(std::memory_order_relaxed) <= ring;
         const bool slots = head_.tail.load(std::memory_order_relaxed) + records - head_.first_record.load(std::memory_order_relaxed) <=
-                           store_.shape().record_slots;
+                           store_.shape().record_slots - spare_records();
         if (space && slots) {
             wanted_.store(from + bytes + 1, std::memory_order_relaxed);
             const std::uint64_t real = head_.real.load(std::memory_order_relaxed);
@@ -154,6 +158,7 @@ char* Writer::reserve(std::size_t bytes, std::size_t records, std::uint64_t& pla
         }
         // With nothing left in it the ring can begin anew wherever that helps.
         if (!give_way()) {
+            if (refused_) return nullptr;
             if (head_.first_record.load() == head_.tail.load()) head_.first_byte.store(from);
             else if (!wait_for_drain()) return nullptr;
         }
@@ -170,7 +175,7 @@ void Writer::publish(Record* records, std::size_t count, std::uint64_t place, st
     }
     const std::uint64_t sequence = store_.now(), tail = head_.tail.load(std::memory_order_relaxed);
     for (std::size_t k = 0; k < count; ++k) {
-        records[k].sequence = sequence;
+        if (!records[k].sequence) records[k].sequence = sequence;
         records[k].place += place;
         records[k].check = check_of(records[k]);
         Record& slot = store_.record(rank_, tail + k);

@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "storage/store/store.hpp"
@@ -35,8 +36,17 @@ public:
     char* reserve(std::size_t bytes, std::size_t records, std::uint64_t& place);
     // What is reserved is about to be filled: older sequences than this moment's will not appear any more.
     void begin();
-    // It is filled: the records become visible, with one sequence. Their `place` is relative to the reserved one.
+    // It is filled: the records become visible, with one sequence (where they have none yet). Their `place` is relative to
+    // the reserved one.
     void publish(Record* records, std::size_t count, std::uint64_t place, std::size_t bytes);
+
+    // What gives way is asked for here first: records before the answer may go (of those before `drained`, which the file
+    // system has); an answer no further than `first` is a failure. It may publish up to `spare_records()` records without data.
+    using MayGo = std::function<std::uint64_t(std::uint64_t first, std::uint64_t drained)>;
+    void before_giving_way(MayGo ask) { may_go_ = std::move(ask); }
+    std::size_t spare_records() const { return may_go_ ? store_.shape().record_slots / 8 : 0; }
+    // Records of no bytes, as they are.
+    void publish(Record* records, std::size_t count) { publish(records, count, next_, 0); }
 
     int error() const { return error_; }
     std::uint32_t rank() const { return rank_; }
@@ -52,6 +62,9 @@ private:
     RankHead& head_;
     std::uint32_t rank_;
     std::uint64_t next_ = 0;       // the data ring's next position
+    MayGo may_go_;
+    std::uint64_t cleared_ = 0;    // records before may go
+    bool refused_ = false;         // what should have gone may not: nothing more is taken
     std::atomic<std::uint64_t> wanted_{0};
     std::atomic<bool> stop_{false};
     std::atomic<bool> full_{false};

@@ -109,10 +109,8 @@ def _started(request: StorageRequest, number: int, hosts: list[str], variant: st
         wanted = request.accelerator
         files = [request.files] if request.files else []
         # Required: what it hands on to the MPI would be measured under its name.
-        # These benchmarks synchronise as MPI asks, which is what acceleration across nodes rests on.
-        consistency = wanted.consistency or ("collective" if len(set(hosts)) > 1 else None)
         env = environment(
-            request.launcher.flavour, files, wanted.store, wanted.size, consistency, required=True
+            request.launcher.flavour, files, wanted.store, wanted.size, wanted.consistency, required=True
         )
     argv = [str(engine), "run", request.measurement, *option_words(params)]
     command = request.launcher.command(request.site, [Segment(hosts, env)], argv)

@@ -6,17 +6,18 @@ faults of their own), only the accelerator is held to it.
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from mpi_programs import BUILT, MPIS, accelerated, in_memory, run, words
+from mpi_programs import BUILT, MPIRUN, MPIS, accelerated, in_memory, run, words
 
 # What the stock libraries fail: ROMIO takes MPI_SHORT_INT for six bytes without a gap. Open MPI's own is not asked:
 # under load it hangs now and then.
 STOCK_FAULTS = {"mpich": {"memory-types"}, "mpich-wheel": {"memory-types"}}
-CASES = 16
+PROMISED, TOGETHER = 16, 5
 
 FORTRAN = """
 program rotate
@@ -72,41 +73,58 @@ def outcome(done: subprocess.CompletedProcess[str]) -> dict[str, str]:
 def test_the_cases_are_right(mpi: str, data: Path) -> None:
     done = run(words(mpi, 3, [str(BUILT / f"mpiio-{mpi}"), str(data)]))
     found = outcome(done)
-    assert len(found) == CASES, done.stdout + done.stderr
+    assert len(found) == PROMISED + TOGETHER, done.stdout + done.stderr
     assert {name for name, why in found.items() if why} <= STOCK_FAULTS[mpi], found
 
 
 @pytest.mark.parametrize("ranks_per_node", ["0", "1"], ids=["one-node", "a-node-each"])
 @pytest.mark.parametrize("mpi", MPIS)
 def test_the_accelerator_keeps_every_promise(mpi: str, ranks_per_node: str, data: Path, shm: Path) -> None:
-    # Across nodes nothing is promised at once.
-    rule = {"0": "immediate", "1": "collective"}[ranks_per_node]
-    env = accelerated(mpi, shm, ASSAY_IO_RANKS_PER_NODE=ranks_per_node, ASSAY_IO_CONSISTENCY=rule)
+    env = accelerated(mpi, shm, ASSAY_IO_RANKS_PER_NODE=ranks_per_node)
     done = run(words(mpi, 3, [str(BUILT / f"mpiio-{mpi}"), str(data)], env))
     found = outcome(done)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert len(found) == CASES and not any(found.values()), done.stdout
+    assert len(found) == PROMISED + TOGETHER and not any(found.values()), done.stdout
     assert list(shm.iterdir()) == []  # the store has gone with the job
 
 
+@pytest.mark.parametrize("ranks_per_node", ["0", "1"], ids=["one-node", "a-node-each"])
 @pytest.mark.parametrize("consistency", ["collective", "commit"])
-def test_weaker_visibility_is_still_mpis_own(consistency: str, data: Path, shm: Path) -> None:
+def test_weaker_visibility_is_still_mpis_own(
+    consistency: str, ranks_per_node: str, data: Path, shm: Path
+) -> None:
     """The cases synchronise as MPI asks; but for the atomic mode they need nothing stronger."""
-    env = accelerated("mpich", shm, ASSAY_IO_CONSISTENCY=consistency)
-    done = run(words("mpich", 3, [str(BUILT / "mpiio-mpich"), str(data)], env))
-    assert not any(outcome(done).values()) and len(outcome(done)) == CASES, done.stdout + done.stderr
+    env = accelerated("mpich", shm, ASSAY_IO_RANKS_PER_NODE=ranks_per_node, ASSAY_IO_CONSISTENCY=consistency)
+    done = run(words("mpich", 3, [str(BUILT / "mpiio-mpich"), str(data), "promised"], env))
+    assert not any(outcome(done).values()) and len(outcome(done)) == PROMISED, done.stdout + done.stderr
 
 
-def test_files_of_several_nodes_are_the_mpis_own_unless_asked_for(data: Path, shm: Path) -> None:
-    """Nothing waits for a drain that never begins: the MPI wrote it."""
-    env = accelerated("mpich", shm, ASSAY_IO_RANKS_PER_NODE="1", ASSAY_IO_DRAIN_LAG="100000")
-    env |= {"ASSAY_IO_DETACH": "1", "ASSAY_IO_REQUIRE": "0"}
-    line = [str(BUILT / "mpiio-mpich"), str(data), "explicit-offsets"]
-    done = run(words("mpich", 2, line, env))
-    assert done.returncode == 0 and "are left to the MPI's own I/O" in done.stderr
-    assert (data / "explicit").stat().st_size == 2 * 4000 and list(shm.iterdir()) == []
-    strict = run(words("mpich", 2, line, env | {"ASSAY_IO_REQUIRE": "1"}))
-    assert strict.returncode != 0 and "are left to the MPI's own I/O" in strict.stderr
+@pytest.mark.skipif(os.geteuid() != 0, reason="clocks are root's")
+@pytest.mark.parametrize("case", ["told-by-a-message", "written-over-unread"])
+def test_nodes_whose_clocks_are_hours_apart(case: str, data: Path, shm: Path) -> None:
+    env = accelerated("mpich", shm, ASSAY_IO_RANKS_PER_NODE="1")
+    program = [
+        "env",
+        *(f"{key}={value}" for key, value in env.items()),
+        str(BUILT / "mpiio-mpich"),
+        str(data),
+        case,
+    ]
+    line = list(MPIRUN["mpich"])
+    for seconds in (0, 9000, -9000):
+        apart = ["unshare", "--time", "--fork", "--monotonic", str(seconds), "--boottime", str(seconds)]
+        line += ["-n", "1", *apart, *program, ":"]
+    done = run(line[:-1])
+    assert done.stdout == f"ok {case}\n", done.stdout + done.stderr
+
+
+def test_detached_files_that_nodes_wrote_in_turn_are_put_right_at_once(data: Path, shm: Path) -> None:
+    """Drains that come later know no order between nodes: who wrote last is settled while they can still ask."""
+    env = accelerated(
+        "mpich", shm, ASSAY_IO_RANKS_PER_NODE="1", ASSAY_IO_DRAIN_LAG="100000", ASSAY_IO_DETACH="1"
+    )
+    done = run(words("mpich", 3, [str(BUILT / "mpiio-mpich"), str(data), "written-over-unread"], env))
+    assert done.stdout == "ok written-over-unread\n", done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("binding", ["mpi_f08", "mpif.h"])

@@ -278,6 +278,15 @@ def test_signals_in_the_middle(planted: Path, tmp_path: Path) -> None:
     assert of(profile(tmp_path / "run"), "churn").count == 300_000
 
 
+def test_a_coroutine_has_a_stack_of_its_own(planted: Path, tmp_path: Path) -> None:
+    heap(tmp_path / "run", planted, "coroutine")
+    one = profile(tmp_path / "run")
+    assert (of(one, "leak").count, of(one, "leak").leaked) == (500, 500_000)
+    (asking,) = (k for k in range(len(one.nodes)) if one.nodes[k].leaked == 500_000)
+    callers = [one.places[one.nodes[node].place].function for node in one.stack(asking)]
+    assert any(function.startswith("yielding") for function in callers), callers
+
+
 def test_a_fork_is_a_process_of_its_own(planted: Path, tmp_path: Path) -> None:
     heap(tmp_path / "run", planted, "fork")
     found = {(p.process.parent, of(p, "leak").bytes) for p in profiles(tmp_path / "run")}

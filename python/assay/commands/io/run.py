@@ -30,9 +30,9 @@ EXAMPLES = """\
 """
 NOTES = """\
 what ranks see of each other's writes (--consistency):
-  immediate    at once, as on a local file system; files that several nodes have open are left to the MPI's own I/O
-  collective   at collective calls, sync, close and open; across nodes too
-  commit       at sync, close and open alone: what MPI promises, and no more; across nodes too
+  immediate    at once, as on a local file system
+  collective   at collective calls, sync, close and open
+  commit       at sync, close and open alone: what MPI promises, and no more
 """
 
 
@@ -63,9 +63,11 @@ class RunProgram:
             help="only these files; with ! in front: not these; again for more (default: all)",
         )  # fmt: skip
         parser.add_argument("--consistency", choices=("immediate", "collective", "commit"))
-        parser.add_argument("--detach", action="store_true", help="close does not wait for the file system")
+        parser.add_argument("--detach", action="store_true", help="neither close nor sync waits for the file system")
         parser.add_argument(
-            "--sync", choices=("stored", "visible"), help="what MPI_File_sync means across nodes"
+            "--sync",
+            choices=("stored", "visible"),
+            help="what MPI_File_sync means: in the file system (default), or seen by other ranks",
         )
         parser.add_argument("--transport", choices=("auto", "service", "rma"), help="to other nodes' data")
         parser.add_argument("--require", action="store_true", help="without acceleration do not run at all")

@@ -8,6 +8,7 @@
 #include <libunwind.h>
 #include <pthread.h>
 #include <sys/mman.h>
+#include <ucontext.h>
 
 #include <csetjmp>
 #include <csignal>
@@ -62,11 +63,11 @@ unsigned path(StackId id, std::uint64_t* addresses, unsigned most, StackId& root
 }
 
 constexpr unsigned most_frames = 2000;
+StackId expected_root = complete_root;
 
 // Our stack of the caller of this function, against libunwind's.
 __attribute__((noinline)) void capture() {
-    const auto* fp = static_cast<const std::uint64_t*>(__builtin_frame_address(0));
-    const Frame caller{fp[1], reinterpret_cast<std::uint64_t>(fp) + 16, fp[0], true};
+    const Frame caller = ASSAY_CALLER();
     const StackId id = unwinder().capture(caller, tree());
     static thread_local std::uint64_t ours[most_frames];
     static thread_local void* theirs[most_frames];
@@ -77,7 +78,7 @@ __attribute__((noinline)) void capture() {
     int skip = 0;
     while (skip < m && reinterpret_cast<std::uint64_t>(theirs[skip]) != caller.pc) ++skip;
     m -= skip;
-    bool same = root == complete_root && m > 0 && static_cast<unsigned>(m) == n;
+    bool same = root == expected_root && m > 0 && static_cast<unsigned>(m) == n;
     for (unsigned k = 0; same && k < n; ++k) {
         const auto pc = reinterpret_cast<std::uint64_t>(theirs[static_cast<unsigned>(skip) + k]);
         same = ours[k] == pc - 1 || ours[k] == pc;  // a return address, or where a signal struck
@@ -259,11 +260,60 @@ TEST_CASE("a deep recursion is a chain of segments, and each depth its own stack
     CHECK(tally.deepest > 1500);
 }
 
+namespace {
+
+ucontext_t main_context, coroutine_context;
+
+void on_own_stack(int depth) {
+    recurse(depth);
+    swapcontext(&coroutine_context, &main_context);  // and on, from there
+    recurse(depth / 2);
+}
+
+// Two turns on a stack in the memory that is given; the coroutine ends.
+void run_coroutine(void* memory, std::size_t bytes, int depth) {
+    getcontext(&coroutine_context);
+    coroutine_context.uc_stack.ss_sp = memory;
+    coroutine_context.uc_stack.ss_size = bytes;
+    coroutine_context.uc_link = &main_context;
+    makecontext(&coroutine_context, reinterpret_cast<void (*)()>(on_own_stack), 1, depth);
+    for (int turn = 0; turn < 2; ++turn) {
+        expected_root = lost_root;  // where makecontext began says nothing of a caller, and there is none
+        swapcontext(&main_context, &coroutine_context);
+        expected_root = complete_root;
+        if (turn == 0) recurse(3);
+    }
+}
+
+}  // namespace
+
+TEST_CASE("stacks of coroutines, in memory that comes and goes") {
+    tally = {};
+    constexpr std::size_t bytes = 256 << 10;
+    std::mt19937 random(7);
+    for (int round = 0; round < 200; ++round) {
+        const int depth = static_cast<int>(random() % 100);
+        if (round % 2) {
+            // One of a guard page at either end: what lies beyond can't be read.
+            auto* at = static_cast<char*>(mmap(nullptr, bytes + 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+            mprotect(at + 4096, bytes - round * 1000 / 4096 * 4096, PROT_READ | PROT_WRITE);
+            run_coroutine(at + 4096, bytes - static_cast<std::size_t>(round * 1000 / 4096 * 4096), depth);
+            munmap(at, bytes + 8192);
+        } else {
+            void* at = std::malloc(bytes);  // a mapping of its own, which is given back unseen
+            run_coroutine(at, bytes, depth);
+            std::free(at);
+        }
+    }
+    CHECK(tally.captures == 600);
+    CHECK(tally.wrong == 0);
+    CHECK(tally.deepest > 90);
+}
+
 TEST_CASE("a hit is what a walk by rules finds, and the same place is learned once") {
     struct Twice {
         static __attribute__((noinline)) std::pair<StackId, StackId> stack() {
-            const auto* fp = static_cast<const std::uint64_t*>(__builtin_frame_address(0));
-            const Frame caller{fp[1], reinterpret_cast<std::uint64_t>(fp) + 16, fp[0], true};
+            const Frame caller = ASSAY_CALLER();
             return {unwinder().capture(caller, tree()), unwinder().walk(caller, tree())};
         }
     };
@@ -288,8 +338,7 @@ TEST_CASE("code without call-frame information ends a stack, which is said to be
     std::memcpy(at, code, sizeof code);
     static StackId seen = no_stack;
     const auto probe = +[] {
-        const auto* fp = static_cast<const std::uint64_t*>(__builtin_frame_address(0));
-        seen = unwinder().capture({fp[1], reinterpret_cast<std::uint64_t>(fp) + 16, fp[0], true}, tree());
+        seen = unwinder().capture(ASSAY_CALLER(), tree());
     };
     reinterpret_cast<void (*)(void (*)())>(at)(probe);
     munmap(at, 4096);

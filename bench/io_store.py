@@ -1,0 +1,99 @@
+#!/usr/bin/env python3
+"""The store's own times: what a program's start waits for it, with a log of 64 GiB, and a million extents' rescue.
+
+The start is the whole time of a program that opens, writes and closes a file of 64 KiB, less the same program's without
+the accelerator. The rescue is of extents of 512 B in no order, from the store of a dead job into a file on the same
+tmpfs."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "python"))
+
+from assay.errors import UserError  # noqa: E402 - the path comes first
+from assay.launch.accelerator import environment  # noqa: E402
+from assay.launch.engines import storage_bench  # noqa: E402
+from assay.launch.launchers import Launcher, find_launcher  # noqa: E402
+from assay.launch.placement import HERE, Segment  # noqa: E402
+
+BIN = ROOT / "build/bin"
+ROUNDS = 5
+RANKS = 2
+LIMIT_S = 120
+LOG = 64 << 30
+EXTENTS, EXTENT = 1_000_000, 512
+TINY = ["storage.ior", "--transfer", "32k", "--block", "32k", "--repetitions", "1"]
+
+
+def ran(words: list[str], env: Mapping[str, str] | None = None) -> tuple[str, float]:
+    """What the program said, and its seconds."""
+    began = time.monotonic()
+    done = subprocess.run(
+        words, capture_output=True, text=True, timeout=LIMIT_S, check=True, env={**os.environ, **(env or {})}
+    )
+    return done.stdout, time.monotonic() - began
+
+
+def figure(name: str, seconds: Callable[[], float], limit: float, peer: str) -> None:
+    values = [seconds() for _ in range(ROUNDS)]
+    middle = statistics.median(values)
+    spread = statistics.median(abs(v - middle) for v in values)
+    print(json.dumps({"name": name, "value": round(middle, 3), "unit": "s", "limit": limit, "better": "lower",
+                      "peer": peer, "spread": round(spread, 3)}), flush=True)  # fmt: skip
+
+
+def start(launcher: Launcher, folder: str) -> float:
+    """How much longer the program takes with the accelerator."""
+    argv = [str(storage_bench(launcher.flavour)), "run", *TINY, "--file", f"{folder}/file"]
+    took = []
+    for env in ({}, environment(launcher.flavour, store=folder, size=LOG, required=True)):
+        command = launcher.command(HERE, [Segment([socket.gethostname()] * RANKS, env)], argv)
+        took.append(ran(command, launcher.environment(HERE))[1])
+    return took[1] - took[0]
+
+
+def rescue(folder: str) -> float:
+    target = Path(folder, "file")
+    left, _ = ran([str(BIN / "bench-leftover"), folder, str(target), str(EXTENTS), str(EXTENT)])
+    said, took = ran([str(BIN / "assay-store"), "recover", left.strip()])
+    assert json.loads(said)["records"] == EXTENTS and target.stat().st_size == EXTENTS * EXTENT
+    assert b"\0" not in target.read_bytes()  # every extent has arrived
+    target.unlink()
+    return took
+
+
+def main() -> None:
+    if os.geteuid() != 0:
+        print("bench: a tmpfs of its own needs root", file=sys.stderr)
+        return
+    with tempfile.TemporaryDirectory(prefix="assay-bench-io-", dir="/dev/shm") as folder:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=100g", "assay-bench", folder], check=True)
+        try:
+            for mpi in ("openmpi", "mpich"):
+                try:
+                    launcher = find_launcher(mpi)
+                    environment(mpi)
+                except UserError as error:
+                    print(f"bench: {error}", file=sys.stderr)
+                    continue
+                starts = partial(start, launcher, folder)
+                figure(f"io.{mpi} start with a log of 64 GiB", starts, 0.5, "the same program without it")
+            figure("io rescue of a million extents", partial(rescue, folder), 1.0, "")
+        finally:
+            subprocess.run(["umount", folder], check=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""Another node's data: a rank reads what one on another host wrote, which computes meanwhile and enters no MPI.
+
+Two lab hosts with a link of 400 Mbit/s. The limit is what iperf3's TCP gets through the same link just before, in the
+same direction; reads are of 32 KiB and of 1 MiB, in the order of writing."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "python"))
+
+from assay.lab import Lab, Rates  # noqa: E402 - the path comes first
+from assay.launch.accelerator import environment  # noqa: E402
+from assay.launch.launchers import find_launcher  # noqa: E402
+from assay.launch.placement import Segment, lab_site  # noqa: E402
+
+MPIS = ("openmpi", "mpich-wheel")  # those whose launchers start on lab hosts
+TRANSFERS = {"32 KiB": 32 << 10, "1 MiB": 1 << 20}
+TOTAL = 96 << 20
+RATE = 400e6 / 8  # B/s
+ROUNDS = 3
+LIMIT_S = 120
+
+
+def wire(lab: Lab) -> float:
+    """B/s of a TCP stream from h1 to h0."""
+    server = subprocess.Popen(
+        lab.enter("h1", ["iperf3", "-s", "-1", "--forceflush"]), stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert server.stdout is not None
+        next(line for line in server.stdout if "listening" in line)
+        words = lab.enter("h0", ["iperf3", "-c", lab.address("h1"), "-R", "-t", "3", "-O", "1", "-J"])
+        said = subprocess.run(words, capture_output=True, text=True, check=True, timeout=LIMIT_S)
+        return float(json.loads(said.stdout)["end"]["sum_received"]["bits_per_second"]) / 8
+    finally:
+        server.kill()
+        server.wait()
+
+
+def read(lab: Lab, mpi: str, transfer: int) -> float:
+    """B/s that h0 reads of what h1 wrote."""
+    launcher, site = find_launcher(mpi), lab_site(lab)
+    with tempfile.TemporaryDirectory(prefix="bench-io-", dir=ROOT / "build") as folder:
+        env = environment(launcher.flavour, required=True) | {"ASSAY_IO_DRAIN_LAG": "60000"}
+        program = [
+            str(ROOT / f"build/bin/bench-reader-{launcher.flavour}"),
+            f"{folder}/file",
+            str(transfer),
+            str(TOTAL),
+        ]
+        command = launcher.command(site, [Segment(["h0", "h1"], env)], program)
+        said = subprocess.run(
+            command, stdout=subprocess.PIPE, text=True, check=True, timeout=LIMIT_S,
+            env={**os.environ, **launcher.environment(site)},
+        )  # fmt: skip
+        return float(said.stdout)
+
+
+def figure(name: str, shares: list[float]) -> None:
+    middle = statistics.median(shares)
+    spread = statistics.median(abs(v - middle) for v in shares)
+    print(json.dumps({"name": name, "value": round(middle, 3), "unit": "1", "limit": 0.8, "better": "higher",
+                      "peer": "iperf3 TCP over the same link", "spread": round(spread, 3)}), flush=True)  # fmt: skip
+
+
+def main() -> None:
+    if os.geteuid() != 0:
+        print("bench: labs need root", file=sys.stderr)
+        return
+    lab = Lab.up(2, rates=Rates(up=RATE, down=RATE), name=f"bench-wire-{os.getpid()}")
+    try:
+        for mpi in MPIS:
+            for name, transfer in TRANSFERS.items():
+                shares = []
+                for _ in range(ROUNDS):
+                    limit = wire(lab)
+                    shares.append(read(lab, mpi, transfer) / limit)
+                figure(f"io.{mpi} {name} read of another node's data over the wire", shares)
+    finally:
+        lab.down()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+// Leaves a store behind as a killed job does: EXTENTS writes of BYTES each, one a record, in no order, of which none is
+// in the file yet. Prints the store's path.
+//
+//   bench-leftover FOLDER FILE EXTENTS BYTES
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "storage/store/store.hpp"
+#include "storage/store/writer.hpp"
+
+using namespace assay::storage;
+
+namespace {
+
+constexpr std::uint32_t ranks = 2;
+constexpr std::uint64_t odd = 0x9E3779B1;  // prime to any number of extents below it: every place comes once
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    if (argc != 5) return 2;
+    const std::uint64_t extents = std::strtoull(argv[3], nullptr, 10), bytes = std::strtoull(argv[4], nullptr, 10);
+    const int fd = open(argv[2], O_CREAT | O_RDWR | O_TRUNC, 0644);
+    struct stat about{};
+    if (fd < 0 || fstat(fd, &about)) return 2;
+    Failure failure;
+    // A record for every 8 KiB of store: room for as many, of which little becomes real.
+    auto store = Store::make(argv[1], extents * 10'000, ranks, "bench", "bench-leftover", failure);
+    if (!store) {
+        std::fprintf(stderr, "bench-leftover: %s\n", failure.what.c_str());
+        return 2;
+    }
+    const std::uint32_t slot = slot_of(*store, about.st_dev, about.st_ino, argv[2]);
+    std::unique_ptr<Writer> writers[ranks];
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) writers[rank] = std::make_unique<Writer>(*store, rank);
+    for (std::uint64_t k = 0; k < extents; ++k) {
+        Writer& writer = *writers[k % ranks];
+        std::uint64_t place = 0;
+        char* to = writer.reserve(bytes, 1, place);
+        if (!to) return 2;
+        writer.begin();
+        std::memset(to, static_cast<int>(k % 255 + 1), bytes);
+        Record record{};
+        record.file = slot;
+        record.generation = store->file(slot).generation;
+        record.kind = static_cast<std::uint64_t>(Kind::data);
+        record.begin = k * odd % extents * bytes;
+        record.length = bytes;
+        record.stride = bytes;
+        record.count = 1;
+        writer.publish(&record, 1, place, bytes);
+    }
+    store->super().phase = Phase::active;
+    std::printf("%s\n", store->path().c_str());
+    std::fflush(stdout);
+    std::_Exit(0);  // dead, with everything in it
+}

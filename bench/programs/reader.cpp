@@ -1,0 +1,61 @@
+// Rank 0 reads in turn what rank 1 wrote, while rank 1 computes and enters no MPI: bytes/s, on standard output.
+//
+//   bench-reader-MPI FILE TRANSFER TOTAL
+#define OMPI_SKIP_MPICXX 1
+#define MPICH_SKIP_MPICXX 1
+#include <mpi.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <vector>
+
+int main(int argc, char** argv) {
+    MPI_Init(&argc, &argv);
+    if (argc != 4) MPI_Abort(MPI_COMM_WORLD, 2);
+    int rank = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    const int transfer = std::atoi(argv[2]);
+    const MPI_Offset total = std::atoll(argv[3]);
+    std::vector<unsigned char> bytes(static_cast<std::size_t>(transfer));
+    const auto value = [](MPI_Offset at) { return static_cast<unsigned char>(at / 4096 % 251); };
+    MPI_File file;
+    if (const int code = MPI_File_open(MPI_COMM_WORLD, argv[1], MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file)) {
+        char why[MPI_MAX_ERROR_STRING];
+        int length = 0;
+        MPI_Error_string(code, why, &length);
+        std::fprintf(stderr, "%s: %s\n", argv[1], why);
+        MPI_Abort(MPI_COMM_WORLD, 2);
+    }
+    for (MPI_Offset at = 0; rank == 1 && at < total; at += transfer) {
+        for (int k = 0; k < transfer; ++k) bytes[static_cast<std::size_t>(k)] = value(at + k);
+        MPI_File_write_at(file, at, bytes.data(), transfer, MPI_BYTE, MPI_STATUS_IGNORE);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0) {
+        const double from = MPI_Wtime();
+        long wrong = 0;
+        double took = 0;
+        for (MPI_Offset at = 0; at < total; at += transfer) {
+            MPI_File_read_at(file, at, bytes.data(), transfer, MPI_BYTE, MPI_STATUS_IGNORE);
+            took = MPI_Wtime() - from;
+            for (int k = 0; k < transfer; k += 512) wrong += bytes[static_cast<std::size_t>(k)] != value(at + k);
+        }
+        if (wrong) std::fprintf(stderr, "%ld wrong bytes\n", wrong);
+        std::printf("%.0f\n", wrong ? 0 : static_cast<double>(total) / took);
+        std::fflush(stdout);
+        const int done = 1;
+        MPI_Send(&done, 1, MPI_INT, 1, 0, MPI_COMM_WORLD);
+    } else {
+        // Computes for longer than the other can possibly read, in pieces; looks for the end between them.
+        volatile double sum = 0;
+        for (int over = 0; !over;) {
+            for (int k = 0; k < 400'000'000; ++k) sum = sum + k;
+            MPI_Iprobe(0, 0, MPI_COMM_WORLD, &over, MPI_STATUS_IGNORE);
+        }
+        int done = 0;
+        MPI_Recv(&done, 1, MPI_INT, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+    MPI_File_close(&file);
+    MPI_Finalize();
+    return 0;
+}

@@ -1,0 +1,101 @@
+#include "profile/stack/region.hpp"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+namespace assay::stack {
+
+std::atomic<std::uint32_t> given_back{0};
+
+namespace {
+
+constexpr std::uint64_t page = 4096, furthest = 1 << 20;
+
+// One character after the other of /proc/self/maps, through the kernel alone: nothing here may allocate.
+class Maps {
+public:
+    Maps() : fd_(static_cast<int>(syscall(SYS_openat, AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC))) {}
+    ~Maps() {
+        if (fd_ >= 0) syscall(SYS_close, fd_);
+    }
+    Maps(const Maps&) = delete;
+    Maps& operator=(const Maps&) = delete;
+
+    // The next mapping; `writable`: it can be read, too. False after the last.
+    bool next(Bounds& mapping, bool& writable) {
+        int c = 0;
+        mapping.low = hexadecimal(c);
+        if (c != '-') return false;
+        mapping.high = hexadecimal(c);
+        const int reads = get(), writes = get();
+        writable = reads == 'r' && writes == 'w';
+        while (c >= 0 && c != '\n') c = get();
+        return true;
+    }
+
+private:
+    int get() {
+        if (at_ == end_) {
+            const long got = fd_ < 0 ? 0 : syscall(SYS_read, fd_, buffer_, sizeof buffer_);
+            if (got <= 0) return -1;
+            at_ = 0;
+            end_ = static_cast<unsigned>(got);
+        }
+        return static_cast<unsigned char>(buffer_[at_++]);
+    }
+    std::uint64_t hexadecimal(int& end) {
+        for (std::uint64_t value = 0;; value = value * 16 + static_cast<std::uint64_t>(end <= '9' ? end - '0' : end - 'a' + 10)) {
+            end = get();
+            if (!((end >= '0' && end <= '9') || (end >= 'a' && end <= 'f'))) return value;
+        }
+    }
+
+    int fd_;
+    unsigned at_ = 0, end_ = 0;
+    char buffer_[2048];
+};
+
+Bounds mapping_of(std::uint64_t sp) {
+    Maps maps;
+    Bounds mapping;
+    for (bool writable = false; maps.next(mapping, writable);)
+        if (sp >= mapping.low && sp < mapping.high) return writable ? mapping : Bounds{};
+    return {};
+}
+
+}  // namespace
+
+Bounds Regions::above(std::uint64_t sp) {
+    const int before = errno;
+    if (const auto now = given_back.load(std::memory_order_acquire); now != given_back_) {
+        given_back_ = now;
+        std::fill_n(known_, most, Bounds{});
+    }
+    const auto upwards = [sp](const Bounds& of) { return Bounds{sp, std::min(of.high, sp + furthest)}; };
+    const auto mapped = [](const Bounds& of) {
+        unsigned char resident[furthest / page + 2];
+        const std::uint64_t begin = of.low / page * page;
+        return mincore(reinterpret_cast<void*>(begin), of.high - begin, resident) == 0;
+    };
+    Bounds found;
+    for (auto& known : known_)
+        if (sp >= known.low && sp < known.high) {
+            if (mapped(upwards(known))) found = upwards(known);
+            else known = {};
+        }
+    if (found.high == 0) {
+        if (const Bounds mapping = mapping_of(sp); mapping.high != 0) {
+            known_[next_++ % most] = mapping;
+            found = upwards(mapping);
+        }
+    }
+    errno = before;
+    return found;
+}
+
+}  // namespace assay::stack

@@ -1,0 +1,62 @@
+// What the cases share: who they are, where their files lie, and how they say what is wrong.
+#pragma once
+
+#define OMPI_SKIP_MPICXX 1
+#define MPICH_SKIP_MPICXX 1
+#include <mpi.h>
+
+#include <cstring>
+#include <fstream>
+#include <numeric>
+#include <string>
+#include <vector>
+
+inline int rank, size;
+inline std::string folder, failure;  // of the case: its first
+
+struct Case {
+    const char* name;
+    void (*run)();
+};
+
+#define EXPECT(condition)                                                                       \
+    do {                                                                                        \
+        if (!(condition) && failure.empty()) failure = #condition " (line " + std::to_string(__LINE__) + ")"; \
+    } while (0)
+
+constexpr int rdwr = MPI_MODE_RDWR | MPI_MODE_CREATE;
+
+inline std::string path(const char* name) { return folder + "/" + name; }
+
+inline MPI_File opened(const char* name, int mode = rdwr, MPI_Comm comm = MPI_COMM_WORLD) {
+    MPI_File file = MPI_FILE_NULL;
+    EXPECT(MPI_File_open(comm, path(name).c_str(), mode, MPI_INFO_NULL, &file) == MPI_SUCCESS);
+    return file;
+}
+
+inline int count_of(MPI_Status& status, MPI_Datatype type = MPI_INT) {
+    int count = -1;
+    MPI_Get_count(&status, type, &count);
+    return count;
+}
+
+inline std::vector<int> filled(int n, int first) {
+    std::vector<int> values(static_cast<std::size_t>(n));
+    std::iota(values.begin(), values.end(), first);
+    return values;
+}
+
+inline void settle(MPI_File file) {
+    MPI_File_sync(file);
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_File_sync(file);
+}
+
+// The file as every other program sees it, after it was closed.
+inline std::vector<int> on_disk(const char* name) {
+    std::ifstream in(path(name), std::ios::binary);
+    std::vector<char> bytes{std::istreambuf_iterator<char>(in), {}};
+    std::vector<int> values(bytes.size() / sizeof(int));
+    std::memcpy(values.data(), bytes.data(), values.size() * sizeof(int));
+    return values;
+}
