@@ -75,9 +75,11 @@ def _row(group: list[Capacity]) -> list[str]:
 
 
 def _worst(points: Sequence[Comparison]) -> str:
-    if any(point.error is None for point in points):
+    """Of those that are judged."""
+    judged = [point for point in points if not point.waived]
+    if not judged or any(point.error is None for point in judged):
         return "unknown"
-    worst = max(points, key=lambda point: abs(point.error or 0.0))
+    worst = max(judged, key=lambda point: abs(point.error or 0.0))
     known = f", measured to {format_share(worst.doubt)}" if worst.doubt > 0 else ""
     return format_share(abs(worst.error or 0.0)) + known
 
