@@ -96,8 +96,8 @@ def _who_stands_where(study: Study) -> str:
     if study.found_by:
         return f"{len(study.cabinets)} cabinets, found by {study.found_by}"
     return (
-        "who stands in which cabinet cannot be told: all hosts are equally far from each other, and no traffic of them "
-        "met a limit between some; taken as one cabinet, give --cabinets where it is known better"
+        "who stands in which cabinet cannot be told: neither times of messages nor contention tell hosts apart; "
+        "taken as one cabinet, give --cabinets where it is known better"
     )
 
 

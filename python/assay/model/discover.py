@@ -4,7 +4,8 @@ A message to another cabinet passes more switches, and takes longer. So one host
 with all that have no cabinet yet: where the times fall into two groups with a clear gap between them, those
 who are near form its cabinet, and the next pivot is one of the far. That is n pairs for each cabinet, not n
 squared. A gap is clear when it is wide against what the same pair's time varies by; where a pivot sees none,
-the times that earlier ones saw tell whether all of the others are near or all are far.
+the times that earlier ones saw tell whether all of the others are near or all are far. Where times vary, a
+host that is slow to answer looks far: so another host of each cabinet must see it as its pivot did.
 """
 
 from __future__ import annotations
