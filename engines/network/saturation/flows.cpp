@@ -17,8 +17,8 @@ class Flows {
 public:
     Flows(Session& session, const Round& round, int inflight)
         : session_(session), transport_(session.transport), round_(round), inflight_(inflight) {
-        for (Lane& lane : round.leaving(session.rank())) out_.push_back({std::move(lane)});
-        for (Lane& lane : round.arriving(session.rank())) in_.push_back({std::move(lane)});
+        for (const Lane lane : round.leaving(session.rank())) out_.push_back({lane});
+        for (const Lane lane : round.arriving(session.rank())) in_.push_back({lane});
         payload_.assign(out_.empty() ? 0 : words(), going);
         arrived_.resize(in_.size() * static_cast<std::size_t>(inflight) * words());
     }
@@ -35,7 +35,6 @@ private:
     };
     struct Arriving {
         Lane lane;
-        std::int64_t posted = 0, landed = 0;
         int farewells = 0;
         std::vector<Nanoseconds> times{};  // of arrival, from the common begin
     };
@@ -48,9 +47,6 @@ private:
     std::size_t words() const { return (round_.size + 63) / 64 * 8; }
     std::uint64_t* place(std::size_t lane, int slot) {
         return arrived_.data() + (lane * static_cast<std::size_t>(inflight_) + static_cast<std::size_t>(slot)) * words();
-    }
-    static int peer(const Lane& lane, std::int64_t message) {
-        return lane.peers[static_cast<std::size_t>(message) % lane.peers.size()];
     }
     void track(Ticket ticket, Job job) {
         const auto at = static_cast<std::size_t>(ticket);
@@ -86,41 +82,32 @@ private:
 
 void Flows::post_send(std::size_t lane) {
     Leaving& one = out_[lane];
-    const bool counted = one.lane.messages > 0;
-    const bool over = counted ? one.posted >= one.lane.messages
-                              : seconds(clock_ - begin_) >= run_out * round_.seconds || Session::interrupted();
-    if (counted && over) return;
-    const int to = peer(one.lane, one.posted);
-    if (over) {
+    const int to = one.lane.peer;
+    if (seconds(clock_ - begin_) >= run_out * round_.seconds || Session::interrupted()) {
         ++one.farewells;
         track(transport_.send(farewell_.data(), sizeof ended, to, tag_flow), {true, lane, 0});
         return;
     }
-    const std::size_t size = counted ? round_.size : staggered(one.posted);
+    const std::size_t size = staggered(one.posted);
     if (session_.host(to) != session_.host(session_.rank())) sent_away_ += size;
     ++one.posted;
     track(transport_.send(payload_.data(), size, to, tag_flow), {true, lane, 0});
 }
 
 void Flows::post_receive(std::size_t lane, int slot) {
-    Arriving& one = in_[lane];
-    if (one.lane.messages > 0 && one.posted >= one.lane.messages) return;
-    const int from = peer(one.lane, one.posted++);
-    track(transport_.receive(place(lane, slot), std::max(round_.size, sizeof ended), from, tag_flow), {false, lane, slot});
+    track(transport_.receive(place(lane, slot), round_.size, in_[lane].lane.peer, tag_flow), {false, lane, slot});
 }
 
 void Flows::landed(std::size_t lane, int slot) {
     Arriving& one = in_[lane];
-    ++one.landed;
     const std::uint64_t word = *place(lane, slot);
-    if (one.lane.messages == 0 && word == ended) {
+    if (word == ended) {
         ++one.farewells;
         return;
     }
-    if (round_.size >= sizeof going && word != going)
+    if (word != going)
         session_.fail("a message does not begin as it was sent",
-                      "the network or the MPI library corrupts messages: see 'assay net'",
-                      peer(one.lane, one.landed - 1));
+                      "the network or the MPI library corrupts messages: see 'assay net'", one.lane.peer);
     one.times.push_back(clock_ - begin_);
     post_receive(lane, slot);
 }
@@ -137,19 +124,16 @@ void Flows::handle(const Job& job) {
 
 bool Flows::finished() const {
     return std::ranges::all_of(out_, [&](const Leaving& one) {
-        return one.gone == (one.lane.messages > 0 ? one.lane.messages : one.posted + inflight_);
-    }) && std::ranges::all_of(in_, [&](const Arriving& one) {
-        return one.lane.messages > 0 ? one.landed == one.lane.messages : one.farewells == inflight_;
-    });
+        return one.gone == one.posted + inflight_;
+    }) && std::ranges::all_of(in_, [&](const Arriving& one) { return one.farewells == inflight_; });
 }
 
 std::vector<int> Flows::awaited() const {
     std::vector<int> peers;
     for (const Arriving& one : in_)
-        if (one.lane.messages > 0 ? one.landed < one.lane.messages : one.farewells < inflight_)
-            peers.push_back(peer(one.lane, one.landed));
+        if (one.farewells < inflight_) peers.push_back(one.lane.peer);
     for (const Leaving& one : out_)
-        if (peers.empty()) peers.push_back(peer(one.lane, one.gone));
+        if (peers.empty()) peers.push_back(one.lane.peer);
     return peers;
 }
 
@@ -198,23 +182,18 @@ double arrived_by(const std::vector<Nanoseconds>& times, double at, std::size_t 
 
 Outcome Flows::outcome() {
     constexpr double never = 1e18;
-    double agreed[] = {0, -never, 0, Session::interrupted() ? 1.0 : 0.0};  // latest start, minus the earliest end, latest end
+    double agreed[] = {0, -never, Session::interrupted() ? 1.0 : 0.0};  // latest start, minus the earliest end
     for (const Arriving& one : in_) {
         const std::size_t turned = std::min(one.times.size(), static_cast<std::size_t>(inflight_));
         agreed[0] = std::max(agreed[0], turned == 0 ? never : static_cast<double>(one.times[turned - 1]));
         agreed[1] = std::max(agreed[1], turned == 0 ? 0 : -static_cast<double>(one.times[one.times.size() - turned]));
     }
-    for (const Arriving& one : in_)
-        agreed[2] = std::max(agreed[2], one.times.empty() ? 0 : static_cast<double>(one.times.back()));
     session_.max(agreed);
     Outcome result;
-    // An all-to-all has no steady part, for messages wait in buffers until it is their turn: the whole of it counts.
-    const bool whole = round_.kind == Round::Kind::all_to_all;
-    const double from = whole ? 0 : agreed[0];
-    const double to = whole ? agreed[2] : std::min(-agreed[1], round_.seconds * 1e9);
+    const double from = agreed[0], to = std::min(-agreed[1], round_.seconds * 1e9);
     result.window = (to - from) * 1e-9;
     result.sent_away = sent_away_;
-    result.interrupted = agreed[3] != 0;
+    result.interrupted = agreed[2] != 0;
     for (const Arriving& one : in_) {
         Carried carried{one.lane.flow, 0, {}, static_cast<std::uint64_t>(one.times.size())};
         const auto by = [&](double at) { return arrived_by(one.times, at, static_cast<std::size_t>(inflight_)); };

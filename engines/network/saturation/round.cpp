@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <set>
 
 #include "core/error.hpp"
@@ -53,16 +52,6 @@ void read_flows(Round& round, const Json& said, int ranks) {
     if (!(round.seconds > 0 && round.seconds <= seconds_most)) throw wrong("seconds");
 }
 
-void read_all_to_all(Round& round, const Json& said, int ranks) {
-    round.kind = Round::Kind::all_to_all;
-    for (const Json& one : said.at("all_to_all")) round.ranks.push_back(read_rank(one, ranks));
-    if (std::set(round.ranks.begin(), round.ranks.end()).size() != round.ranks.size() || round.ranks.size() < 2)
-        throw wrong("an all-to-all is of two or more different ranks");
-    round.size = read_size(said.at("size"), 1);
-    round.messages = said.at("messages").get<std::int64_t>();
-    if (round.messages < 1) throw wrong("messages");
-}
-
 void read_echo(Round& round, const Json& said, int ranks) {
     round.kind = Round::Kind::echo;
     round.pairs = read_pairs(said.at("echo"), ranks);
@@ -71,27 +60,12 @@ void read_echo(Round& round, const Json& said, int ranks) {
     if (round.sizes.empty() || round.count < 1) throw wrong("sizes and count");
 }
 
-// The others in the order in which a rank at `place` goes round them, up or down.
-std::vector<int> others(const std::vector<int>& ranks, std::size_t place, bool up) {
-    std::vector<int> peers;
-    const std::size_t n = ranks.size();
-    for (std::size_t step = 1; step < n; ++step) peers.push_back(ranks[(place + (up ? step : n - step)) % n]);
-    return peers;
-}
-
 std::vector<Lane> lanes(const Round& round, int rank, bool leaving) {
     std::vector<Lane> found;
-    if (round.kind == Round::Kind::all_to_all) {
-        const auto at = std::ranges::find(round.ranks, rank);
-        const auto place = static_cast<std::size_t>(at - round.ranks.begin());
-        if (at != round.ranks.end())
-            found.push_back({static_cast<int>(place), others(round.ranks, place, leaving), round.messages});
-        return found;
-    }
     for (std::size_t flow = 0; flow < round.pairs.size(); ++flow) {
         const auto [source, target] = round.pairs[flow];
         if ((leaving ? source : target) == rank)
-            found.push_back({static_cast<int>(flow), {leaving ? target : source}, 0});
+            found.push_back({static_cast<int>(flow), leaving ? target : source});
     }
     return found;
 }
@@ -106,9 +80,8 @@ Round read_round(const std::string& line, int ranks) {
     try {
         const Json said = Json::parse(line);
         if (said.contains("flows")) read_flows(round, said, ranks);
-        else if (said.contains("all_to_all")) read_all_to_all(round, said, ranks);
         else if (said.contains("echo")) read_echo(round, said, ranks);
-        else throw wrong("neither flows nor all_to_all nor echo");
+        else throw wrong("neither flows nor echo");
         round.params = said.value("params", Json::object());
     } catch (const Json::exception& error) {
         throw wrong(error.what());

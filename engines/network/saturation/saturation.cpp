@@ -105,7 +105,7 @@ private:
 
     // On rank 0: one record for the whole round.
     void tell(const Round& round, double window, const std::vector<std::string>& parts) {
-        FlowRates rates(round.flows());
+        FlowRates rates(round.pairs.size());
         Json params = round.params;
         params["size"] = round.size;
         params["window_s"] = window;
@@ -118,10 +118,9 @@ private:
                 rates.slices[flow] = one[3].get<std::vector<double>>();
             }
         params["messages"] = messages;
-        for (std::size_t flow = 0; flow < round.flows(); ++flow) {
-            const int source = round.source(flow);
-            rates.sources.push_back(source < 0 ? "" : session_.label(source));
-            rates.targets.push_back(session_.label(round.target(flow)));
+        for (const auto& [source, target] : round.pairs) {
+            rates.sources.push_back(session_.label(source));
+            rates.targets.push_back(session_.label(target));
         }
         if (!(window > 0)) rates.values.clear(), rates.slices.clear();
         session_.sink.flows(saturation, "rate", params, rates);

@@ -14,8 +14,8 @@ from assay.launch.reach import check_hosts
 from assay.measure.model import draw_conclusions
 from assay.measure.saturation import SaturationRequest, measure_saturation
 from assay.measure.session import Session
-from assay.model.course import Pace
 from assay.model.network import Topology
+from assay.model.study import Pace, Study
 
 
 class Saturate:
@@ -81,6 +81,8 @@ def conduct(
     session = Session(run, verbose=args.verbose, quiet=args.json)
     session.err.print(f"{len(request.hosts)} hosts ({fold(request.hosts)}) under {request.launcher.name}")
     study = measure_saturation(session, request)
+    if not request.cabinets and study.cabinets:
+        session.err.print(_who_stands_where(study), soft_wrap=True)
     draw_conclusions(run, study.cabinets)
     status = session.conclude(wanted)
     if args.json:
@@ -88,6 +90,15 @@ def conduct(
     else:
         session.out.print(f"a platform for SimGrid: assay model {run.path}", soft_wrap=True)
     return status
+
+
+def _who_stands_where(study: Study) -> str:
+    if study.found_by:
+        return f"{len(study.cabinets)} cabinets, found by {study.found_by}"
+    return (
+        "who stands in which cabinet cannot be told: neither times of messages nor contention tell hosts apart; "
+        "taken as one cabinet, give --cabinets where it is known better"
+    )
 
 
 def build_request(args: argparse.Namespace) -> SaturationRequest:

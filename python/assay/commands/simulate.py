@@ -15,7 +15,7 @@ from assay.launch import simulator
 from assay.launch.placement import HERE
 from assay.launch.simulator import Simulator, platform_hosts
 from assay.measure.saturation import SaturationRequest
-from assay.model.course import Pace
+from assay.model.study import Pace
 from assay.model.what_if import change_platform
 
 

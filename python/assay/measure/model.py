@@ -13,9 +13,9 @@ from assay.launch.simulator import Simulator
 from assay.measure.saturation import SaturationRequest, read_cabinets, simulate_rounds
 from assay.measure.session import Session
 from assay.model.compare import comparisons, pairings, verdict
-from assay.model.course import Pace
 from assay.model.fit import Model, fit
 from assay.model.network import Topology
+from assay.model.study import Pace
 from assay.records.run import Run
 from assay.records.schema import Capacity, Comparison, Verdict
 
@@ -54,11 +54,10 @@ def prove(session: Session, model: Model, platform: Path, limit: float) -> Verdi
     pairs = pairings(run.records)
     hosts = [host for host in run.info.hosts if ("host", host, "up") in model.network.capacity]
     missing = set(run.info.hosts) - set(hosts)
-    possible = [p for p in pairs if not missing & {end for flow in p.asked.flows for end in flow} - {""}]
-    possible = [p for p in possible if not missing & set(p.asked.everyone)]
+    possible = [p for p in pairs if not missing & {end for flow in p.asked.flows for end in flow}]
     request = SaturationRequest(Simulator(platform, run.path), HERE, hosts, Pace())
     simulated = simulate_rounds(session, request, [p.asked for p in possible])
-    for point in comparisons(pairs, simulated, model.network.cabinets):
+    for point in comparisons(pairs, simulated, model):
         run.append(point)
     points = [r for r in run.records if isinstance(r, Comparison)]
     said = verdict(points, limit)

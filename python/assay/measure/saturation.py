@@ -19,9 +19,10 @@ from assay.launch.launchers import Launcher
 from assay.launch.placement import Segment, Site
 from assay.measure.session import Session
 from assay.model.compare import replay
-from assay.model.course import Pace, Study, course, expected_rounds
+from assay.model.course import course, expected_rounds
 from assay.model.network import Topology
 from assay.model.rounds import NAME, Result, Round, results
+from assay.model.study import Pace, Study
 from assay.records.schema import AnyRecord, Flows, Measurement, Progress, Scalar
 
 # How long the engine may say nothing: a round may take minutes of computing in the simulator.
@@ -169,6 +170,7 @@ class _Steps:
         if self._study.cabinets and not self._known:
             self._known = True
             self._session.run.info.options["cabinets"] = write_cabinets(self._study.cabinets)
+            self._session.run.info.options["cabinets_by"] = self._study.found_by or "nobody: taken as one"
             self._session.run.save()
 
     def progress(self) -> Progress:

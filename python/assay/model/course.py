@@ -10,57 +10,18 @@ asked, which a clear plateau is at once.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Generator, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Generator, Iterable, Sequence
 
 from assay.errors import UserError
+from assay.model.contention import discover_by_contention
 from assay.model.discover import discover
-from assay.model.estimate import estimate, summed
 from assay.model.network import Topology
 from assay.model.rounds import Flow, Result, Round
-from assay.model.segments import Segment, between_breaks, doubt, fit_segments
+from assay.model.study import PLATEAU, Course, Study, repeat, until_steady
+from assay.model.sweep import sweep
 from assay.records.schema import Scalar
 
-Course = Generator[Round, Result, None]
-
-MIB = 1 << 20
-LONGEST = MIB  # message of a saturation round
-REFINEMENTS = 3  # of where two protocols meet: each halves what is open
-SWEEP = tuple(2**k for k in range(23))  # 1 B to 4 MiB
-MESSAGES = 6  # of one flow in a round, about
-TRIES = 9  # of a round, each three times as long: from a tenth of a millisecond to seconds
-PLATEAU = 0.97  # of what the parts could do: less is a limit of what they share
-
-
-@dataclass
-class Pace:
-    """How much is asked of each round. In a simulator nothing is gained by repeating or by waiting."""
-
-    confidence: float = 0.02
-    repeats: int = 4
-    seconds: float = 0.5  # of one round, at least
-    echoes: int = 100
-    least_size: int = 256 << 10
-    messages: int = MESSAGES
-
-
-@dataclass
-class Study:
-    """What the course has come to know, for whoever conducts it."""
-
-    hosts: list[str]
-    pace: Pace
-    cabinets: Topology = field(default_factory=dict)
-    segments: list[Segment] = field(default_factory=list)
-    size: int = MIB
-    single: float = 0.0  # B/s of one pair alone
-    doing: str = ""
-    asked: int = 0
-
-    def seconds(self, slowest: float) -> float:
-        """For a round in which a flow may be as slow as that."""
-        return max(self.pace.seconds, self.pace.messages * self.size / slowest)
+STEPS = 8  # of an all-to-all, at most: spread over all of them
 
 
 def expected_rounds(study: Study) -> int:
@@ -68,7 +29,7 @@ def expected_rounds(study: Study) -> int:
     if not study.cabinets:
         return 0
     trunks = {1: 0, 2: 9}.get(len(study.cabinets), 9 * len(study.cabinets) + 1)
-    return 1 + 9 + 3 * len(star_rounds(study.cabinets)) + trunks + 1
+    return 1 + 20 + 3 * len(star_rounds(study.cabinets)) + trunks + STEPS
 
 
 def course(study: Study) -> Course:
@@ -77,13 +38,23 @@ def course(study: Study) -> Course:
         raise UserError("one host alone has no network to saturate", "name at least two hosts")
     yield from _calibrate(study)
     if not study.cabinets:
-        study.doing = "who stands in one cabinet with whom"
-        study.cabinets = yield from discover(study.hosts, study.pace.echoes)
-    yield from _sweep(study)
+        yield from _who_stands_where(study)
+    yield from sweep(study)
     yield from _inside(study)
     yield from _hosts(study)
     yield from _between(study)
     yield from _everyone(study)
+
+
+def _who_stands_where(study: Study) -> Course:
+    """By latency; where all are equally far from each other, by contention."""
+    study.doing = "who stands in one cabinet with whom"
+    found, study.found_by = (yield from discover(study.hosts, study.pace.echoes)), "latency"
+    if len(found) == 1:
+        found, study.found_by = (yield from discover_by_contention(study)), "contention"
+    if not found:
+        found, study.found_by = {"c1": list(study.hosts)}, ""
+    study.cabinets = found
 
 
 def _calibrate(study: Study) -> Course:
@@ -91,94 +62,10 @@ def _calibrate(study: Study) -> Course:
     study.doing = "one pair"
     flow = (study.hosts[0], study.hosts[1])
     params: dict[str, Scalar] = {"experiment": "first"}
-    result = yield from _until_steady(
+    result = yield from until_steady(
         study, Round((flow,), study.pace.least_size, study.pace.seconds, params=params)
     )
     study.single = result.total
-
-
-def _until_steady(study: Study, asked: Round) -> Generator[Round, Result, Result]:
-    """Longer and longer, until all flows have run at one time and moved a few messages each."""
-    for _ in range(TRIES):
-        study.asked += 1
-        result = yield asked
-        if (
-            result.flows is not None
-            and result.flows.values
-            and _few(result, asked) >= study.pace.messages / 2
-        ):
-            return result
-        asked = Round(asked.flows, asked.size, asked.seconds * 3, params=asked.params)
-    raise UserError(
-        f"the flows of '{asked.params.get('experiment')}' did not run at one time within {asked.seconds / 3:.0f} s",
-        "a host is far slower than the others, or does not answer: leave it out",
-    )
-
-
-def _few(result: Result, asked: Round) -> float:
-    assert result.flows is not None
-    window = float(result.flows.params.get("window_s", 0.0))
-    return min(result.flows.values) * window / asked.size
-
-
-def _repeat(
-    study: Study, asked: Round, groups: Sequence[Collection[str]] = ()
-) -> Generator[Round, Result, Result]:
-    """Once more and once more, until the sum is as sure as was asked: of all flows, or of those that touch each
-    group of hosts."""
-    result = yield from _until_steady(study, asked)
-    wanted = [[i for i, (a, b) in enumerate(asked.flows) if a in one or b in one] for one in groups]
-    chosen = [own for own in wanted if own] or [list(range(len(asked.flows)))]
-    samples = [_sums(result, own) for own in chosen]
-    for again in range(1, study.pace.repeats):
-        if max(estimate(own).doubt for own in samples) <= study.pace.confidence:
-            break
-        seconds = float(result.flows.params["window_s"]) if result.flows else asked.seconds
-        params = {**asked.params, "again": again}
-        result = yield from _until_steady(
-            study, Round(asked.flows, asked.size, max(asked.seconds, round(seconds, 3)), params=params)
-        )
-        samples = [before + _sums(result, own) for before, own in zip(samples, chosen, strict=True)]
-    return result
-
-
-def _sums(result: Result, chosen: Sequence[int]) -> list[float]:
-    return summed([result.flows.slices[i] for i in chosen]) if result.flows else []
-
-
-def _sweep(study: Study) -> Course:
-    """Times of messages, inside a cabinet and between two; then more sizes where two protocols meet."""
-    study.doing = "message sizes"
-    inside = next((hosts for hosts in study.cabinets.values() if len(hosts) > 1), None)
-    names = list(study.cabinets)
-    pairs: list[tuple[str, Flow]] = []
-    if inside:
-        pairs.append(("inside", (inside[0], inside[1])))
-    if len(names) > 1:
-        pairs.append(("between", (study.cabinets[names[0]][0], study.cabinets[names[1]][0])))
-    count = max(2, study.pace.echoes // 5)
-    times: dict[int, float] = {}
-    doubts: dict[int, float] = {}
-    for level, pair in pairs:
-        sizes: Sequence[int] = SWEEP
-        refinements = REFINEMENTS
-        while sizes:
-            params: dict[str, Scalar] = {"experiment": "sweep", "level": level}
-            result = yield Round((pair,), sizes=tuple(sizes), count=count, params=params)
-            if level != pairs[0][0]:
-                break
-            for one in result.echoes:
-                if one.summary:
-                    size = int(one.params["size"])
-                    times[size], doubts[size] = one.summary.median, doubt(one.samples)
-            sizes = between_breaks(times, doubts) if refinements else []
-            refinements -= 1
-    study.segments = fit_segments(times, doubts)
-    latency = min(times.values())
-    # Where the last protocol holds, and long against the start-up of a message. Not longer than that: the two
-    # directions between two hosts take turns where a socket holds a whole message.
-    least = max(study.segments[-1].start, 20 * latency * study.single, study.pace.least_size)
-    study.size = 2 ** math.ceil(math.log2(min(least, LONGEST)))
 
 
 def _inside(study: Study) -> Course:
@@ -211,7 +98,7 @@ def _pairs(study: Study, shape: str, count: int) -> Generator[Round, Result, flo
     params: dict[str, Scalar] = {"experiment": "pairs", "shape": shape, "count": count}
     slow = study.single / 2
     asked = Round(tuple(flows), study.size, study.seconds(slow), params=params)
-    result = yield from _repeat(study, asked, list(study.cabinets.values()))
+    result = yield from repeat(study, asked, list(study.cabinets.values()))
     largest = set(sorted(study.cabinets.values(), key=len)[-1])
     return sum(
         rate
@@ -244,7 +131,7 @@ def _hosts(study: Study) -> Course:
                 "centres": ",".join(c for c, _ in stars),
             }
             asked = Round(tuple(flows), study.size, study.seconds(study.single / 2), params=params)
-            yield from _repeat(study, asked, [[centre] for centre, _ in stars])
+            yield from repeat(study, asked, [[centre] for centre, _ in stars])
 
 
 Star = tuple[str, list[str]]
@@ -312,7 +199,7 @@ def _between(study: Study) -> Course:
     if not pair:
         flows = ring_of_cabinets(study.cabinets)
         params: dict[str, Scalar] = {"experiment": "backbone"}
-        yield from _repeat(
+        yield from repeat(
             study, Round(tuple(flows), study.size, study.seconds(study.single / 2), params=params)
         )
 
@@ -326,9 +213,7 @@ def _cabinet(study: Study, name: str, way: str) -> Course:
         flows = cabinet_flows(study.cabinets, name, way, count)
         params: dict[str, Scalar] = {"experiment": "cabinet", "cabinet": name, "way": way, "count": count}
         slow = study.single / 2
-        result = yield from _repeat(
-            study, Round(tuple(flows), study.size, study.seconds(slow), params=params)
-        )
+        result = yield from repeat(study, Round(tuple(flows), study.size, study.seconds(slow), params=params))
         alone = alone or result.total
         if count == most and result.total < PLATEAU * most * alone:
             knee = round(result.total / alone)
@@ -357,19 +242,21 @@ def ring_of_cabinets(cabinets: Topology) -> list[Flow]:
     return flows
 
 
-def messages_to_all(hosts: int) -> int:
-    """Of each host: once round everyone, or what makes a plateau."""
-    return max(hosts - 1, 24)
+def steps_to_all(hosts: int) -> list[int]:
+    """Of an all-to-all: in step k everyone sends to the k-th next. Not the one in which everyone sends to whom it
+    receives from: two directions between the same two hosts may take turns in the MPI."""
+    steps = [step for step in range(1, hosts) if 2 * step != hosts]
+    chosen = min(STEPS, len(steps))
+    return [steps[i * len(steps) // chosen] for i in range(chosen)]
 
 
 def _everyone(study: Study) -> Course:
-    """An all-to-all: it decides nothing, and shows whether the model holds for what it was not made from."""
+    """An all-to-all: it decides nothing, and shows whether the model holds for what it was not made from. Step by
+    step, each in steady state: where all of it goes at once, or as fast as each can, how a transport shares decides
+    who waits for whom, and that is no capacity."""
     study.doing = "all to all"
-    params: dict[str, Scalar] = {"experiment": "all_to_all"}
-    study.asked += 1
-    yield Round(
-        everyone=tuple(study.hosts),
-        size=study.size,
-        messages=messages_to_all(len(study.hosts)),
-        params=params,
-    )
+    hosts = study.hosts
+    for step in steps_to_all(len(hosts)):
+        flows = tuple((host, hosts[(i + step) % len(hosts)]) for i, host in enumerate(hosts))
+        params: dict[str, Scalar] = {"experiment": "all_to_all", "step": step}
+        yield from repeat(study, Round(flows, study.size, study.seconds(study.single / 2), params=params))

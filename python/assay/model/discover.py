@@ -4,7 +4,8 @@ A message to another cabinet passes more switches, and takes longer. So one host
 with all that have no cabinet yet: where the times fall into two groups with a clear gap between them, those
 who are near form its cabinet, and the next pivot is one of the far. That is n pairs for each cabinet, not n
 squared. A gap is clear when it is wide against what the same pair's time varies by; where a pivot sees none,
-the times that earlier ones saw tell whether all of the others are near or all are far.
+the times that earlier ones saw tell whether all of the others are near or all are far. Where times vary, a
+host that is slow to answer looks far: so another host of each cabinet must see it as its pivot did.
 """
 
 from __future__ import annotations
@@ -15,15 +16,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from assay.model.estimate import typical
 from assay.model.network import Topology
 from assay.model.rounds import Result, Round
+from assay.records.schema import Scalar
 
 GAP = 4.0  # how many times wider than the noise a gap between near and far must be
 SHARE = 0.03  # of the time itself, at least: a switch is more than that
 MESSAGE = 8  # bytes
+QUIET_VISITS, LEAST_VISITS, VISITS = 2, 6, 12  # where they agree to less than a switch; where not; at most
 
-Times = Mapping[str, Sequence[Sequence[float]]]  # of each host the samples of both visits
-Looked = Generator[Round, Result, dict[str, list[list[float]]]]
+Times = Mapping[str, Sequence[float]]  # of each host what was typical of each visit
 
 
 @dataclass(frozen=True)
@@ -34,60 +37,107 @@ class Gap:
     far: float
 
 
+@dataclass(frozen=True)
+class Look:
+    """What a pivot has seen of all others."""
+
+    times: Times
+    gap: Gap | None
+
+    @property
+    def quiet(self) -> bool:
+        return not self.times or noise_of(self.times) < SHARE / GAP
+
+    def near(self) -> set[str]:
+        if self.gap is None:
+            return set()
+        middle = math.sqrt(self.gap.near * self.gap.far)
+        return {host for host, visits in self.times.items() if min(visits) < middle}
+
+
+Looked = Generator[Round, Result, Look | None]
+
+
 def discover(hosts: Sequence[str], echoes: int) -> Generator[Round, Result, Topology]:
+    """The cabinets; a single one where times do not tell, or do not keep to what they told."""
     left, gap = list(hosts), None
     cabinets: list[list[str]] = []
+    quiet = True
     while left:
         pivot, others = left[0], left[1:]
-        times = (yield from _look(pivot, others, echoes)) if others else {}
-        found = find_gap(times)
-        if found is None and gap is None and len(others) > 1:
+        look = yield from _look(pivot, others, echoes, gap)
+        if look is not None and look.gap is None and len(others) > 1:
             # All are alike to the first: one cabinet, or the pivot stands alone in its own.
-            found_by_last = find_gap((yield from _look(others[-1], [pivot, *others[:-1]], echoes)))
-            gap = found_by_last
-        gap = found or gap
-        near = {pivot} | {other for other in others if gap is None or is_near(times[other], gap)}
+            last = yield from _look(others[-1], [pivot, *others[:-1]], echoes, None)
+            look = look if last is None else Look(look.times, last.gap)
+        if look is None:
+            return {_name(0): list(hosts)}
+        gap, quiet = look.gap, quiet and look.quiet
+        near = {pivot} | (look.near() if gap else set(others))
         cabinets.append([host for host in left if host in near])
         left = [host for host in left if host not in near]
+    if not quiet and len(cabinets) > 1 and not (yield from _witnessed(hosts, cabinets, echoes, gap)):
+        return {_name(0): list(hosts)}
     return {_name(i): cabinet for i, cabinet in enumerate(cabinets)}
 
 
-def _look(pivot: str, others: Sequence[str], echoes: int) -> Looked:
-    """Twice over all of them: what a pair's time differs by from one visit to the next is noise."""
+def _witnessed(
+    hosts: Sequence[str], cabinets: Sequence[Sequence[str]], echoes: int, gap: Gap | None
+) -> Generator[Round, Result, bool]:
+    """Whether another of each cabinet sees the same hosts near as its pivot did: where times vary, a host that is
+    slow to answer looks far, and one that stands alone has nobody who could tell."""
+    for cabinet in cabinets:
+        *others, witness = cabinet
+        look = (
+            (yield from _look(witness, [h for h in hosts if h != witness], echoes, gap)) if others else None
+        )
+        if look is None or look.near() != set(others):
+            return False
+    return True
+
+
+def _look(pivot: str, others: Sequence[str], echoes: int, known: Gap | None) -> Looked:
+    """Over all of them again and again, until every other visit tells the same as those between, by their own gap or
+    one that is known: one that was held up is not far. None where they never do."""
     pairs = tuple((pivot, other) for other in others)
-    times: dict[str, list[list[float]]] = {}
-    for visit in (1, 2):
-        params = {"experiment": "discover", "pivot": pivot, "visit": visit}
+    times: dict[str, list[float]] = {other: [] for other in others}
+    for visit in range(1, VISITS + 1) if others else ():
+        params: dict[str, Scalar] = {"experiment": "discover", "pivot": pivot, "visit": visit}
         result = yield Round(pairs, sizes=(MESSAGE,), count=max(1, echoes // 2), params=params)
         for one in result.echoes:
-            times.setdefault(str(one.subject.peer), []).append(one.samples)
-    return times
-
-
-def typical(samples: Sequence[float]) -> float:
-    """A low quantile: a message may be held up, but none is faster than the way."""
-    return float(np.quantile(samples, 0.1))
-
-
-def _best(visits: Sequence[Sequence[float]]) -> float:
-    return min(typical(samples) for samples in visits)
-
-
-def is_near(visits: Sequence[Sequence[float]], gap: Gap) -> bool:
-    return _best(visits) < math.sqrt(gap.near * gap.far)
+            times[str(one.subject.peer)].append(typical(one.samples))
+        gap = find_gap(times) or known
+        odd, even = (Look(half, gap) for half in halves(times))
+        look = Look(times, gap)
+        enough = visit % 2 == 0 and visit >= (QUIET_VISITS if look.quiet else LEAST_VISITS)
+        if enough and odd.near() == even.near():
+            return look
+    return None if others else Look(times, known)
 
 
 def find_gap(times: Times) -> Gap | None:
     """The widest gap between the sorted times, where it is clear."""
     if len(times) < 2:
         return None
-    typicals = np.sort([_best(visits) for visits in times.values()])
-    noise = np.median([abs(typical(visits[0]) - typical(visits[-1])) for visits in times.values()])
-    steps = np.diff(typicals)
+    best = np.sort([min(visits) for visits in times.values()])
+    steps = np.diff(best)
     widest = int(np.argmax(steps))
-    if steps[widest] < max(GAP * float(noise), SHARE * float(typicals[widest])):
+    if steps[widest] < best[widest] * max(GAP * noise_of(times), SHARE):
         return None
-    return Gap(float(typicals[widest]), float(typicals[widest + 1]))
+    return Gap(float(best[widest]), float(best[widest + 1]))
+
+
+def halves(times: Times) -> tuple[Times, Times]:
+    """Every other visit, and those between."""
+    return {host: own[::2] for host, own in times.items()}, {host: own[1::2] for host, own in times.items()}
+
+
+def noise_of(times: Times) -> float:
+    """What the halves' times differ by, relative to them; without bound while there is only one visit."""
+    odd, even = halves(times)
+    if not all(even.values()):
+        return math.inf
+    return float(np.median([abs(min(odd[host]) / min(even[host]) - 1) for host in times]))
 
 
 def _name(index: int) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 RESAMPLES = 400
 
@@ -26,6 +27,15 @@ class Estimate:
         """Half the interval's width, relative to the value."""
         return (self.high - self.low) / 2 / self.value if self.value > 0 else float("inf")
 
+    @property
+    def reach(self) -> float:
+        """The interval's farther end, relative to the value."""
+        return (
+            max(self.high - self.value, self.value - self.low) / self.value
+            if self.value > 0
+            else float("inf")
+        )
+
 
 def estimate(samples: Iterable[float]) -> Estimate:
     values = np.fromiter(samples, dtype=float)
@@ -35,6 +45,24 @@ def estimate(samples: Iterable[float]) -> Estimate:
     picks = np.random.default_rng(1).integers(0, len(values), (RESAMPLES, len(values)))
     low, high = np.quantile(np.median(values[picks], axis=1), (0.025, 0.975))
     return Estimate(middle, float(low), float(high), len(values))
+
+
+def typical(times: Sequence[float] | NDArray[np.float64]) -> float:
+    """A low quantile of times: a message may be held up, but none is faster than the way."""
+    return float(np.quantile(times, 0.1))
+
+
+def typical_of(visits: Sequence[Sequence[float]]) -> Estimate:
+    """Of all visits together. What disturbs one lasts for all of it: so visits are drawn for the interval, whole. It
+    ends with the median: where half of the messages take longer than that, their time is not known any better."""
+    everything = np.concatenate(visits)
+    value, median = typical(everything), float(np.median(everything))
+    if len(visits) < 2:
+        return Estimate(value, value, median, len(visits))
+    draws = np.random.default_rng(1).integers(0, len(visits), (RESAMPLES, len(visits)))
+    drawn = [typical(np.concatenate([visits[i] for i in draw])) for draw in draws]
+    low, high = np.quantile(drawn, (0.025, 0.975))
+    return Estimate(value, float(low), max(float(high), median), len(visits))
 
 
 def summed(slices: Sequence[Sequence[float]]) -> list[float]:

@@ -10,17 +10,20 @@ says so, and which experiment would tell.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from assay.model.course import PLATEAU
 from assay.model.estimate import Estimate, estimate, summed
 from assay.model.network import Link, Network, Topology
 from assay.model.rounds import NAME, Flow
-from assay.model.segments import Segment, doubt, fit_segments
-from assay.records.schema import AnyRecord, Capacity, Flows, Measurement
+from assay.model.segments import Segment, fit_segments, points_of
+from assay.model.study import PLATEAU
+from assay.model.times import Times, sweeps
+from assay.records.schema import AnyRecord, Capacity, Flows
 
 NEVER_BINDS = "never seen to be the limit"
+ENVELOPE = 16  # B: what SimGrid's MPI adds to every message
+SMALL = 16  # B: up to here a message's length does not show in its time
 
 
 @dataclass
@@ -29,11 +32,10 @@ class Model:
 
     network: Network
     capacities: list[Capacity] = field(default_factory=list)
-    segments: list[Segment] = field(default_factory=list)
+    segments: list[Segment] = field(default_factory=list)  # in a pair's latency and seconds a byte
     inside: float = 0.0  # s: a small message inside a cabinet
     between: float = 0.0  # s: to another one
     size: int = 0  # B: messages that the capacities were measured with
-    sweep_pair: Flow | None = None
 
     def find(self, level: str, of: str, way: str) -> Capacity | None:
         return next((c for c in self.capacities if (c.level, c.of, c.way) == (level, of, way)), None)
@@ -42,12 +44,14 @@ class Model:
 def fit(records: Sequence[AnyRecord], cabinets: Topology) -> Model:
     rounds = [r for r in records if isinstance(r, Flows) and r.name == NAME and r.values]
     model = Model(Network(cabinets))
-    _latencies(model, [r for r in records if isinstance(r, Measurement) and r.name == NAME])
+    times = sweeps(records)
+    _latencies(model, times)
     _hosts(model, [r for r in rounds if r.params.get("experiment") == "host"])
     _inside(model, [r for r in rounds if r.params.get("experiment") == "pairs"])
     _cabinets(model, [r for r in rounds if r.params.get("experiment") in ("cabinet", "backbone")])
     sizes = [int(r.params["size"]) for r in rounds if r.params.get("experiment") == "host"]
     model.size = max(sizes, default=0)
+    _segments(model, times)
     return model
 
 
@@ -300,30 +304,27 @@ def _cabinet_links(
             _note(model, link, found, why)
 
 
-# Latency.
+# Times of messages.
 
 
-def _latencies(model: Model, echoes: Sequence[Measurement]) -> None:
-    sweep = [e for e in echoes if e.params.get("experiment") == "sweep" and e.summary]
-    for level in ("inside", "between"):
-        times = {
-            int(e.params["size"]): e.summary.median for e in sweep if e.params["level"] == level and e.summary
-        }
-        if not times:
-            continue
-        first = next(e for e in sweep if e.params["level"] == level)
-        if not model.segments:
-            doubts = {int(e.params["size"]): doubt(e.samples) for e in sweep if e.params["level"] == level}
-            model.segments = fit_segments(times, doubts)
-            model.sweep_pair = str(first.subject.host), str(first.subject.peer)
-        shortest = min(times)
-        found = Sum(
-            samples=next(
-                e.samples for e in sweep if (e.params["level"], e.params["size"]) == (level, shortest)
-            )
-        )
-        found.evidence = [first.id]
-        setattr(model, level, times[shortest])
-        why = f"half a round trip of {shortest} B {level if level == 'inside' else 'between cabinets'}"
+def _latencies(model: Model, times: Mapping[str, Times]) -> None:
+    for level, own in times.items():
+        small = [size for size in own.visits if size <= SMALL] or [min(own.visits)]
+        found = Sum(samples=[own.at(size).value for size in small])
+        found.evidence = [one.id for size in small for one in own.visits[size]]
+        setattr(model, level, found.estimate.value)
+        where = "inside a cabinet" if level == "inside" else "between cabinets"
+        why = f"half a round trip of up to {max(small)} B {where}"
         _note(model, ("network", level, "latency"), found, why, binds=False, unit="s")
         model.capacities[-1].state = "measured"
+
+
+def _segments(model: Model, times: Mapping[str, Times]) -> None:
+    """What a message's length does to the latency and the rate of its way, fitted to all pairs that played
+    ping-pong: one set of factors holds for a whole platform. Messages as long as those that the capacities were
+    measured with go at these."""
+    points = []
+    for level, own in times.items():
+        if gap := model.network.gap(own.pair):
+            points += points_of(own, max(model.inside, getattr(model, level)), gap, ENVELOPE)
+    model.segments = fit_segments(points, model.size)

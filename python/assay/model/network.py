@@ -55,6 +55,11 @@ class Network:
     def total(self, flows: Sequence[Flow], without: Iterable[Link] = ()) -> float:
         return sum(self.predict(flows, without))
 
+    def gap(self, pair: Flow) -> float:
+        """Seconds a byte between two, there and back in turns; 0 where nothing that is known stops it."""
+        there, back = (self.predict([flow])[0] for flow in (pair, (pair[1], pair[0])))
+        return (1 / there + 1 / back) / 2
+
 
 def max_min(paths: Sequence[Sequence[Link]], capacity: Mapping[Link, float]) -> list[float]:
     """Progressive filling: all flows grow alike until a link is full, its flows stay, the others go on."""

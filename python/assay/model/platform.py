@@ -19,7 +19,7 @@ from pathlib import Path
 from ClusterShell.NodeSet import NodeSet
 
 from assay.errors import UserError
-from assay.model.fit import Model
+from assay.model.fit import ENVELOPE, Model
 from assay.records.schema import Capacity
 from assay.records.units import format_quantity
 
@@ -84,29 +84,17 @@ def _left_out(parent: Node, name: str, hosts: Sequence[str]) -> None:
 
 def factors(model: Model) -> list[tuple[int, float, float]]:
     """From messages of so many bytes on: the factors of latency and of bandwidth."""
-    if not model.segments or model.sweep_pair is None:
-        return [(0, 1.0, 1.0)]
-    base = model.inside or model.between
-    rate = model.network.predict([model.sweep_pair])[0]
-    measured = next((s.start for s in reversed(model.segments) if s.start <= model.size), 0)
-    found = []
-    for segment in model.segments:
-        if segment.start == measured:
-            # The slope is the capacity's own; what is left of the time is start-up.
-            start_up = segment.latency + (segment.gap - 1 / rate) * max(segment.start, model.size)
-            found.append((segment.start, max(start_up, 0.0) / base, 1.0))
-        else:
-            bandwidth = 1 / (segment.gap * rate) if segment.gap > 0 else FREE
-            found.append((segment.start, segment.latency / base, min(bandwidth, FREE)))
-    return found
+    found = [(s.start, s.latency, min(1 / s.gap, FREE) if s.gap > 0 else FREE) for s in model.segments]
+    return found or [(0, 1.0, 1.0)]
 
 
 def _configuration(model: Model) -> Node:
     config = ET.Element("config", id="General")
     steps = factors(model)
-    # SimGrid applies a factor to messages that are longer than its size.
-    latency = ";".join(f"{max(start - 1, 0)}:{factor:.6g}" for start, factor, _ in steps)
-    bandwidth = ";".join(f"{max(start - 1, 0)}:{factor:.6g}" for start, _, factor in steps)
+    # SimGrid applies a factor to messages that are longer than its size, their envelopes counted.
+    above = [start - 1 + ENVELOPE if start else 0 for start, _, _ in steps]
+    latency = ";".join(f"{size}:{factor:.6g}" for size, (_, factor, _) in zip(above, steps, strict=True))
+    bandwidth = ";".join(f"{size}:{factor:.6g}" for size, (_, _, factor) in zip(above, steps, strict=True))
     for key, value in (
         ("network/model", "SMPI"),
         ("network/crosstraffic", "0"),

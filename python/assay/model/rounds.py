@@ -20,15 +20,13 @@ Flow = tuple[str, str]  # from, to
 
 @dataclass(frozen=True)
 class Round:
-    """``flows`` at one time, or, with ``sizes``, pairs in ping-pong one after the other, or ``everyone``."""
+    """``flows`` at one time, or, with ``sizes``, pairs in ping-pong one after the other."""
 
     flows: tuple[Flow, ...] = ()
     size: int = 0
     seconds: float = 0.0
     sizes: tuple[int, ...] = ()  # ping-pong
     count: int = 0
-    everyone: tuple[str, ...] = ()  # an all-to-all of these
-    messages: int = 0
     params: Mapping[str, Scalar] = field(default_factory=dict)
 
     @property
@@ -46,9 +44,6 @@ class Round:
         ends = [[name(source), name(target)] for source, target in self.flows]
         if self.sizes:
             asked: dict[str, object] = {"echo": ends, "sizes": list(self.sizes), "count": self.count}
-        elif self.everyone:
-            everyone = [name(host) for host in self.everyone]
-            asked = {"all_to_all": everyone, "size": self.size, "messages": self.messages}
         else:
             asked = {"flows": ends, "size": self.size, "seconds": round(self.seconds, 9)}
         return {**asked, "params": dict(self.params)}

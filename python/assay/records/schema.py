@@ -98,8 +98,8 @@ class Pairs(Record, tag="pairs"):
 class Flows(Record, tag="flows"):
     """Flows that ran at one time: ``values[k]`` is the rate from ``sources[k]`` to ``targets[k]``.
 
-    ``slices[k]`` are the flow's rates in equal parts of the time in which all of them ran; a source "" stands
-    for every other rank (an all-to-all). No values where they did not all run at one time.
+    ``slices[k]`` are the flow's rates in equal parts of the time in which all of them ran. No values where they
+    did not all run at one time.
     """
 
     name: str
@@ -144,7 +144,9 @@ class Comparison(Record, tag="comparison"):
     measured: float
     simulated: float | None = None
     error: float | None = None
+    doubt: float = 0.0  # of a measured time: how far its 95 % interval reaches, relative; rates are known
     label: str = ""  # of the point, where x is only its place in a row
+    waived: str = ""  # why it is shown and not judged
 
 
 class Corruption(Record, tag="corruption"):

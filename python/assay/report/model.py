@@ -74,6 +74,16 @@ def _row(group: list[Capacity]) -> list[str]:
     return [LEVELS[first.level], of, first.way, capacity, interval, middle.why]
 
 
+def _worst(points: Sequence[Comparison]) -> str:
+    """Of those that are judged."""
+    judged = [point for point in points if not point.waived]
+    if not judged or any(point.error is None for point in judged):
+        return "unknown"
+    worst = max(judged, key=lambda point: abs(point.error or 0.0))
+    known = f", measured to {format_share(worst.doubt)}" if worst.doubt > 0 else ""
+    return format_share(abs(worst.error or 0.0)) + known
+
+
 def _show_comparison(out: Console, points: Sequence[Comparison]) -> None:
     """One line a curve: its last point, and the largest error of all."""
     table = Table(title="simulated against measured", title_justify="left")
@@ -82,9 +92,8 @@ def _show_comparison(out: Console, points: Sequence[Comparison]) -> None:
     for curve in dict.fromkeys(point.curve for point in points):
         own = [point for point in points if point.curve == curve]
         last = own[-1]
-        errors = [abs(point.error) for point in own if point.error is not None]
         simulated = "not simulated" if last.simulated is None else format_quantity(last.simulated, last.unit)
-        worst = format_share(max(errors)) if len(errors) == len(own) else "unknown"
+        worst = _worst(own)
         table.add_row(
             curve,
             str(len(own)),

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 
-from assay.model.course import Pace, Study, course
+from assay.model.course import course
 from assay.model.network import Network
 from assay.model.rounds import NAME, Result, Round
+from assay.model.study import Pace, Study
 from assay.records.schema import AnyRecord, Flows, Measurement, Subject, Summary
 
 Times = Callable[[int], float]
@@ -30,8 +31,6 @@ class Planted:
                 echoes=[self._echo(a, b, size, params) for a, b in asked.flows for size in asked.sizes]
             )
         flows = list(asked.flows)
-        if asked.everyone:
-            flows = [(a, b) for a in asked.everyone for b in asked.everyone if a != b]
         rates = self.network.predict(flows)
         sources, targets = [a for a, _ in flows], [b for _, b in flows]
         record = Flows(

@@ -40,7 +40,9 @@ export interface Comparison {
   measured: number;
   simulated?: number | null;
   error?: number | null;
+  doubt?: number;
   label?: string;
+  waived?: string;
   id?: number;
 }
 
@@ -102,8 +104,8 @@ export interface Finding {
 /**
  * Flows that ran at one time: ``values[k]`` is the rate from ``sources[k]`` to ``targets[k]``.
  *
- * ``slices[k]`` are the flow's rates in equal parts of the time in which all of them ran; a source "" stands
- * for every other rank (an all-to-all). No values where they did not all run at one time.
+ * ``slices[k]`` are the flow's rates in equal parts of the time in which all of them ran. No values where they
+ * did not all run at one time.
  */
 export interface Flows {
   kind: "flows";

@@ -63,7 +63,9 @@ class RunProgram:
             help="only these files; with ! in front: not these; again for more (default: all)",
         )  # fmt: skip
         parser.add_argument("--consistency", choices=("immediate", "collective", "commit"))
-        parser.add_argument("--detach", action="store_true", help="neither close nor sync waits for the file system")
+        parser.add_argument(
+            "--detach", action="store_true", help="neither close nor sync waits for the file system"
+        )
         parser.add_argument(
             "--sync",
             choices=("stored", "visible"),

@@ -1,0 +1,57 @@
+"""The sweep over message sizes: what a message's length costs, and how long those of a round must be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from assay.model.rounds import Round
+from assay.model.segments import between_breaks, fit_segments, points_of
+from assay.model.study import MIB, Course, Study
+from assay.model.times import Times
+from assay.records.schema import Scalar
+
+LONGEST = MIB  # message of a saturation round
+REFINEMENTS = 3  # of where two protocols meet: each halves what is open
+VISITS = 6  # of a size, at most: that many enclose their median with 95 %
+SWEEP = tuple(2**k for k in range(23))  # 1 B to 4 MiB
+
+
+def sweep(study: Study) -> Course:
+    """Times of messages, inside a cabinet and between two; then more sizes where two protocols meet."""
+    study.doing = "message sizes"
+    inside = next((hosts for hosts in study.cabinets.values() if len(hosts) > 1), None)
+    firsts = [hosts[0] for hosts in study.cabinets.values()]
+    levels: dict[str, Times] = {}
+    if inside:
+        levels["inside"] = Times((inside[0], inside[1]))
+    if len(firsts) > 1:
+        levels["between"] = Times((firsts[0], firsts[1]))
+    yield from _visits(study, levels, SWEEP)
+    level, first = next(iter(levels.items()))
+    for _ in range(REFINEMENTS):
+        if sizes := between_breaks(points_of(first)):
+            yield from _visits(study, {level: first}, sizes)
+    study.segments = fit_segments(points_of(first))
+    study.size = _message_size(study, first)
+
+
+def _visits(study: Study, levels: Mapping[str, Times], sizes: Sequence[int]) -> Course:
+    """Twice at least, where two visits can differ, and again until the times are as sure as was asked. The levels in
+    turns: what disturbs one then disturbs the other as well."""
+    count = max(2, study.pace.echoes // 2)
+    for visit in range(VISITS if study.pace.repeats > 1 else 1):
+        for level, times in levels.items():
+            unsure = [s for s in sizes if visit < 2 or times.at(s).reach > study.pace.confidence]
+            if unsure:
+                params: dict[str, Scalar] = {"experiment": "sweep", "level": level, "again": visit}
+                result = yield Round((times.pair,), sizes=tuple(unsure), count=count, params=params)
+                times.add(result.echoes)
+
+
+def _message_size(study: Study, times: Times) -> int:
+    """Where the last protocol holds, and long against the start-up of a message. Not longer than that: the two
+    directions between two hosts take turns where a socket holds a whole message."""
+    latency = min(times.at(size).value for size in times.visits)
+    least = max(study.segments[-1].start, 20 * latency * study.single, study.pace.least_size)
+    return 1 << math.ceil(math.log2(min(least, LONGEST)))
