@@ -36,7 +36,7 @@ RANKS = 2
 LIMIT_S = 180
 DETACHED = {"ASSAY_IO_DETACH": "1"}  # closing does not wait for the drain
 HELD_BACK = {"ASSAY_IO_DRAIN_LAG": "60000"}  # ms: it begins when the file is closed
-IOR = ["storage.ior", "--transfer", "32k", "--block", "96m", "--reorder", "--fsync", "--repetitions", "3"]
+IOR = ["storage.ior", "--transfer", "32k", "--block", "96m", "--reorder", "--repetitions", "3"]
 SOLVER = ["storage.reaction_diffusion", "--length", "2048", "--steps", "10", "--interval", "1"]
 HDF5 = ["storage.hdf5", "--dim-1", "1048576", "--timesteps", "3"]
 
