@@ -54,7 +54,7 @@ def records(words: list[str], env: Mapping[str, str]) -> Iterator[dict]:
 def measured(launcher: Launcher, words: list[str], extra: Mapping[str, str] | None) -> dict[str, float]:
     """The best repetition by metric and operation. ``extra``: the accelerator's environment besides; None: stock."""
     with tempfile.TemporaryDirectory(prefix="assay-bench-io-", dir="/dev/shm") as folder:
-        env = {} if extra is None else {**environment(launcher.flavour, [f"{folder}/*"]), **extra}
+        env = {} if extra is None else {**environment(launcher.flavour, store=folder), **extra}
         argv = [str(storage_bench(launcher.flavour)), "run", *words, "--file", f"{folder}/file"]
         argv += ["--accelerated"] if extra is not None else []
         command = launcher.command(HERE, [Segment([socket.gethostname()] * RANKS, env)], argv)

@@ -11,6 +11,7 @@
 #include "storage/accelerator/remote.hpp"
 
 namespace assay::storage {
+
 // ---- what every transfer begins with
 
 int File::refuse(At at, MPI_Count count, bool writing) const {

@@ -49,6 +49,13 @@ bool write_whole(int fd, const char* data, std::uint64_t bytes, std::uint64_t at
 
 }  // namespace
 
+// Whoever settles after this rank has begun waits until it has ended, its words kept.
+struct Settlement::OthersWait {
+    explicit OthersWait(Job& job) : word(job.store().head(job.local()).settling) {}
+    ~OthersWait() { word.store(0, std::memory_order_seq_cst); }
+    std::atomic<std::uint64_t>& word;
+};
+
 std::vector<Settlement::Piece> Settlement::won(std::uint64_t from, std::uint64_t upto, bool& contested) {
     const Store& store = job_.store();
     auto& knowledge = job_.knowledge();
@@ -128,10 +135,9 @@ bool Settlement::put_right(const std::vector<Piece>& pieces) {
     return good;
 }
 
-bool Settlement::settle(std::uint64_t upto, std::vector<Piece>& rewritten) {
+bool Settlement::settle(std::uint64_t from, std::uint64_t upto, std::vector<Piece>& rewritten) {
     auto& head = job_.store().head(job_.local());
     auto& knowledge = job_.knowledge();
-    const std::uint64_t from = std::max(done_, head.first_record.load());
     std::uint64_t newest = 0, oldest = ~0ull;
     for (std::uint64_t k = from; k < upto; ++k) {
         newest = std::max(newest, job_.store().record(job_.local(), k).sequence);
@@ -140,44 +146,33 @@ bool Settlement::settle(std::uint64_t upto, std::vector<Piece>& rewritten) {
     bool contested = false;
     if (!wait_until_known(newest)) return false;
     knowledge.look_here(true);
-    if (!won(from, upto, contested).empty()) {
-        if (!wait_until_drained(newest)) return false;
-        // From here on others that settle wait for this one; what they wrote meanwhile is theirs to put right.
-        head.settling.store(oldest, std::memory_order_seq_cst);
-        bool good = knowledge.ask();
-        knowledge.look_here(true);
-        rewritten = won(from, upto, contested);
-        good = good && put_right(rewritten);
-        if (!good) {
-            head.settling.store(0);
-            return false;
-        }
-    }
-    return true;
+    if (won(from, upto, contested).empty()) return true;
+    if (!wait_until_drained(newest)) return false;
+    // From here on others that settle wait for this one; what they wrote meanwhile is theirs to put right.
+    head.settling.store(oldest, std::memory_order_seq_cst);
+    if (!knowledge.ask()) return false;
+    knowledge.look_here(true);
+    rewritten = won(from, upto, contested);
+    return put_right(rewritten);
 }
 
 bool Settlement::settle(std::uint64_t upto) {
     if (!job_.knowledge().any_shared()) return true;
+    const OthersWait until_done(job_);
     std::vector<Piece> rewritten;
-    const bool good = settle(upto, rewritten);
-    job_.store().head(job_.local()).settling.store(0, std::memory_order_seq_cst);
-    if (good) done_ = std::max(done_, upto);
-    return good;
+    if (!settle(std::max(done_, job_.store().head(job_.local()).first_record.load()), upto, rewritten)) return false;
+    done_ = std::max(done_, upto);
+    return true;
 }
 
 std::uint64_t Settlement::make_room(std::uint64_t first, std::uint64_t drained) {
     if (!job_.knowledge().any_shared()) return drained;
     // Fewer at a time where their pieces are more than words can be kept of.
     for (std::uint64_t upto = drained; upto > first; upto = first + (upto - first) / 2) {
+        const OthersWait until_done(job_);
         std::vector<Piece> rewritten;
-        const bool good = settle(upto, rewritten);
-        const bool kept = good && keep_word(rewritten, first, upto);
-        job_.store().head(job_.local()).settling.store(0, std::memory_order_seq_cst);
-        if (!good) return first;
-        if (kept) {
-            done_ = std::max(done_, upto);
-            return upto;
-        }
+        if (!settle(first, upto, rewritten)) return first;
+        if (keep_word(rewritten, first, upto)) return upto;
     }
     return first;
 }

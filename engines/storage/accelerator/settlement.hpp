@@ -30,12 +30,13 @@ private:
         std::uint32_t file, generation;
         std::uint64_t begin, end, place, sequence;
     };
+    struct OthersWait;
     // What of [from, upto) of the records this rank wrote last, after others did.
     std::vector<Piece> won(std::uint64_t from, std::uint64_t upto, bool& contested);
     bool wait_until_known(std::uint64_t sequence);
     bool wait_until_drained(std::uint64_t sequence);
     bool put_right(const std::vector<Piece>& pieces);
-    bool settle(std::uint64_t upto, std::vector<Piece>& rewritten);
+    bool settle(std::uint64_t from, std::uint64_t upto, std::vector<Piece>& rewritten);
     bool keep_word(const std::vector<Piece>& pieces, std::uint64_t first, std::uint64_t drained);
 
     Job& job_;

@@ -30,9 +30,9 @@ def boots(in_guest: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     common = f"ASSAY_IO_REQUIRE=1 LD_PRELOAD={library('mpich')}"
     first = f"""
         mkdir -p {folder}/a {folder}/b
-        ASSAY_IO_STORE=/dev/dax0.0 {common} {cases} {folder}/a >{folder}/devdax 2>&1
+        ASSAY_IO_STORE=/dev/dax0.0 {common} {cases} {folder}/a promised >{folder}/devdax 2>&1
         mkdir /mnt/pmem/stores
-        ASSAY_IO_STORE=/mnt/pmem/stores ASSAY_IO_SIZE=40M {common} {cases} {folder}/b >{folder}/fsdax 2>&1
+        ASSAY_IO_STORE=/mnt/pmem/stores ASSAY_IO_SIZE=40M {common} {cases} {folder}/b promised >{folder}/fsdax 2>&1
         {ROOT}/assay io doctor --json >{folder}/doctor
         ASSAY_IO_STORE=/dev/dax0.0 ASSAY_IO_DRAIN_LAG=100000 {common} {folder}/writer {folder}/out {BLOCKS} fail
     """
