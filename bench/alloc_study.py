@@ -5,7 +5,6 @@ and the same program's calls replayed beside that of a plain program, in turns."
 from __future__ import annotations
 
 import json
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -13,6 +12,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "python"))
+
+from figures import figure  # noqa: E402 - the path comes first
 
 from assay.launch.engines import engines_folder  # noqa: E402 - the path comes first
 
@@ -40,13 +41,6 @@ def replayed_pair(folder: Path) -> float:
     said(ENGINE, "prepare", trace, folder / "script")
     found = medians("profile.alloc.replay", "--no-touch", "--script", str(folder / "script"))
     return found["time"] / found["calls"] * 2
-
-
-def figure(name: str, values: list[float], limit: float | None, better: str, peer: object = None) -> None:
-    middle = statistics.median(values)
-    spread = statistics.median(abs(v - middle) for v in values)
-    print(json.dumps({"name": name, "value": round(middle, 4), "unit": "1", "limit": limit, "better": better,
-                      "peer": peer, "spread": round(spread, 4)}), flush=True)  # fmt: skip
 
 
 def main() -> None:

@@ -9,7 +9,6 @@ The time is the program's own, from its first to its last allocation, so that st
 from __future__ import annotations
 
 import json
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -19,6 +18,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "python"))
+
+from figures import figure  # noqa: E402 - the path comes first
 
 from assay.launch.engines import engines_folder  # noqa: E402 - the path comes first
 
@@ -49,15 +50,6 @@ def recorded(words: Sequence[str | Path], folder: str) -> tuple[float, Path]:
     place = Path(tempfile.mkdtemp(dir=folder))
     took = seconds([engines_folder() / "assay-heap", "record", place, "--", *words])
     return took, max(place.glob("*.heap"), key=lambda path: path.stat().st_size)
-
-
-def figure(
-    name: str, values: list[float], limit: float | None, better: str, unit: str = "1", peer: object = None
-) -> None:
-    middle = statistics.median(values)
-    spread = statistics.median(abs(v - middle) for v in values)
-    print(json.dumps({"name": name, "value": round(middle, 4), "unit": unit, "limit": limit, "better": better,
-                      "peer": peer, "spread": round(spread, 4)}), flush=True)  # fmt: skip
 
 
 def main() -> None:

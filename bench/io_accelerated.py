@@ -14,7 +14,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -24,6 +23,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "python"))
+
+from figures import figure  # noqa: E402 - the path comes first
 
 from assay.errors import UserError  # noqa: E402 - the path comes first
 from assay.launch.accelerator import environment  # noqa: E402
@@ -96,13 +97,6 @@ def copied() -> float:
     return float(rate)
 
 
-def figure(name: str, values: list[float], limit: float | None, peer: str) -> None:
-    middle = statistics.median(values)
-    spread = statistics.median(abs(v - middle) for v in values)
-    print(json.dumps({"name": name, "value": round(middle, 3), "unit": "1", "limit": limit, "better": "higher",
-                      "peer": peer, "spread": round(spread, 3)}), flush=True)  # fmt: skip
-
-
 def of_transfers(launcher: Launcher) -> None:
     ratios: dict[str, list[float]] = defaultdict(list)
     for _ in range(ROUNDS):
@@ -115,11 +109,25 @@ def of_transfers(launcher: Launcher) -> None:
         ratios["copy"].append(held["write rate"] * 32768 / copied())
     peer = f"{launcher.name} without it"
     name = f"io.{launcher.name}"
-    figure(f"{name} 32 KiB write over stock", ratios["held"], 6.0, peer)
-    figure(f"{name} 32 KiB write over stock, drain running", ratios["drained"], 4.0, peer)
-    figure(f"{name} 32 KiB write over stock, until all is in the file", ratios["closed"], None, peer)
-    figure(f"{name} 32 KiB read of the other rank's data over stock", ratios["read"], 2.5, peer)
-    figure(f"{name} 32 KiB write over plain copies", ratios["copy"], 0.7, "memcpy into the same memory")
+    figure(f"{name} 32 KiB write over stock", ratios["held"], 6.0, "higher", peer=peer)
+    figure(f"{name} 32 KiB write over stock, drain running", ratios["drained"], 4.0, "higher", peer=peer)
+    figure(
+        f"{name} 32 KiB write over stock, until all is in the file",
+        ratios["closed"],
+        None,
+        "higher",
+        peer=peer,
+    )
+    figure(
+        f"{name} 32 KiB read of the other rank's data over stock", ratios["read"], 2.5, "higher", peer=peer
+    )
+    figure(
+        f"{name} 32 KiB write over plain copies",
+        ratios["copy"],
+        0.7,
+        "higher",
+        peer="memcpy into the same memory",
+    )
 
 
 def of_programs(launcher: Launcher) -> None:
@@ -133,10 +141,16 @@ def of_programs(launcher: Launcher) -> None:
             stock, fast = (measured(launcher, HDF5, extra) for extra in (None, HELD_BACK))
             hdf5.append(fast["write raw_rate"] / stock["write raw_rate"])
     peer = f"{launcher.name} without it"
-    figure(f"io.{launcher.name} solver's snapshots over stock", detached, 4.0, peer)
-    figure(f"io.{launcher.name} solver's snapshots over stock, until all is in the file", solver, None, peer)
+    figure(f"io.{launcher.name} solver's snapshots over stock", detached, 4.0, "higher", peer=peer)
+    figure(
+        f"io.{launcher.name} solver's snapshots over stock, until all is in the file",
+        solver,
+        None,
+        "higher",
+        peer=peer,
+    )
     if hdf5:
-        figure(f"io.{launcher.name} HDF5 write over stock", hdf5, 4.0, peer)
+        figure(f"io.{launcher.name} HDF5 write over stock", hdf5, 4.0, "higher", peer=peer)
 
 
 def main() -> None:

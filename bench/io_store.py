@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -21,6 +20,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "python"))
+
+from figures import figure  # noqa: E402 - the path comes first
 
 from assay.errors import UserError  # noqa: E402 - the path comes first
 from assay.launch.accelerator import environment  # noqa: E402
@@ -46,12 +47,8 @@ def ran(words: list[str], env: Mapping[str, str] | None = None) -> tuple[str, fl
     return done.stdout, time.monotonic() - began
 
 
-def figure(name: str, seconds: Callable[[], float], limit: float, peer: str) -> None:
-    values = [seconds() for _ in range(ROUNDS)]
-    middle = statistics.median(values)
-    spread = statistics.median(abs(v - middle) for v in values)
-    print(json.dumps({"name": name, "value": round(middle, 3), "unit": "s", "limit": limit, "better": "lower",
-                      "peer": peer, "spread": round(spread, 3)}), flush=True)  # fmt: skip
+def rounds(seconds: Callable[[], float]) -> list[float]:
+    return [seconds() for _ in range(ROUNDS)]
 
 
 def start(launcher: Launcher, folder: str) -> float:
@@ -88,9 +85,16 @@ def main() -> None:
                 except UserError as error:
                     print(f"bench: {error}", file=sys.stderr)
                     continue
-                starts = partial(start, launcher, folder)
-                figure(f"io.{mpi} start with a log of 64 GiB", starts, 0.5, "the same program without it")
-            figure("io rescue of a million extents", partial(rescue, folder), 1.0, "")
+                starts = rounds(partial(start, launcher, folder))
+                figure(
+                    f"io.{mpi} start with a log of 64 GiB",
+                    starts,
+                    0.5,
+                    "lower",
+                    "s",
+                    "the same program without it",
+                )
+            figure("io rescue of a million extents", rounds(partial(rescue, folder)), 1.0, "lower", "s")
         finally:
             subprocess.run(["umount", folder], check=True)
 

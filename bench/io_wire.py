@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -16,6 +15,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "python"))
+
+from figures import figure  # noqa: E402 - the path comes first
 
 from assay.lab import Lab, Rates  # noqa: E402 - the path comes first
 from assay.launch.accelerator import environment  # noqa: E402
@@ -27,6 +28,7 @@ TRANSFERS = {"32 KiB": 32 << 10, "1 MiB": 1 << 20}
 TOTAL = 96 << 20
 RATE = 400e6 / 8  # B/s
 ROUNDS = 3
+PEER = "iperf3 TCP over the same link"
 LIMIT_S = 120
 
 
@@ -65,13 +67,6 @@ def read(lab: Lab, mpi: str, transfer: int) -> float:
         return float(said.stdout)
 
 
-def figure(name: str, shares: list[float]) -> None:
-    middle = statistics.median(shares)
-    spread = statistics.median(abs(v - middle) for v in shares)
-    print(json.dumps({"name": name, "value": round(middle, 3), "unit": "1", "limit": 0.8, "better": "higher",
-                      "peer": "iperf3 TCP over the same link", "spread": round(spread, 3)}), flush=True)  # fmt: skip
-
-
 def main() -> None:
     if os.geteuid() != 0:
         print("bench: labs need root", file=sys.stderr)
@@ -84,7 +79,13 @@ def main() -> None:
                 for _ in range(ROUNDS):
                     limit = wire(lab)
                     shares.append(read(lab, mpi, transfer) / limit)
-                figure(f"io.{mpi} {name} read of another node's data over the wire", shares)
+                figure(
+                    f"io.{mpi} {name} read of another node's data over the wire",
+                    shares,
+                    0.8,
+                    "higher",
+                    peer=PEER,
+                )
     finally:
         lab.down()
 
