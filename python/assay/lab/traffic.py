@@ -33,9 +33,14 @@ INTERFACE = "eth0"
 SWITCH = "switch"
 HEAD = "head"
 _PREFIX = 16
-# Under 64 kB the kernel cuts its offloaded 64 kB packets up again, and that costs more than the wire.
-_LEAST_BURST = 128 * 1024
-_BURST_S = 1e-3  # at high rates: what the timer lets pass at once
+# A bucket lets a burst pass at once, so a lone message is faster than the rate by that much: the burst is small where
+# the rate is. But it holds the blocks that hosts send, or the kernel cuts them up, which on a fast wire costs more than
+# the wire: there they are of 64 kB, and small on a slow one.
+_FAST = 125e6  # B/s
+_BURST, _BURST_S = 16 * 1024, 0.5e-3  # at least, and what the timer lets pass at once
+_FAST_BURST, _FAST_BURST_S = 128 * 1024, 1e-3
+_BLOCK = 8 * 1024
+_QUEUE = 512 * 1024  # at least
 _QUEUE_BURSTS = 4
 _CHANCES = 1_000_000_000  # loss is planted in these parts
 _MOST_SEGMENTS = 65535  # of a block that a device takes whole, where nothing is said
@@ -83,8 +88,9 @@ def _shape(device: str, rate: float | None) -> str:
     """The tc command that makes ``rate`` (B/s) the limit of what leaves by ``device``."""
     if rate is None:
         return f"qdisc replace dev {device} root noqueue"
-    burst = max(_LEAST_BURST, int(rate * _BURST_S))
-    bucket = f"rate {rate * 8:.0f}bit burst {burst} limit {burst * _QUEUE_BURSTS}"
+    least, seconds = (_BURST, _BURST_S) if rate < _FAST else (_FAST_BURST, _FAST_BURST_S)
+    burst = max(least, int(rate * seconds))
+    bucket = f"rate {rate * 8:.0f}bit burst {burst} limit {max(_QUEUE, burst * _QUEUE_BURSTS)}"
     return f"qdisc replace dev {device} root tbf {bucket}"
 
 
@@ -124,10 +130,13 @@ def build(hosts: Sequence[Host], head: Host, rates: Rates, switch: int, mtu: int
             limits += _share_one_bucket(host.name, rates.duplex)
     _batch(switch, "ip", links)
     _batch(switch, "tc", limits)
+    slow = any(
+        rate is not None and rate < _FAST for rate in (rates.up, rates.down, rates.duplex, rates.cabinet)
+    )
+    block = f" gso_max_size {_BLOCK}" if slow else ""
     for host in (*hosts, head):
-        _batch(
-            host.pid, "ip", [f"addr add {host.address}/{_PREFIX} dev {INTERFACE}", f"link set {INTERFACE} up"]
-        )
+        cable = [f"addr add {host.address}/{_PREFIX} dev {INTERFACE}", f"link set {INTERFACE}{block} up"]
+        _batch(host.pid, "ip", cable)
     if rates.up is not None:
         for host in hosts:
             _batch(host.pid, "tc", [_shape(INTERFACE, rates.up)])

@@ -7,13 +7,14 @@ from collections.abc import Mapping, Sequence
 
 from assay.model.rounds import Round
 from assay.model.segments import between_breaks, fit_segments, points_of
-from assay.model.study import MIB, Course, Study
+from assay.model.study import MIB, PLATEAU, Course, Study
 from assay.model.times import Times
 from assay.records.schema import Scalar
 
 LONGEST = MIB  # message of a saturation round
 REFINEMENTS = 3  # of where two protocols meet: each halves what is open
 VISITS = 6  # of a size, at most: that many enclose their median with 95 %
+NEAR = 2  # sizes on either side that are disturbed by the same
 SWEEP = tuple(2**k for k in range(23))  # 1 B to 4 MiB
 
 
@@ -37,21 +38,29 @@ def sweep(study: Study) -> Course:
 
 
 def _visits(study: Study, levels: Mapping[str, Times], sizes: Sequence[int]) -> Course:
-    """Twice at least, where two visits can differ, and again until the times are as sure as was asked. The levels in
-    turns: what disturbs one then disturbs the other as well."""
+    """Twice at least, where two visits can differ, and again until the times are as sure as was asked, those of the
+    next sizes too: two visits may agree by chance. The levels in turns: what disturbs one then disturbs the other as
+    well."""
     count = max(2, study.pace.echoes // 2)
     for visit in range(VISITS if study.pace.repeats > 1 else 1):
         for level, times in levels.items():
-            unsure = [s for s in sizes if visit < 2 or times.at(s).reach > study.pace.confidence]
-            if unsure:
+            unsure = [visit < 2 or times.at(size).reach > study.pace.confidence for size in sizes]
+            again = [s for i, s in enumerate(sizes) if any(unsure[max(0, i - NEAR) : i + NEAR + 1])]
+            if again:
                 params: dict[str, Scalar] = {"experiment": "sweep", "level": level, "again": visit}
-                result = yield Round((times.pair,), sizes=tuple(unsure), count=count, params=params)
+                result = yield Round((times.pair,), sizes=tuple(again), count=count, params=params)
                 times.add(result.echoes)
 
 
 def _message_size(study: Study, times: Times) -> int:
-    """Where the last protocol holds, and long against the start-up of a message. Not longer than that: the two
-    directions between two hosts take turns where a socket holds a whole message."""
+    """Where the last protocol holds, long against the start-up of a message and against what a token bucket lets pass
+    at once. Not longer than that: the two directions between two hosts take turns where a socket holds a whole
+    message."""
     latency = min(times.at(size).value for size in times.visits)
     least = max(study.segments[-1].start, 20 * latency * study.single, study.pace.least_size)
-    return 1 << math.ceil(math.log2(min(least, LONGEST)))
+    size = 1 << math.ceil(math.log2(min(least, LONGEST)))
+    longest = max(times.visits)
+    gap = times.at(longest).value / longest
+    while size < LONGEST and size in times.visits and times.at(size).value < PLATEAU * size * gap:
+        size *= 2
+    return size
