@@ -58,9 +58,8 @@ void find(F*& into, const char* name) {
     into = reinterpret_cast<F*>(dlsym(RTLD_NEXT, name));
 }
 
-// False while this very thread (or another) is at it: the request is then an early one.
-bool resolve() {
-    if (__builtin_expect(resolving.load(std::memory_order_acquire) == Resolving::done, 1)) return true;
+// False while this very thread (or another) is at it.
+__attribute__((noinline)) bool resolve_now() {
     auto expected = Resolving::no;
     if (!resolving.compare_exchange_strong(expected, Resolving::now)) return expected == Resolving::done;
     find(real.malloc, "malloc");
@@ -82,6 +81,9 @@ bool resolve() {
     resolving.store(Resolving::done, std::memory_order_release);
     return true;
 }
+
+// False when the real ones cannot be had yet: the request is then an early one.
+inline bool resolve() { return __builtin_expect(resolving.load(std::memory_order_acquire) == Resolving::done, 1) || resolve_now(); }
 
 // A call that gives a block: timed now and then, then written down.
 template <class Call>

@@ -21,7 +21,7 @@
 namespace assay::heap {
 
 std::atomic<Phase> phase{Phase::fresh};
-thread_local Thread* self __attribute__((tls_model("initial-exec"))) = nullptr;
+constinit thread_local Thread* self __attribute__((tls_model("initial-exec"))) = nullptr;
 stack::Tree tree;
 
 namespace {

@@ -38,7 +38,7 @@ struct Thread {
 enum class Phase : std::uint8_t { fresh, starting, active, off };
 
 extern std::atomic<Phase> phase;
-extern thread_local Thread* self __attribute__((tls_model("initial-exec")));
+extern constinit thread_local Thread* self __attribute__((tls_model("initial-exec")));
 
 // Starts recording if the environment asks for it; at most once a process image.
 bool start();
@@ -101,9 +101,9 @@ inline void note_depth(Thread& thread, std::uint64_t sp, std::uint32_t stack) {
 }
 
 // `time`: after what gives a block, before what takes one. The hot way calls nothing that could change errno; the slow
-// ones keep it. False when it could not be recorded.
-inline bool record(Thread& thread, std::uint64_t time, Kind kind, const void* block, std::uint64_t size,
-                   const stack::Frame& caller) {
+// ones keep it. False when it could not be recorded. Inlined in each hook, where the kind is known.
+__attribute__((always_inline)) inline bool record(Thread& thread, std::uint64_t time, Kind kind, const void* block,
+                                                  std::uint64_t size, const stack::Frame& caller) {
     thread.busy = 1;
     const std::uint32_t stack = thread.unwinder->capture(caller, tree);
     if (__builtin_expect(thread.words.at >= thread.words.end, 0) && !turn_over(thread)) {

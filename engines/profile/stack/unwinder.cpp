@@ -1,5 +1,7 @@
 #include "profile/stack/unwinder.hpp"
 
+#include <utility>
+
 namespace assay::stack {
 
 std::atomic<std::uint32_t> generation{0};
@@ -28,39 +30,56 @@ void Unwinder::learn(const Frame& start, StackId id) {
     for (; n < trail_.words(); ++n) offset[n] = static_cast<std::uint32_t>((trail_.slot(n) - start.sp) / 8);
     // Filled up to a multiple of four with a word that is there already.
     for (; n % 4 != 0; ++n) offset[n] = offset[n - 1];
-    const Layout& layout = layout_of(start, offset, n);
+    const std::uint32_t index = layout_of(start, offset, n);
+    Layout& layout = layouts_[index];
     const auto* base = reinterpret_cast<const std::uint64_t*>(start.sp);
-    const std::uint64_t h = hash_words(base, layout);
+    if (const Entry* other = candidate(base, layout); other != nullptr) tell_apart(base, layout, *other);
+    const std::uint64_t h = hash_telling(base, layout);
     Entry& entry = room_for(h);
-    entry.hash = h;
+    entry.tag = tag_of(h);
     entry.serial = layout.serial;
+    entry.layout = index;
     entry.id = id;
-    for (std::uint32_t k = 0; k < n; ++k) entry.word[k] = base[offset[k]];
+    for (std::uint32_t k = 0; k < n; ++k) entry.word[k] = base[layout.offset[k]];
 }
 
 // The layout of this start with these offsets: the one there is, or a new one in place of the oldest.
-const Unwinder::Layout& Unwinder::layout_of(const Frame& start, const std::uint32_t* offset, std::uint32_t n) {
+std::uint32_t Unwinder::layout_of(const Frame& start, const std::uint32_t* offset, std::uint32_t n) {
     const unsigned set = set_of(start);
     unsigned way = 0;
     for (; way < ways && keys_[set][way].pc != 0; ++way) {
-        const Layout& known = layouts_[set][way];
+        const std::uint32_t index = set * ways + way;
+        const Layout& known = layouts_[index];
         if (keys_[set][way].pc == start.pc && keys_[set][way].sp == start.sp && known.called == start.called &&
             known.uses_bp == trail_.needs_bp() && (!known.uses_bp || known.bp == start.bp) && known.n == n &&
-            std::memcmp(known.offset, offset, n * sizeof *offset) == 0)
-            return known;
+            std::memcmp(learned_[index], offset, n * sizeof *offset) == 0)
+            return index;
     }
     if (way == ways) way = victim_[set]++ % ways;
     keys_[set][way] = {start.pc, start.sp};
-    Layout& layout = layouts_[set][way];
-    layout = {start.bp, ++serials_, n, trail_.needs_bp(), start.called, {}};
-    std::memcpy(layout.offset, offset, n * sizeof *offset);
-    return layout;
+    const std::uint32_t index = set * ways + way;
+    layouts_[index] = {start.bp, ++serials_, n, 0, trail_.needs_bp(), start.called, {}};
+    std::memcpy(layouts_[index].offset, offset, n * sizeof *offset);
+    std::memcpy(learned_[index], offset, n * sizeof *offset);
+    return index;
 }
 
+// One more word is telling: that in which this stack and one with the same telling words differ. Where the words of a
+// layout have another order, what was met with it is learned anew.
+void Unwinder::tell_apart(const std::uint64_t* base, Layout& layout, const Entry& other) {
+    std::uint32_t k = layout.telling;
+    while (k < layout.n && base[layout.offset[k]] == other.word[k]) ++k;
+    if (k == layout.n) return;
+    std::swap(layout.offset[k], layout.offset[layout.telling]);
+    ++layout.telling;
+    layout.serial = ++serials_;
+}
+
+// A free place, or that of one whose layout is no more; else any.
 Unwinder::Entry& Unwinder::room_for(std::uint64_t hash) {
-    Entry* first = &entries_[(hash * golden) >> (64 - entry_bits)];
-    for (unsigned probe = 0; probe < probes; ++probe)
-        if (first[probe].serial == 0) return first[probe];
+    Entry* first = &entries_[place_of(hash)];
+    for (Entry* entry = first; entry < first + probes; ++entry)
+        if (entry->serial == 0 || entry->serial != layouts_[entry->layout].serial) return *entry;
     return first[walks_ % probes];
 }
 

@@ -2,11 +2,11 @@
 //
 // A program returns to the same places again and again. For a starting point (pc, sp, bp) the memo knows
 // the *layout*: the offsets of the words that decided an earlier walk (return addresses, and saved RBPs
-// where a frame's extent hangs on one). Those words are loaded by independent loads and hashed; the hash
-// finds the stack, and the words themselves are compared, so a hit is exact: the same start and the same
-// words make the same walk. A miss follows the trail of the stack before (trail.hpp), and learns. So does a stack that
-// is deeper than an entry has room for. Nothing is written to the program's stack, so exceptions, longjmp and shadow
-// stacks are not disturbed.
+// where a frame's extent hangs on one). The stacks that were met with one layout differ in a few of those words; these
+// are hashed and find the one that it may be, and then all words are compared by independent loads, so a hit is
+// exact: the same start and the same words make the same walk. A miss follows the trail of the stack before (trail.hpp),
+// and learns. So does a stack that is deeper than an entry has room for. Nothing is written to the program's stack, so
+// exceptions, longjmp and shadow stacks are not disturbed.
 #pragma once
 
 #include <atomic>
@@ -28,7 +28,7 @@ struct UnwindCounts {
     std::uint64_t lost = 0;   // stacks whose outermost frames could not be read
 };
 
-// One a thread, in zeroed memory of its own (14 MB of address space, touched as it fills).
+// One a thread, in zeroed memory of its own (11 MB of address space, touched as it fills).
 class Unwinder {
 public:
     void set_bounds(Bounds bounds) { bounds_ = bounds; }
@@ -53,9 +53,10 @@ private:
 
     // Where the words of a walk lie, in words from its start's sp.
     struct Layout {
-        std::uint64_t bp;      // of the start; matters where uses_bp
-        std::uint32_t serial;  // tells it from what stood in its place before
-        std::uint32_t n;       // words, filled up to a multiple of 4
+        std::uint64_t bp;       // of the start; matters where uses_bp
+        std::uint32_t serial;   // tells it from what stood in its place before
+        std::uint32_t n;        // words, filled up to a multiple of 4
+        std::uint32_t telling;  // of them, the first ones: in which the stacks that were met differ
         bool uses_bp, called;
         std::uint32_t offset[max_words];
     };
@@ -64,8 +65,9 @@ private:
     };
     // What those words were, and the stack that follows from them.
     struct Entry {
-        std::uint64_t hash;
+        std::uint32_t tag;     // of the telling ones
         std::uint32_t serial;  // of the layout; 0: free
+        std::uint32_t layout;
         StackId id;
         std::uint64_t word[max_words];
     };
@@ -79,41 +81,49 @@ private:
                 if (keys[way].pc == 0) break;
                 continue;
             }
-            const Layout& layout = layouts_[set][way];
+            const Layout& layout = layouts_[set * ways + way];
             if ((layout.uses_bp && layout.bp != start.bp) || layout.called != start.called) continue;
-            const std::uint64_t h = hash_words(base, layout);
-            const std::size_t at = (h * golden) >> (64 - entry_bits);
-            for (unsigned probe = 0; probe < probes; ++probe) {
-                const Entry& entry = entries_[at + probe];
-                if (entry.serial == 0) break;
-                if (entry.hash != h || entry.serial != layout.serial) continue;
-                std::uint64_t differs = 0;
-                for (std::uint32_t k = 0; k < layout.n; ++k) differs |= base[layout.offset[k]] ^ entry.word[k];
-                if (differs == 0) return &entry;
-            }
+            const Entry* entry = candidate(base, layout);
+            if (entry != nullptr && is_same(base, layout, *entry)) return entry;
         }
         return nullptr;
+    }
+
+    // The stack with these telling words, whose others may still differ.
+    const Entry* candidate(const std::uint64_t* base, const Layout& layout) const {
+        const std::uint64_t h = hash_telling(base, layout);
+        const Entry* first = &entries_[place_of(h)];
+        for (const Entry* entry = first; entry < first + probes && entry->serial != 0; ++entry)
+            if (entry->serial == layout.serial && entry->tag == tag_of(h)) return entry;
+        return nullptr;
+    }
+
+    static bool is_same(const std::uint64_t* base, const Layout& layout, const Entry& entry) {
+        std::uint64_t differs = 0;
+        for (std::uint32_t k = 0; k < layout.n; k += 4) {
+            differs |= (base[layout.offset[k]] ^ entry.word[k]) | (base[layout.offset[k + 1]] ^ entry.word[k + 1]) |
+                       (base[layout.offset[k + 2]] ^ entry.word[k + 2]) | (base[layout.offset[k + 3]] ^ entry.word[k + 3]);
+            asm("" : "+r"(differs));  // words from all over the stack: to gather them into vectors takes longer
+        }
+        return differs == 0;
     }
 
     static unsigned set_of(const Frame& start) {
         return static_cast<unsigned>(((start.pc ^ (start.sp << 20)) * golden) >> (64 - set_bits));
     }
-    static std::uint64_t hash_words(const std::uint64_t* base, const Layout& layout) {
-        std::uint64_t h0 = layout.serial * golden, h1 = 0, h2 = 0, h3 = 0;
-        for (std::uint32_t k = 0; k < layout.n; k += 4) {
-            h0 += base[layout.offset[k]] * factor(k);
-            h1 += base[layout.offset[k + 1]] * factor(k + 1);
-            h2 += base[layout.offset[k + 2]] * factor(k + 2);
-            h3 += base[layout.offset[k + 3]] * factor(k + 3);
-        }
-        return h0 + h1 + h2 + h3;
+    static std::uint64_t hash_telling(const std::uint64_t* base, const Layout& layout) {
+        std::uint64_t h = layout.serial * golden;
+        for (std::uint32_t k = 0; k < layout.telling; ++k) h = ((h ^ (h >> 32)) + base[layout.offset[k]]) * golden;
+        return h;
     }
-    static constexpr std::uint64_t factor(std::uint32_t k) { return (golden * (2 * k + 3)) | 1; }
+    static std::size_t place_of(std::uint64_t hash) { return hash >> (64 - entry_bits); }
+    static std::uint32_t tag_of(std::uint64_t hash) { return static_cast<std::uint32_t>(hash >> 16); }
 
     StackId follow(const Frame& start, Tree& tree);
     StackId follow_elsewhere(const Frame& start, Tree& tree);
     void learn(const Frame& start, StackId id);
-    const Layout& layout_of(const Frame& start, const std::uint32_t* offset, std::uint32_t n);
+    std::uint32_t layout_of(const Frame& start, const std::uint32_t* offset, std::uint32_t n);
+    void tell_apart(const std::uint64_t* base, Layout& layout, const Entry& other);
     Entry& room_for(std::uint64_t hash);
     void forget(std::uint32_t now);
 
@@ -122,7 +132,8 @@ private:
     std::uint64_t walks_ = 0;
     std::uint8_t victim_[1 << set_bits];
     Key keys_[1 << set_bits][ways];
-    Layout layouts_[1 << set_bits][ways];
+    Layout layouts_[ways << set_bits];
+    std::uint32_t learned_[ways << set_bits][max_words];  // each layout's offsets in the order of the walk
     Entry entries_[(1 << entry_bits) + probes];
     RuleCache rules_;
     Trail trail_;
