@@ -112,12 +112,13 @@ constexpr At ordered{Pointer::ordered, 0, true};
     ASSAY_EXPORT int MPI_File_read##suffix(MPI_File f, void* b, Count n, MPI_Datatype t, MPI_Status* s) {                 \
         OWN_OR(PMPI_File_read##suffix(f, b, n, t, s), read(file, where, b, n, t, s));                                     \
     }
-#define START_AT(name, Count, collective)                                                                                  \
+// The nonblocking ones wait for nobody, so the collective ones are like the others.
+#define START_AT(name, Count)                                                                                              \
     ASSAY_EXPORT int MPI_File_iwrite_##name(MPI_File f, MPI_Offset o, const void* b, Count n, MPI_Datatype t, MPI_Request* r) { \
-        OWN_OR(PMPI_File_iwrite_##name(f, o, b, n, t, r), start_write(file, given(o, collective), b, n, t, r));            \
+        OWN_OR(PMPI_File_iwrite_##name(f, o, b, n, t, r), start_write(file, given(o), b, n, t, r));                        \
     }                                                                                                                      \
     ASSAY_EXPORT int MPI_File_iread_##name(MPI_File f, MPI_Offset o, void* b, Count n, MPI_Datatype t, MPI_Request* r) {   \
-        OWN_OR(PMPI_File_iread_##name(f, o, b, n, t, r), start_read(file, given(o, collective), b, n, t, r));              \
+        OWN_OR(PMPI_File_iread_##name(f, o, b, n, t, r), start_read(file, given(o), b, n, t, r));                          \
     }
 #define START(suffix, Count, where)                                                                                        \
     ASSAY_EXPORT int MPI_File_iwrite##suffix(MPI_File f, const void* b, Count n, MPI_Datatype t, MPI_Request* r) {         \
@@ -154,10 +155,10 @@ DATA(, int, own())
 DATA(_all, int, own(true))
 DATA(_shared, int, shared)
 DATA(_ordered, int, ordered)
-START_AT(at, int, false)
-START_AT(at_all, int, true)
+START_AT(at, int)
+START_AT(at_all, int)
 START(, int, own())
-START(_all, int, own(true))
+START(_all, int, own())
 START(_shared, int, shared)
 SPLIT_AT(begin, int)
 SPLIT(_all_begin, int, own(true))
@@ -172,10 +173,10 @@ DATA(_c, MPI_Count, own())
 DATA(_all_c, MPI_Count, own(true))
 DATA(_shared_c, MPI_Count, shared)
 DATA(_ordered_c, MPI_Count, ordered)
-START_AT(at_c, MPI_Count, false)
-START_AT(at_all_c, MPI_Count, true)
+START_AT(at_c, MPI_Count)
+START_AT(at_all_c, MPI_Count)
 START(_c, MPI_Count, own())
-START(_all_c, MPI_Count, own(true))
+START(_all_c, MPI_Count, own())
 START(_shared_c, MPI_Count, shared)
 SPLIT_AT(begin_c, MPI_Count)
 SPLIT(_all_begin_c, MPI_Count, own(true))

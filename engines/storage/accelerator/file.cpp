@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "storage/accelerator/heard.hpp"
 #include "storage/accelerator/remote.hpp"
 
 namespace assay::storage {
@@ -91,6 +92,13 @@ private:
 
 int File::write(At at, const void* buffer, MPI_Count count, MPI_Datatype type, MPI_Count* moved) {
     *moved = 0;
+    meet(at);
+    const int code = write_own(at, buffer, count, type, moved);
+    visible(at.collective);
+    return code;
+}
+
+int File::write_own(At at, const void* buffer, MPI_Count count, MPI_Datatype type, MPI_Count* moved) {
     std::int64_t logical = 0;
     if (const int code = refuse(at, count, true)) {
         if (at.pointer == Pointer::ordered) place(at, 0, logical);  // the others count on it
@@ -116,7 +124,6 @@ int File::write(At at, const void* buffer, MPI_Count count, MPI_Datatype type, M
         else code = store_bytes(logical, static_cast<const char*>(buffer), *memory, bytes);
     }
     if (!code) *moved = bytes;
-    visible(at.collective);
     return code;
 }
 
@@ -187,12 +194,13 @@ std::uint64_t File::size_now(std::uint64_t at_least) {
 
 int File::read(At at, void* buffer, MPI_Count count, MPI_Datatype type, MPI_Count* moved) {
     *moved = 0;
+    meet(at);
+    visible(at.collective);
     std::int64_t logical = 0;
     if (const int code = refuse(at, count, false)) {
         if (at.pointer == Pointer::ordered) place(at, 0, logical);  // the others count on it
         return code;
     }
-    visible(at.collective);
     const auto memory = flatten(type);
     const std::int64_t bytes = memory->size * count;
     if (const int code = place(at, bytes, logical)) return code;
@@ -303,6 +311,15 @@ bool File::settle(std::vector<Wanted>& remote) {
         good &= wanted.fate != Wanted::failed;
     }
     return good;
+}
+
+// A collective transfer begins when all have come to it: what any of them wrote before is then older than what is written
+// now, and seen by what is read now. MPI does not promise that, but its own collective transfers begin with an exchange,
+// and libraries above them count on it.
+void File::meet(At at) {
+    if (!at.collective || job_->settings().visibility != Visibility::immediate) return;
+    if (at.pointer != Pointer::ordered) PMPI_Barrier(comm_);  // ordered ones meet where they find their places
+    hear();
 }
 
 // Under the rule that says so, a collective transfer is a moment at which ranks see each other's writes.

@@ -68,6 +68,7 @@ private:
     void arrive();
     int refuse(At at, MPI_Count count, bool writing) const;
     int place(At at, std::int64_t bytes, std::int64_t& logical);
+    int write_own(At at, const void* buffer, MPI_Count count, MPI_Datatype type, MPI_Count* moved);
     int store_bytes(std::int64_t logical, const char* buffer, const Flat& memory, std::int64_t bytes);
     int load_bytes(std::int64_t logical, char* buffer, const Flat& memory, std::int64_t bytes, MPI_Count& got);
     void load_range(std::uint64_t begin, std::uint64_t end, char* to, std::vector<Wanted>& remote);
@@ -81,6 +82,7 @@ private:
     bool look();
     int into_bypass();
     int pointer(std::int64_t amount, bool set, std::uint64_t& before);
+    void meet(At at);
     void visible(bool collective);
 
     Job* job_ = nullptr;

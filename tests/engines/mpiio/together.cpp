@@ -55,6 +55,25 @@ void told_by_a_barrier() {
     EXPECT(on_disk("barrier") == expected);
 }
 
+// One collective transfer after the other, and nothing else that could tell: each is over everywhere before the next.
+void told_by_a_collective_transfer() {
+    constexpr int n = 300, rounds = 60;
+    std::mt19937 random(static_cast<unsigned>(rank));
+    MPI_File file = opened("collective");
+    std::vector<int> expected(static_cast<std::size_t>(n * size)), read(expected.size());
+    for (int round = 0; round < rounds; ++round) {
+        usleep(random() % 4 == 0 ? 3000 : 0);
+        const std::vector<int> all(expected.size(), -round), mine(n, round * size + rank);
+        MPI_File_write_at_all(file, 0, all.data(), rank == round % size ? n * size : 0, MPI_INT, MPI_STATUS_IGNORE);
+        MPI_File_write_at_all(file, (rank + round) % size * n * 4, mine.data(), n, MPI_INT, MPI_STATUS_IGNORE);
+        for (int k = 0; k < size; ++k) std::fill_n(expected.begin() + (k + round) % size * n, n, round * size + k);
+        MPI_File_read_at_all(file, 0, read.data(), n * size, MPI_INT, MPI_STATUS_IGNORE);
+        EXPECT(read == expected);
+    }
+    MPI_File_close(&file);
+    EXPECT(on_disk("collective") == expected);
+}
+
 // The same bytes by one rank after the other, in patterns that overlap; nobody reads before the file is closed.
 void written_over_unread() {
     constexpr int n = 4000, rounds = 30;
@@ -202,5 +221,6 @@ void random_histories() {
 }  // namespace
 
 const std::vector<Case> together = {{"told-by-a-message", told_by_a_message}, {"told-by-a-barrier", told_by_a_barrier},
+                                    {"told-by-a-collective-transfer", told_by_a_collective_transfer},
                                     {"written-over-unread", written_over_unread}, {"lengths", lengths},
                                     {"gone-from-the-store", gone_from_the_store}, {"random-histories", random_histories}};

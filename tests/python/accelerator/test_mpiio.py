@@ -17,7 +17,7 @@ from mpi_programs import BUILT, MPIRUN, MPIS, accelerated, in_memory, run, words
 # What the stock libraries fail: ROMIO takes MPI_SHORT_INT for six bytes without a gap. Open MPI's own is not asked:
 # under load it hangs now and then.
 STOCK_FAULTS = {"mpich": {"memory-types"}, "mpich-wheel": {"memory-types"}}
-PROMISED, TOGETHER = 16, 6
+PROMISED, TOGETHER = 16, 7
 
 FORTRAN = """
 program rotate
