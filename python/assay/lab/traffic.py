@@ -135,8 +135,8 @@ def build(hosts: Sequence[Host], head: Host, rates: Rates, switch: int, mtu: int
     )
     block = f" gso_max_size {_BLOCK}" if slow else ""
     for host in (*hosts, head):
-        cable = [f"addr add {host.address}/{_PREFIX} dev {INTERFACE}", f"link set {INTERFACE}{block} up"]
-        _batch(host.pid, "ip", cable)
+        address = f"addr add {host.address}/{_PREFIX} dev {INTERFACE}"
+        _batch(host.pid, "ip", [address, f"link set {INTERFACE}{block} up"])
     if rates.up is not None:
         for host in hosts:
             _batch(host.pid, "tc", [_shape(INTERFACE, rates.up)])

@@ -1,0 +1,174 @@
+"""A profile shown again, compared, and handed to other tools, which read it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from heap_runs import (
+    ASSAY,
+    LIMIT_S,
+    NEEDED,
+    heap,
+    profile,
+    refused,
+)
+
+from assay.cli import main
+
+pytestmark = NEEDED
+
+
+def test_what_has_changed(planted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    heap(tmp_path / "a", planted, "clean")
+    heap(tmp_path / "b", planted, "leak")
+    words = ["heap", "compare", str(tmp_path / "a"), str(tmp_path / "b")]
+    assert main([*words, "--metric", "leaked"]) == 0
+    assert "+1 MB" in capsys.readouterr().out
+    assert main([*words, "--metric", "leaked", "--json"]) == 0
+    said = json.loads(capsys.readouterr().out)
+    leak = next(one for one in said["functions"] if "leak" in one["function"])
+    assert (leak["before"], leak["after"]) == (0, 1_000_000)
+    assert main(["heap", "compare", str(tmp_path / "a"), str(tmp_path / "a")]) == 0
+    assert "no function differs" in capsys.readouterr().out
+
+
+def test_as_json(planted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    heap(tmp_path / "run", planted, "leak")
+    assert main(["heap", str(tmp_path / "run"), "--json"]) == 0
+    (said,) = json.loads(capsys.readouterr().out)
+    assert said["totals"]["leaked"] >= 1_000_000
+    assert said["functions"]["leaked"][0]["own"] == 1_000_000
+
+
+@pytest.mark.skipif(shutil.which("callgrind_annotate") is None, reason="no valgrind")
+def test_callgrind_reads_it(planted: Path, tmp_path: Path) -> None:
+    heap(tmp_path / "run", planted, "leak")
+    text = subprocess.run(
+        [ASSAY, "heap", tmp_path / "run", "--export", "callgrind"], capture_output=True, check=True
+    )
+    (tmp_path / "callgrind.out.1").write_bytes(text.stdout)
+    said = subprocess.run(
+        ["callgrind_annotate", "--threshold=100", "--show=leaked", "--inclusive=yes", tmp_path / "callgrind.out.1"],
+        capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    (line,) = [line for line in said.splitlines() if ":leak [" in line]
+    assert "1,000,000" in line
+
+
+def test_pprof_reads_it(planted: Path, tmp_path: Path) -> None:
+    """Its fields, by their numbers, as profile.proto gives them."""
+    heap(tmp_path / "run", planted, "leak")
+    said = subprocess.run(
+        [ASSAY, "heap", tmp_path / "run", "--export", "pprof"], capture_output=True, check=True
+    )
+    fields = list(messages(gzip.decompress(said.stdout)))
+    strings = [str(value, "utf-8") for field, value in fields if field == 6 and isinstance(value, bytes)]
+    assert strings[0] == ""
+    types = [dict(messages(value)) for field, value in fields if field == 1 and isinstance(value, bytes)]
+    leaked = [strings[int(one[1])] for one in types].index("never freed")
+    functions = {
+        int(one[1]): strings[int(one[2])]
+        for one in (
+            dict(messages(value)) for field, value in fields if field == 5 and isinstance(value, bytes)
+        )
+    }
+    total = 0
+    for field, value in fields:
+        if field != 2 or not isinstance(value, bytes):
+            continue
+        sample = dict(messages(value))
+        if any(functions[location] == "leak" for location in varints(sample[1])):
+            total += varints(sample[2])[leaked]
+    assert total == 1_000_000
+
+
+def messages(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Field numbers and values of a protocol buffer that has numbers and parts only."""
+    at = 0
+
+    def number() -> int:
+        nonlocal at
+        value, shift = 0, 0
+        while True:
+            byte = data[at]
+            at += 1
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+
+    while at < len(data):
+        key = number()
+        if key & 7 == 0:
+            yield key >> 3, number()
+        else:
+            size = number()
+            yield key >> 3, data[at : at + size]
+            at += size
+
+
+def varints(data: int | bytes) -> list[int]:
+    assert isinstance(data, bytes)
+    found, value, shift = [], 0, 0
+    for byte in data:
+        value |= (byte & 127) << shift
+        shift += 7
+        if byte < 128:
+            found.append(value)
+            value, shift = 0, 0
+    return found
+
+
+def test_shown_again_and_exported(planted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    heap(tmp_path / "run", planted, "leak")
+    assert main(["heap", str(tmp_path / "run")]) == 0
+    assert "never freed" in capsys.readouterr().out
+    assert main(["heap", str(tmp_path / "run"), "--export", "collapsed", "--metric", "leaked"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert sum(int(line.rpartition(" ")[2]) for line in lines if "leak" in line.split(";")[-1]) == 1_000_000
+    assert main(["heap", str(tmp_path / "run"), "--export", "speedscope"]) == 0
+    scope = json.loads(capsys.readouterr().out)
+    leaked = next(p for p in scope["profiles"] if p["name"] == "never freed")
+    assert leaked["endValue"] == sum(leaked["weights"]) >= 1_000_000
+    assert all(
+        0 <= frame < len(scope["shared"]["frames"]) for sample in leaked["samples"] for frame in sample
+    )
+
+
+@pytest.mark.skipif(shutil.which("heaptrack") is None, reason="no heaptrack")
+def test_a_file_of_heaptracks(planted: Path, tmp_path: Path) -> None:
+    subprocess.run(
+        ["heaptrack", "-o", tmp_path / "peer", planted, "leak"], capture_output=True, timeout=LIMIT_S
+    )
+    (file,) = tmp_path.glob("peer*.zst")
+    done = subprocess.run(
+        [ASSAY, "heap", "import", file, "-o", tmp_path / "run"],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "a file of heaptrack's" in done.stdout
+    one = profile(tmp_path / "run")
+    nodes = [n for k, n in enumerate(one.nodes) if n.count and "leak" in one.asker(k).function]
+    assert [(n.count, n.bytes, n.leaked) for n in nodes] == [(10, 1_000_000, 1_000_000)]
+    assert (tmp_path / "run/report.html").is_file()
+    cut = tmp_path / "cut.zst"
+    cut.write_bytes(file.read_bytes()[:3000])
+    done = subprocess.run(
+        [ASSAY, "heap", "import", cut, "-o", tmp_path / "cut"], capture_output=True, text=True
+    )
+    assert done.returncode in (0, 2) and "Traceback" not in done.stderr
+
+
+def test_what_cannot_be_imported(tmp_path: Path) -> None:
+    other = tmp_path / "other.zst"
+    other.write_text("hello")
+    assert "is no file of heaptrack's" in refused("import", other, cwd=tmp_path)
+    assert "there is no such file" in refused("import", tmp_path / "none", cwd=tmp_path)

@@ -1,0 +1,85 @@
+"""Parts of a program: blocks of a size, samples, ranks, profiles on the way."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from heap_runs import (
+    ASSAY,
+    NEEDED,
+    heap,
+    of,
+    profile,
+)
+
+from assay.profile.heap import load_dumps, load_profiles
+
+pytestmark = NEEDED
+
+
+def test_blocks_of_a_size_and_more(planted: Path, tmp_path: Path) -> None:
+    done = heap(tmp_path / "run", planted, "grow", options=["--at-least", "40kB"])
+    node = of(profile(tmp_path / "run"), "grow")
+    # Of sizes 10, 20 ... 50,000 those from 40,000 on; one or two below it have that room in fact.
+    assert 1001 <= node.count <= 1004
+    assert "blocks under 40 kB were left out" in done.stderr
+
+
+@pytest.mark.parametrize("what", ["churn", "grow"])
+def test_a_sample_estimates_the_whole(planted: Path, tmp_path: Path, what: str) -> None:
+    done = heap(tmp_path / "run", planted, what, options=["--sample", "4KiB"])
+    one = profile(tmp_path / "run")
+    node = of(one, what)
+    whole = 5_000_000 if what == "churn" else 10 * 5000 * 5001 // 2
+    assert node.bytes == pytest.approx(whole, rel=0.25)
+    assert one.trace.events < 20_000
+    assert "figures are estimates" in done.stderr
+
+
+RANKED = 'if test "$OMPI_COMM_WORLD_RANK" = 2; then "$0" leak; else "$0" tiny; fi; exit 0'
+
+
+@pytest.mark.skipif(shutil.which("mpirun.openmpi") is None, reason="no Open MPI")
+def test_ranks_are_added_up_and_the_odd_one_is_named(
+    planted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    mpirun = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "4"]
+    program = [*mpirun, "sh", "-c", RANKED, str(planted)]
+    done = heap(tmp_path / "run", *program)
+    assert "4 ranks" in done.stderr and "unlike the others: 1" in done.stderr
+    assert "rank 2 (pid" in done.stderr
+    alone = tmp_path / "alone"
+    heap(alone, *program, options=["--ranks", "2"])
+    (only,) = [one for one in load_profiles(alone) if one.process.rank and "planted" in one.process.program]
+    assert only.process.rank == "2"
+    assert of(only, "leak").leaked == 1_000_000
+
+
+def test_a_profile_on_the_way(planted: Path, tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [ASSAY, "heap", "-o", tmp_path / "run", "--", planted, "waits"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    process.send_signal(signal.SIGUSR1)
+    until = time.monotonic() + 30
+    while not list((tmp_path / "run/heap").glob("*.dump1.json")):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    process.communicate("go on\n", timeout=30)
+    assert process.returncode == 7
+    (dump,) = load_dumps(tmp_path / "run")
+    whole = profile(tmp_path / "run")
+    assert not dump.process.complete and whole.process.complete
+    assert 0 < of(dump, "churn").count <= of(whole, "churn").count == 50_000
+
+
+def test_a_profile_when_much_is_in_memory(planted: Path, tmp_path: Path) -> None:
+    heap(tmp_path / "run", planted, "fragments", options=["--dump-at", "40MB"])
+    dumps = load_dumps(tmp_path / "run")
+    assert dumps and all("interleave" in str(one.places) for one in dumps)

@@ -1,0 +1,115 @@
+"""Programs are none the worse for being recorded: exceptions, signals, coroutines, forks, kills, real ones."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+from heap_runs import (
+    ASSAY,
+    LIMIT_S,
+    NEEDED,
+    ROOT,
+    heap,
+    of,
+    profile,
+    profiles,
+)
+
+pytestmark = NEEDED
+
+
+@pytest.mark.parametrize("what", ["throw", "longjmp"])
+def test_leaving_frames_in_other_ways(planted: Path, tmp_path: Path, what: str) -> None:
+    done = heap(tmp_path / "run", planted, what)
+    assert (done.returncode, done.stdout) == (7, "done\n")
+    name, blocks = (
+        ("throwing", 21 + 1) if what == "throw" else ("jumping", 21)
+    )  # the exception's text is one more
+    assert of(profile(tmp_path / "run"), name).count == 100 * blocks
+
+
+def test_signals_in_the_middle(planted: Path, tmp_path: Path) -> None:
+    heap(tmp_path / "run", planted, "signals")
+    assert of(profile(tmp_path / "run"), "churn").count == 300_000
+
+
+def test_a_coroutine_has_a_stack_of_its_own(planted: Path, tmp_path: Path) -> None:
+    heap(tmp_path / "run", planted, "coroutine")
+    one = profile(tmp_path / "run")
+    assert (of(one, "leak").count, of(one, "leak").leaked) == (500, 500_000)
+    (asking,) = (k for k in range(len(one.nodes)) if one.nodes[k].leaked == 500_000)
+    callers = [one.places[one.nodes[node].place].function for node in one.stack(asking)]
+    assert any(function.startswith("yielding") for function in callers), callers
+
+
+def test_a_fork_is_a_process_of_its_own(planted: Path, tmp_path: Path) -> None:
+    heap(tmp_path / "run", planted, "fork")
+    found = {(p.process.parent, of(p, "leak").bytes) for p in profiles(tmp_path / "run")}
+    assert {size for _, size in found} == {1000, 2000}
+    parent = next(p for p in profiles(tmp_path / "run") if of(p, "leak").bytes == 1000)
+    assert any(ancestor == parent.process.pid and size == 2000 for ancestor, size in found)
+
+
+def test_a_program_that_becomes_another(planted: Path, tmp_path: Path) -> None:
+    done = heap(tmp_path / "run", planted, "exec")
+    assert done.returncode == 7
+    before, after = sorted(profiles(tmp_path / "run"), key=lambda p: p.totals.count)
+    assert before.process.pid == after.process.pid
+    assert of(before, "leak").leaked == 3000
+    assert of(after, "churn").count == 50_000
+
+
+def test_killed_without_a_word(planted: Path, tmp_path: Path) -> None:
+    done = heap(tmp_path / "run", planted, "killed")
+    assert done.returncode == 128 + signal.SIGKILL
+    one = profile(tmp_path / "run")
+    assert not one.process.complete
+    assert of(one, "leak").leaked == 50_000
+    assert of(one, "churn").count == 20_000
+
+
+def test_ctrl_c_ends_the_program_and_keeps_the_profile(planted: Path, tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [ASSAY, "heap", "-o", tmp_path / "run", "--", planted, "slow"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    os.killpg(process.pid, signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert of(profile(tmp_path / "run"), "leak").leaked == 12_345
+
+
+def test_nothing_is_left_behind(planted: Path, tmp_path: Path) -> None:
+    before = set(Path("/dev/shm").glob("assay-heap-*"))
+    heap(tmp_path / "run", planted, "fork")
+    assert set(Path("/dev/shm").glob("assay-heap-*")) <= before
+    assert not list((tmp_path / "run/heap").glob("*.part"))
+
+
+SCRIPT = """
+import json, threading
+threads = [threading.Thread(target=str) for _ in range(4)]
+print(len(json.dumps(list(range(20000)))), [t.start() for t in threads])
+"""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["/usr/bin/python3", "-c", SCRIPT],
+        ["g++", "-fsyntax-only", "-x", "c++", str(ROOT / "tests/fixtures/heap/planted.cpp")],
+        ["sh", "-c", "seq 1000 | sort -R --random-source=/dev/zero | md5sum"],
+        ["git", "-C", str(ROOT), "log", "--oneline", "-3"],
+    ],
+    ids=["python", "g++", "sh", "git"],
+)
+def test_real_programs_say_what_they_always_say(words: list[str], tmp_path: Path) -> None:
+    bare = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S)
+    done = heap(tmp_path / "run", *words)
+    assert (done.returncode, done.stdout) == (bare.returncode, bare.stdout)
+    assert all(p.totals.count > 0 and p.trace.lost_events == 0 for p in profiles(tmp_path / "run"))

@@ -1,0 +1,131 @@
+"""Traces that are damaged or packed, and what cannot be recorded: one clear line."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from heap_runs import (
+    ASSAY,
+    LIMIT_S,
+    NEEDED,
+    built,
+    heap,
+    refused,
+)
+
+from assay.cli import main
+from assay.launch.engines import engines_folder
+from assay.records.run import Run
+
+pytestmark = NEEDED
+
+
+def test_a_truncated_trace_shows_what_it_holds(planted: Path, tmp_path: Path) -> None:
+    heap(tmp_path / "run", planted, "churn")
+    (trace,) = (tmp_path / "run/heap").glob("*.heap")
+    trace.with_suffix(".json").unlink()
+    trace.write_bytes(trace.read_bytes()[:-200])
+    done = subprocess.run([ASSAY, "heap", tmp_path / "run"], capture_output=True, text=True, timeout=LIMIT_S)
+    assert done.returncode == 0
+    assert "the trace is damaged" in done.stdout or "did not end by itself" in done.stdout
+
+
+@pytest.mark.parametrize("what", ["ways", "grow", "handover", "threads"])
+def test_packing_loses_nothing(planted: Path, tmp_path: Path, what: str) -> None:
+    """The same figures from a trace as it was recorded and from the packed one, which is much smaller; and a third
+    time from that, packed again."""
+    tool = engines_folder() / "assay-heap"
+    subprocess.run([tool, "record", tmp_path, "--", planted, what], capture_output=True, timeout=LIMIT_S)
+    (trace,) = tmp_path.glob("*.heap")
+    found, sizes = [], []
+    for _ in range(3):
+        said = subprocess.run([tool, "analyse", trace], capture_output=True, check=True, timeout=LIMIT_S)
+        one = json.loads(said.stdout)
+        del one["trace"]
+        del one["fragments"], one["touches"]  # of addresses, which a packed trace has no more
+        found.append(one)
+        sizes.append(trace.stat().st_size)
+        subprocess.run([tool, "pack", trace], check=True, timeout=LIMIT_S)
+    assert found[0] == found[1] == found[2]
+    assert sizes[1] < sizes[0]
+    if what == "threads":
+        assert sizes[1] < sizes[0] / 10
+
+
+def test_a_program_that_is_not_there(tmp_path: Path) -> None:
+    said = refused("--", "no-such-program", cwd=tmp_path)
+    assert said.startswith("assay: cannot run no-such-program; is it on PATH, and executable?")
+    assert said.count("\n") == 1
+
+
+def test_a_static_program(tmp_path: Path) -> None:
+    static = built(tmp_path / "static", "-static")
+    done = heap(tmp_path / "run", static, "leak")
+    assert done.stdout == "done\n"
+    assert "nothing was recorded" in done.stderr and "statically linked" in done.stderr
+
+
+def test_a_setuid_program(planted: Path, tmp_path: Path) -> None:
+    """The loader takes nothing from the environment of one who becomes somebody else."""
+    if os.geteuid() != 0:
+        pytest.skip("making one needs root")
+    other = tmp_path / "setuid"
+    shutil.copy(planted, other)
+    os.chown(other, 65534, 65534)
+    other.chmod(0o4755)
+    done = heap(tmp_path / "run", other, "leak")
+    assert done.stdout == "done\n"
+    assert "nothing was recorded" in done.stderr and "as another user" in done.stderr
+
+
+def test_runs_that_are_none(tmp_path: Path) -> None:
+    if shutil.which("compare") is None:
+        assert "two runs of 'assay heap' are compared" in refused("compare", "a", "b", cwd=tmp_path)
+    assert "never negative" in refused("--at-least", "-5", "--", "true", cwd=tmp_path)
+
+
+def test_a_limit_on_a_programs_memory(
+    planted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    heap(tmp_path / "run", planted, "leak")
+    spec = tmp_path / "memory.toml"
+    limit = '[[criterion]]\nmetric = "profile.heap/leaked"\nmax = "{}"\n'
+    for most, status in (("2 MB", 0), ("500 kB", 1)):
+        spec.write_text(limit.format(most))
+        assert main(["judge", str(tmp_path / "run"), str(spec)]) == status, capsys.readouterr().out
+
+
+def test_no_program(tmp_path: Path) -> None:
+    assert "no program given" in refused(cwd=tmp_path)
+
+
+def test_a_run_without_a_trace(tmp_path: Path) -> None:
+    Run.create("net", ["assay", "net"], path=tmp_path / "run")
+    assert "no heap trace" in refused("run", cwd=tmp_path)
+
+
+def test_a_full_disk(planted: Path, tmp_path: Path) -> None:
+    """The program goes on and ends as it would; what was written until then is kept."""
+    if os.geteuid() != 0:
+        pytest.skip("a small file system needs root")
+    small = tmp_path / "small"
+    small.mkdir()
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=200k", "tmpfs", small], check=True, timeout=10)
+    try:
+        folder = small / "heap"
+        folder.mkdir()
+        done = subprocess.run(
+            [engines_folder() / "assay-heap", "record", folder, "--", planted, "signals"],
+            capture_output=True, text=True, timeout=LIMIT_S,
+        )  # fmt: skip
+        assert (done.returncode, done.stdout) == (7, "done\n")
+        assert "No space left on device" in done.stderr and "goes on unrecorded" in done.stderr
+    finally:
+        time.sleep(0.1)
+        subprocess.run(["umount", small], check=True, timeout=10)
