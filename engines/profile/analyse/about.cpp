@@ -76,6 +76,25 @@ void widen(About& about, const Bytes& payload, const ChunkHead& head) {
     expand(std::span(reinterpret_cast<const std::uint64_t*>(payload.data()), payload.size() / sizeof(std::uint64_t)), head.first, sink);
 }
 
+void read_text(Kind kind, std::uint32_t thread, const std::string& text, About& about, Symbols& symbols) {
+    if (kind == Kind::modules) symbols.add_modules(text);
+    else if (kind == Kind::thread) read_thread(thread, text, about);
+    else if (kind == Kind::python) about.python.read(text);
+}
+
+// A C stack that is named with each of its Python stacks is not itself named by any event.
+void note_named(TraceReader& trace, About& about) {
+    about.python.named.resize(about.nodes.size());
+    Bytes payload;
+    std::vector<Event> events;
+    for (const ChunkPlace& place : trace.chunks()) {
+        if (place.head.kind != ChunkKind::events && place.head.kind != ChunkKind::raw) continue;
+        if (!read_events(trace, place, payload, events)) continue;
+        for (const Event& event : events)
+            if (event.stack < about.python.named.size()) about.python.named[event.stack] = true;
+    }
+}
+
 }  // namespace
 
 double About::seconds_per_tick() const {
@@ -116,6 +135,7 @@ About read_about(TraceReader& trace, Symbols& symbols) {
             case ChunkKind::nodes: read_nodes(head, payload, about); break;
             case ChunkKind::modules: symbols.add_modules(text); break;
             case ChunkKind::thread: read_thread(head.thread, text, about); break;
+            case ChunkKind::python: about.python.read(text); break;
             case ChunkKind::samples: read_samples(head, payload, about); break;
             case ChunkKind::faults: read_touches(head, payload, about); break;
             case ChunkKind::mappings:
@@ -124,9 +144,7 @@ About read_about(TraceReader& trace, Symbols& symbols) {
                 break;
             case ChunkKind::raw:
                 read_texts(payload, [&](Kind kind, std::span<const std::uint8_t> bytes) {
-                    const std::string words(bytes.begin(), bytes.end());
-                    if (kind == Kind::modules) symbols.add_modules(words);
-                    else read_thread(head.thread, words, about);
+                    read_text(kind, head.thread, std::string(bytes.begin(), bytes.end()), about, symbols);
                 });
                 widen(about, payload, head);
                 break;
@@ -136,6 +154,7 @@ About read_about(TraceReader& trace, Symbols& symbols) {
     // Killed before its last word: the clocks of its last event.
     if (about.last > about.process.end_ticks) about.process.end_ticks = about.last;
     order_touches(about);
+    if (about.python.is_there()) note_named(trace, about);
     return about;
 }
 

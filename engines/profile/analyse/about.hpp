@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "profile/analyse/python.hpp"
 #include "profile/analyse/symbols.hpp"
 #include "profile/stack/tree.hpp"
 #include "profile/trace/file.hpp"
@@ -31,6 +32,7 @@ struct About {
     std::vector<stack::Node> nodes;                        // of the stack tree
     std::unordered_map<std::uint32_t, std::string> names;  // of threads, by serial
     std::unordered_map<std::uint32_t, std::uint32_t> threads;  // serial by the system's number
+    Python python;
     std::vector<Sample> samples;
     std::vector<Touch> touches;  // in the order of time
     bool watched_touches = false;

@@ -200,7 +200,7 @@ Json globals_json(const About& about, const Globals& globals) {
 // What one pass over the events needs; in the order in which it is made.
 struct Analysis::Parts {
     Parts(const About& about_of, Symbols& symbols_of)
-        : about(about_of), symbols(symbols_of), tree(about.nodes, symbols), groups(tree),
+        : about(about_of), symbols(symbols_of), tree(about.nodes, about.python, symbols), groups(tree),
           peaks(groups.count(), [this](std::uint32_t node) { return groups.of(node); }),
           account(about.first > about.last ? 0 : about.first, about.first > about.last ? 0 : about.last, steps, tree.nodes().size(), &peaks,
                   about.process.sample),
@@ -240,7 +240,7 @@ void Analysis::tell(const Reading& reading, std::FILE* to) {
         {"trace",
          {{"source", reading.source}, {"bytes", reading.bytes}, {"events", account.events}, {"lost_events", about.process.lost},
           {"damaged_bytes", reading.damaged}, {"unreadable_chunks", about.unreadable + reading.unreadable},
-          {"missing_objects", symbols.missing()}}},
+          {"missing_objects", symbols.missing()}, {"unread_python", about.python.unread}}},
         {"totals",
          {{"count", account.count}, {"bytes", account.bytes}, {"frees", account.frees}, {"unknown_frees", account.unknown_frees},
           {"peak", account.peak}, {"peak_count", account.peak_count}, {"peak_seconds", about.seconds_at(account.peak_time)},

@@ -1,11 +1,16 @@
 // The tree of stacks by function and line: what differs in its addresses alone is one.
+//
+// Python's functions stand where they run: further in than the interpreter's C frame that runs them, and further out than
+// what they call.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
+#include "profile/analyse/python.hpp"
 #include "profile/analyse/symbols.hpp"
 #include "profile/stack/tree.hpp"
 
@@ -25,10 +30,10 @@ public:
     };
 
     // Looks all of them up, which takes as long as reading the objects' debug information takes.
-    CallTree(const std::vector<stack::Node>& stacks, Symbols& symbols);
+    CallTree(const std::vector<stack::Node>& stacks, const Python& python, Symbols& symbols);
 
     // Of a stack; those that could not be read hang under a node of their own.
-    std::uint32_t node_of(std::uint32_t stack) const { return stack < at_.size() ? at_[stack] : unknown_; }
+    std::uint32_t node_of(std::uint32_t stack) const { return stack < at_.size() && at_[stack] != none ? at_[stack] : unknown_; }
     // Who is to be told: the place of the innermost that does not merely hand requests on.
     std::uint32_t asker(std::uint32_t node) const;
 
@@ -36,11 +41,24 @@ public:
     const std::vector<Line>& places() const { return places_; }
 
 private:
-    void add(const stack::Node& node, Symbols& symbols);  // the next stack
+    std::uint32_t find(stack::StackId stack);
+    std::uint32_t outside(stack::StackId parent) { return parent == stack::complete_root ? none : find(parent); }
+    std::uint32_t joined(stack::StackId native, stack::StackId frames);
+    std::uint32_t append(std::uint32_t at, const std::vector<Place>& places);
+    std::uint32_t append_frames(std::uint32_t at, const std::vector<stack::StackId>& frames);
+    std::vector<stack::StackId> take_frames(stack::StackId& frames, bool all) const;
+    bool is_frame(stack::StackId id) const;
+    bool runs_python(std::uint64_t address);
+    bool hands_on(const Place& place) const;
     std::uint32_t child(std::uint32_t parent, std::uint32_t place);
-    std::uint32_t place_of(const Place& place);
+    std::uint32_t place_of(const Place& place, bool is_python = false);
 
-    std::vector<std::uint32_t> at_;  // by stack
+    const std::vector<stack::Node>& stacks_;
+    const Python& python_;
+    Symbols& symbols_;
+    std::unordered_set<std::string> interpreters_;  // objects
+    std::vector<std::uint32_t> at_;  // by stack; none: not looked up yet
+    std::unordered_map<std::uint64_t, std::uint32_t> joined_;  // by the numbers of the C stack and the Python stack
     std::uint32_t unknown_ = 0;
     std::vector<Node> nodes_;
     std::vector<Line> places_;

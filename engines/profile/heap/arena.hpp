@@ -43,6 +43,7 @@ enum class Kind : std::uint8_t {
     cost,     // of the event before
     wide,
     stack,    // how deep the thread's stack is, in `size`; without a `stack`: how much of it is resident, at its end
+    python,   // what frames of Python name (python_nodes.hpp): text follows, see heap/python.hpp
 };
 
 // An event as it is read and analysed.

@@ -92,16 +92,6 @@ void hand_over(Thread& thread) {
     thread.words.stop();
 }
 
-// A text, in whole words; the caller is busy.
-void record_text(Thread& thread, Kind kind, const char* text, std::size_t bytes) {
-    if (!thread.words.put_text(kind, text, bytes)) {
-        hand_over(thread);
-        if (!take_buffer(thread)) return;
-        thread.words.put_text(kind, text, bytes);
-    }
-    publish(thread);
-}
-
 // How much of its own stack the thread has in memory, at its end.
 void record_residency(Thread& thread) {
     constexpr std::uint64_t most_pages = 64;
@@ -279,6 +269,7 @@ void in_child() {
     self = nullptr;
     epoch.fetch_add(1, std::memory_order_relaxed);
     stack::generation.fetch_add(1, std::memory_order_relaxed);
+    restart_python();
     for (Thread* t = threads.load(std::memory_order_relaxed); t != nullptr; t = t->next) {
         t->head = nullptr;
         t->words.stop();
@@ -305,6 +296,7 @@ struct ModuleText {
 
 // One line an object: "load-bias begin end build-id path".
 int write_module(dl_phdr_info* info, std::size_t, void* into) {
+    look_for_python(*info);
     auto& text = *static_cast<ModuleText*>(into);
     std::uint64_t begin = ~std::uint64_t{0}, end = 0;
     const char* id = nullptr;
@@ -355,6 +347,17 @@ int write_module(dl_phdr_info* info, std::size_t, void* into) {
 }
 
 }  // namespace
+
+void record_text(Thread& thread, Kind kind, const char* text, std::size_t bytes) {
+    if (!thread.words.put_text(kind, text, bytes)) {
+        hand_over(thread);
+        if (!take_buffer(thread)) return;
+        thread.words.put_text(kind, text, bytes);
+    }
+    publish(thread);
+}
+
+void* map_zeroed(std::size_t bytes) { return map(bytes); }
 
 bool start() {
     auto expected = Phase::fresh;
@@ -443,6 +446,7 @@ void note_modules(Thread& thread) {
         record_text(thread, Kind::modules, room + at, end - at);
         at = end;
     }
+    tell_of_python(thread);
     writing.clear(std::memory_order_release);
 }
 

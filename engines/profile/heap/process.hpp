@@ -11,6 +11,7 @@
 
 #include "profile/heap/arena.hpp"
 #include "profile/heap/filter.hpp"
+#include "profile/heap/python.hpp"
 #include "profile/heap/words.hpp"
 #include "profile/stack/unwinder.hpp"
 
@@ -31,6 +32,7 @@ struct Thread {
     std::int64_t until_sample = 0;  // bytes until one is taken
     std::uint64_t random = 0;
     stack::Unwinder* unwinder = nullptr;
+    PythonFrames* python = nullptr;  // where it runs any
     Thread* next = nullptr;  // in the list of all; an ended one is used again
     std::atomic<bool> ended{false};
 };
@@ -48,6 +50,12 @@ Thread* attach();
 
 // The buffer is full: hands it over and takes another. False when there is none to be had any more.
 bool turn_over(Thread& thread);
+
+// A text, in whole words; the caller is busy.
+void record_text(Thread& thread, Kind kind, const char* text, std::size_t bytes);
+
+// Not by mmap(), which is hooked; null when there is none.
+void* map_zeroed(std::size_t bytes);
 
 // Writes the list of loaded objects, when it has changed; the thread is busy.
 void note_modules(Thread& thread);
@@ -105,7 +113,8 @@ inline void note_depth(Thread& thread, std::uint64_t sp, std::uint32_t stack) {
 __attribute__((always_inline)) inline bool record(Thread& thread, std::uint64_t time, Kind kind, const void* block,
                                                   std::uint64_t size, const stack::Frame& caller) {
     thread.busy = 1;
-    const std::uint32_t stack = thread.unwinder->capture(caller, tree);
+    std::uint32_t stack = thread.unwinder->capture(caller, tree);
+    if (__builtin_expect(reads_python.load(std::memory_order_acquire), 0)) stack = with_python(thread, stack);
     if (__builtin_expect(thread.words.at >= thread.words.end, 0) && !turn_over(thread)) {
         thread.busy = 0;
         return false;

@@ -25,6 +25,7 @@ public:
 
     void run() {
         for (const ChunkPlace& place : trace_.chunks()) copy_words(place);
+        if (!python_.empty()) writer_.write({.kind = ChunkKind::python, .count = 1}, python_);
         // In the order of time: whose block an address is, hangs on who had it last.
         Replay replay(trace_);
         replay.for_each([this](std::uint32_t thread, const Event& event) { add(thread, event); });
@@ -44,6 +45,10 @@ private:
         if (place.head.kind != ChunkKind::raw) return writer_.write(place.head, payload_);
         const Bytes raw = payload_;
         read_texts(raw, [&](Kind kind, std::span<const std::uint8_t> text) {
+            if (kind == Kind::python) {  // many, and short
+                python_.insert(python_.end(), text.begin(), text.end());
+                return;
+            }
             const ChunkKind what = kind == Kind::modules ? ChunkKind::modules : ChunkKind::thread;
             writer_.write({.kind = what, .thread = place.head.thread, .count = 1}, text);
         });
@@ -96,7 +101,7 @@ private:
 
     TraceReader& trace_;
     TraceWriter writer_;
-    Bytes payload_;
+    Bytes payload_, python_;
     std::map<std::uint32_t, Lane> lanes_;                    // by thread
     tsl::robin_map<std::uint64_t, std::uint64_t> names_;     // of live blocks
     std::map<std::uint32_t, std::uint64_t> reallocated_;     // the block that a thread is about to reallocate

@@ -54,7 +54,7 @@ StackId Trail::follow(const Frame& start, const Bounds& bounds, RuleCache& rules
     }
     if (root != no_stack) kept = 0;
     lost_ += root == lost_root;
-    n_ = kept;
+    n_ = kept_ = kept;
     words_used_ = kept > 0 ? marks_[kept - 1].words : 0;
     while (taken > 0)
         if (!push(taken_[--taken], root, tree)) {

@@ -28,6 +28,8 @@ public:
     std::uint64_t slot(std::uint32_t k) const { return slots_[k]; }
     std::uint64_t word(std::uint32_t k) const { return words_[k]; }
     std::uint32_t frames() const { return n_; }
+    const Frame& frame(std::uint32_t k) const { return marks_[k].frame; }  // the outermost first
+    std::uint32_t first_new() const { return kept_; }  // of them: those before it were on the stack before, too
     std::uint64_t lost() const { return lost_; }  // stacks that could not be read to their end
 
 private:
@@ -54,6 +56,7 @@ private:
     void add(std::uint64_t slot);
 
     std::uint32_t n_ = 0;  // marks, the outermost first
+    std::uint32_t kept_ = 0;
     std::uint32_t words_used_ = 0;
     std::uint64_t lost_ = 0;
     Mark marks_[most_frames];

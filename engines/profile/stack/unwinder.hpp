@@ -45,6 +45,8 @@ public:
     StackId walk(Frame frame, Tree& tree);
 
     UnwindCounts counts() const { return {walks_, trail_.lost()}; }
+    // Of the last stack that was not in the memo.
+    const Trail& trail() const { return trail_; }
 
 private:
     static constexpr unsigned max_words = 28;  // a multiple of 4: they are loaded four at a time

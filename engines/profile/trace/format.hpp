@@ -8,9 +8,12 @@
 //
 //     process   Process, then the program's command line, and after a zero its rank in an MPI program, if it is one;
 //               first, and again at the end with the end's clocks
-//     nodes     of the stack tree, from `first` on: each parent (varint) and address (varint, delta, zigzag)
+//     nodes     of the stack tree, from `first` on: each parent (varint) and address (varint, delta, zigzag), some of
+//               which are Python's and no addresses (heap/python_nodes.hpp)
 //     modules   text, a line an object: "load-bias begin end build-id path", the numbers in hexadecimal
 //     thread    the thread's number as the system has it, and its name
+//     python    text, lines as heap/python.hpp has them: what the nodes of Python's frames stand for, which C frames run them,
+//               and an interpreter that was not understood. In traces of before there was none, and no such nodes
 //     raw       events of one thread, in order, as its hooks have written them (words.hpp): while the program runs,
 //               since packing them takes time that it wants itself; `first` is the step before the first event. These
 //               payloads are not compressed.
@@ -36,7 +39,7 @@
 
 namespace assay::heap {
 
-enum class ChunkKind : std::uint32_t { process = 1, nodes, modules, thread, events, samples, raw, mappings, faults };
+enum class ChunkKind : std::uint32_t { process = 1, nodes, modules, thread, events, samples, raw, mappings, faults, python };
 
 struct ChunkHead {
     static constexpr std::uint32_t tag = 0x50414548;  // "HEAP"
