@@ -106,8 +106,10 @@ Json tree_json(const CallTree& tree, const Account& account, const Groups& group
         nodes.push_back({n.parent == CallTree::none ? -1 : static_cast<std::int64_t>(n.parent), n.place, s.count, s.bytes, s.peak,
                          peaks.peak(groups.below(k)), s.at_peak, s.live, s.live_count, s.temporary, s.reallocated, s.frees, s.lifetime, s.cost,
                          s.costed, s.free_cost, s.free_costed, s.count > 0 ? s.least : 0, s.most, s.longest > 0 ? s.shortest : 0, s.longest});
+        // Put behind the others: whether it is among them would be looked up in all of them.
         if (account.spreads[k] != nullptr)
-            spreads[std::to_string(k)] = {spread_json(account.spreads[k]->sizes), spread_json(account.spreads[k]->lifetimes)};
+            spreads.get_ref<Json::object_t&>().emplace_back(
+                std::to_string(k), Json{spread_json(account.spreads[k]->sizes), spread_json(account.spreads[k]->lifetimes)});
     }
     return {{"places", places}, {"nodes", nodes}, {"spreads", spreads}};
 }

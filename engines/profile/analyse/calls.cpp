@@ -133,6 +133,7 @@ std::uint32_t CallTree::child(std::uint32_t parent, std::uint32_t place) {
 }
 
 std::uint32_t CallTree::place_of(const Place& place, bool is_python) {
+    if (const auto known = known_places_.find(&place); known != known_places_.end()) return known->second;
     const std::string function = place.function + '\0' + place.module;
     const std::string key = function + '\0' + place.file + '\0' + std::to_string(place.line);
     const auto [found, is_new] = place_numbers_.try_emplace(key, static_cast<std::uint32_t>(places_.size()));
@@ -140,7 +141,7 @@ std::uint32_t CallTree::place_of(const Place& place, bool is_python) {
         const std::uint32_t first = functions_.try_emplace(function, found->second).first->second;
         places_.push_back({&place, first, first == found->second ? !is_python && hands_on(place) : places_[first].hands_on});
     }
-    return found->second;
+    return known_places_[&place] = found->second;
 }
 
 std::uint32_t CallTree::asker(std::uint32_t node) const {

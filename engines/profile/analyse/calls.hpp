@@ -64,6 +64,7 @@ private:
     std::vector<Line> places_;
     std::unordered_map<std::uint64_t, std::uint32_t> children_;
     std::unordered_map<std::string, std::uint32_t> place_numbers_, functions_;
+    std::unordered_map<const Place*, std::uint32_t> known_places_;
 };
 
 }  // namespace assay::heap

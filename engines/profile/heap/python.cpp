@@ -160,7 +160,7 @@ bool find(F& into, const Exports& exports, const char* name) {
 // Where the chain of frames begins; 0: the thread runs no Python, or its state may be gone.
 std::uint64_t state_of(const Thread& thread) {
     // The first thing that an ending interpreter does is to free the states of threads that it does not wait for.
-    if (__builtin_expect(python.is_finalizing() != 0, 0) && thread.serial != 0) return 0;
+    if (thread.serial != 0 && python.is_finalizing() != 0) return 0;
     return reinterpret_cast<std::uint64_t>(python.this_thread());
 }
 
@@ -313,8 +313,9 @@ StackId PythonFrames::child(StackId parent, std::uint64_t address) {
 }
 
 StackId PythonFrames::join(StackId native, StackId id) {
-    Joined& known = joined_[((std::uint64_t{native} << 32 | id) * golden) >> (64 - joined_bits)];
-    if (known.native != native || known.python != id) known = {native, id, tree.child(native, tagged(joined_tag, id))};
+    const std::uint64_t both = std::uint64_t{native} << 32 | id;
+    Joined& known = joined_[(both * golden) >> (64 - joined_bits)];
+    if (known.both != both) known = {both, tree.child(native, tagged(joined_tag, id))};
     return known.id;
 }
 

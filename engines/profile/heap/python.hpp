@@ -55,7 +55,7 @@ public:
 
 private:
     static constexpr std::uint32_t most_frames = 4096, nearby = 16;
-    static constexpr unsigned child_bits = 12, place_bits = 13, joined_bits = 12;
+    static constexpr unsigned child_bits = 12, place_bits = 13, joined_bits = 11;
     static constexpr std::size_t text_room = 2048;
 
     struct Mark {
@@ -72,7 +72,8 @@ private:
         stack::StackId number;
     };
     struct Joined {
-        stack::StackId native, python, id;
+        std::uint64_t both;
+        stack::StackId id;
     };
 
     std::uint32_t walk_to_known(std::uint64_t at);

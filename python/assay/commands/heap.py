@@ -32,11 +32,13 @@ from assay.profile.heap import METRICS, HeapProfile, by_function, load_profiles
 from assay.profile.ranks import added_up, ranks_of
 from assay.records.run import Run
 from assay.records.schema import Measurement, Scalar, Subject, Summary
+from assay.records.units import format_quantity
 from assay.report.heap import show_comparison, show_profile, show_ranks
 from assay.report.html import REPORT_NAME, build_report
 from assay.report.terminal import console, show_findings
 
 PYTHON = re.compile(r"python[0-9.]*$")
+ARENA = 1 << 20  # bytes, of Python's (Include/internal/pycore_obmalloc.h)
 EXPORTS = ("collapsed", "speedscope", "pprof", "callgrind")
 
 
@@ -172,10 +174,20 @@ def _record_program(args: argparse.Namespace) -> int:
             "is it statically linked, or does it run as another user?",
         )
     _conclude(run, args, out=False)
-    if PYTHON.match(Path(args.program[0]).name) and "PYTHONMALLOC" not in os.environ:
-        hint = "small objects of Python's lie in arenas of its own: PYTHONMALLOC=malloc shows each of them"
-        console(stderr=True).print(hint, soft_wrap=True)
+    if "PYTHONMALLOC" not in os.environ:
+        _show_arenas(args.program[0], load_profiles(run.path))
     return status
+
+
+def _show_arenas(program: str, profiles: list[HeapProfile]) -> None:
+    """What Python keeps from the profile."""
+    found = [one for one in profiles if one.has_python]
+    if not found and not PYTHON.match(Path(program).name):
+        return
+    mapped = max((one.totals.mapped_bytes for one in found), default=0)
+    size = f", {format_quantity(mapped, 'B')}" if mapped >= ARENA else ""
+    hint = f"small objects of Python's lie in arenas of its own{size}: PYTHONMALLOC=malloc shows each of them"
+    console(stderr=True).print(hint, soft_wrap=True)
 
 
 def _import(file: Path, args: argparse.Namespace) -> int:

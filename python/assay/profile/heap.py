@@ -30,6 +30,11 @@ class Place(Struct, array_like=True, frozen=True):
     function_peak_total: int
 
     @property
+    def is_python(self) -> bool:
+        """A function of Python's: its object is its file."""
+        return self.module == self.file != ""
+
+    @property
     def source(self) -> str:
         """ "solver.cpp:42", or the object where no source is known."""
         name = self.file.rpartition("/")[2]
@@ -91,6 +96,7 @@ class Trace(Struct):
     damaged_bytes: int
     unreadable_chunks: int
     missing_objects: list[str]
+    unread_python: str = ""  # the version of an interpreter whose functions are not seen; empty: none
 
 
 class Totals(Struct):
@@ -266,6 +272,11 @@ class HeapProfile(Struct):
             return self.process.program
         rank = f"rank {self.process.rank}, " if self.process.rank else ""
         return f"{self.process.program} ({rank}pid {self.process.pid})"
+
+    @property
+    def has_python(self) -> bool:
+        """Whether functions of Python are on its stacks."""
+        return any(place.is_python for place in self.places)
 
     @property
     def places(self) -> list[Place]:

@@ -172,6 +172,7 @@ def _sum_trace(ranks: Sequence[HeapProfile]) -> Trace:
         source="",
         **sums,
         missing_objects=sorted({path for one in ranks for path in one.trace.missing_objects}),
+        unread_python=next((one.trace.unread_python for one in ranks if one.trace.unread_python), ""),
     )
 
 

@@ -13,6 +13,7 @@ from assay.records.units import format_quantity, format_share
 
 ROWS = 8  # functions by each metric
 CHANGES = 15  # functions of a comparison
+READ_PYTHONS = "3.11 to 3.13, with the GIL"
 TOTALS = {"bytes": "allocated", "count": "allocations", "peak": "peak", "leaked": "never freed"}
 
 
@@ -75,6 +76,10 @@ def problems(profile: HeapProfile) -> list[str]:
     if trace.damaged_bytes or trace.unreadable_chunks:
         found.append(
             f"the trace is damaged: {trace.damaged_bytes} bytes, {trace.unreadable_chunks} chunks left out"
+        )
+    if trace.unread_python:
+        found.append(
+            f"Python {trace.unread_python} is none of the versions whose functions are seen ({READ_PYTHONS})"
         )
     if trace.missing_objects:
         found.append(f"not there any more, or changed since: {', '.join(trace.missing_objects[:5])}")

@@ -1,0 +1,394 @@
+"""Python's functions in heap profiles: known totals of known lines, in the place where they were called from."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from assay.launch.engines import engines_folder
+from assay.profile.export import collapsed
+from assay.profile.heap import HeapProfile, by_function, load_profiles
+from assay.report.heap import problems
+from assay.report.heap_page import heap_page
+
+ROOT = Path(__file__).parents[3]
+PLANTED = ROOT / "tests/fixtures/heap/planted.py"
+EMBEDDED = ROOT / "tests/fixtures/heap/embedded.c"
+LIMIT_S = 120
+HEAD = 33  # bytes that an object of bytes takes beyond what it holds
+LARGE = 40_000  # bytes: the planted blocks are larger than any other that their lines ask for
+READ = ("3.11", "3.12", "3.13")
+SEARCHED = 5000  # rows that each search makes
+
+pytestmark = pytest.mark.skipif(
+    not (engines_folder() / "assay-heap").is_file(), reason="the engines are not built"
+)
+
+
+def version_of(python: str | Path) -> str:
+    said = subprocess.run(
+        [python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"], capture_output=True, text=True
+    )
+    return said.stdout.strip()
+
+
+def interpreters() -> dict[str, str]:
+    """By version: the system's, this one, and what pyenv has."""
+    places = ["/usr/bin/python3", sys.executable, *Path.home().glob(".pyenv/versions/3.*/bin/python3")]
+    found: dict[str, str] = {}
+    for place in map(str, places):
+        if Path(place).is_file():
+            found.setdefault(version_of(place), place)
+    return found
+
+
+INTERPRETERS = interpreters()
+SYSTEM = "/usr/bin/python3"
+WAYS = ("calls", "recursion", "callbacks", "generators", "coroutines", "objects", "exceptions", "threads", "made",
+        "libraries", "traced")  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=[version for version in READ if version in INTERPRETERS])
+def one(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> HeapProfile:
+    """One run of each interpreter, in all these ways."""
+    return planted(tmp_path_factory.mktemp("planted"), INTERPRETERS[request.param], *WAYS)
+
+
+def recorded(where: Path, *words: str | Path, malloc: str = "malloc", status: int = 0) -> list[HeapProfile]:
+    """Of all its processes, that which has allocated most first."""
+    tool, folder = engines_folder() / "assay-heap", where / "heap"
+    folder.mkdir(parents=True)
+    environment = os.environ | {"PYTHONMALLOC": malloc}
+    environment.pop("PYTHONPATH", None)
+    done = subprocess.run(
+        [tool, "record", folder, "--", *words], env=environment, timeout=LIMIT_S, capture_output=True
+    )
+    assert done.returncode == status, done.stderr.decode()
+    for trace in folder.glob("*.heap"):
+        with (folder / f"{trace.stem}.json").open("wb") as into:
+            subprocess.run([tool, "analyse", trace], stdout=into, check=True, timeout=LIMIT_S)
+    found = load_profiles(where)
+    assert all(one.trace.lost_events == one.trace.damaged_bytes == 0 for one in found)
+    return found
+
+
+def planted(where: Path, python: str, *ways: str, malloc: str = "malloc") -> HeapProfile:
+    (one,) = recorded(where, python, "-S", PLANTED, *ways, malloc=malloc)
+    return one
+
+
+def line(name: str) -> int:
+    (found,) = (
+        k for k, text in enumerate(PLANTED.read_text().splitlines(), 1) if text.endswith(f"# line: {name}")
+    )
+    return found
+
+
+def frames(one: HeapProfile, node: int) -> list[str]:
+    """Python's functions and lines on a stack, the outermost first."""
+    places = [one.places[one.nodes[at].place] for at in one.stack(node)]
+    return [f"{place.function}:{place.line}" for place in reversed(places) if place.is_python]
+
+
+def large(one: HeapProfile, way: str) -> Iterator[int]:
+    """Nodes of large blocks that a line of the planted program has asked for in this way."""
+    for number, node in enumerate(one.nodes):
+        if node.count == 0 or node.least < LARGE:
+            continue
+        found = [p for at in one.stack(number) if (p := one.places[one.nodes[at].place]).is_python]
+        if any(p.function == way for p in found) and not found[0].file.startswith(("/usr", "<frozen")):
+            yield number
+
+
+def stacks(one: HeapProfile, way: str) -> dict[tuple[str, ...], int]:
+    """Bytes of large blocks by the functions and lines of Python on their stacks."""
+    found: Counter[tuple[str, ...]] = Counter()
+    for node in large(one, way):
+        found[tuple(frames(one, node))] += one.nodes[node].bytes
+    return dict(found)
+
+
+def lines(one: HeapProfile, way: str) -> dict[tuple[str, int], int]:
+    """Bytes of large blocks by who is told to have asked for them."""
+    found: Counter[tuple[str, int]] = Counter()
+    for node in large(one, way):
+        asker = one.asker(node)
+        found[asker.function, asker.line] += one.nodes[node].bytes
+    return dict(found)
+
+
+def at(*frames: str) -> tuple[str, ...]:
+    """("two@two calls", ...): the functions, with the lines of these names."""
+    return tuple(
+        f"{function}:{line(name)}" for function, _, name in (frame.partition("@") for frame in frames)
+    )
+
+
+MAIN = "<module>@main"
+
+
+def test_functions_and_lines(one: HeapProfile) -> None:
+    assert lines(one, "calls") == {
+        ("one", line("one")): 2 * (1_000_000 + HEAD),
+        ("two", line("two")): 2_000_000 + HEAD,
+    }
+    assert stacks(one, "calls") == {
+        at(MAIN, "calls@calls one", "one@one"): 1_000_000 + HEAD,
+        at(MAIN, "calls@calls two", "two@two calls", "one@one"): 1_000_000 + HEAD,
+        at(MAIN, "calls@calls two", "two@two"): 2_000_000 + HEAD,
+    }
+
+
+def test_from_the_c_program_to_python_to_the_c_function(one: HeapProfile) -> None:
+    """The C frames that lead to the interpreter, the functions that it runs, and the C functions that these call."""
+    for node in large(one, "calls"):
+        places = [one.places[one.nodes[k].place] for k in one.stack(node)][::-1]
+        kinds, names = [place.is_python for place in places], [place.function for place in places]
+        first, last = kinds.index(True), len(kinds) - 1 - kinds[::-1].index(True)
+        assert all(
+            kinds[first : last + 1]
+        )  # one after the other, with nothing of the interpreter's between them
+        assert names[first - 1].startswith("_PyEval_EvalFrameDefault")
+        assert "_PyEval_EvalFrameDefault" not in names[last:]
+        assert "Py_RunMain" in names[:first] and last < len(kinds) - 1
+
+
+def test_recursion(one: HeapProfile) -> None:
+    found = stacks(one, "recursion")
+    assert sorted(stack.count(f"sink:{line('recursion')}") for stack in found) == [0, 7]
+    assert lines(one, "recursion") == {("sink", line("bottom")): 2 * (3_000_000 + HEAD)}
+    (figures,) = (f for f in one.by("bytes", by_function) if f.place.function == "sink")
+    assert 6_000_000 <= figures.total < 6_000_000 + LARGE  # it counts once, however often it is on the stack
+
+
+def test_from_c_back_to_python(one: HeapProfile) -> None:
+    called = "callbacks.<locals>.<lambda>"
+    assert stacks(one, "callbacks") == {
+        at(MAIN, "callbacks@sorted", "key@key"): 3 * (100_000 + HEAD),
+        at(MAIN, "callbacks@reduce", f"{called}@reduce", "key@key"): 3 * (100_000 + HEAD),
+        at(MAIN, "callbacks@qsort", f"{called}@compare", "key@key"): 100_000 + HEAD,
+    }
+    ways = []
+    for node in large(one, "callbacks"):
+        names = [one.places[one.nodes[k].place].function for k in one.stack(node)][::-1]
+        ways.append(names[names.index("callbacks") : names.index("key")])
+    assert all(any(name.startswith("_PyEval_EvalFrameDefault") for name in way) for way in ways)
+    (through_c,) = (way for way in ways if any("qsort" in name for name in way))
+    assert [n for n in range(len(through_c)) if "qsort" in through_c[n]] < [through_c.index(called)]
+
+
+def test_generators(one: HeapProfile) -> None:
+    found = stacks(one, "generators")
+    assert sorted(found.values()) == [2 * (200_000 + HEAD), 3 * (200_000 + HEAD)]
+    assert found[at(MAIN, "generators@for", "counted@yield")] == 2 * (200_000 + HEAD)
+    (handed,) = (stack for stack in found if len(stack) == 4)
+    assert handed[2:] == at("handed@yield from", "counted@yield")
+
+
+def test_coroutines(one: HeapProfile) -> None:
+    ((stack, size),) = stacks(one, "coroutines").items()
+    assert stack[-2:] == at("awaiting@awaiting", "awaited@await") and size == 2 * (250_000 + HEAD)
+
+
+def test_qualified_names(one: HeapProfile) -> None:
+    """Methods, properties, closures and what Unicode allows; __init__ without what the interpreter puts around it."""
+    found = lines(one, "objects")
+    comprehension = {function for function, where in found if where == line("comprehension")}
+    assert comprehension in (
+        {"objects"},
+        {"objects.<locals>.<listcomp>"},
+    )  # from 3.12 on it is no function any more
+    assert found == {
+        ("Owner.__init__", line("init")): 300_000 + HEAD,
+        ("Owner.copied", line("property")): 300_001 + HEAD,
+        (comprehension.pop(), line("comprehension")): 2 * (400_000 + HEAD),
+        ("objects.<locals>.größe", line("closure")): 500_000 + HEAD,
+    }
+    assert at(MAIN, "objects@owner", "Owner.__init__@init") in stacks(one, "objects")
+    assert stacks(one, "Owner.__del__") == {at(MAIN, "Owner.__del__@del"): 350_000 + HEAD}
+
+
+def test_exceptions(one: HeapProfile) -> None:
+    assert lines(one, "exceptions") == {
+        ("Trouble.__init__", line("raised")): 3 * (600_000 + HEAD),
+        ("fall", line("finally")): 3 * 6 * (50_000 + HEAD),
+        ("exceptions", line("caught")): 3 * (700_000 + HEAD),
+    }
+    depths = [len(stack) for stack in stacks(one, "exceptions") if stack[-1] == f"fall:{line('finally')}"]
+    assert sorted(depths) == [3, 4, 5, 6, 7, 8]
+
+
+def test_threads(one: HeapProfile) -> None:
+    assert lines(one, "work") == {("work", line("work")): 10 * (150_000 + HEAD)}
+    (stack,) = stacks(one, "work")
+    names = ["Thread._bootstrap", "Thread._bootstrap_inner", "Thread.run", "work"]
+    assert [frame.partition(":")[0] for frame in stack] == names
+
+
+def made(one: HeapProfile) -> None:
+    found: Counter[tuple[str, str]] = Counter()
+    for node in large(one, "made"):
+        asker = one.asker(node)
+        found[asker.function, asker.file] += one.nodes[node].bytes
+    functions = {
+        (f"made_{name}", "<string>"): 3 * n * (800_000 + HEAD) for name, n in (("a", 2), ("b", 2), ("c", 1))
+    }
+    assert found == functions | {("<module>", f"module_{name}.py"): 3 * (900_000 + HEAD) for name in "xyz"}
+
+
+def test_code_that_takes_the_place_of_other_code(one: HeapProfile) -> None:
+    made(one)
+
+
+def test_a_library_that_lets_the_interpreter_go(one: HeapProfile) -> None:
+    """What it asks for meanwhile is asked for by the line that waits for it."""
+    waiting = f"search:{line('search')}"
+    of_library = [
+        (frames(one, k), n.count)
+        for k, n in enumerate(one.nodes)
+        if n.count and "libsqlite3" in one.asker(k).module
+    ]
+    assert not [stack for stack, count in of_library if count > 1000 and waiting not in stack]
+    in_threads = sum(count for stack, count in of_library if stack[0].startswith("Thread._bootstrap"))
+    in_main = sum(count for stack, count in of_library if stack[0] == at(MAIN)[0])
+    assert in_main > SEARCHED and in_threads > 3 * SEARCHED
+
+
+def test_a_tracing_function(one: HeapProfile) -> None:
+    found = stacks(one, "traced")
+    assert found == {
+        at(MAIN, "traced@traced", "one@one"): 1_000_000 + HEAD,
+        at(MAIN, "traced@traced", "one@one", "traced.<locals>.trace@trace"): 550_000 + HEAD,
+    }
+
+
+def test_exports_and_figures_know_them(one: HeapProfile) -> None:
+    found = [text for text in collapsed(one, "bytes").splitlines() if ";calls" in text and ";two" in text]
+    assert (
+        sum(int(text.rpartition(" ")[2]) for text in found if text.rpartition(" ")[0].count(";one"))
+        >= 1_000_000
+    )
+    assert all("_PyEval_EvalFrameDefault" in text.partition(";calls")[0] for text in found)
+    own = {f.place.function: f.own for f in one.by("bytes", by_function) if f.place.is_python}
+    assert 2_000_000 + HEAD <= own["two"] < 2_000_000 + LARGE
+
+
+def test_with_pythons_own_allocator(tmp_path: Path) -> None:
+    """Large blocks are seen in any case; code comes and goes unseen."""
+    one = planted(tmp_path, SYSTEM, "calls", "made", malloc="pymalloc")
+    assert sum(stacks(one, "calls").values()) == 4_000_000 + 3 * HEAD
+    made(one)
+
+
+def test_deeper_than_is_followed(tmp_path: Path) -> None:
+    one = planted(tmp_path, SYSTEM, "deep")
+    assert lines(one, "sink") == {("sink", line("bottom")): 3_000_000 + HEAD}
+    assert [len(stack) for stack in stacks(one, "sink")] == [4096]
+    assert stacks(one, "one") == {at(MAIN, "deep@deep", "one@one"): 1_000_000 + HEAD}
+
+
+def test_a_fork(tmp_path: Path) -> None:
+    parent, child = recorded(tmp_path, SYSTEM, "-S", PLANTED, "forks")
+    assert stacks(parent, "forks") == {at(MAIN, "forks@forks one", "one@one"): 1_000_000 + HEAD}
+    assert stacks(child, "forks") == {
+        at(MAIN, "forks@forks two", "two@two calls", "one@one"): 1_000_000 + HEAD,
+        at(MAIN, "forks@forks two", "two@two"): 2_000_000 + HEAD,
+    }
+
+
+def test_the_end_of_an_interpreter(tmp_path: Path) -> None:
+    """Threads still work for it when it goes, some of them in a library that does not know."""
+    one = planted(tmp_path, SYSTEM, "ends")
+    assert lines(one, "leave") == {("leave", line("leave")): 450_000 + HEAD}
+
+
+@pytest.mark.parametrize("version", [version for version in READ if version in INTERPRETERS])
+def test_an_interpreter_ends_as_it_does_alone(version: str, tmp_path: Path) -> None:
+    for k in range(5):
+        (tmp_path / str(k)).mkdir()
+        words = [INTERPRETERS[version], "-S", PLANTED, "ends"]
+        done = subprocess.run(
+            [engines_folder() / "assay-heap", "record", tmp_path / str(k), "--", *words],
+            capture_output=True,
+            timeout=LIMIT_S,
+        )
+        assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+
+
+def test_packing_loses_nothing(tmp_path: Path) -> None:
+    tool = engines_folder() / "assay-heap"
+    recorded(tmp_path, SYSTEM, "-S", PLANTED, "calls", "callbacks")
+    (trace,) = (tmp_path / "heap").glob("*.heap")
+    found = []
+    for _ in range(2):
+        said = subprocess.run([tool, "analyse", trace], capture_output=True, check=True, timeout=LIMIT_S)
+        found.append(json.loads(said.stdout)["tree"])
+        subprocess.run([tool, "pack", trace], check=True, timeout=LIMIT_S)
+    assert found[0] == found[1]
+
+
+def test_another_version(tmp_path: Path) -> None:
+    """Its functions are not seen, and that is said."""
+    source = tmp_path / "planted.c"
+    source.write_text(
+        "#include <stdlib.h>\n"
+        "const unsigned long Py_Version = 0x030f00f0;\n"
+        "int main(void) { free(malloc(1000)); return 0; }\n"
+    )
+    subprocess.run(["gcc", "-rdynamic", source, "-o", tmp_path / "planted"], check=True, timeout=LIMIT_S)
+    (one,) = recorded(tmp_path / "run", tmp_path / "planted")
+    assert one.trace.unread_python == "3.15"
+    (said,) = (text for text in problems(one) if "Python" in text)
+    assert "3.15" in said and "3.11" in said
+
+
+@pytest.mark.skipif("3.10" not in INTERPRETERS, reason="no older Python here")
+def test_an_older_version(tmp_path: Path) -> None:
+    (one,) = recorded(tmp_path, INTERPRETERS["3.10"], "-c", "print(list(range(1000)))")
+    assert one.trace.unread_python == "3.10 or older"
+    assert not any(place.is_python for place in one.places)
+
+
+def test_an_interpreter_in_a_program(tmp_path: Path) -> None:
+    """Loaded when the program has run for long, begun and ended twice, and entered by another thread."""
+    library = next(Path("/usr/lib").glob("*/libpython3.1[123].so.1.0"), None)
+    if library is None:
+        pytest.skip("no interpreter to be had as a library")
+    subprocess.run(
+        ["gcc", "-g", "-pthread", EMBEDDED, "-ldl", "-o", tmp_path / "embedded"], check=True, timeout=LIMIT_S
+    )
+    (one,) = recorded(tmp_path / "run", tmp_path / "embedded", library)
+    found: Counter[str] = Counter()
+    for number, node in enumerate(one.nodes):
+        if (
+            node.count
+            and node.least >= LARGE
+            and (asker := one.asker(number)).function.startswith("embedded_")
+        ):
+            found[asker.function] += node.bytes
+            names = [one.places[one.nodes[k].place].function for k in one.stack(number)]
+            assert "run" in names and "<module>" in names
+    assert found == {"embedded_main": 2 * (1_000_000 + HEAD), "embedded_thread": 2 * (2_000_000 + HEAD)}
+
+
+def test_the_report_has_them_and_their_source(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [ROOT / "assay", "heap", "-o", tmp_path / "run", "--", SYSTEM, "-S", PLANTED, "calls"],
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        env=os.environ | {"PYTHONMALLOC": "malloc"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert "two" in done.stderr and done.stdout == ""
+    (one,) = load_profiles(tmp_path / "run")
+    page = heap_page(one, one.title, datetime.now(UTC).isoformat())
+    assert "# line: two" in page.sources[str(PLANTED)].text
