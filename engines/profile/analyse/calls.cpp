@@ -44,7 +44,8 @@ bool is_outermost(const std::string& function) {
 
 }  // namespace
 
-CallTree::CallTree(const std::vector<stack::Node>& stacks, const Python& python, Symbols& symbols) : stacks_(stacks), python_(python), symbols_(symbols) {
+CallTree::CallTree(const std::vector<stack::Node>& stacks, const Python& python, Symbols& symbols)
+    : stacks_(stacks), python_(python), symbols_(symbols) {
     // By the object's name: an interpreter may also be part of a program whose own functions are nobody else's.
     static const std::regex interpreter("^(lib)?python[0-9.]*([a-z]*$|[a-z]*\\.so)");
     for (const std::uint64_t address : python.evals)

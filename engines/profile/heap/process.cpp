@@ -466,9 +466,13 @@ void before_unloading() {
         note_modules(*thread);
         thread->busy = 0;
     }
+    leave_python();
 }
 
-void after_unloading() { stack::generation.fetch_add(1, std::memory_order_release); }
+void after_unloading() {
+    stack::generation.fetch_add(1, std::memory_order_release);
+    return_to_python();
+}
 
 namespace {
 

@@ -56,6 +56,7 @@ struct Interpreter {
 Interpreter python;
 std::uint32_t unread = 0;  // PY_VERSION_HEX of one that is not understood; 1: older than it says
 std::atomic<bool> is_unread_told{false};
+std::atomic<int> unloading{0};  // objects, just now
 
 // Addresses of C frames that run Python frames, as far as they have been told.
 constexpr std::size_t eval_slots = 1024;  // an interpreter has some two hundred
@@ -157,6 +158,14 @@ bool find(F& into, const Exports& exports, const char* name) {
     return into != F{};
 }
 
+// Whether the object has this address.
+int holds(dl_phdr_info* object, std::size_t, void* address) {
+    const std::uint64_t at = reinterpret_cast<std::uint64_t>(address) - object->dlpi_addr;
+    for (int k = 0; k < object->dlpi_phnum; ++k)
+        if (const auto& segment = object->dlpi_phdr[k]; segment.p_type == PT_LOAD && at - segment.p_vaddr < segment.p_memsz) return 1;
+    return 0;
+}
+
 // Where the chain of frames begins; 0: the thread runs no Python, or its state may be gone.
 std::uint64_t state_of(const Thread& thread) {
     // The first thing that an ending interpreter does is to free the states of threads that it does not wait for.
@@ -173,10 +182,10 @@ std::uint64_t innermost_of(std::uint64_t state) {
 }  // namespace
 
 void look_for_python(const dl_phdr_info& object) {
-    if (reads_python.load(std::memory_order_relaxed)) return;
+    if (python.layout != nullptr) return;
     const Exports exports(object);
     const std::uint64_t told = exports.find("Py_Version");
-    const std::uint32_t version = told != 0 ? half(told) : exports.find("Py_BytesMain") != 0 ? 1 : 0;
+    const std::uint32_t version = told != 0 ? half(told) : exports.find("Py_Main") != 0 ? 1 : 0;
     if (version == 0) return;
     const Layout* layout = nullptr;
     for (const Layout& one : layouts)
@@ -215,6 +224,16 @@ void tell_of_python(Thread& thread) {
     record_text(thread, Kind::python, room, static_cast<std::size_t>(line.at - room));
 }
 
+void leave_python() {
+    unloading.fetch_add(1, std::memory_order_relaxed);
+    reads_python.store(false, std::memory_order_release);
+}
+
+void return_to_python() {
+    if (python.layout != nullptr && dl_iterate_phdr(holds, reinterpret_cast<void*>(python.this_thread)) == 0) python = {};
+    if (unloading.fetch_sub(1, std::memory_order_relaxed) == 1 && python.layout != nullptr) reads_python.store(true, std::memory_order_release);
+}
+
 void restart_python() {
     is_unread_told.store(false, std::memory_order_relaxed);
     for (auto& one : evals) one.store(0, std::memory_order_relaxed);
@@ -236,7 +255,9 @@ StackId with_python(Thread& thread, StackId native) {
 
 void PythonFrames::keep_to(std::uint32_t generation) {
     if (generation == generation_) return;
+    const bool is_fresh = generation_ == 0;  // then its memory is better not touched
     generation_ = generation;
+    if (is_fresh) return;
     n_ = 0;
     memset(children_, 0, sizeof children_);
     memset(places_, 0, sizeof places_);
@@ -258,7 +279,8 @@ std::uint32_t PythonFrames::walk_to_known(std::uint64_t at) {
 // Whether the chain still goes from mark `from` outwards as the marks say; `same`: how many of them, the outermost first, are
 // as they were.
 bool PythonFrames::compare(std::uint32_t from, std::uint32_t& same) const {
-    const std::uint32_t code = python.layout->code, previous = python.layout->previous, instruction = python.layout->instruction, flag = python.layout->flag;
+    const Layout& layout = *python.layout;
+    const std::uint32_t code = layout.code, previous = layout.previous, instruction = layout.instruction, flag = layout.flag;
     same = from;
     for (std::uint32_t k = from; k > 0; --k) {
         // Its frame is read only since the one further in has just named it.

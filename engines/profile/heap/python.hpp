@@ -26,13 +26,16 @@ namespace assay::heap {
 
 struct Thread;
 
-// Whether an interpreter is loaded that can be read; never again false.
+// Whether an interpreter is loaded that can be read.
 extern std::atomic<bool> reads_python;
 
 // Is told of each loaded object whenever their list is written down.
 void look_for_python(const dl_phdr_info& object);
 // Writes down what has been found, where that is not told by frames.
 void tell_of_python(Thread& thread);
+// Around the unloading of an object, which may be the interpreter.
+void leave_python();
+void return_to_python();
 // In the child of a fork, whose trace is one of its own.
 void restart_python();
 
