@@ -27,6 +27,9 @@ VARIABLES_OF_PEAK = 0.10  # of what the process has in memory at most
 PAGE = 4096  # bytes
 MOST_SHOWN = 5
 COPY = re.compile(r"::(\w+)\(std::(?:\w+::)*\1<.*> const&\)$")  # a copy constructor of the standard library
+PYTHON = re.compile(
+    r"(lib)?python\d[\d.]*[a-z]*(\.so[\d.]*)?$"
+)  # an interpreter: what it does when it begins and ends
 RUNTIME = ("libc.so", "libstdc++.so", "ld-linux", "libgcc_s.so")  # keeps buffers of its own to the end
 
 
@@ -62,7 +65,11 @@ def _where(figures: Figures) -> str:
 
 
 def _is_runtime(figures: Figures) -> bool:
-    return figures.place.module.rpartition("/")[2].startswith(RUNTIME)
+    return figures.place.module.rpartition("/")[2].startswith(RUNTIME) or _is_interpreter(figures)
+
+
+def _is_interpreter(figures: Figures) -> bool:
+    return PYTHON.match(figures.place.module.rpartition("/")[2]) is not None
 
 
 def _leaks(profile: HeapProfile, host: str) -> list[Finding]:
@@ -82,14 +89,16 @@ def _leaks(profile: HeapProfile, host: str) -> list[Finding]:
 
 def _temporary(profile: HeapProfile, host: str) -> list[Finding]:
     least = max(LEAST_COUNT, TEMPORARY_OF_ALL * profile.totals.count)
-    found = [one for one in profile.by("temporary", by_line) if one.own >= least]
+    found = [one for one in profile.by("temporary", by_line) if one.own >= least and not _is_interpreter(one)]
     return [
         _finding(
             host,
             f"{_where(one)} makes {one.own} blocks that are freed before the next allocation",
             one.own / profile.totals.count,
             [f"{format_share(one.own / profile.totals.count)} of all allocations"],
-            "keep one buffer over the loop, or put it on the stack",
+            "make it once, before the loop"
+            if one.place.is_python
+            else "keep one buffer over the loop, or put it on the stack",
         )
         for one in found[:MOST_SHOWN]
     ]
