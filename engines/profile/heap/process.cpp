@@ -392,6 +392,7 @@ Thread* attach() {
     thread->step = stack::ticks() >> time_shift;
     thread->rounds = 0;
     thread->low = thread->range = 0;
+    thread->pthread = static_cast<std::uint64_t>(pthread_self());
     thread->random = stack::ticks() | 1;
     thread->until_sample = next_gap(thread->random);
     thread->unwinder->set_bounds(stack_bounds());

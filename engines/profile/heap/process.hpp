@@ -33,6 +33,7 @@ struct Thread {
     std::uint64_t random = 0;
     stack::Unwinder* unwinder = nullptr;
     PythonFrames* python = nullptr;  // where it runs any
+    std::uint64_t pthread = 0;       // as pthread_self has it
     Thread* next = nullptr;  // in the list of all; an ended one is used again
     std::atomic<bool> ended{false};
 };

@@ -20,8 +20,9 @@ using stack::StackId;
 // (cpython/pystate.h, internal/pycore_frame.h, cpython/code.h, cpython/unicodeobject.h).
 struct Layout {
     std::uint32_t version;  // major and minor: the upper half of PY_VERSION_HEX
-    // PyThreadState: its _PyCFrame, and in that the innermost frame and the one further out; or the frame itself.
-    std::uint32_t cframe, current, outer_cframe;
+    // PyThreadState: whose it is (pthread_self); its _PyCFrame, and in that the innermost frame and the one further out; or
+    // the frame itself.
+    std::uint32_t thread, cframe, current, outer_cframe;
     // _PyInterpreterFrame; flag: is_entry, or owner.
     std::uint32_t code, previous, instruction, flag;
     // PyCodeObject
@@ -31,9 +32,9 @@ struct Layout {
 };
 constexpr std::uint32_t none = ~std::uint32_t{0};
 constexpr Layout layouts[] = {
-    {0x030b, 56, 8, 16, 32, 48, 56, 68, 72, 112, 120, 128, 184, 48, 72},
-    {0x030c, 56, 0, none, 0, 8, 56, 70, 68, 112, 120, 128, 192, 40, 56},
-    {0x030d, none, 72, none, 0, 8, 56, 70, 68, 112, 120, 128, 200, 40, 56},
+    {0x030b, 152, 56, 8, 16, 32, 48, 56, 68, 72, 112, 120, 128, 184, 48, 72},
+    {0x030c, 136, 56, 0, none, 0, 8, 56, 70, 68, 112, 120, 128, 192, 40, 56},
+    {0x030d, 152, none, 72, none, 0, 8, 56, 70, 68, 112, 120, 128, 200, 40, 56},
 };
 // Alike in all of them: PyObject, and the string's length, hash and state (kind 3 bits, compact, ascii).
 constexpr std::uint32_t type_at = 8, length_at = 16, hash_at = 24, state_at = 32, kind_at = 2, compact_at = 5, ascii_at = 6;
@@ -48,7 +49,8 @@ constexpr std::uint64_t golden = 0x9e3779b97f4a7c15ull;
 struct Interpreter {
     const Layout* layout;
     bool has_c_stack_frames;
-    void* (*this_thread)();
+    void* (*this_thread)();  // its state
+    void* (*current)();      // that which has the interpreter's lock, or of this thread, if it has it; null for none
     int (*is_finalizing)();
     int (*line_of)(void* code, int offset);
     std::uint64_t code_type, string_type;
@@ -120,18 +122,23 @@ std::uint64_t hash_of(const char* text, std::size_t bytes) {
     return h;
 }
 
+constexpr std::uint64_t nobody = 0;
+
 // Tells a code object from another that has taken its place, as far as a few loads can: its name by that string's own
 // hash, its file by length and last characters.
 std::uint64_t identity_of(std::uint64_t code) {
     const Layout& layout = *python.layout;
     const std::uint64_t file = word(code + layout.filename), length = word(file + length_at);
+    if (file == word(code + layout.qualname)) return nobody;
     std::uint64_t end;
     memcpy(&end, reinterpret_cast<const void*>(file + layout.ascii + length - sizeof end), sizeof end);  // may begin in the head
     std::uint64_t h = word(word(code + layout.name) + hash_at) * golden;
     h = (h ^ h >> 32 ^ word(code + layout.qualname)) * golden;
     h = (h ^ h >> 32 ^ file) * golden;
     h = (h ^ h >> 32 ^ end) * golden;
-    return h ^ length << 32 ^ half(code + layout.first_line);
+    h = (h ^ h >> 32 ^ code) * golden;
+    h ^= length << 32 ^ half(code + layout.first_line);
+    return h != nobody ? h : 1;
 }
 
 void note_eval(Thread& thread, std::uint64_t address) {
@@ -158,6 +165,21 @@ bool find(F& into, const Exports& exports, const char* name) {
     return into != F{};
 }
 
+// Some had another name in earlier versions.
+bool find_functions(Interpreter& into, const Exports& exports) {
+    const auto either = [&](auto& one, const char* name, const char* earlier) { return find(one, exports, name) || find(one, exports, earlier); };
+    return find(into.this_thread, exports, "PyGILState_GetThisThreadState") && find(into.line_of, exports, "PyCode_Addr2Line") &&
+           either(into.current, "PyThreadState_GetUnchecked", "_PyThreadState_UncheckedGet") &&
+           either(into.is_finalizing, "Py_IsFinalizing", "_Py_IsFinalizing") && find(into.code_type, exports, "PyCode_Type") &&
+           find(into.string_type, exports, "PyUnicode_Type");
+}
+
+bool has_gil(const Layout& layout, const Exports& exports) {
+    if (layout.cframe != none) return true;
+    const std::uint64_t runtime = exports.find("_PyRuntime");
+    return runtime != 0 && word(runtime + without_gil_at) == 0;
+}
+
 // Whether the object has this address.
 int holds(dl_phdr_info* object, std::size_t, void* address) {
     const std::uint64_t at = reinterpret_cast<std::uint64_t>(address) - object->dlpi_addr;
@@ -166,8 +188,15 @@ int holds(dl_phdr_info* object, std::size_t, void* address) {
     return 0;
 }
 
+// That which has the interpreter's lock is alive, and mostly it is this thread's.
+bool has_lock(const Thread& thread) {
+    const auto current = reinterpret_cast<std::uint64_t>(python.current());
+    if (current == 0 || thread.python == nullptr || current != thread.python->last_state) return false;
+    return word(current + python.layout->thread) == thread.pthread;
+}
+
 // Where the chain of frames begins; 0: the thread runs no Python, or its state may be gone.
-std::uint64_t state_of(const Thread& thread) {
+std::uint64_t find_state(const Thread& thread) {
     // The first thing that an ending interpreter does is to free the states of threads that it does not wait for.
     if (thread.serial != 0 && python.is_finalizing() != 0) return 0;
     return reinterpret_cast<std::uint64_t>(python.this_thread());
@@ -187,20 +216,14 @@ void look_for_python(const dl_phdr_info& object) {
     const std::uint64_t told = exports.find("Py_Version");
     const std::uint32_t version = told != 0 ? half(told) : exports.find("Py_Main") != 0 ? 1 : 0;
     if (version == 0) return;
-    const Layout* layout = nullptr;
+    Interpreter found{};
     for (const Layout& one : layouts)
-        if (one.version == version >> 16) layout = &one;
-    Interpreter found{layout, false, nullptr, nullptr, nullptr, 0, 0};
-    const std::uint64_t runtime = exports.find("_PyRuntime");
-    const bool is_complete = find(found.this_thread, exports, "PyGILState_GetThisThreadState") && find(found.line_of, exports, "PyCode_Addr2Line") &&
-                             find(found.code_type, exports, "PyCode_Type") && find(found.string_type, exports, "PyUnicode_Type") &&
-                             (find(found.is_finalizing, exports, "Py_IsFinalizing") || find(found.is_finalizing, exports, "_Py_IsFinalizing"));
-    const bool has_gil = layout == nullptr || layout->cframe != none || (runtime != 0 && word(runtime + without_gil_at) == 0);
-    if (layout == nullptr || !is_complete || !has_gil) {
+        if (one.version == version >> 16) found.layout = &one;
+    if (found.layout == nullptr || !has_gil(*found.layout, exports) || !find_functions(found, exports)) {
         unread = version;
         return;
     }
-    found.has_c_stack_frames = layout->outer_cframe == none;
+    found.has_c_stack_frames = found.layout->outer_cframe == none;
     python = found;
     unread = 0;
     // C stacks that were followed before are followed anew: which of their frames run Python is not known yet.
@@ -231,7 +254,8 @@ void leave_python() {
 
 void return_to_python() {
     if (python.layout != nullptr && dl_iterate_phdr(holds, reinterpret_cast<void*>(python.this_thread)) == 0) python = {};
-    if (unloading.fetch_sub(1, std::memory_order_relaxed) == 1 && python.layout != nullptr) reads_python.store(true, std::memory_order_release);
+    const bool is_last = unloading.fetch_sub(1, std::memory_order_relaxed) == 1;
+    if (is_last && python.layout != nullptr) reads_python.store(true, std::memory_order_release);
 }
 
 void restart_python() {
@@ -240,10 +264,12 @@ void restart_python() {
 }
 
 StackId with_python(Thread& thread, StackId native) {
-    const std::uint64_t state = state_of(thread), innermost = state != 0 ? innermost_of(state) : 0;
+    const std::uint64_t state = __builtin_expect(has_lock(thread), 1) ? thread.python->last_state : find_state(thread);
+    const std::uint64_t innermost = state != 0 ? innermost_of(state) : 0;
     if (innermost == 0 || native == stack::no_stack) return native;
     if (thread.python == nullptr && (thread.python = static_cast<PythonFrames*>(map_zeroed(sizeof(PythonFrames)))) == nullptr) return native;
     PythonFrames& frames = *thread.python;
+    frames.last_state = state;
     frames.keep_to(stack::generation.load(std::memory_order_relaxed));
     const StackId id = frames.follow(thread, innermost);
     if (const std::uint64_t walks = thread.unwinder->counts().walks; walks != frames.walks) {
@@ -259,8 +285,7 @@ void PythonFrames::keep_to(std::uint32_t generation) {
     generation_ = generation;
     if (is_fresh) return;
     n_ = 0;
-    memset(children_, 0, sizeof children_);
-    memset(places_, 0, sizeof places_);
+    memset(steps_, 0, sizeof steps_);
     memset(joined_, 0, sizeof joined_);
 }
 
@@ -280,13 +305,12 @@ std::uint32_t PythonFrames::walk_to_known(std::uint64_t at) {
 // as they were.
 bool PythonFrames::compare(std::uint32_t from, std::uint32_t& same) const {
     const Layout& layout = *python.layout;
-    const std::uint32_t code = layout.code, previous = layout.previous, instruction = layout.instruction, flag = layout.flag;
+    const std::uint32_t previous = layout.previous, instruction = layout.instruction, flag = layout.flag;
     same = from;
     for (std::uint32_t k = from; k > 0; --k) {
-        // Its frame is read only since the one further in has just named it.
+        // Its frame is read only since the one further in has just named it. Instructions lie in their code object.
         const Mark& mark = marks_[k];
-        const std::uint64_t differs = (word(mark.frame + code) ^ mark.code) | (word(mark.frame + instruction) ^ mark.instruction) |
-                                      (byte(mark.frame + flag) ^ mark.flag);
+        const std::uint64_t differs = (word(mark.frame + instruction) ^ mark.instruction) | (byte(mark.frame + flag) ^ mark.flag);
         if (differs != 0) same = k - 1;
         if (__builtin_expect(word(mark.frame + previous) != marks_[k - 1].frame, 0)) return false;
     }
@@ -302,35 +326,45 @@ StackId PythonFrames::follow(Thread& thread, std::uint64_t innermost) {
     // Frames that have gone on since, and those that are new; the outermost first.
     n_ = same;
     bool is_whole = true;
-    while (is_whole && n_ < known) is_whole = push(thread, marks_[n_ + 1].frame);
-    while (is_whole && taken_ > 0) is_whole = push(thread, chain_[--taken_]);
+    while (is_whole && n_ < known) is_whole = push(thread, marks_[n_ + 1].frame, true);
+    while (is_whole && taken_ > 0) is_whole = push(thread, chain_[--taken_], false);
     if (is_whole) return marks_[n_].id;
     n_ = 0;
     return stack::no_stack;
 }
 
-// The next frame inwards.
-bool PythonFrames::push(Thread& thread, std::uint64_t frame) {
+// The next frame inwards. One that was there at the last event mostly runs the same code object.
+bool PythonFrames::push(Thread& thread, std::uint64_t frame, bool was_there) {
     const Layout& layout = *python.layout;
     const Mark& outer = marks_[n_];
-    Mark mark{frame, word(frame + layout.code), word(frame + layout.instruction), outer.id, byte(frame + layout.flag)};
-    const bool runs_nothing = python.has_c_stack_frames && mark.flag == c_stack_frame;
-    if (!runs_nothing && word(mark.code + type_at) != python.code_type) return false;
-    // What the interpreter puts around __init__ is no function of anybody's, and has a name for its file.
-    if (!runs_nothing && word(mark.code + layout.filename) != word(mark.code + layout.qualname)) {
-        const bool is_entry = python.has_c_stack_frames ? outer.flag == c_stack_frame : mark.flag == entry_frame;
-        const StackId place = place_of(thread, mark.code, mark.instruction);
-        if (place == stack::no_stack) return false;
-        mark.id = child(outer.id, tagged(frame_tag, place | (is_entry ? entry_bit : 0)));
-        if (mark.id == stack::no_stack) return false;
+    Mark& mark = marks_[n_ + 1];
+    const std::uint64_t code = word(frame + layout.code);
+    was_there &= mark.code == code;
+    mark.frame = frame;
+    mark.instruction = word(frame + layout.instruction);
+    mark.code = code;
+    mark.flag = byte(frame + layout.flag);
+    mark.id = outer.id;
+    ++n_;
+    if (python.has_c_stack_frames && mark.flag == c_stack_frame) return true;
+    if (!was_there) {
+        if (word(code + type_at) != python.code_type) return false;
+        mark.identity = identity_of(code);
     }
-    marks_[++n_] = mark;
-    return true;
+    // What the interpreter puts around __init__ is no function of anybody's, and has a name for its file.
+    if (mark.identity == nobody) return true;
+    const bool is_entry = python.has_c_stack_frames ? outer.flag == c_stack_frame : mark.flag == entry_frame;
+    mark.id = step(thread, mark, outer.id, is_entry);
+    return mark.id != stack::no_stack;
 }
 
-StackId PythonFrames::child(StackId parent, std::uint64_t address) {
-    Child& known = children_[((address ^ (std::uint64_t{parent} << 33)) * golden) >> (64 - child_bits)];
-    if (known.address != address || known.parent != parent) known = {address, parent, tree.child(parent, address)};
+StackId PythonFrames::step(Thread& thread, const Mark& mark, StackId parent, bool is_entry) {
+    const std::uint64_t key = mark.instruction ^ mark.identity ^ (is_entry ? golden : 0);
+    Step& known = steps_[((key ^ std::uint64_t{parent} << 33) * golden) >> (64 - step_bits)];
+    if (known.key == key && known.parent == parent) return known.id;
+    const StackId place = name_place(thread, mark.code, mark.instruction);
+    if (place == stack::no_stack) return stack::no_stack;
+    known = {key, parent, tree.child(parent, tagged(frame_tag, place | (is_entry ? entry_bit : 0)))};
     return known.id;
 }
 
@@ -339,14 +373,6 @@ StackId PythonFrames::join(StackId native, StackId id) {
     Joined& known = joined_[(both * golden) >> (64 - joined_bits)];
     if (known.both != both) known = {both, tree.child(native, tagged(joined_tag, id))};
     return known.id;
-}
-
-StackId PythonFrames::place_of(Thread& thread, std::uint64_t code, std::uint64_t instruction) {
-    Place& known = places_[(instruction * golden) >> (64 - place_bits)];
-    const std::uint64_t identity = identity_of(code);
-    if (known.instruction != instruction || known.code != code || known.identity != identity)
-        known = {code, instruction, identity, name_place(thread, code, instruction)};
-    return known.number;
 }
 
 // What is the same to whoever reads it has the same number, wherever its code lies.
