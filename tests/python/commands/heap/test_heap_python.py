@@ -19,7 +19,7 @@ from assay.profile.heap import HeapProfile, by_function, load_profiles
 from assay.report.heap import problems
 from assay.report.heap_page import heap_page
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 PLANTED = ROOT / "tests/fixtures/heap/planted.py"
 EMBEDDED = ROOT / "tests/fixtures/heap/embedded.c"
 LIMIT_S = 120
