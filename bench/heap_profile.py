@@ -45,10 +45,10 @@ def seconds(words: Sequence[str | Path], environment: dict[str, str] | None = No
     return float(next(line for line in done.stdout.splitlines() if line.replace(".", "").isdigit()))
 
 
-def recorded(words: Sequence[str | Path], folder: str) -> tuple[float, Path]:
+def recorded(words: Sequence[str | Path], folder: str, options: Sequence[str] = ()) -> tuple[float, Path]:
     """Seconds, and the trace of the largest process."""
     place = Path(tempfile.mkdtemp(dir=folder))
-    took = seconds([engines_folder() / "assay-heap", "record", place, "--", *words])
+    took = seconds([engines_folder() / "assay-heap", "record", *options, place, "--", *words])
     return took, max(place.glob("*.heap"), key=lambda path: path.stat().st_size)
 
 
@@ -93,13 +93,14 @@ def main() -> None:
         figure("heap.overhead of valgrind's DHAT over ours", dhat, 5, "higher", peer="valgrind")
         figure("heap.trace bytes an event", sizes, 1.3, "lower", "B")
         figure("heap.analysis", speeds, 10e6, "higher", "1/s")
-        python = []
+        python, stacks = [], []
+        words = ["env", "PYTHONMALLOC=malloc", "/usr/bin/python3", "-c", PYTHON]
         for _ in range(ROUNDS):
-            words = ["env", "PYTHONMALLOC=malloc", "/usr/bin/python3", "-c", PYTHON]
             bare = seconds(words)
-            took, trace = recorded(words, folder)
-            python.append(took / bare)
+            python.append(recorded(words, folder)[0] / bare)
+            stacks.append(recorded(words, folder, ["--no-python"])[0] / bare)
         figure("heap.slowdown of Python", python, 2.2, "lower")
+        figure("heap.slowdown of Python, C stacks alone", stacks, 2.2, "lower")
 
 
 if __name__ == "__main__":

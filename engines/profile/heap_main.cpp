@@ -53,6 +53,7 @@ int run(int argc, char** argv) {
     record->add_option("--at-least", settings.at_least, "bytes: leave smaller blocks out");
     record->add_option("--sample", settings.sample, "bytes: about one block for each so many that are asked for");
     record->add_option("--ranks", settings.ranks, "of an MPI program only these: 0,3");
+    record->add_flag("!--no-python", settings.reads_python, "do not look for Python's functions: C stacks alone");
     record->add_flag("!--no-faults", settings.watches_faults, "do not watch who touches memory first");
     record->add_option("--dump-at", settings.dump_at, "bytes in memory at which a profile is written on the way");
     record->add_option("program", settings.program, "after --")->required();

@@ -25,6 +25,7 @@ inline constexpr char directory_variable[] = "ASSAY_HEAP";  // the directory of 
 // Decimal numbers: what is left out (see Process), and the ranks that are recorded, with commas between; all if unset.
 inline constexpr char at_least_variable[] = "ASSAY_HEAP_AT_LEAST", sample_variable[] = "ASSAY_HEAP_SAMPLE",
                       ranks_variable[] = "ASSAY_HEAP_RANKS";
+inline constexpr char no_python_variable[] = "ASSAY_HEAP_NO_PYTHON";  // set: Python's frames are not looked for
 // Where launchers of MPI programs say which rank a process is.
 inline constexpr const char* rank_variables[] = {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "MPI_RANK", "SLURM_PROCID"};
 

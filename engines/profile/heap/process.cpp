@@ -296,7 +296,7 @@ struct ModuleText {
 
 // One line an object: "load-bias begin end build-id path".
 int write_module(dl_phdr_info* info, std::size_t, void* into) {
-    look_for_python(*info);
+    if (*variable(no_python_variable) == 0) look_for_python(*info);
     auto& text = *static_cast<ModuleText*>(into);
     std::uint64_t begin = ~std::uint64_t{0}, end = 0;
     const char* id = nullptr;

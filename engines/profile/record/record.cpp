@@ -70,6 +70,7 @@ pid_t launch(Settings& settings, const std::string& arenas, FaultWatch& faults) 
         setenv(directory_variable, arenas.c_str(), 1);
         if (settings.at_least > 0) setenv(at_least_variable, std::to_string(settings.at_least).c_str(), 1);
         if (settings.sample > 0) setenv(sample_variable, std::to_string(settings.sample).c_str(), 1);
+        if (!settings.reads_python) setenv(no_python_variable, "1", 1);
         if (!settings.ranks.empty()) setenv(ranks_variable, settings.ranks.c_str(), 1);
         std::signal(SIGUSR1, SIG_DFL);
         std::signal(SIGINT, SIG_DFL);

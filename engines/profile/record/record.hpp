@@ -13,6 +13,7 @@ struct Settings {
     std::vector<std::string> program;
     std::uint64_t at_least = 0, sample = 0;  // as in Process (trace/format.hpp)
     std::string ranks;                       // "0,3"; empty: all
+    bool reads_python = true;                // whose function runs what, in interpreters
     bool watches_faults = true;              // page faults; false as well where the system does not allow it
     std::uint64_t dump_at = 0;               // bytes in memory at which a profile is written on the way; 0: never
 };

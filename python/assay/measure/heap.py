@@ -46,12 +46,14 @@ class Recording:
     at_least: int = 0
     sample: int = 0
     ranks: Sequence[int] = ()
+    python: bool = True  # its functions on the stacks, not the interpreter's alone
     faults: bool = True  # who touches memory first
     dump_at: int = 0
 
     def words(self) -> list[str]:
         options = {"--at-least": self.at_least, "--sample": self.sample, "--dump-at": self.dump_at}
         words = [word for name, value in options.items() if value for word in (name, str(value))]
+        words += [] if self.python else ["--no-python"]
         words += [] if self.faults else ["--no-faults"]
         return words + (["--ranks", ",".join(map(str, self.ranks))] if self.ranks else [])
 
