@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -62,14 +62,19 @@ def one(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
     return planted(tmp_path_factory.mktemp("planted"), INTERPRETERS[request.param], *WAYS)
 
 
-def recorded(where: Path, *words: str | Path, malloc: str = "malloc", status: int = 0) -> list[HeapProfile]:
+def recorded(
+    where: Path, *words: str | Path, malloc: str = "malloc", status: int = 0, options: Sequence[str] = ()
+) -> list[HeapProfile]:
     """Of all its processes, that which has allocated most first."""
     tool, folder = engines_folder() / "assay-heap", where / "heap"
     folder.mkdir(parents=True)
     environment = os.environ | {"PYTHONMALLOC": malloc}
     environment.pop("PYTHONPATH", None)
     done = subprocess.run(
-        [tool, "record", folder, "--", *words], env=environment, timeout=LIMIT_S, capture_output=True
+        [tool, "record", *options, folder, "--", *words],
+        env=environment,
+        timeout=LIMIT_S,
+        capture_output=True,
     )
     assert done.returncode == status, done.stderr.decode()
     for trace in folder.glob("*.heap"):
@@ -393,3 +398,9 @@ def test_the_report_has_them_and_their_source(tmp_path: Path) -> None:
     (one,) = load_profiles(tmp_path / "run")
     page = heap_page(one, one.title, datetime.now(UTC).isoformat())
     assert "# line: two" in page.sources[str(PLANTED)].text
+
+
+def test_left_out_on_request(tmp_path: Path) -> None:
+    (one,) = recorded(tmp_path, SYSTEM, "-S", PLANTED, "calls", options=["--no-python"])
+    assert not any(place.is_python for place in one.places)
+    assert any(place.function == "_PyEval_EvalFrameDefault" for place in one.places)
