@@ -5,7 +5,8 @@ with all that have no cabinet yet: where the times fall into two groups with a c
 who are near form its cabinet, and the next pivot is one of the far. That is n pairs for each cabinet, not n
 squared. A gap is clear when it is wide against what the same pair's time varies by; where a pivot sees none,
 the times that earlier ones saw tell whether all of the others are near or all are far. Where times vary, a
-host that is slow to answer looks far: so another host of each cabinet must see it as its pivot did.
+host that is slow to answer looks far: so another host of each cabinet must see it as its pivot did. One that stands
+alone has no such witness, and is not believed to where anything varies.
 """
 
 from __future__ import annotations
@@ -48,6 +49,11 @@ class Look:
     def quiet(self) -> bool:
         return not self.times or noise_of(self.times) < SHARE / GAP
 
+    @property
+    def exact(self) -> bool:
+        """As in a simulator: nothing varies."""
+        return not self.times or noise_of(self.times) == 0
+
     def near(self) -> set[str]:
         if self.gap is None:
             return set()
@@ -62,7 +68,7 @@ def discover(hosts: Sequence[str], echoes: int) -> Generator[Round, Result, Topo
     """The cabinets; a single one where times do not tell, or do not keep to what they told."""
     left, gap = list(hosts), None
     cabinets: list[list[str]] = []
-    quiet = True
+    quiet = exact = True
     while left:
         pivot, others = left[0], left[1:]
         look = yield from _look(pivot, others, echoes, gap)
@@ -72,11 +78,12 @@ def discover(hosts: Sequence[str], echoes: int) -> Generator[Round, Result, Topo
             look = look if last is None else Look(look.times, last.gap)
         if look is None:
             return {_name(0): list(hosts)}
-        gap, quiet = look.gap, quiet and look.quiet
+        gap, quiet, exact = look.gap, quiet and look.quiet, exact and look.exact
         near = {pivot} | (look.near() if gap else set(others))
         cabinets.append([host for host in left if host in near])
         left = [host for host in left if host not in near]
-    if not quiet and len(cabinets) > 1 and not (yield from _witnessed(hosts, cabinets, echoes, gap)):
+    sure = quiet and (exact or all(len(cabinet) > 1 for cabinet in cabinets))
+    if not sure and len(cabinets) > 1 and not (yield from _witnessed(hosts, cabinets, echoes, gap)):
         return {_name(0): list(hosts)}
     return {_name(i): cabinet for i, cabinet in enumerate(cabinets)}
 
