@@ -24,6 +24,7 @@ from assay.records.schema import Scalar
 
 GAP = 4.0  # how many times wider than the noise a gap between near and far must be
 SHARE = 0.03  # of the time itself, at least: a switch is more than that
+QUIET = SHARE / GAP  # the most noise at which even the smallest gap that counts is clear
 MESSAGE = 8  # bytes
 QUIET_VISITS, LEAST_VISITS, VISITS = 2, 6, 12  # where they agree to less than a switch; where not; at most
 
@@ -46,13 +47,8 @@ class Look:
     gap: Gap | None
 
     @property
-    def quiet(self) -> bool:
-        return not self.times or noise_of(self.times) < SHARE / GAP
-
-    @property
-    def exact(self) -> bool:
-        """As in a simulator: nothing varies."""
-        return not self.times or noise_of(self.times) == 0
+    def noise(self) -> float:
+        return noise_of(self.times) if self.times else 0.0
 
     def near(self) -> set[str]:
         if self.gap is None:
@@ -68,7 +64,7 @@ def discover(hosts: Sequence[str], echoes: int) -> Generator[Round, Result, Topo
     """The cabinets; a single one where times do not tell, or do not keep to what they told."""
     left, gap = list(hosts), None
     cabinets: list[list[str]] = []
-    quiet = exact = True
+    noise = 0.0
     while left:
         pivot, others = left[0], left[1:]
         look = yield from _look(pivot, others, echoes, gap)
@@ -78,11 +74,12 @@ def discover(hosts: Sequence[str], echoes: int) -> Generator[Round, Result, Topo
             look = look if last is None else Look(look.times, last.gap)
         if look is None:
             return {_name(0): list(hosts)}
-        gap, quiet, exact = look.gap, quiet and look.quiet, exact and look.exact
+        gap, noise = look.gap, max(noise, look.noise)
         near = {pivot} | (look.near() if gap else set(others))
         cabinets.append([host for host in left if host in near])
         left = [host for host in left if host not in near]
-    sure = quiet and (exact or all(len(cabinet) > 1 for cabinet in cabinets))
+    # Nothing at all varies in a simulator: there, one that stands alone needs no witness.
+    sure = noise == 0 or (noise < QUIET and all(len(cabinet) > 1 for cabinet in cabinets))
     if not sure and len(cabinets) > 1 and not (yield from _witnessed(hosts, cabinets, echoes, gap)):
         return {_name(0): list(hosts)}
     return {_name(i): cabinet for i, cabinet in enumerate(cabinets)}
@@ -116,7 +113,7 @@ def _look(pivot: str, others: Sequence[str], echoes: int, known: Gap | None) -> 
         gap = find_gap(times) or known
         odd, even = (Look(half, gap) for half in halves(times))
         look = Look(times, gap)
-        enough = visit % 2 == 0 and visit >= (QUIET_VISITS if look.quiet else LEAST_VISITS)
+        enough = visit % 2 == 0 and visit >= (QUIET_VISITS if look.noise < QUIET else LEAST_VISITS)
         if enough and odd.near() == even.near():
             return look
     return None if others else Look(times, known)

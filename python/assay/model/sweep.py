@@ -61,6 +61,6 @@ def _message_size(study: Study, times: Times) -> int:
     size = 1 << math.ceil(math.log2(min(least, LONGEST)))
     longest = max(times.visits)
     gap = times.at(longest).value / longest
-    while size < LONGEST and size in times.visits and times.at(size).value < PLATEAU * size * gap:
+    while size < LONGEST and times.at(size).value < PLATEAU * size * gap:
         size *= 2
     return size
