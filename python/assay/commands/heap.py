@@ -179,9 +179,9 @@ def _record_program(args: argparse.Namespace) -> int:
             f"nothing was recorded of {args.program[0]}",
             "is it statically linked, or does it run as another user?",
         )
-    _conclude(run, args, out=False)
+    profiles = _conclude(run, args, out=False)
     if "PYTHONMALLOC" not in os.environ:
-        _show_arenas(args.program[0], load_profiles(run.path))
+        _show_arenas(args.program[0], profiles)
     return status
 
 
@@ -208,11 +208,12 @@ def _import(file: Path, args: argparse.Namespace) -> int:
     except UserError:
         run.finish("failed", f"{file} could not be read")
         raise
-    return _conclude(run, args, out=True)
+    _conclude(run, args, out=True)
+    return EXIT_PASS
 
 
-def _conclude(run: Run, args: argparse.Namespace, out: bool) -> int:
-    """Records, advice and report of what has been analysed."""
+def _conclude(run: Run, args: argparse.Namespace, out: bool) -> list[HeapProfile]:
+    """Records, advice and report of what has been analysed; returns the profiles that they are of."""
     profiles = _profiles(run)
     for trace in traces(run.path / "heap"):
         pack_trace(trace)
@@ -224,7 +225,7 @@ def _conclude(run: Run, args: argparse.Namespace, out: bool) -> int:
     run.finish("complete", "")
     build_report(run.path)
     _show(run, profiles, args.all, out=out)
-    return EXIT_PASS
+    return profiles
 
 
 def _show_again(run: Run, args: argparse.Namespace) -> int:

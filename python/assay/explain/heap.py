@@ -27,9 +27,8 @@ VARIABLES_OF_PEAK = 0.10  # of what the process has in memory at most
 PAGE = 4096  # bytes
 MOST_SHOWN = 5
 COPY = re.compile(r"::(\w+)\(std::(?:\w+::)*\1<.*> const&\)$")  # a copy constructor of the standard library
-PYTHON = re.compile(
-    r"(lib)?python\d[\d.]*[a-z]*(\.so[\d.]*)?$"
-)  # an interpreter: what it does when it begins and ends
+# An interpreter, or its library: what it does when it begins and ends is not the program's.
+PYTHON = re.compile(r"(lib)?python\d[\d.]*[a-z]*(\.so[\d.]*)?$")
 RUNTIME = ("libc.so", "libstdc++.so", "ld-linux", "libgcc_s.so")  # keeps buffers of its own to the end
 
 
