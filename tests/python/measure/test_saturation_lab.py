@@ -10,22 +10,21 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 from assay.errors import UserError
+from assay.lab import Lab
 from assay.launch import simulator
 from assay.launch.launchers import find_launcher
 from assay.records.run import Run
 from assay.records.schema import Capacity, Comparison, Measurement
 
-NAME = "saturation-test"
 GOODPUT = 0.956  # of a planted rate: what headers leave (1448 of 1514 bytes)
 MBIT = 1e6 / 8
 HOST, DUPLEX, CABINET = 200, 320, 500
+LONG = 64 << 10  # bytes: from here on a message's time is known as well as a rate, whatever its interval
 TRIES = 2
 
 
@@ -52,29 +51,15 @@ def assay(*words: str, limit: float = 300) -> subprocess.CompletedProcess[str]:
     )
 
 
-@contextmanager
-def standing(name: str, *rates: str) -> Iterator[str]:
-    up = assay("lab", "up", "--name", name, "--hosts", "6", "--cabinets", "2", *rates)
-    assert up.returncode == 0, up.stderr
-    try:
-        yield name
-    finally:
-        assay("lab", "down", "--name", name)
-
-
 @pytest.fixture(scope="module")
-def lab() -> Iterator[str]:
-    limits = {"host": HOST, "duplex": DUPLEX, "cabinet": CABINET}
-    with standing(
-        NAME, *(w for what, rate in limits.items() for w in (f"--{what}-rate", f"{rate}mbit"))
-    ) as up:
-        yield up
+def lab(make_lab) -> Lab:
+    return make_lab(6, 2, host_rate=f"{HOST}mbit", duplex_rate=f"{DUPLEX}mbit", cabinet_rate=f"{CABINET}mbit")
 
 
-def study(folder: Path, launcher: str) -> tuple[list, int, str]:
+def study(lab: Lab, folder: Path, launcher: str) -> tuple[list, int, str]:
     words = [
         "--lab",
-        NAME,
+        lab.name,
         "--launcher",
         launcher,
         "--cabinets",
@@ -101,11 +86,11 @@ def off(records: list) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("launcher", ["mpich-wheel", "openmpi"])
-def test_planted_rates_come_out_and_the_simulation_agrees(lab, launcher: str, tmp_path: Path):
+def test_planted_rates_come_out_and_the_simulation_agrees(lab: Lab, launcher: str, tmp_path: Path):
     if why := missing(launcher):
         pytest.skip(why)
     for attempt in range(TRIES):
-        records, status, said = study(tmp_path / str(attempt), launcher)
+        records, status, said = study(lab, tmp_path / str(attempt), launcher)
         errors = off(records)
         if max(errors.values()) <= 0.05 and status == 0:
             break
@@ -117,6 +102,8 @@ def test_planted_rates_come_out_and_the_simulation_agrees(lab, launcher: str, tm
     assert all(r.error is not None and abs(r.error) <= 0.05 for r in rates)
     assert len(points) > len(rates) + 40
     assert all(r.error is not None and abs(r.error) <= max(0.05, r.doubt) for r in points)
+    long = [r for r in points if r.along == "message size" and r.x >= LONG]
+    assert len(long) >= 14 and all(r.error is not None and abs(r.error) <= 0.05 for r in long)
     # No MPI has gone round the network.
     shares = [
         r for r in records if isinstance(r, Measurement) and (r.name, r.metric) == ("network.wire", "share")
@@ -124,21 +111,21 @@ def test_planted_rates_come_out_and_the_simulation_agrees(lab, launcher: str, tm
     assert len(shares) == 6 and all(r.summary.median >= 1 for r in shares if r.summary)
 
 
-def test_cabinets_that_nobody_names_are_found(tmp_path: Path):
+def test_cabinets_that_nobody_names_are_found(make_lab, tmp_path: Path):
     """Where latency hardly tells: by what a full link between them leaves of each flow."""
     if why := missing("mpich-wheel"):
         pytest.skip(why)
     narrow, expected = 250, ["c1=h[0-2]", "c2=h[3-5]"]
-    with standing(f"{NAME}-2", "--host-rate", f"{HOST}mbit", "--cabinet-rate", f"{narrow}mbit") as name:
-        for attempt in range(TRIES):
-            folder = tmp_path / str(attempt)
-            words = ["--lab", name, "--launcher", "mpich-wheel", "--confidence", "4%", "-o", str(folder)]
-            measured = assay("saturate", *words)
-            assert measured.returncode == 0, measured.stderr
-            cabinets = Run.load(folder).info.options["cabinets"]
-            if cabinets == expected:
-                break
-        assay("model", str(folder), "-o", str(folder / "platform.xml"))
+    name = make_lab(6, 2, host_rate=f"{HOST}mbit", cabinet_rate=f"{narrow}mbit").name
+    for attempt in range(TRIES):
+        folder = tmp_path / str(attempt)
+        words = ["--lab", name, "--launcher", "mpich-wheel", "--confidence", "4%", "-o", str(folder)]
+        measured = assay("saturate", *words)
+        assert measured.returncode == 0, measured.stderr
+        cabinets = Run.load(folder).info.options["cabinets"]
+        if cabinets == expected:
+            break
+    assay("model", str(folder), "-o", str(folder / "platform.xml"))
     assert cabinets == expected
     found = [r for r in Run.load(folder).records if isinstance(r, Capacity)]
     links = [r for r in found if r.level == "cabinet" and r.way in ("up", "down")]
