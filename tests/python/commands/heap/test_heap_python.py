@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -26,6 +27,7 @@ LIMIT_S = 120
 HEAD = 33  # bytes that an object of bytes takes beyond what it holds
 LARGE = 40_000  # bytes: the planted blocks are larger than any other that their lines ask for
 READ = ("3.11", "3.12", "3.13")
+SYSTEM = "/usr/bin/python3"
 SEARCHED = 5000  # rows that each search makes
 
 pytestmark = pytest.mark.skipif(
@@ -41,25 +43,31 @@ def version_of(python: str | Path) -> str:
 
 
 def interpreters() -> dict[str, str]:
-    """By version: the system's, this one, and what pyenv has."""
-    places = ["/usr/bin/python3", sys.executable, *Path.home().glob(".pyenv/versions/3.*/bin/python3")]
+    """By version: the system's, this one, those on the PATH, and what pyenv has."""
+    named = (shutil.which(f"python{version}") for version in READ)
+    places = [SYSTEM, sys.executable, *named, *Path.home().glob(".pyenv/versions/3.*/bin/python3")]
     found: dict[str, str] = {}
-    for place in map(str, places):
-        if Path(place).is_file():
-            found.setdefault(version_of(place), place)
+    for place in map(str, filter(None, places)):
+        if Path(place).is_file() and (version := version_of(place)):
+            found.setdefault(version, place)
     return found
 
 
+def interpreter(version: str) -> str:
+    if version not in INTERPRETERS:
+        pytest.skip(f"no Python {version} here")
+    return INTERPRETERS[version]
+
+
 INTERPRETERS = interpreters()
-SYSTEM = "/usr/bin/python3"
 WAYS = ("calls", "recursion", "callbacks", "generators", "coroutines", "objects", "exceptions", "threads", "made",
         "libraries", "traced")  # fmt: skip
 
 
-@pytest.fixture(scope="module", params=[version for version in READ if version in INTERPRETERS])
+@pytest.fixture(scope="module", params=READ)
 def one(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> HeapProfile:
     """One run of each interpreter, in all these ways."""
-    return planted(tmp_path_factory.mktemp("planted"), INTERPRETERS[request.param], *WAYS)
+    return planted(tmp_path_factory.mktemp("planted"), interpreter(request.param), *WAYS)
 
 
 def recorded(
@@ -315,11 +323,11 @@ def test_the_end_of_an_interpreter(tmp_path: Path) -> None:
     assert lines(one, "leave") == {("leave", line("leave")): 450_000 + HEAD}
 
 
-@pytest.mark.parametrize("version", [version for version in READ if version in INTERPRETERS])
+@pytest.mark.parametrize("version", READ)
 def test_an_interpreter_ends_as_it_does_alone(version: str, tmp_path: Path) -> None:
+    words = [interpreter(version), "-S", PLANTED, "ends"]
     for k in range(5):
         (tmp_path / str(k)).mkdir()
-        words = [INTERPRETERS[version], "-S", PLANTED, "ends"]
         done = subprocess.run(
             [engines_folder() / "assay-heap", "record", tmp_path / str(k), "--", *words],
             capture_output=True,
@@ -355,9 +363,8 @@ def test_another_version(tmp_path: Path) -> None:
     assert "3.15" in said and "3.11" in said
 
 
-@pytest.mark.skipif("3.10" not in INTERPRETERS, reason="no older Python here")
 def test_an_older_version(tmp_path: Path) -> None:
-    (one,) = recorded(tmp_path, INTERPRETERS["3.10"], "-c", "print(list(range(1000)))")
+    (one,) = recorded(tmp_path, interpreter("3.10"), "-c", "print(list(range(1000)))")
     assert one.trace.unread_python == "3.10 or older"
     assert not any(place.is_python for place in one.places)
 
