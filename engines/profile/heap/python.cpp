@@ -271,12 +271,12 @@ StackId with_python(Thread& thread, StackId native) {
     PythonFrames& frames = *thread.python;
     frames.last_state = state;
     frames.keep_to(stack::generation.load(std::memory_order_relaxed));
-    const StackId id = frames.follow(thread, innermost);
+    const StackId id = frames.join(thread, native, innermost);
     if (const std::uint64_t walks = thread.unwinder->counts().walks; walks != frames.walks) {
         frames.walks = walks;
         frames.learn(thread, thread.unwinder->trail(), state);
     }
-    return id == stack::no_stack ? native : frames.join(native, id);
+    return id;
 }
 
 void PythonFrames::keep_to(std::uint32_t generation) {
@@ -317,61 +317,91 @@ bool PythonFrames::compare(std::uint32_t from, std::uint32_t& same) const {
     return true;
 }
 
-StackId PythonFrames::follow(Thread& thread, std::uint64_t innermost) {
+// What mostly is the case: the frames are those of the last event, and all but the innermost are where they were.
+bool PythonFrames::has_only_moved_on(std::uint64_t innermost) {
+    const Layout& layout = *python.layout;
+    Mark& mark = marks_[n_];
+    if (n_ == 0 || mark.frame != innermost || word(innermost + layout.previous) != marks_[n_ - 1].frame) return false;
+    const std::uint64_t differs = (word(innermost + layout.code) ^ mark.code) | (byte(innermost + layout.flag) ^ mark.flag);
+    std::uint32_t same = 0;
+    if (differs != 0 || !compare(n_ - 1, same) || same != n_ - 1) return false;
+    mark.instruction = word(innermost + layout.instruction);
+    return true;
+}
+
+StackId PythonFrames::join(Thread& thread, StackId native, std::uint64_t innermost) {
+    const auto forget = [&] {
+        n_ = 0;
+        return native;
+    };
+    if (!has_only_moved_on(innermost) && !follow(thread, innermost)) return forget();
+    const Mark& outer = marks_[n_ - 1];
+    Mark& mark = marks_[n_];
+    const std::uint64_t key = key_of(mark, outer);
+    Joined& known = joined_[((key ^ (std::uint64_t{native} << 32 | outer.id)) * golden) >> (64 - joined_bits)];
+    if (__builtin_expect(known.key != key || known.native != native || known.parent != outer.id, 0)) {
+        const StackId python_stack = step(thread, mark, outer);
+        if (python_stack == stack::no_stack) return forget();
+        known = {key, outer.id, native, python_stack, tree.child(native, tagged(joined_tag, python_stack))};
+    }
+    mark.id = known.python;
+    return known.id;
+}
+
+// Up to the innermost frame, whose own number is still to be found. False when the tree is full.
+bool PythonFrames::follow(Thread& thread, std::uint64_t innermost) {
     std::uint32_t known = walk_to_known(innermost), same = 0;
     if (known != 0 && (!compare(known, same) || known + taken_ > most_frames)) {
         n_ = same = 0;  // further out it goes another way
         known = walk_to_known(innermost);
     }
     // Frames that have gone on since, and those that are new; the outermost first.
-    n_ = same;
-    bool is_whole = true;
-    while (is_whole && n_ < known) is_whole = push(thread, marks_[n_ + 1].frame, true);
-    while (is_whole && taken_ > 0) is_whole = push(thread, chain_[--taken_], false);
-    if (is_whole) return marks_[n_].id;
-    n_ = 0;
-    return stack::no_stack;
+    n_ = std::min(same, known + taken_ - 1);
+    for (;;) {
+        const bool was_there = n_ < known;
+        if (!push(was_there ? marks_[n_ + 1].frame : chain_[--taken_], was_there)) return false;
+        if (n_ >= known && taken_ == 0) return true;
+        Mark& mark = marks_[n_];
+        mark.id = step(thread, mark, marks_[n_ - 1]);
+        if (mark.id == stack::no_stack && mark.identity != nobody) return false;
+    }
 }
 
-// The next frame inwards. One that was there at the last event mostly runs the same code object.
-bool PythonFrames::push(Thread& thread, std::uint64_t frame, bool was_there) {
+// The next frame inwards. One that was there at the last event mostly runs the same code object. False when it runs none.
+bool PythonFrames::push(std::uint64_t frame, bool was_there) {
     const Layout& layout = *python.layout;
-    const Mark& outer = marks_[n_];
-    Mark& mark = marks_[n_ + 1];
+    Mark& mark = marks_[++n_];
     const std::uint64_t code = word(frame + layout.code);
     was_there &= mark.code == code;
     mark.frame = frame;
     mark.instruction = word(frame + layout.instruction);
     mark.code = code;
     mark.flag = byte(frame + layout.flag);
-    mark.id = outer.id;
-    ++n_;
-    if (python.has_c_stack_frames && mark.flag == c_stack_frame) return true;
-    if (!was_there) {
+    if (python.has_c_stack_frames && mark.flag == c_stack_frame) {
+        mark.identity = nobody;
+    } else if (!was_there) {
         if (word(code + type_at) != python.code_type) return false;
         mark.identity = identity_of(code);
     }
-    // What the interpreter puts around __init__ is no function of anybody's, and has a name for its file.
-    if (mark.identity == nobody) return true;
-    const bool is_entry = python.has_c_stack_frames ? outer.flag == c_stack_frame : mark.flag == entry_frame;
-    mark.id = step(thread, mark, outer.id, is_entry);
-    return mark.id != stack::no_stack;
+    return true;
 }
 
-StackId PythonFrames::step(Thread& thread, const Mark& mark, StackId parent, bool is_entry) {
-    const std::uint64_t key = mark.instruction ^ mark.identity ^ (is_entry ? golden : 0);
-    Step& known = steps_[((key ^ std::uint64_t{parent} << 33) * golden) >> (64 - step_bits)];
-    if (known.key == key && known.parent == parent) return known.id;
+// Tells apart what is below one and the same frame.
+std::uint64_t PythonFrames::key_of(const Mark& mark, const Mark& outer) const {
+    const bool is_entry = python.has_c_stack_frames ? outer.flag == c_stack_frame : mark.flag == entry_frame;
+    return mark.identity == nobody ? nobody : (mark.instruction ^ mark.identity) << 1 | is_entry;
+}
+
+// The number of the Python stack that ends with this frame; no_stack when the tree is full. What the interpreter puts around
+// __init__, or on the C stack, is no function of anybody's.
+StackId PythonFrames::step(Thread& thread, const Mark& mark, const Mark& outer) {
+    if (mark.identity == nobody) return outer.id;
+    const std::uint64_t key = key_of(mark, outer);
+    Step& known = steps_[((key ^ std::uint64_t{outer.id} << 33) * golden) >> (64 - step_bits)];
+    if (known.key == key && known.parent == outer.id) return known.id;
     const StackId place = name_place(thread, mark.code, mark.instruction);
     if (place == stack::no_stack) return stack::no_stack;
-    known = {key, parent, tree.child(parent, tagged(frame_tag, place | (is_entry ? entry_bit : 0)))};
-    return known.id;
-}
-
-StackId PythonFrames::join(StackId native, StackId id) {
-    const std::uint64_t both = std::uint64_t{native} << 32 | id;
-    Joined& known = joined_[(both * golden) >> (64 - joined_bits)];
-    if (known.both != both) known = {both, tree.child(native, tagged(joined_tag, id))};
+    known = {key, outer.id, tree.child(outer.id, tagged(frame_tag, place | (key & 1 ? entry_bit : 0)))};
     return known.id;
 }
 

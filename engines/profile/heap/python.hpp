@@ -47,9 +47,8 @@ __attribute__((noinline)) stack::StackId with_python(Thread& thread, stack::Stac
 // memory of its own, touched as it fills.
 class PythonFrames {
 public:
-    // The number of the Python stack whose innermost frame is `innermost`; no_stack when the tree is full.
-    stack::StackId follow(Thread& thread, std::uint64_t innermost);
-    stack::StackId join(stack::StackId native, stack::StackId python);
+    // The number of the stack `native` with the Python frames from `innermost` outwards; `native` when the tree is full.
+    stack::StackId join(Thread& thread, stack::StackId native, std::uint64_t innermost);
     // Of the C stack that has been followed last, those frames that run Python, where that is new.
     void learn(Thread& thread, const stack::Trail& trail, std::uint64_t state);
     // What was learned for another tree holds no more.
@@ -64,7 +63,7 @@ private:
     static constexpr std::size_t text_room = 2048;
 
     struct Mark {
-        std::uint64_t frame, instruction, code, identity;  // identity: of what the code object is
+        std::uint64_t frame, instruction, code, identity;  // identity: of what the code object is; nobody for none's
         stack::StackId id;
         std::uint32_t flag;
     };
@@ -72,15 +71,18 @@ private:
         std::uint64_t key;
         stack::StackId parent, id;
     };
-    struct Joined {
-        std::uint64_t both;
-        stack::StackId id;
+    struct Joined {  // a step to the innermost frame, in a C stack
+        std::uint64_t key;
+        stack::StackId parent, native, python, id;
     };
 
+    bool has_only_moved_on(std::uint64_t innermost);
+    bool follow(Thread& thread, std::uint64_t innermost);
     std::uint32_t walk_to_known(std::uint64_t at);
     bool compare(std::uint32_t from, std::uint32_t& same) const;
-    bool push(Thread& thread, std::uint64_t frame, bool was_there);
-    stack::StackId step(Thread& thread, const Mark& mark, stack::StackId parent, bool is_entry);
+    bool push(std::uint64_t frame, bool was_there);
+    std::uint64_t key_of(const Mark& mark, const Mark& outer) const;
+    stack::StackId step(Thread& thread, const Mark& mark, const Mark& outer);
     stack::StackId name_place(Thread& thread, std::uint64_t code, std::uint64_t instruction);
     std::uint64_t c_frame(std::uint64_t& cframe, std::uint32_t& mark, const stack::Bounds& bounds) const;
 
