@@ -1,8 +1,11 @@
 #include "profile/analyse/about.hpp"
 
+#include <xxhash.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
+#include <type_traits>
 
 namespace assay::heap {
 namespace {
@@ -30,17 +33,29 @@ void read_samples(const ChunkHead& head, const Bytes& payload, About& about) {
     }
 }
 
-// Their times are nanoseconds until all is read.
-void read_touches(const ChunkHead& head, const Bytes& payload, About& about) {
+struct HashStand {
+    std::size_t operator()(const Stand& one) const { return XXH3_64bits(&one, sizeof one); }
+};
+static_assert(std::has_unique_object_representations_v<Stand>);
+using Stands = std::unordered_map<Stand, std::uint32_t, HashStand>;
+
+// Their times are nanoseconds until all is read. Few places touch many pages: each is kept once.
+void read_touches(const ChunkHead& head, const Bytes& payload, About& about, Stands& known) {
     about.watched_touches = true;
     Reader in(payload);
+    const auto next = [&in](std::uint64_t before) { return before + static_cast<std::uint64_t>(unzigzag(in.varint())); };
     Touch one{head.first, 0, 0, 0};
+    Stand stand;
     for (std::uint32_t k = 0; k < head.count; ++k) {
-        one.time += static_cast<std::uint64_t>(unzigzag(in.varint()));
+        one.time = next(one.time);
         one.tid = static_cast<std::uint32_t>(in.varint());
-        one.pc += static_cast<std::uint64_t>(unzigzag(in.varint()));
-        one.address += static_cast<std::uint64_t>(unzigzag(in.varint()));
+        stand.pc = next(stand.pc);
+        one.address = next(one.address);
+        for (std::uint64_t& word : stand.words) word = next(word);
         if (!in.ok()) return;
+        const auto [found, is_new] = known.try_emplace(stand, static_cast<std::uint32_t>(about.stands.size()));
+        if (is_new) about.stands.push_back(stand);
+        one.stand = found->second;
         about.touches.push_back(one);
     }
 }
@@ -108,6 +123,7 @@ double About::seconds_at(std::uint64_t ticks) const {
 
 About read_about(TraceReader& trace, Symbols& symbols) {
     About about;
+    Stands stands;
     Bytes payload;
     for (const ChunkPlace& place : trace.chunks()) {
         const ChunkHead& head = place.head;
@@ -137,7 +153,7 @@ About read_about(TraceReader& trace, Symbols& symbols) {
             case ChunkKind::thread: read_thread(head.thread, text, about); break;
             case ChunkKind::python: about.python.read(text); break;
             case ChunkKind::samples: read_samples(head, payload, about); break;
-            case ChunkKind::faults: read_touches(head, payload, about); break;
+            case ChunkKind::faults: read_touches(head, payload, about, stands); break;
             case ChunkKind::mappings:
                 about.mappings = text;
                 about.mappings_time = head.first;

@@ -19,11 +19,19 @@ struct Sample {
     std::int64_t virtual_pages, resident_pages;
 };
 
+// Where a thread stood that has touched a page: its instruction, and the last words of its stack.
+struct Stand {
+    std::uint64_t pc = 0;
+    StackWords words{};
+    bool operator==(const Stand&) const = default;
+};
+
 // A page that was touched for the first time.
 struct Touch {
-    std::uint64_t time;  // ticks
-    std::uint32_t tid;   // the thread as the system numbers it
-    std::uint64_t pc, address;
+    std::uint64_t time;   // ticks
+    std::uint32_t tid;    // the thread as the system numbers it
+    std::uint32_t stand;  // number
+    std::uint64_t address;
 };
 
 struct About {
@@ -35,6 +43,7 @@ struct About {
     Python python;
     std::vector<Sample> samples;
     std::vector<Touch> touches;  // in the order of time
+    std::vector<Stand> stands;
     bool watched_touches = false;
     std::string mappings;                                  // as the last such chunk has them
     std::uint64_t mappings_time = 0;                       // ticks

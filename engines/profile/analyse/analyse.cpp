@@ -165,14 +165,12 @@ Json pages_json(const About& about, const Pages& one) {
 
 // Who has paid for pages, and for whose blocks: lines as [function, file, line, pages], stacks as [node, pages, pages
 // with huge ones].
-Json touches_json(const About& about, const TouchAccount& touch, Symbols& symbols) {
+Json touches_json(const About& about, const TouchAccount& touch, const CallTree& tree, Symbols& symbols) {
     if (!about.watched_touches) return nullptr;
     std::map<std::tuple<std::string, std::string, int>, std::uint64_t> lines;
-    for (const auto& [pc, count] : touch.instructions) {
-        const bool kernel = (pc >> 63) != 0;
-        const Place place = kernel ? Place{"(kernel, for the program)", "", 0, "", false} : symbols.find(pc).front();
-        lines[{place.function, place.file, place.line}] += count;
-    }
+    const auto add = [&](const Place& place, std::uint64_t count) { lines[{place.function, place.file, place.line}] += count; };
+    for (const auto& [stand, count] : touch.stands) add(toucher(about.stands[stand], symbols), count);
+    for (const auto& [node, count] : touch.askers) add(*tree.places()[tree.asker(node)].place, count);
     std::vector<std::pair<std::uint64_t, std::tuple<std::string, std::string, int>>> ranked;
     for (const auto& [line, count] : lines) ranked.emplace_back(count, line);
     std::ranges::sort(ranked, std::greater<>());
@@ -225,7 +223,7 @@ void Analysis::add(std::uint32_t thread, Event event) {
     event.stack = parts_->tree.node_of(event.stack);
     parts_->worst.pass(event.time, parts_->account);
     parts_->touch.pass(event.time, parts_->account.blocks());
-    parts_->touch.note(event);
+    parts_->touch.note(thread, event);
     parts_->account.add(thread, event);
 }
 
@@ -253,7 +251,7 @@ void Analysis::tell(const Reading& reading, std::FILE* to) {
         {"sizes", account.sizes},
         {"frequent", sizes_json(account)},
         {"lifetimes", account.lifetimes},
-        {"touches", touches_json(about, touch, symbols)},
+        {"touches", touches_json(about, touch, tree, symbols)},
         {"fragments", pages_json(about, worst.found)},
         {"globals", globals_json(about, find_globals(symbols, about.mappings, about.process.page_bytes))},
         {"tree", tree_json(tree, account, groups, peaks)},

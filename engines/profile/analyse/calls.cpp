@@ -28,14 +28,6 @@ std::string_view qualified_name(std::string_view whole) {
     return whole.substr(begin);
 }
 
-// Allocation functions of C, C++ and glib, and the standard library, which asks for its user.
-bool only_hands_on(const std::string& function) {
-    static const std::regex names("^operator (new|delete)|^(.*_)?(malloc|calloc|realloc|memalign|strdup)$|^__libc_|^g_(malloc|realloc)");
-    if (std::regex_search(function, names)) return true;
-    const std::string_view name = qualified_name(function);
-    return name.starts_with("std::") || name.starts_with("__gnu_cxx::");
-}
-
 // In an interpreter: what stands outside of all Python functions, and asks for itself.
 bool is_outermost(const std::string& function) {
     static const std::regex names("^main$|^_?Py_(BytesMain|Main|RunMain|Initialize|Finalize|NewInterpreter|EndInterpreter)");
@@ -43,6 +35,13 @@ bool is_outermost(const std::string& function) {
 }
 
 }  // namespace
+
+bool only_hands_on(const std::string& function) {
+    static const std::regex names("^operator (new|delete)|^(.*_)?(malloc|calloc|realloc|memalign|strdup)$|^__libc_|^g_(malloc|realloc)");
+    if (std::regex_search(function, names)) return true;
+    const std::string_view name = qualified_name(function);
+    return name.starts_with("std::") || name.starts_with("__gnu_cxx::");
+}
 
 CallTree::CallTree(const std::vector<stack::Node>& stacks, const Python& python, Symbols& symbols)
     : stacks_(stacks), python_(python), symbols_(symbols) {

@@ -16,6 +16,9 @@
 
 namespace assay::heap {
 
+// Allocation functions of C, C++ and glib, and the standard library, which asks for its user.
+bool only_hands_on(const std::string& function);
+
 class CallTree {
 public:
     static constexpr std::uint32_t none = ~std::uint32_t{0};

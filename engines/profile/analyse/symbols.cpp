@@ -21,6 +21,12 @@ const Dwfl_Callbacks callbacks = {
     .debuginfo_path = &debuginfo_path,
 };
 
+#if defined(__aarch64__)
+constexpr unsigned stack_pointer = 31;  // as DWARF numbers registers
+#else
+constexpr unsigned stack_pointer = 7;
+#endif
+
 std::string demangled(const char* name) {
     int status = 0;
     char* words = abi::__cxa_demangle(name, nullptr, nullptr, &status);
@@ -109,6 +115,32 @@ const std::vector<Place>& Symbols::find(std::uint64_t address) {
     const auto [found, is_new] = known_.try_emplace(address);
     if (is_new) found->second = resolve(address);
     return found->second;
+}
+
+std::optional<std::uint64_t> Symbols::return_at(std::uint64_t address) {
+    const auto [found, is_new] = returns_.try_emplace(address);
+    if (is_new) found->second = read_return(address);
+    return found->second;
+}
+
+// What DWARF tells of the frame (DWARF 5, section 6.4): how far above the stack pointer it begins, and how far from there the
+// caller's address was put.
+std::optional<std::uint64_t> Symbols::read_return(std::uint64_t address) {
+    Module* m = module_of(address);
+    if (m == nullptr || !m->open()) return std::nullopt;
+    Dwarf_Addr bias = 0;
+    Dwarf_CFI* table = dwfl_module_eh_cfi(m->module, &bias);
+    Dwarf_Frame* frame = nullptr;
+    if (table == nullptr || dwarf_cfi_addrframe(table, address - m->bias + m->offline - bias, &frame) != 0) return std::nullopt;
+    const std::unique_ptr<Dwarf_Frame, decltype(&std::free)> kept(frame, &std::free);
+    Dwarf_Op *begin = nullptr, *saved = nullptr, room[3];
+    std::size_t begin_count = 0, saved_count = 0;
+    const int column = dwarf_frame_info(frame, nullptr, nullptr, nullptr);
+    if (column < 0 || dwarf_frame_cfa(frame, &begin, &begin_count) != 0 || begin_count != 1) return std::nullopt;
+    if (begin->atom != DW_OP_bregx || begin->number != stack_pointer) return std::nullopt;
+    if (dwarf_frame_register(frame, column, room, &saved, &saved_count) != 0 || saved_count != 2) return std::nullopt;
+    if (saved[0].atom != DW_OP_call_frame_cfa || saved[1].atom != DW_OP_plus_uconst) return std::nullopt;
+    return begin->number2 + saved[1].number;
 }
 
 std::vector<Place> Symbols::resolve(std::uint64_t address) {

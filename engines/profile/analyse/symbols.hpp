@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,9 @@ public:
     void know(std::uint64_t address, std::vector<Place> places) { known_[address] = std::move(places); }
     // Innermost first; never empty.
     const std::vector<Place>& find(std::uint64_t address);
+    // In the function at this address: bytes from the stack pointer up to where its caller's address lies. None where that is
+    // not told, or told in another way.
+    std::optional<std::uint64_t> return_at(std::uint64_t address);
     // An object as it lay in the process, and as elfutils has it: which adds `offline` to the object's own addresses.
     struct Object {
         std::string path;
@@ -45,9 +49,11 @@ private:
     struct Module;
     Module* module_of(std::uint64_t address);
     std::vector<Place> resolve(std::uint64_t address);
+    std::optional<std::uint64_t> read_return(std::uint64_t address);
 
     std::vector<std::unique_ptr<Module>> modules_;
     std::map<std::uint64_t, std::vector<Place>> known_;
+    std::map<std::uint64_t, std::optional<std::uint64_t>> returns_;
     std::vector<std::string> missing_;
 };
 

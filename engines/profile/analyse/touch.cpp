@@ -1,8 +1,37 @@
 #include "profile/analyse/touch.hpp"
 
+#include <algorithm>
 #include <bit>
+#include <string_view>
+
+#include "profile/analyse/calls.hpp"
 
 namespace assay::heap {
+namespace {
+
+// Of the system's libraries, and of our own hooks, which stand before an allocator's functions.
+bool only_touches_for(const Place& place) {
+    constexpr std::string_view runtime[] = {"libc.so", "libc-", "libstdc++.so", "libgcc_s.so", "ld-linux", "libassay-heap.so"};
+    const std::string_view object = std::string_view(place.module).substr(place.module.rfind('/') + 1);
+    return only_hands_on(place.function) || std::ranges::any_of(runtime, [&](std::string_view name) { return object.starts_with(name); });
+}
+
+}  // namespace
+
+Place toucher(const Stand& stand, Symbols& symbols) {
+    if (stand.pc >> 63 != 0) return {"(kernel, for the program)", "", 0, "", false};
+    std::uint64_t at = stand.pc;
+    for (std::size_t sp = 0; sp < stack_words;) {
+        for (const Place& place : symbols.find(at))
+            if (!only_touches_for(place)) return place;
+        const auto up = symbols.return_at(at);
+        if (!up || *up % sizeof stand.words[0] != 0) break;
+        sp += *up / sizeof stand.words[0];
+        if (sp >= stack_words || stand.words[sp] == 0) break;
+        at = stand.words[sp++] - 1;  // of the call itself, not of what comes after it
+    }
+    return symbols.find(stand.pc).front();
+}
 
 void PageSet::insert(std::uint64_t page) {
     for (auto& level : words_) {
@@ -45,12 +74,17 @@ bool PageSet::last_until(std::uint64_t page, std::uint64_t& found) const {
     return false;
 }
 
-void TouchAccount::note(const Event& event) {
+void TouchAccount::note(std::uint32_t thread, const Event& event) {
     if (about_.touches.empty()) return;
     const Kind kind = kind_of(event);
     const std::uint64_t address = address_of(event), page = address / page_;
     if (is_named(address)) return;
-    if (gives(kind, address, event.size)) {
+    const bool is_given = gives(kind, address, event.size);
+    if (const auto found = unclaimed_.find(thread); found != unclaimed_.end() && !found->second.empty()) {
+        if (is_given) claim(found->second, event);
+        found->second.clear();
+    }
+    if (is_given) {
         if (event.size < page_) return;
         large_.insert(page);
         large_at_[page] = address;
@@ -74,23 +108,40 @@ Blocks::const_iterator TouchAccount::block_at(std::uint64_t address, const Block
     return blocks.end();
 }
 
+// What the allocator itself has touched of a block that it was about to give: calloc, realloc.
+void TouchAccount::claim(const std::vector<std::size_t>& touches, const Event& event) {
+    for (const std::size_t k : touches) {
+        const Touch& touch = about_.touches[k];
+        if (touch.address - address_of(event) >= event.size) continue;
+        --outside;
+        ++askers[event.stack];
+        count(touch, {address_of(event), event.size, event.time}, event.stack);
+    }
+}
+
+void TouchAccount::count(const Touch& touch, const Extent& block, std::uint32_t stack) {
+    Count& count = stacks[stack];
+    ++count.touches;
+    const std::uint64_t region = touch.address / huge;
+    const bool whole = region * huge >= block.first && (region + 1) * huge <= block.first + block.size;
+    std::uint64_t& seen = huge_seen_[region];
+    if (!whole || seen != block.time) ++count.with_huge;
+    if (whole) seen = block.time;
+}
+
 void TouchAccount::pass(std::uint64_t time, const Blocks& blocks) {
     for (; next_ < about_.touches.size() && about_.touches[next_].time < time; ++next_) {
         const Touch& touch = about_.touches[next_];
-        if (const auto thread = about_.threads.find(touch.tid); thread != about_.threads.end()) ++threads[thread->second];
+        const auto thread = about_.threads.find(touch.tid);
+        if (thread != about_.threads.end()) ++threads[thread->second];
         const auto block = block_at(touch.address, blocks);
         if (block == blocks.end()) {
             ++outside;
+            if (thread != about_.threads.end()) unclaimed_[thread->second].push_back(next_);
             continue;
         }
-        ++instructions[touch.pc];
-        Count& count = stacks[block->second.stack];
-        ++count.touches;
-        const std::uint64_t region = touch.address / huge;
-        const bool whole = region * huge >= block->first && (region + 1) * huge <= block->first + block->second.size;
-        std::uint64_t& seen = huge_seen_[region];
-        if (!whole || seen != block->second.time) ++count.with_huge;
-        if (whole) seen = block->second.time;
+        ++stands[touch.stand];
+        count(touch, {block->first, block->second.size, block->second.time}, block->second.stack);
     }
 }
 

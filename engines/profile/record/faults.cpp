@@ -1,10 +1,12 @@
 #include "profile/record/faults.hpp"
 
+#include <asm/perf_regs.h>
 #include <linux/perf_event.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <ctime>
@@ -12,7 +14,21 @@
 namespace assay::heap {
 namespace {
 
-constexpr std::size_t ring_pages = 128;  // what the kernel gives each user for a processor
+constexpr std::size_t most_pages = 1024, least_pages = 128;  // of a ring; the fewest are what each user has for a processor
+
+#if defined(__aarch64__)
+constexpr int pc_register = PERF_REG_ARM64_PC;
+#else
+constexpr int pc_register = PERF_REG_X86_IP;
+#endif
+
+// As the kernel writes it (perf_event_open(2), PERF_RECORD_SAMPLE), up to the words of the stack.
+struct Sample {
+    std::uint64_t pc;
+    std::uint32_t pid, tid;
+    std::uint64_t time, address;
+    std::uint64_t has_registers;
+};
 
 std::size_t page_bytes() { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
 
@@ -22,7 +38,9 @@ int open_counter(pid_t pid, int processor, bool with_kernel) {
     wanted.size = sizeof wanted;
     wanted.config = PERF_COUNT_SW_PAGE_FAULTS;
     wanted.sample_period = 1;
-    wanted.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_ADDR;
+    wanted.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_ADDR | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER;
+    wanted.sample_regs_user = std::uint64_t{1} << pc_register;
+    wanted.sample_stack_user = sizeof(StackWords);
     wanted.disabled = wanted.enable_on_exec = wanted.inherit = 1;
     wanted.exclude_hv = 1;
     wanted.exclude_kernel = with_kernel ? 0 : 1;
@@ -35,7 +53,7 @@ int open_counter(pid_t pid, int processor, bool with_kernel) {
 
 FaultWatch::~FaultWatch() {
     for (const Ring& ring : rings_) {
-        munmap(ring.base, (ring_pages + 1) * page_bytes());
+        munmap(ring.base, page_bytes() + ring.bytes);
         close(ring.fd);
     }
 }
@@ -45,38 +63,54 @@ bool FaultWatch::start(pid_t pid) {
         int fd = open_counter(pid, processor, true);
         if (fd < 0) fd = open_counter(pid, processor, false);
         if (fd < 0) continue;  // offline, or not allowed
-        void* base = mmap(nullptr, (ring_pages + 1) * page_bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        void* base = MAP_FAILED;
+        std::size_t bytes = 0;
+        for (std::size_t pages = most_pages; base == MAP_FAILED && pages >= least_pages; pages /= 2) {
+            bytes = pages * page_bytes();
+            base = mmap(nullptr, page_bytes() + bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        }
         if (base == MAP_FAILED) {
             close(fd);
             continue;
         }
-        rings_.push_back({fd, base});
+        rings_.push_back({fd, base, bytes});
     }
     return !rings_.empty();
 }
 
 void FaultWatch::drain(const std::function<void(const Fault&)>& take) {
-    const std::size_t bytes = ring_pages * page_bytes();
     for (const Ring& ring : rings_) {
         auto* head = static_cast<perf_event_mmap_page*>(ring.base);
         const char* data = static_cast<const char*>(ring.base) + page_bytes();
         const std::uint64_t end = std::atomic_ref(head->data_head).load(std::memory_order_acquire);
         std::uint64_t at = head->data_tail;
         const auto read = [&](std::uint64_t from, void* into, std::size_t size) {
-            for (std::size_t k = 0; k < size; ++k) static_cast<char*>(into)[k] = data[(from + k) % bytes];
+            const std::size_t first = std::min(size, ring.bytes - from % ring.bytes);
+            std::memcpy(into, data + from % ring.bytes, first);
+            std::memcpy(static_cast<char*>(into) + first, data, size - first);
+        };
+        const auto read_sample = [&](std::uint64_t from) {
+            Sample sample;
+            read(from, &sample, sizeof sample);
+            from += sizeof sample;
+            Fault fault{sample.pid, sample.tid, sample.time, sample.pc, sample.address, {}};
+            if (sample.has_registers != PERF_SAMPLE_REGS_ABI_NONE) {
+                read(from, &fault.pc, sizeof fault.pc);
+                from += sizeof fault.pc;
+            }
+            std::uint64_t copied = 0, used = 0;  // `used`: of what has been copied
+            read(from, &copied, sizeof copied);
+            if (copied == 0 || copied > sizeof fault.words) return fault;
+            read(from + sizeof copied + copied, &used, sizeof used);
+            read(from + sizeof copied, fault.words.data(), std::min(copied, used));
+            return fault;
         };
         while (at < end) {
             perf_event_header record;
             read(at, &record, sizeof record);
             if (record.size == 0) break;
             if (record.type == PERF_RECORD_SAMPLE) {
-                struct {
-                    std::uint64_t pc;
-                    std::uint32_t pid, tid;
-                    std::uint64_t time, address;
-                } sample;
-                read(at + sizeof record, &sample, sizeof sample);
-                take({sample.pid, sample.tid, sample.time, sample.pc, sample.address});
+                take(read_sample(at + sizeof record));
             } else if (record.type == PERF_RECORD_LOST) {
                 std::uint64_t id_and_lost[2];
                 read(at + sizeof record, id_and_lost, sizeof id_and_lost);

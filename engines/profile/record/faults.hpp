@@ -1,7 +1,8 @@
 // The page faults of a program and of all that it starts: who touches memory first, and where.
 //
-// The kernel's own software event, one sample a fault (perf_event_open(2)); a user may watch his own processes where
-// kernel.perf_event_paranoid is 2 or less. It costs the program some half of a microsecond a fault.
+// The kernel's own software event, one sample a fault (perf_event_open(2)), with the end of the thread's stack: who
+// touches memory is mostly memset() or the like, and the question is who has called it. A user may watch his own
+// processes where kernel.perf_event_paranoid is 2 or less. It costs the program some half of a microsecond a fault.
 #pragma once
 
 #include <sys/types.h>
@@ -10,12 +11,15 @@
 #include <functional>
 #include <vector>
 
+#include "profile/trace/format.hpp"
+
 namespace assay::heap {
 
 struct Fault {
     std::uint32_t pid, tid;
-    std::uint64_t ns;  // CLOCK_REALTIME
-    std::uint64_t pc, address;
+    std::uint64_t ns;           // CLOCK_REALTIME
+    std::uint64_t pc, address;  // pc: the program's own, also where the kernel has touched the page for it
+    StackWords words;
 };
 
 class FaultWatch {
@@ -35,6 +39,7 @@ private:
     struct Ring {  // of one processor
         int fd;
         void* base;
+        std::size_t bytes;
     };
     std::vector<Ring> rings_;
     std::uint64_t lost_ = 0;

@@ -197,13 +197,14 @@ void Spool::write_mappings() {
 void Spool::note_fault(const Fault& fault) {
     if (fault_count_ == 0) {
         first_fault_ = fault;
-        last_fault_ = {0, 0, fault.ns, 0, 0};
+        last_fault_ = {0, 0, fault.ns, 0, 0, {}};
     }
     const auto delta = [](std::uint64_t now, std::uint64_t before) { return zigzag(static_cast<std::int64_t>(now - before)); };
     put_varint(faults_, delta(fault.ns, last_fault_.ns));
     put_varint(faults_, fault.tid);
     put_varint(faults_, delta(fault.pc, last_fault_.pc));
     put_varint(faults_, delta(fault.address, last_fault_.address));
+    for (std::size_t k = 0; k < stack_words; ++k) put_varint(faults_, delta(fault.words[k], last_fault_.words[k]));
     last_fault_ = fault;
     if (++fault_count_ == faults_at_once) write_faults();
 }

@@ -25,10 +25,11 @@
 //               numbers in hexadecimal; of `pages`, four a digit, the lowest first, those are set that are in memory.
 //               The last such chunk counts; its `first` is when it was made
 //     faults    of the process: each time (ns of CLOCK_REALTIME, delta, zigzag), thread as the system numbers it,
-//               instruction and address (deltas, zigzag), varints; `first` is the first one's time; one of none says
-//               that they were watched
+//               instruction, address and the last words of the thread's stack (deltas, zigzag), varints; `first` is the
+//               first one's time; a chunk of none says that they were watched
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <span>
@@ -39,7 +40,12 @@
 
 namespace assay::heap {
 
-enum class ChunkKind : std::uint32_t { process = 1, nodes, modules, thread, events, samples, raw, mappings, faults, python };
+// 9 were page faults without a stack.
+enum class ChunkKind : std::uint32_t { process = 1, nodes, modules, thread, events, samples, raw, mappings, python = 10, faults };
+
+// At a page fault, from the stack pointer upwards; 0 beyond the stack's end.
+inline constexpr std::size_t stack_words = 16;
+using StackWords = std::array<std::uint64_t, stack_words>;
 
 struct ChunkHead {
     static constexpr std::uint32_t tag = 0x50414548;  // "HEAP"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -166,6 +167,21 @@ def test_who_touches_first(planted: Path, tmp_path: Path) -> None:
     assert abs(dict(one.touches.threads)[1] - pages) <= 50
     (cause,) = advice(tmp_path / "run")
     assert "ask_large" in cause and "with huge pages it would be" in cause
+
+
+@pytest.mark.skipif(not faults_can_be_watched(), reason="page faults cannot be watched here")
+def test_who_has_it_touched(planted: Path, tmp_path: Path) -> None:
+    """Not memset, memcpy, the kernel and the standard library, but who calls them."""
+    heap(tmp_path / "run", planted, "fills")
+    touches = profile(tmp_path / "run").touches
+    assert touches is not None
+    pages = Counter[str]()
+    for line in touches.lines:
+        pages[line.function.partition("(")[0]] += line.pages
+    expected = (8 << 20) // 4096
+    for name in ("clear", "copy", "receive", "fill"):
+        assert abs(pages[name] - expected) <= 2, (name, pages)
+    assert 19 * 24 <= pages["enlarge"] <= 20 * (24 + 25), pages
 
 
 @pytest.mark.skipif(not faults_can_be_watched(), reason="page faults cannot be watched here")
