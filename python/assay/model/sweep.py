@@ -13,7 +13,8 @@ from assay.records.schema import Scalar
 
 LONGEST = MIB  # message of a saturation round
 REFINEMENTS = 3  # of where two protocols meet: each halves what is open
-VISITS = 6  # of a size, at most: that many enclose their median with 95 %
+VISITS = 20  # to a size, at most
+SHORT, MANY = 4096, 8  # bytes; times as many of them: a token bucket that was full lets the first ones pass
 NEAR = 2  # sizes on either side that are disturbed by the same
 SWEEP = tuple(2**k for k in range(23))  # 1 B to 4 MiB
 
@@ -41,15 +42,19 @@ def _visits(study: Study, levels: Mapping[str, Times], sizes: Sequence[int]) -> 
     """Twice at least, where two visits can differ, and again until the times are as sure as was asked, those of the
     next sizes too: two visits may agree by chance. The levels in turns: what disturbs one then disturbs the other as
     well."""
+    varies = study.pace.repeats > 1
     count = max(2, study.pace.echoes // 2)
-    for visit in range(VISITS if study.pace.repeats > 1 else 1):
+    for visit in range(VISITS if varies else 1):
         for level, times in levels.items():
             unsure = [visit < 2 or times.at(size).reach > study.pace.confidence for size in sizes]
             again = [s for i, s in enumerate(sizes) if any(unsure[max(0, i - NEAR) : i + NEAR + 1])]
-            if again:
-                params: dict[str, Scalar] = {"experiment": "sweep", "level": level, "again": visit}
-                result = yield Round((times.pair,), sizes=tuple(again), count=count, params=params)
-                times.add(result.echoes)
+            short = [size for size in again if varies and size < SHORT]
+            long = [size for size in again if size not in short]
+            for some, messages in ((short, MANY * count), (long, count)):
+                if some:
+                    params: dict[str, Scalar] = {"experiment": "sweep", "level": level, "again": visit}
+                    result = yield Round((times.pair,), sizes=tuple(some), count=messages, params=params)
+                    times.add(result.echoes)
 
 
 def _message_size(study: Study, times: Times) -> int:
