@@ -1,6 +1,7 @@
 // assay-heap: records the memory of a program, and reads what was recorded.
 //
 //   assay-heap record [OPTION ...] FOLDER -- PROGRAM [ARGUMENT ...]   the program's own output and exit status
+//   assay-heap record [OPTION ...] --attach PID FOLDER   of a process that runs, until SIGINT
 //   assay-heap analyse TRACE   what became of it, as JSON on standard output
 //   assay-heap import FILE     the same of a file of heaptrack's
 //   assay-heap pack TRACE      the same in a tenth of the room
@@ -56,7 +57,9 @@ int run(int argc, char** argv) {
     record->add_flag("!--no-python", settings.reads_python, "do not look for Python's functions: C stacks alone");
     record->add_flag("!--no-faults", settings.watches_faults, "do not watch who touches memory first");
     record->add_option("--dump-at", settings.dump_at, "bytes in memory at which a profile is written on the way");
-    record->add_option("program", settings.program, "after --")->required();
+    CLI::Option* process = record->add_option("--attach", settings.process, "a process that runs already");
+    record->add_option("--for", settings.seconds, "seconds that it is recorded; else until it ends, or SIGINT")->needs(process)->check(CLI::PositiveNumber);
+    record->add_option("program", settings.program, "after --")->excludes(process);
     std::string trace;
     std::uint64_t bytes = ~std::uint64_t{0};
     CLI::App* analyse = app.add_subcommand("analyse", "what became of it, as JSON on standard output");
@@ -73,6 +76,11 @@ int run(int argc, char** argv) {
     }
     if (record->parsed()) {
         settings.library = library();
+        if (process->count() == 0 && settings.program.empty()) throw Error("no program given", "write it after --");
+        if (process->count() != 0) {
+            heap::record_running(std::move(settings));
+            return 0;
+        }
         end_as(heap::record(std::move(settings)));
     }
     if (analyse->parsed()) heap::analyse(trace, bytes, stdout);

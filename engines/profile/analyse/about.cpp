@@ -146,6 +146,10 @@ About read_about(TraceReader& trace, Symbols& symbols) {
                     about.rank = about.program.substr(end + 1);
                     about.program.resize(end);
                 }
+                if (const std::size_t end = about.rank.find('\0'); end != std::string::npos) {
+                    about.ran = std::strtod(about.rank.c_str() + end + 1, nullptr) * 1e-9;
+                    about.rank.resize(end);
+                }
                 if (about.process.page_bytes == 0) about.process.page_bytes = 4096;
                 break;
             case ChunkKind::nodes: read_nodes(head, payload, about); break;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -37,6 +38,7 @@ struct Touch {
 struct About {
     Process process{};
     std::string program, rank;  // rank: empty where it is none of an MPI program's processes
+    std::optional<double> ran;  // seconds that the process had run when it was attached to
     std::vector<stack::Node> nodes;                        // of the stack tree
     std::unordered_map<std::uint32_t, std::string> names;  // of threads, by serial
     std::unordered_map<std::uint32_t, std::uint32_t> threads;  // serial by the system's number

@@ -221,7 +221,8 @@ Analysis::~Analysis() = default;
 
 void Analysis::add(std::uint32_t thread, Event event) {
     event.stack = parts_->tree.node_of(event.stack);
-    parts_->worst.pass(event.time, parts_->account);
+    // Where blocks from before are not known, pages may be in use that look empty.
+    if (!parts_->about.ran) parts_->worst.pass(event.time, parts_->account);
     parts_->touch.pass(event.time, parts_->account.blocks());
     parts_->touch.note(thread, event);
     parts_->account.add(thread, event);
@@ -236,6 +237,8 @@ void Analysis::tell(const Reading& reading, std::FILE* to) {
          {{"pid", about.process.pid}, {"parent", about.process.parent}, {"program", about.program},
           {"rank", about.rank},
           {"seconds", about.seconds_at(about.process.end_ticks)}, {"complete", about.process.complete != 0},
+          {"left", about.process.complete == static_cast<std::uint32_t>(Ending::left)},
+          {"ran", about.ran ? Json(*about.ran) : Json(nullptr)},
           {"at_least", about.process.at_least}, {"sample", about.process.sample}}},
         {"trace",
          {{"source", reading.source}, {"bytes", reading.bytes}, {"events", account.events}, {"lost_events", about.process.lost},

@@ -74,6 +74,8 @@ inline constexpr std::uint32_t buffer_room = buffer_bytes - sizeof(BufferHead);
 
 enum class BufferState : std::uint32_t { free, filling, full };
 
+enum class Ending : std::uint32_t { none, by_itself, left };  // left: it goes on, and nothing more is recorded
+
 struct Header {
     std::uint64_t magic;
     std::uint32_t pid, parent;
@@ -83,7 +85,8 @@ struct Header {
     char rank[16];                            // in an MPI program, as its launcher has told it; empty for none
     alignas(64) std::atomic<std::uint32_t> freed;  // futex: a buffer has been freed
     alignas(64) std::atomic<std::uint32_t> recorder_gone;  // then nothing is recorded any more
-    std::atomic<std::uint32_t> ended;         // the process said goodbye
+    std::atomic<std::uint32_t> ended;         // an Ending
+    std::atomic<std::uint32_t> recorder;      // its process, once it is there
     std::atomic<std::uint64_t> lost;          // events that could not be recorded
     std::atomic<std::uint32_t> threads;       // given out so far
     alignas(64) std::atomic<std::uint32_t> nodes_used;

@@ -15,6 +15,7 @@ bool TakenBlocks::reserve() {
     const std::size_t bytes = (std::size_t{1} << set_bits) * ways * sizeof *slots_;
     const long at = syscall(SYS_mmap, nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at == -1) return false;
+    if (slots_ != nullptr) syscall(SYS_munmap, slots_, bytes);
     slots_ = reinterpret_cast<std::atomic<std::uint64_t>*>(at);
     return true;
 }

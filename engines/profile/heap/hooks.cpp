@@ -1,7 +1,7 @@
 // The functions that stand in front of the allocator's: each calls the real one and writes down what it did.
 //
 // The real ones are the next in the search order (dlsym RTLD_NEXT): glibc's, or those of an allocator that
-// the program was linked with or preloads. Until they are known, requests are served from a small arena
+// the program was linked with or preloads; in a process that was attached to, those that it has called until then. Until they are known, requests are served from a small arena
 // that is never freed. No hook changes an argument, a result or errno.
 #include <dlfcn.h>
 #include <errno.h>
@@ -12,6 +12,7 @@
 
 #include <cstdarg>
 
+#include "profile/heap/hooks.hpp"
 #include "profile/heap/process.hpp"
 
 namespace assay::heap {
@@ -53,15 +54,9 @@ void* early_block(size_t bytes) {
 }
 bool is_early(const void* p) { return p >= early && p < early + sizeof early; }
 
-template <class F>
-void find(F*& into, const char* name) {
-    into = reinterpret_cast<F*>(dlsym(RTLD_NEXT, name));
-}
-
-// False while this very thread (or another) is at it.
-__attribute__((noinline)) bool resolve_now() {
-    auto expected = Resolving::no;
-    if (!resolving.compare_exchange_strong(expected, Resolving::now)) return expected == Resolving::done;
+// find(where, name) for each.
+template <class Find>
+void find_all(Find find) {
     find(real.malloc, "malloc");
     find(real.calloc, "calloc");
     find(real.realloc, "realloc");
@@ -78,6 +73,13 @@ __attribute__((noinline)) bool resolve_now() {
     find(real.brk, "brk");
     find(real.sbrk, "sbrk");
     find(real.dlclose, "dlclose");
+}
+
+// False while this very thread (or another) is at it.
+__attribute__((noinline)) bool resolve_now() {
+    auto expected = Resolving::no;
+    if (!resolving.compare_exchange_strong(expected, Resolving::now)) return expected == Resolving::done;
+    find_all([]<class F>(F*& into, const char* name) { into = reinterpret_cast<F*>(dlsym(RTLD_NEXT, name)); });
     resolving.store(Resolving::done, std::memory_order_release);
     return true;
 }
@@ -111,6 +113,12 @@ void note(Kind kind, const void* at, std::uint64_t bytes, const assay::stack::Fr
 }
 
 }  // namespace
+
+void resolve_by(std::uint64_t (*address_of)(const char* name)) {
+    find_all([=]<class F>(F*& into, const char* name) { into = reinterpret_cast<F*>(address_of(name)); });
+    resolving.store(Resolving::done, std::memory_order_release);
+}
+
 }  // namespace assay::heap
 
 using namespace assay::heap;

@@ -1,12 +1,11 @@
 #include "profile/heap/process.hpp"
 
-#include <elf.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <link.h>
 #include <linux/futex.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -18,6 +17,9 @@
 #include <algorithm>
 #include <new>
 
+#include "profile/heap/bindings.hpp"
+#include "profile/heap/settings.hpp"
+
 namespace assay::heap {
 
 std::atomic<Phase> phase{Phase::fresh};
@@ -26,22 +28,13 @@ stack::Tree tree;
 
 namespace {
 
-// The program's errno, over what is done here in its name.
-class ErrnoKept {
-public:
-    ErrnoKept() : value_(errno) {}
-    ~ErrnoKept() { errno = value_; }
-
-private:
-    int value_;
-};
-
 Header* header = nullptr;
 char* buffers = nullptr;
 std::atomic<Thread*> threads{nullptr};
-std::atomic<unsigned long long> modules_seen{0};  // objects loaded and unloaded, as the loader counts them
-std::atomic<std::uint32_t> epoch{1};  // of the process: one more in each child of a fork
+std::atomic<std::uint32_t> epoch{1};  // one more with each new arena
 pthread_key_t thread_key;
+std::atomic<bool> is_registered{false};
+char arena_path[PATH_MAX];
 
 void futex(std::atomic<std::uint32_t>& word, int operation, std::uint32_t value, const timespec* limit = nullptr) {
     syscall(SYS_futex, &word, operation, value, limit, nullptr, 0);
@@ -53,12 +46,43 @@ BufferHead* buffer_at(std::uint32_t index) {
 
 // Seconds that a thread waits for the recorder before it takes it for dead and the program goes on unrecorded.
 constexpr int patience_s = 20;
-constexpr std::size_t text_room = 16 << 10;     // of one event's text, a quarter of a buffer
-constexpr std::size_t modules_room = 1 << 20;  // of all loaded objects
+
+// Whether there is still somebody who empties buffers. Of a recorder that has started the program nothing is known:
+// its number may be another container's.
+bool has_recorder() {
+    if (header->recorder_gone.load(std::memory_order_acquire) != 0) return false;
+    const auto recorder = static_cast<pid_t>(header->recorder.load(std::memory_order_relaxed));
+    return !has_bound_hooks() || recorder == 0 || kill(recorder, 0) == 0 || errno != ESRCH;
+}
+
+// Nothing more is recorded. Of a process that was attached to, nothing is left behind either.
+void give_up() {
+    phase.store(Phase::off, std::memory_order_release);
+    if (!has_bound_hooks()) return;
+    unbind_hooks();
+    if (header->recorder_gone.load(std::memory_order_acquire) != 0) return;
+    // A recorder that was killed has not tidied up: its memory is given back.
+    unlink(arena_path);
+    rmdir(variable(directory_variable));
+    madvise(static_cast<void*>(header), arena_bytes, MADV_REMOVE);
+}
+
+void enroll(Thread& thread) {
+    thread.epoch = epoch.load(std::memory_order_relaxed);
+    thread.serial = header->threads.fetch_add(1, std::memory_order_relaxed);
+    thread.sequence = 0;
+    thread.step = stack::ticks() >> time_shift;
+    thread.low = thread.range = 0;
+}
+
+void name_thread(Thread& thread);
 
 // A free buffer for this thread; looks from where it found the last one. False when there is none any more.
 bool take_buffer(Thread& thread) {
+    const bool is_new = thread.epoch != epoch.load(std::memory_order_relaxed);
+    if (is_new) enroll(thread);
     for (int waited = 0; waited < patience_s * 100; ++waited) {
+        if (phase.load(std::memory_order_relaxed) == Phase::off) return false;
         const std::uint32_t seen = header->freed.load(std::memory_order_acquire);
         // From the low end, so that few buffers stay warm while the recorder keeps up.
         for (std::uint32_t index = 0; index < buffer_count; ++index) {
@@ -75,13 +99,17 @@ bool take_buffer(Thread& thread) {
             thread.head = head;
             head->step = thread.step;
             thread.words.start(reinterpret_cast<std::uint64_t*>(head + 1), buffer_room / sizeof(std::uint64_t));
+            if (is_new) {
+                name_thread(thread);
+                note_modules(thread);
+            }
             return true;
         }
-        if (header->recorder_gone.load(std::memory_order_acquire) != 0) break;
+        if (!has_recorder()) break;
         const timespec limit{0, 10'000'000};
         futex(header->freed, FUTEX_WAIT, seen, &limit);
     }
-    phase.store(Phase::off, std::memory_order_release);
+    give_up();
     return false;
 }
 
@@ -119,7 +147,6 @@ Thread departed;
 // Other destructors of this thread still free what they hold: put off to the last round that there is.
 void thread_ends(void* state) {
     auto* thread = static_cast<Thread*>(state);
-    if (thread->epoch != epoch.load(std::memory_order_relaxed)) return;
     if (++thread->rounds < PTHREAD_DESTRUCTOR_ITERATIONS) {
         pthread_setspecific(thread_key, thread);
         return;
@@ -171,49 +198,6 @@ void name_thread(Thread& thread) {
     record_text(thread, Kind::thread, name, strlen(name));
 }
 
-// As the environment gives it; empty for none. getenv is not called: it may not be ready yet, and programs may have an
-// own one.
-const char* variable(const char* name) {
-    const std::size_t n = strlen(name);
-    if (environ == nullptr) return "";
-    for (char** entry = environ; *entry != nullptr; ++entry)
-        if (strncmp(*entry, name, n) == 0 && (*entry)[n] == '=') return *entry + n + 1;
-    return "";
-}
-
-const char* directory() { return variable(directory_variable); }
-
-std::uint64_t number_in(const char* text) {
-    std::uint64_t value = 0;
-    for (; *text >= '0' && *text <= '9'; ++text) value = 10 * value + static_cast<std::uint64_t>(*text - '0');
-    return value;
-}
-
-const char* own_rank() {
-    for (const char* name : rank_variables)
-        if (const char* rank = variable(name); *rank != 0) return rank;
-    return "";
-}
-
-// Whether this process is none of an MPI program's, or one of those that are wanted.
-bool is_wanted_rank() {
-    const char *ranks = variable(ranks_variable), *own = own_rank();
-    if (*ranks == 0) return true;
-    if (*own == 0) return false;
-    for (const char* at = ranks; *at != 0;) {
-        if (number_in(at) == number_in(own)) return true;
-        while (*at != 0 && *at++ != ',') {}
-    }
-    return false;
-}
-
-bool read_filter() {
-    filter.at_least = number_in(variable(at_least_variable));
-    filter.sample = number_in(variable(sample_variable));
-    filter.is_on = (filter.at_least | filter.sample) != 0;
-    return filter.sample == 0 || taken.reserve();
-}
-
 std::uint64_t real_time_ns() {
     timespec now{};
     clock_gettime(CLOCK_REALTIME, &now);
@@ -229,14 +213,14 @@ void read_program(char* into, std::size_t bytes) {
 
 // "directory/PID.N.arena", complete before it appears under that name.
 bool create_arena(const char* folder) {
-    char part[PATH_MAX], whole[PATH_MAX];
+    char part[PATH_MAX];
     const auto pid = static_cast<unsigned>(getpid());
     const std::uint64_t stamp = stack::ticks();
     const auto write_name = [&](char* into, const char* suffix) {
         // snprintf is async-signal-unsafe in name only: it allocates nothing for these conversions.
         return __builtin_snprintf(into, PATH_MAX, "%s/%u.%llx%s", folder, pid, static_cast<unsigned long long>(stamp), suffix) < PATH_MAX;
     };
-    if (!write_name(part, ".part") || !write_name(whole, ".arena")) return false;
+    if (!write_name(part, ".part") || !write_name(arena_path, ".arena")) return false;
     const int fd = open(part, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0) return false;
     void* at = ftruncate(fd, static_cast<off_t>(arena_bytes)) == 0 ? map(arena_bytes, MAP_SHARED, fd) : nullptr;
@@ -256,103 +240,48 @@ bool create_arena(const char* folder) {
     header->magic = arena_magic;
     tree.release();
     if (!tree.reserve(node_count, reinterpret_cast<stack::Node*>(static_cast<char*>(at) + nodes_offset))) return false;
-    return rename(part, whole) == 0;
+    return rename(part, arena_path) == 0;
 }
 
-// The child of a fork is a process of its own: its parent's arena is let go, its threads are gone.
-void in_child() {
-    modules_seen.store(0, std::memory_order_relaxed);
-    if (phase.load(std::memory_order_relaxed) != Phase::active) return;
-    phase.store(Phase::starting, std::memory_order_relaxed);
-    syscall(SYS_munmap, header, arena_bytes);
+// The arena is of no more use: threads take part in the next one when they have something to record.
+void let_go() {
+    if (header != nullptr) syscall(SYS_munmap, header, arena_bytes);
     header = nullptr;
-    self = nullptr;
     epoch.fetch_add(1, std::memory_order_relaxed);
     stack::generation.fetch_add(1, std::memory_order_relaxed);
+    forget_modules();
     restart_python();
     for (Thread* t = threads.load(std::memory_order_relaxed); t != nullptr; t = t->next) {
         t->head = nullptr;
         t->words.stop();
-        t->ended.store(true, std::memory_order_relaxed);
     }
-    phase.store(create_arena(directory()) ? Phase::active : Phase::off, std::memory_order_release);
 }
 
-struct ModuleText {
-    char* at;
-    char* end;
+// The child of a fork is a process of its own: its parent's arena is let go, its threads are gone.
+void in_child() {
+    forget_modules();
+    if (phase.load(std::memory_order_relaxed) != Phase::active) return;
+    phase.store(Phase::starting, std::memory_order_relaxed);
+    let_go();
+    self = nullptr;
+    pthread_setspecific(thread_key, nullptr);
+    for (Thread* t = threads.load(std::memory_order_relaxed); t != nullptr; t = t->next) t->ended.store(true, std::memory_order_relaxed);
+    phase.store(create_arena(variable(directory_variable)) ? Phase::active : Phase::off, std::memory_order_release);
+}
 
-    void add(const char* text) {
-        while (*text != 0 && at < end) *at++ = *text++;
-    }
-    void add_hex(std::uint64_t value) {
-        char digits[17];
-        int n = 0;
-        do digits[n++] = "0123456789abcdef"[value & 15];
-        while ((value >>= 4) != 0);
-        while (n > 0 && at < end) *at++ = digits[--n];
-    }
-};
-
-// One line an object: "load-bias begin end build-id path".
-int write_module(dl_phdr_info* info, std::size_t, void* into) {
-    if (*variable(no_python_variable) == 0) look_for_python(*info);
-    auto& text = *static_cast<ModuleText*>(into);
-    std::uint64_t begin = ~std::uint64_t{0}, end = 0;
-    const char* id = nullptr;
-    std::size_t id_bytes = 0;
-    for (int k = 0; k < info->dlpi_phnum; ++k) {
-        const ElfW(Phdr)& segment = info->dlpi_phdr[k];
-        const std::uint64_t at = info->dlpi_addr + segment.p_vaddr;
-        if (segment.p_type == PT_LOAD) {
-            if (at < begin) begin = at;
-            if (at + segment.p_memsz > end) end = at + segment.p_memsz;
-        }
-        if (segment.p_type != PT_NOTE || id != nullptr) continue;
-        for (std::uint64_t note = at; note + sizeof(ElfW(Nhdr)) < at + segment.p_memsz;) {
-            const auto* head = reinterpret_cast<const ElfW(Nhdr)*>(note);
-            const std::uint64_t name = note + sizeof *head, descriptor = name + ((head->n_namesz + 3) & ~3u);
-            if (head->n_type == NT_GNU_BUILD_ID && head->n_namesz == 4 &&
-                memcmp(reinterpret_cast<const void*>(name), "GNU", 4) == 0) {
-                id = reinterpret_cast<const char*>(descriptor);
-                id_bytes = head->n_descsz;
-                break;
-            }
-            note = descriptor + ((head->n_descsz + 3) & ~3u);
-        }
-    }
-    text.add_hex(info->dlpi_addr);
-    text.add(" ");
-    text.add_hex(begin);
-    text.add(" ");
-    text.add_hex(end);
-    text.add(" ");
-    if (id == nullptr) text.add("-");
-    for (std::size_t k = 0; k < id_bytes; ++k) {
-        const char two[3] = {"0123456789abcdef"[static_cast<unsigned char>(id[k]) >> 4],
-                             "0123456789abcdef"[id[k] & 15], 0};
-        text.add(two);
-    }
-    text.add(" ");
-    if (info->dlpi_name[0] != 0) {
-        text.add(info->dlpi_name);
-    } else {
-        static char self_path[PATH_MAX];
-        const ssize_t n = readlink("/proc/self/exe", self_path, sizeof self_path - 1);
-        self_path[n > 0 ? n : 0] = 0;
-        text.add(self_path);
-    }
-    text.add("\n");
-    return 0;
+// What the C library is to tell: once, and where it may allocate.
+void register_here() {
+    if (is_registered.exchange(true)) return;
+    pthread_key_create(&thread_key, thread_ends);
+    pthread_atfork(nullptr, nullptr, in_child);
 }
 
 }  // namespace
 
 void record_text(Thread& thread, Kind kind, const char* text, std::size_t bytes) {
-    if (!thread.words.put_text(kind, text, bytes)) {
+    while (!thread.words.put_text(kind, text, bytes)) {
         hand_over(thread);
         if (!take_buffer(thread)) return;
-        thread.words.put_text(kind, text, bytes);
     }
     publish(thread);
 }
@@ -362,15 +291,31 @@ void* map_zeroed(std::size_t bytes) { return map(bytes); }
 bool start() {
     auto expected = Phase::fresh;
     if (environ == nullptr || !phase.compare_exchange_strong(expected, Phase::starting)) return false;
-    const char* folder = directory();
+    const char* folder = variable(directory_variable);
     if (*folder == 0 || !is_wanted_rank() || !read_filter() || !create_arena(folder)) {
         phase.store(Phase::off, std::memory_order_release);
         return false;
     }
-    pthread_key_create(&thread_key, thread_ends);
-    pthread_atfork(nullptr, nullptr, in_child);
+    register_here();
     phase.store(Phase::active, std::memory_order_release);
     return true;
+}
+
+bool start_again() {
+    phase.store(Phase::starting, std::memory_order_release);
+    let_go();
+    for (Thread* t = threads.load(std::memory_order_relaxed); t != nullptr; t = t->next)
+        t->busy = 0;  // one that found no buffer has stayed so
+    const bool is_ready = read_filter() && create_arena(variable(directory_variable));
+    phase.store(is_ready ? Phase::active : Phase::off, std::memory_order_release);
+    return is_ready;
+}
+
+void stop() {
+    if (phase.load(std::memory_order_relaxed) != Phase::active) return;
+    phase.store(Phase::off, std::memory_order_release);
+    header->nodes_used.store(tree.size(), std::memory_order_release);
+    header->ended.store(static_cast<std::uint32_t>(Ending::left), std::memory_order_release);
 }
 
 Thread* attach() {
@@ -386,20 +331,14 @@ Thread* attach() {
     if (thread == nullptr) return nullptr;
     thread->busy = 1;
     self = thread;  // before anything that may allocate
-    thread->epoch = epoch.load(std::memory_order_relaxed);
-    thread->serial = header->threads.fetch_add(1, std::memory_order_relaxed);
-    thread->sequence = 0;
-    thread->step = stack::ticks() >> time_shift;
+    thread->epoch = 0;
     thread->rounds = 0;
-    thread->low = thread->range = 0;
     thread->pthread = static_cast<std::uint64_t>(pthread_self());
     thread->random = stack::ticks() | 1;
     thread->until_sample = next_gap(thread->random);
     thread->unwinder->set_bounds(stack_bounds());
-    if (!take_buffer(*thread)) return nullptr;
     pthread_setspecific(thread_key, thread);
-    name_thread(*thread);
-    note_modules(*thread);
+    if (!take_buffer(*thread)) return nullptr;
     thread->busy = 0;
     return thread;
 }
@@ -414,41 +353,6 @@ bool turn_over(Thread& thread) {
     }
     if (header != nullptr) header->lost.fetch_add(1, std::memory_order_relaxed);
     return false;
-}
-
-namespace {
-
-int count_changes(dl_phdr_info* info, std::size_t, void* into) {
-    *static_cast<unsigned long long*>(into) = info->dlpi_adds + info->dlpi_subs;
-    return 1;  // the first object tells it
-}
-
-}  // namespace
-
-// dlopen itself is not hooked: it looks at who called it to know where to search. New objects are noticed a buffer
-// later at most, and before any is unloaded.
-void note_modules(Thread& thread) {
-    unsigned long long changes = 0;
-    dl_iterate_phdr(count_changes, &changes);
-    if (modules_seen.exchange(changes, std::memory_order_acq_rel) == changes) return;
-    static char room[modules_room];
-    static std::atomic_flag writing;
-    if (writing.test_and_set(std::memory_order_acquire)) {  // another thread is at it, maybe a moment too early
-        modules_seen.store(0, std::memory_order_relaxed);
-        return;
-    }
-    ModuleText text{room, room + sizeof room};
-    dl_iterate_phdr(write_module, &text);
-    const std::size_t bytes = static_cast<std::size_t>(text.at - room);
-    // Whole lines, a piece at a time: a buffer may be nearly full.
-    for (std::size_t at = 0; at < bytes;) {
-        std::size_t end = std::min(bytes, at + text_room);
-        while (end < bytes && end > at && room[end - 1] != '\n') --end;
-        record_text(thread, Kind::modules, room + at, end - at);
-        at = end;
-    }
-    tell_of_python(thread);
-    writing.clear(std::memory_order_release);
 }
 
 void record_depth(Thread& thread, std::uint64_t sp, std::uint32_t stack) {
@@ -486,10 +390,13 @@ __attribute__((destructor)) void finish() {
         thread->busy = 0;
     }
     header->nodes_used.store(tree.size(), std::memory_order_release);
-    header->ended.store(1, std::memory_order_release);
+    header->ended.store(static_cast<std::uint32_t>(Ending::by_itself), std::memory_order_release);
 }
 
-__attribute__((constructor(101))) void begin() { start(); }
+__attribute__((constructor(101))) void begin() {
+    register_here();
+    start();
+}
 
 }  // namespace
 

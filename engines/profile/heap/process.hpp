@@ -5,6 +5,8 @@
 // throws, or calls a function that is hooked.
 #pragma once
 
+#include <errno.h>
+
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -27,7 +29,7 @@ struct Thread {
     std::uint32_t sequence = 0;
     std::uint32_t buffer = 0;
     int rounds = 0;           // of the destructors of this thread, so far
-    std::uint32_t epoch = 0;  // of the process when it was attached: a fork makes it stale
+    std::uint32_t epoch = 0;  // the arena that it takes part in
     std::uint64_t low = 0, range = 0;  // where its stack pointer may be without a new event: from, and how far up
     std::int64_t until_sample = 0;  // bytes until one is taken
     std::uint64_t random = 0;
@@ -38,6 +40,16 @@ struct Thread {
     std::atomic<bool> ended{false};
 };
 
+// The program's errno, over what is done here in its name.
+class ErrnoKept {
+public:
+    ErrnoKept() : value_(errno) {}
+    ~ErrnoKept() { errno = value_; }
+
+private:
+    int value_;
+};
+
 enum class Phase : std::uint8_t { fresh, starting, active, off };
 
 extern std::atomic<Phase> phase;
@@ -45,6 +57,11 @@ extern constinit thread_local Thread* self __attribute__((tls_model("initial-exe
 
 // Starts recording if the environment asks for it; at most once a process image.
 bool start();
+
+// Begins anew, in a process that runs: with an arena of its own, as the settings say now. No thread is inside a hook.
+bool start_again();
+// The process goes on without us.
+void stop();
 
 // The calling thread's state, made when it is first needed; null while nothing is to be recorded.
 Thread* attach();
@@ -60,6 +77,7 @@ void* map_zeroed(std::size_t bytes);
 
 // Writes the list of loaded objects, when it has changed; the thread is busy.
 void note_modules(Thread& thread);
+void forget_modules();  // then it has changed
 
 // Around dlclose: what is about to go is written down first; what was learned of it no longer holds.
 void before_unloading();

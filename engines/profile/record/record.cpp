@@ -12,12 +12,16 @@
 #include <csignal>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <list>
+#include <map>
 #include <set>
 #include <thread>
+#include <utility>
 
 #include "core/clock.hpp"
 #include "core/error.hpp"
+#include "profile/attach/attach.hpp"
 #include "profile/record/faults.hpp"
 #include "profile/record/spool.hpp"
 
@@ -31,8 +35,8 @@ constexpr Nanoseconds children_ns = 1'000'000'000;  // that others may outlive t
 constexpr std::size_t most_waiting = 100'000;  // faults
 constexpr auto nap = std::chrono::microseconds(500);
 
-volatile sig_atomic_t to_forward = 0;
-void note_signal(int number) { to_forward = number; }
+volatile sig_atomic_t noted = 0;
+void note_signal(int number) { noted = number; }
 volatile sig_atomic_t to_dump = 0;
 void note_dump(int) { to_dump = 1; }
 
@@ -52,10 +56,26 @@ public:
         fs::remove_all(path_, none);
     }
     const std::string& path() const { return path_; }
+    // Who makes his buffers there, where that is somebody else.
+    void give_to_owner_of(pid_t pid) const {
+        struct stat of {};
+        if (stat(fmt::format("/proc/{}", pid).c_str(), &of) != 0 || of.st_uid == geteuid()) return;
+        [[maybe_unused]] const int done = chown(path_.c_str(), of.st_uid, of.st_gid);  // else its making of them will fail, and says so
+    }
 
 private:
     std::string path_;
 };
+
+// What the hooks are told.
+std::map<std::string, std::string> variables(const Settings& settings, const std::string& arenas) {
+    std::map<std::string, std::string> all{{directory_variable, arenas}};
+    if (settings.at_least > 0) all[at_least_variable] = std::to_string(settings.at_least);
+    if (settings.sample > 0) all[sample_variable] = std::to_string(settings.sample);
+    if (!settings.reads_python) all[no_python_variable] = "1";
+    if (!settings.ranks.empty()) all[ranks_variable] = settings.ranks;
+    return all;
+}
 
 // The program, as a child; a failed exec is told through the pipe. Its faults are watched from its first instruction on.
 pid_t launch(Settings& settings, const std::string& arenas, FaultWatch& faults) {
@@ -67,11 +87,7 @@ pid_t launch(Settings& settings, const std::string& arenas, FaultWatch& faults) 
     if (pid == 0) {
         const char* before = std::getenv("LD_PRELOAD");
         setenv("LD_PRELOAD", (before != nullptr && *before != 0 ? settings.library + ":" + before : settings.library).c_str(), 1);
-        setenv(directory_variable, arenas.c_str(), 1);
-        if (settings.at_least > 0) setenv(at_least_variable, std::to_string(settings.at_least).c_str(), 1);
-        if (settings.sample > 0) setenv(sample_variable, std::to_string(settings.sample).c_str(), 1);
-        if (!settings.reads_python) setenv(no_python_variable, "1", 1);
-        if (!settings.ranks.empty()) setenv(ranks_variable, settings.ranks.c_str(), 1);
+        for (const auto& [name, value] : variables(settings, arenas)) setenv(name.c_str(), value.c_str(), 1);
         std::signal(SIGUSR1, SIG_DFL);
         std::signal(SIGINT, SIG_DFL);
         std::signal(SIGTERM, SIG_DFL);
@@ -104,9 +120,8 @@ public:
     Recorder(const Settings& settings, const std::string& arenas, FaultWatch& faults)
         : settings_(settings), arenas_(arenas), faults_(faults) {}
 
-    // Until the program has ended, and a little longer for processes that it has left behind.
-    int run(pid_t program) {
-        int status = 0;
+    // Until `has_ended`, which is asked now and then, and a little longer for processes that the program has left behind.
+    void run(const std::function<bool()>& has_ended) {
         for (Nanoseconds ended = 0;;) {
             bool busy = false;
             for (Spool& spool : spools_) {
@@ -118,8 +133,10 @@ public:
             if (t - looked_ > look_ns) {
                 looked_ = t;
                 look();
-                if (ended == 0 && waitpid(program, &status, WNOHANG) == program) ended = t;
-                forward(program);
+                if (ended == 0 && has_ended()) {
+                    ended = t;
+                    look();
+                }
                 dump();
             }
             if (ended != 0 && (spools_.empty() || t - ended > children_ns)) break;
@@ -131,7 +148,6 @@ public:
             spool.finish();
         }
         for (const pid_t pid : analysing_) waitpid(pid, nullptr, 0);  // reading a file takes its time, and ends
-        return status;
     }
 
 private:
@@ -201,13 +217,6 @@ private:
         }
     }
 
-    static void forward(pid_t program) {
-        const int number = to_forward;
-        if (number == 0) return;
-        to_forward = 0;
-        kill(program, number);
-    }
-
     const Settings& settings_;
     std::string arenas_;
     FaultWatch& faults_;
@@ -230,8 +239,37 @@ int record(Settings settings) {
     std::signal(SIGHUP, note_signal);
     std::signal(SIGUSR1, note_dump);
     FaultWatch faults;
-    const pid_t pid = launch(settings, arenas.path(), faults);
-    return Recorder(settings, arenas.path(), faults).run(pid);
+    const pid_t program = launch(settings, arenas.path(), faults);
+    int status = 0;
+    Recorder(settings, arenas.path(), faults).run([&] {
+        if (const int number = std::exchange(noted, 0); number != 0) kill(program, number);
+        return waitpid(program, &status, WNOHANG) == program;
+    });
+    return status;
+}
+
+void record_running(Settings settings) {
+    const ArenaFolder arenas(settings.folder);
+    arenas.give_to_owner_of(settings.process);
+    for (const int number : {SIGINT, SIGTERM, SIGHUP}) std::signal(number, note_signal);
+    std::signal(SIGUSR1, note_dump);
+    settings.watches_faults = false;
+    std::string words;
+    for (const auto& [name, value] : variables(settings, arenas.path())) words += name + '=' + value + '\0';
+    attach::Attachment attachment(settings.process, settings.library, words);
+    settings.ran_ns = static_cast<std::uint64_t>(attachment.ran());
+    const Nanoseconds start = now(), stood_still = attachment.stood_still();
+    fmt::print("attached {}\n", settings.process);
+    std::fflush(stdout);
+    FaultWatch no_faults;
+    Recorder(settings, arenas.path(), no_faults).run([&] {
+        if (attachment.is_over()) return true;
+        const bool is_time = settings.seconds > 0 && seconds(now() - start) >= settings.seconds;
+        if (noted == 0 && !is_time) return false;
+        attachment.leave();
+        fmt::print("left {} {:.6f} {:.6f}\n", settings.process, seconds(stood_still), seconds(attachment.stood_still()));
+        return true;
+    });
 }
 
 }  // namespace assay::heap

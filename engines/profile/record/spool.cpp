@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <linux/futex.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -27,17 +28,21 @@ constexpr Nanoseconds first_list_ns = 20'000'000, longest_pause_ns = 10'000'000'
 constexpr std::uint32_t faults_at_once = 4096;   // in a chunk
 constexpr std::uint32_t nodes_gap = 64;          // numbers that threads may have taken and not used
 
-Header* map_arena(const std::string& path) {
-    const int fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+// `lock`: held on the file as long as it is open. Who comes after a recorder that was killed sees that it is gone.
+Header* map_arena(const std::string& path, int& lock) {
+    const int fd = lock = open(path.c_str(), O_RDWR | O_CLOEXEC);
     void* at = fd >= 0 ? mmap(nullptr, arena_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0) : MAP_FAILED;
     const std::string why = std::strerror(errno);
-    if (fd >= 0) close(fd);
+    if (at == MAP_FAILED && fd >= 0) close(fd);
     if (at == MAP_FAILED) throw Error("cannot read " + path + ": " + why);
     auto* header = static_cast<Header*>(at);
     if (header->magic != arena_magic) {
         munmap(at, arena_bytes);
+        close(fd);
         throw Error(path + " was left by another version of Assay", "delete it");
     }
+    flock(fd, LOCK_EX | LOCK_NB);
+    header->recorder.store(static_cast<std::uint32_t>(getpid()), std::memory_order_relaxed);
     return header;
 }
 
@@ -64,16 +69,19 @@ std::uint64_t real_time_ns() {
 }  // namespace
 
 Spool::Spool(const std::string& arena, const std::string& trace, const Settings& settings)
-    : header_(map_arena(arena)), arena_(arena), trace_(trace), settings_(settings), writer_(trace) {
+    : header_(map_arena(arena, lock_)), arena_(arena), trace_(trace), settings_(settings), writer_(trace) {
     statm_ = open(("/proc/" + std::to_string(pid()) + "/statm").c_str(), O_RDONLY | O_CLOEXEC);
     process_start_ = start_of(pid());
     list_pause_ = first_list_ns;
     listed_ = now();
-    write_process(false);
+    write_process(Ending::none);
 }
 
 Spool::~Spool() {
+    // A process that goes on has it mapped still, and no use for it.
+    if (ending() == Ending::left) madvise(static_cast<void*>(header_), arena_bytes, MADV_REMOVE);
     munmap(static_cast<void*>(header_), arena_bytes);
+    close(lock_);
     if (statm_ >= 0) close(statm_);
     unlink(arena_.c_str());
 }
@@ -228,7 +236,10 @@ bool Spool::passes_threshold() {
     return true;
 }
 
+Ending Spool::ending() const { return static_cast<Ending>(header_->ended.load(std::memory_order_acquire)); }
+
 bool Spool::is_over() {
+    if (ending() == Ending::left) return true;
     char state = 'X';
     const std::uint64_t start = start_of(pid(), &state);
     return start == 0 || start != process_start_ || state == 'Z' || state == 'X';
@@ -244,10 +255,10 @@ void Spool::finish() {
     write_samples();
     write_mappings();
     if (settings_.watches_faults) write_faults();
-    write_process(header_->ended.load(std::memory_order_acquire) != 0);
+    write_process(ending());
 }
 
-void Spool::write_process(bool complete) {
+void Spool::write_process(Ending ending) {
     Process process{.pid = header_->pid,
                     .parent = header_->parent,
                     .start_ticks = header_->start_ticks,
@@ -255,14 +266,17 @@ void Spool::write_process(bool complete) {
                     .end_ticks = stack::ticks(),
                     .end_ns = real_time_ns(),
                     .lost = header_->lost.load(std::memory_order_relaxed),
-                    .complete = complete ? 1u : 0u,
+                    .complete = static_cast<std::uint32_t>(ending),
                     .page_bytes = static_cast<std::uint32_t>(sysconf(_SC_PAGESIZE)),
                     .at_least = settings_.at_least,
                     .sample = settings_.sample};
     payload_.resize(sizeof process);
     std::memcpy(payload_.data(), &process, sizeof process);
     std::string words(header_->program, strnlen(header_->program, sizeof header_->program));
-    if (const std::string rank(header_->rank, strnlen(header_->rank, sizeof header_->rank)); !rank.empty()) words += '\0' + rank;
+    const std::string rank(header_->rank, strnlen(header_->rank, sizeof header_->rank));
+    const bool is_attached = settings_.process != 0 && header_->pid == static_cast<std::uint32_t>(settings_.process);
+    if (!rank.empty() || is_attached) words += '\0' + rank;
+    if (is_attached) words += '\0' + std::to_string(settings_.ran_ns);
     payload_.insert(payload_.end(), words.begin(), words.end());
     writer_.write({.kind = ChunkKind::process, .count = 1, .first = process.start_ticks, .last = process.end_ticks}, payload_);
 }

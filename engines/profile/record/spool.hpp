@@ -32,7 +32,7 @@ public:
     bool drain();    // what has been handed over; false when nothing was
     void sample();   // memory of the process, now and then
     void note_fault(const Fault& fault);
-    bool is_over();  // the process has ended, or runs another program now
+    bool is_over();  // the process has ended, runs another program now, or was left
     void abandon();  // the process goes on unrecorded
     void finish();   // the rest, also of buffers half-filled, and the last word
 
@@ -43,11 +43,13 @@ private:
     void write_samples();
     void write_mappings();
     void write_faults();
-    void write_process(bool complete);
+    void write_process(Ending ending);
+    Ending ending() const;
     const BufferHead* buffer(std::uint32_t index) const;
     BufferState state(std::uint32_t index) const;
     std::uint32_t nodes_end() const;
 
+    int lock_ = -1;
     Header* header_;
     std::string arena_, trace_;
     const Settings& settings_;

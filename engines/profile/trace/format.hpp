@@ -7,7 +7,8 @@
 // processor's time-stamp counter; the process chunks relate them to the clock. What the payloads hold:
 //
 //     process   Process, then the program's command line, and after a zero its rank in an MPI program, if it is one;
-//               first, and again at the end with the end's clocks
+//               and after one more, of a process that ran already when its recording began, how long it had: decimal,
+//               in nanoseconds. First, and again at the end with the end's clocks
 //     nodes     of the stack tree, from `first` on: each parent (varint) and address (varint, delta, zigzag), some of
 //               which are Python's and no addresses (heap/python_nodes.hpp)
 //     modules   text, a line an object: "load-bias begin end build-id path", the numbers in hexadecimal
@@ -65,7 +66,7 @@ struct Process {
     std::uint32_t pid = 0, parent = 0;
     std::uint64_t start_ticks = 0, start_ns = 0, end_ticks = 0, end_ns = 0;
     std::uint64_t lost = 0;        // events that could not be recorded
-    std::uint32_t complete = 0;    // the process ended by itself and all of it is here
+    std::uint32_t complete = 0;    // an Ending (heap/arena.hpp); unless it is `none`, all of it is here
     std::uint32_t page_bytes = 4096;
     std::uint64_t at_least = 0;    // bytes: smaller blocks were left out
     std::uint64_t sample = 0;      // bytes: about one block was taken for each so many; 0: all

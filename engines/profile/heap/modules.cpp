@@ -1,0 +1,127 @@
+// The list of loaded objects, as it goes into the trace; and who else wants to know of new ones.
+#include <elf.h>
+#include <limits.h>
+#include <link.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "profile/heap/bindings.hpp"
+#include "profile/heap/process.hpp"
+#include "profile/heap/settings.hpp"
+
+namespace assay::heap {
+namespace {
+
+std::atomic<unsigned long long> modules_seen{0};  // objects loaded and unloaded, as the loader counts them
+constexpr std::size_t text_room = 16 << 10;     // of one event's text, a quarter of a buffer
+constexpr std::size_t modules_room = 1 << 20;   // of all loaded objects
+
+struct ModuleText {
+    char* at;
+    char* end;
+    bool is_early = false;  // an object is still being loaded
+
+    void add(const char* text) {
+        while (*text != 0 && at < end) *at++ = *text++;
+    }
+    void add_hex(std::uint64_t value) {
+        char digits[17];
+        int n = 0;
+        do digits[n++] = "0123456789abcdef"[value & 15];
+        while ((value >>= 4) != 0);
+        while (n > 0 && at < end) *at++ = digits[--n];
+    }
+};
+
+// One line an object: "load-bias begin end build-id path".
+int write_module(dl_phdr_info* info, std::size_t, void* into) {
+    if (*variable(no_python_variable) == 0) look_for_python(*info);
+    auto& text = *static_cast<ModuleText*>(into);
+    if (has_bound_hooks() && !bind_hooks_in(*info)) text.is_early = true;
+    std::uint64_t begin = ~std::uint64_t{0}, end = 0;
+    const char* id = nullptr;
+    std::size_t id_bytes = 0;
+    for (int k = 0; k < info->dlpi_phnum; ++k) {
+        const ElfW(Phdr)& segment = info->dlpi_phdr[k];
+        const std::uint64_t at = info->dlpi_addr + segment.p_vaddr;
+        if (segment.p_type == PT_LOAD) {
+            if (at < begin) begin = at;
+            if (at + segment.p_memsz > end) end = at + segment.p_memsz;
+        }
+        if (segment.p_type != PT_NOTE || id != nullptr) continue;
+        for (std::uint64_t note = at; note + sizeof(ElfW(Nhdr)) < at + segment.p_memsz;) {
+            const auto* head = reinterpret_cast<const ElfW(Nhdr)*>(note);
+            const std::uint64_t name = note + sizeof *head, descriptor = name + ((head->n_namesz + 3) & ~3u);
+            if (head->n_type == NT_GNU_BUILD_ID && head->n_namesz == 4 &&
+                memcmp(reinterpret_cast<const void*>(name), "GNU", 4) == 0) {
+                id = reinterpret_cast<const char*>(descriptor);
+                id_bytes = head->n_descsz;
+                break;
+            }
+            note = descriptor + ((head->n_descsz + 3) & ~3u);
+        }
+    }
+    text.add_hex(info->dlpi_addr);
+    text.add(" ");
+    text.add_hex(begin);
+    text.add(" ");
+    text.add_hex(end);
+    text.add(" ");
+    if (id == nullptr) text.add("-");
+    for (std::size_t k = 0; k < id_bytes; ++k) {
+        const char two[3] = {"0123456789abcdef"[static_cast<unsigned char>(id[k]) >> 4],
+                             "0123456789abcdef"[id[k] & 15], 0};
+        text.add(two);
+    }
+    text.add(" ");
+    if (info->dlpi_name[0] != 0) {
+        text.add(info->dlpi_name);
+    } else {
+        static char self_path[PATH_MAX];
+        const ssize_t n = readlink("/proc/self/exe", self_path, sizeof self_path - 1);
+        self_path[n > 0 ? n : 0] = 0;
+        text.add(self_path);
+    }
+    text.add("\n");
+    return 0;
+}
+
+int count_changes(dl_phdr_info* info, std::size_t, void* into) {
+    *static_cast<unsigned long long*>(into) = info->dlpi_adds + info->dlpi_subs;
+    return 1;  // the first object tells it
+}
+
+}  // namespace
+
+void forget_modules() { modules_seen.store(0, std::memory_order_relaxed); }
+
+// dlopen itself is not hooked: it looks at who called it to know where to search. New objects are noticed a buffer
+// later at most, and before any is unloaded.
+void note_modules(Thread& thread) {
+    unsigned long long changes = 0;
+    dl_iterate_phdr(count_changes, &changes);
+    if (modules_seen.exchange(changes, std::memory_order_acq_rel) == changes) return;
+    static char room[modules_room];
+    static std::atomic_flag writing;
+    if (writing.test_and_set(std::memory_order_acquire)) {  // another thread is at it, maybe a moment too early
+        forget_modules();
+        return;
+    }
+    ModuleText text{room, room + sizeof room};
+    dl_iterate_phdr(write_module, &text);
+    if (text.is_early) forget_modules();
+    const std::size_t bytes = static_cast<std::size_t>(text.at - room);
+    // Whole lines, a piece at a time: a buffer may be nearly full.
+    for (std::size_t at = 0; at < bytes;) {
+        std::size_t end = std::min(bytes, at + text_room);
+        while (end < bytes && end > at && room[end - 1] != '\n') --end;
+        record_text(thread, Kind::modules, room + at, end - at);
+        at = end;
+    }
+    tell_of_python(thread);
+    writing.clear(std::memory_order_release);
+}
+
+}  // namespace assay::heap
