@@ -24,6 +24,7 @@ from assay.measure.heap import (
     import_file,
     pack_trace,
     record_program,
+    record_running,
     traces,
 )
 from assay.profile.compare import changes
@@ -53,6 +54,7 @@ class Heap:
   assay heap -o before -- python3 job.py
   assay heap -- mpirun -n 4 ./solver            every rank, and those that are not like the others
   assay heap --at-least 4KiB -- ./server        blocks from this size on
+  assay heap --attach 4711 --for 30s            a process that runs already; it goes on
   assay heap before                             shows it again
   assay heap compare before after --metric count
   assay heap import heaptrack.solver.4711.zst   a file of heaptrack's, shown in the same way
@@ -63,7 +65,8 @@ class Heap:
 
     def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
         parser.usage = (
-            "%(prog)s [options] -- PROGRAM [ARGUMENT ...]  |  %(prog)s RUN [options]  |  "
+            "%(prog)s [options] -- PROGRAM [ARGUMENT ...]  |  %(prog)s [options] --attach PID  |  "
+            "%(prog)s RUN [options]  |  "
             "%(prog)s compare RUN RUN [options]  |  %(prog)s import FILE"
         )
         parser.add_argument(
@@ -73,6 +76,21 @@ class Heap:
             "--output", "-o", metavar="DIR", help="the run's directory (default: runs/DATE-...)"
         )
         parser.add_argument("--all", action="store_true", help="every process, not the largest alone")
+        running = parser.add_argument_group("a process that runs already")
+        running.add_argument(
+            "--attach",
+            type=int,
+            metavar="PID",
+            help="record it until Ctrl-C, or its end; else it goes on unharmed",
+        )
+        running.add_argument(
+            "--for",
+            type=quantity("s"),
+            default=0.0,
+            metavar="TIME",
+            dest="duration",
+            help="no longer than that",
+        )
         recording = parser.add_argument_group("what to record")
         recording.add_argument(
             "--at-least", type=quantity("B"), default=0, metavar="SIZE", help="blocks of this size and more"
@@ -114,10 +132,14 @@ class Heap:
         )
 
     def run(self, args: argparse.Namespace) -> int:
+        if min(args.at_least, args.sample, args.dump_at, args.duration) < 0:
+            raise UserError("a size or a time is never negative", "see 'assay heap --help'")
+        if args.attach is not None:
+            return _attach(args)
+        if args.duration:
+            raise UserError("--for goes with --attach", "a program that Assay starts is recorded to its end")
         if not args.program:
             raise UserError("no program given", "write it after --: assay heap -- ./program")
-        if args.at_least < 0 or args.sample < 0 or args.dump_at < 0:
-            raise UserError("a size is never negative", "see 'assay heap --help'")
         if args.program[0] == "import" and len(args.program) == 2:
             return _import(Path(args.program[1]), args)
         runs = _runs_named(args.program)
@@ -160,19 +182,8 @@ def _record_program(args: argparse.Namespace) -> int:
             "record it with -o RUN first, then: assay heap RUN --export ...",
         )
     check_program(args.program[0])
-    run = open_run("heap", args)
-    run.info.hosts = [socket.gethostname()]
-    run.info.options = {"program": args.program}
-    run.save()
-    wanted = Recording(
-        at_least=int(args.at_least),
-        sample=int(args.sample),
-        ranks=args.ranks,
-        python=not args.no_python,
-        faults=not args.no_faults,
-        dump_at=int(args.dump_at),
-    )
-    status = record_program(run.path / "heap", args.program, wanted)
+    run = _open(args, {"program": args.program})
+    status = record_program(run.path / "heap", args.program, _wanted(args))
     if not traces(run.path / "heap"):
         run.finish("partial", "nothing was recorded")
         raise UserError(
@@ -183,6 +194,53 @@ def _record_program(args: argparse.Namespace) -> int:
     if "PYTHONMALLOC" not in os.environ:
         _show_arenas(args.program[0], profiles)
     return status
+
+
+def _wanted(args: argparse.Namespace) -> Recording:
+    return Recording(
+        at_least=int(args.at_least),
+        sample=int(args.sample),
+        ranks=args.ranks,
+        python=not args.no_python,
+        faults=not args.no_faults,
+        dump_at=int(args.dump_at),
+    )
+
+
+def _open(args: argparse.Namespace, options: dict[str, Scalar | list[str] | None]) -> Run:
+    run = open_run("heap", args)
+    run.info.hosts = [socket.gethostname()]
+    run.info.options = options
+    run.save()
+    return run
+
+
+def _attach(args: argparse.Namespace) -> int:
+    pid: int = args.attach
+    if args.program or args.ranks or args.export or args.json:
+        raise UserError("--attach takes no program, --ranks, --export or --json", "see 'assay heap --help'")
+    run = _open(args, {"attach": pid})
+    said = console(stderr=True)
+    until = f"for {format_quantity(args.duration, 's')}, or until Ctrl-C" if args.duration else "until Ctrl-C"
+    try:
+        left = record_running(
+            run.path / "heap",
+            pid,
+            args.duration,
+            _wanted(args),
+            lambda: said.print(f"attached to {pid} {until}"),
+        )
+    except UserError:
+        run.finish("failed", f"process {pid} was not recorded")
+        raise
+    if left.problem:
+        said.print(left.problem, soft_wrap=True)
+    said.print(f"left {pid}: it goes on" if left.goes_on else f"{pid} has ended, or runs another program now")
+    if not traces(run.path / "heap"):
+        run.finish("partial", "nothing was recorded")
+        raise UserError(f"nothing was recorded of process {pid}")
+    _conclude(run, args, out=True)
+    return EXIT_PASS
 
 
 def _show_arenas(program: str, profiles: list[HeapProfile]) -> None:
@@ -199,10 +257,7 @@ def _show_arenas(program: str, profiles: list[HeapProfile]) -> None:
 def _import(file: Path, args: argparse.Namespace) -> int:
     if not file.is_file():
         raise UserError(f"cannot read {file}: there is no such file")
-    run = open_run("heap", args)
-    run.info.hosts = [socket.gethostname()]
-    run.info.options = {"import": str(file)}
-    run.save()
+    run = _open(args, {"import": str(file)})
     try:
         import_file(run.path / "heap", file)
     except UserError:

@@ -72,6 +72,8 @@ def _is_interpreter(figures: Figures) -> bool:
 
 
 def _leaks(profile: HeapProfile, host: str) -> list[Finding]:
+    if profile.process.left:
+        return []  # what it has at some moment, it may still free
     least = max(LEAST_LEAK, LEAK_OF_PEAK * profile.totals.peak)
     found = [one for one in profile.by("leaked", by_line) if one.own >= least and not _is_runtime(one)]
     return [

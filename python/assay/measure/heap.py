@@ -6,7 +6,7 @@ import contextlib
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -29,6 +29,14 @@ HEAP = Described(
         Metric("leaked", "B", "lower", "never freed"),
     ],
 )
+
+
+@dataclass(frozen=True)
+class Left:
+    """How the recording of a process ended that ran before."""
+
+    goes_on: bool  # the process
+    problem: str  # that the recorder has told on the way; empty for none
 
 
 def recorder() -> Path:
@@ -70,12 +78,53 @@ def record_program(folder: Path, program: Sequence[str], wanted: Recording = Rec
     return 128 - status if status < 0 else status
 
 
+def record_running(
+    folder: Path, pid: int, seconds: float, wanted: Recording, begun: Callable[[], None]
+) -> Left:
+    """Of a process that runs already: until Ctrl-C, for ``seconds`` (0: any time) or to its end; it goes on.
+    ``begun`` is called when it has been attached to.
+
+    Raises UserError when that cannot be done, and then the process is as it was.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    words = [*wanted.words(), "--attach", str(pid), *(["--for", str(seconds)] if seconds else [])]
+    process = subprocess.Popen(
+        [recorder(), "record", *words, folder], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    with _told_to_leave(process):
+        assert process.stdout is not None
+        if process.stdout.readline():
+            begun()
+        said, problems = process.communicate()
+    if process.returncode:
+        raise UserError(problems.strip().removeprefix("assay-heap: "))
+    return Left(goes_on=said.startswith("left"), problem=problems.strip())
+
+
 def check_program(name: str) -> None:
     """Raises UserError when there is no such program."""
     if shutil.which(name) is None:
         raise UserError(
             f"cannot run {name}", "is it on PATH, and executable? a run to be shown would hold a run.json"
         )
+
+
+@contextlib.contextmanager
+def _told_to_leave(process: subprocess.Popen[str]) -> Iterator[None]:
+    """Ctrl-C, and what else would end Assay, ends the recording alone."""
+
+    def pass_on(*_: object) -> None:
+        process.send_signal(signal.SIGINT)
+
+    before = {
+        number: signal.signal(number, pass_on) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    }
+    before[signal.SIGUSR1] = signal.signal(signal.SIGUSR1, lambda *_: process.send_signal(signal.SIGUSR1))
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextlib.contextmanager

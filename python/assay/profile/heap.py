@@ -82,6 +82,8 @@ class Process(Struct):
     rank: str  # in an MPI program; empty for none
     seconds: float
     complete: bool
+    left: bool = False  # it goes on: what it has not freed, it may still free
+    ran: float | None = None  # seconds until it was attached to; blocks from before are not known
     at_least: int = 0  # bytes: smaller blocks were left out
     sample: int = (
         0  # bytes: about one block was recorded for each so many, and figures are estimates; 0: all were
@@ -238,6 +240,7 @@ METRICS: dict[str, str] = {  # of a node -> in words
     "temporary": "freed before the next allocation",
     "reallocated": "reallocations",
 }
+STILL_IN_USE = "still in use"  # what is "never freed" of a process that has ended
 COUNTED = ("count", "temporary", "reallocated")  # the others are bytes
 
 
@@ -272,6 +275,10 @@ class HeapProfile(Struct):
             return self.process.program
         rank = f"rank {self.process.rank}, " if self.process.rank else ""
         return f"{self.process.program} ({rank}pid {self.process.pid})"
+
+    def words(self, metric: str) -> str:
+        """What a metric is called: a process that goes on may free what it has."""
+        return STILL_IN_USE if metric == "leaked" and self.process.left else METRICS[metric]
 
     @property
     def has_python(self) -> bool:

@@ -24,7 +24,7 @@ def show_profile(console: Console, profile: HeapProfile) -> None:
     lines = [
         f"allocated     {_bytes(totals.bytes)} in {totals.count} blocks, {format_quantity(rate, '1/s')}",
         f"peak          {_bytes(totals.peak)} in {totals.peak_count} blocks, after {totals.peak_seconds:.2f} s",
-        f"never freed   {_bytes(totals.leaked)} in {totals.leaked_count} blocks",
+        f"{profile.words('leaked'):<14}{_bytes(totals.leaked)} in {totals.leaked_count} blocks",
         f"in malloc     {_share(profile, ('malloc', 'calloc', 'memalign', 'realloc'))}",
         f"in free       {_share(profile, ('free',))}",
     ]
@@ -37,8 +37,8 @@ def show_profile(console: Console, profile: HeapProfile) -> None:
     for problem in problems(profile):
         console.print(Text(problem, style="yellow"), soft_wrap=True)
     console.print()
-    for metric, words in METRICS.items():
-        _show_functions(console, profile, metric, words)
+    for metric in METRICS:
+        _show_functions(console, profile, metric, profile.words(metric))
     _show_threads(console, profile)
 
 
@@ -59,7 +59,8 @@ def _share(profile: HeapProfile, kinds: tuple[str, ...]) -> str:
 def problems(profile: HeapProfile) -> list[str]:
     """What is missing of the profile, and why."""
     trace, found = profile.trace, []
-    if not profile.process.complete:
+    found += _attached(profile)
+    if not profile.process.complete and profile.process.ran is None:
         found.append("it did not end by itself: this is what it did until then")
     if trace.source:
         found.append(
@@ -83,6 +84,22 @@ def problems(profile: HeapProfile) -> list[str]:
         )
     if trace.missing_objects:
         found.append(f"not there any more, or changed since: {', '.join(trace.missing_objects[:5])}")
+    return found
+
+
+def _attached(profile: HeapProfile) -> list[str]:
+    """Of a process that ran before it was recorded: what is known of it."""
+    process, freed = profile.process, profile.totals.unknown_frees
+    if process.ran is None:
+        return []
+    found = [
+        f"attached to {process.pid} for {process.seconds:.1f} s, {process.ran:.1f} s after its start; blocks from "
+        f"before are unknown, {freed} of them were freed"
+    ]
+    if process.left:
+        found.append("it goes on: what was in use then may still be freed")
+    elif not process.complete:
+        found.append("the recording was not ended by anybody: this is what was done until then")
     return found
 
 
