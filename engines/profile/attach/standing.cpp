@@ -147,8 +147,8 @@ Standing Process::standing(pid_t tid) const {
     Frames frames;
     frames.is_whole = dwfl_getthread_frames(inner_->dwfl, tid, take_frame, &frames) == 0 && !frames.pcs.empty();
     Standing found{.may_call = frames.is_whole, .lets_be_changed = !frames.pcs.empty(), .is_in_hooks = false};
-    bool is_inside = true;     // of what is not the program's, from the innermost frame on
-    std::string_view entered;  // by which of its functions
+    bool is_inside = true;  // of what is not the program's, from the innermost frame on
+    bool waits_there = false;
     for (const std::uint64_t& pc : frames.pcs) {
         Dwfl_Module* const module = dwfl_addrmodule(inner_->dwfl, pc);
         const Owner owner = inner_->owner_of(module);
@@ -159,9 +159,9 @@ Standing Process::standing(pid_t tid) const {
         if ((owner == Owner::libc && name == "dl_iterate_phdr") || (is_inside && owner == Owner::loader)) found.lets_be_changed = false;
         if (is_inside && owner == Owner::program) {
             is_inside = false;
-            if (&pc != &frames.pcs.front() && !is_among(waits, entered)) found.may_call = false;
+            if (&pc != &frames.pcs.front() && !waits_there) found.may_call = false;
         }
-        if (is_inside) entered = name;
+        if (is_inside) waits_there |= is_among(waits, name);
     }
     if (is_inside) found.may_call = false;
     return found;

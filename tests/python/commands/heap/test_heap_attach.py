@@ -1,0 +1,322 @@
+"""Attaching to programs that run: what is planted in them is found to the byte, and they are none the worse for it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from heap_attached import Attached, Recorder, compiled, running
+from heap_runs import ASSAY, LIMIT_S, NEEDED, advice, functions, of, profile, profiles, refused
+
+from assay.launch.engines import engines_folder
+
+pytestmark = [
+    *NEEDED,
+    pytest.mark.skipif(os.uname().machine != "x86_64", reason="processes are attached to on x86-64 alone"),
+]
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compiled(tmp_path_factory.mktemp("running") / "running", "running.c")
+
+
+def test_what_is_asked_for_meanwhile_is_known_to_the_byte(program: Path, tmp_path: Path) -> None:
+    with running(program, "counts") as one:
+        one.tell("keep 500")
+        said = {}
+        for turn, blocks in (("first", 1000), ("second", 10)):
+            attached = Attached(one.pid, tmp_path / turn)
+            one.tell(f"keep {blocks}")
+            said[turn] = attached.end()
+            one.tell("keep 7")
+        heard = one.end()
+    for turn, blocks in (("first", 1000), ("second", 10)):
+        node = of(profile(tmp_path / turn), "known")
+        assert (node.count, node.bytes, node.leaked_count) == (blocks, 1000 * blocks, blocks)
+        assert of(profile(tmp_path / turn), "count").bytes % 64 == 0
+        assert re.search(rf"attached to {one.pid} for \d+\.\d s, \d+\.\d s after its start", said[turn])
+        assert f"left {one.pid}: it goes on" in said[turn] and "still in use" in said[turn]
+        assert "never freed" not in said[turn] and not any(
+            "never freed" in cause for cause in advice(tmp_path / turn)
+        )
+    numbers = [int(line.split()[1]) for line in heard if line.startswith("number")]
+    assert numbers == list(range(len(numbers))) and len(numbers) > 10
+    assert heard[-1] == "end"
+
+
+def test_blocks_from_before_are_counted_apart(program: Path, tmp_path: Path) -> None:
+    with running(program, "obeys") as one:
+        one.tell("keep 300")
+        attached = Attached(one.pid, tmp_path / "run")
+        one.tell("grow 5000")
+        one.tell("keep 20")
+        one.tell("release")
+        said = attached.end()
+        one.end()
+    found = profile(tmp_path / "run")
+    assert (of(found, "obey").count, of(found, "obey").bytes) == (300, 300 * 5000)
+    assert of(found, "known").count == 20 and of(found, "known").leaked == 0
+    assert found.totals.unknown_frees == 300 and "300 of them were freed" in said
+    assert found.totals.leaked == 0 and found.fragments is None
+
+
+def test_a_library_that_is_loaded_later(program: Path, tmp_path: Path) -> None:
+    late = compiled(tmp_path / "late.so", "late.c", "-shared", "-fPIC")
+    with running(program, "obeys") as one:
+        attached = Attached(one.pid, tmp_path / "run")
+        one.tell(f"load {late}")
+        attached.end()
+        one.end()
+    assert of(profile(tmp_path / "run"), "of_library").count == 300
+
+
+def test_until_its_end(program: Path, tmp_path: Path) -> None:
+    with running(program, "obeys") as one:
+        attached = Attached(one.pid, tmp_path / "run")
+        one.tell("keep 100")
+        one.end()
+        said = attached.end(None)
+    found = profile(tmp_path / "run")
+    assert found.process.complete and not found.process.left
+    assert of(found, "known").leaked == 100_000 and "never freed" in said
+
+
+def test_for_a_time(program: Path, tmp_path: Path) -> None:
+    with running(program, "counts") as one:
+        said = Attached(one.pid, tmp_path / "run", "--for", "200ms").end(None)
+        one.end()
+    assert "for 200 ms, or until Ctrl-C" in said and "it goes on" in said
+    assert 0.2 <= profile(tmp_path / "run").process.seconds < 5
+
+
+PYTHON = """
+import sys
+def planted(n):
+    return [bytes(5000) for _ in range(n)]
+print("ready", flush=True)
+held = []
+for line in sys.stdin:
+    held.append(planted(int(line)))
+    print("done", flush=True)
+sys.exit(7)
+"""
+
+
+@pytest.mark.skipif(not Path("/usr/bin/python3").exists(), reason="no Python of the system's")
+def test_python(tmp_path: Path) -> None:
+    with running("/usr/bin/python3", "-c", PYTHON) as one:
+        one.tell("50")
+        attached = Attached(one.pid, tmp_path / "run")
+        one.tell("400")
+        attached.end()
+        one.end()
+    found = profile(tmp_path / "run")
+    asked = [
+        k
+        for k, node in enumerate(found.nodes)
+        if node.count and any("planted" in f for f in functions(found, k))
+    ]
+    assert sum(found.nodes[k].count for k in asked if found.nodes[k].most > 5000) == 400
+
+
+@pytest.mark.parametrize("turns", [6])
+def test_waits_are_not_disturbed(program: Path, tmp_path: Path, turns: int) -> None:
+    """Reading, sleeping, polling, a semaphore, a signal to come, with every signal blocked."""
+    with running(program, "waits") as one:
+        for turn in range(turns):
+            Recorder(one.pid, tmp_path / str(turn)).end()
+        one.tell("go on", "undisturbed")
+        one.end()
+
+
+def test_a_stopped_process_stays_so(program: Path, tmp_path: Path) -> None:
+    with running(program, "obeys") as one:
+        one.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, one.pid, os.WSTOPPED | os.WNOWAIT)
+        Recorder(one.pid, tmp_path / "run").end()
+        assert "State:\tT" in Path(f"/proc/{one.pid}/status").read_text()
+        one.process.send_signal(signal.SIGCONT)
+        one.tell("keep 1")
+        one.end()
+
+
+def test_signals_meanwhile_are_delivered(program: Path, tmp_path: Path) -> None:
+    with running(program, "signals") as one:
+        for turn in range(8):
+            starting = subprocess.Popen(
+                [
+                    engines_folder() / "assay-heap",
+                    "record",
+                    "--for",
+                    "0.05",
+                    "--attach",
+                    str(one.pid),
+                    tmp_path,
+                ],
+                stdout=subprocess.DEVNULL,
+            )
+            one.process.send_signal(signal.SIGUSR1)
+            one.tell("how many?", f"{turn + 1} signals")
+            assert starting.wait(timeout=LIMIT_S) == 0
+        one.end()
+
+
+@pytest.mark.parametrize("allocator", ["", "libjemalloc.so.2", "libtcmalloc_minimal.so.4"])
+def test_threads_that_do_nothing_else(program: Path, tmp_path: Path, allocator: str) -> None:
+    if (
+        allocator
+        and allocator not in subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True).stdout
+    ):
+        pytest.skip(f"no {allocator}")
+    with running(program, "tight", environment={"LD_PRELOAD": allocator} if allocator else None) as one:
+        for turn in range(20 if not allocator else 4):
+            Recorder(one.pid, tmp_path / str(turn)).end()
+        Attached(one.pid, tmp_path / "run", "--for", "100ms").end(None)
+        heard = one.end()
+    assert heard[-1] == "0 wrong"
+    found = profile(tmp_path / "run")
+    assert len(found.threads) == 4 and all(thread.calls["malloc"].count > 100 for thread in found.threads)
+
+
+def test_a_fork_is_a_process_of_its_own(program: Path, tmp_path: Path) -> None:
+    with running(program, "obeys") as one:
+        attached = Attached(one.pid, tmp_path / "run")
+        one.tell("keep 5")
+        one.tell("fork 9")
+        attached.end()
+        one.end()
+    found = {p.process.pid == one.pid: p for p in profiles(tmp_path / "run")}
+    assert of(found[True], "known").count == 5
+    assert of(found[False], "of_child").count == 9 and found[False].process.parent == one.pid
+
+
+def test_an_exec_ends_it(program: Path, tmp_path: Path) -> None:
+    with running(program, "obeys") as one:
+        attached = Attached(one.pid, tmp_path / "run")
+        one.tell("keep 5")
+        one.tell("exec", "ready")
+        said = attached.end(None)
+        one.tell("keep 3")
+        Recorder(one.pid, tmp_path / "again").end()
+        one.end()
+    assert "runs another program now" in said
+    assert of(profile(tmp_path / "run"), "known").count == 5
+
+
+def test_killed_meanwhile(program: Path, tmp_path: Path) -> None:
+    with running(program, "obeys") as one:
+        attached = Attached(one.pid, tmp_path / "run")
+        one.tell("keep 50")
+        one.process.kill()
+        said = attached.end(None)
+    assert "was not ended by anybody" in said
+    assert of(profile(tmp_path / "run"), "known").leaked == 50_000
+
+
+def test_the_recorder_is_killed(program: Path, tmp_path: Path) -> None:
+    """The program goes on, does not wait for anybody, and has no hook in it any more; it can be attached to again."""
+    with running(program, "tight") as one:
+        recorder = Recorder(one.pid, tmp_path / "killed")
+        until = time.monotonic() + 30
+        while not any(path.stat().st_size > 1 << 20 for path in (tmp_path / "killed").glob("*.heap")):
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        (arenas,) = {Path(line.split()[-1]).parent for line in Path(f"/proc/{one.pid}/maps").read_text().splitlines()
+                     if line.endswith(".arena")}  # fmt: skip
+        recorder.process.kill()
+        recorder.process.wait()
+        while arenas.exists():  # what a program whose buffers are full tidies up when nobody takes them
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        Recorder(one.pid, tmp_path / "again").end()
+        assert one.end()[-1] == "0 wrong"
+    (trace,) = (tmp_path / "killed").glob("*.heap")
+    said = subprocess.run(
+        [engines_folder() / "assay-heap", "analyse", trace], capture_output=True, timeout=LIMIT_S
+    )
+    assert said.returncode == 0 and b'"complete":false' in said.stdout.replace(b" ", b"")
+
+
+def test_nothing_is_left_of_it(program: Path, tmp_path: Path) -> None:
+    """Each word through which its objects call one another is what it was, but for those that were not bound yet."""
+    before = set(Path("/dev/shm").glob("assay-heap-*"))
+    with running(program, "obeys") as one:
+        Recorder(one.pid, tmp_path / "run").end()
+        library = str(engines_folder().resolve() / "libassay-heap.so")
+        lines = Path(f"/proc/{one.pid}/maps").read_text().splitlines()
+        code = [int(line.split("-")[0], 16) for line in lines if line.endswith(library)]
+        ends = [int(line.split("-")[1].split()[0], 16) for line in lines if line.endswith(library)]
+        with Path(f"/proc/{one.pid}/mem").open("rb") as memory:
+            for line in lines:
+                fields = line.split()
+                if (
+                    len(fields) < 6
+                    or not fields[5].startswith("/")
+                    or fields[5] == library
+                    or fields[5].endswith(".arena")
+                ):
+                    continue
+                begin, end = (int(word, 16) for word in fields[0].split("-"))
+                if "ld-linux" in fields[5] or not fields[1].startswith("r"):
+                    continue  # the loader lists what is loaded
+                memory.seek(begin)
+                words = memoryview(memory.read(end - begin)).cast("Q")
+                assert not [hex(word) for word in words if min(code) <= word < max(ends)], line
+        one.end()
+    assert set(Path("/dev/shm").glob("assay-heap-*")) <= before
+
+
+def test_processes_that_cannot_be_attached_to(program: Path, planted: Path, tmp_path: Path) -> None:
+    def told(pid: int) -> str:
+        said = refused("--attach", str(pid), "-o", str(tmp_path / f"run{time.monotonic_ns()}"), cwd=tmp_path)
+        assert said.count("\n") == 1, said
+        return said
+
+    assert "there is no process 99999999" in told(99999999)
+    assert "there is no process 0" in told(0)
+    assert "is a thread of the kernel" in told(2) or "there is no process 2" in told(2)
+    static = compiled(tmp_path / "static", "running.c", "-static")
+    with running(static) as one:
+        assert "is statically linked" in told(one.pid)
+    with running(program) as one:
+        recorder = Recorder(one.pid, tmp_path / "recorded")
+        assert "is being recorded already" in told(one.pid)
+        recorder.end()
+        tracer = subprocess.Popen(
+            ["gdb", "-q", "-nx", "-p", str(one.pid)],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        )  # fmt: skip
+        try:
+            assert tracer.stdin is not None and tracer.stdout is not None
+            print("echo attached\\n", file=tracer.stdin, flush=True)
+            while "attached\n" not in tracer.stdout.readline():
+                assert tracer.poll() is None
+            assert "is being traced by" in told(one.pid)
+        finally:
+            tracer.communicate("detach\nquit\n", timeout=LIMIT_S)
+        one.end()
+
+
+def test_options_that_do_not_go_together(tmp_path: Path) -> None:
+    assert "--attach takes no program" in refused("--attach", "1", "--", "true", cwd=tmp_path)
+    assert "--for goes with --attach" in refused("--for", "1s", "--", "true", cwd=tmp_path)
+    assert "never negative" in refused("--attach", "1", "--for=-1", cwd=tmp_path)
+
+
+def test_a_program_that_assay_has_started(program: Path, tmp_path: Path) -> None:
+    words = [ASSAY, "heap", "-o", tmp_path / "run", "--", program, "obeys"]
+    with running(*words) as one:
+        children = Path(f"/proc/{one.pid}/task/{one.pid}/children").read_text().split()
+        (recorder,) = children
+        (pid,) = Path(f"/proc/{recorder}/task/{recorder}/children").read_text().split()
+        said = refused("--attach", pid, "-o", tmp_path / "second", cwd=tmp_path)
+        assert "is being recorded already" in said
+        assert one.process.stdin is not None
+        one.process.stdin.close()
+        assert one.process.wait(timeout=LIMIT_S) == 7
