@@ -354,6 +354,8 @@ def _record(run: Run, profile: HeapProfile) -> None:
         "leaked": totals.leaked,
     }
     for metric in HEAP.metrics:
+        if metric.name == "leaked" and profile.process.left:
+            continue  # that is not known yet
         value = values[metric.name]
         run.append(
             Measurement(

@@ -94,10 +94,12 @@ def _attached(profile: HeapProfile) -> list[str]:
         return []
     found = [
         f"attached to {process.pid} for {process.seconds:.1f} s, {process.ran:.1f} s after its start; blocks from "
-        f"before are unknown, {freed} of them were freed"
+        f"before are unknown, {freed} of them were freed or reallocated"
     ]
     if process.left:
-        found.append("it goes on: what was in use then may still be freed")
+        found.append(
+            "it goes on: what counts as never freed was in use when it was left, and may still be freed"
+        )
     elif not process.complete:
         found.append("the recording was not ended by anybody: this is what was done until then")
     return found
