@@ -29,6 +29,7 @@ constexpr unsigned stack_pointer = 7;
 
 std::string demangled(const char* name) {
     int status = 0;
+    if (name[0] != '_' || name[1] != 'Z') return name;  // a function of C's named t is not "unsigned short"
     char* words = abi::__cxa_demangle(name, nullptr, nullptr, &status);
     const std::string text = status == 0 && words != nullptr ? words : name;
     std::free(words);

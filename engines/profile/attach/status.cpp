@@ -47,6 +47,12 @@ bool sees(pid_t pid, const std::string& path) {
            here.st_ino == there.st_ino;
 }
 
+void refuse_traced(pid_t pid) {
+    const pid_t tracer = std::atoi(field_of(fmt::format("/proc/{}/status", pid), "TracerPid").c_str());
+    if (tracer != 0 && tracer != getpid())
+        throw Error(fmt::format("process {} is being traced by {} ({})", pid, tracer, name_of(tracer)), "a debugger must let it go first");
+}
+
 void check_process(pid_t pid) {
     const std::string file = fmt::format("/proc/{}/status", pid), state = field_of(file, "State");
     if (pid <= 0 || state.empty()) throw Error(fmt::format("there is no process {}", pid), "ps -e lists them");
@@ -55,8 +61,7 @@ void check_process(pid_t pid) {
         throw Error(fmt::format("{} is a thread of process {}", pid, group), fmt::format("attach to {}", group));
     if (state[0] == 'Z' || state[0] == 'X') throw Error(fmt::format("process {} has ended already", pid));
     if (field_of(file, "VmSize").empty()) throw Error(fmt::format("process {} ({}) is a thread of the kernel", pid, name_of(pid)));
-    if (const std::string tracer = field_of(file, "TracerPid"); tracer != "0")
-        throw Error(fmt::format("process {} is being traced by {} ({})", pid, tracer, name_of(std::atoi(tracer.c_str()))), "a debugger must let it go first");
+    refuse_traced(pid);
 }
 
 // Its program can be called into.
@@ -126,6 +131,7 @@ void throw_not_allowed(pid_t pid, int error) {
     const std::string owner = field_of(fmt::format("/proc/{}/status", pid), "Uid").substr(0, 12);
     const auto uid = static_cast<uid_t>(std::strtoul(owner.c_str(), nullptr, 10));
     if (owner.empty()) throw Error(fmt::format("process {} has ended", pid));
+    refuse_traced(pid);
     if (geteuid() != 0 && uid != geteuid()) throw Error(fmt::format("process {} belongs to another user", pid), "become that user, or root");
     const std::string rule = "/proc/sys/kernel/yama/ptrace_scope", scope = number_in(rule);
     if (!scope.empty() && scope != "0")

@@ -50,7 +50,6 @@ constexpr int patience_s = 20;
 // Whether there is still somebody who empties buffers. Of a recorder that has started the program nothing is known:
 // its number may be another container's.
 bool has_recorder() {
-    if (header->recorder_gone.load(std::memory_order_acquire) != 0) return false;
     const auto recorder = static_cast<pid_t>(header->recorder.load(std::memory_order_relaxed));
     return !has_bound_hooks() || recorder == 0 || kill(recorder, 0) == 0 || errno != ESRCH;
 }
@@ -83,6 +82,7 @@ bool take_buffer(Thread& thread) {
     if (is_new) enroll(thread);
     for (int waited = 0; waited < patience_s * 100; ++waited) {
         if (phase.load(std::memory_order_relaxed) == Phase::off) return false;
+        if (header->recorder_gone.load(std::memory_order_acquire) != 0) break;
         const std::uint32_t seen = header->freed.load(std::memory_order_acquire);
         // From the low end, so that few buffers stay warm while the recorder keeps up.
         for (std::uint32_t index = 0; index < buffer_count; ++index) {

@@ -29,7 +29,7 @@ struct Settings {
 int record(Settings settings);
 
 // Says on standard output "attached PID", and when it lets the process go on, how long that stood still at most. Until
-// SIGINT or SIGTERM. Throws Error when it cannot be attached to, or cannot be let go.
+// SIGINT or SIGTERM. Throws Error when it cannot be attached to.
 void record_running(Settings settings);
 
 }  // namespace assay::heap

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import shutil
 import signal
 import subprocess
+import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from heap_attached import Attached, Recorder, compiled, running
@@ -26,6 +32,31 @@ pytestmark = [
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return compiled(tmp_path_factory.mktemp("running") / "running", "running.c")
+
+
+@contextlib.contextmanager
+def traced(pid: int) -> Iterator[None]:
+    """By a process that is not Assay, as a debugger does."""
+    tracer = subprocess.Popen(
+        [sys.executable, "-c", TRACER, str(pid)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    )
+    assert tracer.stdin is not None and tracer.stdout is not None
+    assert tracer.stdout.readline() == "traced\n"
+    try:
+        yield
+    finally:
+        tracer.communicate("", timeout=LIMIT_S)
+
+
+TRACER = """
+import ctypes, sys
+seize = 0x4206
+ptrace = ctypes.CDLL(None, use_errno=True).ptrace
+ptrace.argtypes = [ctypes.c_long] * 4
+assert ptrace(seize, int(sys.argv[1]), 0, 0) == 0, ctypes.get_errno()
+print("traced", flush=True)
+sys.stdin.read()
+"""
 
 
 def test_what_is_asked_for_meanwhile_is_known_to_the_byte(program: Path, tmp_path: Path) -> None:
@@ -83,6 +114,7 @@ def test_until_its_end(program: Path, tmp_path: Path) -> None:
     with running(program, "obeys") as one:
         attached = Attached(one.pid, tmp_path / "run")
         one.tell("keep 100")
+        one.tell("toss 30")
         one.end()
         said = attached.end(None)
     found = profile(tmp_path / "run")
@@ -91,6 +123,8 @@ def test_until_its_end(program: Path, tmp_path: Path) -> None:
         one.metric for one in Run.load(tmp_path / "run").records if isinstance(one, Measurement)
     }
     assert of(found, "known").leaked == 100_000 and "never freed" in said
+    (tossed,) = (k for k, node in enumerate(found.nodes) if node.bytes == 3000)
+    assert {"t", "known"} <= functions(found, tossed)
 
 
 def test_for_a_time(program: Path, tmp_path: Path) -> None:
@@ -183,7 +217,7 @@ def test_threads_that_do_nothing_else(program: Path, tmp_path: Path, allocator: 
     with running(program, "tight", environment={"LD_PRELOAD": allocator} if allocator else None) as one:
         for turn in range(20 if not allocator else 4):
             Recorder(one.pid, tmp_path / str(turn)).end()
-        Attached(one.pid, tmp_path / "run", "--for", "100ms").end(None)
+        Attached(one.pid, tmp_path / "run", "--for", "20ms").end(None)
         heard = one.end()
     assert heard[-1] == "0 wrong"
     found = profile(tmp_path / "run")
@@ -294,18 +328,43 @@ def test_processes_that_cannot_be_attached_to(program: Path, planted: Path, tmp_
         recorder = Recorder(one.pid, tmp_path / "recorded")
         assert "is being recorded already" in told(one.pid)
         recorder.end()
-        tracer = subprocess.Popen(
-            ["gdb", "-q", "-nx", "-p", str(one.pid)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-        )  # fmt: skip
-        try:
-            assert tracer.stdin is not None and tracer.stdout is not None
-            print("echo attached\\n", file=tracer.stdin, flush=True)
-            while "attached\n" not in tracer.stdout.readline():
-                assert tracer.poll() is None
+        with traced(one.pid):
             assert "is being traced by" in told(one.pid)
-        finally:
-            tracer.communicate("detach\nquit\n", timeout=LIMIT_S)
+        one.end()
+
+
+def test_a_debugger_that_comes_meanwhile(program: Path, tmp_path: Path) -> None:
+    """Then the hooks cannot be taken out from outside: they go by themselves."""
+    with running(program, "tight") as one:
+        recorder = Recorder(one.pid, tmp_path / "run")
+        with traced(one.pid):
+            recorder.process.send_signal(signal.SIGINT)
+            _, problems = recorder.process.communicate(timeout=LIMIT_S)
+            assert "its hooks take themselves out" in problems and "being traced" in problems
+        Recorder(one.pid, tmp_path / "again").end()
+        assert one.end()[-1] == "0 wrong"
+
+
+def test_another_users_process(program: Path, tmp_path: Path) -> None:
+    if os.geteuid() != 0:
+        pytest.skip("being another user needs root")
+    nobody: dict[str, Any] = {"user": 65534, "group": 65534}
+    library = engines_folder().resolve() / "libassay-heap.so"
+    if subprocess.run(["test", "-r", library], **nobody).returncode != 0:
+        pytest.skip("no other user may read the engines")
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        others = shutil.copy(program, folder)
+        with running(others, "obeys", **nobody) as one:
+            attached = Attached(one.pid, tmp_path / "run")
+            one.tell("keep 30")
+            attached.end()
+            one.end()
+    assert of(profile(tmp_path / "run"), "known").count == 30
+    with running(program, "obeys") as one:
+        words = [engines_folder() / "assay-heap", "record", "--attach", str(one.pid), "/tmp"]
+        done = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S, **nobody)
+        assert done.returncode == 2 and "belongs to another user" in done.stderr
         one.end()
 
 
