@@ -31,7 +31,11 @@ struct UnwindCounts {
 // One a thread, in zeroed memory of its own (11 MB of address space, touched as it fills).
 class Unwinder {
 public:
-    void set_bounds(Bounds bounds) { bounds_ = bounds; }
+    // Of a thread that begins: the stack that was followed last is another's, and may be gone.
+    void set_bounds(Bounds bounds) {
+        bounds_ = bounds;
+        trail_.restart();
+    }
     const Bounds& bounds() const { return bounds_; }
 
     // The stack from `start` outwards, start.pc innermost. no_stack when the tree is full.

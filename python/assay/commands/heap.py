@@ -81,7 +81,7 @@ class Heap:
             "--attach",
             type=int,
             metavar="PID",
-            help="record it until Ctrl-C, or its end; else it goes on unharmed",
+            help="record it until its end, or Ctrl-C: then it goes on unharmed",
         )
         running.add_argument(
             "--for",
