@@ -303,7 +303,7 @@ std::uint32_t PythonFrames::walk_to_known(std::uint64_t at) {
 
 // Whether the chain still goes from mark `from` outwards as the marks say; `same`: how many of them, the outermost first, are
 // as they were.
-bool PythonFrames::compare(std::uint32_t from, std::uint32_t& same) const {
+inline bool PythonFrames::compare(std::uint32_t from, std::uint32_t& same) const {
     const Layout& layout = *python.layout;
     const std::uint32_t previous = layout.previous, instruction = layout.instruction, flag = layout.flag;
     same = from;
@@ -318,7 +318,7 @@ bool PythonFrames::compare(std::uint32_t from, std::uint32_t& same) const {
 }
 
 // What mostly is the case: the frames are those of the last event, and all but the innermost are where they were.
-bool PythonFrames::has_only_moved_on(std::uint64_t innermost) {
+inline bool PythonFrames::has_only_moved_on(std::uint64_t innermost) {
     const Layout& layout = *python.layout;
     Mark& mark = marks_[n_];
     if (n_ == 0 || mark.frame != innermost || word(innermost + layout.previous) != marks_[n_ - 1].frame) return false;
@@ -329,7 +329,7 @@ bool PythonFrames::has_only_moved_on(std::uint64_t innermost) {
     return true;
 }
 
-StackId PythonFrames::join(Thread& thread, StackId native, std::uint64_t innermost) {
+inline StackId PythonFrames::join(Thread& thread, StackId native, std::uint64_t innermost) {
     const auto forget = [&] {
         n_ = 0;
         return native;
@@ -337,12 +337,12 @@ StackId PythonFrames::join(Thread& thread, StackId native, std::uint64_t innermo
     if (!has_only_moved_on(innermost) && !follow(thread, innermost)) return forget();
     const Mark& outer = marks_[n_ - 1];
     Mark& mark = marks_[n_];
-    const std::uint64_t key = key_of(mark, outer);
-    Joined& known = joined_[((key ^ (std::uint64_t{native} << 32 | outer.id)) * golden) >> (64 - joined_bits)];
-    if (__builtin_expect(known.key != key || known.native != native || known.parent != outer.id, 0)) {
+    const std::uint64_t all = (key_of(mark, outer) ^ (std::uint64_t{native} << 32 | outer.id) * golden) * golden;
+    Joined& known = joined_[all >> (64 - joined_bits)];
+    if (__builtin_expect(known.all != all, 0)) {
         const StackId python_stack = step(thread, mark, outer);
         if (python_stack == stack::no_stack) return forget();
-        known = {key, outer.id, native, python_stack, tree.child(native, tagged(joined_tag, python_stack))};
+        known = {all, python_stack, tree.child(native, tagged(joined_tag, python_stack))};
     }
     mark.id = known.python;
     return known.id;

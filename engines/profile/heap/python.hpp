@@ -59,7 +59,7 @@ public:
 
 private:
     static constexpr std::uint32_t most_frames = 4096, nearby = 16;
-    static constexpr unsigned step_bits = 14, joined_bits = 13;
+    static constexpr unsigned step_bits = 14, joined_bits = 10;
     static constexpr std::size_t text_room = 2048;
 
     struct Mark {
@@ -72,8 +72,8 @@ private:
         stack::StackId parent, id;
     };
     struct Joined {  // a step to the innermost frame, in a C stack
-        std::uint64_t key;
-        stack::StackId parent, native, python, id;
+        std::uint64_t all;  // that decides it, hashed
+        stack::StackId python, id;
     };
 
     bool has_only_moved_on(std::uint64_t innermost);
