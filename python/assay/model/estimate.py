@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 RESAMPLES = 400
-SURE = 0.04  # relative: messages agree with each other
+ALIKE = 0.1  # relative: medians that lie no farther apart are of one and the same time
+SURE = 0.04  # relative: what a rate holds to
 IN_A_ROW = 10  # messages
 ENCLOSING = 6  # values: so many enclose their median with 95 %
 
@@ -60,7 +61,7 @@ def typical_of(visits: Sequence[Sequence[float]]) -> Estimate:
     some messages pass at once and others wait for it to fill: medians do not agree, but what a few in a row take
     together does. Where neither do, it may be either."""
     single = estimate(float(np.median(samples)) for samples in visits)
-    if single.reach <= SURE:
+    if single.reach <= ALIKE:
         return single
     together = estimate(float(np.median(_in_a_row(samples))) for samples in visits)
     if together.reach <= SURE and together.n >= ENCLOSING:
