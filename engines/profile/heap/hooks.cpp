@@ -1,8 +1,9 @@
 // The functions that stand in front of the allocator's: each calls the real one and writes down what it did.
 //
 // The real ones are the next in the search order (dlsym RTLD_NEXT): glibc's, or those of an allocator that
-// the program was linked with or preloads; in a process that was attached to, those that it has called until then. Until they are known, requests are served from a small arena
-// that is never freed. No hook changes an argument, a result or errno.
+// the program was linked with or preloads; in a process that was attached to, those that it has called until then.
+// Until they are known, requests are served from a small arena that is never freed. No hook changes an argument, a
+// result or errno.
 #include <dlfcn.h>
 #include <errno.h>
 #include <stddef.h>
