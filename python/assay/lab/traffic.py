@@ -40,8 +40,9 @@ _FAST = 125e6  # B/s
 _BURST, _BURST_S = 16 * 1024, 0.5e-3  # at least, and what the timer lets pass at once
 _FAST_BURST, _FAST_BURST_S = 128 * 1024, 1e-3
 _BLOCK = 8 * 1024
-_QUEUE = 512 * 1024  # at least
-_QUEUE_BURSTS = 4
+# What waits for it, in bursts: some milliseconds. A longer queue would keep the acknowledgements of one direction
+# waiting behind the other's data, and TCP would leave a fifth of a slow link empty.
+_QUEUE = 4
 _CHANCES = 1_000_000_000  # loss is planted in these parts
 _MOST_SEGMENTS = 65535  # of a block that a device takes whole, where nothing is said
 
@@ -90,7 +91,7 @@ def _shape(device: str, rate: float | None) -> str:
         return f"qdisc replace dev {device} root noqueue"
     least, seconds = (_BURST, _BURST_S) if rate < _FAST else (_FAST_BURST, _FAST_BURST_S)
     burst = max(least, int(rate * seconds))
-    bucket = f"rate {rate * 8:.0f}bit burst {burst} limit {max(_QUEUE, burst * _QUEUE_BURSTS)}"
+    bucket = f"rate {rate * 8:.0f}bit burst {burst} limit {_QUEUE * burst}"
     return f"qdisc replace dev {device} root tbf {bucket}"
 
 
