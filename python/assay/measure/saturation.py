@@ -66,6 +66,12 @@ class Conductor:
         if self._asked is None or not isinstance(record, Flows | Measurement):
             return record
         if record.name == NAME and record.params.get("round") == self._asked.key:
+            strangers = [host for host in _hosts_of(record) if host not in self._ranks]
+            if strangers:
+                self.failure = self.failure or UserError(
+                    f"the host '{strangers[0]}' takes part, which nobody has named",
+                    "name each machine once, as it calls itself",
+                )
             if isinstance(record, Flows):
                 self._answer.flows = record
             else:
@@ -75,7 +81,7 @@ class Conductor:
     def ready(self) -> None:
         """The engine waits: for the next round that the run has not yet, or for the end."""
         try:
-            asked = self._next()
+            asked = self._next() if self.failure is None else None
         except UserError as error:
             self.failure, asked = error, None
         if asked is None:
@@ -107,6 +113,12 @@ class Conductor:
             if descriptor >= 0:
                 os.close(descriptor)
         self._line = self.stdin = -1
+
+
+def _hosts_of(record: Flows | Measurement) -> list[str]:
+    if isinstance(record, Flows):
+        return [*record.sources, *record.targets]
+    return [str(record.subject.host), str(record.subject.peer)]
 
 
 def measure_saturation(session: Session, request: SaturationRequest) -> Study:

@@ -48,7 +48,8 @@ def _visits(study: Study, levels: Mapping[str, Times], sizes: Sequence[int]) -> 
         for level, times in levels.items():
             unsure = [visit < 2 or times.at(size).reach > study.pace.confidence for size in sizes]
             again = [s for i, s in enumerate(sizes) if any(unsure[max(0, i - NEAR) : i + NEAR + 1])]
-            short = [size for size in again if varies and size < SHORT]
+            # The longest first: what a round begins with finds processors that have rested.
+            short = [size for size in reversed(again) if varies and size < SHORT]
             long = [size for size in again if size not in short]
             for some, messages in ((short, MANY * count), (long, count)):
                 if some:

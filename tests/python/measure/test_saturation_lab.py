@@ -2,7 +2,7 @@
 is written carries the same curves in the simulator.
 
 Rates are what TCP leaves of a planted rate. A busy machine holds single rounds up, never speeds them up: a study
-that falls short is made once more.
+that falls short is made again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ GOODPUT = 0.956  # of a planted rate: what headers leave (1448 of 1514 bytes)
 MBIT = 1e6 / 8
 HOST, DUPLEX, CABINET = 200, 320, 500
 LONG = 64 << 10  # bytes: from here on a message's time is known as well as a rate, whatever its interval
-TRIES = 2
+TRIES = 3
 
 
 def missing(launcher: str) -> str | None:
