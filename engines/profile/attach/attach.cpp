@@ -96,7 +96,8 @@ Attachment::Attachment(pid_t pid, const std::string& library, const std::string&
         const auto answer = static_cast<heap::Answer>(guest.call(function, {guest.put(settings), settings.size() + 1}) & 0xffffffff);
         if (answer != heap::Answer::yes) throw_refused(pid, answer);
     });
-    here_ = mapping_of(files_mapped_in(pid), library) != nullptr ? mapping_of(files_mapped_in(pid), library)->begin : 0;
+    const std::vector<Mapping> files = files_mapped_in(pid);
+    if (const Mapping* hooks = mapping_of(files, library); hooks != nullptr) here_ = hooks->begin;
 }
 
 // By a thread that is not inside of anything that the loader may need.
