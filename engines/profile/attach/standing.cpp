@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "profile/attach/status.hpp"
 
 namespace assay::attach {
 namespace {
@@ -106,7 +107,7 @@ struct Process::Inner {
         Owner owner = Owner::program;
         if (name.starts_with("ld-linux") || name.starts_with("ld-2.") || name.starts_with("ld.so")) {
             owner = Owner::loader;
-        } else if (name.starts_with("libc.so.6") || name.starts_with("libc-2.")) {
+        } else if (is_libc(path)) {
             owner = Owner::libc;
             libc = module;
         } else if (path == hooks_path) {

@@ -26,19 +26,14 @@ std::string link(const std::string& path) {
     return fs::read_symlink(path, none);
 }
 
-std::string name_of(pid_t pid) {
-    std::ifstream in(fmt::format("/proc/{}/comm", pid));
-    std::string name;
-    std::getline(in, name);
-    return name;
+std::string first_line(const std::string& file) {
+    std::ifstream in(file);
+    std::string line;
+    std::getline(in, line);
+    return line;
 }
 
-std::string number_in(const std::string& file) {
-    std::ifstream in(file);
-    std::string text;
-    in >> text;
-    return text;
-}
+std::string name_of(pid_t pid) { return first_line(fmt::format("/proc/{}/comm", pid)); }
 
 // Not the same file there: it lives in a container, or in another root.
 bool sees(pid_t pid, const std::string& path) {
@@ -74,13 +69,9 @@ void check_program(pid_t pid) {
     if (!program.read(reinterpret_cast<char*>(&head), sizeof head)) throw_not_allowed(pid, EACCES);
     if (head.e_ident[EI_CLASS] != ELFCLASS64 || head.e_machine != EM_X86_64)
         throw Error(fmt::format("process {} runs a program of another architecture", pid), "only 64-bit programs of this processor can be recorded");
-    const auto is_libc = [](const Mapping& one) {
-        const std::string name = fs::path(one.path).filename();
-        return name.starts_with("libc.so.6") || name.starts_with("libc-2.");
-    };
     const std::vector<Mapping> files = files_mapped_in(pid);
     if (files.empty()) throw_not_allowed(pid, EACCES);
-    if (std::ranges::none_of(files, is_libc))
+    if (std::ranges::none_of(files, is_libc, &Mapping::path))
         throw Error(fmt::format("process {} ({}) is statically linked, or has another C library than glibc", pid, name_of(pid)), "its memory cannot be recorded");
 }
 
@@ -97,6 +88,11 @@ void check_surroundings(pid_t pid, const std::string& library) {
 }
 
 }  // namespace
+
+bool is_libc(const std::string& path) {
+    const std::string name = fs::path(path).filename();
+    return name.starts_with("libc.so.6") || name.starts_with("libc-2.");
+}
 
 std::string field_of(const std::string& file, const std::string& name) {
     std::ifstream in(file);
@@ -133,7 +129,7 @@ void throw_not_allowed(pid_t pid, int error) {
     if (owner.empty()) throw Error(fmt::format("process {} has ended", pid));
     refuse_traced(pid);
     if (geteuid() != 0 && uid != geteuid()) throw Error(fmt::format("process {} belongs to another user", pid), "become that user, or root");
-    const std::string rule = "/proc/sys/kernel/yama/ptrace_scope", scope = number_in(rule);
+    const std::string rule = "/proc/sys/kernel/yama/ptrace_scope", scope = first_line(rule);
     if (!scope.empty() && scope != "0")
         throw Error(fmt::format("the system lets no process be attached to: {} is {}", rule, scope), "become root, or write 0 into it");
     throw Error(fmt::format("process {} may not be attached to: {}", pid, std::strerror(error)), "in a container this takes the capability SYS_PTRACE");

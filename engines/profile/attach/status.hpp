@@ -12,6 +12,9 @@ namespace assay::attach {
 // Of a status file of /proc; empty where there is none such.
 std::string field_of(const std::string& file, const std::string& name);
 
+// Whether an object is glibc's C library, by its name.
+bool is_libc(const std::string& path);
+
 // A part of a file that is mapped.
 struct Mapping {
     std::uint64_t begin = 0, end = 0, offset = 0;
