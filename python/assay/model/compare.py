@@ -8,17 +8,17 @@ from dataclasses import dataclass, replace
 from assay.model.estimate import estimate, summed
 from assay.model.fit import Model
 from assay.model.network import Topology
-from assay.model.rounds import Result, Round, results
-from assay.model.study import MESSAGES, PLATEAU
+from assay.model.rounds import REPLACES, Result, Round, flows_that_count
+from assay.model.study import PLATEAU
 from assay.model.times import Times, sweeps
 from assay.records.schema import AnyRecord, Comparison, Flows, Scalar, Verdict
 from assay.records.units import format_share
 
 BUCKET = "a lone message is faster than a stream of them, as behind a token bucket, which SimGrid has not"
-ECHOES = 1  # a simulated message takes the same time each time
+ECHOES, MESSAGES = 1, 6  # simulated messages all take the same time
 
 # What a record's parameters say beyond what was asked.
-_ANSWERED = {"round", "size", "window_s", "messages", "again"}
+_ANSWERED = {"round", "size", "window_s", "messages", "again", REPLACES}
 # They only told how long messages should be, and who stands where.
 _PREPARING = {"first", "contention"}
 
@@ -40,9 +40,8 @@ def pairings(records: Sequence[AnyRecord]) -> list[Pairing]:
     """Each different round of a run once; repetitions are measured records of the same."""
     found = [_sweep(level, times) for level, times in sweeps(records).items()]
     repeated: dict[str, list[Flows]] = {}
-    for result in results(records).values():
-        record = result.flows
-        if record is not None and record.values and record.params.get("experiment") not in _PREPARING:
+    for record in flows_that_count(records):
+        if record.params.get("experiment") not in _PREPARING:
             same = replace(_flows(record), seconds=0.0).key  # repetitions may have lasted differently
             repeated.setdefault(same, []).append(record)
     return found + [Pairing(_flows(own[0]), own) for own in repeated.values()]

@@ -13,8 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 RESAMPLES = 400
-ALIKE = 0.1  # relative: medians that lie no farther apart are of one and the same time
-SURE = 0.04  # relative: what a rate holds to
+SURE, ALIKE = 0.04, 0.1  # relative: so near to each other are a time's figures; and with no bucket in sight
+BUCKET = 0.02  # relative: so near to each other are a bucket's means
+MORE = 1.2  # times as much is not only disturbed
 IN_A_ROW = 10  # messages
 ENCLOSING = 6  # values: so many enclose their median with 95 %
 
@@ -58,14 +59,16 @@ def typical(times: Sequence[float] | NDArray[np.float64]) -> float:
 
 def typical_of(visits: Sequence[Sequence[float]]) -> Estimate:
     """Of the visits' medians. What disturbs a visit lasts for all of it: so visits count whole. Behind a token bucket
-    some messages pass at once and others wait for it to fill: medians do not agree, but what a few in a row take
-    together does. Where neither do, it may be either."""
+    some messages pass at once and others wait for it to fill, and a median is of whichever are more; but what a few in
+    a row take together hardly varies at all. Where neither is sure, it may be either."""
     single = estimate(float(np.median(samples)) for samples in visits)
-    if single.reach <= ALIKE:
-        return single
     together = estimate(float(np.median(_in_a_row(samples))) for samples in visits)
-    if together.reach <= SURE and together.n >= ENCLOSING:
+    is_apart = together.value > MORE * single.value or single.reach > SURE
+    may_be_bucket = is_apart and together.reach <= SURE and together.n >= ENCLOSING
+    if may_be_bucket and together.reach <= BUCKET:
         return together
+    if single.reach <= ALIKE and not may_be_bucket:
+        return single
     return Estimate(single.value, min(single.low, together.low), max(single.high, together.high), single.n)
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from assay.model.estimate import Estimate, estimate, summed
 from assay.model.network import Link, Network, Topology
-from assay.model.rounds import NAME, Flow
+from assay.model.rounds import Flow, flows_that_count
 from assay.model.segments import Segment, fit_segments, points_of
 from assay.model.study import PLATEAU
 from assay.model.times import Times, sweeps
@@ -42,7 +42,7 @@ class Model:
 
 
 def fit(records: Sequence[AnyRecord], cabinets: Topology) -> Model:
-    rounds = [r for r in records if isinstance(r, Flows) and r.name == NAME and r.values]
+    rounds = flows_that_count(records)
     model = Model(Network(cabinets))
     times = sweeps(records)
     _latencies(model, times)

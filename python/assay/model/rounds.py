@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from assay.records.schema import AnyRecord, Flows, Measurement, Scalar
 
 NAME = "network.saturation"
+REPLACES = "replaces"  # the parameter that names the round in whose place this one stands
 
 Flow = tuple[str, str]  # from, to
 
@@ -64,6 +65,13 @@ class Result:
     @property
     def total(self) -> float:
         return sum(self.flows.values) if self.flows else 0.0
+
+
+def flows_that_count(records: Sequence[AnyRecord]) -> list[Flows]:
+    """The rounds of concurrent flows that measured anything and were not replaced."""
+    found = [r for r in records if isinstance(r, Flows) and r.name == NAME and r.values]
+    replaced = {r.params[REPLACES] for r in found if REPLACES in r.params}
+    return [r for r in found if r.params.get("round") not in replaced]
 
 
 def results(records: Sequence[AnyRecord]) -> dict[str, Result]:

@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 from assay.errors import UserError
 from assay.model.estimate import estimate, summed
 from assay.model.network import Topology
-from assay.model.rounds import Result, Round
+from assay.model.rounds import REPLACES, Result, Round
 from assay.model.segments import Segment
 
 Course = Generator[Round, Result, None]
 
 MIB = 1 << 20
-MESSAGES = 6  # of one flow in a round, about
+MESSAGES = 16  # of one flow in a round, about: what is under way at its ends is then little of it
 TRIES = 9  # of a round, each three times as long: from a tenth of a millisecond to seconds
 PLATEAU = 0.97  # of what the parts could do: less is a limit of what they share
 
@@ -51,7 +51,8 @@ class Study:
 
 
 def until_steady(study: Study, asked: Round) -> Generator[Round, Result, Result]:
-    """Longer and longer, until all flows have run at one time and moved a few messages each."""
+    """Longer and longer, until all flows have run at one time and moved half as many messages each as was meant. What was
+    too short says in the record of the next one that it is replaced: it counts for nothing."""
     for _ in range(TRIES):
         study.asked += 1
         result = yield asked
@@ -61,7 +62,8 @@ def until_steady(study: Study, asked: Round) -> Generator[Round, Result, Result]
             and _few(result, asked) >= study.pace.messages / 2
         ):
             return result
-        asked = Round(asked.flows, asked.size, asked.seconds * 3, params=asked.params)
+        params = {**asked.params, REPLACES: asked.key}
+        asked = Round(asked.flows, asked.size, asked.seconds * 3, params=params)
     raise UserError(
         f"the flows of '{asked.params.get('experiment')}' did not run at one time within {asked.seconds / 3:.0f} s",
         "a host is far slower than the others, or does not answer: leave it out",

@@ -25,7 +25,7 @@ GOODPUT = 0.956  # of a planted rate: what headers leave (1448 of 1514 bytes)
 MBIT = 1e6 / 8
 HOST, DUPLEX, CABINET = 200, 320, 500
 LONG = 64 << 10  # bytes: from here on a message's time is known as well as a rate, whatever its interval
-TRIES = 3
+TRIES = 2
 
 
 def missing(launcher: str) -> str | None:

@@ -11,12 +11,14 @@ RAW, RATE, BUCKET = 15e-6, 40e6, 16e3  # s, B/s, B
 MESSAGES = 400
 
 
-def behind_a_bucket(size: int, pauses: float, seed: int) -> list[float]:
+def behind_a_bucket(
+    size: int, pauses: float, seed: int, pause: tuple[float, float] = (1e-4, 3e-4)
+) -> list[float]:
     """Round trips' halves through a token bucket; before some of them the processor is away, and the bucket fills."""
     random = np.random.default_rng(seed)
     tokens, times = BUCKET, []
     for _ in range(MESSAGES):
-        lost = random.uniform(1e-4, 3e-4) if random.random() < pauses else 0.0
+        lost = random.uniform(*pause) if random.random() < pauses else 0.0
         taken = RAW + lost
         tokens = min(BUCKET, tokens + taken * RATE)
         waited = max(0.0, size - tokens) / RATE
@@ -38,6 +40,15 @@ def test_behind_a_token_bucket_it_is_what_the_rate_allows(pauses: float):
     size = 2200
     assert size / RATE > 2 * RAW
     found = typical_of([behind_a_bucket(size, pauses, seed) for seed in range(20)])
+    assert found.value == pytest.approx(size / RATE, rel=SURE) and found.reach <= SURE
+
+
+@pytest.mark.parametrize("pauses", [0.05, 0.08, 0.1, 0.15])
+def test_a_bucket_that_is_full_for_many_messages(pauses: float):
+    """The more there are, the more do medians agree on a time that the rate does not allow."""
+    size = 1000
+    assert size / RATE < 2 * RAW
+    found = typical_of([behind_a_bucket(size, pauses, seed, (3e-5, 12e-5)) for seed in range(20)])
     assert found.value == pytest.approx(size / RATE, rel=SURE) and found.reach <= SURE
 
 

@@ -6,6 +6,7 @@ import pytest
 from planted_network import Planted, cluster, line
 
 from assay.model.fit import fit
+from assay.model.rounds import REPLACES
 from assay.records.schema import Flows
 
 
@@ -87,6 +88,24 @@ def test_one_round_far_off_does_not_move_a_capacity():
 
     one = found(planted(cluster(1, 6), spoil=spoil), "host", "n0", "up")
     assert spoilt and one.value == pytest.approx(1e8)
+
+
+def test_rounds_that_were_too_short_count_for_nothing():
+    """The first answer to each comes from a window of one message, and is twice too much; the next one is right."""
+
+    def spoil(record: Flows) -> None:
+        if record.params["experiment"] == "host" and REPLACES not in record.params:
+            record.slices = [[2 * rate for rate in row] for row in record.slices]
+            record.values = [2 * rate for rate in record.values]
+            record.params["window_s"] = record.params["size"] / min(record.values)
+
+    study = planted(cluster(1, 6), spoil=spoil)
+    model = fit(study.records, study.study(study.network.cabinets).cabinets)
+    assert sum(REPLACES in r.params for r in study.records) >= 6
+    for host in study.network.home:
+        for way in ("up", "down"):
+            one = model.find("host", host, way)
+            assert one is not None and one.value == pytest.approx(1e8)
 
 
 def test_a_host_that_was_not_measured_stays_unknown():
