@@ -154,6 +154,7 @@ About read_about(TraceReader& trace, Symbols& symbols) {
                 break;
             case ChunkKind::nodes: read_nodes(head, payload, about); break;
             case ChunkKind::modules: symbols.add_modules(text); break;
+            case ChunkKind::code: symbols.add_code(text); break;
             case ChunkKind::thread: read_thread(head.thread, text, about); break;
             case ChunkKind::python: about.python.read(text); break;
             case ChunkKind::samples: read_samples(head, payload, about); break;

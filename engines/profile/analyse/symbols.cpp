@@ -8,7 +8,10 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <regex>
 #include <sstream>
+
+#include "profile/analyse/names.hpp"
 
 namespace assay::heap {
 namespace {
@@ -49,6 +52,17 @@ std::string hex(const std::string& bytes) {
     return text;
 }
 
+// Code that nobody has named: its address tells nothing, once the process has ended.
+constexpr const char* made_at_run_time = "(made at run time)";
+
+// V8 says what it has made, how well, and of which lines: "JS:*name file:12:3". Others' names are whole.
+Place place_made(const std::string& name) {
+    static const std::regex by_v8("^(?:JS|Function|LazyCompile|Script|Eval):[~^*+-]?(.*) (?:file://)?([^ ]+):([0-9]+):[0-9]+$");
+    std::smatch parts;
+    if (!std::regex_match(name, parts, by_v8)) return {name, "", 0, "", false};
+    return {parts[1].length() > 0 ? parts[1].str() : "(anonymous)", parts[2], std::atoi(parts[3].str().c_str()), "", false};
+}
+
 }  // namespace
 
 struct Symbols::Module {
@@ -58,6 +72,7 @@ struct Symbols::Module {
     Dwfl_Module* module = nullptr;
     std::uint64_t offline = 0;  // what elfutils adds to the object's own addresses
     bool opened = false;
+    std::optional<Names> names;  // once they are asked for
 
     ~Module() {
         if (dwfl != nullptr) dwfl_end(dwfl);
@@ -96,6 +111,22 @@ void Symbols::add_modules(const std::string& text) {
         if (!fields || one->path.empty() || one->begin >= one->end) continue;
         const bool known = std::ranges::any_of(modules_, [&](const auto& m) { return m->begin == one->begin && m->path == one->path; });
         if (!known) modules_.push_back(std::move(one));
+    }
+}
+
+void Symbols::add_code(const std::string& text) {
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) {
+        std::istringstream fields(line);
+        std::uint64_t begin = 0, bytes = 0;
+        std::string name;
+        fields >> std::hex >> begin >> bytes;
+        std::getline(fields >> std::ws, name);
+        if (!fields || name.empty()) continue;
+        auto at = made_.lower_bound(begin);
+        if (at != made_.begin() && std::prev(at)->second.end > begin) --at;
+        while (at != made_.end() && at->first < begin + bytes) at = made_.erase(at);  // what stood there before
+        made_[begin] = {begin + bytes, place_made(name)};
     }
 }
 
@@ -146,7 +177,11 @@ std::optional<std::uint64_t> Symbols::read_return(std::uint64_t address) {
 
 std::vector<Place> Symbols::resolve(std::uint64_t address) {
     Module* m = module_of(address);
-    if (m == nullptr) return {{fmt::format("0x{:x}", address), "", 0, "", false}};
+    if (m == nullptr) {
+        const auto next = made_.upper_bound(address);
+        if (next != made_.begin() && address < std::prev(next)->second.end) return {std::prev(next)->second.place};
+        return {{made_at_run_time, "", 0, "", false}};
+    }
     const std::string unknown = fmt::format("{}+0x{:x}", m->path.substr(m->path.rfind('/') + 1), address - m->bias);
     if (!m->open()) {
         if (std::ranges::find(missing_, m->path) == missing_.end()) missing_.push_back(m->path);
@@ -184,7 +219,8 @@ std::vector<Place> Symbols::resolve(std::uint64_t address) {
     std::free(scopes);
     std::free(nest);
     if (!places.empty()) return places;
-    const char* name = dwfl_module_addrname(m->module, at);
+    if (!m->names) m->names.emplace(m->module);
+    const char* name = m->names->find(at);
     place.function = name != nullptr ? demangled(name) : unknown;
     return {place};
 }

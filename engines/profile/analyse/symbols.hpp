@@ -13,7 +13,7 @@ struct Dwfl_Module;
 namespace assay::heap {
 
 struct Place {
-    std::string function;  // demangled; "module+0x1234" where nothing is known
+    std::string function;  // demangled; "module+0x1234" where nothing is known, "(made at run time)" in no module
     std::string file;      // empty where it is not known
     int line = 0;
     std::string module;    // path of the object
@@ -27,6 +27,8 @@ public:
 
     // Lines "load-bias begin end build-id path", hexadecimal.
     void add_modules(const std::string& text);
+    // Lines "begin bytes name" of functions that were made at run time, hexadecimal; the later one counts.
+    void add_code(const std::string& text);
     // What another tool has found out.
     void know(std::uint64_t address, std::vector<Place> places) { known_[address] = std::move(places); }
     // Innermost first; never empty.
@@ -47,11 +49,16 @@ public:
 
 private:
     struct Module;
+    struct Made {
+        std::uint64_t end;
+        Place place;
+    };
     Module* module_of(std::uint64_t address);
     std::vector<Place> resolve(std::uint64_t address);
     std::optional<std::uint64_t> read_return(std::uint64_t address);
 
     std::vector<std::unique_ptr<Module>> modules_;
+    std::map<std::uint64_t, Made> made_;  // at run time, by where it begins
     std::map<std::uint64_t, std::vector<Place>> known_;
     std::map<std::uint64_t, std::optional<std::uint64_t>> returns_;
     std::vector<std::string> missing_;

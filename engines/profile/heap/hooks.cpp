@@ -6,6 +6,7 @@
 // result or errno.
 #include <dlfcn.h>
 #include <errno.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -36,6 +37,7 @@ struct Real {
     int (*brk)(void*);
     void* (*sbrk)(intptr_t);
     int (*dlclose)(void*);
+    int (*pthread_getattr_np)(pthread_t, pthread_attr_t*);
 };
 Real real;
 
@@ -74,6 +76,7 @@ void find_all(Find find) {
     find(real.brk, "brk");
     find(real.sbrk, "sbrk");
     find(real.dlclose, "dlclose");
+    find(real.pthread_getattr_np, "pthread_getattr_np");
 }
 
 // False while this very thread (or another) is at it.
@@ -289,5 +292,14 @@ ASSAY_HOOK int dlclose(void* object) {
     before_unloading();
     const int status = real.dlclose(object);
     after_unloading();
+    return status;
+}
+
+ASSAY_HOOK int pthread_getattr_np(pthread_t thread, pthread_attr_t* into) {
+    if (!resolve() || real.pthread_getattr_np == nullptr) return ENOSYS;
+    const bool before = asks_for_attributes;
+    asks_for_attributes = true;
+    const int status = real.pthread_getattr_np(thread, into);
+    asks_for_attributes = before;
     return status;
 }

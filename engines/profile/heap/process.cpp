@@ -24,6 +24,7 @@ namespace assay::heap {
 
 std::atomic<Phase> phase{Phase::fresh};
 constinit thread_local Thread* self __attribute__((tls_model("initial-exec"))) = nullptr;
+constinit thread_local bool asks_for_attributes __attribute__((tls_model("initial-exec"))) = false;
 stack::Tree tree;
 
 namespace {
@@ -159,6 +160,12 @@ void thread_ends(void* state) {
 }
 
 stack::Bounds stack_bounds() {
+    const auto self_at = static_cast<std::uint64_t>(pthread_self()), here = reinterpret_cast<std::uint64_t>(__builtin_frame_address(0));
+    if (asks_for_attributes) {
+        // As far as is mapped; a thread's own data lie above its stack.
+        const stack::Bounds mapping = stack::mapping_of(here);
+        return {mapping.low, self_at > here && self_at < mapping.high ? self_at : mapping.high};
+    }
     pthread_attr_t attributes;
     void* low = nullptr;
     std::size_t bytes = 0;

@@ -55,6 +55,9 @@ enum class Phase : std::uint8_t { fresh, starting, active, off };
 extern std::atomic<Phase> phase;
 extern constinit thread_local Thread* self __attribute__((tls_model("initial-exec")));
 
+// The thread is in pthread_getattr_np, which allocates while it holds the lock that it would need if it were called again.
+extern constinit thread_local bool asks_for_attributes __attribute__((tls_model("initial-exec")));
+
 // Starts recording if the environment asks for it; at most once a process image.
 bool start();
 

@@ -18,6 +18,7 @@
 
 #include "core/error.hpp"
 #include "profile/record/mappings.hpp"
+#include "profile/record/perf_map.hpp"
 #include "profile/stack/machine.hpp"
 
 namespace assay::heap {
@@ -202,6 +203,16 @@ void Spool::write_mappings() {
                   {reinterpret_cast<const std::uint8_t*>(mappings_.data()), mappings_.size()});
 }
 
+void Spool::write_code() {
+    const auto* nodes = reinterpret_cast<const stack::Node*>(reinterpret_cast<const char*>(header_) + nodes_offset);
+    std::vector<std::uint64_t> addresses;
+    for (std::uint32_t n = stack_first; n < nodes_written_; ++n) addresses.push_back(nodes[n].address);
+    const std::string names = names_of_code(pid(), std::move(addresses));
+    if (names.empty()) return;
+    writer_.write({.kind = ChunkKind::code, .count = 1, .first = 0, .last = 0},
+                  {reinterpret_cast<const std::uint8_t*>(names.data()), names.size()});
+}
+
 void Spool::note_fault(const Fault& fault) {
     if (fault_count_ == 0) {
         first_fault_ = fault;
@@ -252,6 +263,7 @@ void Spool::finish() {
     for (std::uint32_t index = 0; index < buffer_count; ++index)
         if (state(index) == BufferState::filling) take(index, buffer(index)->used.load(std::memory_order_acquire));
     write_nodes(nodes_end(), true);
+    write_code();
     write_samples();
     write_mappings();
     if (settings_.watches_faults) write_faults();

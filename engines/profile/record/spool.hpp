@@ -42,6 +42,7 @@ private:
     void list_mappings();
     void write_samples();
     void write_mappings();
+    void write_code();
     void write_faults();
     void write_process(Ending ending);
     Ending ending() const;

@@ -60,6 +60,8 @@ private:
     char buffer_[2048];
 };
 
+}  // namespace
+
 Bounds mapping_of(std::uint64_t sp) {
     Maps maps;
     Bounds mapping;
@@ -67,8 +69,6 @@ Bounds mapping_of(std::uint64_t sp) {
         if (sp >= mapping.low && sp < mapping.high) return writable ? mapping : Bounds{};
     return {};
 }
-
-}  // namespace
 
 Bounds Regions::above(std::uint64_t sp) {
     const int before = errno;

@@ -15,6 +15,9 @@ namespace assay::stack {
 // Raised when memory has been given back.
 extern std::atomic<std::uint32_t> given_back;
 
+// The memory around a stack pointer that can be read and written; empty: none.
+Bounds mapping_of(std::uint64_t sp);
+
 class Regions {
 public:
     // From the stack pointer on upwards, a megabyte at most; empty: it lies in nothing that can be read and written.

@@ -1,9 +1,13 @@
 #include "profile/stack/rule.hpp"
 
 #include <dlfcn.h>
+#include <link.h>
+#include <sys/auxv.h>
 
 #include <cstddef>
 #include <cstring>
+
+#include "profile/stack/code.hpp"
 
 namespace assay::stack {
 namespace {
@@ -346,14 +350,33 @@ const std::uint8_t* find_fde(const std::uint8_t* header, const std::uint8_t* lim
     return header + entry(low).fde;
 }
 
-}  // namespace
+struct Mapped {
+    const std::uint8_t *begin, *end;
 
-Rule read_rule(std::uint64_t address) {
+    bool holds(const std::uint8_t* at) const { return at >= begin && at < end; }
+};
+
+// What of an object holds its tables. Where a program's segments lie apart, the loader tells that of the code alone; only
+// the kernel maps so, and it tells the program's headers.
+Mapped tables_of(const dl_find_object& object) {
+    const auto* tables = static_cast<const std::uint8_t*>(object.dlfo_eh_frame);
+    const Mapped code{static_cast<const std::uint8_t*>(object.dlfo_map_start), static_cast<const std::uint8_t*>(object.dlfo_map_end)};
+    if (code.holds(tables) || object.dlfo_link_map->l_name[0] != 0) return code;
+    const auto* header = reinterpret_cast<const ElfW(Phdr)*>(getauxval(AT_PHDR));
+    for (unsigned long k = 0; header != nullptr && k < getauxval(AT_PHNUM); ++k) {
+        const auto* begin = reinterpret_cast<const std::uint8_t*>(object.dlfo_link_map->l_addr + header[k].p_vaddr);
+        if (const Mapped segment{begin, begin + header[k].p_memsz}; header[k].p_type == PT_LOAD && segment.holds(tables)) return segment;
+    }
+    return code;
+}
+
+Rule read_row(std::uint64_t address) {
     dl_find_object object{};
     if (_dl_find_object(reinterpret_cast<void*>(address), &object) != 0 || object.dlfo_eh_frame == nullptr) return {};
-    const auto* begin = static_cast<const std::uint8_t*>(object.dlfo_map_start);
-    const auto* limit = static_cast<const std::uint8_t*>(object.dlfo_map_end);
-    const std::uint8_t* at = find_fde(static_cast<const std::uint8_t*>(object.dlfo_eh_frame), limit, address);
+    const auto [begin, limit] = tables_of(object);
+    const auto* header = static_cast<const std::uint8_t*>(object.dlfo_eh_frame);
+    if (header < begin || header >= limit) return {};
+    const std::uint8_t* at = find_fde(header, limit, address);
     if (at == nullptr || at < begin || at >= limit) return {};
 
     Reader whole(at, limit);
@@ -377,6 +400,14 @@ Rule read_rule(std::uint64_t address) {
     machine.keep_initial();
     if (!machine.run({fde.at(), fde.end()}) || fde.bad()) return unsupported;
     return reduce(machine.row, cie, address);
+}
+
+}  // namespace
+
+Rule read_rule(std::uint64_t address) {
+    const Rule rule = read_row(address);
+    if (rule.kind != RuleKind::unknown || !keeps_frame_pointer(address)) return rule;
+    return {.cfa = 16, .bp = -16, .kind = RuleKind::by_code, .saved = SavedBp::at_cfa};
 }
 
 }  // namespace assay::stack

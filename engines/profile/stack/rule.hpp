@@ -18,6 +18,7 @@ enum class RuleKind : std::uint8_t {
     from_bp_deref,  // CFA = *(BP + cfa): a frame that realigned its stack
     signal,         // the kernel's signal frame: the interrupted registers lie in the ucontext at SP
     last,           // the outermost frame: its return address is undefined
+    by_code,        // no row, but a frame pointer that the code itself has set up: CFA = BP + 16
     unsupported,    // a row that is more than the above
     unknown,        // no row: code without call-frame information
 };

@@ -3,6 +3,8 @@
 #include <cstring>
 #include <initializer_list>
 
+#include "profile/stack/code.hpp"
+
 namespace assay::stack {
 namespace {
 
@@ -44,6 +46,9 @@ Step step(Frame& frame, const Rule& rule, const Bounds& bounds) {
         case RuleKind::unknown: return lost();
         case RuleKind::signal: return through_signal(frame, bounds);
         case RuleKind::from_sp: cfa = frame.sp + static_cast<std::uint64_t>(std::int64_t{rule.cfa}); break;
+        case RuleKind::by_code:
+            if (!frame.called) return lost();  // it may be just about to set its frame up
+            [[fallthrough]];
         case RuleKind::from_bp:
             cfa = frame.bp + static_cast<std::uint64_t>(std::int64_t{rule.cfa});
             step.used_bp = true;
@@ -73,6 +78,7 @@ Step step(Frame& frame, const Rule& rule, const Bounds& bounds) {
         step.end = Step::End::last;
         return step;
     }
+    if (rule.kind == RuleKind::by_code && !follows_call(word(ra_at))) return lost();
     frame = {plain(word(ra_at)), cfa, step.new_bp ? word(step.bp_slot) : frame.bp, true};
     return step;
 }

@@ -28,6 +28,8 @@
 //     faults    of the process: each time (ns of CLOCK_REALTIME, delta, zigzag), thread as the system numbers it,
 //               instruction, address and the last words of the thread's stack (deltas, zigzag), varints; `first` is the
 //               first one's time; a chunk of none says that they were watched
+//     code      text, a line a function that was made at run time: "begin bytes name", the numbers in hexadecimal. Of lines
+//               that speak of one address the last counts
 #pragma once
 
 #include <array>
@@ -42,7 +44,7 @@
 namespace assay::heap {
 
 // 9 were page faults without a stack.
-enum class ChunkKind : std::uint32_t { process = 1, nodes, modules, thread, events, samples, raw, mappings, python = 10, faults };
+enum class ChunkKind : std::uint32_t { process = 1, nodes, modules, thread, events, samples, raw, mappings, python = 10, faults, code };
 
 // At a page fault, from the stack pointer upwards; 0 beyond the stack's end.
 inline constexpr std::size_t stack_words = 16;

@@ -26,7 +26,7 @@ HEAP = Described(
         Metric("peak", "B", "lower", "the most that was requested at once"),
         Metric("allocated", "B", "lower", "requested in all"),
         Metric("allocations", "1", "lower", "blocks"),
-        Metric("leaked", "B", "lower", "never freed"),
+        Metric("leaked", "B", "lower", "not freed"),
     ],
 )
 

@@ -51,8 +51,8 @@ class Study:
 
 
 def until_steady(study: Study, asked: Round) -> Generator[Round, Result, Result]:
-    """Longer and longer, until all flows have run at one time and moved half as many messages each as was meant. What was
-    too short says in the record of the next one that it is replaced: it counts for nothing."""
+    """Longer and longer, until all flows have run at one time and moved half as many messages each as was meant. What
+    was too short says in the record of the next one that it is replaced: it counts for nothing."""
     for _ in range(TRIES):
         study.asked += 1
         result = yield asked

@@ -236,11 +236,10 @@ METRICS: dict[str, str] = {  # of a node -> in words
     "bytes": "allocated",
     "count": "allocations",
     "at_peak": "live at the peak",
-    "leaked": "never freed",
+    "leaked": "not freed",
     "temporary": "freed before the next allocation",
     "reallocated": "reallocations",
 }
-STILL_IN_USE = "still in use"  # what is "never freed" of a process that has ended
 COUNTED = ("count", "temporary", "reallocated")  # the others are bytes
 
 
@@ -275,10 +274,6 @@ class HeapProfile(Struct):
             return self.process.program
         rank = f"rank {self.process.rank}, " if self.process.rank else ""
         return f"{self.process.program} ({rank}pid {self.process.pid})"
-
-    def words(self, metric: str) -> str:
-        """What a metric is called: a process that goes on may free what it has."""
-        return STILL_IN_USE if metric == "leaked" and self.process.left else METRICS[metric]
 
     @property
     def has_python(self) -> bool:

@@ -14,7 +14,8 @@ from assay.records.units import format_quantity, format_share
 ROWS = 8  # functions by each metric
 CHANGES = 15  # functions of a comparison
 READ_PYTHONS = "3.11 to 3.13, with the GIL"
-TOTALS = {"bytes": "allocated", "count": "allocations", "peak": "peak", "leaked": "never freed"}
+MADE = "(made at run time)"  # the analyser's word for code in no object that nobody has named
+TOTALS = {"bytes": "allocated", "count": "allocations", "peak": "peak", "leaked": "not freed"}
 
 
 def show_profile(console: Console, profile: HeapProfile) -> None:
@@ -24,7 +25,7 @@ def show_profile(console: Console, profile: HeapProfile) -> None:
     lines = [
         f"allocated     {_bytes(totals.bytes)} in {totals.count} blocks, {format_quantity(rate, '1/s')}",
         f"peak          {_bytes(totals.peak)} in {totals.peak_count} blocks, after {totals.peak_seconds:.2f} s",
-        f"{profile.words('leaked'):<14}{_bytes(totals.leaked)} in {totals.leaked_count} blocks",
+        f"not freed     {_bytes(totals.leaked)} in {totals.leaked_count} blocks",
         f"in malloc     {_share(profile, ('malloc', 'calloc', 'memalign', 'realloc'))}",
         f"in free       {_share(profile, ('free',))}",
     ]
@@ -38,7 +39,7 @@ def show_profile(console: Console, profile: HeapProfile) -> None:
         console.print(Text(problem, style="yellow"), soft_wrap=True)
     console.print()
     for metric in METRICS:
-        _show_functions(console, profile, metric, profile.words(metric))
+        _show_functions(console, profile, metric, METRICS[metric])
     _show_threads(console, profile)
 
 
@@ -82,6 +83,12 @@ def problems(profile: HeapProfile) -> list[str]:
         found.append(
             f"Python {trace.unread_python} is none of the versions whose functions are seen ({READ_PYTHONS})"
         )
+    if any(place.function == MADE for place in profile.places):
+        found.append(
+            "some code was made at run time and has no name: Node.js names it with --perf-basic-prof "
+            "--interpreted-frames-native-stack, Java with -XX:+PreserveFramePointer "
+            "-XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit"
+        )
     if trace.missing_objects:
         found.append(f"not there any more, or changed since: {', '.join(trace.missing_objects[:5])}")
     return found
@@ -98,7 +105,7 @@ def _attached(profile: HeapProfile) -> list[str]:
     ]
     if process.left:
         found.append(
-            "it goes on: what counts as never freed was in use when it was left, and may still be freed"
+            "it goes on: what counts as not freed was in use when it was left, and may still be freed"
         )
     elif not process.complete:
         found.append("the recording was not ended by anybody: this is what was done until then")

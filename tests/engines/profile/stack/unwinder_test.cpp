@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <ucontext.h>
 
+#include <algorithm>
 #include <csetjmp>
 #include <csignal>
 #include <cstdlib>
@@ -18,6 +19,8 @@
 #include <stdexcept>
 #include <thread>
 #include <vector>
+
+#include "profile/stack/code.hpp"
 
 using namespace assay::stack;
 
@@ -331,22 +334,104 @@ TEST_CASE("a hit is what a walk by rules finds, and the same place is learned on
     CHECK(unwinder().counts().walks == walks);
 }
 
-TEST_CASE("code without call-frame information ends a stack, which is said to be incomplete") {
-    // call *%rdi; ret -- with the stack aligned: sub $8,%rsp; call *%rdi; add $8,%rsp; ret
-    static const unsigned char code[] = {0x48, 0x83, 0xec, 0x08, 0xff, 0xd7, 0x48, 0x83, 0xc4, 0x08, 0xc3};
-    void* at = mmap(nullptr, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    std::memcpy(at, code, sizeof code);
-    static StackId seen = no_stack;
-    const auto probe = +[] {
-        seen = unwinder().capture(ASSAY_CALLER(), tree());
+namespace {
+
+// A page of code made at run time.
+class Code {
+public:
+    explicit Code(const std::vector<unsigned char>& code) {
+        std::memset(at_, 0x90, size);
+        std::copy(code.begin(), code.end(), static_cast<unsigned char*>(at_));
+    }
+    ~Code() { munmap(at_, size); }
+    Code(const Code&) = delete;
+    Code& operator=(const Code&) = delete;
+
+    std::uint64_t address(std::size_t offset = 0) const { return reinterpret_cast<std::uint64_t>(at_) + offset; }
+
+private:
+    static constexpr std::size_t size = 8192;
+    void* at_ = mmap(nullptr, size, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+};
+
+using Probe = void (*)();
+StackId seen = no_stack;
+void probe() { seen = unwinder().capture(ASSAY_CALLER(), tree()); }
+
+std::vector<std::uint64_t> seen_through(std::uint64_t code, StackId& root) {
+    reinterpret_cast<void (*)(Probe)>(code)(probe);
+    std::vector<std::uint64_t> addresses(most_frames);
+    addresses.resize(path(seen, addresses.data(), most_frames, root));
+    return addresses;
+}
+
+}  // namespace
+
+TEST_CASE("code without call-frame information is followed by the frame pointer that it sets up, and not without") {
+    struct Case {
+        std::vector<unsigned char> code;
+        std::size_t begin, returns;  // offsets: of the function, and of what follows its call
+        bool is_followed;
     };
-    reinterpret_cast<void (*)(void (*)())>(at)(probe);
-    munmap(at, 4096);
-    std::uint64_t addresses[4];
-    StackId root = no_stack;
-    CHECK(path(seen, addresses, 4, root) == 1);
-    CHECK(root == lost_root);
-    CHECK(addresses[0] == reinterpret_cast<std::uint64_t>(at) + 5);
+    const auto far = [](std::size_t nops) {
+        std::vector<unsigned char> code(nops, 0x90);
+        const unsigned char frame[] = {0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x10}, rest[] = {0xff, 0xd7, 0xc9, 0xc3};
+        code.insert(code.begin(), std::begin(frame), std::end(frame));
+        code.insert(code.end(), std::begin(rest), std::end(rest));
+        return code;
+    };
+    const Case cases[] = {
+        // push %rbp; mov %rsp,%rbp; sub $16,%rsp; call *%rdi; leave; ret
+        {{0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x10, 0xff, 0xd7, 0xc9, 0xc3}, 0, 10, true},
+        // the other encoding of mov; mov %rbp,%rsp; pop %rbp; ret
+        {{0x55, 0x48, 0x8b, 0xec, 0x48, 0x83, 0xec, 0x10, 0xff, 0xd7, 0x48, 0x8b, 0xe5, 0x5d, 0xc3}, 0, 10, true},
+        {far(3000), 0, 3010, true},
+        {far(6000), 0, 6010, true},
+        // sub $8,%rsp; call *%rdi; add $8,%rsp; ret
+        {{0x48, 0x83, 0xec, 0x08, 0xff, 0xd7, 0x48, 0x83, 0xc4, 0x08, 0xc3}, 0, 6, false},
+        // the same behind a function that has a frame pointer: push %rbp; mov %rsp,%rbp; pop %rbp; ret; int3; int3
+        {{0x55, 0x48, 0x89, 0xe5, 0x5d, 0xc3, 0xcc, 0xcc, 0x48, 0x83, 0xec, 0x08, 0xff, 0xd7, 0x48, 0x83, 0xc4, 0x08, 0xc3}, 8, 14, false},
+        // the register is used for something else: push %rbp; mov %rsp,%rbp; push %rbp; push %rbp; xor %ebp,%ebp; call *%rdi; pop %rbp (three times); ret
+        {{0x55, 0x48, 0x89, 0xe5, 0x55, 0x55, 0x31, 0xed, 0xff, 0xd7, 0x5d, 0x5d, 0x5d, 0xc3}, 0, 10, false},
+    };
+    for (const Case& one : cases) {
+        const Code jump({0xff, 0xe7});  // jmp *%rdi: the same stack without the code in question
+        const Code code(one.code);
+        std::vector<std::uint64_t> stacks[2];
+        StackId roots[2];
+        const std::uint64_t begins[] = {jump.address(), code.address(one.begin)};
+        for (int k = 0; k < 2; ++k) stacks[k] = seen_through(begins[k], roots[k]);
+        REQUIRE(roots[0] == complete_root);
+        REQUIRE(stacks[0].size() > 5);
+        std::vector<std::uint64_t> expected{code.address(one.returns - 1)};
+        if (one.is_followed) expected.insert(expected.end(), stacks[0].begin(), stacks[0].end());
+        CHECK(stacks[1] == expected);
+        CHECK(roots[1] == (one.is_followed ? complete_root : lost_root));
+    }
+}
+
+TEST_CASE("calls of every form are recognised before a return address") {
+    const std::vector<unsigned char> calls[] = {
+        {0xe8, 1, 2, 3, 4},                         // call rel32
+        {0xff, 0xd0}, {0x41, 0xff, 0xd4},           // *%rax, *%r12
+        {0xff, 0x10}, {0xff, 0x14, 0xc7},           // *(%rax), *(%rdi,%rax,8)
+        {0xff, 0x50, 0x08}, {0xff, 0x54, 0x24, 8},  // *8(%rax), *8(%rsp)
+        {0xff, 0x15, 1, 2, 3, 4},                   // *1(%rip)
+        {0xff, 0x93, 1, 2, 3, 4}, {0xff, 0x94, 0x24, 1, 2, 3, 4},
+        {0xff, 0x14, 0xc5, 1, 2, 3, 4},             // *1(,%rax,8)
+    };
+    for (const auto& call : calls) {
+        std::vector<unsigned char> code(16, 0x90);
+        code.insert(code.end(), call.begin(), call.end());
+        const Code at(code);
+        CHECK(follows_call(at.address(code.size())));
+    }
+    const Code others({0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0xff, 0xe0, 0xff, 0xd0, 0x90});  // jmp *%rax; call *%rax; nop
+    CHECK(!follows_call(others.address(9)));
+    CHECK(follows_call(others.address(11)));
+    CHECK(!follows_call(others.address(12)));
+    CHECK(!follows_call(16));  // nothing can be read there
+    CHECK(!keeps_frame_pointer(16));
 }
 
 TEST_CASE("rules of an unloaded object are forgotten") {

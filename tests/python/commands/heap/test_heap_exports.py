@@ -71,7 +71,7 @@ def test_pprof_reads_it(planted: Path, tmp_path: Path) -> None:
     strings = [str(value, "utf-8") for field, value in fields if field == 6 and isinstance(value, bytes)]
     assert strings[0] == ""
     types = [dict(messages(value)) for field, value in fields if field == 1 and isinstance(value, bytes)]
-    leaked = [strings[int(one[1])] for one in types].index("never freed")
+    leaked = [strings[int(one[1])] for one in types].index("not freed")
     functions = {
         int(one[1]): strings[int(one[2])]
         for one in (
@@ -128,13 +128,13 @@ def varints(data: int | bytes) -> list[int]:
 def test_shown_again_and_exported(planted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     heap(tmp_path / "run", planted, "leak")
     assert main(["heap", str(tmp_path / "run")]) == 0
-    assert "never freed" in capsys.readouterr().out
+    assert "not freed" in capsys.readouterr().out
     assert main(["heap", str(tmp_path / "run"), "--export", "collapsed", "--metric", "leaked"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert sum(int(line.rpartition(" ")[2]) for line in lines if "leak" in line.split(";")[-1]) == 1_000_000
     assert main(["heap", str(tmp_path / "run"), "--export", "speedscope"]) == 0
     scope = json.loads(capsys.readouterr().out)
-    leaked = next(p for p in scope["profiles"] if p["name"] == "never freed")
+    leaked = next(p for p in scope["profiles"] if p["name"] == "not freed")
     assert leaked["endValue"] == sum(leaked["weights"]) >= 1_000_000
     assert all(
         0 <= frame < len(scope["shared"]["frames"]) for sample in leaked["samples"] for frame in sample

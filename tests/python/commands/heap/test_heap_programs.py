@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -13,6 +14,7 @@ from heap_runs import (
     LIMIT_S,
     NEEDED,
     ROOT,
+    built,
     heap,
     of,
     profile,
@@ -35,6 +37,30 @@ def test_leaving_frames_in_other_ways(planted: Path, tmp_path: Path, what: str) 
 def test_signals_in_the_middle(planted: Path, tmp_path: Path) -> None:
     heap(tmp_path / "run", planted, "signals")
     assert of(profile(tmp_path / "run"), "churn").count == 300_000
+
+
+def test_threads_that_ask_the_c_library_first(planted: Path, tmp_path: Path) -> None:
+    """pthread_getattr_np allocates while it holds the lock that it takes."""
+    heap(tmp_path / "run", planted, "attributes")
+    one = profile(tmp_path / "run")
+    assert of(one, "leak").leaked == 10 * 1000
+    asked = [n.count for k, n in enumerate(one.nodes) if one.asker(k).function.endswith("pthread_getattr_np")]
+    assert sum(asked) == 10
+    for k, node in enumerate(one.nodes):
+        if node.leaked == 10 * 1000:
+            callers = [one.places[one.nodes[at].place].function for at in one.stack(k)]
+            assert any("clone" in function for function in callers), callers
+
+
+@pytest.mark.parametrize("kind", ["-pie", "-no-pie"])
+def test_segments_that_lie_apart(kind: str, tmp_path: Path) -> None:
+    """As a linker for pages of 2 MiB leaves them: what tells of stacks is then not beside the code."""
+    program = built(tmp_path / "apart", kind, "-Wl,-z,max-page-size=0x200000")
+    heap(tmp_path / "run", program, "leak")
+    one = profile(tmp_path / "run")
+    asked = [k for k, node in enumerate(one.nodes) if node.count and one.asker(k).function.startswith("leak")]
+    callers = {one.places[one.nodes[at].place].function for k in asked for at in one.stack(k)}
+    assert asked and "main" in callers and "(unknown callers)" not in callers
 
 
 def test_a_coroutine_has_a_stack_of_its_own(planted: Path, tmp_path: Path) -> None:
@@ -98,6 +124,16 @@ print(len(json.dumps(list(range(20000)))), [t.start() for t in threads])
 """
 
 
+JAVA = """
+public class Hello { public static void main(String[] a) throws Exception {
+    Thread[] all = new Thread[4];
+    for (int k = 0; k < 4; k++) (all[k] = new Thread(() -> new java.util.zip.Deflater().end())).start();
+    for (Thread one : all) one.join();
+    System.out.println("done");
+} }
+"""
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -105,10 +141,18 @@ print(len(json.dumps(list(range(20000)))), [t.start() for t in threads])
         ["g++", "-fsyntax-only", "-x", "c++", str(ROOT / "tests/fixtures/heap/planted.cpp")],
         ["sh", "-c", "seq 1000 | sort -R --random-source=/dev/zero | md5sum"],
         ["git", "-C", str(ROOT), "log", "--oneline", "-3"],
+        ["node", "-e", "setTimeout(() => console.log(JSON.stringify([...Array(1000).keys()]).length), 10)"],
+        ["java", "Hello.java"],
     ],
-    ids=["python", "g++", "sh", "git"],
+    ids=["python", "g++", "sh", "git", "node", "java"],
 )
-def test_real_programs_say_what_they_always_say(words: list[str], tmp_path: Path) -> None:
+def test_real_programs_say_what_they_always_say(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if shutil.which(words[0]) is None:
+        pytest.skip(f"no {words[0]} here")
+    (tmp_path / "Hello.java").write_text(JAVA)
+    monkeypatch.chdir(tmp_path)
     bare = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S)
     done = heap(tmp_path / "run", *words)
     assert (done.returncode, done.stdout) == (bare.returncode, bare.stdout)

@@ -22,7 +22,7 @@ export function Ranks({ ranks }: { ranks: HeapRank[] }) {
       number("peak", "peak", "B"),
       number("bytes", "allocated", "B"),
       number("count", "allocations", "1"),
-      number("leaked", "never freed", "B"),
+      number("leaked", "not freed", "B"),
       { id: "seconds", header: "ran for", numeric: true, value: (one) => one.seconds, show: (one) => quantity(one.seconds, "s") },
     ];
   }, []);

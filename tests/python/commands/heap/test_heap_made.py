@@ -1,0 +1,98 @@
+"""Code that a program makes at run time: stacks go through it, under the names that its maker tells."""
+
+from __future__ import annotations
+
+import platform
+import re
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from heap_runs import LIMIT_S, NEEDED, ROOT, heap, profile
+
+from assay.profile.heap import HeapProfile
+from assay.report.heap import MADE, problems
+
+pytestmark = [
+    *NEEDED,
+    pytest.mark.skipif(platform.machine() != "x86_64", reason="followed on x86-64 alone"),
+]
+
+SCRIPT = """
+function leaf(size) { return Buffer.allocUnsafeSlow(size); }
+function work(rounds) { let sum = 0; for (let k = 0; k < rounds; ++k) sum += leaf(100000 + k).length; return sum; }
+console.log(work(200));
+"""
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    where = tmp_path_factory.mktemp("made") / "made"
+    words = ["g++", "-std=c++17", "-O2", "-g", ROOT / "tests/fixtures/heap/made.cpp", "-o", where]
+    subprocess.run(words, check=True, timeout=LIMIT_S)
+    return where
+
+
+@pytest.fixture
+def names_gone() -> Iterator[list[int]]:
+    """Processes whose names are thrown away at the end."""
+    processes: list[int] = []
+    yield processes
+    for pid in processes:
+        Path(f"/tmp/perf-{pid}.map").unlink(missing_ok=True)
+
+
+def stack_of(one: HeapProfile, function: str) -> list[str]:
+    """The innermost first, of the one place that this function has asked from."""
+    (node,) = [k for k, n in enumerate(one.nodes) if n.count and one.asker(k).function.startswith(function)]
+    return [one.places[one.nodes[at].place].function for at in one.stack(node)]
+
+
+@pytest.mark.parametrize(
+    ("how", "name", "file", "line"),
+    [
+        ("named", "int planted.Made.function(int, long)", "", 0),
+        ("v8", "planted", "/nowhere/planted.js", 12),
+        ("unnamed", MADE, "", 0),
+    ],
+)
+def test_stacks_go_through_it(
+    program: Path, how: str, name: str, file: str, line: int, names_gone: list[int], tmp_path: Path
+) -> None:
+    done = heap(tmp_path / "run", program, how)
+    one = profile(tmp_path / "run")
+    names_gone.append(one.process.pid)
+    assert (done.returncode, done.stdout) == (0, "done\n")
+    functions = stack_of(one, "ask")
+    assert [f.partition("(")[0] for f in functions if f in ("main", name)] == [name.partition("(")[0], "main"]
+    (asked,) = [n for k, n in enumerate(one.nodes) if one.asker(k).function.startswith("ask") and n.count]
+    assert (asked.count, asked.bytes) == (100, 100_000)
+    (place,) = [p for p in one.places if p.function == name]
+    assert (place.file, place.line, place.module) == (file, line, "")
+    assert any("--perf-basic-prof" in words for words in problems(one)) == (how == "unnamed")
+
+
+def test_functions_of_nodejs(names_gone: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the C program through V8's own code and the script's functions to the C function that asks."""
+    node = subprocess.run([ROOT / "packaging/setup.sh", "node"], capture_output=True, text=True, check=True)
+    monkeypatch.chdir(tmp_path)  # it leaves a log where it runs
+    script = tmp_path / "script.js"
+    script.write_text(SCRIPT)
+    words = ["--perf-basic-prof", "--interpreted-frames-native-stack", script]
+    done = heap(tmp_path / "run", Path(node.stdout.strip()) / "node", *words)
+    assert (done.returncode, done.stdout) == (0, f"{sum(range(100000, 100200))}\n")
+    one = profile(tmp_path / "run")
+    names_gone.append(one.process.pid)
+    size = 0
+    for k, n in enumerate(one.nodes):
+        functions = [one.places[one.nodes[at].place].function for at in one.stack(k)] if n.count else []
+        if "leaf" not in functions:
+            continue
+        size += n.bytes
+        inner, outer = functions[: functions.index("leaf")], functions[functions.index("leaf") :]
+        assert "work" in outer and outer[-1] in ("_start", "clone", "__clone3"), outer
+        assert any(re.search("node::|v8::", f) for f in inner)
+    assert size >= sum(range(100000, 100200))
+    lines = {(p.function, p.line) for p in one.places if p.file == str(script)}
+    assert {("leaf", 2), ("work", 3)} <= lines
