@@ -135,8 +135,9 @@ inline void note_depth(Thread& thread, std::uint64_t sp, std::uint32_t stack) {
 __attribute__((always_inline)) inline bool record(Thread& thread, std::uint64_t time, Kind kind, const void* block,
                                                   std::uint64_t size, const stack::Frame& caller) {
     thread.busy = 1;
-    std::uint32_t stack = thread.unwinder->capture(caller, tree);
-    if (__builtin_expect(reads_python.load(std::memory_order_acquire), 0)) stack = with_python(thread, stack);
+    const auto [native, note] = thread.unwinder->look_up(caller, tree);
+    std::uint32_t stack = native;
+    if (__builtin_expect(reads_python.load(std::memory_order_acquire), 0)) stack = with_python(thread, native, note);
     if (__builtin_expect(thread.words.at >= thread.words.end, 0) && !turn_over(thread)) {
         thread.busy = 0;
         return false;

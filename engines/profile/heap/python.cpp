@@ -263,7 +263,7 @@ void restart_python() {
     for (auto& one : evals) one.store(0, std::memory_order_relaxed);
 }
 
-StackId with_python(Thread& thread, StackId native) {
+StackId with_python(Thread& thread, StackId native, stack::Note* note) {
     const std::uint64_t state = __builtin_expect(has_lock(thread), 1) ? thread.python->last_state : find_state(thread);
     const std::uint64_t innermost = state != 0 ? innermost_of(state) : 0;
     if (innermost == 0 || native == stack::no_stack) return native;
@@ -271,7 +271,7 @@ StackId with_python(Thread& thread, StackId native) {
     PythonFrames& frames = *thread.python;
     frames.last_state = state;
     frames.keep_to(stack::generation.load(std::memory_order_relaxed));
-    const StackId id = frames.join(thread, native, innermost);
+    const StackId id = frames.join(thread, native, note, innermost);
     if (const std::uint64_t walks = thread.unwinder->counts().walks; walks != frames.walks) {
         frames.walks = walks;
         frames.learn(thread, thread.unwinder->trail(), state);
@@ -329,7 +329,7 @@ inline bool PythonFrames::has_only_moved_on(std::uint64_t innermost) {
     return true;
 }
 
-inline StackId PythonFrames::join(Thread& thread, StackId native, std::uint64_t innermost) {
+inline StackId PythonFrames::join(Thread& thread, StackId native, stack::Note* note, std::uint64_t innermost) {
     const auto forget = [&] {
         n_ = 0;
         return native;
@@ -337,13 +337,19 @@ inline StackId PythonFrames::join(Thread& thread, StackId native, std::uint64_t 
     if (!has_only_moved_on(innermost) && !follow(thread, innermost)) return forget();
     const Mark& outer = marks_[n_ - 1];
     Mark& mark = marks_[n_];
-    const std::uint64_t all = (key_of(mark, outer) ^ (std::uint64_t{native} << 32 | outer.id) * golden) * golden;
+    const std::uint64_t own = key_of(mark, outer) ^ (std::uint64_t{outer.id} + 1) * golden;
+    if (note != nullptr && __builtin_expect(note->key == own, 1)) {
+        mark.id = note->inner;
+        return note->id;
+    }
+    const std::uint64_t all = (own ^ std::uint64_t{native} << 32) * golden;
     Joined& known = joined_[all >> (64 - joined_bits)];
     if (__builtin_expect(known.all != all, 0)) {
         const StackId python_stack = step(thread, mark, outer);
         if (python_stack == stack::no_stack) return forget();
         known = {all, python_stack, tree.child(native, tagged(joined_tag, python_stack))};
     }
+    if (note != nullptr) *note = {own, known.id, known.python};
     mark.id = known.python;
     return known.id;
 }

@@ -21,6 +21,7 @@
 #include "profile/heap/python_nodes.hpp"
 #include "profile/stack/trail.hpp"
 #include "profile/stack/tree.hpp"
+#include "profile/stack/unwinder.hpp"
 #include "profile/stack/walk.hpp"
 
 namespace assay::heap {
@@ -40,15 +41,16 @@ void return_to_python();
 // In the child of a fork, whose trace is one of its own.
 void restart_python();
 
-// The stack number of `native` and the Python frames that the thread is running in it; `native` where there are none.
-__attribute__((noinline)) stack::StackId with_python(Thread& thread, stack::StackId native);
+// The stack number of `native` and the Python frames that the thread is running in it; `native` where there are none. `note`:
+// native's, if it has one.
+__attribute__((noinline)) stack::StackId with_python(Thread& thread, stack::StackId native, stack::Note* note);
 
 // The Python frames of one thread: the last chain, frame by frame, of which mostly only the innermost ones change. In zeroed
 // memory of its own, touched as it fills.
 class PythonFrames {
 public:
     // The number of the stack `native` with the Python frames from `innermost` outwards; `native` when the tree is full.
-    stack::StackId join(Thread& thread, stack::StackId native, std::uint64_t innermost);
+    stack::StackId join(Thread& thread, stack::StackId native, stack::Note* note, std::uint64_t innermost);
     // Of the C stack that has been followed last, those frames that run Python, where that is new.
     void learn(Thread& thread, const stack::Trail& trail, std::uint64_t state);
     // What was learned for another tree holds no more.

@@ -40,6 +40,7 @@ void Unwinder::learn(const Frame& start, StackId id) {
     entry.serial = layout.serial;
     entry.layout = index;
     entry.id = id;
+    entry.note = {};
     for (std::uint32_t k = 0; k < n; ++k) entry.word[k] = base[layout.offset[k]];
 }
 

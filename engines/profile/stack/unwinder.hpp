@@ -28,6 +28,12 @@ struct UnwindCounts {
     std::uint64_t lost = 0;   // stacks whose outermost frames could not be read
 };
 
+// What somebody who adds to stacks has last added to one: it lies beside what was loaded to know the stack.
+struct Note {
+    std::uint64_t key;
+    StackId id, inner;
+};
+
 // One a thread, in zeroed memory of its own (11 MB of address space, touched as it fills).
 class Unwinder {
 public:
@@ -39,10 +45,17 @@ public:
     const Bounds& bounds() const { return bounds_; }
 
     // The stack from `start` outwards, start.pc innermost. no_stack when the tree is full.
-    StackId capture(const Frame& start, Tree& tree) {
+    StackId capture(const Frame& start, Tree& tree) { return look_up(start, tree).id; }
+
+    // The same, with its note; none of a stack that was not in the memo.
+    struct Known {
+        StackId id;
+        Note* note;
+    };
+    Known look_up(const Frame& start, Tree& tree) {
         if (const std::uint32_t now = generation.load(std::memory_order_acquire); now != generation_) forget(now);
-        if (const Entry* entry = find(start); entry != nullptr) return entry->id;
-        return follow(start, tree);
+        if (Entry* entry = find(start); entry != nullptr) return {entry->id, &entry->note};
+        return {follow(start, tree), nullptr};
     }
 
     // The same by rules alone: what a hit is checked against.
@@ -70,15 +83,17 @@ private:
         std::uint64_t pc, sp;
     };
     // What those words were, and the stack that follows from them.
-    struct Entry {
+    struct alignas(64) Entry {
         std::uint32_t tag;     // of the telling ones
         std::uint32_t serial;  // of the layout; 0: free
         std::uint32_t layout;
         StackId id;
+        Note note;
         std::uint64_t word[max_words];
     };
+    static_assert(sizeof(Entry) == 256);
 
-    const Entry* find(const Frame& start) const {
+    Entry* find(const Frame& start) {
         const unsigned set = set_of(start);
         const Key* keys = keys_[set];
         const auto* base = reinterpret_cast<const std::uint64_t*>(start.sp);
@@ -89,17 +104,17 @@ private:
             }
             const Layout& layout = layouts_[set * ways + way];
             if ((layout.uses_bp && layout.bp != start.bp) || layout.called != start.called) continue;
-            const Entry* entry = candidate(base, layout);
+            Entry* entry = candidate(base, layout);
             if (entry != nullptr && is_same(base, layout, *entry)) return entry;
         }
         return nullptr;
     }
 
     // The stack with these telling words, whose others may still differ.
-    const Entry* candidate(const std::uint64_t* base, const Layout& layout) const {
+    Entry* candidate(const std::uint64_t* base, const Layout& layout) {
         const std::uint64_t h = hash_telling(base, layout);
-        const Entry* first = &entries_[place_of(h)];
-        for (const Entry* entry = first; entry < first + probes && entry->serial != 0; ++entry)
+        Entry* first = &entries_[place_of(h)];
+        for (Entry* entry = first; entry < first + probes && entry->serial != 0; ++entry)
             if (entry->serial == layout.serial && entry->tag == tag_of(h)) return entry;
         return nullptr;
     }
