@@ -394,6 +394,7 @@ __attribute__((destructor)) void finish() {
     if (Thread* thread = recording()) {
         thread->busy = 1;
         record_residency(*thread);
+        note_modules(*thread);
         thread->busy = 0;
     }
     header->nodes_used.store(tree.size(), std::memory_order_release);

@@ -17,7 +17,7 @@ import pytest
 from assay.launch.engines import engines_folder
 from assay.profile.export import collapsed
 from assay.profile.heap import HeapProfile, by_function, load_profiles
-from assay.report.heap import problems
+from assay.report.heap import MADE, problems
 from assay.report.heap_page import heap_page
 
 ROOT = Path(__file__).parents[4]
@@ -411,3 +411,42 @@ def test_left_out_on_request(tmp_path: Path) -> None:
     (one,) = recorded(tmp_path, SYSTEM, "-S", PLANTED, "calls", options=["--no-python"])
     assert not any(place.is_python for place in one.places)
     assert any(place.function == "_PyEval_EvalFrameDefault" for place in one.places)
+
+
+ASKING = """
+import ctypes
+libc = ctypes.CDLL(None)
+libc.malloc.restype = ctypes.c_void_p
+def ask(): libc.malloc(ctypes.c_size_t(50_000))
+for _ in range(100): ask()
+"""
+
+
+def asked_by(one: HeapProfile, function: str) -> tuple[int, int]:
+    """Blocks and bytes of the planted size or more, from that function, whose callers are all known."""
+    found = []
+    for k, node in enumerate(one.nodes):
+        names = [one.places[one.nodes[at].place].function for at in one.stack(k)]
+        if node.most >= 50_000 and function in names:
+            assert MADE not in names, names
+            found.append(node)
+    return sum(node.count for node in found), sum(node.bytes for node in found)
+
+
+@pytest.mark.parametrize("options", [[], ["--at-least", "10000"]], ids=["all", "large"])
+def test_in_a_library_that_is_loaded_late(options: list[str], tmp_path: Path) -> None:
+    (one,) = recorded(tmp_path, SYSTEM, "-c", ASKING, options=options)
+    assert asked_by(one, "ask") == (100, 5_000_000)
+
+
+def test_in_a_sample(tmp_path: Path) -> None:
+    """Some 50 of the 100 blocks: within four standard deviations."""
+    (one,) = recorded(tmp_path, SYSTEM, "-c", ASKING, options=["--sample", "100000"])
+    assert asked_by(one, "ask")[1] == pytest.approx(5_000_000, rel=0.57)
+
+
+@pytest.mark.skipif(shutil.which("mpirun.openmpi") is None, reason="no Open MPI")
+def test_in_ranks(tmp_path: Path) -> None:
+    mpirun = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "2"]
+    ranks = [one for one in recorded(tmp_path, *mpirun, SYSTEM, "-c", ASKING) if one.process.rank]
+    assert [asked_by(one, "ask") for one in ranks] == [(100, 5_000_000)] * 2
