@@ -31,6 +31,7 @@ RINGS = 48  # at most, before it is said that nobody can tell
 CONTRAST = 1.25  # fast flows against slow ones, at least: with less there is one kind of flow
 SLOWED = 0.9  # of what hosts carry inside their group: less than that is carried to another
 SLOWEST = 8  # times slower than a pair alone a flow may be, before its round must last longer
+FEW = 6  # messages of a flow: shares are compared, and a few tell enough
 
 Vector = NDArray[np.float64]
 Rates = dict[Flow, float]
@@ -167,7 +168,8 @@ def _hardly_any_at_once(hosts: Sequence[str]) -> list[list[Flow]]:
 
 def _ask(study: Study, flows: Sequence[Flow]) -> Generator[Round, Result, Rates]:
     size = study.pace.least_size
-    seconds = max(study.pace.seconds, study.pace.messages * size / (study.single / SLOWEST))
+    messages = min(FEW, study.pace.messages)
+    seconds = max(study.pace.seconds, messages * size / (study.single / SLOWEST))
     params: dict[str, Scalar] = {"experiment": "contention"}
-    result = yield from until_steady(study, Round(tuple(flows), size, seconds, params=params))
+    result = yield from until_steady(study, Round(tuple(flows), size, seconds, params=params), messages)
     return dict(zip(flows, result.flows.values if result.flows else [], strict=True))

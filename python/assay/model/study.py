@@ -50,17 +50,14 @@ class Study:
         return max(self.pace.seconds, self.pace.messages * self.size / slowest)
 
 
-def until_steady(study: Study, asked: Round) -> Generator[Round, Result, Result]:
+def until_steady(study: Study, asked: Round, messages: int | None = None) -> Generator[Round, Result, Result]:
     """Longer and longer, until all flows have run at one time and moved half as many messages each as was meant. What
     was too short says in the record of the next one that it is replaced: it counts for nothing."""
+    least = (messages or study.pace.messages) / 2
     for _ in range(TRIES):
         study.asked += 1
         result = yield asked
-        if (
-            result.flows is not None
-            and result.flows.values
-            and _few(result, asked) >= study.pace.messages / 2
-        ):
+        if result.flows is not None and result.flows.values and _few(result, asked) >= least:
             return result
         params = {**asked.params, REPLACES: asked.key}
         asked = Round(asked.flows, asked.size, asked.seconds * 3, params=params)
