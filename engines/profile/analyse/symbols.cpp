@@ -52,6 +52,8 @@ std::string hex(const std::string& bytes) {
     return text;
 }
 
+constexpr std::size_t longest_name = 1000;  // bytes; a regular expression goes as deep as a text is long
+
 // Code that nobody has named: its address tells nothing, once the process has ended.
 constexpr const char* made_at_run_time = "(made at run time)";
 
@@ -123,6 +125,7 @@ void Symbols::add_code(const std::string& text) {
         fields >> std::hex >> begin >> bytes;
         std::getline(fields >> std::ws, name);
         if (!fields || name.empty()) continue;
+        name.resize(std::min(name.size(), longest_name));
         auto at = made_.lower_bound(begin);
         if (at != made_.begin() && std::prev(at)->second.end > begin) --at;
         while (at != made_.end() && at->first < begin + bytes) at = made_.erase(at);  // what stood there before

@@ -2,7 +2,8 @@
 // of assembly.
 //
 // Reads through the kernel, so that what cannot be read does no harm; allocates and locks nothing, and keeps errno.
-// On aarch64 nothing is told.
+// On aarch64 nothing is told. What was found is kept as long as other rules are: of code that takes the place of other code,
+// it is believed that it keeps a frame pointer, too.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// How to step from a frame to its caller, taken from the program's own .eh_frame.
+// How to step from a frame to its caller, taken from the program's own .eh_frame; where that says nothing, from its code.
 //
 // A rule is the row of the call-frame table (DWARF 5, 6.4) that holds at one address, reduced to what stack
 // traces need: where the caller's stack pointer (the CFA) lies, and where the return address and the caller's frame

@@ -28,11 +28,12 @@ def boots(in_guest: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     subprocess.run(["mpicc.mpich", "-o", folder / "writer", folder / "writer.c"], check=True, timeout=120)
     cases = shutil.copy(BUILT / "mpiio-mpich", folder / "cases")
     common = f"ASSAY_IO_REQUIRE=1 LD_PRELOAD={library('mpich')}"
+    into = {kind: f">{folder}/{kind} 2>{folder}/{kind}.words" for kind in ("devdax", "fsdax")}
     first = f"""
         mkdir -p {folder}/a {folder}/b
-        ASSAY_IO_STORE=/dev/dax0.0 {common} {cases} {folder}/a promised >{folder}/devdax 2>&1
+        ASSAY_IO_STORE=/dev/dax0.0 {common} {cases} {folder}/a promised {into["devdax"]}
         mkdir /mnt/pmem/stores
-        ASSAY_IO_STORE=/mnt/pmem/stores ASSAY_IO_SIZE=40M {common} {cases} {folder}/b promised >{folder}/fsdax 2>&1
+        ASSAY_IO_STORE=/mnt/pmem/stores ASSAY_IO_SIZE=40M {common} {cases} {folder}/b promised {into["fsdax"]}
         {ROOT}/assay io doctor --json >{folder}/doctor
         ASSAY_IO_STORE=/dev/dax0.0 ASSAY_IO_DRAIN_LAG=100000 {common} {folder}/writer {folder}/out {BLOCKS} fail
     """
@@ -49,7 +50,8 @@ def boots(in_guest: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
 @pytest.mark.parametrize("kind", ["devdax", "fsdax"])
 def test_mpiio_on_persistent_memory(boots: dict[str, Any], kind: str) -> None:
     lines = (boots["folder"] / kind).read_text().splitlines()
-    assert len(lines) == 16 and all(line.startswith("ok ") for line in lines), lines
+    words = (boots["folder"] / f"{kind}.words").read_text()
+    assert len(lines) == 16 and all(line.startswith("ok ") for line in lines), (lines, words)
 
 
 def test_the_doctor_knows_both_kinds(boots: dict[str, Any]) -> None:

@@ -26,6 +26,7 @@ pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a lab needs root (net
 ASSAY = Path(__file__).parents[3] / "assay"
 MBIT = 1e6 / 8
 OFFERED = 300 * MBIT
+TRIES = 3
 LIMIT_S = 60
 LOAD = ["--streams", "5", "--rate", "60 Mbit/s", "--seconds", "1.5"]
 
@@ -87,15 +88,22 @@ def await_word(process: subprocess.Popen[str], word: str) -> None:
 
 
 def judged(lab: Lab, where: Path, tested: str, peer: str, specification: Path) -> tuple[int, Run]:
+    """On a machine that has better things to do, a sender falls behind and nothing is judged: then once more."""
     words = ["comply", str(specification), "--lab", lab.name, "-w", tested, "--peer", peer]
-    done = subprocess.run(
-        [str(ASSAY), *words, "--interfaces", "eth0", "-o", str(where)],
-        capture_output=True,
-        text=True,
-        timeout=LIMIT_S,
-    )
-    assert "Traceback" not in done.stderr, done.stderr
-    return done.returncode, Run.load(where)
+    for attempt in range(TRIES):
+        into = where / str(attempt)
+        done = subprocess.run(
+            [str(ASSAY), *words, "--interfaces", "eth0", "-o", str(into)],
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+        )
+        assert "Traceback" not in done.stderr, done.stderr
+        run = Run.load(into)
+        reasons = [r.reason or "" for r in run.records if isinstance(r, Measurement)]
+        if not any(reason.startswith("the sender could only send") for reason in reasons):
+            break
+    return done.returncode, run
 
 
 def figure(run: Run, metric: str, name: str = "node.udp_receive") -> float:
