@@ -54,8 +54,9 @@ std::string hex(const std::string& bytes) {
 
 constexpr std::size_t longest_name = 1000;  // bytes; a regular expression goes as deep as a text is long
 
-// Code that nobody has named: its address tells nothing, once the process has ended.
-constexpr const char* made_at_run_time = "(made at run time)";
+// Made at run time and named by nobody, or of an object that was loaded too late to be written down: its address tells
+// nothing, once the process has ended.
+constexpr const char* unknown_code = "(unknown code)";
 
 // V8 says what it has made, how well, and of which lines: "JS:*name file:12:3". Others' names are whole.
 Place place_made(const std::string& name) {
@@ -183,7 +184,7 @@ std::vector<Place> Symbols::resolve(std::uint64_t address) {
     if (m == nullptr) {
         const auto next = made_.upper_bound(address);
         if (next != made_.begin() && address < std::prev(next)->second.end) return {std::prev(next)->second.place};
-        return {{made_at_run_time, "", 0, "", false}};
+        return {{unknown_code, "", 0, "", false}};
     }
     const std::string unknown = fmt::format("{}+0x{:x}", m->path.substr(m->path.rfind('/') + 1), address - m->bias);
     if (!m->open()) {

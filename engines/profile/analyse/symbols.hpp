@@ -13,7 +13,7 @@ struct Dwfl_Module;
 namespace assay::heap {
 
 struct Place {
-    std::string function;  // demangled; "module+0x1234" where nothing is known, "(made at run time)" in no module
+    std::string function;  // demangled; "module+0x1234" where nothing is known, "(unknown code)" in no module
     std::string file;      // empty where it is not known
     int line = 0;
     std::string module;    // path of the object

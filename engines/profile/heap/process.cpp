@@ -160,9 +160,9 @@ void thread_ends(void* state) {
 }
 
 stack::Bounds stack_bounds() {
-    const auto self_at = static_cast<std::uint64_t>(pthread_self()), here = reinterpret_cast<std::uint64_t>(__builtin_frame_address(0));
     if (asks_for_attributes) {
         // As far as is mapped; a thread's own data lie above its stack.
+        const auto self_at = static_cast<std::uint64_t>(pthread_self()), here = reinterpret_cast<std::uint64_t>(__builtin_frame_address(0));
         const stack::Bounds mapping = stack::mapping_of(here);
         return {mapping.low, self_at > here && self_at < mapping.high ? self_at : mapping.high};
     }

@@ -8,7 +8,9 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <memory>
+#include <vector>
 
 namespace assay::heap {
 namespace {
@@ -24,9 +26,11 @@ FILE* open_own(const std::string& path) {
 
 }  // namespace
 
-std::string names_of_code(std::uint32_t pid, std::vector<std::uint64_t> addresses) {
+std::string names_of_code(std::uint32_t pid, std::span<const stack::Node> nodes) {
     const std::unique_ptr<FILE, int (*)(FILE*)> file(open_own(fmt::format("/tmp/perf-{}.map", pid)), [](FILE* f) { return std::fclose(f); });
     if (file == nullptr) return "";
+    std::vector<std::uint64_t> addresses;
+    std::ranges::transform(nodes, std::back_inserter(addresses), &stack::Node::address);
     std::ranges::sort(addresses);
     std::string lines;
     char* line = nullptr;

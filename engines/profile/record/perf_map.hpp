@@ -4,12 +4,14 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
-#include <vector>
+
+#include "profile/stack/tree.hpp"
 
 namespace assay::heap {
 
-// The lines that hold one of these addresses; empty where there is no such file, or it is another user's.
-std::string names_of_code(std::uint32_t pid, std::vector<std::uint64_t> addresses);
+// The lines that hold an address of one of these nodes; empty where there is no such file, or it is another user's.
+std::string names_of_code(std::uint32_t pid, std::span<const stack::Node> nodes);
 
 }  // namespace assay::heap

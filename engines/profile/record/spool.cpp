@@ -205,9 +205,7 @@ void Spool::write_mappings() {
 
 void Spool::write_code() {
     const auto* nodes = reinterpret_cast<const stack::Node*>(reinterpret_cast<const char*>(header_) + nodes_offset);
-    std::vector<std::uint64_t> addresses;
-    for (std::uint32_t n = stack_first; n < nodes_written_; ++n) addresses.push_back(nodes[n].address);
-    const std::string names = names_of_code(pid(), std::move(addresses));
+    const std::string names = names_of_code(pid(), {nodes + stack_first, nodes + nodes_written_});
     if (names.empty()) return;
     writer_.write({.kind = ChunkKind::code, .count = 1, .first = 0, .last = 0},
                   {reinterpret_cast<const std::uint8_t*>(names.data()), names.size()});

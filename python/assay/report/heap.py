@@ -14,7 +14,7 @@ from assay.records.units import format_quantity, format_share
 ROWS = 8  # functions by each metric
 CHANGES = 15  # functions of a comparison
 READ_PYTHONS = "3.11 to 3.13, with the GIL"
-MADE = "(made at run time)"  # the analyser's word for code in no object that nobody has named
+UNKNOWN_CODE = "(unknown code)"  # the analyser's word for what lies in no known object and has no name
 TOTALS = {"bytes": "allocated", "count": "allocations", "peak": "peak", "leaked": "not freed"}
 
 
@@ -39,7 +39,7 @@ def show_profile(console: Console, profile: HeapProfile) -> None:
         console.print(Text(problem, style="yellow"), soft_wrap=True)
     console.print()
     for metric in METRICS:
-        _show_functions(console, profile, metric, METRICS[metric])
+        _show_functions(console, profile, metric)
     _show_threads(console, profile)
 
 
@@ -83,11 +83,11 @@ def problems(profile: HeapProfile) -> list[str]:
         found.append(
             f"Python {trace.unread_python} is none of the versions whose functions are seen ({READ_PYTHONS})"
         )
-    if any(place.function == MADE for place in profile.places):
+    if any(place.function == UNKNOWN_CODE for place in profile.places):
         found.append(
-            "some code was made at run time and has no name: Node.js names it with --perf-basic-prof "
-            "--interpreted-frames-native-stack, Java with -XX:+PreserveFramePointer "
-            "-XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit"
+            "some code has no name: libraries that a program which was killed had loaded last, or what was made at run "
+            "time, which Node.js names with --perf-basic-prof --interpreted-frames-native-stack, and Java with "
+            "-XX:+PreserveFramePointer -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit"
         )
     if trace.missing_objects:
         found.append(f"not there any more, or changed since: {', '.join(trace.missing_objects[:5])}")
@@ -112,13 +112,13 @@ def _attached(profile: HeapProfile) -> list[str]:
     return found
 
 
-def _show_functions(console: Console, profile: HeapProfile, metric: str, words: str) -> None:
+def _show_functions(console: Console, profile: HeapProfile, metric: str) -> None:
     found = [one for one in profile.by(metric, by_function) if one.own][:ROWS]
     if not found:
         return
     whole = sum(getattr(node, metric) for node in profile.nodes)
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for heading in (words, "", "with callees"):
+    for heading in (METRICS[metric], "", "with callees"):
         table.add_column(heading, justify="right")
     table.add_column("function")
     table.add_column("at", style="dim")

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from heap_runs import LIMIT_S, NEEDED, ROOT, heap, profile
+from heap_runs import LIMIT_S, NEEDED, ROOT, heap, of, profile
 
 from assay.profile.heap import HeapProfile
-from assay.report.heap import MADE, problems
+from assay.report.heap import UNKNOWN_CODE, problems
 
 pytestmark = [
     *NEEDED,
@@ -54,7 +54,7 @@ def stack_of(one: HeapProfile, function: str) -> list[str]:
     [
         ("named", "int planted.Made.function(int, long)", "", 0),
         ("v8", "planted", "/nowhere/planted.js", 12),
-        ("unnamed", MADE, "", 0),
+        ("unnamed", UNKNOWN_CODE, "", 0),
     ],
 )
 def test_stacks_go_through_it(
@@ -66,7 +66,7 @@ def test_stacks_go_through_it(
     assert (done.returncode, done.stdout) == (0, "done\n")
     functions = stack_of(one, "ask")
     assert [f.partition("(")[0] for f in functions if f in ("main", name)] == [name.partition("(")[0], "main"]
-    (asked,) = [n for k, n in enumerate(one.nodes) if one.asker(k).function.startswith("ask") and n.count]
+    asked = of(one, "ask")
     assert (asked.count, asked.bytes) == (100, 100_000)
     (place,) = [p for p in one.places if p.function == name]
     assert (place.file, place.line, place.module) == (file, line, "")

@@ -17,7 +17,7 @@ import pytest
 from assay.launch.engines import engines_folder
 from assay.profile.export import collapsed
 from assay.profile.heap import HeapProfile, by_function, load_profiles
-from assay.report.heap import MADE, problems
+from assay.report.heap import UNKNOWN_CODE, problems
 from assay.report.heap_page import heap_page
 
 ROOT = Path(__file__).parents[4]
@@ -428,7 +428,7 @@ def asked_by(one: HeapProfile, function: str) -> tuple[int, int]:
     for k, node in enumerate(one.nodes):
         names = [one.places[one.nodes[at].place].function for at in one.stack(k)]
         if node.most >= 50_000 and function in names:
-            assert MADE not in names, names
+            assert UNKNOWN_CODE not in names, names
             found.append(node)
     return sum(node.count for node in found), sum(node.bytes for node in found)
 
