@@ -60,6 +60,13 @@ void read_touches(const ChunkHead& head, const Bytes& payload, About& about, Sta
     }
 }
 
+// The memory that our own hooks take is none of the program's.
+void leave_out_own(About& about, const Symbols& symbols) {
+    std::vector<bool> is_own;
+    for (const Stand& stand : about.stands) is_own.push_back(symbols.object_at(stand.pc).ends_with("/libassay-heap.so"));
+    std::erase_if(about.touches, [&](const Touch& one) { return is_own[one.stand]; });
+}
+
 void order_touches(About& about) {
     const double ns_per_tick = about.seconds_per_tick() * 1e9;
     for (Touch& one : about.touches) {
@@ -170,10 +177,12 @@ About read_about(TraceReader& trace, Symbols& symbols) {
                 widen(about, payload, head);
                 break;
             case ChunkKind::events: break;
+            default: ++about.unreadable;  // of a version before, or after
         }
     }
     // Killed before its last word: the clocks of its last event.
     if (about.last > about.process.end_ticks) about.process.end_ticks = about.last;
+    leave_out_own(about, symbols);
     order_touches(about);
     if (about.python.is_there()) note_named(trace, about);
     return about;

@@ -134,10 +134,15 @@ void Symbols::add_code(const std::string& text) {
     }
 }
 
-Symbols::Module* Symbols::module_of(std::uint64_t address) {
+Symbols::Module* Symbols::module_of(std::uint64_t address) const {
     for (const auto& one : modules_)
         if (address >= one->begin && address < one->end) return one.get();
     return nullptr;
+}
+
+std::string_view Symbols::object_at(std::uint64_t address) const {
+    const Module* m = module_of(address);
+    return m != nullptr ? std::string_view(m->path) : std::string_view();
 }
 
 std::vector<Symbols::Object> Symbols::objects() {

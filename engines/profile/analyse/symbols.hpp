@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 struct Dwfl_Module;
@@ -31,6 +32,7 @@ public:
     void add_code(const std::string& text);
     // What another tool has found out.
     void know(std::uint64_t address, std::vector<Place> places) { known_[address] = std::move(places); }
+    std::string_view object_at(std::uint64_t address) const;  // its path; empty for none
     // Innermost first; never empty.
     const std::vector<Place>& find(std::uint64_t address);
     // In the function at this address: bytes from the stack pointer up to where its caller's address lies. None where that is
@@ -53,7 +55,7 @@ private:
         std::uint64_t end;
         Place place;
     };
-    Module* module_of(std::uint64_t address);
+    Module* module_of(std::uint64_t address) const;
     std::vector<Place> resolve(std::uint64_t address);
     std::optional<std::uint64_t> read_return(std::uint64_t address);
 

@@ -47,7 +47,7 @@ public:
     std::unordered_map<std::uint32_t, std::uint64_t> threads;  // by serial
     std::unordered_map<std::uint32_t, std::uint64_t> stands;   // by number: where the toucher stood
     std::unordered_map<std::uint32_t, std::uint64_t> askers;   // by stack: in the allocator, before it gave the block
-    std::uint64_t outside = 0;  // of any block: stacks, variables, code
+    std::uint64_t outside = 0;  // of any block: stacks, variables, code, blocks that were not recorded
 
 private:
     static constexpr std::uint64_t huge = 2 << 20;

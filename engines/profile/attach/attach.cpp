@@ -85,7 +85,8 @@ void until_good_moment(pid_t pid, Try try_once) {
 
 }  // namespace
 
-Attachment::Attachment(pid_t pid, const std::string& library, const std::string& settings)
+Attachment::Attachment(pid_t pid, const std::string& library, const std::string& settings,
+                       const std::function<void(std::span<const pid_t>)>& look_at)
     : pid_((check(pid, library), pid)), library_(library), memory_(pid), threads_(pid) {
     check_free(pid);
     ran_ = age_of(pid);
@@ -93,6 +94,7 @@ Attachment::Attachment(pid_t pid, const std::string& library, const std::string&
     with_all_stopped(true, [&](Guest& guest, const Process& process) {
         const std::uint64_t function = process.in_hooks(heap::attach_function);
         if (function == 0) throw Error(fmt::format("process {} has another version of {} loaded", pid, library), "it can be attached to by that one alone");
+        look_at(threads_.ids());
         const auto answer = static_cast<heap::Answer>(guest.call(function, {guest.put(settings), settings.size() + 1}) & 0xffffffff);
         if (answer != heap::Answer::yes) throw_refused(pid, answer);
     });

@@ -10,7 +10,8 @@
 
 #include <sys/types.h>
 
-#include <memory>
+#include <functional>
+#include <span>
 #include <string>
 
 #include "core/clock.hpp"
@@ -21,8 +22,9 @@ namespace assay::attach {
 
 class Attachment {
 public:
-    // `settings` as heap/settings.hpp has them. Throws Error, and then the process is as it was.
-    Attachment(pid_t pid, const std::string& library, const std::string& settings);
+    // `settings` as heap/settings.hpp has them; `look_at` is given its threads while all of them stand still. Throws Error,
+    // and then the process is as it was.
+    Attachment(pid_t pid, const std::string& library, const std::string& settings, const std::function<void(std::span<const pid_t>)>& look_at);
 
     void leave();          // throws Error
     bool is_over() const;  // the process has ended, or has become another program

@@ -15,6 +15,7 @@
 #include <fstream>
 
 #include "core/error.hpp"
+#include "core/topology.hpp"
 
 namespace assay::attach {
 namespace {
@@ -26,14 +27,7 @@ std::string link(const std::string& path) {
     return fs::read_symlink(path, none);
 }
 
-std::string first_line(const std::string& file) {
-    std::ifstream in(file);
-    std::string line;
-    std::getline(in, line);
-    return line;
-}
-
-std::string name_of(pid_t pid) { return first_line(fmt::format("/proc/{}/comm", pid)); }
+std::string name_of(pid_t pid) { return read_line(fmt::format("/proc/{}/comm", pid)); }
 
 // Not the same file there: it lives in a container, or in another root.
 bool sees(pid_t pid, const std::string& path) {
@@ -129,10 +123,11 @@ void throw_not_allowed(pid_t pid, int error) {
     if (owner.empty()) throw Error(fmt::format("process {} has ended", pid));
     refuse_traced(pid);
     if (geteuid() != 0 && uid != geteuid()) throw Error(fmt::format("process {} belongs to another user", pid), "become that user, or root");
-    const std::string rule = "/proc/sys/kernel/yama/ptrace_scope", scope = first_line(rule);
+    const std::string rule = procfs("sys/kernel/yama/ptrace_scope"), scope = read_line(rule);
     if (!scope.empty() && scope != "0")
         throw Error(fmt::format("the system lets no process be attached to: {} is {}", rule, scope), "become root, or write 0 into it");
-    throw Error(fmt::format("process {} may not be attached to: {}", pid, std::strerror(error)), "in a container this takes the capability SYS_PTRACE");
+    throw Error(fmt::format("process {} may not be attached to: {}", pid, std::strerror(error)),
+                "it keeps others out itself, or a container does, where this takes the capability SYS_PTRACE");
 }
 
 }  // namespace assay::attach

@@ -33,6 +33,12 @@ std::vector<pid_t> Threads::of(pid_t pid) {
     return found;
 }
 
+std::vector<pid_t> Threads::ids() const {
+    std::vector<pid_t> found;
+    for (const Thread& one : threads_) found.push_back(one.tid);
+    return found;
+}
+
 bool Threads::has(pid_t tid) const { return std::ranges::find(threads_, tid, &Thread::tid) != threads_.end(); }
 
 // False when there is no such thread any more.

@@ -37,6 +37,7 @@ public:
     void let_go_but(pid_t tid);
 
     const std::vector<Thread>& stopped() const { return threads_; }
+    std::vector<pid_t> ids() const;
     bool has(pid_t tid) const;
 
 private:

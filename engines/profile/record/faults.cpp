@@ -2,12 +2,14 @@
 
 #include <asm/perf_regs.h>
 #include <linux/perf_event.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <cstring>
 #include <ctime>
 
@@ -15,6 +17,7 @@ namespace assay::heap {
 namespace {
 
 constexpr std::size_t most_pages = 1024, least_pages = 128;  // of a ring; the fewest are what each user has for a processor
+constexpr std::size_t most_counters = 16384;  // each takes a file descriptor, and some microseconds of a thread that stands still
 
 #if defined(__aarch64__)
 constexpr int pc_register = PERF_REG_ARM64_PC;
@@ -32,36 +35,49 @@ struct Sample {
 
 std::size_t page_bytes() { return static_cast<std::size_t>(sysconf(_SC_PAGESIZE)); }
 
-int open_counter(pid_t pid, int processor, bool with_kernel) {
-    perf_event_attr wanted{};
-    wanted.type = PERF_TYPE_SOFTWARE;
+int open_event(perf_event_attr wanted, pid_t thread, int processor) {
     wanted.size = sizeof wanted;
+    wanted.type = PERF_TYPE_SOFTWARE;
+    wanted.exclude_hv = 1;
+    wanted.use_clockid = 1;
+    wanted.clockid = CLOCK_REALTIME;
+    return static_cast<int>(syscall(SYS_perf_event_open, &wanted, thread, processor, -1, PERF_FLAG_FD_CLOEXEC));
+}
+
+// Counts nothing: whose room all others use, however many threads there are.
+int open_holder(int processor) {
+    perf_event_attr wanted{};
+    wanted.config = PERF_COUNT_SW_DUMMY;
+    wanted.exclude_kernel = 1;
+    return open_event(wanted, 0, processor);
+}
+
+int open_counter(pid_t thread, int processor, FaultWatch::From from, bool with_kernel) {
+    perf_event_attr wanted{};
     wanted.config = PERF_COUNT_SW_PAGE_FAULTS;
     wanted.sample_period = 1;
     wanted.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_ADDR | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER;
     wanted.sample_regs_user = std::uint64_t{1} << pc_register;
     wanted.sample_stack_user = sizeof(StackWords);
-    wanted.disabled = wanted.enable_on_exec = wanted.inherit = 1;
-    wanted.exclude_hv = 1;
+    wanted.disabled = wanted.enable_on_exec = from == FaultWatch::From::exec ? 1 : 0;
+    wanted.inherit = 1;
     wanted.exclude_kernel = with_kernel ? 0 : 1;
-    wanted.use_clockid = 1;
-    wanted.clockid = CLOCK_REALTIME;
-    return static_cast<int>(syscall(SYS_perf_event_open, &wanted, pid, processor, -1, PERF_FLAG_FD_CLOEXEC));
+    return open_event(wanted, thread, processor);
 }
 
 }  // namespace
 
 FaultWatch::~FaultWatch() {
+    close_counters();
     for (const Ring& ring : rings_) {
         munmap(ring.base, page_bytes() + ring.bytes);
         close(ring.fd);
     }
 }
 
-bool FaultWatch::start(pid_t pid) {
+bool FaultWatch::prepare() {
     for (int processor = 0; processor < sysconf(_SC_NPROCESSORS_CONF); ++processor) {
-        int fd = open_counter(pid, processor, true);
-        if (fd < 0) fd = open_counter(pid, processor, false);
+        const int fd = open_holder(processor);
         if (fd < 0) continue;  // offline, or not allowed
         void* base = MAP_FAILED;
         std::size_t bytes = 0;
@@ -73,9 +89,30 @@ bool FaultWatch::start(pid_t pid) {
             close(fd);
             continue;
         }
-        rings_.push_back({fd, base, bytes});
+        rings_.push_back({processor, fd, base, bytes});
     }
     return !rings_.empty();
+}
+
+bool FaultWatch::watch(std::span<const pid_t> threads, From from) {
+    bool is_allowed = !rings_.empty() && threads.size() * rings_.size() <= most_counters;
+    for (const pid_t thread : threads)
+        for (const Ring& ring : rings_) is_allowed = is_allowed && watch(thread, ring, from);
+    if (!is_allowed) close_counters();
+    return is_allowed;
+}
+
+bool FaultWatch::watch(pid_t thread, const Ring& ring, From from) {
+    int fd = open_counter(thread, ring.processor, from, true);
+    if (fd < 0) fd = open_counter(thread, ring.processor, from, false);
+    if (fd < 0) return errno == ESRCH;  // it has ended
+    counters_.push_back(fd);
+    return ioctl(fd, PERF_EVENT_IOC_SET_OUTPUT, ring.fd) == 0;
+}
+
+void FaultWatch::close_counters() {
+    for (const int fd : counters_) close(fd);
+    counters_.clear();
 }
 
 void FaultWatch::drain(const std::function<void(const Fault&)>& take) {

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "profile/trace/format.hpp"
@@ -29,19 +30,27 @@ public:
     FaultWatch(const FaultWatch&) = delete;
     FaultWatch& operator=(const FaultWatch&) = delete;
 
-    // Of a process that is about to exec, from then on. False when the system does not allow it.
-    bool start(pid_t pid);
+    // Room for the samples. False when the system does not allow it.
+    bool prepare();
+    // Of these threads and of all that they will start: from now on, or from when they exec. They start none meanwhile. False
+    // when it is not allowed, or they are too many; none is watched then.
+    enum class From { now, exec };
+    bool watch(std::span<const pid_t> threads, From from);
     // What has come since: once a processor in the order of time.
     void drain(const std::function<void(const Fault&)>& take);
     std::uint64_t lost() const { return lost_; }
 
 private:
     struct Ring {  // of one processor
-        int fd;
+        int processor, fd;
         void* base;
         std::size_t bytes;
     };
+    bool watch(pid_t thread, const Ring& ring, From from);
+    void close_counters();
+
     std::vector<Ring> rings_;
+    std::vector<int> counters_;  // one a thread and processor
     std::uint64_t lost_ = 0;
 };
 

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -103,7 +104,7 @@ pid_t launch(Settings& settings, const std::string& arenas, FaultWatch& faults) 
         [[maybe_unused]] const ssize_t n = write(told[1], &error, sizeof error);
         _exit(127);
     }
-    settings.watches_faults = settings.watches_faults && faults.start(pid);
+    settings.watches_faults = settings.watches_faults && faults.prepare() && faults.watch({&pid, 1}, FaultWatch::From::exec);
     close(go[0]);
     close(go[1]);
     close(told[1]);
@@ -250,6 +251,14 @@ int record(Settings settings) {
 
 namespace {
 
+// A watch of page faults takes some for each of its threads.
+void allow_many_files() {
+    rlimit files{};
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
+    files.rlim_cur = files.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &files);
+}
+
 // Where that is not possible, the hooks take themselves out: nobody empties their buffers any more.
 void leave(attach::Attachment& attachment) {
     try {
@@ -266,16 +275,19 @@ void record_running(Settings settings) {
     arenas.give_to_owner_of(settings.process);
     for (const int number : {SIGINT, SIGTERM, SIGHUP}) std::signal(number, note_signal);
     std::signal(SIGUSR1, note_dump);
-    settings.watches_faults = false;
+    allow_many_files();
+    FaultWatch faults;
+    settings.watches_faults = settings.watches_faults && faults.prepare();
     std::string words;
     for (const auto& [name, value] : variables(settings, arenas.path())) words += name + '=' + value + '\0';
-    attach::Attachment attachment(settings.process, settings.library, words);
+    attach::Attachment attachment(settings.process, settings.library, words, [&](std::span<const pid_t> threads) {
+        settings.watches_faults = settings.watches_faults && faults.watch(threads, FaultWatch::From::now);
+    });
     settings.ran_ns = static_cast<std::uint64_t>(attachment.ran());
     const Nanoseconds start = now(), stood_still = attachment.stood_still();
     fmt::print("attached {}\n", settings.process);
     std::fflush(stdout);
-    FaultWatch no_faults;
-    Recorder(settings, arenas.path(), no_faults).run([&] {
+    Recorder(settings, arenas.path(), faults).run([&] {
         if (attachment.is_over()) return true;
         const bool is_time = settings.seconds > 0 && seconds(now() - start) >= settings.seconds;
         if (noted == 0 && !is_time) return false;

@@ -101,8 +101,13 @@ StackId Unwinder::walk(Frame frame, Tree& tree) {
 
 void Unwinder::forget(std::uint32_t now) {
     generation_ = now;
-    std::memset(keys_, 0, sizeof keys_);
-    std::memset(entries_, 0, sizeof entries_);
+    if (walks_ == 0) return;  // nothing is known, and memory that nobody has touched is better left so
+    // Entries go with their layouts.
+    for (unsigned index = 0; index < ways << set_bits; ++index)
+        if (Key& key = keys_[index / ways][index % ways]; key.pc != 0) {
+            key = {};
+            layouts_[index].serial = 0;
+        }
     rules_.clear();
     trail_.clear();
 }

@@ -197,7 +197,8 @@ class TouchedStack(Struct, array_like=True):
 
 
 class Touches(Struct):
-    """Page faults: ``outside`` of any block are those of stacks, variables and code. Threads are (thread, pages)."""
+    """Page faults: ``outside`` of any block are those of stacks, variables, code and blocks that were not recorded.
+    Threads are (thread, pages)."""
 
     outside: int
     lines: list[TouchedLine]

@@ -17,7 +17,18 @@ from typing import Any
 
 import pytest
 from heap_attached import Attached, Recorder, compiled, running
-from heap_runs import ASSAY, LIMIT_S, NEEDED, advice, functions, of, profile, profiles, refused
+from heap_runs import (
+    ASSAY,
+    LIMIT_S,
+    NEEDED,
+    advice,
+    faults_can_be_watched,
+    functions,
+    of,
+    profile,
+    profiles,
+    refused,
+)
 
 from assay.launch.engines import engines_folder
 from assay.records.run import Run
@@ -125,6 +136,31 @@ def test_until_its_end(program: Path, tmp_path: Path) -> None:
     assert of(found, "known").leaked == 100_000 and "not freed" in said
     (tossed,) = (k for k, node in enumerate(found.nodes) if node.bytes == 3000)
     assert {"t", "known"} <= functions(found, tossed)
+
+
+@pytest.mark.skipif(not faults_can_be_watched(), reason="page faults cannot be watched here")
+def test_who_touches_first_meanwhile(program: Path, tmp_path: Path) -> None:
+    """A thread that was there, another that was, and one that comes later: each page once."""
+    pages = {"touch 20": 20 * 256, "let it touch 12": 12 * 256, "let another touch 7": 7 * 256}
+    with running(program, "counts") as one:
+        one.tell("touch 5")
+        attached = Attached(one.pid, tmp_path / "run")
+        for line in pages:
+            one.tell(line)
+        attached.end()
+        one.tell("touch 3")
+        one.end()
+    touches = profile(tmp_path / "run").touches
+    assert touches is not None
+    (line,) = [one for one in touches.lines if one.function.startswith("touched")]
+    assert abs(line.pages - sum(pages.values())) <= len(pages)
+    assert sorted(pages.values()) == pytest.approx(sorted(n for _, n in touches.threads), abs=50)
+    with running(program, "obeys") as one:
+        attached = Attached(one.pid, tmp_path / "without", "--no-faults")
+        one.tell("touch 1")
+        attached.end()
+        one.end()
+    assert profile(tmp_path / "without").touches is None
 
 
 def test_for_a_time(program: Path, tmp_path: Path) -> None:
@@ -365,6 +401,60 @@ def test_another_users_process(program: Path, tmp_path: Path) -> None:
         words = [engines_folder() / "assay-heap", "record", "--attach", str(one.pid), "/tmp"]
         done = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S, **nobody)
         assert done.returncode == 2 and "belongs to another user" in done.stderr
+        one.end()
+
+
+ALOOF = """
+import ctypes, sys
+assert ctypes.CDLL(None).prctl(4, 0, 0, 0, 0) == 0  # PR_SET_DUMPABLE
+print("ready", flush=True)
+sys.stdin.read()
+sys.exit(7)
+"""
+
+
+def test_a_process_that_keeps_others_out() -> None:
+    """And one that the system keeps others out of, which is planted: the rule would be the whole machine's."""
+    nobody: dict[str, Any] = {"user": 65534, "group": 65534} if os.geteuid() == 0 else {}
+    recorder = engines_folder() / "assay-heap"
+    if nobody and subprocess.run(["test", "-x", recorder], **nobody).returncode != 0:
+        pytest.skip("no other user may run the engines")
+
+    def told(pid: int, root: str) -> str:
+        words = [recorder, "record", "--attach", str(pid), "/tmp"]
+        done = subprocess.run(
+            words,
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            env=os.environ | {"ASSAY_ROOT": root},
+            **nobody,
+        )
+        assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
+        return done.stderr
+
+    with running("/usr/bin/python3", "-c", ALOOF, **nobody) as one, tempfile.TemporaryDirectory() as planted:
+        Path(planted).chmod(0o755)
+        rule = Path(planted) / "proc/sys/kernel/yama/ptrace_scope"
+        rule.parent.mkdir(parents=True)
+        rule.write_text("0\n")
+        assert f"process {one.pid} may not be attached to" in told(one.pid, planted)
+        rule.write_text("1\n")
+        assert f"{rule} is 1; become root, or write 0 into it" in told(one.pid, planted)
+        one.end()
+
+
+def test_a_program_of_32_bits(tmp_path: Path) -> None:
+    other = compiled(
+        tmp_path / "other32", "other32.c", "-m32", "-nostdlib", "-static", "-fno-stack-protector"
+    )
+    try:
+        subprocess.run([other], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=LIMIT_S)
+    except OSError as error:
+        pytest.skip(f"the kernel runs no programs of 32 bits: {error.strerror}")
+    with running(other) as one:
+        said = refused("--attach", str(one.pid), "-o", str(tmp_path / "run"), cwd=tmp_path)
+        assert "runs a program of another architecture" in said and said.count("\n") == 1
         one.end()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections import Counter
 from pathlib import Path
@@ -13,6 +12,7 @@ from heap_runs import (
     NEEDED,
     ROOT,
     advice,
+    faults_can_be_watched,
     functions,
     heap,
     of,
@@ -145,10 +145,6 @@ def test_copies_that_were_not_meant(planted: Path, tmp_path: Path) -> None:
     heap(tmp_path / "run", planted, "copies")
     causes = advice(tmp_path / "run")
     assert any("by_value" in cause and "copies" in cause for cause in causes), causes
-
-
-def faults_can_be_watched() -> bool:
-    return os.geteuid() == 0 or int(Path("/proc/sys/kernel/perf_event_paranoid").read_text()) <= 2
 
 
 @pytest.mark.skipif(not faults_can_be_watched(), reason="page faults cannot be watched here")

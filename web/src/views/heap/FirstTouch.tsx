@@ -58,7 +58,7 @@ export function FirstTouch({ model, select }: ViewProps) {
     <>
       <p>
         {amount(pages, "1")} pages of blocks were touched for the first time, a page fault each; with huge pages it would be {amount(left, "1")}
-        {pages > 0 && ` (${share(left / pages) || "none"})`}. Another {amount(touches.outside, "1")} faults were of stacks, variables, code and the allocator itself.
+        {pages > 0 && ` (${share(left / pages) || "none"})`}. Another {amount(touches.outside, "1")} faults were of stacks, variables, code, the allocator itself and blocks that were not recorded.
       </p>
       <div class="bars-plot" role="table" aria-label="Page faults by thread">
         {touches.thread.map((thread, k) => (
