@@ -18,6 +18,8 @@ namespace {
 
 constexpr std::uint32_t most_raw = 256u << 20;
 
+bool is_compressed(ChunkKind kind) { return kind != ChunkKind::raw && kind != ChunkKind::events; }
+
 std::uint32_t sum_of(const void* data, std::size_t bytes) { return static_cast<std::uint32_t>(XXH3_64bits(data, bytes)); }
 std::uint32_t head_sum(const ChunkHead& head) { return sum_of(&head, offsetof(ChunkHead, head_sum)); }
 
@@ -37,7 +39,7 @@ TraceWriter::~TraceWriter() {
 void TraceWriter::write(ChunkHead head, std::span<const std::uint8_t> payload) {
     if (!failed_.empty()) return;
     std::span<const std::uint8_t> stored = payload;
-    if (head.kind != ChunkKind::raw) {
+    if (is_compressed(head.kind)) {
         out_.resize(ZSTD_compressBound(payload.size()));
         stored = {out_.data(), ZSTD_compress2(context_, out_.data(), out_.size(), payload.data(), payload.size())};
     }
@@ -105,7 +107,7 @@ bool TraceReader::read(const ChunkPlace& place, Bytes& into) {
     const std::uint8_t* stored = data_ + place.offset;
     into.resize(place.head.raw_bytes);
     if (sum_of(stored, place.head.stored_bytes) != place.head.payload_sum) return false;
-    if (place.head.kind == ChunkKind::raw) {
+    if (!is_compressed(place.head.kind)) {
         into.assign(stored, stored + place.head.stored_bytes);
         return true;
     }

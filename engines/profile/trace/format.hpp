@@ -18,7 +18,8 @@
 //     raw       events of one thread, in order, as its hooks have written them (words.hpp): while the program runs,
 //               since packing them takes time that it wants itself; `first` is the step before the first event. These
 //               payloads are not compressed.
-//     events    of one thread, in order: columns, see encode_events. What "assay-heap pack" makes of the former.
+//     events    of one thread, in order: columns that are compressed each by itself, see encode_events, and not once more
+//               together. What "assay-heap pack" makes of the former.
 //               Blocks have no addresses any more: each is known by the thread that has asked for it and by its
 //               number among that thread's blocks; who gives it up says how many blocks ago that was.
 //     samples   of the process: each time (delta), virtual and resident pages (delta, zigzag), varints
@@ -43,8 +44,8 @@
 
 namespace assay::heap {
 
-// 9 were page faults without a stack.
-enum class ChunkKind : std::uint32_t { process = 1, nodes, modules, thread, events, samples, raw, mappings, python = 10, faults, code };
+// 5 were events whose columns were compressed together, 9 page faults without a stack: those are not read any more.
+enum class ChunkKind : std::uint32_t { process = 1, nodes, modules, thread, samples = 6, raw, mappings, python = 10, faults, code, events };
 
 // At a page fault, from the stack pointer upwards; 0 beyond the stack's end.
 inline constexpr std::size_t stack_words = 16;
@@ -136,13 +137,17 @@ inline bool gives(Kind kind, std::uint64_t address, std::uint64_t size) {
            (kind == Kind::realloc && size != not_reallocated && address != 0);
 }
 
-// The number of the first block that is given, then kind | time (delta) | block | size (of events that have one) | stack
-// | cost (of those that were timed), each column preceded by its length. Times are in the arena's steps of 16 ticks,
-// far below what passes between two threads' use of a block; the first is relative to `first`. The column of blocks has
-// nothing for one that is new, the age for one of the same thread, thread and number for one of another's, and an
-// address where the block has no name. New blocks of a thread are numbered without gaps.
+// The number of the first block that is given, then the columns kind | time (delta) of what gives a block | of the others |
+// block | size (of events that have one) | stack | cost (of those that were timed). Times are in the arena's steps of 16
+// ticks, far below what passes between two threads' use of a block; the first is relative to `first`. The column of
+// blocks has nothing for one that is new, the age for one of the same thread, thread and number for one of another's,
+// and an address where the block has no name. New blocks of a thread are numbered without gaps.
+//
+// A column is two streams: the first bytes of its varints, and all others. What repeats in one is not interrupted by
+// chance in the other, and each has its own frequencies: a quarter to a half is saved. Each stream is its length
+// (varint), and unless that is 0 the length of the zstd frame that follows.
 void encode_events(std::span<const Event> events, std::uint32_t thread, std::uint64_t first, Bytes& to);
-// False when the bytes are no such columns; `into` then holds what could be read.
+// False when the bytes are no such columns.
 bool decode_events(std::span<const std::uint8_t> from, std::uint32_t count, std::uint32_t thread, std::uint64_t first,
                    std::vector<Event>& into);
 
