@@ -161,14 +161,15 @@ void* reallocated(void* block, size_t size, const Frame& caller) {
     if (!is_recorded(block)) return giving(Kind::malloc, size, caller, [=] { return real.realloc(block, size); });
     // Two events: the old block may be another thread's before the new one is known here.
     const std::uint64_t start = assay::stack::ticks();
-    record(*thread, start, Kind::realloc_from, block, 0, caller);
+    assay::stack::StackId stack = assay::stack::no_stack;  // of both
+    record(*thread, start, Kind::realloc_from, block, 0, caller, [&] { return stack = stack_of(*thread, caller); });
     const std::uint64_t called = takes_cost(*thread) ? assay::stack::ticks() : 0;
     void* moved = real.realloc(block, size);
     const std::uint64_t time = assay::stack::ticks();
     const bool failed = moved == nullptr && size != 0;
     // A sampled block is so until it is freed, whatever becomes of its size.
     if (filter.sample != 0 && (failed || moved != nullptr)) taken.insert(failed ? block : moved);
-    if (record(*thread, time, Kind::realloc, failed ? block : moved, failed ? not_reallocated : size, caller) && called != 0)
+    if (record(*thread, time, Kind::realloc, failed ? block : moved, failed ? not_reallocated : size, caller, [=] { return stack; }) && called != 0)
         record_cost(*thread, ticks_between(called, time));
     return moved;
 }

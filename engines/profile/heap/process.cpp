@@ -339,6 +339,7 @@ Thread* attach() {
     thread->busy = 1;
     self = thread;  // before anything that may allocate
     thread->epoch = 0;
+    thread->gap = first_gap;
     thread->rounds = 0;
     thread->pthread = static_cast<std::uint64_t>(pthread_self());
     thread->random = stack::ticks() | 1;

@@ -24,7 +24,7 @@ struct Thread {
     std::uint64_t step = 0;  // of the last event: ticks >> time_shift
     BufferHead* head = nullptr;
     std::uint32_t busy = 1;   // inside a hook: what it calls is not the program's
-    std::uint32_t turn = 0;   // calls until one has its time taken
+    std::uint32_t turn = 0, gap = 0;  // calls until one has its time taken, and until the one after
     std::uint32_t serial = 0;
     std::uint32_t sequence = 0;
     std::uint32_t buffer = 0;
@@ -104,12 +104,13 @@ inline bool is_wanted(Thread& thread, std::uint64_t size) {
     return true;
 }
 
-// Every `cost_every`-th call has its time taken: one more reading of the clock. Odd, so that of a program that
-// allocates and frees in turn both are timed.
-inline constexpr std::uint32_t cost_every = 31;
+// A call now and then has its time taken, by one more reading of the clock: of a thread's first ones every 31st, then
+// fewer. In the end the number is odd, so that of a program that allocates and frees in turn both are timed.
+inline constexpr std::uint32_t first_gap = 30, last_gap = 126;  // calls in between
 inline bool takes_cost(Thread& thread) {
     if (thread.turn-- > 0) return false;
-    thread.turn = cost_every - 1;
+    thread.turn = thread.gap;
+    thread.gap += thread.gap < last_gap;
     return true;
 }
 inline std::uint32_t ticks_between(std::uint64_t from, std::uint64_t to) {
@@ -130,14 +131,20 @@ inline void note_depth(Thread& thread, std::uint64_t sp, std::uint32_t stack) {
     if (__builtin_expect(sp - thread.low > thread.range, 0)) record_depth(thread, sp, stack);
 }
 
-// `time`: after what gives a block, before what takes one. The hot way calls nothing that could change errno; the slow
-// ones keep it. False when it could not be recorded. Inlined in each hook, where the kind is known.
-__attribute__((always_inline)) inline bool record(Thread& thread, std::uint64_t time, Kind kind, const void* block,
-                                                  std::uint64_t size, const stack::Frame& caller) {
-    thread.busy = 1;
+// Of the caller, with what it runs of Python. The thread is busy.
+__attribute__((always_inline)) inline stack::StackId stack_of(Thread& thread, const stack::Frame& caller) {
     const auto [native, note] = thread.unwinder->look_up(caller, tree);
-    std::uint32_t stack = native;
-    if (__builtin_expect(reads_python.load(std::memory_order_acquire), 0)) stack = with_python(thread, native, note);
+    return __builtin_expect(reads_python.load(std::memory_order_acquire), 0) ? with_python(thread, native, note) : native;
+}
+
+// `time`: after what gives a block, before what takes one. `stack`: the caller's, asked for when the thread is busy. The hot
+// way calls nothing that could change errno; the slow ones keep it. False when it could not be recorded. Inlined in each
+// hook, where the kind is known.
+template <class Stack>
+__attribute__((always_inline)) inline bool record(Thread& thread, std::uint64_t time, Kind kind, const void* block, std::uint64_t size,
+                                                  const stack::Frame& caller, Stack stack_now) {
+    thread.busy = 1;
+    const stack::StackId stack = stack_now();
     if (__builtin_expect(thread.words.at >= thread.words.end, 0) && !turn_over(thread)) {
         thread.busy = 0;
         return false;
@@ -151,6 +158,11 @@ __attribute__((always_inline)) inline bool record(Thread& thread, std::uint64_t 
     publish(thread);
     thread.busy = 0;
     return true;
+}
+
+__attribute__((always_inline)) inline bool record(Thread& thread, std::uint64_t time, Kind kind, const void* block, std::uint64_t size,
+                                                  const stack::Frame& caller) {
+    return record(thread, time, kind, block, size, caller, [&] { return stack_of(thread, caller); });
 }
 
 // Of the event that was recorded last, whose buffer has room for it.

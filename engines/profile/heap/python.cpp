@@ -272,10 +272,7 @@ StackId with_python(Thread& thread, StackId native, stack::Note* note) {
     frames.last_state = state;
     frames.keep_to(stack::generation.load(std::memory_order_relaxed));
     const StackId id = frames.join(thread, native, note, innermost);
-    if (const std::uint64_t walks = thread.unwinder->counts().walks; walks != frames.walks) {
-        frames.walks = walks;
-        frames.learn(thread, thread.unwinder->trail(), state);
-    }
+    if (note == nullptr) frames.learn(thread, thread.unwinder->trail(), state);  // it has just been followed
     return id;
 }
 

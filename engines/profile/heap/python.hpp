@@ -51,12 +51,11 @@ class PythonFrames {
 public:
     // The number of the stack `native` with the Python frames from `innermost` outwards; `native` when the tree is full.
     stack::StackId join(Thread& thread, stack::StackId native, stack::Note* note, std::uint64_t innermost);
-    // Of the C stack that has been followed last, those frames that run Python, where that is new.
+    // Of the C stack that has just been followed, those frames that run Python, where that is new.
     void learn(Thread& thread, const stack::Trail& trail, std::uint64_t state);
     // What was learned for another tree holds no more.
     void keep_to(std::uint32_t generation);
 
-    std::uint64_t walks = 0;       // of the thread's unwinder, when it was last learned from
     std::uint64_t last_state = 0;  // of the thread, as the interpreter has told it
 
 private:

@@ -25,7 +25,7 @@ bool Tree::reserve(std::size_t nodes, Node* storage) {
     owns_nodes_ = storage == nullptr;
     nodes_ = owns_nodes_ ? static_cast<Node*>(map(capacity_ * sizeof(Node))) : storage;
     for (unsigned table = 0; table < tables; ++table) {
-        slots_[table] = static_cast<std::atomic<StackId>*>(map(slots_in(table) * sizeof(StackId)));
+        slots_[table] = static_cast<std::atomic<Slot>*>(map(slots_in(table) * sizeof(Slot)));
         if (slots_[table] == nullptr) return false;
     }
     used_ = lost_root + 1;
@@ -35,7 +35,7 @@ bool Tree::reserve(std::size_t nodes, Node* storage) {
 void Tree::release() {
     if (nodes_ != nullptr && owns_nodes_) munmap(nodes_, capacity_ * sizeof(Node));
     for (unsigned table = 0; table < tables; ++table) {
-        if (slots_[table] != nullptr) munmap(static_cast<void*>(slots_[table]), slots_in(table) * sizeof(StackId));
+        if (slots_[table] != nullptr) munmap(static_cast<void*>(slots_[table]), slots_in(table) * sizeof(Slot));
         slots_[table] = nullptr;
     }
     nodes_ = nullptr;
@@ -43,14 +43,19 @@ void Tree::release() {
 
 StackId Tree::child(StackId parent, std::uint64_t address) {
     const std::uint64_t h = mix(parent, address);
-    const auto is_it = [&](StackId id) { return nodes_[id].parent == parent && nodes_[id].address == address; };
+    const std::uint32_t tag = static_cast<std::uint32_t>(h >> 32) << id_bits;
+    const auto is_it = [&](Slot slot) {
+        if ((slot ^ tag) >> id_bits != 0) return false;
+        const Node& node = nodes_[slot & id_mask];
+        return node.parent == parent && node.address == address;
+    };
     const unsigned newest = table_of(std::min<StackId>(used_.load(std::memory_order_acquire), static_cast<StackId>(capacity_ - 1)));
-    for (unsigned table = 0; table <= newest; ++table) {
+    for (unsigned table = newest + 1; table-- > 0;) {
         const std::size_t mask = slots_in(table) - 1;
         for (std::size_t at = h & mask;; at = (at + 1) & mask) {
-            const StackId found = slots_[table][at].load(std::memory_order_acquire);
-            if (found == no_stack) break;
-            if (is_it(found)) return found;
+            const Slot found = slots_[table][at].load(std::memory_order_acquire);
+            if (found == 0) break;
+            if (is_it(found)) return found & id_mask;
         }
     }
     const StackId mine = used_.fetch_add(1, std::memory_order_acq_rel);
@@ -60,14 +65,14 @@ StackId Tree::child(StackId parent, std::uint64_t address) {
     }
     nodes_[mine].parent = parent;
     std::atomic_ref(nodes_[mine].address).store(address, std::memory_order_release);
-    std::atomic<StackId>* slots = slots_[table_of(mine)];
+    std::atomic<Slot>* slots = slots_[table_of(mine)];
     const std::size_t mask = slots_in(table_of(mine)) - 1;
     for (std::size_t at = h & mask;; at = (at + 1) & mask) {
-        StackId found = no_stack;
-        if (slots[at].compare_exchange_strong(found, mine, std::memory_order_acq_rel)) return mine;
+        Slot found = 0;
+        if (slots[at].compare_exchange_strong(found, mine | tag, std::memory_order_acq_rel)) return mine;
         if (is_it(found)) {  // another thread was first
             nodes_[mine].address = unused_address;
-            return found;
+            return found & id_mask;
         }
     }
 }

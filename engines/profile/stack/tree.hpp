@@ -45,6 +45,11 @@ public:
     StackId size() const { return used_.load(std::memory_order_acquire); }
 
 private:
+    // A node's number, and above it a part of its hash: most nodes that are not meant are told by it alone.
+    using Slot = std::uint32_t;
+    static constexpr unsigned id_bits = 24;
+    static constexpr Slot id_mask = (Slot{1} << id_bits) - 1;
+
     static constexpr unsigned tables = 5, first_bits = 13, bits_more = 3;  // slots, by their logarithm to base 2
 
     static constexpr std::size_t slots_in(unsigned table) { return std::size_t{1} << (first_bits + table * bits_more); }
@@ -60,7 +65,7 @@ private:
 
     Node* nodes_ = nullptr;
     bool owns_nodes_ = false;
-    std::atomic<StackId>* slots_[tables] = {};
+    std::atomic<Slot>* slots_[tables] = {};
     std::size_t capacity_ = 0;
     std::atomic<StackId> used_{0};
 };

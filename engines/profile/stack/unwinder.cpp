@@ -33,9 +33,10 @@ void Unwinder::learn(const Frame& start, StackId id) {
     const std::uint32_t index = layout_of(start, offset, n);
     Layout& layout = layouts_[index];
     const auto* base = reinterpret_cast<const std::uint64_t*>(start.sp);
-    if (const Entry* other = candidate(base, layout); other != nullptr) tell_apart(base, layout, *other);
+    const bool is_first = layout.telling == 0 && alone_[index].serial != layout.serial;
+    if (const Entry* other = is_first ? nullptr : candidate(base, index); other != nullptr) tell_apart(base, layout, *other);
     const std::uint64_t h = hash_telling(base, layout);
-    Entry& entry = room_for(h);
+    Entry& entry = layout.telling == 0 ? alone_[index] : room_for(h);
     entry.tag = tag_of(h);
     entry.serial = layout.serial;
     entry.layout = index;

@@ -4,7 +4,8 @@
 // the *layout*: the offsets of the words that decided an earlier walk (return addresses, and saved RBPs
 // where a frame's extent hangs on one). The stacks that were met with one layout differ in a few of those words; these
 // are hashed and find the one that it may be, and then all words are compared by independent loads, so a hit is
-// exact: the same start and the same words make the same walk. A miss follows the trail of the stack before (trail.hpp),
+// exact: the same start and the same words make the same walk. Of most layouts there is but one stack, which is compared
+// at once. A miss follows the trail of the stack before (trail.hpp),
 // and learns. So does a stack that is deeper than an entry has room for. Nothing is written to the program's stack, so
 // exceptions, longjmp and shadow stacks are not disturbed.
 #pragma once
@@ -34,7 +35,7 @@ struct Note {
     StackId id, inner;
 };
 
-// One a thread, in zeroed memory of its own (11 MB of address space, touched as it fills).
+// One a thread, in zeroed memory of its own (18 MB of address space, touched as it fills).
 class Unwinder {
 public:
     // Of a thread that begins: the stack that was followed last is another's, and may be gone.
@@ -67,7 +68,7 @@ public:
 
 private:
     static constexpr unsigned max_words = 28;  // a multiple of 4: they are loaded four at a time
-    static constexpr unsigned set_bits = 10, ways = 8, entry_bits = 15, probes = 8;
+    static constexpr unsigned set_bits = 11, ways = 8, entry_bits = 15, probes = 8;
     static constexpr std::uint64_t golden = 0x9e3779b97f4a7c15ull;
 
     // Where the words of a walk lie, in words from its start's sp.
@@ -75,7 +76,7 @@ private:
         std::uint64_t bp;       // of the start; matters where uses_bp
         std::uint32_t serial;   // tells it from what stood in its place before
         std::uint32_t n;        // words, filled up to a multiple of 4
-        std::uint32_t telling;  // of them, the first ones: in which the stacks that were met differ
+        std::uint32_t telling;  // of them, the first ones: in which the stacks that were met differ; 0: one was met
         bool uses_bp, called;
         std::uint32_t offset[max_words];
     };
@@ -102,16 +103,19 @@ private:
                 if (keys[way].pc == 0) break;
                 continue;
             }
-            const Layout& layout = layouts_[set * ways + way];
+            const unsigned index = set * ways + way;
+            const Layout& layout = layouts_[index];
             if ((layout.uses_bp && layout.bp != start.bp) || layout.called != start.called) continue;
-            Entry* entry = candidate(base, layout);
+            Entry* entry = candidate(base, index);
             if (entry != nullptr && is_same(base, layout, *entry)) return entry;
         }
         return nullptr;
     }
 
     // The stack with these telling words, whose others may still differ.
-    Entry* candidate(const std::uint64_t* base, const Layout& layout) {
+    Entry* candidate(const std::uint64_t* base, unsigned index) {
+        const Layout& layout = layouts_[index];
+        if (__builtin_expect(layout.telling == 0, 1)) return &alone_[index];
         const std::uint64_t h = hash_telling(base, layout);
         Entry* first = &entries_[place_of(h)];
         for (Entry* entry = first; entry < first + probes && entry->serial != 0; ++entry)
@@ -155,6 +159,7 @@ private:
     Key keys_[1 << set_bits][ways];
     Layout layouts_[ways << set_bits];
     std::uint32_t learned_[ways << set_bits][max_words];  // each layout's offsets in the order of the walk
+    Entry alone_[ways << set_bits];  // of each layout the first stack, as long as no other is known
     Entry entries_[(1 << entry_bits) + probes];
     RuleCache rules_;
     Trail trail_;
