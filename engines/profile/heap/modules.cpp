@@ -14,7 +14,7 @@
 namespace assay::heap {
 namespace {
 
-std::atomic<unsigned long long> modules_seen{0};  // objects loaded and unloaded, as the loader counts them
+std::atomic<unsigned long long> modules_seen{0};  // objects loaded and unloaded, as the loader counts them; 0: none listed
 constexpr std::size_t text_room = 16 << 10;     // of one event's text, a quarter of a buffer
 constexpr std::size_t modules_room = 1 << 20;   // of all loaded objects
 
@@ -97,8 +97,17 @@ int count_changes(dl_phdr_info* info, std::size_t, void* into) {
 
 void forget_modules() { modules_seen.store(0, std::memory_order_relaxed); }
 
-// dlopen itself is not hooked: it looks at who called it to know where to search. New objects are noticed a buffer
-// later at most, and before any is unloaded.
+void note_new_code(Thread& thread) {
+    const std::uint64_t rules = thread.unwinder->counts().rules;
+    if (rules == thread.rules) return;
+    thread.rules = rules;
+    if (modules_seen.load(std::memory_order_relaxed) == 0) return;  // to be listed with the next buffer, and not before
+    const ErrnoKept errno_kept;
+    note_modules(thread);
+}
+
+// dlopen itself is not hooked: it looks at who called it to know where to search. New objects are noticed when their code is
+// on a stack for the first time, and before any is unloaded.
 void note_modules(Thread& thread) {
     unsigned long long changes = 0;
     dl_iterate_phdr(count_changes, &changes);

@@ -34,6 +34,7 @@ struct Thread {
     std::int64_t until_sample = 0;  // bytes until one is taken
     std::uint64_t random = 0;
     stack::Unwinder* unwinder = nullptr;
+    std::uint64_t rules = 0;  // of its, when objects were last looked for
     PythonFrames* python = nullptr;  // where it runs any
     std::uint64_t pthread = 0;       // as pthread_self has it
     Thread* next = nullptr;  // in the list of all; an ended one is used again
@@ -80,6 +81,8 @@ void* map_zeroed(std::size_t bytes);
 
 // Writes the list of loaded objects, when it has changed; the thread is busy.
 void note_modules(Thread& thread);
+// The same where the stack that has just been followed goes through code that may be a new object's.
+__attribute__((noinline)) void note_new_code(Thread& thread);
 void forget_modules();  // then it has changed
 
 // Around dlclose: what is about to go is written down first; what was learned of it no longer holds.
@@ -134,6 +137,7 @@ inline void note_depth(Thread& thread, std::uint64_t sp, std::uint32_t stack) {
 // Of the caller, with what it runs of Python. The thread is busy.
 __attribute__((always_inline)) inline stack::StackId stack_of(Thread& thread, const stack::Frame& caller) {
     const auto [native, note] = thread.unwinder->look_up(caller, tree);
+    if (__builtin_expect(note == nullptr, 0)) note_new_code(thread);
     return __builtin_expect(reads_python.load(std::memory_order_acquire), 0) ? with_python(thread, native, note) : native;
 }
 

@@ -27,6 +27,7 @@ extern std::atomic<std::uint32_t> generation;
 struct UnwindCounts {
     std::uint64_t walks = 0;  // stacks that were not in the memo
     std::uint64_t lost = 0;   // stacks whose outermost frames could not be read
+    std::uint64_t rules = 0;  // that were read: of code that has not been on a stack before, or not lately
 };
 
 // What somebody who adds to stacks has last added to one: it lies beside what was loaded to know the stack.
@@ -62,7 +63,7 @@ public:
     // The same by rules alone: what a hit is checked against.
     StackId walk(Frame frame, Tree& tree);
 
-    UnwindCounts counts() const { return {walks_, trail_.lost()}; }
+    UnwindCounts counts() const { return {walks_, trail_.lost(), rules_.read()}; }
     // Of the last stack that was not in the memo.
     const Trail& trail() const { return trail_; }
 

@@ -40,10 +40,14 @@ class RuleCache {
 public:
     const Rule& find(std::uint64_t address) {
         Entry& entry = entries_[(address * 0x9e3779b97f4a7c15ull) >> (64 - bits)];
-        if (entry.address != address) entry = {address, read_rule(address)};
+        if (entry.address != address) {
+            entry = {address, read_rule(address)};
+            ++read_;
+        }
         return entry.rule;
     }
     void clear();
+    std::uint64_t read() const { return read_; }  // rules so far
 
 private:
     static constexpr int bits = 14;
@@ -52,6 +56,7 @@ private:
         Rule rule;
     };
     Entry entries_[1 << bits];
+    std::uint64_t read_ = 0;
 };
 
 // One step of a walk: where the frame's caller is, and the stack's addresses whose words decided it.

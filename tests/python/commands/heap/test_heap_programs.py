@@ -9,6 +9,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from heap_attached import compiled
 from heap_runs import (
     ASSAY,
     LIMIT_S,
@@ -95,6 +96,25 @@ def test_killed_without_a_word(planted: Path, tmp_path: Path) -> None:
     assert not one.process.complete
     assert of(one, "leak").leaked == 50_000
     assert of(one, "churn").count == 20_000
+
+
+LOADS_LATE = """
+#include <dlfcn.h>
+#include <signal.h>
+int main(int argc, char** argv) {
+    void (*late)(int) = (void (*)(int))dlsym(dlopen(argv[1], RTLD_NOW), "late");
+    late(30);
+    return raise(SIGKILL);
+}
+"""
+
+
+def test_killed_with_a_library_that_it_has_just_loaded(tmp_path: Path) -> None:
+    late = compiled(tmp_path / "late.so", "late.c", "-shared", "-fPIC")
+    (tmp_path / "loads.c").write_text(LOADS_LATE)
+    program = compiled(tmp_path / "loads", tmp_path / "loads.c")
+    assert heap(tmp_path / "run", program, late).returncode == 128 + signal.SIGKILL
+    assert of(profile(tmp_path / "run"), "of_library").count == 30
 
 
 def test_ctrl_c_ends_the_program_and_keeps_the_profile(planted: Path, tmp_path: Path) -> None:
