@@ -1,10 +1,8 @@
 #include "profile/heap/bindings.hpp"
 
 #include <elf.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <cstdint>
@@ -12,6 +10,7 @@
 
 #include "profile/heap/exports.hpp"
 #include "profile/heap/hooks.hpp"
+#include "profile/heap/object.hpp"
 
 namespace assay::heap {
 namespace {
@@ -29,66 +28,8 @@ constexpr std::size_t functions = std::size(hooked);
 Function table[functions];
 std::atomic<bool> is_bound{false};
 
-std::uint64_t page() { return static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE)); }
-
-struct Range {
-    std::uint64_t begin = 0, end = 0;
-    bool holds(std::uint64_t at) const { return at >= begin && at < end; }
-};
-
-Range range_of(const dl_phdr_info& object) {
-    Range range{~std::uint64_t{0}, 0};
-    for (int k = 0; k < object.dlpi_phnum; ++k) {
-        const ElfW(Phdr)& segment = object.dlpi_phdr[k];
-        if (segment.p_type != PT_LOAD) continue;
-        const std::uint64_t at = object.dlpi_addr + segment.p_vaddr;
-        if (at < range.begin) range.begin = at;
-        if (at + segment.p_memsz > range.end) range.end = at + segment.p_memsz;
-    }
-    return range;
-}
-
-// What the loader has made read-only once all was bound; whole pages, as it reckons them.
-Range sealed_in(const dl_phdr_info& object) {
-    for (int k = 0; k < object.dlpi_phnum; ++k)
-        if (const ElfW(Phdr)& segment = object.dlpi_phdr[k]; segment.p_type == PT_GNU_RELRO) {
-            const std::uint64_t at = object.dlpi_addr + segment.p_vaddr;
-            return {at & ~(page() - 1), (at + segment.p_memsz) & ~(page() - 1)};
-        }
-    return {};
-}
-
 bool is_own(const dl_phdr_info& object) { return range_of(object).holds(reinterpret_cast<std::uint64_t>(table)); }
 bool is_loader(const dl_phdr_info& object) { return object.dlpi_addr == _r_debug.r_ldbase; }
-
-// Whether the kernel lets it be written now.
-bool is_writable(std::uint64_t address) {
-    const int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return true;
-    char text[4096];
-    Range range;
-    std::uint64_t number = 0;
-    int field = 0;  // of the line: begin, end, rights, the rest
-    bool found = false, writable = true;
-    for (ssize_t n; !found && (n = read(fd, text, sizeof text)) > 0;)
-        for (ssize_t k = 0; k < n && !found; ++k) {
-            const char c = text[k];
-            if (c == '\n') {
-                field = 0;
-                number = 0;
-            } else if (field < 2 && (c == '-' || c == ' ')) {
-                (field++ == 0 ? range.begin : range.end) = number;
-                number = 0;
-            } else if (field < 2) {
-                number = number << 4 | static_cast<std::uint64_t>(c <= '9' ? c - '0' : c - 'a' + 10);
-            } else if (++field == 4 && range.holds(address)) {  // the second letter of its rights
-                found = true;
-                writable = c == 'w';
-            }
-        }
-    close(fd);
-    return writable;
-}
 
 int index_of(const char* name) {
     for (std::size_t k = 0; k < functions; ++k)
@@ -148,7 +89,7 @@ bool exchange(const dl_phdr_info& object, std::uint64_t Function::* from, std::u
         any_sealed |= sealed.holds(reinterpret_cast<std::uint64_t>(slot));
     });
     if (!any) return true;
-    if (is_new && sealed.end > sealed.begin && is_writable(sealed.begin)) return false;
+    if (is_new && !is_relocated(object)) return false;
     auto* const at = reinterpret_cast<void*>(sealed.begin);
     const std::size_t bytes = sealed.end - sealed.begin;
     if (any_sealed && mprotect(at, bytes, PROT_READ | PROT_WRITE) != 0) return true;

@@ -88,6 +88,11 @@ int write_module(dl_phdr_info* info, std::size_t, void* into) {
     return 0;
 }
 
+int look_again(dl_phdr_info* info, std::size_t, void*) {
+    look_for_python(*info);
+    return 0;
+}
+
 int count_changes(dl_phdr_info* info, std::size_t, void* into) {
     *static_cast<unsigned long long*>(into) = info->dlpi_adds + info->dlpi_subs;
     return 1;  // the first object tells it
@@ -101,6 +106,7 @@ void note_new_code(Thread& thread) {
     const std::uint64_t rules = thread.unwinder->counts().rules;
     if (rules == thread.rules) return;
     thread.rules = rules;
+    if (__builtin_expect(awaits_python.load(std::memory_order_relaxed), 0)) dl_iterate_phdr(look_again, nullptr);
     if (modules_seen.load(std::memory_order_relaxed) == 0) return;  // to be listed with the next buffer, and not before
     const ErrnoKept errno_kept;
     note_modules(thread);

@@ -6,11 +6,12 @@
 #include <atomic>
 
 #include "profile/heap/exports.hpp"
+#include "profile/heap/object.hpp"
 #include "profile/heap/process.hpp"
 
 namespace assay::heap {
 
-std::atomic<bool> reads_python{false};
+std::atomic<bool> reads_python{false}, awaits_python{false};
 
 namespace {
 
@@ -216,6 +217,9 @@ void look_for_python(const dl_phdr_info& object) {
     const std::uint64_t told = exports.find("Py_Version");
     const std::uint32_t version = told != 0 ? half(told) : exports.find("Py_Main") != 0 ? 1 : 0;
     if (version == 0) return;
+    const bool is_early = !is_relocated(object);
+    awaits_python.store(is_early, std::memory_order_relaxed);
+    if (is_early) return;
     Interpreter found{};
     for (const Layout& one : layouts)
         if (one.version == version >> 16) found.layout = &one;

@@ -28,10 +28,10 @@ namespace assay::heap {
 
 struct Thread;
 
-// Whether an interpreter is loaded that can be read.
-extern std::atomic<bool> reads_python;
+// Whether an interpreter is loaded that can be read; or one is, and its loader has not finished with it.
+extern std::atomic<bool> reads_python, awaits_python;
 
-// Is told of each loaded object whenever their list is written down.
+// Is told of each loaded object whenever their list is written down, or an interpreter is awaited; by one thread at a time.
 void look_for_python(const dl_phdr_info& object);
 // Writes down what has been found, where that is not told by frames.
 void tell_of_python(Thread& thread);

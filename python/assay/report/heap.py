@@ -86,7 +86,8 @@ def problems(profile: HeapProfile) -> list[str]:
     if any(place.function == UNKNOWN_CODE for place in profile.places):
         found.append(
             "some code has no name: it was made at run time, which Node.js names with --perf-basic-prof "
-            "--interpreted-frames-native-stack, and Java with -XX:+PreserveFramePointer -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit"
+            "--interpreted-frames-native-stack, and Java with -XX:+PreserveFramePointer "
+            "-XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit"
         )
     if trace.missing_objects:
         found.append(f"not there any more, or changed since: {', '.join(trace.missing_objects[:5])}")
