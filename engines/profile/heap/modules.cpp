@@ -106,9 +106,9 @@ void note_new_code(Thread& thread) {
     const std::uint64_t rules = thread.unwinder->counts().rules;
     if (rules == thread.rules) return;
     thread.rules = rules;
+    const ErrnoKept errno_kept;
     if (__builtin_expect(awaits_python.load(std::memory_order_relaxed), 0)) dl_iterate_phdr(look_again, nullptr);
     if (modules_seen.load(std::memory_order_relaxed) == 0) return;  // to be listed with the next buffer, and not before
-    const ErrnoKept errno_kept;
     note_modules(thread);
 }
 
