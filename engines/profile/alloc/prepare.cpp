@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "profile/trace/hash.hpp"
 #include "profile/trace/replay.hpp"
 
 namespace assay::alloc {
@@ -105,7 +106,7 @@ private:
     }
 
     Visitor& visitor_;
-    tsl::robin_map<std::uint64_t, Block> blocks_;
+    tsl::robin_map<std::uint64_t, Block, heap::BlockHash> blocks_;
     std::map<std::uint32_t, std::optional<Block>> moving_;
     std::uint64_t serial_ = 0, events_ = 0;
 };

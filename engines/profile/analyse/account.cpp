@@ -111,12 +111,12 @@ void Account::add(std::uint32_t thread, const Event& event) {
             give(thread, event, address, event.size);
             break;
         case Kind::free:
-            if (event.cost != 0) {
-                stack(event.stack).free_cost += event.cost;
-                ++stack(event.stack).free_costed;
-            }
             if (take(thread, event.time, address, block)) weight = block.weight;
             stack(event.stack).frees += weight;
+            if (event.cost != 0) {
+                stack(event.stack).free_cost += event.cost * weight;
+                stack(event.stack).free_costed += weight;
+            }
             if (block.weight == 0) break;  // of nobody
             retire(block, event.time);
             if (block.thread == thread && threadly_[thread].ordinal == block.ordinal) stack(block.stack).temporary += block.weight;
@@ -134,6 +134,7 @@ void Account::add(std::uint32_t thread, const Event& event) {
                 if (own.reallocates) {
                     retire(own.in_realloc, event.time);
                     ++stack(event.stack).reallocated;
+                    stack(event.stack).adopted += own.in_realloc.stack != event.stack;
                 }
                 if (address != 0) give(thread, event, address, event.size);
             }
@@ -164,8 +165,8 @@ void Account::give(std::uint32_t thread, const Event& event, std::uint64_t addre
     one.least = std::min(one.least, size);
     one.most = std::max(one.most, size);
     if (event.cost != 0) {
-        one.cost += event.cost;
-        ++one.costed;
+        one.cost += event.cost * weight;
+        one.costed += weight;
     }
     count += weight;
     bytes += size * weight;

@@ -11,7 +11,7 @@
 #include <tsl/robin_map.h>
 
 #include "profile/analyse/peaks.hpp"
-#include "profile/trace/format.hpp"
+#include "profile/trace/hash.hpp"
 
 namespace assay::heap {
 
@@ -26,6 +26,7 @@ struct StackAccount {
     std::uint64_t epoch = 0;                 // of the process's peak, that at_peak is of
     std::uint64_t temporary = 0;             // freed before the thread's next allocation
     std::uint64_t reallocated = 0;           // blocks that a realloc from here has taken over
+    std::uint64_t adopted = 0;               // those of them that another stack had asked for last
     std::uint64_t frees = 0;                 // by this stack, of whomever's blocks
     std::uint64_t lifetime = 0;              // ticks, sum over the freed
     std::uint64_t cost = 0, costed = 0;      // ticks of the calls that were timed, and their number
@@ -41,7 +42,7 @@ struct Spread {
     std::array<std::uint32_t, powers> sizes{}, lifetimes{};
 };
 
-// Some calls are timed, and stand for all. A long one (a page fault, a wait for another thread) is rare, and stands
+// Some calls are timed, and stand for all, in a sample each for as many as it was taken for. A long one (a page fault, a wait for another thread) is rare, and stands
 // for itself alone.
 struct Calls {
     static constexpr std::uint32_t long_call = 1 << 17;  // ticks, some 50 us
@@ -55,8 +56,8 @@ struct Calls {
         if (ticks >= long_call) {
             long_cost += ticks;
         } else if (ticks != 0) {
-            cost += ticks;
-            ++costed;
+            cost += ticks * weight;
+            costed += weight;
         }
     }
     double ticks() const {
@@ -89,7 +90,7 @@ struct Block {
     std::uint32_t stack, thread;
     std::uint64_t ordinal;  // of the thread's allocations
 };
-using Blocks = tsl::robin_map<std::uint64_t, Block>;  // by address
+using Blocks = tsl::robin_map<std::uint64_t, Block, BlockHash>;  // by address
 
 class Account {
 public:

@@ -1,6 +1,8 @@
 #include "profile/analyse/analyse.hpp"
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -105,7 +107,7 @@ Json tree_json(const CallTree& tree, const Account& account, const Groups& group
         const StackAccount& s = account.stacks[k];
         nodes.push_back({n.parent == CallTree::none ? -1 : static_cast<std::int64_t>(n.parent), n.place, s.count, s.bytes, s.peak,
                          peaks.peak(groups.below(k)), s.at_peak, s.live, s.live_count, s.temporary, s.reallocated, s.frees, s.lifetime, s.cost,
-                         s.costed, s.free_cost, s.free_costed, s.count > 0 ? s.least : 0, s.most, s.longest > 0 ? s.shortest : 0, s.longest});
+                         s.costed, s.free_cost, s.free_costed, s.count > 0 ? s.least : 0, s.most, s.longest > 0 ? s.shortest : 0, s.longest, s.adopted});
         // Put behind the others: whether it is among them would be looked up in all of them.
         if (account.spreads[k] != nullptr)
             spreads.get_ref<Json::object_t&>().emplace_back(
@@ -246,7 +248,7 @@ void Analysis::tell(const Reading& reading, std::FILE* to) {
           {"missing_objects", symbols.missing()}, {"unread_python", about.python.unread}}},
         {"totals",
          {{"count", account.count}, {"bytes", account.bytes}, {"frees", account.frees}, {"unknown_frees", account.unknown_frees},
-          {"peak", account.peak}, {"peak_count", account.peak_count}, {"peak_seconds", about.seconds_at(account.peak_time)},
+          {"peak", account.peak}, {"peak_count", account.peak_count}, {"peak_seconds", account.peak > 0 ? about.seconds_at(account.peak_time) : 0.0},
           {"leaked", account.live}, {"leaked_count", account.live_count}, {"mapped", account.mapped}, {"mapped_bytes", account.mapped_bytes}}},
         {"tick", about.seconds_per_tick()},
         {"threads", threads_json(about, account)},
@@ -261,7 +263,7 @@ void Analysis::tell(const Reading& reading, std::FILE* to) {
     };
     const std::string words = all.dump(-1, ' ', false, Json::error_handler_t::replace);
     if (std::fwrite(words.data(), 1, words.size(), to) != words.size() || std::fputc('\n', to) == EOF || std::fflush(to) != 0)
-        throw Error("cannot write the analysis");
+        throw Error(std::string("cannot write the analysis: ") + std::strerror(errno), "is the disk full?");
 }
 
 void analyse(const std::string& path, std::uint64_t bytes, std::FILE* to) {

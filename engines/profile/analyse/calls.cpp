@@ -37,7 +37,7 @@ bool is_outermost(const std::string& function) {
 }  // namespace
 
 bool only_hands_on(const std::string& function) {
-    static const std::regex names("^operator (new|delete)|^(.*_)?(malloc|calloc|realloc|memalign|strdup)$|^__libc_|^g_(malloc|realloc)");
+    static const std::regex names("^operator (new|delete)|^[A-Za-z0-9_]*(malloc|calloc|realloc|reallocarray|memalign|strn?dup)[0-9]?$|^__libc_|^g_(malloc|realloc)");
     if (std::regex_search(function, names)) return true;
     const std::string_view name = qualified_name(function);
     return name.starts_with("std::") || name.starts_with("__gnu_cxx::");

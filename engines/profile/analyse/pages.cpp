@@ -23,7 +23,7 @@ void for_shared_pages(std::uint64_t address, std::uint64_t size, std::uint64_t p
 
 Pages look_at_pages(const Blocks& blocks, std::uint64_t page) {
     Pages found;
-    tsl::robin_map<std::uint64_t, std::uint32_t> used;  // requested bytes of shared pages
+    tsl::robin_map<std::uint64_t, std::uint32_t, NumberHash> used;  // requested bytes of shared pages
     for (const auto& [address, block] : blocks) {
         found.live += block.size;
         if (is_named(address) || block.size == 0) continue;

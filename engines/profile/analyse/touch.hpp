@@ -14,6 +14,7 @@
 
 #include "profile/analyse/about.hpp"
 #include "profile/analyse/account.hpp"
+#include "profile/trace/hash.hpp"
 
 namespace assay::heap {
 
@@ -27,7 +28,7 @@ public:
 
 private:
     static constexpr int levels = 9;  // of 6 bits each
-    std::array<tsl::robin_map<std::uint64_t, std::uint64_t>, levels> words_;
+    std::array<tsl::robin_map<std::uint64_t, std::uint64_t, NumberHash>, levels> words_;
 };
 
 class TouchAccount {
@@ -65,8 +66,8 @@ private:
     std::size_t next_ = 0;
     std::unordered_map<std::uint32_t, std::vector<std::size_t>> unclaimed_;  // touches since the thread's last event, by serial
     PageSet large_;  // where blocks begin that are at least a page
-    tsl::robin_map<std::uint64_t, std::uint64_t> large_at_;   // their addresses, by that page
-    tsl::robin_map<std::uint64_t, std::uint64_t> huge_seen_;  // when the block was asked for, by huge page
+    tsl::robin_map<std::uint64_t, std::uint64_t, NumberHash> large_at_;   // their addresses, by that page
+    tsl::robin_map<std::uint64_t, std::uint64_t, NumberHash> huge_seen_;  // when the block was asked for, by huge page
 };
 
 // Who has touched: the innermost that does not merely do so for its caller.

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <cstdarg>
@@ -38,6 +39,8 @@ struct Real {
     void* (*sbrk)(intptr_t);
     int (*dlclose)(void*);
     int (*pthread_getattr_np)(pthread_t, pthread_attr_t*);
+    void (*_exit)(int);
+    void (*_Exit)(int);
 };
 Real real;
 
@@ -77,6 +80,8 @@ void find_all(Find find) {
     find(real.sbrk, "sbrk");
     find(real.dlclose, "dlclose");
     find(real.pthread_getattr_np, "pthread_getattr_np");
+    find(real._exit, "_exit");
+    find(real._Exit, "_Exit");
 }
 
 // False while this very thread (or another) is at it.
@@ -98,8 +103,8 @@ __attribute__((always_inline)) inline void* giving(Kind kind, std::uint64_t size
     if (thread == nullptr || !is_wanted(*thread, size)) return call();
     const std::uint64_t start = takes_cost(*thread) ? assay::stack::ticks() : 0;
     void* block = call();
-    if (block == nullptr || (__builtin_expect(filter.is_on, 0) && filter.sample != 0 && !taken.insert(block))) return block;
     const std::uint64_t time = assay::stack::ticks();
+    if (block == nullptr || (__builtin_expect(filter.is_on, 0) && filter.sample != 0 && !taken.insert(block))) return block;
     if (record(*thread, time, kind, block, size, caller) && start != 0) record_cost(*thread, ticks_between(start, time));
     return block;
 }
@@ -303,4 +308,17 @@ ASSAY_HOOK int pthread_getattr_np(pthread_t thread, pthread_attr_t* into) {
     const int status = real.pthread_getattr_np(thread, into);
     asks_for_attributes = before;
     return status;
+}
+
+// Ends that run no destructors: they are the program's own all the same.
+ASSAY_HOOK [[noreturn]] void _exit(int status) {
+    ends_by_itself();
+    if (resolve() && real._exit != nullptr) real._exit(status);
+    for (;;) syscall(SYS_exit_group, status);
+}
+
+ASSAY_HOOK [[noreturn]] void _Exit(int status) {
+    ends_by_itself();
+    if (resolve() && real._Exit != nullptr) real._Exit(status);
+    for (;;) syscall(SYS_exit_group, status);
 }

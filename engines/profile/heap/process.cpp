@@ -325,6 +325,12 @@ void stop() {
     header->ended.store(static_cast<std::uint32_t>(Ending::left), std::memory_order_release);
 }
 
+void ends_by_itself() {
+    if (phase.load(std::memory_order_acquire) != Phase::active || header->pid != static_cast<std::uint32_t>(getpid())) return;
+    header->nodes_used.store(tree.size(), std::memory_order_release);
+    header->ended.store(static_cast<std::uint32_t>(Ending::by_itself), std::memory_order_release);
+}
+
 Thread* attach() {
     const ErrnoKept errno_kept;
     const Phase now = phase.load(std::memory_order_acquire);
@@ -398,8 +404,7 @@ __attribute__((destructor)) void finish() {
         note_modules(*thread);
         thread->busy = 0;
     }
-    header->nodes_used.store(tree.size(), std::memory_order_release);
-    header->ended.store(static_cast<std::uint32_t>(Ending::by_itself), std::memory_order_release);
+    ends_by_itself();
 }
 
 __attribute__((constructor(101))) void begin() {

@@ -67,6 +67,9 @@ bool start_again();
 // The process goes on without us.
 void stop();
 
+// This process ends now, and of its own will. The child of a vfork only borrows its parent's memory.
+void ends_by_itself();
+
 // The calling thread's state, made when it is first needed; null while nothing is to be recorded.
 Thread* attach();
 

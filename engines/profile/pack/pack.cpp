@@ -11,6 +11,7 @@
 
 #include "core/error.hpp"
 #include "profile/trace/file.hpp"
+#include "profile/trace/hash.hpp"
 #include "profile/trace/replay.hpp"
 
 namespace assay::heap {
@@ -103,7 +104,7 @@ private:
     TraceWriter writer_;
     Bytes payload_, python_;
     std::map<std::uint32_t, Lane> lanes_;                    // by thread
-    tsl::robin_map<std::uint64_t, std::uint64_t> names_;     // of live blocks
+    tsl::robin_map<std::uint64_t, std::uint64_t, BlockHash> names_;  // of live blocks
     std::map<std::uint32_t, std::uint64_t> reallocated_;     // the block that a thread is about to reallocate
 };
 

@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
@@ -167,25 +168,23 @@ private:
     }
 
     void look() {
-        const std::size_t before = spools_.size();
-        std::set<std::uint32_t> fresh;
         for (const auto& entry : fs::directory_iterator(arenas_)) {
             const std::string name = entry.path().filename();
             if (!name.ends_with(".arena") || !seen_.insert(name).second) continue;
-            Spool& one = spools_.emplace_back(entry.path(), settings_.folder + "/" + name.substr(0, name.size() - 6) + ".heap", settings_);
-            fresh.insert(one.pid());
+            spools_.emplace_back(entry.path(), settings_.folder + "/" + name.substr(0, name.size() - 6) + ".heap", settings_);
         }
-        std::size_t k = 0;
-        for (auto spool = spools_.begin(); spool != spools_.end(); ++k) {
-            // A process that has a new arena has become another program.
-            const bool replaced = k < before && fresh.contains(spool->pid());
+        std::map<std::uint32_t, std::uint64_t> newest;  // by process: when its last one was made
+        for (const Spool& spool : spools_) newest[spool.pid()] = std::max(newest[spool.pid()], spool.started());
+        for (auto spool = spools_.begin(); spool != spools_.end();) {
+            // A process that has a newer arena has become another program.
+            const bool replaced = spool->started() < newest[spool->pid()];
             heed_failure(*spool);
             if (!replaced && !spool->is_over()) {
                 ++spool;
                 continue;
             }
             drain_faults();
-            spool->finish();
+            spool->finish(replaced);
             spool = spools_.erase(spool);
         }
     }

@@ -256,7 +256,7 @@ bool Spool::is_over() {
 
 void Spool::abandon() { header_->recorder_gone.store(1, std::memory_order_release); }
 
-void Spool::finish() {
+void Spool::finish(bool is_replaced) {
     while (drain()) {}
     for (std::uint32_t index = 0; index < buffer_count; ++index)
         if (state(index) == BufferState::filling) take(index, buffer(index)->used.load(std::memory_order_acquire));
@@ -265,7 +265,7 @@ void Spool::finish() {
     write_samples();
     write_mappings();
     if (settings_.watches_faults) write_faults();
-    write_process(ending());
+    write_process(is_replaced && ending() == Ending::none ? Ending::by_itself : ending());
 }
 
 void Spool::write_process(Ending ending) {

@@ -23,6 +23,7 @@ public:
     Spool& operator=(const Spool&) = delete;
 
     std::uint32_t pid() const { return header_->pid; }
+    std::uint64_t started() const { return header_->start_ticks; }
     const std::string& failed() const { return writer_.failed(); }
     const std::string& trace() const { return trace_; }
     std::uint64_t written() const { return writer_.bytes(); }
@@ -34,7 +35,7 @@ public:
     void note_fault(const Fault& fault);
     bool is_over();  // the process has ended, runs another program now, or was left
     void abandon();  // the process goes on unrecorded
-    void finish();   // the rest, also of buffers half-filled, and the last word
+    void finish(bool is_replaced = false);  // the rest, also of buffers half-filled, and the last word; by another program
 
 private:
     void take(std::uint32_t index, std::size_t bytes);

@@ -31,7 +31,7 @@ from assay.profile.compare import changes
 from assay.profile.export import callgrind, collapsed, pprof, speedscope
 from assay.profile.heap import METRICS, HeapProfile, by_function, load_profiles
 from assay.profile.ranks import added_up, ranks_of
-from assay.records.run import Run
+from assay.records.run import Run, as_text
 from assay.records.schema import Measurement, Scalar, Subject, Summary
 from assay.records.units import format_quantity
 from assay.report.heap import show_comparison, show_profile, show_ranks
@@ -182,7 +182,7 @@ def _record_program(args: argparse.Namespace) -> int:
             "record it with -o RUN first, then: assay heap RUN --export ...",
         )
     check_program(args.program[0])
-    run = _open(args, {"program": args.program})
+    run = _open(args, {"program": [as_text(word) for word in args.program]})
     status = record_program(run.path / "heap", args.program, _wanted(args))
     if not traces(run.path / "heap"):
         run.finish("partial", "nothing was recorded")

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import re
 
-from assay.profile.heap import Figures, HeapProfile, by_line
+from assay.profile.figures import Figures
+from assay.profile.heap import HeapProfile, by_line
 from assay.records.schema import Finding, Subject
 from assay.records.units import format_quantity, format_share
 
@@ -14,7 +15,7 @@ LEAST_LEAK = 4096  # bytes; less is the runtime's own
 TEMPORARY_OF_ALL = 0.10  # of all allocations
 LEAST_COUNT = 1000  # allocations; fewer cost nothing that anybody would notice
 TINY = 1  # bytes
-REALLOC_CHAIN = 8  # reallocations of one line for each block that it first asked for
+REALLOC_CHAIN = 8  # reallocations of one line for each block that it first asked for, or took over
 ALIVE_AT_ONCE = 0.01  # of the copies that a line makes: fewer are made to be thrown away
 EMPTY_OF_RESIDENT = 0.20  # on pages that live blocks keep, as a share of the memory that the process has
 LEAST_EMPTY = 4 << 20  # bytes
@@ -232,9 +233,12 @@ def _tiny(profile: HeapProfile, host: str) -> list[Finding]:
 
 def _reallocations(profile: HeapProfile, host: str) -> list[Finding]:
     first = {by_line(one.place): one.own for one in profile.by("count", by_line)}
+    adopted = {by_line(one.place): one.own for one in profile.by("adopted", by_line)}
     found = []
     for one in profile.by("reallocated", by_line):
-        fresh = first.get(by_line(one.place), 0) - one.own  # blocks that did not replace another
+        line = by_line(one.place)
+        # Blocks that did not replace another, and those that came from elsewhere.
+        fresh = first.get(line, 0) - one.own + adopted.get(line, 0)
         if one.own >= LEAST_COUNT and one.own >= REALLOC_CHAIN * max(1, fresh):
             found.append(
                 _finding(

@@ -129,15 +129,21 @@ def _told_to_leave(process: subprocess.Popen[str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _left_to_the_program(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Ctrl-C reaches the program itself; what was recorded until then is kept. What asks for a profile on the way is
-    passed on."""
-    interrupted = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    asked = signal.signal(signal.SIGUSR1, lambda *_: process.send_signal(signal.SIGUSR1))
+    """Ctrl-C reaches the program itself; what was recorded until then is kept. What would end Assay, or asks for a
+    profile on the way, is passed on."""
+
+    def pass_on(number: int, _: object) -> None:
+        process.send_signal(number)
+
+    before = {
+        number: signal.signal(number, pass_on) for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
+    }
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, interrupted)
-        signal.signal(signal.SIGUSR1, asked)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def import_file(folder: Path, file: Path) -> None:

@@ -6,14 +6,14 @@ were asked for right there. Bytes are those that were requested, times are secon
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
 from assay.errors import UserError
+from assay.profile.figures import Figures, Grouping, Key
 
 
 class Place(Struct, array_like=True, frozen=True):
@@ -65,6 +65,7 @@ class Node(Struct, array_like=True):
     most: int
     shortest: int
     longest: int
+    adopted: int = 0  # blocks that were reallocated here, and had been asked for elsewhere
 
 
 class Tree(Struct):
@@ -244,16 +245,7 @@ METRICS: dict[str, str] = {  # of a node -> in words
 COUNTED = ("count", "temporary", "reallocated")  # the others are bytes
 
 
-@dataclass
-class Figures:
-    """Of one function or line: ``own`` is what it asked for itself, ``total`` with all that it called."""
-
-    place: Place
-    own: int = 0
-    total: int = 0
-
-
-class HeapProfile(Struct):
+class HeapProfile(Struct, dict=True):
     process: Process
     trace: Trace
     totals: Totals
@@ -308,23 +300,13 @@ class HeapProfile(Struct):
                 return found
         return found[:1]
 
-    def by(self, metric: str, key: Callable[[Place], object]) -> list[Figures]:
+    def by(self, metric: str, key: Key) -> list[Figures]:
         """Figures of a metric by function, by line or whatever ``key`` tells apart, most first. A function that
         is several times on a stack counts once."""
-        found: dict[object, Figures] = {}
-        for number, node in enumerate(self.nodes):
-            value: int = getattr(node, metric)
-            if not value:
-                continue
-            asker = self.asker(number)
-            found.setdefault(key(asker), Figures(asker)).own += value
-            seen: dict[object, Place] = {}
-            for at in self.stack(number):
-                place = self.places[self.nodes[at].place]
-                seen.setdefault(key(place), place)
-            for one, place in seen.items():
-                found.setdefault(one, Figures(place)).total += value
-        return sorted(found.values(), key=lambda f: (-f.own, -f.total))
+        groupings: dict[Key, Grouping] = self.__dict__.setdefault("groupings", {})
+        if key not in groupings:
+            groupings[key] = Grouping(self.places, self.nodes, key)
+        return groupings[key].figures([getattr(node, metric) for node in self.nodes])
 
 
 def by_function(place: Place) -> object:

@@ -51,6 +51,7 @@ class HeapNodes(Struct):
     most: list[int]
     shortest: list[int]
     longest: list[int]
+    adopted: list[int]
 
 
 class HeapCalls(Struct):

@@ -42,6 +42,11 @@ CONCLUSIONS = Verdict | Finding | Capacity | Comparison  # drawn from what was m
 RUNS = Path("runs")  # where runs are kept unless told otherwise: below the current directory
 
 
+def as_text(word: str) -> str:
+    """A word of a command line, which may be no text: then what can be shown of it."""
+    return os.fsencode(word).decode(errors="backslashreplace")
+
+
 class Run:
     """One run directory. Made by ``create``, read back by ``load``."""
 
@@ -64,7 +69,10 @@ class Run:
         except OSError as error:
             raise UserError(f"cannot make the run directory {place}: {error.strerror}") from error
         info = RunInfo(
-            id=identity, command=command, assay=__version__, started=now.isoformat(timespec="seconds")
+            id=identity,
+            command=[as_text(word) for word in command],
+            assay=__version__,
+            started=now.isoformat(timespec="seconds"),
         )
         run = cls(place, info, [])
         run.save()

@@ -210,7 +210,7 @@ def _show_replay(console: Console, study: AllocStudy) -> None:
         rows = [
             ("calls", figure("calls", "1")),
             ("in calls and first touch", figure("time", "s")),
-            ("of it in first touch", figure("touch", "s")),
+            ("first touch, each call timed", figure("touch", "s")),
             ("from first to last", figure("wall", "s")),
             ("malloc, 99 % within", tail("malloc")),
             ("realloc, 99 % within", tail("realloc")),

@@ -38,7 +38,7 @@ LEAST_SHARE = 1e-4
 SOURCES_BYTES = 8 << 20  # of all files together
 SOURCE_BYTES = 1 << 20  # of one
 SUMS = ("count", "bytes", "at_peak", "leaked", "leaked_count", "temporary", "reallocated", "frees", "lifetime", "cost",
-        "costed", "free_cost", "free_costed")  # fmt: skip
+        "costed", "free_cost", "free_costed", "adopted")  # fmt: skip
 SEEN = (
     "count",
     "bytes",

@@ -33,6 +33,9 @@ const spent = (cost: "cost" | "free_cost", costed: "costed" | "free_costed", cou
   return timed > 0 ? (page.nodes[cost][node]! / timed) * page.nodes[count][node]! * page.tick : 0;
 };
 
+/** Blocks that were reallocated here, and had been asked for elsewhere. */
+export const ADOPTED: Metric = { key: "adopted", words: "reallocations of others' blocks", unit: "1", fold: "sum", of: column("adopted") };
+
 export const METRICS: Metric[] = [
   { key: "bytes", words: "allocated", unit: "B", fold: "sum", of: column("bytes") },
   { key: "count", words: "allocations", unit: "1", fold: "sum", of: column("count") },
@@ -144,6 +147,16 @@ export class HeapModel {
       found = metric.fold === "peak" ? this.peaks(group) : this.folded(metric, group);
       found = found.filter((one) => one.own > 0 || one.total > 0).sort((x, y) => y.own - x.own || y.total - x.total);
       this.entriesOf.set(key, found);
+    }
+    return found;
+  }
+
+  /** Of each function that has any of its own, the line where most of it is. */
+  busiest(metric: Metric): Map<number, number> {
+    const found = new Map<number, number>();
+    for (const { place, own } of this.entries(metric, "line")) {
+      const of = this.page.places.first[place]!;
+      if (own > 0 && !found.has(of)) found.set(of, place);
     }
     return found;
   }

@@ -47,6 +47,7 @@ export interface HeapNodes {
   most: number[];
   shortest: number[];
   longest: number[];
+  adopted: number[];
 }
 
 export interface HeapObject {

@@ -1,13 +1,19 @@
-"""The planted program, built once."""
+"""The planted programs, built once."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from heap_attached import compiled
 from heap_runs import built
 
 
 @pytest.fixture(scope="session")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return built(tmp_path_factory.mktemp("planted") / "planted")
+
+
+@pytest.fixture(scope="session")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compiled(tmp_path_factory.mktemp("small") / "small", "small.c")

@@ -19,6 +19,8 @@ from heap_runs import (
     profile,
 )
 
+from assay.profile.heap import by_function
+
 pytestmark = NEEDED
 
 
@@ -59,6 +61,27 @@ def test_reallocation_in_a_loop(planted: Path, tmp_path: Path) -> None:
     assert (node.count, node.bytes, node.reallocated) == (5000, 10 * 5000 * 5001 // 2, 4999)
     (cause,) = advice(tmp_path / "run")
     assert "reallocates 4999 times" in cause
+
+
+def test_blocks_that_are_made_larger_once(small: Path, tmp_path: Path) -> None:
+    heap(tmp_path / "run", small, "once")
+    node = of(profile(tmp_path / "run"), "enlarge")
+    assert (node.reallocated, node.adopted) == (2000, 2000)
+    assert not any("reallocates" in cause for cause in advice(tmp_path / "run"))
+
+
+def test_functions_that_only_hand_requests_on(small: Path, tmp_path: Path) -> None:
+    heap(tmp_path / "run", small, "wrapped")
+    assert of(profile(tmp_path / "run"), "wanting").leaked == 5_000_000
+    assert any("wanting" in cause for cause in advice(tmp_path / "run"))
+
+
+def test_a_function_stands_where_most_of_it_is(small: Path, tmp_path: Path) -> None:
+    heap(tmp_path / "run", small, "two lines")
+    by = {one.place.function: one for one in profile(tmp_path / "run").by("bytes", by_function)}
+    lines = (ROOT / "tests/fixtures/heap/small.c").read_text().splitlines()
+    assert "malloc(1000000)" in lines[by["two_lines"].place.line - 1]
+    assert by["two_lines"].own == 1_000_010 and by["main"].total >= by["two_lines"].total == 1_000_010
 
 
 def test_single_bytes(planted: Path, tmp_path: Path) -> None:

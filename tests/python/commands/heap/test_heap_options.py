@@ -39,6 +39,8 @@ def test_a_sample_estimates_the_whole(planted: Path, tmp_path: Path, what: str) 
     assert node.bytes == pytest.approx(whole, rel=0.25)
     assert one.trace.events < 20_000
     assert "figures are estimates" in done.stderr
+    spent = sum(calls.seconds for thread in one.threads for calls in thread.calls.values())
+    assert 0 < spent < one.process.seconds
 
 
 RANKED = 'if test "$OMPI_COMM_WORLD_RANK" = 2; then "$0" leak; else "$0" tiny; fi; exit 0'

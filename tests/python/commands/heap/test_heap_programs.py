@@ -23,6 +23,8 @@ from heap_runs import (
     profiles,
 )
 
+from assay.records.run import Run
+
 pytestmark = NEEDED
 
 
@@ -96,6 +98,42 @@ def test_killed_without_a_word(planted: Path, tmp_path: Path) -> None:
     assert not one.process.complete
     assert of(one, "leak").leaked == 50_000
     assert of(one, "churn").count == 20_000
+
+
+@pytest.mark.parametrize("words", [["exit at once"], ["two lines"]])
+def test_ends_of_its_own(small: Path, tmp_path: Path, words: list[str]) -> None:
+    """Also without destructors, and by becoming another program."""
+    heap(tmp_path / "run", "sh", "-c", 'exec "$0" "$@"', small, *words)
+    assert [one.process.complete for one in profiles(tmp_path / "run")] == [True, True]
+
+
+def test_what_would_end_assay_ends_the_program(small: Path, tmp_path: Path) -> None:
+    before = set(Path("/dev/shm").glob("assay-heap-*"))
+    process = subprocess.Popen(
+        [ASSAY, "heap", "-o", tmp_path / "run", "--", small, "waits"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    process.terminate()
+    _, said = process.communicate(timeout=30)
+    assert process.returncode == 128 + signal.SIGTERM and "did not end by itself" in said
+    assert of(profile(tmp_path / "run"), "two_lines").leaked == 1_000_010
+    assert set(Path("/dev/shm").glob("assay-heap-*")) <= before
+
+
+def test_words_that_are_no_text(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [ASSAY, "heap", "-o", tmp_path / "run", "--", "printf", "%s", b"a\xffb"],
+        capture_output=True,
+        timeout=LIMIT_S,
+    )
+    assert (done.returncode, done.stdout) == (0, b"a\xffb")
+    assert Run.load(tmp_path / "run").info.command[-1] == "a\\xffb"
+
+
+def test_nothing_is_allocated(tmp_path: Path) -> None:
+    heap(tmp_path / "run", "true")
+    assert all(one.totals.peak_seconds >= 0 for one in profiles(tmp_path / "run"))
 
 
 LOADS_LATE = """

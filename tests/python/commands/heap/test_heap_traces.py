@@ -26,6 +26,23 @@ from assay.records.run import Run
 pytestmark = NEEDED
 
 
+@pytest.mark.parametrize(("what", "blocks"), [("live", 400_000), ("large", 20_000)])
+def test_many_live_blocks_in_bounded_memory(small: Path, tmp_path: Path, what: str, blocks: int) -> None:
+    """Their addresses, and their names once the trace is packed, have most of their bits in common."""
+    tool = engines_folder() / "assay-heap"
+    subprocess.run([tool, "record", tmp_path, "--", small, what], check=True, timeout=LIMIT_S)
+    (trace,) = tmp_path.glob("*.heap")
+    for _ in range(2):
+        said = subprocess.run(
+            ["sh", "-c", 'ulimit -v 2000000; exec "$0" analyse "$1"', tool, trace],
+            capture_output=True,
+            check=True,
+            timeout=LIMIT_S,
+        )
+        assert blocks <= json.loads(said.stdout)["totals"]["frees"] < blocks + 100
+        subprocess.run([tool, "pack", trace], check=True, timeout=LIMIT_S)
+
+
 def test_a_truncated_trace_shows_what_it_holds(planted: Path, tmp_path: Path) -> None:
     heap(tmp_path / "run", planted, "churn")
     (trace,) = (tmp_path / "run/heap").glob("*.heap")

@@ -18,6 +18,8 @@ export function Functions({ model, metric, selection, select }: ViewProps) {
   }, [entries, words, model]);
   const columns = useMemo((): Column<Entry>[] => {
     const most = entries.reduce((a, one) => Math.max(a, one.own), 0);
+    const busiest = model.busiest(metric);
+    const at = (one: Entry) => busiest.get(one.place) ?? one.place;
     return [
       { id: "own", header: "own", numeric: true, value: (one) => one.own, show: (one) => amount(one.own, metric.unit) },
       { id: "bar", header: "", value: (one) => one.own, show: (one) => <ShareBar part={most ? one.own / most : 0} /> },
@@ -35,10 +37,10 @@ export function Functions({ model, metric, selection, select }: ViewProps) {
       {
         id: "source",
         header: "at",
-        value: (one) => model.source(one.place),
+        value: (one) => model.source(at(one)),
         show: (one) => (
-          <button type="button" class="link soft" onClick={() => select({ place: one.place, group: "function" }, "source")}>
-            {model.source(one.place)}
+          <button type="button" class="link soft" onClick={() => select({ place: at(one), group: "function" }, "source")}>
+            {model.source(at(one))}
           </button>
         ),
       },

@@ -2,7 +2,7 @@
 
 import { useMemo } from "preact/hooks";
 
-import { metricOf } from "../../data/heap";
+import { ADOPTED, metricOf } from "../../data/heap";
 import { Table, type Column } from "../Table";
 import { amount } from "./Figure";
 import type { ViewProps } from "./Heap";
@@ -11,7 +11,7 @@ import { placeColumn } from "./PlaceLink";
 interface Row {
   place: number;
   times: number;
-  steps: number; // for each block that was not there before
+  steps: number; // for each block that was new here
   bytes: number;
 }
 
@@ -19,11 +19,12 @@ export function Reallocations({ model, select }: ViewProps) {
   const rows = useMemo(() => {
     const counts = new Map(model.entries(metricOf("count"), "line").map((one) => [one.place, one.own]));
     const sizes = new Map(model.entries(metricOf("bytes"), "line").map((one) => [one.place, one.own]));
+    const adopted = new Map(model.entries(ADOPTED, "line").map((one) => [one.place, one.own]));
     return model
       .entries(metricOf("reallocated"), "line")
       .filter((one) => one.own > 0)
       .map(({ place, own }): Row => {
-        const fresh = Math.max(1, (counts.get(place) ?? 0) - own);
+        const fresh = Math.max(1, (counts.get(place) ?? 0) - own + (adopted.get(place) ?? 0));
         return { place, times: own, steps: own / fresh, bytes: sizes.get(place) ?? 0 };
       });
   }, [model]);
