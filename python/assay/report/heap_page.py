@@ -191,10 +191,13 @@ def _merged(profile: HeapProfile, renumbered: dict[int, int]) -> HeapNodes:
         row[0] = renumbered[row[0]] if row[0] >= 0 else -1
     sums = [names.index(name) for name in SUMS]
     if len(renumbered) < len(profile.nodes):
+        shown: list[int] = []  # of each node, the nearest one outwards
         for number, node in enumerate(profile.nodes):
-            if number not in renumbered and (to := _shown(profile, renumbered, node.parent)) >= 0:
+            shown.append(renumbered.get(number, shown[node.parent] if node.parent >= 0 else -1))
+            has_any = node.count or node.frees or node.reallocated
+            if has_any and number not in renumbered and shown[number] >= 0:
                 for column in sums:
-                    rows[to][column] += getattr(node, names[column])
+                    rows[shown[number]][column] += getattr(node, names[column])
     return HeapNodes(*(list(column) for column in zip(*rows, strict=True)) if rows else [[]] * len(names))
 
 
