@@ -164,6 +164,13 @@ def test_fragments_name_who_keeps_the_pages(open_report: Open, recorded: Callabl
     assert "interleave" in said and "20,000" in said
 
 
+def test_a_profile_is_no_verdict(open_report: Open, recorded: Callable[[str], Path]) -> None:
+    page = open_report(recorded("grow"))
+    assert page.locator(".banner").inner_text() == "Heap profile"
+    assert "against what was expected" not in page.locator("#findings").inner_text()
+    assert "of all allocations" in page.locator("#findings").inner_text()
+
+
 def test_reallocations_in_steps(open_report: Open, recorded: Callable[[str], Path]) -> None:
     page = open_report(recorded("grow"))
     row = page.get_by_role("tab", name="Reallocations")

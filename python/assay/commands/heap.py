@@ -231,7 +231,7 @@ def _attach(args: argparse.Namespace) -> int:
             lambda: said.print(f"attached to {pid} {until}"),
         )
     except UserError:
-        run.finish("failed", f"process {pid} was not recorded")
+        run.discard()
         raise
     if left.problem:
         said.print(left.problem, soft_wrap=True)

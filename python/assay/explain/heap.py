@@ -47,14 +47,13 @@ def heap_advice(profile: HeapProfile, host: str) -> list[Finding]:
     ]
 
 
-def _finding(host: str, cause: str, effect: float | None, details: list[str], remedy: str) -> Finding:
+def _finding(host: str, cause: str, details: list[str], remedy: str) -> Finding:
     return Finding(
         rule="heap",
         cause=cause,
         subject=Subject(host=host),
         side="node",
         severity="warning",
-        effect=effect,
         details=details,
         remedy=remedy,
     )
@@ -81,8 +80,7 @@ def _leaks(profile: HeapProfile, host: str) -> list[Finding]:
         _finding(
             host,
             f"{_where(one)} asks for {format_quantity(one.own, 'B')} that are never freed",
-            one.own / profile.totals.peak,
-            [],
+            [f"{format_share(one.own / profile.totals.peak)} of the most that was in use at once"],
             "free them, or keep them on purpose: what is held until the end counts here too",
         )
         for one in found[:MOST_SHOWN]
@@ -96,7 +94,6 @@ def _temporary(profile: HeapProfile, host: str) -> list[Finding]:
         _finding(
             host,
             f"{_where(one)} makes {one.own} blocks that are freed before the next allocation",
-            one.own / profile.totals.count,
             [f"{format_share(one.own / profile.totals.count)} of all allocations"],
             "make it once, before the loop"
             if one.place.is_python
@@ -119,7 +116,6 @@ def _copies(profile: HeapProfile, host: str) -> list[Finding]:
         _finding(
             host,
             f"{_where(one)} makes {one.own} copies of a {what} that do not live on",
-            one.own / profile.totals.count,
             [f"{format_share(one.own / profile.totals.count)} of all allocations are made for them"],
             "take it by reference (const auto&), or move it",
         )
@@ -142,10 +138,10 @@ def _fragments(profile: HeapProfile, host: str) -> list[Finding]:
         _finding(
             host,
             f"{_where(one)} keeps {format_quantity(one.own, 'B')} of nearly empty pages with {one.total} blocks",
-            one.own / pages.resident,
             [
+                f"{format_share(one.own / pages.resident)} of what was resident",
                 f"{pages.seconds:.2f} s after the start {format_quantity(pages.resident, 'B')} were resident "
-                f"and {format_quantity(pages.live, 'B')} in use"
+                f"and {format_quantity(pages.live, 'B')} in use",
             ],
             "do not ask for blocks that live long in between those that do not: ask for them first, or from a pool",
         )
@@ -180,7 +176,7 @@ def _first_touch(profile: HeapProfile, host: str) -> list[Finding]:
             remedy = "try huge pages: GLIBC_TUNABLES=glibc.malloc.hugetlb=1, or madvise(MADV_HUGEPAGE)"
         else:
             continue
-        found.append(_finding(host, cause, None, [], remedy))
+        found.append(_finding(host, cause, [], remedy))
     return found[:MOST_SHOWN]
 
 
@@ -204,8 +200,10 @@ def _variables(profile: HeapProfile, host: str) -> list[Finding]:
             _finding(
                 host,
                 f"the variable {one.name}{at} takes {format_quantity(one.bytes, 'B')}{what}",
-                bytes_in_all / max(profile.totals.peak, resident, bytes_in_all),
-                touched,
+                [
+                    f"{format_share(bytes_in_all / max(profile.totals.peak, resident, bytes_in_all))} of its memory",
+                    *touched,
+                ],
                 "it is there from beginning to end: ask for it when it is needed, as large as it is needed",
             )
         )
@@ -222,8 +220,10 @@ def _tiny(profile: HeapProfile, host: str) -> list[Finding]:
         _finding(
             host,
             f"{_where(one)} asks {one.own} times for {TINY} byte or none",
-            one.own / profile.totals.count,
-            ["each takes 32 bytes of glibc's heap"],
+            [
+                f"{format_share(one.own / profile.totals.count)} of all allocations",
+                "each takes 32 bytes of glibc's heap",
+            ],
             "is a size of zero meant? else put the byte where it belongs",
         )
         for one in sorted(counts.values(), key=lambda f: -f.own)[:MOST_SHOWN]
@@ -244,8 +244,10 @@ def _reallocations(profile: HeapProfile, host: str) -> list[Finding]:
                 _finding(
                     host,
                     f"{_where(one)} reallocates {one.own} times",
-                    one.own / profile.totals.count,
-                    [f"{one.own / max(1, fresh):.0f} times for each block"],
+                    [
+                        f"{one.own / max(1, fresh):.0f} times for each block",
+                        f"{format_share(one.own / profile.totals.count)} of all allocations",
+                    ],
                     "grow by a factor, or ask for the final size at once",
                 )
             )

@@ -144,6 +144,13 @@ class Run:
         temporary.write_bytes(msgspec.json.format(encode(self.info), indent=1) + b"\n")
         os.replace(temporary, self.path / "run.json")
 
+    def discard(self) -> None:
+        """Takes a run back that has not begun: what it has made, as far as that is empty."""
+        (self.path / "run.json").unlink(missing_ok=True)
+        for folder in (*(path for path in self.path.iterdir() if path.is_dir()), self.path):
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
     def finish(self, state: str, reason: str = "") -> None:
         """Ends the run: "complete", "partial" or "failed", with the reason for people."""
         assert state in ("complete", "partial", "failed")

@@ -24,6 +24,7 @@ export function OutcomeMark({ outcome }: { outcome: Outcome }) {
 export function Banner({ run }: { run: Run }) {
   const { info } = run;
   const outcome = overall(run);
+  const study = unjudged(run);
   const hosts = [...new Set(info.hosts)];
   const ranks = info.hosts?.length ?? 0;
   return (
@@ -32,12 +33,18 @@ export function Banner({ run }: { run: Run }) {
         <strong>Assay</strong> report
         <span class="soft"> · {info.id}</span>
       </p>
-      <div class={`banner ${outcome.toLowerCase()}`}>
-        <h1>
-          <span aria-hidden="true">{SIGNS[outcome]}</span> {outcome}
-        </h1>
-        <p>{reason(run, outcome)}</p>
-      </div>
+      {study ? (
+        <div class="banner">
+          <h1>{study}</h1>
+        </div>
+      ) : (
+        <div class={`banner ${outcome.toLowerCase()}`}>
+          <h1>
+            <span aria-hidden="true">{SIGNS[outcome]}</span> {outcome}
+          </h1>
+          <p>{reason(run, outcome)}</p>
+        </div>
+      )}
       {info.state !== "complete" && (
         <p class="notice" role="note">
           <strong>{INCOMPLETE[info.state ?? "running"]}</strong> {info.reason}
@@ -91,6 +98,13 @@ export function overall(run: Run): Outcome {
   const outcomes = run.verdicts.map((verdict) => verdict.outcome);
   if (outcomes.includes("FAIL")) return "FAIL";
   return outcomes.length === 0 || outcomes.includes("INCONCLUSIVE") ? "INCONCLUSIVE" : "PASS";
+}
+
+/** What a run is called that shows and judges nothing; empty for one that is judged. */
+function unjudged(run: Run): string {
+  if (run.info.outcome || run.verdicts.length > 0 || run.failures.length > 0) return "";
+  if (run.heaps.length > 0) return "Heap profile";
+  return run.measurements.some((one) => one.name.startsWith("profile.alloc.")) ? "Allocators" : "";
 }
 
 function reason(run: Run, outcome: Outcome): string {

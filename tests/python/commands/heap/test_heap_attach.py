@@ -350,8 +350,10 @@ def test_nothing_is_left_of_it(program: Path, tmp_path: Path) -> None:
 
 def test_processes_that_cannot_be_attached_to(program: Path, planted: Path, tmp_path: Path) -> None:
     def told(pid: int) -> str:
-        said = refused("--attach", str(pid), "-o", str(tmp_path / f"run{time.monotonic_ns()}"), cwd=tmp_path)
+        run = tmp_path / "not"
+        said = refused("--attach", str(pid), "-o", str(run), cwd=tmp_path)
         assert said.count("\n") == 1, said
+        assert not run.exists()
         return said
 
     assert "there is no process 99999999" in told(99999999)
