@@ -146,7 +146,8 @@ def test_pages_that_a_few_blocks_keep(planted: Path, tmp_path: Path) -> None:
     one = profile(tmp_path / "run")
     assert one.fragments is not None
     assert 19_000 < one.fragments.pages < 22_000
-    assert one.fragments.empty > 0.9 * one.fragments.pages * one.fragments.page_bytes
+    # Pages are looked at again when a quarter more is empty: the worst moment may be missed by that.
+    assert one.fragments.empty > 0.75 * one.fragments.pages * one.fragments.page_bytes
     worst = one.fragments.pins[0]
     assert "interleave" in one.asker(worst.node).function
     assert worst.blocks == 20_000
