@@ -42,8 +42,8 @@ struct Spread {
     std::array<std::uint32_t, powers> sizes{}, lifetimes{};
 };
 
-// Some calls are timed, and stand for all, in a sample each for as many as it was taken for. A long one (a page fault, a wait for another thread) is rare, and stands
-// for itself alone.
+// Some calls are timed, and stand for all, in a sample each for as many as it was taken for. A long one (a page fault, a
+// wait for another thread) is rare, and stands for itself alone.
 struct Calls {
     static constexpr std::uint32_t long_call = 1 << 17;  // ticks, some 50 us
 

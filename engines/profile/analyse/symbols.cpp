@@ -54,8 +54,7 @@ std::string hex(const std::string& bytes) {
 
 constexpr std::size_t longest_name = 1000;  // bytes; a regular expression goes as deep as a text is long
 
-// Made at run time and named by nobody, or of an object that was loaded too late to be written down: its address tells
-// nothing, once the process has ended.
+// Made at run time, mostly, and named by nobody: its address tells nothing, once the process has ended.
 constexpr const char* unknown_code = "(unknown code)";
 
 // V8 says what it has made, how well, and of which lines: "JS:*name file:12:3". Others' names are whole.

@@ -40,7 +40,6 @@ struct Real {
     int (*dlclose)(void*);
     int (*pthread_getattr_np)(pthread_t, pthread_attr_t*);
     void (*_exit)(int);
-    void (*_Exit)(int);
 };
 Real real;
 
@@ -81,7 +80,6 @@ void find_all(Find find) {
     find(real.dlclose, "dlclose");
     find(real.pthread_getattr_np, "pthread_getattr_np");
     find(real._exit, "_exit");
-    find(real._Exit, "_Exit");
 }
 
 // False while this very thread (or another) is at it.
@@ -317,8 +315,4 @@ ASSAY_HOOK [[noreturn]] void _exit(int status) {
     for (;;) syscall(SYS_exit_group, status);
 }
 
-ASSAY_HOOK [[noreturn]] void _Exit(int status) {
-    ends_by_itself();
-    if (resolve() && real._Exit != nullptr) real._Exit(status);
-    for (;;) syscall(SYS_exit_group, status);
-}
+ASSAY_HOOK [[noreturn]] void _Exit(int) __attribute__((alias("_exit")));

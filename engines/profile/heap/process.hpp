@@ -144,7 +144,7 @@ __attribute__((always_inline)) inline stack::StackId stack_of(Thread& thread, co
     return __builtin_expect(reads_python.load(std::memory_order_acquire), 0) ? with_python(thread, native, note) : native;
 }
 
-// `time`: after what gives a block, before what takes one. `stack`: the caller's, asked for when the thread is busy. The hot
+// `time`: after what gives a block, before what takes one. `stack_now`: gives the caller's, when the thread is busy. The hot
 // way calls nothing that could change errno; the slow ones keep it. False when it could not be recorded. Inlined in each
 // hook, where the kind is known.
 template <class Stack>
