@@ -1,5 +1,5 @@
-// What a stack costs: a capture of some 20 frames on a hit of the layout memo, by rules alone, and by
-// libunwind's own cached backtrace, in one run. One JSON line a figure.
+// What a stack costs: a capture of some 20 frames on a hit of the layout memo, by rules alone, and
+// by libunwind's own cached backtrace, in one run. One JSON line a figure.
 #define UNW_LOCAL_ONLY
 #include <fmt/format.h>
 #include <libunwind.h>
@@ -50,7 +50,8 @@ struct Walker {
     }
 };
 
-// A tree of calls: at every fifth level one of two ways, so that a leaf is reached by several stacks.
+// A tree of calls: at every fifth level one of two ways, so that a leaf is reached by several
+// stacks.
 template <int Depth, int Path>
 __attribute__((noinline)) void descend(Walker& w) {
     volatile char pad[24 + 8 * (Depth % 4)];
@@ -79,7 +80,8 @@ double nanoseconds(Mode how, std::uint64_t captures) {
 }  // namespace
 
 int main() {
-    void* at = mmap(nullptr, sizeof(Unwinder), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* at = mmap(nullptr, sizeof(Unwinder), PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at == MAP_FAILED || !tree.reserve(1 << 20)) return 2;
     unwinder = static_cast<Unwinder*>(at);
     pthread_attr_t attributes;
@@ -87,7 +89,8 @@ int main() {
     void* low = nullptr;
     std::size_t bytes = 0;
     pthread_attr_getstack(&attributes, &low, &bytes);
-    unwinder->set_bounds({reinterpret_cast<std::uint64_t>(low), reinterpret_cast<std::uint64_t>(low) + bytes});
+    unwinder->set_bounds(
+        {reinterpret_cast<std::uint64_t>(low), reinterpret_cast<std::uint64_t>(low) + bytes});
     unw_set_caching_policy(unw_local_addr_space, UNW_CACHE_PER_THREAD);
 
     constexpr int rounds = 9;
@@ -101,9 +104,11 @@ int main() {
     }
     const auto say = [](const char* name, std::vector<double> v, const char* limit) {
         std::sort(v.begin(), v.end());
-        fmt::print("{{\"name\": \"{}\", \"value\": {:.1f}, \"unit\": \"ns\", \"better\": \"lower\", \"limit\": {}, "
-                   "\"frames\": {}, \"spread\": [{:.1f}, {:.1f}]}}\n",
-                   name, v[v.size() / 2], limit, frames, v.front(), v.back());
+        fmt::print(
+            "{{\"name\": \"{}\", \"value\": {:.1f}, \"unit\": \"ns\", \"better\": \"lower\", "
+            "\"limit\": {}, "
+            "\"frames\": {}, \"spread\": [{:.1f}, {:.1f}]}}\n",
+            name, v[v.size() / 2], limit, frames, v.front(), v.back());
     };
     say("heap.unwind.hit", memo, "30");
     say("heap.unwind.rules", rules, "null");

@@ -1,6 +1,6 @@
-// What the network engine itself costs, without a network: nanoseconds a message over a transport that does
-// everything at once, verification against memcpy, and the plan for 10,000 nodes. One JSON line a figure;
-// bench/net_engine.py adds what needs MPI.
+// What the network engine itself costs, without a network: nanoseconds a message over a transport
+// that does everything at once, verification against memcpy, and the plan for 10,000 nodes. One
+// JSON line a figure; bench/net_engine.py adds what needs MPI.
 #include <fmt/core.h>
 
 #include <cstring>
@@ -16,7 +16,8 @@ namespace {
 using namespace assay;
 using namespace assay::network;
 
-// `once` gives one value: the median over the repetitions. The spread is the median absolute deviation.
+// `once` gives one value: the median over the repetitions. The spread is the median absolute
+// deviation.
 template <class Once>
 Summary repeated(Once once, int repetitions = 15) {
     std::vector<double> values;
@@ -25,8 +26,8 @@ Summary repeated(Once once, int repetitions = 15) {
     return summarize(values);
 }
 
-void figure(const char* name, const Summary& s, const char* unit, const char* limit, const char* better,
-            const std::string& peer) {
+void figure(const char* name, const Summary& s, const char* unit, const char* limit,
+            const char* better, const std::string& peer) {
     fmt::print(
         R"({{"name":"{}","value":{:.4g},"unit":"{}","limit":{},"better":"{}","peer":{},"spread":{:.3g}}})"
         "\n",
@@ -38,7 +39,8 @@ void message_cost() {
     const auto transport = instant_transport();
     Bench bench{sink, *transport};
     Session session(bench, {30'000'000'000, 50'000});
-    // Shorter than a time slice, many times: most repetitions are not interrupted, and the median is one of them.
+    // Shorter than a time slice, many times: most repetitions are not interrupted, and the median
+    // is one of them.
     constexpr int messages = 1000, repetitions = 501;
     Exchange exchange(session, messages * stride(8), true);
     const Round round = Schedule::all_to_all("shift", 2).round(0, 0);
@@ -59,7 +61,8 @@ void message_cost() {
                 return static_cast<double>(exchange.run(burst, round, latency).elapsed) / messages;
             },
             repetitions);
-        figure(fmt::format("net.engine.message.{}", name(op)).c_str(), cost, "ns", "100", "lower", peer);
+        figure(fmt::format("net.engine.message.{}", name(op)).c_str(), cost, "ns", "100", "lower",
+               peer);
     }
 }
 
@@ -67,13 +70,15 @@ void verification() {
     constexpr std::size_t size = 64 << 10, slots = 1024;  // 64 MiB: from memory, as after a burst
     std::vector<std::uint64_t> from(size * slots / 8), to(from.size());
     auto* const data = reinterpret_cast<std::byte*>(from.data());
-    for (std::size_t slot = 0; slot < slots; ++slot) stamp(data + slot * size, size, stamp_key(0, 1, slot));
+    for (std::size_t slot = 0; slot < slots; ++slot)
+        stamp(data + slot * size, size, stamp_key(0, 1, slot));
     const auto rate = [&](auto pass) {
         const Nanoseconds begin = now();
         pass();
         return static_cast<double>(size * slots) / static_cast<double>(now() - begin);
     };
-    const Summary copy = repeated([&] { return rate([&] { std::memcpy(to.data(), data, size * slots); }); });
+    const Summary copy =
+        repeated([&] { return rate([&] { std::memcpy(to.data(), data, size * slots); }); });
     const Summary verify = repeated([&] {
         return rate([&] {
             for (std::size_t slot = 0; slot < slots; ++slot)

@@ -1,6 +1,7 @@
-// What verifying every payload adds to the reported time of a 64 KiB transfer over a real MPI: two ranks
-// stream bursts, with and without verification in turn within one job, so that what else the machine does
-// falls on both alike. Rank 0 prints the ratio of the medians, less one, as one JSON line.
+// What verifying every payload adds to the reported time of a 64 KiB transfer over a real MPI: two
+// ranks stream bursts, with and without verification in turn within one job, so that what else the
+// machine does falls on both alike. Rank 0 prints the ratio of the medians, less one, as one JSON
+// line.
 #include <fmt/core.h>
 
 #include "core/statistics.hpp"
@@ -24,7 +25,8 @@ void compare(Transport& transport) {
     Histogram latency;
     std::uint64_t first = 0;
     const auto burst = [&](bool verify) {
-        const Outcome outcome = exchange.run({Op::stream, size, window, 1, first, verify}, round, latency);
+        const Outcome outcome =
+            exchange.run({Op::stream, size, window, 1, first, verify}, round, latency);
         first += window;
         return seconds(outcome.elapsed) / window;
     };
@@ -38,14 +40,13 @@ void compare(Transport& transport) {
     }
     if (session.rank() != 0) return;
     const Summary with = summarize(verified), without = summarize(plain);
-    fmt::print(R"({{"name":"net.engine.verify.cost","value":{:.4g},"unit":"1","limit":0.02,"better":"lower",)"
-               R"("peer":{{"name":"without verification","value":{:.4g},"unit":"s"}},"spread":{:.3g}}})"
-               "\n",
-               with.median / without.median - 1, without.median, with.mad / without.median);
+    fmt::print(
+        R"({{"name":"net.engine.verify.cost","value":{:.4g},"unit":"1","limit":0.02,"better":"lower",)"
+        R"("peer":{{"name":"without verification","value":{:.4g},"unit":"s"}},"spread":{:.3g}}})"
+        "\n",
+        with.median / without.median - 1, without.median, with.mad / without.median);
 }
 
 }  // namespace
 
-int main(int argc, char** argv) {
-    for_each_rank(argc, argv, compare);
-}
+int main(int argc, char** argv) { for_each_rank(argc, argv, compare); }

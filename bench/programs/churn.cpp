@@ -1,5 +1,6 @@
-// Allocates and frees N blocks in T threads from 13 frames deep along 8 ways, sizes mixed as programs mix them, with
-// 256 blocks live in each thread: nearly nothing but malloc and free, the worst that a heap profiler can meet.
+// Allocates and frees N blocks in T threads from 13 frames deep along 8 ways, sizes mixed as
+// programs mix them, with 256 blocks live in each thread: nearly nothing but malloc and free, the
+// worst that a heap profiler can meet.
 //
 //     churn [N = 20000000] [T = 2]      prints the seconds that it took
 #include <chrono>
@@ -45,14 +46,15 @@ ALONE void leaf(Worker& w) {
     oldest = block;
 }
 
-// Every fifth frame chooses its callee, so that a stack cannot be guessed from its innermost frames. Each has a size
-// of its own.
+// Every fifth frame chooses its callee, so that a stack cannot be guessed from its innermost
+// frames. Each has a size of its own.
 template <int depth, int way>
 ALONE void descend(Worker& w) {
     volatile char own[24 + 8 * (depth % 4)];
     own[0] = depth;
     if constexpr (depth == 0) leaf<way>(w);
-    else if constexpr (depth % 5 == 4) w.next() % 2 == 0 ? descend<depth - 1, 2 * way>(w) : descend<depth - 1, 2 * way + 1>(w);
+    else if constexpr (depth % 5 == 4)
+        w.next() % 2 == 0 ? descend<depth - 1, 2 * way>(w) : descend<depth - 1, 2 * way + 1>(w);
     else descend<depth - 1, way>(w);
     own[1] = own[0];
 }
@@ -71,7 +73,9 @@ int main(int argc, char** argv) {
     const int count = argc > 2 ? std::atoi(argv[2]) : 2;
     const auto begun = std::chrono::steady_clock::now();
     std::vector<std::thread> threads;
-    for (int t = 0; t < count; ++t) threads.emplace_back(run, blocks / static_cast<std::uint64_t>(count), t + 1);
+    for (int t = 0; t < count; ++t)
+        threads.emplace_back(run, blocks / static_cast<std::uint64_t>(count), t + 1);
     for (std::thread& one : threads) one.join();
-    std::printf("%.6f\n", std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count());
+    std::printf("%.6f\n",
+                std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count());
 }

@@ -1,5 +1,5 @@
-// Leaves a store behind as a killed job does: EXTENTS writes of BYTES each, one a record, in no order, of which none is
-// in the file yet. Prints the store's path.
+// Leaves a store behind as a killed job does: EXTENTS writes of BYTES each, one a record, in no
+// order, of which none is in the file yet. Prints the store's path.
 //
 //   bench-leftover FOLDER FILE EXTENTS BYTES
 #include <fcntl.h>
@@ -19,13 +19,15 @@ using namespace assay::storage;
 namespace {
 
 constexpr std::uint32_t ranks = 2;
-constexpr std::uint64_t odd = 0x9E3779B1;  // prime to any number of extents below it: every place comes once
+constexpr std::uint64_t odd =
+    0x9E3779B1;  // prime to any number of extents below it: every place comes once
 
 }  // namespace
 
 int main(int argc, char** argv) {
     if (argc != 5) return 2;
-    const std::uint64_t extents = std::strtoull(argv[3], nullptr, 10), bytes = std::strtoull(argv[4], nullptr, 10);
+    const std::uint64_t extents = std::strtoull(argv[3], nullptr, 10),
+                        bytes = std::strtoull(argv[4], nullptr, 10);
     const int fd = open(argv[2], O_CREAT | O_RDWR | O_TRUNC, 0644);
     struct stat about{};
     if (fd < 0 || fstat(fd, &about)) return 2;
@@ -38,7 +40,8 @@ int main(int argc, char** argv) {
     }
     const std::uint32_t slot = slot_of(*store, about.st_dev, about.st_ino, argv[2]);
     std::unique_ptr<Writer> writers[ranks];
-    for (std::uint32_t rank = 0; rank < ranks; ++rank) writers[rank] = std::make_unique<Writer>(*store, rank);
+    for (std::uint32_t rank = 0; rank < ranks; ++rank)
+        writers[rank] = std::make_unique<Writer>(*store, rank);
     for (std::uint64_t k = 0; k < extents; ++k) {
         Writer& writer = *writers[k % ranks];
         std::uint64_t place = 0;

@@ -1,4 +1,5 @@
-// Rank 0 reads in turn what rank 1 wrote, while rank 1 computes and enters no MPI: bytes/s, on standard output.
+// Rank 0 reads in turn what rank 1 wrote, while rank 1 computes and enters no MPI: bytes/s, on
+// standard output.
 //
 //   bench-reader-MPI FILE TRANSFER TOTAL
 #define OMPI_SKIP_MPICXX 1
@@ -19,7 +20,8 @@ int main(int argc, char** argv) {
     std::vector<unsigned char> bytes(static_cast<std::size_t>(transfer));
     const auto value = [](MPI_Offset at) { return static_cast<unsigned char>(at / 4096 % 251); };
     MPI_File file;
-    if (const int code = MPI_File_open(MPI_COMM_WORLD, argv[1], MPI_MODE_CREATE | MPI_MODE_RDWR, MPI_INFO_NULL, &file)) {
+    if (const int code = MPI_File_open(MPI_COMM_WORLD, argv[1], MPI_MODE_CREATE | MPI_MODE_RDWR,
+                                       MPI_INFO_NULL, &file)) {
         char why[MPI_MAX_ERROR_STRING];
         int length = 0;
         MPI_Error_string(code, why, &length);
@@ -38,7 +40,8 @@ int main(int argc, char** argv) {
         for (MPI_Offset at = 0; at < total; at += transfer) {
             MPI_File_read_at(file, at, bytes.data(), transfer, MPI_BYTE, MPI_STATUS_IGNORE);
             took = MPI_Wtime() - from;
-            for (int k = 0; k < transfer; k += 512) wrong += bytes[static_cast<std::size_t>(k)] != value(at + k);
+            for (int k = 0; k < transfer; k += 512)
+                wrong += bytes[static_cast<std::size_t>(k)] != value(at + k);
         }
         if (wrong) std::fprintf(stderr, "%ld wrong bytes\n", wrong);
         std::printf("%.0f\n", wrong ? 0 : static_cast<double>(total) / took);
@@ -46,7 +49,8 @@ int main(int argc, char** argv) {
         const int done = 1;
         MPI_Send(&done, 1, MPI_INT, 1, 0, MPI_COMM_WORLD);
     } else {
-        // Computes for longer than the other can possibly read, in pieces; looks for the end between them.
+        // Computes for longer than the other can possibly read, in pieces; looks for the end
+        // between them.
         volatile double sum = 0;
         for (int over = 0; !over;) {
             for (int k = 0; k < 400'000'000; ++k) sum = sum + k;

@@ -1,5 +1,5 @@
-// One monotonic clock per process. Clocks of different hosts are never compared: every duration that
-// Assay reports has both its ends on one host.
+// One monotonic clock per process. Clocks of different hosts are never compared: every duration
+// that Assay reports has both its ends on one host.
 #pragma once
 
 #include <cstdint>

@@ -21,7 +21,9 @@ constexpr std::array table = {
     Fact{"kernel.release", "", "as uname -r has it"},
     Fact{"kernel.sched_rt_runtime", "s", "of each period, what real-time threads may take"},
     Fact{"machine.product", "", "as the firmware names it"},
-    Fact{"machine.virtual", "", "yes where a hypervisor is below; emulated in a guest of the lab, whose timings mean nothing; simulated in SimGrid"},
+    Fact{"machine.virtual", "",
+         "yes where a hypervisor is below; emulated in a guest of the lab, whose timings mean "
+         "nothing; simulated in SimGrid"},
     Fact{"cpu.model", "", "of the first package"},
     Fact{"cpu.packages", "1", "sockets"},
     Fact{"cpu.cores", "1", "physical cores that may be used"},
@@ -66,7 +68,8 @@ constexpr std::array table = {
     Fact{"pcie.slot_speed_max", "1/s", "what the port above it can do"},
     Fact{"pcie.slot_width_max", "1", "lanes of the port above it"},
     Fact{"pcie.share", "1", "of the bandwidth that device and slot could agree on"},
-    Fact{"pcie.device_share", "1", "of the bandwidth that the device alone could use: below 1 in too small a slot"},
+    Fact{"pcie.device_share", "1",
+         "of the bandwidth that the device alone could use: below 1 in too small a slot"},
     Fact{"device.pci", "", "PCI address that an interface or RDMA device lies on"},
 };
 
@@ -87,19 +90,20 @@ void put_number(Json& facts, const char* name, std::optional<double> value, doub
     const double scaled = *value * scale;
     if (scaled == static_cast<double>(static_cast<std::int64_t>(scaled)) && std::abs(scaled) < 9e15)
         facts[name] = static_cast<std::int64_t>(scaled);
-    else
-        facts[name] = scaled;
+    else facts[name] = scaled;
 }
 
 std::vector<std::string> entries(const std::string& folder) {
     std::vector<std::string> names;
     std::error_code none;
-    for (const auto& entry : fs::directory_iterator(folder, none)) names.push_back(entry.path().filename());
+    for (const auto& entry : fs::directory_iterator(folder, none))
+        names.push_back(entry.path().filename());
     std::sort(names.begin(), names.end());
     return names;
 }
 
-// The last part of where a link leads ("../../bus/pci/drivers/ixgbe" is "ixgbe"); empty for no link.
+// The last part of where a link leads ("../../bus/pci/drivers/ixgbe" is "ixgbe"); empty for no
+// link.
 std::string link_name(const std::string& path) {
     std::error_code none;
     return fs::read_symlink(path, none).filename();
@@ -111,8 +115,10 @@ std::string governors() {
     std::set<std::string> found;
     const std::string folder = sysfs("devices/system/cpu");
     for (const std::string& cpu : entries(folder))
-        if (cpu.starts_with("cpu") && cpu.size() > 3 && std::isdigit(static_cast<unsigned char>(cpu[3])))
-            if (const auto one = read_line(folder + "/" + cpu + "/cpufreq/scaling_governor"); !one.empty())
+        if (cpu.starts_with("cpu") && cpu.size() > 3 &&
+            std::isdigit(static_cast<unsigned char>(cpu[3])))
+            if (const auto one = read_line(folder + "/" + cpu + "/cpufreq/scaling_governor");
+                !one.empty())
                 found.insert(one);
     std::string joined;
     for (const auto& one : found) joined += (joined.empty() ? "" : ", ") + one;
@@ -129,13 +135,16 @@ std::string turbo() {
 // The chosen word of "always [madvise] never".
 std::string chosen(const std::string& line) {
     const auto open = line.find('['), close = line.find(']');
-    return open == std::string::npos || close == std::string::npos ? "" : line.substr(open + 1, close - open - 1);
+    return open == std::string::npos || close == std::string::npos
+               ? ""
+               : line.substr(open + 1, close - open - 1);
 }
 
 bool is_virtual() {
     std::ifstream file(procfs("cpuinfo"));
     for (std::string line; std::getline(file, line);)
-        if (line.starts_with("flags")) return (line + " ").find(" hypervisor ") != std::string::npos;
+        if (line.starts_with("flags"))
+            return (line + " ").find(" hypervisor ") != std::string::npos;
     return false;
 }
 
@@ -145,15 +154,17 @@ std::optional<double> soft_limit(const std::string& name) {
     for (std::string line; std::getline(file, line);)
         if (line.starts_with(name)) {
             const std::string rest = line.substr(name.size());
-            return rest.find_first_not_of(' ') == rest.find("unlimited") ? std::optional(9223372036854775808.0)
-                                                                         : number(rest);
+            return rest.find_first_not_of(' ') == rest.find("unlimited")
+                       ? std::optional(9223372036854775808.0)
+                       : number(rest);
         }
     return std::nullopt;
 }
 
 void put_udp_memory(Json& facts) {
     std::istringstream in(read_line(procfs("sys/net/ipv4/udp_mem")));
-    for (const char* name : {"net.ipv4.udp_mem.min", "net.ipv4.udp_mem.pressure", "net.ipv4.udp_mem.max"}) {
+    for (const char* name :
+         {"net.ipv4.udp_mem.min", "net.ipv4.udp_mem.pressure", "net.ipv4.udp_mem.max"}) {
         double pages = 0;
         if (in >> pages) put_number(facts, name, pages);
     }
@@ -174,7 +185,8 @@ std::string pci_of(const std::string& entry) {
 
 Context interface(const std::string& name) {
     const std::string folder = sysfs("class/net/" + name);
-    Context context{{.host = host_name(), .device = name, .numa = numa_of(folder + "/device")}, Json::object()};
+    Context context{{.host = host_name(), .device = name, .numa = numa_of(folder + "/device")},
+                    Json::object()};
     Json& facts = context.facts;
     put_number(facts, "interface.mtu", number(read_line(folder + "/mtu")));
     // In Mbit/s; -1, or an error on reading, where nothing is negotiated.
@@ -195,15 +207,18 @@ std::string after_colon(const std::string& line) {
 
 Context rdma_port(const std::string& device, const std::string& port) {
     const std::string folder = sysfs("class/infiniband/" + device), at = folder + "/ports/" + port;
-    Context context{{.host = host_name(), .device = device + ":" + port, .numa = numa_of(folder + "/device")},
-                    Json::object()};
+    Context context{
+        {.host = host_name(), .device = device + ":" + port, .numa = numa_of(folder + "/device")},
+        Json::object()};
     Json& facts = context.facts;
     put(facts, "rdma.state", after_colon(read_line(at + "/state")));
-    put_number(facts, "rdma.rate", number(read_line(at + "/rate")), 1e9 / 8);  // "100 Gb/sec (4X EDR)"
+    put_number(facts, "rdma.rate", number(read_line(at + "/rate")),
+               1e9 / 8);  // "100 Gb/sec (4X EDR)"
     put(facts, "rdma.link_layer", read_line(at + "/link_layer"));
     put(facts, "rdma.firmware", read_line(folder + "/fw_ver"));
     put(facts, "rdma.adapter", read_line(folder + "/sys_image_guid"));
-    if (facts.value("rdma.link_layer", "") == "InfiniBand") put(facts, "rdma.subnet", read_line(at + "/gids/0").substr(0, 19));
+    if (facts.value("rdma.link_layer", "") == "InfiniBand")
+        put(facts, "rdma.subnet", read_line(at + "/gids/0").substr(0, 19));
     put(facts, "device.pci", pci_of(folder));
     return context;
 }
@@ -220,9 +235,11 @@ std::string pci_class(const std::string& code) {
     return "";
 }
 
-// Bits a second and lane that carry data, of a link of that many transfers: 8b/10b up to 5 GT/s, then
-// 128b/130b (PCI Express base specification).
-double lane_rate(double transfers) { return transfers <= 5e9 ? transfers * 0.8 : transfers * 128 / 130; }
+// Bits a second and lane that carry data, of a link of that many transfers: 8b/10b up to 5 GT/s,
+// then 128b/130b (PCI Express base specification).
+double lane_rate(double transfers) {
+    return transfers <= 5e9 ? transfers * 0.8 : transfers * 128 / 130;
+}
 
 struct Link {
     std::optional<double> speed, width;  // transfers a second; lanes
@@ -230,9 +247,11 @@ struct Link {
 };
 
 Link link(const std::string& folder, const char* which) {
-    Link found{number(read_line(folder + "/" + which + "_link_speed")), number(read_line(folder + "/" + which + "_link_width"))};
+    Link found{number(read_line(folder + "/" + which + "_link_speed")),
+               number(read_line(folder + "/" + which + "_link_width"))};
     if (found.speed) *found.speed *= 1e9;  // "8.0 GT/s PCIe"
-    if (found.width && (*found.width <= 0 || *found.width > 64)) found.width.reset();  // 0, 255: no link
+    if (found.width && (*found.width <= 0 || *found.width > 64))
+        found.width.reset();  // 0, 255: no link
     return found;
 }
 
@@ -246,7 +265,8 @@ std::optional<Context> pci_device(const std::string& address) {
     // The port above: the folder that holds this device's own.
     const fs::path real = fs::canonical(entry, none);
     const Link slot = none ? Link{} : link(real.parent_path(), "max");
-    Context context{{.host = host_name(), .device = address, .numa = numa_of(entry)}, Json::object()};
+    Context context{{.host = host_name(), .device = address, .numa = numa_of(entry)},
+                    Json::object()};
     Json& facts = context.facts;
     facts["pcie.class"] = kind;
     put_number(facts, "pcie.speed", now.speed);
@@ -269,19 +289,25 @@ Json host_settings() {
     Json facts = Json::object();
     put(facts, "cpu.governor", governors());
     put(facts, "cpu.turbo", turbo());
-    put(facts, "memory.transparent_huge_pages", chosen(read_line(sysfs("kernel/mm/transparent_hugepage/enabled"))));
+    put(facts, "memory.transparent_huge_pages",
+        chosen(read_line(sysfs("kernel/mm/transparent_hugepage/enabled"))));
     put_number(facts, "memory.huge_pages", number(read_line(procfs("sys/vm/nr_hugepages"))));
     if (const auto balancing = read_line(procfs("sys/kernel/numa_balancing")); !balancing.empty())
         facts["memory.numa_balancing"] = balancing == "0" ? "off" : "on";
     put_number(facts, "limits.locked_memory", soft_limit("Max locked memory"));
     put_number(facts, "limits.realtime_priority", soft_limit("Max realtime priority"));
-    put_number(facts, "kernel.sched_rt_runtime", number(read_line(procfs("sys/kernel/sched_rt_runtime_us"))), 1e-6);
-    for (const char* name : {"rmem_max", "rmem_default", "wmem_max", "wmem_default", "netdev_max_backlog"})
-        put_number(facts, (std::string("net.core.") + name).c_str(), number(read_line(procfs(std::string("sys/net/core/") + name))));
+    put_number(facts, "kernel.sched_rt_runtime",
+               number(read_line(procfs("sys/kernel/sched_rt_runtime_us"))), 1e-6);
+    for (const char* name :
+         {"rmem_max", "rmem_default", "wmem_max", "wmem_default", "netdev_max_backlog"})
+        put_number(facts, (std::string("net.core.") + name).c_str(),
+                   number(read_line(procfs(std::string("sys/net/core/") + name))));
     put_udp_memory(facts);
     put(facts, "machine.product", read_line(sysfs("class/dmi/id/product_name")));
     // The lab's guests say of themselves that no figure of theirs is a performance.
-    facts["machine.virtual"] = std::getenv("ASSAY_GUEST") != nullptr ? "emulated" : is_virtual() ? "yes" : "no";
+    facts["machine.virtual"] = std::getenv("ASSAY_GUEST") != nullptr ? "emulated"
+                               : is_virtual()                        ? "yes"
+                                                                     : "no";
     return facts;
 }
 
@@ -293,7 +319,8 @@ std::vector<Context> contexts() {
     std::vector<Context> contexts = {{{.host = host_name()}, host_facts()}};
     contexts.front().facts.update(host_settings());
     for (const std::string& name : entries(sysfs("class/net")))
-        if (name != "lo" && fs::exists(sysfs("class/net/" + name + "/mtu"))) contexts.push_back(interface(name));
+        if (name != "lo" && fs::exists(sysfs("class/net/" + name + "/mtu")))
+            contexts.push_back(interface(name));
     for (const std::string& device : entries(sysfs("class/infiniband")))
         for (const std::string& port : entries(sysfs("class/infiniband/" + device + "/ports")))
             contexts.push_back(rdma_port(device, port));
@@ -302,6 +329,8 @@ std::vector<Context> contexts() {
     return contexts;
 }
 
-double pcie_rate(const std::string& address) { return link(sysfs("bus/pci/devices/" + address), "current").rate() / 8; }
+double pcie_rate(const std::string& address) {
+    return link(sysfs("bus/pci/devices/" + address), "current").rate() / 8;
+}
 
 }  // namespace assay

@@ -11,7 +11,7 @@ volatile std::sig_atomic_t caught = 0;
 }  // namespace
 
 void catch_interrupts() {
-    struct sigaction action {};
+    struct sigaction action{};
     action.sa_handler = [](int) { caught = 1; };
     for (const int number : {SIGINT, SIGTERM}) sigaction(number, &action, nullptr);
 }

@@ -27,13 +27,15 @@ double number(const Parameter& parameter, std::string text) {
         std::size_t read = 0;
         value = std::stod(text, &read);
         if (read != text.size()) throw std::invalid_argument(text);
-        if (parameter.kind != Kind::real && value != std::floor(value)) throw std::invalid_argument(text);
+        if (parameter.kind != Kind::real && value != std::floor(value))
+            throw std::invalid_argument(text);
     } catch (const std::exception&) {
         throw Error(where + ": not a " + (parameter.kind == Kind::real ? "number" : "whole number"),
                     std::string(parameter.help));
     }
     if (value < parameter.min || value > parameter.max)
-        throw Error(where + ": out of bounds", fmt::format("from {} to {}", parameter.min, parameter.max));
+        throw Error(where + ": out of bounds",
+                    fmt::format("from {} to {}", parameter.min, parameter.max));
     return value;
 }
 
@@ -86,10 +88,8 @@ Options Options::parse(const Measurement& measurement, std::vector<std::string> 
     Options options;
     for (const Parameter& p : measurement.parameters) {
         std::string& value = options.values_[std::string(p.name)];
-        if (p.kind == Kind::flag)
-            value = flags[p.name] ? "1" : "";
-        else if (!texts[p.name].empty())
-            value = checked(p, texts[p.name]);
+        if (p.kind == Kind::flag) value = flags[p.name] ? "1" : "";
+        else if (!texts[p.name].empty()) value = checked(p, texts[p.name]);
     }
     return options;
 }

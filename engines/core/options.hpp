@@ -1,5 +1,5 @@
-// The values of a measurement's parameters, read from the command line against its descriptor (CLI11),
-// with the descriptor's defaults and bounds.
+// The values of a measurement's parameters, read from the command line against its descriptor
+// (CLI11), with the descriptor's defaults and bounds.
 #pragma once
 
 #include <cstdint>
@@ -14,8 +14,8 @@ namespace assay {
 
 class Options {
 public:
-    // `words`: "--size 64KiB --niters 3". Throws Error for an unknown option, a value that cannot be
-    // read, or one out of the parameter's bounds.
+    // `words`: "--size 64KiB --niters 3". Throws Error for an unknown option, a value that cannot
+    // be read, or one out of the parameter's bounds.
     static Options parse(const Measurement& measurement, std::vector<std::string> words);
 
     std::int64_t integer(std::string_view name) const;

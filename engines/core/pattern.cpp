@@ -29,7 +29,8 @@ ASSAY_CLONES void stamp_blocks(std::byte* data, std::size_t bytes, std::uint64_t
         *reinterpret_cast<Words*>(data + at) = expected;
 }
 
-ASSAY_CLONES std::uint64_t differing_bits(const std::byte* data, std::size_t bytes, std::uint64_t key) {
+ASSAY_CLONES std::uint64_t differing_bits(const std::byte* data, std::size_t bytes,
+                                          std::uint64_t key) {
     Words expected = Words{0, 1, 2, 3, 4, 5, 6, 7} * step + key;
     Words differing{};
     for (std::size_t at = 0; at < bytes; at += words_bytes, expected += 8 * step)
@@ -39,7 +40,8 @@ ASSAY_CLONES std::uint64_t differing_bits(const std::byte* data, std::size_t byt
     return any;
 }
 
-std::optional<std::size_t> scan(const std::byte* data, std::size_t begin, std::size_t end, std::uint64_t key) {
+std::optional<std::size_t> scan(const std::byte* data, std::size_t begin, std::size_t end,
+                                std::uint64_t key) {
     for (std::size_t at = begin; at < end; at += 8) {
         const std::uint64_t expected = stamped_word(key, at);
         std::uint64_t observed = expected;
@@ -53,7 +55,8 @@ std::optional<std::size_t> scan(const std::byte* data, std::size_t begin, std::s
 }  // namespace
 
 std::uint64_t stamp_key(int source, int destination, std::uint64_t message) {
-    const auto pair = static_cast<std::uint64_t>(source) << 32 | static_cast<std::uint32_t>(destination);
+    const auto pair =
+        static_cast<std::uint64_t>(source) << 32 | static_cast<std::uint32_t>(destination);
     return mix(mix(pair) + message * step);
 }
 
@@ -70,7 +73,8 @@ void stamp(std::byte* data, std::size_t bytes, std::uint64_t key) {
     }
 }
 
-std::optional<std::size_t> first_wrong_byte(const std::byte* data, std::size_t bytes, std::uint64_t key) {
+std::optional<std::size_t> first_wrong_byte(const std::byte* data, std::size_t bytes,
+                                            std::uint64_t key) {
     const std::size_t whole = bytes / words_bytes * words_bytes;
     if (differing_bits(data, whole, key)) return scan(data, 0, whole, key);
     return scan(data, whole, bytes, key);

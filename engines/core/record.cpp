@@ -32,15 +32,20 @@ Json to_json(const Subject& subject) {
 Json head(std::string_view kind, const Measurement& measurement, std::string_view metric,
           const Subject& subject, const Json& params) {
     const Metric& m = measurement.metric(metric);
-    return {{"kind", kind},          {"name", measurement.name},      {"metric", m.name},
-            {"unit", m.unit},        {"better", word(m.better)},      {"subject", to_json(subject)},
+    return {{"kind", kind},
+            {"name", measurement.name},
+            {"metric", m.name},
+            {"unit", m.unit},
+            {"better", word(m.better)},
+            {"subject", to_json(subject)},
             {"params", params.is_null() ? Json::object() : params}};
 }
 
 Json rounded(std::span<const double> values, int digits) {
     Json list = Json::array();
     for (const double value : values) {
-        const double unit = value == 0 ? 1 : std::pow(10, std::floor(std::log10(std::abs(value))) + 1 - digits);
+        const double unit =
+            value == 0 ? 1 : std::pow(10, std::floor(std::log10(std::abs(value))) + 1 - digits);
         list.push_back(std::round(value / unit) * unit);
     }
     return list;
@@ -59,22 +64,24 @@ void Sink::write(const Json& record) {
     for (std::size_t at = 0; at < line.size();) {
         const ssize_t n = ::write(descriptor_, line.data() + at, line.size() - at);
         if (n < 0 && errno == EINTR) continue;
-        if (n < 0) throw Error("cannot write a record to standard output", "the reader has gone away");
+        if (n < 0)
+            throw Error("cannot write a record to standard output", "the reader has gone away");
         at += static_cast<std::size_t>(n);
     }
 }
 
-void Sink::measurement(const Measurement& measurement, std::string_view metric, const Subject& subject,
-                       const Json& params, const Summary& summary, std::span<const double> samples) {
+void Sink::measurement(const Measurement& measurement, std::string_view metric,
+                       const Subject& subject, const Json& params, const Summary& summary,
+                       std::span<const double> samples) {
     Json record = head("measurement", measurement, metric, subject, params);
     record["summary"] = to_json(summary);
     if (!samples.empty()) record["samples"] = samples;
     write(record);
 }
 
-void Sink::distribution(const Measurement& measurement, std::string_view metric, const Subject& subject,
-                        const Json& params, const Summary& summary, std::span<const double> edges,
-                        std::span<const std::uint64_t> counts) {
+void Sink::distribution(const Measurement& measurement, std::string_view metric,
+                        const Subject& subject, const Json& params, const Summary& summary,
+                        std::span<const double> edges, std::span<const std::uint64_t> counts) {
     Json record = head("measurement", measurement, metric, subject, params);
     record["summary"] = to_json(summary);
     record["histogram"] = {{"edges", edges}, {"counts", counts}};
@@ -99,7 +106,8 @@ void Sink::doubtful(const Measurement& measurement, std::string_view metric, con
 }
 
 void Sink::pairs(const Measurement& measurement, std::string_view metric, const Subject& subject,
-                 const Json& params, std::span<const std::string> peers, std::span<const double> values) {
+                 const Json& params, std::span<const std::string> peers,
+                 std::span<const double> values) {
     Json record = head("pairs", measurement, metric, subject, params);
     record["peers"] = peers;
     // A pair's figure is not better than that, and a matrix has n^2 of them.
@@ -107,7 +115,8 @@ void Sink::pairs(const Measurement& measurement, std::string_view metric, const 
     write(record);
 }
 
-void Sink::flows(const Measurement& measurement, std::string_view metric, const Json& params, const FlowRates& rates) {
+void Sink::flows(const Measurement& measurement, std::string_view metric, const Json& params,
+                 const FlowRates& rates) {
     Json record = head("flows", measurement, metric, {}, params);
     record["sources"] = rates.sources;
     record["targets"] = rates.targets;
@@ -136,16 +145,18 @@ void Sink::context(const Subject& subject, const Json& facts) {
 
 void Sink::failure(const std::string& what, const std::string& hint, const Subject& subject,
                    bool primary) {
-    write({{"kind", "failure"}, {"what", what}, {"hint", hint}, {"subject", to_json(subject)}, {"primary", primary}});
+    write({{"kind", "failure"},
+           {"what", what},
+           {"hint", hint},
+           {"subject", to_json(subject)},
+           {"primary", primary}});
 }
 
 void Sink::hello(int rank, const std::string& host) {
     write({{"kind", "hello"}, {"rank", rank}, {"host", host}});
 }
 
-void Sink::ready(std::string_view label) {
-    write({{"kind", "ready"}, {"label", label}});
-}
+void Sink::ready(std::string_view label) { write({{"kind", "ready"}, {"label", label}}); }
 
 void Sink::progress(double done, std::string_view label, double left) {
     write({{"kind", "progress"}, {"done", done}, {"label", label}, {"left_s", left}});

@@ -2,8 +2,8 @@
 //
 // The table of all measurements (probe/registry.cpp) is an explicit constexpr array: objects that
 // register themselves in static initialisers get dropped by linkers. Everything that Python, the
-// documentation and the records say of a measurement comes from these descriptors (--describe), so that
-// nothing is declared twice.
+// documentation and the records say of a measurement comes from these descriptors (--describe), so
+// that nothing is declared twice.
 #pragma once
 
 #include <optional>
@@ -24,7 +24,7 @@ enum class Better { higher, lower, none };
 struct Parameter {
     std::string_view name;  // as an option: "--" + name, '_' as '-'
     Kind kind;
-    std::string_view unit;  // "B" also reads 64KiB; "" for none
+    std::string_view unit;     // "B" also reads 64KiB; "" for none
     std::string_view initial;  // the default, as it would be typed; "" for none
     std::string_view help;
     double min = 0;
@@ -38,8 +38,8 @@ struct Metric {
     std::string_view help;
 };
 
-// What a measurement works with. `transport` connects the ranks of a group; a node measurement runs on
-// rank 0 of each host and does not use it.
+// What a measurement works with. `transport` connects the ranks of a group; a node measurement runs
+// on rank 0 of each host and does not use it.
 struct Bench {
     Sink& sink;
     Transport& transport;

@@ -10,7 +10,8 @@ double percentile(std::span<const double> sorted, double share) {
     const double position = share * static_cast<double>(sorted.size() - 1);
     const auto below = static_cast<std::size_t>(position);
     const auto above = std::min(below + 1, sorted.size() - 1);
-    return sorted[below] + (position - static_cast<double>(below)) * (sorted[above] - sorted[below]);
+    return sorted[below] +
+           (position - static_cast<double>(below)) * (sorted[above] - sorted[below]);
 }
 
 Summary summarize(std::span<const double> samples) {
@@ -40,9 +41,11 @@ double median_confidence(std::span<const double> samples) {
     const double n = static_cast<double>(sorted.size());
     const double reach = 1.96 * std::sqrt(n) / 2;
     const auto low = static_cast<std::size_t>(std::max(0.0, std::floor(n / 2 - reach)));
-    const auto high = std::min(sorted.size() - 1, static_cast<std::size_t>(std::ceil(n / 2 + reach)));
+    const auto high =
+        std::min(sorted.size() - 1, static_cast<std::size_t>(std::ceil(n / 2 + reach)));
     const double median = percentile(sorted, 0.5);
-    if (median == 0) return sorted[high] == sorted[low] ? 0 : std::numeric_limits<double>::infinity();
+    if (median == 0)
+        return sorted[high] == sorted[low] ? 0 : std::numeric_limits<double>::infinity();
     return (sorted[high] - sorted[low]) / 2 / std::abs(median);
 }
 
@@ -81,12 +84,19 @@ double Histogram::quantile(double share) const {
 }
 
 Summary Histogram::summary() const {
-    Summary s{.n = total_, .median = quantile(0.5), .mad = 0, .min = quantile(0), .max = quantile(1),
-              .p5 = quantile(0.05), .p95 = quantile(0.95), .p99 = quantile(0.99)};
+    Summary s{.n = total_,
+              .median = quantile(0.5),
+              .mad = 0,
+              .min = quantile(0),
+              .max = quantile(1),
+              .p5 = quantile(0.05),
+              .p95 = quantile(0.95),
+              .p99 = quantile(0.99)};
     // The deviations, bucket by bucket, in order of their size.
     std::vector<std::pair<double, std::uint64_t>> deviations;
     for (std::size_t i = 0; i < buckets; ++i)
-        if (counts_[i] != 0) deviations.emplace_back(std::abs(middle(i) * 1e-9 - s.median), counts_[i]);
+        if (counts_[i] != 0)
+            deviations.emplace_back(std::abs(middle(i) * 1e-9 - s.median), counts_[i]);
     std::ranges::sort(deviations);
     std::uint64_t seen = 0;
     for (const auto& [deviation, count] : deviations) {

@@ -1,7 +1,8 @@
 // Order statistics of samples, and a histogram for the hot path.
 //
-// Medians and percentiles, never means of tails: timings have outliers on one side only. Percentiles
-// interpolate linearly between order statistics (Hyndman & Fan 1996, type 7, as numpy does).
+// Medians and percentiles, never means of tails: timings have outliers on one side only.
+// Percentiles interpolate linearly between order statistics (Hyndman & Fan 1996, type 7, as numpy
+// does).
 #pragma once
 
 #include <array>
@@ -24,12 +25,12 @@ double percentile(std::span<const double> sorted, double share);
 // An empty span gives n = 0 and zeros.
 Summary summarize(std::span<const double> samples);
 
-// Half-width of the 95 % confidence interval of the median, relative to the median (order statistics,
-// binomial). Infinity below 6 samples: fewer cannot bound a median at that level.
+// Half-width of the 95 % confidence interval of the median, relative to the median (order
+// statistics, binomial). Infinity below 6 samples: fewer cannot bound a median at that level.
 double median_confidence(std::span<const double> samples);
 
-// Durations in buckets whose width is 1/64 of their value (error under 0.8 %), from 1 ns to 2^63 ns.
-// record() is two shifts and an increment; histograms of several ranks add up by their counts.
+// Durations in buckets whose width is 1/64 of their value (error under 0.8 %), from 1 ns to 2^63
+// ns. record() is two shifts and an increment; histograms of several ranks add up by their counts.
 class Histogram {
 public:
     static constexpr int sub_bits = 6;
@@ -57,7 +58,8 @@ private:
         const auto v = static_cast<std::uint64_t>(value < 0 ? 0 : value);
         if (v < (1u << sub_bits)) return v;
         const int shift = 63 - __builtin_clzll(v) - sub_bits;
-        return (static_cast<std::size_t>(shift + 1) << sub_bits) + ((v >> shift) & ((1u << sub_bits) - 1));
+        return (static_cast<std::size_t>(shift + 1) << sub_bits) +
+               ((v >> shift) & ((1u << sub_bits) - 1));
     }
     static double middle(std::size_t bucket);  // ns
 

@@ -21,7 +21,8 @@ public:
     Topology() {
         hwloc_topology_init(&handle_);
         hwloc_topology_set_all_types_filter(handle_, HWLOC_TYPE_FILTER_KEEP_ALL);
-        if (hwloc_topology_load(handle_) != 0) throw Error("hwloc cannot read this host's topology");
+        if (hwloc_topology_load(handle_) != 0)
+            throw Error("hwloc cannot read this host's topology");
     }
     ~Topology() { hwloc_topology_destroy(handle_); }
     Topology(const Topology&) = delete;
@@ -77,7 +78,8 @@ std::size_t last_level_cache() {
     for (hwloc_obj_type_t level : {HWLOC_OBJ_L3CACHE, HWLOC_OBJ_L2CACHE}) {
         std::size_t sum = 0;
         for (int i = 0; i < topology().count(level); ++i)
-            sum += hwloc_get_obj_by_type(topology().handle(), level, static_cast<unsigned>(i))->attr->cache.size;
+            sum += hwloc_get_obj_by_type(topology().handle(), level, static_cast<unsigned>(i))
+                       ->attr->cache.size;
         if (sum != 0) return sum;
     }
     return std::size_t{32} << 20;
@@ -86,19 +88,22 @@ std::size_t last_level_cache() {
 std::size_t available_memory() { return meminfo("MemAvailable"); }
 
 void bind_to_core(int index) {
-    hwloc_obj_t core = hwloc_get_obj_by_type(topology().handle(), HWLOC_OBJ_CORE, static_cast<unsigned>(index));
+    hwloc_obj_t core =
+        hwloc_get_obj_by_type(topology().handle(), HWLOC_OBJ_CORE, static_cast<unsigned>(index));
     if (core == nullptr) throw Error("no such core: " + std::to_string(index));
     hwloc_bitmap_t one = hwloc_bitmap_dup(core->cpuset);
     hwloc_bitmap_singlify(one);
     const int status = hwloc_set_cpubind(topology().handle(), one, HWLOC_CPUBIND_THREAD);
     hwloc_bitmap_free(one);
-    if (status != 0) throw Error("cannot bind a thread to core " + std::to_string(index),
-                                 "is this process confined to fewer processors (taskset, a container)?");
+    if (status != 0)
+        throw Error("cannot bind a thread to core " + std::to_string(index),
+                    "is this process confined to fewer processors (taskset, a container)?");
 }
 
 namespace {
 
-// Whether the kernel gives this memory node processors of its own; hwloc names the nearest ones otherwise.
+// Whether the kernel gives this memory node processors of its own; hwloc names the nearest ones
+// otherwise.
 bool has_processors(unsigned node) {
     const std::string path = "devices/system/node/node" + std::to_string(node) + "/cpulist";
     std::ifstream file(sysfs(path));
@@ -109,11 +114,14 @@ std::vector<NumaNode> read_nodes() {
     const Topology& t = topology();
     std::vector<NumaNode> nodes;
     for (int i = 0; i < t.count(HWLOC_OBJ_NUMANODE); ++i) {
-        hwloc_obj_t node = hwloc_get_obj_by_type(t.handle(), HWLOC_OBJ_NUMANODE, static_cast<unsigned>(i));
+        hwloc_obj_t node =
+            hwloc_get_obj_by_type(t.handle(), HWLOC_OBJ_NUMANODE, static_cast<unsigned>(i));
         NumaNode found{static_cast<int>(node->os_index), {}, node->attr->numanode.local_memory};
         for (int core = 0; core < t.count(HWLOC_OBJ_CORE) && has_processors(node->os_index); ++core)
-            if (hwloc_bitmap_isincluded(hwloc_get_obj_by_type(t.handle(), HWLOC_OBJ_CORE, static_cast<unsigned>(core))->cpuset,
-                                        node->cpuset))
+            if (hwloc_bitmap_isincluded(
+                    hwloc_get_obj_by_type(t.handle(), HWLOC_OBJ_CORE, static_cast<unsigned>(core))
+                        ->cpuset,
+                    node->cpuset))
                 found.cores.push_back(core);
         nodes.push_back(std::move(found));
     }
@@ -123,7 +131,8 @@ std::vector<NumaNode> read_nodes() {
 hwloc_obj_t node_object(int number) {
     const Topology& t = topology();
     for (int i = 0; i < t.count(HWLOC_OBJ_NUMANODE); ++i) {
-        hwloc_obj_t node = hwloc_get_obj_by_type(t.handle(), HWLOC_OBJ_NUMANODE, static_cast<unsigned>(i));
+        hwloc_obj_t node =
+            hwloc_get_obj_by_type(t.handle(), HWLOC_OBJ_NUMANODE, static_cast<unsigned>(i));
         if (static_cast<int>(node->os_index) == number) return node;
     }
     throw Error("no such NUMA node: " + std::to_string(number));
@@ -139,23 +148,29 @@ const std::vector<NumaNode>& numa_nodes() {
 void bind_to_node(const NumaNode& node) {
     hwloc_bitmap_t cores = hwloc_bitmap_alloc();
     for (int core : node.cores)
-        hwloc_bitmap_or(cores, cores,
-                        hwloc_get_obj_by_type(topology().handle(), HWLOC_OBJ_CORE, static_cast<unsigned>(core))->cpuset);
+        hwloc_bitmap_or(
+            cores, cores,
+            hwloc_get_obj_by_type(topology().handle(), HWLOC_OBJ_CORE, static_cast<unsigned>(core))
+                ->cpuset);
     const int status = hwloc_set_cpubind(topology().handle(), cores, HWLOC_CPUBIND_THREAD);
     hwloc_bitmap_free(cores);
-    if (status != 0) throw Error("cannot bind a thread to NUMA node " + std::to_string(node.number),
-                                 "is this process confined to fewer processors (taskset, a container)?");
+    if (status != 0)
+        throw Error("cannot bind a thread to NUMA node " + std::to_string(node.number),
+                    "is this process confined to fewer processors (taskset, a container)?");
 }
 
 NodeMemory::NodeMemory(std::size_t bytes, int node) {
     constexpr std::size_t huge = std::size_t{2} << 20;
     bytes_ = (bytes + huge - 1) / huge * huge;
     void* at = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (at == MAP_FAILED) throw Error("no memory: " + std::to_string(bytes_ >> 20) + " MiB cannot be had", "free some, or run on an idle node");
+    if (at == MAP_FAILED)
+        throw Error("no memory: " + std::to_string(bytes_ >> 20) + " MiB cannot be had",
+                    "free some, or run on an idle node");
     data_ = at;
     madvise(at, bytes_, MADV_HUGEPAGE);
     if (node == any || topology().count(HWLOC_OBJ_NUMANODE) < 2) return;
-    if (hwloc_set_area_membind(topology().handle(), at, bytes_, node_object(node)->nodeset, HWLOC_MEMBIND_BIND,
+    if (hwloc_set_area_membind(topology().handle(), at, bytes_, node_object(node)->nodeset,
+                               HWLOC_MEMBIND_BIND,
                                HWLOC_MEMBIND_BYNODESET | HWLOC_MEMBIND_STRICT) != 0)
         throw Error("cannot place memory on NUMA node " + std::to_string(node),
                     "is this process confined to other nodes (numactl, a container)?");
@@ -174,9 +189,11 @@ bool NodeMemory::lies_on(int node) const {
     bool lies = true;
     // A page here and there: the kernel is asked once a page.
     for (std::size_t at = 0; at < bytes_; at += std::max<std::size_t>(bytes_ / 64, 4096)) {
-        if (hwloc_get_area_memlocation(topology().handle(), static_cast<char*>(data_) + at, 1, found, HWLOC_MEMBIND_BYNODESET) != 0)
+        if (hwloc_get_area_memlocation(topology().handle(), static_cast<char*>(data_) + at, 1,
+                                       found, HWLOC_MEMBIND_BYNODESET) != 0)
             break;
-        lies &= hwloc_bitmap_iszero(found) || hwloc_bitmap_isset(found, static_cast<unsigned>(node)) != 0;
+        lies &= hwloc_bitmap_iszero(found) ||
+                hwloc_bitmap_isset(found, static_cast<unsigned>(node)) != 0;
     }
     hwloc_bitmap_free(found);
     return lies;

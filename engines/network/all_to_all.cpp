@@ -1,10 +1,10 @@
 // Every rank with every other, in rounds: each rank sends to one and receives from one at a time.
 //
-// A send streams and is timed by its receiver, so that the figure of a pair says what arrived, whatever
-// its sender does besides.
+// A send streams and is timed by its receiver, so that the figure of a pair says what arrived,
+// whatever its sender does besides.
 #include "core/options.hpp"
-#include "network/measurements.hpp"
 #include "network/group.hpp"
+#include "network/measurements.hpp"
 #include "network/sweep.hpp"
 
 namespace assay::network {

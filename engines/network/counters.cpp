@@ -15,15 +15,16 @@ namespace fs = std::filesystem;
 
 constexpr std::array interface_counters = {"rx_bytes",  "tx_bytes",   "rx_errors",
                                            "tx_errors", "rx_dropped", "tx_dropped"};
-constexpr std::array port_counters = {"port_xmit_data",     "port_rcv_data",       "symbol_error",
-                                      "link_downed",        "link_error_recovery", "port_rcv_errors",
-                                      "port_xmit_discards", "port_xmit_wait"};
+constexpr std::array port_counters = {
+    "port_xmit_data",      "port_rcv_data",   "symbol_error",       "link_downed",
+    "link_error_recovery", "port_rcv_errors", "port_xmit_discards", "port_xmit_wait"};
 constexpr std::string_view infiniband_type = "32";  // ARPHRD_INFINIBAND
 
 std::vector<std::string> entries(const std::string& folder) {
     std::vector<std::string> names;
     std::error_code none;
-    for (const auto& entry : fs::directory_iterator(folder, none)) names.push_back(entry.path().filename());
+    for (const auto& entry : fs::directory_iterator(folder, none))
+        names.push_back(entry.path().filename());
     std::ranges::sort(names);
     return names;
 }
@@ -40,20 +41,24 @@ std::optional<std::uint64_t> read_count(const std::string& path) {
 bool carries_itself(const std::string& interface) {
     const std::string folder = sysfs("class/net/" + interface);
     if (read_line(folder + "/type") == infiniband_type) return false;
-    return std::ranges::none_of(entries(folder), [](const std::string& e) { return e.starts_with("lower_"); });
+    return std::ranges::none_of(entries(folder),
+                                [](const std::string& e) { return e.starts_with("lower_"); });
 }
 
 void read_interface(const std::string& interface, Counters& counters) {
     for (const char* counter : interface_counters)
-        if (const auto value = read_count(sysfs("class/net/" + interface + "/statistics/" + counter)))
+        if (const auto value =
+                read_count(sysfs("class/net/" + interface + "/statistics/" + counter)))
             counters[{interface, counter}] = *value;
 }
 
 void read_port(const std::string& device, const std::string& port, Counters& counters) {
-    const std::string folder = sysfs("class/infiniband/" + device + "/ports/" + port + "/counters/");
+    const std::string folder =
+        sysfs("class/infiniband/" + device + "/ports/" + port + "/counters/");
     for (const std::string counter : port_counters)
         if (const auto value = read_count(folder + counter))
-            counters[{device + ":" + port, counter}] = counter.ends_with("_data") ? *value * 4 : *value;
+            counters[{device + ":" + port, counter}] =
+                counter.ends_with("_data") ? *value * 4 : *value;
 }
 
 }  // namespace
@@ -72,7 +77,8 @@ Counters difference(const Counters& before, const Counters& after) {
     Counters changed;
     for (const auto& [key, value] : after) {
         const auto earlier = before.find(key);
-        if (earlier != before.end() && value > earlier->second) changed[key] = value - earlier->second;
+        if (earlier != before.end() && value > earlier->second)
+            changed[key] = value - earlier->second;
     }
     return changed;
 }
@@ -81,7 +87,8 @@ std::uint64_t bytes_on_the_wire(const Counters& difference) {
     std::uint64_t bytes = 0;
     for (const auto& [key, value] : difference) {
         const auto& [device, counter] = key;
-        if (counter == "port_xmit_data" || (counter == "tx_bytes" && carries_itself(device))) bytes += value;
+        if (counter == "port_xmit_data" || (counter == "tx_bytes" && carries_itself(device)))
+            bytes += value;
     }
     return bytes;
 }

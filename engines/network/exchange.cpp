@@ -12,8 +12,8 @@ constexpr int tag_payload = 1, tag_answer = 2;
 constexpr std::size_t located_at_most = 16;  // a burst; all are counted
 constexpr std::size_t line = 64;
 
-// Receives posted ahead of a stream: enough that none of its messages is unexpected, few enough that
-// testing them all stays cheap.
+// Receives posted ahead of a stream: enough that none of its messages is unexpected, few enough
+// that testing them all stays cheap.
 int receive_depth(const Burst& burst) {
     const int depth = burst.op == Op::stream ? std::max(64, 2 * burst.inflight) : burst.inflight;
     return std::min(burst.window, depth);
@@ -26,16 +26,17 @@ std::byte* aligned(std::byte* data) {
 
 }  // namespace
 
-const char* name(Op op) {
-    return op == Op::put ? "put" : op == Op::get ? "get" : "send";
-}
+const char* name(Op op) { return op == Op::put ? "put" : op == Op::get ? "get" : "send"; }
 
 // Memory is left untouched until a burst uses it.
 Exchange::Exchange(Session& session, std::size_t bytes, bool exposed)
-    : session_(session), transport_(session.transport), exposed_(exposed), own_(new std::byte[bytes + line]) {
+    : session_(session),
+      transport_(session.transport),
+      exposed_(exposed),
+      own_(new std::byte[bytes + line]) {
     if (exposed) {
-        window_ =
-            session.guarded("exposes its memory to the others", -1, [&] { return transport_.expose(bytes); });
+        window_ = session.guarded("exposes its memory to the others", -1,
+                                  [&] { return transport_.expose(bytes); });
     } else {
         unexposed_.reset(new std::byte[bytes + line]);
         window_ = aligned(unexposed_.get());
@@ -69,15 +70,16 @@ Outcome Exchange::run(const Burst& burst, const Round& round, Histogram& latency
     const bool receiver = timed_by_receiver(burst.op);
     const auto& lanes = receiver ? round.in : round.out;
     const auto& states = receiver ? in_ : out_;
-    for (std::size_t i = 0; i < lanes.size(); ++i) outcome_.flows.push_back({lanes[i].peer, states[i].busy});
+    for (std::size_t i = 0; i < lanes.size(); ++i)
+        outcome_.flows.push_back({lanes[i].peer, states[i].busy});
     verify();
     return std::move(outcome_);
 }
 
-// When the timed part began. Nobody posts before all have entered this barrier, so the time of our entering
-// is never late; the time of our leaving can be, by as much as a whole message: an MPI that moves data while
-// it is asked for the barrier comes back when they have landed. So the way through it is taken to last as
-// long as it usually does, at most.
+// When the timed part began. Nobody posts before all have entered this barrier, so the time of our
+// entering is never late; the time of our leaving can be, by as much as a whole message: an MPI
+// that moves data while it is asked for the barrier comes back when they have landed. So the way
+// through it is taken to last as long as it usually does, at most.
 Nanoseconds Exchange::common_begin() {
     const Nanoseconds entered = transport_.clock();
     double flag = 0;
@@ -85,13 +87,16 @@ Nanoseconds Exchange::common_begin() {
     const Nanoseconds took = transport_.clock() - entered;
     passages_[passed_++ % passages_.size()] = took;
     auto known = passages_;
-    const auto middle = known.begin() + static_cast<std::ptrdiff_t>(std::min(passed_, known.size()) / 2);
-    std::nth_element(known.begin(), middle, known.begin() + static_cast<std::ptrdiff_t>(std::min(passed_, known.size())));
+    const auto middle =
+        known.begin() + static_cast<std::ptrdiff_t>(std::min(passed_, known.size()) / 2);
+    std::nth_element(known.begin(), middle,
+                     known.begin() + static_cast<std::ptrdiff_t>(std::min(passed_, known.size())));
     return entered + std::min(took, *middle);
 }
 
 void Exchange::prepare() {
-    const std::size_t cells = static_cast<std::size_t>(std::max(total(round_->out), total(round_->in)));
+    const std::size_t cells =
+        static_cast<std::size_t>(std::max(total(round_->out), total(round_->in)));
     out_.assign(round_->out.size(), {});
     in_.assign(round_->in.size(), {});
     if (burst_->op == Op::request) {
@@ -103,14 +108,17 @@ void Exchange::prepare() {
     for (const Lane& lane : round_->out)
         for (int slot = 0; slot < burst_->window; ++slot)
             stamp(leaving_ + place(lane.here, slot), burst_->size,
-                  stamp_key(session_.rank(), lane.peer, burst_->first + static_cast<std::uint64_t>(slot)));
+                  stamp_key(session_.rank(), lane.peer,
+                            burst_->first + static_cast<std::uint64_t>(slot)));
     for (const Lane& lane : round_->in)
         for (int slot = 0; slot < burst_->window; ++slot)
             poison(arriving_ + place(lane.here, slot), burst_->size,
-                   stamp_key(lane.peer, session_.rank(), burst_->first + static_cast<std::uint64_t>(slot)));
+                   stamp_key(lane.peer, session_.rank(),
+                             burst_->first + static_cast<std::uint64_t>(slot)));
     if (one_sided(burst_->op)) return;
     for (int slot = 0; slot < receive_depth(*burst_); ++slot)
-        for (std::size_t lane = 0; lane < in_.size(); ++lane) post_receive(static_cast<int>(lane), slot);
+        for (std::size_t lane = 0; lane < in_.size(); ++lane)
+            post_receive(static_cast<int>(lane), slot);
 }
 
 // Polls until finished(); handle(job) for each operation that has completed.
@@ -126,9 +134,11 @@ void Exchange::until(Done finished, Handle handle) {
             continue;
         }
         session_.moved(clock_);
-        // Handling posts anew, and new operations take the tickets of those reported: first look all up.
+        // Handling posts anew, and new operations take the tickets of those reported: first look
+        // all up.
         done_.clear();
-        for (const Ticket ticket : completed_) done_.push_back(jobs_[static_cast<std::size_t>(ticket)]);
+        for (const Ticket ticket : completed_)
+            done_.push_back(jobs_[static_cast<std::size_t>(ticket)]);
         for (const Job& job : done_) handle(job);
     }
 }
@@ -164,7 +174,8 @@ void Exchange::post_send(int message) {
 void Exchange::post_receive(int lane, int slot) {
     const Lane& from = round_->in[static_cast<std::size_t>(lane)];
     ++in_[static_cast<std::size_t>(lane)].receives;
-    track(transport_.receive(arriving_ + place(from.here, slot), burst_->size, from.peer, tag_payload),
+    track(transport_.receive(arriving_ + place(from.here, slot), burst_->size, from.peer,
+                             tag_payload),
           {Kind::landed, lane, slot});
 }
 
@@ -207,8 +218,8 @@ void Exchange::request() {
         if (state.receives < burst_->window) post_receive(job.lane, state.receives);
         std::uint64_t& number = answers_[cell(job.lane, job.slot)];
         number = burst_->first + static_cast<std::uint64_t>(job.slot);
-        track(transport_.send(&number, sizeof number, round_->in[static_cast<std::size_t>(job.lane)].peer,
-                              tag_answer),
+        track(transport_.send(&number, sizeof number,
+                              round_->in[static_cast<std::size_t>(job.lane)].peer, tag_answer),
               {Kind::answer, job.lane, job.slot});
     };
     // Answers may come in another order than the messages went: the number tells.
@@ -246,12 +257,14 @@ void Exchange::put() {
             const Lane& to = round_->out[static_cast<std::size_t>(message % lanes)];
             take_off(out_[static_cast<std::size_t>(message % lanes)]);
             const std::size_t there = place(to.there, message / lanes);
-            transport_.put(leaving_ + place(to.here, message / lanes), burst_->size, to.peer, there);
+            transport_.put(leaving_ + place(to.here, message / lanes), burst_->size, to.peer,
+                           there);
         }
         for (int i = begin; i < std::min(end, begin + lanes); ++i) {
             LaneState& state = out_[static_cast<std::size_t>(i % lanes)];
             const int peer = round_->out[static_cast<std::size_t>(i % lanes)].peer;
-            session_.guarded("waits for puts to complete", peer, [&] { transport_.flush(peer); }, clock_);
+            session_.guarded(
+                "waits for puts to complete", peer, [&] { transport_.flush(peer); }, clock_);
             clock_ = transport_.clock();
             while (state.inflight > 0) {
                 latency_->record(clock_ - posted);
@@ -295,7 +308,8 @@ void Exchange::verify() {
             const std::uint64_t message = burst_->first + static_cast<std::uint64_t>(slot);
             const std::uint64_t key = stamp_key(lane.peer, session_.rank(), message);
             const std::byte* data = arriving_ + place(lane.here, slot);
-            const auto wrong = burst_->verify ? first_wrong_byte(data, burst_->size, key) : std::nullopt;
+            const auto wrong =
+                burst_->verify ? first_wrong_byte(data, burst_->size, key) : std::nullopt;
             if (!wrong) {
                 outcome_.bytes += burst_->size;
                 continue;
@@ -306,7 +320,8 @@ void Exchange::verify() {
             const std::size_t word = *wrong / 8 * 8;
             std::uint64_t observed = stamped_word(key, word);
             std::memcpy(&observed, data + word, std::min<std::size_t>(8, burst_->size - word));
-            outcome_.wrong.push_back({lane.peer, message, *wrong, stamped_word(key, word), observed});
+            outcome_.wrong.push_back(
+                {lane.peer, message, *wrong, stamped_word(key, word), observed});
         }
     }
 }

@@ -2,20 +2,21 @@
 //
 //     stamp the payloads, post receives | barrier | transfer, timed | barrier | verify
 //
-// So neither stamping nor verifying falls into the timed part, and no target verifies while another is
-// timed. A rank times only its own part, from its own clock:
+// So neither stamping nor verifying falls into the timed part, and no target verifies while another
+// is timed. A rank times only its own part, from its own clock:
 //
-//   stream   (send) receives posted beforehand; timed at the RECEIVER, from the barrier's end to its last
-//            completion. No acknowledgements: a slow receiver cannot be mistaken for a slow sender through
-//            a queue of answers. How often messages land says nothing of how long one takes: no latency.
-//   request  (send) the receiver answers each message with its number, once it has arrived; timed at the
-//            sender, from posting to the answer.
-//   put      MPI put; timed at the source in batches of `inflight`, from posting to the end of the flush:
-//            completion at the target, which MPI does not report for single puts.
+//   stream   (send) receives posted beforehand; timed at the RECEIVER, from the barrier's end to
+//            its last completion. No acknowledgements: a slow receiver cannot be mistaken for a
+//            slow sender through a queue of answers. How often messages land says nothing of how
+//            long one takes: no latency.
+//   request  (send) the receiver answers each message with its number, once it has arrived; timed
+//            at the sender, from posting to the answer.
+//   put      MPI put; timed at the source in batches of `inflight`, from posting to the end of the
+//            flush: completion at the target, which MPI does not report for single puts.
 //   get      MPI get; timed at the destination, from posting to the data's arrival.
 //
-// A clock reading is taken once a turn of the poll loop and serves all that completes and is posted in it:
-// a latency includes our own handling and is never less than the truth.
+// A clock reading is taken once a turn of the poll loop and serves all that completes and is posted
+// in it: a latency includes our own handling and is never less than the truth.
 #pragma once
 
 #include <array>
@@ -33,12 +34,8 @@ namespace assay::network {
 enum class Op { stream, request, put, get };
 
 const char* name(Op op);  // as the user says it: "send", "put", "get"
-constexpr bool one_sided(Op op) {
-    return op == Op::put || op == Op::get;
-}
-constexpr bool timed_by_receiver(Op op) {
-    return op == Op::stream || op == Op::get;
-}
+constexpr bool one_sided(Op op) { return op == Op::put || op == Op::get; }
+constexpr bool timed_by_receiver(Op op) { return op == Op::stream || op == Op::get; }
 
 struct Burst {
     Op op;
@@ -72,14 +69,12 @@ struct Outcome {
 };
 
 // Bytes from one message's place to the next: whole cache lines.
-constexpr std::size_t stride(std::size_t size) {
-    return (size + 63) / 64 * 64;
-}
+constexpr std::size_t stride(std::size_t size) { return (size + 63) / 64 * 64; }
 
 class Exchange {
 public:
-    // `bytes` of place for the messages that leave a rank, and as much for those that arrive: at least
-    // lanes x window x stride. Collective when `exposed`, which put and get need.
+    // `bytes` of place for the messages that leave a rank, and as much for those that arrive: at
+    // least lanes x window x stride. Collective when `exposed`, which put and get need.
     Exchange(Session& session, std::size_t bytes, bool exposed);
     ~Exchange();
     Exchange(const Exchange&) = delete;
@@ -114,13 +109,16 @@ private:
     void post_answer_receive(int lane, int number);
     void take_off(LaneState& state);
     void land(LaneState& state);
-    // Messages are numbered through at each rank and direction: cells, one behind the other in memory.
+    // Messages are numbered through at each rank and direction: cells, one behind the other in
+    // memory.
     std::size_t cell(int lane, int slot) const {
         return static_cast<std::size_t>(lane) * static_cast<std::size_t>(burst_->window) +
                static_cast<std::size_t>(slot);
     }
     std::size_t place(int lane, int slot) const { return cell(lane, slot) * stride(burst_->size); }
-    int total(const std::vector<Lane>& lanes) const { return static_cast<int>(lanes.size()) * burst_->window; }
+    int total(const std::vector<Lane>& lanes) const {
+        return static_cast<int>(lanes.size()) * burst_->window;
+    }
     std::vector<int> awaited() const;
 
     Session& session_;

@@ -8,8 +8,8 @@
 
 namespace assay::network {
 
-// Makes the session and runs `body`. An Error is thrown by every rank alike; rank 0 passes it on, so that
-// the user reads it once.
+// Makes the session and runs `body`. An Error is thrown by every rank alike; rank 0 passes it on,
+// so that the user reads it once.
 void run_group(const Options& options, Bench& bench, const std::function<void(Session&)>& body);
 
 }  // namespace assay::network

@@ -3,11 +3,13 @@
 //     mpirun -np 8 assay-probe-openmpi run network.all_to_all --sizes 1024,65536 --op send,put,get
 //            --schedule shift --rounds 0 --nflight 1 --budget 20 --confidence 0.05
 //     mpirun -np 8 assay-probe-openmpi run network.client_server --servers 2 --op send,put,get
-//     mpirun -np 8 assay-probe-openmpi run network.pairs --pairs 0-3,3-0,1-2 --size 1MiB --repeats 5
+//     mpirun -np 8 assay-probe-openmpi run network.pairs --pairs 0-3,3-0,1-2 --size 1MiB
+//       --repeats 5
 //     mpirun -np 8 assay-probe-openmpi run network.saturation <rounds.jsonl
 //
-// The first two also write the pair matrix (rows of "bandwidth"), a context for each host, and what the
-// kernel counted on the wire: network.counters and network.wire, which cannot be run by themselves.
+// The first two also write the pair matrix (rows of "bandwidth"), a context for each host, and what
+// the kernel counted on the wire: network.counters and network.wire, which cannot be run by
+// themselves.
 #pragma once
 
 #include <array>
@@ -18,9 +20,7 @@ namespace assay::network {
 
 namespace detail {
 
-inline std::optional<std::string> always() {
-    return std::nullopt;
-}
+inline std::optional<std::string> always() { return std::nullopt; }
 inline std::optional<std::string> reported_along() {
     return "reported along with network.all_to_all, network.client_server and network.saturation";
 }
@@ -31,30 +31,39 @@ void run_saturation(const Options&, Bench&);
 inline void run_nothing(const Options&, Bench&) {}
 
 inline constexpr Parameter sizes{
-    "sizes", Kind::integers, "B", "", "message sizes; 1 B to 4 MiB by powers of two unless given", 1, 1 << 30};
-inline constexpr Parameter op{"op", Kind::text, "", "send", "operations: one or more of send,put,get"};
+    "sizes", Kind::integers, "B", "", "message sizes; 1 B to 4 MiB by powers of two unless given",
+    1,       1 << 30};
+inline constexpr Parameter op{"op", Kind::text, "", "send",
+                              "operations: one or more of send,put,get"};
 inline constexpr Parameter nflight{
-    "nflight", Kind::integer, "", "1", "messages in flight at one client, over all its servers", 1, 65536};
-inline constexpr Parameter niters{"niters",
-                                  Kind::integer,
-                                  "",
-                                  "0",
-                                  "messages per peer and size; 0: as many as budget and confidence ask for",
-                                  0,
-                                  1e9};
-inline constexpr Parameter budget{"budget", Kind::real, "s", "60", "time for the whole sweep; 0: no limit",
-                                  0,        1e6};
-inline constexpr Parameter confidence{
-    "confidence",
-    Kind::real,
+    "nflight", Kind::integer, "", "1", "messages in flight at one client, over all its servers",
+    1,         65536};
+inline constexpr Parameter niters{
+    "niters",
+    Kind::integer,
     "",
-    "0.05",
-    "a size is done when the median's 95 % interval is within this share of it; 0: use the budget up",
+    "0",
+    "messages per peer and size; 0: as many as budget and confidence ask for",
     0,
-    1};
+    1e9};
+inline constexpr Parameter budget{
+    "budget", Kind::real, "s", "60", "time for the whole sweep; 0: no limit", 0, 1e6};
+inline constexpr Parameter confidence{"confidence",
+                                      Kind::real,
+                                      "",
+                                      "0.05",
+                                      "a size is done when the median's 95 % interval is within "
+                                      "this share of it; 0: use the budget up",
+                                      0,
+                                      1};
 inline constexpr Parameter memory{
-    "memory", Kind::integer, "B", "128MiB", "for messages, at each rank; more is taken when a flight needs it",
-    4096,     1e13};
+    "memory",
+    Kind::integer,
+    "B",
+    "128MiB",
+    "for messages, at each rank; more is taken when a flight needs it",
+    4096,
+    1e13};
 inline constexpr Parameter timeout{
     "timeout", Kind::real, "s", "30", "without any progress, before a host is given up", 0.1, 1e6};
 inline constexpr Parameter yield_us{
@@ -116,29 +125,35 @@ inline constexpr std::array saturation_parameters = {
 
 inline constexpr std::array sweep_metrics = {
     Metric{"bandwidth", "B/s", Better::higher,
-           "verified bytes of all ranks over the longest rank's timed part, each pass a sample; in a pair "
+           "verified bytes of all ranks over the longest rank's timed part, each pass a sample; in "
+           "a pair "
            "matrix, of one flow while it had a message in flight"},
     Metric{"client_bandwidth", "B/s", Better::higher,
            "verified bytes of one rank's flows over its own timed part"},
-    Metric{"rate", "1/s", Better::higher, "operations of all ranks over the longest rank's timed part"},
+    Metric{"rate", "1/s", Better::higher,
+           "operations of all ranks over the longest rank's timed part"},
     Metric{"latency", "s", Better::lower,
-           "of one operation, over all ranks: from posting until it is known to be complete at the target; of "
+           "of one operation, over all ranks: from posting until it is known to be complete at the "
+           "target; of "
            "a stream, a few messages of each round asked for it one by one"},
     Metric{"half_round_trip", "s", Better::lower,
            "half the time from posting a message to the arrival of its acknowledgement"},
     Metric{"time", "s", Better::none, "timed part of each client, in the order of ranks"},
-    Metric{"wall_time", "s", Better::none, "timed part of the rank that took longest, summed over the passes"},
+    Metric{"wall_time", "s", Better::none,
+           "timed part of the rank that took longest, summed over the passes"},
     Metric{"bytes", "B", Better::none, "arrived and verified"},
     Metric{"corrupted", "1", Better::lower, "messages that did not arrive as they were sent"},
 };
 inline constexpr std::array pairs_metrics = {
-    Metric{"bandwidth", "B/s", Better::higher, "of the pair alone, timed by the receiver; each burst a sample"},
+    Metric{"bandwidth", "B/s", Better::higher,
+           "of the pair alone, timed by the receiver; each burst a sample"},
     Metric{"latency", "s", Better::lower, "half a round trip of 8 bytes, the pair alone"},
     Metric{"corrupted", "1", Better::lower, "messages that did not arrive as they were sent"},
 };
 inline constexpr std::array saturation_metrics = {
     Metric{"rate", "B/s", Better::higher,
-           "of each flow of a round, in the time in which all of them ran; of an all-to-all, what each rank received"},
+           "of each flow of a round, in the time in which all of them ran; of an all-to-all, what "
+           "each rank received"},
     Metric{"latency", "s", Better::lower, "half a round trip of one message, the pair alone"},
 };
 inline constexpr std::array counters_metrics = {
@@ -155,50 +170,53 @@ inline constexpr std::array counters_metrics = {
     Metric{"link_error_recovery", "1", Better::lower, "times the link recovered from errors"},
     Metric{"port_rcv_errors", "1", Better::lower, "packets received with errors"},
     Metric{"port_xmit_discards", "1", Better::lower, "packets discarded before they were sent"},
-    Metric{"port_xmit_wait", "1", Better::lower, "ticks with data to send and no credits: congestion"},
+    Metric{"port_xmit_wait", "1", Better::lower,
+           "ticks with data to send and no credits: congestion"},
 };
 inline constexpr std::array wire_metrics = {
     Metric{"share", "1", Better::none,
-           "bytes that left the host on the wire, over the payload it sent to other hosts; under 1 the MPI "
+           "bytes that left the host on the wire, over the payload it sent to other hosts; under 1 "
+           "the MPI "
            "went round the network"},
 };
 
 }  // namespace detail
 
-inline constexpr Measurement client_server{
-    "network.client_server",
-    Scope::group,
-    "Every client with every server: bandwidth, latency and rate over message sizes; sends are acknowledged.",
-    detail::client_server_parameters,
-    detail::sweep_metrics,
-    detail::always,
-    detail::run_client_server};
+inline constexpr Measurement client_server{"network.client_server",
+                                           Scope::group,
+                                           "Every client with every server: bandwidth, latency and "
+                                           "rate over message sizes; sends are acknowledged.",
+                                           detail::client_server_parameters,
+                                           detail::sweep_metrics,
+                                           detail::always,
+                                           detail::run_client_server};
 
-inline constexpr Measurement all_to_all{
-    "network.all_to_all",
-    Scope::group,
-    "Every rank with every other, in rounds of pairs: bandwidth, latency and rate over message sizes.",
-    detail::all_to_all_parameters,
-    detail::sweep_metrics,
-    detail::always,
-    detail::run_all_to_all};
+inline constexpr Measurement all_to_all{"network.all_to_all",
+                                        Scope::group,
+                                        "Every rank with every other, in rounds of pairs: "
+                                        "bandwidth, latency and rate over message sizes.",
+                                        detail::all_to_all_parameters,
+                                        detail::sweep_metrics,
+                                        detail::always,
+                                        detail::run_all_to_all};
 
-inline constexpr Measurement pairs{"network.pairs",
-                                   Scope::group,
-                                   "The pairs given, one after the other, each alone: the retest of suspects.",
-                                   detail::pairs_parameters,
-                                   detail::pairs_metrics,
-                                   detail::always,
-                                   detail::run_pairs};
-
-inline constexpr Measurement saturation{
-    "network.saturation",
+inline constexpr Measurement pairs{
+    "network.pairs",
     Scope::group,
-    "Rounds of concurrent flows and of ping-pong, read from standard input: where a network's capacity ends.",
-    detail::saturation_parameters,
-    detail::saturation_metrics,
+    "The pairs given, one after the other, each alone: the retest of suspects.",
+    detail::pairs_parameters,
+    detail::pairs_metrics,
     detail::always,
-    detail::run_saturation};
+    detail::run_pairs};
+
+inline constexpr Measurement saturation{"network.saturation",
+                                        Scope::group,
+                                        "Rounds of concurrent flows and of ping-pong, read from "
+                                        "standard input: where a network's capacity ends.",
+                                        detail::saturation_parameters,
+                                        detail::saturation_metrics,
+                                        detail::always,
+                                        detail::run_saturation};
 
 inline constexpr Measurement counters{
     "network.counters",

@@ -1,5 +1,6 @@
-// Pairs one after the other, each alone while all others are silent: what a suspect pair can do when
-// nothing competes with it. What stays slow here is hardware; what becomes fast was congestion.
+// Pairs one after the other, each alone while all others are silent: what a suspect pair can do
+// when nothing competes with it. What stays slow here is hardware; what becomes fast was
+// congestion.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,7 +15,8 @@
 namespace assay::network {
 namespace {
 
-constexpr double burst_seconds = 0.2;  // long against what a shaper or a buffer lets through at once
+constexpr double burst_seconds =
+    0.2;                              // long against what a shaper or a buffer lets through at once
 constexpr double pair_seconds = 1.0;  // for one pair; what repeats it has by then must do
 constexpr std::size_t echo_bytes = 8;
 constexpr int echoes = 20;
@@ -26,13 +28,16 @@ Pair read_pair(const std::string& text, int ranks) {
     const char* const end = text.data() + text.size();
     const auto [dash, first] = std::from_chars(text.data(), end, from);
     const bool separated = first == std::errc() && dash != end && *dash == '-';
-    const auto [rest, second] = separated ? std::from_chars(dash + 1, end, to)
-                                          : std::from_chars_result{dash, std::errc::invalid_argument};
+    const auto [rest, second] = separated
+                                    ? std::from_chars(dash + 1, end, to)
+                                    : std::from_chars_result{dash, std::errc::invalid_argument};
     if (second != std::errc() || rest != end)
-        throw Error(fmt::format("--pairs: '{}' is not a pair of ranks", text), "write from-to: 0-3,3-0");
-    if (from == to || std::min(from, to) < 0 || std::max(from, to) >= ranks)
-        throw Error(fmt::format("--pairs: {} is not a pair of different ranks below {}", text, ranks),
+        throw Error(fmt::format("--pairs: '{}' is not a pair of ranks", text),
                     "write from-to: 0-3,3-0");
+    if (from == to || std::min(from, to) < 0 || std::max(from, to) >= ranks)
+        throw Error(
+            fmt::format("--pairs: {} is not a pair of different ranks below {}", text, ranks),
+            "write from-to: 0-3,3-0");
     return {from, to};
 }
 
@@ -62,7 +67,8 @@ public:
         session_.max(agreed);
         corrupted += agreed[1];
         verified = static_cast<double>(burst_.size) * (window - agreed[1]);
-        if (outcome.interrupted) throw Error("interrupted", "what was measured before has been kept");
+        if (outcome.interrupted)
+            throw Error("interrupted", "what was measured before has been kept");
         return agreed[0];
     }
 
@@ -107,16 +113,22 @@ void measure(Session& session, Exchange& exchange, const Options& options, const
         bandwidths.push_back(stream.verified / took);
         spent += took;
         messages += window;
-        // One message may have been a lucky one (a shaper's bucket, a cache): go by what bursts take.
-        window = std::max(inflight, static_cast<int>(std::min({burst_seconds / took * window, room, 4.0 * window})));
+        // One message may have been a lucky one (a shaper's bucket, a cache): go by what bursts
+        // take.
+        window = std::max(
+            inflight,
+            static_cast<int>(std::min({burst_seconds / took * window, room, 4.0 * window})));
     }
     if (session.rank() != 0) return;
     const Subject subject{.host = session.label(pair.first), .peer = session.label(pair.second)};
-    const Json params = {{"size", size}, {"op", "send"}, {"inflight", inflight}, {"iterations", messages}};
-    session.sink.measurement(pairs, "bandwidth", subject, params, summarize(bandwidths), bandwidths);
-    session.sink.measurement(pairs, "latency", subject, {{"size", echo_bytes}, {"op", "send"}, {"inflight", 1}},
-                             latency);
-    session.sink.measurement(pairs, "corrupted", subject, params, summarize({&stream.corrupted, 1}));
+    const Json params = {
+        {"size", size}, {"op", "send"}, {"inflight", inflight}, {"iterations", messages}};
+    session.sink.measurement(pairs, "bandwidth", subject, params, summarize(bandwidths),
+                             bandwidths);
+    session.sink.measurement(pairs, "latency", subject,
+                             {{"size", echo_bytes}, {"op", "send"}, {"inflight", 1}}, latency);
+    session.sink.measurement(pairs, "corrupted", subject, params,
+                             summarize({&stream.corrupted, 1}));
 }
 
 }  // namespace
@@ -125,17 +137,18 @@ void detail::run_pairs(const Options& options, Bench& bench) {
     run_group(options, bench, [&](Session& session) {
         const std::vector<Pair> listed = read_pairs(options.text("pairs"), session.size());
         const auto size = static_cast<std::size_t>(options.integer("size"));
-        const double least =
-            2.0 * static_cast<double>(options.integer("nflight")) * static_cast<double>(stride(size));
+        const double least = 2.0 * static_cast<double>(options.integer("nflight")) *
+                             static_cast<double>(stride(size));
         const double both = session.memory(least, static_cast<double>(options.integer("memory")),
                                            fmt::format("messages of {} bytes", size));
         const auto memory = static_cast<std::size_t>(std::max(least, both) / 2);
         Exchange exchange(session, memory, false);
         for (std::size_t i = 0; i < listed.size(); ++i) {
             const double done = static_cast<double>(i) / static_cast<double>(listed.size());
-            session.progress(
-                done, fmt::format("{} to {}", session.label(listed[i].first), session.label(listed[i].second)),
-                -1);
+            session.progress(done,
+                             fmt::format("{} to {}", session.label(listed[i].first),
+                                         session.label(listed[i].second)),
+                             -1);
             measure(session, exchange, options, listed[i], memory);
         }
     });

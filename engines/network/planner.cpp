@@ -15,7 +15,8 @@ constexpr int passes_hoped_for = 6;  // fewer cannot bound a median at 95 %
 constexpr int passes_at_most = 30;   // without a budget
 // A burst long enough that the skew of a barrier's end, and one scheduling hiccup, weigh little.
 constexpr double burst_hoped_for = 0.05, burst_least = 0.002;  // seconds
-constexpr double window_at_most = 1 << 20;  // cells are counted in int; bounds the books kept of each message
+constexpr double window_at_most =
+    1 << 20;  // cells are counted in int; bounds the books kept of each message
 
 }  // namespace
 
@@ -53,7 +54,8 @@ int Planner::bounded(std::size_t size, double window) const {
 
 int Planner::window(std::size_t size) const {
     if (work_.iterations > 0)
-        return static_cast<int>(std::min<std::int64_t>(bounded(size, window_at_most), work_.iterations));
+        return static_cast<int>(
+            std::min<std::int64_t>(bounded(size, window_at_most), work_.iterations));
     return bounded(size, burst_target() / std::max(message_.at(static_cast<double>(size)), 1e-9));
 }
 

@@ -75,10 +75,11 @@ public:
     void corruptions(const Measurement& measurement, const Json& params) const {
         for (std::size_t rank = 0; rank < parts_.size(); ++rank)
             for (const Wrong& wrong : parts_[rank].wrong)
-                session_.sink.corruption(
-                    measurement,
-                    {.host = session_.label(wrong.source), .peer = session_.label(static_cast<int>(rank))},
-                    params, wrong.message, wrong.offset, wrong.expected, wrong.observed);
+                session_.sink.corruption(measurement,
+                                         {.host = session_.label(wrong.source),
+                                          .peer = session_.label(static_cast<int>(rank))},
+                                         params, wrong.message, wrong.offset, wrong.expected,
+                                         wrong.observed);
     }
 
     void rows(const Measurement& measurement, const Json& params) const {
@@ -93,8 +94,8 @@ public:
                 peers.push_back(session_.label(destination));
                 values.push_back(bandwidth);
             }
-            session_.sink.pairs(measurement, "bandwidth", {.host = session_.label(source)}, params, peers,
-                                values);
+            session_.sink.pairs(measurement, "bandwidth", {.host = session_.label(source)}, params,
+                                peers, values);
         }
     }
 
@@ -110,7 +111,8 @@ public:
         for (const Part& part : parts_) {
             if (part.head.timed <= 0) continue;
             double messages = static_cast<double>(part.head.operations);
-            for (const FlowFigure& flow : part.flows) messages -= static_cast<double>(wrong_messages(flow));
+            for (const FlowFigure& flow : part.flows)
+                messages -= static_cast<double>(wrong_messages(flow));
             values.push_back(messages * size_ / part.head.timed);
         }
         return values;
@@ -131,9 +133,7 @@ private:
     std::map<Pair, std::uint64_t> wrong_;
 };
 
-Summary single(double value) {
-    return summarize({&value, 1});
-}
+Summary single(double value) { return summarize({&value, 1}); }
 
 }  // namespace
 
@@ -171,7 +171,8 @@ std::string Tally::packed(int rank) const {
     for (const auto& [peer, bandwidths] : flows_) {
         const double median = summarize(bandwidths).median;
         const bool receiving = timed_by_receiver(op);
-        flows.push_back({receiving ? peer : rank, receiving ? rank : peer, median, messages_.at(peer)});
+        flows.push_back(
+            {receiving ? peer : rank, receiving ? rank : peer, median, messages_.at(peer)});
     }
     std::vector<WrongCount> counts;
     for (const auto& [source, n] : wrong_from_) counts.push_back({source, rank, n});
@@ -183,13 +184,15 @@ std::string Tally::packed(int rank) const {
     return packed;
 }
 
-void report(Session& session, const Measurement& measurement, Json params, Tally& tally, const Passes& passes) {
+void report(Session& session, const Measurement& measurement, Json params, Tally& tally,
+            const Passes& passes) {
     merge(session, tally.latency);
     const std::vector<std::string> packed = session.gather(tally.packed(session.rank()));
     if (session.rank() != 0) return;
     const Collected collected(session, tally, packed);
     params["iterations"] = passes.messages;
-    const auto emit = [&](const char* metric, const Summary& summary, std::span<const double> samples = {}) {
+    const auto emit = [&](const char* metric, const Summary& summary,
+                          std::span<const double> samples = {}) {
         session.sink.measurement(measurement, metric, {}, params, summary, samples);
     };
     const std::vector<double> times = collected.times(), bandwidths = collected.bandwidths();

@@ -1,7 +1,8 @@
-// What a size and operation came to: each rank's tally, brought together on rank 0 and told as records.
+// What a size and operation came to: each rank's tally, brought together on rank 0 and told as
+// records.
 //
-// The rank that timed a flow knows how long it took, the rank where it arrived knows what of it was right:
-// the two meet here. Only verified bytes count as received.
+// The rank that timed a flow knows how long it took, the rank where it arrived knows what of it was
+// right: the two meet here. Only verified bytes count as received.
 #pragma once
 
 #include <cstdint>
@@ -38,7 +39,8 @@ private:
 
 // What all ranks together did, agreed by reduction; one value a pass.
 struct Passes {
-    std::vector<double> bandwidth, rate;  // verified bytes, operations over the longest rank's timed part
+    std::vector<double> bandwidth,
+        rate;  // verified bytes, operations over the longest rank's timed part
     double bytes = 0, operations = 0, corrupted = 0;
     double wall = 0;            // seconds: the passes' sum of the longest rank's timed part
     std::int64_t messages = 0;  // of each flow
@@ -50,8 +52,9 @@ void merge(Session& session, Histogram& latency);
 // Of a round trip, the half of it.
 Summary halved(Summary summary);
 
-// Collective: sums the latencies, gathers the tallies, and on rank 0 writes the records. `params` are
-// those that the measurement itself adds.
-void report(Session& session, const Measurement& measurement, Json params, Tally& tally, const Passes& passes);
+// Collective: sums the latencies, gathers the tallies, and on rank 0 writes the records. `params`
+// are those that the measurement itself adds.
+void report(Session& session, const Measurement& measurement, Json params, Tally& tally,
+            const Passes& passes);
 
 }  // namespace assay::network

@@ -13,9 +13,7 @@ namespace {
 
 constexpr std::uint64_t seed = 20231;  // any, but the same on every rank and in every run
 
-Lane single(int peer) {
-    return {peer, 0, 0};
-}
+Lane single(int peer) { return {peer, 0, 0}; }
 
 }  // namespace
 
@@ -32,7 +30,8 @@ Schedule Schedule::all_to_all(std::string_view shape, int ranks) {
         return {Shape::exclusive, ranks, ranks - 1};
     }
     if (shape != "random")
-        throw Error(fmt::format("unknown schedule '{}'", shape), "one of shift, circle, xor, random");
+        throw Error(fmt::format("unknown schedule '{}'", shape),
+                    "one of shift, circle, xor, random");
     Schedule schedule(Shape::random, ranks, ranks - 1);
     schedule.order_.resize(static_cast<std::size_t>(ranks));
     std::iota(schedule.order_.begin(), schedule.order_.end(), 0);
@@ -45,8 +44,9 @@ Schedule Schedule::all_to_all(std::string_view shape, int ranks) {
 
 Schedule Schedule::client_server(int ranks, int servers, bool to_servers) {
     if (servers < 1 || servers >= ranks)
-        throw Error(fmt::format("{} servers of {} ranks leave no client or no server", servers, ranks),
-                    "give from 1 server to one less than there are ranks");
+        throw Error(
+            fmt::format("{} servers of {} ranks leave no client or no server", servers, ranks),
+            "give from 1 server to one less than there are ranks");
     Schedule schedule(Shape::bipartite, ranks, 1);
     schedule.servers_ = servers;
     schedule.to_servers_ = to_servers;
@@ -86,12 +86,14 @@ Round Schedule::round(int index, int rank) const {
     return round;
 }
 
-// With n places on a circle (one of them empty when the number of ranks is odd), the last stays and the
-// others turn: places a and b meet in the round (a + b) mod (n - 1), the last one meets a where 2a is that.
+// With n places on a circle (one of them empty when the number of ranks is odd), the last stays and
+// the others turn: places a and b meet in the round (a + b) mod (n - 1), the last one meets a where
+// 2a is that.
 int Schedule::circle_partner(int index, int rank) const {
     const int turning = ranks_ % 2 ? ranks_ : ranks_ - 1;  // odd
     const int last = turning;                              // a rank only when their number is even
-    int partner = rank == last ? (index * ((turning + 1) / 2)) % turning : (index - rank + turning) % turning;
+    int partner =
+        rank == last ? (index * ((turning + 1) / 2)) % turning : (index - rank + turning) % turning;
     if (partner == rank) partner = last;
     return partner < ranks_ ? partner : -1;
 }
@@ -102,7 +104,8 @@ Round Schedule::bipartite(int rank) const {
         for (int client = servers_; client < ranks_; ++client)
             lanes.push_back({client, client - servers_, rank});
     else
-        for (int server = 0; server < servers_; ++server) lanes.push_back({server, server, rank - servers_});
+        for (int server = 0; server < servers_; ++server)
+            lanes.push_back({server, server, rank - servers_});
     const bool out = (rank < servers_) != to_servers_;
     return out ? Round{std::move(lanes), {}} : Round{{}, std::move(lanes)};
 }
@@ -112,7 +115,8 @@ std::vector<int> sample_rounds(int rounds, int count) {
     std::mt19937_64 random(seed);
     std::vector<int> chosen;
     for (int i = 0; i < count; ++i) {
-        const auto begin = std::int64_t{rounds} * i / count, end = std::int64_t{rounds} * (i + 1) / count;
+        const auto begin = std::int64_t{rounds} * i / count,
+                   end = std::int64_t{rounds} * (i + 1) / count;
         chosen.push_back(static_cast<int>(
             begin + static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(end - begin))));
     }

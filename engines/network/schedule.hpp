@@ -1,16 +1,16 @@
 // Who moves bytes to whom, round by round: the patterns of the measurements as data.
 //
-// A flow goes from one rank to another. A rank sees the flows of a round as lanes: those that leave it and
-// those that arrive. Everything is computed from (schedule, round, rank) alone, so that a plan for any
-// number of ranks costs nothing to build and needs no exchange.
+// A flow goes from one rank to another. A rank sees the flows of a round as lanes: those that leave
+// it and those that arrive. Everything is computed from (schedule, round, rank) alone, so that a
+// plan for any number of ranks costs nothing to build and needs no exchange.
 //
-//   shift      round k: to (r + k) mod N, from (r - k) mod N. Any N. On full-bisection fat trees with
-//              destination-based routing and ranks in leaf order no link is shared.
-//   circle     isolated pairs, both directions at once, by the circle method of round robin tournaments;
-//              with odd N one rank a round has a bye.
+//   shift      round k: to (r + k) mod N, from (r - k) mod N. Any N. On full-bisection fat trees
+//              with destination-based routing and ranks in leaf order no link is shared.
+//   circle     isolated pairs, both directions at once, by the circle method of round robin
+//              tournaments; with odd N one rank a round has a bye.
 //   exclusive  ("xor") pairs r and r ^ k; N a power of two.
-//   random     shift over a seeded shuffle of the ranks: partners without regard to the topology, so flows
-//              collide in the network. A test of congestion, not a finder of faults.
+//   random     shift over a seeded shuffle of the ranks: partners without regard to the topology,
+//              so flows collide in the network. A test of congestion, not a finder of faults.
 //   bipartite  one round: every client with every server.
 //   listed     the pairs given, one a round, alone.
 //
@@ -24,8 +24,8 @@
 
 namespace assay::network {
 
-// A flow seen from one of its ends. Lanes are numbered at each rank and direction: the lane says where in
-// the rank's buffers the flow's messages lie.
+// A flow seen from one of its ends. Lanes are numbered at each rank and direction: the lane says
+// where in the rank's buffers the flow's messages lie.
 struct Lane {
     int peer;
     int here;   // number of the lane at this rank
@@ -38,8 +38,8 @@ struct Round {
 
 class Schedule {
 public:
-    // `shape`: "shift", "circle", "xor" or "random". Throws Error for an unknown one, fewer than 2 ranks,
-    // or one that the number of ranks does not fit.
+    // `shape`: "shift", "circle", "xor" or "random". Throws Error for an unknown one, fewer than 2
+    // ranks, or one that the number of ranks does not fit.
     static Schedule all_to_all(std::string_view shape, int ranks);
     // Ranks below `servers` are servers. Flows go to the servers, or from them.
     static Schedule client_server(int ranks, int servers, bool to_servers);
@@ -66,9 +66,9 @@ private:
     std::vector<int> order_, place_;  // the shuffle and its inverse
 };
 
-// `count` of `rounds` rounds, ascending: one at a random place in each of `count` equal parts, so that
-// neither near nor far partners are missed and no period of the topology is hit. Seeded: the same on
-// every rank.
+// `count` of `rounds` rounds, ascending: one at a random place in each of `count` equal parts, so
+// that neither near nor far partners are missed and no period of the topology is hit. Seeded: the
+// same on every rank.
 std::vector<int> sample_rounds(int rounds, int count);
 
 }  // namespace assay::network

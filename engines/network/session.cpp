@@ -65,7 +65,10 @@ std::vector<std::string> rank_labels(const std::vector<std::string>& hosts) {
 }
 
 Session::Session(Bench& bench, Patience patience)
-    : transport(bench.transport), sink(bench.sink), rank_(bench.transport.rank()), patience_(patience) {
+    : transport(bench.transport),
+      sink(bench.sink),
+      rank_(bench.transport.rank()),
+      patience_(patience) {
     if (!transport.simulated())
         watchdog_.emplace(patience.timeout * 3 / 2, [this] { stalled(); }, end_if_ignored);
     std::signal(SIGINT, on_signal);
@@ -87,12 +90,11 @@ bool Session::first_on_host() const {
 }
 
 bool Session::several_hosts() const {
-    return std::ranges::any_of(hosts_, [this](const std::string& h) { return h != hosts_.front(); });
+    return std::ranges::any_of(hosts_,
+                               [this](const std::string& h) { return h != hosts_.front(); });
 }
 
-bool Session::interrupted() {
-    return signalled.load(std::memory_order_relaxed) != 0;
-}
+bool Session::interrupted() { return signalled.load(std::memory_order_relaxed) != 0; }
 
 void Session::sum(std::span<double> values) {
     transport.begin_sum(values);
@@ -120,8 +122,9 @@ void Session::finish_collective(Nanoseconds pause) {
     moved(transport.clock());
 }
 
-// Who waits in the same collective says so to two ranks (one of them may be the one that is missing);
-// these name those that said nothing, and the others leave it to them for as long as they wait.
+// Who waits in the same collective says so to two ranks (one of them may be the one that is
+// missing); these name those that said nothing, and the others leave it to them for as long as they
+// wait.
 void Session::call_the_roll(Nanoseconds still) {
     const std::uint64_t here = 1;
     std::vector<std::uint64_t> answers(hosts_.size());
@@ -131,10 +134,11 @@ void Session::call_the_roll(Nanoseconds still) {
         if (rank_ != caller) transport.send(&here, sizeof here, caller, tag_roll);
     for (int peer = 0; rank_ < callers && peer < size(); ++peer)
         if (peer != rank_)
-            expected[transport.receive(&answers[static_cast<std::size_t>(peer)], sizeof here, peer, tag_roll)] =
-                peer;
+            expected[transport.receive(&answers[static_cast<std::size_t>(peer)], sizeof here, peer,
+                                       tag_roll)] = peer;
     const Nanoseconds begin = now(), limit = patience_.timeout / (rank_ < callers ? 2 : 1);
-    for (std::vector<Ticket> answered; now() - begin < limit && (rank_ >= callers || !expected.empty());) {
+    for (std::vector<Ticket> answered;
+         now() - begin < limit && (rank_ >= callers || !expected.empty());) {
         answered.clear();
         transport.poll(answered);
         for (const Ticket ticket : answered) expected.erase(ticket);
@@ -155,8 +159,8 @@ double Session::memory(double least, double wanted, const std::string& what) {
     double agreed[] = {least - available, least, -available};
     max(agreed);
     if (agreed[0] > 0)
-        throw Error(fmt::format("{} need {} a rank, {} more than a host has available", what, human(agreed[1]),
-                                human(agreed[0])),
+        throw Error(fmt::format("{} need {} a rank, {} more than a host has available", what,
+                                human(agreed[1]), human(agreed[0])),
                     "lower the message size, --nflight or the number of ranks a host");
     return std::min(wanted, -agreed[2] / 2);
 }
@@ -178,19 +182,22 @@ void Session::give_up(Nanoseconds still, const std::vector<int>& peers) {
     std::string names;
     for (std::size_t i = 0; i < std::min(peers.size(), named_at_most); ++i)
         names += (i ? ", " : "") + label(peers[i]);
-    if (peers.size() > named_at_most) names += fmt::format(" and {} more", peers.size() - named_at_most);
+    if (peers.size() > named_at_most)
+        names += fmt::format(" and {} more", peers.size() - named_at_most);
     fail(fmt::format("nothing has moved for {:.1f} s, waiting for {}", seconds(still),
                      names.empty() ? "the other hosts" : names),
-         "see whether that host is up and reachable, or raise --timeout", peers.empty() ? -1 : peers.front());
+         "see whether that host is up and reachable, or raise --timeout",
+         peers.empty() ? -1 : peers.front());
 }
 
-// On the watchdog's thread, while the main thread is inside the transport: end the process without it.
+// On the watchdog's thread, while the main thread is inside the transport: end the process without
+// it.
 void Session::stalled() {
     const bool known = !labels_.empty();
     const std::string me = known ? label(rank_) : transport.host();
     const std::string peer = known && awaited_ >= 0 ? label(awaited_) : "";
-    sink.failure(fmt::format("{} {} for more than {:.0f} s{}{}", me, doing_, seconds(patience_.timeout) * 1.5,
-                             peer.empty() ? "" : ": ", peer),
+    sink.failure(fmt::format("{} {} for more than {:.0f} s{}{}", me, doing_,
+                             seconds(patience_.timeout) * 1.5, peer.empty() ? "" : ": ", peer),
                  "see whether every host is up and reachable, or raise --timeout",
                  {.host = me, .peer = peer, .rank = rank_});
     _exit(exit_unusable);

@@ -1,10 +1,10 @@
 // The job as one rank sees it: who the others are, how long to wait for them, and how to stop.
 //
-// Waiting has three limits. In a poll loop the rank's own clock notices that nothing completes, and the
-// peers it waits for are named. In a collective the others are waited for half as long again, so that a
-// rank that knows a name speaks first; then a roll call tells who is missing. In a call that blocks a
-// watchdog looks on from its own thread. In a simulator nobody waits in vain: it notices by itself that
-// nothing can move any more, and ends the job.
+// Waiting has three limits. In a poll loop the rank's own clock notices that nothing completes, and
+// the peers it waits for are named. In a collective the others are waited for half as long again,
+// so that a rank that knows a name speaks first; then a roll call tells who is missing. In a call
+// that blocks a watchdog looks on from its own thread. In a simulator nobody waits in vain: it
+// notices by itself that nothing can move any more, and ends the job.
 #pragma once
 
 #include <sched.h>
@@ -54,8 +54,8 @@ public:
     // Bursts may last that long without a completion: added to the limits.
     void expect(double burst_seconds) { expected_ = static_cast<Nanoseconds>(burst_seconds * 1e9); }
 
-    // Collective: for ranks that have nothing to do until others have. They sleep between looks, so that those
-    // who measure have the processor, where several ranks share one.
+    // Collective: for ranks that have nothing to do until others have. They sleep between looks, so
+    // that those who measure have the processor, where several ranks share one.
     void rest(double& agreed);  // takes part in a max() of one value
 
     // Collectives, waited for with a limit.
@@ -77,12 +77,13 @@ public:
         return call();
     }
 
-    // Collective. Bytes of memory that each rank may take: `wanted`, or half of what the scarcest host has
-    // available for each of its ranks. Throws Error, on every rank, where a rank's `least` (this rank's
-    // need) is more than there is; `what` names what needs it.
+    // Collective. Bytes of memory that each rank may take: `wanted`, or half of what the scarcest
+    // host has available for each of its ranks. Throws Error, on every rank, where a rank's `least`
+    // (this rank's need) is more than there is; `what` names what needs it.
     double memory(double least, double wanted, const std::string& what);
 
-    // SIGINT or SIGTERM has come to this rank. Ends the process some seconds later if nobody reacts.
+    // SIGINT or SIGTERM has come to this rank. Ends the process some seconds later if nobody
+    // reacts.
     static bool interrupted();
 
     // At most 5 a second, from rank 0. `left` in seconds.

@@ -10,8 +10,9 @@
 namespace assay::network {
 namespace {
 
-constexpr std::size_t probe_size_most = 64 << 10;  // large enough to tell the slope, cheap on slow networks
-constexpr std::size_t size_most = 1 << 30;         // MPI counts bytes in int
+constexpr std::size_t probe_size_most =
+    64 << 10;  // large enough to tell the slope, cheap on slow networks
+constexpr std::size_t size_most = 1 << 30;  // MPI counts bytes in int
 
 std::vector<std::size_t> default_sizes() {
     std::vector<std::size_t> sizes;
@@ -58,17 +59,23 @@ SweepOptions read_sweep(const Options& options, Op sends) {
     return sweep;
 }
 
-Sweep::Sweep(Session& session, const Measurement& measurement, SweepOptions options, Pattern pattern)
-    : session_(session), measurement_(measurement), options_(std::move(options)), pattern_(std::move(pattern)) {
+Sweep::Sweep(Session& session, const Measurement& measurement, SweepOptions options,
+             Pattern pattern)
+    : session_(session),
+      measurement_(measurement),
+      options_(std::move(options)),
+      pattern_(std::move(pattern)) {
     work_ = {.sizes = options_.sizes,
              .operations = static_cast<int>(options_.operations.size()),
              .budget = options_.budget,
              .confidence = options_.confidence,
              .iterations = options_.iterations,
-             .smallest_window = (options_.inflight + pattern_.initiated_lanes - 1) / pattern_.initiated_lanes,
+             .smallest_window =
+                 (options_.inflight + pattern_.initiated_lanes - 1) / pattern_.initiated_lanes,
              .lanes = pattern_.lanes};
     if (options_.iterations > 0)
-        work_.smallest_window = static_cast<int>(std::min<std::int64_t>(work_.smallest_window, options_.iterations));
+        work_.smallest_window =
+            static_cast<int>(std::min<std::int64_t>(work_.smallest_window, options_.iterations));
     pattern_.params["inflight"] = options_.inflight;
     pattern_.params["verified"] = options_.verify;
 }
@@ -76,15 +83,17 @@ Sweep::Sweep(Session& session, const Measurement& measurement, SweepOptions opti
 // Bytes for the messages of one direction: what the flight needs, or more so that bursts can last.
 std::size_t Sweep::find_place() {
     const std::size_t largest = *std::ranges::max_element(options_.sizes);
-    const double least = work_.smallest_window * static_cast<double>(stride(largest)) * pattern_.lanes_here;
-    const double both =
-        session_.memory(2 * least, static_cast<double>(options_.memory),
-                        fmt::format("messages of {} bytes with {} in flight", largest, options_.inflight));
+    const double least =
+        work_.smallest_window * static_cast<double>(stride(largest)) * pattern_.lanes_here;
+    const double both = session_.memory(
+        2 * least, static_cast<double>(options_.memory),
+        fmt::format("messages of {} bytes with {} in flight", largest, options_.inflight));
     work_.memory = static_cast<std::size_t>(both / 2);
     return std::max(static_cast<std::size_t>(least), work_.memory);
 }
 
-Outcome Sweep::burst(Op op, std::size_t size, int window, int inflight, int round, Histogram& latency) {
+Outcome Sweep::burst(Op op, std::size_t size, int window, int inflight, int round,
+                     Histogram& latency) {
     const Burst burst{op, size, window, inflight, next_message_, options_.verify};
     const Round flows = pattern_.schedule(op).round(round, session_.rank());
     next_message_ += static_cast<std::uint64_t>(window);
@@ -94,8 +103,9 @@ Outcome Sweep::burst(Op op, std::size_t size, int window, int inflight, int roun
     return exchange_->run(burst, flows, latency);
 }
 
-// A stream tells how often messages land, not how long one takes. That is asked of a few, one after the
-// other in the same round, each answered by its receiver. They count for the latency, and for corruption.
+// A stream tells how often messages land, not how long one takes. That is asked of a few, one after
+// the other in the same round, each answered by its receiver. They count for the latency, and for
+// corruption.
 Outcome Sweep::echo(Tally& tally, int messages, int round) {
     Outcome outcome = burst(Op::request, tally.size, messages, 1, round, tally.latency);
     outcome.flows.clear();
@@ -144,7 +154,8 @@ void Sweep::probe() {
     const int window = work_.smallest_window;
     const double rounds = static_cast<double>(rounds_.size());
     double timed[2] = {}, whole[2] = {};
-    for (const std::size_t size : {small, small, second}) {  // the first only wakes the connections up
+    for (const std::size_t size :
+         {small, small, second}) {  // the first only wakes the connections up
         const int which = size == small ? 0 : 1;
         Tally tally(options_.operations[0], size);
         const Pass before = pass(tally, 1, 0), after = pass(tally, window, 0);
@@ -156,7 +167,8 @@ void Sweep::probe() {
     const double x0 = static_cast<double>(small), x1 = static_cast<double>(second);
     planner_ = std::make_unique<Planner>(work_, Line::through(x0, timed[0], x1, timed[1]),
                                          Line::through(x0, whole[0], x1, whole[1]));
-    rounds_ = sample_rounds(all, options_.rounds > 0 ? options_.rounds : planner_->affordable_rounds(all));
+    rounds_ = sample_rounds(
+        all, options_.rounds > 0 ? options_.rounds : planner_->affordable_rounds(all));
     planner_->set_rounds(static_cast<int>(rounds_.size()));
     for (const Op op : options_.operations) {
         Tally warm_up(op, small);
@@ -164,7 +176,8 @@ void Sweep::probe() {
     }
 }
 
-// How many messages of a round are asked for their latency. Long ones once: each takes a round trip.
+// How many messages of a round are asked for their latency. Long ones once: each takes a round
+// trip.
 int Sweep::echoes(Op op, int window, bool first) {
     if (op != Op::stream || (window == 1 && !first)) return 0;
     return std::clamp(window / 4, 1, 32);
@@ -181,7 +194,8 @@ bool Sweep::measure(std::size_t item, Op op, std::size_t size) {
     bool interrupted = false;
     for (double before = share[0];;) {
         if (options_.iterations > 0)
-            window = static_cast<int>(std::min<std::int64_t>(window, options_.iterations - passes.messages));
+            window = static_cast<int>(
+                std::min<std::int64_t>(window, options_.iterations - passes.messages));
         session_.expect(planner_->burst_seconds(size, window));
         const Pass one = pass(tally, window, echoes(op, window, passes.messages == 0));
         if ((interrupted = one.interrupted)) break;
@@ -207,15 +221,16 @@ bool Sweep::measure(std::size_t item, Op op, std::size_t size) {
 }
 
 void Sweep::tell_progress(std::size_t item, Op op, std::size_t size) {
-    const double elapsed = seconds(session_.transport.clock() - begin_), left = planner_->left(item + 1, elapsed);
+    const double elapsed = seconds(session_.transport.clock() - begin_),
+                 left = planner_->left(item + 1, elapsed);
     session_.progress(elapsed / (elapsed + left), fmt::format("{} {} B", name(op), size), left);
 }
 
 bool Sweep::run() {
     const std::size_t place = find_place();
     begin_ = session_.transport.clock();
-    exchange_ =
-        std::make_unique<Exchange>(session_, place, std::ranges::any_of(options_.operations, one_sided));
+    exchange_ = std::make_unique<Exchange>(session_, place,
+                                           std::ranges::any_of(options_.operations, one_sided));
     probe();
     pattern_.params["peers"] = static_cast<int>(rounds_.size()) * pattern_.initiated_lanes;
     bool going = planner_ != nullptr;
@@ -227,7 +242,8 @@ bool Sweep::run() {
     return going;
 }
 
-void run_sweep(Session& session, const Measurement& measurement, SweepOptions options, Pattern pattern) {
+void run_sweep(Session& session, const Measurement& measurement, SweepOptions options,
+               Pattern pattern) {
     report_context(session);
     Wire wire(session);
     Sweep sweep(session, measurement, std::move(options), std::move(pattern));

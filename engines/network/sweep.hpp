@@ -1,6 +1,7 @@
-// The sweep over sizes and operations that client/server and all-to-all share: probe, plan, then for each
-// size and operation as many passes (all rounds once) as the budget, the confidence target or the number of
-// iterations asks for. Each is reported as soon as it is done, so that an interrupted sweep keeps it.
+// The sweep over sizes and operations that client/server and all-to-all share: probe, plan, then
+// for each size and operation as many passes (all rounds once) as the budget, the confidence target
+// or the number of iterations asks for. Each is reported as soon as it is done, so that an
+// interrupted sweep keeps it.
 #pragma once
 
 #include <functional>
@@ -26,7 +27,8 @@ struct SweepOptions {
     bool verify;
 };
 
-// `sends` is what "send" means here. Throws Error for a size, an operation or a number that makes no sense.
+// `sends` is what "send" means here. Throws Error for a size, an operation or a number that makes
+// no sense.
 SweepOptions read_sweep(const Options& options, Op sends);
 
 // The pattern of an operation, and how many of its flows one initiator has.
@@ -42,7 +44,8 @@ class Sweep {
 public:
     Sweep(Session& session, const Measurement& measurement, SweepOptions options, Pattern pattern);
 
-    // Collective. False when a signal ended it early; throws Error when the memory does not suffice.
+    // Collective. False when a signal ended it early; throws Error when the memory does not
+    // suffice.
     bool run();
 
     // Payload that this rank has sent to other hosts so far, warm-up included.
@@ -79,6 +82,7 @@ private:
 };
 
 // A sweep with what is told of its hosts before and after it.
-void run_sweep(Session& session, const Measurement& measurement, SweepOptions options, Pattern pattern);
+void run_sweep(Session& session, const Measurement& measurement, SweepOptions options,
+               Pattern pattern);
 
 }  // namespace assay::network

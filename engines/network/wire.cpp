@@ -16,20 +16,25 @@ std::string ranks_of(const Session& session, const std::string& host) {
     return ranks;
 }
 
-Summary single(double value) {
-    return summarize({&value, 1});
-}
+Summary single(double value) { return summarize({&value, 1}); }
 
 }  // namespace
 
 void report_context(Session& session) {
     Json mine = Json::array();
-    if (session.transport.simulated()) {  // of the machine that simulates nothing is told: it does not matter
+    if (session.transport
+            .simulated()) {  // of the machine that simulates nothing is told: it does not matter
         if (session.first_on_host())
-            mine.push_back({{"device", ""}, {"numa", -1}, {"facts", {{"machine.virtual", "simulated"}, {"mpi.library", session.transport.library()}}}});
+            mine.push_back({{"device", ""},
+                            {"numa", -1},
+                            {"facts",
+                             {{"machine.virtual", "simulated"},
+                              {"mpi.library", session.transport.library()}}}});
     } else if (session.first_on_host()) {
         for (const Context& one : contexts())
-            mine.push_back({{"device", one.subject.device}, {"numa", one.subject.numa.value_or(-1)}, {"facts", one.facts}});
+            mine.push_back({{"device", one.subject.device},
+                            {"numa", one.subject.numa.value_or(-1)},
+                            {"facts", one.facts}});
         mine[0]["facts"]["mpi.library"] = session.transport.library();
         mine[0]["facts"]["mpi.ranks"] = ranks_of(session, session.host(session.rank()));
     }
@@ -51,7 +56,8 @@ void Wire::report(std::uint64_t sent_away) {
     Json mine = {{"sent_away", sent_away}};
     if (session_.first_on_host()) {
         const Counters changed = difference(before_, read_counters());
-        for (const auto& [key, value] : changed) mine["counters"].push_back({key.first, key.second, value});
+        for (const auto& [key, value] : changed)
+            mine["counters"].push_back({key.first, key.second, value});
         mine["wire"] = bytes_on_the_wire(changed);
     }
     const auto all = session_.gather(mine.dump());
@@ -72,7 +78,8 @@ void Wire::report(std::uint64_t sent_away) {
     if (!session_.several_hosts()) return;
     for (const auto& [host, bytes] : payload)
         if (bytes > 0)
-            session_.sink.measurement(wire, "share", {.host = host}, {}, single(carried[host] / bytes));
+            session_.sink.measurement(wire, "share", {.host = host}, {},
+                                      single(carried[host] / bytes));
 }
 
 }  // namespace assay::network

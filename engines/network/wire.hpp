@@ -1,5 +1,5 @@
-// What a network measurement says of the hosts it ran on: a context each before, and after it what their
-// ports counted, held against the payload.
+// What a network measurement says of the hosts it ran on: a context each before, and after it what
+// their ports counted, held against the payload.
 #pragma once
 
 #include <cstdint>

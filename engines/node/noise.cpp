@@ -1,7 +1,8 @@
-// How much of a busy loop's time something else takes: the operating system, other programs, a hypervisor.
+// How much of a busy loop's time something else takes: the operating system, other programs, a
+// hypervisor.
 //
-// A loop reads the clock without pause; two readings further apart than the threshold mean that the core
-// did something else in between (the "selfish" detour of Beckman et al., Cluster 2006).
+// A loop reads the clock without pause; two readings further apart than the threshold mean that the
+// core did something else in between (the "selfish" detour of Beckman et al., Cluster 2006).
 #include <algorithm>
 #include <thread>
 #include <vector>
@@ -57,8 +58,10 @@ void detail::run_noise(const Options& options, Bench& bench) {
         lost.push_back(d.lost);
         longest.push_back(d.longest);
     }
-    bench.sink.measurement(noise, "lost", {.host = host_name()}, {{"cores", cores}}, summarize(lost), lost);
-    bench.sink.measurement(noise, "longest", {.host = host_name()}, {{"cores", cores}}, summarize(longest), longest);
+    bench.sink.measurement(noise, "lost", {.host = host_name()}, {{"cores", cores}},
+                           summarize(lost), lost);
+    bench.sink.measurement(noise, "longest", {.host = host_name()}, {{"cores", cores}},
+                           summarize(longest), longest);
 }
 
 }  // namespace assay::node

@@ -14,14 +14,19 @@ inline constexpr std::array noise_parameters = {
     Parameter{"seconds", Kind::real, "s", "1", "time for which every core is watched", 0.1, 3600},
 };
 inline constexpr std::array noise_metrics = {
-    Metric{"lost", "1", Better::lower, "share of a busy loop's time taken by something else, worst core"},
+    Metric{"lost", "1", Better::lower,
+           "share of a busy loop's time taken by something else, worst core"},
     Metric{"longest", "s", Better::lower, "longest single interruption"},
 };
 }  // namespace detail
 
 inline constexpr Measurement noise{
-    "node.noise", Scope::node,
+    "node.noise",
+    Scope::node,
     "Time that a busy loop loses to the operating system, to other programs or to a hypervisor.",
-    detail::noise_parameters, detail::noise_metrics, runs_anywhere, detail::run_noise};
+    detail::noise_parameters,
+    detail::noise_metrics,
+    runs_anywhere,
+    detail::run_noise};
 
 }  // namespace assay::node

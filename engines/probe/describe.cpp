@@ -33,11 +33,18 @@ Json describe(const Measurement& m) {
     Json j = {{"name", m.name}, {"scope", word(m.scope)}, {"help", m.help}};
     j["parameters"] = Json::array();
     for (const Parameter& p : m.parameters)
-        j["parameters"].push_back({{"name", p.name}, {"kind", word(p.kind)}, {"unit", p.unit},
-                                   {"default", p.initial}, {"help", p.help}, {"min", p.min}, {"max", p.max}});
+        j["parameters"].push_back({{"name", p.name},
+                                   {"kind", word(p.kind)},
+                                   {"unit", p.unit},
+                                   {"default", p.initial},
+                                   {"help", p.help},
+                                   {"min", p.min},
+                                   {"max", p.max}});
     j["metrics"] = Json::array();
     for (const Metric& metric : m.metrics)
-        j["metrics"].push_back({{"name", metric.name}, {"unit", metric.unit}, {"better", word(metric.better)},
+        j["metrics"].push_back({{"name", metric.name},
+                                {"unit", metric.unit},
+                                {"better", word(metric.better)},
                                 {"help", metric.help}});
     const auto reason = m.waived();
     j["waived"] = reason ? Json(*reason) : Json(nullptr);

@@ -1,4 +1,5 @@
-// What --describe prints: everything that Python needs to know of this executable, as one JSON object.
+// What --describe prints: everything that Python needs to know of this executable, as one JSON
+// object.
 #pragma once
 
 #include "core/record.hpp"

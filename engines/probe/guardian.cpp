@@ -18,7 +18,8 @@ namespace {
 // Time for the last line to pass through the launcher before it ends the job.
 constexpr useconds_t parting_us = 300'000;
 
-// Waits for the child, passing on what the launcher sends; its status, and whether anything was passed on.
+// Waits for the child, passing on what the launcher sends; its status, and whether anything was
+// passed on.
 int await(pid_t child, const sigset_t& watched, bool& told_to_end) {
     for (;;) {
         const int caught = sigwaitinfo(&watched, nullptr);
@@ -40,7 +41,9 @@ void split_off_guardian(int rank) {
     sigprocmask(SIG_BLOCK, &watched, &before);
     const pid_t guardian = getpid();
     const pid_t child = fork();
-    if (child < 0) throw Error("cannot fork: " + std::string(std::strerror(errno)), "raise the limit of processes (ulimit -u)");
+    if (child < 0)
+        throw Error("cannot fork: " + std::string(std::strerror(errno)),
+                    "raise the limit of processes (ulimit -u)");
     if (child == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);  // a launcher that kills the parent means both
         if (getppid() != guardian) _exit(1);
@@ -53,8 +56,10 @@ void split_off_guardian(int rank) {
     const int number = WTERMSIG(status);
     if (!told_to_end) {
         const std::string host = host_name();
-        Sink().failure(fmt::format("rank {} on {} was ended by signal {} ({})", rank, host, number, strsignal(number)),
-                       number == SIGKILL ? "was the host short of memory? see dmesg there" : "see the engine's last words",
+        Sink().failure(fmt::format("rank {} on {} was ended by signal {} ({})", rank, host, number,
+                                   strsignal(number)),
+                       number == SIGKILL ? "was the host short of memory? see dmesg there"
+                                         : "see the engine's last words",
                        {.host = host, .rank = rank}, number == SIGKILL);
         usleep(parting_us);
     }

@@ -1,4 +1,5 @@
-// The executable around a table of measurements: assay-probe, the same sources once for each MPI, and assay-io.
+// The executable around a table of measurements: assay-probe, the same sources once for each MPI,
+// and assay-io.
 //
 //   assay-probe --describe                     what it can measure, as JSON
 //   assay-probe run NAME [--param value ...]   measures; records on standard output
@@ -70,7 +71,8 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    std::signal(SIGPIPE, SIG_IGN);  // a reader that went away is an Error from Sink, not a silent death
+    std::signal(SIGPIPE,
+                SIG_IGN);  // a reader that went away is an Error from Sink, not a silent death
     const std::string verb = argc > 1 ? argv[1] : "";
     try {
         if (verb == "--describe") {
@@ -81,7 +83,8 @@ int main(int argc, char** argv) {
         usage(verb == "--help" || verb == "-h" ? stdout : stderr);
         return verb == "--help" || verb == "-h" ? 0 : exit_unusable;
     } catch (const Error& error) {
-        fmt::print(stderr, "{}: {}{}{}\n", program, error.what(), error.hint.empty() ? "" : "; ", error.hint);
+        fmt::print(stderr, "{}: {}{}{}\n", program, error.what(), error.hint.empty() ? "" : "; ",
+                   error.hint);
         return exit_unusable;
     } catch (const std::exception& error) {
         fmt::print(stderr, "{}: defect: {}\n", program, error.what());

@@ -5,8 +5,8 @@
 #include "network/measurements.hpp"
 #include "node/gpu/gpu.hpp"
 #include "node/memory/memory.hpp"
-#include "node/noise.hpp"
 #include "node/memory/paced.hpp"
+#include "node/noise.hpp"
 #include "node/rdma/rdma.hpp"
 #include "node/settings.hpp"
 #include "node/udp/udp.hpp"
@@ -16,21 +16,10 @@ namespace assay {
 namespace {
 
 constexpr std::array table = {
-    node::settings,
-    node::memory,
-    node::memory_paced,
-    node::noise,
-    node::gpu_copy,
-    node::udp_receive,
-    node::udp_send,
-    node::rdma,
-    network::client_server,
-    network::all_to_all,
-    network::pairs,
-    network::saturation,
-    network::counters,
-    network::wire,
-    storage::device,
+    node::settings,         node::memory,        node::memory_paced, node::noise,
+    node::gpu_copy,         node::udp_receive,   node::udp_send,     node::rdma,
+    network::client_server, network::all_to_all, network::pairs,     network::saturation,
+    network::counters,      network::wire,       storage::device,
 };
 
 }  // namespace

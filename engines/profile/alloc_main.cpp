@@ -1,9 +1,11 @@
 // assay-alloc: what an allocator costs, and a heap trace run again under it.
 //
 //   assay-alloc --describe                            what it can measure, as JSON
-//   assay-alloc check [--library PATH] [...]          whose malloc a process on this allocator calls
+//   assay-alloc check [--library PATH] [...]          whose malloc a process on this allocator
+//                                                     calls
 //   assay-alloc run NAME --library PATH [...]         measures; records on standard output
-//   assay-alloc prepare TRACE SCRIPT                  makes a heap trace ready for profile.alloc.replay
+//   assay-alloc prepare TRACE SCRIPT                  makes a heap trace ready for
+//                                                     profile.alloc.replay
 //   assay-alloc serve                                 the measured process, which the others start
 #include <fmt/format.h>
 
@@ -26,7 +28,8 @@ namespace assay {
 namespace {
 
 constexpr int exit_unusable = 2;
-constexpr std::array table = {alloc::cycle, alloc::retention, alloc::threads, alloc::handover, alloc::mixed, alloc::replay};
+constexpr std::array table = {alloc::cycle,    alloc::retention, alloc::threads,
+                              alloc::handover, alloc::mixed,     alloc::replay};
 
 void measure(int argc, char** argv) {
     const Measurement& measurement = find_measurement(argv[2]);
@@ -41,9 +44,10 @@ void measure(int argc, char** argv) {
 
 void prepare(const std::string& trace, const std::string& script) {
     const alloc::Head head = alloc::prepare(trace, script);
-    const Json said = {{"threads", head.lanes}, {"mallocs", head.mallocs}, {"reallocs", head.reallocs}, {"frees", head.frees},
-                       {"peak_live", head.peak_live}, {"left_live", head.left_live}, {"unknown", head.unknown},
-                       {"handed_over", head.handed_over}};
+    const Json said = {{"threads", head.lanes},       {"mallocs", head.mallocs},
+                       {"reallocs", head.reallocs},   {"frees", head.frees},
+                       {"peak_live", head.peak_live}, {"left_live", head.left_live},
+                       {"unknown", head.unknown},     {"handed_over", head.handed_over}};
     fmt::print("{}\n", said.dump());
 }
 
@@ -57,7 +61,9 @@ int run(int argc, char** argv) {
     }
     if (verb == "check") {
         constexpr double limit_s = 30;
-        fmt::print("{}\n", alloc::serving_file(alloc::allocator_of(Options::parse(alloc::mixed, {argv + 2, argv + argc})), limit_s));
+        fmt::print("{}\n", alloc::serving_file(alloc::allocator_of(Options::parse(
+                                                   alloc::mixed, {argv + 2, argv + argc})),
+                                               limit_s));
         return 0;
     }
     if (verb == "run" && argc > 2) {
@@ -68,8 +74,10 @@ int run(int argc, char** argv) {
         prepare(argv[2], argv[3]);
         return 0;
     }
-    fmt::print(stderr, "usage: assay-alloc --describe\n       assay-alloc check|run NAME [--library PATH] [--param value ...]\n"
-                       "       assay-alloc prepare TRACE SCRIPT\n");
+    fmt::print(stderr,
+               "usage: assay-alloc --describe\n       assay-alloc check|run NAME [--library PATH] "
+               "[--param value ...]\n"
+               "       assay-alloc prepare TRACE SCRIPT\n");
     return exit_unusable;
 }
 
@@ -83,7 +91,8 @@ int main(int argc, char** argv) {
     try {
         return assay::run(argc, argv);
     } catch (const assay::Error& error) {
-        fmt::print(stderr, "assay-alloc: {}{}{}\n", error.what(), error.hint.empty() ? "" : "; ", error.hint);
+        fmt::print(stderr, "assay-alloc: {}{}{}\n", error.what(), error.hint.empty() ? "" : "; ",
+                   error.hint);
         return assay::exit_unusable;
     } catch (const std::exception& error) {
         fmt::print(stderr, "assay-alloc: defect: {}\n", error.what());

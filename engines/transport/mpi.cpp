@@ -1,11 +1,13 @@
-// The transport over MPI: plain MPI-3 C calls, so that one source serves every MPI, SimGrid's included.
+// The transport over MPI: plain MPI-3 C calls, so that one source serves every MPI, SimGrid's
+// included.
 //
-// Tickets are indices into a table of requests that one MPI_Testsome tests as a whole: it returns all that
-// has completed in one pass through the library. Requests are reused last-in first-out, which keeps the
-// table as short as the deepest queue so far.
+// Tickets are indices into a table of requests that one MPI_Testsome tests as a whole: it returns
+// all that has completed in one pass through the library. Requests are reused last-in first-out,
+// which keeps the table as short as the deepest queue so far.
 //
-// Compiled with ASSAY_SIMULATED it is SimGrid's: host and clock are those of the platform, and whoever would
-// look again and again waits instead, for in a simulator each look costs simulated time and moves nothing.
+// Compiled with ASSAY_SIMULATED it is SimGrid's: host and clock are those of the platform, and
+// whoever would look again and again waits instead, for in a simulator each look costs simulated
+// time and moves nothing.
 #include <fmt/format.h>
 #define OMPI_SKIP_MPICXX 1  // the C interface only
 #define MPICH_SKIP_MPICXX 1
@@ -113,7 +115,8 @@ private:
         if (in_simulator)  // SimGrid's nonblocking one has every rank send to every other
             MPI_Allreduce(MPI_IN_PLACE, values.data(), n, MPI_DOUBLE, op, MPI_COMM_WORLD);
         else
-            MPI_Iallreduce(MPI_IN_PLACE, values.data(), n, MPI_DOUBLE, op, MPI_COMM_WORLD, &collective_);
+            MPI_Iallreduce(MPI_IN_PLACE, values.data(), n, MPI_DOUBLE, op, MPI_COMM_WORLD,
+                           &collective_);
     }
 
     int rank_ = 0, size_ = 0;
@@ -129,10 +132,12 @@ std::string Mpi::library() const {
     char text[MPI_MAX_LIBRARY_VERSION_STRING];
     int length = 0;
     MPI_Get_library_version(text, &length);
-    // Open MPI: one line, up to the first comma. MPICH: lines of "Name:\tvalue", the first is the version.
+    // Open MPI: one line, up to the first comma. MPICH: lines of "Name:\tvalue", the first is the
+    // version.
     std::string version(text, static_cast<std::size_t>(length));
     version.resize(std::min(version.find_first_of("\n,"), version.size()));
-    for (std::size_t at; (at = version.find_first_of("\t:")) != std::string::npos;) version[at] = ' ';
+    for (std::size_t at; (at = version.find_first_of("\t:")) != std::string::npos;)
+        version[at] = ' ';
     std::string words;
     for (const char c : version)
         if (c != ' ' || (!words.empty() && words.back() != ' ')) words += c;
@@ -149,7 +154,8 @@ std::string Mpi::host() const {
 
 std::byte* Mpi::expose(std::size_t bytes) {
     void* base = nullptr;
-    MPI_Win_allocate(static_cast<MPI_Aint>(bytes), 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base, &window_);
+    MPI_Win_allocate(static_cast<MPI_Aint>(bytes), 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base,
+                     &window_);
     MPI_Win_lock_all(0, window_);
     return static_cast<std::byte*>(base);
 }
@@ -159,7 +165,8 @@ void Mpi::poll(std::vector<Ticket>& completed) {
     indices_.resize(requests_.size());
     int done = 0;
     if (in_simulator) {  // one by one: to look for more would cost simulated time
-        MPI_Waitany(static_cast<int>(requests_.size()), requests_.data(), indices_.data(), MPI_STATUS_IGNORE);
+        MPI_Waitany(static_cast<int>(requests_.size()), requests_.data(), indices_.data(),
+                    MPI_STATUS_IGNORE);
         done = 1;
     } else {
         MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &done, indices_.data(),
@@ -176,8 +183,7 @@ void Mpi::poll(std::vector<Ticket>& completed) {
 
 bool Mpi::test_collective() {
     int done = 1;  // in the simulator it has been waited for
-    if (!in_simulator)
-        MPI_Test(&collective_, &done, MPI_STATUS_IGNORE);
+    if (!in_simulator) MPI_Test(&collective_, &done, MPI_STATUS_IGNORE);
     if (done && window_ != MPI_WIN_NULL) MPI_Win_sync(window_);
     return done != 0;
 }
@@ -189,11 +195,12 @@ std::vector<std::string> Mpi::gather(const std::string& mine) {
     MPI_Gather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, 0, MPI_COMM_WORLD);
     std::exclusive_scan(lengths.begin(), lengths.end(), starts.begin(), 0);
     std::string all(n ? static_cast<std::size_t>(starts.back() + lengths.back()) : 0, '\0');
-    MPI_Gatherv(mine.data(), length, MPI_CHAR, all.data(), lengths.data(), starts.data(), MPI_CHAR, 0,
-                MPI_COMM_WORLD);
+    MPI_Gatherv(mine.data(), length, MPI_CHAR, all.data(), lengths.data(), starts.data(), MPI_CHAR,
+                0, MPI_COMM_WORLD);
     std::vector<std::string> parts(n);
     for (std::size_t i = 0; i < n; ++i)
-        parts[i] = all.substr(static_cast<std::size_t>(starts[i]), static_cast<std::size_t>(lengths[i]));
+        parts[i] =
+            all.substr(static_cast<std::size_t>(starts[i]), static_cast<std::size_t>(lengths[i]));
     return parts;
 }
 
@@ -219,9 +226,10 @@ void for_each_rank(int& argc, char**& argv, const std::function<void(Transport&)
     } else {
         const double limit = start_limit();
         Watchdog watchdog(static_cast<Nanoseconds>(limit * 1e9), [limit] {
-            Sink().failure(fmt::format("{}: MPI_Init has not come back for {} s", host_name(), limit),
-                           "a host that was listed has not started, or cannot be reached from here",
-                           {.host = host_name()});
+            Sink().failure(
+                fmt::format("{}: MPI_Init has not come back for {} s", host_name(), limit),
+                "a host that was listed has not started, or cannot be reached from here",
+                {.host = host_name()});
             _exit(2);
         });
         watchdog.enter(now());

@@ -29,7 +29,8 @@ struct Posted {
 // What the ranks of a job share. One lock for all: simple, and right for a test.
 class Fabric {
 public:
-    Fabric(int ranks, Faults faults) : faults_(std::move(faults)), members_(static_cast<std::size_t>(ranks)) {}
+    Fabric(int ranks, Faults faults)
+        : faults_(std::move(faults)), members_(static_cast<std::size_t>(ranks)) {}
 
     int size() const { return static_cast<int>(members_.size()); }
 
@@ -100,8 +101,8 @@ private:
         return found == sides.end() ? faults_.rate : found->second;
     }
     // Copies, and says when source and destination are done with it.
-    std::pair<Nanoseconds, Nanoseconds> carry(int source, int destination, const void* from, void* to,
-                                              std::size_t bytes, bool payload);
+    std::pair<Nanoseconds, Nanoseconds> carry(int source, int destination, const void* from,
+                                              void* to, std::size_t bytes, bool payload);
     Collective& current(int rank) { return collectives_[member(rank).collectives]; }
     void leave(std::uint64_t number) {
         if (++collectives_[number].ended == size()) collectives_.erase(number);
@@ -124,8 +125,8 @@ private:
     int status_ = 0;
 };
 
-std::pair<Nanoseconds, Nanoseconds> Fabric::carry(int source, int destination, const void* from, void* to,
-                                                  std::size_t bytes, bool payload) {
+std::pair<Nanoseconds, Nanoseconds> Fabric::carry(int source, int destination, const void* from,
+                                                  void* to, std::size_t bytes, bool payload) {
     std::memcpy(to, from, bytes);
     if (payload) {
         const std::uint64_t number = carried_[{source, destination}]++;
@@ -186,7 +187,8 @@ Ticket Fabric::get(int rank, void* data, std::size_t bytes, int peer, std::size_
     check();
     count(lock, rank);
     const Ticket ticket = take(member(rank));
-    const auto [sent, arrived] = carry(peer, rank, member(peer).window.data() + offset, data, bytes, true);
+    const auto [sent, arrived] =
+        carry(peer, rank, member(peer).window.data() + offset, data, bytes, true);
     member(rank).pending.push_back({ticket, arrived});
     return ticket;
 }
@@ -195,7 +197,8 @@ void Fabric::put(int rank, const void* data, std::size_t bytes, int peer, std::s
     Lock lock(mutex_);
     check();
     count(lock, rank);
-    const auto [sent, arrived] = carry(rank, peer, data, member(peer).window.data() + offset, bytes, true);
+    const auto [sent, arrived] =
+        carry(rank, peer, data, member(peer).window.data() + offset, bytes, true);
     Nanoseconds& due = member(rank).puts_due[peer];
     due = std::max(due, arrived);
 }
@@ -314,10 +317,16 @@ public:
     void poll(std::vector<Ticket>& completed) override { fabric_.poll(rank_, completed); }
     std::byte* expose(std::size_t bytes) override { return fabric_.expose(rank_, bytes); }
     void withdraw() override {}
-    void begin_sum(std::span<double> values) override { fabric_.begin_reduction(rank_, values, true); }
-    void begin_max(std::span<double> values) override { fabric_.begin_reduction(rank_, values, false); }
+    void begin_sum(std::span<double> values) override {
+        fabric_.begin_reduction(rank_, values, true);
+    }
+    void begin_max(std::span<double> values) override {
+        fabric_.begin_reduction(rank_, values, false);
+    }
     bool test_collective() override { return fabric_.test_reduction(rank_); }
-    std::vector<std::string> gather(const std::string& mine) override { return fabric_.gather(rank_, mine); }
+    std::vector<std::string> gather(const std::string& mine) override {
+        return fabric_.gather(rank_, mine);
+    }
     void broadcast(std::string& value) override { fabric_.broadcast(rank_, value); }
     [[noreturn]] void abort(int status) override { fabric_.abort(status); }
 
@@ -388,14 +397,13 @@ void run_null_ranks(int ranks, const Faults& faults, const std::function<void(Tr
     if (aborted) std::rethrow_exception(aborted);
 }
 
-std::unique_ptr<Transport> instant_transport() {
-    return std::make_unique<Instant>();
-}
+std::unique_ptr<Transport> instant_transport() { return std::make_unique<Instant>(); }
 
 void for_each_rank(int&, char**&, const std::function<void(Transport&)>& body) {
     const char* text = std::getenv("ASSAY_NULL_RANKS");
     const int ranks = text ? std::atoi(text) : 1;
-    if (ranks < 1 || ranks > 1024) throw Error("ASSAY_NULL_RANKS is not a number of ranks", "give 1 to 1024");
+    if (ranks < 1 || ranks > 1024)
+        throw Error("ASSAY_NULL_RANKS is not a number of ranks", "give 1 to 1024");
     run_null_ranks(ranks, {}, body);
 }
 

@@ -1,9 +1,10 @@
-// The transport without a network: the ranks are threads of one process, and what goes wrong is planted.
+// The transport without a network: the ranks are threads of one process, and what goes wrong is
+// planted.
 //
-// It is how the whole network engine is tested without MPI. Data is copied when a send meets its receive
-// (or a put or get is posted); the operation completes when the links, modelled as one transmit and one
-// receive side a rank that each serve one message after the other, would have carried it. Time is real,
-// so that the engine's own clocks are tested too.
+// It is how the whole network engine is tested without MPI. Data is copied when a send meets its
+// receive (or a put or get is posted); the operation completes when the links, modelled as one
+// transmit and one receive side a rank that each serve one message after the other, would have
+// carried it. Time is real, so that the engine's own clocks are tested too.
 #pragma once
 
 #include <functional>
@@ -22,12 +23,13 @@ struct Faults {
     Nanoseconds delay = 0;                    // from transmission to arrival
     struct Flip {
         int source, destination;
-        std::uint64_t
-            message;  // the n-th payload between these two, from 0: sends that are not answers, puts, gets
-        std::size_t offset;  // of the byte that arrives with a bit flipped
+        std::uint64_t message;  // the n-th payload between these two, from 0: sends that are not
+                                // answers, puts, gets
+        std::size_t offset;     // of the byte that arrives with a bit flipped
     };
     std::vector<Flip> flips;
-    std::map<int, std::uint64_t> silent_after;  // a rank stops answering after that many posted operations
+    std::map<int, std::uint64_t>
+        silent_after;  // a rank stops answering after that many posted operations
 };
 
 // Thrown by every rank's next call once one rank has called abort().
@@ -39,8 +41,8 @@ struct Aborted : std::runtime_error {
 // Runs `body` on `ranks` threads. Throws what the lowest rank threw, Aborted last.
 void run_null_ranks(int ranks, const Faults& faults, const std::function<void(Transport&)>& body);
 
-// Rank 0 of two, the other of which does everything at once and moves nothing: what is left is the cost of
-// the measuring code.
+// Rank 0 of two, the other of which does everything at once and moves nothing: what is left is the
+// cost of the measuring code.
 std::unique_ptr<Transport> instant_transport();
 
 }  // namespace assay

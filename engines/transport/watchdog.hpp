@@ -1,7 +1,7 @@
 // Notices a call that does not come back: MPI_Init, a flush, a gather with a host that is gone.
 //
-// A thread of its own sleeps and looks now and then whether the call that was entered has been left since;
-// entering and leaving are one relaxed store each, so it may stand in a hot path.
+// A thread of its own sleeps and looks now and then whether the call that was entered has been left
+// since; entering and leaving are one relaxed store each, so it may stand in a hot path.
 #pragma once
 
 #include <algorithm>
@@ -18,10 +18,12 @@ namespace assay {
 
 class Watchdog {
 public:
-    // `stalled` runs on the watchdog's thread, once, when one call takes longer than `limit`; `look`, if
-    // any, runs at every look.
+    // `stalled` runs on the watchdog's thread, once, when one call takes longer than `limit`;
+    // `look`, if any, runs at every look.
     Watchdog(Nanoseconds limit, std::function<void()> stalled, std::function<void()> look = {})
-        : limit_(limit), stalled_(std::move(stalled)), look_(std::move(look)),
+        : limit_(limit),
+          stalled_(std::move(stalled)),
+          look_(std::move(look)),
           thread_([this](std::stop_token stop) { watch(stop); }) {}
 
     void enter(Nanoseconds at) { entered_.store(at, std::memory_order_relaxed); }
@@ -29,7 +31,8 @@ public:
 
 private:
     void watch(const std::stop_token& stop) {
-        const auto pause = std::chrono::nanoseconds(std::min<Nanoseconds>(limit_ / 8 + 1, 200'000'000));
+        const auto pause =
+            std::chrono::nanoseconds(std::min<Nanoseconds>(limit_ / 8 + 1, 200'000'000));
         std::unique_lock lock(mutex_);
         Nanoseconds last = now(), frozen = 0;
         while (!wake_.wait_for(lock, stop, pause, [&] { return stop.stop_requested(); })) {

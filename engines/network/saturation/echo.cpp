@@ -11,14 +11,19 @@ constexpr double pair_seconds = 0.5;  // for one pair and size; what it has by t
 class PingPong {
 public:
     PingPong(Session& session, int peer, std::size_t most)
-        : session_(session), transport_(session.transport), peer_(peer), there_(most), back_(most) {}
+        : session_(session),
+          transport_(session.transport),
+          peer_(peer),
+          there_(most),
+          back_(most) {}
 
     // Half round trips, seen from the side that begins. The first has other things to do as well.
     std::vector<double> begin(std::size_t size, std::int64_t count) {
         std::vector<double> samples;
         const Nanoseconds started = transport_.clock();
         for (std::int64_t i = -1; i < count; ++i) {
-            const bool last = i + 1 == count || Session::interrupted() || seconds(transport_.clock() - started) > pair_seconds;
+            const bool last = i + 1 == count || Session::interrupted() ||
+                              seconds(transport_.clock() - started) > pair_seconds;
             there_[0] = static_cast<std::byte>(last ? 1 : 0);
             const Nanoseconds at = transport_.clock();
             exchange(transport_.receive(back_.data(), size, peer_, tag_echo),
@@ -47,7 +52,8 @@ private:
             completed.clear();
             transport_.poll(completed);
             left -= static_cast<int>(completed.size());
-            if (completed.empty()) session_.idle(transport_.clock(), [this] { return std::vector{peer_}; });
+            if (completed.empty())
+                session_.idle(transport_.clock(), [this] { return std::vector{peer_}; });
         }
     }
 
@@ -59,15 +65,17 @@ private:
 
 }  // namespace
 
-bool run_echoes(Session& session, const Round& round, std::vector<Echo>& echoes, std::uint64_t& sent_away) {
+bool run_echoes(Session& session, const Round& round, std::vector<Echo>& echoes,
+                std::uint64_t& sent_away) {
     const std::size_t most = *std::ranges::max_element(round.sizes);
     Json mine = Json::array();
     double interrupted = 0;
     for (std::size_t i = 0; i < round.pairs.size() && interrupted == 0; ++i) {
         const auto [first, second] = round.pairs[i];
         const int rank = session.rank();
-        // Others rest until it is their turn. In the simulator, where waiting disturbs nobody and every barrier is
-        // simulated, pairs that have their first rank in common follow each other by that alone.
+        // Others rest until it is their turn. In the simulator, where waiting disturbs nobody and
+        // every barrier is simulated, pairs that have their first rank in common follow each other
+        // by that alone.
         const bool last = i + 1 == round.pairs.size() || round.pairs[i + 1].first != first;
         const bool apart = !session.transport.simulated() || last;
         if (rank == first || rank == second) {

@@ -7,12 +7,13 @@ namespace assay::network::saturate {
 namespace {
 
 constexpr int tag_flow = 4;
-constexpr double run_out = 1.5;  // of the time asked for: how long flows go on, so that none ends in the window
+constexpr double run_out =
+    1.5;  // of the time asked for: how long flows go on, so that none ends in the window
 constexpr std::uint64_t going = 0x676f696e67, ended = 0x656e646564;  // the first word of a message
 
-// A window of messages is under way on each lane; everything is posted anew when it completes. As many receives
-// are posted as there are places and messages that have landed: the farewells use up what is left, also where
-// one, being short, overtakes a message that was sent before it.
+// A window of messages is under way on each lane; everything is posted anew when it completes. As
+// many receives are posted as there are places and messages that have landed: the farewells use up
+// what is left, also where one, being short, overtakes a message that was sent before it.
 class Flows {
 public:
     Flows(Session& session, const Round& round, int inflight)
@@ -46,18 +47,21 @@ private:
 
     std::size_t words() const { return (round_.size + 63) / 64 * 8; }
     std::uint64_t* place(std::size_t lane, int slot) {
-        return arrived_.data() + (lane * static_cast<std::size_t>(inflight_) + static_cast<std::size_t>(slot)) * words();
+        return arrived_.data() +
+               (lane * static_cast<std::size_t>(inflight_) + static_cast<std::size_t>(slot)) *
+                   words();
     }
     void track(Ticket ticket, Job job) {
         const auto at = static_cast<std::size_t>(ticket);
         if (at >= jobs_.size()) jobs_.resize(at + 1);
         jobs_[at] = job;
     }
-    // The first message of each place is shorter than that of the next: so places do not move in step, and
-    // while one waits for its start-up the others have the wire.
+    // The first message of each place is shorter than that of the next: so places do not move in
+    // step, and while one waits for its start-up the others have the wire.
     std::size_t staggered(std::int64_t message) const {
         if (message >= inflight_) return round_.size;
-        const auto part = round_.size / static_cast<std::size_t>(inflight_) * static_cast<std::size_t>(message + 1);
+        const auto part = round_.size / static_cast<std::size_t>(inflight_) *
+                          static_cast<std::size_t>(message + 1);
         return std::max(part, sizeof going);
     }
     void post_send(std::size_t lane);
@@ -95,7 +99,8 @@ void Flows::post_send(std::size_t lane) {
 }
 
 void Flows::post_receive(std::size_t lane, int slot) {
-    track(transport_.receive(place(lane, slot), round_.size, in_[lane].lane.peer, tag_flow), {false, lane, slot});
+    track(transport_.receive(place(lane, slot), round_.size, in_[lane].lane.peer, tag_flow),
+          {false, lane, slot});
 }
 
 void Flows::landed(std::size_t lane, int slot) {
@@ -107,7 +112,8 @@ void Flows::landed(std::size_t lane, int slot) {
     }
     if (word != going)
         session_.fail("a message does not begin as it was sent",
-                      "the network or the MPI library corrupts messages: see 'assay net'", one.lane.peer);
+                      "the network or the MPI library corrupts messages: see 'assay net'",
+                      one.lane.peer);
     one.times.push_back(clock_ - begin_);
     post_receive(lane, slot);
 }
@@ -123,9 +129,10 @@ void Flows::handle(const Job& job) {
 }
 
 bool Flows::finished() const {
-    return std::ranges::all_of(out_, [&](const Leaving& one) {
-        return one.gone == one.posted + inflight_;
-    }) && std::ranges::all_of(in_, [&](const Arriving& one) { return one.farewells == inflight_; });
+    return std::ranges::all_of(
+               out_, [&](const Leaving& one) { return one.gone == one.posted + inflight_; }) &&
+           std::ranges::all_of(in_,
+                               [&](const Arriving& one) { return one.farewells == inflight_; });
 }
 
 std::vector<int> Flows::awaited() const {
@@ -160,33 +167,41 @@ void Flows::run() {
             continue;
         }
         session_.moved(clock_);
-        done.clear();  // handling posts anew, and takes the tickets of those reported: first look all up
-        for (const Ticket ticket : completed) done.push_back(jobs_[static_cast<std::size_t>(ticket)]);
+        done.clear();  // handling posts anew, and takes the tickets of those reported: first look
+                       // all up
+        for (const Ticket ticket : completed)
+            done.push_back(jobs_[static_cast<std::size_t>(ticket)]);
         for (const Job& job : done) handle(job);
     }
 }
 
-// Messages that had arrived at a time, with the parts of those that were under way: each is taken to have
-// moved evenly since the one that left its place in the window to it had arrived. So messages that share the
-// wire and arrive together count as well as those that follow each other.
+// Messages that had arrived at a time, with the parts of those that were under way: each is taken
+// to have moved evenly since the one that left its place in the window to it had arrived. So
+// messages that share the wire and arrive together count as well as those that follow each other.
 double arrived_by(const std::vector<Nanoseconds>& times, double at, std::size_t inflight) {
     const auto next = std::ranges::upper_bound(times, static_cast<Nanoseconds>(at));
     double arrived = static_cast<double>(next - times.begin());
-    for (auto one = next; one != times.end() && one < next + static_cast<std::ptrdiff_t>(inflight); ++one) {
+    for (auto one = next; one != times.end() && one < next + static_cast<std::ptrdiff_t>(inflight);
+         ++one) {
         const auto number = static_cast<std::size_t>(one - times.begin());
         const double from = number < inflight ? 0 : static_cast<double>(times[number - inflight]);
-        arrived += std::clamp((at - from) / std::max(static_cast<double>(*one) - from, 1.0), 0.0, 1.0);
+        arrived +=
+            std::clamp((at - from) / std::max(static_cast<double>(*one) - from, 1.0), 0.0, 1.0);
     }
     return arrived;
 }
 
 Outcome Flows::outcome() {
     constexpr double never = 1e18;
-    double agreed[] = {0, -never, Session::interrupted() ? 1.0 : 0.0};  // latest start, minus the earliest end
+    double agreed[] = {0, -never,
+                       Session::interrupted() ? 1.0 : 0.0};  // latest start, minus the earliest end
     for (const Arriving& one : in_) {
         const std::size_t turned = std::min(one.times.size(), static_cast<std::size_t>(inflight_));
-        agreed[0] = std::max(agreed[0], turned == 0 ? never : static_cast<double>(one.times[turned - 1]));
-        agreed[1] = std::max(agreed[1], turned == 0 ? 0 : -static_cast<double>(one.times[one.times.size() - turned]));
+        agreed[0] =
+            std::max(agreed[0], turned == 0 ? never : static_cast<double>(one.times[turned - 1]));
+        agreed[1] =
+            std::max(agreed[1],
+                     turned == 0 ? 0 : -static_cast<double>(one.times[one.times.size() - turned]));
     }
     session_.max(agreed);
     Outcome result;
@@ -196,7 +211,9 @@ Outcome Flows::outcome() {
     result.interrupted = agreed[2] != 0;
     for (const Arriving& one : in_) {
         Carried carried{one.lane.flow, 0, {}, static_cast<std::uint64_t>(one.times.size())};
-        const auto by = [&](double at) { return arrived_by(one.times, at, static_cast<std::size_t>(inflight_)); };
+        const auto by = [&](double at) {
+            return arrived_by(one.times, at, static_cast<std::size_t>(inflight_));
+        };
         const double slice = (to - from) / slices, each = static_cast<double>(round_.size);
         for (std::size_t i = 0; result.window > 0 && i < slices; ++i) {
             const double at = from + slice * static_cast<double>(i);

@@ -9,7 +9,8 @@
 namespace assay::network::saturate {
 namespace {
 
-constexpr std::size_t size_least = 8, size_most = 1 << 30;  // a flow's messages carry a word that tells the last
+constexpr std::size_t size_least = 8,
+                      size_most = 1 << 30;  // a flow's messages carry a word that tells the last
 constexpr double seconds_most = 3600;
 
 Error wrong(const std::string& what) {

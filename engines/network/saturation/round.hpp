@@ -3,10 +3,11 @@
 //     {"flows": [[0,4],[4,0]], "size": 1048576, "seconds": 0.5, "params": {"experiment": "host"}}
 //     {"echo": [[0,1],[0,2]], "sizes": [1,1024], "count": 20, "params": {}}
 //
-// Flows run at the same time, each from one rank to another; a pair that sends both ways is two flows, a ring
-// of four is four, an all-to-all of n is n (n - 1). "seconds" is what is measured; what all take is half as much
-// again. Echoes are pairs that play ping-pong, one pair after the other. "params" come back in the records, so
-// that the conductor knows its own rounds again, and the engine knows no experiment by name.
+// Flows run at the same time, each from one rank to another; a pair that sends both ways is two
+// flows, a ring of four is four, an all-to-all of n is n (n - 1). "seconds" is what is measured;
+// what all take is half as much again. Echoes are pairs that play ping-pong, one pair after the
+// other. "params" come back in the records, so that the conductor knows its own rounds again, and
+// the engine knows no experiment by name.
 #pragma once
 
 #include <cstdint>

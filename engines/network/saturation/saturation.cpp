@@ -1,11 +1,13 @@
 // Rounds of experiments, one after the other, as a conductor on standard input asks for them.
 //
-// Which round comes next depends on what the last ones have shown, and starting an MPI job takes seconds: so
-// the job stays, says `ready`, and waits for a line (round.hpp). It ends at the end of its input. By hand:
+// Which round comes next depends on what the last ones have shown, and starting an MPI job takes
+// seconds: so the job stays, says `ready`, and waits for a line (round.hpp). It ends at the end of
+// its input. By hand:
 //
 //     mpirun -np 4 assay-probe-openmpi run network.saturation <rounds.jsonl
 //
-// The same binary runs in SimGrid, where the whole conversation takes place at one moment of simulated time.
+// The same binary runs in SimGrid, where the whole conversation takes place at one moment of
+// simulated time.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -71,7 +73,8 @@ private:
             session_.sink.ready("for the next round");
             line = input_.next();
         }
-        session_.guarded("waits for the next round", 0, [&] { session_.transport.broadcast(line); });
+        session_.guarded("waits for the next round", 0,
+                         [&] { session_.transport.broadcast(line); });
         return line;
     }
 
@@ -82,9 +85,10 @@ private:
             const auto [first, second] = round.pairs[one.pair];
             Json params = round.params;
             params["size"] = one.size;
-            session_.sink.measurement(saturation, "latency",
-                                      {.host = session_.label(first), .peer = session_.label(second)}, params,
-                                      summarize(one.samples), one.samples);
+            session_.sink.measurement(
+                saturation, "latency",
+                {.host = session_.label(first), .peer = session_.label(second)}, params,
+                summarize(one.samples), one.samples);
         }
         return going;
     }
@@ -92,12 +96,14 @@ private:
     bool flows(const Round& round) {
         const double each = static_cast<double>((round.size + 63) / 64 * 64);
         const double lanes = static_cast<double>(round.leaving(session_.rank()).size() +
-                                                 round.arriving(session_.rank()).size() * static_cast<std::size_t>(inflight_));
+                                                 round.arriving(session_.rank()).size() *
+                                                     static_cast<std::size_t>(inflight_));
         session_.memory(lanes * each, 0, fmt::format("messages of {} bytes", round.size));
         const Outcome outcome = run_flows(session_, round, inflight_);
         sent_away_ += outcome.sent_away;
         Json mine = Json::array();
-        for (const Carried& one : outcome.carried) mine.push_back({one.flow, one.rate, one.messages, one.sliced});
+        for (const Carried& one : outcome.carried)
+            mine.push_back({one.flow, one.rate, one.messages, one.sliced});
         const std::vector<std::string> all = session_.gather(mine.dump());
         if (session_.rank() == 0) tell(round, outcome.window, all);
         return !outcome.interrupted;

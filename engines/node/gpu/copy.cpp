@@ -1,8 +1,10 @@
-// Bandwidth between host memory and GPUs, as NVIDIA's nvbandwidth measures it (memcpy_ce: copies queued behind a
-// gate, events around them, medians, contents compared), for all GPUs at once as well: COBALT's gpu-copy.
+// Bandwidth between host memory and GPUs, as NVIDIA's nvbandwidth measures it (memcpy_ce: copies
+// queued behind a gate, events around them, medians, contents compared), for all GPUs at once as
+// well: COBALT's gpu-copy.
 //
-// The time of one GPU is taken by its own events. GPUs have no clock in common, so that of all together is this
-// host's: from when the first one's copies are seen to have begun until the last one's are seen to have ended.
+// The time of one GPU is taken by its own events. GPUs have no clock in common, so that of all
+// together is this host's: from when the first one's copies are seen to have begun until the last
+// one's are seen to have ended.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -33,8 +35,12 @@ constexpr std::size_t memory_step = std::size_t{64} << 10;
 enum class Direction { h2d, d2h, both };
 constexpr std::array directions = {Direction::h2d, Direction::d2h, Direction::both};
 
-const char* text(Direction d) { return d == Direction::h2d ? "h2d" : d == Direction::d2h ? "d2h" : "both"; }
-bool goes(Direction d, Way way) { return d == Direction::both || (d == Direction::h2d) == (way == Way::to); }
+const char* text(Direction d) {
+    return d == Direction::h2d ? "h2d" : d == Direction::d2h ? "d2h" : "both";
+}
+bool goes(Direction d, Way way) {
+    return d == Direction::both || (d == Direction::h2d) == (way == Way::to);
+}
 
 // NVIDIA display controllers on the PCI bus, whether the driver can use them or not.
 int gpus_on_bus() {
@@ -51,7 +57,8 @@ int gpus_on_bus() {
 std::string fewer_than_installed(int seen) {
     const int there = gpus_on_bus();
     if (std::getenv("CUDA_VISIBLE_DEVICES") != nullptr || there <= seen) return "";
-    return fmt::format("the PCI bus has {} NVIDIA GPU{}, the driver shows {}", there, there == 1 ? "" : "s", seen);
+    return fmt::format("the PCI bus has {} NVIDIA GPU{}, the driver shows {}", there,
+                       there == 1 ? "" : "s", seen);
 }
 
 // What one direction of some GPUs came to: a value for each repetition.
@@ -80,7 +87,10 @@ struct Card {
 class Copier {
 public:
     Copier(const Setting& setting, Sink& sink, std::deque<Card>& cards)
-        : setting_(setting), sink_(sink), cards_(cards), steps_((cards.size() + 1) * directions.size()) {}
+        : setting_(setting),
+          sink_(sink),
+          cards_(cards),
+          steps_((cards.size() + 1) * directions.size()) {}
 
     void run();
 
@@ -131,7 +141,8 @@ std::vector<Lane*> lanes_of(Card& card, Direction direction) {
 
 std::vector<Lane*> lanes_of(const std::vector<Card*>& cards, Direction direction) {
     std::vector<Lane*> lanes;
-    for (Card* card : cards) std::ranges::copy(lanes_of(*card, direction), std::back_inserter(lanes));
+    for (Card* card : cards)
+        std::ranges::copy(lanes_of(*card, direction), std::back_inserter(lanes));
     return lanes;
 }
 
@@ -158,12 +169,15 @@ void Copier::run() {
 }
 
 void Copier::measure(const Cards& cards, Direction direction, const char* gpus) {
-    const std::string who = cards.size() == 1 ? cards[0]->gpu.text() : fmt::format("all {} GPUs", cards.size());
+    const std::string who =
+        cards.size() == 1 ? cards[0]->gpu.text() : fmt::format("all {} GPUs", cards.size());
     Series series(cards.size());
     for (std::int64_t k = -1; k < setting_.repeats; ++k) {
-        if (interrupted()) throw Error("interrupted: the figures are of what was copied until then");
+        if (interrupted())
+            throw Error("interrupted: the figures are of what was copied until then");
         const double part = static_cast<double>(k + 1) / static_cast<double>(setting_.repeats + 1);
-        sink_.progress((static_cast<double>(step_) + part) / static_cast<double>(steps_), fmt::format("{} {}", who, text(direction)));
+        sink_.progress((static_cast<double>(step_) + part) / static_cast<double>(steps_),
+                       fmt::format("{} {}", who, text(direction)));
         if (k < 0) warm_up(cards, direction, series);
         else repeat(cards, direction, series);
     }
@@ -174,7 +188,8 @@ void Copier::measure(const Cards& cards, Direction direction, const char* gpus) 
 // An idle GPU slows its link down: how fast it is can only be seen while it copies.
 void Copier::warm_up(const Cards& cards, Direction direction, Series& series) const {
     copy(cards, direction, [&] {
-        for (std::size_t i = 0; i < cards.size(); ++i) series.link[i] = pcie_rate(cards[i]->gpu.pci());
+        for (std::size_t i = 0; i < cards.size(); ++i)
+            series.link[i] = pcie_rate(cards[i]->gpu.pci());
     });
 }
 
@@ -182,7 +197,8 @@ void Copier::repeat(const Cards& cards, Direction direction, Series& series) con
     on_each(cards, [direction](Card& card, std::size_t) {
         for (Lane* lane : lanes_of(card, direction)) lane->clear();
     });
-    series.total.push_back(static_cast<double>(bytes_of(lanes_of(cards, direction))) / copy(cards, direction, [] {}));
+    series.total.push_back(static_cast<double>(bytes_of(lanes_of(cards, direction))) /
+                           copy(cards, direction, [] {}));
     for (std::size_t i = 0; i < cards.size(); ++i) {
         const auto own = lanes_of(*cards[i], direction);
         series.each[i].push_back(static_cast<double>(bytes_of(own)) / elapsed(own));
@@ -200,9 +216,11 @@ double Copier::copy(const Cards& cards, Direction direction, Meanwhile meanwhile
     gate.open();
     const auto wait_on = [&](const Lane& lane) {
         if (seconds(now() - opened) > setting_.timeout)
-            lane.gpu().give_up(fmt::format("does not answer: its copies have not ended within {:g} s", setting_.timeout));
+            lane.gpu().give_up(fmt::format(
+                "does not answer: its copies have not ended within {:g} s", setting_.timeout));
     };
-    while (std::ranges::none_of(lanes, [](const Lane* lane) { return lane->started(); })) wait_on(*lanes[0]);
+    while (std::ranges::none_of(lanes, [](const Lane* lane) { return lane->started(); }))
+        wait_on(*lanes[0]);
     const Nanoseconds begun = now();
     meanwhile();
     for (const Lane* lane : lanes)
@@ -226,21 +244,27 @@ Subject Copier::subject(const Gpu& gpu) const {
     return subject;
 }
 
-void Copier::record(const Cards& cards, Direction direction, const char* gpus, const Series& series) const {
-    const Json common = {{"direction", text(direction)}, {"gpus", gpus}, {"size", setting_.load.bytes}, {"copies", setting_.load.copies}};
+void Copier::record(const Cards& cards, Direction direction, const char* gpus,
+                    const Series& series) const {
+    const Json common = {{"direction", text(direction)},
+                         {"gpus", gpus},
+                         {"size", setting_.load.bytes},
+                         {"copies", setting_.load.copies}};
     for (std::size_t i = 0; i < cards.size(); ++i) {
         const Gpu& gpu = cards[i]->gpu;
         Json params = common;
         params["name"] = gpu.name();
         params["pci"] = gpu.pci();
-        sink_.measurement(gpu_copy, "bandwidth", subject(gpu), params, summarize(series.each[i]), series.each[i]);
+        sink_.measurement(gpu_copy, "bandwidth", subject(gpu), params, summarize(series.each[i]),
+                          series.each[i]);
         const auto single = [&](const char* metric, double value) {
             sink_.measurement(gpu_copy, metric, subject(gpu), params, summarize({&value, 1}));
         };
         single("corrupted", series.corrupted[i]);
         if (series.link[i] > 0) single("link", series.link[i]);
         if (const auto& wrong = series.wrong[i])
-            sink_.corruption(gpu_copy, subject(gpu), params, 0, wrong->offset, wrong->expected, wrong->observed);
+            sink_.corruption(gpu_copy, subject(gpu), params, 0, wrong->offset, wrong->expected,
+                             wrong->observed);
     }
     if (std::string_view(gpus) != "all") return;
     Json params = common;
@@ -248,7 +272,8 @@ void Copier::record(const Cards& cards, Direction direction, const char* gpus, c
     params["count"] = cards.size();
     const Summary total = summarize(series.total);
     const std::string fewer = fewer_than_installed(static_cast<int>(cards.size()));
-    if (fewer.empty()) sink_.measurement(gpu_copy, "total", {.host = host_name()}, params, total, series.total);
+    if (fewer.empty())
+        sink_.measurement(gpu_copy, "total", {.host = host_name()}, params, total, series.total);
     else sink_.doubtful(gpu_copy, "total", {.host = host_name()}, params, total, fewer);
 }
 
@@ -260,7 +285,9 @@ int count_gpus(std::string& why) {
     Result code = driver().init(0);
     if (code == result::success) code = driver().device_count(&count);
     if (code == result::success && count > 0) return count;
-    why = code == result::success || code == result::no_device ? "NVIDIA's driver finds no GPU" : "NVIDIA's driver does not start: " + driver().words(code);
+    why = code == result::success || code == result::no_device
+              ? "NVIDIA's driver finds no GPU"
+              : "NVIDIA's driver does not start: " + driver().words(code);
     if (const std::string fewer = fewer_than_installed(0); !fewer.empty()) why += "; " + fewer;
     return 0;
 }
@@ -270,18 +297,24 @@ Load fit(Load wanted, const std::deque<Card>& cards) {
     std::size_t room = available_memory() / 4 / cards.size();
     for (const Card& card : cards) room = std::min(room, card.gpu.free_memory() / 4);
     Load load = wanted;
-    load.bytes = std::min(wanted.bytes, room / static_cast<std::size_t>(wanted.copies) / memory_step * memory_step);
+    load.bytes = std::min(
+        wanted.bytes, room / static_cast<std::size_t>(wanted.copies) / memory_step * memory_step);
     if (load.bytes == wanted.bytes) return load;
     if (load.bytes < least_copy)
-        throw Error(fmt::format("too little free memory: {} MiB for each GPU and way, on it and on this host", room >> 20),
-                    "nvidia-smi shows who uses the GPUs' memory; free some, or test on an idle node");
-    fmt::print(stderr, "assay-probe: copies of {} MiB, for want of memory, in place of {} MiB\n", load.bytes >> 20, wanted.bytes >> 20);
+        throw Error(
+            fmt::format(
+                "too little free memory: {} MiB for each GPU and way, on it and on this host",
+                room >> 20),
+            "nvidia-smi shows who uses the GPUs' memory; free some, or test on an idle node");
+    fmt::print(stderr, "assay-probe: copies of {} MiB, for want of memory, in place of {} MiB\n",
+               load.bytes >> 20, wanted.bytes >> 20);
     return load;
 }
 
 }  // namespace
 
-// Loading the library says little of the GPUs, but the driver takes a second to start, and this is asked often.
+// Loading the library says little of the GPUs, but the driver takes a second to start, and this is
+// asked often.
 std::optional<std::string> detail::no_gpu_driver() {
     if (driver().missing.empty()) return std::nullopt;
     const std::string fewer = fewer_than_installed(0);
@@ -292,18 +325,22 @@ void detail::run_gpu_copy(const Options& options, Bench& bench) {
     std::string why;
     const int count = count_gpus(why);
     if (count == 0) {
-        for (const Metric& metric : gpu_copy_metrics) bench.sink.waived(gpu_copy, metric.name, {.host = host_name()}, Json::object(), why);
+        for (const Metric& metric : gpu_copy_metrics)
+            bench.sink.waived(gpu_copy, metric.name, {.host = host_name()}, Json::object(), why);
         return;
     }
     if (options.flag("realtime")) enter_realtime();
     catch_interrupts();
-    Setting setting{{static_cast<std::size_t>(options.integer("size")) / 8 * 8, static_cast<int>(options.integer("copies"))},
-                    options.integer("repeats"), options.real("timeout")};
+    Setting setting{{static_cast<std::size_t>(options.integer("size")) / 8 * 8,
+                     static_cast<int>(options.integer("copies"))},
+                    options.integer("repeats"),
+                    options.real("timeout")};
     std::deque<Card> cards;
     for (int g = 0; g < count; ++g) cards.emplace_back(g);
     setting.load = fit(setting.load, cards);
     for (Card& card : cards)
-        for (const Way way : {Way::to, Way::from}) card.lanes.emplace_back(card.gpu, way, setting.load, setting.timeout);
+        for (const Way way : {Way::to, Way::from})
+            card.lanes.emplace_back(card.gpu, way, setting.load, setting.timeout);
     Copier(setting, bench.sink, cards).run();
 }
 

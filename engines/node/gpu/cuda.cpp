@@ -14,8 +14,10 @@ Driver::Driver() {
         return;
     }
     const auto load = [&](auto& function, const char* symbol) {
-        function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(handle, symbol));
-        if (function == nullptr && missing.empty()) missing = std::string("NVIDIA's driver is too old: libcuda.so.1 lacks ") + symbol;
+        function =
+            reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(handle, symbol));
+        if (function == nullptr && missing.empty())
+            missing = std::string("NVIDIA's driver is too old: libcuda.so.1 lacks ") + symbol;
     };
 #define ASSAY_CUDA_LOAD(member, symbol, parameters) load(member, #symbol);
     ASSAY_CUDA_CALLS(ASSAY_CUDA_LOAD)
@@ -24,7 +26,8 @@ Driver::Driver() {
 
 std::string Driver::words(Result code) const {
     const char *name = nullptr, *text = nullptr;
-    if (get_error_name(code, &name) != result::success || name == nullptr) return "CUDA error " + std::to_string(code);
+    if (get_error_name(code, &name) != result::success || name == nullptr)
+        return "CUDA error " + std::to_string(code);
     if (get_error_string(code, &text) != result::success || text == nullptr) return name;
     return std::string(name) + ": " + text;
 }

@@ -17,8 +17,12 @@ constexpr int cleared = 0xA5;
 
 std::string hint_for(Result code) {
     switch (code) {
-        case result::out_of_memory: return "nvidia-smi shows who uses its memory; give a smaller --size; is locked memory limited (ulimit -l)?";
-        case result::device_unavailable: return "another program may hold it exclusively: see nvidia-smi; if not, look for 'Xid' in dmesg";
+        case result::out_of_memory:
+            return "nvidia-smi shows who uses its memory; give a smaller --size; is locked memory "
+                   "limited (ulimit -l)?";
+        case result::device_unavailable:
+            return "another program may hold it exclusively: see nvidia-smi; if not, look for "
+                   "'Xid' in dmesg";
         default: return "look for 'Xid' in dmesg, and at nvidia-smi";
     }
 }
@@ -34,9 +38,12 @@ Gpu::Gpu(int number) : number_(number) {
         return std::string(words.data());
     };
     check(driver().device(&device_, number), "cuDeviceGet");
-    name_ = read(driver().device_name(words.data(), static_cast<int>(words.size()), device_), "cuDeviceGetName");
-    pci_ = read(driver().device_pci(words.data(), static_cast<int>(words.size()), device_), "cuDeviceGetPCIBusId");
-    std::ranges::transform(pci_, pci_.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+    name_ = read(driver().device_name(words.data(), static_cast<int>(words.size()), device_),
+                 "cuDeviceGetName");
+    pci_ = read(driver().device_pci(words.data(), static_cast<int>(words.size()), device_),
+                "cuDeviceGetPCIBusId");
+    std::ranges::transform(pci_, pci_.begin(),
+                           [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
     const std::string node = read_line(sysfs("bus/pci/devices/" + pci_ + "/numa_node"));
     if (!node.empty() && node[0] != '-') numa_ = std::atoi(node.c_str());
     check(driver().retain(&context_, device_), "cuDevicePrimaryCtxRetain");
@@ -47,7 +54,8 @@ Gpu::~Gpu() {
 }
 
 std::string Gpu::text() const {
-    return name_.empty() ? fmt::format("gpu{}", number_) : fmt::format("gpu{} ({}, {})", number_, name_, pci_);
+    return name_.empty() ? fmt::format("gpu{}", number_)
+                         : fmt::format("gpu{} ({}, {})", number_, name_, pci_);
 }
 
 std::size_t Gpu::free_memory() const {
@@ -62,19 +70,22 @@ bool Gpu::try_enter() const { return !lost_ && driver().set_current(context_) ==
 void Gpu::enter() const { check(driver().set_current(context_), "cuCtxSetCurrent"); }
 
 void Gpu::bind() const {
-    const auto node = std::ranges::find_if(numa_nodes(), [&](const NumaNode& one) { return numa_ == one.number; });
+    const auto node = std::ranges::find_if(
+        numa_nodes(), [&](const NumaNode& one) { return numa_ == one.number; });
     if (node != numa_nodes().end() && !node->cores.empty()) bind_to_node(*node);
 }
 
 int Gpu::memory_node() const {
-    const bool known = std::ranges::any_of(numa_nodes(), [&](const NumaNode& one) { return numa_ == one.number; });
+    const bool known =
+        std::ranges::any_of(numa_nodes(), [&](const NumaNode& one) { return numa_ == one.number; });
     return known ? *numa_ : NodeMemory::any;
 }
 
 void Gpu::check(Result code, const char* call) const {
     if (code == result::success) return;
     if (code != result::out_of_memory) lost_ = true;
-    throw Error(fmt::format("{}: {} failed: {}", text(), call, driver().words(code)), hint_for(code));
+    throw Error(fmt::format("{}: {} failed: {}", text(), call, driver().words(code)),
+                hint_for(code));
 }
 
 void Gpu::give_up(const std::string& what) const {
@@ -84,15 +95,19 @@ void Gpu::give_up(const std::string& what) const {
 
 // ---- buffers
 
-HostBuffer::HostBuffer(const Gpu& gpu, std::size_t bytes) : gpu_(gpu), memory_(bytes, gpu.memory_node()) {
+HostBuffer::HostBuffer(const Gpu& gpu, std::size_t bytes)
+    : gpu_(gpu), memory_(bytes, gpu.memory_node()) {
     std::memset(memory_.data(), cleared, memory_.size());
     gpu_.enter();
-    gpu_.check(driver().pin(memory_.data(), memory_.size(), host_register_portable), "cuMemHostRegister");
+    gpu_.check(driver().pin(memory_.data(), memory_.size(), host_register_portable),
+               "cuMemHostRegister");
 }
 
 HostBuffer::~HostBuffer() {
     if (gpu_.try_enter()) driver().unpin(memory_.data());
-    else new NodeMemory(std::move(memory_));  // a lost GPU may still write to it: it stays until the process ends
+    else
+        new NodeMemory(std::move(
+            memory_));  // a lost GPU may still write to it: it stays until the process ends
 }
 
 DeviceBuffer::DeviceBuffer(const Gpu& gpu, std::size_t bytes) : gpu_(gpu) {
@@ -145,15 +160,24 @@ void Gate::open() const {
 // ---- Lane
 
 Lane::Lane(const Gpu& gpu, Way way, const Load& load, double limit_s)
-    : gpu_(gpu), way_(way), load_(load), limit_(limit_s), host_(gpu, load.total()), device_(gpu, load.total()),
-      stream_(gpu), begin_(gpu), end_(gpu), settled_(gpu) {
+    : gpu_(gpu),
+      way_(way),
+      load_(load),
+      limit_(limit_s),
+      host_(gpu, load.total()),
+      device_(gpu, load.total()),
+      stream_(gpu),
+      begin_(gpu),
+      end_(gpu),
+      settled_(gpu) {
     for (int c = 0; c < load_.copies; ++c)
         stamp(host_.data() + static_cast<std::size_t>(c) * load_.bytes, load_.bytes, key(c));
     if (way_ == Way::to) {
         readback_.emplace(gpu_, load_.bytes);
         return;
     }
-    gpu_.check(driver().copy_to(device_.at(0), host_.data(), load_.total(), stream_), "cuMemcpyHtoDAsync");
+    gpu_.check(driver().copy_to(device_.at(0), host_.data(), load_.total(), stream_),
+               "cuMemcpyHtoDAsync");
     settle();
 }
 
@@ -178,9 +202,11 @@ void Lane::queue(const Gate& gate) {
     for (int c = 0; c < load_.copies; ++c) {
         const std::size_t at = static_cast<std::size_t>(c) * load_.bytes;
         if (way_ == Way::to)
-            gpu_.check(driver().copy_to(device_.at(at), host_.data() + at, load_.bytes, stream_), "cuMemcpyHtoDAsync");
+            gpu_.check(driver().copy_to(device_.at(at), host_.data() + at, load_.bytes, stream_),
+                       "cuMemcpyHtoDAsync");
         else
-            gpu_.check(driver().copy_from(host_.data() + at, device_.at(at), load_.bytes, stream_), "cuMemcpyDtoHAsync");
+            gpu_.check(driver().copy_from(host_.data() + at, device_.at(at), load_.bytes, stream_),
+                       "cuMemcpyDtoHAsync");
     }
     gpu_.check(driver().record(end_, stream_), "cuEventRecord");
 }
@@ -207,7 +233,9 @@ void Lane::settle() const {
     gpu_.check(driver().record(settled_, stream_), "cuEventRecord");
     const Nanoseconds began = now();
     while (!reached(settled_)) {
-        if (seconds(now() - began) > limit_) gpu_.give_up(fmt::format("does not answer: a copy has not ended within {:g} s", limit_));
+        if (seconds(now() - began) > limit_)
+            gpu_.give_up(
+                fmt::format("does not answer: a copy has not ended within {:g} s", limit_));
         std::this_thread::yield();
     }
 }
@@ -220,7 +248,8 @@ int Lane::verify(std::optional<Wrong>& first) {
         if (way_ == Way::to) {
             gpu_.enter();
             std::memset(readback_->data(), cleared, load_.bytes);
-            gpu_.check(driver().copy_from(readback_->data(), device_.at(at), load_.bytes, stream_), "cuMemcpyDtoHAsync");
+            gpu_.check(driver().copy_from(readback_->data(), device_.at(at), load_.bytes, stream_),
+                       "cuMemcpyDtoHAsync");
             settle();
             arrived = readback_->data();
         }

@@ -1,5 +1,6 @@
-// A GPU and what is copied to and from it. Every wait for it has a limit, and whatever it does not answer to is
-// an Error that names it: a GPU that has fallen off the bus must not hang an acceptance.
+// A GPU and what is copied to and from it. Every wait for it has a limit, and whatever it does not
+// answer to is an Error that names it: a GPU that has fallen off the bus must not hang an
+// acceptance.
 #pragma once
 
 #include <array>
@@ -32,8 +33,8 @@ public:
     bool try_enter() const;   // for destructors: false for a GPU that is lost
     void bind() const;        // the calling thread, to the GPU's NUMA node
     int memory_node() const;  // for NodeMemory
-    // Throws Error unless the call succeeded. Then the GPU is lost: nothing more is asked of it, since every call
-    // might wait for ever.
+    // Throws Error unless the call succeeded. Then the GPU is lost: nothing more is asked of it,
+    // since every call might wait for ever.
     void check(Result, const char* call) const;
     [[noreturn]] void give_up(const std::string& what) const;
 
@@ -111,13 +112,14 @@ public:
     void open() const;
 
 private:
-    std::shared_ptr<std::atomic<bool>> open_;  // shared with callbacks, which may outlive it on a lost GPU
+    std::shared_ptr<std::atomic<bool>>
+        open_;  // shared with callbacks, which may outlive it on a lost GPU
 };
 
 enum class Way { to, from };  // the GPU
 
-// What has to be moved: `copies` of `bytes` each, one after the other, each to a place of its own, so that every
-// byte that was moved can be looked at.
+// What has to be moved: `copies` of `bytes` each, one after the other, each to a place of its own,
+// so that every byte that was moved can be looked at.
 struct Load {
     std::size_t bytes = 0;
     int copies = 1;
@@ -133,11 +135,12 @@ public:
     Way way() const { return way_; }
     std::size_t bytes() const { return load_.total(); }
 
-    void clear();                  // the destination, so that nothing of an earlier copy is taken for this one's
-    void queue(const Gate&);       // copies behind the gate
-    bool started() const;          // never waits
+    void clear();  // the destination, so that nothing of an earlier copy is taken for this one's
+    void queue(const Gate&);  // copies behind the gate
+    bool started() const;     // never waits
     bool finished() const;
-    double elapsed(const Lane& begun) const;  // seconds from the beginning of `begun`, of the same GPU, to this end
+    double elapsed(const Lane& begun)
+        const;  // seconds from the beginning of `begun`, of the same GPU, to this end
 
     struct Wrong {
         std::size_t offset;

@@ -1,7 +1,9 @@
-// read: sum of b. write: a = 3. copy: a = b. triad: a = b + 3 c (McCalpin's STREAM, with his constant).
+// read: sum of b. write: a = 3. copy: a = b. triad: a = b + 3 c (McCalpin's STREAM, with his
+// constant).
 //
-// The x86 loops are one macro for each width, so that every instruction set runs the same operations: eight
-// registers a turn, as many independent sums, stores either through the cache or past it.
+// The x86 loops are one macro for each width, so that every instruction set runs the same
+// operations: eight registers a turn, as many independent sums, stores either through the cache or
+// past it.
 #include "node/memory/kernels.hpp"
 
 #include <array>
@@ -16,71 +18,74 @@ namespace {
 #if defined(__x86_64__)
 
 // V: register type, W: doubles in it. A turn is 8 registers: with W = 8, kernel_step doubles.
-#define ASSAY_KERNELS(NAME, TARGET, V, W, LOAD, STORE, STREAM, SET, ADD, MUL)                                  \
-    namespace NAME {                                                                                           \
-    __attribute__((target(TARGET))) double read(const Arrays& x) {                                             \
-        V s[8];                                                                                                \
-        for (V& one : s) one = SET(0.0);                                                                       \
-        for (std::size_t i = 0; i < x.n; i += 8 * (W))                                                         \
-            for (std::size_t k = 0; k < 8; ++k) s[k] = ADD(s[k], LOAD(x.b + i + k * (W)));                     \
-        alignas(64) double parts[W];                                                                           \
-        V all = SET(0.0);                                                                                      \
-        for (V& one : s) all = ADD(all, one);                                                                  \
-        STORE(parts, all);                                                                                     \
-        double sum = 0;                                                                                        \
-        for (double part : parts) sum += part;                                                                 \
-        return sum;                                                                                            \
-    }                                                                                                          \
-    template <bool Streaming>                                                                                  \
-    __attribute__((target(TARGET), always_inline)) inline void put(double* to, V value) {                      \
-        if constexpr (Streaming) STREAM(to, value);                                                            \
-        else STORE(to, value);                                                                                 \
-    }                                                                                                          \
-    template <bool Streaming>                                                                                  \
-    __attribute__((target(TARGET))) double write(const Arrays& x) {                                            \
-        const V value = SET(3.0);                                                                              \
-        for (std::size_t i = 0; i < x.n; i += 8 * (W))                                                         \
-            for (std::size_t k = 0; k < 8; ++k) put<Streaming>(x.a + i + k * (W), value);                      \
-        if constexpr (Streaming) _mm_sfence();                                                                 \
-        return x.a[x.n / 2];                                                                                   \
-    }                                                                                                          \
-    template <bool Streaming>                                                                                  \
-    __attribute__((target(TARGET))) double copy(const Arrays& x) {                                             \
-        for (std::size_t i = 0; i < x.n; i += 8 * (W))                                                         \
-            for (std::size_t k = 0; k < 8; ++k) put<Streaming>(x.a + i + k * (W), LOAD(x.b + i + k * (W)));    \
-        if constexpr (Streaming) _mm_sfence();                                                                 \
-        return x.a[x.n / 2];                                                                                   \
-    }                                                                                                          \
-    template <bool Streaming>                                                                                  \
-    __attribute__((target(TARGET))) double triad(const Arrays& x) {                                            \
-        const V three = SET(3.0);                                                                              \
-        for (std::size_t i = 0; i < x.n; i += 8 * (W))                                                         \
-            for (std::size_t k = 0; k < 8; ++k)                                                                \
-                put<Streaming>(x.a + i + k * (W), ADD(LOAD(x.b + i + k * (W)), MUL(three, LOAD(x.c + i + k * (W))))); \
-        if constexpr (Streaming) _mm_sfence();                                                                 \
-        return x.a[x.n / 2];                                                                                   \
-    }                                                                                                          \
-    constexpr std::array table = {                                                                             \
-        Kernel{"read", "none", 1, read},                                                                       \
-        Kernel{"write", "streaming", 1, write<true>},                                                          \
-        Kernel{"copy", "streaming", 2, copy<true>},                                                            \
-        Kernel{"triad", "streaming", 3, triad<true>},                                                          \
-        Kernel{"write", "regular", 2, write<false>},                                                           \
-        Kernel{"copy", "regular", 3, copy<false>},                                                             \
-        Kernel{"triad", "regular", 4, triad<false>},                                                           \
-    };                                                                                                         \
+#define ASSAY_KERNELS(NAME, TARGET, V, W, LOAD, STORE, STREAM, SET, ADD, MUL)                      \
+    namespace NAME {                                                                               \
+    __attribute__((target(TARGET))) double read(const Arrays& x) {                                 \
+        V s[8];                                                                                    \
+        for (V& one : s) one = SET(0.0);                                                           \
+        for (std::size_t i = 0; i < x.n; i += 8 * (W))                                             \
+            for (std::size_t k = 0; k < 8; ++k) s[k] = ADD(s[k], LOAD(x.b + i + k * (W)));         \
+        alignas(64) double parts[W];                                                               \
+        V all = SET(0.0);                                                                          \
+        for (V& one : s) all = ADD(all, one);                                                      \
+        STORE(parts, all);                                                                         \
+        double sum = 0;                                                                            \
+        for (double part : parts) sum += part;                                                     \
+        return sum;                                                                                \
+    }                                                                                              \
+    template <bool Streaming>                                                                      \
+    __attribute__((target(TARGET), always_inline)) inline void put(double* to, V value) {          \
+        if constexpr (Streaming) STREAM(to, value);                                                \
+        else STORE(to, value);                                                                     \
+    }                                                                                              \
+    template <bool Streaming>                                                                      \
+    __attribute__((target(TARGET))) double write(const Arrays& x) {                                \
+        const V value = SET(3.0);                                                                  \
+        for (std::size_t i = 0; i < x.n; i += 8 * (W))                                             \
+            for (std::size_t k = 0; k < 8; ++k) put<Streaming>(x.a + i + k * (W), value);          \
+        if constexpr (Streaming) _mm_sfence();                                                     \
+        return x.a[x.n / 2];                                                                       \
+    }                                                                                              \
+    template <bool Streaming>                                                                      \
+    __attribute__((target(TARGET))) double copy(const Arrays& x) {                                 \
+        for (std::size_t i = 0; i < x.n; i += 8 * (W))                                             \
+            for (std::size_t k = 0; k < 8; ++k)                                                    \
+                put<Streaming>(x.a + i + k * (W), LOAD(x.b + i + k * (W)));                        \
+        if constexpr (Streaming) _mm_sfence();                                                     \
+        return x.a[x.n / 2];                                                                       \
+    }                                                                                              \
+    template <bool Streaming>                                                                      \
+    __attribute__((target(TARGET))) double triad(const Arrays& x) {                                \
+        const V three = SET(3.0);                                                                  \
+        for (std::size_t i = 0; i < x.n; i += 8 * (W))                                             \
+            for (std::size_t k = 0; k < 8; ++k)                                                    \
+                put<Streaming>(x.a + i + k * (W),                                                  \
+                               ADD(LOAD(x.b + i + k * (W)), MUL(three, LOAD(x.c + i + k * (W))))); \
+        if constexpr (Streaming) _mm_sfence();                                                     \
+        return x.a[x.n / 2];                                                                       \
+    }                                                                                              \
+    constexpr std::array table = {                                                                 \
+        Kernel{"read", "none", 1, read},                                                           \
+        Kernel{"write", "streaming", 1, write<true>},                                              \
+        Kernel{"copy", "streaming", 2, copy<true>},                                                \
+        Kernel{"triad", "streaming", 3, triad<true>},                                              \
+        Kernel{"write", "regular", 2, write<false>},                                               \
+        Kernel{"copy", "regular", 3, copy<false>},                                                 \
+        Kernel{"triad", "regular", 4, triad<false>},                                               \
+    };                                                                                             \
     }
 
-ASSAY_KERNELS(avx512, "avx512f", __m512d, 8, _mm512_load_pd, _mm512_store_pd, _mm512_stream_pd, _mm512_set1_pd,
-              _mm512_add_pd, _mm512_mul_pd)
-ASSAY_KERNELS(avx2, "avx2", __m256d, 4, _mm256_load_pd, _mm256_store_pd, _mm256_stream_pd, _mm256_set1_pd,
-              _mm256_add_pd, _mm256_mul_pd)
-ASSAY_KERNELS(sse2, "sse2", __m128d, 2, _mm_load_pd, _mm_store_pd, _mm_stream_pd, _mm_set1_pd, _mm_add_pd, _mm_mul_pd)
+ASSAY_KERNELS(avx512, "avx512f", __m512d, 8, _mm512_load_pd, _mm512_store_pd, _mm512_stream_pd,
+              _mm512_set1_pd, _mm512_add_pd, _mm512_mul_pd)
+ASSAY_KERNELS(avx2, "avx2", __m256d, 4, _mm256_load_pd, _mm256_store_pd, _mm256_stream_pd,
+              _mm256_set1_pd, _mm256_add_pd, _mm256_mul_pd)
+ASSAY_KERNELS(sse2, "sse2", __m128d, 2, _mm_load_pd, _mm_store_pd, _mm_stream_pd, _mm_set1_pd,
+              _mm_add_pd, _mm_mul_pd)
 
 #endif
 
-// Plain loops. This file is compiled without the transformation that makes memset or memcpy of them, which
-// would store past the cache; there are no streaming stores.
+// Plain loops. This file is compiled without the transformation that makes memset or memcpy of
+// them, which would store past the cache; there are no streaming stores.
 namespace generic {
 
 double read(const Arrays& x) {

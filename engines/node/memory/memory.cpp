@@ -1,8 +1,8 @@
 // Memory bandwidth over arrays four times the last-level cache, as McCalpin's STREAM asks.
 //
-// A team of threads, one bound to each core taking part, works on arrays that lie on one NUMA node, each
-// thread on a part of its own, which it touched first. A pass starts for all threads at once and lasts until
-// the slowest has finished. The first pass warms up and is dropped.
+// A team of threads, one bound to each core taking part, works on arrays that lie on one NUMA node,
+// each thread on a part of its own, which it touched first. A pass starts for all threads at once
+// and lasts until the slowest has finished. The first pass warms up and is dropped.
 #include "node/memory/memory.hpp"
 
 #include <algorithm>
@@ -20,7 +20,8 @@
 namespace assay::node {
 namespace {
 
-// Between the arrays of one thread, so that equal offsets do not fall on the same cache sets and banks.
+// Between the arrays of one thread, so that equal offsets do not fall on the same cache sets and
+// banks.
 constexpr std::size_t skew = 1088;  // bytes: an odd number of lines
 
 // One thread's arrays in one piece of memory on one node.
@@ -28,7 +29,9 @@ class Part {
 public:
     Part(std::size_t n, int node) : memory_(3 * (n * sizeof(double) + skew), node) {
         auto* at = static_cast<char*>(memory_.data());
-        const auto array = [&](std::size_t k) { return reinterpret_cast<double*>(at + k * (n * sizeof(double) + skew)); };
+        const auto array = [&](std::size_t k) {
+            return reinterpret_cast<double*>(at + k * (n * sizeof(double) + skew));
+        };
         arrays_ = {array(0), array(1), array(2), n};
         std::fill_n(arrays_.a, n, 1.0);
         std::fill_n(arrays_.b, n, 2.0);
@@ -44,9 +47,10 @@ private:
     Arrays arrays_{};
 };
 
-// A regular store is counted with the reading of its line. Processors that write whole lines without that
-// (AMD's from Zen 4, Intel's from Ice Lake in part) then seem to move more than reading or streaming ever
-// does, by up to two: beyond this factor the reading cannot have taken place, and is not counted.
+// A regular store is counted with the reading of its line. Processors that write whole lines
+// without that (AMD's from Zen 4, Intel's from Ice Lake in part) then seem to move more than
+// reading or streaming ever does, by up to two: beyond this factor the reading cannot have taken
+// place, and is not counted.
 constexpr double elision = 1.3;
 
 struct Plan {
@@ -57,8 +61,11 @@ struct Plan {
 // Threads on cores, each with its part of the arrays.
 class Team {
 public:
-    Team(std::vector<int> cores, const std::vector<int>& memory_nodes, std::size_t total) : cores_(std::move(cores)) {
-        const std::size_t n = std::max<std::size_t>(total / sizeof(double) / cores_.size() / kernel_step, 1) * kernel_step;
+    Team(std::vector<int> cores, const std::vector<int>& memory_nodes, std::size_t total)
+        : cores_(std::move(cores)) {
+        const std::size_t n =
+            std::max<std::size_t>(total / sizeof(double) / cores_.size() / kernel_step, 1) *
+            kernel_step;
         parts_.resize(cores_.size());
         std::vector<std::exception_ptr> failed(cores_.size());
         {
@@ -82,15 +89,18 @@ public:
     // Bandwidth of each pass, in B/s.
     std::vector<double> passes(const Kernel& kernel, const Plan& plan) const {
         std::vector<double> bandwidths, kept(threads());
-        const double bytes = kernel.moved * static_cast<double>(parts_[0]->arrays().n * sizeof(double) * threads());
+        const double bytes =
+            kernel.moved * static_cast<double>(parts_[0]->arrays().n * sizeof(double) * threads());
         Nanoseconds begin = 0;
         const Nanoseconds first = now();
         bool done = false;
-        std::barrier start(static_cast<std::ptrdiff_t>(threads()), [&]() noexcept { begin = now(); });
+        std::barrier start(static_cast<std::ptrdiff_t>(threads()),
+                           [&]() noexcept { begin = now(); });
         std::barrier stop(static_cast<std::ptrdiff_t>(threads()), [&]() noexcept {
             const Nanoseconds end = now();
             bandwidths.push_back(bytes / seconds(end - begin));
-            done = seconds(end - first) >= plan.seconds && static_cast<std::int64_t>(bandwidths.size()) > plan.repeats;
+            done = seconds(end - first) >= plan.seconds &&
+                   static_cast<std::int64_t>(bandwidths.size()) > plan.repeats;
         });
         std::vector<std::jthread> pool;
         for (std::size_t t = 0; t < threads(); ++t)
@@ -119,7 +129,7 @@ struct Line {
     std::vector<int> cores, memory_nodes;  // of each thread
     std::optional<int> node;               // of the cores; none: of all nodes
     Json memory_node;
-    std::size_t bytes;                     // in each of the three arrays
+    std::size_t bytes;  // in each of the three arrays
 };
 
 std::vector<Line> lines() {
@@ -135,7 +145,8 @@ std::vector<Line> lines() {
             found.push_back({{node.cores[0]}, {node.number}, node.number, node.number, share});
         for (const NumaNode& memory : nodes)
             if (memory.bytes > 0)
-                found.push_back({node.cores, std::vector<int>(node.cores.size(), memory.number), node.number, memory.number, share});
+                found.push_back({node.cores, std::vector<int>(node.cores.size(), memory.number),
+                                 node.number, memory.number, share});
         for (int core : node.cores) {
             everywhere.cores.push_back(core);
             everywhere.memory_nodes.push_back(node.bytes > 0 ? node.number : NodeMemory::any);
@@ -151,8 +162,9 @@ void detail::run_memory(const Options& options, Bench& bench) {
     if (options.flag("realtime")) enter_realtime();
     const std::size_t needed = 12 * last_level_cache();
     if (needed > available_memory())
-        throw Error("node.memory: needs " + std::to_string(needed >> 20) + " MiB, more than is free",
-                    "free memory on this node");
+        throw Error(
+            "node.memory: needs " + std::to_string(needed >> 20) + " MiB, more than is free",
+            "free memory on this node");
     const Plan plan{options.real("seconds"), options.integer("repeats")};
     const auto all = lines();
     const auto chosen = kernels();
@@ -162,7 +174,8 @@ void detail::run_memory(const Options& options, Bench& bench) {
         const Team team(line.cores, line.memory_nodes, line.bytes);
         double no_line_reads = 0;  // the best of the kernels that read no line before they write it
         for (const Kernel& kernel : chosen) {
-            bench.sink.progress(done / steps, std::string(kernel.operation), (steps - done) * plan.seconds);
+            bench.sink.progress(done / steps, std::string(kernel.operation),
+                                (steps - done) * plan.seconds);
             auto samples = team.passes(kernel, plan);
             bool reads_lines = kernel.stores == "regular";
             if (!reads_lines) no_line_reads = std::max(no_line_reads, summarize(samples).median);

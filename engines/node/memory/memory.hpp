@@ -12,20 +12,27 @@ namespace detail {
 void run_memory(const Options&, Bench&);
 
 inline constexpr std::array memory_parameters = {
-    Parameter{"seconds", Kind::real, "s", "0.3", "time for each operation, pair of nodes and number of threads", 0.01, 3600},
-    Parameter{"repeats", Kind::integer, "", "9", "passes at least, so that a median is one", 3, 1e6},
+    Parameter{"seconds", Kind::real, "s", "0.3",
+              "time for each operation, pair of nodes and number of threads", 0.01, 3600},
+    Parameter{"repeats", Kind::integer, "", "9", "passes at least, so that a median is one", 3,
+              1e6},
     realtime_parameter,
 };
 inline constexpr std::array memory_metrics = {
     Metric{"bandwidth", "B/s", Better::higher,
-           "bytes that really move: a regular store counts twice, since it reads its line first, unless that is "
+           "bytes that really move: a regular store counts twice, since it reads its line first, "
+           "unless that is "
            "seen not to happen (line_reads)"},
 };
 }  // namespace detail
 
-inline constexpr Measurement memory{
-    "node.memory", Scope::node,
-    "Memory bandwidth of one core, of each NUMA node's cores with each node's memory, and of all nodes at once.",
-    detail::memory_parameters, detail::memory_metrics, runs_anywhere, detail::run_memory};
+inline constexpr Measurement memory{"node.memory",
+                                    Scope::node,
+                                    "Memory bandwidth of one core, of each NUMA node's cores with "
+                                    "each node's memory, and of all nodes at once.",
+                                    detail::memory_parameters,
+                                    detail::memory_metrics,
+                                    runs_anywhere,
+                                    detail::run_memory};
 
 }  // namespace assay::node

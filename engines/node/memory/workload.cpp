@@ -19,13 +19,16 @@ void check(const Workload& w) {
         throw Error("the workload has no threads, or too many", "give stations and steps");
     for (const PacedStep& step : w.steps) {
         if (step.block < 4096 || step.block > (std::size_t{1} << 32) || !(step.rate > 0))
-            throw Error("a step of the workload needs a block of 4 KiB to 4 GiB and a rate", "see workloads/cobalt2.toml");
+            throw Error("a step of the workload needs a block of 4 KiB to 4 GiB and a rate",
+                        "see workloads/cobalt2.toml");
         if (step.operation != Operation::transpose) continue;
         const std::size_t chunks = w.chunk > 0 ? step.block / w.chunk : 0;
         if (chunks < 2)
-            throw Error("a block to be transposed has less than two chunks", "give a smaller chunk");
+            throw Error("a block to be transposed has less than two chunks",
+                        "give a smaller chunk");
         if (std::gcd(w.multiplier, chunks) != 1)
-            throw Error("the multiplier " + std::to_string(w.multiplier) + " and the " + std::to_string(chunks) +
+            throw Error("the multiplier " + std::to_string(w.multiplier) + " and the " +
+                            std::to_string(chunks) +
                             " chunks of a block have a common divisor: that is no transposition",
                         "choose another multiplier");
     }
@@ -66,7 +69,8 @@ Workload parse_workload(const std::string& json) {
         for (const auto& step : parsed.at("steps"))
             w.steps.push_back({operation(step.at("operation")), step.at("block"), step.at("rate")});
     } catch (const nlohmann::json::exception& error) {
-        throw Error(std::string("the workload cannot be read: ") + error.what(), "assay mem makes it of a workload file");
+        throw Error(std::string("the workload cannot be read: ") + error.what(),
+                    "assay mem makes it of a workload file");
     }
     check(w);
     return w;

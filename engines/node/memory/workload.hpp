@@ -1,5 +1,5 @@
-// The memory traffic of an application, as data: stations that each take the same steps, every step a
-// thread that works block after block at a given rate.
+// The memory traffic of an application, as data: stations that each take the same steps, every step
+// a thread that works block after block at a given rate.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,9 @@ struct PacedStep {
     double rate;        // bytes of blocks a second
 
     // A copy and a transposition read a block and write one.
-    double moved() const { return operation == Operation::copy || operation == Operation::transpose ? 2 : 1; }
+    double moved() const {
+        return operation == Operation::copy || operation == Operation::transpose ? 2 : 1;
+    }
 };
 
 struct Workload {
@@ -26,8 +28,8 @@ struct Workload {
     // A transposition moves chunk i to place (i * multiplier) mod the number of chunks.
     std::size_t chunk = 0, multiplier = 1;
 
-    double desired() const;       // B/s that all threads move
-    std::size_t memory() const;   // bytes that all threads hold
+    double desired() const;      // B/s that all threads move
+    std::size_t memory() const;  // bytes that all threads hold
 };
 
 // From JSON, as Python makes it of a workload file. Throws Error for what makes no sense.

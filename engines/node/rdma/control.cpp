@@ -25,7 +25,9 @@ bool await(int socket, short events, Nanoseconds deadline) {
     for (;;) {
         pollfd one{socket, events, 0};
         const Nanoseconds left = std::max<Nanoseconds>(0, deadline - now());
-        const int ready = poll(&one, 1, static_cast<int>(std::min<Nanoseconds>((left + 999'999) / 1'000'000, 1 << 30)));
+        const int ready =
+            poll(&one, 1,
+                 static_cast<int>(std::min<Nanoseconds>((left + 999'999) / 1'000'000, 1 << 30)));
         if (ready > 0) return true;
         if (ready == 0 && now() >= deadline) return false;
         if (ready < 0 && errno != EINTR) throw Error(fmt::format("poll: {}", std::strerror(errno)));
@@ -39,7 +41,8 @@ std::string word(std::uint32_t value) {
 
 std::string numeric(const sockaddr_storage& address, socklen_t length) {
     char text[NI_MAXHOST] = "?";
-    getnameinfo(reinterpret_cast<const sockaddr*>(&address), length, text, sizeof text, nullptr, 0, NI_NUMERICHOST);
+    getnameinfo(reinterpret_cast<const sockaddr*>(&address), length, text, sizeof text, nullptr, 0,
+                NI_NUMERICHOST);
     const std::string name = text;
     return name.starts_with("::ffff:") ? name.substr(7) : name;  // IPv4 over a socket of both
 }
@@ -69,7 +72,8 @@ void Connection::fail(const Json& abort, const std::string& peer) {
 
 void Connection::send(const Json& message) {
     const std::string body = message.dump();
-    const std::string text = word(control_magic) + word(control_version) + word(static_cast<std::uint32_t>(body.size())) + body;
+    const std::string text = word(control_magic) + word(control_version) +
+                             word(static_cast<std::uint32_t>(body.size())) + body;
     const Nanoseconds deadline = deadline_in(limit_);
     for (std::size_t at = 0; at < text.size();) {
         const ssize_t n = ::send(socket_, text.data() + at, text.size() - at, MSG_NOSIGNAL);
@@ -77,7 +81,8 @@ void Connection::send(const Json& message) {
             at += static_cast<std::size_t>(n);
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
             if (!await(socket_, POLLOUT, deadline))
-                throw PeerError(fmt::format("{} takes nothing for {:g} s", peer_, limit_), "does it still run?");
+                throw PeerError(fmt::format("{} takes nothing for {:g} s", peer_, limit_),
+                                "does it still run?");
         } else if (errno != EINTR) {
             check();  // what it said last, if it did
             gone();
@@ -96,7 +101,8 @@ void Connection::read(void* data, std::size_t bytes, Nanoseconds deadline) {
             gone();
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
             if (!await(socket_, POLLIN, deadline))
-                throw PeerError(fmt::format("no word from {} for {:g} s", peer_, limit_), "does it still run, and can it be reached?");
+                throw PeerError(fmt::format("no word from {} for {:g} s", peer_, limit_),
+                                "does it still run, and can it be reached?");
         } else if (errno != EINTR) {
             gone();
         }
@@ -112,31 +118,39 @@ std::uint32_t Connection::read_word(Nanoseconds deadline) {
 // Judged as it comes, so that one who says a few bytes of something else is not waited for.
 Json Connection::next(Nanoseconds deadline) {
     if (read_word(deadline) != control_magic)
-        throw ForeignError(fmt::format("{} speaks something else than this measurement", peer_),
-                           "is that port another program's (perftest?); give another with --port on both sides");
+        throw ForeignError(
+            fmt::format("{} speaks something else than this measurement", peer_),
+            "is that port another program's (perftest?); give another with --port on both sides");
     const std::uint32_t version = read_word(deadline);
     if (version != control_version)
-        throw PeerError(fmt::format("{} speaks version {} of this measurement's protocol, and here is version {}", peer_, version, control_version),
-                        "use the same version of Assay on both sides");
+        throw PeerError(
+            fmt::format(
+                "{} speaks version {} of this measurement's protocol, and here is version {}",
+                peer_, version, control_version),
+            "use the same version of Assay on both sides");
     const std::uint32_t length = read_word(deadline);
     if (length > longest_message)
-        throw PeerError(fmt::format("{} announces a message of {} bytes", peer_, length), "at most 1 MiB makes sense");
+        throw PeerError(fmt::format("{} announces a message of {} bytes", peer_, length),
+                        "at most 1 MiB makes sense");
     std::string body(length, '\0');
     read(body.data(), length, deadline);
     const Json message = Json::parse(body, nullptr, false);
     if (!message.is_object() || !message.contains("type") || !message["type"].is_string())
-        throw PeerError(fmt::format("{} sent a message that cannot be read", peer_), "use the same version of Assay on both sides");
+        throw PeerError(fmt::format("{} sent a message that cannot be read", peer_),
+                        "use the same version of Assay on both sides");
     return message;
 }
 
 Json Connection::receive(std::string_view type) {
     for (;;) {
-        const Json message = early_ ? *std::exchange(early_, std::nullopt) : next(deadline_in(limit_));
+        const Json message =
+            early_ ? *std::exchange(early_, std::nullopt) : next(deadline_in(limit_));
         const std::string said = message["type"];
         if (said == type) return message;
         if (said == "abort") fail(message, peer_);
         if (said != "alive")
-            throw PeerError(fmt::format("{} said '{}' where '{}' was due", peer_, said, type), "use the same version of Assay on both sides");
+            throw PeerError(fmt::format("{} said '{}' where '{}' was due", peer_, said, type),
+                            "use the same version of Assay on both sides");
         if (heard_) heard_(message.value("done", 0.0));
     }
 }
@@ -190,8 +204,9 @@ Listener::Listener(int port) : socket_(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEX
     const int why = errno;
     close(socket_);
     throw Error(fmt::format("cannot listen at port {}: {}", port, std::strerror(why)),
-                why == EADDRINUSE ? "end what listens there (ss -ltnp), or give another with --port on both sides"
-                                  : "give another with --port on both sides");
+                why == EADDRINUSE
+                    ? "end what listens there (ss -ltnp), or give another with --port on both sides"
+                    : "give another with --port on both sides");
 }
 
 Listener::~Listener() { close(socket_); }
@@ -201,7 +216,8 @@ std::optional<Listener::Caller> Listener::accept(double limit) {
     while (await(socket_, POLLIN, deadline)) {
         sockaddr_storage address{};
         socklen_t length = sizeof address;
-        const int caller = accept4(socket_, reinterpret_cast<sockaddr*>(&address), &length, SOCK_CLOEXEC);
+        const int caller =
+            accept4(socket_, reinterpret_cast<sockaddr*>(&address), &length, SOCK_CLOEXEC);
         if (caller >= 0) return Caller{caller, numeric(address, length)};
         if (errno != EINTR && errno != ECONNABORTED && errno != EAGAIN)
             throw Error(fmt::format("cannot accept a connection: {}", std::strerror(errno)));
@@ -210,11 +226,18 @@ std::optional<Listener::Caller> Listener::accept(double limit) {
 }
 
 int connect_to(const std::string& host, int port, double limit) {
-    const addrinfo wanted{.ai_flags = 0, .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM, .ai_protocol = 0,
-                          .ai_addrlen = 0, .ai_addr = nullptr, .ai_canonname = nullptr, .ai_next = nullptr};
+    const addrinfo wanted{.ai_flags = 0,
+                          .ai_family = AF_UNSPEC,
+                          .ai_socktype = SOCK_STREAM,
+                          .ai_protocol = 0,
+                          .ai_addrlen = 0,
+                          .ai_addr = nullptr,
+                          .ai_canonname = nullptr,
+                          .ai_next = nullptr};
     addrinfo* found = nullptr;
     const int unknown = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &wanted, &found);
-    if (unknown != 0) throw Error(fmt::format("{}: {}", host, gai_strerror(unknown)), "check the name");
+    if (unknown != 0)
+        throw Error(fmt::format("{}: {}", host, gai_strerror(unknown)), "check the name");
     const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, freeaddrinfo);
     const Nanoseconds deadline = deadline_in(limit);
     int why = ETIMEDOUT;
@@ -226,14 +249,17 @@ int connect_to(const std::string& host, int port, double limit) {
         if (why == EINPROGRESS) {
             socklen_t length = sizeof why;
             why = ETIMEDOUT;
-            if (await(made, POLLOUT, deadline)) getsockopt(made, SOL_SOCKET, SO_ERROR, &why, &length);
+            if (await(made, POLLOUT, deadline))
+                getsockopt(made, SOL_SOCKET, SO_ERROR, &why, &length);
             if (why == 0) return made;
         }
         close(made);
     }
     if (why == ECONNREFUSED)
-        throw Error(fmt::format("nobody listens at {}:{}", host, port), "start the listening side there first: assay rdma -d DEVICE");
-    throw Error(fmt::format("cannot reach {}:{}: {}", host, port, std::strerror(why)), "is the host up, and the port open in its firewall (--port)?");
+        throw Error(fmt::format("nobody listens at {}:{}", host, port),
+                    "start the listening side there first: assay rdma -d DEVICE");
+    throw Error(fmt::format("cannot reach {}:{}: {}", host, port, std::strerror(why)),
+                "is the host up, and the port open in its firewall (--port)?");
 }
 
 }  // namespace assay::rdma

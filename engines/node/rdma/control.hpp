@@ -1,10 +1,11 @@
-// The TCP connection over which the two sides of an RDMA measurement agree: who they are, where their memory is,
-// when each part begins, and what came of it.
+// The TCP connection over which the two sides of an RDMA measurement agree: who they are, where
+// their memory is, when each part begins, and what came of it.
 //
-// A message is a header (magic, version, length; big-endian words of 32 bits) and JSON. JSON, because nothing of
-// it is timed and a side can be read in a trace; a magic and a version, because what answers at a port may be
-// anything. Every wait has a limit. A side that works says so once a second ("alive"), which renews the other's
-// limit; one that fails says why ("abort") before it ends.
+// A message is a header (magic, version, length; big-endian words of 32 bits) and JSON. JSON,
+// because nothing of it is timed and a side can be read in a trace; a magic and a version, because
+// what answers at a port may be anything. Every wait has a limit. A side that works says so once a
+// second ("alive"), which renews the other's limit; one that fails says why ("abort") before it
+// ends.
 #pragma once
 
 #include <cstdint>
@@ -55,8 +56,8 @@ public:
     void alive(double done);
     // Best effort: the reason why this side ends.
     void abort(const std::string& what) noexcept;
-    // Throws when the other side has gone or has said that it ends; returns when it has been silent for `wait`
-    // seconds. For a side that waits for something else than a message.
+    // Throws when the other side has gone or has said that it ends; returns when it has been silent
+    // for `wait` seconds. For a side that waits for something else than a message.
     void check(double wait = 0);
 
 private:
@@ -81,7 +82,8 @@ public:
     Listener(const Listener&) = delete;
     Listener& operator=(const Listener&) = delete;
 
-    // The socket and the address of the next that connects; none when nobody does in `limit` seconds.
+    // The socket and the address of the next that connects; none when nobody does in `limit`
+    // seconds.
     struct Caller {
         int socket;
         std::string address;
@@ -92,7 +94,8 @@ private:
     int socket_;
 };
 
-// The socket of a connection to the first address of the host that answers. Throws Error when none does.
+// The socket of a connection to the first address of the host that answers. Throws Error when none
+// does.
 int connect_to(const std::string& host, int port, double limit);
 
 }  // namespace assay::rdma

@@ -1,7 +1,8 @@
-// One end of the queue pairs of an RDMA measurement: what the timed loop and the protocol need of a device.
+// One end of the queue pairs of an RDMA measurement: what the timed loop and the protocol need of a
+// device.
 //
-// Behind it is libibverbs (rdma_verbs.cpp) or, in tests, memory: what the two sides do is tested without a
-// device, the device alone is not.
+// Behind it is libibverbs (rdma_verbs.cpp) or, in tests, memory: what the two sides do is tested
+// without a device, the device alone is not.
 #pragma once
 
 #include <cstddef>
@@ -38,9 +39,10 @@ public:
     virtual void connect(const Json& other) = 0;
 
     virtual std::byte* memory() = 0;
-    // From `at` of this side's memory to `there` of the other's (a read: the other way). Only a message that is
-    // `signalled` completes.
-    virtual void post(int qp, Op op, std::size_t at, std::size_t there, std::size_t size, bool signalled) = 0;
+    // From `at` of this side's memory to `there` of the other's (a read: the other way). Only a
+    // message that is `signalled` completes.
+    virtual void post(int qp, Op op, std::size_t at, std::size_t there, std::size_t size,
+                      bool signalled) = 0;
     virtual void post_receive(int qp, std::size_t at, std::size_t size) = 0;
     // Fills what there is; how many.
     virtual int poll(std::span<Completion> completions) = 0;
@@ -53,8 +55,8 @@ struct Needs {
     std::size_t memory = 0;
     int numa = NodeMemory::any;  // where that memory lies
     int qps = 1;
-    int depth = 128;   // messages posted to a queue pair at most
-    int receives = 1;  // receives posted to a queue pair at most
+    int depth = 128;     // messages posted to a queue pair at most
+    int receives = 1;    // receives posted to a queue pair at most
     int gid_index = -1;  // -1: chosen
     int mtu = 0;         // 0: the smaller one of both ports'
     int service_level = 0;

@@ -9,12 +9,16 @@ namespace assay::rdma {
 Library::Library() {
     void* const handle = dlopen("libibverbs.so.1", RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) {
-        missing = "libibverbs.so.1 is not installed (Debian: apt-get install libibverbs1 ibverbs-providers)";
+        missing =
+            "libibverbs.so.1 is not installed (Debian: apt-get install libibverbs1 "
+            "ibverbs-providers)";
         return;
     }
     const auto load = [&](auto& function, const char* symbol) {
-        function = reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(handle, symbol));
-        if (function == nullptr && missing.empty()) missing = std::string("libibverbs.so.1 is too old: it lacks ") + symbol;
+        function =
+            reinterpret_cast<std::remove_reference_t<decltype(function)>>(dlsym(handle, symbol));
+        if (function == nullptr && missing.empty())
+            missing = std::string("libibverbs.so.1 is too old: it lacks ") + symbol;
     };
 #define ASSAY_VERB(verb) load(verb, "ibv_" #verb);
     ASSAY_VERBS_USED(ASSAY_VERB)

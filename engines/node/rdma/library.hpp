@@ -1,4 +1,5 @@
-// libibverbs, loaded when it is needed: an engine starts on hosts without it, and says why RDMA is waived there.
+// libibverbs, loaded when it is needed: an engine starts on hosts without it, and says why RDMA is
+// waived there.
 #pragma once
 
 #ifdef ASSAY_VERBS
@@ -9,12 +10,13 @@
 
 namespace assay::rdma {
 
-// The functions that are used, without their prefix. Posting and polling are not among them: those are inline
-// and go to the provider directly.
-#define ASSAY_VERBS_USED(each) \
-    each(get_device_list) each(free_device_list) each(get_device_name) each(open_device) each(close_device) \
-    each(query_device) each(query_port) each(query_gid) each(alloc_pd) each(dealloc_pd) each(reg_mr) each(dereg_mr) \
-    each(create_cq) each(destroy_cq) each(create_qp) each(modify_qp) each(destroy_qp) each(wc_status_str)
+// The functions that are used, without their prefix. Posting and polling are not among them: those
+// are inline and go to the provider directly.
+#define ASSAY_VERBS_USED(each)                                                                \
+    each(get_device_list) each(free_device_list) each(get_device_name) each(open_device)      \
+        each(close_device) each(query_device) each(query_port) each(query_gid) each(alloc_pd) \
+            each(dealloc_pd) each(reg_mr) each(dereg_mr) each(create_cq) each(destroy_cq)     \
+                each(create_qp) each(modify_qp) each(destroy_qp) each(wc_status_str)
 
 struct Library {
     Library();

@@ -17,7 +17,8 @@ namespace fs = std::filesystem;
 std::vector<std::string> entries(const std::string& folder) {
     std::vector<std::string> names;
     std::error_code none;
-    for (const auto& entry : fs::directory_iterator(folder, none)) names.push_back(entry.path().filename());
+    for (const auto& entry : fs::directory_iterator(folder, none))
+        names.push_back(entry.path().filename());
     std::ranges::sort(names);
     return names;
 }
@@ -25,7 +26,8 @@ std::vector<std::string> entries(const std::string& folder) {
 std::optional<int> whole(std::string_view text) {
     int value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    return error == std::errc() && end == text.data() + text.size() ? std::optional(value) : std::nullopt;
+    return error == std::errc() && end == text.data() + text.size() ? std::optional(value)
+                                                                    : std::nullopt;
 }
 
 std::string joined(const std::vector<std::string>& words) {
@@ -35,7 +37,9 @@ std::string joined(const std::vector<std::string>& words) {
 }
 
 std::string folder(const std::string& device) { return sysfs("class/infiniband/" + device); }
-std::string folder(const PortName& name) { return folder(name.device) + fmt::format("/ports/{}", name.port); }
+std::string folder(const PortName& name) {
+    return folder(name.device) + fmt::format("/ports/{}", name.port);
+}
 
 std::string state(const PortName& name) {
     const std::string text = read_line(folder(name) + "/state");  // "4: ACTIVE"
@@ -52,7 +56,8 @@ PortName first_active(const std::vector<std::string>& candidates) {
             seen += (seen.empty() ? "" : ", ") + name.text() + " is " + state(name);
         }
     throw Error("no RDMA port is active (" + (seen.empty() ? "there is none" : seen) + ")",
-                "is the cable in, and does a subnet manager run (InfiniBand), is the interface up (Ethernet)?");
+                "is the cable in, and does a subnet manager run (InfiniBand), is the interface up "
+                "(Ethernet)?");
 }
 
 }  // namespace
@@ -60,9 +65,11 @@ PortName first_active(const std::vector<std::string>& candidates) {
 PortName parse_port_name(const std::string& text) {
     const std::size_t colon = text.find(':');
     PortName name{text.substr(0, colon), 0};
-    const auto port = colon == std::string::npos ? std::optional(0) : whole(std::string_view(text).substr(colon + 1));
+    const auto port = colon == std::string::npos ? std::optional(0)
+                                                 : whole(std::string_view(text).substr(colon + 1));
     if (name.device.empty() || name.device.find('/') != std::string::npos || !port || *port < 0)
-        throw Error(fmt::format("'{}' is not an RDMA device", text), "write it like mlx5_0, or mlx5_0:1 for its port 1");
+        throw Error(fmt::format("'{}' is not an RDMA device", text),
+                    "write it like mlx5_0, or mlx5_0:1 for its port 1");
     name.port = *port;
     return name;
 }
@@ -84,7 +91,8 @@ PortName find_port(const std::string& device, int port) {
     if (device.empty()) return first_active(known);
     PortName name = parse_port_name(device);
     if (name.port != 0 && port != 0 && name.port != port)
-        throw Error(fmt::format("device {} and port number {} contradict each other", device, port), "give one of them");
+        throw Error(fmt::format("device {} and port number {} contradict each other", device, port),
+                    "give one of them");
     if (std::ranges::find(known, name.device) == known.end())
         throw Error("no RDMA device is called '" + name.device + "'",
                     known.empty() ? "there is none" : "there are: " + joined(known));
@@ -93,16 +101,21 @@ PortName find_port(const std::string& device, int port) {
     const std::vector<int> numbers = ports(name.device);
     if (std::ranges::find(numbers, name.port) == numbers.end())
         throw Error(fmt::format("{} has no port {}", name.device, name.port),
-                    fmt::format("it has {} (--port-number)", numbers.empty() ? "none" : fmt::format("{} to {}", numbers.front(), numbers.back())));
+                    fmt::format("it has {} (--port-number)",
+                                numbers.empty()
+                                    ? "none"
+                                    : fmt::format("{} to {}", numbers.front(), numbers.back())));
     if (!active(name))
         throw Error(fmt::format("{} is not active, it is {}", name.text(), state(name)),
-                    "is the cable in, and does a subnet manager run (InfiniBand), is the interface up (Ethernet)?");
+                    "is the cable in, and does a subnet manager run (InfiniBand), is the interface "
+                    "up (Ethernet)?");
     return name;
 }
 
 bool in_software(const std::string& device) {
     std::error_code none;
-    return fs::canonical(folder(device), none).string().find("/devices/virtual/") != std::string::npos;
+    return fs::canonical(folder(device), none).string().find("/devices/virtual/") !=
+           std::string::npos;
 }
 
 std::optional<int> numa_node(const std::string& device) {
@@ -117,7 +130,8 @@ std::vector<Gid> gids(const PortName& name) {
         const std::string address = read_line(folder(name) + "/gids/" + entry);
         if (!index || address.find_first_not_of("0:") == std::string::npos) continue;
         const std::string attributes = folder(name) + "/gid_attrs/";
-        table.push_back({*index, address, read_line(attributes + "types/" + entry), read_line(attributes + "ndevs/" + entry)});
+        table.push_back({*index, address, read_line(attributes + "types/" + entry),
+                         read_line(attributes + "ndevs/" + entry)});
     }
     std::ranges::sort(table, {}, &Gid::index);
     return table;

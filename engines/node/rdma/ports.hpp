@@ -21,8 +21,8 @@ PortName parse_port_name(const std::string& text);
 std::vector<std::string> devices();
 std::vector<int> ports(const std::string& device);
 bool active(const PortName&);
-// The device and port that are meant: those named, else the first that is active. Throws Error when there is no
-// such device or port, or none is active.
+// The device and port that are meant: those named, else the first that is active. Throws Error when
+// there is no such device or port, or none is active.
 PortName find_port(const std::string& device, int port);
 // Whether processors do the device's work (SoftRoCE, siw).
 bool in_software(const std::string& device);
@@ -39,8 +39,9 @@ struct Gid {
 
 // Without the empty entries.
 std::vector<Gid> gids(const PortName&);
-// The one to use over Ethernet: RoCE v2 before v1, because it is routed and what switches are set up for; then
-// an IPv4 address before a global IPv6 one before a link-local one. None of an empty table.
+// The one to use over Ethernet: RoCE v2 before v1, because it is routed and what switches are set
+// up for; then an IPv4 address before a global IPv6 one before a link-local one. None of an empty
+// table.
 std::optional<Gid> choose_gid(const std::vector<Gid>&);
 
 }  // namespace assay::rdma

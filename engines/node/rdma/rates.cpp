@@ -16,9 +16,9 @@ double Timeline::average() const {
     return static_cast<double>(last.messages) / seconds(at_least_one(last.at - posts_.front()));
 }
 
-// The best ratio messages / time over n^2 windows, in a few passes (Dinkelbach, Management Science 13, 1967): of
-// a rate that some window reaches, one pass finds the window that is furthest above it, whose own rate is the
-// next to be tried, until no window is above. perftest tries all n^2.
+// The best ratio messages / time over n^2 windows, in a few passes (Dinkelbach, Management Science
+// 13, 1967): of a rate that some window reaches, one pass finds the window that is furthest above
+// it, whose own rate is the next to be tried, until no window is above. perftest tries all n^2.
 double Timeline::peak() const {
     if (completions_.empty()) return 0;
     const Nanoseconds begin = posts_.front();
@@ -28,7 +28,8 @@ double Timeline::peak() const {
         std::size_t start = 0, first = 0;
         for (const Completion& completion : completions_) {
             for (; first < posts_.size() && first < completion.messages; ++first) {
-                const double value = rate * static_cast<double>(posts_[first] - begin) - static_cast<double>(first);
+                const double value =
+                    rate * static_cast<double>(posts_[first] - begin) - static_cast<double>(first);
                 if (first == 0 || value > best_start) best_start = value, start = first;
             }
             const Nanoseconds duration = at_least_one(completion.at - posts_[start]);

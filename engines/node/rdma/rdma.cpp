@@ -1,7 +1,7 @@
 // Who connects to whom, with which device, and the records of what the two sides found.
 //
-// The client's parameters decide; the listening side takes them over. Both bind themselves to their device's NUMA
-// node before they touch any memory.
+// The client's parameters decide; the listening side takes them over. Both bind themselves to their
+// device's NUMA node before they touch any memory.
 #include "node/rdma/rdma.hpp"
 
 #include <fmt/format.h>
@@ -36,7 +36,8 @@ Party read_party(const Json& hello) {
         if (hello.contains("numa")) party.numa = hello["numa"].get<int>();
         return party;
     } catch (const Json::exception&) {
-        throw PeerError("the other side introduces itself in a way that cannot be read", "use the same version of Assay on both sides");
+        throw PeerError("the other side introduces itself in a way that cannot be read",
+                        "use the same version of Assay on both sides");
     }
 }
 
@@ -50,7 +51,8 @@ Workload read_workload_of(const Options& options) {
         at = comma + 1;
     }
     w.sizes.clear();
-    for (const std::int64_t size : options.integers("sizes")) w.sizes.push_back(static_cast<std::size_t>(size));
+    for (const std::int64_t size : options.integers("sizes"))
+        w.sizes.push_back(static_cast<std::size_t>(size));
     w.iterations = static_cast<std::uint64_t>(options.integer("iterations"));
     w.repeats = static_cast<int>(options.integer("repeats"));
     w.depth = static_cast<int>(options.integer("depth"));
@@ -63,10 +65,16 @@ Workload read_workload_of(const Options& options) {
 class Run {
 public:
     Run(const Options& options, Sink& sink)
-        : options_(options), sink_(sink), client_(!options.text("peer").empty()), workload_(read_workload_of(options)),
-          port_(find_port(options.text("device"), static_cast<int>(options.integer("port_number")))) {
+        : options_(options),
+          sink_(sink),
+          client_(!options.text("peer").empty()),
+          workload_(read_workload_of(options)),
+          port_(
+              find_port(options.text("device"), static_cast<int>(options.integer("port_number")))) {
         if (options.flag("realtime") && in_software(port_.device))
-            throw Error(fmt::format("--realtime would keep {} from its own work: it is done in software, by the processors that wait for it", port_.device),
+            throw Error(fmt::format("--realtime would keep {} from its own work: it is done in "
+                                    "software, by the processors that wait for it",
+                                    port_.device),
                         "leave --realtime out");
         here_ = {host_name(), port_.text(), numa_node(port_.device)};
         bind();
@@ -80,7 +88,8 @@ public:
             throw;
         } catch (const Json::exception&) {  // something is missing, or of another kind
             connection->abort("what it was told cannot be read");
-            throw PeerError(connection->peer() + " said something that cannot be read", "use the same version of Assay on both sides");
+            throw PeerError(connection->peer() + " said something that cannot be read",
+                            "use the same version of Assay on both sides");
         } catch (const std::exception& error) {
             connection->abort(error.what());
             throw;
@@ -105,15 +114,17 @@ private:
     int memory_node_ = NodeMemory::any;
 };
 
-// To the device's NUMA node. A user who has confined this process otherwise (taskset) is told, and obeyed.
+// To the device's NUMA node. A user who has confined this process otherwise (taskset) is told, and
+// obeyed.
 void Run::bind() {
-    const auto node = std::ranges::find_if(numa_nodes(), [&](const NumaNode& one) { return here_.numa == one.number; });
+    const auto node = std::ranges::find_if(
+        numa_nodes(), [&](const NumaNode& one) { return here_.numa == one.number; });
     if (node == numa_nodes().end()) return;
     memory_node_ = node->number;
     if (node->cores.empty())
-        fmt::print(stderr, "not bound to NUMA node {} of {}: this process may not use its cores\n", node->number, port_.device);
-    else
-        bind_to_node(*node);
+        fmt::print(stderr, "not bound to NUMA node {} of {}: this process may not use its cores\n",
+                   node->number, port_.device);
+    else bind_to_node(*node);
 }
 
 Json Run::hello() const {
@@ -126,7 +137,8 @@ Json Run::hello() const {
 std::unique_ptr<Connection> Run::call() {
     const std::string& peer = options_.text("peer");
     const double limit = options_.real("timeout");
-    auto connection = std::make_unique<Connection>(connect_to(peer, static_cast<int>(options_.integer("port")), limit), peer, limit);
+    auto connection = std::make_unique<Connection>(
+        connect_to(peer, static_cast<int>(options_.integer("port")), limit), peer, limit);
     greet(*connection, connection->exchange(hello()));
     return connection;
 }
@@ -140,7 +152,8 @@ std::unique_ptr<Connection> Run::await_client() {
     int strangers = 0;
     const Nanoseconds deadline = now() + static_cast<Nanoseconds>(limit * 1e9);
     while (const auto caller = listener.accept(seconds(deadline - now()))) {
-        auto connection = std::make_unique<Connection>(caller->socket, caller->address, greeting_limit);
+        auto connection =
+            std::make_unique<Connection>(caller->socket, caller->address, greeting_limit);
         try {
             const Json said = connection->receive("hello");
             connection->set_limit(options_.real("timeout"));
@@ -153,9 +166,11 @@ std::unique_ptr<Connection> Run::await_client() {
             fmt::print(stderr, "sent away: {}\n", error.what());
         }
     }
-    throw Error(fmt::format("no client came to port {} within {:g} s{}", port, limit,
-                            strangers == 0 ? "" : fmt::format(", only {} who could not be understood", strangers)),
-                "start the other side: assay rdma -d DEVICE " + here_.host);
+    throw Error(
+        fmt::format(
+            "no client came to port {} within {:g} s{}", port, limit,
+            strangers == 0 ? "" : fmt::format(", only {} who could not be understood", strangers)),
+        "start the other side: assay rdma -d DEVICE " + here_.host);
 }
 
 void Run::greet(Connection& connection, const Json& said) {
@@ -176,7 +191,8 @@ void Run::measure(Connection& connection) {
                 .service_level = static_cast<int>(options_.integer("service_level")),
                 .traffic_class = static_cast<int>(options_.integer("traffic_class"))};
     if (needs.memory > available_memory())
-        throw Error(fmt::format("messages need {} MiB, more than is free", needs.memory >> 20), "ask for smaller sizes (--sizes) or fewer queue pairs (--qps)");
+        throw Error(fmt::format("messages need {} MiB, more than is free", needs.memory >> 20),
+                    "ask for smaller sizes (--sizes) or fewer queue pairs (--qps)");
     const auto endpoint = open_endpoint(port_, needs);
     if (options_.flag("realtime")) enter_realtime();
     Json address = endpoint->address();
@@ -185,10 +201,11 @@ void Run::measure(Connection& connection) {
     connection.exchange({{"type", "connected"}});
     const Nanoseconds begin = now();
     const bool mute = options_.flag("mute");
-    Side side(*endpoint, connection, workload_, client_, options_.real("timeout"), [&](double done, const std::string& label) {
-        const double left = done > 0 ? seconds(now() - begin) * (1 - done) / done : -1;
-        if (!mute) sink_.progress(done, label, left);
-    });
+    Side side(*endpoint, connection, workload_, client_, options_.real("timeout"),
+              [&](double done, const std::string& label) {
+                  const double left = done > 0 ? seconds(now() - begin) * (1 - done) / done : -1;
+                  if (!mute) sink_.progress(done, label, left);
+              });
     for (const std::size_t size : workload_.sizes)
         for (const Op op : workload_.ops) {
             const Result result = side.measure(op, size);
@@ -202,11 +219,17 @@ void Run::record(Op op, std::size_t size, const Result& result, int mtu) {
     const bool from_here = client_ == (op != Op::read);
     const Party& from = from_here ? here_ : there_;
     const Party& to = from_here ? there_ : here_;
-    const Subject subject{.host = from.host, .peer = to.host, .device = from.port, .numa = from.numa};
+    const Subject subject{
+        .host = from.host, .peer = to.host, .device = from.port, .numa = from.numa};
     const Subject back{.host = to.host, .peer = from.host, .device = to.port, .numa = to.numa};
-    const Json params = {{"op", name(op)},         {"size", size},           {"iterations", workload_.iterations},
-                         {"depth", workload_.depth}, {"qps", workload_.qps},   {"peer_device", to.port},
-                         {"bidirectional", workload_.bidirectional},          {"mtu", mtu}};
+    const Json params = {{"op", name(op)},
+                         {"size", size},
+                         {"iterations", workload_.iterations},
+                         {"depth", workload_.depth},
+                         {"qps", workload_.qps},
+                         {"peer_device", to.port},
+                         {"bidirectional", workload_.bidirectional},
+                         {"mtu", mtu}};
     const auto emit = [&](const char* metric, const std::vector<double>& values) {
         sink_.measurement(rdma, metric, subject, params, summarize(values), values);
     };

@@ -1,10 +1,13 @@
-// What one side of an RDMA measurement does, the same on both: messages are stamped, posted, timed, verified.
+// What one side of an RDMA measurement does, the same on both: messages are stamped, posted, timed,
+// verified.
 //
-// The client (the side that was given a host) posts; in both directions at once, the server does too. Of a send
-// the other side takes the messages in; of a write or read it does nothing, and waits for the client's word.
+// The client (the side that was given a host) posts; in both directions at once, the server does
+// too. Of a send the other side takes the messages in; of a write or read it does nothing, and
+// waits for the client's word.
 //
-// Contents are verified outside the timed part: first messages into places of their own, each checked; then the
-// timed ones, which all go to one place (a queue pair), as perftest's do, and the last of which is checked.
+// Contents are verified outside the timed part: first messages into places of their own, each
+// checked; then the timed ones, which all go to one place (a queue pair), as perftest's do, and the
+// last of which is checked.
 #pragma once
 
 #include <functional>
@@ -37,20 +40,23 @@ struct Workload {
 Workload read_workload(const Json&);
 Json to_json(const Workload&);
 
-// Of one size: where the messages of each queue pair are, in memory whose first half is sent from and whose
-// second half is written to. Both sides compute the same.
+// Of one size: where the messages of each queue pair are, in memory whose first half is sent from
+// and whose second half is written to. Both sides compute the same.
 struct Layout {
     Layout(const Workload&, std::size_t size);
     static std::size_t memory(const Workload&);  // enough for each of its sizes
 
     std::size_t outgoing(int qp, std::uint64_t message) const;
-    std::size_t incoming(int qp, std::uint64_t message) const { return half + outgoing(qp, message); }
+    std::size_t incoming(int qp, std::uint64_t message) const {
+        return half + outgoing(qp, message);
+    }
 
     std::size_t stride, half;
     std::uint64_t slots;  // places of a queue pair
 };
 
-// Every so many messages one completes. perftest's: 100, and 1 above 8 KiB; never more than the queue holds.
+// Every so many messages one completes. perftest's: 100, and 1 above 8 KiB; never more than the
+// queue holds.
 int moderation(const Workload&, std::size_t size);
 
 // A message that is not what was sent.
@@ -87,8 +93,12 @@ private:
         std::uint64_t messages;  // of each queue pair
         bool spread;             // over the places; else all in the first
         std::uint64_t first;     // number of the first message, unique within the run
-        std::size_t out(int qp, std::uint64_t m) const { return layout.outgoing(qp, spread ? m : 0); }
-        std::size_t in(int qp, std::uint64_t m) const { return layout.incoming(qp, spread ? m : 0); }
+        std::size_t out(int qp, std::uint64_t m) const {
+            return layout.outgoing(qp, spread ? m : 0);
+        }
+        std::size_t in(int qp, std::uint64_t m) const {
+            return layout.incoming(qp, spread ? m : 0);
+        }
     };
     struct Counts {
         std::uint64_t sent = 0, done = 0, expecting = 0, arrived = 0;

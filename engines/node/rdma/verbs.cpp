@@ -1,7 +1,7 @@
 // The device, through libibverbs.
 //
-// Reliable connected queue pairs, connected by what the two sides tell each other over TCP. Time-outs, retries
-// and the number of outstanding reads are perftest's, so that figures compare.
+// Reliable connected queue pairs, connected by what the two sides tell each other over TCP.
+// Time-outs, retries and the number of outstanding reads are perftest's, so that figures compare.
 #include "node/rdma/endpoint.hpp"
 
 #ifdef ASSAY_VERBS
@@ -21,10 +21,11 @@
 namespace assay::rdma {
 namespace {
 
-// perftest 4.5's: 4.096 us * 2^14 = 67 ms until an acknowledgement is missed, 7 retries, endless ones of a
-// receiver that is not ready (code 7), which is told to wait 0.64 ms (code 12). A device in software may have to wait
-// that long for a processor: there it is a second.
-constexpr std::uint8_t ack_timeout = 14, software_ack_timeout = 18, retries = 7, not_ready_retries = 7, not_ready_timer = 12;
+// perftest 4.5's: 4.096 us * 2^14 = 67 ms until an acknowledgement is missed, 7 retries, endless
+// ones of a receiver that is not ready (code 7), which is told to wait 0.64 ms (code 12). A device
+// in software may have to wait that long for a processor: there it is a second.
+constexpr std::uint8_t ack_timeout = 14, software_ack_timeout = 18, retries = 7,
+                       not_ready_retries = 7, not_ready_timer = 12;
 constexpr std::uint8_t hop_limit = 64;
 
 // Freed by the library's function of its kind.
@@ -40,13 +41,15 @@ Owned<ibv_context> open(const PortName& name) {
     const auto list = owned(library().get_device_list(&count), library().free_device_list);
     for (int i = 0; list && i < count; ++i)
         if (library().get_device_name(list.get()[i]) == name.device) {
-            Owned<ibv_context> context(library().open_device(list.get()[i]), library().close_device);
+            Owned<ibv_context> context(library().open_device(list.get()[i]),
+                                       library().close_device);
             if (!context)
                 throw Error(fmt::format("cannot open {}: {}", name.device, std::strerror(errno)),
                             "may this user open /dev/infiniband/uverbs*?");
             return context;
         }
-    throw Error("libibverbs does not know " + name.device, "is its provider installed (Debian: apt-get install ibverbs-providers)?");
+    throw Error("libibverbs does not know " + name.device,
+                "is its provider installed (Debian: apt-get install ibverbs-providers)?");
 }
 
 std::string gid_text(const ibv_gid& gid) {
@@ -57,7 +60,8 @@ std::string gid_text(const ibv_gid& gid) {
 
 ibv_gid gid_of(const std::string& text) {
     ibv_gid gid{};
-    if (text.size() != 2 * sizeof gid.raw) throw Error("defect: a GID of " + std::to_string(text.size()) + " characters");
+    if (text.size() != 2 * sizeof gid.raw)
+        throw Error("defect: a GID of " + std::to_string(text.size()) + " characters");
     for (std::size_t i = 0; i < sizeof gid.raw; ++i)
         gid.raw[i] = static_cast<std::uint8_t>(std::stoi(text.substr(2 * i, 2), nullptr, 16));
     return gid;
@@ -66,7 +70,8 @@ ibv_gid gid_of(const std::string& text) {
 std::string locked_limit() {
     rlimit limit{};
     getrlimit(RLIMIT_MEMLOCK, &limit);
-    return limit.rlim_cur == RLIM_INFINITY ? "unlimited" : fmt::format("{} KiB", limit.rlim_cur >> 10);
+    return limit.rlim_cur == RLIM_INFINITY ? "unlimited"
+                                           : fmt::format("{} KiB", limit.rlim_cur >> 10);
 }
 
 class Device final : public Endpoint {
@@ -76,7 +81,8 @@ public:
     Json address() const override;
     void connect(const Json& other) override;
     std::byte* memory() override { return static_cast<std::byte*>(pages_.data()); }
-    void post(int qp, Op op, std::size_t at, std::size_t there, std::size_t size, bool signalled) override;
+    void post(int qp, Op op, std::size_t at, std::size_t there, std::size_t size,
+              bool signalled) override;
     void post_receive(int qp, std::size_t at, std::size_t size) override;
     int poll(std::span<Completion> completions) override;
     std::string status_text(int status) const override {
@@ -131,16 +137,20 @@ Device::Device(const PortName& name, const Needs& needs)
     const auto port = static_cast<std::uint8_t>(name.port);
     // The exported function fills the part that it has always had, with all that is used here.
     if (library().query_device(context_.get(), &limits_) != 0 ||
-        library().query_port(context_.get(), port, reinterpret_cast<_compat_ibv_port_attr*>(&port_)) != 0)
+        library().query_port(context_.get(), port,
+                             reinterpret_cast<_compat_ibv_port_attr*>(&port_)) != 0)
         refuse("cannot be asked what it is");
     if (context_->device->transport_type == IBV_TRANSPORT_IWARP)
-        refuse("is an iWARP device, whose connections need a connection manager that is not used here", "measure it with perftest's -R");
+        refuse(
+            "is an iWARP device, whose connections need a connection manager that is not used here",
+            "measure it with perftest's -R");
     mtu_ = port_.active_mtu;
     if (needs.mtu != 0) {
         const int most = mtu();
         while (mtu_ > IBV_MTU_256 && mtu() > needs.mtu) mtu_ = static_cast<ibv_mtu>(mtu_ - 1);
         if (mtu() != needs.mtu)
-            refuse(fmt::format("cannot use an MTU of {}", needs.mtu), fmt::format("give a power of two from 256 to its active one, {}", most));
+            refuse(fmt::format("cannot use an MTU of {}", needs.mtu),
+                   fmt::format("give a power of two from 256 to its active one, {}", most));
     }
     choose_address();
     domain_.reset(library().alloc_pd(context_.get()));
@@ -154,7 +164,8 @@ void Device::refuse(const std::string& what, const std::string& hint) const {
 }
 
 void Device::choose_address() {
-    if (!ethernet() && port_.lid == 0) refuse("has no LID", "does a subnet manager run in this fabric?");
+    if (!ethernet() && port_.lid == 0)
+        refuse("has no LID", "does a subnet manager run in this fabric?");
     if (!ethernet() && needs_.gid_index < 0) return;  // the LID is enough
     const std::vector<Gid> table = gids(name_);
     if (needs_.gid_index < 0) {
@@ -165,11 +176,15 @@ void Device::choose_address() {
     }
     if (!gid_) {
         std::string known;
-        for (const Gid& gid : table) known += fmt::format("{}{} is {} ({})", known.empty() ? "" : ", ", gid.index, gid.address, gid.type);
-        refuse(needs_.gid_index < 0 ? "has no address" : fmt::format("has no GID of index {}", needs_.gid_index),
+        for (const Gid& gid : table)
+            known += fmt::format("{}{} is {} ({})", known.empty() ? "" : ", ", gid.index,
+                                 gid.address, gid.type);
+        refuse(needs_.gid_index < 0 ? "has no address"
+                                    : fmt::format("has no GID of index {}", needs_.gid_index),
                known.empty() ? "its network interface needs an IP address" : known);
     }
-    if (library().query_gid(context_.get(), static_cast<std::uint8_t>(name_.port), gid_->index, &raw_gid_) != 0)
+    if (library().query_gid(context_.get(), static_cast<std::uint8_t>(name_.port), gid_->index,
+                            &raw_gid_) != 0)
         refuse(fmt::format("does not tell its GID of index {}", gid_->index));
 }
 
@@ -178,27 +193,36 @@ void Device::register_memory() {
     const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
     // Relaxed ordering, as perftest asks for: some hosts reach the link's rate only with it.
     if (library().reg_mr_iova2 != nullptr)
-        region_.reset(library().reg_mr_iova2(domain_.get(), pages_.data(), needs_.memory, place(),
-                                             static_cast<unsigned>(access) | IBV_ACCESS_RELAXED_ORDERING));
-    else
-        region_.reset((library().reg_mr)(domain_.get(), pages_.data(), needs_.memory, access));
+        region_.reset(
+            library().reg_mr_iova2(domain_.get(), pages_.data(), needs_.memory, place(),
+                                   static_cast<unsigned>(access) | IBV_ACCESS_RELAXED_ORDERING));
+    else region_.reset((library().reg_mr)(domain_.get(), pages_.data(), needs_.memory, access));
     if (region_) return;
     const int why = errno;
-    const std::string what = fmt::format("cannot register {} KiB of memory: {}", needs_.memory >> 10, std::strerror(why));
+    const std::string what = fmt::format("cannot register {} KiB of memory: {}",
+                                         needs_.memory >> 10, std::strerror(why));
     if (why == ENOMEM)
-        refuse(what, fmt::format("the limit of locked memory is {}; raise it: ulimit -l unlimited, or a line "
-                                 "'* - memlock unlimited' in /etc/security/limits.d", locked_limit()));
+        refuse(what,
+               fmt::format(
+                   "the limit of locked memory is {}; raise it: ulimit -l unlimited, or a line "
+                   "'* - memlock unlimited' in /etc/security/limits.d",
+                   locked_limit()));
     refuse(what);
 }
 
 void Device::make_queue_pairs() {
     const int entries = needs_.qps * (needs_.depth + needs_.receives);
     if (needs_.depth > limits_.max_qp_wr || needs_.receives > limits_.max_qp_wr)
-        refuse(fmt::format("has no queue as deep as {}", needs_.depth), fmt::format("its limit is {} (--depth)", limits_.max_qp_wr));
+        refuse(fmt::format("has no queue as deep as {}", needs_.depth),
+               fmt::format("its limit is {} (--depth)", limits_.max_qp_wr));
     if (entries > limits_.max_cqe)
-        refuse(fmt::format("has no completion queue of {} entries", entries), fmt::format("its limit is {} (--qps, --depth)", limits_.max_cqe));
+        refuse(fmt::format("has no completion queue of {} entries", entries),
+               fmt::format("its limit is {} (--qps, --depth)", limits_.max_cqe));
     queue_.reset(library().create_cq(context_.get(), entries, nullptr, nullptr, 0));
-    if (!queue_) refuse(fmt::format("gives no completion queue of {} entries: {}", entries, std::strerror(errno)), "ask for less (--qps, --depth)");
+    if (!queue_)
+        refuse(fmt::format("gives no completion queue of {} entries: {}", entries,
+                           std::strerror(errno)),
+               "ask for less (--qps, --depth)");
     std::random_device random;
     for (int i = 0; i < needs_.qps; ++i) {
         ibv_qp_init_attr wanted{};
@@ -210,8 +234,11 @@ void Device::make_queue_pairs() {
         Owned<ibv_qp> qp(library().create_qp(domain_.get(), &wanted), library().destroy_qp);
         if (!qp) {
             const int why = errno;
-            refuse(fmt::format("gives no queue pair {} of {}: {}", i + 1, needs_.qps, std::strerror(why)),
-                   why == ENOMEM ? fmt::format("ask for less (--qps, --depth), or raise the limit of locked memory ({}): ulimit -l unlimited", locked_limit())
+            refuse(fmt::format("gives no queue pair {} of {}: {}", i + 1, needs_.qps,
+                               std::strerror(why)),
+                   why == ENOMEM ? fmt::format("ask for less (--qps, --depth), or raise the limit "
+                                               "of locked memory ({}): ulimit -l unlimited",
+                                               locked_limit())
                                  : "ask for less (--qps, --depth)");
         }
         to_init(qp.get());
@@ -225,7 +252,8 @@ void Device::to_init(ibv_qp* qp) const {
     to.pkey_index = 0;
     to.port_num = static_cast<std::uint8_t>(name_.port);
     to.qp_access_flags = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-    if (const int why = library().modify_qp(qp, &to, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS))
+    if (const int why = library().modify_qp(
+            qp, &to, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS))
         refuse(fmt::format("cannot initialise a queue pair: {}", std::strerror(why)));
 }
 
@@ -247,13 +275,17 @@ Json Device::address() const {
 void Device::connect(const Json& other) {
     const std::string there = other.at("port");
     if (other.at("link") != (ethernet() ? "Ethernet" : "InfiniBand"))
-        refuse(fmt::format("and the other side's {} are of different link layers", there), "choose two ports of one fabric");
+        refuse(fmt::format("and the other side's {} are of different link layers", there),
+               "choose two ports of one fabric");
     if (gid_.has_value() != !other.at("gid").get<std::string>().empty())
-        refuse(fmt::format("and the other side's {} do not both use a GID", there), "give --gid-index on both sides, or on none");
+        refuse(fmt::format("and the other side's {} do not both use a GID", there),
+               "give --gid-index on both sides, or on none");
     if (gid_ && other.at("gid_type") != gid_->type)
-        refuse(fmt::format("uses {} and the other side's {} {}", gid_->type, there, other.at("gid_type").get<std::string>()),
+        refuse(fmt::format("uses {} and the other side's {} {}", gid_->type, there,
+                           other.at("gid_type").get<std::string>()),
                "choose addresses of one type with --gid-index");
-    if (other.at("pairs").size() != pairs_.size()) throw Error("defect: the two sides differ in their queue pairs");
+    if (other.at("pairs").size() != pairs_.size())
+        throw Error("defect: the two sides differ in their queue pairs");
     mtu_ = std::min(mtu_, static_cast<ibv_mtu>(other.at("mtu").get<int>()));
     remote_ = {other.at("memory"), other.at("key")};
     for (std::size_t i = 0; i < pairs_.size(); ++i) to_ready(pairs_[i], other, i);
@@ -276,7 +308,8 @@ ibv_ah_attr Device::path(const Json& other) const {
 
 // Through "ready to receive" to "ready to send". Ethernet resolves the other's address here.
 void Device::to_ready(const QueuePair& pair, const Json& other, std::size_t index) const {
-    const int reads = std::clamp(std::min(other.at("reads").get<int>(), limits_.max_qp_init_rd_atom), 1, 255);
+    const int reads =
+        std::clamp(std::min(other.at("reads").get<int>(), limits_.max_qp_init_rd_atom), 1, 255);
     ibv_qp_attr to{};
     to.qp_state = IBV_QPS_RTR;
     to.ah_attr = path(other);
@@ -285,8 +318,10 @@ void Device::to_ready(const QueuePair& pair, const Json& other, std::size_t inde
     to.rq_psn = other.at("pairs")[index][1];
     to.max_dest_rd_atomic = static_cast<std::uint8_t>(std::clamp(limits_.max_qp_rd_atom, 1, 255));
     to.min_rnr_timer = not_ready_timer;
-    int why = library().modify_qp(pair.qp.get(), &to, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                                                          IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
+    int why =
+        library().modify_qp(pair.qp.get(), &to,
+                            IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN |
+                                IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
     if (why == 0) {
         to = {};
         to.qp_state = IBV_QPS_RTS;
@@ -295,24 +330,31 @@ void Device::to_ready(const QueuePair& pair, const Json& other, std::size_t inde
         to.rnr_retry = not_ready_retries;
         to.sq_psn = pair.psn;
         to.max_rd_atomic = static_cast<std::uint8_t>(reads);
-        why = library().modify_qp(pair.qp.get(), &to, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-                                                          IBV_QP_MAX_QP_RD_ATOMIC);
+        why = library().modify_qp(pair.qp.get(), &to,
+                                  IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT |
+                                      IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN | IBV_QP_MAX_QP_RD_ATOMIC);
     }
     if (why != 0)
-        refuse(fmt::format("cannot be connected to {}: {}", other.at("port").get<std::string>(), std::strerror(why)),
-               ethernet() ? "do their addresses reach each other (ping)? another may be chosen with --gid-index" : "are both in one fabric?");
+        refuse(fmt::format("cannot be connected to {}: {}", other.at("port").get<std::string>(),
+                           std::strerror(why)),
+               ethernet() ? "do their addresses reach each other (ping)? another may be chosen "
+                            "with --gid-index"
+                          : "are both in one fabric?");
 }
 
 // wr_id: the queue pair and, above, whether it is a receive.
 constexpr std::uint64_t receive_bit = 1ull << 32;
 
-void Device::post(int qp, Op op, std::size_t at, std::size_t there, std::size_t size, bool signalled) {
+void Device::post(int qp, Op op, std::size_t at, std::size_t there, std::size_t size,
+                  bool signalled) {
     ibv_sge piece{place() + at, static_cast<std::uint32_t>(size), region_->lkey};
     ibv_send_wr work{}, *bad = nullptr;
     work.wr_id = static_cast<std::uint64_t>(qp);
     work.sg_list = &piece;
     work.num_sge = 1;
-    work.opcode = op == Op::write ? IBV_WR_RDMA_WRITE : op == Op::read ? IBV_WR_RDMA_READ : IBV_WR_SEND;
+    work.opcode = op == Op::write  ? IBV_WR_RDMA_WRITE
+                  : op == Op::read ? IBV_WR_RDMA_READ
+                                   : IBV_WR_SEND;
     work.send_flags = signalled ? IBV_SEND_SIGNALED : 0;
     work.wr.rdma.remote_addr = remote_.address + there;
     work.wr.rdma.rkey = remote_.key;
@@ -336,8 +378,9 @@ int Device::poll(std::span<Completion> completions) {
     const int count = ibv_poll_cq(queue_.get(), wanted, found);
     if (count < 0) refuse("does not tell what is complete");
     for (int i = 0; i < count; ++i)
-        completions[static_cast<std::size_t>(i)] = {static_cast<int>(found[i].wr_id & (receive_bit - 1)),
-                                                    (found[i].wr_id & receive_bit) != 0, found[i].status};
+        completions[static_cast<std::size_t>(i)] = {
+            static_cast<int>(found[i].wr_id & (receive_bit - 1)),
+            (found[i].wr_id & receive_bit) != 0, found[i].status};
     return count;
 }
 
@@ -348,13 +391,15 @@ std::unique_ptr<Endpoint> open_endpoint(const PortName& name, const Needs& needs
 }
 
 std::optional<std::string> no_verbs() {
-    if (devices().empty()) return "this host has no RDMA device (/sys/class/infiniband is empty or missing)";
+    if (devices().empty())
+        return "this host has no RDMA device (/sys/class/infiniband is empty or missing)";
     if (!library().missing.empty()) return library().missing;
     int count = 0;
     const auto list = owned(library().get_device_list(&count), library().free_device_list);
     if (!list) return fmt::format("libibverbs cannot list devices: {}", std::strerror(errno));
     if (count == 0)
-        return "libibverbs finds none of this host's RDMA devices; is the provider installed (Debian: apt-get "
+        return "libibverbs finds none of this host's RDMA devices; is the provider installed "
+               "(Debian: apt-get "
                "install ibverbs-providers) and the module ib_uverbs loaded?";
     return std::nullopt;
 }
@@ -373,7 +418,8 @@ std::unique_ptr<Endpoint> open_endpoint(const PortName& name, const Needs&) {
 }
 
 std::optional<std::string> no_verbs() {
-    return "the engines were built without libibverbs (Debian: apt-get install libibverbs-dev, then make setup)";
+    return "the engines were built without libibverbs (Debian: apt-get install libibverbs-dev, "
+           "then make setup)";
 }
 
 }  // namespace assay::rdma

@@ -1,10 +1,12 @@
 // The accounting of one stream: which messages arrived, once, again, or behind a later one.
 //
-// Exact for every message that is at most a window behind the latest: one bit each. What comes later than that
-// can no longer be told from a duplicate; it is counted apart and stays lost. A million messages are 100 s of a
-// stream of the COBALT test, and seconds of the fastest that one processor can receive.
+// Exact for every message that is at most a window behind the latest: one bit each. What comes
+// later than that can no longer be told from a duplicate; it is counted apart and stays lost. A
+// million messages are 100 s of a stream of the COBALT test, and seconds of the fastest that one
+// processor can receive.
 //
-// Reordered is what RFC 4737 calls so: a message, not a duplicate, that is behind the highest one before it.
+// Reordered is what RFC 4737 calls so: a message, not a duplicate, that is behind the highest one
+// before it.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +21,8 @@ class Account {
     static_assert(window_bits % 64 == 0 && (window_bits & (window_bits - 1)) == 0);
 
 public:
-    static constexpr std::uint64_t window = window_bits - 64;  // a word is reused as soon as it is entered
+    static constexpr std::uint64_t window =
+        window_bits - 64;  // a word is reused as soon as it is entered
 
     void add(std::uint64_t sequence) {
         if (sequence >= next_) {
@@ -45,9 +48,15 @@ public:
 private:
     using Words = std::array<std::uint64_t, window_bits / 64>;
 
-    static std::uint64_t word(std::uint64_t sequence) { return (sequence / 64) % (window_bits / 64); }
-    bool is_set(std::uint64_t sequence) const { return (*words_)[word(sequence)] >> (sequence % 64) & 1; }
-    void set(std::uint64_t sequence) { (*words_)[word(sequence)] |= std::uint64_t{1} << (sequence % 64); }
+    static std::uint64_t word(std::uint64_t sequence) {
+        return (sequence / 64) % (window_bits / 64);
+    }
+    bool is_set(std::uint64_t sequence) const {
+        return (*words_)[word(sequence)] >> (sequence % 64) & 1;
+    }
+    void set(std::uint64_t sequence) {
+        (*words_)[word(sequence)] |= std::uint64_t{1} << (sequence % 64);
+    }
 
     // Forgets what was in the words that are entered now.
     void advance(std::uint64_t sequence) {

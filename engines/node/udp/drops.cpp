@@ -21,10 +21,11 @@ namespace assay::node {
 namespace {
 
 // Of Documentation/networking/statistics.rst: what an interface lost or refused on reception.
-constexpr std::array interface_counters = {"rx_dropped",     "rx_missed_errors", "rx_fifo_errors", "rx_over_errors",
-                                           "rx_crc_errors",  "rx_frame_errors",  "rx_length_errors"};
-constexpr std::array trouble = {"drop", "discard", "miss", "no_buf", "nobuf", "out_of_buf", "fifo",
-                                "overflow", "overrun", "pause", "crc", "_err"};
+constexpr std::array interface_counters = {"rx_dropped",      "rx_missed_errors", "rx_fifo_errors",
+                                           "rx_over_errors",  "rx_crc_errors",    "rx_frame_errors",
+                                           "rx_length_errors"};
+constexpr std::array trouble = {"drop", "discard",  "miss",    "no_buf", "nobuf", "out_of_buf",
+                                "fifo", "overflow", "overrun", "pause",  "crc",   "_err"};
 constexpr std::uint32_t most_private = 65536;  // adapters with many queues have thousands
 
 // Two lines a protocol in /proc/net/snmp: names, then values.
@@ -36,9 +37,11 @@ void read_snmp(DropCounters& counters) {
         name_words >> protocol;
         value_words >> skipped;
         for (std::uint64_t value; name_words >> name && value_words >> value;) {
-            if (protocol == "Udp:" && name == "RcvbufErrors") counters["udp.receive_buffer_errors"] = value;
+            if (protocol == "Udp:" && name == "RcvbufErrors")
+                counters["udp.receive_buffer_errors"] = value;
             if (protocol == "Udp:" && name == "InErrors") counters["udp.in_errors"] = value;
-            if (protocol == "Ip:" && name == "ReasmFails") counters["ip.reassembly_failures"] = value;
+            if (protocol == "Ip:" && name == "ReasmFails")
+                counters["ip.reassembly_failures"] = value;
         }
     }
     std::ifstream six(procfs("net/snmp6"));
@@ -72,7 +75,8 @@ DropCounters read_drops(const std::string& interface) {
     read_snmp(counters);
     read_softnet(counters);
     for (const char* counter : interface_counters) {
-        const std::string text = read_line(sysfs("class/net/" + interface + "/statistics/" + counter));
+        const std::string text =
+            read_line(sysfs("class/net/" + interface + "/statistics/" + counter));
         if (!text.empty() && text.find_first_not_of("0123456789") == std::string::npos)
             counters[std::string("nic.") + counter] = std::stoull(text);
     }
@@ -87,7 +91,8 @@ DropCounters grown(const DropCounters& before, const DropCounters& after) {
     return difference;
 }
 
-Losses attribute(std::uint64_t lost, std::uint64_t socket, std::uint64_t sender, const DropCounters& grown) {
+Losses attribute(std::uint64_t lost, std::uint64_t socket, std::uint64_t sender,
+                 const DropCounters& grown) {
     std::uint64_t left = lost;
     const auto take = [&left](std::uint64_t counted) {
         const std::uint64_t taken = std::min(left, counted);
@@ -99,15 +104,18 @@ Losses attribute(std::uint64_t lost, std::uint64_t socket, std::uint64_t sender,
     const std::uint64_t dropped = of(grown, "nic.rx_dropped");
     const std::uint64_t refused = dropped > softnet ? dropped - softnet : 0;
     // Drivers report one and the same loss as missed, as over or as fifo.
-    const std::uint64_t no_room = std::max({of(grown, "nic.rx_missed_errors"), of(grown, "nic.rx_fifo_errors"),
-                                            of(grown, "nic.rx_over_errors")});
-    const std::uint64_t damaged =
-        of(grown, "nic.rx_crc_errors") + of(grown, "nic.rx_frame_errors") + of(grown, "nic.rx_length_errors");
+    const std::uint64_t no_room =
+        std::max({of(grown, "nic.rx_missed_errors"), of(grown, "nic.rx_fifo_errors"),
+                  of(grown, "nic.rx_over_errors")});
+    const std::uint64_t damaged = of(grown, "nic.rx_crc_errors") +
+                                  of(grown, "nic.rx_frame_errors") +
+                                  of(grown, "nic.rx_length_errors");
     Losses losses;
     losses.socket = take(socket);
     losses.softnet = take(softnet);
     losses.nic = take(refused + no_room + damaged);
-    losses.reassembly = take(of(grown, "ip.reassembly_failures") + of(grown, "ip6.reassembly_failures"));
+    losses.reassembly =
+        take(of(grown, "ip.reassembly_failures") + of(grown, "ip6.reassembly_failures"));
     losses.sender = take(sender);
     losses.unseen = left;
     return losses;
@@ -126,8 +134,10 @@ DropCounters read_private_counters(const std::string& interface) {
     ethtool_drvinfo info{};
     info.cmd = ETHTOOL_GDRVINFO;
     if (ask(&info) && info.n_stats > 0 && info.n_stats <= most_private) {
-        // Room for counters that appear between the calls would not help: the kernel fills as many as there are.
-        std::vector<std::uint64_t> names(2 + (std::size_t{info.n_stats} + 64) * ETH_GSTRING_LEN / 8);
+        // Room for counters that appear between the calls would not help: the kernel fills as many
+        // as there are.
+        std::vector<std::uint64_t> names(2 +
+                                         (std::size_t{info.n_stats} + 64) * ETH_GSTRING_LEN / 8);
         std::vector<std::uint64_t> values(2 + std::size_t{info.n_stats} + 64);
         auto* const strings = reinterpret_cast<ethtool_gstrings*>(names.data());
         auto* const stats = reinterpret_cast<ethtool_stats*>(values.data());
@@ -138,11 +148,16 @@ DropCounters read_private_counters(const std::string& interface) {
         stats->n_stats = info.n_stats;
         if (ask(strings) && ask(stats)) {
             for (std::uint32_t i = 0; i < std::min(strings->len, stats->n_stats); ++i) {
-                const auto* text = reinterpret_cast<const char*>(strings->data) + std::size_t{i} * ETH_GSTRING_LEN;
+                const auto* text =
+                    reinterpret_cast<const char*>(strings->data) + std::size_t{i} * ETH_GSTRING_LEN;
                 const std::string name(text, strnlen(text, ETH_GSTRING_LEN));
-                const bool sending = name.find("tx") != std::string::npos && name.find("rx") == std::string::npos;
-                const auto speaks_of = [&](const char* word) { return name.find(word) != std::string::npos; };
-                if (!sending && std::ranges::any_of(trouble, speaks_of)) counters[name] = stats->data[i];
+                const bool sending =
+                    name.find("tx") != std::string::npos && name.find("rx") == std::string::npos;
+                const auto speaks_of = [&](const char* word) {
+                    return name.find(word) != std::string::npos;
+                };
+                if (!sending && std::ranges::any_of(trouble, speaks_of))
+                    counters[name] = stats->data[i];
             }
         }
     }

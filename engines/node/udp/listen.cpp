@@ -19,7 +19,8 @@
 namespace assay::node {
 namespace {
 
-// The kernel never hands over more than this as one block; a few of them stay in the second-level cache.
+// The kernel never hands over more than this as one block; a few of them stay in the second-level
+// cache.
 constexpr std::size_t block_bytes = 65536;
 constexpr std::size_t blocks = 8;
 constexpr int rest_ms = 50;  // between looks at whether to stop, when nothing comes
@@ -28,7 +29,9 @@ struct Blocks {
     std::vector<std::byte> data = std::vector<std::byte>(block_bytes * blocks);
     std::array<mmsghdr, blocks> headers{};
     std::array<iovec, blocks> parts{};
-    struct alignas(cmsghdr) Control { char bytes[CMSG_SPACE(sizeof(int))]; };
+    struct alignas(cmsghdr) Control {
+        char bytes[CMSG_SPACE(sizeof(int))];
+    };
     std::array<Control, blocks> controls{};
 
     Blocks() {
@@ -40,11 +43,13 @@ struct Blocks {
         }
     }
     void rearm() {
-        for (std::size_t i = 0; i < blocks; ++i) headers[i].msg_hdr.msg_controllen = sizeof(Control);
+        for (std::size_t i = 0; i < blocks; ++i)
+            headers[i].msg_hdr.msg_controllen = sizeof(Control);
     }
     // Bytes of each message in block i; 0 when it is a single one.
     std::size_t step(std::size_t i) {
-        for (cmsghdr* c = CMSG_FIRSTHDR(&headers[i].msg_hdr); c != nullptr; c = CMSG_NXTHDR(&headers[i].msg_hdr, c))
+        for (cmsghdr* c = CMSG_FIRSTHDR(&headers[i].msg_hdr); c != nullptr;
+             c = CMSG_NXTHDR(&headers[i].msg_hdr, c))
             if (c->cmsg_level == IPPROTO_UDP && c->cmsg_type == UDP_GRO) {
                 int size = 0;
                 std::memcpy(&size, CMSG_DATA(c), sizeof size);
@@ -86,16 +91,25 @@ int default_threads(std::size_t sockets) {
 
 bool is_confined() { return usable_processors() < sysconf(_SC_NPROCESSORS_ONLN); }
 
-Listener::Listener(std::vector<UdpSocket>& sockets, const Hello& hello, bool verify, int threads, int numa)
-    : sockets_(sockets), hello_(hello), payload_(payload_of(hello.run, hello.size)), verify_(verify), numa_(numa),
-      began_(now()), accounts_(hello.streams), jitters_(hello.streams) {
+Listener::Listener(std::vector<UdpSocket>& sockets, const Hello& hello, bool verify, int threads,
+                   int numa)
+    : sockets_(sockets),
+      hello_(hello),
+      payload_(payload_of(hello.run, hello.size)),
+      verify_(verify),
+      numa_(numa),
+      began_(now()),
+      accounts_(hello.streams),
+      jitters_(hello.streams) {
     for (int t = 0; t < threads; ++t) {
         workers_.push_back(std::make_unique<Worker>());
-        for (auto s = static_cast<std::size_t>(t); s < sockets.size(); s += static_cast<std::size_t>(threads))
+        for (auto s = static_cast<std::size_t>(t); s < sockets.size();
+             s += static_cast<std::size_t>(threads))
             workers_.back()->sockets.push_back(s);
         workers_.back()->intervals.reserve(static_cast<std::size_t>(hello.seconds * 10) + 100);
     }
-    for (auto& worker : workers_) worker->thread = std::jthread([this, w = worker.get()] { work(*w); });
+    for (auto& worker : workers_)
+        worker->thread = std::jthread([this, w = worker.get()] { work(*w); });
 }
 
 Listener::~Listener() { stop(); }
@@ -123,8 +137,10 @@ bool Listener::drain(Worker& worker, std::size_t socket) {
     const std::uint64_t before = worker.unique, messages_before = worker.messages;
     for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) {
         const std::size_t bytes = b.headers[i].msg_len, step = b.step(i);
-        if (step != 0) worker.largest_block = std::max(worker.largest_block, (bytes + step - 1) / step);
-        take(worker, static_cast<const std::byte*>(b.parts[i].iov_base), bytes, step ? step : bytes, socket, at);
+        if (step != 0)
+            worker.largest_block = std::max(worker.largest_block, (bytes + step - 1) / step);
+        take(worker, static_cast<const std::byte*>(b.parts[i].iov_base), bytes, step ? step : bytes,
+             socket, at);
     }
     if (worker.messages == messages_before) return true;  // none of them ours
     const std::uint64_t fresh = worker.unique - before;
@@ -144,14 +160,15 @@ bool Listener::drain(Worker& worker, std::size_t socket) {
 }
 
 // The messages of one block, each `step` long.
-void Listener::take(Worker& worker, const std::byte* data, std::size_t bytes, std::size_t step, std::size_t socket,
-                    Nanoseconds arrived) {
+void Listener::take(Worker& worker, const std::byte* data, std::size_t bytes, std::size_t step,
+                    std::size_t socket, Nanoseconds arrived) {
     if (bytes == 0) ++worker.foreign;
     for (std::size_t at = 0; at < bytes; at += step) {
         const std::byte* message = data + at;
         DataHeader header;
-        const bool ours = std::min(step, bytes - at) == hello_.size && header.get(message) && header.run == hello_.run &&
-                          header.stream < hello_.streams && header.stream % sockets_.size() == socket &&
+        const bool ours = std::min(step, bytes - at) == hello_.size && header.get(message) &&
+                          header.run == hello_.run && header.stream < hello_.streams &&
+                          header.stream % sockets_.size() == socket &&
                           header.sequence < hello_.planned;
         if (!ours) {
             ++worker.foreign;
@@ -164,10 +181,14 @@ void Listener::take(Worker& worker, const std::byte* data, std::size_t bytes, st
         account.add(header.sequence);
         worker.unique += account.unique() - before;
         constexpr std::size_t head = DataHeader::bytes;
-        if (!verify_ || std::memcmp(message + head, payload_.data() + head, hello_.size - head) == 0) continue;
+        if (!verify_ ||
+            std::memcmp(message + head, payload_.data() + head, hello_.size - head) == 0)
+            continue;
         ++worker.corrupted;
         if (worker.corruption) continue;
-        const auto wrong = std::mismatch(message + head, message + hello_.size, payload_.begin() + head).first - message;
+        const auto wrong =
+            std::mismatch(message + head, message + hello_.size, payload_.begin() + head).first -
+            message;
         const auto offset = static_cast<std::size_t>(wrong);
         worker.corruption = {header.sequence, offset, word_at(payload_.data(), offset, hello_.size),
                              word_at(message, offset, hello_.size)};
@@ -182,7 +203,8 @@ std::uint64_t Listener::received() const {
 
 Nanoseconds Listener::last() const {
     Nanoseconds latest = 0;
-    for (const auto& worker : workers_) latest = std::max(latest, worker->shown_last.load(std::memory_order_relaxed));
+    for (const auto& worker : workers_)
+        latest = std::max(latest, worker->shown_last.load(std::memory_order_relaxed));
     return latest;
 }
 
@@ -197,7 +219,8 @@ Arrivals Listener::arrivals() {
     all.began = began_;
     for (std::size_t s = 0; s < accounts_.size(); ++s) {
         const Account<>& a = accounts_[s];
-        all.streams.push_back({a.unique(), a.duplicates(), a.reordered(), a.late(), a.seen(), jitters_[s].seconds()});
+        all.streams.push_back(
+            {a.unique(), a.duplicates(), a.reordered(), a.late(), a.seen(), jitters_[s].seconds()});
     }
     for (const auto& w : workers_) {
         all.unique += w->unique;

@@ -1,8 +1,8 @@
 // The receiving threads: they empty the sockets, read every header, and account for every message.
 //
-// A socket belongs to one thread and a stream to one socket, so nothing is shared on the way. The kernel may
-// hand over several messages of a stream as one block (UDP_GRO): one system call for 64 kB instead of for each
-// message is what makes reception cheap.
+// A socket belongs to one thread and a stream to one socket, so nothing is shared on the way. The
+// kernel may hand over several messages of a stream as one block (UDP_GRO): one system call for 64
+// kB instead of for each message is what makes reception cheap.
 #pragma once
 
 #include <atomic>
@@ -32,16 +32,17 @@ struct StreamArrivals {
 struct Arrivals {
     std::vector<StreamArrivals> streams{};
     std::uint64_t unique = 0, foreign = 0, corrupted = 0;
-    std::uint64_t first_batch = 0;       // messages that had arrived when the clock started
+    std::uint64_t first_batch = 0;               // messages that had arrived when the clock started
     Nanoseconds began = 0, first = 0, last = 0;  // first, last: 0 when nothing arrived
-    Nanoseconds gap = 0;                 // longest time in which a thread received nothing
-    std::vector<std::uint64_t> intervals{};  // messages in each interval_ns since `began`
+    Nanoseconds gap = 0;                         // longest time in which a thread received nothing
+    std::vector<std::uint64_t> intervals{};      // messages in each interval_ns since `began`
     std::optional<Corruption> corruption{};
     std::uint64_t largest_block = 1;  // messages that the kernel handed over as one
 };
 
-// Of RFC 3550: by how much the times between arrivals differ from those between departures, smoothed. Differences
-// of one clock each, so that it does not matter how the two stand to each other.
+// Of RFC 3550: by how much the times between arrivals differ from those between departures,
+// smoothed. Differences of one clock each, so that it does not matter how the two stand to each
+// other.
 class Jitter {
 public:
     void add(Nanoseconds arrived, Nanoseconds sent) {
@@ -78,8 +79,8 @@ private:
     struct Worker;
     void work(Worker&);
     bool drain(Worker&, std::size_t socket);
-    void take(Worker&, const std::byte* data, std::size_t bytes, std::size_t step, std::size_t socket,
-              Nanoseconds arrived);
+    void take(Worker&, const std::byte* data, std::size_t bytes, std::size_t step,
+              std::size_t socket, Nanoseconds arrived);
 
     std::vector<UdpSocket>& sockets_;
     const Hello hello_;
@@ -93,7 +94,8 @@ private:
     std::atomic<bool> stopping_ = false;
 };
 
-// Threads when none are asked for: as many as this process may use, 4 at most, and no more than sockets.
+// Threads when none are asked for: as many as this process may use, 4 at most, and no more than
+// sockets.
 int default_threads(std::size_t sockets);
 bool is_confined();  // to some of the processors
 

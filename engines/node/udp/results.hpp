@@ -1,4 +1,5 @@
-// What a reception showed, reckoned from what arrived and what the sender said that it had sent, and as records.
+// What a reception showed, reckoned from what arrived and what the sender said that it had sent,
+// and as records.
 #pragma once
 
 #include <optional>
@@ -11,7 +12,8 @@
 
 namespace assay::node {
 
-// How a reception went; `end` is none when the sender fell silent, or when this side was told to stop.
+// How a reception went; `end` is none when the sender fell silent, or when this side was told to
+// stop.
 struct Reception {
     Hello hello{};
     std::optional<End> end{};
@@ -26,8 +28,8 @@ struct Reception {
 struct Reckoning {
     std::uint64_t expected = 0, unique = 0, lost = 0, duplicates = 0, reordered = 0;
     double planned = 0, sent = 0;  // messages that the sender wanted to send, and says it has
-    double seconds = 0;    // first to last arrival
-    double bandwidth = 0;  // B/s
+    double seconds = 0;            // first to last arrival
+    double bandwidth = 0;          // B/s
     Losses losses{};
     // Why the figure says nothing of the receiver; empty when it does.
     std::string bandwidth_doubt{}, loss_doubt{};

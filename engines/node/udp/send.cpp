@@ -1,4 +1,5 @@
-// The sending side: asks the receiver whether it is there, sends at the wanted rate, tells what it has sent.
+// The sending side: asks the receiver whether it is there, sends at the wanted rate, tells what it
+// has sent.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,15 +13,15 @@
 #include "core/options.hpp"
 #include "core/record.hpp"
 #include "core/topology.hpp"
-#include "node/udp/udp.hpp"
 #include "node/udp/transmit.hpp"
+#include "node/udp/udp.hpp"
 
 namespace assay::node {
 namespace {
 
-constexpr double tick_s = 0.1;          // between repetitions of a word
-constexpr double report_limit_s = 8;    // longer than the receiver waits for what is late
-constexpr int rounds_of_refusal = 3;    // so often in a row: nobody is there
+constexpr double tick_s = 0.1;        // between repetitions of a word
+constexpr double report_limit_s = 8;  // longer than the receiver waits for what is late
+constexpr int rounds_of_refusal = 3;  // so often in a row: nobody is there
 
 // One of the addresses that the host's name stands for.
 struct Door {
@@ -79,13 +80,14 @@ void Sender::open() {
         throw Error("node.udp_send: no host given", "give --host, the receiver's name or address");
     for (const Address& address : resolve(options_.text("host"), port_)) {
         if (!address.is_loopback() && interface_of(address))
-            throw Error(fmt::format("{} is an address of this machine ({}) itself: nothing would go over the wire", address.text(), host_name()),
-                        "send from another machine");
+            throw Error(
+                fmt::format(
+                    "{} is an address of this machine ({}) itself: nothing would go over the wire",
+                    address.text(), host_name()),
+                "send from another machine");
         Door& door = doors_.emplace_back(address, UdpSocket(address));
-        if (connect(door.socket.fd(), address.get(), address.length) != 0)
-            door.error = errno;
-        else
-            check_mtu(door);
+        if (connect(door.socket.fd(), address.get(), address.length) != 0) door.error = errno;
+        else check_mtu(door);
     }
 }
 
@@ -103,15 +105,19 @@ std::optional<Answer> Sender::ask(Door& door) {
         return std::nullopt;
     }
     const auto word = decode(datagram->words);
-    if (word && word->refusal && word->refusal->run == hello_.run) throw Error(word->refusal->why, word->refusal->hint);
-    if (word && word->welcome && word->welcome->run == hello_.run) return Answer{&door, *word->welcome};
+    if (word && word->refusal && word->refusal->run == hello_.run)
+        throw Error(word->refusal->why, word->refusal->hint);
+    if (word && word->welcome && word->welcome->run == hello_.run)
+        return Answer{&door, *word->welcome};
     return std::nullopt;
 }
 
 Answer Sender::call() {
     const Nanoseconds until = now() + static_cast<Nanoseconds>(options_.real("wait") * 1e9);
     sink_.progress(0, fmt::format("calling {}", options_.text("host")));
-    const auto is_closed = [](const Door& d) { return d.error != 0 && (d.error != ECONNREFUSED || d.refusals >= rounds_of_refusal); };
+    const auto is_closed = [](const Door& d) {
+        return d.error != 0 && (d.error != ECONNREFUSED || d.refusals >= rounds_of_refusal);
+    };
     while (!interrupted() && now() < until && !std::ranges::all_of(doors_, is_closed)) {
         for (Door& door : doors_) {
             if (is_closed(door)) continue;
@@ -125,7 +131,8 @@ Error Sender::why_no_answer() const {
     const std::string host = options_.text("host");
     if (interrupted()) return Error("interrupted before the receiver had answered");
     const auto has = [this](auto... errors) {
-        return std::ranges::any_of(doors_, [=](const Door& d) { return ((d.error == errors) || ...); });
+        return std::ranges::any_of(doors_,
+                                   [=](const Door& d) { return ((d.error == errors) || ...); });
     };
     if (has(ECONNREFUSED))
         return Error(fmt::format("nobody receives on {}, port {}", host, port_),
@@ -136,9 +143,14 @@ Error Sender::why_no_answer() const {
     for (const Door& d : doors_)
         if (d.error != 0)
             return Error(fmt::format("cannot send to {}: {}", host, std::strerror(d.error)),
-                         d.error == EPERM || d.error == EACCES ? "does this machine's firewall forbid it?" : "see 'ip route get'");
-    return Error(fmt::format("{} ({}) does not answer within {} s", host, doors_.front().address.text(), options_.text("wait")),
-                 fmt::format("is it up, does 'assay udp receive -H {}' run there, and is UDP port {} open?", host, port_));
+                         d.error == EPERM || d.error == EACCES
+                             ? "does this machine's firewall forbid it?"
+                             : "see 'ip route get'");
+    return Error(
+        fmt::format("{} ({}) does not answer within {} s", host, doors_.front().address.text(),
+                    options_.text("wait")),
+        fmt::format("is it up, does 'assay udp receive -H {}' run there, and is UDP port {} open?",
+                    host, port_));
 }
 
 // Of the way as far as this host knows it.
@@ -147,30 +159,36 @@ void Sender::check_mtu(const Door& door) const {
     int mtu = 0;
     socklen_t length = sizeof mtu;
     const bool six = door.address.is_six();
-    if (getsockopt(door.socket.fd(), six ? IPPROTO_IPV6 : IPPROTO_IP, six ? IPV6_MTU : IP_MTU, &mtu, &length) != 0) return;
+    if (getsockopt(door.socket.fd(), six ? IPPROTO_IPV6 : IPPROTO_IP, six ? IPV6_MTU : IP_MTU, &mtu,
+                   &length) != 0)
+        return;
     Address own;
     own.length = sizeof own.storage;
     getsockname(door.socket.fd(), reinterpret_cast<sockaddr*>(&own.storage), &own.length);
     const auto interface = interface_of(own);
-    require_mtu(host_name(), interface ? interface->name : "the way", mtu, hello_.size, door.address.headers());
+    require_mtu(host_name(), interface ? interface->name : "the way", mtu, hello_.size,
+                door.address.headers());
 }
 
 Sent Sender::transmit(const Answer& answer) {
     if (options_.flag("realtime")) enter_realtime();
-    const Route route{answer.door->address, answer.welcome.sockets, !options_.flag("no_gso"), options_.flag("fragments"),
-                      static_cast<int>(options_.integer("threads"))};
+    const Route route{answer.door->address, answer.welcome.sockets, !options_.flag("no_gso"),
+                      options_.flag("fragments"), static_cast<int>(options_.integer("threads"))};
     Transmitter transmitter(hello_, route);
     const Nanoseconds began = now();
     Nanoseconds shown = began;
     for (std::uint64_t count = 0; !transmitter.is_done();) {
-        answer.door->socket.receive(tick_s);  // nothing is expected; it is a nap that the other side can cut short
+        answer.door->socket.receive(
+            tick_s);  // nothing is expected; it is a nap that the other side can cut short
         if (interrupted()) transmitter.stop();
         if (now() - shown < 1'000'000'000) continue;
-        const double rate = static_cast<double>((transmitter.messages() - count) * hello_.size) / seconds(now() - shown);
+        const double rate = static_cast<double>((transmitter.messages() - count) * hello_.size) /
+                            seconds(now() - shown);
         shown = now();
         count = transmitter.messages();
         const double done = std::min(1.0, seconds(shown - began) / hello_.seconds);
-        sink_.progress(done, fmt::format("{:.2f} Gbit/s to {}", rate * 8e-9, answer.welcome.host), hello_.seconds * (1 - done));
+        sink_.progress(done, fmt::format("{:.2f} Gbit/s to {}", rate * 8e-9, answer.welcome.host),
+                       hello_.seconds * (1 - done));
     }
     transmitter.stop();
     return transmitter.sent();
@@ -178,11 +196,15 @@ Sent Sender::transmit(const Answer& answer) {
 
 // Says what was sent until the receiver has said what arrived.
 std::optional<Report> Sender::tell(const Answer& answer, const Sent& sent) {
-    const std::string words = encode(End{hello_.run, sent.streams, sent.rate, sent.dropped, sent.pause, sent.gso});
+    const std::string words =
+        encode(End{hello_.run, sent.streams, sent.rate, sent.dropped, sent.pause, sent.gso});
     const UdpSocket& socket = answer.door->socket;
     int refusals = 0;
-    for (const Nanoseconds until = now() + static_cast<Nanoseconds>(report_limit_s * 1e9); now() < until && refusals < rounds_of_refusal;) {
-        if (send(socket.fd(), words.data(), words.size(), MSG_DONTWAIT) < 0 && errno == ECONNREFUSED) ++refusals;
+    for (const Nanoseconds until = now() + static_cast<Nanoseconds>(report_limit_s * 1e9);
+         now() < until && refusals < rounds_of_refusal;) {
+        if (send(socket.fd(), words.data(), words.size(), MSG_DONTWAIT) < 0 &&
+            errno == ECONNREFUSED)
+            ++refusals;
         const auto datagram = socket.receive(tick_s);
         if (!datagram) continue;
         if (datagram->error == ECONNREFUSED) ++refusals;
@@ -192,24 +214,31 @@ std::optional<Report> Sender::tell(const Answer& answer, const Sent& sent) {
     return std::nullopt;
 }
 
-void Sender::record(const Answer& answer, const Sent& sent, const std::optional<Report>& report) const {
+void Sender::record(const Answer& answer, const Sent& sent,
+                    const std::optional<Report>& report) const {
     const auto single = [](double value) { return summarize({&value, 1}); };
     Address own;
     own.length = sizeof own.storage;
     getsockname(answer.door->socket.fd(), reinterpret_cast<sockaddr*>(&own.storage), &own.length);
     const auto interface = interface_of(own);
-    const Subject subject{.host = host_name(), .peer = answer.welcome.host, .device = interface ? interface->name : ""};
-    const Json params = {{"of", "all streams"}, {"streams", hello_.streams}, {"size", hello_.size},
-                         {"wanted", hello_.offered()}, {"seconds", hello_.seconds}, {"gso", sent.gso}};
+    const Subject subject{.host = host_name(),
+                          .peer = answer.welcome.host,
+                          .device = interface ? interface->name : ""};
+    const Json params = {{"of", "all streams"},       {"streams", hello_.streams},
+                         {"size", hello_.size},       {"wanted", hello_.offered()},
+                         {"seconds", hello_.seconds}, {"gso", sent.gso}};
     sink_.measurement(udp_send, "bandwidth", subject, params, single(sent.rate));
     sink_.measurement(udp_send, "offered", subject, params, single(sent.rate / hello_.offered()));
-    sink_.measurement(udp_send, "dropped", subject, params, single(static_cast<double>(sent.dropped)));
+    sink_.measurement(udp_send, "dropped", subject, params,
+                      single(static_cast<double>(sent.dropped)));
     sink_.measurement(udp_send, "longest_pause", subject, params, single(sent.pause));
     if (report && sent.messages > 0)
-        sink_.measurement(udp_send, "delivered", subject, params,
-                          single(static_cast<double>(report->received) / static_cast<double>(sent.messages)));
+        sink_.measurement(
+            udp_send, "delivered", subject, params,
+            single(static_cast<double>(report->received) / static_cast<double>(sent.messages)));
     else
-        sink_.waived(udp_send, "delivered", subject, params, fmt::format("{} sent no report", answer.welcome.host));
+        sink_.waived(udp_send, "delivered", subject, params,
+                     fmt::format("{} sent no report", answer.welcome.host));
 }
 
 void Sender::run() {

@@ -23,8 +23,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct FreeInfo { void operator()(addrinfo* p) const { freeaddrinfo(p); } };
-struct FreeAddresses { void operator()(ifaddrs* p) const { freeifaddrs(p); } };
+struct FreeInfo {
+    void operator()(addrinfo* p) const { freeaddrinfo(p); }
+};
+struct FreeAddresses {
+    void operator()(ifaddrs* p) const { freeifaddrs(p); }
+};
 
 std::unique_ptr<ifaddrs, FreeAddresses> local_addresses() {
     ifaddrs* list = nullptr;
@@ -33,7 +37,8 @@ std::unique_ptr<ifaddrs, FreeAddresses> local_addresses() {
 }
 
 bool has_address(const ifaddrs* entry) {
-    return entry->ifa_addr && (entry->ifa_addr->sa_family == AF_INET || entry->ifa_addr->sa_family == AF_INET6);
+    return entry->ifa_addr &&
+           (entry->ifa_addr->sa_family == AF_INET || entry->ifa_addr->sa_family == AF_INET6);
 }
 
 Address address_of(const sockaddr* from) {
@@ -56,17 +61,19 @@ int numa_of(const std::string& interface, int depth = 0) {
     if (const int node = number(folder + "/device/numa_node", -1); node >= 0) return node;
     std::error_code none;
     for (const auto& entry : fs::directory_iterator(folder, none))
-        if (const std::string name = entry.path().filename(); name.starts_with("lower_") && depth < 4)
+        if (const std::string name = entry.path().filename();
+            name.starts_with("lower_") && depth < 4)
             return numa_of(name.substr(6), depth + 1);
     return -1;
 }
 
 Interface describe(const std::string& name) {
-    return {name, static_cast<int>(if_nametoindex(name.c_str())), number(sysfs("class/net/" + name + "/mtu"), 0),
-            numa_of(name)};
+    return {name, static_cast<int>(if_nametoindex(name.c_str())),
+            number(sysfs("class/net/" + name + "/mtu"), 0), numa_of(name)};
 }
 
-// "eth0 10.77.0.1, eth1 10.78.0.1": what a user may have meant; loopback left out where there is more.
+// "eth0 10.77.0.1, eth1 10.78.0.1": what a user may have meant; loopback left out where there is
+// more.
 std::string reachable_addresses() {
     std::string words;
     const auto list = local_addresses();
@@ -83,7 +90,8 @@ std::optional<Address> address_of_interface(const std::string& name, int port) {
     const auto list = local_addresses();
     std::optional<Address> found;
     for (const ifaddrs* entry = list.get(); entry != nullptr; entry = entry->ifa_next)
-        if (has_address(entry) && entry->ifa_name == name && (!found || (found->is_six() && entry->ifa_addr->sa_family == AF_INET)))
+        if (has_address(entry) && entry->ifa_name == name &&
+            (!found || (found->is_six() && entry->ifa_addr->sa_family == AF_INET)))
             found = address_of(entry->ifa_addr);
     return found ? std::optional(found->with_port(port)) : std::nullopt;
 }
@@ -96,7 +104,8 @@ bool is_numeric(const std::string& host) {
 }  // namespace
 
 bool Address::is_loopback() const {
-    if (is_six()) return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6&>(storage).sin6_addr);
+    if (is_six())
+        return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6&>(storage).sin6_addr);
     return ntohl(reinterpret_cast<const sockaddr_in&>(storage).sin_addr.s_addr) >> 24 == 127;
 }
 
@@ -113,9 +122,11 @@ bool Address::same_host(const Address& other) const {
 Address Address::with_port(int port) const {
     Address copy = *this;
     if (is_six())
-        reinterpret_cast<sockaddr_in6&>(copy.storage).sin6_port = htons(static_cast<std::uint16_t>(port));
+        reinterpret_cast<sockaddr_in6&>(copy.storage).sin6_port =
+            htons(static_cast<std::uint16_t>(port));
     else
-        reinterpret_cast<sockaddr_in&>(copy.storage).sin_port = htons(static_cast<std::uint16_t>(port));
+        reinterpret_cast<sockaddr_in&>(copy.storage).sin_port =
+            htons(static_cast<std::uint16_t>(port));
     return copy;
 }
 
@@ -155,17 +166,21 @@ std::vector<Address> resolve(const std::string& host, int port) {
 std::optional<Interface> interface_of(const Address& address) {
     const auto list = local_addresses();
     for (const ifaddrs* entry = list.get(); entry != nullptr; entry = entry->ifa_next)
-        if (has_address(entry) && address.same_host(address_of(entry->ifa_addr))) return describe(entry->ifa_name);
+        if (has_address(entry) && address.same_host(address_of(entry->ifa_addr)))
+            return describe(entry->ifa_name);
     if (!address.is_loopback()) return std::nullopt;
     for (const ifaddrs* entry = list.get(); entry != nullptr; entry = entry->ifa_next)
-        if (has_address(entry) && address_of(entry->ifa_addr).is_loopback()) return describe(entry->ifa_name);
+        if (has_address(entry) && address_of(entry->ifa_addr).is_loopback())
+            return describe(entry->ifa_name);
     return std::nullopt;  // loopback is down
 }
 
 std::pair<Address, Interface> find_local(const std::string& host, int port) {
-    if (const auto address = address_of_interface(host, port)) return {*address, *interface_of(*address)};
+    if (const auto address = address_of_interface(host, port))
+        return {*address, *interface_of(*address)};
     if (!host.empty() && if_nametoindex(host.c_str()) != 0)
-        throw Error(fmt::format("the interface {} has no address", host), fmt::format("ip address add ADDRESS/PREFIX dev {}", host));
+        throw Error(fmt::format("the interface {} has no address", host),
+                    fmt::format("ip address add ADDRESS/PREFIX dev {}", host));
     const std::vector<Address> addresses = resolve(host, port);
     // Debian names a machine's own name 127.0.1.1: of several, one that others can reach.
     for (const bool loopback : {false, true})
@@ -174,26 +189,36 @@ std::pair<Address, Interface> find_local(const std::string& host, int port) {
             const auto interface = interface_of(address);
             if (!interface) continue;
             if (loopback && !is_numeric(host) && !host.starts_with("localhost"))
-                throw Error(fmt::format("{} is {} on this machine, its loopback, where no sender can reach it", host, address.text()),
-                            "give the address of the interface to test: " + reachable_addresses());
+                throw Error(
+                    fmt::format(
+                        "{} is {} on this machine, its loopback, where no sender can reach it",
+                        host, address.text()),
+                    "give the address of the interface to test: " + reachable_addresses());
             return {address, *interface};
         }
     const std::string own = addresses.front().text();
-    throw Error(fmt::format("{}{} is not an address of this machine ({})", host, own == host ? "" : " (" + own + ")", host_name()),
+    throw Error(fmt::format("{}{} is not an address of this machine ({})", host,
+                            own == host ? "" : " (" + own + ")", host_name()),
                 "it has " + reachable_addresses() + "; the receiver runs on the tested machine");
 }
 
-void require_mtu(const std::string& where, const std::string& interface, int mtu, std::uint64_t size, int headers) {
+void require_mtu(const std::string& where, const std::string& interface, int mtu,
+                 std::uint64_t size, int headers) {
     const auto needed = size + static_cast<std::uint64_t>(headers);
     if (mtu <= 0 || static_cast<std::uint64_t>(mtu) >= needed) return;
-    throw Error(fmt::format("{}: the MTU of {} is {}, and a message of {} bytes needs {}", where, interface, mtu, size, needed),
-                fmt::format("ip link set {} mtu {} there, and the same on the way; or choose --size {}, or let every "
+    throw Error(fmt::format("{}: the MTU of {} is {}, and a message of {} bytes needs {}", where,
+                            interface, mtu, size, needed),
+                fmt::format("ip link set {} mtu {} there, and the same on the way; or choose "
+                            "--size {}, or let every "
                             "message be cut up with --fragments",
                             interface, std::max<std::uint64_t>(needed, 9000), mtu - headers));
 }
 
-UdpSocket::UdpSocket(const Address& like) : fd_(socket(like.storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
-    if (fd_ < 0) throw Error(fmt::format("no socket: {}", std::strerror(errno)), "raise the limit of open files (ulimit -n)");
+UdpSocket::UdpSocket(const Address& like)
+    : fd_(socket(like.storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
+    if (fd_ < 0)
+        throw Error(fmt::format("no socket: {}", std::strerror(errno)),
+                    "raise the limit of open files (ulimit -n)");
 }
 
 UdpSocket::~UdpSocket() {
@@ -203,10 +228,12 @@ UdpSocket::~UdpSocket() {
 void UdpSocket::bind(const Address& address) {
     if (::bind(fd_, address.get(), address.length) == 0) return;
     const int why = errno;
-    throw Error(fmt::format("cannot receive on {}: {}", address.with_port_text(), std::strerror(why)),
-                why == EADDRINUSE ? "is another receiver running there? else choose another --port (the same for the sender)"
-                : why == EACCES   ? "ports under 1024 are root's; choose another --port"
-                                  : "see 'ip address'");
+    throw Error(
+        fmt::format("cannot receive on {}: {}", address.with_port_text(), std::strerror(why)),
+        why == EADDRINUSE ? "is another receiver running there? else choose another --port (the "
+                            "same for the sender)"
+        : why == EACCES   ? "ports under 1024 are root's; choose another --port"
+                          : "see 'ip address'");
 }
 
 std::optional<int> UdpSocket::set(int level, int option, int value) {
@@ -222,13 +249,15 @@ std::uint64_t UdpSocket::enlarge(bool receive, std::uint64_t wanted) {
     int granted = 0;
     socklen_t length = sizeof granted;
     getsockopt(fd_, SOL_SOCKET, receive ? SO_RCVBUF : SO_SNDBUF, &granted, &length);
-    return static_cast<std::uint64_t>(granted) / 2;  // the kernel doubles it, for its own book-keeping
+    return static_cast<std::uint64_t>(granted) /
+           2;  // the kernel doubles it, for its own book-keeping
 }
 
 std::uint32_t UdpSocket::dropped() const {
     std::uint32_t memory[SK_MEMINFO_VARS] = {};
     socklen_t length = sizeof memory;
-    if (getsockopt(fd_, SOL_SOCKET, SO_MEMINFO, memory, &length) != 0) return 0;  // before Linux 4.12
+    if (getsockopt(fd_, SOL_SOCKET, SO_MEMINFO, memory, &length) != 0)
+        return 0;  // before Linux 4.12
     return memory[SK_MEMINFO_DROPS];
 }
 
@@ -243,7 +272,8 @@ std::optional<UdpSocket::Datagram> UdpSocket::receive(double limit_s) const {
     datagram.words.resize(65536);
     iovec part{datagram.words.data(), datagram.words.size()};
     alignas(cmsghdr) char control[256];
-    msghdr message{&datagram.from.storage, sizeof datagram.from.storage, &part, 1, control, sizeof control, 0};
+    msghdr message{
+        &datagram.from.storage, sizeof datagram.from.storage, &part, 1, control, sizeof control, 0};
     const ssize_t n = recvmsg(fd_, &message, MSG_DONTWAIT);
     if (n < 0) {
         if (errno == EAGAIN || errno == EINTR) return std::nullopt;

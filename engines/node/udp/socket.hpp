@@ -1,4 +1,5 @@
-// Sockets and addresses of the UDP measurement: what can go wrong with them, each in one clear line.
+// Sockets and addresses of the UDP measurement: what can go wrong with them, each in one clear
+// line.
 #pragma once
 
 #include <netinet/in.h>
@@ -20,7 +21,7 @@ struct Address {
     bool is_loopback() const;
     bool same_host(const Address&) const;  // whatever the port
     Address with_port(int port) const;
-    std::string text() const;       // without the port
+    std::string text() const;            // without the port
     std::string with_port_text() const;  // "10.0.0.1:15300", "[fe80::1%eth0]:15300"
     int headers() const { return (is_six() ? 40 : 20) + 8; }  // IP and UDP, bytes
 };
@@ -35,13 +36,15 @@ struct Interface {
     int numa = -1;  // -1: unknown
 };
 
-// The address of this machine that `host` names, also by the name of its interface, and that interface. Throws
-// Error when it is not one of this machine's, or one that nobody else can reach.
+// The address of this machine that `host` names, also by the name of its interface, and that
+// interface. Throws Error when it is not one of this machine's, or one that nobody else can reach.
 std::pair<Address, Interface> find_local(const std::string& host, int port);
-std::optional<Interface> interface_of(const Address&);  // none when the address is not this machine's
+std::optional<Interface> interface_of(
+    const Address&);  // none when the address is not this machine's
 
 // Throws Error where messages of `size` do not fit, with the command that mends it.
-void require_mtu(const std::string& where, const std::string& interface, int mtu, std::uint64_t size, int headers);
+void require_mtu(const std::string& where, const std::string& interface, int mtu,
+                 std::uint64_t size, int headers);
 
 class UdpSocket {
 public:
@@ -52,13 +55,14 @@ public:
     ~UdpSocket();
 
     int fd() const { return fd_; }
-    void bind(const Address&);                          // throws Error
+    void bind(const Address&);                                 // throws Error
     std::optional<int> set(int level, int option, int value);  // errno when refused
     // As large as allowed, `wanted` at most: bytes granted.
     std::uint64_t enlarge(bool receive, std::uint64_t wanted);
-    std::uint32_t dropped() const;                      // messages for which the buffer had no room
+    std::uint32_t dropped() const;  // messages for which the buffer had no room
 
-    void send(const std::string& words, const Address& to) const;  // as far as it goes: words are repeated
+    void send(const std::string& words,
+              const Address& to) const;  // as far as it goes: words are repeated
     struct Datagram {
         std::string words;
         Address from;

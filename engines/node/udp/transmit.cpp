@@ -16,12 +16,12 @@
 namespace assay::node {
 namespace {
 
-constexpr std::uint64_t most_segments = 64;   // UDP_MAX_SEGMENTS of every kernel that has it
-constexpr std::uint64_t most_bytes = 65000;   // of one block: an IP packet less its headers
-constexpr std::size_t most_calls = 256;       // messages of a batch, each by itself
-constexpr Nanoseconds lead_ns = 5'000'000;    // for all threads to be there at the start
+constexpr std::uint64_t most_segments = 64;    // UDP_MAX_SEGMENTS of every kernel that has it
+constexpr std::uint64_t most_bytes = 65000;    // of one block: an IP packet less its headers
+constexpr std::size_t most_calls = 256;        // messages of a batch, each by itself
+constexpr Nanoseconds lead_ns = 5'000'000;     // for all threads to be there at the start
 constexpr Nanoseconds grace_ns = 250'000'000;  // to catch up after the end, when held up at last
-constexpr Nanoseconds spin_ns = 5'000;        // not worth going to sleep
+constexpr Nanoseconds spin_ns = 5'000;         // not worth going to sleep
 constexpr std::uint64_t send_buffer = 4 << 20;
 
 void sleep_until(Nanoseconds when) {
@@ -29,10 +29,13 @@ void sleep_until(Nanoseconds when) {
         const timespec t{when / 1'000'000'000, when % 1'000'000'000};
         clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, nullptr);
     }
-    while (now() < when) {}
+    while (now() < when) {
+    }
 }
 
-bool says_no_gso(int error) { return error == EIO || error == EINVAL || error == EMSGSIZE || error == EOPNOTSUPP; }
+bool says_no_gso(int error) {
+    return error == EIO || error == EINVAL || error == EMSGSIZE || error == EOPNOTSUPP;
+}
 
 }  // namespace
 
@@ -43,12 +46,13 @@ struct Transmitter::Stream {
     bool gso;
 };
 
-// All messages differ in their headers alone: each is sent from its own header and the one payload, which so stays
-// in the first-level cache.
+// All messages differ in their headers alone: each is sent from its own header and the one payload,
+// which so stays in the first-level cache.
 struct Transmitter::Worker {
     std::vector<Stream*> streams{};
     std::vector<std::byte> payload{};
-    std::vector<std::array<std::byte, DataHeader::bytes>> heads{};  // of a batch, as all that follow
+    std::vector<std::array<std::byte, DataHeader::bytes>>
+        heads{};  // of a batch, as all that follow
     std::vector<std::array<iovec, 2>> parts{};
     std::array<mmsghdr, most_calls> headers{};
     std::uint64_t first_batch = 0, dropped = 0;
@@ -58,37 +62,50 @@ struct Transmitter::Worker {
 };
 
 Transmitter::Transmitter(const Hello& hello, const Route& route)
-    : hello_(hello), route_(route), batch_(batch_of(hello.rate / static_cast<double>(hello.size), hello.size)),
-      began_(now() + lead_ns), limit_(began_ + static_cast<Nanoseconds>(hello.seconds * 1e9) + grace_ns) {
+    : hello_(hello),
+      route_(route),
+      batch_(batch_of(hello.rate / static_cast<double>(hello.size), hello.size)),
+      began_(now() + lead_ns),
+      limit_(began_ + static_cast<Nanoseconds>(hello.seconds * 1e9) + grace_ns) {
     const double rate = hello.rate / static_cast<double>(hello.size);
     const Address port = route.receiver;
-    const int base = ntohs(reinterpret_cast<const sockaddr_in&>(port.storage).sin_port);  // in the same place in IPv6's
+    const int base = ntohs(reinterpret_cast<const sockaddr_in&>(port.storage)
+                               .sin_port);  // in the same place in IPv6's
     for (std::uint32_t s = 0; s < hello.streams; ++s) {
         UdpSocket socket(port);
         const Address to = port.with_port(base + 1 + static_cast<int>(s % route.sockets));
         // Whole messages or none, unless they may be cut up.
         const int discover = route.fragments ? IP_PMTUDISC_DONT : IP_PMTUDISC_DO;
-        port.is_six() ? socket.set(IPPROTO_IPV6, IPV6_MTU_DISCOVER, discover) : socket.set(IPPROTO_IP, IP_MTU_DISCOVER, discover);
+        port.is_six() ? socket.set(IPPROTO_IPV6, IPV6_MTU_DISCOVER, discover)
+                      : socket.set(IPPROTO_IP, IP_MTU_DISCOVER, discover);
         // So that what this host's own queue drops is told (ENOBUFS).
-        port.is_six() ? socket.set(IPPROTO_IPV6, IPV6_RECVERR, 1) : socket.set(IPPROTO_IP, IP_RECVERR, 1);
+        port.is_six() ? socket.set(IPPROTO_IPV6, IPV6_RECVERR, 1)
+                      : socket.set(IPPROTO_IP, IP_RECVERR, 1);
         socket.enlarge(false, send_buffer);
         const timeval limit{0, 100'000};
         setsockopt(socket.fd(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
         if (connect(socket.fd(), to.get(), to.length) != 0)
-            throw Error(fmt::format("cannot send to {}: {}", to.with_port_text(), std::strerror(errno)), "is there a route? see 'ip route'");
-        const bool gso = route.gso && batch_ > 1 && !socket.set(IPPROTO_UDP, UDP_SEGMENT, static_cast<int>(hello.size));
+            throw Error(
+                fmt::format("cannot send to {}: {}", to.with_port_text(), std::strerror(errno)),
+                "is there a route? see 'ip route'");
+        const bool gso = route.gso && batch_ > 1 &&
+                         !socket.set(IPPROTO_UDP, UDP_SEGMENT, static_cast<int>(hello.size));
         const double phase = static_cast<double>(s) / hello.streams;
-        streams_.push_back(std::make_unique<Stream>(s, std::move(socket), Pace(rate, hello.planned, batch_, phase), gso));
+        streams_.push_back(std::make_unique<Stream>(s, std::move(socket),
+                                                    Pace(rate, hello.planned, batch_, phase), gso));
     }
     const auto payload = payload_of(hello.run, hello.size);
     for (int t = 0; t < std::min(route.threads, static_cast<int>(hello.streams)); ++t) {
         Worker& worker = *workers_.emplace_back(std::make_unique<Worker>());
-        for (auto s = static_cast<std::size_t>(t); s < streams_.size(); s += static_cast<std::size_t>(route.threads))
+        for (auto s = static_cast<std::size_t>(t); s < streams_.size();
+             s += static_cast<std::size_t>(route.threads))
             worker.streams.push_back(streams_[s].get());
         worker.payload = payload;
         worker.heads.resize(batch_);
         for (auto& head : worker.heads)
-            worker.parts.push_back({iovec{head.data(), head.size()}, iovec{worker.payload.data() + head.size(), payload.size() - head.size()}});
+            worker.parts.push_back(
+                {iovec{head.data(), head.size()},
+                 iovec{worker.payload.data() + head.size(), payload.size() - head.size()}});
     }
     running_ = static_cast<int>(workers_.size());
     for (auto& worker : workers_)
@@ -100,7 +117,9 @@ Transmitter::Transmitter(const Hello& hello, const Route& route)
 
 Transmitter::~Transmitter() { stop(); }
 
-bool Transmitter::is_over() const { return stopping_.load(std::memory_order_relaxed) || now() > limit_; }
+bool Transmitter::is_over() const {
+    return stopping_.load(std::memory_order_relaxed) || now() > limit_;
+}
 
 void Transmitter::fail(const Error& error) {
     const std::lock_guard lock(mutex_);
@@ -111,7 +130,8 @@ void Transmitter::fail(const Error& error) {
 Transmitter::Stream* Transmitter::next(Worker& worker) const {
     Stream* first = nullptr;
     for (Stream* one : worker.streams)
-        if (!one->pace.done() && (first == nullptr || one->pace.due() < first->pace.due())) first = one;
+        if (!one->pace.done() && (first == nullptr || one->pace.due() < first->pace.due()))
+            first = one;
     return first;
 }
 
@@ -136,7 +156,8 @@ void Transmitter::work(Worker& worker) {
 std::uint64_t Transmitter::hand_over(Worker& worker, Stream& stream, std::uint64_t messages) {
     const auto at = static_cast<std::uint64_t>(now());
     for (std::uint64_t m = 0; m < messages; ++m)
-        DataHeader{stream.number, hello_.run, stream.pace.sent() + m, at}.put(worker.heads[m].data());
+        DataHeader{stream.number, hello_.run, stream.pace.sent() + m, at}.put(
+            worker.heads[m].data());
     std::uint64_t done = 0;
     while (done < messages) {
         const std::uint64_t before = done;
@@ -147,8 +168,11 @@ std::uint64_t Transmitter::hand_over(Worker& worker, Stream& stream, std::uint64
 }
 
 // One system call for what is left of a batch; `done` after it.
-std::uint64_t Transmitter::push(Worker& worker, Stream& stream, std::uint64_t done, std::uint64_t messages) {
-    const std::uint64_t block = stream.gso ? std::min(most_segments, std::max<std::uint64_t>(1, most_bytes / hello_.size)) : 1;
+std::uint64_t Transmitter::push(Worker& worker, Stream& stream, std::uint64_t done,
+                                std::uint64_t messages) {
+    const std::uint64_t block =
+        stream.gso ? std::min(most_segments, std::max<std::uint64_t>(1, most_bytes / hello_.size))
+                   : 1;
     unsigned calls = 0;
     for (std::uint64_t m = done; m < messages; m += block, ++calls) {
         const std::uint64_t count = std::min(block, messages - m);
@@ -161,8 +185,8 @@ std::uint64_t Transmitter::push(Worker& worker, Stream& stream, std::uint64_t do
     return done + recover(worker, stream, errno, std::min(block, messages - done));
 }
 
-// After an error with the next `block` messages: how many of them need not be sent again. What was dropped counts
-// as sent, since its numbers are used.
+// After an error with the next `block` messages: how many of them need not be sent again. What was
+// dropped counts as sent, since its numbers are used.
 std::uint64_t Transmitter::recover(Worker& worker, Stream& stream, int error, std::uint64_t block) {
     if (error == EAGAIN || error == EINTR) return 0;
     if (error == ENOBUFS) {
@@ -178,11 +202,14 @@ std::uint64_t Transmitter::recover(Worker& worker, Stream& stream, int error, st
     if (error == ECONNREFUSED)
         fail(Error(fmt::format("{} has stopped receiving", to), "see the receiver's last words"));
     else if (error == EMSGSIZE)
-        fail(Error(fmt::format("messages of {} bytes do not pass on the way to {}", hello_.size, to),
-                   "raise the MTU there (ip link set DEV mtu 9000), choose a smaller --size on both sides, or --fragments"));
+        fail(
+            Error(fmt::format("messages of {} bytes do not pass on the way to {}", hello_.size, to),
+                  "raise the MTU there (ip link set DEV mtu 9000), choose a smaller --size on both "
+                  "sides, or --fragments"));
     else
         fail(Error(fmt::format("cannot send to {}: {}", to, std::strerror(error)),
-                   error == EPERM ? "does this machine's firewall forbid it?" : "see 'ip route' and 'ip link'"));
+                   error == EPERM ? "does this machine's firewall forbid it?"
+                                  : "see 'ip route' and 'ip link'"));
     return 0;
 }
 

@@ -1,7 +1,8 @@
 // The sending threads: paced batches on one connected socket a stream.
 //
-// A batch is handed over in one system call, and as one block that the kernel or the adapter cuts into messages
-// (UDP_SEGMENT) where that works; where it does not, message by message in one sendmmsg.
+// A batch is handed over in one system call, and as one block that the kernel or the adapter cuts
+// into messages (UDP_SEGMENT) where that works; where it does not, message by message in one
+// sendmmsg.
 #pragma once
 
 #include <atomic>

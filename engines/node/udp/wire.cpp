@@ -21,17 +21,16 @@ Word read(const Json& j) {
     const auto run = j.at("run").get<std::uint64_t>();
     Word word;
     if (say == "hello")
-        word.hello = Hello{run, j.at("size"), j.at("planned"), j.at("streams"), j.at("rate"), j.at("seconds"), j.at("host")};
-    else if (say == "welcome")
-        word.welcome = Welcome{run, j.at("sockets"), j.at("host")};
-    else if (say == "refusal")
-        word.refusal = Refusal{run, j.at("why"), j.at("hint")};
+        word.hello = Hello{run,          j.at("size"),    j.at("planned"), j.at("streams"),
+                           j.at("rate"), j.at("seconds"), j.at("host")};
+    else if (say == "welcome") word.welcome = Welcome{run, j.at("sockets"), j.at("host")};
+    else if (say == "refusal") word.refusal = Refusal{run, j.at("why"), j.at("hint")};
     else if (say == "end")
-        word.end = End{run, j.at("sent"), j.at("rate"), j.at("dropped"), j.at("pause"), j.at("gso")};
+        word.end =
+            End{run, j.at("sent"), j.at("rate"), j.at("dropped"), j.at("pause"), j.at("gso")};
     else if (say == "report")
         word.report = Report{run, j.at("received"), j.at("lost"), j.at("bandwidth")};
-    else
-        throw std::invalid_argument(say);
+    else throw std::invalid_argument(say);
     return word;
 }
 
@@ -39,8 +38,9 @@ Word read(const Json& j) {
 bool is_sound(const Word& word) {
     if (word.hello) {
         const Hello& h = *word.hello;
-        return h.streams >= 1 && h.streams <= 128 && h.size >= DataHeader::bytes && h.size <= 65535 &&
-               h.planned >= 1 && h.rate > 0 && h.rate <= 1e13 && h.seconds > 0 && h.seconds <= 1e6;
+        return h.streams >= 1 && h.streams <= 128 && h.size >= DataHeader::bytes &&
+               h.size <= 65535 && h.planned >= 1 && h.rate > 0 && h.rate <= 1e13 && h.seconds > 0 &&
+               h.seconds <= 1e6;
     }
     if (word.welcome) return word.welcome->sockets >= 1 && word.welcome->sockets <= 128;
     return true;
@@ -59,17 +59,31 @@ std::vector<std::byte> payload_of(std::uint64_t run, std::size_t size) {
 }
 
 std::string encode(const Hello& h) {
-    return dressed({{"size", h.size}, {"planned", h.planned}, {"streams", h.streams}, {"rate", h.rate},
-                    {"seconds", h.seconds}, {"host", h.host}}, "hello", h.run);
+    return dressed({{"size", h.size},
+                    {"planned", h.planned},
+                    {"streams", h.streams},
+                    {"rate", h.rate},
+                    {"seconds", h.seconds},
+                    {"host", h.host}},
+                   "hello", h.run);
 }
-std::string encode(const Welcome& w) { return dressed({{"sockets", w.sockets}, {"host", w.host}}, "welcome", w.run); }
-std::string encode(const Refusal& r) { return dressed({{"why", r.why}, {"hint", r.hint}}, "refusal", r.run); }
+std::string encode(const Welcome& w) {
+    return dressed({{"sockets", w.sockets}, {"host", w.host}}, "welcome", w.run);
+}
+std::string encode(const Refusal& r) {
+    return dressed({{"why", r.why}, {"hint", r.hint}}, "refusal", r.run);
+}
 std::string encode(const End& e) {
-    return dressed({{"sent", e.sent}, {"rate", e.rate}, {"dropped", e.dropped}, {"pause", e.pause}, {"gso", e.gso}},
+    return dressed({{"sent", e.sent},
+                    {"rate", e.rate},
+                    {"dropped", e.dropped},
+                    {"pause", e.pause},
+                    {"gso", e.gso}},
                    "end", e.run);
 }
 std::string encode(const Report& r) {
-    return dressed({{"received", r.received}, {"lost", r.lost}, {"bandwidth", r.bandwidth}}, "report", r.run);
+    return dressed({{"received", r.received}, {"lost", r.lost}, {"bandwidth", r.bandwidth}},
+                   "report", r.run);
 }
 
 std::optional<Word> decode(std::string_view datagram) {

@@ -1,5 +1,5 @@
-// What goes over the wire: the header of each data message, and the few words that both sides exchange about
-// it on the control port, as JSON, repeated until answered.
+// What goes over the wire: the header of each data message, and the few words that both sides
+// exchange about it on the control port, as JSON, repeated until answered.
 //
 //     sender    hello ->            what it will send, under a run's number of its own choice
 //     receiver        <- welcome    or refusal, with the reason
@@ -100,6 +100,7 @@ std::string encode(const Welcome&);
 std::string encode(const Refusal&);
 std::string encode(const End&);
 std::string encode(const Report&);
-std::optional<Word> decode(std::string_view datagram);  // none when it is not of ours, whatever it holds
+std::optional<Word> decode(
+    std::string_view datagram);  // none when it is not of ours, whatever it holds
 
 }  // namespace assay::node

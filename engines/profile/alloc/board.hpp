@@ -1,7 +1,8 @@
 // What the study and the process that it measures share: a task, and the samples that came of it.
 //
-// The measured process is started anew for each task, so that no allocator remembers the last one. It has nothing but
-// this board to say what it found: it writes no JSON, since that would allocate from what is being measured.
+// The measured process is started anew for each task, so that no allocator remembers the last one.
+// It has nothing but this board to say what it found: it writes no JSON, since that would allocate
+// from what is being measured.
 #pragma once
 
 #include <atomic>
@@ -10,34 +11,69 @@
 
 namespace assay::alloc {
 
-enum class What : std::uint32_t { serve, cycle, touched, retention, churn, handover, mixed, replay };
+enum class What : std::uint32_t {
+    serve,
+    cycle,
+    touched,
+    retention,
+    churn,
+    handover,
+    mixed,
+    replay
+};
 
 struct Task {
     What what = What::serve;
     std::uint32_t threads = 1;
-    std::uint32_t cycles = 1;      // at least; of retention and mixed: exactly
-    std::uint32_t touch = 1;       // of replay: one store a page of each block
-    std::uint32_t each = 0;        // of replay: a clock around each call
-    std::uint64_t size = 0;        // bytes of a block
-    std::uint64_t total = 0;       // bytes of all blocks of a batch together
-    double seconds = 0;            // how long to repeat
-    double tick_s = 1e-9;          // seconds a tick
-    char script[1024] = {};        // of replay: the path
+    std::uint32_t cycles = 1;  // at least; of retention and mixed: exactly
+    std::uint32_t touch = 1;   // of replay: one store a page of each block
+    std::uint32_t each = 0;    // of replay: a clock around each call
+    std::uint64_t size = 0;    // bytes of a block
+    std::uint64_t total = 0;   // bytes of all blocks of a batch together
+    double seconds = 0;        // how long to repeat
+    double tick_s = 1e-9;      // seconds a tick
+    char script[1024] = {};    // of replay: the path
 };
 
 // What is sampled. Times are seconds a call, faults are a call's, memory is in bytes.
 enum class Series : std::uint32_t {
-    malloc_first, touch_first, retouch_first, free_first,
-    malloc_faults_first, touch_faults_first, retouch_faults_first, free_faults_first,
+    malloc_first,
+    touch_first,
+    retouch_first,
+    free_first,
+    malloc_faults_first,
+    touch_faults_first,
+    retouch_faults_first,
+    free_faults_first,
     malloc_touch_first,
-    malloc, touch, retouch, free,
-    malloc_faults, touch_faults, retouch_faults, free_faults,
+    malloc,
+    touch,
+    retouch,
+    free,
+    malloc_faults,
+    touch_faults,
+    retouch_faults,
+    free_faults,
     malloc_touch,
-    pair, overhead,
-    live, huge, retained_first, retained_half, retained,
-    rate, operation,
-    peak_over_live, end_over_live,
-    realloc, calls, in_calls, in_touch, wall, faults, peak, peak_live,
+    pair,
+    overhead,
+    live,
+    huge,
+    retained_first,
+    retained_half,
+    retained,
+    rate,
+    operation,
+    peak_over_live,
+    end_over_live,
+    realloc,
+    calls,
+    in_calls,
+    in_touch,
+    wall,
+    faults,
+    peak,
+    peak_live,
     count_of_series
 };
 inline constexpr std::size_t series_count = static_cast<std::size_t>(Series::count_of_series);
@@ -53,8 +89,8 @@ inline constexpr std::size_t call_count = static_cast<std::size_t>(Call::count_o
 
 struct Board {
     Task task;
-    char serving[1024];               // the file whose malloc is called
-    char other_function[32];          // one that another file serves; empty where there is none
+    char serving[1024];       // the file whose malloc is called
+    char other_function[32];  // one that another file serves; empty where there is none
     char other_file[1024];
     char refused[512];                // why there are no samples
     std::atomic<std::uint32_t> done;  // the task ended by itself
@@ -68,7 +104,8 @@ struct Board {
         if (at < series_room) samples[s][at] = value;
     }
     bool has_room(Series series, std::uint32_t wanted) const {
-        return used[static_cast<std::size_t>(series)].load(std::memory_order_relaxed) + wanted <= series_room;
+        return used[static_cast<std::size_t>(series)].load(std::memory_order_relaxed) + wanted <=
+               series_room;
     }
 };
 

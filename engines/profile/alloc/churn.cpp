@@ -7,12 +7,13 @@ namespace assay::alloc {
 namespace {
 
 constexpr int rounds = 5;
-constexpr std::size_t slots = 1024;      // live blocks of a thread
-constexpr std::size_t sizes = 1 << 14;   // drawn beforehand
-constexpr std::size_t between = 256;     // replacements between two looks at the clock
+constexpr std::size_t slots = 1024;        // live blocks of a thread
+constexpr std::size_t sizes = 1 << 14;     // drawn beforehand
+constexpr std::size_t between = 256;       // replacements between two looks at the clock
 constexpr double least = 16, most = 1024;  // bytes
 
-// Now and then in the timed part, which does not notice it: an allocator that gives nothing back is stopped in time.
+// Now and then in the timed part, which does not notice it: an allocator that gives nothing back is
+// stopped in time.
 class MemoryWatch {
 public:
     void operator()(Nanoseconds here) {
@@ -31,7 +32,8 @@ class Churner {
 public:
     explicit Churner(unsigned thread) : sizes_(sizes), blocks_(slots) {
         Random random(thread + 1);
-        for (std::uint16_t& size : sizes_) size = static_cast<std::uint16_t>(random.size(least, most));
+        for (std::uint16_t& size : sizes_)
+            size = static_cast<std::uint16_t>(random.size(least, most));
         for (void*& block : blocks_) block = next();
     }
     ~Churner() {
@@ -65,7 +67,8 @@ private:
     std::size_t slot_ = 0, drawn_ = 0;
 };
 
-// A queue of one producer and one consumer, who look at each other's place only when their own view of it runs out.
+// A queue of one producer and one consumer, who look at each other's place only when their own view
+// of it runs out.
 struct alignas(64) Queue {
     static constexpr std::size_t room = 1024;
     void* blocks[room];

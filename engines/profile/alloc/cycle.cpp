@@ -1,15 +1,17 @@
-// Blocks of one size: malloc, first touch, touch again and free, each timed apart, with the page faults of each.
+// Blocks of one size: malloc, first touch, touch again and free, each timed apart, with the page
+// faults of each.
 //
-// A batch of blocks goes through each phase together, so that the clock costs nothing even of 16 bytes. The first batch
-// of a process shows what fresh memory costs; the next ones, after some to warm up, what the allocator makes of memory
-// that it has been given back. In between: the same with one clock around malloc and the stores together, which is how
-// the cost of a large block shows, and pairs of malloc and free, which are the fastest that there is.
+// A batch of blocks goes through each phase together, so that the clock costs nothing even of 16
+// bytes. The first batch of a process shows what fresh memory costs; the next ones, after some to
+// warm up, what the allocator makes of memory that it has been given back. In between: the same
+// with one clock around malloc and the stores together, which is how the cost of a large block
+// shows, and pairs of malloc and free, which are the fastest that there is.
 #include "profile/alloc/measured.hpp"
 
 namespace assay::alloc {
 namespace {
 
-constexpr int warm_up = 3;  // cycles: glibc finds its threshold for mmap in two
+constexpr int warm_up = 3;              // cycles: glibc finds its threshold for mmap in two
 constexpr std::size_t large = 1 << 30;  // bytes, from where on a cycle takes long
 constexpr std::size_t most_pairs = 1000;
 constexpr std::size_t watched = 64 << 20;  // bytes asked for between two looks at what is left
@@ -18,16 +20,23 @@ struct Phases {
     Series malloc, touch, retouch, free;
     Series malloc_faults, touch_faults, retouch_faults, free_faults;
 };
-constexpr Phases fresh{Series::malloc_first, Series::touch_first, Series::retouch_first, Series::free_first,
-                       Series::malloc_faults_first, Series::touch_faults_first, Series::retouch_faults_first, Series::free_faults_first};
-constexpr Phases repeated{Series::malloc, Series::touch, Series::retouch, Series::free,
-                          Series::malloc_faults, Series::touch_faults, Series::retouch_faults, Series::free_faults};
+constexpr Phases fresh{Series::malloc_first,         Series::touch_first,
+                       Series::retouch_first,        Series::free_first,
+                       Series::malloc_faults_first,  Series::touch_faults_first,
+                       Series::retouch_faults_first, Series::free_faults_first};
+constexpr Phases repeated{Series::malloc,         Series::touch,         Series::retouch,
+                          Series::free,           Series::malloc_faults, Series::touch_faults,
+                          Series::retouch_faults, Series::free_faults};
 
 // One thread's blocks, and what it does to them.
 class Batch {
 public:
     Batch(const Task& task, Board& board)
-        : size_(task.size), page_(page_bytes()), tick_s_(task.tick_s), board_(board), blocks_(batch_of(task.size)) {}
+        : size_(task.size),
+          page_(page_bytes()),
+          tick_s_(task.tick_s),
+          board_(board),
+          blocks_(batch_of(task.size)) {}
 
     void cycle(const Phases* into) {
         watch();
@@ -118,7 +127,8 @@ void run_cycle(const Task& task, Board& board) {
     bool more = true;
     std::barrier together(static_cast<std::ptrdiff_t>(task.threads), [&]() noexcept {
         if (until == 0) until = now() + static_cast<Nanoseconds>(task.seconds * 1e9);
-        more = (cycles <= task.cycles || now() < until) && board.has_room(Series::malloc, task.threads);
+        more = (cycles <= task.cycles || now() < until) &&
+               board.has_room(Series::malloc, task.threads);
         ++cycles;
     });
     on_threads(task.threads, [&](unsigned) {
@@ -134,9 +144,11 @@ void run_cycle(const Task& task, Board& board) {
     });
 }
 
-// The first batch of a process, with one clock around both: what the cycle above cannot ask a second time.
+// The first batch of a process, with one clock around both: what the cycle above cannot ask a
+// second time.
 void run_touched(const Task& task, Board& board) {
-    on_threads(task.threads, [&](unsigned) { Batch(task, board).malloc_and_touch(Series::malloc_touch_first); });
+    on_threads(task.threads,
+               [&](unsigned) { Batch(task, board).malloc_and_touch(Series::malloc_touch_first); });
 }
 
 }  // namespace assay::alloc

@@ -47,14 +47,17 @@ void refuse(const char* format, ...) {
 void check_memory(std::size_t bytes) {
     constexpr std::size_t margin = 128 << 20;
     const std::uint64_t left = memory_left();
-    if (left < bytes + margin) refuse("no memory for %zu MB more: %zu MB are left", bytes / 1'000'000, static_cast<std::size_t>(left / 1'000'000));
+    if (left < bytes + margin)
+        refuse("no memory for %zu MB more: %zu MB are left", bytes / 1'000'000,
+               static_cast<std::size_t>(left / 1'000'000));
 }
 
 Resident first_look() {
     check_memory(0);
     resident();
     const Resident found = resident();
-    if (found.bytes == 0) refuse("this kernel does not count resident pages exactly (no smaps_rollup)");
+    if (found.bytes == 0)
+        refuse("this kernel does not count resident pages exactly (no smaps_rollup)");
     return found;
 }
 
@@ -63,7 +66,8 @@ std::size_t Random::size(double least, double most) {
 }
 
 int serve_task() {
-    void* at = mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED, board_descriptor, 0);
+    void* at =
+        mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED, board_descriptor, 0);
     if (at == MAP_FAILED) return 2;
     Board& board = *static_cast<Board*>(at);
     board_of_all = &board;

@@ -37,12 +37,14 @@ struct Refusal {
 // The compiler must take it that the block is used.
 inline void keep(void* p) { asm volatile("" : : "r"(p) : "memory"); }
 
-// Memory of the study's own, in place before anything is measured and no concern of the allocator's.
+// Memory of the study's own, in place before anything is measured and no concern of the
+// allocator's.
 template <class T>
 class Own {
 public:
     explicit Own(std::size_t count) : count_(count) {
-        void* at = mmap(nullptr, bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        void* at =
+            mmap(nullptr, bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (at == MAP_FAILED) refuse("no memory for the study's own %zu bytes", bytes());
         data_ = static_cast<T*>(at);
         std::memset(at, 0, bytes());
@@ -78,20 +80,23 @@ inline void* given(std::size_t size) {
     return block;
 }
 
-// How many blocks are asked for between two looks at the clock: enough for it not to count, few enough to stay in
-// the caches.
+// How many blocks are asked for between two looks at the clock: enough for it not to count, few
+// enough to stay in the caches.
 inline std::size_t batch_of(std::size_t size) {
     constexpr std::size_t most = 1024, together = 4 << 20;
     return size >= together ? 1 : size * most <= together ? most : together / size;
 }
 
-// Refuses when `bytes` more would not fit: an allocator that gives nothing back must not take the machine down.
+// Refuses when `bytes` more would not fit: an allocator that gives nothing back must not take the
+// machine down.
 void check_memory(std::size_t bytes);
 
-// What is resident before the allocator is asked for anything, when all that looking takes is in place.
+// What is resident before the allocator is asked for anything, when all that looking takes is in
+// place.
 Resident first_look();
 
-// One thread is the process itself, as in a program without threads; several are threads of their own.
+// One thread is the process itself, as in a program without threads; several are threads of their
+// own.
 template <class Work>
 void on_threads(unsigned count, Work work) {
     if (count == 1) {

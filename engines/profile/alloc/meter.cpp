@@ -19,7 +19,8 @@ bool read_file(const char* path, char (&into)[N]) {
     const int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) return false;
     std::size_t have = 0;
-    for (ssize_t n = 1; n > 0 && have < N - 1; have += static_cast<std::size_t>(std::max<ssize_t>(n, 0)))
+    for (ssize_t n = 1; n > 0 && have < N - 1;
+         have += static_cast<std::size_t>(std::max<ssize_t>(n, 0)))
         n = read(fd, into + have, N - 1 - have);
     into[have] = 0;
     close(fd);
@@ -49,7 +50,8 @@ std::uint64_t reclaimable(const char* folder) {
 }
 
 // What is left below the limits of a control group and of those above it.
-std::uint64_t left_in_group(const char* root, char* group, const char* limit_file, const char* used_file) {
+std::uint64_t left_in_group(const char* root, char* group, const char* limit_file,
+                            const char* used_file) {
     std::uint64_t left = unlimited;
     char folder[768], path[1024];
     for (;;) {
@@ -83,20 +85,24 @@ double measured_tick() {
 Resident resident() {
     char text[4096];
     if (!read_file("/proc/self/smaps_rollup", text)) return {0, 0};
-    const std::uint64_t hugetlb = field(text, "\nPrivate_Hugetlb:") + field(text, "\nShared_Hugetlb:");
+    const std::uint64_t hugetlb =
+        field(text, "\nPrivate_Hugetlb:") + field(text, "\nShared_Hugetlb:");
     return {field(text, "\nAnonymous:") + field(text, "\nPss_Shmem:") + hugetlb,
             field(text, "\nAnonHugePages:") + field(text, "\nShmemPmdMapped:") + hugetlb};
 }
 
 std::uint64_t memory_left() {
     char text[8192];
-    std::uint64_t left = read_file("/proc/meminfo", text) ? field(text, "\nMemAvailable:") : unlimited;
+    std::uint64_t left =
+        read_file("/proc/meminfo", text) ? field(text, "\nMemAvailable:") : unlimited;
     if (!read_file("/proc/self/cgroup", text)) return left;
     for (char* line = std::strtok(text, "\n"); line != nullptr; line = std::strtok(nullptr, "\n")) {
         if (char* path = std::strstr(line, ":memory:"))
-            left = std::min(left, left_in_group("/sys/fs/cgroup/memory", path + 8, "memory.limit_in_bytes", "memory.usage_in_bytes"));
+            left = std::min(left, left_in_group("/sys/fs/cgroup/memory", path + 8,
+                                                "memory.limit_in_bytes", "memory.usage_in_bytes"));
         else if (std::strncmp(line, "0::", 3) == 0)
-            left = std::min(left, left_in_group("/sys/fs/cgroup", line + 3, "memory.max", "memory.current"));
+            left = std::min(
+                left, left_in_group("/sys/fs/cgroup", line + 3, "memory.max", "memory.current"));
     }
     return left;
 }

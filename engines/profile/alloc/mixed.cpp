@@ -1,8 +1,9 @@
 // What memory a program of many sizes and lifetimes takes, over what it asks for.
 //
-// Sizes from 16 B to 256 KiB, as likely in each power of two. Blocks of small sizes first; nine of ten are freed, at
-// random; then larger ones come, for which the holes are too small. The most that was resident over the most that was
-// live tells what the allocator adds; what is resident over what is live at the end, how much of the holes it keeps.
+// Sizes from 16 B to 256 KiB, as likely in each power of two. Blocks of small sizes first; nine of
+// ten are freed, at random; then larger ones come, for which the holes are too small. The most that
+// was resident over the most that was live tells what the allocator adds; what is resident over
+// what is live at the end, how much of the holes it keeps.
 #include <algorithm>
 
 #include "profile/alloc/measured.hpp"
@@ -20,7 +21,8 @@ struct Block {
 
 class Mixture {
 public:
-    Mixture(const Task& task, Board& board) : task_(task), board_(board), blocks_(task.total / 512), base_(first_look().bytes) {}
+    Mixture(const Task& task, Board& board)
+        : task_(task), board_(board), blocks_(task.total / 512), base_(first_look().bytes) {}
 
     void run() {
         fill(least, small);
@@ -32,14 +34,17 @@ public:
         look();
         board_.add(Series::peak_over_live, peak);
         board_.add(Series::end_over_live, over(resident_now_, live_));
-        board_.add(Series::operation, static_cast<double>(spent_) * task_.tick_s / static_cast<double>(calls_));
+        board_.add(Series::operation,
+                   static_cast<double>(spent_) * task_.tick_s / static_cast<double>(calls_));
         thin(0);
         look();
         board_.add(Series::retained, static_cast<double>(resident_now_));
     }
 
 private:
-    static double over(std::uint64_t a, std::uint64_t b) { return b == 0 ? 0 : static_cast<double>(a) / static_cast<double>(b); }
+    static double over(std::uint64_t a, std::uint64_t b) {
+        return b == 0 ? 0 : static_cast<double>(a) / static_cast<double>(b);
+    }
 
     // New blocks until as much is live as was asked for.
     void fill(double from, double to) {
@@ -114,13 +119,12 @@ private:
     Own<Block> blocks_;
     Random random_{7};
     std::size_t count_ = 0, page_ = page_bytes();
-    std::uint64_t live_ = 0, most_live_ = 0, base_, resident_now_ = 0, most_resident_ = 0, spent_ = 0, calls_ = 0;
+    std::uint64_t live_ = 0, most_live_ = 0, base_, resident_now_ = 0, most_resident_ = 0,
+                  spent_ = 0, calls_ = 0;
 };
 
 }  // namespace
 
-void run_mixed(const Task& task, Board& board) {
-    Mixture(task, board).run();
-}
+void run_mixed(const Task& task, Board& board) { Mixture(task, board).run(); }
 
 }  // namespace assay::alloc

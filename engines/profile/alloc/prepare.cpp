@@ -1,4 +1,5 @@
-// The trace is read twice: first to learn which blocks go from one thread to another, then to write.
+// The trace is read twice: first to learn which blocks go from one thread to another, then to
+// write.
 #include "profile/alloc/prepare.hpp"
 
 #include <tsl/robin_map.h>
@@ -32,7 +33,8 @@ struct Block {
 };
 
 // Walks the events as blocks that come and go. A reallocation is one step, when it has succeeded.
-//     visitor.give(thread, Do, Block&)                 visitor.move(thread, const Block* from, Block* to)
+//     visitor.give(thread, Do, Block&)                 visitor.move(thread, const Block* from,
+//                                                      Block* to)
 //     visitor.take(thread, const Block&)               visitor.event()
 template <class Visitor>
 class Walk {
@@ -113,7 +115,7 @@ private:
 
 // First reading: which blocks change hands, and which threads there are until when.
 struct Survey {
-    std::vector<bool> foreign;  // by serial
+    std::vector<bool> foreign;                          // by serial
     std::map<std::uint32_t, std::uint64_t> last_event;  // of each thread that asks or gives back
     std::uint64_t events = 0;
 
@@ -136,7 +138,8 @@ struct Survey {
 // Second reading: operations by thread.
 class Writer {
 public:
-    Writer(const Survey& survey, std::uint64_t epoch, std::uint64_t peak_at) : survey_(survey), epoch_(epoch), peak_at_(peak_at) {
+    Writer(const Survey& survey, std::uint64_t epoch, std::uint64_t peak_at)
+        : survey_(survey), epoch_(epoch), peak_at_(peak_at) {
         for (const auto& [thread, last] : survey.last_event) lanes_[thread].last = last;
     }
 
@@ -169,7 +172,8 @@ public:
         put(thread, Do::realloc, to->size, left, to->slot);
         ++head.reallocs;
     }
-    // All that are still at work end an epoch together; one ends where most is live, to be looked at there.
+    // All that are still at work end an epoch together; one ends where most is live, to be looked
+    // at there.
     void event() {
         if (++events_ % epoch_ == 0 || events_ == peak_at_) end_epoch();
     }
@@ -183,11 +187,14 @@ public:
     }
 
 private:
-    void put(std::uint32_t thread, Do what, std::uint64_t size, std::uint32_t from, std::uint32_t to) {
-        lanes_[thread].operations.push_back({size & ((std::uint64_t{1} << 56) - 1), static_cast<std::uint64_t>(what), from, to});
+    void put(std::uint32_t thread, Do what, std::uint64_t size, std::uint32_t from,
+             std::uint32_t to) {
+        lanes_[thread].operations.push_back(
+            {size & ((std::uint64_t{1} << 56) - 1), static_cast<std::uint64_t>(what), from, to});
     }
     std::uint32_t slot_for(std::uint32_t thread, std::uint64_t serial) {
-        if (survey_.foreign[serial]) return shared_slot | static_cast<std::uint32_t>(head.shared_slots++);
+        if (survey_.foreign[serial])
+            return shared_slot | static_cast<std::uint32_t>(head.shared_slots++);
         Line& line = lanes_[thread];
         if (line.free_slots.empty()) return line.slots++;
         const std::uint32_t slot = line.free_slots.back();
@@ -212,9 +219,12 @@ void check_whole(heap::TraceReader& trace, const std::string& path) {
         if (place.head.kind == heap::ChunkKind::process && trace.read(place, payload))
             std::memcpy(&process, payload.data(), std::min(payload.size(), sizeof process));
     if (process.sample > 0 || process.at_least > 0)
-        throw Error(path + " holds a part of the allocations only", "record it anew without --sample and --at-least");
+        throw Error(path + " holds a part of the allocations only",
+                    "record it anew without --sample and --at-least");
     if (process.lost > 0)
-        throw Error(path + " lacks " + std::to_string(process.lost) + " events that could not be recorded", "record it anew");
+        throw Error(
+            path + " lacks " + std::to_string(process.lost) + " events that could not be recorded",
+            "record it anew");
 }
 
 // Reads all of a trace that has to be whole.
@@ -223,11 +233,17 @@ Walk<Visitor> walked(const std::string& path, Visitor& visitor) {
     heap::TraceReader trace(path);
     const std::string hint = "replay needs a whole trace: record it anew";
     check_whole(trace, path);
-    if (trace.damaged() > 0) throw Error(path + " is damaged: " + std::to_string(trace.damaged()) + " bytes of it belong to no whole chunk", hint);
+    if (trace.damaged() > 0)
+        throw Error(path + " is damaged: " + std::to_string(trace.damaged()) +
+                        " bytes of it belong to no whole chunk",
+                    hint);
     heap::Replay replay(trace);
     Walk<Visitor> walk(visitor);
     replay.for_each([&](std::uint32_t thread, const Event& event) { walk(thread, event); });
-    if (replay.unreadable() > 0) throw Error(path + " is damaged: " + std::to_string(replay.unreadable()) + " chunks cannot be read", hint);
+    if (replay.unreadable() > 0)
+        throw Error(
+            path + " is damaged: " + std::to_string(replay.unreadable()) + " chunks cannot be read",
+            hint);
     return walk;
 }
 
@@ -238,12 +254,16 @@ void save(const Writer& writer, Head& head, const std::string& path) {
         head.operations += line.operations.size();
     }
     head.lanes = lanes.size();
-    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "wb"), std::fclose);
+    const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "wb"),
+                                                               std::fclose);
     bool sound = file != nullptr;
-    const auto put = [&](const void* data, std::size_t bytes) { sound = sound && (bytes == 0 || std::fwrite(data, bytes, 1, file.get()) == 1); };
+    const auto put = [&](const void* data, std::size_t bytes) {
+        sound = sound && (bytes == 0 || std::fwrite(data, bytes, 1, file.get()) == 1);
+    };
     put(&head, sizeof head);
     put(lanes.data(), lanes.size() * sizeof(Lane));
-    for (const auto& [thread, line] : writer.lanes()) put(line.operations.data(), line.operations.size() * sizeof(Operation));
+    for (const auto& [thread, line] : writer.lanes())
+        put(line.operations.data(), line.operations.size() * sizeof(Operation));
     if (!sound || std::fflush(file.get()) != 0)
         throw Error("cannot write " + path + ": " + std::strerror(errno), "is there room for it?");
 }
@@ -253,7 +273,8 @@ void save(const Writer& writer, Head& head, const std::string& path) {
 Head prepare(const std::string& trace, const std::string& script) {
     Survey survey;
     const auto first = walked(trace, survey);
-    if (survey.last_event.empty()) throw Error(trace + " holds no allocation", "record a program that allocates");
+    if (survey.last_event.empty())
+        throw Error(trace + " holds no allocation", "record a program that allocates");
     Writer writer(survey, std::max<std::uint64_t>(1, survey.events / epochs_wanted), first.peak_at);
     const auto second = walked(trace, writer);
     writer.end_epoch();

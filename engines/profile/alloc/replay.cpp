@@ -1,7 +1,8 @@
-// A recorded program's calls, made again: one thread for each that was recorded, its calls in their order, and blocks
-// that went from one thread to another do so again. The pages of each block are touched once. Left out are the
-// program's own work between the calls, and so how its threads met but for what they handed over and for the epochs
-// (script.hpp); alignments; and what was mapped without the allocator.
+// A recorded program's calls, made again: one thread for each that was recorded, its calls in their
+// order, and blocks that went from one thread to another do so again. The pages of each block are
+// touched once. Left out are the program's own work between the calls, and so how its threads met
+// but for what they handed over and for the epochs (script.hpp); alignments; and what was mapped
+// without the allocator.
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -21,13 +22,16 @@ class Script {
 public:
     explicit Script(const char* path) {
         const int fd = open(path, O_RDONLY | O_CLOEXEC);
-        struct stat about {};
+        struct stat about{};
         if (fd < 0 || fstat(fd, &about) != 0) refuse("cannot read %s", path);
-        data_ = mmap(nullptr, static_cast<std::size_t>(about.st_size), PROT_READ, MAP_SHARED | MAP_POPULATE, fd, 0);
+        data_ = mmap(nullptr, static_cast<std::size_t>(about.st_size), PROT_READ,
+                     MAP_SHARED | MAP_POPULATE, fd, 0);
         close(fd);
-        if (data_ == MAP_FAILED || static_cast<std::size_t>(about.st_size) < sizeof(Head) || head().magic != Head::tag)
+        if (data_ == MAP_FAILED || static_cast<std::size_t>(about.st_size) < sizeof(Head) ||
+            head().magic != Head::tag)
             refuse("%s is no script of assay-alloc prepare", path);
-        const std::size_t whole = sizeof(Head) + head().lanes * sizeof(Lane) + head().operations * sizeof(Operation);
+        const std::size_t whole =
+            sizeof(Head) + head().lanes * sizeof(Lane) + head().operations * sizeof(Operation);
         if (static_cast<std::size_t>(about.st_size) != whole) refuse("%s is not whole", path);
     }
     const Head& head() const { return *static_cast<const Head*>(data_); }
@@ -51,13 +55,14 @@ std::uint64_t clock_cost() {
     return least;
 }
 
-// How a script is played. A clock around each call costs more than a fast call does: for what the calls take together
-// the script is played without one, and once with nothing in place of each call, whose time is then taken off.
+// How a script is played. A clock around each call costs more than a fast call does: for what the
+// calls take together the script is played without one, and once with nothing in place of each
+// call, whose time is then taken off.
 enum class Mode { nothing, together, each };
 
 struct Account {
     Histogram calls[call_count];  // ticks, as if they were nanoseconds
-    std::uint64_t busy = 0;       // ticks between epochs' ends, less waiting for blocks of other threads
+    std::uint64_t busy = 0;  // ticks between epochs' ends, less waiting for blocks of other threads
     std::uint64_t in_touch = 0;
     std::uint64_t faults = 0;
 };
@@ -65,8 +70,13 @@ struct Account {
 template <Mode mode>
 class Player {
 public:
-    Player(const Task& task, const Script& script, const Lane& lane, Own<std::atomic<void*>>& shared, Account& account)
-        : script_(script), lane_(lane), shared_(shared), account_(account), own_(std::max<std::size_t>(1, lane.slots)),
+    Player(const Task& task, const Script& script, const Lane& lane,
+           Own<std::atomic<void*>>& shared, Account& account)
+        : script_(script),
+          lane_(lane),
+          shared_(shared),
+          account_(account),
+          own_(std::max<std::size_t>(1, lane.slots)),
           touches_(task.touch != 0 && mode != Mode::nothing) {}
 
     template <class EndEpoch>
@@ -75,8 +85,12 @@ public:
         std::uint64_t begin = ticks();
         for (const Operation& one : script_.operations(lane_)) {
             switch (static_cast<Do>(one.what)) {
-                case Do::malloc: fill(one, call(Call::malloc, [&] { return std::malloc(one.size); })); break;
-                case Do::calloc: fill(one, call(Call::malloc, [&] { return std::calloc(1, one.size); })); break;
+                case Do::malloc:
+                    fill(one, call(Call::malloc, [&] { return std::malloc(one.size); }));
+                    break;
+                case Do::calloc:
+                    fill(one, call(Call::malloc, [&] { return std::calloc(1, one.size); }));
+                    break;
                 case Do::realloc: reallocate(one); break;
                 case Do::free: release(take(one.from)); break;
                 case Do::epoch:
@@ -101,7 +115,8 @@ private:
             const std::uint64_t begin = ticks();
             void* block = work();
             const std::uint64_t took = ticks() - begin;
-            account_.calls[static_cast<std::size_t>(which)].record(static_cast<Nanoseconds>(took > clock_ ? took - clock_ : 0));
+            account_.calls[static_cast<std::size_t>(which)].record(
+                static_cast<Nanoseconds>(took > clock_ ? took - clock_ : 0));
             return block;
         }
     }
@@ -120,7 +135,9 @@ private:
 
     void fill(const Operation& one, void* block) {
         if (__builtin_expect(block == nullptr, 0)) {
-            if (one.size != 0) refuse("%llu bytes of the trace were not given", static_cast<unsigned long long>(one.size));
+            if (one.size != 0)
+                refuse("%llu bytes of the trace were not given",
+                       static_cast<unsigned long long>(one.size));
             block = nothing();
         } else if (touches_) {
             touch_block(block, one.size);
@@ -136,7 +153,8 @@ private:
     }
 
     void* take(std::uint32_t slot) {
-        void* block = (slot & shared_slot) == 0 ? own_[slot] : taken_over(shared_[slot & ~shared_slot]);
+        void* block =
+            (slot & shared_slot) == 0 ? own_[slot] : taken_over(shared_[slot & ~shared_slot]);
         return block == nothing() ? nullptr : block;
     }
 
@@ -144,7 +162,8 @@ private:
         void* block = place.load(std::memory_order_acquire);
         if (block != nullptr) return block;
         const std::uint64_t begin = ticks();
-        while ((block = place.load(std::memory_order_acquire)) == nullptr) std::this_thread::yield();
+        while ((block = place.load(std::memory_order_acquire)) == nullptr)
+            std::this_thread::yield();
         waited_ += ticks() - begin;
         return block;
     }
@@ -198,7 +217,8 @@ Outcome played(const Task& task, const Script& script, Own<Account>& accounts) {
 Order order_of(const Histogram& calls, double tick_s) {
     const Summary s = calls.summary();
     const double scale = tick_s * 1e9;  // the histogram took ticks for nanoseconds
-    return {s.n, s.median * scale, s.mad * scale, s.min * scale, s.max * scale, s.p5 * scale, s.p95 * scale, s.p99 * scale};
+    return {s.n,           s.median * scale, s.mad * scale, s.min * scale,
+            s.max * scale, s.p5 * scale,     s.p95 * scale, s.p99 * scale};
 }
 
 void report_each(const Task& task, Own<Account>& accounts, Board& board) {
@@ -207,7 +227,8 @@ void report_each(const Task& task, Own<Account>& accounts, Board& board) {
         for (std::size_t k = 0; k < call_count; ++k) all->calls[k].merge(one.calls[k].counts());
         all->in_touch += one.in_touch;
     }
-    for (std::size_t k = 0; k < call_count; ++k) board.calls[k] = order_of(all->calls[k], task.tick_s);
+    for (std::size_t k = 0; k < call_count; ++k)
+        board.calls[k] = order_of(all->calls[k], task.tick_s);
     board.add(Series::in_touch, static_cast<double>(all->in_touch) * task.tick_s);
 }
 
@@ -225,7 +246,8 @@ void play_together(const Task& task, const Script& script, Board& board) {
     for (const Account& one : accounts) faults += one.faults;
     const Head& head = script.head();
     const auto peak = static_cast<double>(outcome.peak), live = static_cast<double>(head.peak_live);
-    board.add(Series::in_calls, std::max(0.0, busy(accounts, task.tick_s) - busy(of_nothing, task.tick_s)));
+    board.add(Series::in_calls,
+              std::max(0.0, busy(accounts, task.tick_s) - busy(of_nothing, task.tick_s)));
     board.add(Series::calls, static_cast<double>(head.mallocs + head.reallocs + head.frees));
     board.add(Series::wall, outcome.wall);
     board.add(Series::faults, static_cast<double>(faults));

@@ -26,13 +26,16 @@ namespace {
 
 constexpr int look_ms = 100;  // at an interruption
 
-[[noreturn]] void fail(const char* what) { throw Error(fmt::format("{}: {}", what, std::strerror(errno)), "see 'ulimit -a'"); }
+[[noreturn]] void fail(const char* what) {
+    throw Error(fmt::format("{}: {}", what, std::strerror(errno)), "see 'ulimit -a'");
+}
 
 // The board in memory that both processes map.
 class SharedBoard {
 public:
     SharedBoard() : fd_(memfd_create("assay-alloc", MFD_CLOEXEC)) {
-        if (fd_ < 0 || ftruncate(fd_, sizeof(Board)) != 0) fail("cannot make the memory shared with the measured process");
+        if (fd_ < 0 || ftruncate(fd_, sizeof(Board)) != 0)
+            fail("cannot make the memory shared with the measured process");
         void* at = mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
         if (at == MAP_FAILED) fail("cannot map the memory shared with the measured process");
         board_ = static_cast<Board*>(at);
@@ -66,8 +69,10 @@ std::vector<std::string> environment(const Allocator& allocator) {
     return all;
 }
 
-// In the child, between fork and exec: the board where it is expected, and no life beyond this process's.
-void become(const Allocator& allocator, int board, int alive, char* const* words, char* const* variables) {
+// In the child, between fork and exec: the board where it is expected, and no life beyond this
+// process's.
+void become(const Allocator& allocator, int board, int alive, char* const* words,
+            char* const* variables) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (!allocator.huge_pages) prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
     // Should the machine run out of memory all the same: this one rather than any other.
@@ -120,21 +125,31 @@ std::string ending(const Process& process, double limit_s) {
     }
     if (interrupted()) throw Error("interrupted");
     if (late) return fmt::format("it was not done after {:.0f} s", limit_s);
-    if (WIFSIGNALED(status)) return fmt::format("its process was ended by signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status)));
-    return WEXITSTATUS(status) == 0 ? "" : fmt::format("its process ended with status {}", WEXITSTATUS(status));
+    if (WIFSIGNALED(status))
+        return fmt::format("its process was ended by signal {} ({})", WTERMSIG(status),
+                           strsignal(WTERMSIG(status)));
+    return WEXITSTATUS(status) == 0
+               ? ""
+               : fmt::format("its process ended with status {}", WEXITSTATUS(status));
 }
 
 // Is malloc, and free with it, the wanted library's (or the C library's own, where none is wanted)?
 void check_serving(const Allocator& allocator, const Board& board) {
     const std::string serving = board.serving, other = board.other_function;
     std::error_code unknown;
-    const bool is_wanted = allocator.library.empty() ? std::filesystem::path(serving).filename().string().starts_with("libc.")
-                                                     : std::filesystem::equivalent(serving, allocator.library, unknown);
+    const bool is_wanted =
+        allocator.library.empty()
+            ? std::filesystem::path(serving).filename().string().starts_with("libc.")
+            : std::filesystem::equivalent(serving, allocator.library, unknown);
     if (!is_wanted)
-        throw Error(fmt::format("{} does not serve malloc: {} does", allocator.library.empty() ? "the C library" : allocator.library, serving),
-                    "is it an allocator for this machine, one that replaces malloc?");
+        throw Error(
+            fmt::format("{} does not serve malloc: {} does",
+                        allocator.library.empty() ? "the C library" : allocator.library, serving),
+            "is it an allocator for this machine, one that replaces malloc?");
     if (!other.empty())
-        throw Error(fmt::format("{} serves malloc, but {} serves {}", serving, board.other_file, other), "an allocator has to replace all of them");
+        throw Error(
+            fmt::format("{} serves malloc, but {} serves {}", serving, board.other_file, other),
+            "an allocator has to replace all of them");
 }
 
 }  // namespace
@@ -151,7 +166,8 @@ void Samples::add(const Board& board) {
 }
 
 void Samples::merge(const Samples& other) {
-    for (std::size_t s = 0; s < series_count; ++s) series_[s].insert(series_[s].end(), other.series_[s].begin(), other.series_[s].end());
+    for (std::size_t s = 0; s < series_count; ++s)
+        series_[s].insert(series_[s].end(), other.series_[s].begin(), other.series_[s].end());
     std::copy(std::begin(other.calls_), std::end(other.calls_), calls_);
 }
 
@@ -171,7 +187,9 @@ std::string serving_file(const Allocator& allocator, double limit_s) {
     const std::string why = ending(start(allocator, board.descriptor()), limit_s);
     if (board->serving[0] != 0) check_serving(allocator, *board);
     if (!why.empty() || board->done == 0)
-        throw Error(fmt::format("a program on {} cannot even start: {}", allocator.library.empty() ? allocator.name : allocator.library, why.empty() ? "it ended early" : why),
+        throw Error(fmt::format("a program on {} cannot even start: {}",
+                                allocator.library.empty() ? allocator.name : allocator.library,
+                                why.empty() ? "it ended early" : why),
                     "is it an allocator for this machine?");
     return board->serving;
 }

@@ -31,11 +31,13 @@ private:
     Summary calls_[call_count];
 };
 
-// Works one task in a new process. An empty string, or why there are no samples; throws Error where something other
-// than the wanted allocator serves malloc, and when interrupted. The process is killed after `limit_s`.
+// Works one task in a new process. An empty string, or why there are no samples; throws Error where
+// something other than the wanted allocator serves malloc, and when interrupted. The process is
+// killed after `limit_s`.
 std::string work(const Allocator&, const Task&, double limit_s, Samples& into);
 
-// The file whose malloc a process on this allocator calls. Throws Error when it is not that of the library.
+// The file whose malloc a process on this allocator calls. Throws Error when it is not that of the
+// library.
 std::string serving_file(const Allocator&, double limit_s);
 
 }  // namespace assay::alloc

@@ -23,12 +23,14 @@ Task task_of(What what, const Study& study) {
     return task;
 }
 
-// Bytes from where on the first process of a size is for nothing: a machine that is lent its memory page by page, as
-// many virtual ones are, has it in place then.
+// Bytes from where on the first process of a size is for nothing: a machine that is lent its memory
+// page by page, as many virtual ones are, has it in place then.
 constexpr std::uint64_t lent = 64 << 20;
 
 // Processes for one size: as many first batches as there are of them.
-int processes_for(std::uint64_t bytes) { return bytes < (64u << 20) ? 5 : bytes < (1u << 30) ? 3 : 2; }
+int processes_for(std::uint64_t bytes) {
+    return bytes < (64u << 20) ? 5 : bytes < (1u << 30) ? 3 : 2;
+}
 
 // "4 GiB", "20000000 B": for people.
 std::string words(std::int64_t size) {
@@ -45,16 +47,25 @@ struct Named {
     const char* metric;
     Series series;
 };
-constexpr Named first_metrics[] = {
-    {"malloc", Series::malloc_first}, {"first_touch", Series::touch_first}, {"retouch", Series::retouch_first},
-    {"free", Series::free_first}, {"malloc_faults", Series::malloc_faults_first},
-    {"first_touch_faults", Series::touch_faults_first}, {"retouch_faults", Series::retouch_faults_first},
-    {"free_faults", Series::free_faults_first}};
-constexpr Named repeated_metrics[] = {
-    {"malloc", Series::malloc}, {"first_touch", Series::touch}, {"retouch", Series::retouch}, {"free", Series::free},
-    {"malloc_touch", Series::malloc_touch}, {"pair", Series::pair}, {"overhead", Series::overhead},
-    {"malloc_faults", Series::malloc_faults}, {"first_touch_faults", Series::touch_faults},
-    {"retouch_faults", Series::retouch_faults}, {"free_faults", Series::free_faults}};
+constexpr Named first_metrics[] = {{"malloc", Series::malloc_first},
+                                   {"first_touch", Series::touch_first},
+                                   {"retouch", Series::retouch_first},
+                                   {"free", Series::free_first},
+                                   {"malloc_faults", Series::malloc_faults_first},
+                                   {"first_touch_faults", Series::touch_faults_first},
+                                   {"retouch_faults", Series::retouch_faults_first},
+                                   {"free_faults", Series::free_faults_first}};
+constexpr Named repeated_metrics[] = {{"malloc", Series::malloc},
+                                      {"first_touch", Series::touch},
+                                      {"retouch", Series::retouch},
+                                      {"free", Series::free},
+                                      {"malloc_touch", Series::malloc_touch},
+                                      {"pair", Series::pair},
+                                      {"overhead", Series::overhead},
+                                      {"malloc_faults", Series::malloc_faults},
+                                      {"first_touch_faults", Series::touch_faults},
+                                      {"retouch_faults", Series::retouch_faults},
+                                      {"free_faults", Series::free_faults}};
 
 void study_size(Study& study, std::uint64_t size, std::uint32_t threads, double seconds) {
     Json params = {{"size", size}, {"threads", threads}, {"state", "first"}};
@@ -77,13 +88,15 @@ void study_size(Study& study, std::uint64_t size, std::uint32_t threads, double 
     if (auto both = study.work(task, processes, bytes, "malloc_touch", params))
         study.report("malloc_touch", params, both->of(Series::malloc_touch_first));
     params["state"] = "repeated";
-    for (const Named& one : repeated_metrics) study.report(one.metric, params, found->of(one.series));
+    for (const Named& one : repeated_metrics)
+        study.report(one.metric, params, found->of(one.series));
 }
 
 }  // namespace
 
 Allocator allocator_of(const Options& options) {
-    Allocator allocator{options.text("allocator"), options.text("library"), {}, !options.flag("no_huge_pages")};
+    Allocator allocator{
+        options.text("allocator"), options.text("library"), {}, !options.flag("no_huge_pages")};
     std::istringstream words(options.text("settings"));
     for (std::string one; words >> one;) {
         if (one.find('=') == std::string::npos || one.front() == '=')
@@ -94,8 +107,13 @@ Allocator allocator_of(const Options& options) {
 }
 
 Study::Study(const Measurement& measurement, const Options& options, Bench& bench)
-    : measurement_(measurement), sink_(bench.sink), allocator_(allocator_of(options)), limit_s_(options.real("limit")),
-      tick_s_(measured_tick()), subject_{.host = host_name()}, begin_(now()) {
+    : measurement_(measurement),
+      sink_(bench.sink),
+      allocator_(allocator_of(options)),
+      limit_s_(options.real("limit")),
+      tick_s_(measured_tick()),
+      subject_{.host = host_name()},
+      begin_(now()) {
     serving_file(allocator_, limit_s_);
 }
 
@@ -105,11 +123,14 @@ Json Study::with_name(const Json& params) const {
     return all;
 }
 
-std::optional<Samples> Study::work(const Task& task, int processes, std::uint64_t bytes, std::string_view metric, const Json& params) {
+std::optional<Samples> Study::work(const Task& task, int processes, std::uint64_t bytes,
+                                   std::string_view metric, const Json& params) {
     const std::uint64_t left = memory_left();
     if (bytes + bytes / 16 + margin > left) {
-        sink_.waived(measurement_, metric, subject_, with_name(params),
-                     fmt::format("it needs {:.1f} GB, and {:.1f} GB are left", 1e-9 * static_cast<double>(bytes), 1e-9 * static_cast<double>(left)));
+        sink_.waived(
+            measurement_, metric, subject_, with_name(params),
+            fmt::format("it needs {:.1f} GB, and {:.1f} GB are left",
+                        1e-9 * static_cast<double>(bytes), 1e-9 * static_cast<double>(left)));
         return std::nullopt;
     }
     Samples samples;
@@ -122,7 +143,8 @@ std::optional<Samples> Study::work(const Task& task, int processes, std::uint64_
     return samples;
 }
 
-void Study::report(std::string_view metric, const Json& params, const std::vector<double>& samples) {
+void Study::report(std::string_view metric, const Json& params,
+                   const std::vector<double>& samples) {
     if (!samples.empty()) report(metric, params, summarize(samples));
 }
 
@@ -131,7 +153,8 @@ void Study::report(std::string_view metric, const Json& params, const Summary& s
 }
 
 void Study::progress(std::size_t done, std::size_t cases, const std::string& label) {
-    const double share = static_cast<double>(done) / static_cast<double>(cases), spent = seconds(now() - begin_);
+    const double share = static_cast<double>(done) / static_cast<double>(cases),
+                 spent = seconds(now() - begin_);
     sink_.progress(share, label, done == 0 ? -1 : spent / share - spent);
 }
 
@@ -146,7 +169,8 @@ void run_cycle_study(const Options& options, Bench& bench) {
     for (const auto threads : counts)
         for (const auto size : sizes) {
             study.progress(done++, sizes.size() * counts.size(), words(size, threads));
-            study_size(study, static_cast<std::uint64_t>(size), static_cast<std::uint32_t>(threads), options.real("seconds"));
+            study_size(study, static_cast<std::uint64_t>(size), static_cast<std::uint32_t>(threads),
+                       options.real("seconds"));
         }
 }
 
@@ -161,8 +185,10 @@ void run_retention_study(const Options& options, Bench& bench) {
     for (const auto size : sizes) {
         study.progress(done++, sizes.size(), words(size));
         task.size = static_cast<std::uint64_t>(size);
-        Json params = {{"size", size}, {"total", std::max(task.size, task.total / task.size * task.size)}};
-        auto found = study.work(task, processes_for(task.size) == 5 ? processes : 1, std::max(task.total, task.size), "retained", params);
+        Json params = {{"size", size},
+                       {"total", std::max(task.size, task.total / task.size * task.size)}};
+        auto found = study.work(task, processes_for(task.size) == 5 ? processes : 1,
+                                std::max(task.total, task.size), "retained", params);
         if (!found) continue;
         study.report("live", params, found->of(Series::live));
         study.report("huge", params, found->of(Series::huge));
@@ -183,10 +209,12 @@ void run_threads_study(const Options& options, Bench& bench) {
     const auto counts = options.integers("threads");
     std::size_t done = 0;
     for (const auto count : counts) {
-        study.progress(done++, counts.size(), fmt::format("{} thread{}", count, count == 1 ? "" : "s"));
+        study.progress(done++, counts.size(),
+                       fmt::format("{} thread{}", count, count == 1 ? "" : "s"));
         task.threads = static_cast<std::uint32_t>(count);
         const Json params = {{"threads", count}};
-        if (auto found = study.work(task, 1, 0, "rate", params)) study.report("rate", params, found->of(Series::rate));
+        if (auto found = study.work(task, 1, 0, "rate", params))
+            study.report("rate", params, found->of(Series::rate));
     }
 }
 
@@ -226,10 +254,13 @@ void run_mixed_study(const Options& options, Bench& bench) {
 
 void run_replay_study(const Options& options, Bench& bench) {
     const std::string& script = options.text("script");
-    if (script.empty()) throw Error("profile.alloc.replay needs --script", "make one: assay-alloc prepare TRACE SCRIPT");
+    if (script.empty())
+        throw Error("profile.alloc.replay needs --script",
+                    "make one: assay-alloc prepare TRACE SCRIPT");
     Study study(replay, options, bench);
     Task task = task_of(What::replay, study);
-    if (script.size() >= sizeof task.script) throw Error("the path of the script is too long", "choose a shorter one");
+    if (script.size() >= sizeof task.script)
+        throw Error("the path of the script is too long", "choose a shorter one");
     script.copy(task.script, sizeof task.script - 1);
     task.touch = options.flag("no_touch") ? 0 : 1;
     const Json params = {{"trace", options.text("trace")}, {"touched", task.touch != 0}};
@@ -245,12 +276,17 @@ void run_replay_study(const Options& options, Bench& bench) {
     auto each = study.work(task, 1, 0, "malloc", params);
     if (!each) return;
     found.merge(*each);
-    for (const Named& one : {Named{"time", Series::in_calls}, Named{"touch", Series::in_touch}, Named{"wall", Series::wall},
-                             Named{"calls", Series::calls}, Named{"faults", Series::faults}, Named{"peak", Series::peak},
-                             Named{"peak_live", Series::peak_live}, Named{"peak_over_live", Series::peak_over_live}})
+    for (const Named& one :
+         {Named{"time", Series::in_calls}, Named{"touch", Series::in_touch},
+          Named{"wall", Series::wall}, Named{"calls", Series::calls},
+          Named{"faults", Series::faults}, Named{"peak", Series::peak},
+          Named{"peak_live", Series::peak_live}, Named{"peak_over_live", Series::peak_over_live}})
         study.report(one.metric, params, found.of(one.series));
-    for (const auto& [metric, call] : {std::pair{"malloc", Call::malloc}, std::pair{"realloc", Call::realloc}, std::pair{"free", Call::free}})
-        if (const Summary calls = found.calls(call); calls.n > 0) study.report(metric, params, calls);
+    for (const auto& [metric, call] :
+         {std::pair{"malloc", Call::malloc}, std::pair{"realloc", Call::realloc},
+          std::pair{"free", Call::free}})
+        if (const Summary calls = found.calls(call); calls.n > 0)
+            study.report(metric, params, calls);
 }
 
 }  // namespace detail

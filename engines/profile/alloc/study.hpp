@@ -1,4 +1,5 @@
-// What the studies have in common: an allocator out of the options, processes that work a task, records.
+// What the studies have in common: an allocator out of the options, processes that work a task,
+// records.
 #pragma once
 
 #include <optional>
@@ -16,9 +17,10 @@ class Study {
 public:
     Study(const Measurement&, const Options&, Bench&);
 
-    // The same task in `processes` processes; none, with a record that says why, where one of them fails or where
-    // `bytes` would not fit into memory. `metric` is what that record is of.
-    std::optional<Samples> work(const Task&, int processes, std::uint64_t bytes, std::string_view metric, const Json& params);
+    // The same task in `processes` processes; none, with a record that says why, where one of them
+    // fails or where `bytes` would not fit into memory. `metric` is what that record is of.
+    std::optional<Samples> work(const Task&, int processes, std::uint64_t bytes,
+                                std::string_view metric, const Json& params);
     void report(std::string_view metric, const Json& params, const std::vector<double>& samples);
     void report(std::string_view metric, const Json& params, const Summary& summary);
     // Said before each case of `cases`.

@@ -43,7 +43,9 @@ using Stands = std::unordered_map<Stand, std::uint32_t, HashStand>;
 void read_touches(const ChunkHead& head, const Bytes& payload, About& about, Stands& known) {
     about.watched_touches = true;
     Reader in(payload);
-    const auto next = [&in](std::uint64_t before) { return before + static_cast<std::uint64_t>(unzigzag(in.varint())); };
+    const auto next = [&in](std::uint64_t before) {
+        return before + static_cast<std::uint64_t>(unzigzag(in.varint()));
+    };
     Touch one{head.first, 0, 0, 0};
     Stand stand;
     for (std::uint32_t k = 0; k < head.count; ++k) {
@@ -53,7 +55,8 @@ void read_touches(const ChunkHead& head, const Bytes& payload, About& about, Sta
         one.address = next(one.address);
         for (std::uint64_t& word : stand.words) word = next(word);
         if (!in.ok()) return;
-        const auto [found, is_new] = known.try_emplace(stand, static_cast<std::uint32_t>(about.stands.size()));
+        const auto [found, is_new] =
+            known.try_emplace(stand, static_cast<std::uint32_t>(about.stands.size()));
         if (is_new) about.stands.push_back(stand);
         one.stand = found->second;
         about.touches.push_back(one);
@@ -63,15 +66,19 @@ void read_touches(const ChunkHead& head, const Bytes& payload, About& about, Sta
 // The memory that our own hooks take is none of the program's.
 void leave_out_own(About& about, const Symbols& symbols) {
     std::vector<bool> is_own;
-    for (const Stand& stand : about.stands) is_own.push_back(symbols.object_at(stand.pc).ends_with("/libassay-heap.so"));
+    for (const Stand& stand : about.stands)
+        is_own.push_back(symbols.object_at(stand.pc).ends_with("/libassay-heap.so"));
     std::erase_if(about.touches, [&](const Touch& one) { return is_own[one.stand]; });
 }
 
 void order_touches(About& about) {
     const double ns_per_tick = about.seconds_per_tick() * 1e9;
     for (Touch& one : about.touches) {
-        const double since = static_cast<double>(static_cast<std::int64_t>(one.time - about.process.start_ns));
-        one.time = about.process.start_ticks + static_cast<std::uint64_t>(ns_per_tick > 0 && since > 0 ? since / ns_per_tick : 0);
+        const double since =
+            static_cast<double>(static_cast<std::int64_t>(one.time - about.process.start_ns));
+        one.time =
+            about.process.start_ticks +
+            static_cast<std::uint64_t>(ns_per_tick > 0 && since > 0 ? since / ns_per_tick : 0);
     }
     std::ranges::stable_sort(about.touches, {}, &Touch::time);
 }
@@ -95,10 +102,13 @@ void widen(About& about, const Bytes& payload, const ChunkHead& head) {
         void cost(std::uint32_t) const {}
         void text(Kind, std::uint64_t, std::span<const std::uint8_t>) const {}
     } sink{about};
-    expand(std::span(reinterpret_cast<const std::uint64_t*>(payload.data()), payload.size() / sizeof(std::uint64_t)), head.first, sink);
+    expand(std::span(reinterpret_cast<const std::uint64_t*>(payload.data()),
+                     payload.size() / sizeof(std::uint64_t)),
+           head.first, sink);
 }
 
-void read_text(Kind kind, std::uint32_t thread, const std::string& text, About& about, Symbols& symbols) {
+void read_text(Kind kind, std::uint32_t thread, const std::string& text, About& about,
+               Symbols& symbols) {
     if (kind == Kind::modules) symbols.add_modules(text);
     else if (kind == Kind::thread) read_thread(thread, text, about);
     else if (kind == Kind::python) about.python.read(text);
@@ -125,7 +135,8 @@ double About::seconds_per_tick() const {
 }
 
 double About::seconds_at(std::uint64_t ticks) const {
-    return static_cast<double>(static_cast<std::int64_t>(ticks - process.start_ticks)) * seconds_per_tick();
+    return static_cast<double>(static_cast<std::int64_t>(ticks - process.start_ticks)) *
+           seconds_per_tick();
 }
 
 About read_about(TraceReader& trace, Symbols& symbols) {
@@ -172,7 +183,8 @@ About read_about(TraceReader& trace, Symbols& symbols) {
                 break;
             case ChunkKind::raw:
                 read_texts(payload, [&](Kind kind, std::span<const std::uint8_t> bytes) {
-                    read_text(kind, head.thread, std::string(bytes.begin(), bytes.end()), about, symbols);
+                    read_text(kind, head.thread, std::string(bytes.begin(), bytes.end()), about,
+                              symbols);
                 });
                 widen(about, payload, head);
                 break;

@@ -37,20 +37,20 @@ struct Touch {
 
 struct About {
     Process process{};
-    std::string program, rank;  // rank: empty where it is none of an MPI program's processes
-    std::optional<double> ran;  // seconds that the process had run when it was attached to
-    std::vector<stack::Node> nodes;                        // of the stack tree
-    std::unordered_map<std::uint32_t, std::string> names;  // of threads, by serial
+    std::string program, rank;       // rank: empty where it is none of an MPI program's processes
+    std::optional<double> ran;       // seconds that the process had run when it was attached to
+    std::vector<stack::Node> nodes;  // of the stack tree
+    std::unordered_map<std::uint32_t, std::string> names;      // of threads, by serial
     std::unordered_map<std::uint32_t, std::uint32_t> threads;  // serial by the system's number
     Python python;
     std::vector<Sample> samples;
     std::vector<Touch> touches;  // in the order of time
     std::vector<Stand> stands;
     bool watched_touches = false;
-    std::string mappings;                                  // as the last such chunk has them
-    std::uint64_t mappings_time = 0;                       // ticks
-    std::uint64_t first = ~std::uint64_t{0}, last = 0;     // event, ticks
-    std::uint64_t unreadable = 0;                          // chunks
+    std::string mappings;                               // as the last such chunk has them
+    std::uint64_t mappings_time = 0;                    // ticks
+    std::uint64_t first = ~std::uint64_t{0}, last = 0;  // event, ticks
+    std::uint64_t unreadable = 0;                       // chunks
 
     double seconds_per_tick() const;
     double seconds_at(std::uint64_t ticks) const;

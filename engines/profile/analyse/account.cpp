@@ -9,11 +9,14 @@
 namespace assay::heap {
 namespace {
 
-std::size_t power(std::uint64_t value) { return std::min<std::size_t>(powers - 1, value == 0 ? 0 : std::bit_width(value) - 1); }
+std::size_t power(std::uint64_t value) {
+    return std::min<std::size_t>(powers - 1, value == 0 ? 0 : std::bit_width(value) - 1);
+}
 
 }  // namespace
 
-Account::Account(std::uint64_t first, std::uint64_t last, std::size_t steps, std::size_t count_of_stacks, GroupPeaks* groups, std::uint64_t sample)
+Account::Account(std::uint64_t first, std::uint64_t last, std::size_t steps,
+                 std::size_t count_of_stacks, GroupPeaks* groups, std::uint64_t sample)
     : stacks(count_of_stacks), spreads(count_of_stacks), groups_(groups), sample_(sample) {
     timeline.first = first;
     timeline.step = std::max<std::uint64_t>(1, (last - first) / steps + 1);
@@ -25,7 +28,8 @@ Account::Account(std::uint64_t first, std::uint64_t last, std::size_t steps, std
 // A block is in the sample when one of its bytes is: with probability 1 - exp(-size / sample).
 std::uint64_t Account::weight_of(std::uint64_t size) const {
     if (sample_ == 0) return 1;
-    const double part = -std::expm1(-static_cast<double>(std::max<std::uint64_t>(1, size)) / static_cast<double>(sample_));
+    const double part = -std::expm1(-static_cast<double>(std::max<std::uint64_t>(1, size)) /
+                                    static_cast<double>(sample_));
     return static_cast<std::uint64_t>(std::llround(1 / part));
 }
 
@@ -34,7 +38,8 @@ std::size_t Account::step_of(std::uint64_t time) const {
     return std::min<std::size_t>(since / timeline.step, timeline.live.size() - 1);
 }
 
-// The step of a moment, with what is live now in it; steps that have passed without an event are as the last one left.
+// The step of a moment, with what is live now in it; steps that have passed without an event are as
+// the last one left.
 std::size_t Account::step_at(std::uint64_t time) {
     const std::size_t step = step_of(time);
     while (step_ < step) timeline.live[++step_] = before_;
@@ -51,8 +56,8 @@ StackAccount& Account::stack(std::uint32_t id) {
     return stacks[id];
 }
 
-// Before a stack's live bytes change: what they were at the process's last peak is what they are now, unless they
-// have changed since.
+// Before a stack's live bytes change: what they were at the process's last peak is what they are
+// now, unless they have changed since.
 void Account::note(StackAccount& one) {
     if (one.epoch == epoch_) return;
     one.at_peak = one.live;
@@ -119,7 +124,8 @@ void Account::add(std::uint32_t thread, const Event& event) {
             }
             if (block.weight == 0) break;  // of nobody
             retire(block, event.time);
-            if (block.thread == thread && threadly_[thread].ordinal == block.ordinal) stack(block.stack).temporary += block.weight;
+            if (block.thread == thread && threadly_[thread].ordinal == block.ordinal)
+                stack(block.stack).temporary += block.weight;
             break;
         case Kind::realloc_from: {
             Threadly& own = threadly_[thread];
@@ -151,12 +157,14 @@ void Account::add(std::uint32_t thread, const Event& event) {
     its.calls[static_cast<std::size_t>(kind) & 15].add(event.cost, weight);
 }
 
-void Account::give(std::uint32_t thread, const Event& event, std::uint64_t address, std::uint64_t size) {
+void Account::give(std::uint32_t thread, const Event& event, std::uint64_t address,
+                   std::uint64_t size) {
     Threadly& own = threadly_[thread];
     const std::uint64_t weight = weight_of(size);
     const Block block{size, weight, event.time, event.stack, thread, ++own.ordinal};
     // One that is still there was freed unseen.
-    if (Block stale; blocks_.contains(address) && take(thread, event.time, address, stale)) retire(stale, event.time);
+    if (Block stale; blocks_.contains(address) && take(thread, event.time, address, stale))
+        retire(stale, event.time);
     blocks_.insert({address, block});
     change_live(block, 1);
     StackAccount& one = stack(event.stack);
@@ -208,7 +216,9 @@ void Account::retire(const Block& block, std::uint64_t time) {
     one.lifetime += lifetime * block.weight;
     one.shortest = std::min(one.shortest, lifetime);
     one.longest = std::max(one.longest, lifetime);
-    if (Spread* spread = spreads[block.stack].get()) spread->lifetimes[power(lifetime >> time_shift)] += static_cast<std::uint32_t>(block.weight);
+    if (Spread* spread = spreads[block.stack].get())
+        spread->lifetimes[power(lifetime >> time_shift)] +=
+            static_cast<std::uint32_t>(block.weight);
     frees += block.weight;
     lifetimes[power(lifetime >> time_shift)][power(block.size)] += block.weight;
 }

@@ -1,5 +1,5 @@
-// What became of every block: per stack, per thread and over time, in one pass and in memory that is bounded by the
-// live blocks and the stacks.
+// What became of every block: per stack, per thread and over time, in one pass and in memory that
+// is bounded by the live blocks and the stacks.
 #pragma once
 
 #include <array>
@@ -30,8 +30,8 @@ struct StackAccount {
     std::uint64_t frees = 0;                 // by this stack, of whomever's blocks
     std::uint64_t lifetime = 0;              // ticks, sum over the freed
     std::uint64_t cost = 0, costed = 0;      // ticks of the calls that were timed, and their number
-    std::uint64_t free_cost = 0, free_costed = 0;       // the same of the frees by this stack
-    std::uint64_t least = ~std::uint64_t{0}, most = 0;  // size
+    std::uint64_t free_cost = 0, free_costed = 0;             // the same of the frees by this stack
+    std::uint64_t least = ~std::uint64_t{0}, most = 0;        // size
     std::uint64_t shortest = ~std::uint64_t{0}, longest = 0;  // lifetime of the freed, ticks
 
     bool is_used() const { return count > 0 || frees > 0 || reallocated > 0; }
@@ -42,8 +42,8 @@ struct Spread {
     std::array<std::uint32_t, powers> sizes{}, lifetimes{};
 };
 
-// Some calls are timed, and stand for all, in a sample each for as many as it was taken for. A long one (a page fault, a
-// wait for another thread) is rare, and stands for itself alone.
+// Some calls are timed, and stand for all, in a sample each for as many as it was taken for. A long
+// one (a page fault, a wait for another thread) is rare, and stands for itself alone.
 struct Calls {
     static constexpr std::uint32_t long_call = 1 << 17;  // ticks, some 50 us
 
@@ -61,7 +61,8 @@ struct Calls {
         }
     }
     double ticks() const {
-        const double each = costed > 0 ? static_cast<double>(cost) / static_cast<double>(costed) : 0;
+        const double each =
+            costed > 0 ? static_cast<double>(cost) / static_cast<double>(costed) : 0;
         return each * static_cast<double>(count) + static_cast<double>(long_cost);
     }
 };
@@ -69,12 +70,12 @@ struct Calls {
 struct ThreadAccount {
     std::array<Calls, 16> calls{};  // by Kind
     std::uint64_t bytes = 0;
-    std::uint64_t foreign_frees = 0;  // of blocks that another thread has asked for
+    std::uint64_t foreign_frees = 0;    // of blocks that another thread has asked for
     std::uint64_t first = 0, last = 0;  // event, ticks
     // Its own stack, bytes; known where it allocates or frees.
     std::uint64_t deepest = 0, deepest_time = 0, resident = 0;
-    std::uint32_t deepest_at = 0;        // which stack
-    std::vector<std::uint64_t> depth;    // the most within each step of the timeline
+    std::uint32_t deepest_at = 0;      // which stack
+    std::vector<std::uint64_t> depth;  // the most within each step of the timeline
 };
 
 // Time in equal steps.
@@ -94,24 +95,29 @@ using Blocks = tsl::robin_map<std::uint64_t, Block, BlockHash>;  // by address
 
 class Account {
 public:
-    static constexpr std::size_t exact_sizes = 64 << 10;  // bytes: smaller blocks are counted for each size
+    static constexpr std::size_t exact_sizes =
+        64 << 10;  // bytes: smaller blocks are counted for each size
 
     // `groups` follows what is live of stacks together; `sample` as in Process (trace/format.hpp).
-    Account(std::uint64_t first, std::uint64_t last, std::size_t steps, std::size_t stacks, GroupPeaks* groups = nullptr, std::uint64_t sample = 0);
+    Account(std::uint64_t first, std::uint64_t last, std::size_t steps, std::size_t stacks,
+            GroupPeaks* groups = nullptr, std::uint64_t sample = 0);
     void add(std::uint32_t thread, const Event& event);
     void finish();
     const Blocks& blocks() const { return blocks_; }
 
-    std::vector<StackAccount> stacks;                          // by the number of the stack
-    std::vector<std::unique_ptr<Spread>> spreads;              // the same; null where nothing was asked for
+    std::vector<StackAccount> stacks;              // by the number of the stack
+    std::vector<std::unique_ptr<Spread>> spreads;  // the same; null where nothing was asked for
     std::unordered_map<std::uint32_t, ThreadAccount> threads;  // by serial
     Timeline timeline;
-    std::array<std::uint64_t, powers> sizes{};                          // blocks by log2 of their size
-    std::vector<std::uint64_t> exact = std::vector<std::uint64_t>(exact_sizes);  // blocks by their size, of small ones
-    std::array<std::array<std::uint64_t, powers>, powers> lifetimes{};  // freed blocks, by log2 of lifetime and size
+    std::array<std::uint64_t, powers> sizes{};  // blocks by log2 of their size
+    std::vector<std::uint64_t> exact =
+        std::vector<std::uint64_t>(exact_sizes);  // blocks by their size, of small ones
+    std::array<std::array<std::uint64_t, powers>, powers>
+        lifetimes{};  // freed blocks, by log2 of lifetime and size
     std::uint64_t live = 0, live_count = 0, peak = 0, peak_count = 0, peak_time = 0;
     std::uint64_t count = 0, bytes = 0, frees = 0;
-    std::uint64_t unknown_frees = 0;  // of blocks from before the recording, or of what it has missed
+    std::uint64_t unknown_frees =
+        0;  // of blocks from before the recording, or of what it has missed
     std::uint64_t mapped = 0, mapped_bytes = 0;
     std::uint64_t events = 0;
 

@@ -32,8 +32,8 @@ private:
     std::unique_ptr<Parts> parts_;
 };
 
-// Of a trace that is still being written, the first `bytes`. Throws Error when there is nothing to read. What is damaged
-// is left out, and said in the object.
+// Of a trace that is still being written, the first `bytes`. Throws Error when there is nothing to
+// read. What is damaged is left out, and said in the object.
 void analyse(const std::string& trace, std::uint64_t bytes, std::FILE* to);
 
 }  // namespace assay::heap

@@ -30,14 +30,18 @@ std::string_view qualified_name(std::string_view whole) {
 
 // In an interpreter: what stands outside of all Python functions, and asks for itself.
 bool is_outermost(const std::string& function) {
-    static const std::regex names("^main$|^_?Py_(BytesMain|Main|RunMain|Initialize|Finalize|NewInterpreter|EndInterpreter)");
+    static const std::regex names(
+        "^main$|^_?Py_(BytesMain|Main|RunMain|Initialize|Finalize|NewInterpreter|EndInterpreter)");
     return std::regex_search(function, names);
 }
 
 }  // namespace
 
 bool only_hands_on(const std::string& function) {
-    static const std::regex names("^operator (new|delete)|^[A-Za-z0-9_]*(malloc|calloc|realloc|reallocarray|memalign|strn?dup)[0-9]?$|^__libc_|^g_(malloc|realloc)");
+    static const std::regex names(
+        "^operator "
+        "(new|delete)|^[A-Za-z0-9_]*(malloc|calloc|realloc|reallocarray|memalign|strn?dup)[0-9]?$|^"
+        "__libc_|^g_(malloc|realloc)");
     if (std::regex_search(function, names)) return true;
     const std::string_view name = qualified_name(function);
     return name.starts_with("std::") || name.starts_with("__gnu_cxx::");
@@ -45,10 +49,12 @@ bool only_hands_on(const std::string& function) {
 
 CallTree::CallTree(const std::vector<stack::Node>& stacks, const Python& python, Symbols& symbols)
     : stacks_(stacks), python_(python), symbols_(symbols) {
-    // By the object's name: an interpreter may also be part of a program whose own functions are nobody else's.
+    // By the object's name: an interpreter may also be part of a program whose own functions are
+    // nobody else's.
     static const std::regex interpreter("^(lib)?python[0-9.]*([a-z]*$|[a-z]*\\.so)");
     for (const std::uint64_t address : python.evals)
-        if (const std::string& module = symbols.find(address).front().module; std::regex_search(module.substr(module.rfind('/') + 1), interpreter))
+        if (const std::string& module = symbols.find(address).front().module;
+            std::regex_search(module.substr(module.rfind('/') + 1), interpreter))
             interpreters_.insert(module);
     unknown_ = child(none, place_of(unread));
     at_.assign(stacks.size(), none);
@@ -61,20 +67,26 @@ std::uint32_t CallTree::find(stack::StackId stack) {
     const auto& [parent, address] = stacks_[stack];
     std::uint32_t at = unknown_;
     if (stack == stack::complete_root) at = child(none, place_of(at_start));
-    else if (stack > stack::lost_root && tag_of(address) == joined_tag) at = joined(parent, named_in(address));
-    else if (stack > stack::lost_root && address > stack::unused_address && !is_python(address)) at = append(outside(parent), symbols_.find(address));
+    else if (stack > stack::lost_root && tag_of(address) == joined_tag)
+        at = joined(parent, named_in(address));
+    else if (stack > stack::lost_root && address > stack::unused_address && !is_python(address))
+        at = append(outside(parent), symbols_.find(address));
     return at_[stack] = at;
 }
 
-// The C frames from `native` outwards, each that runs Python followed inwards by its frames: the innermost such frame by
-// the innermost of them. Where the C stack could not be read to its end, what is left of Python comes first.
+// The C frames from `native` outwards, each that runs Python followed inwards by its frames: the
+// innermost such frame by the innermost of them. Where the C stack could not be read to its end,
+// what is left of Python comes first.
 std::uint32_t CallTree::joined(stack::StackId native, stack::StackId frames) {
-    if (!is_frame(frames) || native >= stacks_.size()) return outside(native < stacks_.size() ? native : stack::lost_root);
-    const auto [known, is_new] = joined_.try_emplace(static_cast<std::uint64_t>(native) << 32 | frames, unknown_);
+    if (!is_frame(frames) || native >= stacks_.size())
+        return outside(native < stacks_.size() ? native : stack::lost_root);
+    const auto [known, is_new] =
+        joined_.try_emplace(static_cast<std::uint64_t>(native) << 32 | frames, unknown_);
     if (!is_new) return known->second;
     const stack::Node& node = stacks_[native];
     std::uint32_t at = none;
-    if (native <= stack::lost_root || node.address <= stack::unused_address || is_python(node.address)) {
+    if (native <= stack::lost_root || node.address <= stack::unused_address ||
+        is_python(node.address)) {
         stack::StackId rest = frames;
         at = append_frames(outside(native), take_frames(rest, true));
     } else if (runs_python(node.address)) {
@@ -88,7 +100,8 @@ std::uint32_t CallTree::joined(stack::StackId native, stack::StackId frames) {
 }
 
 std::uint32_t CallTree::append(std::uint32_t at, const std::vector<Place>& places) {
-    for (auto place = places.rbegin(); place != places.rend(); ++place) at = child(at, place_of(*place));
+    for (auto place = places.rbegin(); place != places.rend(); ++place)
+        at = child(at, place_of(*place));
     return at;
 }
 
@@ -96,7 +109,8 @@ std::uint32_t CallTree::append(std::uint32_t at, const std::vector<Place>& place
 std::uint32_t CallTree::append_frames(std::uint32_t at, const std::vector<stack::StackId>& frames) {
     for (auto frame = frames.rbegin(); frame != frames.rend(); ++frame) {
         const auto known = python_.places.find(named_in(stacks_[*frame].address));
-        at = child(at, known != python_.places.end() ? place_of(known->second, true) : place_of(untold));
+        at = child(
+            at, known != python_.places.end() ? place_of(known->second, true) : place_of(untold));
     }
     return at;
 }
@@ -112,34 +126,44 @@ std::vector<stack::StackId> CallTree::take_frames(stack::StackId& frames, bool a
     return taken;
 }
 
-bool CallTree::is_frame(stack::StackId id) const { return id < stacks_.size() && tag_of(stacks_[id].address) == frame_tag; }
+bool CallTree::is_frame(stack::StackId id) const {
+    return id < stacks_.size() && tag_of(stacks_[id].address) == frame_tag;
+}
 
 // Stacks that could not be read to their end tell nothing of their frames: these are known by name.
 bool CallTree::runs_python(std::uint64_t address) {
     if (python_.evals.contains(address)) return true;
-    return std::ranges::any_of(symbols_.find(address), [](const Place& place) { return place.function == "_PyEval_EvalFrameDefault"; });
+    return std::ranges::any_of(symbols_.find(address), [](const Place& place) {
+        return place.function == "_PyEval_EvalFrameDefault";
+    });
 }
 
 // The interpreter asks for memory in the name of whom it runs.
 bool CallTree::hands_on(const Place& place) const {
-    return only_hands_on(place.function) || (interpreters_.contains(place.module) && !is_outermost(place.function));
+    return only_hands_on(place.function) ||
+           (interpreters_.contains(place.module) && !is_outermost(place.function));
 }
 
 std::uint32_t CallTree::child(std::uint32_t parent, std::uint32_t place) {
     const std::uint64_t key = (static_cast<std::uint64_t>(parent + 1) << 32) | place;
-    const auto [found, is_new] = children_.try_emplace(key, static_cast<std::uint32_t>(nodes_.size()));
+    const auto [found, is_new] =
+        children_.try_emplace(key, static_cast<std::uint32_t>(nodes_.size()));
     if (is_new) nodes_.push_back({parent, place});
     return found->second;
 }
 
 std::uint32_t CallTree::place_of(const Place& place, bool is_python) {
-    if (const auto known = known_places_.find(&place); known != known_places_.end()) return known->second;
+    if (const auto known = known_places_.find(&place); known != known_places_.end())
+        return known->second;
     const std::string function = place.function + '\0' + place.module;
     const std::string key = function + '\0' + place.file + '\0' + std::to_string(place.line);
-    const auto [found, is_new] = place_numbers_.try_emplace(key, static_cast<std::uint32_t>(places_.size()));
+    const auto [found, is_new] =
+        place_numbers_.try_emplace(key, static_cast<std::uint32_t>(places_.size()));
     if (is_new) {
         const std::uint32_t first = functions_.try_emplace(function, found->second).first->second;
-        places_.push_back({&place, first, first == found->second ? !is_python && hands_on(place) : places_[first].hands_on});
+        places_.push_back(
+            {&place, first,
+             first == found->second ? !is_python && hands_on(place) : places_[first].hands_on});
     }
     return known_places_[&place] = found->second;
 }

@@ -1,7 +1,7 @@
 // The tree of stacks by function and line: what differs in its addresses alone is one.
 //
-// Python's functions stand where they run: further in than the interpreter's C frame that runs them, and further out than
-// what they call.
+// Python's functions stand where they run: further in than the interpreter's C frame that runs
+// them, and further out than what they call.
 #pragma once
 
 #include <cstdint>
@@ -28,15 +28,18 @@ public:
     };
     struct Line {
         const Place* place;
-        std::uint32_t function;  // the first of its places: those of one name and object are one function
-        bool hands_on;           // it only passes requests on: what it asks for, its caller has asked for
+        std::uint32_t
+            function;   // the first of its places: those of one name and object are one function
+        bool hands_on;  // it only passes requests on: what it asks for, its caller has asked for
     };
 
     // Looks all of them up, which takes as long as reading the objects' debug information takes.
     CallTree(const std::vector<stack::Node>& stacks, const Python& python, Symbols& symbols);
 
     // Of a stack; those that could not be read hang under a node of their own.
-    std::uint32_t node_of(std::uint32_t stack) const { return stack < at_.size() && at_[stack] != none ? at_[stack] : unknown_; }
+    std::uint32_t node_of(std::uint32_t stack) const {
+        return stack < at_.size() && at_[stack] != none ? at_[stack] : unknown_;
+    }
     // Who is to be told: the place of the innermost that does not merely hand requests on.
     std::uint32_t asker(std::uint32_t node) const;
 
@@ -45,7 +48,9 @@ public:
 
 private:
     std::uint32_t find(stack::StackId stack);
-    std::uint32_t outside(stack::StackId parent) { return parent == stack::complete_root ? none : find(parent); }
+    std::uint32_t outside(stack::StackId parent) {
+        return parent == stack::complete_root ? none : find(parent);
+    }
     std::uint32_t joined(stack::StackId native, stack::StackId frames);
     std::uint32_t append(std::uint32_t at, const std::vector<Place>& places);
     std::uint32_t append_frames(std::uint32_t at, const std::vector<stack::StackId>& frames);
@@ -60,8 +65,9 @@ private:
     const Python& python_;
     Symbols& symbols_;
     std::unordered_set<std::string> interpreters_;  // objects
-    std::vector<std::uint32_t> at_;  // by stack; none: not looked up yet
-    std::unordered_map<std::uint64_t, std::uint32_t> joined_;  // by the numbers of the C stack and the Python stack
+    std::vector<std::uint32_t> at_;                 // by stack; none: not looked up yet
+    std::unordered_map<std::uint64_t, std::uint32_t>
+        joined_;  // by the numbers of the C stack and the Python stack
     std::uint32_t unknown_ = 0;
     std::vector<Node> nodes_;
     std::vector<Line> places_;

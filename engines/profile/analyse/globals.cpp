@@ -21,10 +21,12 @@ public:
         for (std::string line; std::getline(lines, line);) {
             std::istringstream fields(line);
             Mapping one;
-            if (fields >> std::hex >> one.begin >> one.end >> one.pages && one.begin < one.end) mappings_.push_back(one);
+            if (fields >> std::hex >> one.begin >> one.end >> one.pages && one.begin < one.end)
+                mappings_.push_back(one);
         }
     }
-    // Bytes of [begin, end) on pages that were; nothing where none of it is in a mapping that was looked at.
+    // Bytes of [begin, end) on pages that were; nothing where none of it is in a mapping that was
+    // looked at.
     std::optional<std::uint64_t> resident(std::uint64_t begin, std::uint64_t end) const {
         std::optional<std::uint64_t> found;
         for (const Mapping& one : mappings_) {
@@ -32,7 +34,8 @@ public:
             if (from >= to) continue;
             found = found.value_or(0);
             for (std::uint64_t at = from / page_ * page_; at < to; at += page_)
-                if (is_there(one, (at - one.begin) / page_)) *found += std::min(to, at + page_) - std::max(from, at);
+                if (is_there(one, (at - one.begin) / page_))
+                    *found += std::min(to, at + page_) - std::max(from, at);
         }
         return found;
     }
@@ -67,9 +70,12 @@ bool is_ours(const std::string& path) { return path.ends_with("/libassay-heap.so
 void measure_sections(Dwfl_Module* module, ObjectData& object) {
     GElf_Addr bias = 0;
     Elf* elf = dwfl_module_getelf(module, &bias);
-    for (Elf_Scn* section = nullptr; elf != nullptr && (section = elf_nextscn(elf, section)) != nullptr;) {
+    for (Elf_Scn* section = nullptr;
+         elf != nullptr && (section = elf_nextscn(elf, section)) != nullptr;) {
         GElf_Shdr head;
-        if (gelf_getshdr(section, &head) == nullptr || (head.sh_flags & SHF_ALLOC) == 0 || (head.sh_flags & SHF_WRITE) == 0) continue;
+        if (gelf_getshdr(section, &head) == nullptr || (head.sh_flags & SHF_ALLOC) == 0 ||
+            (head.sh_flags & SHF_WRITE) == 0)
+            continue;
         if ((head.sh_flags & SHF_TLS) != 0) object.per_thread += head.sh_size;
         else (head.sh_type == SHT_NOBITS ? object.zeroed : object.data) += head.sh_size;
     }
@@ -78,7 +84,8 @@ void measure_sections(Dwfl_Module* module, ObjectData& object) {
 bool is_writable(Elf* elf, GElf_Word section) {
     GElf_Shdr head;
     Elf_Scn* found = elf != nullptr ? elf_getscn(elf, section) : nullptr;
-    return found != nullptr && gelf_getshdr(found, &head) != nullptr && (head.sh_flags & SHF_WRITE) != 0;
+    return found != nullptr && gelf_getshdr(found, &head) != nullptr &&
+           (head.sh_flags & SHF_WRITE) != 0;
 }
 
 void collect(const Symbols::Object& object, const Presence& presence, Globals& into) {
@@ -92,12 +99,17 @@ void collect(const Symbols::Object& object, const Presence& presence, Globals& i
         GElf_Addr address = 0;
         GElf_Word section = 0;
         Elf* elf = nullptr;
-        const char* name = dwfl_module_getsym_info(object.module, k, &symbol, &address, &section, &elf, nullptr);
+        const char* name =
+            dwfl_module_getsym_info(object.module, k, &symbol, &address, &section, &elf, nullptr);
         const int type = GELF_ST_TYPE(symbol.st_info);
-        if (name == nullptr || symbol.st_size == 0 || section == SHN_UNDEF || section >= SHN_LORESERVE) continue;
+        if (name == nullptr || symbol.st_size == 0 || section == SHN_UNDEF ||
+            section >= SHN_LORESERVE)
+            continue;
         if (type != STT_TLS && (type != STT_OBJECT || !is_writable(elf, section))) continue;
         const bool per_thread = type == STT_TLS;
-        if (!seen.try_emplace((per_thread ? symbol.st_value : address) * 2 + per_thread, true).second) continue;
+        if (!seen.try_emplace((per_thread ? symbol.st_value : address) * 2 + per_thread, true)
+                 .second)
+            continue;
         ++data.variables;
         Variable one;
         one.name = name;
@@ -112,7 +124,8 @@ void collect(const Symbols::Object& object, const Presence& presence, Globals& i
     if (data.data + data.zeroed + data.per_thread > 0) into.objects.push_back(std::move(data));
 }
 
-// Lines of the variables' declarations, where there is debug information; names are still as the linker has them.
+// Lines of the variables' declarations, where there is debug information; names are still as the
+// linker has them.
 class Declarations {
 public:
     explicit Declarations(std::vector<Variable>& variables) {
@@ -126,7 +139,9 @@ public:
     void look(const Symbols::Object& object) {
         object_ = object.path;
         Dwarf_Addr bias = 0;
-        for (Dwarf_Die* unit = nullptr; (unit = dwfl_module_nextcu(object.module, unit, &bias)) != nullptr;) below(unit);
+        for (Dwarf_Die* unit = nullptr;
+             (unit = dwfl_module_nextcu(object.module, unit, &bias)) != nullptr;)
+            below(unit);
     }
 
 private:
@@ -171,7 +186,8 @@ Globals find_globals(Symbols& symbols, const std::string& mappings, std::uint64_
     for (const Symbols::Object& one : objects)
         if (!is_ours(one.path)) collect(one, presence, found);
     std::ranges::stable_sort(found.variables, std::greater<>(), &Variable::bytes);
-    std::ranges::stable_sort(found.objects, std::greater<>(), [](const ObjectData& o) { return o.data + o.zeroed + o.per_thread; });
+    std::ranges::stable_sort(found.objects, std::greater<>(),
+                             [](const ObjectData& o) { return o.data + o.zeroed + o.per_thread; });
     if (found.variables.size() > most_variables) found.variables.resize(most_variables);
     Declarations declarations(found.variables);
     for (const Symbols::Object& one : objects) declarations.look(one);

@@ -1,4 +1,5 @@
-// The variables of a program that are there from beginning to end: of its objects, and of each of its threads.
+// The variables of a program that are there from beginning to end: of its objects, and of each of
+// its threads.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +28,8 @@ struct ObjectData {
 };
 
 struct Globals {
-    std::vector<ObjectData> objects;   // largest first
-    std::vector<Variable> variables;   // largest first, the first `most_variables`
+    std::vector<ObjectData> objects;  // largest first
+    std::vector<Variable> variables;  // largest first, the first `most_variables`
 };
 
 inline constexpr std::size_t most_variables = 200;

@@ -23,7 +23,9 @@ constexpr stack::StackId first_stack = stack::lost_root + 1;
 // The lines of a file that zstd has packed.
 class Lines {
 public:
-    explicit Lines(const std::string& path) : file_(std::fopen(path.c_str(), "rb"), std::fclose), context_(ZSTD_createDCtx(), ZSTD_freeDCtx) {
+    explicit Lines(const std::string& path)
+        : file_(std::fopen(path.c_str(), "rb"), std::fclose),
+          context_(ZSTD_createDCtx(), ZSTD_freeDCtx) {
         if (file_ == nullptr) throw Error("cannot read " + path + ": " + std::strerror(errno));
     }
     // False at the end; what follows a damaged place is left out, and `damaged` says so.
@@ -71,7 +73,8 @@ private:
 // The hexadecimal numbers of a line, after its letter.
 class Numbers {
 public:
-    explicit Numbers(std::string_view line) : at_(line.data() + 1), end_(line.data() + line.size()) {}
+    explicit Numbers(std::string_view line)
+        : at_(line.data() + 1), end_(line.data() + line.size()) {}
     bool next(std::uint64_t& value) {
         while (at_ < end_ && *at_ == ' ') ++at_;
         const auto [stop, error] = std::from_chars(at_, end_, value, 16);
@@ -91,14 +94,17 @@ private:
 // What the file says of stacks and sizes; its first reading.
 class Tables {
 public:
-    Tables(Lines& lines, const std::string& path, About& about, Symbols& symbols) : symbols_(symbols) {
+    Tables(Lines& lines, const std::string& path, About& about, Symbols& symbols)
+        : symbols_(symbols) {
         std::string_view line;
         if (!lines.next(line) || line.empty() || line[0] != 'v' || version(line) < oldest)
-            throw Error(path + " is no file of heaptrack's, or of too old a version", "it must be heaptrack.PROGRAM.PID.zst");
+            throw Error(path + " is no file of heaptrack's, or of too old a version",
+                        "it must be heaptrack.PROGRAM.PID.zst");
         about.nodes.resize(first_stack);
         for (; lines.next(line);) take(line, about);
         about.first = 0;
-        about.process.end_ns = about.process.end_ticks = about.last = std::max<std::uint64_t>(about.last, 1);
+        about.process.end_ns = about.process.end_ticks = about.last =
+            std::max<std::uint64_t>(about.last, 1);
         about.process.complete = lines.damaged() ? 0 : 1;
     }
     struct Request {
@@ -127,13 +133,17 @@ private:
             case 'i': know(numbers); break;
             case 't': {
                 const std::uint64_t instruction = numbers.get(), parent = numbers.get();
-                const auto outer = static_cast<stack::StackId>(parent == 0 ? stack::complete_root : first_stack + parent - 1);
-                about.nodes.push_back({outer < about.nodes.size() ? outer : stack::lost_root, instruction});
+                const auto outer = static_cast<stack::StackId>(
+                    parent == 0 ? stack::complete_root : first_stack + parent - 1);
+                about.nodes.push_back(
+                    {outer < about.nodes.size() ? outer : stack::lost_root, instruction});
                 break;
             }
             case 'a': {
                 const std::uint64_t size = numbers.get(), stack = numbers.get();
-                requests_.push_back({size, static_cast<stack::StackId>(stack == 0 ? stack::lost_root : first_stack + stack - 1)});
+                requests_.push_back(
+                    {size, static_cast<stack::StackId>(stack == 0 ? stack::lost_root
+                                                                  : first_stack + stack - 1)});
                 break;
             }
             case 'c': about.last = std::max(about.last, numbers.get() * ns_in_ms); break;
@@ -150,7 +160,10 @@ private:
             places.push_back({text(function), text(file), static_cast<int>(line), module, true});
         }
         std::erase_if(places, [](const Place& place) { return place.function.empty(); });
-        if (places.empty()) places.push_back({fmt::format("{}@0x{:x}", module.substr(module.rfind('/') + 1), address), "", 0, module, false});
+        if (places.empty())
+            places.push_back(
+                {fmt::format("{}@0x{:x}", module.substr(module.rfind('/') + 1), address), "", 0,
+                 module, false});
         places.back().inlined = false;
         symbols_.know(++instructions_, std::move(places));
     }
@@ -169,8 +182,10 @@ private:
 void replay(Lines& lines, const std::vector<Tables::Request>& requests, Analysis& analysis) {
     std::vector<std::vector<std::uint64_t>> live(requests.size());  // names of blocks
     std::uint64_t time = 0, blocks = 0;
-    const auto event = [&](Kind kind, std::uint64_t name, std::uint64_t size, stack::StackId stack) {
-        analysis.add(0, {time, name | static_cast<std::uint64_t>(kind) << kind_shift, size, stack, 0});
+    const auto event = [&](Kind kind, std::uint64_t name, std::uint64_t size,
+                           stack::StackId stack) {
+        analysis.add(0,
+                     {time, name | static_cast<std::uint64_t>(kind) << kind_shift, size, stack, 0});
     };
     for (std::string_view line; lines.next(line);) {
         if (line.empty()) continue;
@@ -182,7 +197,8 @@ void replay(Lines& lines, const std::vector<Tables::Request>& requests, Analysis
             if (number >= requests.size()) continue;
             if (line[0] == '+') {
                 live[number].push_back(name_block(0, blocks++));
-                event(Kind::malloc, live[number].back(), requests[number].size, requests[number].stack);
+                event(Kind::malloc, live[number].back(), requests[number].size,
+                      requests[number].stack);
             } else if (!live[number].empty()) {
                 event(Kind::free, live[number].back(), 0, requests[number].stack);
                 live[number].pop_back();
@@ -196,9 +212,12 @@ void read_samples(Lines& lines, About& about) {
     for (std::string_view line; lines.next(line);) {
         if (line.empty()) continue;
         Numbers numbers(line);
-        if (line[0] == 'I') about.process.page_bytes = static_cast<std::uint32_t>(std::max<std::uint64_t>(1, numbers.get()));
+        if (line[0] == 'I')
+            about.process.page_bytes =
+                static_cast<std::uint32_t>(std::max<std::uint64_t>(1, numbers.get()));
         else if (line[0] == 'c') time = numbers.get() * ns_in_ms;
-        else if (line[0] == 'R') about.samples.push_back({time, 0, static_cast<std::int64_t>(numbers.get())});
+        else if (line[0] == 'R')
+            about.samples.push_back({time, 0, static_cast<std::int64_t>(numbers.get())});
     }
 }
 
@@ -212,7 +231,11 @@ void import_heaptrack(const std::string& path, std::FILE* to) {
     read_samples(second, about);
     Analysis analysis(about, symbols);
     replay(third, tables.requests(), analysis);
-    analysis.tell({.source = "heaptrack", .bytes = first.bytes(), .damaged = first.damaged() ? 1u : 0u, .unreadable = 0}, to);
+    analysis.tell({.source = "heaptrack",
+                   .bytes = first.bytes(),
+                   .damaged = first.damaged() ? 1u : 0u,
+                   .unreadable = 0},
+                  to);
 }
 
 }  // namespace assay::heap

@@ -10,7 +10,8 @@ namespace {
 
 bool is_function(const GElf_Sym& symbol) {
     const int type = GELF_ST_TYPE(symbol.st_info);
-    return symbol.st_shndx != SHN_UNDEF && (type == STT_FUNC || type == STT_GNU_IFUNC || type == STT_NOTYPE);
+    return symbol.st_shndx != SHN_UNDEF &&
+           (type == STT_FUNC || type == STT_GNU_IFUNC || type == STT_NOTYPE);
 }
 
 int rank_of(const GElf_Sym& symbol) {
@@ -25,12 +26,15 @@ Names::Names(Dwfl_Module* module) {
     for (int k = 1; k < count; ++k) {
         GElf_Sym symbol;
         GElf_Addr at = 0;
-        const char* name = dwfl_module_getsym_info(module, k, &symbol, &at, nullptr, nullptr, nullptr);
+        const char* name =
+            dwfl_module_getsym_info(module, k, &symbol, &at, nullptr, nullptr, nullptr);
         if (name == nullptr || *name == 0 || !is_function(symbol)) continue;
         functions_.push_back({at, at + symbol.st_size, rank_of(symbol), name});
     }
     // Of several names of one function the first: the one that is longest, and known best.
-    std::ranges::stable_sort(functions_, {}, [](const Function& one) { return std::tuple(one.begin, ~one.end, one.binding); });
+    std::ranges::stable_sort(functions_, {}, [](const Function& one) {
+        return std::tuple(one.begin, ~one.end, one.binding);
+    });
     const auto [first, last] = std::ranges::unique(functions_, {}, &Function::begin);
     functions_.erase(first, last);
     // What has no size is a function only outside of those that have.

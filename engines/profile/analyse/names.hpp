@@ -1,5 +1,5 @@
-// Names of functions in an object's symbol table, found by bisection: elfutils looks through all of the table for each
-// address, which is seconds where there are a hundred thousand.
+// Names of functions in an object's symbol table, found by bisection: elfutils looks through all of
+// the table for each address, which is seconds where there are a hundred thousand.
 #pragma once
 
 #include <elfutils/libdwfl.h>

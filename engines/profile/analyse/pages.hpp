@@ -1,4 +1,5 @@
-// What is lost to fragmentation: pages that cannot be given back, because a few blocks on them live on.
+// What is lost to fragmentation: pages that cannot be given back, because a few blocks on them live
+// on.
 #pragma once
 
 #include <array>
@@ -14,11 +15,12 @@ struct Pages {
     static constexpr std::size_t tenths = 10;
 
     std::uint64_t time = 0, resident = 0, live = 0;  // ticks; bytes of the process; requested bytes
-    std::uint64_t pages = 0;                   // that hold live blocks
-    std::array<std::uint64_t, tenths> filled{};  // pages by the share of them that is requested
+    std::uint64_t pages = 0;                         // that hold live blocks
+    std::array<std::uint64_t, tenths> filled{};      // pages by the share of them that is requested
     struct Pin {
         std::uint32_t stack;
-        std::uint64_t bytes, blocks;  // empty bytes of its pages, its part of them; blocks on such pages
+        std::uint64_t bytes,
+            blocks;  // empty bytes of its pages, its part of them; blocks on such pages
     };
     std::vector<Pin> pins;  // most bytes first, the first few
 };

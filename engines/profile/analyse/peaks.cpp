@@ -33,7 +33,8 @@ void GroupPeaks::look() {
     for (const std::uint32_t number : touched_stacks_) {
         Stack& one = stacks_[number];
         for (const std::uint32_t group : one.groups)
-            if (groups_[group].live + groups_[group].bound > groups_[group].peak) one.followed.push_back(group);
+            if (groups_[group].live + groups_[group].bound > groups_[group].peak)
+                one.followed.push_back(group);
         any |= !one.followed.empty();
     }
     std::vector<std::int64_t> before;

@@ -15,7 +15,8 @@ void Python::read(const std::string& text) {
             Place place{"", "", 0, "", false};
             fields >> number >> place.line;
             fields.get();
-            if (!std::getline(fields, place.file, '\t') || !std::getline(fields, place.function)) continue;
+            if (!std::getline(fields, place.file, '\t') || !std::getline(fields, place.function))
+                continue;
             place.module = place.file;  // functions of one name in two files are two
             places.try_emplace(number, std::move(place));
         } else if (what == "eval") {

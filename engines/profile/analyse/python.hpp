@@ -1,4 +1,5 @@
-// What a trace says of Python: which functions at which lines its frames are, and which C frames run them.
+// What a trace says of Python: which functions at which lines its frames are, and which C frames
+// run them.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +14,10 @@ namespace assay::heap {
 
 struct Python {
     std::unordered_map<std::uint32_t, Place> places;  // by the number that frames name
-    std::unordered_set<std::uint64_t> evals;          // addresses of C frames that run Python frames
+    std::unordered_set<std::uint64_t> evals;  // addresses of C frames that run Python frames
     std::string unread;  // version of an interpreter whose frames were not understood; empty: none
-    // Stacks that events name; others are only on the way to some. Empty where there is no Python: then any may be named.
+    // Stacks that events name; others are only on the way to some. Empty where there is no Python:
+    // then any may be named.
     std::vector<bool> named;
 
     bool is_there() const { return !places.empty(); }

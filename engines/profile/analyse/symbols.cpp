@@ -16,7 +16,8 @@
 namespace assay::heap {
 namespace {
 
-char* debuginfo_path = nullptr;  // elfutils' own: .debug beside the object, /usr/lib/debug by build-id
+char* debuginfo_path =
+    nullptr;  // elfutils' own: .debug beside the object, /usr/lib/debug by build-id
 const Dwfl_Callbacks callbacks = {
     .find_elf = dwfl_build_id_find_elf,
     .find_debuginfo = dwfl_standard_find_debuginfo,
@@ -32,7 +33,8 @@ constexpr unsigned stack_pointer = 7;
 
 std::string demangled(const char* name) {
     int status = 0;
-    if (name[0] != '_' || name[1] != 'Z') return name;  // a function of C's named t is not "unsigned short"
+    if (name[0] != '_' || name[1] != 'Z')
+        return name;  // a function of C's named t is not "unsigned short"
     char* words = abi::__cxa_demangle(name, nullptr, nullptr, &status);
     const std::string text = status == 0 && words != nullptr ? words : name;
     std::free(words);
@@ -42,7 +44,9 @@ std::string demangled(const char* name) {
 std::string name_of(Dwarf_Die* die) {
     Dwarf_Attribute attribute;
     for (const unsigned which : {DW_AT_linkage_name, DW_AT_MIPS_linkage_name, DW_AT_name})
-        if (const char* name = dwarf_formstring(dwarf_attr_integrate(die, which, &attribute)); name != nullptr) return demangled(name);
+        if (const char* name = dwarf_formstring(dwarf_attr_integrate(die, which, &attribute));
+            name != nullptr)
+            return demangled(name);
     return "";
 }
 
@@ -52,17 +56,23 @@ std::string hex(const std::string& bytes) {
     return text;
 }
 
-constexpr std::size_t longest_name = 1000;  // bytes; a regular expression goes as deep as a text is long
+constexpr std::size_t longest_name =
+    1000;  // bytes; a regular expression goes as deep as a text is long
 
-// Made at run time, mostly, and named by nobody: its address tells nothing, once the process has ended.
+// Made at run time, mostly, and named by nobody: its address tells nothing, once the process has
+// ended.
 constexpr const char* unknown_code = "(unknown code)";
 
-// V8 says what it has made, how well, and of which lines: "JS:*name file:12:3". Others' names are whole.
+// V8 says what it has made, how well, and of which lines: "JS:*name file:12:3". Others' names are
+// whole.
 Place place_made(const std::string& name) {
-    static const std::regex by_v8("^(?:JS|Function|LazyCompile|Script|Eval):[~^*+-]?(.*) (?:file://)?([^ ]+):([0-9]+):[0-9]+$");
+    static const std::regex by_v8(
+        "^(?:JS|Function|LazyCompile|Script|Eval):[~^*+-]?(.*) (?:file://)?([^ "
+        "]+):([0-9]+):[0-9]+$");
     std::smatch parts;
     if (!std::regex_match(name, parts, by_v8)) return {name, "", 0, "", false};
-    return {parts[1].length() > 0 ? parts[1].str() : "(anonymous)", parts[2], std::atoi(parts[3].str().c_str()), "", false};
+    return {parts[1].length() > 0 ? parts[1].str() : "(anonymous)", parts[2],
+            std::atoi(parts[3].str().c_str()), "", false};
 }
 
 }  // namespace
@@ -93,7 +103,10 @@ struct Symbols::Module {
         const unsigned char* bytes = nullptr;
         GElf_Addr where = 0;
         const int n = dwfl_module_build_id(found, &bytes, &where);
-        if (n > 0 && id != "-" && hex(std::string(reinterpret_cast<const char*>(bytes), static_cast<std::size_t>(n))) != id) return false;
+        if (n > 0 && id != "-" &&
+            hex(std::string(reinterpret_cast<const char*>(bytes), static_cast<std::size_t>(n))) !=
+                id)
+            return false;
         offline = added;
         module = found;
         return true;
@@ -111,7 +124,9 @@ void Symbols::add_modules(const std::string& text) {
         fields >> std::hex >> one->bias >> one->begin >> one->end >> one->id;
         std::getline(fields >> std::ws, one->path);
         if (!fields || one->path.empty() || one->begin >= one->end) continue;
-        const bool known = std::ranges::any_of(modules_, [&](const auto& m) { return m->begin == one->begin && m->path == one->path; });
+        const bool known = std::ranges::any_of(modules_, [&](const auto& m) {
+            return m->begin == one->begin && m->path == one->path;
+        });
         if (!known) modules_.push_back(std::move(one));
     }
 }
@@ -128,7 +143,8 @@ void Symbols::add_code(const std::string& text) {
         name.resize(std::min(name.size(), longest_name));
         auto at = made_.lower_bound(begin);
         if (at != made_.begin() && std::prev(at)->second.end > begin) --at;
-        while (at != made_.end() && at->first < begin + bytes) at = made_.erase(at);  // what stood there before
+        while (at != made_.end() && at->first < begin + bytes)
+            at = made_.erase(at);  // what stood there before
         made_[begin] = {begin + bytes, place_made(name)};
     }
 }
@@ -147,7 +163,9 @@ std::string_view Symbols::object_at(std::uint64_t address) const {
 std::vector<Symbols::Object> Symbols::objects() {
     std::vector<Object> found;
     for (const auto& one : modules_)
-        if (one->open()) found.push_back({one->path, one->bias, one->begin, one->end, one->offline, one->module});
+        if (one->open())
+            found.push_back(
+                {one->path, one->bias, one->begin, one->end, one->offline, one->module});
     return found;
 }
 
@@ -163,23 +181,28 @@ std::optional<std::uint64_t> Symbols::return_at(std::uint64_t address) {
     return found->second;
 }
 
-// What DWARF tells of the frame (DWARF 5, section 6.4): how far above the stack pointer it begins, and how far from there the
-// caller's address was put.
+// What DWARF tells of the frame (DWARF 5, section 6.4): how far above the stack pointer it begins,
+// and how far from there the caller's address was put.
 std::optional<std::uint64_t> Symbols::read_return(std::uint64_t address) {
     Module* m = module_of(address);
     if (m == nullptr || !m->open()) return std::nullopt;
     Dwarf_Addr bias = 0;
     Dwarf_CFI* table = dwfl_module_eh_cfi(m->module, &bias);
     Dwarf_Frame* frame = nullptr;
-    if (table == nullptr || dwarf_cfi_addrframe(table, address - m->bias + m->offline - bias, &frame) != 0) return std::nullopt;
+    if (table == nullptr ||
+        dwarf_cfi_addrframe(table, address - m->bias + m->offline - bias, &frame) != 0)
+        return std::nullopt;
     const std::unique_ptr<Dwarf_Frame, decltype(&std::free)> kept(frame, &std::free);
     Dwarf_Op *begin = nullptr, *saved = nullptr, room[3];
     std::size_t begin_count = 0, saved_count = 0;
     const int column = dwarf_frame_info(frame, nullptr, nullptr, nullptr);
-    if (column < 0 || dwarf_frame_cfa(frame, &begin, &begin_count) != 0 || begin_count != 1) return std::nullopt;
+    if (column < 0 || dwarf_frame_cfa(frame, &begin, &begin_count) != 0 || begin_count != 1)
+        return std::nullopt;
     if (begin->atom != DW_OP_bregx || begin->number != stack_pointer) return std::nullopt;
-    if (dwarf_frame_register(frame, column, room, &saved, &saved_count) != 0 || saved_count != 2) return std::nullopt;
-    if (saved[0].atom != DW_OP_call_frame_cfa || saved[1].atom != DW_OP_plus_uconst) return std::nullopt;
+    if (dwarf_frame_register(frame, column, room, &saved, &saved_count) != 0 || saved_count != 2)
+        return std::nullopt;
+    if (saved[0].atom != DW_OP_call_frame_cfa || saved[1].atom != DW_OP_plus_uconst)
+        return std::nullopt;
     return begin->number2 + saved[1].number;
 }
 
@@ -187,10 +210,12 @@ std::vector<Place> Symbols::resolve(std::uint64_t address) {
     Module* m = module_of(address);
     if (m == nullptr) {
         const auto next = made_.upper_bound(address);
-        if (next != made_.begin() && address < std::prev(next)->second.end) return {std::prev(next)->second.place};
+        if (next != made_.begin() && address < std::prev(next)->second.end)
+            return {std::prev(next)->second.place};
         return {{unknown_code, "", 0, "", false}};
     }
-    const std::string unknown = fmt::format("{}+0x{:x}", m->path.substr(m->path.rfind('/') + 1), address - m->bias);
+    const std::string unknown =
+        fmt::format("{}+0x{:x}", m->path.substr(m->path.rfind('/') + 1), address - m->bias);
     if (!m->open()) {
         if (std::ranges::find(missing_, m->path) == missing_.end()) missing_.push_back(m->path);
         return {{unknown, "", 0, m->path, false}};
@@ -202,8 +227,11 @@ std::vector<Place> Symbols::resolve(std::uint64_t address) {
     Dwarf_Die* unit = dwfl_module_addrdie(m->module, at, &debug_bias);
     if (unit != nullptr && dwarf_haspc(unit, at - debug_bias) != 1) unit = nullptr;
     // Outside of any unit it would be the last line of the one before.
-    if (Dwfl_Line* line = unit != nullptr ? dwfl_module_getsrc(m->module, at) : nullptr; line != nullptr)
-        if (const char* file = dwfl_lineinfo(line, nullptr, &place.line, nullptr, nullptr, nullptr); file != nullptr) place.file = file;
+    if (Dwfl_Line* line = unit != nullptr ? dwfl_module_getsrc(m->module, at) : nullptr;
+        line != nullptr)
+        if (const char* file = dwfl_lineinfo(line, nullptr, &place.line, nullptr, nullptr, nullptr);
+            file != nullptr)
+            place.file = file;
     Dwarf_Die *scopes = nullptr, *nest = nullptr;
     const int depth = unit != nullptr ? dwarf_getscopes(unit, at - debug_bias, &scopes) : 0;
     const int nested = depth > 0 ? dwarf_getscopes_die(&scopes[0], &nest) : 0;
@@ -220,9 +248,12 @@ std::vector<Place> Symbols::resolve(std::uint64_t address) {
         Dwarf_Files* files = nullptr;
         place.file.clear();
         place.line = 0;
-        if (dwarf_formudata(dwarf_attr(&nest[k], DW_AT_call_line, &attribute), &number) == 0) place.line = static_cast<int>(number);
-        if (dwarf_formudata(dwarf_attr(&nest[k], DW_AT_call_file, &attribute), &number) == 0 && dwarf_getsrcfiles(unit, &files, nullptr) == 0)
-            if (const char* file = dwarf_filesrc(files, number, nullptr, nullptr); file != nullptr) place.file = file;
+        if (dwarf_formudata(dwarf_attr(&nest[k], DW_AT_call_line, &attribute), &number) == 0)
+            place.line = static_cast<int>(number);
+        if (dwarf_formudata(dwarf_attr(&nest[k], DW_AT_call_file, &attribute), &number) == 0 &&
+            dwarf_getsrcfiles(unit, &files, nullptr) == 0)
+            if (const char* file = dwarf_filesrc(files, number, nullptr, nullptr); file != nullptr)
+                place.file = file;
     }
     std::free(scopes);
     std::free(nest);

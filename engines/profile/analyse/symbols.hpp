@@ -1,4 +1,5 @@
-// Functions, files and lines of addresses, from the objects on disk (elfutils), inlined calls among them.
+// Functions, files and lines of addresses, from the objects on disk (elfutils), inlined calls among
+// them.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,8 @@ struct Dwfl_Module;
 namespace assay::heap {
 
 struct Place {
-    std::string function;  // demangled; "module+0x1234" where nothing is known, "(unknown code)" in no module
+    std::string function;  // demangled; "module+0x1234" where nothing is known, "(unknown code)" in
+                           // no module
     std::string file;      // empty where it is not known
     int line = 0;
     std::string module;    // path of the object
@@ -28,17 +30,21 @@ public:
 
     // Lines "load-bias begin end build-id path", hexadecimal.
     void add_modules(const std::string& text);
-    // Lines "begin bytes name" of functions that were made at run time, hexadecimal; the later one counts.
+    // Lines "begin bytes name" of functions that were made at run time, hexadecimal; the later one
+    // counts.
     void add_code(const std::string& text);
     // What another tool has found out.
-    void know(std::uint64_t address, std::vector<Place> places) { known_[address] = std::move(places); }
+    void know(std::uint64_t address, std::vector<Place> places) {
+        known_[address] = std::move(places);
+    }
     std::string_view object_at(std::uint64_t address) const;  // its path; empty for none
     // Innermost first; never empty.
     const std::vector<Place>& find(std::uint64_t address);
-    // In the function at this address: bytes from the stack pointer up to where its caller's address lies. None where that is
-    // not told, or told in another way.
+    // In the function at this address: bytes from the stack pointer up to where its caller's
+    // address lies. None where that is not told, or told in another way.
     std::optional<std::uint64_t> return_at(std::uint64_t address);
-    // An object as it lay in the process, and as elfutils has it: which adds `offline` to the object's own addresses.
+    // An object as it lay in the process, and as elfutils has it: which adds `offline` to the
+    // object's own addresses.
     struct Object {
         std::string path;
         std::uint64_t bias, begin, end, offline;

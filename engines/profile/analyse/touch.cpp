@@ -11,9 +11,13 @@ namespace {
 
 // Of the system's libraries, and of our own hooks, which stand before an allocator's functions.
 bool only_touches_for(const Place& place) {
-    constexpr std::string_view runtime[] = {"libc.so", "libc-", "libstdc++.so", "libgcc_s.so", "ld-linux", "libassay-heap.so"};
-    const std::string_view object = std::string_view(place.module).substr(place.module.rfind('/') + 1);
-    return only_hands_on(place.function) || std::ranges::any_of(runtime, [&](std::string_view name) { return object.starts_with(name); });
+    constexpr std::string_view runtime[] = {"libc.so",     "libc-",    "libstdc++.so",
+                                            "libgcc_s.so", "ld-linux", "libassay-heap.so"};
+    const std::string_view object =
+        std::string_view(place.module).substr(place.module.rfind('/') + 1);
+    return only_hands_on(place.function) ||
+           std::ranges::any_of(runtime,
+                               [&](std::string_view name) { return object.starts_with(name); });
 }
 
 }  // namespace
@@ -57,15 +61,19 @@ void PageSet::erase(std::uint64_t page) {
 bool PageSet::last_until(std::uint64_t page, std::uint64_t& found) const {
     for (int level = 0; level < levels; ++level) {
         const auto word = words_[static_cast<std::size_t>(level)].find(page >> 6);
-        // At the bottom the page itself counts; further up only what is before the word that was looked through.
+        // At the bottom the page itself counts; further up only what is before the word that was
+        // looked through.
         const int bits = static_cast<int>(page & 63) + (level == 0 ? 1 : 0);
         const std::uint64_t below = word == words_[static_cast<std::size_t>(level)].end() ? 0
-                                    : bits == 64                                          ? word->second
-                                                                                          : word->second & ((std::uint64_t{1} << bits) - 1);
+                                    : bits == 64 ? word->second
+                                                 : word->second & ((std::uint64_t{1} << bits) - 1);
         if (below != 0) {
-            std::uint64_t at = (page >> 6 << 6) | static_cast<std::uint64_t>(63 - std::countl_zero(below));
+            std::uint64_t at =
+                (page >> 6 << 6) | static_cast<std::uint64_t>(63 - std::countl_zero(below));
             for (int down = level - 1; down >= 0; --down)
-                at = at << 6 | static_cast<std::uint64_t>(63 - std::countl_zero(words_[static_cast<std::size_t>(down)].at(at)));
+                at = at << 6 |
+                     static_cast<std::uint64_t>(
+                         63 - std::countl_zero(words_[static_cast<std::size_t>(down)].at(at)));
             found = at;
             return true;
         }
@@ -80,7 +88,8 @@ void TouchAccount::note(std::uint32_t thread, const Event& event) {
     const std::uint64_t address = address_of(event), page = address / page_;
     if (is_named(address)) return;
     const bool is_given = gives(kind, address, event.size);
-    if (const auto found = unclaimed_.find(thread); found != unclaimed_.end() && !found->second.empty()) {
+    if (const auto found = unclaimed_.find(thread);
+        found != unclaimed_.end() && !found->second.empty()) {
         if (is_given) claim(found->second, event);
         found->second.clear();
     }
@@ -100,11 +109,14 @@ Blocks::const_iterator TouchAccount::block_at(std::uint64_t address, const Block
     std::uint64_t page = 0;
     if (large_.last_until(address / page_, page)) {
         const auto found = blocks.find(large_at_.at(page));
-        if (found != blocks.end() && address >= found->first && address - found->first < found->second.size) return found;
+        if (found != blocks.end() && address >= found->first &&
+            address - found->first < found->second.size)
+            return found;
     }
     // A small one begins less than a page before; blocks begin at multiples of 16.
     for (std::uint64_t at = address & ~std::uint64_t{15}; at + page_ > address; at -= 16)
-        if (const auto found = blocks.find(at); found != blocks.end()) return address - at < found->second.size ? found : blocks.end();
+        if (const auto found = blocks.find(at); found != blocks.end())
+            return address - at < found->second.size ? found : blocks.end();
     return blocks.end();
 }
 
@@ -123,7 +135,8 @@ void TouchAccount::count(const Touch& touch, const Extent& block, std::uint32_t 
     Count& count = stacks[stack];
     ++count.touches;
     const std::uint64_t region = touch.address / huge;
-    const bool whole = region * huge >= block.first && (region + 1) * huge <= block.first + block.size;
+    const bool whole =
+        region * huge >= block.first && (region + 1) * huge <= block.first + block.size;
     std::uint64_t& seen = huge_seen_[region];
     if (!whole || seen != block.time) ++count.with_huge;
     if (whole) seen = block.time;

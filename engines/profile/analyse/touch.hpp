@@ -1,8 +1,9 @@
-// First touch: a page is given to a program when it is written to for the first time, and that is where the time goes that
-// malloc itself has saved. Which thread and line has paid, for whose blocks, and what huge pages would have saved.
+// First touch: a page is given to a program when it is written to for the first time, and that is
+// where the time goes that malloc itself has saved. Which thread and line has paid, for whose
+// blocks, and what huge pages would have saved.
 //
-// Pages are mostly touched by memset(), memcpy(), read() and the like: the line is then that of their caller, as far out as
-// the words of the stack reach that the kernel has told.
+// Pages are mostly touched by memset(), memcpy(), read() and the like: the line is then that of
+// their caller, as far out as the words of the stack reach that the kernel has told.
 #pragma once
 
 #include <array>
@@ -18,7 +19,8 @@
 
 namespace assay::heap {
 
-// Numbers of pages, with the largest one that is not above a given one: a tree of bits, 64 to a word.
+// Numbers of pages, with the largest one that is not above a given one: a tree of bits, 64 to a
+// word.
 class PageSet {
 public:
     void insert(std::uint64_t page);
@@ -47,8 +49,10 @@ public:
     std::unordered_map<std::uint32_t, Count> stacks;           // by who has asked for the block
     std::unordered_map<std::uint32_t, std::uint64_t> threads;  // by serial
     std::unordered_map<std::uint32_t, std::uint64_t> stands;   // by number: where the toucher stood
-    std::unordered_map<std::uint32_t, std::uint64_t> askers;   // by stack: in the allocator, before it gave the block
-    std::uint64_t outside = 0;  // of any block: stacks, variables, code, blocks that were not recorded
+    std::unordered_map<std::uint32_t, std::uint64_t>
+        askers;  // by stack: in the allocator, before it gave the block
+    std::uint64_t outside =
+        0;  // of any block: stacks, variables, code, blocks that were not recorded
 
 private:
     static constexpr std::uint64_t huge = 2 << 20;
@@ -64,10 +68,13 @@ private:
     const About& about_;
     std::uint64_t page_;
     std::size_t next_ = 0;
-    std::unordered_map<std::uint32_t, std::vector<std::size_t>> unclaimed_;  // touches since the thread's last event, by serial
+    std::unordered_map<std::uint32_t, std::vector<std::size_t>>
+        unclaimed_;  // touches since the thread's last event, by serial
     PageSet large_;  // where blocks begin that are at least a page
-    tsl::robin_map<std::uint64_t, std::uint64_t, NumberHash> large_at_;   // their addresses, by that page
-    tsl::robin_map<std::uint64_t, std::uint64_t, NumberHash> huge_seen_;  // when the block was asked for, by huge page
+    tsl::robin_map<std::uint64_t, std::uint64_t, NumberHash>
+        large_at_;  // their addresses, by that page
+    tsl::robin_map<std::uint64_t, std::uint64_t, NumberHash>
+        huge_seen_;  // when the block was asked for, by huge page
 };
 
 // Who has touched: the innermost that does not merely do so for its caller.

@@ -37,7 +37,9 @@ void check_free(pid_t pid) {
         if (fd < 0) continue;
         const bool is_free = flock(fd, LOCK_EX | LOCK_NB) == 0;
         close(fd);
-        if (!is_free) throw Error(fmt::format("the memory of process {} is being recorded already", pid), "end that recording first");
+        if (!is_free)
+            throw Error(fmt::format("the memory of process {} is being recorded already", pid),
+                        "end that recording first");
     }
 }
 
@@ -50,22 +52,31 @@ Nanoseconds age_of(pid_t pid) {
     for (int k = 3; k <= 22; ++k) fields >> field;
     timespec up{};
     clock_gettime(CLOCK_BOOTTIME, &up);
-    const double started = std::strtod(field.c_str(), nullptr) / static_cast<double>(sysconf(_SC_CLK_TCK));
-    return static_cast<Nanoseconds>((static_cast<double>(up.tv_sec) + static_cast<double>(up.tv_nsec) * 1e-9 - started) * 1e9);
+    const double started =
+        std::strtod(field.c_str(), nullptr) / static_cast<double>(sysconf(_SC_CLK_TCK));
+    return static_cast<Nanoseconds>(
+        (static_cast<double>(up.tv_sec) + static_cast<double>(up.tv_nsec) * 1e-9 - started) * 1e9);
 }
 
 Needed needed_of(const Process& process, pid_t pid) {
-    const Needed needed{process.in_libc("mmap"), process.in_libc("munmap"), process.in_libc("__errno_location")};
+    const Needed needed{process.in_libc("mmap"), process.in_libc("munmap"),
+                        process.in_libc("__errno_location")};
     if (needed.mmap == 0 || needed.munmap == 0 || needed.errno_location == 0)
-        throw Error(fmt::format("the C library of process {} is not understood", pid), "has it been replaced since the process was started?");
+        throw Error(fmt::format("the C library of process {} is not understood", pid),
+                    "has it been replaced since the process was started?");
     return needed;
 }
 
 [[noreturn]] void throw_refused(pid_t pid, heap::Answer answer) {
     switch (answer) {
-        case heap::Answer::started_with_it: throw Error(fmt::format("process {} was started by 'assay heap'", pid), "it cannot be attached to as well");
-        case heap::Answer::nothing_to_hook: throw Error(fmt::format("process {} has no allocator that could be recorded", pid));
-        default: throw Error(fmt::format("process {} cannot make its buffers in /dev/shm", pid), "is there room, and may its user write there?");
+        case heap::Answer::started_with_it:
+            throw Error(fmt::format("process {} was started by 'assay heap'", pid),
+                        "it cannot be attached to as well");
+        case heap::Answer::nothing_to_hook:
+            throw Error(fmt::format("process {} has no allocator that could be recorded", pid));
+        default:
+            throw Error(fmt::format("process {} cannot make its buffers in /dev/shm", pid),
+                        "is there room, and may its user write there?");
     }
 }
 
@@ -74,10 +85,14 @@ template <class Try>
 void until_good_moment(pid_t pid, Try try_once) {
     std::chrono::milliseconds pause = first_pause;
     for (const Nanoseconds end = now() + patience; !try_once();) {
-        if (field_of(fmt::format("/proc/{}/status", pid), "State").empty()) throw Error(fmt::format("process {} has ended", pid));
+        if (field_of(fmt::format("/proc/{}/status", pid), "State").empty())
+            throw Error(fmt::format("process {} has ended", pid));
         if (now() > end)
-            throw Error(fmt::format("no moment was found in {} s at which process {} could be attached to", patience / 1'000'000'000, pid),
-                        "its threads are inside the loader, the allocator or code without call-frame information: try again");
+            throw Error(
+                fmt::format("no moment was found in {} s at which process {} could be attached to",
+                            patience / 1'000'000'000, pid),
+                "its threads are inside the loader, the allocator or code without call-frame "
+                "information: try again");
         std::this_thread::sleep_for(pause);
         pause = std::min(2 * pause, longest_pause);
     }
@@ -93,9 +108,12 @@ Attachment::Attachment(pid_t pid, const std::string& library, const std::string&
     if (mapping_of(files_mapped_in(pid), library) == nullptr) load();
     with_all_stopped(true, [&](Guest& guest, const Process& process) {
         const std::uint64_t function = process.in_hooks(heap::attach_function);
-        if (function == 0) throw Error(fmt::format("process {} has another version of {} loaded", pid, library), "it can be attached to by that one alone");
+        if (function == 0)
+            throw Error(fmt::format("process {} has another version of {} loaded", pid, library),
+                        "it can be attached to by that one alone");
         look_at(threads_.ids());
-        const auto answer = static_cast<heap::Answer>(guest.call(function, {guest.put(settings), settings.size() + 1}) & 0xffffffff);
+        const auto answer = static_cast<heap::Answer>(
+            guest.call(function, {guest.put(settings), settings.size() + 1}) & 0xffffffff);
         if (answer != heap::Answer::yes) throw_refused(pid, answer);
     });
     const std::vector<Mapping> files = files_mapped_in(pid);
@@ -106,17 +124,22 @@ Attachment::Attachment(pid_t pid, const std::string& library, const std::string&
 void Attachment::load() {
     const Process process(pid_, library_);
     const Needed needed = needed_of(process, pid_);
-    const std::uint64_t open = process.in_libc("dlopen") != 0 ? process.in_libc("dlopen") : process.in_libc("__libc_dlopen_mode");
+    const std::uint64_t open = process.in_libc("dlopen") != 0
+                                   ? process.in_libc("dlopen")
+                                   : process.in_libc("__libc_dlopen_mode");
     const std::uint64_t why = process.in_libc("dlerror");
     if (open == 0) throw Error(fmt::format("the C library of process {} can load nothing", pid_));
     until_good_moment(pid_, [&] {
         for (const pid_t tid : Threads::of(pid_)) {
             bool is_done = false;
-            if (threads_.stop(tid, now() + stop_limit) && threads_.stopped().front().signal == 0 && process.standing(tid).may_call) {
+            if (threads_.stop(tid, now() + stop_limit) && threads_.stopped().front().signal == 0 &&
+                process.standing(tid).may_call) {
                 Guest guest(tid, memory_, needed, [] {});
                 if (guest.call(open, {guest.put(library_), RTLD_NOW | RTLD_LOCAL}) == 0) {
                     const std::uint64_t said = why != 0 ? guest.call(why, {}) : 0;
-                    throw Error(fmt::format("process {} cannot load the recorder's library: {}", pid_, said != 0 ? memory_.text(said, 500) : "it does not say why"));
+                    throw Error(
+                        fmt::format("process {} cannot load the recorder's library: {}", pid_,
+                                    said != 0 ? memory_.text(said, 500) : "it does not say why"));
                 }
                 is_done = true;
             }
@@ -153,7 +176,9 @@ void Attachment::with_all_stopped(bool needs_empty_hooks, Use use) {
 }
 
 void Attachment::leave() {
-    with_all_stopped(false, [&](Guest& guest, const Process& process) { guest.call(process.in_hooks(heap::detach_function), {}); });
+    with_all_stopped(false, [&](Guest& guest, const Process& process) {
+        guest.call(process.in_hooks(heap::detach_function), {});
+    });
 }
 
 bool Attachment::is_over() const { return !memory_.is_there(here_); }

@@ -1,8 +1,9 @@
 // A function of another process, called in one of its threads.
 //
-// The thread is stopped; it gets the call's registers, runs until the call returns to address 0, and has its own back:
-// all of them, the signals that it blocks and its errno. Meanwhile all signals wait. The call runs on a stack of its own,
-// since the thread's may be small; of that one only the memory below its red zone is used, to ask for the other.
+// The thread is stopped; it gets the call's registers, runs until the call returns to address 0,
+// and has its own back: all of them, the signals that it blocks and its errno. Meanwhile all
+// signals wait. The call runs on a stack of its own, since the thread's may be small; of that one
+// only the memory below its red zone is used, to ask for the other.
 #pragma once
 
 #include <sys/types.h>
@@ -26,7 +27,8 @@ struct Needed {
 class Guest {
 public:
     // `held_up` is called once when a call takes longer than that should.
-    Guest(pid_t tid, const Memory& memory, const Needed& needed, std::function<void()> held_up);  // throws Error
+    Guest(pid_t tid, const Memory& memory, const Needed& needed,
+          std::function<void()> held_up);  // throws Error
     ~Guest();
     Guest(const Guest&) = delete;
     Guest& operator=(const Guest&) = delete;
@@ -51,7 +53,8 @@ private:
     bool is_lost_ = false;  // the thread is no more, or still in a call
 };
 
-// A stopped thread whose system call was ended by nothing but the stop itself is to wait on when it is let go.
+// A stopped thread whose system call was ended by nothing but the stop itself is to wait on when it
+// is let go.
 void begin_wait_again(pid_t pid, pid_t tid);
 
 }  // namespace assay::attach

@@ -12,18 +12,21 @@
 
 namespace assay::attach {
 
-Memory::Memory(pid_t pid) : fd_(open(fmt::format("/proc/{}/mem", pid).c_str(), O_RDWR | O_CLOEXEC)) {
+Memory::Memory(pid_t pid)
+    : fd_(open(fmt::format("/proc/{}/mem", pid).c_str(), O_RDWR | O_CLOEXEC)) {
     if (fd_ < 0) throw_not_allowed(pid, errno);
 }
 
 Memory::~Memory() { close(fd_); }
 
 bool Memory::read(std::uint64_t at, std::span<char> into) const {
-    return pread(fd_, into.data(), into.size(), static_cast<off_t>(at)) == static_cast<ssize_t>(into.size());
+    return pread(fd_, into.data(), into.size(), static_cast<off_t>(at)) ==
+           static_cast<ssize_t>(into.size());
 }
 
 void Memory::write(std::uint64_t at, std::span<const char> bytes) const {
-    if (pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(at)) != static_cast<ssize_t>(bytes.size()))
+    if (pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(at)) !=
+        static_cast<ssize_t>(bytes.size()))
         throw Error("the process has ended, or runs another program now");
 }
 

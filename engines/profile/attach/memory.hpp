@@ -17,9 +17,9 @@ public:
     Memory(const Memory&) = delete;
     Memory& operator=(const Memory&) = delete;
 
-    void write(std::uint64_t at, std::span<const char> bytes) const;                        // throws Error
-    std::string text(std::uint64_t at, std::size_t most) const;                             // up to a zero
-    bool is_there(std::uint64_t at) const;                                                  // something is mapped
+    void write(std::uint64_t at, std::span<const char> bytes) const;  // throws Error
+    std::string text(std::uint64_t at, std::size_t most) const;       // up to a zero
+    bool is_there(std::uint64_t at) const;                            // something is mapped
     template <class T>
     T get(std::uint64_t at) const {
         T value{};

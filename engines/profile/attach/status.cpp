@@ -31,54 +31,77 @@ std::string name_of(pid_t pid) { return read_line(fmt::format("/proc/{}/comm", p
 
 // Not the same file there: it lives in a container, or in another root.
 bool sees(pid_t pid, const std::string& path) {
-    struct stat here {}, there {};
-    return stat(path.c_str(), &here) == 0 && stat(fmt::format("/proc/{}/root{}", pid, path).c_str(), &there) == 0 && here.st_dev == there.st_dev &&
-           here.st_ino == there.st_ino;
+    struct stat here{}, there{};
+    return stat(path.c_str(), &here) == 0 &&
+           stat(fmt::format("/proc/{}/root{}", pid, path).c_str(), &there) == 0 &&
+           here.st_dev == there.st_dev && here.st_ino == there.st_ino;
 }
 
 void refuse_traced(pid_t pid) {
-    const pid_t tracer = std::atoi(field_of(fmt::format("/proc/{}/status", pid), "TracerPid").c_str());
+    const pid_t tracer =
+        std::atoi(field_of(fmt::format("/proc/{}/status", pid), "TracerPid").c_str());
     if (tracer != 0 && tracer != getpid())
-        throw Error(fmt::format("process {} is being traced by {} ({})", pid, tracer, name_of(tracer)), "a debugger must let it go first");
+        throw Error(
+            fmt::format("process {} is being traced by {} ({})", pid, tracer, name_of(tracer)),
+            "a debugger must let it go first");
 }
 
 void check_process(pid_t pid) {
     const std::string file = fmt::format("/proc/{}/status", pid), state = field_of(file, "State");
-    if (pid <= 0 || state.empty()) throw Error(fmt::format("there is no process {}", pid), "ps -e lists them");
-    if (pid == getpid() || pid == getppid()) throw Error(fmt::format("process {} is Assay itself", pid));
+    if (pid <= 0 || state.empty())
+        throw Error(fmt::format("there is no process {}", pid), "ps -e lists them");
+    if (pid == getpid() || pid == getppid())
+        throw Error(fmt::format("process {} is Assay itself", pid));
     if (const std::string group = field_of(file, "Tgid"); group != std::to_string(pid))
-        throw Error(fmt::format("{} is a thread of process {}", pid, group), fmt::format("attach to {}", group));
-    if (state[0] == 'Z' || state[0] == 'X') throw Error(fmt::format("process {} has ended already", pid));
-    if (field_of(file, "VmSize").empty()) throw Error(fmt::format("process {} ({}) is a thread of the kernel", pid, name_of(pid)));
+        throw Error(fmt::format("{} is a thread of process {}", pid, group),
+                    fmt::format("attach to {}", group));
+    if (state[0] == 'Z' || state[0] == 'X')
+        throw Error(fmt::format("process {} has ended already", pid));
+    if (field_of(file, "VmSize").empty())
+        throw Error(fmt::format("process {} ({}) is a thread of the kernel", pid, name_of(pid)));
     refuse_traced(pid);
 }
 
 // Its program can be called into.
 void check_program(pid_t pid) {
 #if !defined(__x86_64__)
-    throw Error("a running process cannot be attached to on this processor", "start it with Assay: assay heap -- PROGRAM");
+    throw Error("a running process cannot be attached to on this processor",
+                "start it with Assay: assay heap -- PROGRAM");
 #endif
     std::ifstream program(fmt::format("/proc/{}/exe", pid), std::ios::binary);
     Elf64_Ehdr head{};
     if (!program.read(reinterpret_cast<char*>(&head), sizeof head)) throw_not_allowed(pid, EACCES);
     if (head.e_ident[EI_CLASS] != ELFCLASS64 || head.e_machine != EM_X86_64)
-        throw Error(fmt::format("process {} runs a program of another architecture", pid), "only 64-bit programs of this processor can be recorded");
+        throw Error(fmt::format("process {} runs a program of another architecture", pid),
+                    "only 64-bit programs of this processor can be recorded");
     const std::vector<Mapping> files = files_mapped_in(pid);
     if (files.empty()) throw_not_allowed(pid, EACCES);
     if (std::ranges::none_of(files, is_libc, &Mapping::path))
-        throw Error(fmt::format("process {} ({}) is statically linked, or has another C library than glibc", pid, name_of(pid)), "its memory cannot be recorded");
+        throw Error(
+            fmt::format("process {} ({}) is statically linked, or has another C library than glibc",
+                        pid, name_of(pid)),
+            "its memory cannot be recorded");
 }
 
-// The library and its buffers would be found there, and nothing there forbids the way in which it is called.
+// The library and its buffers would be found there, and nothing there forbids the way in which it
+// is called.
 void check_surroundings(pid_t pid, const std::string& library) {
     if (link(fmt::format("/proc/{}/ns/pid", pid)) != link("/proc/self/ns/pid"))
-        throw Error(fmt::format("process {} is in another container", pid), "run Assay in that container");
-    if (!sees(pid, library)) throw Error(fmt::format("process {} cannot see {}: it is in another container or root", pid, library), "run Assay there");
+        throw Error(fmt::format("process {} is in another container", pid),
+                    "run Assay in that container");
+    if (!sees(pid, library))
+        throw Error(fmt::format("process {} cannot see {}: it is in another container or root", pid,
+                                library),
+                    "run Assay there");
     const std::string file = fmt::format("/proc/{}/status", pid);
     const std::uint64_t ignored = std::strtoull(field_of(file, "SigIgn").c_str(), nullptr, 16);
-    if ((ignored >> (SIGSEGV - 1) & 1) != 0) throw Error(fmt::format("process {} ignores the signal SIGSEGV, by which a call into it ends", pid));
+    if ((ignored >> (SIGSEGV - 1) & 1) != 0)
+        throw Error(fmt::format(
+            "process {} ignores the signal SIGSEGV, by which a call into it ends", pid));
     if (field_of(file, "x86_Thread_features").find("shstk") != std::string::npos)
-        throw Error(fmt::format("process {} has a shadow stack, which forbids calls from outside", pid), "start it with Assay: assay heap -- PROGRAM");
+        throw Error(
+            fmt::format("process {} has a shadow stack, which forbids calls from outside", pid),
+            "start it with Assay: assay heap -- PROGRAM");
 }
 
 }  // namespace
@@ -104,7 +127,9 @@ std::vector<Mapping> files_mapped_in(pid_t pid) {
     for (std::string line; std::getline(maps, line);) {
         Mapping one;
         int path_at = 0;
-        if (std::sscanf(line.c_str(), "%lx-%lx %*4s %lx %*x:%*x %*u %n", &one.begin, &one.end, &one.offset, &path_at) < 3) continue;
+        if (std::sscanf(line.c_str(), "%lx-%lx %*4s %lx %*x:%*x %*u %n", &one.begin, &one.end,
+                        &one.offset, &path_at) < 3)
+            continue;
         one.path = line.substr(static_cast<std::size_t>(path_at));
         if (one.path.starts_with('/')) found.push_back(one);
     }
@@ -122,12 +147,16 @@ void throw_not_allowed(pid_t pid, int error) {
     const auto uid = static_cast<uid_t>(std::strtoul(owner.c_str(), nullptr, 10));
     if (owner.empty()) throw Error(fmt::format("process {} has ended", pid));
     refuse_traced(pid);
-    if (geteuid() != 0 && uid != geteuid()) throw Error(fmt::format("process {} belongs to another user", pid), "become that user, or root");
+    if (geteuid() != 0 && uid != geteuid())
+        throw Error(fmt::format("process {} belongs to another user", pid),
+                    "become that user, or root");
     const std::string rule = procfs("sys/kernel/yama/ptrace_scope"), scope = read_line(rule);
     if (!scope.empty() && scope != "0")
-        throw Error(fmt::format("the system lets no process be attached to: {} is {}", rule, scope), "become root, or write 0 into it");
+        throw Error(fmt::format("the system lets no process be attached to: {} is {}", rule, scope),
+                    "become root, or write 0 into it");
     throw Error(fmt::format("process {} may not be attached to: {}", pid, std::strerror(error)),
-                "it keeps others out itself, or a container does, where this takes the capability SYS_PTRACE");
+                "it keeps others out itself, or a container does, where this takes the capability "
+                "SYS_PTRACE");
 }
 
 }  // namespace assay::attach

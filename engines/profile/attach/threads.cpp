@@ -27,7 +27,8 @@ constexpr Nanoseconds stop_limit = 100'000'000;
 std::vector<pid_t> Threads::of(pid_t pid) {
     std::vector<pid_t> found;
     std::error_code none;
-    for (const auto& entry : std::filesystem::directory_iterator(fmt::format("/proc/{}/task", pid), none))
+    for (const auto& entry :
+         std::filesystem::directory_iterator(fmt::format("/proc/{}/task", pid), none))
         found.push_back(std::atoi(entry.path().filename().c_str()));
     std::ranges::sort(found, {}, [pid](pid_t tid) { return std::pair(tid != pid, tid); });
     return found;
@@ -39,14 +40,17 @@ std::vector<pid_t> Threads::ids() const {
     return found;
 }
 
-bool Threads::has(pid_t tid) const { return std::ranges::find(threads_, tid, &Thread::tid) != threads_.end(); }
+bool Threads::has(pid_t tid) const {
+    return std::ranges::find(threads_, tid, &Thread::tid) != threads_.end();
+}
 
 // False when there is no such thread any more.
 bool Threads::seize(pid_t tid) {
     if (ptrace(PTRACE_SEIZE, tid, nullptr, nullptr) != 0) {
         const int error = errno;
         // One that has ended and is still listed may not be seized either.
-        const std::string state = field_of(fmt::format("/proc/{}/task/{}/status", pid_, tid), "State");
+        const std::string state =
+            field_of(fmt::format("/proc/{}/task/{}/status", pid_, tid), "State");
         if (error == ESRCH || state.empty() || state[0] == 'Z' || state[0] == 'X') return false;
         throw_not_allowed(pid_, error);
     }
@@ -93,7 +97,8 @@ bool Threads::stop_all(Nanoseconds until) {
 
 void Threads::let_go() { let_go_but(0); }
 
-// Only one that is stopped can be let go: one that waits for a device stays on the list until it has stopped.
+// Only one that is stopped can be let go: one that waits for a device stays on the list until it
+// has stopped.
 void Threads::let_go_but(pid_t tid) {
     std::erase_if(threads_, [&](Thread& one) {
         if (one.tid == tid || (!one.is_stopped && !wait(one, now() + stop_limit))) return false;

@@ -1,8 +1,9 @@
 // The threads of another process, stopped where they are and let go on as if nothing had been.
 //
-// They are seized (PTRACE_SEIZE) and interrupted, which sends them no signal. A signal that was about to be delivered is
-// delivered when they are let go. System calls that wait are begun again by the kernel; those that it would end with
-// EINTR, which a program may take for a signal of its own, are begun again here (call.hpp).
+// They are seized (PTRACE_SEIZE) and interrupted, which sends them no signal. A signal that was
+// about to be delivered is delivered when they are let go. System calls that wait are begun again
+// by the kernel; those that it would end with EINTR, which a program may take for a signal of its
+// own, are begun again here (call.hpp).
 #pragma once
 
 #include <sys/types.h>
@@ -29,7 +30,8 @@ public:
     // As the system lists them, the first one first.
     static std::vector<pid_t> of(pid_t pid);
 
-    // False when that has taken too long, or the thread has ended. Throws Error when it is not allowed.
+    // False when that has taken too long, or the thread has ended. Throws Error when it is not
+    // allowed.
     bool stop(pid_t tid, Nanoseconds until);
     // All, also those that come while this goes on.
     bool stop_all(Nanoseconds until);

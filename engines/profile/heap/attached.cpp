@@ -8,7 +8,8 @@ using namespace assay::heap;
 
 #define ASSAY_CALLED_FROM_OUTSIDE __attribute__((visibility("default")))
 
-ASSAY_CALLED_FROM_OUTSIDE std::uint32_t assay_heap_attach(const char* settings, std::uint64_t bytes) {
+ASSAY_CALLED_FROM_OUTSIDE std::uint32_t assay_heap_attach(const char* settings,
+                                                          std::uint64_t bytes) {
     const ErrnoKept errno_kept;
     const auto answer = [=] {
         const Front front = find_functions();

@@ -1,7 +1,9 @@
-// What a recorder calls in a process that it has attached to (engines/profile/attach), by these names.
+// What a recorder calls in a process that it has attached to (engines/profile/attach), by these
+// names.
 //
-// Both are called in a thread that was interrupted wherever it was, while all others stand still: they allocate nothing,
-// wait for nothing but the loader's list of objects, which the recorder has seen to be free, and call no hook.
+// Both are called in a thread that was interrupted wherever it was, while all others stand still:
+// they allocate nothing, wait for nothing but the loader's list of objects, which the recorder has
+// seen to be free, and call no hook.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +12,8 @@ namespace assay::heap {
 
 enum class Answer : std::uint32_t { yes, started_with_it, nothing_to_hook, no_arena };
 
-inline constexpr char attach_function[] = "assay_heap_attach", detach_function[] = "assay_heap_detach";
+inline constexpr char attach_function[] = "assay_heap_attach",
+                      detach_function[] = "assay_heap_detach";
 
 }  // namespace assay::heap
 

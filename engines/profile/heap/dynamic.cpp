@@ -7,12 +7,14 @@ namespace assay::heap {
 Dynamic::Dynamic(const dl_phdr_info& object) : bias(object.dlpi_addr) {
     const ElfW(Dyn)* entry = nullptr;
     for (int k = 0; k < object.dlpi_phnum; ++k)
-        if (object.dlpi_phdr[k].p_type == PT_DYNAMIC) entry = reinterpret_cast<const ElfW(Dyn)*>(bias + object.dlpi_phdr[k].p_vaddr);
+        if (object.dlpi_phdr[k].p_type == PT_DYNAMIC)
+            entry = reinterpret_cast<const ElfW(Dyn)*>(bias + object.dlpi_phdr[k].p_vaddr);
     if (entry == nullptr) return;
     std::uint64_t calls_at = 0, calls_bytes = 0, data_at = 0, data_bytes = 0, table = 0;
     for (; entry->d_tag != DT_NULL; ++entry) {
         const std::uint64_t value = entry->d_un.d_ptr;
-        // The loader has made addresses of most objects' offsets, and left those of a few as they were.
+        // The loader has made addresses of most objects' offsets, and left those of a few as they
+        // were.
         const std::uint64_t at = value < bias ? bias + value : value;
         switch (entry->d_tag) {
             case DT_GNU_HASH: hashes = reinterpret_cast<const std::uint32_t*>(at); break;
@@ -30,7 +32,8 @@ Dynamic::Dynamic(const dl_phdr_info& object) : bias(object.dlpi_addr) {
         hashes = nullptr;
         return;
     }
-    if (table == DT_RELA) calls = {reinterpret_cast<const ElfW(Rela)*>(calls_at), calls_bytes / sizeof(ElfW(Rela))};
+    if (table == DT_RELA)
+        calls = {reinterpret_cast<const ElfW(Rela)*>(calls_at), calls_bytes / sizeof(ElfW(Rela))};
     data = {reinterpret_cast<const ElfW(Rela)*>(data_at), data_bytes / sizeof(ElfW(Rela))};
 }
 

@@ -1,4 +1,5 @@
-// The tables of a loaded object that its loader reads: symbols, their names, and what is to be bound to them.
+// The tables of a loaded object that its loader reads: symbols, their names, and what is to be
+// bound to them.
 #pragma once
 
 #include <link.h>
@@ -13,9 +14,10 @@ struct Dynamic {
 
     std::uint64_t bias = 0;
     const std::uint32_t* hashes = nullptr;  // DT_GNU_HASH
-    const ElfW(Sym)* symbols = nullptr;
+    const ElfW(Sym) * symbols = nullptr;
     const char* names = nullptr;
-    std::span<const ElfW(Rela)> calls, data;  // DT_JMPREL, bound at the first call or before; DT_RELA
+    std::span<const ElfW(Rela)> calls,
+        data;  // DT_JMPREL, bound at the first call or before; DT_RELA
 };
 
 }  // namespace assay::heap

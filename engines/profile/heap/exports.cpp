@@ -5,14 +5,15 @@
 
 namespace assay::heap {
 
-// The table: buckets, first symbol, words and shift of a filter; the filter; for each bucket its first symbol; and from the
-// first symbol on their hashes, whose lowest bit ends a bucket.
+// The table: buckets, first symbol, words and shift of a filter; the filter; for each bucket its
+// first symbol; and from the first symbol on their hashes, whose lowest bit ends a bucket.
 std::uint64_t Exports::find(const char* name) const {
     const Dynamic& t = tables_;
     if (t.hashes == nullptr || t.hashes[0] == 0 || t.hashes[2] == 0) return 0;
     std::uint32_t hash = 5381;
     for (const char* c = name; *c != 0; ++c) hash = hash * 33 + static_cast<unsigned char>(*c);
-    const std::uint32_t buckets = t.hashes[0], first = t.hashes[1], words = t.hashes[2], shift = t.hashes[3];
+    const std::uint32_t buckets = t.hashes[0], first = t.hashes[1], words = t.hashes[2],
+                        shift = t.hashes[3];
     const auto* filter = reinterpret_cast<const std::uint64_t*>(t.hashes + 4);
     const std::uint64_t word = filter[hash / 64 % words];
     if ((word >> (hash % 64) & word >> (hash >> shift & 63) & 1) == 0) return 0;
@@ -20,8 +21,10 @@ std::uint64_t Exports::find(const char* name) const {
     const std::uint32_t* chain = bucket + buckets;
     for (std::uint32_t k = bucket[hash % buckets]; k >= first; ++k) {
         const std::uint32_t found = chain[k - first];
-        const ElfW(Sym)& symbol = t.symbols[k];
-        if ((found | 1) == (hash | 1) && symbol.st_shndx != SHN_UNDEF && strcmp(t.names + symbol.st_name, name) == 0) return t.bias + symbol.st_value;
+        const ElfW(Sym) & symbol = t.symbols[k];
+        if ((found | 1) == (hash | 1) && symbol.st_shndx != SHN_UNDEF &&
+            strcmp(t.names + symbol.st_name, name) == 0)
+            return t.bias + symbol.st_value;
         if ((found & 1) != 0) break;
     }
     return 0;

@@ -1,7 +1,8 @@
 // What a loaded object exports, looked up in its own tables.
 //
-// dlsym would do it too, but waits for a lock that a thread holds while it loads an object, whose constructors may wait
-// for this very thread; and a name that is not there changes what dlerror tells the program.
+// dlsym would do it too, but waits for a lock that a thread holds while it loads an object, whose
+// constructors may wait for this very thread; and a name that is not there changes what dlerror
+// tells the program.
 #pragma once
 
 #include <cstdint>

@@ -13,7 +13,8 @@ TakenBlocks taken;
 
 bool TakenBlocks::reserve() {
     const std::size_t bytes = (std::size_t{1} << set_bits) * ways * sizeof *slots_;
-    const long at = syscall(SYS_mmap, nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    const long at = syscall(SYS_mmap, nullptr, bytes, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (at == -1) return false;
     if (slots_ != nullptr) syscall(SYS_munmap, slots_, bytes);
     slots_ = reinterpret_cast<std::atomic<std::uint64_t>*>(at);
@@ -29,7 +30,9 @@ bool TakenBlocks::insert(const void* block) {
     std::atomic<std::uint64_t>* set = set_of(block);
     for (std::size_t way = 0; way < ways; ++way) {
         std::uint64_t empty = 0;
-        if (set[way].compare_exchange_strong(empty, reinterpret_cast<std::uint64_t>(block), std::memory_order_acq_rel)) return true;
+        if (set[way].compare_exchange_strong(empty, reinterpret_cast<std::uint64_t>(block),
+                                             std::memory_order_acq_rel))
+            return true;
     }
     return false;
 }
@@ -50,12 +53,14 @@ namespace {
 // Of 0 < x <= 1, to a millionth: the C library's own is in a library that a program need not have.
 double logarithm(double x) {
     constexpr double ln2 = 0.6931471805599453;
-    constexpr std::uint64_t mantissa = (std::uint64_t{1} << 52) - 1, one = std::uint64_t{1023} << 52;
+    constexpr std::uint64_t mantissa = (std::uint64_t{1} << 52) - 1,
+                            one = std::uint64_t{1023} << 52;
     const auto bits = std::bit_cast<std::uint64_t>(x);
     const int exponent = static_cast<int>(bits >> 52) - 1023;
     const auto m = std::bit_cast<double>((bits & mantissa) | one);  // 1 <= m < 2
     const double z = (m - 1.4142135623730951) / (m + 1.4142135623730951), zz = z * z;
-    return ln2 * (exponent + 0.5) + 2 * z * (1 + zz * (1.0 / 3 + zz * (1.0 / 5 + zz * (1.0 / 7 + zz / 9))));
+    return ln2 * (exponent + 0.5) +
+           2 * z * (1 + zz * (1.0 / 3 + zz * (1.0 / 5 + zz * (1.0 / 7 + zz / 9))));
 }
 
 }  // namespace

@@ -1,8 +1,8 @@
 // Which blocks are recorded: all, those of a size, or a sample.
 //
-// A sample takes each byte that is asked for with the same probability, and the block that it belongs to: large blocks
-// nearly always, small ones seldom (gperftools' and Go's way). Whether a block that is freed was taken is looked up in
-// a table of their addresses.
+// A sample takes each byte that is asked for with the same probability, and the block that it
+// belongs to: large blocks nearly always, small ones seldom (gperftools' and Go's way). Whether a
+// block that is freed was taken is looked up in a table of their addresses.
 #pragma once
 
 #include <atomic>
@@ -17,8 +17,8 @@ struct Filter {
 };
 extern Filter filter;
 
-// Addresses of the live blocks that were taken: sets of a few, each a half of a cache line. One that finds its set full
-// is not taken.
+// Addresses of the live blocks that were taken: sets of a few, each a half of a cache line. One
+// that finds its set full is not taken.
 class TakenBlocks {
 public:
     bool reserve();  // false when there is no memory

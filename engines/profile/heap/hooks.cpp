@@ -1,9 +1,10 @@
-// The functions that stand in front of the allocator's: each calls the real one and writes down what it did.
+// The functions that stand in front of the allocator's: each calls the real one and writes down
+// what it did.
 //
-// The real ones are the next in the search order (dlsym RTLD_NEXT): glibc's, or those of an allocator that
-// the program was linked with or preloads; in a process that was attached to, those that it has called until then.
-// Until they are known, requests are served from a small arena that is never freed. No hook changes an argument, a
-// result or errno.
+// The real ones are the next in the search order (dlsym RTLD_NEXT): glibc's, or those of an
+// allocator that the program was linked with or preloads; in a process that was attached to, those
+// that it has called until then. Until they are known, requests are served from a small arena that
+// is never freed. No hook changes an argument, a result or errno.
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
@@ -51,7 +52,8 @@ alignas(16) char early[64 << 10];
 std::atomic<std::size_t> early_used{0};
 
 void* early_block(size_t bytes) {
-    const std::size_t whole = (bytes + 31) & ~std::size_t{15};  // a size before the block, for realloc
+    const std::size_t whole =
+        (bytes + 31) & ~std::size_t{15};  // a size before the block, for realloc
     const std::size_t at = early_used.fetch_add(whole);
     if (at + whole > sizeof early) return nullptr;
     memcpy(early + at, &bytes, sizeof bytes);
@@ -85,25 +87,35 @@ void find_all(Find find) {
 // False while this very thread (or another) is at it.
 __attribute__((noinline)) bool resolve_now() {
     auto expected = Resolving::no;
-    if (!resolving.compare_exchange_strong(expected, Resolving::now)) return expected == Resolving::done;
-    find_all([]<class F>(F*& into, const char* name) { into = reinterpret_cast<F*>(dlsym(RTLD_NEXT, name)); });
+    if (!resolving.compare_exchange_strong(expected, Resolving::now))
+        return expected == Resolving::done;
+    find_all([]<class F>(F*& into, const char* name) {
+        into = reinterpret_cast<F*>(dlsym(RTLD_NEXT, name));
+    });
     resolving.store(Resolving::done, std::memory_order_release);
     return true;
 }
 
 // False when the real ones cannot be had yet: the request is then an early one.
-inline bool resolve() { return __builtin_expect(resolving.load(std::memory_order_acquire) == Resolving::done, 1) || resolve_now(); }
+inline bool resolve() {
+    return __builtin_expect(resolving.load(std::memory_order_acquire) == Resolving::done, 1) ||
+           resolve_now();
+}
 
 // A call that gives a block: timed now and then, then written down.
 template <class Call>
-__attribute__((always_inline)) inline void* giving(Kind kind, std::uint64_t size, const assay::stack::Frame& caller, Call call) {
+__attribute__((always_inline)) inline void* giving(Kind kind, std::uint64_t size,
+                                                   const assay::stack::Frame& caller, Call call) {
     Thread* thread = recording();
     if (thread == nullptr || !is_wanted(*thread, size)) return call();
     const std::uint64_t start = takes_cost(*thread) ? assay::stack::ticks() : 0;
     void* block = call();
     const std::uint64_t time = assay::stack::ticks();
-    if (block == nullptr || (__builtin_expect(filter.is_on, 0) && filter.sample != 0 && !taken.insert(block))) return block;
-    if (record(*thread, time, kind, block, size, caller) && start != 0) record_cost(*thread, ticks_between(start, time));
+    if (block == nullptr ||
+        (__builtin_expect(filter.is_on, 0) && filter.sample != 0 && !taken.insert(block)))
+        return block;
+    if (record(*thread, time, kind, block, size, caller) && start != 0)
+        record_cost(*thread, ticks_between(start, time));
     return block;
 }
 
@@ -116,13 +128,16 @@ inline bool is_recorded(void* block) {
 
 // Of what needs no hurry.
 void note(Kind kind, const void* at, std::uint64_t bytes, const assay::stack::Frame& caller) {
-    if (Thread* thread = recording()) record(*thread, assay::stack::ticks(), kind, at, bytes, caller);
+    if (Thread* thread = recording())
+        record(*thread, assay::stack::ticks(), kind, at, bytes, caller);
 }
 
 }  // namespace
 
 void resolve_by(std::uint64_t (*address_of)(const char* name)) {
-    find_all([=]<class F>(F*& into, const char* name) { into = reinterpret_cast<F*>(address_of(name)); });
+    find_all([=]<class F>(F*& into, const char* name) {
+        into = reinterpret_cast<F*>(address_of(name));
+    });
     resolving.store(Resolving::done, std::memory_order_release);
 }
 
@@ -140,7 +155,8 @@ ASSAY_HOOK void* malloc(size_t size) {
 
 ASSAY_HOOK void* calloc(size_t count, size_t size) {
     size_t bytes = 0;
-    if (!resolve()) return __builtin_mul_overflow(count, size, &bytes) ? nullptr : early_block(bytes);
+    if (!resolve())
+        return __builtin_mul_overflow(count, size, &bytes) ? nullptr : early_block(bytes);
     const std::uint64_t asked = static_cast<std::uint64_t>(count) * size;
     return giving(Kind::calloc, asked, ASSAY_CALLER(), [=] { return real.calloc(count, size); });
 }
@@ -150,7 +166,8 @@ ASSAY_HOOK void free(void* block) {
     Thread* thread = recording();
     if (thread == nullptr || !is_recorded(block)) return real.free(block);
     const std::uint64_t time = assay::stack::ticks();
-    if (!record(*thread, time, Kind::free, block, 0, ASSAY_CALLER()) || !takes_cost(*thread)) return real.free(block);
+    if (!record(*thread, time, Kind::free, block, 0, ASSAY_CALLER()) || !takes_cost(*thread))
+        return real.free(block);
     const std::uint64_t start = assay::stack::ticks();
     real.free(block);
     record_cost(*thread, ticks_between(start, assay::stack::ticks()));
@@ -161,18 +178,22 @@ namespace {
 void* reallocated(void* block, size_t size, const Frame& caller) {
     Thread* thread = recording();
     if (thread == nullptr) return real.realloc(block, size);
-    if (!is_recorded(block)) return giving(Kind::malloc, size, caller, [=] { return real.realloc(block, size); });
+    if (!is_recorded(block))
+        return giving(Kind::malloc, size, caller, [=] { return real.realloc(block, size); });
     // Two events: the old block may be another thread's before the new one is known here.
     const std::uint64_t start = assay::stack::ticks();
     assay::stack::StackId stack = assay::stack::no_stack;  // of both
-    record(*thread, start, Kind::realloc_from, block, 0, caller, [&] { return stack = stack_of(*thread, caller); });
+    record(*thread, start, Kind::realloc_from, block, 0, caller,
+           [&] { return stack = stack_of(*thread, caller); });
     const std::uint64_t called = takes_cost(*thread) ? assay::stack::ticks() : 0;
     void* moved = real.realloc(block, size);
     const std::uint64_t time = assay::stack::ticks();
     const bool failed = moved == nullptr && size != 0;
     // A sampled block is so until it is freed, whatever becomes of its size.
     if (filter.sample != 0 && (failed || moved != nullptr)) taken.insert(failed ? block : moved);
-    if (record(*thread, time, Kind::realloc, failed ? block : moved, failed ? not_reallocated : size, caller, [=] { return stack; }) && called != 0)
+    if (record(*thread, time, Kind::realloc, failed ? block : moved,
+               failed ? not_reallocated : size, caller, [=] { return stack; }) &&
+        called != 0)
         record_cost(*thread, ticks_between(called, time));
     return moved;
 }
@@ -191,7 +212,8 @@ void* adopted(void* block, size_t size, const Frame& caller) {
 ASSAY_HOOK void* realloc(void* block, size_t size) {
     if (!resolve()) return block == nullptr ? early_block(size) : nullptr;
     const Frame caller = ASSAY_CALLER();
-    if (block == nullptr) return giving(Kind::malloc, size, caller, [=] { return real.realloc(nullptr, size); });
+    if (block == nullptr)
+        return giving(Kind::malloc, size, caller, [=] { return real.realloc(nullptr, size); });
     return is_early(block) ? adopted(block, size, caller) : reallocated(block, size, caller);
 }
 
@@ -203,18 +225,21 @@ ASSAY_HOOK void* reallocarray(void* block, size_t count, size_t size) {
     }
     if (!resolve()) return block == nullptr ? early_block(bytes) : nullptr;
     const Frame caller = ASSAY_CALLER();
-    if (block == nullptr) return giving(Kind::malloc, bytes, caller, [=] { return real.realloc(nullptr, bytes); });
+    if (block == nullptr)
+        return giving(Kind::malloc, bytes, caller, [=] { return real.realloc(nullptr, bytes); });
     return is_early(block) ? adopted(block, bytes, caller) : reallocated(block, bytes, caller);
 }
 
 ASSAY_HOOK void* memalign(size_t alignment, size_t size) {
     if (!resolve()) return nullptr;
-    return giving(Kind::memalign, size, ASSAY_CALLER(), [=] { return real.memalign(alignment, size); });
+    return giving(Kind::memalign, size, ASSAY_CALLER(),
+                  [=] { return real.memalign(alignment, size); });
 }
 
 ASSAY_HOOK void* aligned_alloc(size_t alignment, size_t size) {
     if (!resolve()) return nullptr;
-    return giving(Kind::memalign, size, ASSAY_CALLER(), [=] { return real.aligned_alloc(alignment, size); });
+    return giving(Kind::memalign, size, ASSAY_CALLER(),
+                  [=] { return real.aligned_alloc(alignment, size); });
 }
 
 ASSAY_HOOK int posix_memalign(void** into, size_t alignment, size_t size) {
@@ -287,7 +312,8 @@ ASSAY_HOOK void* sbrk(intptr_t more) {
     if (!resolve() || real.sbrk == nullptr) return reinterpret_cast<void*>(-1);
     void* before = real.sbrk(more);
     if (before != reinterpret_cast<void*>(-1) && more != 0)
-        note(Kind::brk, static_cast<char*>(before) + more, more > 0 ? static_cast<std::uint64_t>(more) : 0, ASSAY_CALLER());
+        note(Kind::brk, static_cast<char*>(before) + more,
+             more > 0 ? static_cast<std::uint64_t>(more) : 0, ASSAY_CALLER());
     return before;
 }
 

@@ -14,9 +14,10 @@
 namespace assay::heap {
 namespace {
 
-std::atomic<unsigned long long> modules_seen{0};  // objects loaded and unloaded, as the loader counts them; 0: none listed
-constexpr std::size_t text_room = 16 << 10;     // of one event's text, a quarter of a buffer
-constexpr std::size_t modules_room = 1 << 20;   // of all loaded objects
+std::atomic<unsigned long long> modules_seen{
+    0};  // objects loaded and unloaded, as the loader counts them; 0: none listed
+constexpr std::size_t text_room = 16 << 10;    // of one event's text, a quarter of a buffer
+constexpr std::size_t modules_room = 1 << 20;  // of all loaded objects
 
 struct ModuleText {
     char* at;
@@ -44,7 +45,7 @@ int write_module(dl_phdr_info* info, std::size_t, void* into) {
     const char* id = nullptr;
     std::size_t id_bytes = 0;
     for (int k = 0; k < info->dlpi_phnum; ++k) {
-        const ElfW(Phdr)& segment = info->dlpi_phdr[k];
+        const ElfW(Phdr) & segment = info->dlpi_phdr[k];
         const std::uint64_t at = info->dlpi_addr + segment.p_vaddr;
         if (segment.p_type == PT_LOAD) {
             if (at < begin) begin = at;
@@ -53,7 +54,8 @@ int write_module(dl_phdr_info* info, std::size_t, void* into) {
         if (segment.p_type != PT_NOTE || id != nullptr) continue;
         for (std::uint64_t note = at; note + sizeof(ElfW(Nhdr)) < at + segment.p_memsz;) {
             const auto* head = reinterpret_cast<const ElfW(Nhdr)*>(note);
-            const std::uint64_t name = note + sizeof *head, descriptor = name + ((head->n_namesz + 3) & ~3u);
+            const std::uint64_t name = note + sizeof *head,
+                                descriptor = name + ((head->n_namesz + 3) & ~3u);
             if (head->n_type == NT_GNU_BUILD_ID && head->n_namesz == 4 &&
                 memcmp(reinterpret_cast<const void*>(name), "GNU", 4) == 0) {
                 id = reinterpret_cast<const char*>(descriptor);
@@ -107,20 +109,23 @@ void note_new_code(Thread& thread) {
     if (rules == thread.rules) return;
     thread.rules = rules;
     const ErrnoKept errno_kept;
-    if (__builtin_expect(awaits_python.load(std::memory_order_relaxed), 0)) dl_iterate_phdr(look_again, nullptr);
-    if (modules_seen.load(std::memory_order_relaxed) == 0) return;  // to be listed with the next buffer, and not before
+    if (__builtin_expect(awaits_python.load(std::memory_order_relaxed), 0))
+        dl_iterate_phdr(look_again, nullptr);
+    if (modules_seen.load(std::memory_order_relaxed) == 0)
+        return;  // to be listed with the next buffer, and not before
     note_modules(thread);
 }
 
-// dlopen itself is not hooked: it looks at who called it to know where to search. New objects are noticed when their code is
-// on a stack for the first time, and before any is unloaded.
+// dlopen itself is not hooked: it looks at who called it to know where to search. New objects are
+// noticed when their code is on a stack for the first time, and before any is unloaded.
 void note_modules(Thread& thread) {
     unsigned long long changes = 0;
     dl_iterate_phdr(count_changes, &changes);
     if (modules_seen.exchange(changes, std::memory_order_acq_rel) == changes) return;
     static char room[modules_room];
     static std::atomic_flag writing;
-    if (writing.test_and_set(std::memory_order_acquire)) {  // another thread is at it, maybe a moment too early
+    if (writing.test_and_set(
+            std::memory_order_acquire)) {  // another thread is at it, maybe a moment too early
         forget_modules();
         return;
     }

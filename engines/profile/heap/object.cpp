@@ -28,7 +28,8 @@ bool is_writable(std::uint64_t address) {
                 (field++ == 0 ? range.begin : range.end) = number;
                 number = 0;
             } else if (field < 2) {
-                number = number << 4 | static_cast<std::uint64_t>(c <= '9' ? c - '0' : c - 'a' + 10);
+                number =
+                    number << 4 | static_cast<std::uint64_t>(c <= '9' ? c - '0' : c - 'a' + 10);
             } else if (++field == 4 && range.holds(address)) {  // the second letter of its rights
                 found = true;
                 writable = c == 'w';
@@ -43,7 +44,7 @@ bool is_writable(std::uint64_t address) {
 Range range_of(const dl_phdr_info& object) {
     Range range{~std::uint64_t{0}, 0};
     for (int k = 0; k < object.dlpi_phnum; ++k) {
-        const ElfW(Phdr)& segment = object.dlpi_phdr[k];
+        const ElfW(Phdr) & segment = object.dlpi_phdr[k];
         if (segment.p_type != PT_LOAD) continue;
         const std::uint64_t at = object.dlpi_addr + segment.p_vaddr;
         if (at < range.begin) range.begin = at;
@@ -54,7 +55,7 @@ Range range_of(const dl_phdr_info& object) {
 
 Range sealed_in(const dl_phdr_info& object) {
     for (int k = 0; k < object.dlpi_phnum; ++k)
-        if (const ElfW(Phdr)& segment = object.dlpi_phdr[k]; segment.p_type == PT_GNU_RELRO) {
+        if (const ElfW(Phdr) & segment = object.dlpi_phdr[k]; segment.p_type == PT_GNU_RELRO) {
             const std::uint64_t at = object.dlpi_addr + segment.p_vaddr;
             return {at & ~(page() - 1), (at + segment.p_memsz) & ~(page() - 1)};
         }

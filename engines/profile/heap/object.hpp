@@ -13,7 +13,8 @@ struct Range {
 };
 
 Range range_of(const dl_phdr_info& object);
-// What the loader has made read-only once all was bound; whole pages, as it reckons them. Empty where it seals nothing.
+// What the loader has made read-only once all was bound; whole pages, as it reckons them. Empty
+// where it seals nothing.
 Range sealed_in(const dl_phdr_info& object);
 // Before, none of its functions can be called. Of one in which nothing is sealed it cannot be told.
 bool is_relocated(const dl_phdr_info& object);

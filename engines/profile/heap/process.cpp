@@ -37,7 +37,8 @@ pthread_key_t thread_key;
 std::atomic<bool> is_registered{false};
 char arena_path[PATH_MAX];
 
-void futex(std::atomic<std::uint32_t>& word, int operation, std::uint32_t value, const timespec* limit = nullptr) {
+void futex(std::atomic<std::uint32_t>& word, int operation, std::uint32_t value,
+           const timespec* limit = nullptr) {
     syscall(SYS_futex, &word, operation, value, limit, nullptr, 0);
 }
 
@@ -45,11 +46,12 @@ BufferHead* buffer_at(std::uint32_t index) {
     return reinterpret_cast<BufferHead*>(buffers + std::size_t{index} * buffer_bytes);
 }
 
-// Seconds that a thread waits for the recorder before it takes it for dead and the program goes on unrecorded.
+// Seconds that a thread waits for the recorder before it takes it for dead and the program goes on
+// unrecorded.
 constexpr int patience_s = 20;
 
-// Whether there is still somebody who empties buffers. Of a recorder that has started the program nothing is known:
-// its number may be another container's.
+// Whether there is still somebody who empties buffers. Of a recorder that has started the program
+// nothing is known: its number may be another container's.
 bool has_recorder() {
     const auto recorder = static_cast<pid_t>(header->recorder.load(std::memory_order_relaxed));
     return !has_bound_hooks() || recorder == 0 || kill(recorder, 0) == 0 || errno != ESRCH;
@@ -77,7 +79,8 @@ void enroll(Thread& thread) {
 
 void name_thread(Thread& thread);
 
-// A free buffer for this thread; looks from where it found the last one. False when there is none any more.
+// A free buffer for this thread; looks from where it found the last one. False when there is none
+// any more.
 bool take_buffer(Thread& thread) {
     const bool is_new = thread.epoch != epoch.load(std::memory_order_relaxed);
     if (is_new) enroll(thread);
@@ -89,8 +92,9 @@ bool take_buffer(Thread& thread) {
         for (std::uint32_t index = 0; index < buffer_count; ++index) {
             auto expected = static_cast<std::uint32_t>(BufferState::free);
             if (header->state[index].load(std::memory_order_relaxed) != expected ||
-                !header->state[index].compare_exchange_strong(expected, static_cast<std::uint32_t>(BufferState::filling),
-                                                              std::memory_order_acq_rel))
+                !header->state[index].compare_exchange_strong(
+                    expected, static_cast<std::uint32_t>(BufferState::filling),
+                    std::memory_order_acq_rel))
                 continue;
             BufferHead* head = buffer_at(index);
             head->used.store(0, std::memory_order_relaxed);
@@ -99,7 +103,8 @@ bool take_buffer(Thread& thread) {
             thread.buffer = index;
             thread.head = head;
             head->step = thread.step;
-            thread.words.start(reinterpret_cast<std::uint64_t*>(head + 1), buffer_room / sizeof(std::uint64_t));
+            thread.words.start(reinterpret_cast<std::uint64_t*>(head + 1),
+                               buffer_room / sizeof(std::uint64_t));
             if (is_new) {
                 name_thread(thread);
                 note_modules(thread);
@@ -116,7 +121,8 @@ bool take_buffer(Thread& thread) {
 
 void hand_over(Thread& thread) {
     if (thread.head == nullptr) return;
-    header->state[thread.buffer].store(static_cast<std::uint32_t>(BufferState::full), std::memory_order_release);
+    header->state[thread.buffer].store(static_cast<std::uint32_t>(BufferState::full),
+                                       std::memory_order_release);
     thread.head = nullptr;
     thread.words.stop();
 }
@@ -137,15 +143,18 @@ void record_residency(Thread& thread) {
         for (std::uint64_t k = 0; k < pages; ++k) resident += (present[k] & 1) * page;
         end -= pages * page;
     }
-    if (thread.words.at == nullptr || (thread.words.at >= thread.words.end && !turn_over(thread))) return;
+    if (thread.words.at == nullptr || (thread.words.at >= thread.words.end && !turn_over(thread)))
+        return;
     thread.words.put(Kind::stack, stack::no_stack, 0, 0, resident);
     publish(thread);
 }
 
-// What stands for a thread that has said goodbye: always busy, so that nothing more is recorded of it.
+// What stands for a thread that has said goodbye: always busy, so that nothing more is recorded of
+// it.
 Thread departed;
 
-// Other destructors of this thread still free what they hold: put off to the last round that there is.
+// Other destructors of this thread still free what they hold: put off to the last round that there
+// is.
 void thread_ends(void* state) {
     auto* thread = static_cast<Thread*>(state);
     if (++thread->rounds < PTHREAD_DESTRUCTOR_ITERATIONS) {
@@ -162,7 +171,8 @@ void thread_ends(void* state) {
 stack::Bounds stack_bounds() {
     if (asks_for_attributes) {
         // As far as is mapped; a thread's own data lie above its stack.
-        const auto self_at = static_cast<std::uint64_t>(pthread_self()), here = reinterpret_cast<std::uint64_t>(__builtin_frame_address(0));
+        const auto self_at = static_cast<std::uint64_t>(pthread_self()),
+                   here = reinterpret_cast<std::uint64_t>(__builtin_frame_address(0));
         const stack::Bounds mapping = stack::mapping_of(here);
         return {mapping.low, self_at > here && self_at < mapping.high ? self_at : mapping.high};
     }
@@ -178,7 +188,8 @@ stack::Bounds stack_bounds() {
 
 // Not by mmap(), which is hooked.
 void* map(std::size_t bytes, int flags = MAP_PRIVATE | MAP_ANONYMOUS, int fd = -1) {
-    const long at = syscall(SYS_mmap, nullptr, bytes, PROT_READ | PROT_WRITE, flags | MAP_NORESERVE, fd, 0);
+    const long at =
+        syscall(SYS_mmap, nullptr, bytes, PROT_READ | PROT_WRITE, flags | MAP_NORESERVE, fd, 0);
     return at == -1 ? nullptr : reinterpret_cast<void*>(at);
 }
 
@@ -194,7 +205,8 @@ Thread* take_state() {
     thread->unwinder = static_cast<stack::Unwinder*>(map(sizeof(stack::Unwinder)));
     if (thread->unwinder == nullptr) return nullptr;
     thread->next = threads.load(std::memory_order_relaxed);
-    while (!threads.compare_exchange_weak(thread->next, thread, std::memory_order_acq_rel)) {}
+    while (!threads.compare_exchange_weak(thread->next, thread, std::memory_order_acq_rel)) {
+    }
     return thread;
 }
 
@@ -208,7 +220,8 @@ void name_thread(Thread& thread) {
 std::uint64_t real_time_ns() {
     timespec now{};
     clock_gettime(CLOCK_REALTIME, &now);
-    return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(now.tv_nsec);
+    return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u +
+           static_cast<std::uint64_t>(now.tv_nsec);
 }
 
 void read_program(char* into, std::size_t bytes) {
@@ -225,12 +238,15 @@ bool create_arena(const char* folder) {
     const std::uint64_t stamp = stack::ticks();
     const auto write_name = [&](char* into, const char* suffix) {
         // snprintf is async-signal-unsafe in name only: it allocates nothing for these conversions.
-        return __builtin_snprintf(into, PATH_MAX, "%s/%u.%llx%s", folder, pid, static_cast<unsigned long long>(stamp), suffix) < PATH_MAX;
+        return __builtin_snprintf(into, PATH_MAX, "%s/%u.%llx%s", folder, pid,
+                                  static_cast<unsigned long long>(stamp), suffix) < PATH_MAX;
     };
     if (!write_name(part, ".part") || !write_name(arena_path, ".arena")) return false;
     const int fd = open(part, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0) return false;
-    void* at = ftruncate(fd, static_cast<off_t>(arena_bytes)) == 0 ? map(arena_bytes, MAP_SHARED, fd) : nullptr;
+    void* at = ftruncate(fd, static_cast<off_t>(arena_bytes)) == 0
+                   ? map(arena_bytes, MAP_SHARED, fd)
+                   : nullptr;
     close(fd);
     if (at == nullptr) {
         unlink(part);
@@ -246,11 +262,14 @@ bool create_arena(const char* folder) {
     strncpy(header->rank, own_rank(), sizeof header->rank - 1);
     header->magic = arena_magic;
     tree.release();
-    if (!tree.reserve(node_count, reinterpret_cast<stack::Node*>(static_cast<char*>(at) + nodes_offset))) return false;
+    if (!tree.reserve(node_count,
+                      reinterpret_cast<stack::Node*>(static_cast<char*>(at) + nodes_offset)))
+        return false;
     return rename(part, arena_path) == 0;
 }
 
-// The arena is of no more use: threads take part in the next one when they have something to record.
+// The arena is of no more use: threads take part in the next one when they have something to
+// record.
 void let_go() {
     if (header != nullptr) syscall(SYS_munmap, header, arena_bytes);
     header = nullptr;
@@ -272,8 +291,10 @@ void in_child() {
     let_go();
     self = nullptr;
     pthread_setspecific(thread_key, nullptr);
-    for (Thread* t = threads.load(std::memory_order_relaxed); t != nullptr; t = t->next) t->ended.store(true, std::memory_order_relaxed);
-    phase.store(create_arena(variable(directory_variable)) ? Phase::active : Phase::off, std::memory_order_release);
+    for (Thread* t = threads.load(std::memory_order_relaxed); t != nullptr; t = t->next)
+        t->ended.store(true, std::memory_order_relaxed);
+    phase.store(create_arena(variable(directory_variable)) ? Phase::active : Phase::off,
+                std::memory_order_release);
 }
 
 // What the C library is to tell: once, and where it may allocate.
@@ -297,7 +318,8 @@ void* map_zeroed(std::size_t bytes) { return map(bytes); }
 
 bool start() {
     auto expected = Phase::fresh;
-    if (environ == nullptr || !phase.compare_exchange_strong(expected, Phase::starting)) return false;
+    if (environ == nullptr || !phase.compare_exchange_strong(expected, Phase::starting))
+        return false;
     const char* folder = variable(directory_variable);
     if (*folder == 0 || !is_wanted_rank() || !read_filter() || !create_arena(folder)) {
         phase.store(Phase::off, std::memory_order_release);
@@ -326,7 +348,9 @@ void stop() {
 }
 
 void ends_by_itself() {
-    if (phase.load(std::memory_order_acquire) != Phase::active || header->pid != static_cast<std::uint32_t>(getpid())) return;
+    if (phase.load(std::memory_order_acquire) != Phase::active ||
+        header->pid != static_cast<std::uint32_t>(getpid()))
+        return;
     header->nodes_used.store(tree.size(), std::memory_order_release);
     header->ended.store(static_cast<std::uint32_t>(Ending::by_itself), std::memory_order_release);
 }
@@ -359,7 +383,8 @@ Thread* attach() {
 
 bool turn_over(Thread& thread) {
     const ErrnoKept errno_kept;
-    header->nodes_used.store(tree.size(), std::memory_order_release);  // before the events that speak of them
+    header->nodes_used.store(tree.size(),
+                             std::memory_order_release);  // before the events that speak of them
     hand_over(thread);
     if (phase.load(std::memory_order_relaxed) == Phase::active && take_buffer(thread)) {
         note_modules(thread);

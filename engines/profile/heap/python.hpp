@@ -1,15 +1,18 @@
 // Python's functions: what an interpreter of CPython runs inside of its own C frames.
 //
-// The frames are read where they lie, as the interpreter's version lays them out (python.cpp has the table): from the
-// calling thread's own state outwards, without the interpreter's help and without its lock. That is sound since only the
-// thread itself changes its chain of frames, and only between calls of what is hooked; the chain is whole whenever one
-// of these is called. A frame names its function and line by a number, which is looked up once and told in a text.
-// It takes some 15 ns an event.
+// The frames are read where they lie, as the interpreter's version lays them out (python.cpp has
+// the table): from the calling thread's own state outwards, without the interpreter's help and
+// without its lock. That is sound since only the thread itself changes its chain of frames, and
+// only between calls of what is hooked; the chain is whole whenever one of these is called. A frame
+// names its function and line by a number, which is looked up once and told in a text. It takes
+// some 15 ns an event.
 //
 // Texts of Kind::python hold lines:
-//     place NUMBER LINE FILE<tab>FUNCTION    what a number in a frame's node stands for (python_nodes.hpp)
+//     place NUMBER LINE FILE<tab>FUNCTION    what a number in a frame's node stands for
+//                                            (python_nodes.hpp)
 //     eval ADDRESS                           of a C frame that runs Python frames; hexadecimal
-//     unread VERSION                         an interpreter is loaded whose frames are not understood
+//     unread VERSION                         an interpreter is loaded whose frames are not
+//                                            understood
 #pragma once
 
 #include <link.h>
@@ -28,10 +31,12 @@ namespace assay::heap {
 
 struct Thread;
 
-// Whether an interpreter is loaded that can be read; or one is, and its loader has not finished with it.
+// Whether an interpreter is loaded that can be read; or one is, and its loader has not finished
+// with it.
 extern std::atomic<bool> reads_python, awaits_python;
 
-// Is told of each loaded object whenever their list is written down, or an interpreter is awaited; by one thread at a time.
+// Is told of each loaded object whenever their list is written down, or an interpreter is awaited;
+// by one thread at a time.
 void look_for_python(const dl_phdr_info& object);
 // Writes down what has been found, where that is not told by frames.
 void tell_of_python(Thread& thread);
@@ -41,16 +46,19 @@ void return_to_python();
 // In the child of a fork, whose trace is one of its own.
 void restart_python();
 
-// The stack number of `native` and the Python frames that the thread is running in it; `native` where there are none. `note`:
-// native's, if it has one.
-__attribute__((noinline)) stack::StackId with_python(Thread& thread, stack::StackId native, stack::Note* note);
+// The stack number of `native` and the Python frames that the thread is running in it; `native`
+// where there are none. `note`: native's, if it has one.
+__attribute__((noinline)) stack::StackId with_python(Thread& thread, stack::StackId native,
+                                                     stack::Note* note);
 
-// The Python frames of one thread: the last chain, frame by frame, of which mostly only the innermost ones change. In zeroed
-// memory of its own, touched as it fills.
+// The Python frames of one thread: the last chain, frame by frame, of which mostly only the
+// innermost ones change. In zeroed memory of its own, touched as it fills.
 class PythonFrames {
 public:
-    // The number of the stack `native` with the Python frames from `innermost` outwards; `native` when the tree is full.
-    stack::StackId join(Thread& thread, stack::StackId native, stack::Note* note, std::uint64_t innermost);
+    // The number of the stack `native` with the Python frames from `innermost` outwards; `native`
+    // when the tree is full.
+    stack::StackId join(Thread& thread, stack::StackId native, stack::Note* note,
+                        std::uint64_t innermost);
     // Of the C stack that has just been followed, those frames that run Python, where that is new.
     void learn(Thread& thread, const stack::Trail& trail, std::uint64_t state);
     // What was learned for another tree holds no more.
@@ -64,7 +72,8 @@ private:
     static constexpr std::size_t text_room = 2048;
 
     struct Mark {
-        std::uint64_t frame, instruction, code, identity;  // identity: of what the code object is; nobody for none's
+        std::uint64_t frame, instruction, code,
+            identity;  // identity: of what the code object is; nobody for none's
         stack::StackId id;
         std::uint32_t flag;
     };
@@ -72,7 +81,7 @@ private:
         std::uint64_t key;
         stack::StackId parent, id;
     };
-    struct Joined {  // a step to the innermost frame, in a C stack
+    struct Joined {         // a step to the innermost frame, in a C stack
         std::uint64_t all;  // that decides it, hashed
         stack::StackId python, id;
     };
@@ -85,11 +94,13 @@ private:
     std::uint64_t key_of(const Mark& mark, const Mark& outer) const;
     stack::StackId step(Thread& thread, const Mark& mark, const Mark& outer);
     stack::StackId name_place(Thread& thread, std::uint64_t code, std::uint64_t instruction);
-    std::uint64_t c_frame(std::uint64_t& cframe, std::uint32_t& mark, const stack::Bounds& bounds) const;
+    std::uint64_t c_frame(std::uint64_t& cframe, std::uint32_t& mark,
+                          const stack::Bounds& bounds) const;
 
     std::uint32_t generation_ = 0;
     std::uint32_t n_ = 0, taken_ = 0;
-    Mark marks_[most_frames + 1];  // the outermost is marks_[1]; that before it is none, and stays zero
+    Mark marks_[most_frames +
+                1];  // the outermost is marks_[1]; that before it is none, and stays zero
     std::uint64_t chain_[most_frames];  // frames that are not among the marks, the innermost first
     Step steps_[1 << step_bits];
     Joined joined_[1 << joined_bits];

@@ -26,7 +26,8 @@ const char* in_environment(const char* name) {
 
 std::uint64_t number_in(const char* text) {
     std::uint64_t value = 0;
-    for (; *text >= '0' && *text <= '9'; ++text) value = 10 * value + static_cast<std::uint64_t>(*text - '0');
+    for (; *text >= '0' && *text <= '9'; ++text)
+        value = 10 * value + static_cast<std::uint64_t>(*text - '0');
     return value;
 }
 
@@ -58,7 +59,8 @@ bool is_wanted_rank() {
     if (*own == 0) return false;
     for (const char* at = ranks; *at != 0;) {
         if (number_in(at) == number_in(own)) return true;
-        while (*at != 0 && *at++ != ',') {}
+        while (*at != 0 && *at++ != ',') {
+        }
     }
     return false;
 }

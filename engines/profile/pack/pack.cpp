@@ -31,7 +31,8 @@ public:
         Replay replay(trace_);
         replay.for_each([this](std::uint32_t thread, const Event& event) { add(thread, event); });
         for (auto& [thread, lane] : lanes_) flush(thread, lane);
-        if (!writer_.failed().empty()) throw Error("cannot write the packed trace: " + writer_.failed());
+        if (!writer_.failed().empty())
+            throw Error("cannot write the packed trace: " + writer_.failed());
     }
 
 private:
@@ -62,7 +63,10 @@ private:
         if (gives(kind, address, event.size)) {
             // One that is still there was freed unseen: that is said, since the name tells nobody.
             if (const auto stale = names_.find(address); stale != names_.end())
-                lane.events.push_back({event.time, stale->second | static_cast<std::uint64_t>(Kind::free) << kind_shift, 0, 0, 0});
+                lane.events.push_back(
+                    {event.time,
+                     stale->second | static_cast<std::uint64_t>(Kind::free) << kind_shift, 0, 0,
+                     0});
             const std::uint64_t name = name_block(thread, lane.blocks++);
             names_[address] = name;
             rename(event, name);
@@ -84,7 +88,9 @@ private:
         if (lane.events.size() >= chunk_events) flush(thread, lane);
     }
 
-    static void rename(Event& event, std::uint64_t name) { event.address = name | (event.address & ~address_mask); }
+    static void rename(Event& event, std::uint64_t name) {
+        event.address = name | (event.address & ~address_mask);
+    }
 
     void flush(std::uint32_t thread, Lane& lane) {
         std::vector<Event>& events = lane.events;
@@ -103,9 +109,10 @@ private:
     TraceReader& trace_;
     TraceWriter writer_;
     Bytes payload_, python_;
-    std::map<std::uint32_t, Lane> lanes_;                    // by thread
+    std::map<std::uint32_t, Lane> lanes_;                            // by thread
     tsl::robin_map<std::uint64_t, std::uint64_t, BlockHash> names_;  // of live blocks
-    std::map<std::uint32_t, std::uint64_t> reallocated_;     // the block that a thread is about to reallocate
+    std::map<std::uint32_t, std::uint64_t>
+        reallocated_;  // the block that a thread is about to reallocate
 };
 
 }  // namespace
@@ -120,7 +127,8 @@ void pack(const std::string& path) {
         unlink(part.c_str());
         throw;
     }
-    if (std::rename(part.c_str(), path.c_str()) != 0) throw Error("cannot replace " + path + ": " + std::strerror(errno));
+    if (std::rename(part.c_str(), path.c_str()) != 0)
+        throw Error("cannot replace " + path + ": " + std::strerror(errno));
 }
 
 }  // namespace assay::heap

@@ -5,7 +5,8 @@
 
 namespace assay::heap {
 
-// In place: the trace is replaced when the packed one is whole. What is damaged is left out. Throws Error.
+// In place: the trace is replaced when the packed one is whole. What is damaged is left out. Throws
+// Error.
 void pack(const std::string& trace);
 
 }  // namespace assay::heap

@@ -16,8 +16,11 @@
 namespace assay::heap {
 namespace {
 
-constexpr std::size_t most_pages = 1024, least_pages = 128;  // of a ring; the fewest are what each user has for a processor
-constexpr std::size_t most_counters = 16384;  // each takes a file descriptor, and some microseconds of a thread that stands still
+constexpr std::size_t most_pages = 1024,
+                      least_pages =
+                          128;  // of a ring; the fewest are what each user has for a processor
+constexpr std::size_t most_counters =
+    16384;  // each takes a file descriptor, and some microseconds of a thread that stands still
 
 #if defined(__aarch64__)
 constexpr int pc_register = PERF_REG_ARM64_PC;
@@ -41,7 +44,8 @@ int open_event(perf_event_attr wanted, pid_t thread, int processor) {
     wanted.exclude_hv = 1;
     wanted.use_clockid = 1;
     wanted.clockid = CLOCK_REALTIME;
-    return static_cast<int>(syscall(SYS_perf_event_open, &wanted, thread, processor, -1, PERF_FLAG_FD_CLOEXEC));
+    return static_cast<int>(
+        syscall(SYS_perf_event_open, &wanted, thread, processor, -1, PERF_FLAG_FD_CLOEXEC));
 }
 
 // Counts nothing: whose room all others use, however many threads there are.
@@ -56,7 +60,8 @@ int open_counter(pid_t thread, int processor, FaultWatch::From from, bool with_k
     perf_event_attr wanted{};
     wanted.config = PERF_COUNT_SW_PAGE_FAULTS;
     wanted.sample_period = 1;
-    wanted.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_ADDR | PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER;
+    wanted.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_ADDR |
+                         PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER;
     wanted.sample_regs_user = std::uint64_t{1} << pc_register;
     wanted.sample_stack_user = sizeof(StackWords);
     wanted.disabled = wanted.enable_on_exec = from == FaultWatch::From::exec ? 1 : 0;
@@ -81,7 +86,8 @@ bool FaultWatch::prepare() {
         if (fd < 0) continue;  // offline, or not allowed
         void* base = MAP_FAILED;
         std::size_t bytes = 0;
-        for (std::size_t pages = most_pages; base == MAP_FAILED && pages >= least_pages; pages /= 2) {
+        for (std::size_t pages = most_pages; base == MAP_FAILED && pages >= least_pages;
+             pages /= 2) {
             bytes = pages * page_bytes();
             base = mmap(nullptr, page_bytes() + bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
         }

@@ -1,8 +1,9 @@
 // The page faults of a program and of all that it starts: who touches memory first, and where.
 //
-// The kernel's own software event, one sample a fault (perf_event_open(2)), with the end of the thread's stack: who
-// touches memory is mostly memset() or the like, and the question is who has called it. A user may watch his own
-// processes where kernel.perf_event_paranoid is 2 or less. It costs the program some half of a microsecond a fault.
+// The kernel's own software event, one sample a fault (perf_event_open(2)), with the end of the
+// thread's stack: who touches memory is mostly memset() or the like, and the question is who has
+// called it. A user may watch his own processes where kernel.perf_event_paranoid is 2 or less. It
+// costs the program some half of a microsecond a fault.
 #pragma once
 
 #include <sys/types.h>
@@ -18,8 +19,9 @@ namespace assay::heap {
 
 struct Fault {
     std::uint32_t pid, tid;
-    std::uint64_t ns;           // CLOCK_REALTIME
-    std::uint64_t pc, address;  // pc: the program's own, also where the kernel has touched the page for it
+    std::uint64_t ns;  // CLOCK_REALTIME
+    std::uint64_t pc,
+        address;  // pc: the program's own, also where the kernel has touched the page for it
     StackWords words;
 };
 
@@ -32,8 +34,9 @@ public:
 
     // Room for the samples. False when the system does not allow it.
     bool prepare();
-    // Of these threads and of all that they will start: from now on, or from when they exec. They start none meanwhile. False
-    // when it is not allowed, or they are too many; none is watched then.
+    // Of these threads and of all that they will start: from now on, or from when they exec. They
+    // start none meanwhile. False when it is not allowed, or they are too many; none is watched
+    // then.
     enum class From { now, exec };
     bool watch(std::span<const pid_t> threads, From from);
     // What has come since: once a processor in the order of time.

@@ -6,7 +6,8 @@
 
 namespace assay::heap {
 
-// As a chunk of mappings has it (trace/format.hpp); empty when the process has ended or may not be looked at.
+// As a chunk of mappings has it (trace/format.hpp); empty when the process has ended or may not be
+// looked at.
 std::string mappings_of(std::uint32_t pid);
 
 }  // namespace assay::heap

@@ -18,8 +18,10 @@ namespace {
 // One's own, or root's: anybody can write to /tmp.
 FILE* open_own(const std::string& path) {
     const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    struct stat about {};
-    if (fd >= 0 && fstat(fd, &about) == 0 && S_ISREG(about.st_mode) && (about.st_uid == geteuid() || about.st_uid == 0)) return fdopen(fd, "r");
+    struct stat about{};
+    if (fd >= 0 && fstat(fd, &about) == 0 && S_ISREG(about.st_mode) &&
+        (about.st_uid == geteuid() || about.st_uid == 0))
+        return fdopen(fd, "r");
     if (fd >= 0) close(fd);
     return nullptr;
 }
@@ -27,7 +29,8 @@ FILE* open_own(const std::string& path) {
 }  // namespace
 
 std::string names_of_code(std::uint32_t pid, std::span<const stack::Node> nodes) {
-    const std::unique_ptr<FILE, int (*)(FILE*)> file(open_own(fmt::format("/tmp/perf-{}.map", pid)), [](FILE* f) { return std::fclose(f); });
+    const std::unique_ptr<FILE, int (*)(FILE*)> file(open_own(fmt::format("/tmp/perf-{}.map", pid)),
+                                                     [](FILE* f) { return std::fclose(f); });
     if (file == nullptr) return "";
     std::vector<std::uint64_t> addresses;
     std::ranges::transform(nodes, std::back_inserter(addresses), &stack::Node::address);
@@ -37,7 +40,8 @@ std::string names_of_code(std::uint32_t pid, std::span<const stack::Node> nodes)
     std::size_t room = 0;
     while (getline(&line, &room, file.get()) > 0) {
         char* rest = nullptr;
-        const std::uint64_t begin = std::strtoull(line, &rest, 16), bytes = std::strtoull(rest, nullptr, 16);
+        const std::uint64_t begin = std::strtoull(line, &rest, 16),
+                            bytes = std::strtoull(rest, nullptr, 16);
         const auto first = std::ranges::lower_bound(addresses, begin);
         if (first != addresses.end() && *first - begin < bytes) lines += line;
     }

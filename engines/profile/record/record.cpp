@@ -32,9 +32,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr Nanoseconds look_ns = 10'000'000;      // for new processes, and for ended ones
+constexpr Nanoseconds look_ns = 10'000'000;         // for new processes, and for ended ones
 constexpr Nanoseconds children_ns = 1'000'000'000;  // that others may outlive the program
-constexpr std::size_t most_waiting = 100'000;  // faults
+constexpr std::size_t most_waiting = 100'000;       // faults
 constexpr auto nap = std::chrono::microseconds(500);
 
 volatile sig_atomic_t noted = 0;
@@ -46,12 +46,14 @@ void note_dump(int) { to_dump = 1; }
 class ArenaFolder {
 public:
     explicit ArenaFolder(const std::string& otherwise) {
-        for (std::string path : {std::string("/dev/shm/assay-heap-XXXXXX"), otherwise + "/arena-XXXXXX"})
+        for (std::string path :
+             {std::string("/dev/shm/assay-heap-XXXXXX"), otherwise + "/arena-XXXXXX"})
             if (mkdtemp(path.data()) != nullptr) {
                 path_ = path;
                 return;
             }
-        throw Error("no place for the buffers: neither /dev/shm nor " + otherwise + " can be written to");
+        throw Error("no place for the buffers: neither /dev/shm nor " + otherwise +
+                    " can be written to");
     }
     ~ArenaFolder() {
         std::error_code none;
@@ -60,9 +62,10 @@ public:
     const std::string& path() const { return path_; }
     // Who makes his buffers there, where that is somebody else.
     void give_to_owner_of(pid_t pid) const {
-        struct stat of {};
+        struct stat of{};
         if (stat(fmt::format("/proc/{}", pid).c_str(), &of) != 0 || of.st_uid == geteuid()) return;
-        [[maybe_unused]] const int done = chown(path_.c_str(), of.st_uid, of.st_gid);  // else its making of them will fail, and says so
+        [[maybe_unused]] const int done = chown(
+            path_.c_str(), of.st_uid, of.st_gid);  // else its making of them will fail, and says so
     }
 
 private:
@@ -79,17 +82,24 @@ std::map<std::string, std::string> variables(const Settings& settings, const std
     return all;
 }
 
-// The program, as a child; a failed exec is told through the pipe. Its faults are watched from its first instruction on.
+// The program, as a child; a failed exec is told through the pipe. Its faults are watched from its
+// first instruction on.
 pid_t launch(Settings& settings, const std::string& arenas, FaultWatch& faults) {
     std::vector<std::string>& program = settings.program;
     int told[2], go[2];
-    if (pipe2(told, O_CLOEXEC) != 0 || pipe2(go, O_CLOEXEC) != 0) throw Error(std::string("no pipe: ") + std::strerror(errno));
+    if (pipe2(told, O_CLOEXEC) != 0 || pipe2(go, O_CLOEXEC) != 0)
+        throw Error(std::string("no pipe: ") + std::strerror(errno));
     const pid_t pid = fork();
     if (pid < 0) throw Error(std::string("cannot start a process: ") + std::strerror(errno));
     if (pid == 0) {
         const char* before = std::getenv("LD_PRELOAD");
-        setenv("LD_PRELOAD", (before != nullptr && *before != 0 ? settings.library + ":" + before : settings.library).c_str(), 1);
-        for (const auto& [name, value] : variables(settings, arenas)) setenv(name.c_str(), value.c_str(), 1);
+        setenv(
+            "LD_PRELOAD",
+            (before != nullptr && *before != 0 ? settings.library + ":" + before : settings.library)
+                .c_str(),
+            1);
+        for (const auto& [name, value] : variables(settings, arenas))
+            setenv(name.c_str(), value.c_str(), 1);
         std::signal(SIGUSR1, SIG_DFL);
         std::signal(SIGINT, SIG_DFL);
         std::signal(SIGTERM, SIG_DFL);
@@ -99,13 +109,15 @@ pid_t launch(Settings& settings, const std::string& arenas, FaultWatch& faults) 
         words.push_back(nullptr);
         close(go[1]);
         char word;
-        [[maybe_unused]] const ssize_t none = read(go[0], &word, 1);  // until the other end is closed
+        [[maybe_unused]] const ssize_t none =
+            read(go[0], &word, 1);  // until the other end is closed
         execvp(words[0], words.data());
         const int error = errno;
         [[maybe_unused]] const ssize_t n = write(told[1], &error, sizeof error);
         _exit(127);
     }
-    settings.watches_faults = settings.watches_faults && faults.prepare() && faults.watch({&pid, 1}, FaultWatch::From::exec);
+    settings.watches_faults = settings.watches_faults && faults.prepare() &&
+                              faults.watch({&pid, 1}, FaultWatch::From::exec);
     close(go[0]);
     close(go[1]);
     close(told[1]);
@@ -114,7 +126,8 @@ pid_t launch(Settings& settings, const std::string& arenas, FaultWatch& faults) 
     close(told[0]);
     if (!failed) return pid;
     waitpid(pid, nullptr, 0);
-    throw Error(fmt::format("cannot run {}: {}", program[0], std::strerror(error)), error == ENOENT ? "is it on PATH?" : "");
+    throw Error(fmt::format("cannot run {}: {}", program[0], std::strerror(error)),
+                error == ENOENT ? "is it on PATH?" : "");
 }
 
 class Recorder {
@@ -122,7 +135,8 @@ public:
     Recorder(const Settings& settings, const std::string& arenas, FaultWatch& faults)
         : settings_(settings), arenas_(arenas), faults_(faults) {}
 
-    // Until `has_ended`, which is asked now and then, and a little longer for processes that the program has left behind.
+    // Until `has_ended`, which is asked now and then, and a little longer for processes that the
+    // program has left behind.
     void run(const std::function<bool()>& has_ended) {
         for (Nanoseconds ended = 0;;) {
             bool busy = false;
@@ -149,7 +163,8 @@ public:
             spool.abandon();
             spool.finish();
         }
-        for (const pid_t pid : analysing_) waitpid(pid, nullptr, 0);  // reading a file takes its time, and ends
+        for (const pid_t pid : analysing_)
+            waitpid(pid, nullptr, 0);  // reading a file takes its time, and ends
     }
 
 private:
@@ -164,17 +179,21 @@ private:
                 }
             return false;
         });
-        if (waiting_.size() > most_waiting) waiting_.clear();  // of programs that cannot be recorded
+        if (waiting_.size() > most_waiting)
+            waiting_.clear();  // of programs that cannot be recorded
     }
 
     void look() {
         for (const auto& entry : fs::directory_iterator(arenas_)) {
             const std::string name = entry.path().filename();
             if (!name.ends_with(".arena") || !seen_.insert(name).second) continue;
-            spools_.emplace_back(entry.path(), settings_.folder + "/" + name.substr(0, name.size() - 6) + ".heap", settings_);
+            spools_.emplace_back(entry.path(),
+                                 settings_.folder + "/" + name.substr(0, name.size() - 6) + ".heap",
+                                 settings_);
         }
         std::map<std::uint32_t, std::uint64_t> newest;  // by process: when its last one was made
-        for (const Spool& spool : spools_) newest[spool.pid()] = std::max(newest[spool.pid()], spool.started());
+        for (const Spool& spool : spools_)
+            newest[spool.pid()] = std::max(newest[spool.pid()], spool.started());
         for (auto spool = spools_.begin(); spool != spools_.end();) {
             // A process that has a newer arena has become another program.
             const bool replaced = spool->started() < newest[spool->pid()];
@@ -192,11 +211,16 @@ private:
     void heed_failure(Spool& spool) {
         if (spool.failed().empty()) return;
         spool.abandon();
-        if (!full_) fmt::print(stderr, "assay-heap: the trace cannot be written: {}; the program goes on unrecorded\n", spool.failed());
+        if (!full_)
+            fmt::print(
+                stderr,
+                "assay-heap: the trace cannot be written: {}; the program goes on unrecorded\n",
+                spool.failed());
         full_ = true;
     }
 
-    // A profile of what has been written until now, made by another process: this one has to keep up.
+    // A profile of what has been written until now, made by another process: this one has to keep
+    // up.
     void dump() {
         const bool asked = to_dump != 0;
         to_dump = 0;
@@ -204,15 +228,19 @@ private:
             if (!spool.passes_threshold() && !asked) continue;
             spool.drain();
             const std::string stem = spool.trace().substr(0, spool.trace().size() - 5);
-            const std::string into = fmt::format("{}.dump{}.json", stem, ++dumps_), bytes = std::to_string(spool.written());
+            const std::string into = fmt::format("{}.dump{}.json", stem, ++dumps_),
+                              bytes = std::to_string(spool.written());
             const pid_t pid = fork();
             if (pid > 0) analysing_.push_back(pid);
             if (pid != 0) continue;
-            const int fd = open((into + ".part").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+            const int fd =
+                open((into + ".part").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
             if (fd < 0 || dup2(fd, STDOUT_FILENO) < 0) _exit(1);
             [[maybe_unused]] const int lower = nice(10);
-            execl("/bin/sh", "sh", "-c", "\"$0\" analyse \"$1\" --bytes \"$2\" && mv \"$3.part\" \"$3\"",
-                  fs::read_symlink("/proc/self/exe").c_str(), spool.trace().c_str(), bytes.c_str(), into.c_str(), nullptr);
+            execl("/bin/sh", "sh", "-c",
+                  "\"$0\" analyse \"$1\" --bytes \"$2\" && mv \"$3.part\" \"$3\"",
+                  fs::read_symlink("/proc/self/exe").c_str(), spool.trace().c_str(), bytes.c_str(),
+                  into.c_str(), nullptr);
             _exit(1);
         }
     }
@@ -233,7 +261,8 @@ private:
 
 int record(Settings settings) {
     const ArenaFolder arenas(settings.folder);
-    // Ctrl-C goes to the program's whole group: how it ends is its own affair. What else comes is passed on.
+    // Ctrl-C goes to the program's whole group: how it ends is its own affair. What else comes is
+    // passed on.
     std::signal(SIGINT, SIG_IGN);
     std::signal(SIGTERM, note_signal);
     std::signal(SIGHUP, note_signal);
@@ -263,7 +292,10 @@ void leave(attach::Attachment& attachment) {
     try {
         attachment.leave();
     } catch (const Error& error) {
-        fmt::print(stderr, "assay-heap: {}; its hooks take themselves out when they find nobody to record them\n", error.what());
+        fmt::print(
+            stderr,
+            "assay-heap: {}; its hooks take themselves out when they find nobody to record them\n",
+            error.what());
     }
 }
 
@@ -278,10 +310,13 @@ void record_running(Settings settings) {
     FaultWatch faults;
     settings.watches_faults = settings.watches_faults && faults.prepare();
     std::string words;
-    for (const auto& [name, value] : variables(settings, arenas.path())) words += name + '=' + value + '\0';
-    attach::Attachment attachment(settings.process, settings.library, words, [&](std::span<const pid_t> threads) {
-        settings.watches_faults = settings.watches_faults && faults.watch(threads, FaultWatch::From::now);
-    });
+    for (const auto& [name, value] : variables(settings, arenas.path()))
+        words += name + '=' + value + '\0';
+    attach::Attachment attachment(
+        settings.process, settings.library, words, [&](std::span<const pid_t> threads) {
+            settings.watches_faults =
+                settings.watches_faults && faults.watch(threads, FaultWatch::From::now);
+        });
     settings.ran_ns = static_cast<std::uint64_t>(attachment.ran());
     const Nanoseconds start = now(), stood_still = attachment.stood_still();
     fmt::print("attached {}\n", settings.process);
@@ -291,7 +326,8 @@ void record_running(Settings settings) {
         const bool is_time = settings.seconds > 0 && seconds(now() - start) >= settings.seconds;
         if (noted == 0 && !is_time) return false;
         leave(attachment);
-        fmt::print("left {} {:.6f} {:.6f}\n", settings.process, seconds(stood_still), seconds(attachment.stood_still()));
+        fmt::print("left {} {:.6f} {:.6f}\n", settings.process, seconds(stood_still),
+                   seconds(attachment.stood_still()));
         return true;
     });
 }

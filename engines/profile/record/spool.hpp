@@ -1,4 +1,5 @@
-// Empties the arena of one process into its trace, while it runs and after it has ended, however it ended.
+// Empties the arena of one process into its trace, while it runs and after it has ended, however it
+// ended.
 #pragma once
 
 #include <map>
@@ -27,15 +28,17 @@ public:
     const std::string& failed() const { return writer_.failed(); }
     const std::string& trace() const { return trace_; }
     std::uint64_t written() const { return writer_.bytes(); }
-    // More is in memory than a profile was asked for at, and half as much again than at the last one.
+    // More is in memory than a profile was asked for at, and half as much again than at the last
+    // one.
     bool passes_threshold();
 
-    bool drain();    // what has been handed over; false when nothing was
-    void sample();   // memory of the process, now and then
+    bool drain();   // what has been handed over; false when nothing was
+    void sample();  // memory of the process, now and then
     void note_fault(const Fault& fault);
     bool is_over();  // the process has ended, runs another program now, or was left
     void abandon();  // the process goes on unrecorded
-    void finish(bool is_replaced = false);  // the rest, also of buffers half-filled, and the last word; by another program
+    void finish(bool is_replaced = false);  // the rest, also of buffers half-filled, and the last
+                                            // word; by another program
 
 private:
     void take(std::uint32_t index, std::size_t bytes);

@@ -23,14 +23,18 @@ bool read_code(std::uint64_t address, unsigned char* into, std::size_t bytes) {
 
 // push %rbp; mov %rsp,%rbp, whose second has two encodings: compilers' and assemblers', and V8's.
 bool begins_frame(const unsigned char* at) {
-    return at[0] == 0x55 && at[1] == 0x48 && ((at[2] == 0x89 && at[3] == 0xe5) || (at[2] == 0x8b && at[3] == 0xec));
+    return at[0] == 0x55 && at[1] == 0x48 &&
+           ((at[2] == 0x89 && at[3] == 0xe5) || (at[2] == 0x8b && at[3] == 0xec));
 }
 
 // A return, and then what fills the room up to the next function: int3, hlt, or a long nop.
 bool ends_function(const unsigned char* at) {
-    const unsigned char* next = at[0] == 0xc3 ? at + 1 : at[0] == 0xc2 && at[2] == 0 ? at + 3 : nullptr;
+    const unsigned char* next = at[0] == 0xc3                 ? at + 1
+                                : at[0] == 0xc2 && at[2] == 0 ? at + 3
+                                                              : nullptr;
     if (next == nullptr) return false;
-    return (next[0] == 0xcc && next[1] == 0xcc) || (next[0] == 0xf4 && next[1] == 0xf4) || (next[0] == 0x66 && next[1] == 0x2e && next[2] == 0x0f) ||
+    return (next[0] == 0xcc && next[1] == 0xcc) || (next[0] == 0xf4 && next[1] == 0xf4) ||
+           (next[0] == 0x66 && next[1] == 0x2e && next[2] == 0x0f) ||
            (next[0] == 0x0f && next[1] == 0x1f);
 }
 
@@ -38,7 +42,8 @@ bool ends_function(const unsigned char* at) {
 
 bool keeps_frame_pointer(std::uint64_t address) {
     if (!calls_push) return false;
-    constexpr std::size_t part = 1024, pattern = 6, furthest = 32 << 10;  // parts do not cross pages
+    constexpr std::size_t part = 1024, pattern = 6,
+                          furthest = 32 << 10;  // parts do not cross pages
     unsigned char code[part + pattern] = {}, seam[pattern] = {};
     for (std::uint64_t end = address; address - end < furthest;) {
         const std::uint64_t begin = (end - 1) / part * part, bytes = end - begin;
@@ -56,11 +61,13 @@ bool keeps_frame_pointer(std::uint64_t address) {
 
 bool follows_call(std::uint64_t address) {
     constexpr std::size_t longest = 7;
-    unsigned char code[longest + 1] = {};  // one more than is read: an operand is looked at before its length is known
+    unsigned char code[longest + 1] =
+        {};  // one more than is read: an operand is looked at before its length is known
     if (!read_code(address - longest, code, longest)) return false;
     const unsigned char* end = code + longest;
     if (end[-5] == 0xe8) return true;
-    // ff /2: the length follows from how the operand is addressed (Intel's manual, volume 2, table 2-2).
+    // ff /2: the length follows from how the operand is addressed (Intel's manual, volume 2, table
+    // 2-2).
     const auto call = [end](int length) {
         const unsigned char* at = end - length;
         if (at[0] != 0xff || (at[1] >> 3 & 7) != 2) return false;

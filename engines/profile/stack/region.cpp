@@ -16,10 +16,13 @@ namespace {
 
 constexpr std::uint64_t page = 4096, furthest = 1 << 20;
 
-// One character after the other of /proc/self/maps, through the kernel alone: nothing here may allocate.
+// One character after the other of /proc/self/maps, through the kernel alone: nothing here may
+// allocate.
 class Maps {
 public:
-    Maps() : fd_(static_cast<int>(syscall(SYS_openat, AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC))) {}
+    Maps()
+        : fd_(static_cast<int>(
+              syscall(SYS_openat, AT_FDCWD, "/proc/self/maps", O_RDONLY | O_CLOEXEC))) {}
     ~Maps() {
         if (fd_ >= 0) syscall(SYS_close, fd_);
     }
@@ -49,7 +52,9 @@ private:
         return static_cast<unsigned char>(buffer_[at_++]);
     }
     std::uint64_t hexadecimal(int& end) {
-        for (std::uint64_t value = 0;; value = value * 16 + static_cast<std::uint64_t>(end <= '9' ? end - '0' : end - 'a' + 10)) {
+        for (std::uint64_t value = 0;;
+             value =
+                 value * 16 + static_cast<std::uint64_t>(end <= '9' ? end - '0' : end - 'a' + 10)) {
             end = get();
             if (!((end >= '0' && end <= '9') || (end >= 'a' && end <= 'f'))) return value;
         }
@@ -76,7 +81,9 @@ Bounds Regions::above(std::uint64_t sp) {
         given_back_ = now;
         std::fill_n(known_, most, Bounds{});
     }
-    const auto upwards = [sp](const Bounds& of) { return Bounds{sp, std::min(of.high, sp + furthest)}; };
+    const auto upwards = [sp](const Bounds& of) {
+        return Bounds{sp, std::min(of.high, sp + furthest)};
+    };
     const auto mapped = [](const Bounds& of) {
         unsigned char resident[furthest / page + 2];
         const std::uint64_t begin = of.low / page * page;

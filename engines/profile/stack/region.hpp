@@ -1,8 +1,9 @@
-// Stacks of the program's own making, of coroutines and signal handlers: how far the memory goes in which a stack pointer
-// lies.
+// Stacks of the program's own making, of coroutines and signal handlers: how far the memory goes in
+// which a stack pointer lies.
 //
-// The kernel's list of mappings is read when a stack is met for the first time, and again after memory has been given
-// back; a look at what is mapped, which is a microsecond, comes before every use, since allocators give back unseen.
+// The kernel's list of mappings is read when a stack is met for the first time, and again after
+// memory has been given back; a look at what is mapped, which is a microsecond, comes before every
+// use, since allocators give back unseen.
 #pragma once
 
 #include <atomic>
@@ -20,7 +21,8 @@ Bounds mapping_of(std::uint64_t sp);
 
 class Regions {
 public:
-    // From the stack pointer on upwards, a megabyte at most; empty: it lies in nothing that can be read and written.
+    // From the stack pointer on upwards, a megabyte at most; empty: it lies in nothing that can be
+    // read and written.
     Bounds above(std::uint64_t sp);
 
 private:

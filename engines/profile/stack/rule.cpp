@@ -13,7 +13,8 @@ namespace assay::stack {
 namespace {
 
 // DWARF pointer encodings that compilers use in these sections.
-constexpr std::uint8_t enc_udata4 = 0x03, enc_sdata4 = 0x0b, enc_pcrel = 0x10, enc_datarel = 0x30, enc_omit = 0xff;
+constexpr std::uint8_t enc_udata4 = 0x03, enc_sdata4 = 0x0b, enc_pcrel = 0x10, enc_datarel = 0x30,
+                       enc_omit = 0xff;
 
 // Reads within [at, end): beyond it, zeros and `bad`.
 class Reader {
@@ -61,10 +62,8 @@ public:
         std::uint64_t value = 0;
         if (format == enc_sdata4)
             value = static_cast<std::uint64_t>(static_cast<std::int64_t>(raw<std::int32_t>()));
-        else if (format == enc_udata4)
-            value = raw<std::uint32_t>();
-        else
-            bad_ = true;
+        else if (format == enc_udata4) value = raw<std::uint32_t>();
+        else bad_ = true;
         if (base == enc_pcrel) return value + here;
         if (base == enc_datarel) return value + data_base;
         if (base != 0) bad_ = true;
@@ -109,7 +108,8 @@ bool read_common(const std::uint8_t* at, const std::uint8_t* limit, Common& cie)
     const std::uint8_t version = r.byte();
     if (version != 1 && version != 3) return false;
     const char* augmentation = reinterpret_cast<const char*>(r.at());
-    while (!r.done() && r.byte() != 0) {}
+    while (!r.done() && r.byte() != 0) {
+    }
     cie.code_align = r.unsigned_leb();
     cie.data_align = r.signed_leb();
     const std::uint64_t return_register = version == 1 ? r.byte() : r.unsigned_leb();
@@ -121,10 +121,13 @@ bool read_common(const std::uint8_t* at, const std::uint8_t* limit, Common& cie)
             if (*c == 'R') cie.encoding = data.byte();
             else if (*c == 'L') data.byte();
             else if (*c == 'S') cie.is_signal = true;
-            else if (*c == 'B' || *c == 'G') continue;  // aarch64: the key of signatures, tagged stacks
+            else if (*c == 'B' || *c == 'G')
+                continue;  // aarch64: the key of signatures, tagged stacks
             else if (*c == 'P') {
                 const std::uint8_t encoding = data.byte();
-                data.skip((encoding & 0x07) == 4 || (encoding & 0x07) == 0 ? 8 : (encoding & 0x07) == 2 ? 2 : 4);
+                data.skip((encoding & 0x07) == 4 || (encoding & 0x07) == 0 ? 8
+                          : (encoding & 0x07) == 2                         ? 2
+                                                                           : 4);
             } else return false;
         }
         if (data.bad()) return false;
@@ -151,7 +154,8 @@ struct Row {
     Place bp{}, ra = calls_push ? Place{Place::at_cfa, -8} : Place{};
 };
 
-// Runs call-frame instructions until the row of `address` is complete; false for what cannot be understood.
+// Runs call-frame instructions until the row of `address` is complete; false for what cannot be
+// understood.
 class Machine {
 public:
     Machine(const Common& cie, std::uint64_t location, std::uint64_t address)
@@ -171,7 +175,10 @@ private:
         const std::uint8_t op = r.byte(), low = op & 0x3f;
         switch (op & 0xc0) {
             case 0x40: advance(low); return true;
-            case 0x80: place(low, Place::at_cfa, static_cast<std::int64_t>(r.unsigned_leb()) * cie_.data_align); return true;
+            case 0x80:
+                place(low, Place::at_cfa,
+                      static_cast<std::int64_t>(r.unsigned_leb()) * cie_.data_align);
+                return true;
             case 0xc0: restore(low); return true;
             default: return extended(low, r);
         }
@@ -188,28 +195,48 @@ private:
             case 0x06: restore(r.unsigned_leb()); return true;
             case 0x07: place(r.unsigned_leb(), Place::undefined); return true;
             case 0x08: place(r.unsigned_leb(), Place::same); return true;
-            case 0x09: place(r.unsigned_leb(), Place::elsewhere); r.unsigned_leb(); return true;
+            case 0x09:
+                place(r.unsigned_leb(), Place::elsewhere);
+                r.unsigned_leb();
+                return true;
             case 0x0a: return remember();
             case 0x0b: return recall();
-            case 0x0c: define(static_cast<int>(r.unsigned_leb()), 0); row.offset = static_cast<std::int64_t>(r.unsigned_leb()); return true;
+            case 0x0c:
+                define(static_cast<int>(r.unsigned_leb()), 0);
+                row.offset = static_cast<std::int64_t>(r.unsigned_leb());
+                return true;
             case 0x0d: define(static_cast<int>(r.unsigned_leb()), row.offset); return true;
             case 0x0e: row.offset = static_cast<std::int64_t>(r.unsigned_leb()); return true;
-            case 0x0f: row.expression = r.part(r.unsigned_leb()); row.has_expression = true; return true;
+            case 0x0f:
+                row.expression = r.part(r.unsigned_leb());
+                row.has_expression = true;
+                return true;
             case 0x10: return by_expression(r, Place::expression);
             case 0x11: return offset(r, static_cast<std::int64_t>(r.unsigned_leb()), true);
-            case 0x12: define(static_cast<int>(r.unsigned_leb()), 0); row.offset = r.signed_leb() * cie_.data_align; return true;
+            case 0x12:
+                define(static_cast<int>(r.unsigned_leb()), 0);
+                row.offset = r.signed_leb() * cie_.data_align;
+                return true;
             case 0x13: row.offset = r.signed_leb() * cie_.data_align; return true;
-            case 0x14: place(r.unsigned_leb(), Place::elsewhere); r.unsigned_leb(); return true;
-            case 0x15: place(r.unsigned_leb(), Place::elsewhere); r.signed_leb(); return true;
+            case 0x14:
+                place(r.unsigned_leb(), Place::elsewhere);
+                r.unsigned_leb();
+                return true;
+            case 0x15:
+                place(r.unsigned_leb(), Place::elsewhere);
+                r.signed_leb();
+                return true;
             case 0x16: return by_expression(r, Place::elsewhere);
-            case 0x2d: return !calls_push;  // AARCH64_negate_ra_state: signed from here on, or no more
+            case 0x2d:
+                return !calls_push;  // AARCH64_negate_ra_state: signed from here on, or no more
             case 0x2e: r.unsigned_leb(); return true;  // GNU_args_size
             default: return false;
         }
     }
 
     bool offset(Reader& r, std::int64_t reg, bool is_signed) {
-        const std::int64_t factor = is_signed ? r.signed_leb() : static_cast<std::int64_t>(r.unsigned_leb());
+        const std::int64_t factor =
+            is_signed ? r.signed_leb() : static_cast<std::int64_t>(r.unsigned_leb());
         place(static_cast<std::uint64_t>(reg), Place::at_cfa, factor * cie_.data_align);
         return true;
     }
@@ -228,7 +255,8 @@ private:
         row.offset = offset;
         row.has_expression = false;
     }
-    void place(std::uint64_t reg, Place::Kind kind, std::int64_t offset = 0, Reader block = {nullptr, nullptr}) {
+    void place(std::uint64_t reg, Place::Kind kind, std::int64_t offset = 0,
+               Reader block = {nullptr, nullptr}) {
         if (reg == reg_bp) row.bp = {kind, offset, block};
         if (reg == reg_ra) row.ra = {kind, offset, block};
     }
@@ -274,11 +302,13 @@ bool deref_bp_plus(Reader block, std::int64_t& k) {
 
 // The linker's expression for a PLT entry: SP + 8, and 8 more once its push has been executed.
 bool plt(Reader block, std::uint64_t address, std::int64_t& k) {
-    static constexpr std::uint8_t linker[] = {0x77, 0x08, 0x80, 0x00, 0x3f, 0x1a, 0x3b, 0x2a, 0x33, 0x24, 0x22};
+    static constexpr std::uint8_t linker[] = {0x77, 0x08, 0x80, 0x00, 0x3f, 0x1a,
+                                              0x3b, 0x2a, 0x33, 0x24, 0x22};
     if (static_cast<std::size_t>(block.end() - block.at()) != sizeof linker) return false;
     for (std::size_t i = 0; i < sizeof linker; ++i)
         if (i != 6 && block.at()[i] != linker[i]) return false;
-    const unsigned pushed_from = block.at()[6] - 0x30u;  // DW_OP_lit0 + the offset of the instruction after the push
+    const unsigned pushed_from =
+        block.at()[6] - 0x30u;  // DW_OP_lit0 + the offset of the instruction after the push
     k = 8 + ((address & 15) >= pushed_from ? 8 : 0);
     return true;
 }
@@ -296,9 +326,11 @@ Rule reduce(const Row& row, const Common& cie, std::uint64_t address) {
         rule.kind = RuleKind::signal;
         return rule;
     }
-    if (row.ra.kind == Place::at_cfa ? !fits(row.ra.offset) || (calls_push && row.ra.offset != -8) : calls_push || row.ra.kind != Place::same)
+    if (row.ra.kind == Place::at_cfa ? !fits(row.ra.offset) || (calls_push && row.ra.offset != -8)
+                                     : calls_push || row.ra.kind != Place::same)
         return rule;
-    rule.ra = row.ra.kind == Place::at_cfa ? static_cast<std::int32_t>(row.ra.offset) : Rule::in_register;
+    rule.ra =
+        row.ra.kind == Place::at_cfa ? static_cast<std::int32_t>(row.ra.offset) : Rule::in_register;
     std::int64_t cfa = row.offset, bp = 0;
     RuleKind kind = row.base == reg_sp ? RuleKind::from_sp : RuleKind::from_bp;
     if (row.has_expression) {
@@ -324,17 +356,23 @@ Rule reduce(const Row& row, const Common& cie, std::uint64_t address) {
 }
 
 // The FDE of `address` by the sorted table of .eh_frame_hdr; null when there is none.
-const std::uint8_t* find_fde(const std::uint8_t* header, const std::uint8_t* limit, std::uint64_t address) {
+const std::uint8_t* find_fde(const std::uint8_t* header, const std::uint8_t* limit,
+                             std::uint64_t address) {
     Reader r(header, limit);
     if (r.byte() != 1) return nullptr;
-    const std::uint8_t frame_encoding = r.byte(), count_encoding = r.byte(), table_encoding = r.byte();
-    if (frame_encoding == enc_omit || count_encoding == enc_omit || table_encoding != (enc_datarel | enc_sdata4))
+    const std::uint8_t frame_encoding = r.byte(), count_encoding = r.byte(),
+                       table_encoding = r.byte();
+    if (frame_encoding == enc_omit || count_encoding == enc_omit ||
+        table_encoding != (enc_datarel | enc_sdata4))
         return nullptr;
     const auto base = reinterpret_cast<std::uint64_t>(header);
     r.pointer(frame_encoding, base);
     const std::uint64_t count = r.pointer(count_encoding, base);
-    struct Entry { std::int32_t location, fde; };
-    if (r.bad() || count == 0 || count > static_cast<std::uint64_t>(limit - r.at()) / sizeof(Entry)) return nullptr;
+    struct Entry {
+        std::int32_t location, fde;
+    };
+    if (r.bad() || count == 0 || count > static_cast<std::uint64_t>(limit - r.at()) / sizeof(Entry))
+        return nullptr;
     const auto entry = [table = r.at()](std::uint64_t k) {
         Entry e;
         std::memcpy(&e, table + k * sizeof e, sizeof e);
@@ -356,23 +394,29 @@ struct Mapped {
     bool holds(const std::uint8_t* at) const { return at >= begin && at < end; }
 };
 
-// What of an object holds its tables. Where a program's segments lie apart, the loader tells that of the code alone; only
-// the kernel maps so, and it tells the program's headers.
+// What of an object holds its tables. Where a program's segments lie apart, the loader tells that
+// of the code alone; only the kernel maps so, and it tells the program's headers.
 Mapped tables_of(const dl_find_object& object) {
     const auto* tables = static_cast<const std::uint8_t*>(object.dlfo_eh_frame);
-    const Mapped code{static_cast<const std::uint8_t*>(object.dlfo_map_start), static_cast<const std::uint8_t*>(object.dlfo_map_end)};
+    const Mapped code{static_cast<const std::uint8_t*>(object.dlfo_map_start),
+                      static_cast<const std::uint8_t*>(object.dlfo_map_end)};
     if (code.holds(tables) || object.dlfo_link_map->l_name[0] != 0) return code;
     const auto* header = reinterpret_cast<const ElfW(Phdr)*>(getauxval(AT_PHDR));
     for (unsigned long k = 0; header != nullptr && k < getauxval(AT_PHNUM); ++k) {
-        const auto* begin = reinterpret_cast<const std::uint8_t*>(object.dlfo_link_map->l_addr + header[k].p_vaddr);
-        if (const Mapped segment{begin, begin + header[k].p_memsz}; header[k].p_type == PT_LOAD && segment.holds(tables)) return segment;
+        const auto* begin =
+            reinterpret_cast<const std::uint8_t*>(object.dlfo_link_map->l_addr + header[k].p_vaddr);
+        if (const Mapped segment{begin, begin + header[k].p_memsz};
+            header[k].p_type == PT_LOAD && segment.holds(tables))
+            return segment;
     }
     return code;
 }
 
 Rule read_row(std::uint64_t address) {
     dl_find_object object{};
-    if (_dl_find_object(reinterpret_cast<void*>(address), &object) != 0 || object.dlfo_eh_frame == nullptr) return {};
+    if (_dl_find_object(reinterpret_cast<void*>(address), &object) != 0 ||
+        object.dlfo_eh_frame == nullptr)
+        return {};
     const auto [begin, limit] = tables_of(object);
     const auto* header = static_cast<const std::uint8_t*>(object.dlfo_eh_frame);
     if (header < begin || header >= limit) return {};

@@ -1,9 +1,11 @@
-// How to step from a frame to its caller, taken from the program's own .eh_frame; where that says nothing, from its code.
+// How to step from a frame to its caller, taken from the program's own .eh_frame; where that says
+// nothing, from its code.
 //
-// A rule is the row of the call-frame table (DWARF 5, 6.4) that holds at one address, reduced to what stack
-// traces need: where the caller's stack pointer (the CFA) lies, and where the return address and the caller's frame
-// pointer (BP: RBP, x29) were saved. Rows that say anything else are `unsupported`. Reading a rule allocates nothing,
-// locks nothing (_dl_find_object, glibc 2.35) and trusts nothing: every read stays within the mapped object.
+// A rule is the row of the call-frame table (DWARF 5, 6.4) that holds at one address, reduced to
+// what stack traces need: where the caller's stack pointer (the CFA) lies, and where the return
+// address and the caller's frame pointer (BP: RBP, x29) were saved. Rows that say anything else are
+// `unsupported`. Reading a rule allocates nothing, locks nothing (_dl_find_object, glibc 2.35) and
+// trusts nothing: every read stays within the mapped object.
 #pragma once
 
 #include <cstdint>
@@ -16,11 +18,11 @@ enum class RuleKind : std::uint8_t {
     from_sp,        // CFA = SP + cfa
     from_bp,        // CFA = BP + cfa
     from_bp_deref,  // CFA = *(BP + cfa): a frame that realigned its stack
-    signal,         // the kernel's signal frame: the interrupted registers lie in the ucontext at SP
-    last,           // the outermost frame: its return address is undefined
-    by_code,        // no row, but a frame pointer that the code itself has set up: CFA = BP + 16
-    unsupported,    // a row that is more than the above
-    unknown,        // no row: code without call-frame information
+    signal,       // the kernel's signal frame: the interrupted registers lie in the ucontext at SP
+    last,         // the outermost frame: its return address is undefined
+    by_code,      // no row, but a frame pointer that the code itself has set up: CFA = BP + 16
+    unsupported,  // a row that is more than the above
+    unknown,      // no row: code without call-frame information
 };
 
 enum class SavedBp : std::uint8_t { same, at_cfa, at_bp };  // unchanged; *(CFA + bp); *(BP + bp)

@@ -22,7 +22,8 @@ std::uint32_t Trail::unchanged(const Frame& start) const {
     constexpr std::uint32_t at_once = 8;
     std::uint32_t same = 0;
     for (std::uint64_t differs = 0; same + at_once <= words; same += at_once) {
-        for (std::uint32_t k = 0; k < at_once; ++k) differs |= load(slots_[same + k]) ^ words_[same + k];
+        for (std::uint32_t k = 0; k < at_once; ++k)
+            differs |= load(slots_[same + k]) ^ words_[same + k];
         if (differs != 0) break;
     }
     while (same < words && load(slots_[same]) == words_[same]) ++same;
@@ -37,7 +38,8 @@ StackId Trail::follow(const Frame& start, const Bounds& bounds, RuleCache& rules
         while (kept > 0 && marks_[kept - 1].frame.sp < frame.sp) --kept;
         if (kept > 0) {
             const Mark& mark = marks_[kept - 1];
-            if (mark.frame.sp == frame.sp && mark.frame.pc == frame.pc && mark.frame.called == frame.called && mark.frame.lr_at == frame.lr_at &&
+            if (mark.frame.sp == frame.sp && mark.frame.pc == frame.pc &&
+                mark.frame.called == frame.called && mark.frame.lr_at == frame.lr_at &&
                 (!mark.needs_bp || mark.frame.bp == frame.bp))
                 break;
         }
@@ -84,8 +86,10 @@ void Trail::add(std::uint64_t slot) {
 }
 
 StackId Trail::child(StackId parent, std::uint64_t address, Tree& tree) {
-    Child& known = children_[((address ^ (std::uint64_t{parent} << 40)) * 0x9e3779b97f4a7c15ull) >> (64 - child_bits)];
-    if (known.address != address || known.parent != parent) known = {address, parent, tree.child(parent, address)};
+    Child& known = children_[((address ^ (std::uint64_t{parent} << 40)) * 0x9e3779b97f4a7c15ull) >>
+                             (64 - child_bits)];
+    if (known.address != address || known.parent != parent)
+        known = {address, parent, tree.child(parent, address)};
     return known.id;
 }
 

@@ -8,7 +8,8 @@ namespace assay::stack {
 namespace {
 
 void* map(std::size_t bytes) {
-    void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return at == MAP_FAILED ? nullptr : at;
 }
 
@@ -35,7 +36,8 @@ bool Tree::reserve(std::size_t nodes, Node* storage) {
 void Tree::release() {
     if (nodes_ != nullptr && owns_nodes_) munmap(nodes_, capacity_ * sizeof(Node));
     for (unsigned table = 0; table < tables; ++table) {
-        if (slots_[table] != nullptr) munmap(static_cast<void*>(slots_[table]), slots_in(table) * sizeof(Slot));
+        if (slots_[table] != nullptr)
+            munmap(static_cast<void*>(slots_[table]), slots_in(table) * sizeof(Slot));
         slots_[table] = nullptr;
     }
     nodes_ = nullptr;
@@ -49,7 +51,8 @@ StackId Tree::child(StackId parent, std::uint64_t address) {
         const Node& node = nodes_[slot & id_mask];
         return node.parent == parent && node.address == address;
     };
-    const unsigned newest = table_of(std::min<StackId>(used_.load(std::memory_order_acquire), static_cast<StackId>(capacity_ - 1)));
+    const unsigned newest = table_of(std::min<StackId>(used_.load(std::memory_order_acquire),
+                                                       static_cast<StackId>(capacity_ - 1)));
     for (unsigned table = newest + 1; table-- > 0;) {
         const std::size_t mask = slots_in(table) - 1;
         for (std::size_t at = h & mask;; at = (at + 1) & mask) {
@@ -69,7 +72,8 @@ StackId Tree::child(StackId parent, std::uint64_t address) {
     const std::size_t mask = slots_in(table_of(mine)) - 1;
     for (std::size_t at = h & mask;; at = (at + 1) & mask) {
         Slot found = 0;
-        if (slots[at].compare_exchange_strong(found, mine | tag, std::memory_order_acq_rel)) return mine;
+        if (slots[at].compare_exchange_strong(found, mine | tag, std::memory_order_acq_rel))
+            return mine;
         if (is_it(found)) {  // another thread was first
             nodes_[mine].address = unused_address;
             return found & id_mask;

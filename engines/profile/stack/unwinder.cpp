@@ -10,11 +10,13 @@ StackId Unwinder::follow(const Frame& start, Tree& tree) {
     ++walks_;
     if (!bounds_.holds(start.sp)) return follow_elsewhere(start, tree);
     const StackId id = trail_.follow(start, bounds_, rules_, tree);
-    if (id != no_stack && trail_.frames() > 0 && trail_.words() > 0 && trail_.words() <= max_words) learn(start, id);
+    if (id != no_stack && trail_.frames() > 0 && trail_.words() > 0 && trail_.words() <= max_words)
+        learn(start, id);
     return id;
 }
 
-// On a stack of the program's own making, which may be gone at the next capture: nothing is kept of it.
+// On a stack of the program's own making, which may be gone at the next capture: nothing is kept of
+// it.
 StackId Unwinder::follow_elsewhere(const Frame& start, Tree& tree) {
     const Bounds bounds = regions_.above(start.sp);
     if (!bounds.holds(start.sp)) return tree.child(lost_root, start.address());
@@ -27,14 +29,16 @@ StackId Unwinder::follow_elsewhere(const Frame& start, Tree& tree) {
 // What the trail says of the stack that has just been followed.
 void Unwinder::learn(const Frame& start, StackId id) {
     std::uint32_t offset[max_words], n = 0;
-    for (; n < trail_.words(); ++n) offset[n] = static_cast<std::uint32_t>((trail_.slot(n) - start.sp) / 8);
+    for (; n < trail_.words(); ++n)
+        offset[n] = static_cast<std::uint32_t>((trail_.slot(n) - start.sp) / 8);
     // Filled up to a multiple of four with a word that is there already.
     for (; n % 4 != 0; ++n) offset[n] = offset[n - 1];
     const std::uint32_t index = layout_of(start, offset, n);
     Layout& layout = layouts_[index];
     const auto* base = reinterpret_cast<const std::uint64_t*>(start.sp);
     const bool is_first = layout.telling == 0 && alone_[index].serial != layout.serial;
-    if (const Entry* other = is_first ? nullptr : candidate(base, index); other != nullptr) tell_apart(base, layout, *other);
+    if (const Entry* other = is_first ? nullptr : candidate(base, index); other != nullptr)
+        tell_apart(base, layout, *other);
     const std::uint64_t h = hash_telling(base, layout);
     Entry& entry = layout.telling == 0 ? alone_[index] : room_for(h);
     entry.tag = tag_of(h);
@@ -45,15 +49,18 @@ void Unwinder::learn(const Frame& start, StackId id) {
     for (std::uint32_t k = 0; k < n; ++k) entry.word[k] = base[layout.offset[k]];
 }
 
-// The layout of this start with these offsets: the one there is, or a new one in place of the oldest.
-std::uint32_t Unwinder::layout_of(const Frame& start, const std::uint32_t* offset, std::uint32_t n) {
+// The layout of this start with these offsets: the one there is, or a new one in place of the
+// oldest.
+std::uint32_t Unwinder::layout_of(const Frame& start, const std::uint32_t* offset,
+                                  std::uint32_t n) {
     const unsigned set = set_of(start);
     unsigned way = 0;
     for (; way < ways && keys_[set][way].pc != 0; ++way) {
         const std::uint32_t index = set * ways + way;
         const Layout& known = layouts_[index];
-        if (keys_[set][way].pc == start.pc && keys_[set][way].sp == start.sp && known.called == start.called &&
-            known.uses_bp == trail_.needs_bp() && (!known.uses_bp || known.bp == start.bp) && known.n == n &&
+        if (keys_[set][way].pc == start.pc && keys_[set][way].sp == start.sp &&
+            known.called == start.called && known.uses_bp == trail_.needs_bp() &&
+            (!known.uses_bp || known.bp == start.bp) && known.n == n &&
             std::memcmp(learned_[index], offset, n * sizeof *offset) == 0)
             return index;
     }
@@ -66,8 +73,8 @@ std::uint32_t Unwinder::layout_of(const Frame& start, const std::uint32_t* offse
     return index;
 }
 
-// One more word is telling: that in which this stack and one with the same telling words differ. Where the words of a
-// layout have another order, what was met with it is learned anew.
+// One more word is telling: that in which this stack and one with the same telling words differ.
+// Where the words of a layout have another order, what was met with it is learned anew.
 void Unwinder::tell_apart(const std::uint64_t* base, Layout& layout, const Entry& other) {
     std::uint32_t k = layout.telling;
     while (k < layout.n && base[layout.offset[k]] == other.word[k]) ++k;
@@ -102,7 +109,8 @@ StackId Unwinder::walk(Frame frame, Tree& tree) {
 
 void Unwinder::forget(std::uint32_t now) {
     generation_ = now;
-    if (walks_ == 0) return;  // nothing is known, and memory that nobody has touched is better left so
+    if (walks_ == 0)
+        return;  // nothing is known, and memory that nobody has touched is better left so
     // Entries go with their layouts.
     for (unsigned index = 0; index < ways << set_bits; ++index)
         if (Key& key = keys_[index / ways][index % ways]; key.pc != 0) {

@@ -1,13 +1,14 @@
 // The stack of the calling thread as a number, in tens of nanoseconds: the layout memo.
 //
-// A program returns to the same places again and again. For a starting point (pc, sp, bp) the memo knows
-// the *layout*: the offsets of the words that decided an earlier walk (return addresses, and saved RBPs
-// where a frame's extent hangs on one). The stacks that were met with one layout differ in a few of those words; these
-// are hashed and find the one that it may be, and then all words are compared by independent loads, so a hit is
-// exact: the same start and the same words make the same walk. Of most layouts there is but one stack, which is compared
-// at once. A miss follows the trail of the stack before (trail.hpp),
-// and learns. So does a stack that is deeper than an entry has room for. Nothing is written to the program's stack, so
-// exceptions, longjmp and shadow stacks are not disturbed.
+// A program returns to the same places again and again. For a starting point (pc, sp, bp) the memo
+// knows the *layout*: the offsets of the words that decided an earlier walk (return addresses, and
+// saved RBPs where a frame's extent hangs on one). The stacks that were met with one layout differ
+// in a few of those words; these are hashed and find the one that it may be, and then all words are
+// compared by independent loads, so a hit is exact: the same start and the same words make the same
+// walk. Of most layouts there is but one stack, which is compared at once. A miss follows the trail
+// of the stack before (trail.hpp), and learns. So does a stack that is deeper than an entry has
+// room for. Nothing is written to the program's stack, so exceptions, longjmp and shadow stacks are
+// not disturbed.
 #pragma once
 
 #include <atomic>
@@ -27,10 +28,12 @@ extern std::atomic<std::uint32_t> generation;
 struct UnwindCounts {
     std::uint64_t walks = 0;  // stacks that were not in the memo
     std::uint64_t lost = 0;   // stacks whose outermost frames could not be read
-    std::uint64_t rules = 0;  // that were read: of code that has not been on a stack before, or not lately
+    std::uint64_t rules =
+        0;  // that were read: of code that has not been on a stack before, or not lately
 };
 
-// What somebody who adds to stacks has last added to one: it lies beside what was loaded to know the stack.
+// What somebody who adds to stacks has last added to one: it lies beside what was loaded to know
+// the stack.
 struct Note {
     std::uint64_t key;
     StackId id, inner;
@@ -55,7 +58,9 @@ public:
         Note* note;
     };
     Known look_up(const Frame& start, Tree& tree) {
-        if (const std::uint32_t now = generation.load(std::memory_order_acquire); now != generation_) forget(now);
+        if (const std::uint32_t now = generation.load(std::memory_order_acquire);
+            now != generation_)
+            forget(now);
         if (Entry* entry = find(start); entry != nullptr) return {entry->id, &entry->note};
         return {follow(start, tree), nullptr};
     }
@@ -77,7 +82,8 @@ private:
         std::uint64_t bp;       // of the start; matters where uses_bp
         std::uint32_t serial;   // tells it from what stood in its place before
         std::uint32_t n;        // words, filled up to a multiple of 4
-        std::uint32_t telling;  // of them, the first ones: in which the stacks that were met differ; 0: one was met
+        std::uint32_t telling;  // of them, the first ones: in which the stacks that were met
+                                // differ; 0: one was met
         bool uses_bp, called;
         std::uint32_t offset[max_words];
     };
@@ -106,7 +112,8 @@ private:
             }
             const unsigned index = set * ways + way;
             const Layout& layout = layouts_[index];
-            if ((layout.uses_bp && layout.bp != start.bp) || layout.called != start.called) continue;
+            if ((layout.uses_bp && layout.bp != start.bp) || layout.called != start.called)
+                continue;
             Entry* entry = candidate(base, index);
             if (entry != nullptr && is_same(base, layout, *entry)) return entry;
         }
@@ -127,9 +134,13 @@ private:
     static bool is_same(const std::uint64_t* base, const Layout& layout, const Entry& entry) {
         std::uint64_t differs = 0;
         for (std::uint32_t k = 0; k < layout.n; k += 4) {
-            differs |= (base[layout.offset[k]] ^ entry.word[k]) | (base[layout.offset[k + 1]] ^ entry.word[k + 1]) |
-                       (base[layout.offset[k + 2]] ^ entry.word[k + 2]) | (base[layout.offset[k + 3]] ^ entry.word[k + 3]);
-            asm("" : "+r"(differs));  // words from all over the stack: to gather them into vectors takes longer
+            differs |= (base[layout.offset[k]] ^ entry.word[k]) |
+                       (base[layout.offset[k + 1]] ^ entry.word[k + 1]) |
+                       (base[layout.offset[k + 2]] ^ entry.word[k + 2]) |
+                       (base[layout.offset[k + 3]] ^ entry.word[k + 3]);
+            asm(""
+                : "+r"(differs));  // words from all over the stack: to gather them into vectors
+                                   // takes longer
         }
         return differs == 0;
     }
@@ -139,11 +150,14 @@ private:
     }
     static std::uint64_t hash_telling(const std::uint64_t* base, const Layout& layout) {
         std::uint64_t h = layout.serial * golden;
-        for (std::uint32_t k = 0; k < layout.telling; ++k) h = ((h ^ (h >> 32)) + base[layout.offset[k]]) * golden;
+        for (std::uint32_t k = 0; k < layout.telling; ++k)
+            h = ((h ^ (h >> 32)) + base[layout.offset[k]]) * golden;
         return h;
     }
     static std::size_t place_of(std::uint64_t hash) { return hash >> (64 - entry_bits); }
-    static std::uint32_t tag_of(std::uint64_t hash) { return static_cast<std::uint32_t>(hash >> 16); }
+    static std::uint32_t tag_of(std::uint64_t hash) {
+        return static_cast<std::uint32_t>(hash >> 16);
+    }
 
     StackId follow(const Frame& start, Tree& tree);
     StackId follow_elsewhere(const Frame& start, Tree& tree);
@@ -159,7 +173,8 @@ private:
     std::uint8_t victim_[1 << set_bits];
     Key keys_[1 << set_bits][ways];
     Layout layouts_[ways << set_bits];
-    std::uint32_t learned_[ways << set_bits][max_words];  // each layout's offsets in the order of the walk
+    std::uint32_t learned_[ways << set_bits]
+                          [max_words];  // each layout's offsets in the order of the walk
     Entry alone_[ways << set_bits];  // of each layout the first stack, as long as no other is known
     Entry entries_[(1 << entry_bits) + probes];
     RuleCache rules_;

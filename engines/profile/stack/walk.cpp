@@ -21,11 +21,13 @@ Step through_signal(Frame& frame, const Bounds& bounds) {
         step.end = Step::End::lost;
         return step;
     }
-    for (const std::uint64_t at : {signal_bp, signal_sp, signal_pc}) step.read[step.reads++] = sp + at;
+    for (const std::uint64_t at : {signal_bp, signal_sp, signal_pc})
+        step.read[step.reads++] = sp + at;
     step.new_bp = true;
     step.bp_slot = sp + signal_bp;
     // The link register is read by the next step, if it matters there.
-    frame = {word(sp + signal_pc), word(sp + signal_sp), word(sp + signal_bp), false, calls_push ? 0 : sp + signal_lr};
+    frame = {word(sp + signal_pc), word(sp + signal_sp), word(sp + signal_bp), false,
+             calls_push ? 0 : sp + signal_lr};
     return step;
 }
 
@@ -45,7 +47,9 @@ Step step(Frame& frame, const Rule& rule, const Bounds& bounds) {
         case RuleKind::unsupported:
         case RuleKind::unknown: return lost();
         case RuleKind::signal: return through_signal(frame, bounds);
-        case RuleKind::from_sp: cfa = frame.sp + static_cast<std::uint64_t>(std::int64_t{rule.cfa}); break;
+        case RuleKind::from_sp:
+            cfa = frame.sp + static_cast<std::uint64_t>(std::int64_t{rule.cfa});
+            break;
         case RuleKind::by_code:
             if (!frame.called) return lost();  // it may be just about to set its frame up
             [[fallthrough]];
@@ -64,7 +68,9 @@ Step step(Frame& frame, const Rule& rule, const Bounds& bounds) {
     }
     // The caller's frame lies above its callee's, which may be none yet where it was interrupted.
     if (cfa < frame.sp || (cfa == frame.sp && (calls_push || frame.called))) return lost();
-    const std::uint64_t ra_at = rule.ra == Rule::in_register ? frame.lr_at : cfa + static_cast<std::uint64_t>(std::int64_t{rule.ra});
+    const std::uint64_t ra_at = rule.ra == Rule::in_register
+                                    ? frame.lr_at
+                                    : cfa + static_cast<std::uint64_t>(std::int64_t{rule.ra});
     if (!bounds.holds(ra_at)) return lost();
     if (rule.saved != SavedBp::same) {
         const std::uint64_t base = rule.saved == SavedBp::at_cfa ? cfa : frame.bp;

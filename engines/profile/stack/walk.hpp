@@ -1,7 +1,8 @@
 // Walking a stack by rules, frame by frame, and saying which words decided the way.
 //
-// A walk is a function of its start (pc, sp, bp) and of the words that it read. Whoever keeps those words
-// can later see, by comparing them, that the walk would go the same way: that is what the memo does.
+// A walk is a function of its start (pc, sp, bp) and of the words that it read. Whoever keeps those
+// words can later see, by comparing them, that the walk would go the same way: that is what the
+// memo does.
 #pragma once
 
 #include <cstddef>
@@ -21,18 +22,20 @@ struct Frame {
 };
 
 // The caller of the function in which this stands, which is compiled with a frame pointer.
-#define ASSAY_CALLER()                                                                                         \
-    ::assay::stack::Frame {                                                                                    \
-        ::assay::stack::plain(reinterpret_cast<std::uint64_t>(__builtin_return_address(0))),                   \
-            reinterpret_cast<std::uint64_t>(__builtin_dwarf_cfa()),                                            \
-            *static_cast<const std::uint64_t*>(__builtin_frame_address(0)), true                               \
+#define ASSAY_CALLER()                                                                       \
+    ::assay::stack::Frame {                                                                  \
+        ::assay::stack::plain(reinterpret_cast<std::uint64_t>(__builtin_return_address(0))), \
+            reinterpret_cast<std::uint64_t>(__builtin_dwarf_cfa()),                          \
+            *static_cast<const std::uint64_t*>(__builtin_frame_address(0)), true             \
     }
 
 struct Bounds {
     std::uint64_t low = 0, high = 0;  // of the thread's stack
 
     std::uint64_t size() const { return high - low; }
-    bool holds(std::uint64_t at) const { return at >= low && at < high && high - at >= 8 && (at & 7) == 0; }
+    bool holds(std::uint64_t at) const {
+        return at >= low && at < high && high - at >= 8 && (at & 7) == 0;
+    }
 };
 
 // Rules by address, for one thread; cleared when an object is unloaded.
@@ -59,7 +62,8 @@ private:
     std::uint64_t read_ = 0;
 };
 
-// One step of a walk: where the frame's caller is, and the stack's addresses whose words decided it.
+// One step of a walk: where the frame's caller is, and the stack's addresses whose words decided
+// it.
 struct Step {
     enum class End : std::uint8_t { none, last, lost } end = End::none;
     bool used_bp = false;    // the frame's own bp mattered
@@ -69,7 +73,8 @@ struct Step {
     std::uint64_t bp_slot = 0;
 };
 
-// Steps `frame` to its caller; leaves it alone where the step says that it ended. Reads only within `bounds`.
+// Steps `frame` to its caller; leaves it alone where the step says that it ended. Reads only within
+// `bounds`.
 Step step(Frame& frame, const Rule& rule, const Bounds& bounds);
 
 }  // namespace assay::stack

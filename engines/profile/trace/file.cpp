@@ -20,14 +20,21 @@ constexpr std::uint32_t most_raw = 256u << 20;
 
 bool is_compressed(ChunkKind kind) { return kind != ChunkKind::raw && kind != ChunkKind::events; }
 
-std::uint32_t sum_of(const void* data, std::size_t bytes) { return static_cast<std::uint32_t>(XXH3_64bits(data, bytes)); }
-std::uint32_t head_sum(const ChunkHead& head) { return sum_of(&head, offsetof(ChunkHead, head_sum)); }
+std::uint32_t sum_of(const void* data, std::size_t bytes) {
+    return static_cast<std::uint32_t>(XXH3_64bits(data, bytes));
+}
+std::uint32_t head_sum(const ChunkHead& head) {
+    return sum_of(&head, offsetof(ChunkHead, head_sum));
+}
 
 }  // namespace
 
 TraceWriter::TraceWriter(const std::string& path, int level)
-    : fd_(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666)), context_(ZSTD_createCCtx()) {
-    if (fd_ < 0) throw Error("cannot write " + path + ": " + std::strerror(errno), "choose another directory with --output");
+    : fd_(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666)),
+      context_(ZSTD_createCCtx()) {
+    if (fd_ < 0)
+        throw Error("cannot write " + path + ": " + std::strerror(errno),
+                    "choose another directory with --output");
     ZSTD_CCtx_setParameter(context_, ZSTD_c_compressionLevel, level);
 }
 
@@ -41,7 +48,8 @@ void TraceWriter::write(ChunkHead head, std::span<const std::uint8_t> payload) {
     std::span<const std::uint8_t> stored = payload;
     if (is_compressed(head.kind)) {
         out_.resize(ZSTD_compressBound(payload.size()));
-        stored = {out_.data(), ZSTD_compress2(context_, out_.data(), out_.size(), payload.data(), payload.size())};
+        stored = {out_.data(), ZSTD_compress2(context_, out_.data(), out_.size(), payload.data(),
+                                              payload.size())};
     }
     head.raw_bytes = static_cast<std::uint32_t>(payload.size());
     head.stored_bytes = static_cast<std::uint32_t>(stored.size());
@@ -61,9 +69,10 @@ void TraceWriter::put(const void* data, std::size_t bytes) {
     bytes_ += bytes;
 }
 
-TraceReader::TraceReader(const std::string& path, std::uint64_t bytes) : context_(ZSTD_createDCtx()) {
+TraceReader::TraceReader(const std::string& path, std::uint64_t bytes)
+    : context_(ZSTD_createDCtx()) {
     const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    struct stat about {};
+    struct stat about{};
     if (fd < 0 || fstat(fd, &about) != 0) {
         const std::string why = std::strerror(errno);
         if (fd >= 0) close(fd);
@@ -75,7 +84,9 @@ TraceReader::TraceReader(const std::string& path, std::uint64_t bytes) : context
     if (at == MAP_FAILED) throw Error("cannot read " + path + ": " + std::strerror(errno));
     data_ = static_cast<const std::uint8_t*>(at);
     scan();
-    if (chunks_.empty()) throw Error(path + " is no heap trace, or nothing of it is whole", "record it anew: assay heap -- PROGRAM");
+    if (chunks_.empty())
+        throw Error(path + " is no heap trace, or nothing of it is whole",
+                    "record it anew: assay heap -- PROGRAM");
 }
 
 TraceReader::~TraceReader() {
@@ -86,8 +97,8 @@ TraceReader::~TraceReader() {
 bool TraceReader::is_head(std::uint64_t at, ChunkHead& head) const {
     if (at + sizeof head > bytes_) return false;
     std::memcpy(&head, data_ + at, sizeof head);
-    return head.magic == ChunkHead::tag && head.head_sum == head_sum(head) && head.raw_bytes <= most_raw &&
-           head.stored_bytes <= bytes_ - at - sizeof head;
+    return head.magic == ChunkHead::tag && head.head_sum == head_sum(head) &&
+           head.raw_bytes <= most_raw && head.stored_bytes <= bytes_ - at - sizeof head;
 }
 
 void TraceReader::scan() {
@@ -111,13 +122,15 @@ bool TraceReader::read(const ChunkPlace& place, Bytes& into) {
         into.assign(stored, stored + place.head.stored_bytes);
         return true;
     }
-    return ZSTD_decompressDCtx(context_, into.data(), into.size(), stored, place.head.stored_bytes) == place.head.raw_bytes;
+    return ZSTD_decompressDCtx(context_, into.data(), into.size(), stored,
+                               place.head.stored_bytes) == place.head.raw_bytes;
 }
 
 namespace {
 
 std::span<const std::uint64_t> words_in(const Bytes& payload) {
-    return {reinterpret_cast<const std::uint64_t*>(payload.data()), payload.size() / sizeof(std::uint64_t)};
+    return {reinterpret_cast<const std::uint64_t*>(payload.data()),
+            payload.size() / sizeof(std::uint64_t)};
 }
 
 struct EventSink {
@@ -138,9 +151,11 @@ struct TextSink {
 
 }  // namespace
 
-bool read_events(TraceReader& trace, const ChunkPlace& place, Bytes& room, std::vector<Event>& into) {
+bool read_events(TraceReader& trace, const ChunkPlace& place, Bytes& room,
+                 std::vector<Event>& into) {
     if (!trace.read(place, room)) return false;
-    if (place.head.kind != ChunkKind::raw) return decode_events(room, place.head.count, place.head.thread, place.head.first, into);
+    if (place.head.kind != ChunkKind::raw)
+        return decode_events(room, place.head.count, place.head.thread, place.head.first, into);
     into.clear();
     into.reserve(place.head.count);
     EventSink sink{into};
@@ -148,7 +163,8 @@ bool read_events(TraceReader& trace, const ChunkPlace& place, Bytes& room, std::
     return true;
 }
 
-void read_texts(const Bytes& payload, const std::function<void(Kind, std::span<const std::uint8_t>)>& text) {
+void read_texts(const Bytes& payload,
+                const std::function<void(Kind, std::span<const std::uint8_t>)>& text) {
     TextSink sink{text};
     expand(words_in(payload), 0, sink);
 }

@@ -52,7 +52,7 @@ public:
 
     const std::vector<ChunkPlace>& chunks() const { return chunks_; }
     std::uint64_t damaged() const { return damaged_; }  // bytes that belong to no whole chunk
-    std::uint64_t bytes() const { return bytes_; }  // read
+    std::uint64_t bytes() const { return bytes_; }      // read
     // False when the payload is not what its sum says.
     bool read(const ChunkPlace& place, Bytes& into);
 
@@ -67,9 +67,11 @@ private:
 };
 
 // The events of a chunk of either kind; `room` is for its payload. False when it is damaged.
-bool read_events(TraceReader& trace, const ChunkPlace& place, Bytes& room, std::vector<Event>& into);
+bool read_events(TraceReader& trace, const ChunkPlace& place, Bytes& room,
+                 std::vector<Event>& into);
 
 // The texts among the events of a raw chunk: text(kind, time, bytes).
-void read_texts(const Bytes& payload, const std::function<void(Kind, std::span<const std::uint8_t>)>& text);
+void read_texts(const Bytes& payload,
+                const std::function<void(Kind, std::span<const std::uint8_t>)>& text);
 
 }  // namespace assay::heap

@@ -11,13 +11,13 @@ namespace {
 
 constexpr std::uint8_t kind_bits = 15, timed = 16, foreign = 32, plain = 64;  // plain: an address
 constexpr std::uint64_t number_mask = (std::uint64_t{1} << number_bits) - 1;
-constexpr std::size_t longest = 10;  // bytes of a varint
-constexpr std::size_t most_values = 2;  // of an event in one column
-constexpr std::size_t most_bytes = 256u << 20;  // of a stream
+constexpr std::size_t longest = 10;                                    // bytes of a varint
+constexpr std::size_t most_values = 2;                                 // of an event in one column
+constexpr std::size_t most_bytes = 256u << 20;                         // of a stream
 constexpr int level = 9, longest_least_match = 7, least_hash_log = 6;  // as zstd bounds them
 
-// Streams of bytes, each in the shorter of two ways: with all repetitions that can be found, or with hardly any, where they
-// are chance, and it is better said how often each byte is there.
+// Streams of bytes, each in the shorter of two ways: with all repetitions that can be found, or
+// with hardly any, where they are chance, and it is better said how often each byte is there.
 class Press {
 public:
     Press() : thorough_(ZSTD_createCCtx()), plain_(ZSTD_createCCtx()) {
@@ -32,10 +32,13 @@ public:
         if (bytes.empty()) return;
         const std::size_t most = ZSTD_compressBound(bytes.size());
         room_.resize(2 * most);
-        const std::size_t found = ZSTD_compress2(thorough_.get(), room_.data(), most, bytes.data(), bytes.size()),
-                          counted = ZSTD_compress2(plain_.get(), room_.data() + most, most, bytes.data(), bytes.size());
-        const std::span<const std::uint8_t> pressed =
-            found <= counted ? std::span(room_.data(), found) : std::span(room_.data() + most, counted);
+        const std::size_t found = ZSTD_compress2(thorough_.get(), room_.data(), most, bytes.data(),
+                                                 bytes.size()),
+                          counted = ZSTD_compress2(plain_.get(), room_.data() + most, most,
+                                                   bytes.data(), bytes.size());
+        const std::span<const std::uint8_t> pressed = found <= counted
+                                                          ? std::span(room_.data(), found)
+                                                          : std::span(room_.data() + most, counted);
         put_varint(to, pressed.size());
         to.insert(to.end(), pressed.begin(), pressed.end());
     }
@@ -112,7 +115,8 @@ private:
         if (bytes == 0 || bytes > std::min(most, most_bytes)) return bytes == 0 && from.ok();
         const auto pressed = from.take(from.varint());
         into.resize(bytes);
-        return from.ok() && ZSTD_decompressDCtx(context.get(), into.data(), bytes, pressed.data(), pressed.size()) == bytes;
+        return from.ok() && ZSTD_decompressDCtx(context.get(), into.data(), bytes, pressed.data(),
+                                                pressed.size()) == bytes;
     }
 
     Bytes heads_, tails_;
@@ -124,17 +128,23 @@ template <class OneColumn>
 struct Columns {
     OneColumn kinds, given, others, blocks, sizes, stacks, costs;  // given, others: times
 
-    std::array<OneColumn*, 7> all() { return {&kinds, &given, &others, &blocks, &sizes, &stacks, &costs}; }
+    std::array<OneColumn*, 7> all() {
+        return {&kinds, &given, &others, &blocks, &sizes, &stacks, &costs};
+    }
     OneColumn& times(Kind kind) { return gives_block(kind) ? given : others; }
 };
 
 }  // namespace
 
-void encode_events(std::span<const Event> events, std::uint32_t thread, std::uint64_t first, Bytes& to) {
+void encode_events(std::span<const Event> events, std::uint32_t thread, std::uint64_t first,
+                   Bytes& to) {
     thread_local Columns<Column> columns;
     for (Column* column : columns.all()) column->clear(most_values * events.size());
-    std::uint64_t time = first >> time_shift, next = 0, number = 0;  // number: of the next new block
-    const auto is_new = [](const Event& e) { return is_named(address_of(e)) && gives(kind_of(e), address_of(e), e.size); };
+    std::uint64_t time = first >> time_shift, next = 0,
+                  number = 0;  // number: of the next new block
+    const auto is_new = [](const Event& e) {
+        return is_named(address_of(e)) && gives(kind_of(e), address_of(e), e.size);
+    };
     for (const Event& event : events)
         if (is_new(event)) {
             next = number = address_of(event) & number_mask;
@@ -149,7 +159,8 @@ void encode_events(std::span<const Event> events, std::uint32_t thread, std::uin
             columns.blocks.put(at);
         } else if (is_new(event)) {
             ++number;
-        } else if (const auto owner = static_cast<std::uint32_t>((at & ~named) >> number_bits); owner == thread && (at & number_mask) < number) {
+        } else if (const auto owner = static_cast<std::uint32_t>((at & ~named) >> number_bits);
+                   owner == thread && (at & number_mask) < number) {
             columns.blocks.put(number - (at & number_mask));
         } else {
             flags |= foreign;
@@ -169,8 +180,8 @@ void encode_events(std::span<const Event> events, std::uint32_t thread, std::uin
     for (const Column* column : columns.all()) column->append_to(to, press);
 }
 
-bool decode_events(std::span<const std::uint8_t> from, std::uint32_t count, std::uint32_t thread, std::uint64_t first,
-                   std::vector<Event>& into) {
+bool decode_events(std::span<const std::uint8_t> from, std::uint32_t count, std::uint32_t thread,
+                   std::uint64_t first, std::vector<Event>& into) {
     thread_local Columns<ReadColumn> columns;
     Reader all(from);
     std::uint64_t time = first >> time_shift, number = all.varint();
@@ -183,7 +194,8 @@ bool decode_events(std::span<const std::uint8_t> from, std::uint32_t count, std:
         const std::uint64_t flags = kinds.varint();
         const auto kind = static_cast<Kind>(flags & kind_bits);
         time += columns.times(kind).varint();
-        Event event{time << time_shift, 0, has_size(kind) ? sizes.varint() : 0, static_cast<std::uint32_t>(stacks.varint()), 0};
+        Event event{time << time_shift, 0, has_size(kind) ? sizes.varint() : 0,
+                    static_cast<std::uint32_t>(stacks.varint()), 0};
         if ((flags & timed) != 0) event.cost = static_cast<std::uint32_t>(costs.varint());
         std::uint64_t block = 0;
         if ((flags & plain) != 0) {

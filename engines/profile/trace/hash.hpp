@@ -1,5 +1,5 @@
-// Where blocks stand in a hash table whose size is a power of two: their addresses have most low bits in common, and their
-// names (format.hpp) the numbers of each thread's blocks.
+// Where blocks stand in a hash table whose size is a power of two: their addresses have most low
+// bits in common, and their names (format.hpp) the numbers of each thread's blocks.
 #pragma once
 
 #include <cstddef>

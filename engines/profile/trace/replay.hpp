@@ -13,7 +13,8 @@ class Replay {
 public:
     explicit Replay(TraceReader& trace);
 
-    // visit(thread, event) for each. Of two at the same tick, that which gives a block up comes first.
+    // visit(thread, event) for each. Of two at the same tick, that which gives a block up comes
+    // first.
     template <class Visit>
     void for_each(Visit visit) {
         std::priority_queue<Turn, std::vector<Turn>, std::greater<>> turns;
@@ -44,7 +45,8 @@ private:
         std::vector<Event> events;
         std::uint64_t key() const {
             const Kind kind = kind_of(events[at]);
-            const bool gives_up = kind == Kind::free || kind == Kind::realloc_from || kind == Kind::unmap;
+            const bool gives_up =
+                kind == Kind::free || kind == Kind::realloc_from || kind == Kind::unmap;
             return events[at].time * 2 + (gives_up ? 0 : 1);
         }
     };

@@ -13,8 +13,8 @@
 namespace assay::storage {
 namespace {
 
-constexpr int patience_ms = 3000;       // for a connection
-constexpr int answer_ms = 60'000;       // for the next byte of an answer
+constexpr int patience_ms = 3000;  // for a connection
+constexpr int answer_ms = 60'000;  // for the next byte of an answer
 constexpr std::size_t asked_at_once = 64;
 constexpr std::uint64_t least_ahead = 256u << 10, most_ahead = 4u << 20;
 
@@ -60,7 +60,8 @@ std::unique_ptr<Caller> Caller::reach(std::uint32_t host, std::uint32_t port, co
     const int on = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     Key answer{};
-    const bool good = connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof to) == 0 && send_all(fd, key.data(), sizeof key) &&
+    const bool good = connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof to) == 0 &&
+                      send_all(fd, key.data(), sizeof key) &&
                       receive_all(fd, answer.data(), sizeof answer) && answer == key;
     if (!good) return nullptr;
     limit(fd, answer_ms);
@@ -79,8 +80,10 @@ bool Caller::fetch(std::vector<Asked>& asked) {
 }
 
 bool Caller::pointer(std::uint32_t slot, std::int64_t amount, bool set, std::uint64_t& before) {
-    const Request request{set ? Request::set : Request::add, slot, 0, static_cast<std::uint64_t>(amount)};
-    return take_early() && send_all(fd_, &request, sizeof request) && receive_all(fd_, &before, sizeof before);
+    const Request request{set ? Request::set : Request::add, slot, 0,
+                          static_cast<std::uint64_t>(amount)};
+    return take_early() && send_all(fd_, &request, sizeof request) &&
+           receive_all(fd_, &before, sizeof before);
 }
 
 bool Caller::ask_for_news(std::uint64_t now, bool hurry) {
@@ -93,13 +96,15 @@ bool Caller::take_news(std::uint64_t now, const Tell& tell, News& news) {
         std::uint64_t head = 0, tail = 0;
         if (!receive_all(fd_, &head, sizeof head) || head < sizeof news) return false;
         std::vector<char> text(head);
-        if (!receive_all(fd_, text.data(), head) || !receive_all(fd_, &tail, sizeof tail)) return false;
+        if (!receive_all(fd_, text.data(), head) || !receive_all(fd_, &tail, sizeof tail))
+            return false;
         std::memcpy(&news, text.data(), sizeof news);
         for (std::size_t at = sizeof news; at + sizeof(Entry) <= head;) {
             Entry entry;
             std::memcpy(&entry, text.data() + at, sizeof entry);
             at += sizeof entry;
-            for (std::uint32_t k = 0; k < entry.records && at + sizeof(Record) <= head; ++k, at += sizeof(Record)) {
+            for (std::uint32_t k = 0; k < entry.records && at + sizeof(Record) <= head;
+                 ++k, at += sizeof(Record)) {
                 Record record;
                 std::memcpy(&record, text.data() + at, sizeof record);
                 tell(entry.rank, entry.first + k, record);
@@ -121,14 +126,16 @@ bool Caller::answer(char* to, std::uint64_t bytes, Wanted::Fate& fate) {
     return true;
 }
 
-// Many requests are on their way before the first answer: a strided read costs one round trip, not one a block.
+// Many requests are on their way before the first answer: a strided read costs one round trip, not
+// one a block.
 bool Caller::many(std::vector<Asked>& asked) {
     std::size_t sent = 0;
     for (std::size_t k = 0; k < asked.size(); ++k) {
         if (sent == k) {
             std::vector<Request> requests;
             for (; sent < asked.size() && requests.size() < asked_at_once; ++sent)
-                requests.push_back({Request::bytes, asked[sent].rank, asked[sent].wanted->place, asked[sent].wanted->bytes});
+                requests.push_back({Request::bytes, asked[sent].rank, asked[sent].wanted->place,
+                                    asked[sent].wanted->bytes});
             if (!send_all(fd_, requests.data(), requests.size() * sizeof(Request))) return false;
         }
         Wanted& wanted = *asked[k].wanted;
@@ -148,13 +155,16 @@ bool Caller::one(std::uint32_t rank, Wanted& wanted) {
     }
     if (had < wanted.bytes) {
         const Request request{Request::bytes, rank, wanted.place + had, wanted.bytes - had};
-        if (!send_all(fd_, &request, sizeof request) || !answer(wanted.to + had, wanted.bytes - had, wanted.fate)) return false;
+        if (!send_all(fd_, &request, sizeof request) ||
+            !answer(wanted.to + had, wanted.bytes - had, wanted.fate))
+            return false;
         if (wanted.fate != Wanted::had) return true;
     }
     wanted.fate = Wanted::had;
     if (!in_turn || waiting_) return true;
     const std::uint64_t early_end = early_.rank == rank ? early_.place + early_.bytes.size() : 0;
-    return ask_ahead(rank, std::max(early_end, last_end_), std::clamp(8 * wanted.bytes, least_ahead, most_ahead));
+    return ask_ahead(rank, std::max(early_end, last_end_),
+                     std::clamp(8 * wanted.bytes, least_ahead, most_ahead));
 }
 
 bool Caller::ask_ahead(std::uint32_t rank, std::uint64_t place, std::uint64_t bytes) {
@@ -174,14 +184,18 @@ bool Caller::take_early() {
     early_.rank = ahead_.rank;
     early_.place = ahead_.place;
     early_.bytes.resize(head);
-    if (!receive_all(fd_, early_.bytes.data(), head) || !receive_all(fd_, &tail, sizeof tail)) return false;
+    if (!receive_all(fd_, early_.bytes.data(), head) || !receive_all(fd_, &tail, sizeof tail))
+        return false;
     if (!tail) early_.bytes.clear();
     return true;
 }
 
-std::uint64_t Caller::from_early(std::uint32_t rank, std::uint64_t place, std::uint64_t bytes, char* to) const {
-    if (rank != early_.rank || place < early_.place || place >= early_.place + early_.bytes.size()) return 0;
-    const std::uint64_t skip = place - early_.place, n = std::min(bytes, early_.bytes.size() - skip);
+std::uint64_t Caller::from_early(std::uint32_t rank, std::uint64_t place, std::uint64_t bytes,
+                                 char* to) const {
+    if (rank != early_.rank || place < early_.place || place >= early_.place + early_.bytes.size())
+        return 0;
+    const std::uint64_t skip = place - early_.place,
+                        n = std::min(bytes, early_.bytes.size() - skip);
     std::memcpy(to, early_.bytes.data() + skip, n);
     return n;
 }

@@ -1,7 +1,8 @@
 // This process's end of a connection to another node's service.
 //
-// What a rank writes in turn lies in turn in its ring, and positions of a ring are never used twice: so who reads in the
-// order of writing is given what comes next before asking, and bytes that came early are right for ever.
+// What a rank writes in turn lies in turn in its ring, and positions of a ring are never used
+// twice: so who reads in the order of writing is given what comes next before asking, and bytes
+// that came early are right for ever.
 #pragma once
 
 #include <cstdint>
@@ -39,10 +40,12 @@ public:
 
     // Each has a fate then; false: the connection is broken.
     bool fetch(std::vector<Asked>& asked);
-    // What the node's ranks have published since this was last asked: asked here, so that several nodes are at it at a time,
+    // What the node's ranks have published since this was last asked: asked here, so that several
+    // nodes are at it at a time,
     bool ask_for_news(std::uint64_t now, bool hurry);
     // and taken here. `tell` is called for each record.
-    using Tell = std::function<void(std::uint32_t rank, std::uint64_t position, const Record& record)>;
+    using Tell =
+        std::function<void(std::uint32_t rank, std::uint64_t position, const Record& record)>;
     bool take_news(std::uint64_t now, const Tell& tell, News& news);
     bool pointer(std::uint32_t slot, std::int64_t amount, bool set, std::uint64_t& before);
 
@@ -52,7 +55,8 @@ private:
     bool many(std::vector<Asked>& asked);
     bool ask_ahead(std::uint32_t rank, std::uint64_t place, std::uint64_t bytes);
     bool take_early();
-    std::uint64_t from_early(std::uint32_t rank, std::uint64_t place, std::uint64_t bytes, char* to) const;
+    std::uint64_t from_early(std::uint32_t rank, std::uint64_t place, std::uint64_t bytes,
+                             char* to) const;
     bool answer(char* to, std::uint64_t bytes, Wanted::Fate& fate);
 
     int fd_;

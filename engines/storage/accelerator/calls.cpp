@@ -1,6 +1,8 @@
-// The calls of MPI that this library answers. Each asks whether the file is one of its own, and hands it on if not.
+// The calls of MPI that this library answers. Each asks whether the file is one of its own, and
+// hands it on if not.
 //
-// What is not listed here (info, extents of types, conversions) is answered by the MPI from the file behind the handle.
+// What is not listed here (info, extents of types, conversions) is answered by the MPI from the
+// file behind the handle.
 #include <cstring>
 
 #include "storage/accelerator/file.hpp"
@@ -18,7 +20,8 @@ void tell(MPI_Status* status, MPI_Count bytes) {
     PMPI_Status_set_cancelled(status, 0);
 }
 
-int write(File* file, At at, const void* buffer, MPI_Count count, MPI_Datatype type, MPI_Status* status) {
+int write(File* file, At at, const void* buffer, MPI_Count count, MPI_Datatype type,
+          MPI_Status* status) {
     MPI_Count moved = 0;
     const int code = file->write(at, buffer, count, type, &moved);
     tell(status, moved);
@@ -32,8 +35,9 @@ int read(File* file, At at, void* buffer, MPI_Count count, MPI_Datatype type, MP
     return file->raise(code);
 }
 
-// Non-blocking transfers are over when the call returns: at memory's speed there is nothing to overlap. Their request
-// is a generalised one, complete from the start, that still knows how many bytes were moved.
+// Non-blocking transfers are over when the call returns: at memory's speed there is nothing to
+// overlap. Their request is a generalised one, complete from the start, that still knows how many
+// bytes were moved.
 int told(void* bytes, MPI_Status* status) {
     tell(status, *static_cast<MPI_Count*>(bytes));
     status->MPI_SOURCE = MPI_UNDEFINED;
@@ -55,13 +59,15 @@ int request_of(File* file, int code, MPI_Count moved, MPI_Request* request) {
     return PMPI_Grequest_complete(*request);
 }
 
-int start_write(File* file, At at, const void* buffer, MPI_Count count, MPI_Datatype type, MPI_Request* request) {
+int start_write(File* file, At at, const void* buffer, MPI_Count count, MPI_Datatype type,
+                MPI_Request* request) {
     MPI_Count moved = 0;
     const int code = file->write(at, buffer, count, type, &moved);
     return request_of(file, code, moved, request);
 }
 
-int start_read(File* file, At at, void* buffer, MPI_Count count, MPI_Datatype type, MPI_Request* request) {
+int start_read(File* file, At at, void* buffer, MPI_Count count, MPI_Datatype type,
+               MPI_Request* request) {
     MPI_Count moved = 0;
     const int code = file->read(at, buffer, count, type, &moved);
     return request_of(file, code, moved, request);
@@ -87,7 +93,9 @@ int end_split(File* file, MPI_Status* status) {
     return MPI_SUCCESS;
 }
 
-constexpr At given(MPI_Offset offset, bool collective = false) { return {Pointer::given, offset, collective}; }
+constexpr At given(MPI_Offset offset, bool collective = false) {
+    return {Pointer::given, offset, collective};
+}
 constexpr At own(bool collective = false) { return {Pointer::own, 0, collective}; }
 constexpr At shared{Pointer::shared, 0, false};
 constexpr At ordered{Pointer::ordered, 0, true};
@@ -95,58 +103,73 @@ constexpr At ordered{Pointer::ordered, 0, true};
 }  // namespace
 
 // One line a call: its name, the type of its count, where it begins.
-#define OWN_OR(pass, answer) \
+#define OWN_OR(pass, answer)                     \
     if (File* file = File::of(f)) return answer; \
     return pass
-#define DATA_AT(name, Count, collective)                                                                                  \
-    ASSAY_EXPORT int MPI_File_write_##name(MPI_File f, MPI_Offset o, const void* b, Count n, MPI_Datatype t, MPI_Status* s) { \
-        OWN_OR(PMPI_File_write_##name(f, o, b, n, t, s), write(file, given(o, collective), b, n, t, s));                  \
-    }                                                                                                                     \
-    ASSAY_EXPORT int MPI_File_read_##name(MPI_File f, MPI_Offset o, void* b, Count n, MPI_Datatype t, MPI_Status* s) {    \
-        OWN_OR(PMPI_File_read_##name(f, o, b, n, t, s), read(file, given(o, collective), b, n, t, s));                    \
+#define DATA_AT(name, Count, collective)                                                     \
+    ASSAY_EXPORT int MPI_File_write_##name(MPI_File f, MPI_Offset o, const void* b, Count n, \
+                                           MPI_Datatype t, MPI_Status* s) {                  \
+        OWN_OR(PMPI_File_write_##name(f, o, b, n, t, s),                                     \
+               write(file, given(o, collective), b, n, t, s));                               \
+    }                                                                                        \
+    ASSAY_EXPORT int MPI_File_read_##name(MPI_File f, MPI_Offset o, void* b, Count n,        \
+                                          MPI_Datatype t, MPI_Status* s) {                   \
+        OWN_OR(PMPI_File_read_##name(f, o, b, n, t, s),                                      \
+               read(file, given(o, collective), b, n, t, s));                                \
     }
-#define DATA(suffix, Count, where)                                                                                       \
-    ASSAY_EXPORT int MPI_File_write##suffix(MPI_File f, const void* b, Count n, MPI_Datatype t, MPI_Status* s) {          \
-        OWN_OR(PMPI_File_write##suffix(f, b, n, t, s), write(file, where, b, n, t, s));                                   \
-    }                                                                                                                     \
-    ASSAY_EXPORT int MPI_File_read##suffix(MPI_File f, void* b, Count n, MPI_Datatype t, MPI_Status* s) {                 \
-        OWN_OR(PMPI_File_read##suffix(f, b, n, t, s), read(file, where, b, n, t, s));                                     \
+#define DATA(suffix, Count, where)                                                              \
+    ASSAY_EXPORT int MPI_File_write##suffix(MPI_File f, const void* b, Count n, MPI_Datatype t, \
+                                            MPI_Status* s) {                                    \
+        OWN_OR(PMPI_File_write##suffix(f, b, n, t, s), write(file, where, b, n, t, s));         \
+    }                                                                                           \
+    ASSAY_EXPORT int MPI_File_read##suffix(MPI_File f, void* b, Count n, MPI_Datatype t,        \
+                                           MPI_Status* s) {                                     \
+        OWN_OR(PMPI_File_read##suffix(f, b, n, t, s), read(file, where, b, n, t, s));           \
     }
 // The nonblocking ones wait for nobody, so the collective ones are like the others.
-#define START_AT(name, Count)                                                                                              \
-    ASSAY_EXPORT int MPI_File_iwrite_##name(MPI_File f, MPI_Offset o, const void* b, Count n, MPI_Datatype t, MPI_Request* r) { \
-        OWN_OR(PMPI_File_iwrite_##name(f, o, b, n, t, r), start_write(file, given(o), b, n, t, r));                        \
-    }                                                                                                                      \
-    ASSAY_EXPORT int MPI_File_iread_##name(MPI_File f, MPI_Offset o, void* b, Count n, MPI_Datatype t, MPI_Request* r) {   \
-        OWN_OR(PMPI_File_iread_##name(f, o, b, n, t, r), start_read(file, given(o), b, n, t, r));                          \
+#define START_AT(name, Count)                                                                     \
+    ASSAY_EXPORT int MPI_File_iwrite_##name(MPI_File f, MPI_Offset o, const void* b, Count n,     \
+                                            MPI_Datatype t, MPI_Request* r) {                     \
+        OWN_OR(PMPI_File_iwrite_##name(f, o, b, n, t, r),                                         \
+               start_write(file, given(o), b, n, t, r));                                          \
+    }                                                                                             \
+    ASSAY_EXPORT int MPI_File_iread_##name(MPI_File f, MPI_Offset o, void* b, Count n,            \
+                                           MPI_Datatype t, MPI_Request* r) {                      \
+        OWN_OR(PMPI_File_iread_##name(f, o, b, n, t, r), start_read(file, given(o), b, n, t, r)); \
     }
-#define START(suffix, Count, where)                                                                                        \
-    ASSAY_EXPORT int MPI_File_iwrite##suffix(MPI_File f, const void* b, Count n, MPI_Datatype t, MPI_Request* r) {         \
-        OWN_OR(PMPI_File_iwrite##suffix(f, b, n, t, r), start_write(file, where, b, n, t, r));                             \
-    }                                                                                                                      \
-    ASSAY_EXPORT int MPI_File_iread##suffix(MPI_File f, void* b, Count n, MPI_Datatype t, MPI_Request* r) {                \
-        OWN_OR(PMPI_File_iread##suffix(f, b, n, t, r), start_read(file, where, b, n, t, r));                               \
+#define START(suffix, Count, where)                                                              \
+    ASSAY_EXPORT int MPI_File_iwrite##suffix(MPI_File f, const void* b, Count n, MPI_Datatype t, \
+                                             MPI_Request* r) {                                   \
+        OWN_OR(PMPI_File_iwrite##suffix(f, b, n, t, r), start_write(file, where, b, n, t, r));   \
+    }                                                                                            \
+    ASSAY_EXPORT int MPI_File_iread##suffix(MPI_File f, void* b, Count n, MPI_Datatype t,        \
+                                            MPI_Request* r) {                                    \
+        OWN_OR(PMPI_File_iread##suffix(f, b, n, t, r), start_read(file, where, b, n, t, r));     \
     }
-#define SPLIT_AT(begin, Count)                                                                                             \
-    ASSAY_EXPORT int MPI_File_write_at_all_##begin(MPI_File f, MPI_Offset o, const void* b, Count n, MPI_Datatype t) {     \
-        OWN_OR(PMPI_File_write_at_all_##begin(f, o, b, n, t), begin_write(file, given(o, true), b, n, t));                 \
-    }                                                                                                                      \
-    ASSAY_EXPORT int MPI_File_read_at_all_##begin(MPI_File f, MPI_Offset o, void* b, Count n, MPI_Datatype t) {            \
-        OWN_OR(PMPI_File_read_at_all_##begin(f, o, b, n, t), begin_read(file, given(o, true), b, n, t));                   \
+#define SPLIT_AT(begin, Count)                                                                \
+    ASSAY_EXPORT int MPI_File_write_at_all_##begin(MPI_File f, MPI_Offset o, const void* b,   \
+                                                   Count n, MPI_Datatype t) {                 \
+        OWN_OR(PMPI_File_write_at_all_##begin(f, o, b, n, t),                                 \
+               begin_write(file, given(o, true), b, n, t));                                   \
+    }                                                                                         \
+    ASSAY_EXPORT int MPI_File_read_at_all_##begin(MPI_File f, MPI_Offset o, void* b, Count n, \
+                                                  MPI_Datatype t) {                           \
+        OWN_OR(PMPI_File_read_at_all_##begin(f, o, b, n, t),                                  \
+               begin_read(file, given(o, true), b, n, t));                                    \
     }
-#define SPLIT(suffix, Count, where)                                                                                        \
-    ASSAY_EXPORT int MPI_File_write##suffix(MPI_File f, const void* b, Count n, MPI_Datatype t) {                          \
-        OWN_OR(PMPI_File_write##suffix(f, b, n, t), begin_write(file, where, b, n, t));                                    \
-    }                                                                                                                      \
-    ASSAY_EXPORT int MPI_File_read##suffix(MPI_File f, void* b, Count n, MPI_Datatype t) {                                 \
-        OWN_OR(PMPI_File_read##suffix(f, b, n, t), begin_read(file, where, b, n, t));                                      \
+#define SPLIT(suffix, Count, where)                                                               \
+    ASSAY_EXPORT int MPI_File_write##suffix(MPI_File f, const void* b, Count n, MPI_Datatype t) { \
+        OWN_OR(PMPI_File_write##suffix(f, b, n, t), begin_write(file, where, b, n, t));           \
+    }                                                                                             \
+    ASSAY_EXPORT int MPI_File_read##suffix(MPI_File f, void* b, Count n, MPI_Datatype t) {        \
+        OWN_OR(PMPI_File_read##suffix(f, b, n, t), begin_read(file, where, b, n, t));             \
     }
-#define SPLIT_END(name)                                                                                                    \
-    ASSAY_EXPORT int MPI_File_write_##name##_end(MPI_File f, const void* b, MPI_Status* s) {                               \
-        OWN_OR(PMPI_File_write_##name##_end(f, b, s), end_split(file, s));                                                 \
-    }                                                                                                                      \
-    ASSAY_EXPORT int MPI_File_read_##name##_end(MPI_File f, void* b, MPI_Status* s) {                                      \
-        OWN_OR(PMPI_File_read_##name##_end(f, b, s), end_split(file, s));                                                  \
+#define SPLIT_END(name)                                                                      \
+    ASSAY_EXPORT int MPI_File_write_##name##_end(MPI_File f, const void* b, MPI_Status* s) { \
+        OWN_OR(PMPI_File_write_##name##_end(f, b, s), end_split(file, s));                   \
+    }                                                                                        \
+    ASSAY_EXPORT int MPI_File_read_##name##_end(MPI_File f, void* b, MPI_Status* s) {        \
+        OWN_OR(PMPI_File_read_##name##_end(f, b, s), end_split(file, s));                    \
     }
 
 DATA_AT(at, int, false)
@@ -185,16 +208,23 @@ SPLIT(_ordered_begin_c, MPI_Count, ordered)
 
 // ---- files
 
-ASSAY_EXPORT int MPI_File_open(MPI_Comm comm, const char* name, int mode, MPI_Info info, MPI_File* f) {
+ASSAY_EXPORT int MPI_File_open(MPI_Comm comm, const char* name, int mode, MPI_Info info,
+                               MPI_File* f) {
     return File::open(comm, name, mode, info, f);
 }
-ASSAY_EXPORT int MPI_File_close(MPI_File* f) { return File::of(*f) ? File::close(f) : PMPI_File_close(f); }
+ASSAY_EXPORT int MPI_File_close(MPI_File* f) {
+    return File::of(*f) ? File::close(f) : PMPI_File_close(f);
+}
 ASSAY_EXPORT int MPI_File_delete(const char* name, MPI_Info info) {
     return File::remove(name, info);
 }
 ASSAY_EXPORT int MPI_File_sync(MPI_File f) { OWN_OR(PMPI_File_sync(f), file->raise(file->sync())); }
-ASSAY_EXPORT int MPI_File_get_size(MPI_File f, MPI_Offset* size) { OWN_OR(PMPI_File_get_size(f, size), file->raise(file->get_size(size))); }
-ASSAY_EXPORT int MPI_File_set_size(MPI_File f, MPI_Offset size) { OWN_OR(PMPI_File_set_size(f, size), file->raise(file->set_size(size))); }
+ASSAY_EXPORT int MPI_File_get_size(MPI_File f, MPI_Offset* size) {
+    OWN_OR(PMPI_File_get_size(f, size), file->raise(file->get_size(size)));
+}
+ASSAY_EXPORT int MPI_File_set_size(MPI_File f, MPI_Offset size) {
+    OWN_OR(PMPI_File_set_size(f, size), file->raise(file->set_size(size)));
+}
 ASSAY_EXPORT int MPI_File_preallocate(MPI_File f, MPI_Offset size) {
     OWN_OR(PMPI_File_preallocate(f, size), file->raise(file->preallocate(size)));
 }
@@ -207,27 +237,35 @@ ASSAY_EXPORT int MPI_File_get_group(MPI_File f, MPI_Group* group) {
 
 // ---- view and pointers
 
-ASSAY_EXPORT int MPI_File_set_view(MPI_File f, MPI_Offset displacement, MPI_Datatype etype, MPI_Datatype filetype, const char* representation,
+ASSAY_EXPORT int MPI_File_set_view(MPI_File f, MPI_Offset displacement, MPI_Datatype etype,
+                                   MPI_Datatype filetype, const char* representation,
                                    MPI_Info info) {
     OWN_OR(PMPI_File_set_view(f, displacement, etype, filetype, representation, info),
            file->raise(file->set_view(displacement, etype, filetype, representation, info)));
 }
-ASSAY_EXPORT int MPI_File_set_atomicity(MPI_File f, int on) { OWN_OR(PMPI_File_set_atomicity(f, on), file->raise(file->set_atomicity(on))); }
-ASSAY_EXPORT int MPI_File_get_atomicity(MPI_File f, int* on) { OWN_OR(PMPI_File_get_atomicity(f, on), file->get_atomicity(on)); }
+ASSAY_EXPORT int MPI_File_set_atomicity(MPI_File f, int on) {
+    OWN_OR(PMPI_File_set_atomicity(f, on), file->raise(file->set_atomicity(on)));
+}
+ASSAY_EXPORT int MPI_File_get_atomicity(MPI_File f, int* on) {
+    OWN_OR(PMPI_File_get_atomicity(f, on), file->get_atomicity(on));
+}
 ASSAY_EXPORT int MPI_File_seek(MPI_File f, MPI_Offset offset, int whence) {
     OWN_OR(PMPI_File_seek(f, offset, whence), file->raise(file->seek(offset, whence)));
 }
 ASSAY_EXPORT int MPI_File_seek_shared(MPI_File f, MPI_Offset offset, int whence) {
-    OWN_OR(PMPI_File_seek_shared(f, offset, whence), file->raise(file->seek_shared(offset, whence)));
+    OWN_OR(PMPI_File_seek_shared(f, offset, whence),
+           file->raise(file->seek_shared(offset, whence)));
 }
 ASSAY_EXPORT int MPI_File_get_position(MPI_File f, MPI_Offset* offset) {
     OWN_OR(PMPI_File_get_position(f, offset), file->raise(file->get_position(offset)));
 }
 ASSAY_EXPORT int MPI_File_get_position_shared(MPI_File f, MPI_Offset* offset) {
-    OWN_OR(PMPI_File_get_position_shared(f, offset), file->raise(file->get_position_shared(offset)));
+    OWN_OR(PMPI_File_get_position_shared(f, offset),
+           file->raise(file->get_position_shared(offset)));
 }
 ASSAY_EXPORT int MPI_File_get_byte_offset(MPI_File f, MPI_Offset offset, MPI_Offset* displacement) {
-    OWN_OR(PMPI_File_get_byte_offset(f, offset, displacement), file->raise(file->get_byte_offset(offset, displacement)));
+    OWN_OR(PMPI_File_get_byte_offset(f, offset, displacement),
+           file->raise(file->get_byte_offset(offset, displacement)));
 }
 
 // ---- the job

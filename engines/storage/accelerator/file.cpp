@@ -20,7 +20,8 @@ int File::refuse(At at, MPI_Count count, bool writing) const {
     if (at.pointer == Pointer::given && at.offset < 0) return MPI_ERR_ARG;
     if (writing && mode_ & MPI_MODE_RDONLY) return MPI_ERR_READ_ONLY;
     if (!writing && mode_ & MPI_MODE_WRONLY) return MPI_ERR_ACCESS;
-    if (mode_ & MPI_MODE_SEQUENTIAL && (at.pointer == Pointer::given || at.pointer == Pointer::own)) return MPI_ERR_UNSUPPORTED_OPERATION;
+    if (mode_ & MPI_MODE_SEQUENTIAL && (at.pointer == Pointer::given || at.pointer == Pointer::own))
+        return MPI_ERR_UNSUPPORTED_OPERATION;
     return MPI_SUCCESS;
 }
 
@@ -29,25 +30,25 @@ int File::place(At at, std::int64_t bytes, std::int64_t& logical) {
     const std::int64_t etypes = (bytes + etype_ - 1) / etype_;
     std::int64_t first = 0;
     switch (at.pointer) {
-    case Pointer::given: first = at.offset; break;
-    case Pointer::own: first = position_.fetch_add(etypes); break;
-    case Pointer::shared: {
-        std::uint64_t base = 0;
-        if (const int code = pointer(etypes, false, base)) return code;
-        first = static_cast<std::int64_t>(base);
-        break;
-    }
-    case Pointer::ordered: {
-        std::int64_t mine = etypes, before = 0, all = 0;
-        PMPI_Exscan(&mine, &before, 1, MPI_INT64_T, MPI_SUM, comm_);
-        if (rank_ == 0) before = 0;
-        PMPI_Allreduce(&mine, &all, 1, MPI_INT64_T, MPI_SUM, comm_);
-        std::uint64_t base = 0;
-        if (rank_ == 0) pointer(all, false, base);  // of its own node
-        PMPI_Bcast(&base, 1, MPI_UINT64_T, 0, comm_);
-        first = static_cast<std::int64_t>(base) + before;
-        break;
-    }
+        case Pointer::given: first = at.offset; break;
+        case Pointer::own: first = position_.fetch_add(etypes); break;
+        case Pointer::shared: {
+            std::uint64_t base = 0;
+            if (const int code = pointer(etypes, false, base)) return code;
+            first = static_cast<std::int64_t>(base);
+            break;
+        }
+        case Pointer::ordered: {
+            std::int64_t mine = etypes, before = 0, all = 0;
+            PMPI_Exscan(&mine, &before, 1, MPI_INT64_T, MPI_SUM, comm_);
+            if (rank_ == 0) before = 0;
+            PMPI_Allreduce(&mine, &all, 1, MPI_INT64_T, MPI_SUM, comm_);
+            std::uint64_t base = 0;
+            if (rank_ == 0) pointer(all, false, base);  // of its own node
+            PMPI_Bcast(&base, 1, MPI_UINT64_T, 0, comm_);
+            first = static_cast<std::int64_t>(base) + before;
+            break;
+        }
     }
     logical = first * etype_;
     return MPI_SUCCESS;
@@ -55,25 +56,31 @@ int File::place(At at, std::int64_t bytes, std::int64_t& logical) {
 
 int File::pointer(std::int64_t amount, bool set, std::uint64_t& before) {
     if (job_->node_of(pointer_home_) != job_->node())
-        return job_->remote()->pointer(pointer_home_, pointer_slot_, amount, set, before) ? MPI_SUCCESS : MPI_ERR_IO;
+        return job_->remote()->pointer(pointer_home_, pointer_slot_, amount, set, before)
+                   ? MPI_SUCCESS
+                   : MPI_ERR_IO;
     auto& word = job_->store().super().pointers[pointer_slot_];
-    before = set ? word.exchange(static_cast<std::uint64_t>(amount)) : word.fetch_add(static_cast<std::uint64_t>(amount));
+    before = set ? word.exchange(static_cast<std::uint64_t>(amount))
+                 : word.fetch_add(static_cast<std::uint64_t>(amount));
     return MPI_SUCCESS;
 }
 
-// In an atomic mode that the MPI does: it does it for this rank alone, so the file system's own locks keep ranks apart.
-// (Locks of an open file, not of the process: the MPI may close files of its own. And far beyond the bytes that they
-// stand for: the MPI locks those itself at times, and would wait for us.)
+// In an atomic mode that the MPI does: it does it for this rank alone, so the file system's own
+// locks keep ranks apart. (Locks of an open file, not of the process: the MPI may close files of
+// its own. And far beyond the bytes that they stand for: the MPI locks those itself at times, and
+// would wait for us.)
 class File::Alone {
 public:
-    Alone(const File& file, std::int64_t logical, std::int64_t bytes, short kind) : fd_(file.atomic_ && bytes ? file.locks_ : -1) {
+    Alone(const File& file, std::int64_t logical, std::int64_t bytes, short kind)
+        : fd_(file.atomic_ && bytes ? file.locks_ : -1) {
         if (fd_ < 0) return;
         range_.l_type = kind;
         range_.l_whence = SEEK_SET;
         const std::int64_t first = offset_of(*file.view_, file.displacement_, logical);
         range_.l_start = (std::int64_t{1} << 62) + first;
         range_.l_len = offset_of(*file.view_, file.displacement_, logical + bytes - 1) + 1 - first;
-        while (fcntl(fd_, F_OFD_SETLKW, &range_) && errno == EINTR) {}
+        while (fcntl(fd_, F_OFD_SETLKW, &range_) && errno == EINTR) {
+        }
     }
     ~Alone() {
         if (fd_ < 0) return;
@@ -98,7 +105,8 @@ int File::write(At at, const void* buffer, MPI_Count count, MPI_Datatype type, M
     return code;
 }
 
-int File::write_own(At at, const void* buffer, MPI_Count count, MPI_Datatype type, MPI_Count* moved) {
+int File::write_own(At at, const void* buffer, MPI_Count count, MPI_Datatype type,
+                    MPI_Count* moved) {
     std::int64_t logical = 0;
     if (const int code = refuse(at, count, true)) {
         if (at.pointer == Pointer::ordered) place(at, 0, logical);  // the others count on it
@@ -114,7 +122,8 @@ int File::write_own(At at, const void* buffer, MPI_Count count, MPI_Datatype typ
 #if MPI_VERSION >= 4
         code = PMPI_File_write_at_c(anchor_, logical / etype_, buffer, count, type, &status);
 #else
-        code = PMPI_File_write_at(anchor_, logical / etype_, buffer, static_cast<int>(count), type, &status);
+        code = PMPI_File_write_at(anchor_, logical / etype_, buffer, static_cast<int>(count), type,
+                                  &status);
 #endif
     } else {
         std::lock_guard hold(job_->lock());
@@ -127,12 +136,14 @@ int File::write_own(At at, const void* buffer, MPI_Count count, MPI_Datatype typ
     return code;
 }
 
-int File::store_bytes(std::int64_t logical, const char* buffer, const Flat& memory, std::int64_t bytes) {
+int File::store_bytes(std::int64_t logical, const char* buffer, const Flat& memory,
+                      std::int64_t bytes) {
     auto& writer = job_->writer();
     const auto& slot = job_->store().file(slot_);
     std::vector<Record> records;
     for (std::int64_t done = 0; done < bytes;) {
-        std::int64_t part = std::min<std::int64_t>(bytes - done, static_cast<std::int64_t>(writer.most_bytes()));
+        std::int64_t part =
+            std::min<std::int64_t>(bytes - done, static_cast<std::int64_t>(writer.most_bytes()));
         BlockList blocks;
         for (;; part = std::max<std::int64_t>(1, part / 2)) {
             blocks.blocks.clear();
@@ -141,7 +152,9 @@ int File::store_bytes(std::int64_t logical, const char* buffer, const Flat& memo
         }
         std::uint64_t from = 0;
         char* to = writer.reserve(static_cast<std::size_t>(part), blocks.blocks.size(), from);
-        if (!to) return writer.error() == ENOSPC || writer.error() == EDQUOT ? MPI_ERR_NO_SPACE : MPI_ERR_IO;
+        if (!to)
+            return writer.error() == ENOSPC || writer.error() == EDQUOT ? MPI_ERR_NO_SPACE
+                                                                        : MPI_ERR_IO;
         writer.begin();
         if (memory.contiguous) {
             std::memcpy(to, buffer + done, static_cast<std::size_t>(part));
@@ -150,7 +163,8 @@ int File::store_bytes(std::int64_t logical, const char* buffer, const Flat& memo
             walk(memory, 0, done, part, pieces);
             for (const auto& piece : pieces.blocks)
                 for (std::int64_t k = 0; k < piece.count; ++k, to += piece.length)
-                    std::memcpy(to, buffer + piece.begin + k * piece.stride, static_cast<std::size_t>(piece.length));
+                    std::memcpy(to, buffer + piece.begin + k * piece.stride,
+                                static_cast<std::size_t>(piece.length));
         }
         records.clear();
         std::uint64_t place = 0, end = 0;
@@ -178,7 +192,8 @@ int File::store_bytes(std::int64_t logical, const char* buffer, const Flat& memo
 void File::grow(std::uint64_t end) {
     auto& of = job_->store().file(slot_).end;
     std::uint64_t known = of.load(std::memory_order_relaxed);
-    while (known < end && !of.compare_exchange_weak(known, end)) {}
+    while (known < end && !of.compare_exchange_weak(known, end)) {
+    }
 }
 
 // ---- reading
@@ -186,9 +201,11 @@ void File::grow(std::uint64_t end) {
 // The file's size, looked up only as far as it matters: whether it is `at_least` so much.
 std::uint64_t File::size_now(std::uint64_t at_least) {
     const std::uint64_t elsewhere_end = one_node_ ? 0 : job_->knowledge().end_elsewhere(slot_);
-    const std::uint64_t size = std::max({job_->store().file(slot_).end.load(std::memory_order_relaxed), elsewhere_end, file_size_});
+    const std::uint64_t size = std::max(
+        {job_->store().file(slot_).end.load(std::memory_order_relaxed), elsewhere_end, file_size_});
     if (size >= at_least) return size;
-    if (const off_t end = fd_ >= 0 ? lseek(fd_, 0, SEEK_END) : -1; end >= 0) file_size_ = static_cast<std::uint64_t>(end);
+    if (const off_t end = fd_ >= 0 ? lseek(fd_, 0, SEEK_END) : -1; end >= 0)
+        file_size_ = static_cast<std::uint64_t>(end);
     return std::max(size, file_size_);
 }
 
@@ -209,9 +226,11 @@ int File::read(At at, void* buffer, MPI_Count count, MPI_Datatype type, MPI_Coun
         const Alone alone(*this, logical, bytes, F_RDLCK);
         MPI_Status status;
 #if MPI_VERSION >= 4
-        const int code = PMPI_File_read_at_c(anchor_, logical / etype_, buffer, count, type, &status);
+        const int code =
+            PMPI_File_read_at_c(anchor_, logical / etype_, buffer, count, type, &status);
 #else
-        const int code = PMPI_File_read_at(anchor_, logical / etype_, buffer, static_cast<int>(count), type, &status);
+        const int code = PMPI_File_read_at(anchor_, logical / etype_, buffer,
+                                           static_cast<int>(count), type, &status);
 #endif
         PMPI_Get_elements_x(&status, MPI_BYTE, moved);
         return code;
@@ -223,12 +242,15 @@ int File::read(At at, void* buffer, MPI_Count count, MPI_Datatype type, MPI_Coun
     return code;
 }
 
-int File::load_bytes(std::int64_t logical, char* buffer, const Flat& memory, std::int64_t bytes, MPI_Count& got) {
+int File::load_bytes(std::int64_t logical, char* buffer, const Flat& memory, std::int64_t bytes,
+                     MPI_Count& got) {
     BlockList blocks;
     walk(*view_, displacement_, logical, bytes, blocks);
     std::uint64_t furthest = 0;
     for (const auto& block : blocks.blocks)
-        furthest = std::max(furthest, static_cast<std::uint64_t>(block.begin + (block.count - 1) * block.stride + block.length));
+        furthest =
+            std::max(furthest, static_cast<std::uint64_t>(
+                                   block.begin + (block.count - 1) * block.stride + block.length));
     const std::uint64_t end = size_now(furthest);
     std::vector<char> packed;
     char* to = buffer;
@@ -257,17 +279,20 @@ int File::load_bytes(std::int64_t logical, char* buffer, const Flat& memory, std
     const char* from = packed.data();
     for (const auto& piece : pieces.blocks)
         for (std::int64_t k = 0; k < piece.count; ++k, from += piece.length)
-            std::memcpy(buffer + piece.begin + k * piece.stride, from, static_cast<std::size_t>(piece.length));
+            std::memcpy(buffer + piece.begin + k * piece.stride, from,
+                        static_cast<std::size_t>(piece.length));
     return MPI_SUCCESS;
 }
 
-// Takes in what others have written, as far as the rule promises it now. False: another node does not answer.
+// Takes in what others have written, as far as the rule promises it now. False: another node does
+// not answer.
 bool File::look() {
     job_->knowledge().look_here(job_->settings().visibility == Visibility::immediate || atomic_);
     return one_node_ || job_->knowledge().look_elsewhere();
 }
 
-void File::load_range(std::uint64_t begin, std::uint64_t end, char* to, std::vector<Wanted>& remote) {
+void File::load_range(std::uint64_t begin, std::uint64_t end, char* to,
+                      std::vector<Wanted>& remote) {
     Index& index = job_->knowledge().index(slot_);
     const std::uint64_t missed = one_node_ ? job_->knowledge().missed() : 0;
     const Store& store = job_->store();
@@ -277,7 +302,8 @@ void File::load_range(std::uint64_t begin, std::uint64_t end, char* to, std::vec
         if (!found.data || found.rank == in_file || found.sequence < missed) {
             read_file(begin, found.upto, to);
         } else if (found.rank & elsewhere) {
-            remote.push_back({static_cast<int>(found.rank & ~elsewhere), found.place, bytes, to, begin});
+            remote.push_back(
+                {static_cast<int>(found.rank & ~elsewhere), found.place, bytes, to, begin});
         } else {
             const bool before = job_->there(found.rank, found.place);
             if (before) std::memcpy(to, store.data(found.rank, found.place), bytes);
@@ -307,22 +333,25 @@ bool File::settle(std::vector<Wanted>& remote) {
     job_->remote()->fetch(remote);
     bool good = true;
     for (const auto& wanted : remote) {
-        if (wanted.fate == Wanted::gone) read_file(wanted.file_begin, wanted.file_begin + wanted.bytes, wanted.to);
+        if (wanted.fate == Wanted::gone)
+            read_file(wanted.file_begin, wanted.file_begin + wanted.bytes, wanted.to);
         good &= wanted.fate != Wanted::failed;
     }
     return good;
 }
 
-// A collective transfer begins when all have come to it: what any of them wrote before is then older than what is written
-// now, and seen by what is read now. MPI does not promise that, but its own collective transfers begin with an exchange,
-// and libraries above them count on it.
+// A collective transfer begins when all have come to it: what any of them wrote before is then
+// older than what is written now, and seen by what is read now. MPI does not promise that, but its
+// own collective transfers begin with an exchange, and libraries above them count on it.
 void File::meet(At at) {
     if (!at.collective || job_->settings().visibility != Visibility::immediate) return;
-    if (at.pointer != Pointer::ordered) PMPI_Barrier(comm_);  // ordered ones meet where they find their places
+    if (at.pointer != Pointer::ordered)
+        PMPI_Barrier(comm_);  // ordered ones meet where they find their places
     hear();
 }
 
-// Under the rule that says so, a collective transfer is a moment at which ranks see each other's writes.
+// Under the rule that says so, a collective transfer is a moment at which ranks see each other's
+// writes.
 void File::visible(bool collective) {
     if (collective && !bypass_ && job_->settings().visibility == Visibility::collective) exchange();
 }

@@ -1,8 +1,10 @@
-// An open file: its view, its pointers, and the way of bytes between the program's buffers and the stores.
+// An open file: its view, its pointers, and the way of bytes between the program's buffers and the
+// stores.
 //
-// Behind every handle is a file that the MPI itself has opened, on MPI_COMM_SELF: calls that are of no concern here, error
-// handlers and Fortran's numbers go on working with it. What this library cannot do better (an atomic mode across
-// nodes, foreign data representations) is done through it, once all that is in the stores is in the file (`bypass`).
+// Behind every handle is a file that the MPI itself has opened, on MPI_COMM_SELF: calls that are of
+// no concern here, error handlers and Fortran's numbers go on working with it. What this library
+// cannot do better (an atomic mode across nodes, foreign data representations) is done through it,
+// once all that is in the stores is in the file (`bypass`).
 #pragma once
 
 #include <atomic>
@@ -13,8 +15,8 @@
 
 #include "storage/accelerator/flat.hpp"
 #include "storage/accelerator/job.hpp"
-#include "storage/accelerator/remote.hpp"
 #include "storage/accelerator/mpi.hpp"
+#include "storage/accelerator/remote.hpp"
 
 namespace assay::storage {
 
@@ -43,7 +45,8 @@ public:
     int set_size(MPI_Offset size);
     int preallocate(MPI_Offset size);
     int get_size(MPI_Offset* size);
-    int set_view(MPI_Offset displacement, MPI_Datatype etype, MPI_Datatype filetype, const char* representation, MPI_Info info);
+    int set_view(MPI_Offset displacement, MPI_Datatype etype, MPI_Datatype filetype,
+                 const char* representation, MPI_Info info);
     int set_atomicity(int on);
     int get_atomicity(int* on);
     int seek(MPI_Offset offset, int whence);
@@ -69,8 +72,10 @@ private:
     int refuse(At at, MPI_Count count, bool writing) const;
     int place(At at, std::int64_t bytes, std::int64_t& logical);
     int write_own(At at, const void* buffer, MPI_Count count, MPI_Datatype type, MPI_Count* moved);
-    int store_bytes(std::int64_t logical, const char* buffer, const Flat& memory, std::int64_t bytes);
-    int load_bytes(std::int64_t logical, char* buffer, const Flat& memory, std::int64_t bytes, MPI_Count& got);
+    int store_bytes(std::int64_t logical, const char* buffer, const Flat& memory,
+                    std::int64_t bytes);
+    int load_bytes(std::int64_t logical, char* buffer, const Flat& memory, std::int64_t bytes,
+                   MPI_Count& got);
     void load_range(std::uint64_t begin, std::uint64_t end, char* to, std::vector<Wanted>& remote);
     void read_file(std::uint64_t begin, std::uint64_t end, char* to) const;
     bool settle(std::vector<Wanted>& remote);
@@ -88,21 +93,21 @@ private:
     Job* job_ = nullptr;
     MPI_Comm comm_ = MPI_COMM_NULL;
     int rank_ = 0, size_ = 1;
-    std::vector<int> world_ranks_;    // of the communicator's ranks
+    std::vector<int> world_ranks_;  // of the communicator's ranks
     bool one_node_ = true;
     MPI_File anchor_ = MPI_FILE_NULL;
     int fd_ = -1;
-    int locks_ = -1;                  // the file again, for the file system's locks
+    int locks_ = -1;  // the file again, for the file system's locks
     int mode_ = 0;
     bool atomic_ = false, bypass_ = false;
     std::string path_;
     std::uint32_t slot_ = 0;
-    std::uint64_t file_size_ = 0;     // of the file system's file, as last seen
+    std::uint64_t file_size_ = 0;  // of the file system's file, as last seen
     std::int64_t displacement_ = 0, etype_ = 1;
     std::shared_ptr<const Flat> view_;
     std::atomic<std::int64_t> position_{0};  // individual pointer, in etypes
     std::uint32_t pointer_slot_ = 0;
-    int pointer_home_ = 0;            // world rank whose node keeps the shared pointer
+    int pointer_home_ = 0;  // world rank whose node keeps the shared pointer
 };
 
 }  // namespace assay::storage

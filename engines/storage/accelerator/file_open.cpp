@@ -1,4 +1,5 @@
-// Opening and closing: who the file is, whether it is still the one that was known, and the end of its way to disk.
+// Opening and closing: who the file is, whether it is still the one that was known, and the end of
+// its way to disk.
 #include <fcntl.h>
 #include <limits.h>
 #include <sys/stat.h>
@@ -21,7 +22,8 @@
 namespace assay::storage {
 namespace {
 
-// A process has few files open at a time, and finds one by its handle on every call, from whichever thread.
+// A process has few files open at a time, and finds one by its handle on every call, from whichever
+// thread.
 struct Files {
     std::shared_mutex lock;
     std::unordered_map<MPI_File, std::unique_ptr<File>> by_handle;
@@ -31,7 +33,8 @@ Files& files() {
     return *open;
 }
 
-// The name that the file system knows: without the file system's type in front that ROMIO and OMPIO take ("ufs:").
+// The name that the file system knows: without the file system's type in front that ROMIO and OMPIO
+// take ("ufs:").
 std::string plain(const char* name) {
     const char* colon = std::strchr(name, ':');
     const char* slash = std::strchr(name, '/');
@@ -39,15 +42,19 @@ std::string plain(const char* name) {
     return typed ? colon + 1 : name;
 }
 
-std::int64_t nanoseconds(const timespec& time) { return time.tv_sec * 1'000'000'000 + time.tv_nsec; }
+std::int64_t nanoseconds(const timespec& time) {
+    return time.tv_sec * 1'000'000'000 + time.tv_nsec;
+}
 
-// Before Linux 6.13 times of files advance by the kernel's tick. A change from outside within the tick of the last write
-// would not be seen at the next open: so that tick ends before this close does.
+// Before Linux 6.13 times of files advance by the kernel's tick. A change from outside within the
+// tick of the last write would not be seen at the next open: so that tick ends before this close
+// does.
 void tick_passed(const timespec& last_write) {
     static const bool fine = [] {
         utsname about{};
         int major = 0, minor = 0;
-        return uname(&about) == 0 && std::sscanf(about.release, "%d.%d", &major, &minor) == 2 && (major > 6 || (major == 6 && minor >= 13));
+        return uname(&about) == 0 && std::sscanf(about.release, "%d.%d", &major, &minor) == 2 &&
+               (major > 6 || (major == 6 && minor >= 13));
     }();
     if (fine) return;
     for (int patience = 0; patience < 20; ++patience) {
@@ -75,12 +82,14 @@ bool wanted(Job& job, const std::string& name, MPI_Info info) {
     return job.settings().covers(name);
 }
 
-// Errors of opening and closing go to the handler of MPI_FILE_NULL, which not every MPI lets one call without a file.
+// Errors of opening and closing go to the handler of MPI_FILE_NULL, which not every MPI lets one
+// call without a file.
 int to_default_handler(int code) {
     MPI_Errhandler handler;
     MPI_File file;
     PMPI_File_get_errhandler(MPI_FILE_NULL, &handler);
-    if (PMPI_File_open(MPI_COMM_SELF, "/dev/null", MPI_MODE_RDONLY, MPI_INFO_NULL, &file) == MPI_SUCCESS) {
+    if (PMPI_File_open(MPI_COMM_SELF, "/dev/null", MPI_MODE_RDONLY, MPI_INFO_NULL, &file) ==
+        MPI_SUCCESS) {
         PMPI_File_set_errhandler(file, handler);
         PMPI_File_call_errhandler(file, code);
         PMPI_File_close(&file);
@@ -113,15 +122,20 @@ int File::open(MPI_Comm comm, const char* name, int mode, MPI_Info info, MPI_Fil
     int range[2] = {mode, -mode};
     PMPI_Allreduce(MPI_IN_PLACE, range, 2, MPI_INT, MPI_MAX, file->comm_);
     if (range[0] != -range[1]) return to_default_handler(MPI_ERR_NOT_SAME);
-    if (mode & MPI_MODE_SEQUENTIAL && mode & MPI_MODE_RDWR) return to_default_handler(MPI_ERR_UNSUPPORTED_OPERATION);
+    if (mode & MPI_MODE_SEQUENTIAL && mode & MPI_MODE_RDWR)
+        return to_default_handler(MPI_ERR_UNSUPPORTED_OPERATION);
 
     // The first rank makes the file, as the mode says; then it is there for the others.
     int code = MPI_SUCCESS;
-    if (file->rank_ == 0) code = PMPI_File_open(MPI_COMM_SELF, name, mode & ~own_modes, info, &file->anchor_);
+    if (file->rank_ == 0)
+        code = PMPI_File_open(MPI_COMM_SELF, name, mode & ~own_modes, info, &file->anchor_);
     int first = code;
     PMPI_Bcast(&first, 1, MPI_INT, 0, file->comm_);
     if (first) return file->rank_ == 0 ? first : to_default_handler(first);
-    if (file->rank_ != 0) code = PMPI_File_open(MPI_COMM_SELF, name, mode & ~(own_modes | MPI_MODE_CREATE | MPI_MODE_EXCL), info, &file->anchor_);
+    if (file->rank_ != 0)
+        code = PMPI_File_open(MPI_COMM_SELF, name,
+                              mode & ~(own_modes | MPI_MODE_CREATE | MPI_MODE_EXCL), info,
+                              &file->anchor_);
     if (worst(file->comm_, code)) {
         if (!code) PMPI_File_close(&file->anchor_);
         return code ? code : to_default_handler(MPI_ERR_OTHER);
@@ -133,7 +147,8 @@ int File::open(MPI_Comm comm, const char* name, int mode, MPI_Info info, MPI_Fil
     if (worst(file->comm_, code)) {
         // Not ours after all.
         if (!code) job->store().file(file->slot_).users.fetch_sub(1);
-        job->say_once("too many files, too long a name or a foreign rank: " + path + " is left to the MPI's own I/O");
+        job->say_once("too many files, too long a name or a foreign rank: " + path +
+                      " is left to the MPI's own I/O");
         PMPI_File_close(&file->anchor_);
         if (job->settings().strict) PMPI_Abort(job->world(), 2);
         return PMPI_File_open(comm, name, mode & ~(MPI_MODE_CREATE | MPI_MODE_EXCL), info, handle);
@@ -174,7 +189,8 @@ int File::claim(int mode) {
         TableLock lock(store);
         const bool known = slot.size.load() >= 0;
         if (known && slot.users.load() == 1 &&
-            (slot.size != about.st_size || slot.changed != nanoseconds(about.st_mtim) || slot.created != nanoseconds(about.st_ctim))) {
+            (slot.size != about.st_size || slot.changed != nanoseconds(about.st_mtim) ||
+             slot.created != nanoseconds(about.st_ctim))) {
             slot.forget_before = store.now();
             slot.end = 0;
         }
@@ -191,9 +207,11 @@ void File::arrive() {
         pointer_slot_ = pointer_slots;
         auto* used = store.super().pointer_used;
         std::uint8_t free = 0;
-        for (std::uint32_t k = 0; k < pointer_slots && pointer_slot_ == pointer_slots; ++k, free = 0)
+        for (std::uint32_t k = 0; k < pointer_slots && pointer_slot_ == pointer_slots;
+             ++k, free = 0)
             if (used[k].compare_exchange_strong(free, 1)) pointer_slot_ = k;
-        if (pointer_slot_ == pointer_slots) pointer_slot_ = 0;  // hundreds of files open at a time: they share one
+        if (pointer_slot_ == pointer_slots)
+            pointer_slot_ = 0;  // hundreds of files open at a time: they share one
         store.super().pointers[pointer_slot_] = 0;
     }
     PMPI_Bcast(&pointer_slot_, 1, MPI_UINT32_T, 0, comm_);
@@ -204,7 +222,8 @@ void File::arrive() {
         PMPI_Allgather(mine, 2, MPI_UINT32_T, slots.data(), 2, MPI_UINT32_T, comm_);
         std::lock_guard hold(job_->lock());
         for (std::size_t k = 0; k < world_ranks_.size(); ++k)
-            if (const int node = job_->node_of(world_ranks_[k]); node != job_->node()) job_->knowledge().share(slot_, node, slots[2 * k], slots[2 * k + 1]);
+            if (const int node = job_->node_of(world_ranks_[k]); node != job_->node())
+                job_->knowledge().share(slot_, node, slots[2 * k], slots[2 * k + 1]);
     }
     exchange();
     if (mode_ & MPI_MODE_APPEND) {
@@ -224,7 +243,10 @@ int File::complete() {
         good = job_->settlement().settle(upto);
     }
     if (!good && rank_ == 0)
-        std::fprintf(stderr, "assay io: %s could not be written to the file system: %s; its data are kept in the nodes' stores\n", path_.c_str(),
+        std::fprintf(stderr,
+                     "assay io: %s could not be written to the file system: %s; its data are kept "
+                     "in the nodes' stores\n",
+                     path_.c_str(),
                      std::strerror(static_cast<int>(job_->store().super().drain_failed.load())));
     return good ? MPI_SUCCESS : MPI_ERR_IO;
 }

@@ -1,4 +1,5 @@
-// What a file is besides its bytes: size, view, pointers, atomicity, and the moments at which ranks see each other.
+// What a file is besides its bytes: size, view, pointers, atomicity, and the moments at which ranks
+// see each other.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -20,7 +21,8 @@ int File::raise(int code) {
 // What was written before this is known to whoever reads after it.
 void File::exchange() {
     std::uint64_t moment = job_->store().now();
-    PMPI_Allreduce(MPI_IN_PLACE, &moment, 1, MPI_UINT64_T, MPI_MAX, comm_);  // by now it is published
+    PMPI_Allreduce(MPI_IN_PLACE, &moment, 1, MPI_UINT64_T, MPI_MAX,
+                   comm_);  // by now it is published
     job_->store().no_earlier(moment + 1);
     std::lock_guard hold(job_->lock());
     job_->knowledge().look_here(true);
@@ -93,7 +95,8 @@ int File::preallocate(MPI_Offset size) {
 
 // ---- view and pointers
 
-int File::set_view(MPI_Offset displacement, MPI_Datatype etype, MPI_Datatype filetype, const char* representation, MPI_Info info) {
+int File::set_view(MPI_Offset displacement, MPI_Datatype etype, MPI_Datatype filetype,
+                   const char* representation, MPI_Info info) {
     std::uint64_t shared = 0;
     if (displacement == MPI_DISPLACEMENT_CURRENT) {
         if (!(mode_ & MPI_MODE_SEQUENTIAL)) return MPI_ERR_ARG;
@@ -101,12 +104,14 @@ int File::set_view(MPI_Offset displacement, MPI_Datatype etype, MPI_Datatype fil
         PMPI_Bcast(&shared, 1, MPI_UINT64_T, 0, comm_);
         displacement = offset_of(*view_, displacement_, static_cast<std::int64_t>(shared) * etype_);
     }
-    const int code = PMPI_File_set_view(anchor_, displacement, etype, filetype, representation, info);
+    const int code =
+        PMPI_File_set_view(anchor_, displacement, etype, filetype, representation, info);
     int worst = code;
     PMPI_Allreduce(MPI_IN_PLACE, &worst, 1, MPI_INT, MPI_MAX, comm_);
     if (code || worst) return code ? code : MPI_ERR_NOT_SAME;
     const auto view = flatten(filetype);
-    const bool foreign = std::strcmp(representation, "native") != 0 && std::strcmp(representation, "internal") != 0;
+    const bool foreign =
+        std::strcmp(representation, "native") != 0 && std::strcmp(representation, "internal") != 0;
     MPI_Count size = 1;
     PMPI_Type_size_x(etype, &size);
     {
@@ -125,7 +130,9 @@ int File::set_view(MPI_Offset displacement, MPI_Datatype etype, MPI_Datatype fil
 // From here on the MPI does it: nothing of the file may be anywhere else.
 int File::into_bypass() {
     if (bypass_) return MPI_SUCCESS;
-    job_->say_once(path_ + ": an atomic mode across nodes or a data representation that is left to the MPI's own I/O");
+    job_->say_once(
+        path_ +
+        ": an atomic mode across nodes or a data representation that is left to the MPI's own I/O");
     exchange();
     int code = complete();
     PMPI_Allreduce(MPI_IN_PLACE, &code, 1, MPI_INT, MPI_MAX, comm_);
@@ -143,7 +150,9 @@ int File::set_atomicity(int on) {
     atomic_ = on;
     if (on && !one_node_) {
         if (const int code = into_bypass()) return code;
-        if (locks_ < 0) locks_ = ::open(path_.c_str(), (mode_ & MPI_MODE_RDONLY ? O_RDONLY : O_RDWR) | O_CLOEXEC);
+        if (locks_ < 0)
+            locks_ =
+                ::open(path_.c_str(), (mode_ & MPI_MODE_RDONLY ? O_RDONLY : O_RDWR) | O_CLOEXEC);
     }
     PMPI_Barrier(comm_);
     return MPI_SUCCESS;
@@ -160,7 +169,9 @@ int File::seek(MPI_Offset offset, int whence) {
     if (whence == MPI_SEEK_CUR) base = position_;
     else if (whence == MPI_SEEK_END) {
         std::lock_guard hold(job_->lock());
-        base = (bytes_before(*view_, displacement_, static_cast<std::int64_t>(size_now(~0ull))) + etype_ - 1) / etype_;
+        base = (bytes_before(*view_, displacement_, static_cast<std::int64_t>(size_now(~0ull))) +
+                etype_ - 1) /
+               etype_;
     } else if (whence != MPI_SEEK_SET) return MPI_ERR_ARG;
     if (base + offset < 0) return MPI_ERR_ARG;
     position_ = base + offset;
@@ -175,7 +186,9 @@ int File::seek_shared(MPI_Offset offset, int whence) {
     if (whence == MPI_SEEK_CUR) base = static_cast<std::int64_t>(before);
     else if (whence == MPI_SEEK_END) {
         std::lock_guard hold(job_->lock());
-        base = (bytes_before(*view_, displacement_, static_cast<std::int64_t>(size_now(~0ull))) + etype_ - 1) / etype_;
+        base = (bytes_before(*view_, displacement_, static_cast<std::int64_t>(size_now(~0ull))) +
+                etype_ - 1) /
+               etype_;
     } else if (whence != MPI_SEEK_SET) return MPI_ERR_ARG;
     int code = MPI_SUCCESS;
     if (rank_ == 0) {

@@ -21,10 +21,11 @@ struct Contents {
         std::vector<MPI_Aint> aints(n_addresses + 1);
         std::vector<MPI_Count> counts(n_counts + 1);
         types.resize(n_types + 1);
-        PMPI_Type_get_contents_c(type, n_integers, n_addresses, n_counts, n_types, ints.data(), aints.data(), counts.data(), types.data());
+        PMPI_Type_get_contents_c(type, n_integers, n_addresses, n_counts, n_types, ints.data(),
+                                 aints.data(), counts.data(), types.data());
         types.resize(n_types);
-        // With large counts, what are ints and addresses otherwise are counts, in the same order (MPI 4.0, table 5.1),
-        // but for the orders and distributions, which stay ints.
+        // With large counts, what are ints and addresses otherwise are counts, in the same order
+        // (MPI 4.0, table 5.1), but for the orders and distributions, which stay ints.
         integers.assign(ints.begin(), ints.end());
         addresses.assign(aints.begin(), aints.end());
         if (n_counts) reorder(ints, counts, n_counts);
@@ -35,7 +36,8 @@ struct Contents {
         std::vector<int> ints(n_integers + 1);
         std::vector<MPI_Aint> aints(n_addresses + 1);
         types.resize(n_types + 1);
-        PMPI_Type_get_contents(type, n_integers, n_addresses, n_types, ints.data(), aints.data(), types.data());
+        PMPI_Type_get_contents(type, n_integers, n_addresses, n_types, ints.data(), aints.data(),
+                               types.data());
         types.resize(n_types);
         integers.assign(ints.begin(), ints.end());
         addresses.assign(aints.begin(), aints.end());
@@ -54,29 +56,33 @@ struct Contents {
 private:
 #if MPI_VERSION >= 4
     void reorder(const std::vector<int>& ints, const std::vector<MPI_Count>& counts, MPI_Count n) {
-        auto take = [&](MPI_Count from, MPI_Count to) { return std::vector<MPI_Count>(counts.begin() + from, counts.begin() + to); };
+        auto take = [&](MPI_Count from, MPI_Count to) {
+            return std::vector<MPI_Count>(counts.begin() + from, counts.begin() + to);
+        };
         switch (combiner) {
-        case MPI_COMBINER_HVECTOR: integers = take(0, 2), addresses = take(2, 3); break;
-        case MPI_COMBINER_HINDEXED:
-        case MPI_COMBINER_STRUCT:
-            integers = take(0, 1 + (n - 1) / 2), addresses = take(1 + (n - 1) / 2, n);
-            break;
-        case MPI_COMBINER_HINDEXED_BLOCK: integers = take(0, 2), addresses = take(2, n); break;
-        case MPI_COMBINER_RESIZED: integers.clear(), addresses = take(0, 2); break;
-        case MPI_COMBINER_SUBARRAY: {  // ints: ndims, order; counts: sizes, subsizes, starts
-            integers.assign(1, ints[0]);
-            integers.insert(integers.end(), counts.begin(), counts.begin() + n);
-            integers.push_back(ints[1]);
-            break;
-        }
-        case MPI_COMBINER_DARRAY: {  // ints: size, rank, ndims, distribs, dargs, psizes, order; counts: gsizes
-            const int dimensions = ints[2];
-            integers.assign(ints.begin(), ints.begin() + 3);
-            integers.insert(integers.end(), counts.begin(), counts.begin() + dimensions);
-            integers.insert(integers.end(), ints.begin() + 3, ints.begin() + 4 + 3 * dimensions);
-            break;
-        }
-        default: integers = take(0, n);
+            case MPI_COMBINER_HVECTOR: integers = take(0, 2), addresses = take(2, 3); break;
+            case MPI_COMBINER_HINDEXED:
+            case MPI_COMBINER_STRUCT:
+                integers = take(0, 1 + (n - 1) / 2), addresses = take(1 + (n - 1) / 2, n);
+                break;
+            case MPI_COMBINER_HINDEXED_BLOCK: integers = take(0, 2), addresses = take(2, n); break;
+            case MPI_COMBINER_RESIZED: integers.clear(), addresses = take(0, 2); break;
+            case MPI_COMBINER_SUBARRAY: {  // ints: ndims, order; counts: sizes, subsizes, starts
+                integers.assign(1, ints[0]);
+                integers.insert(integers.end(), counts.begin(), counts.begin() + n);
+                integers.push_back(ints[1]);
+                break;
+            }
+            case MPI_COMBINER_DARRAY: {  // ints: size, rank, ndims, distribs, dargs, psizes, order;
+                                         // counts: gsizes
+                const int dimensions = ints[2];
+                integers.assign(ints.begin(), ints.begin() + 3);
+                integers.insert(integers.end(), counts.begin(), counts.begin() + dimensions);
+                integers.insert(integers.end(), ints.begin() + 3,
+                                ints.begin() + 4 + 3 * dimensions);
+                break;
+            }
+            default: integers = take(0, n);
         }
     }
 #endif
@@ -97,8 +103,12 @@ std::int64_t size_of(MPI_Datatype type) {
 // Predefined types are whole, but for pairs with a gap inside or after.
 void named(MPI_Datatype type, std::int64_t at, BlockList& out) {
     const std::int64_t size = size_of(type);
-    if (type == MPI_SHORT_INT) out.add(at, sizeof(short)), out.add(at + static_cast<std::int64_t>(sizeof(int)), sizeof(int));
-    else if (type == MPI_LONG_DOUBLE_INT) out.add(at, sizeof(long double)), out.add(at + static_cast<std::int64_t>(sizeof(long double)), sizeof(int));
+    if (type == MPI_SHORT_INT)
+        out.add(at, sizeof(short)),
+            out.add(at + static_cast<std::int64_t>(sizeof(int)), sizeof(int));
+    else if (type == MPI_LONG_DOUBLE_INT)
+        out.add(at, sizeof(long double)),
+            out.add(at + static_cast<std::int64_t>(sizeof(long double)), sizeof(int));
     else if (size) out.add(at, size);
 }
 
@@ -141,7 +151,8 @@ bool subarray(const Contents& of, std::int64_t at, BlockList& out) {
     }
     for (std::int64_t line = 0; line < lines; ++line) {
         std::int64_t offset = at;
-        for (int k = 0; k < n; ++k) offset += (starts[order[k]] + (k ? at_index[order[k]] : 0)) * pitch[order[k]];
+        for (int k = 0; k < n; ++k)
+            offset += (starts[order[k]] + (k ? at_index[order[k]] : 0)) * pitch[order[k]];
         if (!repeat(of.types[0], offset, subsizes[order[0]], out)) return false;
         for (int k = 1; k < n; ++k) {
             if (++at_index[order[k]] < subsizes[order[k]]) break;
@@ -151,13 +162,16 @@ bool subarray(const Contents& of, std::int64_t at, BlockList& out) {
     return true;
 }
 
-// The indices along one dimension that belong to a process (MPI 4.0, 5.1.4): block, cyclic(k) or all.
-std::vector<std::int64_t> owned(std::int64_t size, int distribution, std::int64_t argument, std::int64_t processes, std::int64_t coordinate) {
+// The indices along one dimension that belong to a process (MPI 4.0, 5.1.4): block, cyclic(k) or
+// all.
+std::vector<std::int64_t> owned(std::int64_t size, int distribution, std::int64_t argument,
+                                std::int64_t processes, std::int64_t coordinate) {
     std::vector<std::int64_t> mine;
     if (distribution == MPI_DISTRIBUTE_NONE) processes = 1, coordinate = 0;
     std::int64_t block = argument;
     if (distribution == MPI_DISTRIBUTE_NONE) block = size;
-    else if (argument == MPI_DISTRIBUTE_DFLT_DARG) block = distribution == MPI_DISTRIBUTE_BLOCK ? (size + processes - 1) / processes : 1;
+    else if (argument == MPI_DISTRIBUTE_DFLT_DARG)
+        block = distribution == MPI_DISTRIBUTE_BLOCK ? (size + processes - 1) / processes : 1;
     for (std::int64_t start = coordinate * block; start < size; start += processes * block)
         for (std::int64_t k = start; k < std::min(size, start + block); ++k) mine.push_back(k);
     return mine;
@@ -173,7 +187,8 @@ bool darray(const Contents& of, std::int64_t at, BlockList& out) {
     // Ranks are numbered in C order whatever the array's order is.
     for (int k = n - 1; k >= 0; --k) {
         const auto processes = given[3 + 3 * n + k];
-        mine[k] = owned(given[3 + k], static_cast<int>(given[3 + n + k]), given[3 + 2 * n + k], processes, rank % processes);
+        mine[k] = owned(given[3 + k], static_cast<int>(given[3 + n + k]), given[3 + 2 * n + k],
+                        processes, rank % processes);
         rank /= processes;
         if (mine[k].empty()) return true;
     }
@@ -202,37 +217,44 @@ bool flatten_into(MPI_Datatype type, std::int64_t at, BlockList& out) {
     const auto& t = of.types;
     bool good = true;
     switch (of.combiner) {
-    case MPI_COMBINER_NAMED: named(type, at, out); break;
-    case MPI_COMBINER_F90_REAL:
-    case MPI_COMBINER_F90_COMPLEX:
-    case MPI_COMBINER_F90_INTEGER: out.add(at, size_of(type)); break;
-    case MPI_COMBINER_DUP:
-    case MPI_COMBINER_RESIZED: good = flatten_into(t[0], at, out); break;
-    case MPI_COMBINER_CONTIGUOUS: good = repeat(t[0], at, n[0], out); break;
-    case MPI_COMBINER_VECTOR:
-        for (std::int64_t k = 0; k < n[0] && good; ++k) good = repeat(t[0], at + k * n[2] * extent_of(t[0]), n[1], out);
-        break;
-    case MPI_COMBINER_HVECTOR:
-        for (std::int64_t k = 0; k < n[0] && good; ++k) good = repeat(t[0], at + k * a[0], n[1], out);
-        break;
-    case MPI_COMBINER_INDEXED:
-        for (std::int64_t k = 0; k < n[0] && good; ++k) good = repeat(t[0], at + n[1 + n[0] + k] * extent_of(t[0]), n[1 + k], out);
-        break;
-    case MPI_COMBINER_HINDEXED:
-        for (std::int64_t k = 0; k < n[0] && good; ++k) good = repeat(t[0], at + a[k], n[1 + k], out);
-        break;
-    case MPI_COMBINER_INDEXED_BLOCK:
-        for (std::int64_t k = 0; k < n[0] && good; ++k) good = repeat(t[0], at + n[2 + k] * extent_of(t[0]), n[1], out);
-        break;
-    case MPI_COMBINER_HINDEXED_BLOCK:
-        for (std::int64_t k = 0; k < n[0] && good; ++k) good = repeat(t[0], at + a[k], n[1], out);
-        break;
-    case MPI_COMBINER_STRUCT:
-        for (std::int64_t k = 0; k < n[0] && good; ++k) good = repeat(t[k], at + a[k], n[1 + k], out);
-        break;
-    case MPI_COMBINER_SUBARRAY: good = subarray(of, at, out); break;
-    case MPI_COMBINER_DARRAY: good = darray(of, at, out); break;
-    default: good = false;
+        case MPI_COMBINER_NAMED: named(type, at, out); break;
+        case MPI_COMBINER_F90_REAL:
+        case MPI_COMBINER_F90_COMPLEX:
+        case MPI_COMBINER_F90_INTEGER: out.add(at, size_of(type)); break;
+        case MPI_COMBINER_DUP:
+        case MPI_COMBINER_RESIZED: good = flatten_into(t[0], at, out); break;
+        case MPI_COMBINER_CONTIGUOUS: good = repeat(t[0], at, n[0], out); break;
+        case MPI_COMBINER_VECTOR:
+            for (std::int64_t k = 0; k < n[0] && good; ++k)
+                good = repeat(t[0], at + k * n[2] * extent_of(t[0]), n[1], out);
+            break;
+        case MPI_COMBINER_HVECTOR:
+            for (std::int64_t k = 0; k < n[0] && good; ++k)
+                good = repeat(t[0], at + k * a[0], n[1], out);
+            break;
+        case MPI_COMBINER_INDEXED:
+            for (std::int64_t k = 0; k < n[0] && good; ++k)
+                good = repeat(t[0], at + n[1 + n[0] + k] * extent_of(t[0]), n[1 + k], out);
+            break;
+        case MPI_COMBINER_HINDEXED:
+            for (std::int64_t k = 0; k < n[0] && good; ++k)
+                good = repeat(t[0], at + a[k], n[1 + k], out);
+            break;
+        case MPI_COMBINER_INDEXED_BLOCK:
+            for (std::int64_t k = 0; k < n[0] && good; ++k)
+                good = repeat(t[0], at + n[2 + k] * extent_of(t[0]), n[1], out);
+            break;
+        case MPI_COMBINER_HINDEXED_BLOCK:
+            for (std::int64_t k = 0; k < n[0] && good; ++k)
+                good = repeat(t[0], at + a[k], n[1], out);
+            break;
+        case MPI_COMBINER_STRUCT:
+            for (std::int64_t k = 0; k < n[0] && good; ++k)
+                good = repeat(t[k], at + a[k], n[1 + k], out);
+            break;
+        case MPI_COMBINER_SUBARRAY: good = subarray(of, at, out); break;
+        case MPI_COMBINER_DARRAY: good = darray(of, at, out); break;
+        default: good = false;
     }
     return good;
 }
@@ -249,7 +271,8 @@ Flat taken_apart(MPI_Datatype type) {
         flat.before.push_back(sum);
         sum += block.length * block.count;
     }
-    flat.contiguous = flat.blocks.size() == 1 && flat.blocks[0].count == 1 && flat.blocks[0].begin == 0 && flat.blocks[0].length == flat.extent;
+    flat.contiguous = flat.blocks.size() == 1 && flat.blocks[0].count == 1 &&
+                      flat.blocks[0].begin == 0 && flat.blocks[0].length == flat.extent;
     return flat;
 }
 
@@ -260,7 +283,8 @@ int forget(MPI_Datatype, int, void* value, void*) {
 
 int keyval() {
     static int key = MPI_KEYVAL_INVALID;
-    if (key == MPI_KEYVAL_INVALID) PMPI_Type_create_keyval(MPI_TYPE_NULL_COPY_FN, forget, &key, nullptr);
+    if (key == MPI_KEYVAL_INVALID)
+        PMPI_Type_create_keyval(MPI_TYPE_NULL_COPY_FN, forget, &key, nullptr);
     return key;
 }
 
@@ -268,7 +292,8 @@ int keyval() {
 
 void BlockList::add(Blocks next) {
     if (!next.length || !next.count) return;
-    if (next.count > 1 && next.stride == next.length) next = {next.begin, next.length * next.count, next.length * next.count, 1};
+    if (next.count > 1 && next.stride == next.length)
+        next = {next.begin, next.length * next.count, next.length * next.count, 1};
     if (!blocks.empty()) {
         auto& last = blocks.back();
         if (last.count == 1 && next.count == 1 && next.begin == last.begin + last.length) {
@@ -276,12 +301,14 @@ void BlockList::add(Blocks next) {
             last.stride = last.length;
             return;
         }
-        if (next.length == last.length && next.count == 1 && last.count == 1 && next.begin > last.begin + last.length) {
+        if (next.length == last.length && next.count == 1 && last.count == 1 &&
+            next.begin > last.begin + last.length) {
             last.stride = next.begin - last.begin;
             last.count = 2;
             return;
         }
-        if (next.length == last.length && last.count > 1 && next.begin == last.begin + last.count * last.stride &&
+        if (next.length == last.length && last.count > 1 &&
+            next.begin == last.begin + last.count * last.stride &&
             (next.count == 1 || next.stride == last.stride)) {
             last.count += next.count;
             return;
@@ -300,7 +327,8 @@ std::shared_ptr<const Flat> flatten(MPI_Datatype type) {
     return flat;
 }
 
-void walk(const Flat& flat, std::int64_t origin, std::int64_t from, std::int64_t bytes, BlockList& into) {
+void walk(const Flat& flat, std::int64_t origin, std::int64_t from, std::int64_t bytes,
+          BlockList& into) {
     if (bytes <= 0 || flat.size <= 0) return;
     if (flat.contiguous) {
         into.add(origin + from, bytes);
@@ -317,14 +345,16 @@ void walk(const Flat& flat, std::int64_t origin, std::int64_t from, std::int64_t
             ++tile;
         }
         if (const std::int64_t whole = bytes / first.length) {
-            into.add(Blocks{origin + tile * flat.extent + first.begin, first.length, flat.extent, whole});
+            into.add(Blocks{origin + tile * flat.extent + first.begin, first.length, flat.extent,
+                            whole});
             tile += whole;
             bytes -= whole * first.length;
         }
         if (bytes) into.add(origin + tile * flat.extent + first.begin, bytes);
         return;
     }
-    auto entry = static_cast<std::size_t>(std::upper_bound(flat.before.begin(), flat.before.end(), skip) - flat.before.begin() - 1);
+    auto entry = static_cast<std::size_t>(
+        std::upper_bound(flat.before.begin(), flat.before.end(), skip) - flat.before.begin() - 1);
     skip -= flat.before[entry];
     while (bytes > 0) {
         const auto& block = flat.blocks[entry];

@@ -1,7 +1,8 @@
 // Datatypes as lists of blocks of bytes.
 //
-// A datatype is taken apart once (envelope and contents, MPI 4.0, 5.1.13) and the result stays with it as an attribute,
-// which goes when the datatype is freed. Blocks at a constant stride are one entry, so a vector of a million is one.
+// A datatype is taken apart once (envelope and contents, MPI 4.0, 5.1.13) and the result stays with
+// it as an attribute, which goes when the datatype is freed. Blocks at a constant stride are one
+// entry, so a vector of a million is one.
 #pragma once
 
 #include <cstdint>
@@ -29,14 +30,16 @@ struct Flat {
     std::vector<Blocks> blocks;
     std::vector<std::int64_t> before;  // bytes in the blocks before each entry
     std::int64_t size = 0, extent = 0;
-    bool contiguous = false;           // instances one after the other are one block, from 0 on
-    bool known = true;                 // false: a datatype that cannot be taken apart
+    bool contiguous = false;  // instances one after the other are one block, from 0 on
+    bool known = true;        // false: a datatype that cannot be taken apart
 };
 
 std::shared_ptr<const Flat> flatten(MPI_Datatype type);
 
-// Walks bytes [from, from + bytes) of instances of `flat` laid one after the other at `origin`, in their order.
-void walk(const Flat& flat, std::int64_t origin, std::int64_t from, std::int64_t bytes, BlockList& into);
+// Walks bytes [from, from + bytes) of instances of `flat` laid one after the other at `origin`, in
+// their order.
+void walk(const Flat& flat, std::int64_t origin, std::int64_t from, std::int64_t bytes,
+          BlockList& into);
 // The offset of byte `from` in the same sense.
 std::int64_t offset_of(const Flat& flat, std::int64_t origin, std::int64_t from);
 // How many bytes of the instances lie before `end`, seen from `origin`.

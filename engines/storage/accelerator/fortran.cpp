@@ -1,8 +1,9 @@
 // Fortran's calls, where an MPI's own bindings go past the names that this library answers to.
 //
-// Open MPI's bindings call the C functions by their PMPI names: so they are answered here, for mpif.h and the module mpi
-// (mpi_..._) and for mpi_f08 (ompi_..._f), and handed on to the C functions. MPICH's call the C functions, and so arrive
-// by themselves, but for those of mpi_f08 that have no buffer.
+// Open MPI's bindings call the C functions by their PMPI names: so they are answered here, for
+// mpif.h and the module mpi (mpi_..._) and for mpi_f08 (ompi_..._f), and handed on to the C
+// functions. MPICH's call the C functions, and so arrive by themselves, but for those of mpi_f08
+// that have no buffer.
 #include <string>
 
 #include "storage/accelerator/heard.hpp"
@@ -38,13 +39,15 @@ namespace {
 
 void* address(void* buffer) { return buffer == &mpi_fortran_bottom_ ? MPI_BOTTOM : buffer; }
 
-template <class Call> void with_status(MPI_Fint* status, MPI_Fint* error, Call call) {
+template <class Call>
+void with_status(MPI_Fint* status, MPI_Fint* error, Call call) {
     MPI_Status own;
     *error = call(&own);
     if (status != mpi_fortran_status_ignore_) PMPI_Status_c2f(&own, status);
 }
 
-template <class Call> void with_request(MPI_Fint* request, MPI_Fint* error, Call call) {
+template <class Call>
+void with_request(MPI_Fint* request, MPI_Fint* error, Call call) {
     MPI_Request own;
     *error = call(&own);
     if (!*error) *request = PMPI_Request_c2f(own);
@@ -55,40 +58,55 @@ template <class Call> void with_request(MPI_Fint* request, MPI_Fint* error, Call
 #define FILE_OF(f) PMPI_File_f2c(*(f))
 #define TYPE_OF(t) PMPI_Type_f2c(*(t))
 // Both names of a binding.
-#define BINDING(name, ...)                                                                                    \
-    ASSAY_EXPORT void ompi_##name##_f(__VA_ARGS__);                                                           \
-    ASSAY_EXPORT void mpi_##name##_(__VA_ARGS__) __attribute__((alias("ompi_" #name "_f")));                  \
+#define BINDING(name, ...)                                                                   \
+    ASSAY_EXPORT void ompi_##name##_f(__VA_ARGS__);                                          \
+    ASSAY_EXPORT void mpi_##name##_(__VA_ARGS__) __attribute__((alias("ompi_" #name "_f"))); \
     ASSAY_EXPORT void ompi_##name##_f(__VA_ARGS__)
 
-#define DATA_AT(name)                                                                                                    \
-    BINDING(file_##name, MPI_Fint* f, MPI_Offset* o, char* b, MPI_Fint* n, MPI_Fint* t, MPI_Fint* s, MPI_Fint* e) {      \
-        with_status(s, e, [&](MPI_Status* own) { return MPI_File_##name(FILE_OF(f), *o, address(b), *n, TYPE_OF(t), own); }); \
+#define DATA_AT(name)                                                                   \
+    BINDING(file_##name, MPI_Fint* f, MPI_Offset* o, char* b, MPI_Fint* n, MPI_Fint* t, \
+            MPI_Fint* s, MPI_Fint* e) {                                                 \
+        with_status(s, e, [&](MPI_Status* own) {                                        \
+            return MPI_File_##name(FILE_OF(f), *o, address(b), *n, TYPE_OF(t), own);    \
+        });                                                                             \
     }
-#define DATA(name)                                                                                                       \
-    BINDING(file_##name, MPI_Fint* f, char* b, MPI_Fint* n, MPI_Fint* t, MPI_Fint* s, MPI_Fint* e) {                     \
-        with_status(s, e, [&](MPI_Status* own) { return MPI_File_##name(FILE_OF(f), address(b), *n, TYPE_OF(t), own); }); \
+#define DATA(name)                                                                    \
+    BINDING(file_##name, MPI_Fint* f, char* b, MPI_Fint* n, MPI_Fint* t, MPI_Fint* s, \
+            MPI_Fint* e) {                                                            \
+        with_status(s, e, [&](MPI_Status* own) {                                      \
+            return MPI_File_##name(FILE_OF(f), address(b), *n, TYPE_OF(t), own);      \
+        });                                                                           \
     }
-#define START_AT(name)                                                                                                   \
-    BINDING(file_##name, MPI_Fint* f, MPI_Offset* o, char* b, MPI_Fint* n, MPI_Fint* t, MPI_Fint* r, MPI_Fint* e) {      \
-        with_request(r, e, [&](MPI_Request* own) { return MPI_File_##name(FILE_OF(f), *o, address(b), *n, TYPE_OF(t), own); }); \
+#define START_AT(name)                                                                  \
+    BINDING(file_##name, MPI_Fint* f, MPI_Offset* o, char* b, MPI_Fint* n, MPI_Fint* t, \
+            MPI_Fint* r, MPI_Fint* e) {                                                 \
+        with_request(r, e, [&](MPI_Request* own) {                                      \
+            return MPI_File_##name(FILE_OF(f), *o, address(b), *n, TYPE_OF(t), own);    \
+        });                                                                             \
     }
-#define START(name)                                                                                                      \
-    BINDING(file_##name, MPI_Fint* f, char* b, MPI_Fint* n, MPI_Fint* t, MPI_Fint* r, MPI_Fint* e) {                     \
-        with_request(r, e, [&](MPI_Request* own) { return MPI_File_##name(FILE_OF(f), address(b), *n, TYPE_OF(t), own); }); \
+#define START(name)                                                                   \
+    BINDING(file_##name, MPI_Fint* f, char* b, MPI_Fint* n, MPI_Fint* t, MPI_Fint* r, \
+            MPI_Fint* e) {                                                            \
+        with_request(r, e, [&](MPI_Request* own) {                                    \
+            return MPI_File_##name(FILE_OF(f), address(b), *n, TYPE_OF(t), own);      \
+        });                                                                           \
     }
-#define SPLIT(name)                                                                                                      \
-    BINDING(file_##name##_begin, MPI_Fint* f, char* b, MPI_Fint* n, MPI_Fint* t, MPI_Fint* e) {                          \
-        *e = MPI_File_##name##_begin(FILE_OF(f), address(b), *n, TYPE_OF(t));                                            \
-    }                                                                                                                    \
+#define SPLIT(name)                                                                             \
+    BINDING(file_##name##_begin, MPI_Fint* f, char* b, MPI_Fint* n, MPI_Fint* t, MPI_Fint* e) { \
+        *e = MPI_File_##name##_begin(FILE_OF(f), address(b), *n, TYPE_OF(t));                   \
+    }                                                                                           \
     SPLIT_END(name)
-#define SPLIT_AT(name)                                                                                                   \
-    BINDING(file_##name##_begin, MPI_Fint* f, MPI_Offset* o, char* b, MPI_Fint* n, MPI_Fint* t, MPI_Fint* e) {           \
-        *e = MPI_File_##name##_begin(FILE_OF(f), *o, address(b), *n, TYPE_OF(t));                                        \
-    }                                                                                                                    \
+#define SPLIT_AT(name)                                                                          \
+    BINDING(file_##name##_begin, MPI_Fint* f, MPI_Offset* o, char* b, MPI_Fint* n, MPI_Fint* t, \
+            MPI_Fint* e) {                                                                      \
+        *e = MPI_File_##name##_begin(FILE_OF(f), *o, address(b), *n, TYPE_OF(t));               \
+    }                                                                                           \
     SPLIT_END(name)
-#define SPLIT_END(name)                                                                                                  \
-    BINDING(file_##name##_end, MPI_Fint* f, char* b, MPI_Fint* s, MPI_Fint* e) {                                         \
-        with_status(s, e, [&](MPI_Status* own) { return MPI_File_##name##_end(FILE_OF(f), address(b), own); });          \
+#define SPLIT_END(name)                                                          \
+    BINDING(file_##name##_end, MPI_Fint* f, char* b, MPI_Fint* s, MPI_Fint* e) { \
+        with_status(s, e, [&](MPI_Status* own) {                                 \
+            return MPI_File_##name##_end(FILE_OF(f), address(b), own);           \
+        });                                                                      \
     }
 
 DATA_AT(write_at)
@@ -120,9 +138,11 @@ SPLIT(read_all)
 SPLIT(write_ordered)
 SPLIT(read_ordered)
 
-BINDING(file_open, MPI_Fint* comm, char* name, MPI_Fint* mode, MPI_Fint* info, MPI_Fint* f, MPI_Fint* e, int length) {
+BINDING(file_open, MPI_Fint* comm, char* name, MPI_Fint* mode, MPI_Fint* info, MPI_Fint* f,
+        MPI_Fint* e, int length) {
     MPI_File own;
-    *e = MPI_File_open(PMPI_Comm_f2c(*comm), text(name, static_cast<std::size_t>(length)).c_str(), *mode, PMPI_Info_f2c(*info), &own);
+    *e = MPI_File_open(PMPI_Comm_f2c(*comm), text(name, static_cast<std::size_t>(length)).c_str(),
+                       *mode, PMPI_Info_f2c(*info), &own);
     if (!*e) *f = PMPI_File_c2f(own);
 }
 BINDING(file_close, MPI_Fint* f, MPI_Fint* e) {
@@ -131,31 +151,53 @@ BINDING(file_close, MPI_Fint* f, MPI_Fint* e) {
     if (!*e) *f = PMPI_File_c2f(own);
 }
 BINDING(file_delete, char* name, MPI_Fint* info, MPI_Fint* e, int length) {
-    *e = MPI_File_delete(text(name, static_cast<std::size_t>(length)).c_str(), PMPI_Info_f2c(*info));
+    *e =
+        MPI_File_delete(text(name, static_cast<std::size_t>(length)).c_str(), PMPI_Info_f2c(*info));
 }
 BINDING(file_sync, MPI_Fint* f, MPI_Fint* e) { *e = MPI_File_sync(FILE_OF(f)); }
-BINDING(file_get_size, MPI_Fint* f, MPI_Offset* size, MPI_Fint* e) { *e = MPI_File_get_size(FILE_OF(f), size); }
-BINDING(file_set_size, MPI_Fint* f, MPI_Offset* size, MPI_Fint* e) { *e = MPI_File_set_size(FILE_OF(f), *size); }
-BINDING(file_preallocate, MPI_Fint* f, MPI_Offset* size, MPI_Fint* e) { *e = MPI_File_preallocate(FILE_OF(f), *size); }
-BINDING(file_get_amode, MPI_Fint* f, MPI_Fint* mode, MPI_Fint* e) { *e = MPI_File_get_amode(FILE_OF(f), mode); }
+BINDING(file_get_size, MPI_Fint* f, MPI_Offset* size, MPI_Fint* e) {
+    *e = MPI_File_get_size(FILE_OF(f), size);
+}
+BINDING(file_set_size, MPI_Fint* f, MPI_Offset* size, MPI_Fint* e) {
+    *e = MPI_File_set_size(FILE_OF(f), *size);
+}
+BINDING(file_preallocate, MPI_Fint* f, MPI_Offset* size, MPI_Fint* e) {
+    *e = MPI_File_preallocate(FILE_OF(f), *size);
+}
+BINDING(file_get_amode, MPI_Fint* f, MPI_Fint* mode, MPI_Fint* e) {
+    *e = MPI_File_get_amode(FILE_OF(f), mode);
+}
 BINDING(file_get_group, MPI_Fint* f, MPI_Fint* group, MPI_Fint* e) {
     MPI_Group own;
     *e = MPI_File_get_group(FILE_OF(f), &own);
     if (!*e) *group = PMPI_Group_c2f(own);
 }
-BINDING(file_set_view, MPI_Fint* f, MPI_Offset* displacement, MPI_Fint* etype, MPI_Fint* filetype, char* representation, MPI_Fint* info,
-        MPI_Fint* e, int length) {
-    *e = MPI_File_set_view(FILE_OF(f), *displacement, TYPE_OF(etype), TYPE_OF(filetype), text(representation, static_cast<std::size_t>(length)).c_str(), PMPI_Info_f2c(*info));
+BINDING(file_set_view, MPI_Fint* f, MPI_Offset* displacement, MPI_Fint* etype, MPI_Fint* filetype,
+        char* representation, MPI_Fint* info, MPI_Fint* e, int length) {
+    *e = MPI_File_set_view(FILE_OF(f), *displacement, TYPE_OF(etype), TYPE_OF(filetype),
+                           text(representation, static_cast<std::size_t>(length)).c_str(),
+                           PMPI_Info_f2c(*info));
 }
-BINDING(file_set_atomicity, MPI_Fint* f, MPI_Fint* on, MPI_Fint* e) { *e = MPI_File_set_atomicity(FILE_OF(f), *on != 0); }
-BINDING(file_get_atomicity, MPI_Fint* f, MPI_Fint* on, MPI_Fint* e) { *e = MPI_File_get_atomicity(FILE_OF(f), on); }
-BINDING(file_seek, MPI_Fint* f, MPI_Offset* offset, MPI_Fint* whence, MPI_Fint* e) { *e = MPI_File_seek(FILE_OF(f), *offset, *whence); }
+BINDING(file_set_atomicity, MPI_Fint* f, MPI_Fint* on, MPI_Fint* e) {
+    *e = MPI_File_set_atomicity(FILE_OF(f), *on != 0);
+}
+BINDING(file_get_atomicity, MPI_Fint* f, MPI_Fint* on, MPI_Fint* e) {
+    *e = MPI_File_get_atomicity(FILE_OF(f), on);
+}
+BINDING(file_seek, MPI_Fint* f, MPI_Offset* offset, MPI_Fint* whence, MPI_Fint* e) {
+    *e = MPI_File_seek(FILE_OF(f), *offset, *whence);
+}
 BINDING(file_seek_shared, MPI_Fint* f, MPI_Offset* offset, MPI_Fint* whence, MPI_Fint* e) {
     *e = MPI_File_seek_shared(FILE_OF(f), *offset, *whence);
 }
-BINDING(file_get_position, MPI_Fint* f, MPI_Offset* offset, MPI_Fint* e) { *e = MPI_File_get_position(FILE_OF(f), offset); }
-BINDING(file_get_position_shared, MPI_Fint* f, MPI_Offset* offset, MPI_Fint* e) { *e = MPI_File_get_position_shared(FILE_OF(f), offset); }
-BINDING(file_get_byte_offset, MPI_Fint* f, MPI_Offset* offset, MPI_Offset* displacement, MPI_Fint* e) {
+BINDING(file_get_position, MPI_Fint* f, MPI_Offset* offset, MPI_Fint* e) {
+    *e = MPI_File_get_position(FILE_OF(f), offset);
+}
+BINDING(file_get_position_shared, MPI_Fint* f, MPI_Offset* offset, MPI_Fint* e) {
+    *e = MPI_File_get_position_shared(FILE_OF(f), offset);
+}
+BINDING(file_get_byte_offset, MPI_Fint* f, MPI_Offset* offset, MPI_Offset* displacement,
+        MPI_Fint* e) {
     *e = MPI_File_get_byte_offset(FILE_OF(f), *offset, displacement);
 }
 
@@ -172,7 +214,8 @@ BINDING(finalize, MPI_Fint* e) { *e = MPI_Finalize(); }
 
 #else  // MPICH
 
-// Handles are one integer each, the error is optional, and a text has its length as a last argument.
+// Handles are one integer each, the error is optional, and a text has its length as a last
+// argument.
 #define BINDING(name, ...) ASSAY_EXPORT void mpi_##name##_f08_(__VA_ARGS__)
 
 namespace {
@@ -193,7 +236,8 @@ BINDING(init_thread, MPI_Fint* required, MPI_Fint* provided, MPI_Fint* e) {
 }
 BINDING(finalize, MPI_Fint* e) { told(e, MPI_Finalize()); }
 
-BINDING(file_open, MPI_Fint* comm, char* name, MPI_Fint* mode, MPI_Fint* info, MPI_Fint* f, MPI_Fint* e, std::size_t length) {
+BINDING(file_open, MPI_Fint* comm, char* name, MPI_Fint* mode, MPI_Fint* info, MPI_Fint* f,
+        MPI_Fint* e, std::size_t length) {
     MPI_File own;
     const int code = MPI_File_open(*comm, text(name, length).c_str(), *mode, *info, &own);
     if (!code) *f = PMPI_File_c2f(own);
@@ -205,28 +249,50 @@ BINDING(file_close, MPI_Fint* f, MPI_Fint* e) {
     if (!code) *f = PMPI_File_c2f(own);
     told(e, code);
 }
-BINDING(file_delete, char* name, MPI_Fint* info, MPI_Fint* e, std::size_t length) { told(e, MPI_File_delete(text(name, length).c_str(), *info)); }
-BINDING(file_sync, MPI_Fint* f, MPI_Fint* e) { told(e, MPI_File_sync(PMPI_File_f2c(*f))); }
-BINDING(file_get_size, MPI_Fint* f, MPI_Offset* size, MPI_Fint* e) { told(e, MPI_File_get_size(PMPI_File_f2c(*f), size)); }
-BINDING(file_set_size, MPI_Fint* f, MPI_Offset* size, MPI_Fint* e) { told(e, MPI_File_set_size(PMPI_File_f2c(*f), *size)); }
-BINDING(file_preallocate, MPI_Fint* f, MPI_Offset* size, MPI_Fint* e) { told(e, MPI_File_preallocate(PMPI_File_f2c(*f), *size)); }
-BINDING(file_get_amode, MPI_Fint* f, MPI_Fint* mode, MPI_Fint* e) { told(e, MPI_File_get_amode(PMPI_File_f2c(*f), mode)); }
-BINDING(file_get_group, MPI_Fint* f, MPI_Fint* group, MPI_Fint* e) { told(e, MPI_File_get_group(PMPI_File_f2c(*f), group)); }
-BINDING(file_set_view, MPI_Fint* f, MPI_Offset* displacement, MPI_Fint* etype, MPI_Fint* filetype, char* representation, MPI_Fint* info,
-        MPI_Fint* e, std::size_t length) {
-    told(e, MPI_File_set_view(PMPI_File_f2c(*f), *displacement, *etype, *filetype, text(representation, length).c_str(), *info));
+BINDING(file_delete, char* name, MPI_Fint* info, MPI_Fint* e, std::size_t length) {
+    told(e, MPI_File_delete(text(name, length).c_str(), *info));
 }
-BINDING(file_set_atomicity, MPI_Fint* f, MPI_Fint* on, MPI_Fint* e) { told(e, MPI_File_set_atomicity(PMPI_File_f2c(*f), *on != 0)); }
-BINDING(file_get_atomicity, MPI_Fint* f, MPI_Fint* on, MPI_Fint* e) { told(e, MPI_File_get_atomicity(PMPI_File_f2c(*f), on)); }
-BINDING(file_seek, MPI_Fint* f, MPI_Offset* offset, MPI_Fint* whence, MPI_Fint* e) { told(e, MPI_File_seek(PMPI_File_f2c(*f), *offset, *whence)); }
+BINDING(file_sync, MPI_Fint* f, MPI_Fint* e) { told(e, MPI_File_sync(PMPI_File_f2c(*f))); }
+BINDING(file_get_size, MPI_Fint* f, MPI_Offset* size, MPI_Fint* e) {
+    told(e, MPI_File_get_size(PMPI_File_f2c(*f), size));
+}
+BINDING(file_set_size, MPI_Fint* f, MPI_Offset* size, MPI_Fint* e) {
+    told(e, MPI_File_set_size(PMPI_File_f2c(*f), *size));
+}
+BINDING(file_preallocate, MPI_Fint* f, MPI_Offset* size, MPI_Fint* e) {
+    told(e, MPI_File_preallocate(PMPI_File_f2c(*f), *size));
+}
+BINDING(file_get_amode, MPI_Fint* f, MPI_Fint* mode, MPI_Fint* e) {
+    told(e, MPI_File_get_amode(PMPI_File_f2c(*f), mode));
+}
+BINDING(file_get_group, MPI_Fint* f, MPI_Fint* group, MPI_Fint* e) {
+    told(e, MPI_File_get_group(PMPI_File_f2c(*f), group));
+}
+BINDING(file_set_view, MPI_Fint* f, MPI_Offset* displacement, MPI_Fint* etype, MPI_Fint* filetype,
+        char* representation, MPI_Fint* info, MPI_Fint* e, std::size_t length) {
+    told(e, MPI_File_set_view(PMPI_File_f2c(*f), *displacement, *etype, *filetype,
+                              text(representation, length).c_str(), *info));
+}
+BINDING(file_set_atomicity, MPI_Fint* f, MPI_Fint* on, MPI_Fint* e) {
+    told(e, MPI_File_set_atomicity(PMPI_File_f2c(*f), *on != 0));
+}
+BINDING(file_get_atomicity, MPI_Fint* f, MPI_Fint* on, MPI_Fint* e) {
+    told(e, MPI_File_get_atomicity(PMPI_File_f2c(*f), on));
+}
+BINDING(file_seek, MPI_Fint* f, MPI_Offset* offset, MPI_Fint* whence, MPI_Fint* e) {
+    told(e, MPI_File_seek(PMPI_File_f2c(*f), *offset, *whence));
+}
 BINDING(file_seek_shared, MPI_Fint* f, MPI_Offset* offset, MPI_Fint* whence, MPI_Fint* e) {
     told(e, MPI_File_seek_shared(PMPI_File_f2c(*f), *offset, *whence));
 }
-BINDING(file_get_position, MPI_Fint* f, MPI_Offset* offset, MPI_Fint* e) { told(e, MPI_File_get_position(PMPI_File_f2c(*f), offset)); }
+BINDING(file_get_position, MPI_Fint* f, MPI_Offset* offset, MPI_Fint* e) {
+    told(e, MPI_File_get_position(PMPI_File_f2c(*f), offset));
+}
 BINDING(file_get_position_shared, MPI_Fint* f, MPI_Offset* offset, MPI_Fint* e) {
     told(e, MPI_File_get_position_shared(PMPI_File_f2c(*f), offset));
 }
-BINDING(file_get_byte_offset, MPI_Fint* f, MPI_Offset* offset, MPI_Offset* displacement, MPI_Fint* e) {
+BINDING(file_get_byte_offset, MPI_Fint* f, MPI_Offset* offset, MPI_Offset* displacement,
+        MPI_Fint* e) {
     told(e, MPI_File_get_byte_offset(PMPI_File_f2c(*f), *offset, displacement));
 }
 

@@ -13,7 +13,10 @@ std::atomic<bool> always{false};
 
 namespace assay::storage {
 
-std::uint64_t heard() { return always.load(std::memory_order_relaxed) ? count.fetch_add(1) + 1 : count.load(std::memory_order_relaxed); }
+std::uint64_t heard() {
+    return always.load(std::memory_order_relaxed) ? count.fetch_add(1) + 1
+                                                  : count.load(std::memory_order_relaxed);
+}
 void hear() { count.fetch_add(1); }
 void always_heard() { always = true; }
 
@@ -33,28 +36,44 @@ void always_heard() { always = true; }
 #define C MPI_Comm
 
 // Those that have a form for large counts: H for each, N a count, D a displacement.
-#define WITH_BUFFERS(H, N, D) \
-    H(Recv, (void* b, N n, T t, int from, int tag, C c, S s), (b, n, t, from, tag, c, s)) \
-    H(Mrecv, (void* b, N n, T t, MPI_Message* m, S s), (b, n, t, m, s)) \
-    H(Ssend, (const void* b, N n, T t, int to, int tag, C c), (b, n, t, to, tag, c)) \
-    H(Sendrecv, (const void* b, N n, T t, int to, int tag, void* d, N m, T u, int from, int tog, C c, S s), (b, n, t, to, tag, d, m, u, from, tog, c, s)) \
-    H(Sendrecv_replace, (void* b, N n, T t, int to, int tag, int from, int tog, C c, S s), (b, n, t, to, tag, from, tog, c, s)) \
-    H(Bcast, (void* b, N n, T t, int root, C c), (b, n, t, root, c)) \
-    H(Reduce, (const void* b, void* d, N n, T t, MPI_Op o, int root, C c), (b, d, n, t, o, root, c)) \
-    H(Allreduce, (const void* b, void* d, N n, T t, MPI_Op o, C c), (b, d, n, t, o, c)) \
-    H(Reduce_scatter, (const void* b, void* d, const N n[], T t, MPI_Op o, C c), (b, d, n, t, o, c)) \
+#define WITH_BUFFERS(H, N, D)                                                                      \
+    H(Recv, (void* b, N n, T t, int from, int tag, C c, S s), (b, n, t, from, tag, c, s))          \
+    H(Mrecv, (void* b, N n, T t, MPI_Message* m, S s), (b, n, t, m, s))                            \
+    H(Ssend, (const void* b, N n, T t, int to, int tag, C c), (b, n, t, to, tag, c))               \
+    H(Sendrecv,                                                                                    \
+      (const void* b, N n, T t, int to, int tag, void* d, N m, T u, int from, int tog, C c, S s),  \
+      (b, n, t, to, tag, d, m, u, from, tog, c, s))                                                \
+    H(Sendrecv_replace, (void* b, N n, T t, int to, int tag, int from, int tog, C c, S s),         \
+      (b, n, t, to, tag, from, tog, c, s))                                                         \
+    H(Bcast, (void* b, N n, T t, int root, C c), (b, n, t, root, c))                               \
+    H(Reduce, (const void* b, void* d, N n, T t, MPI_Op o, int root, C c),                         \
+      (b, d, n, t, o, root, c))                                                                    \
+    H(Allreduce, (const void* b, void* d, N n, T t, MPI_Op o, C c), (b, d, n, t, o, c))            \
+    H(Reduce_scatter, (const void* b, void* d, const N n[], T t, MPI_Op o, C c),                   \
+      (b, d, n, t, o, c))                                                                          \
     H(Reduce_scatter_block, (const void* b, void* d, N n, T t, MPI_Op o, C c), (b, d, n, t, o, c)) \
-    H(Scan, (const void* b, void* d, N n, T t, MPI_Op o, C c), (b, d, n, t, o, c)) \
-    H(Exscan, (const void* b, void* d, N n, T t, MPI_Op o, C c), (b, d, n, t, o, c)) \
-    H(Gather, (const void* b, N n, T t, void* d, N m, T u, int root, C c), (b, n, t, d, m, u, root, c)) \
-    H(Gatherv, (const void* b, N n, T t, void* d, const N m[], const D at[], T u, int root, C c), (b, n, t, d, m, at, u, root, c)) \
-    H(Scatter, (const void* b, N n, T t, void* d, N m, T u, int root, C c), (b, n, t, d, m, u, root, c)) \
-    H(Scatterv, (const void* b, const N n[], const D at[], T t, void* d, N m, T u, int root, C c), (b, n, at, t, d, m, u, root, c)) \
-    H(Allgather, (const void* b, N n, T t, void* d, N m, T u, C c), (b, n, t, d, m, u, c)) \
-    H(Allgatherv, (const void* b, N n, T t, void* d, const N m[], const D at[], T u, C c), (b, n, t, d, m, at, u, c)) \
-    H(Alltoall, (const void* b, N n, T t, void* d, N m, T u, C c), (b, n, t, d, m, u, c)) \
-    H(Alltoallv, (const void* b, const N n[], const D at[], T t, void* d, const N m[], const D to[], T u, C c), (b, n, at, t, d, m, to, u, c)) \
-    H(Alltoallw, (const void* b, const N n[], const D at[], const T t[], void* d, const N m[], const D to[], const T u[], C c), (b, n, at, t, d, m, to, u, c))
+    H(Scan, (const void* b, void* d, N n, T t, MPI_Op o, C c), (b, d, n, t, o, c))                 \
+    H(Exscan, (const void* b, void* d, N n, T t, MPI_Op o, C c), (b, d, n, t, o, c))               \
+    H(Gather, (const void* b, N n, T t, void* d, N m, T u, int root, C c),                         \
+      (b, n, t, d, m, u, root, c))                                                                 \
+    H(Gatherv, (const void* b, N n, T t, void* d, const N m[], const D at[], T u, int root, C c),  \
+      (b, n, t, d, m, at, u, root, c))                                                             \
+    H(Scatter, (const void* b, N n, T t, void* d, N m, T u, int root, C c),                        \
+      (b, n, t, d, m, u, root, c))                                                                 \
+    H(Scatterv, (const void* b, const N n[], const D at[], T t, void* d, N m, T u, int root, C c), \
+      (b, n, at, t, d, m, u, root, c))                                                             \
+    H(Allgather, (const void* b, N n, T t, void* d, N m, T u, C c), (b, n, t, d, m, u, c))         \
+    H(Allgatherv, (const void* b, N n, T t, void* d, const N m[], const D at[], T u, C c),         \
+      (b, n, t, d, m, at, u, c))                                                                   \
+    H(Alltoall, (const void* b, N n, T t, void* d, N m, T u, C c), (b, n, t, d, m, u, c))          \
+    H(Alltoallv,                                                                                   \
+      (const void* b, const N n[], const D at[], T t, void* d, const N m[], const D to[], T u,     \
+       C c),                                                                                       \
+      (b, n, at, t, d, m, to, u, c))                                                               \
+    H(Alltoallw,                                                                                   \
+      (const void* b, const N n[], const D at[], const T t[], void* d, const N m[], const D to[],  \
+       const T u[], C c),                                                                          \
+      (b, n, at, t, d, m, to, u, c))
 
 WITH_BUFFERS(HEARS, int, int)
 #if MPI_VERSION >= 4

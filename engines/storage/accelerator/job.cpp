@@ -13,7 +13,8 @@
 namespace assay::storage {
 namespace {
 
-// Never destroyed by exit(): a program that ends without MPI_Finalize is over, and nothing may wait for others then.
+// Never destroyed by exit(): a program that ends without MPI_Finalize is over, and nothing may wait
+// for others then.
 std::unique_ptr<Job>& job = *new std::unique_ptr<Job>;
 
 // The MPI that runs is the one that this library was compiled for, or its handles mean nothing.
@@ -27,11 +28,12 @@ std::string foreign_mpi() {
     const bool same = std::strstr(text, mine) != nullptr;
 #else
     const std::string mine = "MPICH " + std::string(MPICH_VERSION).substr(0, 1);
-    const bool same = std::strstr(text, "MPICH") != nullptr || std::strstr(text, "Intel") != nullptr;
+    const bool same =
+        std::strstr(text, "MPICH") != nullptr || std::strstr(text, "Intel") != nullptr;
 #endif
     if (same) return {};
-    return std::string("this is the library for ") + &mine[0] + ", and the program runs under " + std::string(text, std::strcspn(text, "\n,")) +
-           "; take libassay-io of that MPI";
+    return std::string("this is the library for ") + &mine[0] + ", and the program runs under " +
+           std::string(text, std::strcspn(text, "\n,")) + "; take libassay-io of that MPI";
 }
 
 bool everywhere(MPI_Comm comm, bool mine) {
@@ -58,8 +60,11 @@ std::string new_job_name() {
     char text[32];
     timespec now{};
     clock_gettime(CLOCK_REALTIME, &now);
-    const std::uint64_t words[] = {static_cast<std::uint64_t>(now.tv_sec), static_cast<std::uint64_t>(now.tv_nsec), static_cast<std::uint64_t>(getpid())};
-    std::snprintf(text, sizeof text, "%012lx", static_cast<unsigned long>(XXH3_64bits(words, sizeof words) >> 16));
+    const std::uint64_t words[] = {static_cast<std::uint64_t>(now.tv_sec),
+                                   static_cast<std::uint64_t>(now.tv_nsec),
+                                   static_cast<std::uint64_t>(getpid())};
+    std::snprintf(text, sizeof text, "%012lx",
+                  static_cast<unsigned long>(XXH3_64bits(words, sizeof words) >> 16));
     return text;
 }
 
@@ -105,7 +110,8 @@ std::string Job::agree() {
     const auto mine = static_cast<std::int64_t>(settings_.digest());
     std::int64_t range[2] = {mine, -mine};
     PMPI_Allreduce(MPI_IN_PLACE, range, 2, MPI_INT64_T, MPI_MAX, world_);
-    if (range[0] != -range[1]) return "the ranks' settings (ASSAY_IO_*) differ; pass the same environment to all";
+    if (range[0] != -range[1])
+        return "the ranks' settings (ASSAY_IO_*) differ; pass the same environment to all";
     return settings_.wrong;
 }
 
@@ -115,21 +121,25 @@ std::string Job::found_store() {
         MPI_Comm whole = node_comm_;
         int place;
         PMPI_Comm_rank(whole, &place);
-        PMPI_Comm_split(whole, place / static_cast<int>(settings_.ranks_per_node), rank_, &node_comm_);
+        PMPI_Comm_split(whole, place / static_cast<int>(settings_.ranks_per_node), rank_,
+                        &node_comm_);
         PMPI_Comm_free(&whole);
     }
     PMPI_Comm_rank(node_comm_, &local_rank_);
     PMPI_Comm_size(node_comm_, &local_size_);
     local_ = static_cast<std::uint32_t>(local_rank_);
     char name[64]{};
-    if (rank_ == 0) std::snprintf(name, sizeof name, "%.32s", settings_.job.empty() ? new_job_name().c_str() : settings_.job.c_str());
+    if (rank_ == 0)
+        std::snprintf(name, sizeof name, "%.32s",
+                      settings_.job.empty() ? new_job_name().c_str() : settings_.job.c_str());
     PMPI_Bcast(name, sizeof name, MPI_BYTE, 0, world_);
 
     Failure failure;
     char path[4096]{};
     if (local_rank_ == 0) {
-        store_ = Store::make(settings_.store, settings_.size, static_cast<std::uint32_t>(local_size_), name,
-                             std::string(name) + "-" + std::to_string(rank_), failure);
+        store_ =
+            Store::make(settings_.store, settings_.size, static_cast<std::uint32_t>(local_size_),
+                        name, std::string(name) + "-" + std::to_string(rank_), failure);
         if (store_) std::snprintf(path, sizeof path, "%s", store_->path().c_str());
     }
     PMPI_Bcast(path, sizeof path, MPI_BYTE, 0, node_comm_);
@@ -144,7 +154,9 @@ std::string Job::found_store() {
     knowledge_ = std::make_unique<Knowledge>(*this);
     std::string wrong;
     if (node_count_ > 1) {
-        writer_->before_giving_way([this](std::uint64_t first, std::uint64_t drained) { return settlement_.make_room(first, drained); });
+        writer_->before_giving_way([this](std::uint64_t first, std::uint64_t drained) {
+            return settlement_.make_room(first, drained);
+        });
         remote_ = Remote::start(*this, wrong);
     }
     wrong = first_words(world_, wrong);
@@ -182,7 +194,8 @@ void Job::spread_nodes() {
 void Job::end() {
     if (!job) return;
     auto& of = *job;
-    const bool waited = of.settings_.detach || of.drain_->finish(of.local_, of.store_->head(of.local_).tail.load());
+    const bool waited =
+        of.settings_.detach || of.drain_->finish(of.local_, of.store_->head(of.local_).tail.load());
     const bool all = everywhere(of.world_, waited);  // until then others may still read from here
     of.remote_.reset();
     of.knowledge_.reset();
@@ -194,13 +207,20 @@ void Job::end() {
         for (std::uint32_t rank = 0; rank < of.store_->ranks(); ++rank)
             pending |= of.store_->head(rank).drained.load() != of.store_->head(rank).tail.load();
         if (const auto lost = super.discarded.load())
-            std::fprintf(stderr, "assay io: %lu bytes were written to files that have been removed or replaced since\n", static_cast<unsigned long>(lost));
+            std::fprintf(stderr,
+                         "assay io: %lu bytes were written to files that have been removed or "
+                         "replaced since\n",
+                         static_cast<unsigned long>(lost));
         if (!pending) of.store_->remove();
         else if (all && of.settings_.detach) super.phase = Phase::detached;
         if (pending)
-            std::fprintf(stderr, "assay io: %s on %s holds data that are not in the file system yet%s%s; assay io %s %s\n", of.store_->path().c_str(),
-                         super.host, super.drain_failed ? ": " : "", super.drain_failed ? std::strerror(static_cast<int>(super.drain_failed)) : "",
-                         of.settings_.detach ? "drain" : "recover", of.store_->path().c_str());
+            std::fprintf(
+                stderr,
+                "assay io: %s on %s holds data that are not in the file system yet%s%s; assay io "
+                "%s %s\n",
+                of.store_->path().c_str(), super.host, super.drain_failed ? ": " : "",
+                super.drain_failed ? std::strerror(static_cast<int>(super.drain_failed)) : "",
+                of.settings_.detach ? "drain" : "recover", of.store_->path().c_str());
     }
     of.drain_.reset();
     PMPI_Barrier(of.world_);

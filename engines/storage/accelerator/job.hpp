@@ -1,7 +1,9 @@
-// This process's part in the job: the node's store, its own end of it, and what it needs of the others.
+// This process's part in the job: the node's store, its own end of it, and what it needs of the
+// others.
 //
-// All of it stands between MPI_Init and MPI_Finalize. Whatever hinders it is said once, by rank 0, and the program goes
-// on with the MPI's own I/O (or does not start, with ASSAY_IO_REQUIRE): before any data are taken, never later.
+// All of it stands between MPI_Init and MPI_Finalize. Whatever hinders it is said once, by rank 0,
+// and the program goes on with the MPI's own I/O (or does not start, with ASSAY_IO_REQUIRE): before
+// any data are taken, never later.
 #pragma once
 
 #include <memory>
@@ -23,7 +25,8 @@ class Remote;
 
 class Job {
 public:
-    // The job, while it stands; null before MPI_Init, after MPI_Finalize and where nothing is accelerated.
+    // The job, while it stands; null before MPI_Init, after MPI_Finalize and where nothing is
+    // accelerated.
     static Job* current();
     static void start();
     static void end();
@@ -43,14 +46,18 @@ public:
     std::mutex& lock() { return lock_; }
     int node() const { return nodes_[static_cast<std::size_t>(rank_)].node; }
     int node_of(int world_rank) const { return nodes_[static_cast<std::size_t>(world_rank)].node; }
-    std::uint32_t local_of(int world_rank) const { return nodes_[static_cast<std::size_t>(world_rank)].local; }
+    std::uint32_t local_of(int world_rank) const {
+        return nodes_[static_cast<std::size_t>(world_rank)].local;
+    }
     int nodes() const { return node_count_; }
     // A word for the user: on standard error, by world rank 0 alone.
     void say(const std::string& words) const;
     void say_once(const std::string& words);
 
     // Whether data at `place` of the local rank's ring are still there.
-    bool there(std::uint32_t rank, std::uint64_t place) const { return place >= store_->head(rank).first_byte.load(std::memory_order_acquire); }
+    bool there(std::uint32_t rank, std::uint64_t place) const {
+        return place >= store_->head(rank).first_byte.load(std::memory_order_acquire);
+    }
 
 private:
     struct Where {

@@ -11,7 +11,9 @@ namespace assay::storage {
 
 Knowledge::Knowledge(Job& job) : job_(job), seen_(job.store().ranks()) {
     for (int rank = 0; rank < job.size(); ++rank)
-        if (job.node_of(rank) != job.node()) world_ranks_[{job.node_of(rank), job.local_of(rank)}] = static_cast<std::uint32_t>(rank);
+        if (job.node_of(rank) != job.node())
+            world_ranks_[{job.node_of(rank), job.local_of(rank)}] =
+                static_cast<std::uint32_t>(rank);
 }
 
 // ---- files
@@ -22,8 +24,13 @@ Knowledge::Known& Knowledge::known(std::uint32_t slot) {
     const std::uint64_t valid_from = file.forget_before.load();
     auto found = known_.find(slot);
     if (found == known_.end()) {
-        const auto when = [this, slot](const Run& run, std::uint64_t block) { return sequence_of(slot, run, block); };
-        found = known_.emplace(slot, Known{generation, valid_from, Index(when), Index(when), 0, 0, 0, {}}).first;
+        const auto when = [this, slot](const Run& run, std::uint64_t block) {
+            return sequence_of(slot, run, block);
+        };
+        found =
+            known_
+                .emplace(slot, Known{generation, valid_from, Index(when), Index(when), 0, 0, 0, {}})
+                .first;
     }
     auto& known = found->second;
     if (known.generation != generation || known.valid_from != valid_from) {
@@ -42,14 +49,19 @@ std::uint64_t Knowledge::sequence_of(std::uint32_t slot, const Run& run, std::ui
     const std::uint64_t position = run.record + block;
     if (!(run.rank & elsewhere)) {
         const Store& store = job_.store();
-        return position < store.head(run.rank).first_record.load() ? run.newest : store.record(run.rank, position).sequence;
+        return position < store.head(run.rank).first_record.load()
+                   ? run.newest
+                   : store.record(run.rank, position).sequence;
     }
     const auto& times = known_.at(slot).times[run.rank];
     const auto at = std::lower_bound(times.positions.begin(), times.positions.end(), position);
-    return at == times.positions.end() || *at != position ? run.newest : times.sequences[static_cast<std::size_t>(at - times.positions.begin())];
+    return at == times.positions.end() || *at != position
+               ? run.newest
+               : times.sequences[static_cast<std::size_t>(at - times.positions.begin())];
 }
 
-void Knowledge::share(std::uint32_t slot, int node, std::uint32_t slot_there, std::uint32_t generation_there) {
+void Knowledge::share(std::uint32_t slot, int node, std::uint32_t slot_there,
+                      std::uint32_t generation_there) {
     there_[{node, slot_there}] = {generation_there, slot};
     nodes_.insert(node);
     shared_.insert(slot);
@@ -66,7 +78,8 @@ void Knowledge::cut(std::uint32_t slot, std::uint64_t sequence, std::uint64_t si
 void Knowledge::look_here(bool all) {
     const Store& store = job_.store();
     bool missed = false;
-    for (std::uint32_t rank = all ? 0 : job_.local(); rank < (all ? store.ranks() : job_.local() + 1); ++rank) {
+    for (std::uint32_t rank = all ? 0 : job_.local();
+         rank < (all ? store.ranks() : job_.local() + 1); ++rank) {
         const auto& head = store.head(rank);
         const std::uint64_t tail = head.tail.load(std::memory_order_acquire);
         std::uint64_t& seen = seen_[rank];
@@ -77,12 +90,15 @@ void Knowledge::look_here(bool all) {
         for (; seen < tail; ++seen) {
             const Record record = store.record(rank, seen);
             std::atomic_thread_fence(std::memory_order_acquire);
-            if (head.first_record.load(std::memory_order_acquire) > seen) {  // it has given way meanwhile
+            if (head.first_record.load(std::memory_order_acquire) >
+                seen) {  // it has given way meanwhile
                 missed = true;
                 continue;
             }
             const auto& file = store.file(record.file);
-            if (file.generation.load() != record.generation || record.sequence < file.forget_before.load()) continue;
+            if (file.generation.load() != record.generation ||
+                record.sequence < file.forget_before.load())
+                continue;
             auto& of = known(record.file);
             of.index.add(record, rank, seen);
             if (rank != job_.local() && shared(record.file)) of.others.add(record, rank, seen);
@@ -100,7 +116,8 @@ void Knowledge::moment() {
 }
 
 bool Knowledge::look_elsewhere() {
-    const std::uint64_t now = job_.settings().visibility == Visibility::immediate ? heard() : moments_;
+    const std::uint64_t now =
+        job_.settings().visibility == Visibility::immediate ? heard() : moments_;
     if (now == heard_) return true;
     if (!ask()) return false;
     heard_ = now;
@@ -110,7 +127,11 @@ bool Knowledge::look_elsewhere() {
 bool Knowledge::ask(bool hurry) {
     if (nodes_.empty()) return true;
     const bool good = job_.remote()->news(
-        nodes_, hurry, [this](int node, std::uint32_t rank, std::uint64_t position, const Record& record) { told(node, rank, position, record); }, progress_);
+        nodes_, hurry,
+        [this](int node, std::uint32_t rank, std::uint64_t position, const Record& record) {
+            told(node, rank, position, record);
+        },
+        progress_);
     for (const auto& [node, progress] : progress_) job_.store().no_earlier(progress.now + 1);
     return good;
 }
@@ -135,12 +156,14 @@ void Knowledge::told(int node, std::uint32_t rank, std::uint64_t position, const
     of.end = std::max(of.end, record.sequence < of.cut_at ? std::min(end, of.cut_to) : end);
 }
 
-bool Knowledge::far_enough(std::uint64_t Progress::*figure, std::uint64_t sequence) const {
-    return std::all_of(progress_.begin(), progress_.end(), [&](const auto& each) { return each.second.*figure > sequence; });
+bool Knowledge::far_enough(std::uint64_t Progress::* figure, std::uint64_t sequence) const {
+    return std::all_of(progress_.begin(), progress_.end(),
+                       [&](const auto& each) { return each.second.*figure > sequence; });
 }
 
 bool Knowledge::drain_failed_elsewhere() const {
-    return std::any_of(progress_.begin(), progress_.end(), [](const auto& each) { return each.second.failed != 0; });
+    return std::any_of(progress_.begin(), progress_.end(),
+                       [](const auto& each) { return each.second.failed != 0; });
 }
 
 }  // namespace assay::storage

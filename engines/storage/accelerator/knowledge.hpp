@@ -1,5 +1,5 @@
-// What this process knows of who wrote what: its own ranks' records and its node's by looking at the store, other nodes'
-// by asking. Everything is under the job's lock.
+// What this process knows of who wrote what: its own ranks' records and its node's by looking at
+// the store, other nodes' by asking. Everything is under the job's lock.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,8 @@ namespace assay::storage {
 
 class Job;
 
-// Ranks of other nodes are known to an index by their world rank with this bit; those of this node by their place in it.
+// Ranks of other nodes are known to an index by their world rank with this bit; those of this node
+// by their place in it.
 constexpr std::uint32_t elsewhere = 1u << 31;
 
 class Knowledge {
@@ -27,17 +28,19 @@ public:
 
     // Takes in what the ranks of this node have published since; or this rank alone.
     void look_here(bool all);
-    // Takes in what ranks of other nodes have published: where that is to be seen at once, if this process has heard of
-    // anyone since it last asked (what nobody can have told it of, it need not know); else after a `moment`. False: a node
-    // cannot be reached.
+    // Takes in what ranks of other nodes have published: where that is to be seen at once, if this
+    // process has heard of anyone since it last asked (what nobody can have told it of, it need not
+    // know); else after a `moment`. False: a node cannot be reached.
     bool look_elsewhere();
     // Ranks have met: what they wrote before is to be known now.
     void moment();
-    // Asks in any case, also how far the nodes are (`far_enough`). This node's clock is past theirs then, and theirs not
-    // behind it (L. Lamport, Time, clocks, and the ordering of events, 1978). In a hurry: they are to drain at once.
+    // Asks in any case, also how far the nodes are (`far_enough`). This node's clock is past theirs
+    // then, and theirs not behind it (L. Lamport, Time, clocks, and the ordering of events, 1978).
+    // In a hurry: they are to drain at once.
     bool ask(bool hurry = false);
-    // Whether on all other nodes, when they were last asked, one figure of their progress was beyond `sequence`.
-    bool far_enough(std::uint64_t Progress::*figure, std::uint64_t sequence) const;
+    // Whether on all other nodes, when they were last asked, one figure of their progress was
+    // beyond `sequence`.
+    bool far_enough(std::uint64_t Progress::* figure, std::uint64_t sequence) const;
     bool drain_failed_elsewhere() const;
 
     // Who has each byte of a file.
@@ -49,10 +52,12 @@ public:
     // From `sequence` on the file is so large.
     void cut(std::uint32_t slot, std::uint64_t sequence, std::uint64_t size);
     // A file's slot here, and on another node where it is open.
-    void share(std::uint32_t slot, int node, std::uint32_t slot_there, std::uint32_t generation_there);
+    void share(std::uint32_t slot, int node, std::uint32_t slot_there,
+               std::uint32_t generation_there);
     bool shared(std::uint32_t slot) const { return shared_.count(slot); }
     bool any_shared() const { return !nodes_.empty(); }
-    // Records of this node gave way before they were looked at: what is older than this is to be read from the file.
+    // Records of this node gave way before they were looked at: what is older than this is to be
+    // read from the file.
     std::uint64_t missed() const { return missed_; }
 
 private:
@@ -65,7 +70,8 @@ private:
         Index index, others;
         std::uint64_t end = 0;
         std::uint64_t cut_at = 0, cut_to = 0;  // sequence, size
-        std::unordered_map<std::uint32_t, Times> times;  // of records that lie on other nodes, by their rank
+        std::unordered_map<std::uint32_t, Times>
+            times;  // of records that lie on other nodes, by their rank
     };
     struct There {
         std::uint32_t generation, slot;

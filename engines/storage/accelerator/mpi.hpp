@@ -1,7 +1,8 @@
-// MPI as this library sees it: the C interface only, and nothing that must be there when the library is loaded.
+// MPI as this library sees it: the C interface only, and nothing that must be there when the
+// library is loaded.
 //
-// It is put in front of whole command lines, and so into processes that have no MPI. Functions are bound when they are
-// called; the few objects that an MPI has in place of constants are weak.
+// It is put in front of whole command lines, and so into processes that have no MPI. Functions are
+// bound when they are called; the few objects that an MPI has in place of constants are weak.
 #pragma once
 
 #define OMPI_SKIP_MPICXX 1

@@ -18,7 +18,9 @@ bool has_rdma() { return access("/sys/class/infiniband/.", F_OK) == 0; }
 
 std::unique_ptr<Remote> Remote::start(Job& job, std::string& wrong) {
     std::unique_ptr<Remote> remote(new Remote(job));
-    if (job.rank() == 0 && getrandom(remote->key_.data(), sizeof remote->key_, 0) != sizeof remote->key_) wrong = "no random numbers";
+    if (job.rank() == 0 &&
+        getrandom(remote->key_.data(), sizeof remote->key_, 0) != sizeof remote->key_)
+        wrong = "no random numbers";
     PMPI_Bcast(remote->key_.data(), sizeof remote->key_, MPI_BYTE, 0, job.world());
     if (job.local() == 0) remote->service_ = Service::start(job.store(), remote->key_, wrong);
     const Address mine = remote->own_address();
@@ -26,7 +28,9 @@ std::unique_ptr<Remote> Remote::start(Job& job, std::string& wrong) {
     PMPI_Allgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, job.world());
     remote->addresses_.resize(static_cast<std::size_t>(job.nodes()));
     for (int rank = 0; rank < job.size(); ++rank)
-        if (job.local_of(rank) == 0) remote->addresses_[static_cast<std::size_t>(job.node_of(rank))] = all[static_cast<std::size_t>(rank)];
+        if (job.local_of(rank) == 0)
+            remote->addresses_[static_cast<std::size_t>(job.node_of(rank))] =
+                all[static_cast<std::size_t>(rank)];
 
     const auto reach = job.settings().reach;
     int rdma = reach == Reach::rma || (reach == Reach::automatic && has_rdma());
@@ -49,9 +53,14 @@ Remote::Address Remote::own_address() const {
     const auto& chosen = job_.settings().interface;
     for (const bool loopback : {false, true})  // the loopback only where there is nothing else
         for (auto* at = list; at && mine.count < most_addresses; at = at->ifa_next) {
-            if (!at->ifa_addr || at->ifa_addr->sa_family != AF_INET || !(at->ifa_flags & IFF_UP)) continue;
-            if (chosen.empty() ? bool(at->ifa_flags & IFF_LOOPBACK) != loopback || (loopback && mine.count) : chosen != at->ifa_name) continue;
-            mine.hosts[mine.count++] = reinterpret_cast<sockaddr_in*>(at->ifa_addr)->sin_addr.s_addr;
+            if (!at->ifa_addr || at->ifa_addr->sa_family != AF_INET || !(at->ifa_flags & IFF_UP))
+                continue;
+            if (chosen.empty()
+                    ? bool(at->ifa_flags & IFF_LOOPBACK) != loopback || (loopback && mine.count)
+                    : chosen != at->ifa_name)
+                continue;
+            mine.hosts[mine.count++] =
+                reinterpret_cast<sockaddr_in*>(at->ifa_addr)->sin_addr.s_addr;
         }
     freeifaddrs(list);
     return mine;
@@ -61,7 +70,8 @@ Remote::Address Remote::own_address() const {
 Caller* Remote::caller(int node) {
     auto& known = callers_[node];
     const auto& address = addresses_[static_cast<std::size_t>(node)];
-    for (std::uint32_t k = 0; k < address.count && !known; ++k) known = Caller::reach(address.hosts[k], address.port, key_);
+    for (std::uint32_t k = 0; k < address.count && !known; ++k)
+        known = Caller::reach(address.hosts[k], address.port, key_);
     return known.get();
 }
 
@@ -81,7 +91,8 @@ void Remote::fetch(std::vector<Wanted>& wanted) {
         if (Caller* of = caller(node); of && !of->fetch(asked)) callers_.erase(node);
 }
 
-bool Remote::news(const std::set<int>& nodes, bool hurry, const Tell& tell, std::map<int, Progress>& progress) {
+bool Remote::news(const std::set<int>& nodes, bool hurry, const Tell& tell,
+                  std::map<int, Progress>& progress) {
     std::lock_guard hold(talking_);
     std::set<int> asked;
     const std::uint64_t now = job_.store().now();
@@ -90,7 +101,12 @@ bool Remote::news(const std::set<int>& nodes, bool hurry, const Tell& tell, std:
     bool good = asked.size() == nodes.size();
     for (int node : asked) {
         News news{};
-        if (caller(node)->take_news(now, [&](std::uint32_t rank, std::uint64_t position, const Record& record) { tell(node, rank, position, record); }, news)) {
+        if (caller(node)->take_news(
+                now,
+                [&](std::uint32_t rank, std::uint64_t position, const Record& record) {
+                    tell(node, rank, position, record);
+                },
+                news)) {
             progress[node] = news.progress;
         } else {
             callers_.erase(node);
@@ -100,7 +116,8 @@ bool Remote::news(const std::set<int>& nodes, bool hurry, const Tell& tell, std:
     return good;
 }
 
-bool Remote::pointer(int world_rank, std::uint32_t slot, std::int64_t amount, bool set, std::uint64_t& before) {
+bool Remote::pointer(int world_rank, std::uint32_t slot, std::int64_t amount, bool set,
+                     std::uint64_t& before) {
     std::lock_guard hold(talking_);
     Caller* of = caller(job_.node_of(world_rank));
     return of && of->pointer(slot, amount, set, before);

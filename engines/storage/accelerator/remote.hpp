@@ -1,7 +1,9 @@
-// Ranks on other nodes: what they have written where, and the bytes themselves, both asked for when they are needed.
+// Ranks on other nodes: what they have written where, and the bytes themselves, both asked for when
+// they are needed.
 //
-// A node's leader answers from the mapped store, in a thread of its own: no rank has to enter MPI for another to read
-// what it wrote. Where a window shows at the start that it makes progress by itself (RDMA), reads go through that.
+// A node's leader answers from the mapped store, in a thread of its own: no rank has to enter MPI
+// for another to read what it wrote. Where a window shows at the start that it makes progress by
+// itself (RDMA), reads go through that.
 #pragma once
 
 #include <cstdint>
@@ -29,12 +31,16 @@ public:
 
     // Fetches them; each has a fate then.
     void fetch(std::vector<Wanted>& wanted);
-    // What the ranks of these nodes have published since they were last asked, and how far each is (by node); false: one of
-    // them cannot be reached. In a hurry: they are to drain at once.
-    using Tell = std::function<void(int node, std::uint32_t rank, std::uint64_t position, const Record& record)>;
-    bool news(const std::set<int>& nodes, bool hurry, const Tell& tell, std::map<int, Progress>& progress);
-    // Adds to a shared pointer of another node's store, or sets it: its value before. False: the node cannot be reached.
-    bool pointer(int world_rank, std::uint32_t slot, std::int64_t amount, bool set, std::uint64_t& before);
+    // What the ranks of these nodes have published since they were last asked, and how far each is
+    // (by node); false: one of them cannot be reached. In a hurry: they are to drain at once.
+    using Tell = std::function<void(int node, std::uint32_t rank, std::uint64_t position,
+                                    const Record& record)>;
+    bool news(const std::set<int>& nodes, bool hurry, const Tell& tell,
+              std::map<int, Progress>& progress);
+    // Adds to a shared pointer of another node's store, or sets it: its value before. False: the
+    // node cannot be reached.
+    bool pointer(int world_rank, std::uint32_t slot, std::int64_t amount, bool set,
+                 std::uint64_t& before);
 
 private:
     static constexpr int most_addresses = 6;
@@ -50,7 +56,7 @@ private:
     Key key_{};
     std::unique_ptr<Service> service_;  // the leader's
     std::unique_ptr<Window> window_;
-    std::vector<Address> addresses_;    // by node
+    std::vector<Address> addresses_;                  // by node
     std::map<int, std::unique_ptr<Caller>> callers_;  // by node
     std::mutex talking_;
 };

@@ -30,9 +30,11 @@ std::unique_ptr<Service> Service::start(Store& store, const Key& key, std::strin
     service->listening_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     service->epoll_ = epoll_create1(EPOLL_CLOEXEC);
     service->wake_ = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    const bool good = service->listening_ >= 0 && service->epoll_ >= 0 && service->wake_ >= 0 &&
-                      bind(service->listening_, reinterpret_cast<sockaddr*>(&at), sizeof at) == 0 && listen(service->listening_, 1024) == 0 &&
-                      getsockname(service->listening_, reinterpret_cast<sockaddr*>(&at), &length) == 0;
+    const bool good =
+        service->listening_ >= 0 && service->epoll_ >= 0 && service->wake_ >= 0 &&
+        bind(service->listening_, reinterpret_cast<sockaddr*>(&at), sizeof at) == 0 &&
+        listen(service->listening_, 1024) == 0 &&
+        getsockname(service->listening_, reinterpret_cast<sockaddr*>(&at), &length) == 0;
     if (good) {
         service->port_ = ntohs(at.sin_port);
         service->watch(service->listening_, false, true);
@@ -121,8 +123,11 @@ bool Service::hear(int fd, Caller& caller) {
         Answer next{};
         std::memcpy(&next.request, caller.in.data() + used, sizeof(Request));
         const bool pointer = next.request.what == Request::add || next.request.what == Request::set;
-        const bool bytes = next.request.what >= Request::bytes && next.request.what <= Request::news;
-        if (!(pointer && next.request.rank < pointer_slots) && !(bytes && next.request.rank < store_.ranks())) return false;
+        const bool bytes =
+            next.request.what >= Request::bytes && next.request.what <= Request::news;
+        if (!(pointer && next.request.rank < pointer_slots) &&
+            !(bytes && next.request.rank < store_.ranks()))
+            return false;
         prepare(next, caller);
         caller.out.push_back(std::move(next));
     }
@@ -140,7 +145,10 @@ std::uint64_t Service::in_one_piece(const Request& request) const {
     const std::uint64_t tail = head.tail.load(std::memory_order_acquire);
     if (!tail) return 0;
     const Record& last = store_.record(request.rank, tail - 1);
-    const std::uint64_t end = last.place + (static_cast<Kind>(last.kind) == Kind::data ? last.length * last.count : 0), ring = head.ring.load();
+    const std::uint64_t end = last.place + (static_cast<Kind>(last.kind) == Kind::data
+                                                ? last.length * last.count
+                                                : 0),
+                        ring = head.ring.load();
     if (request.place >= end) return 0;
     return std::min({request.amount, end - request.place, ring - request.place % ring});
 }
@@ -152,14 +160,16 @@ std::vector<char> Service::news(std::vector<std::uint64_t>& told) const {
     for (std::uint32_t rank = 0; rank < store_.ranks(); ++rank) {
         const auto& head = store_.head(rank);
         const std::uint64_t tail = head.tail.load(std::memory_order_acquire);
-        const std::uint64_t from = std::max(told[rank], head.first_record.load(std::memory_order_acquire));
+        const std::uint64_t from =
+            std::max(told[rank], head.first_record.load(std::memory_order_acquire));
         const std::uint64_t upto = std::min(tail, from + told_at_once);
         if (from >= upto) continue;
         std::vector<Record> records;
         for (std::uint64_t k = from; k < upto; ++k) records.push_back(store_.record(rank, k));
         // Those that have given way meanwhile are not told; the file system has what they were of.
         std::atomic_thread_fence(std::memory_order_seq_cst);
-        const std::uint64_t first = std::clamp(head.first_record.load(std::memory_order_acquire), from, upto);
+        const std::uint64_t first =
+            std::clamp(head.first_record.load(std::memory_order_acquire), from, upto);
         const Entry entry{rank, static_cast<std::uint32_t>(upto - first), first};
         const auto* begin = reinterpret_cast<const char*>(&entry);
         text.insert(text.end(), begin, begin + sizeof entry);
@@ -191,7 +201,8 @@ void Service::prepare(Answer& answer, Caller& caller) {
         return;
     }
     auto& word = store_.super().pointers[request.rank];
-    answer.head = request.what == Request::set ? word.exchange(request.amount) : word.fetch_add(request.amount);
+    answer.head = request.what == Request::set ? word.exchange(request.amount)
+                                               : word.fetch_add(request.amount);
 }
 
 // Sends what the socket takes. False: the caller is gone.
@@ -199,8 +210,10 @@ bool Service::answer(int fd, Caller& caller) {
     std::size_t sent_now = 0;
     while (!caller.out.empty() && sent_now < send_at_once) {
         Answer& next = caller.out.front();
-        const bool greeting = next.request.what == Request::greeting, bytes = !greeting && next.data;
-        const std::uint64_t head = greeting ? 0 : sizeof next.head, tail = bytes ? sizeof next.tail : 0;
+        const bool greeting = next.request.what == Request::greeting,
+                   bytes = !greeting && next.data;
+        const std::uint64_t head = greeting ? 0 : sizeof next.head,
+                            tail = bytes ? sizeof next.tail : 0;
         if (bytes && next.sent >= head + next.bytes && !next.closed) {
             std::atomic_thread_fence(std::memory_order_seq_cst);
             next.tail = !next.own.empty() || there(next.request);
@@ -208,10 +221,12 @@ bool Service::answer(int fd, Caller& caller) {
         }
         iovec parts[2];
         int n = 0;
-        if (next.sent < head) parts[n++] = {reinterpret_cast<char*>(&next.head) + next.sent, head - next.sent};
+        if (next.sent < head)
+            parts[n++] = {reinterpret_cast<char*>(&next.head) + next.sent, head - next.sent};
         if (next.bytes && next.sent < head + next.bytes) {
             const std::uint64_t from = next.sent > head ? next.sent - head : 0;
-            parts[n++] = {const_cast<char*>(next.data) + from, std::min<std::uint64_t>(next.bytes - from, send_at_once)};
+            parts[n++] = {const_cast<char*>(next.data) + from,
+                          std::min<std::uint64_t>(next.bytes - from, send_at_once)};
         } else if (tail && next.closed) {
             const std::uint64_t from = next.sent - head - next.bytes;
             parts[n++] = {reinterpret_cast<char*>(&next.tail) + from, tail - from};

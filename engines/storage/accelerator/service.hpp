@@ -1,11 +1,13 @@
-// A node's answers to other nodes: bytes of its store and its shared pointers, over TCP, by one thread of its leader.
+// A node's answers to other nodes: bytes of its store and its shared pointers, over TCP, by one
+// thread of its leader.
 //
 //   greeting   key (16 bytes); answered by the same key, so that nobody talks to the wrong machine
 //   request    what, rank, place, amount (Request)
-//   bytes      their number, the bytes, and 1 if they were still there when the last was sent; or 0: they have given way
+//   bytes      their number, the bytes, and 1 if they were still there when the last was sent; or
+//              0: they have given way
 //   some       as bytes, but as many as there are in one piece
-//   news       as bytes: what the node's ranks have published since this caller last asked (News, then for each rank of
-//              which there is something Entry and its records)
+//   news       as bytes: what the node's ranks have published since this caller last asked (News,
+//              then for each rank of which there is something Entry and its records)
 //   pointer    its value before
 //
 // Knows nothing of MPI.
@@ -34,7 +36,8 @@ struct Request {
     std::uint32_t what;
     std::uint32_t rank;    // of the node; for a pointer: its slot
     std::uint64_t place;   // in the rank's data ring; for news: the caller's clock
-    std::uint64_t amount;  // bytes; for a pointer: what is added or set; for news: 1 if someone waits for the drain
+    std::uint64_t amount;  // bytes; for a pointer: what is added or set; for news: 1 if someone
+                           // waits for the drain
 };
 
 struct News {

@@ -35,12 +35,14 @@ bool bytes(const std::string& text, std::uint64_t& into) {
     return true;
 }
 
-template <class Number> void number(const char* name, Number& into, std::string& wrong) {
+template <class Number>
+void number(const char* name, Number& into, std::string& wrong) {
     const std::string text = value(name);
     if (text.empty()) return;
     char* rest = nullptr;
     const double read = std::strtod(text.c_str(), &rest);
-    if (*rest || read < 0 || read > 1e6) wrong = std::string(name) + "=" + text + ": a number is expected";
+    if (*rest || read < 0 || read > 1e6)
+        wrong = std::string(name) + "=" + text + ": a number is expected";
     else into = static_cast<Number>(read);
 }
 
@@ -73,15 +75,18 @@ Settings Settings::from_environment() {
     if (consistency == "collective") of.visibility = Visibility::collective;
     else if (consistency == "commit") of.visibility = Visibility::commit;
     else if (!consistency.empty() && consistency != "immediate")
-        of.wrong = "ASSAY_IO_CONSISTENCY=" + consistency + ": immediate, collective or commit is expected";
+        of.wrong =
+            "ASSAY_IO_CONSISTENCY=" + consistency + ": immediate, collective or commit is expected";
     const auto transport = value("ASSAY_IO_TRANSPORT");
     if (transport == "rma") of.reach = Reach::rma;
     else if (transport == "service") of.reach = Reach::service;
-    else if (!transport.empty() && transport != "auto") of.wrong = "ASSAY_IO_TRANSPORT=" + transport + ": auto, service or rma is expected";
+    else if (!transport.empty() && transport != "auto")
+        of.wrong = "ASSAY_IO_TRANSPORT=" + transport + ": auto, service or rma is expected";
     flag("ASSAY_IO_DETACH", of.detach, of.wrong);
     const auto sync = value("ASSAY_IO_SYNC");
     of.stored = sync.empty() ? !of.detach : sync == "stored";
-    if (!sync.empty() && sync != "visible" && sync != "stored") of.wrong = "ASSAY_IO_SYNC=" + sync + ": stored or visible is expected";
+    if (!sync.empty() && sync != "visible" && sync != "stored")
+        of.wrong = "ASSAY_IO_SYNC=" + sync + ": stored or visible is expected";
     flag("ASSAY_IO_REQUIRE", of.strict, of.wrong);
     number("ASSAY_IO_DRAIN_THREADS", of.drain_threads, of.wrong);
     number("ASSAY_IO_DRAIN_LAG", of.drain_lag_ms, of.wrong);
@@ -99,16 +104,18 @@ bool Settings::covers(const std::string& name) const {
     for (const auto& pattern : files) {
         const bool out = pattern[0] == '!';
         const char* glob = pattern.c_str() + out;
-        if (fnmatch(glob, name.c_str(), 0) == 0 || fnmatch(glob, last.c_str(), 0) == 0) covered = !out;
+        if (fnmatch(glob, name.c_str(), 0) == 0 || fnmatch(glob, last.c_str(), 0) == 0)
+            covered = !out;
     }
     return covered;
 }
 
 std::uint64_t Settings::digest() const {
-    std::string all = store + '\n' + std::to_string(size) + '\n' + interface + '\n' + job + '\n' + wrong;
+    std::string all =
+        store + '\n' + std::to_string(size) + '\n' + interface + '\n' + job + '\n' + wrong;
     for (const auto& pattern : files) all += '\n' + pattern;
-    for (const auto choice : {static_cast<int>(visibility), static_cast<int>(reach), int{detach}, int{stored}, int{strict},
-                              static_cast<int>(ranks_per_node)})
+    for (const auto choice : {static_cast<int>(visibility), static_cast<int>(reach), int{detach},
+                              int{stored}, int{strict}, static_cast<int>(ranks_per_node)})
         all += '\n' + std::to_string(choice);
     return XXH3_64bits(all.data(), all.size()) >> 1;
 }

@@ -1,9 +1,10 @@
 // What several ranks have written to the same bytes, put right in the file system.
 //
-// Nodes drain each for itself, so of two nodes' writes to a byte the older may arrive last. Whoever wrote the byte last
-// writes it again: when the file is to be complete, and before his data give way in the ring. By then nothing older can
-// appear, and all that is older is in the file system on every node. For readers that have not heard of what gives way,
-// a record stays that says who was right (Kind::filed).
+// Nodes drain each for itself, so of two nodes' writes to a byte the older may arrive last. Whoever
+// wrote the byte last writes it again: when the file is to be complete, and before his data give
+// way in the ring. By then nothing older can appear, and all that is older is in the file system on
+// every node. For readers that have not heard of what gives way, a record stays that says who was
+// right (Kind::filed).
 #pragma once
 
 #include <cstdint>
@@ -17,8 +18,8 @@ class Settlement {
 public:
     explicit Settlement(Job& job) : job_(job) {}
 
-    // Of this rank's records before `upto`, which are in the file system: none is hidden there by an older one then.
-    // False: another node does not answer, or the file cannot be written.
+    // Of this rank's records before `upto`, which are in the file system: none is hidden there by
+    // an older one then. False: another node does not answer, or the file cannot be written.
     bool settle(std::uint64_t upto);
     // Whether another rank has written any byte of this rank's records that are not settled.
     bool contested();

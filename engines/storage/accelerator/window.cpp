@@ -11,9 +11,9 @@
 namespace assay::storage {
 namespace {
 
-constexpr unsigned asleep_us = 100'000;       // of the rank that is read from
-constexpr double awake_s = 0.05;              // an answer that takes longer has waited for it
-constexpr std::uint64_t one_get = 1u << 30;   // counts are ints
+constexpr unsigned asleep_us = 100'000;      // of the rank that is read from
+constexpr double awake_s = 0.05;             // an answer that takes longer has waited for it
+constexpr std::uint64_t one_get = 1u << 30;  // counts are ints
 
 }  // namespace
 
@@ -21,7 +21,8 @@ std::unique_ptr<Window> Window::open(Job& job, std::string& why) {
     std::unique_ptr<Window> window(new Window(job));
     const Shape& shape = job.store().shape();
     char* base = reinterpret_cast<char*>(&job.store().head(job.local()));
-    int made = PMPI_Win_create(base, static_cast<MPI_Aint>(shape.rank_bytes()), 1, MPI_INFO_NULL, job.world(), &window->window_) == MPI_SUCCESS;
+    int made = PMPI_Win_create(base, static_cast<MPI_Aint>(shape.rank_bytes()), 1, MPI_INFO_NULL,
+                               job.world(), &window->window_) == MPI_SUCCESS;
     PMPI_Allreduce(MPI_IN_PLACE, &made, 1, MPI_INT, MPI_MIN, job.world());
     if (!made) {
         window->window_ = MPI_WIN_NULL;
@@ -65,21 +66,26 @@ bool Window::fetch(std::vector<Wanted*>& wanted) {
     const auto data = static_cast<std::uint64_t>(page + shape.record_slots * sizeof(Record));
     std::vector<std::uint64_t> rings(wanted.size()), first(wanted.size());
     for (std::size_t k = 0; k < wanted.size(); ++k)
-        PMPI_Get(&rings[k], 8, MPI_BYTE, wanted[k]->world_rank, offsetof(RankHead, ring), 8, MPI_BYTE, window_);
+        PMPI_Get(&rings[k], 8, MPI_BYTE, wanted[k]->world_rank, offsetof(RankHead, ring), 8,
+                 MPI_BYTE, window_);
     if (PMPI_Win_flush_all(window_)) return false;
     for (std::size_t k = 0; k < wanted.size(); ++k) {
         const auto from = data + wanted[k]->place % rings[k];
         for (std::uint64_t done = 0; done < wanted[k]->bytes; done += one_get) {
             const int n = static_cast<int>(std::min(one_get, wanted[k]->bytes - done));
-            if (PMPI_Get(wanted[k]->to + done, n, MPI_BYTE, wanted[k]->world_rank, static_cast<MPI_Aint>(from + done), n, MPI_BYTE, window_)) return false;
+            if (PMPI_Get(wanted[k]->to + done, n, MPI_BYTE, wanted[k]->world_rank,
+                         static_cast<MPI_Aint>(from + done), n, MPI_BYTE, window_))
+                return false;
         }
     }
     if (PMPI_Win_flush_all(window_)) return false;
     // Were they still there?
     for (std::size_t k = 0; k < wanted.size(); ++k)
-        PMPI_Get(&first[k], 8, MPI_BYTE, wanted[k]->world_rank, offsetof(RankHead, first_byte), 8, MPI_BYTE, window_);
+        PMPI_Get(&first[k], 8, MPI_BYTE, wanted[k]->world_rank, offsetof(RankHead, first_byte), 8,
+                 MPI_BYTE, window_);
     if (PMPI_Win_flush_all(window_)) return false;
-    for (std::size_t k = 0; k < wanted.size(); ++k) wanted[k]->fate = wanted[k]->place >= first[k] ? Wanted::had : Wanted::gone;
+    for (std::size_t k = 0; k < wanted.size(); ++k)
+        wanted[k]->fate = wanted[k]->place >= first[k] ? Wanted::had : Wanted::gone;
     return true;
 }
 

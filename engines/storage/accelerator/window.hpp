@@ -1,7 +1,9 @@
-// Other nodes' stores through MPI's one-sided reads, where those are worth it: a network that moves the bytes by itself.
+// Other nodes' stores through MPI's one-sided reads, where those are worth it: a network that moves
+// the bytes by itself.
 //
-// Over TCP an MPI's window either does not exist or stands still while its target computes. So it is tried at the start:
-// a rank reads from one that sleeps. What does not answer meanwhile is not used.
+// Over TCP an MPI's window either does not exist or stands still while its target computes. So it
+// is tried at the start: a rank reads from one that sleeps. What does not answer meanwhile is not
+// used.
 #pragma once
 
 #include <memory>

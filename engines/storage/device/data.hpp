@@ -1,5 +1,5 @@
-// What a device holds while it is measured: the first word of every page says where it lies. Whatever size it was
-// written in, a transfer of any other finds the same words.
+// What a device holds while it is measured: the first word of every page says where it lies.
+// Whatever size it was written in, a transfer of any other finds the same words.
 #pragma once
 
 #include <cstddef>
@@ -14,7 +14,9 @@ inline const Content& device_content() {
     static const Content content(0, 0);
     return content;
 }
-inline void place_words(std::byte* data, std::size_t bytes, std::size_t offset) { device_content().place(data, bytes, offset); }
+inline void place_words(std::byte* data, std::size_t bytes, std::size_t offset) {
+    device_content().place(data, bytes, offset);
+}
 inline bool words_are_right(const std::byte* data, std::size_t bytes, std::size_t offset) {
     return !device_content().misplaced(data, bytes, offset);
 }

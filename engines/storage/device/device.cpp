@@ -1,5 +1,6 @@
-// A point is one operation, pattern, method, number of threads and transfer size. Threads start together, each on a
-// core and a part of the target of its own, and stop when the time is over: what they have moved by then counts.
+// A point is one operation, pattern, method, number of threads and transfer size. Threads start
+// together, each on a core and a part of the target of its own, and stop when the time is over:
+// what they have moved by then counts.
 #include "storage/device/device.hpp"
 
 #include <fmt/format.h>
@@ -32,12 +33,14 @@ struct Point {
     std::size_t threads, size;
 };
 
-// Stores that go to memory past the caches: on persistent memory they are durable once the fence has passed.
+// Stores that go to memory past the caches: on persistent memory they are durable once the fence
+// has passed.
 bool stream_copy(std::byte* to, const std::byte* from, std::size_t bytes) {
 #ifdef __SSE2__
     auto* const target = reinterpret_cast<__m128i*>(to);
     const auto* const source = reinterpret_cast<const __m128i*>(from);
-    for (std::size_t k = 0; k < bytes / sizeof(__m128i); ++k) _mm_stream_si128(target + k, _mm_load_si128(source + k));
+    for (std::size_t k = 0; k < bytes / sizeof(__m128i); ++k)
+        _mm_stream_si128(target + k, _mm_load_si128(source + k));
     _mm_sfence();
     return true;
 #else
@@ -91,15 +94,22 @@ private:
         return state_ % count_;
     }
     bool write(const std::byte* data, std::size_t offset) const {
-        if (point_.method == "mmap") return std::memcpy(target_.mapping() + offset, data, point_.size) != nullptr;
-        if (point_.method == "stream") return stream_copy(target_.mapping() + offset, data, point_.size);
-        return pwrite(descriptor(), data, point_.size, static_cast<off_t>(offset)) == static_cast<ssize_t>(point_.size);
+        if (point_.method == "mmap")
+            return std::memcpy(target_.mapping() + offset, data, point_.size) != nullptr;
+        if (point_.method == "stream")
+            return stream_copy(target_.mapping() + offset, data, point_.size);
+        return pwrite(descriptor(), data, point_.size, static_cast<off_t>(offset)) ==
+               static_cast<ssize_t>(point_.size);
     }
     bool read(std::byte* data, std::size_t offset) const {
-        if (point_.method == "mmap") return std::memcpy(data, target_.mapping() + offset, point_.size) != nullptr;
-        return pread(descriptor(), data, point_.size, static_cast<off_t>(offset)) == static_cast<ssize_t>(point_.size);
+        if (point_.method == "mmap")
+            return std::memcpy(data, target_.mapping() + offset, point_.size) != nullptr;
+        return pread(descriptor(), data, point_.size, static_cast<off_t>(offset)) ==
+               static_cast<ssize_t>(point_.size);
     }
-    int descriptor() const { return point_.method == "direct" ? target_.direct() : target_.descriptor(); }
+    int descriptor() const {
+        return point_.method == "direct" ? target_.direct() : target_.descriptor();
+    }
 
     const Target& target_;
     const Point& point_;
@@ -115,7 +125,8 @@ struct Pass {
 
 Pass run_pass(const Target& target, const Point& point, double wanted, Histogram& latency) {
     std::vector<std::unique_ptr<Mover>> movers;
-    for (std::size_t t = 0; t < point.threads; ++t) movers.push_back(std::make_unique<Mover>(target, point, t));
+    for (std::size_t t = 0; t < point.threads; ++t)
+        movers.push_back(std::make_unique<Mover>(target, point, t));
     std::barrier start(static_cast<std::ptrdiff_t>(point.threads));
     {
         std::vector<std::jthread> pool;
@@ -124,7 +135,8 @@ Pass run_pass(const Target& target, const Point& point, double wanted, Histogram
                 Mover& mover = *movers[t];
                 bind_to_core(static_cast<int>(t) % core_count());
                 start.arrive_and_wait();
-                const Nanoseconds begin = now(), end = begin + static_cast<Nanoseconds>(wanted * 1e9);
+                const Nanoseconds begin = now(),
+                                  end = begin + static_cast<Nanoseconds>(wanted * 1e9);
                 Nanoseconds last = begin;
                 while (last < end && !interrupted()) {
                     if (!mover.move()) {
@@ -143,7 +155,8 @@ Pass run_pass(const Target& target, const Point& point, double wanted, Histogram
     double longest = 0, transfers = 0;
     for (const auto& mover : movers) {
         if (mover->error)
-            throw Error(fmt::format("{}: cannot {} {} bytes: {}", target.path(), point.op, point.size, std::strerror(mover->error)),
+            throw Error(fmt::format("{}: cannot {} {} bytes: {}", target.path(), point.op,
+                                    point.size, std::strerror(mover->error)),
                         "see the kernel's log (dmesg)");
         longest = std::max(longest, mover->seconds_taken);
         transfers += static_cast<double>(mover->moved);
@@ -155,7 +168,8 @@ Pass run_pass(const Target& target, const Point& point, double wanted, Histogram
     return pass;
 }
 
-std::vector<std::string> words_of(const Options& options, const char* name, const std::set<std::string>& known) {
+std::vector<std::string> words_of(const Options& options, const char* name,
+                                  const std::set<std::string>& known) {
     std::vector<std::string> words;
     std::string text = options.text(name);
     for (std::size_t at = 0; at < text.size();) {
@@ -164,7 +178,8 @@ std::vector<std::string> words_of(const Options& options, const char* name, cons
         if (!known.contains(words.back())) {
             std::string all;
             for (const std::string& one : known) all += (all.empty() ? "" : ", ") + one;
-            throw Error(fmt::format("--{} {}: no '{}'", name, text, words.back()), "there are: " + all);
+            throw Error(fmt::format("--{} {}: no '{}'", name, text, words.back()),
+                        "there are: " + all);
         }
         at = comma + 1;
     }
@@ -184,8 +199,10 @@ std::string waived_because(const Target& target, const Point& point) {
     const bool mapped = point.method == "mmap" || point.method == "stream";
     if (target.is_device() && !mapped) return target.why_not_direct();
     if (point.method == "direct" && target.direct() < 0) return target.why_not_direct();
-    if (point.method == "stream" && !has_stream_copy) return "this processor has no such stores that we know";
-    if (target.bytes() / point.threads < point.size) return "a thread's part is shorter than a transfer: see --bytes";
+    if (point.method == "stream" && !has_stream_copy)
+        return "this processor has no such stores that we know";
+    if (target.bytes() / point.threads < point.size)
+        return "a thread's part is shorter than a transfer: see --bytes";
     return "";
 }
 
@@ -193,13 +210,17 @@ std::vector<Point> points_of(const Options& options) {
     std::vector<Point> points;
     for (const std::string& op : words_of(options, "op", {"write", "read"}))
         for (const std::string& pattern : words_of(options, "pattern", {"sequential", "random"}))
-            for (const std::string& method : words_of(options, "method", {"call", "direct", "mmap", "stream"}))
+            for (const std::string& method :
+                 words_of(options, "method", {"call", "direct", "mmap", "stream"}))
                 for (const std::int64_t threads : thread_counts(options))
                     for (const std::int64_t size : options.integers("sizes")) {
                         if (size % static_cast<std::int64_t>(data_page))
-                            throw Error(fmt::format("--sizes {}: not a multiple of 4 KiB", size), "give multiples of 4 KiB");
-                        if (op == "read" && method == "stream") continue;  // there are no such loads
-                        points.push_back({op, pattern, method, static_cast<std::size_t>(threads), static_cast<std::size_t>(size)});
+                            throw Error(fmt::format("--sizes {}: not a multiple of 4 KiB", size),
+                                        "give multiples of 4 KiB");
+                        if (op == "read" && method == "stream")
+                            continue;  // there are no such loads
+                        points.push_back({op, pattern, method, static_cast<std::size_t>(threads),
+                                          static_cast<std::size_t>(size)});
                     }
     return points;
 }
@@ -207,16 +228,23 @@ std::vector<Point> points_of(const Options& options) {
 class Sweep {
 public:
     Sweep(const Options& options, Bench& bench, const Target& target)
-        : bench_(bench), target_(target), seconds_(options.real("seconds")), repeats_(options.integer("repeats")) {}
+        : bench_(bench),
+          target_(target),
+          seconds_(options.real("seconds")),
+          repeats_(options.integer("repeats")) {}
 
     void measure(const Point& point) {
-        const Json params = {{"op", point.op},         {"pattern", point.pattern}, {"method", point.method}, {"threads", point.threads},
-                             {"transfer", point.size}, {"on", target_.kind()},     {"bytes", target_.bytes()}};
+        const Json params = {{"op", point.op},          {"pattern", point.pattern},
+                             {"method", point.method},  {"threads", point.threads},
+                             {"transfer", point.size},  {"on", target_.kind()},
+                             {"bytes", target_.bytes()}};
         const Subject subject{.host = host_name(), .device = target_.path()};
         if (const std::string reason = waived_because(target_, point); !reason.empty()) {
             // Said once of a method, not of each of its points.
             const std::string key = point.method + reason;
-            if (said_.insert(key).second) bench_.sink.waived(device, "bandwidth", subject, {{"method", point.method}}, reason);
+            if (said_.insert(key).second)
+                bench_.sink.waived(device, "bandwidth", subject, {{"method", point.method}},
+                                   reason);
             return;
         }
         std::vector<double> bandwidths, rates;
@@ -229,7 +257,8 @@ public:
             wrong += pass.wrong;
         }
         if (bandwidths.empty()) return;
-        bench_.sink.measurement(device, "bandwidth", subject, params, summarize(bandwidths), bandwidths);
+        bench_.sink.measurement(device, "bandwidth", subject, params, summarize(bandwidths),
+                                bandwidths);
         bench_.sink.measurement(device, "rate", subject, params, summarize(rates), rates);
         bench_.sink.measurement(device, "latency", subject, params, latency.summary());
         if (point.op == "read" && target_.is_filled()) {
@@ -253,14 +282,18 @@ private:
 void detail::run_device(const Options& options, Bench& bench) {
     catch_interrupts();  // so that the file is removed
     const std::vector<Point> points = points_of(options);
-    const bool writes = std::ranges::any_of(points, [](const Point& point) { return point.op == "write"; });
-    const Target target(options.text("path"), static_cast<std::size_t>(options.integer("bytes")), writes, options.flag("overwrite"));
+    const bool writes =
+        std::ranges::any_of(points, [](const Point& point) { return point.op == "write"; });
+    const Target target(options.text("path"), static_cast<std::size_t>(options.integer("bytes")),
+                        writes, options.flag("overwrite"));
     Sweep sweep(options, bench, target);
     for (std::size_t k = 0; k < points.size() && !interrupted(); ++k) {
         const Point& point = points[k];
         const double left = static_cast<double>(points.size() - k) * sweep.seconds_a_point();
         bench.sink.progress(static_cast<double>(k) / static_cast<double>(points.size()),
-                            fmt::format("{} {} {}, {} threads, {} B", point.op, point.pattern, point.method, point.threads, point.size), left);
+                            fmt::format("{} {} {}, {} threads, {} B", point.op, point.pattern,
+                                        point.method, point.threads, point.size),
+                            left);
         sweep.measure(point);
     }
 }

@@ -8,8 +8,8 @@ namespace assay::storage {
 
 class Target {
 public:
-    // Throws Error for a path that is none of these, that has less room than `bytes`, or that holds something while
-    // it is to be written to without `overwrite`.
+    // Throws Error for a path that is none of these, that has less room than `bytes`, or that holds
+    // something while it is to be written to without `overwrite`.
     Target(const std::string& path, std::size_t bytes, bool writes, bool overwrite);
     ~Target() { release(); }
     Target(const Target&) = delete;

@@ -6,7 +6,8 @@
 namespace assay::storage::detail {
 
 std::optional<std::string> hdf5_waived() {
-    return "no parallel HDF5 of this MPI was found when the engines were built (Debian: libhdf5-openmpi-dev, libhdf5-mpich-dev)";
+    return "no parallel HDF5 of this MPI was found when the engines were built (Debian: "
+           "libhdf5-openmpi-dev, libhdf5-mpich-dev)";
 }
 
 void run_hdf5(const Options&, Bench&) { throw Error(*hdf5_waived()); }

@@ -24,14 +24,18 @@ Json params_of(const Ranks& ranks, const Shape& shape, bool reading) {
     return params;
 }
 
-void report(Ranks& ranks, const Shape& shape, bool reading, const PassTimes& mine, std::uint64_t wrong) {
-    double longest[] = {mine.open, mine.metadata, mine.raw, mine.close, mine.compute, mine.observed};
+void report(Ranks& ranks, const Shape& shape, bool reading, const PassTimes& mine,
+            std::uint64_t wrong) {
+    double longest[] = {mine.open,  mine.metadata, mine.raw,
+                        mine.close, mine.compute,  mine.observed};
     ranks.max(longest);
     std::uint64_t sum[] = {wrong};
     ranks.sum(sum);
     if (!ranks.first()) return;
-    const std::uint64_t particles = reading ? shape.particles_read(ranks.size()) : shape.particles();
-    const double bytes = static_cast<double>(particles) * sizeof(Particle) * static_cast<double>(shape.timesteps) * ranks.size();
+    const std::uint64_t particles =
+        reading ? shape.particles_read(ranks.size()) : shape.particles();
+    const double bytes = static_cast<double>(particles) * sizeof(Particle) *
+                         static_cast<double>(shape.timesteps) * ranks.size();
     const Json params = params_of(ranks, shape, reading);
     const auto emit = [&](const char* metric, double value) {
         const double samples[] = {value};
@@ -55,7 +59,8 @@ std::optional<std::string> detail::hdf5_waived() { return std::nullopt; }
 void detail::run_hdf5(const Options& options, Bench& bench) {
     with_ranks(bench, hdf5, options, [&](Ranks& ranks) {
         const std::string& file = options.text("file");
-        if (file.empty()) throw Error("no file given", "name one that every rank can reach: --file");
+        if (file.empty())
+            throw Error("no file given", "name one that every rank can reach: --file");
         const Shape shape = read_shape(options);
         Steps steps(ranks, shape, file);
         remove_file(ranks, file);

@@ -15,7 +15,9 @@ public:
     using Close = herr_t (*)(hid_t);
     // Ends the job where `id` is a failure.
     Handle(Ranks& ranks, hid_t id, Close closing, const char* doing) : id_(id), close_(closing) {
-        if (id < 0) ranks.fail(std::string("HDF5 cannot ") + doing, "its own words are on standard error: see --verbose");
+        if (id < 0)
+            ranks.fail(std::string("HDF5 cannot ") + doing,
+                       "its own words are on standard error: see --verbose");
     }
     ~Handle() { close(); }
     Handle(Handle&& other) noexcept : id_(std::exchange(other.id_, -1)), close_(other.close_) {}
@@ -34,7 +36,9 @@ private:
 };
 
 inline void require(Ranks& ranks, herr_t status, const char* doing) {
-    if (status < 0) ranks.fail(std::string("HDF5 cannot ") + doing, "its own words are on standard error: see --verbose");
+    if (status < 0)
+        ranks.fail(std::string("HDF5 cannot ") + doing,
+                   "its own words are on standard error: see --verbose");
 }
 
 }  // namespace assay::storage

@@ -1,5 +1,5 @@
-// What is written: h5bench's particles (of VPIC), six floats and two integers each, every value a function of time step,
-// rank and place.
+// What is written: h5bench's particles (of VPIC), six floats and two integers each, every value a
+// function of time step, rank and place.
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,16 @@ struct Particle {
 };
 
 inline constexpr int variables = 8;
-inline constexpr const char* variable_names[variables] = {"x", "y", "z", "px", "py", "pz", "id_1", "id_2"};
+inline constexpr const char* variable_names[variables] = {"x",  "y",  "z",    "px",
+                                                          "py", "pz", "id_1", "id_2"};
 inline constexpr int integer_variable = 6;  // id_1; all variables have 4 bytes
 
 // Whole numbers below 2^24: floats hold them exactly.
 inline std::int32_t value(std::int64_t step, int rank, std::uint64_t index, int variable) {
-    const std::uint64_t mixed = (index * 2654435761u) ^ (static_cast<std::uint64_t>(step) * 40503u + static_cast<std::uint64_t>(rank) * 97u +
-                                                         static_cast<std::uint64_t>(variable) * 7919u);
+    const std::uint64_t mixed =
+        (index * 2654435761u) ^
+        (static_cast<std::uint64_t>(step) * 40503u + static_cast<std::uint64_t>(rank) * 97u +
+         static_cast<std::uint64_t>(variable) * 7919u);
     return static_cast<std::int32_t>(mixed & 0xFFFFFF);
 }
 

@@ -13,14 +13,16 @@ Pattern read_pattern(const Options& options, const char* name) {
     const std::string& text = options.text(name);
     if (text == "CONTIG") return Pattern::contiguous;
     if (text == "INTERLEAVED") return Pattern::interleaved;
-    throw Error(fmt::format("--{} {}: no such pattern", name, text), "there are: CONTIG, INTERLEAVED");
+    throw Error(fmt::format("--{} {}: no such pattern", name, text),
+                "there are: CONTIG, INTERLEAVED");
 }
 
 ReadOption read_option(const std::string& text) {
     if (text == "FULL") return ReadOption::full;
     if (text == "PARTIAL") return ReadOption::partial;
     if (text == "STRIDED") return ReadOption::strided;
-    throw Error("--read-option " + text + ": no such way of reading", "there are: FULL, PARTIAL, STRIDED");
+    throw Error("--read-option " + text + ": no such way of reading",
+                "there are: FULL, PARTIAL, STRIDED");
 }
 
 }  // namespace
@@ -29,7 +31,9 @@ std::uint64_t Shape::particles_read(int ranks) const {
     switch (read) {
         case ReadOption::full: return particles();
         case ReadOption::partial: {
-            const std::uint64_t rows = to_read ? to_read / static_cast<std::uint64_t>(ranks) / (extent[1] * extent[2]) : extent[0] / 2;
+            const std::uint64_t rows =
+                to_read ? to_read / static_cast<std::uint64_t>(ranks) / (extent[1] * extent[2])
+                        : extent[0] / 2;
             return std::clamp<std::uint64_t>(rows, 1, extent[0]) * extent[1] * extent[2];
         }
         case ReadOption::strided: break;
@@ -38,7 +42,9 @@ std::uint64_t Shape::particles_read(int ranks) const {
 }
 
 Shape read_shape(const Options& options) {
-    const auto number = [&](const char* name) { return static_cast<std::uint64_t>(options.integer(name)); };
+    const auto number = [&](const char* name) {
+        return static_cast<std::uint64_t>(options.integer(name));
+    };
     Shape shape{.dims = static_cast<int>(options.integer("num_dims")),
                 .extent = {number("dim_1"), number("dim_2"), number("dim_3")},
                 .timesteps = options.integer("timesteps"),
@@ -53,10 +59,15 @@ Shape read_shape(const Options& options) {
                 .compute_s = options.real("compute_time")};
     for (int k = shape.dims; k < 3; ++k)
         if (shape.extent[k] != 1)
-            throw Error(fmt::format("dim_{} is {} with {} dimensions", k + 1, shape.extent[k], shape.dims), "raise num_dims (NUM_DIMS)");
-    if (shape.read == ReadOption::strided && (shape.dims != 1 || shape.block > shape.stride || shape.extent[0] < shape.stride))
-        throw Error("STRIDED reads blocks of one dimension, none longer than the stride, and the stride no longer than the share",
-                    "set NUM_DIMS=1 and BLOCK_SIZE <= STRIDE_SIZE <= DIM_1");
+            throw Error(
+                fmt::format("dim_{} is {} with {} dimensions", k + 1, shape.extent[k], shape.dims),
+                "raise num_dims (NUM_DIMS)");
+    if (shape.read == ReadOption::strided &&
+        (shape.dims != 1 || shape.block > shape.stride || shape.extent[0] < shape.stride))
+        throw Error(
+            "STRIDED reads blocks of one dimension, none longer than the stride, and the stride no "
+            "longer than the share",
+            "set NUM_DIMS=1 and BLOCK_SIZE <= STRIDE_SIZE <= DIM_1");
     return shape;
 }
 

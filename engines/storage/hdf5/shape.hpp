@@ -1,4 +1,5 @@
-// How the particles of all ranks make one dataset: a rank's share beside another's along the first dimension.
+// How the particles of all ranks make one dataset: a rank's share beside another's along the first
+// dimension.
 #pragma once
 
 #include <cstdint>

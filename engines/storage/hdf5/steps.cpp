@@ -23,25 +23,31 @@ auto timed(double& sum, Work work) {
 
 // A value's bits as they lie in memory.
 std::int32_t bits(std::int32_t number, int variable) {
-    return variable == integer_variable ? number : std::bit_cast<std::int32_t>(static_cast<float>(number));
+    return variable == integer_variable ? number
+                                        : std::bit_cast<std::int32_t>(static_cast<float>(number));
 }
 
-std::int32_t& part(Particle& particle, int variable) { return reinterpret_cast<std::int32_t*>(&particle)[variable]; }
+std::int32_t& part(Particle& particle, int variable) {
+    return reinterpret_cast<std::int32_t*>(&particle)[variable];
+}
 
-hid_t type_of(int variable) { return variable == integer_variable ? H5T_NATIVE_INT32 : H5T_NATIVE_FLOAT; }
+hid_t type_of(int variable) {
+    return variable == integer_variable ? H5T_NATIVE_INT32 : H5T_NATIVE_FLOAT;
+}
 
 }  // namespace
 
-Steps::Steps(Ranks& ranks, const Shape& shape, std::string file) : ranks_(ranks), shape_(shape), file_(std::move(file)) {
-    if (shape.memory == Pattern::interleaved)
-        particles_.resize(shape.particles());
+Steps::Steps(Ranks& ranks, const Shape& shape, std::string file)
+    : ranks_(ranks), shape_(shape), file_(std::move(file)) {
+    if (shape.memory == Pattern::interleaved) particles_.resize(shape.particles());
     else
         for (auto& one : arrays_) one.resize(shape.particles());
 }
 
 Handle Steps::access() const {
     Handle list(ranks_, H5Pcreate(H5P_FILE_ACCESS), H5Pclose, "make a property list");
-    require(ranks_, H5Pset_fapl_mpio(list, MPI_COMM_WORLD, MPI_INFO_NULL), "take MPI-IO as its driver");
+    require(ranks_, H5Pset_fapl_mpio(list, MPI_COMM_WORLD, MPI_INFO_NULL),
+            "take MPI-IO as its driver");
     if (shape_.collective_metadata) {
         require(ranks_, H5Pset_all_coll_metadata_ops(list, true), "read metadata collectively");
         require(ranks_, H5Pset_coll_metadata_write(list, true), "write metadata collectively");
@@ -57,7 +63,8 @@ Handle Steps::transfer() const {
 
 Handle Steps::particle_type() const {
     Handle type(ranks_, H5Tcreate(H5T_COMPOUND, sizeof(Particle)), H5Tclose, "make a type");
-    for (int v = 0; v < variables; ++v) H5Tinsert(type, variable_names[v], static_cast<std::size_t>(v) * sizeof(float), type_of(v));
+    for (int v = 0; v < variables; ++v)
+        H5Tinsert(type, variable_names[v], static_cast<std::size_t>(v) * sizeof(float), type_of(v));
     return type;
 }
 
@@ -71,18 +78,22 @@ Handle Steps::selected(bool reading) const {
     Handle space = file_space();
     const hsize_t start[] = {shape_.extent[0] * static_cast<hsize_t>(ranks_.rank()), 0, 0};
     if (reading && shape_.read == ReadOption::strided) {
-        const hsize_t stride[] = {shape_.stride}, count[] = {shape_.extent[0] / shape_.stride}, block[] = {shape_.block};
+        const hsize_t stride[] = {shape_.stride}, count[] = {shape_.extent[0] / shape_.stride},
+                      block[] = {shape_.block};
         H5Sselect_hyperslab(space, H5S_SELECT_SET, start, stride, count, block);
         return space;
     }
     const std::uint64_t moved = reading ? shape_.particles_read(ranks_.size()) : shape_.particles();
-    const hsize_t count[] = {moved / (shape_.extent[1] * shape_.extent[2]), shape_.extent[1], shape_.extent[2]};
+    const hsize_t count[] = {moved / (shape_.extent[1] * shape_.extent[2]), shape_.extent[1],
+                             shape_.extent[2]};
     H5Sselect_hyperslab(space, H5S_SELECT_SET, start, nullptr, count, nullptr);
     return space;
 }
 
 std::uint64_t Steps::index_of(std::uint64_t k, bool reading) const {
-    return reading && shape_.read == ReadOption::strided ? k / shape_.block * shape_.stride + k % shape_.block : k;
+    return reading && shape_.read == ReadOption::strided
+               ? k / shape_.block * shape_.stride + k % shape_.block
+               : k;
 }
 
 void Steps::fill(std::int64_t step) {
@@ -97,39 +108,46 @@ void Steps::compare(std::int64_t step) {
     const std::uint64_t moved = shape_.particles_read(ranks_.size());
     for (std::uint64_t k = 0; k < moved; ++k)
         for (int v = 0; v < variables; ++v) {
-            std::int32_t& is = shape_.memory == Pattern::interleaved ? part(particles_[k], v) : arrays_[v][k];
+            std::int32_t& is =
+                shape_.memory == Pattern::interleaved ? part(particles_[k], v) : arrays_[v][k];
             wrong_ += is != bits(value(step, ranks_.rank(), index_of(k, true), v), v);
             is = -1;  // so that the next step's must really be read
         }
 }
 
-void Steps::move(hid_t dataset, hid_t memory_type, hid_t memory_space, hid_t file_space, hid_t properties, void* data, bool reading,
-                 PassTimes& times) {
+void Steps::move(hid_t dataset, hid_t memory_type, hid_t memory_space, hid_t file_space,
+                 hid_t properties, void* data, bool reading, PassTimes& times) {
     const herr_t status = timed(times.raw, [&] {
         return ranks_.guarded(reading ? "reads a dataset" : "writes a dataset", [&] {
-            return reading ? H5Dread(dataset, memory_type, memory_space, file_space, properties, data)
-                           : H5Dwrite(dataset, memory_type, memory_space, file_space, properties, data);
+            return reading
+                       ? H5Dread(dataset, memory_type, memory_space, file_space, properties, data)
+                       : H5Dwrite(dataset, memory_type, memory_space, file_space, properties, data);
         });
     });
     require(ranks_, status, reading ? "read a dataset" : "write a dataset");
 }
 
-// Every combination of an array a variable, or one of particles, in memory and in the file. HDF5 itself gathers and
-// scatters the members of a compound type.
+// Every combination of an array a variable, or one of particles, in memory and in the file. HDF5
+// itself gathers and scatters the members of a compound type.
 void Steps::move_step(hid_t file, std::int64_t step, bool reading, PassTimes& times) {
     const Handle properties = transfer(), in_file = selected(reading), particle = particle_type();
     const hsize_t moved = reading ? shape_.particles_read(ranks_.size()) : shape_.particles();
-    const Handle in_memory(ranks_, H5Screate_simple(1, &moved, nullptr), H5Sclose, "make a data space");
+    const Handle in_memory(ranks_, H5Screate_simple(1, &moved, nullptr), H5Sclose,
+                           "make a data space");
     const std::string name = fmt::format("Timestep_{}", step);
     const Handle group = timed(times.metadata, [&] {
-        return Handle(ranks_, reading ? H5Gopen2(file, name.c_str(), H5P_DEFAULT)
-                                      : H5Gcreate2(file, name.c_str(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT),
+        return Handle(ranks_,
+                      reading
+                          ? H5Gopen2(file, name.c_str(), H5P_DEFAULT)
+                          : H5Gcreate2(file, name.c_str(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT),
                       H5Gclose, reading ? "open a group" : "make a group");
     });
     const auto dataset = [&](const char* called, hid_t type) {
         return timed(times.metadata, [&] {
-            return Handle(ranks_, reading ? H5Dopen2(group, called, H5P_DEFAULT)
-                                          : H5Dcreate2(group, called, type, file_space(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT),
+            return Handle(ranks_,
+                          reading ? H5Dopen2(group, called, H5P_DEFAULT)
+                                  : H5Dcreate2(group, called, type, file_space(), H5P_DEFAULT,
+                                               H5P_DEFAULT, H5P_DEFAULT),
                           H5Dclose, reading ? "open a dataset" : "make a dataset");
         });
     };
@@ -140,7 +158,8 @@ void Steps::move_step(hid_t file, std::int64_t step, bool reading, PassTimes& ti
             return;
         }
         for (int v = 0; v < variables; ++v) {  // one member of each particle
-            const Handle member(ranks_, H5Tcreate(H5T_COMPOUND, sizeof(float)), H5Tclose, "make a type");
+            const Handle member(ranks_, H5Tcreate(H5T_COMPOUND, sizeof(float)), H5Tclose,
+                                "make a type");
             H5Tinsert(member, variable_names[v], 0, type_of(v));
             move(all, member, in_memory, in_file, properties, arrays_[v].data(), reading, times);
         }
@@ -149,11 +168,14 @@ void Steps::move_step(hid_t file, std::int64_t step, bool reading, PassTimes& ti
     for (int v = 0; v < variables; ++v) {
         const Handle one = dataset(variable_names[v], type_of(v));
         if (shape_.memory == Pattern::contiguous) {
-            move(one, type_of(v), in_memory, in_file, properties, arrays_[v].data(), reading, times);
+            move(one, type_of(v), in_memory, in_file, properties, arrays_[v].data(), reading,
+                 times);
             continue;
         }
-        const hsize_t extent = moved * variables, start = static_cast<hsize_t>(v), stride = variables;
-        const Handle strided(ranks_, H5Screate_simple(1, &extent, nullptr), H5Sclose, "make a data space");
+        const hsize_t extent = moved * variables, start = static_cast<hsize_t>(v),
+                      stride = variables;
+        const Handle strided(ranks_, H5Screate_simple(1, &extent, nullptr), H5Sclose,
+                             "make a data space");
         H5Sselect_hyperslab(strided, H5S_SELECT_SET, &start, &stride, &moved, nullptr);
         move(one, type_of(v), strided, in_file, properties, particles_.data(), reading, times);
     }
@@ -167,8 +189,9 @@ PassTimes Steps::pass(bool reading) {
     const Nanoseconds begin = now();
     Handle file = timed(times.open, [&] {
         return ranks_.guarded("opens a file", [&] {
-            return Handle(ranks_, reading ? H5Fopen(file_.c_str(), H5F_ACC_RDONLY, list)
-                                          : H5Fcreate(file_.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, list),
+            return Handle(ranks_,
+                          reading ? H5Fopen(file_.c_str(), H5F_ACC_RDONLY, list)
+                                  : H5Fcreate(file_.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, list),
                           H5Fclose, "open the file");
         });
     });
@@ -177,9 +200,12 @@ PassTimes Steps::pass(bool reading) {
         move_step(file, step, reading, times);
         if (reading) timed(beside, [&] { compare(step); });
         if (shape_.compute_s > 0)
-            timed(times.compute, [&] { std::this_thread::sleep_for(std::chrono::duration<double>(shape_.compute_s)); });
+            timed(times.compute, [&] {
+                std::this_thread::sleep_for(std::chrono::duration<double>(shape_.compute_s));
+            });
         const double done = static_cast<double>(step + 1) / static_cast<double>(shape_.timesteps);
-        ranks_.progress((done + (reading ? 1 : 0)) / 2, fmt::format("{} step {}", reading ? "read" : "written", step));
+        ranks_.progress((done + (reading ? 1 : 0)) / 2,
+                        fmt::format("{} step {}", reading ? "read" : "written", step));
     }
     timed(times.close, [&] { ranks_.guarded("closes a file", [&] { file.close(); }); });
     times.observed = seconds(now() - begin) - times.compute - beside;

@@ -26,20 +26,22 @@ private:
     Handle particle_type() const;
     Handle file_space() const;
     Handle selected(bool reading) const;
-    std::uint64_t index_of(std::uint64_t k, bool reading) const;  // of the k-th particle that is moved
+    std::uint64_t index_of(std::uint64_t k,
+                           bool reading) const;  // of the k-th particle that is moved
 
     void fill(std::int64_t step);
     void compare(std::int64_t step);
     PassTimes pass(bool reading);
     void move_step(hid_t file, std::int64_t step, bool reading, PassTimes& times);
-    void move(hid_t dataset, hid_t memory_type, hid_t memory_space, hid_t file_space, hid_t properties, void* data, bool reading,
-              PassTimes& times);
+    void move(hid_t dataset, hid_t memory_type, hid_t memory_space, hid_t file_space,
+              hid_t properties, void* data, bool reading, PassTimes& times);
 
     Ranks& ranks_;
     const Shape& shape_;
     std::string file_;
-    std::vector<Particle> particles_;              // of an interleaved memory pattern
-    std::vector<std::int32_t> arrays_[variables];  // of a contiguous one: the bits of a float or an integer
+    std::vector<Particle> particles_;  // of an interleaved memory pattern
+    std::vector<std::int32_t>
+        arrays_[variables];  // of a contiguous one: the bits of a float or an integer
     std::uint64_t wrong_ = 0;
 };
 

@@ -1,5 +1,6 @@
-// The timed part: between a barrier and the last rank's close nothing happens but opening, transfers and closing,
-// each timed by the rank itself. A phase takes as long as its longest rank; no clock is compared with another's.
+// The timed part: between a barrier and the last rank's close nothing happens but opening,
+// transfers and closing, each timed by the rank itself. A phase takes as long as its longest rank;
+// no clock is compared with another's.
 #include "storage/ior/ior.hpp"
 
 #include <fmt/format.h>
@@ -25,7 +26,11 @@ class Runner {
 public:
     // `from`, `share`: where in the whole course a repetition begins, and how much of it that is.
     Runner(Ranks& ranks, const Plan& plan, double from, double share)
-        : ranks_(ranks), plan_(plan), order_(plan.order()), buffer_(plan.transfer + 8, NodeMemory::any), from_(from),
+        : ranks_(ranks),
+          plan_(plan),
+          order_(plan.order()),
+          buffer_(plan.transfer + 8, NodeMemory::any),
+          from_(from),
           share_(share / (plan.write + plan.check_write + plan.read_own + plan.read)) {}
 
     void repeat(std::uint64_t signature, Results& results);
@@ -48,7 +53,8 @@ private:
     Nanoseconds said_ = 0;
 };
 
-// One line a second from rank 0, also while transfers are timed: whoever waits must see that it goes on.
+// One line a second from rank 0, also while transfers are timed: whoever waits must see that it
+// goes on.
 void Runner::say(Nanoseconds at, std::size_t made) {
     if (at - said_ < 1'000'000'000 || !ranks_.first()) return;
     said_ = at;
@@ -62,8 +68,9 @@ int Runner::call(Pass pass, MPI_File file, std::uint64_t offset) const {
     MPI_Status status;
     int result = 0, moved = 0;
     if (pass == Pass::write)
-        result = plan_.collective ? MPI_File_write_at_all(file, at, data(), bytes, MPI_BYTE, &status)
-                                  : MPI_File_write_at(file, at, data(), bytes, MPI_BYTE, &status);
+        result = plan_.collective
+                     ? MPI_File_write_at_all(file, at, data(), bytes, MPI_BYTE, &status)
+                     : MPI_File_write_at(file, at, data(), bytes, MPI_BYTE, &status);
     else
         result = plan_.collective ? MPI_File_read_at_all(file, at, data(), bytes, MPI_BYTE, &status)
                                   : MPI_File_read_at(file, at, data(), bytes, MPI_BYTE, &status);
@@ -88,7 +95,8 @@ void Runner::transfers(Pass pass, File& file, int writer, const Content& content
         const int result = call(pass, file.handle(), offset);
         Nanoseconds at = now();
         ranks_.leave();
-        if (result != MPI_SUCCESS) ranks_.check(result, pass == Pass::write ? "write" : "read", file.path());
+        if (result != MPI_SUCCESS)
+            ranks_.check(result, pass == Pass::write ? "write" : "read", file.path());
         tally.latency.record(at - last);
         if (pass != Pass::write) {
             const auto wrong = every_byte ? content.wrong(data(), plan_.transfer, offset)
@@ -110,12 +118,15 @@ void Runner::transfers(Pass pass, File& file, int writer, const Content& content
 void Runner::located(const Wrong& wrong, std::uint64_t transfer, int writer, Tally& tally) const {
     ++tally.wrong;
     if (tally.located.size() >= located_at_most) return;
-    tally.located.push_back({plan_.file_of(plan_.file_per_process ? writer : 0), writer, ranks_.rank(), transfer, wrong});
+    tally.located.push_back({plan_.file_of(plan_.file_per_process ? writer : 0), writer,
+                             ranks_.rank(), transfer, wrong});
 }
 
 void Runner::preallocate(File& file) const {
-    const auto bytes = static_cast<MPI_Offset>(plan_.bytes(plan_.file_per_process ? 1 : ranks_.size()));
-    const int status = ranks_.guarded("preallocates a file", [&] { return MPI_File_preallocate(file.handle(), bytes); });
+    const auto bytes =
+        static_cast<MPI_Offset>(plan_.bytes(plan_.file_per_process ? 1 : ranks_.size()));
+    const int status = ranks_.guarded("preallocates a file",
+                                      [&] { return MPI_File_preallocate(file.handle(), bytes); });
     ranks_.check(status, "preallocate", file.path());
 }
 
@@ -128,9 +139,9 @@ void Runner::pass(Pass pass, std::uint64_t signature, Tally& tally) {
     const int mode = pass == Pass::write ? MPI_MODE_CREATE | MPI_MODE_RDWR : MPI_MODE_RDONLY;
     ranks_.barrier();
     const Nanoseconds begin = now();
-    File file(ranks_, plan_.file_per_process ? MPI_COMM_SELF : MPI_COMM_WORLD, plan_.file_of(writer), mode);
-    if (plan_.preallocate && pass == Pass::write)
-        preallocate(file);
+    File file(ranks_, plan_.file_per_process ? MPI_COMM_SELF : MPI_COMM_WORLD,
+              plan_.file_of(writer), mode);
+    if (plan_.preallocate && pass == Pass::write) preallocate(file);
     const Nanoseconds opened = now();
     if (plan_.barriers) ranks_.barrier();
     const Nanoseconds started = now();
@@ -142,17 +153,16 @@ void Runner::pass(Pass pass, std::uint64_t signature, Tally& tally) {
     file.close();
     const Nanoseconds end = now();
     if (pass == Pass::check_write) return;  // untimed
-    double times[] = {seconds(opened - begin), seconds(moved - started) - tally.beside, seconds(end - closing),
-                      seconds(end - begin) - tally.beside};
+    double times[] = {seconds(opened - begin), seconds(moved - started) - tally.beside,
+                      seconds(end - closing), seconds(end - begin) - tally.beside};
     ranks_.max(times);
-    tally.add(times[0], times[1], times[2], times[3], ranks_.gather(tally.own), plan_, ranks_.size());
+    tally.add(times[0], times[1], times[2], times[3], ranks_.gather(tally.own), plan_,
+              ranks_.size());
 }
 
 void remove_files(Ranks& ranks, const Plan& plan) {
-    if (plan.file_per_process)
-        remove_own_file(ranks, plan.file_of(ranks.rank()));
-    else
-        remove_file(ranks, plan.file);
+    if (plan.file_per_process) remove_own_file(ranks, plan.file_of(ranks.rank()));
+    else remove_file(ranks, plan.file);
 }
 
 void Runner::repeat(std::uint64_t signature, Results& results) {
@@ -199,7 +209,9 @@ void detail::run_ior(const Options& options, Bench& bench) {
             Results results;
             const std::uint64_t signature = common_signature(ranks, plan);
             for (std::int64_t repetition = 0; repetition < plan.repetitions; ++repetition)
-                runner.repeat(signature + (plan.signature ? 0 : static_cast<std::uint64_t>(repetition)), results);
+                runner.repeat(
+                    signature + (plan.signature ? 0 : static_cast<std::uint64_t>(repetition)),
+                    results);
             done += share;
             if (!plan.keep) remove_files(ranks, plan);
             if (plan.write || plan.check_write) report(ranks, plan, "write", "", results.written);

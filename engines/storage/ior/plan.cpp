@@ -14,7 +14,9 @@ std::uint64_t Plan::offset(std::uint64_t k, int rank, int ranks) const {
     const std::uint64_t per_block = block / transfer;
     const std::uint64_t segment = k / per_block, within = k % per_block * transfer;
     if (file_per_process) return segment * block + within;
-    return (segment * static_cast<std::uint64_t>(ranks) + static_cast<std::uint64_t>(rank)) * block + within;
+    return (segment * static_cast<std::uint64_t>(ranks) + static_cast<std::uint64_t>(rank)) *
+               block +
+           within;
 }
 
 std::string Plan::file_of(int rank) const {
@@ -59,21 +61,26 @@ std::vector<Plan> read_plans(const Options& options) {
               .file_per_process = options.flag("file_per_process"),
               .random = options.flag("random"),
               .preallocate = options.flag("preallocate")};
-    if (plan.file.empty()) throw Error("no file given", "name one that every rank can reach: --file");
-    if (!plan.write && !plan.read && !plan.check_write && !plan.check_read) plan.write = plan.read = true;  // as IOR does
+    if (plan.file.empty())
+        throw Error("no file given", "name one that every rank can reach: --file");
+    if (!plan.write && !plan.read && !plan.check_write && !plan.check_read)
+        plan.write = plan.read = true;  // as IOR does
     if (plan.check_read) plan.read = true;
     if (!plan.reorder) plan.read_own = false;  // it is all that is read
     if (!plan.write && plan.signature == 0)
-        throw Error("nothing is written, and of what is there no signature is given",
-                    "write it before with --keep and --signature N, and give the same number here (-G)");
+        throw Error(
+            "nothing is written, and of what is there no signature is given",
+            "write it before with --keep and --signature N, and give the same number here (-G)");
     const std::vector<std::int64_t> sizes = options.integers("transfer");
     const std::uint64_t block = plan.block;
     std::vector<Plan> plans;
     for (const std::int64_t size : sizes) {
         plan.transfer = static_cast<std::uint64_t>(size);
-        plan.block = sizes.size() > 1 ? (block + plan.transfer - 1) / plan.transfer * plan.transfer : block;
+        plan.block =
+            sizes.size() > 1 ? (block + plan.transfer - 1) / plan.transfer * plan.transfer : block;
         if (plan.block % plan.transfer)
-            throw Error(fmt::format("a block of {} B holds no whole number of transfers of {} B", plan.block, plan.transfer),
+            throw Error(fmt::format("a block of {} B holds no whole number of transfers of {} B",
+                                    plan.block, plan.transfer),
                         "give a block (-b) that is a multiple of the transfer (-t)");
         plans.push_back(plan);
     }

@@ -20,18 +20,21 @@ struct Tally {
     Histogram latency;  // this rank's
     std::uint64_t wrong = 0;
     std::vector<Located> located;
-    double own = 0, beside = 0;  // of the present pass: this rank's transfers; comparing, which is not counted
+    double own = 0,
+           beside =
+               0;  // of the present pass: this rank's transfers; comparing, which is not counted
 
     // A sample a repetition.
     std::vector<double> bandwidth, rate, open, transfer, close, total;
     std::vector<std::vector<double>> rank_times;
 
-    void add(double open_s, double transfer_s, double close_s, double total_s, std::vector<double> own_times,
-             const Plan& plan, int ranks);
+    void add(double open_s, double transfer_s, double close_s, double total_s,
+             std::vector<double> own_times, const Plan& plan, int ranks);
     void take_wrong(const Tally& other);
 };
 
 // Collective; rank 0 writes the records. `read_from` says whose data was read, "" of a write.
-void report(Ranks& ranks, const Plan& plan, const std::string& operation, const std::string& read_from, Tally& tally);
+void report(Ranks& ranks, const Plan& plan, const std::string& operation,
+            const std::string& read_from, Tally& tally);
 
 }  // namespace assay::storage

@@ -17,11 +17,13 @@ namespace {
 constexpr int exit_unusable = 2;
 constexpr Nanoseconds progress_interval = 200'000'000;
 
-// Which library answers this executable's MPI-IO: the file that the loader took MPI_File_open from. Nothing that
-// an environment variable asks for is believed; the loader only warns where it cannot preload.
+// Which library answers this executable's MPI-IO: the file that the loader took MPI_File_open from.
+// Nothing that an environment variable asks for is believed; the loader only warns where it cannot
+// preload.
 std::string io_library() {
     Dl_info found{};
-    if (!dladdr(reinterpret_cast<void*>(&MPI_File_open), &found) || !found.dli_fname) return "unknown";
+    if (!dladdr(reinterpret_cast<void*>(&MPI_File_open), &found) || !found.dli_fname)
+        return "unknown";
     const std::string path = found.dli_fname;
     return path.substr(path.rfind('/') + 1);
 }
@@ -36,9 +38,15 @@ std::string io_word() {
 }  // namespace
 
 Ranks::Ranks(Bench& bench, const Measurement& measurement_, const Options& options)
-    : sink(bench.sink), measurement(measurement_), rank_(bench.transport.rank()), library_(bench.transport.library()),
-      io_(io_word()), transport_(bench.transport), round_(options.integer("round")),
-      limit_(static_cast<Nanoseconds>(options.real("timeout") * 1e9)), watchdog_(limit_, [this] { stalled(); }) {
+    : sink(bench.sink),
+      measurement(measurement_),
+      rank_(bench.transport.rank()),
+      library_(bench.transport.library()),
+      io_(io_word()),
+      transport_(bench.transport),
+      round_(options.integer("round")),
+      limit_(static_cast<Nanoseconds>(options.real("timeout") * 1e9)),
+      watchdog_(limit_, [this] { stalled(); }) {
     hosts_.assign(static_cast<std::size_t>(transport_.size()), "");
     std::string all;
     for (const std::string& one : gather(host_name())) all += one + '\n';
@@ -55,12 +63,17 @@ Ranks::Ranks(Bench& bench, const Measurement& measurement_, const Options& optio
     MPI_File_set_errhandler(MPI_FILE_NULL, MPI_ERRORS_RETURN);
 }
 
-int Ranks::hosts() const { return static_cast<int>(std::set<std::string>(hosts_.begin(), hosts_.end()).size()); }
+int Ranks::hosts() const {
+    return static_cast<int>(std::set<std::string>(hosts_.begin(), hosts_.end()).size());
+}
 
-int Ranks::ranks_on_first() const { return static_cast<int>(std::ranges::count(hosts_, hosts_.front())); }
+int Ranks::ranks_on_first() const {
+    return static_cast<int>(std::ranges::count(hosts_, hosts_.front()));
+}
 
 Json Ranks::about() const {
-    return {{"mpi", library_}, {"io", io_}, {"ranks", size()}, {"nodes", hosts()}, {"round", round_}};
+    return {
+        {"mpi", library_}, {"io", io_}, {"ranks", size()}, {"nodes", hosts()}, {"round", round_}};
 }
 
 void Ranks::barrier() {
@@ -69,13 +82,15 @@ void Ranks::barrier() {
 
 void Ranks::max(std::span<double> values) {
     guarded("waits for the other ranks' times", [&] {
-        MPI_Allreduce(MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), MPI_DOUBLE, MPI_MAX, MPI_COMM_WORLD);
+        MPI_Allreduce(MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), MPI_DOUBLE,
+                      MPI_MAX, MPI_COMM_WORLD);
     });
 }
 
 void Ranks::sum(std::span<std::uint64_t> values) {
     guarded("waits for the other ranks' counts", [&] {
-        MPI_Allreduce(MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), MPI_UINT64_T, MPI_SUM, MPI_COMM_WORLD);
+        MPI_Allreduce(MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), MPI_UINT64_T,
+                      MPI_SUM, MPI_COMM_WORLD);
     });
 }
 
@@ -108,12 +123,14 @@ void Ranks::check(int status, const char* doing, const std::string& file) {
     char words[MPI_MAX_ERROR_STRING];
     int length = 0;
     MPI_Error_string(status, words, &length);
-    fail(fmt::format("cannot {} {}: {}", doing, file, std::string(words, static_cast<std::size_t>(length))),
+    fail(fmt::format("cannot {} {}: {}", doing, file,
+                     std::string(words, static_cast<std::size_t>(length))),
          "does every host see that folder, may it be written, and is there room?");
 }
 
 void Ranks::fail(const std::string& what, const std::string& hint) {
-    sink.failure(fmt::format("rank {} on {}: {}", rank_, host(rank_), what), hint, {.host = host(rank_), .rank = rank_});
+    sink.failure(fmt::format("rank {} on {}: {}", rank_, host(rank_), what), hint,
+                 {.host = host(rank_), .rank = rank_});
     transport_.abort(exit_unusable);
     __builtin_unreachable();
 }
@@ -129,8 +146,10 @@ void Ranks::progress(double done, const std::string& label) {
 // On the watchdog's thread, while the main thread is inside MPI: end the process without it.
 void Ranks::stalled() {
     const std::string me = hosts_.empty() || host(rank_).empty() ? host_name() : host(rank_);
-    sink.failure(fmt::format("rank {} on {} {} for more than {:.0f} s", rank_, me, doing_, seconds(limit_)),
-                 "see whether the file system answers on every host, or raise --timeout", {.host = me, .rank = rank_});
+    sink.failure(
+        fmt::format("rank {} on {} {} for more than {:.0f} s", rank_, me, doing_, seconds(limit_)),
+        "see whether the file system answers on every host, or raise --timeout",
+        {.host = me, .rank = rank_});
     _exit(exit_unusable);
 }
 
@@ -145,7 +164,8 @@ void with_ranks(Bench& bench, const Measurement& measurement, const Options& opt
     }
 }
 
-File::File(Ranks& ranks, MPI_Comm comm, std::string path, int mode) : ranks_(ranks), path_(std::move(path)) {
+File::File(Ranks& ranks, MPI_Comm comm, std::string path, int mode)
+    : ranks_(ranks), path_(std::move(path)) {
     const int status = ranks.guarded("opens a file", [&] {
         return MPI_File_open(comm, path_.c_str(), mode, MPI_INFO_NULL, &handle_);
     });
@@ -153,18 +173,23 @@ File::File(Ranks& ranks, MPI_Comm comm, std::string path, int mode) : ranks_(ran
 }
 
 void File::sync() {
-    ranks_.check(ranks_.guarded("syncs a file", [&] { return MPI_File_sync(handle_); }), "sync", path_);
+    ranks_.check(ranks_.guarded("syncs a file", [&] { return MPI_File_sync(handle_); }), "sync",
+                 path_);
 }
 
 void File::close() {
-    ranks_.check(ranks_.guarded("closes a file", [&] { return MPI_File_close(&handle_); }), "close", path_);
+    ranks_.check(ranks_.guarded("closes a file", [&] { return MPI_File_close(&handle_); }), "close",
+                 path_);
 }
 
-void remove_file(Ranks& ranks, const std::string& path) { remove_own_file(ranks, ranks.first() ? path : ""); }
+void remove_file(Ranks& ranks, const std::string& path) {
+    remove_own_file(ranks, ranks.first() ? path : "");
+}
 
 void remove_own_file(Ranks& ranks, const std::string& path) {
     ranks.barrier();
-    if (!path.empty()) ranks.guarded("removes a file", [&] { MPI_File_delete(path.c_str(), MPI_INFO_NULL); });
+    if (!path.empty())
+        ranks.guarded("removes a file", [&] { MPI_File_delete(path.c_str(), MPI_INFO_NULL); });
     ranks.barrier();
 }
 

@@ -1,8 +1,9 @@
-// A storage benchmark as one rank sees it: who the others are, how long a call may take, and how to stop.
+// A storage benchmark as one rank sees it: who the others are, how long a call may take, and how to
+// stop.
 //
-// MPI itself is called here, not the transport: what is measured is the MPI-IO of the MPI that this executable
-// was built with, and its collectives belong to it. Every call that may wait stands under a watchdog, which
-// names this rank and what it was doing when the call does not come back.
+// MPI itself is called here, not the transport: what is measured is the MPI-IO of the MPI that this
+// executable was built with, and its collectives belong to it. Every call that may wait stands
+// under a watchdog, which names this rank and what it was doing when the call does not come back.
 #pragma once
 
 #define OMPI_SKIP_MPICXX 1  // the C interface only
@@ -23,10 +24,12 @@
 namespace assay::storage {
 
 // Parameters that all benchmarks of parallel I/O have.
-inline constexpr Parameter timeout_parameter{"timeout", Kind::real, "s", "120", "longest that one call may take", 0.1, 1e6};
-inline constexpr Parameter accelerated_parameter{"accelerated", Kind::flag, "", "",
-                                                 "refuse to measure unless the accelerator is loaded"};
-inline constexpr Parameter round_parameter{"round", Kind::integer, "", "1", "which of several runs this is", 1, 1e9};
+inline constexpr Parameter timeout_parameter{
+    "timeout", Kind::real, "s", "120", "longest that one call may take", 0.1, 1e6};
+inline constexpr Parameter accelerated_parameter{
+    "accelerated", Kind::flag, "", "", "refuse to measure unless the accelerator is loaded"};
+inline constexpr Parameter round_parameter{
+    "round", Kind::integer, "", "1", "which of several runs this is", 1, 1e9};
 
 class Ranks {
 public:
@@ -40,13 +43,13 @@ public:
     int size() const { return static_cast<int>(hosts_.size()); }
     bool first() const { return rank_ == 0; }
     const std::string& host(int rank) const { return hosts_[static_cast<std::size_t>(rank)]; }
-    int hosts() const;             // how many different ones
-    int ranks_on_first() const;    // ranks on the first of them
+    int hosts() const;           // how many different ones
+    int ranks_on_first() const;  // ranks on the first of them
     // What every record of this run says of it: MPI, accelerated or stock, ranks, hosts, round.
     Json about() const;
 
-    // Around calls that may wait for other ranks: half as long again as an own transfer, so that a rank whose own
-    // call does not come back speaks first. `doing` outlives the call.
+    // Around calls that may wait for other ranks: half as long again as an own transfer, so that a
+    // rank whose own call does not come back speaks first. `doing` outlives the call.
     template <class Call>
     auto guarded(const char* doing, Call call) {
         doing_ = doing;
@@ -57,7 +60,8 @@ public:
         } leave{watchdog_};
         return call();
     }
-    // For loops of own transfers: each is given a time of its own, without the price of a second clock.
+    // For loops of own transfers: each is given a time of its own, without the price of a second
+    // clock.
     void enter(const char* doing, Nanoseconds at) {
         doing_ = doing;
         watchdog_.enter(at);
@@ -72,7 +76,8 @@ public:
     std::vector<std::string> gather(const std::string& mine);
     Histogram merged(const Histogram& mine);  // of all ranks, on every rank
 
-    // Ends the job when an MPI call has failed: what was being done, to which file, and MPI's own words.
+    // Ends the job when an MPI call has failed: what was being done, to which file, and MPI's own
+    // words.
     void check(int status, const char* doing, const std::string& file);
     [[noreturn]] void fail(const std::string& what, const std::string& hint);
 
@@ -92,8 +97,8 @@ private:
     Watchdog watchdog_;
 };
 
-// Makes the ranks and runs `body`. An Error is thrown by every rank alike; rank 0 passes it on, so that the user
-// reads it once.
+// Makes the ranks and runs `body`. An Error is thrown by every rank alike; rank 0 passes it on, so
+// that the user reads it once.
 void with_ranks(Bench& bench, const Measurement& measurement, const Options& options,
                 const std::function<void(Ranks&)>& body);
 
@@ -118,7 +123,8 @@ private:
     MPI_File handle_ = MPI_FILE_NULL;
 };
 
-// Collective: rank 0 removes the file, or every rank its own, where there is one; no rank goes on before that.
+// Collective: rank 0 removes the file, or every rank its own, where there is one; no rank goes on
+// before that.
 void remove_file(Ranks& ranks, const std::string& path);
 void remove_own_file(Ranks& ranks, const std::string& path);
 

@@ -18,8 +18,12 @@ struct Times {
 class Solver {
 public:
     Solver(Ranks& ranks, const Options& options, const Layout& layout, Writing writing)
-        : ranks_(ranks), steps_(options.integer("steps")), interval_(options.integer("interval")), keep_(options.flag("keep")),
-          writing_(std::move(writing)), tile_(ranks, layout) {}
+        : ranks_(ranks),
+          steps_(options.integer("steps")),
+          interval_(options.integer("interval")),
+          keep_(options.flag("keep")),
+          writing_(std::move(writing)),
+          tile_(ranks, layout) {}
 
     void run();
     void report();
@@ -49,12 +53,14 @@ void Solver::run() {
         timed(times_.communication, [&] { tile_.exchange_halos(); });
         timed(times_.compute, [&] { tile_.step(); });
         if (step % interval_ == 0) snapshot();
-        ranks_.progress(static_cast<double>(step) / static_cast<double>(steps_), fmt::format("step {} of {}", step, steps_));
+        ranks_.progress(static_cast<double>(step) / static_cast<double>(steps_),
+                        fmt::format("step {} of {}", step, steps_));
     }
 }
 
-// Between the snapshot's close and the next step it is read back and compared; nothing of that is timed, and ranks go
-// on together, so that none waits in its halo exchange for another that still compares.
+// Between the snapshot's close and the next step it is read back and compared; nothing of that is
+// timed, and ranks go on together, so that none waits in its halo exchange for another that still
+// compares.
 void Solver::snapshot() {
     const std::string file = snapshot_file(writing_, tile_.layout, written_);
     double taken = 0;
@@ -65,10 +71,8 @@ void Solver::snapshot() {
     ++written_;
     digest_ = digest_of_tiles(ranks_, tile_);
     if (digest_of_file(ranks_, tile_.layout, writing_, file) != digest_) ++wrong_;
-    if (keep_)
-        ranks_.barrier();
-    else
-        remove_file(ranks_, file);
+    if (keep_) ranks_.barrier();
+    else remove_file(ranks_, file);
 }
 
 void Solver::report() {
@@ -91,9 +95,11 @@ void Solver::report() {
                    {"interval", interval_},
                    {"files", written_}});
     const auto emit = [&](const char* metric, std::vector<double> samples) {
-        ranks_.sink.measurement(ranks_.measurement, metric, {}, params, summarize(samples), samples);
+        ranks_.sink.measurement(ranks_.measurement, metric, {}, params, summarize(samples),
+                                samples);
     };
-    const double bytes = static_cast<double>(written_) * layout.length * layout.length * sizeof(double);
+    const double bytes =
+        static_cast<double>(written_) * layout.length * layout.length * sizeof(double);
     emit("bandwidth", {bytes / longest[2]});
     emit("compute_time", {longest[0]});
     emit("communication_time", {longest[1]});
@@ -105,9 +111,12 @@ void Solver::report() {
 }
 
 IoType read_io_type(const std::string& text) {
-    const std::map<std::string, IoType> types{{"manual", IoType::manual}, {"view", IoType::view}, {"chunk", IoType::chunk}};
+    const std::map<std::string, IoType> types{
+        {"manual", IoType::manual}, {"view", IoType::view}, {"chunk", IoType::chunk}};
     const auto found = types.find(text);
-    if (found == types.end()) throw Error("--iotype " + text + ": no such way of writing", "there are: manual, view, chunk");
+    if (found == types.end())
+        throw Error("--iotype " + text + ": no such way of writing",
+                    "there are: manual, view, chunk");
     return found->second;
 }
 
@@ -115,11 +124,14 @@ IoType read_io_type(const std::string& text) {
 
 void detail::run_reaction_diffusion(const Options& options, Bench& bench) {
     with_ranks(bench, reaction_diffusion, options, [&](Ranks& ranks) {
-        if (options.text("file").empty()) throw Error("no prefix of files given", "name one that every rank can reach: --file");
-        const Layout layout = lay_out(static_cast<int>(options.integer("length")), static_cast<int>(options.integer("xnp")),
+        if (options.text("file").empty())
+            throw Error("no prefix of files given", "name one that every rank can reach: --file");
+        const Layout layout = lay_out(static_cast<int>(options.integer("length")),
+                                      static_cast<int>(options.integer("xnp")),
                                       static_cast<int>(options.integer("ynp")), ranks.size());
         Solver solver(ranks, options, layout,
-                      {options.text("file"), read_io_type(options.text("iotype")), options.flag("collective"), !options.flag("nosync")});
+                      {options.text("file"), read_io_type(options.text("iotype")),
+                       options.flag("collective"), !options.flag("nosync")});
         solver.run();
         solver.report();
     });

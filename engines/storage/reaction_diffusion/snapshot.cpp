@@ -25,17 +25,21 @@ std::uint64_t summed(Ranks& ranks, std::uint64_t mine) {
 }  // namespace
 
 std::string snapshot_file(const Writing& writing, const Layout& layout, std::int64_t number) {
-    return fmt::format("{}{}x{}-{}x{}-{:06}.bin", writing.prefix, layout.length, layout.length, layout.width(),
-                       layout.height(), number);
+    return fmt::format("{}{}x{}-{}x{}-{:06}.bin", writing.prefix, layout.length, layout.length,
+                       layout.width(), layout.height(), number);
 }
 
-void write_snapshot(Ranks& ranks, const Tile& tile, const Writing& writing, const std::string& path) {
+void write_snapshot(Ranks& ranks, const Tile& tile, const Writing& writing,
+                    const std::string& path) {
     const Layout& layout = tile.layout;
-    File file(ranks, MPI_COMM_WORLD, path, MPI_MODE_CREATE | MPI_MODE_WRONLY | MPI_MODE_UNIQUE_OPEN);
+    File file(ranks, MPI_COMM_WORLD, path,
+              MPI_MODE_CREATE | MPI_MODE_WRONLY | MPI_MODE_UNIQUE_OPEN);
     const auto put = [&](MPI_Offset offset, const double* data, int count, MPI_Datatype type) {
         const int status = ranks.guarded("writes a snapshot", [&] {
-            return writing.collective ? MPI_File_write_at_all(file.handle(), offset, data, count, type, MPI_STATUS_IGNORE)
-                                      : MPI_File_write_at(file.handle(), offset, data, count, type, MPI_STATUS_IGNORE);
+            return writing.collective ? MPI_File_write_at_all(file.handle(), offset, data, count,
+                                                              type, MPI_STATUS_IGNORE)
+                                      : MPI_File_write_at(file.handle(), offset, data, count, type,
+                                                          MPI_STATUS_IGNORE);
         });
         ranks.check(status, "write", path);
     };
@@ -44,14 +48,18 @@ void write_snapshot(Ranks& ranks, const Tile& tile, const Writing& writing, cons
     switch (writing.type) {
         case IoType::manual:
             for (int y = 0; y < h; ++y)
-                put(cell * ((tile.y0() + y) * edge + tile.x0()), &tile.u[tile.at(0, y)], layout.width(), MPI_DOUBLE);
+                put(cell * ((tile.y0() + y) * edge + tile.x0()), &tile.u[tile.at(0, y)],
+                    layout.width(), MPI_DOUBLE);
             break;
         case IoType::view:
-            ranks.check(MPI_File_set_view(file.handle(), 0, MPI_DOUBLE, tile.in_file(), "native", MPI_INFO_NULL),
+            ranks.check(MPI_File_set_view(file.handle(), 0, MPI_DOUBLE, tile.in_file(), "native",
+                                          MPI_INFO_NULL),
                         "set the view of", path);
             put(0, tile.u.data(), 1, tile.in_memory());
             break;
-        case IoType::chunk: put(cell * w * h * ranks.rank(), tile.u.data(), 1, tile.in_memory()); break;
+        case IoType::chunk:
+            put(cell * w * h * ranks.rank(), tile.u.data(), 1, tile.in_memory());
+            break;
     }
     if (writing.sync) file.sync();
     file.close();
@@ -61,16 +69,21 @@ std::uint64_t digest_of_tiles(Ranks& ranks, const Tile& tile) {
     std::uint64_t sum = 0;
     for (int y = 0; y < tile.layout.height(); ++y)
         for (int x = 0; x < tile.layout.width(); ++x) {
-            const auto cell = static_cast<std::uint64_t>(tile.y0() + y) * static_cast<std::uint64_t>(tile.layout.length) +
+            const auto cell = static_cast<std::uint64_t>(tile.y0() + y) *
+                                  static_cast<std::uint64_t>(tile.layout.length) +
                               static_cast<std::uint64_t>(tile.x0() + x);
             sum += hash(cell, tile.u[tile.at(x, y)]);
         }
     return summed(ranks, sum);
 }
 
-std::uint64_t digest_of_file(Ranks& ranks, const Layout& layout, const Writing& writing, const std::string& path) {
-    const auto cells = static_cast<std::uint64_t>(layout.length) * static_cast<std::uint64_t>(layout.length);
-    const auto share = [&](int rank) { return cells * static_cast<std::uint64_t>(rank) / static_cast<std::uint64_t>(ranks.size()); };
+std::uint64_t digest_of_file(Ranks& ranks, const Layout& layout, const Writing& writing,
+                             const std::string& path) {
+    const auto cells =
+        static_cast<std::uint64_t>(layout.length) * static_cast<std::uint64_t>(layout.length);
+    const auto share = [&](int rank) {
+        return cells * static_cast<std::uint64_t>(rank) / static_cast<std::uint64_t>(ranks.size());
+    };
     File file(ranks, MPI_COMM_WORLD, path, MPI_MODE_RDONLY);
     std::vector<double> values(read_at_once);
     std::uint64_t sum = 0;
@@ -80,12 +93,14 @@ std::uint64_t digest_of_file(Ranks& ranks, const Layout& layout, const Writing& 
         const std::uint64_t count = std::min(read_at_once, share(mine + 1) - at);
         std::ranges::fill(values, -1.0);
         const int status = ranks.guarded("reads a snapshot", [&] {
-            return MPI_File_read_at(file.handle(), static_cast<MPI_Offset>(at * sizeof(double)), values.data(),
-                                    static_cast<int>(count), MPI_DOUBLE, MPI_STATUS_IGNORE);
+            return MPI_File_read_at(file.handle(), static_cast<MPI_Offset>(at * sizeof(double)),
+                                    values.data(), static_cast<int>(count), MPI_DOUBLE,
+                                    MPI_STATUS_IGNORE);
         });
         ranks.check(status, "read", path);
         for (std::uint64_t k = 0; k < count; ++k)
-            sum += hash(writing.type == IoType::chunk ? layout.cell_of_chunk(at + k) : at + k, values[k]);
+            sum += hash(writing.type == IoType::chunk ? layout.cell_of_chunk(at + k) : at + k,
+                        values[k]);
         at += count;
     }
     file.close();

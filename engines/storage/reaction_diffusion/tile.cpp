@@ -1,5 +1,6 @@
-// Every cell is computed by the same operations in the same order wherever its tile's borders lie, and CMake keeps
-// the compiler from fusing them: snapshots of the same square are the same to the last bit.
+// Every cell is computed by the same operations in the same order wherever its tile's borders lie,
+// and CMake keeps the compiler from fusing them: snapshots of the same square are the same to the
+// last bit.
 #include "storage/reaction_diffusion/tile.hpp"
 
 #include <fmt/format.h>
@@ -16,7 +17,9 @@ constexpr double feed = 0.04, kill = 0.06075, dt = 0.2, diffusion_u = 0.05, diff
 constexpr int half_u = 3, half_v = 6;
 constexpr double initial_u = 0.7, initial_v = 0.9;
 
-bool within(int at, int length, int half) { return at >= length / 2 - half && at < length / 2 + half; }
+bool within(int at, int length, int half) {
+    return at >= length / 2 - half && at < length / 2 + half;
+}
 
 }  // namespace
 
@@ -36,18 +39,25 @@ Layout lay_out(int length, int xnp, int ynp, int ranks) {
                     "their product is the number of ranks; 0 leaves one of them open");
     MPI_Dims_create(ranks, 2, dims);
     if (length % dims[0] || length % dims[1])
-        throw Error(fmt::format("an edge of {} cells cannot be shared out over {} x {} ranks", length, dims[1], dims[0]),
+        throw Error(fmt::format("an edge of {} cells cannot be shared out over {} x {} ranks",
+                                length, dims[1], dims[0]),
                     "give a length that both divide, or --xnp and --ynp");
     return {length, dims[1], dims[0]};
 }
 
 Tile::Tile(Ranks& ranks, const Layout& layout_)
-    : layout(layout_), ranks_(ranks), column_(ranks.rank() % layout_.xnp), row_(ranks.rank() / layout_.xnp) {
+    : layout(layout_),
+      ranks_(ranks),
+      column_(ranks.rank() % layout_.xnp),
+      row_(ranks.rank() / layout_.xnp) {
     const int w = layout.width(), h = layout.height();
     for (Cells* cells : {&u, &v, &next_u_, &next_v_}) cells->assign(cells_with_halo(), 0.0);
     for (int y = 0; y < h; ++y)
         for (int x = 0; x < w; ++x) {
-            const auto in = [&](int half) { return within(x0() + x, layout.length, half) && within(y0() + y, layout.length, half); };
+            const auto in = [&](int half) {
+                return within(x0() + x, layout.length, half) &&
+                       within(y0() + y, layout.length, half);
+            };
             if (in(half_u)) u[at(x, y)] = initial_u;
             if (in(half_v)) v[at(x, y)] = initial_v;
         }
@@ -78,8 +88,10 @@ void Tile::exchange(Cells& cells) {
     const int w = layout.width(), h = layout.height();
     const int left = rank_of(column_ - 1, row_), right = rank_of(column_ + 1, row_);
     const int up = rank_of(column_, row_ - 1), down = rank_of(column_, row_ + 1);
-    const auto swap = [&](int sent, MPI_Datatype type, std::size_t from, int to, std::size_t into, int source, int tag) {
-        MPI_Sendrecv(&cells[from], sent, type, to, tag, &cells[into], sent, type, source, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    const auto swap = [&](int sent, MPI_Datatype type, std::size_t from, int to, std::size_t into,
+                          int source, int tag) {
+        MPI_Sendrecv(&cells[from], sent, type, to, tag, &cells[into], sent, type, source, tag,
+                     MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     };
     swap(w, MPI_DOUBLE, at(0, 0), up, at(0, h), down, 0);
     swap(w, MPI_DOUBLE, at(0, h - 1), down, at(0, -1), up, 1);
@@ -89,7 +101,9 @@ void Tile::exchange(Cells& cells) {
 
 void Tile::step() {
     const std::size_t row = at(0, 1) - at(0, 0);
-    const auto laplacian = [row](const double* s, std::size_t i) { return s[i - 1] + s[i + 1] + s[i - row] + s[i + row] - 4.0 * s[i]; };
+    const auto laplacian = [row](const double* s, std::size_t i) {
+        return s[i - 1] + s[i + 1] + s[i - row] + s[i + row] - 4.0 * s[i];
+    };
     const double *const pu = u.data(), *const pv = v.data();
     double *const qu = next_u_.data(), *const qv = next_v_.data();
     for (int y = 0; y < layout.height(); ++y) {

@@ -1,4 +1,5 @@
-// A rank's part of the square, with a halo of one cell around it, and how ranks lie beside each other.
+// A rank's part of the square, with a halo of one cell around it, and how ranks lie beside each
+// other.
 #pragma once
 
 #include <vector>
@@ -7,12 +8,14 @@
 
 namespace assay::storage {
 
-// How the square is shared out: as many tiles in x and y as ranks, row by row in the order of ranks.
+// How the square is shared out: as many tiles in x and y as ranks, row by row in the order of
+// ranks.
 struct Layout {
     int length, xnp, ynp;
     int width() const { return length / xnp; }
     int height() const { return length / ynp; }
-    // The cell, counted row by row over the whole square, that lies at this place of tile-after-tile order.
+    // The cell, counted row by row over the whole square, that lies at this place of
+    // tile-after-tile order.
     std::uint64_t cell_of_chunk(std::uint64_t place) const;
 };
 
@@ -32,7 +35,8 @@ public:
     int x0() const { return column_ * layout.width(); }
     int y0() const { return row_ * layout.height(); }
     std::size_t at(int x, int y) const {  // from -1 to the width or height
-        return static_cast<std::size_t>(y + 1) * static_cast<std::size_t>(layout.width() + 2) + static_cast<std::size_t>(x + 1);
+        return static_cast<std::size_t>(y + 1) * static_cast<std::size_t>(layout.width() + 2) +
+               static_cast<std::size_t>(x + 1);
     }
     std::size_t cells_with_halo() const { return at(layout.width(), layout.height()) + 1; }
 
@@ -51,7 +55,8 @@ private:
     Ranks& ranks_;
     int column_, row_;
     Cells next_u_, next_v_;
-    MPI_Datatype side_ = MPI_DATATYPE_NULL, in_memory_ = MPI_DATATYPE_NULL, in_file_ = MPI_DATATYPE_NULL;
+    MPI_Datatype side_ = MPI_DATATYPE_NULL, in_memory_ = MPI_DATATYPE_NULL,
+                 in_file_ = MPI_DATATYPE_NULL;
 };
 
 }  // namespace assay::storage

@@ -23,11 +23,14 @@ namespace {
 
 constexpr std::size_t most_pieces = 1u << 20;
 constexpr std::size_t small_batch = 32u << 20, large_batch = 1u << 30;
-constexpr std::size_t one_write = 4u << 20;     // bytes of a write to the file system, at most
-constexpr std::size_t gather_below = 32u << 10;  // pieces on average smaller than this are copied together first
+constexpr std::size_t one_write = 4u << 20;  // bytes of a write to the file system, at most
+constexpr std::size_t gather_below =
+    32u << 10;  // pieces on average smaller than this are copied together first
 constexpr std::size_t open_files = 256;
 
-std::uint64_t key(const Record& record) { return std::uint64_t{record.generation} << 32 | record.file; }
+std::uint64_t key(const Record& record) {
+    return std::uint64_t{record.generation} << 32 | record.file;
+}
 
 }  // namespace
 
@@ -40,12 +43,16 @@ Drain::~Drain() {
 }
 
 void Drain::add(Batch& batch, const Record& record, std::uint32_t rank) const {
-    if (static_cast<Kind>(record.kind) != Kind::data) return;  // the file was cut when the record was written
+    if (static_cast<Kind>(record.kind) != Kind::data)
+        return;  // the file was cut when the record was written
     const auto& slot = store_.file(record.file);
-    if (slot.generation.load() != record.generation || slot.gone || record.sequence < slot.forget_before.load()) return;
+    if (slot.generation.load() != record.generation || slot.gone ||
+        record.sequence < slot.forget_before.load())
+        return;
     for (std::uint64_t k = 0; k < record.count; ++k) {
         const std::uint64_t begin = record.begin + k * record.stride;
-        batch.pieces.push_back({key(record), begin, begin + record.length, store_.data(rank, record.place + k * record.length),
+        batch.pieces.push_back({key(record), begin, begin + record.length,
+                                store_.data(rank, record.place + k * record.length),
                                 record.sequence, rank});
     }
     batch.bytes += record.length * record.count;
@@ -63,23 +70,27 @@ Drain::Batch Drain::plan(std::size_t most_bytes) const {
         const auto& head = store_.head(rank);
         tail[rank] = head.tail.load(std::memory_order_acquire);
         batch.upto[rank] = head.drained.load();
-        if (batch.upto[rank] < tail[rank]) next.push({store_.record(rank, batch.upto[rank]).sequence, rank});
+        if (batch.upto[rank] < tail[rank])
+            next.push({store_.record(rank, batch.upto[rank]).sequence, rank});
     }
     std::size_t moved = 0;
-    while (!next.empty() && next.top().first <= before && batch.bytes < most_bytes && batch.pieces.size() < most_pieces &&
-           moved < most_pieces) {
+    while (!next.empty() && next.top().first <= before && batch.bytes < most_bytes &&
+           batch.pieces.size() < most_pieces && moved < most_pieces) {
         const auto rank = next.top().second;
         next.pop();
         add(batch, store_.record(rank, batch.upto[rank]), rank);
         ++moved;
-        if (++batch.upto[rank] < tail[rank]) next.push({store_.record(rank, batch.upto[rank]).sequence, rank});
+        if (++batch.upto[rank] < tail[rank])
+            next.push({store_.record(rank, batch.upto[rank]).sequence, rank});
     }
     return batch;
 }
 
 // Sorted by place in the file, and where pieces overlap only the newest stays.
 void Drain::resolve(std::vector<Piece>& pieces) {
-    auto by_place = [](const Piece& a, const Piece& b) { return a.file != b.file ? a.file < b.file : a.begin < b.begin; };
+    auto by_place = [](const Piece& a, const Piece& b) {
+        return a.file != b.file ? a.file < b.file : a.begin < b.begin;
+    };
     std::stable_sort(pieces.begin(), pieces.end(), by_place);
     bool overlap = false;
     for (std::size_t k = 1; k < pieces.size() && !overlap; ++k)
@@ -91,7 +102,9 @@ void Drain::resolve(std::vector<Piece>& pieces) {
     std::map<std::pair<std::uint64_t, std::uint64_t>, Piece> kept;  // disjoint, by file and begin
     for (const auto& piece : pieces) {
         auto at = kept.lower_bound({piece.file, piece.begin});
-        if (at != kept.begin() && std::prev(at)->second.file == piece.file && std::prev(at)->second.end > piece.begin) --at;
+        if (at != kept.begin() && std::prev(at)->second.file == piece.file &&
+            std::prev(at)->second.end > piece.begin)
+            --at;
         while (at != kept.end() && at->second.file == piece.file && at->second.begin < piece.end) {
             const Piece old = at->second;
             at = kept.erase(at);
@@ -113,7 +126,8 @@ void Drain::resolve(std::vector<Piece>& pieces) {
     for (const auto& [place, piece] : kept) pieces.push_back(piece);
 }
 
-// The file by its name, if that still is the file; -1: it is gone or another one; -2: it cannot be opened.
+// The file by its name, if that still is the file; -1: it is gone or another one; -2: it cannot be
+// opened.
 int Drain::descriptor(std::uint64_t file) {
     if (const auto found = files_.find(file); found != files_.end()) return found->second;
     if (files_.size() >= open_files) {
@@ -158,11 +172,14 @@ struct Drain::Output {
             parts.push_back({gathered.data(), write.bytes});
         } else {
             for (std::size_t k = write.first; k < write.first + write.count; ++k)
-                parts.push_back({const_cast<char*>(pieces[k].data), pieces[k].end - pieces[k].begin});
+                parts.push_back(
+                    {const_cast<char*>(pieces[k].data), pieces[k].end - pieces[k].begin});
         }
         auto at = static_cast<off_t>(pieces[write.first].begin);
         for (std::size_t from = 0; from < parts.size();) {
-            const ssize_t got = pwritev(write.fd, &parts[from], static_cast<int>(std::min<std::size_t>(parts.size() - from, IOV_MAX)), at);
+            const ssize_t got =
+                pwritev(write.fd, &parts[from],
+                        static_cast<int>(std::min<std::size_t>(parts.size() - from, IOV_MAX)), at);
             if (got < 0 && errno == EINTR) continue;
             if (got <= 0) {
                 error = got < 0 ? errno : ENOSPC;
@@ -170,7 +187,8 @@ struct Drain::Output {
             }
             at += got;
             auto left = static_cast<std::size_t>(got);
-            while (from < parts.size() && left >= parts[from].iov_len) left -= parts[from++].iov_len;
+            while (from < parts.size() && left >= parts[from].iov_len)
+                left -= parts[from++].iov_len;
             if (left) {
                 parts[from].iov_base = static_cast<char*>(parts[from].iov_base) + left;
                 parts[from].iov_len -= left;
@@ -179,7 +197,8 @@ struct Drain::Output {
     }
     void work() {
         std::vector<char> gathered;
-        for (std::size_t k; (k = next.fetch_add(1)) < writes.size() && !error.load();) one(writes[k], gathered);
+        for (std::size_t k; (k = next.fetch_add(1)) < writes.size() && !error.load();)
+            one(writes[k], gathered);
     }
 };
 
@@ -194,8 +213,8 @@ int Drain::write(const std::vector<Piece>& pieces) {
         const int fd = descriptor(pieces[k].file);
         if (fd == -2) return errno;
         std::size_t bytes = 0, count = 0;
-        while (k + count < pieces.size() && pieces[k + count].file == pieces[k].file && bytes < one_write &&
-               pieces[k + count].begin == pieces[k].begin + bytes) {
+        while (k + count < pieces.size() && pieces[k + count].file == pieces[k].file &&
+               bytes < one_write && pieces[k + count].begin == pieces[k].begin + bytes) {
             bytes += pieces[k + count].end - pieces[k + count].begin;
             ++count;
         }
@@ -217,10 +236,12 @@ Drain::Step Drain::step(std::size_t most_bytes) {
     auto& super = store_.super();
     if (super.drain_failed.load()) return Step::failed;
     std::uint32_t free = 0;
-    if (!super.drain_lock.compare_exchange_strong(free, 1, std::memory_order_acquire)) return Step::busy;
+    if (!super.drain_lock.compare_exchange_strong(free, 1, std::memory_order_acquire))
+        return Step::busy;
     Batch batch = plan(most_bytes);
     bool any = false;
-    for (std::uint32_t rank = 0; rank < store_.ranks(); ++rank) any |= batch.upto[rank] != store_.head(rank).drained.load();
+    for (std::uint32_t rank = 0; rank < store_.ranks(); ++rank)
+        any |= batch.upto[rank] != store_.head(rank).drained.load();
     int error = 0;
     if (any) {
         resolve(batch.pieces);
@@ -268,9 +289,11 @@ void* Drain::background(void* self) {
     auto& hurry = drain.store_.super().hurry;
     setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), 19);
     while (!drain.stop_.load()) {
-        const timespec lag{drain.lag_ms_ / 1000, static_cast<long>(drain.lag_ms_ % 1000) * 1'000'000};
+        const timespec lag{drain.lag_ms_ / 1000,
+                           static_cast<long>(drain.lag_ms_ % 1000) * 1'000'000};
         syscall(SYS_futex, &hurry, FUTEX_WAIT, hurry.load(), &lag, nullptr, 0);
-        while (!drain.stop_.load() && drain.step(small_batch) == Step::moved) {}
+        while (!drain.stop_.load() && drain.step(small_batch) == Step::moved) {
+        }
     }
     return nullptr;
 }

@@ -1,9 +1,11 @@
-// From the store into the file system, in an order that a reader of the file could not tell from the writes' own.
+// From the store into the file system, in an order that a reader of the file could not tell from
+// the writes' own.
 //
-// A batch takes of every rank the records that are older than a moment before which none can appear any more (each
-// rank says when it has begun a write that has no sequence yet). Within a batch the newest write of a byte wins; blocks
-// of several ranks that lie side by side in the file go out as one write. One process of the node drains at a time:
-// the leader's background thread, or whoever waits for it and has nothing better to do.
+// A batch takes of every rank the records that are older than a moment before which none can appear
+// any more (each rank says when it has begun a write that has no sequence yet). Within a batch the
+// newest write of a byte wins; blocks of several ranks that lie side by side in the file go out as
+// one write. One process of the node drains at a time: the leader's background thread, or whoever
+// waits for it and has nothing better to do.
 #pragma once
 
 #include <pthread.h>
@@ -29,10 +31,12 @@ public:
     Drain& operator=(const Drain&) = delete;
 
     enum class Step { idle, busy, moved, failed };
-    // Drains a batch of at most so many bytes (a record is never split). busy: another process is at it.
+    // Drains a batch of at most so many bytes (a record is never split). busy: another process is
+    // at it.
     Step step(std::size_t most_bytes);
 
-    // Until the rank's records before `upto` are in the file system; false and the store's drain_failed: they cannot.
+    // Until the rank's records before `upto` are in the file system; false and the store's
+    // drain_failed: they cannot.
     bool finish(std::uint32_t rank, std::uint64_t upto);
 
     // In the background, at the lowest priority, from when a write is `lag_ms` old.

@@ -21,7 +21,8 @@ void Index::add(const Record& record, std::uint32_t rank, std::uint64_t position
         cuts_.push_back({record.sequence, record.begin});
         return;
     }
-    Run run{record.begin, record.length, record.stride, record.count, record.place, position, record.sequence, record.sequence, rank, 1};
+    Run run{record.begin, record.length,   record.stride,   record.count, record.place,
+            position,     record.sequence, record.sequence, rank,         1};
     if (static_cast<Kind>(record.kind) == Kind::filed) run.rank = in_file;
     if (run.count > 1 || run.rank == in_file) return add(run);
     run.stride = run.length;
@@ -31,9 +32,12 @@ void Index::add(const Record& record, std::uint32_t rank, std::uint64_t position
         return;
     }
     Run& open = found->second;
-    const bool follows = run.length == open.length && run.place == open.place + open.count * open.length && position == open.record + open.count;
+    const bool follows = run.length == open.length &&
+                         run.place == open.place + open.count * open.length &&
+                         position == open.record + open.count;
     if (follows && run.begin > open.begin) {
-        if (open.count == 1 && run.begin - open.begin >= run.length) open.stride = run.begin - open.begin;
+        if (open.count == 1 && run.begin - open.begin >= run.length)
+            open.stride = run.begin - open.begin;
         if (run.begin == open.begin + open.count * open.stride) {
             ++open.count;
             ++open.records;
@@ -51,7 +55,8 @@ void Index::add(const Run& run) {
     runs_.push_back(run);
     if (runs_.size() <= most_runs) return;
     // The shortest gives way: it costs the fewest extents.
-    const auto shortest = std::min_element(runs_.begin(), runs_.end(), [](const Run& a, const Run& b) { return a.count < b.count; });
+    const auto shortest = std::min_element(
+        runs_.begin(), runs_.end(), [](const Run& a, const Run& b) { return a.count < b.count; });
     const Run old = *shortest;
     runs_.erase(shortest);
     dissolve(old);
@@ -59,7 +64,8 @@ void Index::add(const Run& run) {
 
 void Index::dissolve(const Run& run) {
     for (std::uint64_t k = 0; k < run.count; ++k)
-        insert({run.begin + k * run.stride, run.begin + k * run.stride + run.length, run.place + k * run.length, sequence(run, k), run.rank});
+        insert({run.begin + k * run.stride, run.begin + k * run.stride + run.length,
+                run.place + k * run.length, sequence(run, k), run.rank});
 }
 
 void Index::clear() {
@@ -192,13 +198,16 @@ Found Index::find(std::uint64_t at, std::uint64_t end) {
         for (std::uint64_t k = block; k < std::min(block + 2, run.count); ++k) {
             const std::uint64_t begin = run.begin + k * run.stride;
             if (begin >= best.upto) break;
-            consider(best, at, {begin, begin + run.length, run.place + k * run.length, begin <= at ? sequence(run, k) : 0, run.rank});
+            consider(best, at,
+                     {begin, begin + run.length, run.place + k * run.length,
+                      begin <= at ? sequence(run, k) : 0, run.rank});
         }
     };
     for (const auto& run : runs_) of_run(run);
     for (const auto& [rank, run] : open_) of_run(run);
     if (!sorted_.empty()) {
-        auto from = std::upper_bound(sorted_.begin(), sorted_.end(), at, [](std::uint64_t a, const Extent& b) { return a < b.begin; });
+        auto from = std::upper_bound(sorted_.begin(), sorted_.end(), at,
+                                     [](std::uint64_t a, const Extent& b) { return a < b.begin; });
         if (from != sorted_.begin()) consider(best, at, *std::prev(from));
         if (from != sorted_.end()) consider(best, at, *from);
     }
@@ -214,8 +223,8 @@ Found Index::find(std::uint64_t at, std::uint64_t end) {
 }
 
 std::size_t Index::bytes() const {
-    return runs_.capacity() * sizeof(Run) + open_.size() * (sizeof(Run) + 48) + sorted_.capacity() * sizeof(Extent) +
-           recent_.size() * (sizeof(Extent) + 48);
+    return runs_.capacity() * sizeof(Run) + open_.size() * (sizeof(Run) + 48) +
+           sorted_.capacity() * sizeof(Extent) + recent_.size() * (sizeof(Extent) + 48);
 }
 
 }  // namespace assay::storage

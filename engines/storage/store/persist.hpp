@@ -1,7 +1,8 @@
-// Stores that outlive the power: written back from the cache and ordered, where the memory is persistent.
+// Stores that outlive the power: written back from the cache and ordered, where the memory is
+// persistent.
 //
-// clwb where the processor has it, else clflushopt, else clflush (Intel SDM, volume 1, 11.4 and 12). Other
-// processors have no such memory today; there a fence is all.
+// clwb where the processor has it, else clflushopt, else clflush (Intel SDM, volume 1, 11.4 and
+// 12). Other processors have no such memory today; there a fence is all.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +17,9 @@ namespace assay::storage {
 
 #if defined(__x86_64__)
 __attribute__((target("clwb"))) inline void write_back_clwb(char* at) { _mm_clwb(at); }
-__attribute__((target("clflushopt"))) inline void write_back_clflushopt(char* at) { _mm_clflushopt(at); }
+__attribute__((target("clflushopt"))) inline void write_back_clflushopt(char* at) {
+    _mm_clflushopt(at);
+}
 
 inline int write_back_kind() {
     static const int kind = [] {
@@ -29,7 +32,8 @@ inline int write_back_kind() {
 
 inline void write_back(const void* from, std::size_t bytes) {
     const int kind = write_back_kind();
-    auto* at = reinterpret_cast<char*>(reinterpret_cast<std::uintptr_t>(from) & ~std::uintptr_t{63});
+    auto* at =
+        reinterpret_cast<char*>(reinterpret_cast<std::uintptr_t>(from) & ~std::uintptr_t{63});
     for (auto* end = static_cast<const char*>(from) + bytes; at < end; at += 64)
         if (kind == 2) write_back_clwb(at);
         else if (kind == 1) write_back_clflushopt(at);

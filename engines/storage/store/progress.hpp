@@ -1,4 +1,5 @@
-// How far a node is, in sequences: what of its ranks can still appear, what the file system has, what is still held.
+// How far a node is, in sequences: what of its ranks can still appear, what the file system has,
+// what is still held.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +11,8 @@ namespace assay::storage {
 struct Progress {
     std::uint64_t now;      // the node's clock: no record has a later sequence
     std::uint64_t horizon;  // every record older than this is published
-    std::uint64_t drained;  // what every record older than this wrote is in the file system, and stays as it is
+    std::uint64_t drained;  // what every record older than this wrote is in the file system, and
+                            // stays as it is
     std::uint64_t oldest;   // no record older than this is in a ring any more
     std::uint64_t failed;   // errno of a drain that gets no further
 };

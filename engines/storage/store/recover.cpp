@@ -16,7 +16,8 @@ bool sound(const Store& store, std::uint32_t rank, const Record& record) {
     if (record.check != check_of(record) || record.file >= file_slots) return false;
     if (static_cast<Kind>(record.kind) != Kind::data) return true;
     const auto ring = store.head(rank).ring.load();
-    return ring && ring <= store.shape().ring_bytes && record.place % ring + record.length * record.count <= ring;
+    return ring && ring <= store.shape().ring_bytes &&
+           record.place % ring + record.length * record.count <= ring;
 }
 
 bool there(const FileSlot& slot) {
@@ -24,10 +25,12 @@ bool there(const FileSlot& slot) {
     return stat(slot.path, &about) == 0 && about.st_ino == slot.inode;
 }
 
-template <class Each> void each_record(const Store& store, Each each) {
+template <class Each>
+void each_record(const Store& store, Each each) {
     for (std::uint32_t rank = 0; rank < store.ranks(); ++rank) {
         const auto& head = store.head(rank);
-        const auto from = head.drained.load(), to = std::min(head.tail.load(), from + store.shape().record_slots);
+        const auto from = head.drained.load(),
+                   to = std::min(head.tail.load(), from + store.shape().record_slots);
         for (auto k = from; k < to; ++k) each(rank, store.record(rank, k));
     }
 }
@@ -43,9 +46,12 @@ Contents contents(const Store& store) {
             return;
         }
         const auto& slot = store.file(record.file);
-        if (static_cast<Kind>(record.kind) != Kind::data || slot.generation != record.generation || slot.gone) return;
+        if (static_cast<Kind>(record.kind) != Kind::data || slot.generation != record.generation ||
+            slot.gone)
+            return;
         auto& file = files[record.file];
-        if (!file.records) file.path.assign(slot.path, strnlen(slot.path, path_limit)), file.gone = !there(slot);
+        if (!file.records)
+            file.path.assign(slot.path, strnlen(slot.path, path_limit)), file.gone = !there(slot);
         ++file.records;
         file.bytes += record.length * record.count;
     });
@@ -73,7 +79,8 @@ Contents recover(Store& store, unsigned threads, int& error) {
     Drain drain(store, threads);
     error = 0;
     for (std::uint32_t rank = 0; rank < store.ranks() && !error; ++rank)
-        if (!drain.finish(rank, store.head(rank).tail.load())) error = static_cast<int>(store.super().drain_failed.load());
+        if (!drain.finish(rank, store.head(rank).tail.load()))
+            error = static_cast<int>(store.super().drain_failed.load());
     return found;
 }
 

@@ -1,7 +1,7 @@
 // What a job that ended early has left in a store, put where it belongs.
 //
-// Nothing needs to have been saved: a record that was published is whole, and says all. Records that are not (torn by
-// a power failure, or damaged) are counted, told and left out.
+// Nothing needs to have been saved: a record that was published is whole, and says all. Records
+// that are not (torn by a power failure, or damaged) are counted, told and left out.
 #pragma once
 
 #include <cstdint>

@@ -1,8 +1,8 @@
 #include "storage/store/store.hpp"
 
 #include <fcntl.h>
-#include <sched.h>
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -38,10 +38,10 @@ namespace assay::storage {
 namespace {
 
 constexpr long tmpfs_magic = 0x01021994;
-constexpr std::uint64_t record_per = 8192;          // bytes of data for which there is one record
+constexpr std::uint64_t record_per = 8192;  // bytes of data for which there is one record
 constexpr std::uint64_t least_records = 1u << 16;
 constexpr std::uint64_t least_ring = 1u << 20;
-constexpr std::uint64_t huge_page = 2u << 20;       // the alignment of a dax device
+constexpr std::uint64_t huge_page = 2u << 20;  // the alignment of a dax device
 
 std::string reason() { return std::strerror(errno); }
 
@@ -58,7 +58,8 @@ std::uint64_t available_memory() {
 
 std::uint64_t device_bytes(const struct stat& about) {
     char path[128];
-    std::snprintf(path, sizeof path, "/sys/dev/char/%u:%u/size", major(about.st_rdev), minor(about.st_rdev));
+    std::snprintf(path, sizeof path, "/sys/dev/char/%u:%u/size", major(about.st_rdev),
+                  minor(about.st_rdev));
     std::uint64_t bytes = 0;
     if (FILE* file = std::fopen(path, "r")) {
         if (std::fscanf(file, "%lu", &bytes) != 1) bytes = 0;
@@ -79,41 +80,56 @@ struct Peek {
 
 Peek peek(int fd, std::size_t present) {
     if (present < Shape::first_rank()) return {};
-    void* map = mmap(nullptr, huge_page, PROT_READ, MAP_SHARED, fd, 0);  // a device maps in whole huge pages only
+    void* map = mmap(nullptr, huge_page, PROT_READ, MAP_SHARED, fd,
+                     0);  // a device maps in whole huge pages only
     if (map == MAP_FAILED) return {};
     const auto& super = *static_cast<const Superblock*>(map);
-    Peek seen{super.magic == store_magic, super.version, super.phase, std::string(super.job, strnlen(super.job, sizeof super.job)),
-              Shape{super.ranks, super.record_slots, super.ring_bytes}, super.bytes};
+    Peek seen{super.magic == store_magic,
+              super.version,
+              super.phase,
+              std::string(super.job, strnlen(super.job, sizeof super.job)),
+              Shape{super.ranks, super.record_slots, super.ring_bytes},
+              super.bytes};
     munmap(map, huge_page);
     return seen;
 }
 
-// What another job has left in a device or file that is to be used, in words; empty: nothing that counts.
+// What another job has left in a device or file that is to be used, in words; empty: nothing that
+// counts.
 std::string left_behind(int fd, const std::string& path, std::size_t present) {
     const auto [store, version, phase, job, shape, bytes] = peek(fd, present);
     if (!store || phase == Phase::clean || phase == Phase::making) return {};
-    if (version != store_version) return path + " holds data of another version of Assay (job " + job + "); recover them with that version";
-    return path + " holds data of job " + job + " that may not be in the file system yet; first: assay io recover " + path;
+    if (version != store_version)
+        return path + " holds data of another version of Assay (job " + job +
+               "); recover them with that version";
+    return path + " holds data of job " + job +
+           " that may not be in the file system yet; first: assay io recover " + path;
     return {};
 }
 
 }  // namespace
 
-std::uint64_t check_of(const Record& record) { return XXH3_64bits(&record, offsetof(Record, check)); }
+std::uint64_t check_of(const Record& record) {
+    return XXH3_64bits(&record, offsetof(Record, check));
+}
 
 Shape Shape::fitting(std::size_t bytes, std::uint32_t ranks) {
     Shape shape{ranks, least_records, 0};
     if (bytes <= first_rank()) return shape;
     const std::uint64_t each = (bytes - first_rank()) / ranks / page * page;
-    if (each > page) shape.record_slots = std::max(least_records, each / (record_per + sizeof(Record)) / 64 * 64);
+    if (each > page)
+        shape.record_slots =
+            std::max(least_records, each / (record_per + sizeof(Record)) / 64 * 64);
     const std::uint64_t overhead = page + shape.record_slots * sizeof(Record);
     shape.ring_bytes = each > overhead ? (each - overhead) / page * page : 0;
     return shape;
 }
 
 bool Store::map(std::size_t bytes, Failure& failure) {
-    // With MAP_SYNC what is flushed from the cache is on the medium: a device, or a file system with dax.
-    void* map = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED_VALIDATE | MAP_SYNC, fd_, 0);
+    // With MAP_SYNC what is flushed from the cache is on the medium: a device, or a file system
+    // with dax.
+    void* map =
+        mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED_VALIDATE | MAP_SYNC, fd_, 0);
     persistent_ = map != MAP_FAILED;
     if (map == MAP_FAILED) map = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
     if (map == MAP_FAILED) {
@@ -146,8 +162,10 @@ void Store::format(const std::string& job) {
     about.skew = (real.tv_sec - steady.tv_sec) * 1'000'000'000 + real.tv_nsec - steady.tv_nsec;
     about.hurry = about.table_lock = about.drain_lock = about.drain_failed = 0;
     about.discarded = 0;
-    for (std::size_t k = 0; k < pointer_slots; ++k) about.pointers[k] = 0, about.pointer_used[k] = 0;
-    if (backing_ != Backing::memory)  // a fresh file of a tmpfs is zero as it is, and is not to be touched
+    for (std::size_t k = 0; k < pointer_slots; ++k)
+        about.pointers[k] = 0, about.pointer_used[k] = 0;
+    if (backing_ !=
+        Backing::memory)  // a fresh file of a tmpfs is zero as it is, and is not to be touched
         for (std::uint32_t k = 0; k < file_slots; ++k) file(k).generation = 0, file(k).users = 0;
     for (std::uint32_t rank = 0; rank < shape_.ranks; ++rank) {
         auto& of = head(rank);
@@ -159,8 +177,9 @@ void Store::format(const std::string& job) {
     persist_fence();
 }
 
-std::unique_ptr<Store> Store::make(const std::string& where, std::uint64_t size, std::uint32_t ranks,
-                                   const std::string& job, const std::string& name, Failure& failure) {
+std::unique_ptr<Store> Store::make(const std::string& where, std::uint64_t size,
+                                   std::uint32_t ranks, const std::string& job,
+                                   const std::string& name, Failure& failure) {
     std::unique_ptr<Store> store(new Store);
     struct stat about{};
     const bool exists = stat(where.c_str(), &about) == 0;
@@ -168,7 +187,8 @@ std::unique_ptr<Store> Store::make(const std::string& where, std::uint64_t size,
     store->path_ = folder ? where + "/assay-io-" + name : where;
     if (!exists && where.find_last_of('/') != std::string::npos) {
         struct stat parent{};
-        const std::string above = where.substr(0, std::max<std::size_t>(1, where.find_last_of('/')));
+        const std::string above =
+            where.substr(0, std::max<std::size_t>(1, where.find_last_of('/')));
         if (stat(above.c_str(), &parent) || !S_ISDIR(parent.st_mode)) {
             failure.what = where + " cannot be a store: there is no folder " + above;
             return nullptr;
@@ -189,35 +209,44 @@ std::unique_ptr<Store> Store::make(const std::string& where, std::uint64_t size,
         return nullptr;
     }
     fstat(store->fd_, &about);
-    const std::uint64_t present = device ? device_bytes(about) : static_cast<std::uint64_t>(about.st_size);
+    const std::uint64_t present =
+        device ? device_bytes(about) : static_cast<std::uint64_t>(about.st_size);
     if (const auto left = left_behind(store->fd_, store->path_, present); !left.empty()) {
         failure.what = left;
         return nullptr;
     }
     struct statfs room{};
     fstatfs(store->fd_, &room);
-    store->backing_ = device ? Backing::device : room.f_type == tmpfs_magic ? Backing::memory : Backing::file;
-    const std::uint64_t free = static_cast<std::uint64_t>(room.f_bavail) * room.f_bsize + (device ? 0 : present);
+    store->backing_ = device                       ? Backing::device
+                      : room.f_type == tmpfs_magic ? Backing::memory
+                                                   : Backing::file;
+    const std::uint64_t free =
+        static_cast<std::uint64_t>(room.f_bavail) * room.f_bsize + (device ? 0 : present);
     std::uint64_t bytes = size;
     if (device) bytes = size && size < present ? size : present;
-    else if (!bytes) bytes = store->backing_ == Backing::memory ? std::min(free / 2, available_memory() / 4) : free / 2;
+    else if (!bytes)
+        bytes = store->backing_ == Backing::memory ? std::min(free / 2, available_memory() / 4)
+                                                   : free / 2;
     bytes = bytes / huge_page * huge_page;
     store->shape_ = Shape::fitting(bytes, ranks);
     const bool own = !exists || folder;
     if (store->shape_.ring_bytes < least_ring) {
-        failure.what = where + " is too small for " + std::to_string(ranks) + " ranks: " + std::to_string(bytes >> 20) +
+        failure.what = where + " is too small for " + std::to_string(ranks) +
+                       " ranks: " + std::to_string(bytes >> 20) +
                        " MiB, of which each needs 6 MiB and their tables 16 MiB";
         if (own) unlink(store->path_.c_str());
         return nullptr;
     }
     if (!device && ftruncate(store->fd_, static_cast<off_t>(bytes))) {
-        failure.what = store->path_ + " cannot be made " + std::to_string(bytes >> 20) + " MiB large: " + reason();
+        failure.what = store->path_ + " cannot be made " + std::to_string(bytes >> 20) +
+                       " MiB large: " + reason();
         if (own) unlink(store->path_.c_str());
         return nullptr;
     }
     if (!store->map(bytes, failure)) return nullptr;
     int error = store->populate(0, superblock_bytes);
-    for (std::uint32_t rank = 0; rank < ranks && !error; ++rank) error = store->populate(store->shape_.head(rank), page);
+    for (std::uint32_t rank = 0; rank < ranks && !error; ++rank)
+        error = store->populate(store->shape_.head(rank), page);
     if (error) {
         failure.what = store->path_ + " has no room: " + std::strerror(error);
         if (own) unlink(store->path_.c_str());
@@ -244,13 +273,18 @@ std::unique_ptr<Store> Store::attach(const std::string& path, Failure& failure) 
     }
     struct statfs room{};
     fstatfs(store->fd_, &room);
-    store->backing_ = device ? Backing::device : room.f_type == tmpfs_magic ? Backing::memory : Backing::file;
-    const std::uint64_t present = device ? device_bytes(about) : static_cast<std::uint64_t>(about.st_size);
+    store->backing_ = device                       ? Backing::device
+                      : room.f_type == tmpfs_magic ? Backing::memory
+                                                   : Backing::file;
+    const std::uint64_t present =
+        device ? device_bytes(about) : static_cast<std::uint64_t>(about.st_size);
     const auto [good, version, phase, job, shape, bytes] = peek(store->fd_, present);
-    const bool fits = shape.ranks && shape.ranks < (1u << 20) && shape.record_slots && shape.record_slots < (1ull << 40) &&
-                      shape.ring_bytes && shape.ring_bytes < (1ull << 50) && shape.bytes() <= bytes && bytes <= present;
+    const bool fits = shape.ranks && shape.ranks < (1u << 20) && shape.record_slots &&
+                      shape.record_slots < (1ull << 40) && shape.ring_bytes &&
+                      shape.ring_bytes < (1ull << 50) && shape.bytes() <= bytes && bytes <= present;
     if (good && version != store_version)
-        failure.what = path + " is a store of version " + std::to_string(version) + "; this Assay reads version " + std::to_string(store_version);
+        failure.what = path + " is a store of version " + std::to_string(version) +
+                       "; this Assay reads version " + std::to_string(store_version);
     else if (!good || !fits) failure.what = path + " is not a store of Assay, or a damaged one";
     if (failure) return nullptr;
     store->shape_ = shape;
@@ -266,7 +300,8 @@ Store::~Store() {
 std::uint64_t Store::now() const {
     timespec steady{};
     clock_gettime(CLOCK_MONOTONIC, &steady);
-    return static_cast<std::uint64_t>(steady.tv_sec * 1'000'000'000 + steady.tv_nsec + super().skew.load(std::memory_order_relaxed));
+    return static_cast<std::uint64_t>(steady.tv_sec * 1'000'000'000 + steady.tv_nsec +
+                                      super().skew.load(std::memory_order_relaxed));
 }
 
 void Store::no_earlier(std::uint64_t moment) const {
@@ -281,25 +316,32 @@ void Store::hurry() const {
 
 int Store::populate(std::size_t from, std::size_t bytes) const {
     if (!bytes) return 0;
-    const std::size_t begin = from / page * page, end = std::min(mapped_, (from + bytes + page - 1) / page * page);
-    // A file's blocks are its file system's to give. A tmpfs gives pages as they are touched: huge ones, where it may.
-    if (backing_ == Backing::file && fallocate(fd_, 0, static_cast<off_t>(begin), static_cast<off_t>(end - begin)))
+    const std::size_t begin = from / page * page,
+                      end = std::min(mapped_, (from + bytes + page - 1) / page * page);
+    // A file's blocks are its file system's to give. A tmpfs gives pages as they are touched: huge
+    // ones, where it may.
+    if (backing_ == Backing::file &&
+        fallocate(fd_, 0, static_cast<off_t>(begin), static_cast<off_t>(end - begin)))
         if (errno != EOPNOTSUPP) return errno;
     if (!madvise(map_ + begin, end - begin, MADV_POPULATE_WRITE)) return 0;
     if (errno == EINVAL) return touch(begin, end);  // before Linux 5.14
     return errno == EFAULT || errno == ENOMEM ? ENOSPC : errno;
 }
 
-// Page by page; what a full device does to that is not to be survived, so room is made sure of first.
+// Page by page; what a full device does to that is not to be survived, so room is made sure of
+// first.
 int Store::touch(std::size_t begin, std::size_t end) const {
-    if (backing_ != Backing::device && fallocate(fd_, 0, static_cast<off_t>(begin), static_cast<off_t>(end - begin)))
+    if (backing_ != Backing::device &&
+        fallocate(fd_, 0, static_cast<off_t>(begin), static_cast<off_t>(end - begin)))
         if (errno != EOPNOTSUPP) return errno;
-    for (std::size_t at = begin; at < end; at += page) reinterpret_cast<std::atomic<char>*>(map_ + at)->fetch_or(0);
+    for (std::size_t at = begin; at < end; at += page)
+        reinterpret_cast<std::atomic<char>*>(map_ + at)->fetch_or(0);
     return 0;
 }
 
 void Store::map_ahead(std::size_t from, std::size_t bytes) const {
-    const std::size_t begin = from / page * page, end = std::min(mapped_, (from + bytes + page - 1) / page * page);
+    const std::size_t begin = from / page * page,
+                      end = std::min(mapped_, (from + bytes + page - 1) / page * page);
     if (begin < end) madvise(map_ + begin, end - begin, MADV_POPULATE_READ);
 }
 
@@ -312,14 +354,16 @@ void Store::remove() {
 
 TableLock::TableLock(const Store& store) : word_(store.super().table_lock) {
     std::uint32_t free = 0;
-    while (!word_.compare_exchange_weak(free, 1, std::memory_order_acquire)) free = 0, sched_yield();
+    while (!word_.compare_exchange_weak(free, 1, std::memory_order_acquire))
+        free = 0, sched_yield();
 }
 TableLock::~TableLock() { word_.store(0, std::memory_order_release); }
 
 std::uint32_t find_slot(const Store& store, std::uint64_t device, std::uint64_t inode) {
     for (std::uint32_t k = 0; k < file_slots; ++k) {
         const auto& slot = store.file(k);
-        if (!slot.generation.load(std::memory_order_acquire)) return file_slots;  // slots are taken from the front
+        if (!slot.generation.load(std::memory_order_acquire))
+            return file_slots;  // slots are taken from the front
         if (slot.device == device && slot.inode == inode && !slot.gone) return k;
     }
     return file_slots;
@@ -337,7 +381,8 @@ bool idle(const Store& store, const FileSlot& slot) {
 
 }  // namespace
 
-std::uint32_t slot_of(const Store& store, std::uint64_t device, std::uint64_t inode, const std::string& path) {
+std::uint32_t slot_of(const Store& store, std::uint64_t device, std::uint64_t inode,
+                      const std::string& path) {
     if (path.size() >= path_limit) return file_slots;
     TableLock lock(store);
     if (const auto known = find_slot(store, device, inode); known != file_slots) {

@@ -1,6 +1,7 @@
 // A store: made by one process of the node, mapped by all. Knows nothing of MPI.
 //
-// No exceptions: this is loaded into other people's programs. What fails says so in `Failure`, in words for them.
+// No exceptions: this is loaded into other people's programs. What fails says so in `Failure`, in
+// words for them.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +21,11 @@ enum class Backing { memory, device, file };  // tmpfs; /dev/dax*; any other fil
 
 class Store {
 public:
-    // `where` is a folder, a file or a /dev/dax device. Made in the state `making`, locked against other jobs.
-    // `size` 0 stands for a sensible share of what is there.
-    static std::unique_ptr<Store> make(const std::string& where, std::uint64_t size, std::uint32_t ranks,
-                                       const std::string& job, const std::string& name, Failure& failure);
+    // `where` is a folder, a file or a /dev/dax device. Made in the state `making`, locked against
+    // other jobs. `size` 0 stands for a sensible share of what is there.
+    static std::unique_ptr<Store> make(const std::string& where, std::uint64_t size,
+                                       std::uint32_t ranks, const std::string& job,
+                                       const std::string& name, Failure& failure);
     static std::unique_ptr<Store> attach(const std::string& path, Failure& failure);
     ~Store();
     Store(const Store&) = delete;
@@ -37,13 +39,16 @@ public:
     int descriptor() const { return fd_; }
 
     Superblock& super() const { return *at<Superblock>(0); }
-    FileSlot& file(std::uint32_t slot) const { return *at<FileSlot>(Shape::files() + slot * sizeof(FileSlot)); }
+    FileSlot& file(std::uint32_t slot) const {
+        return *at<FileSlot>(Shape::files() + slot * sizeof(FileSlot));
+    }
     RankHead& head(std::uint32_t rank) const { return *at<RankHead>(shape_.head(rank)); }
     Record& record(std::uint32_t rank, std::uint64_t position) const {
         return *at<Record>(shape_.records(rank) + position % shape_.record_slots * sizeof(Record));
     }
     char* data(std::uint32_t rank, std::uint64_t position) const {
-        return map_ + shape_.data(rank) + position % head(rank).ring.load(std::memory_order_relaxed);
+        return map_ + shape_.data(rank) +
+               position % head(rank).ring.load(std::memory_order_relaxed);
     }
 
     // This moment on the job's clock, in nanoseconds.
@@ -67,7 +72,10 @@ private:
     bool map(std::size_t bytes, Failure& failure);
     int touch(std::size_t begin, std::size_t end) const;
     void format(const std::string& job);
-    template <class T> T* at(std::size_t offset) const { return reinterpret_cast<T*>(map_ + offset); }
+    template <class T>
+    T* at(std::size_t offset) const {
+        return reinterpret_cast<T*>(map_ + offset);
+    }
 
     std::string path_;
     Backing backing_ = Backing::memory;
@@ -93,8 +101,10 @@ private:
     std::atomic<std::uint32_t>& word_;
 };
 
-// The slot of the file, made if it has none; file_slots when the table is full or the path too long.
-std::uint32_t slot_of(const Store& store, std::uint64_t device, std::uint64_t inode, const std::string& path);
+// The slot of the file, made if it has none; file_slots when the table is full or the path too
+// long.
+std::uint32_t slot_of(const Store& store, std::uint64_t device, std::uint64_t inode,
+                      const std::string& path);
 // The slot of the file if it has one, else file_slots.
 std::uint32_t find_slot(const Store& store, std::uint64_t device, std::uint64_t inode);
 

@@ -12,19 +12,22 @@
 namespace assay::storage {
 namespace {
 
-constexpr std::uint64_t step = 8u << 20;        // bytes made real at a time
-constexpr std::uint64_t ahead = 128u << 20;     // bytes that are kept real ahead of the writer
-constexpr std::uint64_t nap_ns = 50'000;        // of a writer that waits for the drain
-constexpr std::uint64_t patience_ns = 120'000'000'000;  // a drain that moves nothing for so long has failed
+constexpr std::uint64_t step = 8u << 20;     // bytes made real at a time
+constexpr std::uint64_t ahead = 128u << 20;  // bytes that are kept real ahead of the writer
+constexpr std::uint64_t nap_ns = 50'000;     // of a writer that waits for the drain
+constexpr std::uint64_t patience_ns =
+    120'000'000'000;  // a drain that moves nothing for so long has failed
 
 void nap(std::uint64_t ns) {
-    const timespec time{static_cast<time_t>(ns / 1'000'000'000), static_cast<long>(ns % 1'000'000'000)};
+    const timespec time{static_cast<time_t>(ns / 1'000'000'000),
+                        static_cast<long>(ns % 1'000'000'000)};
     nanosleep(&time, nullptr);
 }
 
 }  // namespace
 
-Writer::Writer(Store& store, std::uint32_t rank) : store_(store), head_(store.head(rank)), rank_(rank) {
+Writer::Writer(Store& store, std::uint32_t rank)
+    : store_(store), head_(store.head(rank)), rank_(rank) {
     mapped_.resize(store.ranks());
     running_ = pthread_create(&thread_, nullptr, warmer, this) == 0;
 }
@@ -37,12 +40,15 @@ Writer::~Writer() {
 
 void Writer::warm(double seconds) {
     const std::uint64_t until = store_.now() + static_cast<std::uint64_t>(seconds * 1e9);
-    while (store_.now() < until && head_.real.load() < head_.ring.load() && make_real(head_.real.load() + 1)) {}
+    while (store_.now() < until && head_.real.load() < head_.ring.load() &&
+           make_real(head_.real.load() + 1)) {
+    }
 }
 
 void Writer::map_others(double seconds) {
     const std::uint64_t until = store_.now() + static_cast<std::uint64_t>(seconds * 1e9);
-    while (store_.now() < until && map_another()) {}
+    while (store_.now() < until && map_another()) {
+    }
     maps_ = true;
 }
 
@@ -77,10 +83,12 @@ void* Writer::warmer(void* self) {
 bool Writer::make_real(std::uint64_t upto) {
     pthread_mutex_lock(&growing_);
     while (head_.real.load() < upto && !full_.load()) {
-        const std::uint64_t from = head_.real.load(), bytes = std::min(step, head_.ring.load() - from);
+        const std::uint64_t from = head_.real.load(),
+                            bytes = std::min(step, head_.ring.load() - from);
         if (!bytes) break;
         if (store_.populate(store_.shape().data(rank_) + from, bytes)) {
-            // The device is full: the ring ends here. All that is in it lies in its first lap, so no position moves.
+            // The device is full: the ring ends here. All that is in it lies in its first lap, so
+            // no position moves.
             full_ = true;
             if (from) head_.ring = from;
             else error_ = ENOSPC;
@@ -92,7 +100,9 @@ bool Writer::make_real(std::uint64_t upto) {
     return head_.real.load() >= upto;
 }
 
-std::size_t Writer::most_bytes() const { return std::max<std::size_t>(page, head_.ring.load() / 4); }
+std::size_t Writer::most_bytes() const {
+    return std::max<std::size_t>(page, head_.ring.load() / 4);
+}
 
 bool Writer::give_way() {
     const std::uint64_t first = head_.first_record.load(std::memory_order_relaxed);
@@ -108,9 +118,11 @@ bool Writer::give_way() {
     }
     const Record& oldest = store_.record(rank_, first);
     if (static_cast<Kind>(oldest.kind) == Kind::data)
-        head_.first_byte.store(oldest.place + oldest.length * oldest.count, std::memory_order_release);
+        head_.first_byte.store(oldest.place + oldest.length * oldest.count,
+                               std::memory_order_release);
     head_.first_record.store(first + 1, std::memory_order_release);
-    std::atomic_thread_fence(std::memory_order_seq_cst);  // readers look at first_byte after their copy
+    std::atomic_thread_fence(
+        std::memory_order_seq_cst);  // readers look at first_byte after their copy
     return true;
 }
 
@@ -139,7 +151,8 @@ char* Writer::reserve(std::size_t bytes, std::size_t records, std::uint64_t& pla
         std::uint64_t from = next_;
         if (from % ring + bytes > ring) from += ring - from % ring;
         const bool space = from + bytes - head_.first_byte.load(std::memory_order_relaxed) <= ring;
-        const bool slots = head_.tail.load(std::memory_order_relaxed) + records - head_.first_record.load(std::memory_order_relaxed) <=
+        const bool slots = head_.tail.load(std::memory_order_relaxed) + records -
+                               head_.first_record.load(std::memory_order_relaxed) <=
                            store_.shape().record_slots - spare_records();
         if (space && slots) {
             wanted_.store(from + bytes + 1, std::memory_order_relaxed);

@@ -1,8 +1,9 @@
-// Captures against the compiler's own unwinder, on a processor for which there is no libunwind here: through fixed and
-// variable frames, the C library, throw and longjmp, threads, and signals that interrupt whatever runs.
+// Captures against the compiler's own unwinder, on a processor for which there is no libunwind
+// here: through fixed and variable frames, the C library, throw and longjmp, threads, and signals
+// that interrupt whatever runs.
 //
-// Prints "CAPTURES captures, WRONG wrong"; of captures in signal handlers apart, which are right if they go through the
-// signal's frame and the interrupted function to the end that main has.
+// Prints "CAPTURES captures, WRONG wrong"; of captures in signal handlers apart, which are right if
+// they go through the signal's frame and the interrupted function to the end that main has.
 #include <alloca.h>
 #include <pthread.h>
 #include <signal.h>
@@ -43,8 +44,8 @@ thread_local Own own;
 struct {
     volatile unsigned long captures = 0, wrong = 0;
 } interrupted;
-std::uint64_t outermost = 0;    // of main's stack
-unsigned usual = 0;             // its frames, main's own among them
+std::uint64_t outermost = 0;  // of main's stack
+unsigned usual = 0;           // its frames, main's own among them
 
 void attach() {
     pthread_attr_t attributes;
@@ -53,7 +54,8 @@ void attach() {
     std::size_t bytes = 0;
     pthread_attr_getstack(&attributes, &low, &bytes);
     pthread_attr_destroy(&attributes);
-    void* at = mmap(nullptr, sizeof(Unwinder), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* at = mmap(nullptr, sizeof(Unwinder), PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     own.unwinder = static_cast<Unwinder*>(at);
     const auto begin = reinterpret_cast<std::uint64_t>(low);
     own.unwinder->set_bounds({begin, begin + bytes});
@@ -78,7 +80,8 @@ struct Ours {
     bool whole = false;
 
     explicit Ours(StackId at) {
-        for (; at > lost_root && n < most; at = tree.node(at).parent) pc[n++] = tree.node(at).address;
+        for (; at > lost_root && n < most; at = tree.node(at).parent)
+            pc[n++] = tree.node(at).address;
         whole = at == complete_root;
     }
 };
@@ -92,11 +95,13 @@ __attribute__((noinline)) void capture() {
     unsigned skip = 0;
     while (skip < theirs.n && theirs.pc[skip] != caller.pc - 1) ++skip;
     const unsigned n = theirs.n - skip;
-    const bool same = ours.whole && ours.n == n && std::equal(ours.pc, ours.pc + n, theirs.pc + skip);
+    const bool same =
+        ours.whole && ours.n == n && std::equal(ours.pc, ours.pc + n, theirs.pc + skip);
     ++own.tally.captures;
     if (same || ++own.tally.wrong > 3) return;
     for (unsigned k = 0; k < std::max(n, ours.n); ++k)
-        std::fprintf(stderr, "  %lx %lx\n", k < ours.n ? ours.pc[k] : 0, k < n ? theirs.pc[skip + k] : 0);
+        std::fprintf(stderr, "  %lx %lx\n", k < ours.n ? ours.pc[k] : 0,
+                     k < n ? theirs.pc[skip + k] : 0);
 }
 
 void go(int depth);
@@ -172,11 +177,14 @@ __attribute__((noinline)) unsigned leaf(unsigned n) {
 // Handler, signal frame, what was interrupted (leaf or main, and C's own below it).
 __attribute__((noinline)) void on_signal(int) {
     const Ours ours(own.unwinder->capture(ASSAY_CALLER(), tree));
-    interrupted.wrong = interrupted.wrong + !(ours.whole && (ours.n == usual + 1 || ours.n == usual + 2) && ours.pc[ours.n - 1] == outermost);
+    interrupted.wrong =
+        interrupted.wrong + !(ours.whole && (ours.n == usual + 1 || ours.n == usual + 2) &&
+                              ours.pc[ours.n - 1] == outermost);
     interrupted.captures = interrupted.captures + 1;
 }
 
-// What a signal handler returns to, as the kernel's own is described: qemu's has no call-frame information.
+// What a signal handler returns to, as the kernel's own is described: qemu's has no call-frame
+// information.
 extern "C" void back_from_signal();
 #if defined(__aarch64__)
 asm(".text\n.cfi_startproc\n.cfi_signal_frame\nnop\n.globl back_from_signal\nback_from_signal:\n"
@@ -201,7 +209,8 @@ int main() {
     pthread_create(&thread, nullptr, in_thread, nullptr);
     pthread_join(thread, &result);
     const Tally theirs = *static_cast<Tally*>(result);
-    std::printf("%lu captures, %lu wrong\n", own.tally.captures + theirs.captures, own.tally.wrong + theirs.wrong);
+    std::printf("%lu captures, %lu wrong\n", own.tally.captures + theirs.captures,
+                own.tally.wrong + theirs.wrong);
     const Ours here(own.unwinder->capture(ASSAY_CALLER(), tree));
     outermost = here.pc[here.n - 1];
     usual = here.n + 1;
@@ -218,6 +227,7 @@ int main() {
         setitimer(ITIMER_REAL, &soon, nullptr);
         while (interrupted.captures == k) sum = sum + leaf(2000);
     }
-    std::printf("%lu captures in signal handlers, %lu wrong\n", interrupted.captures, interrupted.wrong);
+    std::printf("%lu captures in signal handlers, %lu wrong\n", interrupted.captures,
+                interrupted.wrong);
     return 0;
 }

@@ -18,7 +18,8 @@ constexpr std::array parameters = {
     Parameter{"op", Kind::text, "", "send", "an operation"},
 };
 constexpr std::array metrics = {Metric{"bandwidth", "B/s", Better::higher, ""}};
-constexpr Measurement probe{"test.probe", Scope::node, "a probe", parameters, metrics, nullptr, nullptr};
+constexpr Measurement probe{"test.probe", Scope::node, "a probe", parameters,
+                            metrics,      nullptr,     nullptr};
 
 }  // namespace
 
@@ -36,7 +37,8 @@ TEST_CASE("defaults") {
 }
 
 TEST_CASE("values, with binary units where bytes are asked for") {
-    const Options o = Options::parse(probe, {"--size", "64KiB", "--share", "0.25", "--no-verify", "--sizes", "1,4KiB,1MiB"});
+    const Options o = Options::parse(
+        probe, {"--size", "64KiB", "--share", "0.25", "--no-verify", "--sizes", "1,4KiB,1MiB"});
     CHECK(o.integer("size") == 65536);
     CHECK(o.real("share") == 0.25);
     CHECK(o.flag("no_verify"));
@@ -44,9 +46,16 @@ TEST_CASE("values, with binary units where bytes are asked for") {
 }
 
 TEST_CASE("refusals") {
-    for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
-             {"--size", "0"}, {"--size", "x"}, {"--size", "1.5"}, {"--share", "2"}, {"--what", "1"}, {"--size"},
-             {"--sizes", "1,,2"}, {"--sizes", "1,0"}, {"--size", "-5"}}) {
+    for (const std::vector<std::string>& words :
+         std::vector<std::vector<std::string>>{{"--size", "0"},
+                                               {"--size", "x"},
+                                               {"--size", "1.5"},
+                                               {"--share", "2"},
+                                               {"--what", "1"},
+                                               {"--size"},
+                                               {"--sizes", "1,,2"},
+                                               {"--sizes", "1,0"},
+                                               {"--size", "-5"}}) {
         CAPTURE(words);
         CHECK_THROWS_AS(Options::parse(probe, words), Error);
     }

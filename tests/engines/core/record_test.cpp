@@ -36,7 +36,8 @@ Json written(Call call) {
 TEST_CASE("a measurement takes its unit and direction from the registry") {
     const std::vector<double> samples = {1, 2, 3};
     const Json r = written([&](Sink& s) {
-        s.measurement(probe, "bandwidth", {.host = "a", .peer = "b", .numa = 1}, {{"size", 64}}, summarize(samples), samples);
+        s.measurement(probe, "bandwidth", {.host = "a", .peer = "b", .numa = 1}, {{"size", 64}},
+                      summarize(samples), samples);
     });
     CHECK(r["kind"] == "measurement");
     CHECK(r["unit"] == "B/s");
@@ -50,7 +51,8 @@ TEST_CASE("a measurement takes its unit and direction from the registry") {
 TEST_CASE("pairs keep five digits") {
     const std::vector<std::string> peers = {"b", "c"};
     const std::vector<double> values = {1.23456789e9, 0};
-    const Json r = written([&](Sink& s) { s.pairs(probe, "bandwidth", {.host = "a"}, {}, peers, values); });
+    const Json r =
+        written([&](Sink& s) { s.pairs(probe, "bandwidth", {.host = "a"}, {}, peers, values); });
     CHECK(r["peers"] == Json{"b", "c"});
     CHECK(r["values"][0].get<double>() == doctest::Approx(1.2346e9).epsilon(1e-6));
     CHECK(r["values"][1] == 0);
@@ -58,7 +60,8 @@ TEST_CASE("pairs keep five digits") {
 
 TEST_CASE("failure, corruption, hello, progress, waived") {
     CHECK(written([](Sink& s) { s.failure("what", "hint", {.host = "a"}); })["what"] == "what");
-    const Json c = written([](Sink& s) { s.corruption(probe, {.host = "a"}, {{"size", 8}}, 3, 8, 0xff, 0xfe); });
+    const Json c = written(
+        [](Sink& s) { s.corruption(probe, {.host = "a"}, {{"size", 8}}, 3, 8, 0xff, 0xfe); });
     CHECK(c["offset"] == 8);
     CHECK(c["expected"] == "00000000000000ff");
     CHECK(written([](Sink& s) { s.hello(3, "a"); })["rank"] == 3);

@@ -1,16 +1,18 @@
-// A driver library without a GPU: NVIDIA's driver API as far as Assay uses it, with planted GPUs, bandwidths and
-// faults. Copies really move bytes, in the order and at the pace of the machine that $FAKE_CUDA describes (JSON):
+// A driver library without a GPU: NVIDIA's driver API as far as Assay uses it, with planted GPUs,
+// bandwidths and faults. Copies really move bytes, in the order and at the pace of the machine that
+// $FAKE_CUDA describes (JSON):
 //
 //   gpus     [{name, pci, memory, h2d, d2h}]   bytes and B/s
 //   shared   {h2d, d2h}: B/s of the link that all GPUs hang on; none by default
 //   init     what cuInit answers
-//   fail     {call, gpu, code, after}: the call fails with the code from its after-th time on, for that GPU
+//   fail     {call, gpu, code, after}: the call fails with the code from its after-th time on, for
+//            that GPU
 //   vanish   {gpu, after}: from its after-th copy on, whatever is asked of the GPU fails
 //   hang     {gpu, after}: its after-th copy never ends
 //   corrupt  {gpu, way, after, offset}: one byte of its after-th copy arrives wrong
 //
-// Misuse that a real driver might let pass (memory that is not pinned, a stream of another GPU, something not given
-// back) is said on standard error, in lines that begin with "fake:".
+// Misuse that a real driver might let pass (memory that is not pinned, a stream of another GPU,
+// something not given back) is said on standard error, in lines that begin with "fake:".
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -33,8 +35,9 @@ using Json = nlohmann::json;
 using Result = int;
 using Clock = std::chrono::steady_clock;
 
-constexpr Result success = 0, invalid_value = 1, out_of_memory = 2, not_initialized = 3, no_device = 100, invalid_device = 101,
-                 invalid_context = 201, invalid_handle = 400, not_ready = 600, launch_failed = 719;
+constexpr Result success = 0, invalid_value = 1, out_of_memory = 2, not_initialized = 3,
+                 no_device = 100, invalid_device = 101, invalid_context = 201, invalid_handle = 400,
+                 not_ready = 600, launch_failed = 719;
 
 double now() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
 
@@ -108,7 +111,8 @@ Result enter_current(const char* call) {
 
 bool planted(const char* fault, const Gpu& gpu, long count) {
     const Json& plan = machine().plan;
-    return plan.contains(fault) && plan[fault].value("gpu", 0) == gpu.number && count == plan[fault].value("after", 1L);
+    return plan.contains(fault) && plan[fault].value("gpu", 0) == gpu.number &&
+           count == plan[fault].value("after", 1L);
 }
 
 struct StreamState {
@@ -161,7 +165,8 @@ bool is_on_device(unsigned long long at, std::size_t bytes, const Gpu* gpu) {
 }
 
 void wait_until(double moment) {
-    std::this_thread::sleep_until(Clock::time_point(std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(moment))));
+    std::this_thread::sleep_until(Clock::time_point(
+        std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(moment))));
 }
 
 // Moves the bytes of one copy, at its pace; the way is 0 to the GPU, 1 from it.
@@ -175,11 +180,13 @@ void perform(StreamState& stream, int way, char* to, const char* from, std::size
         ++gpu.all_copies;
         if (planted("vanish", gpu, gpu.all_copies)) gpu.vanished = true;
         hangs = planted("hang", gpu, gpu.all_copies);
-        corrupts = planted("corrupt", gpu, gpu.copies[way]) && (m.plan["corrupt"].value("way", "h2d") == "h2d") == (way == 0);
+        corrupts = planted("corrupt", gpu, gpu.copies[way]) &&
+                   (m.plan["corrupt"].value("way", "h2d") == "h2d") == (way == 0);
         const double begin = std::max(stream.time, gpu.link_free[way]);
         double end = begin + static_cast<double>(bytes) / gpu.rate[way];
         if (m.shared[way] > 0) {
-            m.shared_free[way] = std::max(m.shared_free[way], begin) + static_cast<double>(bytes) / m.shared[way];
+            m.shared_free[way] =
+                std::max(m.shared_free[way], begin) + static_cast<double>(bytes) / m.shared[way];
             end = std::max(end, m.shared_free[way]);
         }
         stream.time = gpu.link_free[way] = end;
@@ -191,7 +198,8 @@ void perform(StreamState& stream, int way, char* to, const char* from, std::size
     wait_until(stream.time);
 }
 
-Result queue_copy(const char* call, int way, StreamState* stream, void* host, unsigned long long device, std::size_t bytes) {
+Result queue_copy(const char* call, int way, StreamState* stream, void* host,
+                  unsigned long long device, std::size_t bytes) {
     if (const Result r = enter_current(call)) return r;
     if (stream->gpu != current) {
         complain(std::string(call) + ": a stream of another GPU");
@@ -199,7 +207,8 @@ Result queue_copy(const char* call, int way, StreamState* stream, void* host, un
     }
     {
         const std::lock_guard lock(machine().mutex);
-        if (!is_pinned(host, bytes)) complain(std::string(call) + ": the host's memory is not pinned");
+        if (!is_pinned(host, bytes))
+            complain(std::string(call) + ": the host's memory is not pinned");
         if (!is_on_device(device, bytes, current)) {
             complain(std::string(call) + ": not memory of this GPU");
             return invalid_value;
@@ -207,7 +216,8 @@ Result queue_copy(const char* call, int way, StreamState* stream, void* host, un
     }
     char* const there = reinterpret_cast<char*>(device);
     char* const here = static_cast<char*>(host);
-    stream->push([=] { perform(*stream, way, way == 0 ? there : here, way == 0 ? here : there, bytes); });
+    stream->push(
+        [=] { perform(*stream, way, way == 0 ? there : here, way == 0 ? here : there, bytes); });
     return success;
 }
 
@@ -222,10 +232,14 @@ Result cuInit(unsigned) {
 }
 
 Result cuGetErrorName(Result code, const char** name) {
-    static const std::map<Result, const char*> names = {
-        {success, "CUDA_SUCCESS"}, {invalid_value, "CUDA_ERROR_INVALID_VALUE"}, {out_of_memory, "CUDA_ERROR_OUT_OF_MEMORY"},
-        {46, "CUDA_ERROR_DEVICE_UNAVAILABLE"}, {no_device, "CUDA_ERROR_NO_DEVICE"}, {launch_failed, "CUDA_ERROR_LAUNCH_FAILED"},
-        {803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"}, {304, "CUDA_ERROR_OPERATING_SYSTEM"}};
+    static const std::map<Result, const char*> names = {{success, "CUDA_SUCCESS"},
+                                                        {invalid_value, "CUDA_ERROR_INVALID_VALUE"},
+                                                        {out_of_memory, "CUDA_ERROR_OUT_OF_MEMORY"},
+                                                        {46, "CUDA_ERROR_DEVICE_UNAVAILABLE"},
+                                                        {no_device, "CUDA_ERROR_NO_DEVICE"},
+                                                        {launch_failed, "CUDA_ERROR_LAUNCH_FAILED"},
+                                                        {803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"},
+                                                        {304, "CUDA_ERROR_OPERATING_SYSTEM"}};
     const auto found = names.find(code);
     if (found == names.end()) return invalid_value;
     *name = found->second;
@@ -250,12 +264,14 @@ Result cuDeviceGet(int* device, int ordinal) {
 }
 
 Result cuDeviceGetName(char* name, int length, int device) {
-    std::snprintf(name, static_cast<std::size_t>(length), "%s", machine().gpus[static_cast<std::size_t>(device)].name.c_str());
+    std::snprintf(name, static_cast<std::size_t>(length), "%s",
+                  machine().gpus[static_cast<std::size_t>(device)].name.c_str());
     return success;
 }
 
 Result cuDeviceGetPCIBusId(char* address, int length, int device) {
-    std::snprintf(address, static_cast<std::size_t>(length), "%s", machine().gpus[static_cast<std::size_t>(device)].pci.c_str());
+    std::snprintf(address, static_cast<std::size_t>(length), "%s",
+                  machine().gpus[static_cast<std::size_t>(device)].pci.c_str());
     return success;
 }
 
@@ -269,7 +285,8 @@ Result cuDevicePrimaryCtxRetain(Gpu** context, int device) {
 
 Result cuDevicePrimaryCtxRelease_v2(int device) {
     Gpu& gpu = machine().gpus[static_cast<std::size_t>(device)];
-    if (--gpu.retained == 0 && gpu.objects != 0) complain(std::to_string(gpu.objects) + " objects of " + gpu.pci + " were not given back");
+    if (--gpu.retained == 0 && gpu.objects != 0)
+        complain(std::to_string(gpu.objects) + " objects of " + gpu.pci + " were not given back");
     return success;
 }
 
@@ -323,7 +340,8 @@ Result cuMemHostRegister_v2(void* at, std::size_t bytes, unsigned) {
 Result cuMemHostUnregister(void* at) {
     if (const Result r = enter_current("cuMemHostUnregister")) return r;
     const std::lock_guard lock(machine().mutex);
-    if (machine().pinned.erase(static_cast<char*>(at)) == 0) complain("memory unpinned that was not pinned");
+    if (machine().pinned.erase(static_cast<char*>(at)) == 0)
+        complain("memory unpinned that was not pinned");
     --current->objects;
     return success;
 }
@@ -350,15 +368,18 @@ Result cuStreamDestroy_v2(StreamState* stream) {
     return success;
 }
 
-Result cuMemcpyHtoDAsync_v2(unsigned long long to, const void* from, std::size_t bytes, StreamState* stream) {
+Result cuMemcpyHtoDAsync_v2(unsigned long long to, const void* from, std::size_t bytes,
+                            StreamState* stream) {
     return queue_copy("cuMemcpyHtoDAsync_v2", 0, stream, const_cast<void*>(from), to, bytes);
 }
 
-Result cuMemcpyDtoHAsync_v2(void* to, unsigned long long from, std::size_t bytes, StreamState* stream) {
+Result cuMemcpyDtoHAsync_v2(void* to, unsigned long long from, std::size_t bytes,
+                            StreamState* stream) {
     return queue_copy("cuMemcpyDtoHAsync_v2", 1, stream, to, from, bytes);
 }
 
-Result cuMemsetD8Async(unsigned long long at, unsigned char value, std::size_t bytes, StreamState* stream) {
+Result cuMemsetD8Async(unsigned long long at, unsigned char value, std::size_t bytes,
+                       StreamState* stream) {
     if (const Result r = enter_current("cuMemsetD8Async")) return r;
     stream->push([=] { std::memset(reinterpret_cast<void*>(at), value, bytes); });
     return success;

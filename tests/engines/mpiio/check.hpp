@@ -19,9 +19,10 @@ struct Case {
     void (*run)();
 };
 
-#define EXPECT(condition)                                                                       \
-    do {                                                                                        \
-        if (!(condition) && failure.empty()) failure = #condition " (line " + std::to_string(__LINE__) + ")"; \
+#define EXPECT(condition)                                                    \
+    do {                                                                     \
+        if (!(condition) && failure.empty())                                 \
+            failure = #condition " (line " + std::to_string(__LINE__) + ")"; \
     } while (0)
 
 constexpr int rdwr = MPI_MODE_RDWR | MPI_MODE_CREATE;

@@ -1,8 +1,8 @@
 // What MPI-IO promises, case by case, in the manner of MPICH's and ROMIO's suites.
 //
-// The same program runs with the MPI's own I/O and with the accelerator in front, for each MPI: what the first passes,
-// the second must pass. Every case checks its own bytes; a line a case goes to standard output: "ok NAME" or
-// "bad NAME: why".
+// The same program runs with the MPI's own I/O and with the accelerator in front, for each MPI:
+// what the first passes, the second must pass. Every case checks its own bytes; a line a case goes
+// to standard output: "ok NAME" or "bad NAME: why".
 //
 //   mpiio FOLDER [promised | together | NAME]
 #include "mpiio/check.hpp"
@@ -29,7 +29,8 @@ void explicit_offsets() {
     EXPECT(MPI_File_read_at(file, other * n * 4, read.data(), n, MPI_INT, &status) == MPI_SUCCESS);
     EXPECT(count_of(status) == n && read == filled(n, other * n));
     // Over the end: only what is there.
-    EXPECT(MPI_File_read_at(file, (size * n - 10) * 4, read.data(), n, MPI_INT, &status) == MPI_SUCCESS);
+    EXPECT(MPI_File_read_at(file, (size * n - 10) * 4, read.data(), n, MPI_INT, &status) ==
+           MPI_SUCCESS);
     EXPECT(count_of(status) == 10);
     MPI_File_close(&file);
     EXPECT(on_disk("explicit") == filled(size * n, 0));
@@ -68,7 +69,8 @@ void strided_view() {
 // A matrix by rows of processes: subarray in the file, and a frame of ghosts around it in memory.
 void subarrays() {
     constexpr int rows = 12, columns = 9;
-    const int sizes[] = {rows * size, columns}, subsizes[] = {rows, columns}, starts[] = {rows * rank, 0};
+    const int sizes[] = {rows * size, columns}, subsizes[] = {rows, columns},
+              starts[] = {rows * rank, 0};
     const int framed[] = {rows + 2, columns + 2}, inside[] = {1, 1};
     MPI_Datatype in_file, in_memory;
     MPI_Type_create_subarray(2, sizes, subsizes, starts, MPI_ORDER_C, MPI_INT, &in_file);
@@ -77,12 +79,16 @@ void subarrays() {
     MPI_Type_commit(&in_memory);
     std::vector<int> local(static_cast<std::size_t>(framed[0] * framed[1]), -1);
     for (int r = 0; r < rows; ++r)
-        for (int c = 0; c < columns; ++c) local[static_cast<std::size_t>((r + 1) * framed[1] + c + 1)] = (rank * rows + r) * columns + c;
+        for (int c = 0; c < columns; ++c)
+            local[static_cast<std::size_t>((r + 1) * framed[1] + c + 1)] =
+                (rank * rows + r) * columns + c;
     MPI_File file = opened("subarray");
     MPI_File_set_view(file, 0, MPI_INT, in_file, "native", MPI_INFO_NULL);
-    EXPECT(MPI_File_write_at_all(file, 0, local.data(), 1, in_memory, MPI_STATUS_IGNORE) == MPI_SUCCESS);
+    EXPECT(MPI_File_write_at_all(file, 0, local.data(), 1, in_memory, MPI_STATUS_IGNORE) ==
+           MPI_SUCCESS);
     std::vector<int> back(local.size(), -1);
-    EXPECT(MPI_File_read_at_all(file, 0, back.data(), 1, in_memory, MPI_STATUS_IGNORE) == MPI_SUCCESS);
+    EXPECT(MPI_File_read_at_all(file, 0, back.data(), 1, in_memory, MPI_STATUS_IGNORE) ==
+           MPI_SUCCESS);
     EXPECT(back == local);
     MPI_Type_free(&in_file);
     MPI_Type_free(&in_memory);
@@ -95,18 +101,21 @@ void block_cyclic() {
     const int arguments[] = {2, MPI_DISTRIBUTE_DFLT_DARG}, grid[] = {size, 1};
     for (const int order : {MPI_ORDER_C, MPI_ORDER_FORTRAN}) {
         MPI_Datatype type;
-        MPI_Type_create_darray(size, rank, 2, sizes, distributions, arguments, grid, order, MPI_INT, &type);
+        MPI_Type_create_darray(size, rank, 2, sizes, distributions, arguments, grid, order, MPI_INT,
+                               &type);
         MPI_Type_commit(&type);
         int bytes;
         MPI_Type_size(type, &bytes);
         MPI_File file = opened("darray");
         MPI_File_set_view(file, 0, MPI_INT, type, "native", MPI_INFO_NULL);
-        // What MPI itself packs with the same type from the whole is what must end where it belongs.
+        // What MPI itself packs with the same type from the whole is what must end where it
+        // belongs.
         const auto whole = filled(sizes[0] * sizes[1], 5);
         std::vector<int> mine(static_cast<std::size_t>(bytes / 4));
         int at = 0;
         if (bytes) MPI_Pack(whole.data(), 1, type, mine.data(), bytes, &at, MPI_COMM_SELF);
-        EXPECT(MPI_File_write_all(file, mine.data(), bytes / 4, MPI_INT, MPI_STATUS_IGNORE) == MPI_SUCCESS);
+        EXPECT(MPI_File_write_all(file, mine.data(), bytes / 4, MPI_INT, MPI_STATUS_IGNORE) ==
+               MPI_SUCCESS);
         MPI_Type_free(&type);
         MPI_File_close(&file);
         EXPECT(on_disk("darray") == whole);
@@ -137,18 +146,21 @@ void memory_types() {
         MPI_Type_size(type, &bytes);
         MPI_Type_get_extent(type, &low, &extent);
         constexpr int n = 5;
-        std::vector<char> from(static_cast<std::size_t>(extent * n + 64)), back(from.size(), 99), packed(static_cast<std::size_t>(bytes * n));
+        std::vector<char> from(static_cast<std::size_t>(extent * n + 64)), back(from.size(), 99),
+            packed(static_cast<std::size_t>(bytes * n));
         for (std::size_t b = 0; b < from.size(); ++b) from[b] = static_cast<char>(b * 7 + 1);
         int at = 0;
         MPI_Pack(from.data(), n, type, packed.data(), bytes * n, &at, MPI_COMM_SELF);
-        const std::string name = "memory" + std::to_string(k);  // a name that was just deleted is still there for some
+        const std::string name =
+            "memory" + std::to_string(k);  // a name that was just deleted is still there for some
         MPI_File file = opened(name.c_str(), rdwr | MPI_MODE_DELETE_ON_CLOSE);
         const MPI_Offset place = rank * bytes * n;
         MPI_Status status;
         EXPECT(MPI_File_write_at(file, place, from.data(), n, type, &status) == MPI_SUCCESS);
         EXPECT(count_of(status, MPI_BYTE) == bytes * n);
         std::vector<char> read(packed.size());
-        EXPECT(MPI_File_read_at(file, place, read.data(), bytes * n, MPI_BYTE, &status) == MPI_SUCCESS);
+        EXPECT(MPI_File_read_at(file, place, read.data(), bytes * n, MPI_BYTE, &status) ==
+               MPI_SUCCESS);
         EXPECT(read == packed);
         EXPECT(MPI_File_read_at(file, place, back.data(), n, type, &status) == MPI_SUCCESS);
         std::vector<char> again(packed.size());
@@ -157,7 +169,8 @@ void memory_types() {
         EXPECT(again == packed);
         MPI_Type_free(&type);
         MPI_File_close(&file);
-        if (!failure.empty() && failure.find("type") == std::string::npos) failure += ", of type " + std::to_string(k);
+        if (!failure.empty() && failure.find("type") == std::string::npos)
+            failure += ", of type " + std::to_string(k);
     }
 }
 
@@ -166,7 +179,8 @@ void shared_pointer() {
     MPI_File file = opened("shared");
     for (int round = 0; round < rounds; ++round) {
         const std::vector<int> mine(n, rank * rounds + round);
-        EXPECT(MPI_File_write_shared(file, mine.data(), n, MPI_INT, MPI_STATUS_IGNORE) == MPI_SUCCESS);
+        EXPECT(MPI_File_write_shared(file, mine.data(), n, MPI_INT, MPI_STATUS_IGNORE) ==
+               MPI_SUCCESS);
     }
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Offset position;
@@ -175,7 +189,8 @@ void shared_pointer() {
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_File_seek_shared(file, 0, MPI_SEEK_SET);
     std::vector<int> ordered(n);
-    EXPECT(MPI_File_read_ordered(file, ordered.data(), n, MPI_INT, MPI_STATUS_IGNORE) == MPI_SUCCESS);
+    EXPECT(MPI_File_read_ordered(file, ordered.data(), n, MPI_INT, MPI_STATUS_IGNORE) ==
+           MPI_SUCCESS);
     MPI_File_close(&file);
     // Every block is whole and every block is there once.
     const auto whole = on_disk("shared");
@@ -183,7 +198,8 @@ void shared_pointer() {
     EXPECT(static_cast<int>(whole.size()) == n * rounds * size);
     for (std::size_t k = 0; k < whole.size() && failure.empty(); ++k) {
         EXPECT(whole[k] == whole[k / n * n]);
-        if (k % n == 0 && whole[k] >= 0 && whole[k] < rounds * size) ++seen[static_cast<std::size_t>(whole[k])];
+        if (k % n == 0 && whole[k] >= 0 && whole[k] < rounds * size)
+            ++seen[static_cast<std::size_t>(whole[k])];
     }
     EXPECT(seen == std::vector<int>(seen.size(), 1));
     EXPECT(ordered == std::vector<int>(whole.begin() + rank * n, whole.begin() + (rank + 1) * n));
@@ -197,7 +213,8 @@ void ordered_and_split() {
     int all = 0;
     for (int k = 0; k < size; ++k) all += 10 + k;
     const auto first = filled(n, before), second = filled(n, all + before);
-    EXPECT(MPI_File_write_ordered(file, first.data(), n, MPI_INT, MPI_STATUS_IGNORE) == MPI_SUCCESS);
+    EXPECT(MPI_File_write_ordered(file, first.data(), n, MPI_INT, MPI_STATUS_IGNORE) ==
+           MPI_SUCCESS);
     EXPECT(MPI_File_write_ordered_begin(file, second.data(), n, MPI_INT) == MPI_SUCCESS);
     MPI_Status status;
     EXPECT(MPI_File_write_ordered_end(file, second.data(), &status) == MPI_SUCCESS);
@@ -229,7 +246,8 @@ void nonblocking() {
     MPI_Status status;
     std::vector<int> read(n);
     const int other = (rank + 1) % size;
-    EXPECT(MPI_File_iread_at(file, other * requests * n * 4, read.data(), n, MPI_INT, &one) == MPI_SUCCESS);
+    EXPECT(MPI_File_iread_at(file, other * requests * n * 4, read.data(), n, MPI_INT, &one) ==
+           MPI_SUCCESS);
     EXPECT(MPI_Wait(&one, &status) == MPI_SUCCESS);
     EXPECT(count_of(status) == n && read == filled(n, other * requests * n));
     MPI_File_close(&file);
@@ -278,12 +296,15 @@ void modes() {
     if (rank == 0) MPI_File_write_at(file, 0, &value, 1, MPI_INT, MPI_STATUS_IGNORE);
     EXPECT(MPI_File_read_at(file, 0, &read, 1, MPI_INT, MPI_STATUS_IGNORE) != MPI_SUCCESS);
     MPI_File_close(&file);
-    EXPECT(MPI_File_open(MPI_COMM_WORLD, path("modes").c_str(), rdwr | MPI_MODE_EXCL, MPI_INFO_NULL, &file) != MPI_SUCCESS);
-    EXPECT(MPI_File_open(MPI_COMM_WORLD, path("none").c_str(), MPI_MODE_RDONLY, MPI_INFO_NULL, &file) != MPI_SUCCESS);
+    EXPECT(MPI_File_open(MPI_COMM_WORLD, path("modes").c_str(), rdwr | MPI_MODE_EXCL, MPI_INFO_NULL,
+                         &file) != MPI_SUCCESS);
+    EXPECT(MPI_File_open(MPI_COMM_WORLD, path("none").c_str(), MPI_MODE_RDONLY, MPI_INFO_NULL,
+                         &file) != MPI_SUCCESS);
     file = opened("modes", MPI_MODE_RDONLY);
     MPI_File_get_amode(file, &mode);
     EXPECT(mode == MPI_MODE_RDONLY);
-    EXPECT(MPI_File_read_at(file, 0, &read, 1, MPI_INT, MPI_STATUS_IGNORE) == MPI_SUCCESS && read == 7);
+    EXPECT(MPI_File_read_at(file, 0, &read, 1, MPI_INT, MPI_STATUS_IGNORE) == MPI_SUCCESS &&
+           read == 7);
     EXPECT(MPI_File_write_at(file, 0, &value, 1, MPI_INT, MPI_STATUS_IGNORE) != MPI_SUCCESS);
     MPI_Group group;
     int members = 0;
@@ -303,7 +324,8 @@ void modes() {
     EXPECT(access(path("gone").c_str(), F_OK) != 0);
 }
 
-// A file that is removed, made anew, or changed by another program between two openings is not remembered.
+// A file that is removed, made anew, or changed by another program between two openings is not
+// remembered.
 void other_hands() {
     for (int round = 0; round < 3; ++round) {
         MPI_File file = opened("hands");
@@ -335,7 +357,8 @@ void overwriting() {
     MPI_File file = opened("over");
     for (int turn = 0; turn < 3 * size; ++turn) {
         const std::vector<int> mine(100, turn);
-        if (turn % size == rank) MPI_File_write_at(file, turn % 5 * 40, mine.data(), 100, MPI_INT, MPI_STATUS_IGNORE);
+        if (turn % size == rank)
+            MPI_File_write_at(file, turn % 5 * 40, mine.data(), 100, MPI_INT, MPI_STATUS_IGNORE);
         settle(file);
         int read = -1;
         MPI_File_read_at(file, turn % 5 * 40 + 200, &read, 1, MPI_INT, MPI_STATUS_IGNORE);
@@ -368,10 +391,12 @@ void far_away() {
     const MPI_Offset far = (MPI_Offset{5} << 30) + rank * 4096;
     MPI_File file = opened("far", rdwr | MPI_MODE_DELETE_ON_CLOSE);
     const auto mine = filled(1024, rank);
-    EXPECT(MPI_File_write_at_all(file, far, mine.data(), 1024, MPI_INT, MPI_STATUS_IGNORE) == MPI_SUCCESS);
+    EXPECT(MPI_File_write_at_all(file, far, mine.data(), 1024, MPI_INT, MPI_STATUS_IGNORE) ==
+           MPI_SUCCESS);
     settle(file);
     std::vector<int> read(1024, -1);
-    MPI_File_read_at(file, (MPI_Offset{5} << 30) + (rank + 1) % size * 4096, read.data(), 1024, MPI_INT, MPI_STATUS_IGNORE);
+    MPI_File_read_at(file, (MPI_Offset{5} << 30) + (rank + 1) % size * 4096, read.data(), 1024,
+                     MPI_INT, MPI_STATUS_IGNORE);
     EXPECT(read == filled(1024, (rank + 1) % size));
     MPI_File_read_at(file, MPI_Offset{3} << 30, read.data(), 1024, MPI_INT, MPI_STATUS_IGNORE);
     EXPECT(read == std::vector<int>(1024, 0));
@@ -383,7 +408,8 @@ void several_files() {
     const std::string own = "own" + std::to_string(rank);
     MPI_Comm half;
     MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &half);
-    MPI_File a = opened("all"), b = opened(own.c_str(), rdwr, MPI_COMM_SELF), c = opened(rank % 2 ? "odd" : "even", rdwr, half);
+    MPI_File a = opened("all"), b = opened(own.c_str(), rdwr, MPI_COMM_SELF),
+             c = opened(rank % 2 ? "odd" : "even", rdwr, half);
     int member;
     MPI_Comm_rank(half, &member);
     for (int k = 0; k < 50; ++k) {
@@ -398,7 +424,8 @@ void several_files() {
     MPI_Comm_free(&half);
     EXPECT(on_disk(own.c_str()) == filled(50, 1000 * rank));
     const auto all = on_disk("all");
-    EXPECT(static_cast<int>(all.size()) == 50 * size && all[static_cast<std::size_t>(size * 49 + size - 1)] == 1000 * (size - 1) + 49);
+    EXPECT(static_cast<int>(all.size()) == 50 * size &&
+           all[static_cast<std::size_t>(size * 49 + size - 1)] == 1000 * (size - 1) + 49);
 }
 
 // More in one call, and more calls, than a small store holds at a time.
@@ -408,11 +435,13 @@ void more_than_the_store() {
     std::vector<int> mine;
     for (int round = 0; round < rounds; ++round) {
         mine = filled(n, (round * size + rank) * n);
-        EXPECT(MPI_File_write_at_all(file, MPI_Offset{4} * (round * size + rank) * n, mine.data(), n, MPI_INT, MPI_STATUS_IGNORE) == MPI_SUCCESS);
+        EXPECT(MPI_File_write_at_all(file, MPI_Offset{4} * (round * size + rank) * n, mine.data(),
+                                     n, MPI_INT, MPI_STATUS_IGNORE) == MPI_SUCCESS);
     }
     settle(file);
     const int other = (rank + 1) % size;
-    EXPECT(MPI_File_read_at(file, MPI_Offset{4} * other * n, mine.data(), n, MPI_INT, MPI_STATUS_IGNORE) == MPI_SUCCESS);
+    EXPECT(MPI_File_read_at(file, MPI_Offset{4} * other * n, mine.data(), n, MPI_INT,
+                            MPI_STATUS_IGNORE) == MPI_SUCCESS);
     EXPECT(mine == filled(n, other * n));
     MPI_File_close(&file);
     MPI_Barrier(MPI_COMM_WORLD);
@@ -421,11 +450,22 @@ void more_than_the_store() {
     if (rank == 0) unlink(path("much").c_str());
 }
 
-const std::vector<Case> promised = {{"explicit-offsets", explicit_offsets}, {"strided-view", strided_view}, {"subarrays", subarrays},
-                          {"block-cyclic", block_cyclic}, {"memory-types", memory_types}, {"shared-pointer", shared_pointer},
-                          {"ordered-and-split", ordered_and_split}, {"nonblocking", nonblocking}, {"sizes", sizes}, {"modes", modes},
-                          {"other-hands", other_hands}, {"overwriting", overwriting}, {"atomic-mode", atomic_mode},
-                          {"far-away", far_away}, {"several-files", several_files}, {"more-than-the-store", more_than_the_store}};
+const std::vector<Case> promised = {{"explicit-offsets", explicit_offsets},
+                                    {"strided-view", strided_view},
+                                    {"subarrays", subarrays},
+                                    {"block-cyclic", block_cyclic},
+                                    {"memory-types", memory_types},
+                                    {"shared-pointer", shared_pointer},
+                                    {"ordered-and-split", ordered_and_split},
+                                    {"nonblocking", nonblocking},
+                                    {"sizes", sizes},
+                                    {"modes", modes},
+                                    {"other-hands", other_hands},
+                                    {"overwriting", overwriting},
+                                    {"atomic-mode", atomic_mode},
+                                    {"far-away", far_away},
+                                    {"several-files", several_files},
+                                    {"more-than-the-store", more_than_the_store}};
 
 }  // namespace
 
@@ -439,7 +479,8 @@ int main(int argc, char** argv) {
     if (wanted != "together") cases = promised;
     if (wanted != "promised") cases.insert(cases.end(), together.begin(), together.end());
     for (const auto& each : cases) {
-        if (!wanted.empty() && wanted != "promised" && wanted != "together" && wanted != each.name) continue;
+        if (!wanted.empty() && wanted != "promised" && wanted != "together" && wanted != each.name)
+            continue;
         failure.clear();
         each.run();
         int bad = failure.empty() ? size : rank, first = 0;

@@ -9,7 +9,8 @@
 
 namespace {
 
-// One after the other: who has the token reads what the one before wrote, and writes over a part of it.
+// One after the other: who has the token reads what the one before wrote, and writes over a part of
+// it.
 void told_by_a_message() {
     constexpr int n = 1000, rounds = 150;
     MPI_File file = opened("message");
@@ -18,14 +19,17 @@ void told_by_a_message() {
         const int begin = turn * 37 % (n / 2), length = turn ? n / 2 - turn % 7 : n;
         if (turn % size == rank) {
             if (turn) {
-                MPI_Recv(expected.data(), n, MPI_INT, (turn - 1) % size, turn, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+                MPI_Recv(expected.data(), n, MPI_INT, (turn - 1) % size, turn, MPI_COMM_WORLD,
+                         MPI_STATUS_IGNORE);
                 MPI_File_read_at(file, 0, read.data(), n, MPI_INT, MPI_STATUS_IGNORE);
                 EXPECT(read == expected);
             }
             const std::vector<int> mine(static_cast<std::size_t>(length), turn);
-            MPI_File_write_at(file, (turn ? begin : 0) * 4, mine.data(), length, MPI_INT, MPI_STATUS_IGNORE);
+            MPI_File_write_at(file, (turn ? begin : 0) * 4, mine.data(), length, MPI_INT,
+                              MPI_STATUS_IGNORE);
             std::copy(mine.begin(), mine.end(), expected.begin() + (turn ? begin : 0));
-            if (turn + 1 < rounds) MPI_Send(expected.data(), n, MPI_INT, (turn + 1) % size, turn + 1, MPI_COMM_WORLD);
+            if (turn + 1 < rounds)
+                MPI_Send(expected.data(), n, MPI_INT, (turn + 1) % size, turn + 1, MPI_COMM_WORLD);
         }
     }
     MPI_Bcast(expected.data(), n, MPI_INT, (rounds - 1) % size, MPI_COMM_WORLD);
@@ -55,7 +59,8 @@ void told_by_a_barrier() {
     EXPECT(on_disk("barrier") == expected);
 }
 
-// One collective transfer after the other, and nothing else that could tell: each is over everywhere before the next.
+// One collective transfer after the other, and nothing else that could tell: each is over
+// everywhere before the next.
 void told_by_a_collective_transfer() {
     constexpr int n = 300, rounds = 60;
     std::mt19937 random(static_cast<unsigned>(rank));
@@ -64,9 +69,12 @@ void told_by_a_collective_transfer() {
     for (int round = 0; round < rounds; ++round) {
         usleep(random() % 4 == 0 ? 3000 : 0);
         const std::vector<int> all(expected.size(), -round), mine(n, round * size + rank);
-        MPI_File_write_at_all(file, 0, all.data(), rank == round % size ? n * size : 0, MPI_INT, MPI_STATUS_IGNORE);
-        MPI_File_write_at_all(file, (rank + round) % size * n * 4, mine.data(), n, MPI_INT, MPI_STATUS_IGNORE);
-        for (int k = 0; k < size; ++k) std::fill_n(expected.begin() + (k + round) % size * n, n, round * size + k);
+        MPI_File_write_at_all(file, 0, all.data(), rank == round % size ? n * size : 0, MPI_INT,
+                              MPI_STATUS_IGNORE);
+        MPI_File_write_at_all(file, (rank + round) % size * n * 4, mine.data(), n, MPI_INT,
+                              MPI_STATUS_IGNORE);
+        for (int k = 0; k < size; ++k)
+            std::fill_n(expected.begin() + (k + round) % size * n, n, round * size + k);
         MPI_File_read_at_all(file, 0, read.data(), n * size, MPI_INT, MPI_STATUS_IGNORE);
         EXPECT(read == expected);
     }
@@ -74,7 +82,8 @@ void told_by_a_collective_transfer() {
     EXPECT(on_disk("collective") == expected);
 }
 
-// The same bytes by one rank after the other, in patterns that overlap; nobody reads before the file is closed.
+// The same bytes by one rank after the other, in patterns that overlap; nobody reads before the
+// file is closed.
 void written_over_unread() {
     constexpr int n = 4000, rounds = 30;
     MPI_File file = opened("unread");
@@ -84,10 +93,12 @@ void written_over_unread() {
         if (turn % size == rank) {
             const int two[] = {turn, turn};
             for (int k = 0; k < count; ++k)
-                MPI_File_write_at(file, (first + k * stride) * 4, two, 2, MPI_INT, MPI_STATUS_IGNORE);
+                MPI_File_write_at(file, (first + k * stride) * 4, two, 2, MPI_INT,
+                                  MPI_STATUS_IGNORE);
         }
         for (int k = 0; k < count; ++k)
-            for (int at = first + k * stride; at < first + k * stride + 2; ++at) expected[static_cast<std::size_t>(at)] = turn;
+            for (int at = first + k * stride; at < first + k * stride + 2; ++at)
+                expected[static_cast<std::size_t>(at)] = turn;
         MPI_Barrier(MPI_COMM_WORLD);
     }
     MPI_File_close(&file);
@@ -100,7 +111,8 @@ void written_over_unread() {
 void lengths() {
     MPI_File file = opened("lengths");
     for (int turn = 0; turn < 3 * size; ++turn) {
-        if (turn % size == rank) MPI_File_write_at(file, turn * 100 * 4, &turn, 1, MPI_INT, MPI_STATUS_IGNORE);
+        if (turn % size == rank)
+            MPI_File_write_at(file, turn * 100 * 4, &turn, 1, MPI_INT, MPI_STATUS_IGNORE);
         MPI_Barrier(MPI_COMM_WORLD);
         MPI_Offset bytes = -1;
         MPI_File_get_size(file, &bytes);
@@ -118,12 +130,13 @@ void lengths() {
     std::vector<int> read(501, -1);
     MPI_Status status;
     MPI_File_read_at(file, 0, read.data(), 501, MPI_INT, &status);
-    EXPECT(count_of(status) == 501 && read[500] == 7 && read[400] == 0 && read[0] == 0 && read[100] == 1 && read[300] == 0);
+    EXPECT(count_of(status) == 501 && read[500] == 7 && read[400] == 0 && read[0] == 0 &&
+           read[100] == 1 && read[300] == 0);
     MPI_File_close(&file);
 }
 
-// A block that one rank wrote, and another after it, who then writes more than a store holds: what gives way there must
-// not bring the older one back, for whoever never looked before.
+// A block that one rank wrote, and another after it, who then writes more than a store holds: what
+// gives way there must not bring the older one back, for whoever never looked before.
 void gone_from_the_store() {
     constexpr int n = 2000, much = 4 << 20, calls = 12;  // 192 MiB
     if (size < 2) return;
@@ -136,9 +149,11 @@ void gone_from_the_store() {
     }
     if (rank == 0) {
         MPI_Recv(&token, 1, MPI_INT, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        for (int k = 1; k < n; k += 2) MPI_File_write_at(file, k * 4, &k, 1, MPI_INT, MPI_STATUS_IGNORE);
+        for (int k = 1; k < n; k += 2)
+            MPI_File_write_at(file, k * 4, &k, 1, MPI_INT, MPI_STATUS_IGNORE);
         for (int k = 0; k < calls; ++k)
-            EXPECT(MPI_File_write_at(file, 1 << 20, more.data(), much, MPI_INT, MPI_STATUS_IGNORE) == MPI_SUCCESS);
+            EXPECT(MPI_File_write_at(file, 1 << 20, more.data(), much, MPI_INT,
+                                     MPI_STATUS_IGNORE) == MPI_SUCCESS);
     }
     MPI_Barrier(MPI_COMM_WORLD);
     for (int k = 1; k < n; k += 2) block[static_cast<std::size_t>(k)] = k;
@@ -152,19 +167,22 @@ void gone_from_the_store() {
     if (rank == 0) unlink(path("gone").c_str());
 }
 
-// A history that every rank draws from the same numbers: one acts at a time, and tells whoever acts next. Whatever is
-// read is what the history says, and so is the file.
+// A history that every rank draws from the same numbers: one acts at a time, and tells whoever acts
+// next. Whatever is read is what the history says, and so is the file.
 void random_histories() {
     constexpr int n = 1 << 19, acts = 1500;  // 2 MiB
     const char* seed = std::getenv("ASSAY_TEST_SEED");
     std::mt19937 random(seed ? static_cast<unsigned>(std::atoi(seed)) : 17u);
-    const auto below = [&](int limit) { return static_cast<int>(random() % static_cast<unsigned>(limit)); };
+    const auto below = [&](int limit) {
+        return static_cast<int>(random() % static_cast<unsigned>(limit));
+    };
     MPI_File file = opened("history");
     std::vector<int> model, bytes(n);
     int last = 0, token = 0;
     for (int act = 1; act <= acts && failure.empty(); ++act) {
         const int who = below(size), kind = below(100);
-        const int begin = below(n - 1), most = kind % 3 ? 600 : n / 4, length = 1 + below(std::min(most, n - begin));
+        const int begin = below(n - 1), most = kind % 3 ? 600 : n / 4,
+                  length = 1 + below(std::min(most, n - begin));
         const int stride = 2 + below(7), parts = 1 + below(40), cut = below(n);
         if (kind >= 97) {
             // All together.
@@ -177,7 +195,8 @@ void random_histories() {
             continue;
         }
         if (who != last && rank == last) MPI_Send(&token, 1, MPI_INT, who, act, MPI_COMM_WORLD);
-        if (who != last && rank == who) MPI_Recv(&token, 1, MPI_INT, last, act, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        if (who != last && rank == who)
+            MPI_Recv(&token, 1, MPI_INT, last, act, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         last = who;
         const auto covers = [&](int upto) {
             if (static_cast<int>(model.size()) < upto) model.resize(static_cast<std::size_t>(upto));
@@ -186,24 +205,31 @@ void random_histories() {
             covers(begin + length);
             std::fill_n(model.begin() + begin, length, act);
             std::fill_n(bytes.begin(), length, act);
-            if (rank == who) EXPECT(MPI_File_write_at(file, MPI_Offset{begin} * 4, bytes.data(), length, MPI_INT, MPI_STATUS_IGNORE) == MPI_SUCCESS);
+            if (rank == who)
+                EXPECT(MPI_File_write_at(file, MPI_Offset{begin} * 4, bytes.data(), length, MPI_INT,
+                                         MPI_STATUS_IGNORE) == MPI_SUCCESS);
         } else if (kind < 60) {
             for (int k = 0; k < parts && begin + k * stride < n; ++k) {
                 const int at = begin + k * stride;
                 covers(at + 1);
                 model[static_cast<std::size_t>(at)] = -act;
                 const int value = -act;
-                if (rank == who) MPI_File_write_at(file, MPI_Offset{at} * 4, &value, 1, MPI_INT, MPI_STATUS_IGNORE);
+                if (rank == who)
+                    MPI_File_write_at(file, MPI_Offset{at} * 4, &value, 1, MPI_INT,
+                                      MPI_STATUS_IGNORE);
             }
         } else if (rank == who) {
             MPI_Status status;
-            EXPECT(MPI_File_read_at(file, MPI_Offset{begin} * 4, bytes.data(), length, MPI_INT, &status) == MPI_SUCCESS);
+            EXPECT(MPI_File_read_at(file, MPI_Offset{begin} * 4, bytes.data(), length, MPI_INT,
+                                    &status) == MPI_SUCCESS);
             const int has = std::clamp(static_cast<int>(model.size()) - begin, 0, length);
             EXPECT(count_of(status) == has);
-            const auto wrong = std::mismatch(bytes.begin(), bytes.begin() + has, model.begin() + begin);
+            const auto wrong =
+                std::mismatch(bytes.begin(), bytes.begin() + has, model.begin() + begin);
             if (wrong.first != bytes.begin() + has && failure.empty())
-                failure = "act " + std::to_string(act) + ": " + std::to_string(*wrong.first) + " in place of " + std::to_string(*wrong.second) +
-                          " at " + std::to_string(begin + (wrong.first - bytes.begin()));
+                failure = "act " + std::to_string(act) + ": " + std::to_string(*wrong.first) +
+                          " in place of " + std::to_string(*wrong.second) + " at " +
+                          std::to_string(begin + (wrong.first - bytes.begin()));
             MPI_Offset whole = 0;
             MPI_File_get_size(file, &whole);
             EXPECT(whole == static_cast<MPI_Offset>(model.size() * 4));
@@ -220,7 +246,11 @@ void random_histories() {
 
 }  // namespace
 
-const std::vector<Case> together = {{"told-by-a-message", told_by_a_message}, {"told-by-a-barrier", told_by_a_barrier},
-                                    {"told-by-a-collective-transfer", told_by_a_collective_transfer},
-                                    {"written-over-unread", written_over_unread}, {"lengths", lengths},
-                                    {"gone-from-the-store", gone_from_the_store}, {"random-histories", random_histories}};
+const std::vector<Case> together = {
+    {"told-by-a-message", told_by_a_message},
+    {"told-by-a-barrier", told_by_a_barrier},
+    {"told-by-a-collective-transfer", told_by_a_collective_transfer},
+    {"written-over-unread", written_over_unread},
+    {"lengths", lengths},
+    {"gone-from-the-store", gone_from_the_store},
+    {"random-histories", random_histories}};

@@ -1,5 +1,5 @@
-// What ranks see of each other after no more than a message or a barrier, as on a local file system: more than MPI
-// promises, and what programs rely on.
+// What ranks see of each other after no more than a message or a barrier, as on a local file
+// system: more than MPI promises, and what programs rely on.
 #pragma once
 
 #include <vector>

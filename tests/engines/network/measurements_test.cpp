@@ -1,4 +1,5 @@
-// The measurements as a whole over the null transport: their records and the identities that hold in them.
+// The measurements as a whole over the null transport: their records and the identities that hold
+// in them.
 #include "network/measurements.hpp"
 
 #include <doctest/doctest.h>
@@ -35,18 +36,17 @@ void measure(Recorded& records, const Measurement& measurement, int ranks, const
     });
 }
 
-double median(const Json& record) {
-    return record["summary"]["median"].get<double>();
-}
+double median(const Json& record) { return record["summary"]["median"].get<double>(); }
 
 }  // namespace
 
-TEST_CASE("all to all: a record of every metric for every size and operation, and the accounting holds") {
+TEST_CASE(
+    "all to all: a record of every metric for every size and operation, and the accounting holds") {
     Recorded records;
     measure(records, all_to_all, 3,
             "--sizes 1,4096 --op send,put,get --niters 50 --budget 0 --schedule circle");
-    for (const char* metric :
-         {"bandwidth", "client_bandwidth", "rate", "latency", "time", "wall_time", "bytes", "corrupted"})
+    for (const char* metric : {"bandwidth", "client_bandwidth", "rate", "latency", "time",
+                               "wall_time", "bytes", "corrupted"})
         CHECK(records.of("measurement", metric).size() == 6);
     CHECK(records.of("measurement", "half_round_trip").size() == 2);  // of send, at either size
     for (const Json& bytes : records.of("measurement", "bytes")) {
@@ -62,12 +62,14 @@ TEST_CASE("all to all: a record of every metric for every size and operation, an
             return Json();
         };
         // One pass here: bandwidth x wall = bytes, and bandwidth = rate x size.
-        CHECK(median(same("bandwidth")) * median(same("wall_time")) == doctest::Approx(median(bytes)));
+        CHECK(median(same("bandwidth")) * median(same("wall_time")) ==
+              doctest::Approx(median(bytes)));
         CHECK(median(same("rate")) * size == doctest::Approx(median(same("bandwidth"))));
         const Json times = same("time");
         CHECK(times["samples"].size() == 3);
         CHECK(times["summary"]["max"].get<double>() <= median(same("wall_time")) * (1 + 1e-9));
-        // Of a stream a few messages are asked, 50 / 4 in each of the rounds; of the others each tells.
+        // Of a stream a few messages are asked, 50 / 4 in each of the rounds; of the others each
+        // tells.
         CHECK(same("latency")["summary"]["n"] == 3 * 2 * (params["op"] == "send" ? 50 / 4 : 50));
     }
     std::map<std::string, std::set<std::string>> rows;
@@ -78,10 +80,13 @@ TEST_CASE("all to all: a record of every metric for every size and operation, an
     CHECK(rows.size() == 6);
     for (const auto& [params, pairs_seen] : rows) CHECK(pairs_seen.size() == 6);
     const auto contexts = records.of("context");
-        CHECK(std::count_if(contexts.begin(), contexts.end(), [](const auto& one) { return !one["subject"].contains("device"); }) == 1);
+    CHECK(std::count_if(contexts.begin(), contexts.end(),
+                        [](const auto& one) { return !one["subject"].contains("device"); }) == 1);
 }
 
-TEST_CASE("client/server: rectangular rows in the direction of the bytes, and half round trips of sends") {
+TEST_CASE(
+    "client/server: rectangular rows in the direction of the bytes, and half round trips of "
+    "sends") {
     Recorded records;
     measure(records, client_server, 5,
             "--servers 2 --sizes 512 --op send,put,get --nflight 3 --niters 20 --budget 0");
@@ -152,8 +157,8 @@ TEST_CASE("pairs: each listed pair alone, in its direction, the slow one slow") 
 }
 
 TEST_CASE("bad input is one Error, thrown by rank 0 alone, before anything is measured") {
-    for (const char* text :
-         {"--schedule xor", "--schedule spiral", "--op send,push", "--op ,", "--nflight 60000 --sizes 1GiB"}) {
+    for (const char* text : {"--schedule xor", "--schedule spiral", "--op send,push", "--op ,",
+                             "--nflight 60000 --sizes 1GiB"}) {
         Recorded records;
         CAPTURE(text);
         CHECK_THROWS_AS(measure(records, all_to_all, 3, text), Error);

@@ -42,7 +42,8 @@ TEST_CASE("a window fits the memory, fills the flight and makes a burst last") {
                 const int window = planner.window(size);
                 CHECK(window >= inflight);
                 if (window > inflight) {
-                    CHECK(static_cast<std::size_t>(window) * static_cast<std::size_t>(lanes) * stride(size) <=
+                    CHECK(static_cast<std::size_t>(window) * static_cast<std::size_t>(lanes) *
+                              stride(size) <=
                           work.memory);
                     CHECK(planner.burst_seconds(size, window) > 1e-3);
                     CHECK(planner.burst_seconds(size, window) < 0.1);
@@ -74,8 +75,9 @@ TEST_CASE("a slow network's sweep stays near its budget and reaches every size")
     for (std::size_t item = 0; item < work.sizes.size(); ++item) {
         const std::size_t size = work.sizes[item];
         const double deadline = planner.deadline(item, elapsed);
-        const double pass = rounds * (burst_cost.at(static_cast<double>(size)) +
-                                      message_cost.at(static_cast<double>(size)) * (planner.window(size) - 1));
+        const double pass =
+            rounds * (burst_cost.at(static_cast<double>(size)) +
+                      message_cost.at(static_cast<double>(size)) * (planner.window(size) - 1));
         const double left = planner.left(item, elapsed);
         CHECK(left > 0);
         CHECK(left <= work.budget);

@@ -1,4 +1,5 @@
-// Ranks as threads over the null transport, and the records that they write, for the tests of the engine.
+// Ranks as threads over the null transport, and the records that they write, for the tests of the
+// engine.
 #pragma once
 
 #include <sys/mman.h>
@@ -24,7 +25,8 @@ public:
 
     std::vector<Json> all() const {
         std::string text(static_cast<std::size_t>(lseek(file_, 0, SEEK_END)), '\0');
-        if (pread(file_, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) text.clear();
+        if (pread(file_, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()))
+            text.clear();
         std::vector<Json> records;
         for (std::size_t at = 0; at < text.size();) {
             const std::size_t end = text.find('\n', at);

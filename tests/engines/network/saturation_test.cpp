@@ -1,4 +1,5 @@
-// Rounds of flows over the null transport: rates that are planted are measured, in a window that all share.
+// Rounds of flows over the null transport: rates that are planted are measured, in a window that
+// all share.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
@@ -29,7 +30,8 @@ Seen measure(int ranks, const Faults& faults, const std::string& line, int infli
         const Outcome outcome = run_flows(session, read_round(line, session.size()), inflight);
         const std::lock_guard lock(mutex);
         seen.window = outcome.window;
-        for (const Carried& one : outcome.carried) seen.rates[one.flow] = one.rate, seen.messages += one.messages;
+        for (const Carried& one : outcome.carried)
+            seen.rates[one.flow] = one.rate, seen.messages += one.messages;
     });
     return seen;
 }
@@ -48,7 +50,8 @@ std::string refusal(const std::string& line, int ranks = 4) {
 TEST_CASE("each flow's rate is its slower side's") {
     Faults faults{.rate = 20e6};
     faults.transmit[2] = 5e6;
-    const Seen seen = measure(4, faults, R"({"flows": [[0,1],[2,3]], "size": 65536, "seconds": 0.4})");
+    const Seen seen =
+        measure(4, faults, R"({"flows": [[0,1],[2,3]], "size": 65536, "seconds": 0.4})");
     CHECK(seen.window > 0.2);
     CHECK(seen.rates.at(0) == doctest::Approx(20e6).epsilon(0.15));
     CHECK(seen.rates.at(1) == doctest::Approx(5e6).epsilon(0.15));
@@ -57,14 +60,17 @@ TEST_CASE("each flow's rate is its slower side's") {
 TEST_CASE("flows into one rank share what it takes") {
     Faults faults{.rate = 40e6};
     faults.receive[0] = 10e6;
-    const Seen seen = measure(3, faults, R"({"flows": [[1,0],[2,0]], "size": 65536, "seconds": 0.4})");
+    const Seen seen =
+        measure(3, faults, R"({"flows": [[1,0],[2,0]], "size": 65536, "seconds": 0.4})");
     CHECK(seen.rates.at(0) + seen.rates.at(1) == doctest::Approx(10e6).epsilon(0.15));
 }
 
 TEST_CASE("both directions, a ring and idle ranks end with nothing left over") {
     for (const char* flows : {"[[0,1],[1,0]]", "[[0,1],[1,2],[2,3],[3,0]]"})
         for (const int inflight : {1, 3}) {
-            const Seen seen = measure(5, {.rate = 1e9}, fmt::format(R"({{"flows": {}, "size": 4096, "seconds": 0.05}})", flows), inflight);
+            const Seen seen = measure(
+                5, {.rate = 1e9},
+                fmt::format(R"({{"flows": {}, "size": 4096, "seconds": 0.05}})", flows), inflight);
             CHECK(seen.window > 0);
             CHECK(seen.messages > 4);
         }
@@ -72,7 +78,8 @@ TEST_CASE("both directions, a ring and idle ranks end with nothing left over") {
 
 TEST_CASE("flows of everyone to everyone fill what each rank can take") {
     const Seen seen = measure(
-        3, {.rate = 20e6}, R"({"flows": [[0,1],[0,2],[1,0],[1,2],[2,0],[2,1]], "size": 65536, "seconds": 0.4})");
+        3, {.rate = 20e6},
+        R"({"flows": [[0,1],[0,2],[1,0],[1,2],[2,0],[2,1]], "size": 65536, "seconds": 0.4})");
     double sum = 0;
     for (const auto& [flow, rate] : seen.rates) sum += rate;
     CHECK(sum == doctest::Approx(3 * 20e6).epsilon(0.15));
@@ -81,7 +88,8 @@ TEST_CASE("flows of everyone to everyone fill what each rank can take") {
 TEST_CASE("a window that not all flows reach has no rates") {
     Faults faults{.rate = 1e9};
     faults.transmit[2] = 1e5;  // its first message takes longer than the round
-    const Seen seen = measure(4, faults, R"({"flows": [[0,1],[2,3]], "size": 65536, "seconds": 0.02})");
+    const Seen seen =
+        measure(4, faults, R"({"flows": [[0,1],[2,3]], "size": 65536, "seconds": 0.02})");
     CHECK(seen.window <= 0);
 }
 
@@ -90,7 +98,9 @@ TEST_CASE("ping-pong takes as long as a message") {
     on_ranks(3, {.rate = 10e6}, [&](Session& session) {
         std::vector<Echo> mine;
         std::uint64_t away = 0;
-        CHECK(run_echoes(session, read_round(R"({"echo": [[0,1],[0,2]], "sizes": [8,100000], "count": 3})", 3), mine, away));
+        CHECK(run_echoes(
+            session, read_round(R"({"echo": [[0,1],[0,2]], "sizes": [8,100000], "count": 3})", 3),
+            mine, away));
         if (session.rank() == 0) echoes = mine;
     });
     REQUIRE(echoes.size() == 4);
@@ -101,10 +111,15 @@ TEST_CASE("ping-pong takes as long as a message") {
 TEST_CASE("what is no round is refused in one line") {
     CHECK(refusal(R"({"flows": [[0,1]], "size": 65536, "seconds": 0.2})").empty());
     CHECK(refusal("nonsense").find("not a round") == 0);
-    CHECK(refusal(R"({"flows": [[0,0]], "size": 65536, "seconds": 1})").find("itself") != std::string::npos);
-    CHECK(refusal(R"({"flows": [[0,9]], "size": 65536, "seconds": 1})").find("rank 9 of 4") != std::string::npos);
-    CHECK(refusal(R"({"flows": [[0,1],[0,1]], "size": 65536, "seconds": 1})").find("twice") != std::string::npos);
-    CHECK(refusal(R"({"flows": [[0,1]], "size": 0, "seconds": 1})").find("0 bytes") != std::string::npos);
-    CHECK(refusal(R"({"flows": [[0,1]], "size": 8, "seconds": -1})").find("seconds") != std::string::npos);
+    CHECK(refusal(R"({"flows": [[0,0]], "size": 65536, "seconds": 1})").find("itself") !=
+          std::string::npos);
+    CHECK(refusal(R"({"flows": [[0,9]], "size": 65536, "seconds": 1})").find("rank 9 of 4") !=
+          std::string::npos);
+    CHECK(refusal(R"({"flows": [[0,1],[0,1]], "size": 65536, "seconds": 1})").find("twice") !=
+          std::string::npos);
+    CHECK(refusal(R"({"flows": [[0,1]], "size": 0, "seconds": 1})").find("0 bytes") !=
+          std::string::npos);
+    CHECK(refusal(R"({"flows": [[0,1]], "size": 8, "seconds": -1})").find("seconds") !=
+          std::string::npos);
     CHECK(refusal("{}").find("neither") != std::string::npos);
 }

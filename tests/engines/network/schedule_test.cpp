@@ -15,8 +15,8 @@ namespace {
 
 using Pair = std::pair<int, int>;
 
-// How often each ordered pair occurs over all rounds, as its source sees it; and checks, round by round,
-// that the destination sees the same flow.
+// How often each ordered pair occurs over all rounds, as its source sees it; and checks, round by
+// round, that the destination sees the same flow.
 std::map<Pair, int> pairs_of(const Schedule& schedule, int ranks) {
     std::map<Pair, int> count;
     for (int index = 0; index < schedule.rounds(); ++index) {
@@ -62,10 +62,8 @@ TEST_CASE("in circle and xor a rank has one partner a round, both ways, or a bye
                 for (int rank = 0; rank < ranks; ++rank) {
                     const Round round = schedule.round(index, rank);
                     REQUIRE(round.out.size() == round.in.size());
-                    if (round.out.empty())
-                        ++byes;
-                    else
-                        CHECK(round.out[0].peer == round.in[0].peer);
+                    if (round.out.empty()) ++byes;
+                    else CHECK(round.out[0].peer == round.in[0].peer);
                 }
                 CHECK(byes == ranks % 2);
             }

@@ -1,9 +1,12 @@
-// Allocators whose costs are planted, one library each (PLANTED chooses): the study has to find them exactly.
+// Allocators whose costs are planted, one library each (PLANTED chooses): the study has to find
+// them exactly.
 //
-//   fault   every block is a mapping of its own, given back by free: one fault in malloc, for the page before the
-//           block in which its size stands, and one for each page of the block at first touch, in every cycle
+//   fault   every block is a mapping of its own, given back by free: one fault in malloc, for the
+//           page before the block in which its size stands, and one for each page of the block at
+//           first touch, in every cycle
 //   leak    the same, but free does nothing: what was touched stays
-//   slow    blocks are cut off a large piece and freed blocks are given again, and each malloc takes 20 microseconds
+//   slow    blocks are cut off a large piece and freed blocks are given again, and each malloc
+//           takes 20 microseconds
 //   half    no realloc
 #include <errno.h>
 #include <stdint.h>

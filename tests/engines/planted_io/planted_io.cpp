@@ -1,7 +1,9 @@
-// MPI-IO with planted faults, loaded before an MPI's own: what the benchmarks must find. The environment says which:
+// MPI-IO with planted faults, loaded before an MPI's own: what the benchmarks must find. The
+// environment says which:
 //
 //     PLANTED_SLOW=RANK:MICROSECONDS   every read and write of that rank takes so much longer
-//     PLANTED_FLIP=OFFSET              a write of the byte at that offset of the file has a bit flipped
+//     PLANTED_FLIP=OFFSET              a write of the byte at that offset of the file has a bit
+//                                      flipped
 //     PLANTED_STALL=RANK               that rank's first write never returns
 #define OMPI_SKIP_MPICXX 1
 #define MPICH_SKIP_MPICXX 1
@@ -39,12 +41,14 @@ void stall() {
 }
 
 // The data as they are to be written: a copy where a byte is to be wrong.
-const void* flipped(const void* data, MPI_Offset offset, int count, MPI_Datatype type, std::vector<char>& copy) {
+const void* flipped(const void* data, MPI_Offset offset, int count, MPI_Datatype type,
+                    std::vector<char>& copy) {
     static const char* const planted = std::getenv("PLANTED_FLIP");
     int size = 0;
     MPI_Type_size(type, &size);
     const MPI_Offset at = planted ? std::atoll(planted) - offset : -1;
-    const MPI_Offset bytes = MPI_Offset{count} * size;  // of what lies in one piece; nothing else is planted in
+    const MPI_Offset bytes =
+        MPI_Offset{count} * size;  // of what lies in one piece; nothing else is planted in
     if (at < 0 || at >= bytes) return data;
     copy.assign(static_cast<const char*>(data), static_cast<const char*>(data) + bytes);
     copy[static_cast<std::size_t>(at)] ^= 0x10;
@@ -55,14 +59,17 @@ const void* flipped(const void* data, MPI_Offset offset, int count, MPI_Datatype
 
 extern "C" {
 
-int MPI_File_write_at(MPI_File file, MPI_Offset offset, const void* data, int count, MPI_Datatype type, MPI_Status* status) {
+int MPI_File_write_at(MPI_File file, MPI_Offset offset, const void* data, int count,
+                      MPI_Datatype type, MPI_Status* status) {
     std::vector<char> copy;
     stall();
     delay();
-    return PMPI_File_write_at(file, offset, flipped(data, offset, count, type, copy), count, type, status);
+    return PMPI_File_write_at(file, offset, flipped(data, offset, count, type, copy), count, type,
+                              status);
 }
 
-int MPI_File_read_at(MPI_File file, MPI_Offset offset, void* data, int count, MPI_Datatype type, MPI_Status* status) {
+int MPI_File_read_at(MPI_File file, MPI_Offset offset, void* data, int count, MPI_Datatype type,
+                     MPI_Status* status) {
     delay();
     return PMPI_File_read_at(file, offset, data, count, type, status);
 }

@@ -13,14 +13,17 @@ constexpr std::size_t transfer = 3 * 4096 + 1000;  // not whole pages
 constexpr std::uint64_t at = 47008 * 3;
 
 // As one transfer lies in a buffer; words, for their alignment.
-std::vector<std::uint64_t> written(const Content& content, std::uint64_t offset, std::size_t bytes = transfer) {
+std::vector<std::uint64_t> written(const Content& content, std::uint64_t offset,
+                                   std::size_t bytes = transfer) {
     std::vector<std::uint64_t> buffer(bytes / 8 + 2);
     content.fill(reinterpret_cast<std::byte*>(buffer.data()), bytes);
     content.place(reinterpret_cast<std::byte*>(buffer.data()), bytes, offset);
     return buffer;
 }
 
-std::byte* bytes_of(std::vector<std::uint64_t>& buffer) { return reinterpret_cast<std::byte*>(buffer.data()); }
+std::byte* bytes_of(std::vector<std::uint64_t>& buffer) {
+    return reinterpret_cast<std::byte*>(buffer.data());
+}
 
 }  // namespace
 
@@ -42,7 +45,8 @@ TEST_CASE("another place, writer or repetition is seen without comparing every b
 
 TEST_CASE("every wrong byte is found at its offset in the file") {
     const Content content(3, 7);
-    for (const std::size_t place : {std::size_t{0}, std::size_t{9}, std::size_t{4095}, std::size_t{4096}, std::size_t{4103}, transfer - 1}) {
+    for (const std::size_t place : {std::size_t{0}, std::size_t{9}, std::size_t{4095},
+                                    std::size_t{4096}, std::size_t{4103}, transfer - 1}) {
         auto buffer = written(content, at);
         bytes_of(buffer)[place] ^= std::byte{0x20};
         const auto wrong = content.wrong(bytes_of(buffer), transfer, at);

@@ -1,4 +1,5 @@
-// The index against a plain array of bytes: whatever order and pattern the writes have, the newest wins.
+// The index against a plain array of bytes: whatever order and pattern the writes have, the newest
+// wins.
 #include "storage/store/index.hpp"
 
 #include <doctest/doctest.h>
@@ -20,11 +21,13 @@ struct Byte {
 // Several ranks that write, and what each byte should be.
 class Model {
 public:
-    explicit Model(unsigned seed) : random_(seed), index_([this](const Run& run, std::uint64_t block) {
-        return records_[run.rank][run.record + block].sequence;
-    }) {}
+    explicit Model(unsigned seed)
+        : random_(seed), index_([this](const Run& run, std::uint64_t block) {
+              return records_[run.rank][run.record + block].sequence;
+          }) {}
 
-    void write(std::uint32_t rank, std::uint64_t begin, std::uint64_t length, std::uint64_t stride, std::uint64_t count) {
+    void write(std::uint32_t rank, std::uint64_t begin, std::uint64_t length, std::uint64_t stride,
+               std::uint64_t count) {
         Record record{};
         record.kind = static_cast<std::uint64_t>(Kind::data);
         record.sequence = ++clock_;
@@ -32,7 +35,8 @@ public:
         record.place = place_[rank];
         for (std::uint64_t k = 0; k < count; ++k)
             for (std::uint64_t b = 0; b < length && begin + k * stride + b < file_bytes; ++b)
-                truth_[begin + k * stride + b] = {true, clock_, record.place + k * length + b, rank};
+                truth_[begin + k * stride + b] = {true, clock_, record.place + k * length + b,
+                                                  rank};
         place_[rank] += length * count;
         records_[rank].push_back(record);
     }
@@ -47,7 +51,8 @@ public:
     // Ranks are read one after the other, not in the order of time.
     void ingest() {
         for (std::uint32_t rank = 0; rank < ranks; ++rank)
-            for (; seen_[rank] < records_[rank].size(); ++seen_[rank]) index_.add(records_[rank][seen_[rank]], rank, seen_[rank]);
+            for (; seen_[rank] < records_[rank].size(); ++seen_[rank])
+                index_.add(records_[rank][seen_[rank]], rank, seen_[rank]);
     }
     bool agrees() {
         ingest();
@@ -57,13 +62,16 @@ public:
             for (std::uint64_t k = at; k < found.upto; ++k) {
                 const auto& byte = truth_[k];
                 if (byte.written != found.data) return false;
-                if (found.data && (byte.rank != found.rank || byte.place != found.place + (k - at))) return false;
+                if (found.data && (byte.rank != found.rank || byte.place != found.place + (k - at)))
+                    return false;
             }
             at = found.upto;
         }
         return true;
     }
-    std::uint64_t any(std::uint64_t below) { return std::uniform_int_distribution<std::uint64_t>(0, below - 1)(random_); }
+    std::uint64_t any(std::uint64_t below) {
+        return std::uniform_int_distribution<std::uint64_t>(0, below - 1)(random_);
+    }
 
     static constexpr std::uint32_t ranks = 3;
 
@@ -84,15 +92,21 @@ TEST_CASE("whatever is written, the newest byte is found") {
             const auto rank = static_cast<std::uint32_t>(model.any(Model::ranks));
             const auto length = 1 + model.any(40), begin = model.any(file_bytes - 2000);
             switch (model.any(8)) {
-            case 0: model.truncate(rank, model.any(file_bytes)); break;
-            case 1: model.write(rank, begin, length, length + model.any(30), 1 + model.any(25)); break;
-            case 2:  // a pattern of single writes, which others may interrupt
-                for (std::uint64_t k = 0, stride = length + model.any(20), n = 10 + model.any(20); k < n; ++k) {
-                    model.write(rank, begin + k * stride, length, length, 1);
-                    if (!model.any(10)) model.write((rank + 1) % Model::ranks, begin + model.any(500), length, length, 1);
-                }
-                break;
-            default: model.write(rank, begin, length, length, 1);
+                case 0: model.truncate(rank, model.any(file_bytes)); break;
+                case 1:
+                    model.write(rank, begin, length, length + model.any(30), 1 + model.any(25));
+                    break;
+                case 2:  // a pattern of single writes, which others may interrupt
+                    for (std::uint64_t k = 0, stride = length + model.any(20),
+                                       n = 10 + model.any(20);
+                         k < n; ++k) {
+                        model.write(rank, begin + k * stride, length, length, 1);
+                        if (!model.any(10))
+                            model.write((rank + 1) % Model::ranks, begin + model.any(500), length,
+                                        length, 1);
+                    }
+                    break;
+                default: model.write(rank, begin, length, length, 1);
             }
             if (!model.any(4)) REQUIRE(model.agrees());
         }
@@ -109,7 +123,8 @@ TEST_CASE("a million strided writes of four ranks take less than a megabyte") {
             Record record{};
             record.kind = static_cast<std::uint64_t>(Kind::data);
             record.sequence = 4 * k + rank + 1;
-            record.begin = (4 * k + rank) * block, record.length = record.stride = block, record.count = 1;
+            record.begin = (4 * k + rank) * block, record.length = record.stride = block,
+            record.count = 1;
             record.place = k * block;
             index.add(record, rank, k);
         }
@@ -128,7 +143,8 @@ TEST_CASE("offsets beyond 2 and 4 GiB, and single writes beyond them") {
     Index index([](const Run&, std::uint64_t) { return std::uint64_t{0}; });
     Record record{};
     record.kind = static_cast<std::uint64_t>(Kind::data);
-    record.sequence = 1, record.begin = 5ull << 40, record.length = record.stride = 6ull << 30, record.count = 1;
+    record.sequence = 1, record.begin = 5ull << 40, record.length = record.stride = 6ull << 30,
+    record.count = 1;
     index.add(record, 7, 0);
     const auto found = index.find((5ull << 40) + (5ull << 30), 6ull << 40);
     CHECK(found.data);

@@ -1,4 +1,5 @@
-// The store itself: space that comes and goes, an order that survives the drain, and a death at any moment.
+// The store itself: space that comes and goes, an order that survives the drain, and a death at any
+// moment.
 #include "storage/store/store.hpp"
 
 #include <doctest/doctest.h>
@@ -39,7 +40,8 @@ std::uint32_t slot_for(const Store& store, const std::string& path) {
     return slot_of(store, about.st_dev, about.st_ino, path);
 }
 
-bool put(Store& store, Writer& writer, std::uint32_t slot, std::uint64_t at, const void* data, std::size_t bytes) {
+bool put(Store& store, Writer& writer, std::uint32_t slot, std::uint64_t at, const void* data,
+         std::size_t bytes) {
     std::uint64_t place = 0;
     char* to = writer.reserve(bytes, 1, place);
     if (!to) return false;
@@ -91,19 +93,22 @@ TEST_CASE("more goes through a ring than it holds") {
     store->remove();
 }
 
-TEST_CASE("writes of several processes to the same bytes reach the file in the order of their time") {
+TEST_CASE(
+    "writes of several processes to the same bytes reach the file in the order of their time") {
     Folder folder;
     const auto path = folder.file("out");
     constexpr std::uint32_t ranks = 3;
     constexpr std::size_t cells = 64, cell = 512;
     auto store = made(folder.path, ranks);
     const auto slot = slot_for(*store, path);
-    // What was written last to each cell, with the sequence that it was given: one for each rank, compared at the end.
+    // What was written last to each cell, with the sequence that it was given: one for each rank,
+    // compared at the end.
     struct Last {
         std::uint64_t sequence[ranks][cells];
         std::uint64_t value[ranks][cells];
     };
-    auto* last = static_cast<Last*>(mmap(nullptr, sizeof(Last), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    auto* last = static_cast<Last*>(
+        mmap(nullptr, sizeof(Last), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
     std::vector<pid_t> children;
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
         if (const pid_t child = fork(); child) {
@@ -134,7 +139,8 @@ TEST_CASE("writes of several processes to the same bytes reach the file in the o
         CHECK(status == 0);
     }
     Drain rest(*store, 1);
-    for (std::uint32_t rank = 0; rank < ranks; ++rank) REQUIRE(rest.finish(rank, store->head(rank).tail));
+    for (std::uint32_t rank = 0; rank < ranks; ++rank)
+        REQUIRE(rest.finish(rank, store->head(rank).tail));
     std::ifstream in(path, std::ios::binary);
     for (std::size_t at = 0; at < cells; ++at) {
         std::uint64_t words[cell / 8];
@@ -150,18 +156,21 @@ TEST_CASE("writes of several processes to the same bytes reach the file in the o
 
 namespace {
 
-// Two ranks write versions of cells until they are killed; what each had been told was written is in `told`.
+// Two ranks write versions of cells until they are killed; what each had been told was written is
+// in `told`.
 constexpr std::uint32_t crash_ranks = 2;
 constexpr std::size_t crash_cells = 40, crash_cell = 3000;
 
-[[noreturn]] void doomed(Store& store, std::uint32_t slot, std::uint32_t rank, volatile std::uint64_t* told) {
+[[noreturn]] void doomed(Store& store, std::uint32_t slot, std::uint32_t rank,
+                         volatile std::uint64_t* told) {
     Writer writer(store, rank);
     Drain drain(store, 1);
     if (rank == 0) drain.start(1);
     std::vector<std::uint64_t> words(crash_cell / 8);
     for (std::uint64_t k = 1;; ++k) {
         for (auto& word : words) word = k;
-        put(store, writer, slot, (rank * crash_cells + k % crash_cells) * crash_cell, words.data(), crash_cell);
+        put(store, writer, slot, (rank * crash_cells + k % crash_cells) * crash_cell, words.data(),
+            crash_cell);
         told[rank] = k;
     }
 }
@@ -170,7 +179,8 @@ constexpr std::size_t crash_cells = 40, crash_cell = 3000;
 
 TEST_CASE("killed at a thousand moments, nothing that was written is lost and nothing is torn") {
     Folder folder;
-    auto* told = static_cast<volatile std::uint64_t*>(mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
+    auto* told = static_cast<volatile std::uint64_t*>(
+        mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
     std::mt19937 random(7);
     std::uint64_t most = 0;
     for (int round = 0; round < 1000; ++round) {
@@ -206,12 +216,15 @@ TEST_CASE("killed at a thousand moments, nothing that was written is lost and no
                 std::vector<std::uint64_t> words(crash_cell / 8);
                 in.clear();
                 in.seekg(static_cast<std::streamoff>((rank * crash_cells + at) * crash_cell));
-                in.read(reinterpret_cast<char*>(words.data()), static_cast<std::streamsize>(words.size() * 8));
+                in.read(reinterpret_cast<char*>(words.data()),
+                        static_cast<std::streamsize>(words.size() * 8));
                 std::uint64_t expected = last / crash_cells * crash_cells + at;
-                if (expected > last) expected = expected >= crash_cells ? expected - crash_cells : 0;
+                if (expected > last)
+                    expected = expected >= crash_cells ? expected - crash_cells : 0;
                 if (!expected || expected > last) continue;
                 // One more may have been published that the rank did not live to tell of.
-                const bool right = words[0] == expected || (words[0] == last + 1 && (last + 1) % crash_cells == at);
+                const bool right = words[0] == expected ||
+                                   (words[0] == last + 1 && (last + 1) % crash_cells == at);
                 REQUIRE(right);
                 for (auto word : words) REQUIRE(word == words[0]);
             }
@@ -250,7 +263,8 @@ TEST_CASE("a store that is used, left behind, too small or nowhere is refused in
         CHECK(failure.what.find("in use by another job") != std::string::npos);
     }
     CHECK(!Store::make(folder.path / "pool", small_store, 1, "other", "x", failure));
-    CHECK(failure.what.find("assay io recover " + (folder.path / "pool").string()) != std::string::npos);
+    CHECK(failure.what.find("assay io recover " + (folder.path / "pool").string()) !=
+          std::string::npos);
     CHECK(!Store::make(folder.path, 1u << 20, 4, "other", "x", failure));
     CHECK(failure.what.find("too small for 4 ranks") != std::string::npos);
     CHECK(!Store::make(folder.path / "no" / "such", small_store, 1, "other", "x", failure));

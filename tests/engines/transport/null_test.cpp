@@ -29,7 +29,8 @@ TEST_CASE("messages of a peer and tag arrive in order, whichever side posts firs
         int values[8];
         if (transport.rank() == 0) {
             std::iota(values, values + 8, 0);
-            for (int& value : values) wait_for(transport, transport.send(&value, sizeof value, 1, 5));
+            for (int& value : values)
+                wait_for(transport, transport.send(&value, sizeof value, 1, 5));
         } else {
             for (int i = 0; i < 8; ++i) {
                 wait_for(transport, transport.receive(&values[i], sizeof(int), 0, 5));
@@ -76,8 +77,7 @@ TEST_CASE("a planted rate is the least time, a delay is added") {
         const Nanoseconds begin = now();
         if (transport.rank() == 0)
             wait_for(transport, transport.send(data.data(), data.size(), 1, 1));
-        else
-            wait_for(transport, transport.receive(data.data(), data.size(), 0, 1));
+        else wait_for(transport, transport.receive(data.data(), data.size(), 0, 1));
         barrier(transport);
         CHECK(now() - begin >= 5'000'000 + (transport.rank() == 1 ? 3'000'000 : 0));
     });

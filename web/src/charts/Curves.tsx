@@ -32,7 +32,15 @@ interface Props {
 
 const SERIES = SYMBOLS.length;
 
-export function Curves({ title, label, unit, logarithmic, curves, sizeName = "message size", sizeText = bytes }: Props) {
+export function Curves({
+  title,
+  label,
+  unit,
+  logarithmic,
+  curves,
+  sizeName = "message size",
+  sizeText = bytes,
+}: Props) {
   const inputs = [unit, logarithmic, curves, sizeName, sizeText] as const;
   const box = useChart(() => options(...inputs), [...inputs]);
   return (
@@ -45,7 +53,13 @@ export function Curves({ title, label, unit, logarithmic, curves, sizeName = "me
 
 type Text = (size: number) => string;
 
-function options(unit: string, logarithmic: boolean, curves: Curve[], sizeName: string, sizeText: Text): EChartsCoreOption {
+function options(
+  unit: string,
+  logarithmic: boolean,
+  curves: Curve[],
+  sizeName: string,
+  sizeText: Text,
+): EChartsCoreOption {
   const { base, text, axisLine, line } = look();
   return {
     ...base,
@@ -53,13 +67,19 @@ function options(unit: string, logarithmic: boolean, curves: Curve[], sizeName: 
     xAxis: sizeAxis(curves, sizeName, sizeText, { axisLabel: text, axisLine, nameTextStyle: text }),
     yAxis: {
       type: logarithmic ? "log" : "value",
-      axisLabel: { ...text, formatter: (value: number) => quantity(value, unit).replace(/\.0+(?= )/, "") },
+      axisLabel: {
+        ...text,
+        formatter: (value: number) => quantity(value, unit).replace(/\.0+(?= )/, ""),
+      },
       splitLine: line,
     },
     tooltip: {
       ...(base.tooltip as object),
       formatter: (points: { seriesIndex: number; value: [number, number] }[]) =>
-        [sizeText(2 ** points[0]!.value[0]), ...points.map((point) => reading(curves, unit, point))].join("\n"),
+        [
+          sizeText(2 ** points[0]!.value[0]),
+          ...points.map((point) => reading(curves, unit, point)),
+        ].join("\n"),
     },
     series: curves.map((curve) => ({
       type: "line",
@@ -104,7 +124,11 @@ function sizeAxis(curves: Curve[], name: string, sizeText: Text, look: object): 
   };
 }
 
-function reading(curves: Curve[], unit: string, point: { seriesIndex: number; value: [number, number] }): string {
+function reading(
+  curves: Curve[],
+  unit: string,
+  point: { seriesIndex: number; value: [number, number] },
+): string {
   const { name, detail } = curves[point.seriesIndex]!;
   return `${detail ? `${name} ${detail}` : name}: ${quantity(point.value[1], unit)}`;
 }

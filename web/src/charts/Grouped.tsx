@@ -30,7 +30,13 @@ export function Grouped({ title, label, unit, bars, stacked }: Props) {
   return (
     <figure>
       <figcaption>{title}</figcaption>
-      <div class="chart" role="img" aria-label={label} ref={box} style={{ height: `${Math.max(180, AROUND + ROW * rows)}px` }} />
+      <div
+        class="chart"
+        role="img"
+        aria-label={label}
+        ref={box}
+        style={{ height: `${Math.max(180, AROUND + ROW * rows)}px` }}
+      />
     </figure>
   );
 }
@@ -41,13 +47,26 @@ function options(unit: string, bars: Bars, stacked: boolean): EChartsCoreOption 
   return {
     ...base,
     grid: { left: 4, right: 24, top: 32, bottom: 8, containLabel: true },
-    xAxis: { type: "value", axisLabel: { ...text, formatter: shown, hideOverlap: true }, splitLine: line },
-    yAxis: { type: "category", data: bars.categories, inverse: true, axisLine, axisLabel: { ...text, width: 300, overflow: "break", lineHeight: 15 } },
+    xAxis: {
+      type: "value",
+      axisLabel: { ...text, formatter: shown, hideOverlap: true },
+      splitLine: line,
+    },
+    yAxis: {
+      type: "category",
+      data: bars.categories,
+      inverse: true,
+      axisLine,
+      axisLabel: { ...text, width: 300, overflow: "break", lineHeight: 15 },
+    },
     tooltip: {
       ...base.tooltip,
       axisPointer: { type: "shadow" },
       formatter: (points: { seriesName: string; name: string; value: number | null }[]) =>
-        [points[0]!.name, ...points.map(({ seriesName, value }) => `${seriesName}: ${quantity(value, unit)}`)].join("\n"),
+        [
+          points[0]!.name,
+          ...points.map(({ seriesName, value }) => `${seriesName}: ${quantity(value, unit)}`),
+        ].join("\n"),
     },
     series: bars.series.map(({ name, values }, k) => ({
       type: "bar",

@@ -69,7 +69,8 @@ export function HeatMap({ matrix, marks, label }: Props) {
     if (geometry) draw(canvas.current!, matrix, shown, geometry, marks);
   }, [matrix, shown, available, marks, theme]);
 
-  const isWhole = shown.r1 - shown.r0 === matrix.rows.length && shown.c1 - shown.c0 === matrix.columns.length;
+  const isWhole =
+    shown.r1 - shown.r0 === matrix.rows.length && shown.c1 - shown.c0 === matrix.columns.length;
   const showAll = () => {
     setView(whole(matrix));
     setHover(undefined);
@@ -116,7 +117,9 @@ export function HeatMap({ matrix, marks, label }: Props) {
         />
         {geometry && hover && <Outline view={shown} geometry={geometry} hover={hover} />}
         {drag && <Selection from={drag.from} to={drag.to} />}
-        {geometry && hover && <Tip matrix={matrix} view={shown} geometry={geometry} hover={hover} />}
+        {geometry && hover && (
+          <Tip matrix={matrix} view={shown} geometry={geometry} hover={hover} />
+        )}
       </div>
       {!isWhole && (
         <button type="button" onClick={showAll}>
@@ -141,7 +144,13 @@ function bins(view: View, geometry: Geometry): { rows: number; columns: number }
   };
 }
 
-function hoverOn(matrix: Matrix, view: View, geometry: Geometry, row: number, column: number): Hover {
+function hoverOn(
+  matrix: Matrix,
+  view: View,
+  geometry: Geometry,
+  row: number,
+  column: number,
+): Hover {
   const bin = bins(view, geometry);
   const r = row - ((row - view.r0) % bin.rows);
   const c = column - ((column - view.c0) % bin.columns);
@@ -157,7 +166,8 @@ function hoverOn(matrix: Matrix, view: View, geometry: Geometry, row: number, co
 function cellAt(view: View, geometry: Geometry, at: Point): { row: number; column: number } {
   return {
     row: view.r0 + Math.floor(((at.y - geometry.top) / geometry.plotHeight) * (view.r1 - view.r0)),
-    column: view.c0 + Math.floor(((at.x - geometry.left) / geometry.plotWidth) * (view.c1 - view.c0)),
+    column:
+      view.c0 + Math.floor(((at.x - geometry.left) / geometry.plotWidth) * (view.c1 - view.c0)),
   };
 }
 
@@ -167,7 +177,13 @@ function hoverAt(matrix: Matrix, view: View, geometry: Geometry, at: Point): Hov
   return inside ? hoverOn(matrix, view, geometry, row, column) : undefined;
 }
 
-function stepped(matrix: Matrix, view: View, geometry: Geometry, now: Hover | undefined, step: Point): Hover {
+function stepped(
+  matrix: Matrix,
+  view: View,
+  geometry: Geometry,
+  now: Hover | undefined,
+  step: Point,
+): Hover {
   if (!now) return hoverOn(matrix, view, geometry, view.r0, view.c0);
   const bin = bins(view, geometry);
   const row = Math.max(view.r0, Math.min(view.r1 - 1, now.row + step.y * bin.rows));
@@ -199,11 +215,15 @@ function box(view: View, geometry: Geometry, hover: Hover) {
 }
 
 function pixels(style: Record<string, number>): Record<string, string> {
-  return Object.fromEntries(Object.entries(style).map(([property, value]) => [property, `${value}px`]));
+  return Object.fromEntries(
+    Object.entries(style).map(([property, value]) => [property, `${value}px`]),
+  );
 }
 
 function Outline(props: { view: View; geometry: Geometry; hover: Hover }) {
-  return <div class="heatmap-outline" style={pixels(box(props.view, props.geometry, props.hover))} />;
+  return (
+    <div class="heatmap-outline" style={pixels(box(props.view, props.geometry, props.hover))} />
+  );
 }
 
 function Selection({ from, to }: { from: Point; to: Point }) {
@@ -220,7 +240,17 @@ function Selection({ from, to }: { from: Point; to: Point }) {
   );
 }
 
-function Tip({ matrix, view, geometry, hover }: { matrix: Matrix; view: View; geometry: Geometry; hover: Hover }) {
+function Tip({
+  matrix,
+  view,
+  geometry,
+  hover,
+}: {
+  matrix: Matrix;
+  view: View;
+  geometry: Geometry;
+  hover: Hover;
+}) {
   const at = box(view, geometry, hover);
   const onRight = at.left > geometry.width / 2;
   const side: Record<string, number> = onRight

@@ -53,13 +53,20 @@ function options(curves: Overlaid[]): EChartsCoreOption {
       axisLabel: { ...text, formatter: (value: number) => quantity(value, unit) },
       splitLine: line,
     },
-    tooltip: { ...(base.tooltip as object), formatter: (hit: { value: [number, number] }[]) => reading(curves, hit[0]!.value[0]) },
+    tooltip: {
+      ...(base.tooltip as object),
+      formatter: (hit: { value: [number, number] }[]) => reading(curves, hit[0]!.value[0]),
+    },
     series: curves.flatMap((curve, index) => drawn(curve, index)),
   };
 }
 
 function drawn(curve: Overlaid, index: number): object[] {
-  const shared = { type: "line", name: curve.name, color: colour(`series-${index % SYMBOLS.length}`) };
+  const shared = {
+    type: "line",
+    name: curve.name,
+    color: colour(`series-${index % SYMBOLS.length}`),
+  };
   const simulated = curve.points.filter((point) => typeof point.simulated === "number");
   return [
     {
@@ -80,9 +87,14 @@ function drawn(curve: Overlaid, index: number): object[] {
 
 function reading(curves: Overlaid[], x: number): string {
   return curves
-    .flatMap((curve) => curve.points.filter((point) => point.x === x).map((point) => ({ curve, point })))
+    .flatMap((curve) =>
+      curve.points.filter((point) => point.x === x).map((point) => ({ curve, point })),
+    )
     .map(({ curve, point }) => {
-      const simulated = point.simulated === null || point.simulated === undefined ? "not simulated" : quantity(point.simulated, curve.unit);
+      const simulated =
+        point.simulated === null || point.simulated === undefined
+          ? "not simulated"
+          : quantity(point.simulated, curve.unit);
       const error = typeof point.error === "number" ? ` (${percent(point.error)})` : "";
       return `${curve.name}, ${point.label || `${x} ${curve.along}`}: ${quantity(point.measured, curve.unit)} measured, ${simulated}${error}`;
     })

@@ -1,7 +1,12 @@
 // What changes while a program runs, over its time in seconds; dragging along the axis looks closer.
 
 import { LineChart } from "echarts/charts";
-import { DataZoomComponent, GridComponent, LegendComponent, TooltipComponent } from "echarts/components";
+import {
+  DataZoomComponent,
+  GridComponent,
+  LegendComponent,
+  TooltipComponent,
+} from "echarts/components";
 import { use, type EChartsCoreOption } from "echarts/core";
 import { CanvasRenderer } from "echarts/renderers";
 
@@ -9,7 +14,14 @@ import { quantity } from "../data/format";
 import { look, useChart } from "./chart";
 import { colour } from "./theme";
 
-use([LineChart, GridComponent, LegendComponent, TooltipComponent, DataZoomComponent, CanvasRenderer]);
+use([
+  LineChart,
+  GridComponent,
+  LegendComponent,
+  TooltipComponent,
+  DataZoomComponent,
+  CanvasRenderer,
+]);
 
 export interface TimeLine {
   name: string;
@@ -55,13 +67,20 @@ function options(unit: string, lines: TimeLine[]): EChartsCoreOption {
       max: "dataMax",
       axisLine,
       splitLine: { show: false },
-      axisLabel: { ...text, formatter: (x: number) => quantity(x, "s").replace(/\.0+(?= )/, ""), hideOverlap: true },
+      axisLabel: {
+        ...text,
+        formatter: (x: number) => quantity(x, "s").replace(/\.0+(?= )/, ""),
+        hideOverlap: true,
+      },
     },
     yAxis: { type: "value", axisLabel: { ...text, formatter: value }, splitLine: line },
     tooltip: {
       ...base.tooltip,
       formatter: (points: { seriesName: string; value: [number, number] }[]) =>
-        [quantity(points[0]!.value[0], "s"), ...points.map((p) => `${p.seriesName}: ${quantity(p.value[1], unit)}`)].join("\n"),
+        [
+          quantity(points[0]!.value[0], "s"),
+          ...points.map((p) => `${p.seriesName}: ${quantity(p.value[1], unit)}`),
+        ].join("\n"),
     },
     series: lines.map((one, k) => ({
       type: "line",

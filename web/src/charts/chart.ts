@@ -35,7 +35,13 @@ export function look() {
     base: {
       animation: false,
       textStyle: { fontFamily: getComputedStyle(document.body).fontFamily },
-      legend: { top: 0, left: 0, itemWidth: 28, itemGap: 18, textStyle: { ...text, color: colour("ink") } },
+      legend: {
+        top: 0,
+        left: 0,
+        itemWidth: 28,
+        itemGap: 18,
+        textStyle: { ...text, color: colour("ink") },
+      },
       tooltip: {
         trigger: "axis",
         renderMode: "richText", // names come from the run: never through innerHTML

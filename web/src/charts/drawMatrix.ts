@@ -51,16 +51,27 @@ export function layout(matrix: Matrix, view: View, available: number): Geometry 
   pen.font = FONT_MARKED;
   const longest = (names: string[]) =>
     names.reduce((long, name) => (name.length > long.length ? name : long), "");
-  const room = (names: string[]) => Math.min(150, Math.ceil(pen.measureText(`▶ ${longest(names)}`).width) + 8);
+  const room = (names: string[]) =>
+    Math.min(150, Math.ceil(pen.measureText(`▶ ${longest(names)}`).width) + 8);
   const left = room(matrix.rows);
   const rows = view.r1 - view.r0;
   const columns = view.c1 - view.c0;
-  const plotWidth = Math.max(120, Math.min(available - left - 2, LARGEST_PLOT, columns * LARGEST_CELL));
+  const plotWidth = Math.max(
+    120,
+    Math.min(available - left - 2, LARGEST_PLOT, columns * LARGEST_CELL),
+  );
   const cell = plotWidth / columns;
   const plotHeight = Math.min(LARGEST_PLOT, rows * Math.min(cell, TALLEST_CELL));
   const flat = cell >= room(matrix.columns);
   const top = flat ? 24 : room(matrix.columns);
-  return { width: left + plotWidth + 2, height: top + plotHeight + 2, left, top, plotWidth, plotHeight };
+  return {
+    width: left + plotWidth + 2,
+    height: top + plotHeight + 2,
+    left,
+    top,
+    plotWidth,
+    plotHeight,
+  };
 }
 
 /** How many rows (or columns) one drawn cell stands for. */
@@ -106,7 +117,14 @@ function drawCells(
   const image = new ImageData(width, height);
   for (let y = 0; y < height; y += 1) {
     for (let x = 0; x < width; x += 1) {
-      const found = worstIn(matrix, view, view.r0 + y * rowBin, view.c0 + x * columnBin, rowBin, columnBin);
+      const found = worstIn(
+        matrix,
+        view,
+        view.r0 + y * rowBin,
+        view.c0 + x * columnBin,
+        rowBin,
+        columnBin,
+      );
       if (!found) continue; // not measured: the page shows through
       const [r, g, b] = rampColour(steps, deviation(matrix, found.value), range);
       image.data.set([r, g, b, 255], (y * width + x) * 4);
@@ -234,7 +252,8 @@ function drawValues(
 
 export function showsValues(view: View, geometry: Geometry): boolean {
   return (
-    geometry.plotWidth / (view.c1 - view.c0) >= VALUE_CELL && geometry.plotHeight / (view.r1 - view.r0) >= 18
+    geometry.plotWidth / (view.c1 - view.c0) >= VALUE_CELL &&
+    geometry.plotHeight / (view.r1 - view.r0) >= 18
   );
 }
 
@@ -252,7 +271,8 @@ function drawNames(
   const cell = extent / (to - from);
   const step = Math.max(1, Math.ceil(LABEL_STEP / cell));
   const marked = names.slice(from, to).flatMap((name, k) => (marks.has(name) ? [from + k] : []));
-  const isFree = (k: number) => marked.every((m) => m === k || Math.abs(m - k) * cell >= LABEL_STEP);
+  const isFree = (k: number) =>
+    marked.every((m) => m === k || Math.abs(m - k) * cell >= LABEL_STEP);
   const flat = axis === "row" || geometry.top === 24;
   pen.textBaseline = "middle";
   for (let k = from; k < to; k += 1) {
@@ -266,7 +286,11 @@ function drawNames(
     else pen.translate(geometry.left + at, geometry.top - (flat ? 12 : 6));
     if (!flat) pen.rotate(-Math.PI / 2);
     pen.textAlign = axis === "row" ? "right" : flat ? "center" : "left";
-    const text = !isMarked ? names[k]! : axis === "row" || !flat ? `▶ ${names[k]}` : `▼ ${names[k]}`;
+    const text = !isMarked
+      ? names[k]!
+      : axis === "row" || !flat
+        ? `▶ ${names[k]}`
+        : `▼ ${names[k]}`;
     pen.fillText(text, 0, 0, axis === "column" && flat ? cell : 142);
     pen.restore();
   }

@@ -41,7 +41,10 @@ export function usePrinting(): boolean {
   return state;
 }
 
-for (const [event, value] of [["beforeprint", true], ["afterprint", false]] as const) {
+for (const [event, value] of [
+  ["beforeprint", true],
+  ["afterprint", false],
+] as const) {
   addEventListener(event, () => {
     printing = value;
     dispatchEvent(new Event("assay-print"));
@@ -61,7 +64,9 @@ function rgb(hex: string): Rgb {
 
 /** The diverging ramp: -1 is worst, 0 is the median, +1 is best; 256 steps, read by rampColour. */
 export function ramp(): Rgb[] {
-  const stops = ["worst", "worse", "median", "better", "best"].map((name) => rgb(colour(`ramp-${name}`)));
+  const stops = ["worst", "worse", "median", "better", "best"].map((name) =>
+    rgb(colour(`ramp-${name}`)),
+  );
   return Array.from({ length: 256 }, (_, step) => {
     const at = (step / 255) * (stops.length - 1);
     const low = Math.min(Math.floor(at), stops.length - 2);

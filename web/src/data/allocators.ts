@@ -31,16 +31,22 @@ const PHASES: [metric: string, title: string][] = [
 ];
 
 export function allocatorPoints(measurements: readonly Measurement[]): Measurement[] {
-  return measurements.filter(({ name, params }) => [CYCLE, RETENTION].includes(name) && typeof params?.["size"] === "number");
+  return measurements.filter(
+    ({ name, params }) => [CYCLE, RETENTION].includes(name) && typeof params?.["size"] === "number",
+  );
 }
 
 export function asked(points: readonly Measurement[]): Asked {
   const values = (name: string): Scalar[] => {
-    const found = points.filter((point) => point.name === CYCLE).map((point) => point.params?.[name]);
+    const found = points
+      .filter((point) => point.name === CYCLE)
+      .map((point) => point.params?.[name]);
     return [...new Set(found.filter((value) => value !== undefined))] as Scalar[];
   };
   return {
-    threads: values("threads").map(Number).sort((a, b) => a - b),
+    threads: values("threads")
+      .map(Number)
+      .sort((a, b) => a - b),
     states: values("state").map(String).sort().reverse(), // repeated before first
   };
 }
@@ -53,16 +59,27 @@ export function panels(points: readonly Measurement[], threads: number, state: s
     key: metric,
     title,
     records: points.filter(
-      ({ name, metric: of, params }) => name === CYCLE && of === metric && params?.["threads"] === threads && params["state"] === state,
+      ({ name, metric: of, params }) =>
+        name === CYCLE &&
+        of === metric &&
+        params?.["threads"] === threads &&
+        params["state"] === state,
     ),
   }));
   chosen.push({
     key: "retained",
     title: `Resident after free, ${cycles} cycles on`,
-    records: points.filter(({ metric, params }) => metric === "retained" && params?.["cycles"] === cycles),
+    records: points.filter(
+      ({ metric, params }) => metric === "retained" && params?.["cycles"] === cycles,
+    ),
   });
   return chosen
-    .map(({ key, title, records }) => ({ key, title, unit: records[0]?.unit ?? "", curves: curvesOf(records, names) }))
+    .map(({ key, title, records }) => ({
+      key,
+      title,
+      unit: records[0]?.unit ?? "",
+      curves: curvesOf(records, names),
+    }))
     .filter(({ curves }) => curves.length > 0);
 }
 

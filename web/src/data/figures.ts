@@ -44,7 +44,11 @@ function memoryNode(record: Measurement): Scalar | undefined {
 }
 
 function isBetweenNodes(record: Measurement): boolean {
-  return isOk(record) && typeof memoryNode(record) === "number" && typeof record.subject?.numa === "number";
+  return (
+    isOk(record) &&
+    typeof memoryNode(record) === "number" &&
+    typeof record.subject?.numa === "number"
+  );
 }
 
 function isOk(record: Measurement): boolean {
@@ -52,11 +56,21 @@ function isOk(record: Measurement): boolean {
 }
 
 /** Rates only: counts and shares of different things have no common scale. What is in a matrix stays there. */
-export function barGroups(measurements: readonly Measurement[], verdicts: readonly Verdict[]): BarGroup[] {
+export function barGroups(
+  measurements: readonly Measurement[],
+  verdicts: readonly Verdict[],
+): BarGroup[] {
   const groups = new Map<string, Measurement[]>();
-  const isMatrix = measurements.some((record) => isBetweenNodes(record) && record.subject!.numa !== memoryNode(record));
+  const isMatrix = measurements.some(
+    (record) => isBetweenNodes(record) && record.subject!.numa !== memoryNode(record),
+  );
   for (const record of measurements) {
-    if (!isOk(record) || !["B/s", "1/s"].includes(record.unit) || (isMatrix && isBetweenNodes(record))) continue;
+    if (
+      !isOk(record) ||
+      !["B/s", "1/s"].includes(record.unit) ||
+      (isMatrix && isBetweenNodes(record))
+    )
+      continue;
     const key = `${record.name} ${record.metric}`;
     groups.set(key, [...(groups.get(key) ?? []), record]);
   }
@@ -82,18 +96,27 @@ function spreadEnd(record: Measurement, end: "p5" | "p95"): number | undefined {
 }
 
 /** The limits that were held against a record: of verdicts on its metric whose conditions it meets. */
-function limitsOf(record: Measurement, among: Measurement[], verdicts: readonly Verdict[]): Limit[] {
+function limitsOf(
+  record: Measurement,
+  among: Measurement[],
+  verdicts: readonly Verdict[],
+): Limit[] {
   const ids = new Set(among.map(({ id }) => id));
   const atLeast = record.better !== "lower";
   return verdicts.flatMap(({ evidence = [], required, unit, outcome, where = {} }) =>
-    typeof required === "number" && unit === record.unit && ids.has(evidence[0]) && meets(record, where)
+    typeof required === "number" &&
+    unit === record.unit &&
+    ids.has(evidence[0]) &&
+    meets(record, where)
       ? [{ value: required, atLeast, outcome }]
       : [],
   );
 }
 
 function meets({ params = {}, subject = {} }: Measurement, where: Record<string, Scalar>): boolean {
-  return Object.entries(where).every(([key, value]) => (params[key] ?? (subject as Record<string, unknown>)[key]) === value);
+  return Object.entries(where).every(
+    ([key, value]) => (params[key] ?? (subject as Record<string, unknown>)[key]) === value,
+  );
 }
 
 function distinct(limits: Limit[]): Limit[] {
@@ -109,7 +132,10 @@ function traits({ subject = {}, params = {} }: Measurement): Map<string, string>
   if (device) found.set("device", device);
   if (typeof numa === "number") found.set("numa", `node ${numa}`);
   for (const [name, value] of Object.entries(params)) {
-    found.set(`param ${name}`, name === "size" ? bytes(Number(value)) : parameters({ [name]: value as Scalar }));
+    found.set(
+      `param ${name}`,
+      name === "size" ? bytes(Number(value)) : parameters({ [name]: value as Scalar }),
+    );
   }
   return found;
 }
@@ -130,7 +156,9 @@ function shared(records: Measurement[]): string {
 }
 
 export function distributions(measurements: readonly Measurement[]): Distribution[] {
-  const own = measurements.filter((record) => record.histogram && record.histogram.counts.some((count) => count > 0));
+  const own = measurements.filter(
+    (record) => record.histogram && record.histogram.counts.some((count) => count > 0),
+  );
   return own.map((record, index) => ({
     key: String(record.id ?? index),
     title: [`${record.name} ${record.metric}`, ...traits(record).values()].join(", "),
@@ -147,7 +175,9 @@ export function numaMatrices(measurements: readonly Measurement[]): Matrix[] {
     if (!isBetweenNodes(record)) continue;
     const { memory_node: _memory, threads: _threads, ...rest } = record.params!;
     const lone = record.params!["threads"] === 1 ? "one thread" : "all threads";
-    const key = [record.subject!.host, record.name, record.metric, parameters(rest), lone].join("\u0000");
+    const key = [record.subject!.host, record.name, record.metric, parameters(rest), lone].join(
+      "\u0000",
+    );
     found.set(key, [...(found.get(key) ?? []), record]);
   }
   return [...found].flatMap(([key, records]) => {
@@ -163,7 +193,8 @@ function numaMatrix(key: string, records: Measurement[]): Matrix {
   const columns = [...new Set(records.map(column))].sort(naturally);
   const values = new Float32Array(rows.length * columns.length).fill(NaN);
   for (const record of records) {
-    values[rows.indexOf(row(record)) * columns.length + columns.indexOf(column(record))] = middle(record)!;
+    values[rows.indexOf(row(record)) * columns.length + columns.indexOf(column(record))] =
+      middle(record)!;
   }
   const first = records[0]!;
   const [host, , , rest, lone] = key.split("\u0000");
@@ -180,6 +211,11 @@ function numaMatrix(key: string, records: Measurement[]): Matrix {
     values,
     measured: records.length,
     median: middleValue,
-    worst: Math.min(0, ...[...values].filter((value) => !Number.isNaN(value)).map((value) => value / middleValue - 1)),
+    worst: Math.min(
+      0,
+      ...[...values]
+        .filter((value) => !Number.isNaN(value))
+        .map((value) => value / middleValue - 1),
+    ),
   };
 }

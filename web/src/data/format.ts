@@ -72,7 +72,9 @@ export function percent(value: number | null | undefined, signed = true): string
 /** A moment (ISO 8601) to the second, in UTC, whatever the reader's locale. */
 export function moment(iso: string): string {
   const date = new Date(iso);
-  return Number.isNaN(date.valueOf()) ? iso : `${date.toISOString().slice(0, 19).replace("T", " ")} UTC`;
+  return Number.isNaN(date.valueOf())
+    ? iso
+    : `${date.toISOString().slice(0, 19).replace("T", " ")} UTC`;
 }
 
 /** A duration between two moments: "1 min 12 s". */
@@ -114,8 +116,10 @@ export function parameters(params: Record<string, string | number | boolean>): s
       if (name === "size" && typeof value === "number") return bytes(value);
       if (typeof value === "boolean") return value ? name : `not ${name}`;
       if (NAMELESS.has(name)) return String(value);
-      if (UNITS[name] && typeof value === "number") return `${name.replace("_", " ")} ${quantity(value, UNITS[name])}`;
-      if (COUNTS[name]) return `${value} ${COUNTS[name]}${value === 1 || name === "inflight" ? "" : "s"}`;
+      if (UNITS[name] && typeof value === "number")
+        return `${name.replace("_", " ")} ${quantity(value, UNITS[name])}`;
+      if (COUNTS[name])
+        return `${value} ${COUNTS[name]}${value === 1 || name === "inflight" ? "" : "s"}`;
       return `${name} ${value}`;
     })
     .join(", ");

@@ -28,25 +28,58 @@ const ticks =
     page.nodes[name][node]! * page.tick;
 
 // Some calls were timed and stand for all.
-const spent = (cost: "cost" | "free_cost", costed: "costed" | "free_costed", count: "count" | "frees") => (page: HeapPage, node: number) => {
-  const timed = page.nodes[costed][node]!;
-  return timed > 0 ? (page.nodes[cost][node]! / timed) * page.nodes[count][node]! * page.tick : 0;
-};
+const spent =
+  (cost: "cost" | "free_cost", costed: "costed" | "free_costed", count: "count" | "frees") =>
+  (page: HeapPage, node: number) => {
+    const timed = page.nodes[costed][node]!;
+    return timed > 0 ? (page.nodes[cost][node]! / timed) * page.nodes[count][node]! * page.tick : 0;
+  };
 
 /** Blocks that were reallocated here, and had been asked for elsewhere. */
-export const ADOPTED: Metric = { key: "adopted", words: "reallocations of others' blocks", unit: "1", fold: "sum", of: column("adopted") };
+export const ADOPTED: Metric = {
+  key: "adopted",
+  words: "reallocations of others' blocks",
+  unit: "1",
+  fold: "sum",
+  of: column("adopted"),
+};
 
 export const METRICS: Metric[] = [
   { key: "bytes", words: "allocated", unit: "B", fold: "sum", of: column("bytes") },
   { key: "count", words: "allocations", unit: "1", fold: "sum", of: column("count") },
   { key: "peak", words: "peak", unit: "B", fold: "peak", of: column("own_peak") },
-  { key: "at_peak", words: "live at the process's peak", unit: "B", fold: "sum", of: column("at_peak") },
+  {
+    key: "at_peak",
+    words: "live at the process's peak",
+    unit: "B",
+    fold: "sum",
+    of: column("at_peak"),
+  },
   { key: "leaked", words: "not freed", unit: "B", fold: "sum", of: column("leaked") },
-  { key: "leaked_count", words: "blocks not freed", unit: "1", fold: "sum", of: column("leaked_count") },
-  { key: "temporary", words: "freed before the next allocation", unit: "1", fold: "sum", of: column("temporary") },
+  {
+    key: "leaked_count",
+    words: "blocks not freed",
+    unit: "1",
+    fold: "sum",
+    of: column("leaked_count"),
+  },
+  {
+    key: "temporary",
+    words: "freed before the next allocation",
+    unit: "1",
+    fold: "sum",
+    of: column("temporary"),
+  },
   { key: "reallocated", words: "reallocations", unit: "1", fold: "sum", of: column("reallocated") },
   { key: "frees", words: "frees made here", unit: "1", fold: "sum", of: column("frees") },
-  { key: "mean_size", words: "size, mean", unit: "B", fold: "mean", of: column("bytes"), by: column("count") },
+  {
+    key: "mean_size",
+    words: "size, mean",
+    unit: "B",
+    fold: "mean",
+    of: column("bytes"),
+    by: column("count"),
+  },
   { key: "least", words: "size, least", unit: "B", fold: "least", of: column("least") },
   { key: "most", words: "size, largest", unit: "B", fold: "most", of: column("most") },
   {
@@ -59,8 +92,20 @@ export const METRICS: Metric[] = [
   },
   { key: "shortest", words: "lifetime, shortest", unit: "s", fold: "least", of: ticks("shortest") },
   { key: "longest", words: "lifetime, longest", unit: "s", fold: "most", of: ticks("longest") },
-  { key: "malloc_time", words: "time in malloc", unit: "s", fold: "sum", of: spent("cost", "costed", "count") },
-  { key: "free_time", words: "time in free", unit: "s", fold: "sum", of: spent("free_cost", "free_costed", "frees") },
+  {
+    key: "malloc_time",
+    words: "time in malloc",
+    unit: "s",
+    fold: "sum",
+    of: spent("cost", "costed", "count"),
+  },
+  {
+    key: "free_time",
+    words: "time in free",
+    unit: "s",
+    fold: "sum",
+    of: spent("free_cost", "free_costed", "frees"),
+  },
 ];
 
 export function metricOf(key: string): Metric {
@@ -145,7 +190,9 @@ export class HeapModel {
     let found = this.entriesOf.get(key);
     if (!found) {
       found = metric.fold === "peak" ? this.peaks(group) : this.folded(metric, group);
-      found = found.filter((one) => one.own > 0 || one.total > 0).sort((x, y) => y.own - x.own || y.total - x.total);
+      found = found
+        .filter((one) => one.own > 0 || one.total > 0)
+        .sort((x, y) => y.own - x.own || y.total - x.total);
       this.entriesOf.set(key, found);
     }
     return found;
@@ -162,10 +209,13 @@ export class HeapModel {
   }
 
   private peaks(group: Group): Entry[] {
-    const { first, peak_own, peak_total, function_peak_own, function_peak_total } = this.page.places;
+    const { first, peak_own, peak_total, function_peak_own, function_peak_total } =
+      this.page.places;
     return first.flatMap((function_, place) => {
       if (group === "line") return [{ place, own: peak_own[place]!, total: peak_total[place]! }];
-      return function_ === place ? [{ place, own: function_peak_own[place]!, total: function_peak_total[place]! }] : [];
+      return function_ === place
+        ? [{ place, own: function_peak_own[place]!, total: function_peak_total[place]! }]
+        : [];
     });
   }
 
@@ -188,7 +238,11 @@ export class HeapModel {
         total.add(of, value, weight);
       }
     }
-    return Array.from({ length: size }, (_, at) => ({ place: at, own: own.at(at), total: total.at(at) }));
+    return Array.from({ length: size }, (_, at) => ({
+      place: at,
+      own: own.at(at),
+      total: total.at(at),
+    }));
   }
 
   groupKey(group: Group): (place: number) => number {
@@ -214,7 +268,9 @@ export class HeapModel {
           else for (let at = node; at >= 0; at = parent[at]!) folded.add(at, value, weight);
         }
         found = Float64Array.from(parent, (_, node) => folded.at(node));
-        if (sums) for (let node = parent.length - 1; node >= 0; node -= 1) if (parent[node]! >= 0) found[parent[node]!]! += found[node]!;
+        if (sums)
+          for (let node = parent.length - 1; node >= 0; node -= 1)
+            if (parent[node]! >= 0) found[parent[node]!]! += found[node]!;
       }
       this.totalsOf.set(metric.key, found);
     }
@@ -224,12 +280,18 @@ export class HeapModel {
   /** The places from the outermost caller to this node. */
   stack(node: number): number[] {
     const found: number[] = [];
-    for (let at = node; at >= 0; at = this.page.nodes.parent[at]!) found.push(this.page.nodes.place[at]!);
+    for (let at = node; at >= 0; at = this.page.nodes.parent[at]!)
+      found.push(this.page.nodes.place[at]!);
     return found.reverse();
   }
 
   /** Stacks with a figure of their own that pass through a place (of this line, or of its function); any if none. */
-  stacks(metric: Metric, through: number | undefined, group: Group, ownOnly: boolean): { node: number; value: number }[] {
+  stacks(
+    metric: Metric,
+    through: number | undefined,
+    group: Group,
+    ownOnly: boolean,
+  ): { node: number; value: number }[] {
     const { parent, place } = this.page.nodes;
     const key = this.groupKey(group);
     const wanted = through === undefined ? -1 : key(through);
@@ -237,8 +299,14 @@ export class HeapModel {
     const found: { node: number; value: number }[] = [];
     for (let node = 0; node < parent.length; node += 1) {
       const caller = parent[node]!;
-      inside[node] = wanted < 0 || key(place[node]!) === wanted || (caller >= 0 && inside[caller]) ? 1 : 0;
-      if (!inside[node] || !this.isUsed(metric, node) || (ownOnly && wanted >= 0 && key(this.asker[node]!) !== wanted)) continue;
+      inside[node] =
+        wanted < 0 || key(place[node]!) === wanted || (caller >= 0 && inside[caller]) ? 1 : 0;
+      if (
+        !inside[node] ||
+        !this.isUsed(metric, node) ||
+        (ownOnly && wanted >= 0 && key(this.asker[node]!) !== wanted)
+      )
+        continue;
       const weight = metric.by?.(this.page, node) ?? 1;
       const value = weight > 0 ? metric.of(this.page, node) / (metric.by ? weight : 1) : 0;
       if (value > 0) found.push({ node, value });
@@ -265,7 +333,10 @@ export function basename(path: string): string {
 /** Without what hides the name: standard strings' template arguments, and long parameter lists. */
 export function shortName(name: string): string {
   const short = name
-    .replaceAll(/std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> ?>/g, "std::string")
+    .replaceAll(
+      /std::__cxx11::basic_string<char, std::char_traits<char>, std::allocator<char> ?>/g,
+      "std::string",
+    )
     .replaceAll(/, std::allocator<[^<>]*> ?>/g, ">")
     .replaceAll("(anonymous namespace)::", "");
   return short.length > 120 ? `${short.slice(0, 117)}…` : short;

@@ -18,7 +18,9 @@ export function fold(names: readonly string[]): string {
     if (number !== "") group.numbers.push(number);
     groups.set(key, group);
   }
-  return [...groups.values()].map(({ head, tail, numbers }) => head + ranges(numbers) + tail).join(",");
+  return [...groups.values()]
+    .map(({ head, tail, numbers }) => head + ranges(numbers) + tail)
+    .join(",");
 }
 
 function ranges(numbers: string[]): string {

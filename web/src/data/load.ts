@@ -71,7 +71,8 @@ function take(run: Run, builders: Map<string, MatrixBuilder>, record: AnyRecord 
       run.byId.set(record.id ?? 0, { ...head, count: peers.length });
       const params = withoutIterations(record.params);
       const key = JSON.stringify([record.name, record.metric, ...Object.entries(params).sort()]);
-      const builder = builders.get(key) ?? new MatrixBuilder(key, { ...record, params, values: [], peers: [] });
+      const builder =
+        builders.get(key) ?? new MatrixBuilder(key, { ...record, params, values: [], peers: [] });
       builders.set(key, builder);
       builder.add(record);
       break;

@@ -61,8 +61,7 @@ export class MatrixBuilder {
   /** `hosts` is the run's own order (rank order), which is kept; strangers follow, naturally sorted. */
   build(hosts: readonly string[]): Matrix {
     const rank = new Map(hosts.map((host, index) => [host, index]));
-    const inOrder = (a: string, b: string) =>
-      rankOf(rank, a) - rankOf(rank, b) || naturally(a, b);
+    const inOrder = (a: string, b: string) => rankOf(rank, a) - rankOf(rank, b) || naturally(a, b);
     const rows = [...this.rows.keys()].sort(inOrder);
     const columns = [...this.columns.keys()].sort(inOrder);
     const place = new Uint32Array(columns.length);
@@ -92,7 +91,8 @@ export class MatrixBuilder {
       median: median(values),
       worst: 0,
     };
-    for (const value of values) matrix.worst = Math.min(matrix.worst, deviation(matrix, value) || 0);
+    for (const value of values)
+      matrix.worst = Math.min(matrix.worst, deviation(matrix, value) || 0);
     return matrix;
   }
 }

@@ -59,7 +59,12 @@ export interface Overlaid {
 export function overlaid(comparisons: readonly Comparison[]): Overlaid[] {
   const curves = new Map<string, Overlaid>();
   for (const point of comparisons) {
-    const curve = curves.get(point.curve) ?? { name: point.curve, along: point.along, unit: point.unit, points: [] };
+    const curve = curves.get(point.curve) ?? {
+      name: point.curve,
+      along: point.along,
+      unit: point.unit,
+      points: [],
+    };
     curves.set(point.curve, curve);
     curve.points.push(point);
   }

@@ -246,4 +246,14 @@ export interface Verdict {
   id?: number;
 }
 
-export type AnyRecord = Capacity | Comparison | Context | Corruption | Failure | Finding | Flows | Measurement | Pairs | Verdict;
+export type AnyRecord =
+  | Capacity
+  | Comparison
+  | Context
+  | Corruption
+  | Failure
+  | Finding
+  | Flows
+  | Measurement
+  | Pairs
+  | Verdict;

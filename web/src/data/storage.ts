@@ -33,7 +33,9 @@ export function figuresOf(measurements: readonly Measurement[], name: string): F
   for (const record of measurements) {
     const middle = record.summary?.median;
     if (record.name !== name || middle === undefined || (record.status ?? "ok") !== "ok") continue;
-    const params = Object.fromEntries(Object.entries(record.params ?? {}).filter(([key]) => !OF_A_RUN.includes(key)));
+    const params = Object.fromEntries(
+      Object.entries(record.params ?? {}).filter(([key]) => !OF_A_RUN.includes(key)),
+    );
     const host = name === DEVICE ? (record.subject?.host ?? "") : "";
     const key = JSON.stringify([record.metric, host, Object.entries(params).sort()]);
     const figure = found.get(key) ?? {
@@ -47,10 +49,14 @@ export function figuresOf(measurements: readonly Measurement[], name: string): F
       value: NaN,
     };
     // A round that was cut short and made again in a resumed run is there twice: the later one counts.
-    figure.rounds.set(JSON.stringify(record.params), record.samples?.length ? record.samples : [middle]);
+    figure.rounds.set(
+      JSON.stringify(record.params),
+      record.samples?.length ? record.samples : [middle],
+    );
     found.set(key, figure);
   }
-  for (const figure of found.values()) figure.value = median(Float32Array.from([...figure.rounds.values()].flat()));
+  for (const figure of found.values())
+    figure.value = median(Float32Array.from([...figure.rounds.values()].flat()));
   return [...found.values()];
 }
 
@@ -60,8 +66,12 @@ export function isStorage(record: Measurement): boolean {
 
 /** The values that a parameter takes, numbers ascending, words in the order of measuring. */
 export function valuesOf(figures: readonly Figure[], param: string): Scalar[] {
-  const values = [...new Set(figures.map(({ params }) => params[param]).filter((value) => value !== undefined))] as Scalar[];
-  return values.every((value) => typeof value === "number") ? (values as number[]).sort((a, b) => a - b) : values;
+  const values = [
+    ...new Set(figures.map(({ params }) => params[param]).filter((value) => value !== undefined)),
+  ] as Scalar[];
+  return values.every((value) => typeof value === "number")
+    ? (values as number[]).sort((a, b) => a - b)
+    : values;
 }
 
 export interface Panel {
@@ -80,7 +90,9 @@ const PANELS: [op: string, data: string | undefined, title: string][] = [
 /** Bandwidth over `axis` ("transfer" or "nodes"), a panel an operation, a curve a variant and MPI. */
 export function panelsOf(figures: readonly Figure[], axis: string, fixed: Params): Panel[] {
   const chosen = figures.filter(
-    (figure) => figure.metric === "bandwidth" && Object.entries(fixed).every(([key, value]) => figure.params[key] === value),
+    (figure) =>
+      figure.metric === "bandwidth" &&
+      Object.entries(fixed).every(([key, value]) => figure.params[key] === value),
   );
   return PANELS.map(([op, data, title]) => ({
     key: `${op} ${data ?? ""}`,
@@ -101,7 +113,9 @@ function curvesOf(figures: Figure[], axis: string): Curve[] {
         .map(({ params, value }): [number, number] => [Number(params[axis]), value])
         .sort(([a], [b]) => a - b);
       const name = mpis.length > 1 ? `${variant}, ${mpi}` : variant;
-      return points.length > 0 ? [{ name, series: mpis.length > 1 ? 2 * k + series : series, points }] : [];
+      return points.length > 0
+        ? [{ name, series: mpis.length > 1 ? 2 * k + series : series, points }]
+        : [];
     }),
   );
 }
@@ -118,7 +132,11 @@ const PHASES: [metric: string, name: string][] = [
 ];
 
 function titled(params: Params, ...keys: string[]): string {
-  return keys.flatMap((key) => (params[key] === undefined ? [] : [`${params[key]}${key === "nodes" ? " nodes" : ""}`])).join(", ");
+  return keys
+    .flatMap((key) =>
+      params[key] === undefined ? [] : [`${params[key]}${key === "nodes" ? " nodes" : ""}`],
+    )
+    .join(", ");
 }
 
 /** Where the solver's time goes: a bar a variant, number of nodes and way of writing, stacked by phase. */
@@ -132,15 +150,25 @@ export function ratesOf(figures: readonly Figure[]): Bars {
     ["raw_rate", "raw"],
     ["observed_rate", "observed"],
   ];
-  return barsOf(figures, rates, (params) => titled(params, "op", "io", "mpi", "nodes", "mem_pattern", "file_pattern", "read_option"));
+  return barsOf(figures, rates, (params) =>
+    titled(params, "op", "io", "mpi", "nodes", "mem_pattern", "file_pattern", "read_option"),
+  );
 }
 
-function barsOf(figures: readonly Figure[], metrics: [metric: string, name: string][], title: (params: Params) => string): Bars {
+function barsOf(
+  figures: readonly Figure[],
+  metrics: [metric: string, name: string][],
+  title: (params: Params) => string,
+): Bars {
   const wanted = figures.filter(({ metric }) => metrics.some(([one]) => one === metric));
   const categories = [...new Set(wanted.map(({ params }) => title(params)))];
   const series = metrics.map(([metric, name]) => ({
     name,
-    values: categories.map((category) => wanted.find((one) => one.metric === metric && title(one.params) === category)?.value ?? null),
+    values: categories.map(
+      (category) =>
+        wanted.find((one) => one.metric === metric && title(one.params) === category)?.value ??
+        null,
+    ),
   }));
   return { categories, series };
 }
@@ -151,7 +179,10 @@ export function deviceMap(figures: readonly Figure[]): Matrix {
   const sizes = valuesOf(figures, "transfer") as number[];
   const values = new Float32Array(threads.length * sizes.length).fill(NaN);
   for (const { params, value } of figures) {
-    values[threads.indexOf(Number(params["threads"])) * sizes.length + sizes.indexOf(Number(params["transfer"]))] = value;
+    values[
+      threads.indexOf(Number(params["threads"])) * sizes.length +
+        sizes.indexOf(Number(params["transfer"]))
+    ] = value;
   }
   const middle = median(values);
   return {
@@ -166,7 +197,10 @@ export function deviceMap(figures: readonly Figure[]): Matrix {
     values,
     measured: figures.length,
     median: middle,
-    worst: Math.min(0, ...[...values].filter((value) => !Number.isNaN(value)).map((value) => value / middle - 1)),
+    worst: Math.min(
+      0,
+      ...[...values].filter((value) => !Number.isNaN(value)).map((value) => value / middle - 1),
+    ),
   };
 }
 

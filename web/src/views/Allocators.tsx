@@ -22,12 +22,24 @@ export function Allocators({ points }: { points: Measurement[] }) {
       <h2>Allocators over the size of a block</h2>
       <div class="controls">
         {threads.length > 0 && (
-          <Choice label="Threads" value={count} options={threads.map((one) => [String(one), String(one)])} onChange={setCount} />
+          <Choice
+            label="Threads"
+            value={count}
+            options={threads.map((one) => [String(one), String(one)])}
+            onChange={setCount}
+          />
         )}
         {states.length > 0 && (
-          <Choice label="Blocks" value={state} options={states.map((one) => [one, STATES[one] ?? one])} onChange={setState} />
+          <Choice
+            label="Blocks"
+            value={state}
+            options={states.map((one) => [one, STATES[one] ?? one])}
+            onChange={setState}
+          />
         )}
-        <p class="soft">Both axes are logarithmic; what is none at all, such as no page fault, is left out.</p>
+        <p class="soft">
+          Both axes are logarithmic; what is none at all, such as no page fault, is left out.
+        </p>
       </div>
       <div class="charts">
         {shown.map(({ key, title, unit, curves }) => (

@@ -39,8 +39,12 @@ export function App({ run }: { run: Run }) {
       <Findings run={run} />
       <Verdicts run={run} />
       {run.heaps.length > 0 && <Heap pages={run.heaps} />}
-      {run.capacities.length > 0 && <Model capacities={run.capacities} comparisons={run.comparisons} />}
-      {groups.length + spread.length + numa.length > 0 && <Figures groups={groups} distributions={spread} numa={numa} />}
+      {run.capacities.length > 0 && (
+        <Model capacities={run.capacities} comparisons={run.comparisons} />
+      )}
+      {groups.length + spread.length + numa.length > 0 && (
+        <Figures groups={groups} distributions={spread} numa={numa} />
+      )}
       {matrices.length > 0 && (
         <PairMatrices
           matrices={matrices}
@@ -54,7 +58,8 @@ export function App({ run }: { run: Run }) {
       {single.length > 0 && <Measurements measurements={single} />}
       {run.contexts.length > 0 && <Hosts contexts={run.contexts} />}
       <footer class="soft">
-        Written by Assay {run.info.assay}. This file holds the whole run and loads nothing from any network.
+        Written by Assay {run.info.assay}. This file holds the whole run and loads nothing from any
+        network.
       </footer>
     </>
   );

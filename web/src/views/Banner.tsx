@@ -61,7 +61,10 @@ export function Banner({ run }: { run: Run }) {
             {tile.note}
           </Tile>
         ))}
-        <Tile name="Took" value={info.ended ? duration(info.started, info.ended) : "no end recorded"}>
+        <Tile
+          name="Took"
+          value={info.ended ? duration(info.started, info.ended) : "no end recorded"}
+        >
           {moment(info.started)}
         </Tile>
       </dl>
@@ -80,7 +83,15 @@ const INCOMPLETE = {
   complete: "",
 };
 
-function Tile({ name, value, children }: { name: string; value: string; children: ComponentChildren }) {
+function Tile({
+  name,
+  value,
+  children,
+}: {
+  name: string;
+  value: string;
+  children: ComponentChildren;
+}) {
   return (
     <div>
       <dt>{name}</dt>
@@ -113,15 +124,17 @@ function reason(run: Run, outcome: Outcome): string {
   const open = run.verdicts.filter((verdict) => verdict.outcome === "INCONCLUSIVE").length;
   const faults = run.findings.filter((finding) => (finding.severity ?? "fault") === "fault");
   const parts: string[] = [];
-  if (total === 1) parts.push(`The one criterion ${failed ? "failed" : open ? "could not be decided" : "is met"}`);
+  if (total === 1)
+    parts.push(`The one criterion ${failed ? "failed" : open ? "could not be decided" : "is met"}`);
   else if (failed > 0) parts.push(`${failed} of ${total} criteria failed`);
   else if (open > 0) parts.push(`${open} of ${total} criteria could not be decided`);
   else if (total > 0) parts.push(`${total === 2 ? "Both" : `All ${total}`} criteria are met`);
   else if (outcome !== "FAIL") parts.push("No criterion was held against this run");
-  if (faults[0]) parts.push(faults[0].cause + (faults.length > 1 ? ` (and ${faults.length - 1} more)` : ""));
+  if (faults[0])
+    parts.push(faults[0].cause + (faults.length > 1 ? ` (and ${faults.length - 1} more)` : ""));
   else if (run.failures[0]) parts.push(run.failures[0].what);
   else if (run.corruptions.length > 0) parts.push("payloads were corrupted");
-  return parts.length > 0 ? `${parts.join(": ")}.` : run.info.reason ?? "";
+  return parts.length > 0 ? `${parts.join(": ")}.` : (run.info.reason ?? "");
 }
 
 /** The two or three figures by which a network is known. */
@@ -138,9 +151,19 @@ function headline(run: Run): { name: string; value: string; note: string }[] {
   const at = (m: (typeof points)[0]) =>
     [quantity(Number(m.params?.["size"]), "B"), m.params?.["op"]].filter(Boolean).join(" ");
   const most = extreme("bandwidth", (a, b) => a > b);
-  if (most) tiles.push({ name: "Aggregate bandwidth", value: quantity(middle(most), "B/s"), note: `best, at ${at(most)}` });
+  if (most)
+    tiles.push({
+      name: "Aggregate bandwidth",
+      value: quantity(middle(most), "B/s"),
+      note: `best, at ${at(most)}`,
+    });
   const least = extreme("latency", (a, b) => a < b);
-  if (least) tiles.push({ name: "Latency", value: quantity(middle(least), "s"), note: `least p50, at ${at(least)}` });
+  if (least)
+    tiles.push({
+      name: "Latency",
+      value: quantity(middle(least), "s"),
+      note: `least p50, at ${at(least)}`,
+    });
   const checked = points.filter((m) => m.metric === "corrupted");
   if (checked.length > 0) {
     const corrupted = checked.reduce((sum, m) => sum + (middle(m) ?? 0), 0);

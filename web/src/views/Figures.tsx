@@ -30,7 +30,10 @@ export function Figures({ groups, distributions, numa }: Props) {
 }
 
 function Bars({ group }: { group: BarGroup }) {
-  const ends = [...group.bars.map((bar) => Math.max(bar.value, bar.high ?? 0)), ...group.limits.map(({ value }) => value)];
+  const ends = [
+    ...group.bars.map((bar) => Math.max(bar.value, bar.high ?? 0)),
+    ...group.limits.map(({ value }) => value),
+  ];
   const scale = 100 / (1.05 * Math.max(...ends));
   return (
     <figure class="bars">
@@ -43,7 +46,10 @@ function Bars({ group }: { group: BarGroup }) {
       {group.limits.length > 0 && (
         <p class="soft">
           {group.limits
-            .map(({ value, atLeast }) => `│ required: ${atLeast ? "at least" : "at most"} ${quantity(value, group.unit)}`)
+            .map(
+              ({ value, atLeast }) =>
+                `│ required: ${atLeast ? "at least" : "at most"} ${quantity(value, group.unit)}`,
+            )
             .join("; ")}
         </p>
       )}
@@ -66,7 +72,12 @@ function BarRow({ bar, group, scale }: { bar: Bar; group: BarGroup; scale: numbe
           />
         )}
         {bar.limits.map(({ value }) => (
-          <span key={value} class="bars-limit" style={{ left: at(value) }} title={`required: ${quantity(value, group.unit)}`} />
+          <span
+            key={value}
+            class="bars-limit"
+            style={{ left: at(value) }}
+            title={`required: ${quantity(value, group.unit)}`}
+          />
         ))}
       </span>
       <span class="numeric" role="cell">
@@ -89,9 +100,15 @@ function Numa({ matrices }: { matrices: Matrix[] }) {
           options={matrices.map((one) => [one.key, `${one.params["host"]}: ${one.params["of"]}`])}
           onChange={setKey}
         />
-        <p class="soft">Cores in rows, memory in columns; the colour is the deviation from the median.</p>
+        <p class="soft">
+          Cores in rows, memory in columns; the colour is the deviation from the median.
+        </p>
       </div>
-      <HeatMap matrix={matrix} marks={NO_MARKS} label="Memory bandwidth from the cores of each NUMA node to the memory of each." />
+      <HeatMap
+        matrix={matrix}
+        marks={NO_MARKS}
+        label="Memory bandwidth from the cores of each NUMA node to the memory of each."
+      />
     </figure>
   );
 }
@@ -106,7 +123,12 @@ function Distributions({ distributions }: { distributions: Distribution[] }) {
       <figcaption>{distributions.length === 1 ? shown.title : "Distribution"}</figcaption>
       {distributions.length > 1 && (
         <div class="controls">
-          <Choice label="Of" value={key} options={distributions.map((one) => [one.key, one.title])} onChange={setKey} />
+          <Choice
+            label="Of"
+            value={key}
+            options={distributions.map((one) => [one.key, one.title])}
+            onChange={setKey}
+          />
         </div>
       )}
       <Bins distribution={shown} />
@@ -140,7 +162,9 @@ function Bins({ distribution: { title, unit, histogram } }: { distribution: Dist
 function binName(edges: number[], bin: number, unit: string): string {
   const [low, high] = [edges[bin], edges[bin + 1]];
   if (!low || low <= 0) return `under ${quantity(high, unit)}`;
-  return high === undefined || high >= 1e300 ? `${quantity(low, unit)} and more` : `${quantity(low, unit)} – ${quantity(high, unit)}`;
+  return high === undefined || high >= 1e300
+    ? `${quantity(low, unit)} and more`
+    : `${quantity(low, unit)} – ${quantity(high, unit)}`;
 }
 
 /** Never "0 %" of something that was there. */

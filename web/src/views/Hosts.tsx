@@ -47,7 +47,8 @@ function OwnValues({ row }: { row: FactRow }) {
 
 function FactHosts({ row }: { row: FactRow }) {
   const hosts = row.values.flatMap(([, own]) => own);
-  if (hosts.length === row.total) return <span class="soft">{row.total === 1 ? hosts[0] : `all ${row.total}`}</span>;
+  if (hosts.length === row.total)
+    return <span class="soft">{row.total === 1 ? hosts[0] : `all ${row.total}`}</span>;
   return (
     <span class={row.odd ? "odd" : undefined}>
       {row.odd && "≠ "}
@@ -64,12 +65,22 @@ export function Hosts({ contexts }: { contexts: Context[] }) {
   return (
     <section id="hosts">
       <h2>Hosts</h2>
-      <p class="soft">Facts read from each host; ≠ marks those that differ from what most hosts have.</p>
-      <Table caption="Facts of the hosts" columns={COLUMNS} rows={factRows(contexts.filter((one) => !one.subject?.device))} />
+      <p class="soft">
+        Facts read from each host; ≠ marks those that differ from what most hosts have.
+      </p>
+      <Table
+        caption="Facts of the hosts"
+        columns={COLUMNS}
+        rows={factRows(contexts.filter((one) => !one.subject?.device))}
+      />
       {devices.length > 0 && (
         <>
           <h3>Devices</h3>
-          <Table caption="Facts of their devices" columns={DEVICE_COLUMNS} rows={deviceRows(devices)} />
+          <Table
+            caption="Facts of their devices"
+            columns={DEVICE_COLUMNS}
+            rows={deviceRows(devices)}
+          />
         </>
       )}
     </section>
@@ -94,7 +105,9 @@ const DEVICE_COLUMNS: Column<DeviceRow>[] = [
 function deviceRows(contexts: Context[]): DeviceRow[] {
   const rows = new Map<string, DeviceRow>();
   for (const { subject = {}, facts = {} } of contexts) {
-    const words = Object.entries(facts).map(([fact, value]) => `${fact.split(".").slice(1).join(".")} ${factText(fact, value)}`);
+    const words = Object.entries(facts).map(
+      ([fact, value]) => `${fact.split(".").slice(1).join(".")} ${factText(fact, value)}`,
+    );
     const [device, numa] = [subject.device ?? "", subject.numa ?? undefined];
     const key = JSON.stringify([device, numa, words]);
     const row = rows.get(key) ?? { device, numa, facts: words.join(", "), hosts: [] };
@@ -124,8 +137,11 @@ function factRows(contexts: Context[]): FactRow[] {
   }
   const total = byHost.size;
   return [...facts].sort().flatMap(([fact, found]): FactRow[] => {
-    const values = [...found].sort((a, b) => b[1].length - a[1].length || naturally(a[1][0]!, b[1][0]!));
-    if (values.length > LISTED && values.length >= total * OWN) return [{ fact, values, total, odd: false }];
+    const values = [...found].sort(
+      (a, b) => b[1].length - a[1].length || naturally(a[1][0]!, b[1][0]!),
+    );
+    if (values.length > LISTED && values.length >= total * OWN)
+      return [{ fact, values, total, odd: false }];
     return values.map((value, index) => ({ fact, values: [value], total, odd: index > 0 }));
   });
 }
@@ -141,7 +157,11 @@ function factText(fact: string, value: Scalar): string {
   const unit = RATES.find(([ends]) => ends.test(fact))?.[1];
   if (typeof value === "number" && unit === "T/s") return `${value / 1e9} GT/s`;
   if (typeof value === "number" && unit) return quantity(value, unit);
-  if (typeof value === "number" && /(^|[._])(memory|bytes|cache)([._]|$)/.test(fact) && value >= 1024) {
+  if (
+    typeof value === "number" &&
+    /(^|[._])(memory|bytes|cache)([._]|$)/.test(fact) &&
+    value >= 1024
+  ) {
     return bytes(value);
   }
   return String(value);

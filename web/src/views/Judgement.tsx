@@ -31,7 +31,11 @@ const VERDICT_COLUMNS: Column<Verdict>[] = [
       </>
     ),
   },
-  { id: "subject", header: "Worst at", value: (verdict) => subjectText(verdict.subject) || undefined },
+  {
+    id: "subject",
+    header: "Worst at",
+    value: (verdict) => subjectText(verdict.subject) || undefined,
+  },
   {
     id: "observed",
     header: "Observed",
@@ -56,7 +60,9 @@ const VERDICT_COLUMNS: Column<Verdict>[] = [
 ];
 
 export function Verdicts({ run }: { run: Run }) {
-  const specifications = [...new Set(run.verdicts.map((verdict) => verdict.specification).filter(Boolean))];
+  const specifications = [
+    ...new Set(run.verdicts.map((verdict) => verdict.specification).filter(Boolean)),
+  ];
   const rows = run.verdicts.toSorted((a, b) => RANK[a.outcome] - RANK[b.outcome]);
   return (
     <section id="verdicts">
@@ -109,8 +115,16 @@ function FindingCard({ run, finding }: { run: Run; finding: Finding }) {
   const facts: [string, string][] = [
     ["Who", subjectText(finding.subject)],
     ["Where", SIDES[finding.side ?? "none"]],
-    ["Effect", typeof finding.effect === "number" ? `${percent(finding.effect)} against what was expected` : ""],
-    ["Confidence", typeof finding.confidence === "number" ? percent(finding.confidence, false) : ""],
+    [
+      "Effect",
+      typeof finding.effect === "number"
+        ? `${percent(finding.effect)} against what was expected`
+        : "",
+    ],
+    [
+      "Confidence",
+      typeof finding.confidence === "number" ? percent(finding.confidence, false) : "",
+    ],
     ["Rule", finding.rule],
   ];
   return (
@@ -173,6 +187,7 @@ export function subjectText(subject: Subject | undefined): string {
 function citation(record: Measurement | PairsHead): string {
   const head = `${record.name} ${record.metric}, ${parameters(record.params ?? {})}`;
   const who = subjectText(record.subject);
-  if (record.kind === "pairs") return `${head}: from ${who}${record.count > 0 ? ` to ${record.count} peers` : ""}`;
+  if (record.kind === "pairs")
+    return `${head}: from ${who}${record.count > 0 ? ` to ${record.count} peers` : ""}`;
   return `${who ? `${who}: ` : ""}${head}: ${quantity(record.summary?.median, record.unit)}`;
 }

@@ -8,7 +8,13 @@ import { subjectText } from "./Judgement";
 import { Table, type Column } from "./Table";
 
 const COLUMNS: Column<Measurement>[] = [
-  { id: "subject", header: "Host", value: (record) => subjectText(record.subject) || (record.name.startsWith("storage.") ? "all ranks" : "this machine") },
+  {
+    id: "subject",
+    header: "Host",
+    value: (record) =>
+      subjectText(record.subject) ||
+      (record.name.startsWith("storage.") ? "all ranks" : "this machine"),
+  },
   { id: "name", header: "Measurement", value: (record) => record.name },
   { id: "metric", header: "Metric", value: (record) => record.metric },
   {
@@ -25,7 +31,13 @@ const COLUMNS: Column<Measurement>[] = [
         </span>
       ),
   },
-  { id: "spread", header: "Spread (MAD)", numeric: true, value: spread, show: (record) => percent(spread(record), false) },
+  {
+    id: "spread",
+    header: "Spread (MAD)",
+    numeric: true,
+    value: spread,
+    show: (record) => percent(spread(record), false),
+  },
   { id: "n", header: "Samples", numeric: true, value: (record) => record.summary?.n },
   // The longest, and so the last: a long table does not fold its rows.
   { id: "params", header: "Parameters", value: (record) => parameters(record.params ?? {}) },
@@ -33,7 +45,9 @@ const COLUMNS: Column<Measurement>[] = [
 
 /** The median absolute deviation as a share of the median: how far the figure can be trusted. */
 function spread({ summary }: Measurement): number | undefined {
-  return summary?.median && summary.n > 1 ? (summary.mad ?? 0) / Math.abs(summary.median) : undefined;
+  return summary?.median && summary.n > 1
+    ? (summary.mad ?? 0) / Math.abs(summary.median)
+    : undefined;
 }
 
 export function Measurements({ measurements }: { measurements: Measurement[] }) {
@@ -44,7 +58,11 @@ export function Measurements({ measurements }: { measurements: Measurement[] }) 
   return (
     <section id="measurements">
       <h2>Measurements of hosts and pairs</h2>
-      <Table caption="Measurements of hosts and pairs" columns={COLUMNS} rows={[...measurements].sort(order)} />
+      <Table
+        caption="Measurements of hosts and pairs"
+        columns={COLUMNS}
+        rows={[...measurements].sort(order)}
+      />
     </section>
   );
 }

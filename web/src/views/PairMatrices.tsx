@@ -32,9 +32,10 @@ export function PairMatrices({ matrices, omitted, findings }: Props) {
       </div>
       <p class="soft">
         Each row sends to each column{unit}; the colour is the deviation from the median pair,{" "}
-        {quantity(matrix.median, matrix.unit)}. {matrix.measured.toLocaleString("en")} pairs measured. Hover or use the arrow keys to read
-        a pair; drag to look closer, Escape to return.
-        {omitted > 0 && ` ${omitted} more matrices are too large for this file and stand in records.jsonl only.`}
+        {quantity(matrix.median, matrix.unit)}. {matrix.measured.toLocaleString("en")} pairs
+        measured. Hover or use the arrow keys to read a pair; drag to look closer, Escape to return.
+        {omitted > 0 &&
+          ` ${omitted} more matrices are too large for this file and stand in records.jsonl only.`}
       </p>
       <div class="matrix">
         <HeatMap
@@ -56,15 +57,25 @@ export function PairMatrices({ matrices, omitted, findings }: Props) {
 function startingMatrix(matrices: Matrix[]): Matrix {
   const first = matrices[0]!;
   return matrices
-    .filter((m) => m.name === first.name && m.metric === first.metric && m.params["op"] === first.params["op"])
-    .reduce((best, m) => (Number(m.params["size"]) > Number(best.params["size"]) ? m : best), first);
+    .filter(
+      (m) =>
+        m.name === first.name && m.metric === first.metric && m.params["op"] === first.params["op"],
+    )
+    .reduce(
+      (best, m) => (Number(m.params["size"]) > Number(best.params["size"]) ? m : best),
+      first,
+    );
 }
 
 /** What a matrix is chosen by. The rest of its parameters belong to the measurement. */
 function facets(matrix: Matrix): [what: string, op: string, size: string] {
   const { op = "", size = "", ...rest } = matrix.params;
   const others = parameters(rest);
-  return [`${matrix.name} ${matrix.metric}${others ? ` (${others})` : ""}`, String(op), String(size)];
+  return [
+    `${matrix.name} ${matrix.metric}${others ? ` (${others})` : ""}`,
+    String(op),
+    String(size),
+  ];
 }
 
 interface SelectorsProps {
@@ -78,14 +89,19 @@ function Selectors({ matrices, matrix, onChange }: SelectorsProps) {
   const choose = (facet: number, value: string) => {
     const wanted = now.map((own, index) => (index === facet ? value : own));
     const likeness = (candidate: Matrix) =>
-      facets(candidate).reduce((sum, own, index) => sum + (own === wanted[index] ? (index === facet ? 10 : 1) : 0), 0);
+      facets(candidate).reduce(
+        (sum, own, index) => sum + (own === wanted[index] ? (index === facet ? 10 : 1) : 0),
+        0,
+      );
     const best = matrices.reduce((a, b) => (likeness(b) > likeness(a) ? b : a));
     onChange(best.key);
   };
   return (
     <>
       {["Measurement", "Operation", "Size"].map((label, facet) => {
-        const values = [...new Set(matrices.map((candidate) => facets(candidate)[facet]!))].filter(Boolean);
+        const values = [...new Set(matrices.map((candidate) => facets(candidate)[facet]!))].filter(
+          Boolean,
+        );
         if (label === "Size") values.sort((a, b) => Number(a) - Number(b));
         if (values.length === 0) return null;
         return (
@@ -93,7 +109,10 @@ function Selectors({ matrices, matrix, onChange }: SelectorsProps) {
             key={label}
             label={label}
             value={now[facet]!}
-            options={values.map((value) => [value, label === "Size" ? bytes(Number(value)) : value])}
+            options={values.map((value) => [
+              value,
+              label === "Size" ? bytes(Number(value)) : value,
+            ])}
             onChange={(value) => choose(facet, value)}
           />
         );
@@ -121,7 +140,10 @@ function marksOf(findings: Finding[]): Marks {
 function Scale({ matrix }: { matrix: Matrix }) {
   const range = scaleRange(matrix);
   const at = (deviation: number) =>
-    quantity(matrix.lowerIsBetter ? matrix.median / (1 + deviation) : matrix.median * (1 + deviation), matrix.unit);
+    quantity(
+      matrix.lowerIsBetter ? matrix.median / (1 + deviation) : matrix.median * (1 + deviation),
+      matrix.unit,
+    );
   return (
     <div class="scale">
       <div class="scale-bar" aria-hidden="true" />
@@ -164,14 +186,20 @@ function Suspects({ matrix, marks }: { matrix: Matrix; marks: Marks }) {
       <thead>
         <tr>
           <th scope="col">Host</th>
-          <th scope="col" class="numeric">sends</th>
-          <th scope="col" class="numeric">receives</th>
+          <th scope="col" class="numeric">
+            sends
+          </th>
+          <th scope="col" class="numeric">
+            receives
+          </th>
         </tr>
       </thead>
       <tbody>
         {hosts.map((host) => (
           <tr key={host}>
-            <th scope="row" class="suspect">▶ {host}</th>
+            <th scope="row" class="suspect">
+              ▶ {host}
+            </th>
             <td class="numeric">{side(host, "row")}</td>
             <td class="numeric">{side(host, "column")}</td>
           </tr>
@@ -189,8 +217,12 @@ function Worst({ matrix }: { matrix: Matrix }) {
       <thead>
         <tr>
           <th scope="col">Pair</th>
-          <th scope="col" class="numeric">{matrix.metric}</th>
-          <th scope="col" class="numeric">vs median</th>
+          <th scope="col" class="numeric">
+            {matrix.metric}
+          </th>
+          <th scope="col" class="numeric">
+            vs median
+          </th>
         </tr>
       </thead>
       <tbody>

@@ -16,7 +16,8 @@ const METHODS: Record<string, string> = {
 };
 const NO_MARKS = { rows: new Map<string, string>(), columns: new Map<string, string>() };
 
-const kindOf = ({ host, params }: Figure) => JSON.stringify([host, params["on"], params["op"], params["pattern"], params["method"]]);
+const kindOf = ({ host, params }: Figure) =>
+  JSON.stringify([host, params["on"], params["op"], params["pattern"], params["method"]]);
 
 function titleOf({ host, params }: Figure): string {
   return `${host}, ${params["on"]}: ${params["op"]}, ${params["pattern"]}, ${METHODS[String(params["method"])] ?? params["method"]}`;
@@ -38,10 +39,16 @@ export function StorageDevice({ figures }: { figures: Figure[] }) {
     <section id="storage-device">
       <h2>A node's own storage</h2>
       <div class="controls">
-        <Choice label="Of" value={key} options={[...kinds].map(([one, [first]]) => [one, titleOf(first!)])} onChange={setKey} />
+        <Choice
+          label="Of"
+          value={key}
+          options={[...kinds].map(([one, [first]]) => [one, titleOf(first!)])}
+          onChange={setKey}
+        />
         <p class="soft">
-          {peak.device}: peak {quantity(peak.value, "B/s")} with {String(peak.params["threads"])} threads. In the map threads are in rows, transfer
-          sizes in columns; the colour is the deviation from the median.
+          {peak.device}: peak {quantity(peak.value, "B/s")} with {String(peak.params["threads"])}{" "}
+          threads. In the map threads are in rows, transfer sizes in columns; the colour is the
+          deviation from the median.
         </p>
       </div>
       <div class="charts">
@@ -54,7 +61,11 @@ export function StorageDevice({ figures }: { figures: Figure[] }) {
           sizeName="transfer size"
         />
         {map.rows.length * map.columns.length > 1 && (
-          <HeatMap matrix={map} marks={NO_MARKS} label="Bandwidth by number of threads and transfer size." />
+          <HeatMap
+            matrix={map}
+            marks={NO_MARKS}
+            label="Bandwidth by number of threads and transfer size."
+          />
         )}
       </div>
     </section>

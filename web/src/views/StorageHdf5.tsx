@@ -18,8 +18,8 @@ export function StorageHdf5({ figures }: { figures: Figure[] }) {
         stacked={false}
       />
       <p class="soft">
-        Raw: bytes over the time in H5Dwrite and H5Dread. Observed: the same bytes over the time from opening to closing the file, less the
-        emulated computing.
+        Raw: bytes over the time in H5Dwrite and H5Dread. Observed: the same bytes over the time
+        from opening to closing the file, less the emulated computing.
       </p>
     </section>
   );

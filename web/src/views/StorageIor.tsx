@@ -15,15 +15,23 @@ export function StorageIor({ figures }: { figures: Figure[] }) {
     const of = (key: string) => valuesOf(figures, key).map(Number);
     return { nodes: of("nodes"), sizes: of("transfer"), ranks: of("ranks") };
   }, [figures]);
-  const [axis, setAxis] = useState<"transfer" | "nodes">(nodes.length > sizes.length ? "nodes" : "transfer");
+  const [axis, setAxis] = useState<"transfer" | "nodes">(
+    nodes.length > sizes.length ? "nodes" : "transfer",
+  );
   const [at, setAt] = useState<Record<string, number>>({});
   const [scale, setScale] = useState<Scale>("linear");
   const other = axis === "transfer" ? "nodes" : "transfer";
   const others = axis === "transfer" ? nodes : sizes;
   const chosen = at[other] ?? others.at(-1)!;
-  const panels = useMemo(() => panelsOf(figures, axis, { [other]: chosen }), [figures, axis, other, chosen]);
+  const panels = useMemo(
+    () => panelsOf(figures, axis, { [other]: chosen }),
+    [figures, axis, other, chosen],
+  );
   const named = (value: number) => (other === "transfer" ? bytes(value) : String(value));
-  const fixed = other === "transfer" ? `Transfers of ${named(chosen)}. ` : `${chosen} node${chosen === 1 ? "" : "s"}, ${ranks.join(" or ")} ranks. `;
+  const fixed =
+    other === "transfer"
+      ? `Transfers of ${named(chosen)}. `
+      : `${chosen} node${chosen === 1 ? "" : "s"}, ${ranks.join(" or ")} ranks. `;
   return (
     <section id="storage-ior">
       <h2>Parallel I/O</h2>
@@ -58,7 +66,8 @@ export function StorageIor({ figures }: { figures: Figure[] }) {
         />
         <p class="soft">
           {others.length === 1 ? fixed : ""}
-          Bytes of all ranks over the longest rank's time from opening to closing; medians over all rounds.
+          Bytes of all ranks over the longest rank's time from opening to closing; medians over all
+          rounds.
         </p>
       </div>
       <div class="charts">

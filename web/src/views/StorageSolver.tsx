@@ -17,7 +17,10 @@ export function StorageSolver({ figures }: { figures: Figure[] }) {
         bars={bars}
         stacked
       />
-      <p class="soft">The longest rank's time in each phase; medians over all rounds. Comparing what was written is nobody's time.</p>
+      <p class="soft">
+        The longest rank's time in each phase; medians over all rounds. Comparing what was written
+        is nobody's time.
+      </p>
     </section>
   );
 }

@@ -16,9 +16,16 @@ export function Sweeps({ sweeps }: { sweeps: Sweep[] }) {
   const [bandwidth, setBandwidth] = useState<Bandwidth>("bandwidth");
   const [scale, setScale] = useState<"log" | "linear">("log");
   const sweep = sweeps.find((candidate) => candidate.key === key) ?? sweeps[0]!;
-  const rates = useMemo(() => curves(sweep, bandwidth, scale, [[undefined, middle]]), [sweep, bandwidth, scale]);
+  const rates = useMemo(
+    () => curves(sweep, bandwidth, scale, [[undefined, middle]]),
+    [sweep, bandwidth, scale],
+  );
   const latencies = useMemo(
-    () => curves(sweep, "latency", scale, [["p50", middle], ["p99", (m) => m?.summary?.p99 ?? undefined]]),
+    () =>
+      curves(sweep, "latency", scale, [
+        ["p50", middle],
+        ["p99", (m) => m?.summary?.p99 ?? undefined],
+      ]),
     [sweep, scale],
   );
   return (
@@ -70,9 +77,14 @@ export function Sweeps({ sweeps }: { sweeps: Sweep[] }) {
           curves={latencies}
         />
       </div>
-      <Table caption="The sweep, one row a message size and operation" columns={columnsOf(sweep)} rows={sweep.rows} />
+      <Table
+        caption="The sweep, one row a message size and operation"
+        columns={columnsOf(sweep)}
+        rows={sweep.rows}
+      />
       <p class="soft">
-        Message sizes are binary (1 KiB = 1024 B), bandwidths decimal (1 MB/s = 10⁶ B/s), both of payload.
+        Message sizes are binary (1 KiB = 1024 B), bandwidths decimal (1 MB/s = 10⁶ B/s), both of
+        payload.
       </p>
     </section>
   );
@@ -80,7 +92,12 @@ export function Sweeps({ sweeps }: { sweeps: Sweep[] }) {
 
 type Reading = (record: Measurement | undefined) => number | undefined;
 
-function curves(sweep: Sweep, metric: string, scale: "log" | "linear", readings: [detail: string | undefined, read: Reading][]): Curve[] {
+function curves(
+  sweep: Sweep,
+  metric: string,
+  scale: "log" | "linear",
+  readings: [detail: string | undefined, read: Reading][],
+): Curve[] {
   return operations(sweep).flatMap((op, series) =>
     readings.map(([detail, read], index) => ({
       name: op,
@@ -98,7 +115,13 @@ function curves(sweep: Sweep, metric: string, scale: "log" | "linear", readings:
   );
 }
 
-function figure(id: string, header: string, metric: string, unit: string, read: Reading = middle): Column<SweepRow> {
+function figure(
+  id: string,
+  header: string,
+  metric: string,
+  unit: string,
+  read: Reading = middle,
+): Column<SweepRow> {
   return {
     id,
     header,
@@ -109,7 +132,13 @@ function figure(id: string, header: string, metric: string, unit: string, read: 
 }
 
 const ALL_COLUMNS: Column<SweepRow>[] = [
-  { id: "size", header: "Size", numeric: true, value: (row) => row.size, show: (row) => bytes(row.size) },
+  {
+    id: "size",
+    header: "Size",
+    numeric: true,
+    value: (row) => row.size,
+    show: (row) => bytes(row.size),
+  },
   { id: "op", header: "Operation", value: (row) => row.op },
   figure("wall_time", "Wall time", "wall_time", "s"),
   figure("bandwidth", "Aggregate", "bandwidth", "B/s"),
@@ -121,12 +150,15 @@ const ALL_COLUMNS: Column<SweepRow>[] = [
     id: "iterations",
     header: "Iterations",
     numeric: true,
-    value: (row) => Number(Object.values(row.metrics)[0]?.params?.["iterations"] ?? NaN) || undefined,
+    value: (row) =>
+      Number(Object.values(row.metrics)[0]?.params?.["iterations"] ?? NaN) || undefined,
   },
   figure("corrupted", "Corrupted", "corrupted", "1"),
 ];
 
 /** The corrupted column stands only where there is something in it. */
 function columnsOf(sweep: Sweep): Column<SweepRow>[] {
-  return sweep.rows.some((row) => (middle(row.metrics["corrupted"]) ?? 0) > 0) ? ALL_COLUMNS : ALL_COLUMNS.slice(0, -1);
+  return sweep.rows.some((row) => (middle(row.metrics["corrupted"]) ?? 0) > 0)
+    ? ALL_COLUMNS
+    : ALL_COLUMNS.slice(0, -1);
 }

@@ -14,7 +14,12 @@ import {
   type SortingState,
 } from "@tanstack/table-core";
 import { storeReactivityBindings } from "@tanstack/table-core/store-reactivity-bindings";
-import { elementScroll, observeElementOffset, observeElementRect, Virtualizer } from "@tanstack/virtual-core";
+import {
+  elementScroll,
+  observeElementOffset,
+  observeElementRect,
+  Virtualizer,
+} from "@tanstack/virtual-core";
 import type { ComponentChildren } from "preact";
 import { useLayoutEffect, useMemo, useReducer, useRef, useState } from "preact/hooks";
 
@@ -55,14 +60,12 @@ export function Table<T extends object>({ caption, columns, rows }: Props<T>) {
       constructTable<Features, T>({
         features,
         data: rows,
-        columns: columns.map(
-          (column): ColumnDef<Features, T> => ({
-            id: column.id,
-            accessorFn: column.value,
-            sortUndefined: "last",
-            sortDescFirst: false,
-          }),
-        ),
+        columns: columns.map((column): ColumnDef<Features, T> => ({
+          id: column.id,
+          accessorFn: column.value,
+          sortUndefined: "last",
+          sortDescFirst: false,
+        })),
         state: { sorting },
         onSortingChange: (update) => setSorting(functionalUpdate(update, sorting)),
       }),
@@ -72,7 +75,12 @@ export function Table<T extends object>({ caption, columns, rows }: Props<T>) {
   const printing = usePrinting();
   const long = sorted.length > VIRTUAL_FROM && !printing;
   return (
-    <div class={long ? "table-box long" : "table-box"} tabIndex={0} role="region" aria-label={caption}>
+    <div
+      class={long ? "table-box long" : "table-box"}
+      tabIndex={0}
+      role="region"
+      aria-label={caption}
+    >
       <table aria-rowcount={sorted.length + 1}>
         <caption>{caption}</caption>
         <thead>
@@ -84,11 +92,15 @@ export function Table<T extends object>({ caption, columns, rows }: Props<T>) {
                   key={column.id}
                   scope="col"
                   class={column.numeric ? "numeric" : undefined}
-                  aria-sort={direction === "asc" ? "ascending" : direction === "desc" ? "descending" : "none"}
+                  aria-sort={
+                    direction === "asc" ? "ascending" : direction === "desc" ? "descending" : "none"
+                  }
                 >
                   <button type="button" onClick={() => table.getColumn(column.id)!.toggleSorting()}>
                     {column.header}
-                    <span aria-hidden="true">{direction === "asc" ? " ▲" : direction === "desc" ? " ▼" : ""}</span>
+                    <span aria-hidden="true">
+                      {direction === "asc" ? " ▲" : direction === "desc" ? " ▼" : ""}
+                    </span>
                   </button>
                 </th>
               );
@@ -109,7 +121,13 @@ export function Table<T extends object>({ caption, columns, rows }: Props<T>) {
   );
 }
 
-function VirtualBody<T extends object>({ rows, columns }: { rows: Row<Features, T>[]; columns: Column<T>[] }) {
+function VirtualBody<T extends object>({
+  rows,
+  columns,
+}: {
+  rows: Row<Features, T>[];
+  columns: Column<T>[];
+}) {
   const body = useRef<HTMLTableSectionElement>(null);
   const [, redraw] = useReducer<number, unknown>((count) => count + 1, 0);
   const options = {
@@ -133,7 +151,12 @@ function VirtualBody<T extends object>({ rows, columns }: { rows: Row<Features, 
     <tbody ref={body}>
       <Spacer height={before} />
       {items.map(({ index }) => (
-        <TableRow key={rows[index]!.id} row={rows[index]!.original} columns={columns} index={index} />
+        <TableRow
+          key={rows[index]!.id}
+          row={rows[index]!.original}
+          columns={columns}
+          index={index}
+        />
       ))}
       <Spacer height={after} />
     </tbody>
@@ -141,7 +164,9 @@ function VirtualBody<T extends object>({ rows, columns }: { rows: Row<Features, 
 }
 
 function Spacer({ height }: { height: number }) {
-  return height > 0 ? <tr aria-hidden="true" class="spacer" style={{ height: `${height}px` }} /> : null;
+  return height > 0 ? (
+    <tr aria-hidden="true" class="spacer" style={{ height: `${height}px` }} />
+  ) : null;
 }
 
 function TableRow<T>({ row, columns, index }: { row: T; columns: Column<T>[]; index: number }) {

@@ -18,8 +18,18 @@ const COLUMNS: Column<Corruption>[] = [
     numeric: true,
     value: (record) => record.offset ?? 0,
   },
-  { id: "expected", header: "Expected", value: (record) => record.expected, show: (r) => <code>{r.expected}</code> },
-  { id: "observed", header: "Observed", value: (record) => record.observed, show: (r) => <code>{r.observed}</code> },
+  {
+    id: "expected",
+    header: "Expected",
+    value: (record) => record.expected,
+    show: (r) => <code>{r.expected}</code>,
+  },
+  {
+    id: "observed",
+    header: "Observed",
+    value: (record) => record.observed,
+    show: (r) => <code>{r.observed}</code>,
+  },
 ];
 
 export function Trouble({ run }: { run: Run }) {
@@ -32,7 +42,9 @@ export function Trouble({ run }: { run: Run }) {
             {run.failures.map((failure, index) => (
               <li key={failure.id ?? index}>
                 <strong>{failure.what}</strong>
-                {subjectText(failure.subject) && <span class="soft"> · {subjectText(failure.subject)}</span>}
+                {subjectText(failure.subject) && (
+                  <span class="soft"> · {subjectText(failure.subject)}</span>
+                )}
                 {failure.hint && <p>{failure.hint}</p>}
               </li>
             ))}
@@ -42,7 +54,11 @@ export function Trouble({ run }: { run: Run }) {
       {run.corruptions.length > 0 && (
         <section id="corruption">
           <h2>Corrupted payloads</h2>
-          <Table caption="Messages that did not arrive as sent" columns={COLUMNS} rows={run.corruptions} />
+          <Table
+            caption="Messages that did not arrive as sent"
+            columns={COLUMNS}
+            rows={run.corruptions}
+          />
         </section>
       )}
     </>

@@ -1,4 +1,5 @@
-// Every instruction set that this processor has: right results, everything consumed, every byte written.
+// Every instruction set that this processor has: right results, everything consumed, every byte
+// written.
 #include "node/memory/kernels.hpp"
 
 #include <doctest/doctest.h>
@@ -18,7 +19,8 @@ constexpr double guard = -7;
 struct Made {
     Made() {
         for (double*& array : arrays) {
-            array = static_cast<double*>(std::aligned_alloc(64, (n + kernel_step) * sizeof(double)));
+            array =
+                static_cast<double*>(std::aligned_alloc(64, (n + kernel_step) * sizeof(double)));
             std::fill_n(array, n + kernel_step, guard);
         }
         for (std::size_t i = 0; i < n; ++i) {
@@ -50,7 +52,8 @@ TEST_CASE("stores write what they should, all of it, and nothing beyond") {
             const Made made;
             const double returned = kernel.run(made.view());
             bool right = true;
-            for (std::size_t i = 0; i < n; ++i) right &= made.arrays[0][i] == expected(kernel.operation, made, i);
+            for (std::size_t i = 0; i < n; ++i)
+                right &= made.arrays[0][i] == expected(kernel.operation, made, i);
             CHECK(right);
             CHECK(made.arrays[0][n] == guard);
             CHECK(returned == made.arrays[0][n / 2]);
@@ -76,7 +79,8 @@ TEST_CASE("a reading depends on every double, and on none beyond") {
         }
 }
 
-TEST_CASE("the bytes that move: a line read before it is written counts, a streaming store does not") {
+TEST_CASE(
+    "the bytes that move: a line read before it is written counts, a streaming store does not") {
     for (const Kernel& kernel : kernels()) {
         const double read = kernel.operation == "triad" ? 2 : kernel.operation == "write" ? 0 : 1;
         const double written = kernel.operation == "read" ? 0 : 1;

@@ -13,7 +13,8 @@ using namespace assay::node;
 
 namespace {
 
-std::string workload(const std::string& steps, const std::string& more = R"("chunk":1000,"multiplier":7)") {
+std::string workload(const std::string& steps,
+                     const std::string& more = R"("chunk":1000,"multiplier":7)") {
     return R"({"name":"planted","stations":2,)" + more + R"(,"steps":[)" + steps + "]}";
 }
 
@@ -30,20 +31,30 @@ TEST_CASE("copies and transpositions count twice") {
 TEST_CASE("what makes no sense is refused") {
     CHECK_THROWS_AS(parse_workload("{"), Error);
     CHECK_THROWS_AS(parse_workload(R"({"name":"x","stations":0,"steps":[]})"), Error);
-    CHECK_THROWS_AS(parse_workload(workload(R"({"operation":"swap","block":8000,"rate":1e6})")), Error);
-    CHECK_THROWS_AS(parse_workload(workload(R"({"operation":"read","block":8,"rate":1e6})")), Error);
-    CHECK_THROWS_AS(parse_workload(workload(R"({"operation":"read","block":8000,"rate":0})")), Error);
+    CHECK_THROWS_AS(parse_workload(workload(R"({"operation":"swap","block":8000,"rate":1e6})")),
+                    Error);
+    CHECK_THROWS_AS(parse_workload(workload(R"({"operation":"read","block":8,"rate":1e6})")),
+                    Error);
+    CHECK_THROWS_AS(parse_workload(workload(R"({"operation":"read","block":8000,"rate":0})")),
+                    Error);
     // 14 chunks, and 7 divides 14; one chunk alone; no chunk size.
-    CHECK_THROWS_AS(parse_workload(workload(R"({"operation":"transpose","block":14000,"rate":1e6})")), Error);
-    CHECK_THROWS_AS(parse_workload(workload(R"({"operation":"transpose","block":4096,"rate":1e6})", R"("chunk":4000)")), Error);
-    CHECK_THROWS_AS(parse_workload(workload(R"({"operation":"transpose","block":8000,"rate":1e6})", R"("multiplier":7)")), Error);
+    CHECK_THROWS_AS(
+        parse_workload(workload(R"({"operation":"transpose","block":14000,"rate":1e6})")), Error);
+    CHECK_THROWS_AS(parse_workload(workload(R"({"operation":"transpose","block":4096,"rate":1e6})",
+                                            R"("chunk":4000)")),
+                    Error);
+    CHECK_THROWS_AS(parse_workload(workload(R"({"operation":"transpose","block":8000,"rate":1e6})",
+                                            R"("multiplier":7)")),
+                    Error);
 }
 
-TEST_CASE("a transposition is a permutation whenever multiplier and chunks have no common divisor") {
+TEST_CASE(
+    "a transposition is a permutation whenever multiplier and chunks have no common divisor") {
     for (std::size_t chunks = 2; chunks < 300; ++chunks)
         for (std::size_t multiplier : {3, 7, 11}) {
             std::set<std::size_t> places;
-            for (std::size_t i = 0; i < chunks; ++i) places.insert(transposed(i, multiplier, chunks));
+            for (std::size_t i = 0; i < chunks; ++i)
+                places.insert(transposed(i, multiplier, chunks));
             CHECK((places.size() == chunks) == (std::gcd(multiplier, chunks) == 1));
         }
 }

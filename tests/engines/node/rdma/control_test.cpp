@@ -24,7 +24,9 @@ struct Ends {
         there = both[1];
     }
     ~Ends() { hang_up(); }
-    void write(const std::string& text) const { REQUIRE(::write(there, text.data(), text.size()) == static_cast<ssize_t>(text.size())); }
+    void write(const std::string& text) const {
+        REQUIRE(::write(there, text.data(), text.size()) == static_cast<ssize_t>(text.size()));
+    }
     void hang_up() {
         if (there >= 0) close(there);
         there = -1;
@@ -39,7 +41,8 @@ std::string word(std::uint32_t value) {
 }
 
 std::string framed(const std::string& body, std::uint32_t version = control_version) {
-    return word(control_magic) + word(version) + word(static_cast<std::uint32_t>(body.size())) + body;
+    return word(control_magic) + word(version) + word(static_cast<std::uint32_t>(body.size())) +
+           body;
 }
 
 std::string heard(Ends& ends, const char* type = "hello") {
@@ -50,7 +53,9 @@ std::string heard(Ends& ends, const char* type = "hello") {
     }
 }
 
-bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool says(const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+}
 
 }  // namespace
 
@@ -65,7 +70,8 @@ TEST_CASE("messages pass both ways, whole") {
 }
 
 TEST_CASE("something else than this protocol is named as such, at its first bytes") {
-    for (const char* text : {"0000:0011:abcdef:000209:55dc8efe8000", "GET / HTTP/1.0\r\n\r\n", "SSH-"}) {
+    for (const char* text :
+         {"0000:0011:abcdef:000209:55dc8efe8000", "GET / HTTP/1.0\r\n\r\n", "SSH-"}) {
         Ends ends;
         ends.write(text);
         CHECK_THROWS_AS(ends.here->receive("hello"), ForeignError);
@@ -75,7 +81,8 @@ TEST_CASE("something else than this protocol is named as such, at its first byte
 TEST_CASE("another version, too much, no JSON, no message, another message") {
     const std::pair<std::string, const char*> wrong[] = {
         {framed("{}", 2), "version 2 of this measurement's protocol, and here is version 1"},
-        {word(control_magic) + word(control_version) + word(longest_message + 1), "announces a message of 1048577 bytes"},
+        {word(control_magic) + word(control_version) + word(longest_message + 1),
+         "announces a message of 1048577 bytes"},
         {framed("{\"type\":"), "cannot be read"},
         {framed("[1,2]"), "cannot be read"},
         {framed("{\"type\":3}"), "cannot be read"},
@@ -114,7 +121,8 @@ TEST_CASE("one that works renews the limit, and says how far it is") {
     std::vector<double> seen;
     ends.here->on_alive([&](double done) { seen.push_back(done); });
     std::jthread other([&] {
-        for (const char* body : {"{\"type\":\"alive\",\"done\":0.25}", "{\"type\":\"alive\",\"done\":0.5}", "{\"type\":\"done\"}"}) {
+        for (const char* body : {"{\"type\":\"alive\",\"done\":0.25}",
+                                 "{\"type\":\"alive\",\"done\":0.5}", "{\"type\":\"done\"}"}) {
             std::this_thread::sleep_for(std::chrono::milliseconds(250));
             ends.write(framed(body));
         }

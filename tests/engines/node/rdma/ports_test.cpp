@@ -35,7 +35,8 @@ public:
     void port(const std::string& device, int number, const std::string& state) const {
         file(device + "/ports/" + std::to_string(number) + "/state", state);
     }
-    void gid(const std::string& device, int index, const std::string& address, const std::string& type) const {
+    void gid(const std::string& device, int index, const std::string& address,
+             const std::string& type) const {
         const std::string at = device + "/ports/1/", entry = std::to_string(index);
         file(at + "gids/" + entry, address);
         if (!type.empty()) file(at + "gid_attrs/types/" + entry, type);
@@ -61,7 +62,9 @@ std::string refusal(const std::string& device, int port) {
     }
 }
 
-bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool says(const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+}
 
 constexpr const char* local = "fe80:0000:0000:0000:f466:b8ff:fe95:df4c";
 constexpr const char* global = "2001:0db8:0000:0000:0000:0000:0000:0001";
@@ -92,7 +95,8 @@ TEST_CASE("the port that is meant") {
     CHECK(says(refusal("mlx5_1", 1), "mlx5_1:1 is not active, it is DOWN"));
     CHECK(says(refusal("mlx5_1", 3), "no port 3; it has 1 to 2"));
     CHECK(says(refusal("mlx5_1:2", 1), "contradict"));
-    CHECK(says(refusal("mlx4_0", 0), "no RDMA device is called 'mlx4_0'; there are: mlx5_0, mlx5_1"));
+    CHECK(
+        says(refusal("mlx4_0", 0), "no RDMA device is called 'mlx4_0'; there are: mlx5_0, mlx5_1"));
 }
 
 TEST_CASE("NUMA node and software devices") {
@@ -124,13 +128,18 @@ TEST_CASE("the table of addresses, without its empty entries") {
 }
 
 TEST_CASE("the address that is chosen") {
-    const auto chosen = [](const std::vector<Gid>& table) { return choose_gid(table).value().index; };
+    const auto chosen = [](const std::vector<Gid>& table) {
+        return choose_gid(table).value().index;
+    };
     CHECK_FALSE(choose_gid({}));
     CHECK(chosen({{0, local, "IB/RoCE v1", ""}}) == 0);
     CHECK(chosen({{0, local, "IB/RoCE v1", ""}, {1, local, "RoCE v2", ""}}) == 1);
     CHECK(chosen({{0, ipv4, "IB/RoCE v1", ""}, {1, local, "RoCE v2", ""}}) == 1);
     CHECK(chosen({{1, local, "RoCE v2", ""}, {2, global, "RoCE v2", ""}}) == 2);
     // As mlx5 lists them, v1 and v2 in turn; of two IPv4 addresses the first.
-    CHECK(chosen({{0, local, "IB/RoCE v1", ""}, {1, local, "RoCE v2", ""}, {2, ipv4, "IB/RoCE v1", ""},
-                  {3, ipv4, "RoCE v2", ""}, {5, ipv4, "RoCE v2", ""}}) == 3);
+    CHECK(chosen({{0, local, "IB/RoCE v1", ""},
+                  {1, local, "RoCE v2", ""},
+                  {2, ipv4, "IB/RoCE v1", ""},
+                  {3, ipv4, "RoCE v2", ""},
+                  {5, ipv4, "RoCE v2", ""}}) == 3);
 }

@@ -28,8 +28,9 @@ double best_window(const std::vector<Nanoseconds>& posts, const std::vector<Even
     for (std::size_t i = 0; i < posts.size(); ++i)
         for (const Event& event : completions)
             if (event.messages > i)
-                best = std::max(best, static_cast<double>(event.messages - i) /
-                                          static_cast<double>(std::max<Nanoseconds>(1, event.at - posts[i])));
+                best = std::max(
+                    best, static_cast<double>(event.messages - i) /
+                              static_cast<double>(std::max<Nanoseconds>(1, event.at - posts[i])));
     return best * 1e9;
 }
 
@@ -48,7 +49,8 @@ TEST_CASE("one message after the other: average and peak are that rate") {
 
 TEST_CASE("a pause lowers the average, and leaves the peak") {
     // Four messages of 1 us, then nothing for 6 us, then one of 2 us.
-    const Timeline t = timeline({0, 1000, 2000, 3000, 10000}, {{1, 1000}, {2, 2000}, {3, 3000}, {4, 4000}, {5, 12000}});
+    const Timeline t = timeline({0, 1000, 2000, 3000, 10000},
+                                {{1, 1000}, {2, 2000}, {3, 3000}, {4, 4000}, {5, 12000}});
     CHECK(t.average() == doctest::Approx(5 / 12e-6));
     CHECK(t.peak() == doctest::Approx(1e6));
 }
@@ -62,13 +64,15 @@ TEST_CASE("completions that report several messages") {
 TEST_CASE("the peak is that of perftest's search over every window") {
     std::mt19937 random(7);
     for (int round = 0; round < 300; ++round) {
-        const std::uint64_t messages = 1 + random() % 60, depth = 1 + random() % 20, every = 1 + random() % depth;
+        const std::uint64_t messages = 1 + random() % 60, depth = 1 + random() % 20,
+                            every = 1 + random() % depth;
         std::vector<Nanoseconds> posts;
         std::vector<Event> completions;
         Nanoseconds time = 5'000'000'000'000;
         std::uint64_t done = 0;
         while (done < messages) {
-            while (posts.size() < messages && posts.size() - done < depth) posts.push_back(time += random() % 50);
+            while (posts.size() < messages && posts.size() - done < depth)
+                posts.push_back(time += random() % 50);
             done = std::min(messages, done + every);
             completions.push_back({done, time += random() % (random() % 4 == 0 ? 5000 : 300)});
         }

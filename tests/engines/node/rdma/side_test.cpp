@@ -1,5 +1,5 @@
-// Both sides of a measurement, in threads, over a pair of sockets and a device that is memory: what arrives, what
-// is counted, and that planted faults are found and named on both sides.
+// Both sides of a measurement, in threads, over a pair of sockets and a device that is memory: what
+// arrives, what is counted, and that planted faults are found and named on both sides.
 #include "node/rdma/side.hpp"
 
 #include <doctest/doctest.h>
@@ -25,7 +25,8 @@ struct Faults {
 
 class Memory;
 
-// What the two devices share: one lock, and the faults of messages, which are numbered as they are posted.
+// What the two devices share: one lock, and the faults of messages, which are numbered as they are
+// posted.
 struct Wire {
     std::mutex lock;
     Faults faults;
@@ -37,7 +38,11 @@ struct Wire {
 class Memory final : public Endpoint {
 public:
     Memory(Wire& wire, int here, const Workload& w)
-        : wire_(wire), here_(here), bytes_(Layout::memory(w)), receives_(static_cast<std::size_t>(w.qps)), waiting_(receives_.size()) {
+        : wire_(wire),
+          here_(here),
+          bytes_(Layout::memory(w)),
+          receives_(static_cast<std::size_t>(w.qps)),
+          waiting_(receives_.size()) {
         wire.ends[here] = this;
     }
     Json address() const override { return {}; }
@@ -46,19 +51,23 @@ public:
     int mtu() const override { return 4096; }
     std::string status_text(int) const override { return "planted error"; }
 
-    void post(int qp, Op op, std::size_t at, std::size_t there, std::size_t size, bool signalled) override {
+    void post(int qp, Op op, std::size_t at, std::size_t there, std::size_t size,
+              bool signalled) override {
         const std::scoped_lock held(wire_.lock);
         const std::uint64_t number = wire_.posted++;
         if (number >= wire_.faults.stall_at) return;
         Memory& other = *wire_.ends[1 - here_];
-        std::vector<std::byte> message(op == Op::read ? &other.bytes_.at(there) : &bytes_.at(at), (op == Op::read ? &other.bytes_.at(there) : &bytes_.at(at)) + size);
+        std::vector<std::byte> message(
+            op == Op::read ? &other.bytes_.at(there) : &bytes_.at(at),
+            (op == Op::read ? &other.bytes_.at(there) : &bytes_.at(at)) + size);
         if (number == wire_.faults.flip_at) message[size / 2] ^= std::byte{4};
         if (number != wire_.faults.drop_at) {
             if (op == Op::send) {
                 other.waiting_[static_cast<std::size_t>(qp)].push_back(message);
                 other.deliver(qp);
             } else {
-                std::memcpy(op == Op::read ? &bytes_.at(at) : &other.bytes_.at(there), message.data(), size);
+                std::memcpy(op == Op::read ? &bytes_.at(at) : &other.bytes_.at(there),
+                            message.data(), size);
             }
         }
         const bool failed = number == wire_.faults.fail_at;
@@ -88,7 +97,8 @@ private:
         auto& messages = waiting_[static_cast<std::size_t>(qp)];
         while (!places.empty() && !messages.empty()) {
             REQUIRE(messages.front().size() == places.front().size);
-            std::memcpy(&bytes_.at(places.front().at), messages.front().data(), messages.front().size());
+            std::memcpy(&bytes_.at(places.front().at), messages.front().data(),
+                        messages.front().size());
             done_.push_back({qp, true, 0});
             places.pop_front();
             messages.pop_front();
@@ -120,7 +130,8 @@ std::array<Seen, 2> measured(const Workload& w, const Faults& faults = {}, doubl
         try {
             Side side(endpoint, connection, w, index == 0, limit, {});
             for (const std::size_t size : w.sizes)
-                for (const Op op : w.ops) seen[static_cast<std::size_t>(index)].results.push_back(side.measure(op, size));
+                for (const Op op : w.ops)
+                    seen[static_cast<std::size_t>(index)].results.push_back(side.measure(op, size));
         } catch (const std::exception& error) {
             seen[static_cast<std::size_t>(index)].error = error.what();
             connection.abort(error.what());
@@ -132,10 +143,17 @@ std::array<Seen, 2> measured(const Workload& w, const Faults& faults = {}, doubl
     return seen;
 }
 
-bool says(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool says(const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
+}
 
 Workload small(std::vector<Op> ops, std::vector<std::size_t> sizes) {
-    return {.ops = std::move(ops), .sizes = std::move(sizes), .iterations = 300, .depth = 16, .qps = 1, .repeats = 2};
+    return {.ops = std::move(ops),
+            .sizes = std::move(sizes),
+            .iterations = 300,
+            .depth = 16,
+            .qps = 1,
+            .repeats = 2};
 }
 
 }  // namespace
@@ -151,7 +169,8 @@ TEST_CASE("every operation arrives whole, whatever the size, queue pairs, depth 
                     CAPTURE(every);
                     Workload w = small({Op::write, Op::read, Op::send}, {1, 7, 8, 100, 70000});
                     w.iterations = 41;
-                    w.qps = qps, w.depth = depth, w.moderation = every, w.bidirectional = bidirectional;
+                    w.qps = qps, w.depth = depth, w.moderation = every,
+                    w.bidirectional = bidirectional;
                     const auto seen = measured(w);
                     for (const Seen& side : seen) {
                         CHECK(side.error == "");
@@ -166,7 +185,8 @@ TEST_CASE("every operation arrives whole, whatever the size, queue pairs, depth 
                             }
                         }
                     }
-                    for (std::size_t i = 0; i < 15; ++i) CHECK(seen[0].results[i].rates == seen[1].results[i].rates);
+                    for (std::size_t i = 0; i < 15; ++i)
+                        CHECK(seen[0].results[i].rates == seen[1].results[i].rates);
                 }
 }
 
@@ -203,7 +223,8 @@ TEST_CASE("a message that never arrives, and is said to be complete, is found") 
 TEST_CASE("a failed message ends both sides, each with the reason") {
     const auto seen = measured(small({Op::write}, {65536}), {.fail_at = 100});
     CHECK(seen[0].error == "write of 64 KiB to the server failed: planted error (status 12)");
-    CHECK(seen[1].error == "the client gave up: write of 64 KiB to the server failed: planted error (status 12)");
+    CHECK(seen[1].error ==
+          "the client gave up: write of 64 KiB to the server failed: planted error (status 12)");
 }
 
 TEST_CASE("what stalls is ended by its limit, on both sides") {
@@ -211,7 +232,8 @@ TEST_CASE("what stalls is ended by its limit, on both sides") {
         const auto seen = measured(small({op}, {65536}), {.stall_at = 100}, 0.5);
         CAPTURE(seen[0].error);
         CAPTURE(seen[1].error);
-        CHECK((says(seen[0].error, "nothing was completed for 0.5 s") || says(seen[1].error, "nothing was completed for 0.5 s")));
+        CHECK((says(seen[0].error, "nothing was completed for 0.5 s") ||
+               says(seen[1].error, "nothing was completed for 0.5 s")));
         CHECK(seen[0].error != "");
         CHECK(seen[1].error != "");
     }
@@ -222,8 +244,9 @@ TEST_CASE("a workload passes to the other side, and nonsense does not") {
     w.bidirectional = true;
     w.moderation = 9;
     CHECK(to_json(read_workload(to_json(w))) == to_json(w));
-    for (const char* change : {R"({"ops": ["fly"]})", R"({"ops": []})", R"({"sizes": [0]})", R"({"sizes": "many"})",
-                               R"({"depth": 0})", R"({"qps": -1})", R"({"iterations": 0})", R"({"repeats": null})"}) {
+    for (const char* change :
+         {R"({"ops": ["fly"]})", R"({"ops": []})", R"({"sizes": [0]})", R"({"sizes": "many"})",
+          R"({"depth": 0})", R"({"qps": -1})", R"({"iterations": 0})", R"({"repeats": null})"}) {
         CAPTURE(change);
         Json j = to_json(w);
         j.update(Json::parse(change));
@@ -257,7 +280,8 @@ TEST_CASE("places do not overlap, and stay small enough for an ordinary limit of
                 places.emplace_back(layout.incoming(qp, m), layout.incoming(qp, m) + size);
             }
         std::ranges::sort(places);
-        for (std::size_t i = 1; i < places.size(); ++i) CHECK(places[i].first >= places[i - 1].second);
+        for (std::size_t i = 1; i < places.size(); ++i)
+            CHECK(places[i].first >= places[i - 1].second);
         CHECK(places.back().second <= Layout::memory(w));
     }
 }

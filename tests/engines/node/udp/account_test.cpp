@@ -1,5 +1,5 @@
-// The accounting against a naive one that remembers everything, on random streams with planted loss, duplicates
-// and delays.
+// The accounting against a naive one that remembers everything, on random streams with planted
+// loss, duplicates and delays.
 #include "node/udp/account.hpp"
 
 #include <doctest/doctest.h>
@@ -19,17 +19,16 @@ struct Naive {
     std::uint64_t next = 0, duplicates = 0, reordered = 0;
 
     void add(std::uint64_t sequence) {
-        if (!seen.insert(sequence).second)
-            ++duplicates;
-        else if (sequence < next)
-            ++reordered;
+        if (!seen.insert(sequence).second) ++duplicates;
+        else if (sequence < next) ++reordered;
         next = std::max(next, sequence + 1);
     }
 };
 
-// 0 .. messages - 1 as a network might deliver them: some lost, some twice, some late by up to `delay` places.
-std::vector<std::uint64_t> delivered(std::mt19937_64& random, std::uint64_t messages, double lost, double twice,
-                                     std::uint64_t delay) {
+// 0 .. messages - 1 as a network might deliver them: some lost, some twice, some late by up to
+// `delay` places.
+std::vector<std::uint64_t> delivered(std::mt19937_64& random, std::uint64_t messages, double lost,
+                                     double twice, std::uint64_t delay) {
     std::uniform_real_distribution<> share(0, 1);
     std::vector<std::pair<std::uint64_t, std::uint64_t>> places;
     for (std::uint64_t m = 0; m < messages; ++m) {
@@ -37,7 +36,8 @@ std::vector<std::uint64_t> delivered(std::mt19937_64& random, std::uint64_t mess
         places.push_back({m + (share(random) < 0.1 ? random() % (delay + 1) : 0), m});
         if (share(random) < twice) places.push_back({m + random() % (delay + 1), m});
     }
-    std::stable_sort(places.begin(), places.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::stable_sort(places.begin(), places.end(),
+                     [](const auto& a, const auto& b) { return a.first < b.first; });
     std::vector<std::uint64_t> order;
     for (const auto& [_, m] : places) order.push_back(m);
     return order;
@@ -66,7 +66,8 @@ TEST_CASE("exact for everything within the window, however it is lost, doubled a
         std::mt19937_64 random(seed);
         const std::uint64_t messages = 1 + random() % 5000;
         const double lost = seed % 3 == 0 ? 0 : 0.9 * static_cast<double>(random() % 100) / 100;
-        compare<1024>(delivered(random, messages, lost, 0.05 * static_cast<double>(seed % 4), random() % 900));
+        compare<1024>(delivered(random, messages, lost, 0.05 * static_cast<double>(seed % 4),
+                                random() % 900));
     }
 }
 

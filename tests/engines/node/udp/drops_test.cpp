@@ -67,7 +67,9 @@ TEST_CASE("a host without /proc and /sys has no counters, and everything is unse
 }
 
 TEST_CASE("each place is charged with what it counted, the rest never arrived") {
-    const Losses losses = attribute(100, 10, 4, {{"softnet.dropped", 20}, {"nic.rx_missed_errors", 5}, {"ip.reassembly_failures", 7}});
+    const Losses losses = attribute(
+        100, 10, 4,
+        {{"softnet.dropped", 20}, {"nic.rx_missed_errors", 5}, {"ip.reassembly_failures", 7}});
     CHECK(losses.socket == 10);
     CHECK(losses.softnet == 20);
     CHECK(losses.nic == 5);
@@ -77,16 +79,21 @@ TEST_CASE("each place is charged with what it counted, the rest never arrived") 
 }
 
 TEST_CASE("one loss under two names is one loss") {
-    // The kernel counts a full processor queue for the interface too; drivers count missed as fifo and over.
-    const Losses losses = attribute(100, 0, 0, {{"softnet.dropped", 20}, {"nic.rx_dropped", 20},
-                                                {"nic.rx_missed_errors", 5}, {"nic.rx_fifo_errors", 5}});
+    // The kernel counts a full processor queue for the interface too; drivers count missed as fifo
+    // and over.
+    const Losses losses = attribute(100, 0, 0,
+                                    {{"softnet.dropped", 20},
+                                     {"nic.rx_dropped", 20},
+                                     {"nic.rx_missed_errors", 5},
+                                     {"nic.rx_fifo_errors", 5}});
     CHECK(losses.softnet == 20);
     CHECK(losses.nic == 5);
     CHECK(losses.unseen == 75);
 }
 
 TEST_CASE("never more is explained than was lost: the counters are the whole host's") {
-    const Losses losses = attribute(8, 5, 50, {{"softnet.dropped", 1000}, {"nic.rx_dropped", 5000}});
+    const Losses losses =
+        attribute(8, 5, 50, {{"softnet.dropped", 1000}, {"nic.rx_dropped", 5000}});
     CHECK(losses.socket == 5);
     CHECK(losses.softnet == 3);
     CHECK(losses.nic + losses.sender + losses.unseen == 0);

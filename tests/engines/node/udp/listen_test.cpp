@@ -1,4 +1,5 @@
-// The receiving threads and what is made of their counts: datagrams that this test sends itself, by loopback.
+// The receiving threads and what is made of their counts: datagrams that this test sends itself, by
+// loopback.
 #include "node/udp/listen.hpp"
 
 #include <doctest/doctest.h>
@@ -32,19 +33,22 @@ struct Wire {
             ports.push_back(any);
         }
     }
-    void message(std::uint32_t stream, std::uint64_t sequence, const std::function<void(std::vector<std::byte>&)>& spoil = {}) {
+    void message(std::uint32_t stream, std::uint64_t sequence,
+                 const std::function<void(std::vector<std::byte>&)>& spoil = {}) {
         auto bytes = payload_of(run, hello.size);
         DataHeader{stream, run, sequence, static_cast<std::uint64_t>(now())}.put(bytes.data());
         if (spoil) spoil(bytes);
         raw(stream % 2, bytes);
     }
     void raw(std::size_t port, const std::vector<std::byte>& bytes) {
-        REQUIRE(sendto(out.fd(), bytes.data(), bytes.size(), 0, ports[port].get(), ports[port].length) == static_cast<ssize_t>(bytes.size()));
+        REQUIRE(sendto(out.fd(), bytes.data(), bytes.size(), 0, ports[port].get(),
+                       ports[port].length) == static_cast<ssize_t>(bytes.size()));
     }
 };
 
 void await(const std::function<bool()>& done) {
-    for (int i = 0; i < 2000 && !done(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    for (int i = 0; i < 2000 && !done(); ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
     REQUIRE(done());
 }
 
@@ -54,13 +58,17 @@ TEST_CASE("what arrives is accounted for, stream by stream, and what is not ours
     Wire wire;
     Listener listener(wire.sockets, wire.hello, true, 2, -1);
     for (std::uint64_t m = 0; m < 100; ++m)
-        if (m % 10 != 3) wire.message(0, m);             // ten lost
+        if (m % 10 != 3) wire.message(0, m);                        // ten lost
     for (std::uint64_t m = 0; m < 50; ++m) wire.message(1, m ^ 1);  // pairwise exchanged
-    wire.message(1, 20);                                  // once more
+    wire.message(1, 20);                                            // once more
     wire.message(2, 0, [](auto& b) { b[150] ^= std::byte{4}; });
-    wire.message(2, 1, [](auto& b) { DataHeader{2, 78, 1, 0}.put(b.data()); });     // another run's
-    wire.message(2, 1, [](auto& b) { DataHeader{2, run, 5000, 0}.put(b.data()); });  // beyond what was announced
-    wire.message(2, 1, [](auto& b) { DataHeader{1, run, 400, 0}.put(b.data()); });   // a stream of the other port
+    wire.message(2, 1, [](auto& b) { DataHeader{2, 78, 1, 0}.put(b.data()); });  // another run's
+    wire.message(2, 1, [](auto& b) {
+        DataHeader{2, run, 5000, 0}.put(b.data());
+    });  // beyond what was announced
+    wire.message(2, 1, [](auto& b) {
+        DataHeader{1, run, 400, 0}.put(b.data());
+    });  // a stream of the other port
     wire.message(2, 1, [](auto& b) { b.resize(199); });
     wire.raw(0, {});
     wire.message(0, 100);
@@ -100,7 +108,8 @@ Reception healthy() {
 
 }  // namespace
 
-TEST_CASE("shares are of what was sent, and the speed is of what arrived once, after the first batch") {
+TEST_CASE(
+    "shares are of what was sent, and the speed is of what arrived once, after the first batch") {
     const Reckoning k = reckon(healthy());
     CHECK(k.expected == 2000);
     CHECK(k.lost == 10);
@@ -113,7 +122,8 @@ TEST_CASE("shares are of what was sent, and the speed is of what arrived once, a
     CHECK(k.loss_doubt.empty());
 }
 
-TEST_CASE("messages that were lost at the end are lost: the sender's word counts, not the highest seen") {
+TEST_CASE(
+    "messages that were lost at the end are lost: the sender's word counts, not the highest seen") {
     Reception r = healthy();
     r.arrivals.streams = {{400, 0, 0, 0, 400, 0}, {0, 0, 0, 0, 0, 0}};
     r.arrivals.unique = 400;
@@ -131,11 +141,13 @@ TEST_CASE("a sender that falls silent: reckoned up to the last message seen, and
     CHECK_FALSE(k.bandwidth_doubt.empty());
 }
 
-TEST_CASE("a sender that could not send enough is not the receiver's fault; what got lost meanwhile is") {
+TEST_CASE(
+    "a sender that could not send enough is not the receiver's fault; what got lost meanwhile is") {
     Reception r = healthy();
     r.end->rate = 1.5e6;
     Reckoning k = reckon(r);
-    CHECK(k.bandwidth_doubt.find("the sender could only send 0.012 of 0.016 Gbit/s") != std::string::npos);
+    CHECK(k.bandwidth_doubt.find("the sender could only send 0.012 of 0.016 Gbit/s") !=
+          std::string::npos);
     CHECK(k.loss_doubt.empty());
     r.arrivals.streams[1].unique = 1000;
     r.arrivals.unique = 2000;

@@ -39,9 +39,10 @@ TEST_CASE("every word arrives as it was said") {
 TEST_CASE("a stranger's datagram is nothing, whatever it holds") {
     const std::string good = encode(Hello{1, 8900, 1000, 12, 93.9e6, 20, "h"});
     REQUIRE(decode(good));
-    for (const char* text : {"", "x", "assay-udp/1 ", "assay-udp/1 {}", "assay-udp/1 [1]", "assay-udp/2 {}",
-                             R"(assay-udp/1 {"say":"hello","run":1})", R"(assay-udp/1 {"say":"dance","run":1})",
-                             R"(assay-udp/1 {"say":7,"run":"x"})"})
+    for (const char* text :
+         {"", "x", "assay-udp/1 ", "assay-udp/1 {}", "assay-udp/1 [1]", "assay-udp/2 {}",
+          R"(assay-udp/1 {"say":"hello","run":1})", R"(assay-udp/1 {"say":"dance","run":1})",
+          R"(assay-udp/1 {"say":7,"run":"x"})"})
         CHECK_FALSE(decode(text));
     std::mt19937 random(1);
     for (int i = 0; i < 20'000; ++i) {  // a wrong byte may spoil a name, never the process

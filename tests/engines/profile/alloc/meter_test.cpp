@@ -12,7 +12,8 @@ using namespace assay::alloc;
 TEST_CASE("resident memory and faults are counted to the page") {
     constexpr std::size_t pages = 1000;
     const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
-    void* at = mmap(nullptr, pages * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* at =
+        mmap(nullptr, pages * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     REQUIRE(at != MAP_FAILED);
     madvise(at, pages * page, MADV_NOHUGEPAGE);
     resident();

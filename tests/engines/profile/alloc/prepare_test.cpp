@@ -1,4 +1,5 @@
-// Scripts: what a trace holds is what will be replayed, call for call, whether its blocks have addresses or names.
+// Scripts: what a trace holds is what will be replayed, call for call, whether its blocks have
+// addresses or names.
 #include <doctest/doctest.h>
 #include <unistd.h>
 
@@ -24,23 +25,34 @@ struct Folder {
 };
 
 Event event(Kind kind, std::uint64_t step, std::uint64_t address, std::uint64_t size = 0) {
-    return {step << heap::time_shift, address | (static_cast<std::uint64_t>(kind) << heap::kind_shift), size, 0, 0};
+    return {step << heap::time_shift,
+            address | (static_cast<std::uint64_t>(kind) << heap::kind_shift), size, 0, 0};
 }
 
-void write_events(heap::TraceWriter& writer, std::uint32_t thread, const std::vector<Event>& events) {
+void write_events(heap::TraceWriter& writer, std::uint32_t thread,
+                  const std::vector<Event>& events) {
     heap::Bytes payload;
     heap::encode_events(events, thread, events.front().time, payload);
-    writer.write({.kind = heap::ChunkKind::events, .thread = thread, .count = static_cast<std::uint32_t>(events.size()),
-                  .first = events.front().time, .last = events.back().time}, payload);
+    writer.write({.kind = heap::ChunkKind::events,
+                  .thread = thread,
+                  .count = static_cast<std::uint32_t>(events.size()),
+                  .first = events.front().time,
+                  .last = events.back().time},
+                 payload);
 }
 
-// Thread 0 asks for two blocks, hands the second to thread 1, and lets the first grow; thread 1 frees the second, asks
-// for one of its own, and frees one that nobody asked for. `a` to `d` stand for the blocks.
-void write_trace(const std::string& path, std::uint64_t a, std::uint64_t b, std::uint64_t c, std::uint64_t d) {
+// Thread 0 asks for two blocks, hands the second to thread 1, and lets the first grow; thread 1
+// frees the second, asks for one of its own, and frees one that nobody asked for. `a` to `d` stand
+// for the blocks.
+void write_trace(const std::string& path, std::uint64_t a, std::uint64_t b, std::uint64_t c,
+                 std::uint64_t d) {
     heap::TraceWriter writer(path);
-    write_events(writer, 0, {event(Kind::malloc, 10, a, 100), event(Kind::calloc, 20, b, 1000), event(Kind::realloc_from, 30, a),
-                             event(Kind::realloc, 40, c, 300)});
-    write_events(writer, 1, {event(Kind::free, 50, b), event(Kind::malloc, 60, d, 50), event(Kind::free, 70, d), event(Kind::free, 80, 0x9999)});
+    write_events(writer, 0,
+                 {event(Kind::malloc, 10, a, 100), event(Kind::calloc, 20, b, 1000),
+                  event(Kind::realloc_from, 30, a), event(Kind::realloc, 40, c, 300)});
+    write_events(writer, 1,
+                 {event(Kind::free, 50, b), event(Kind::malloc, 60, d, 50),
+                  event(Kind::free, 70, d), event(Kind::free, 80, 0x9999)});
 }
 
 struct Script {
@@ -53,10 +65,12 @@ Script load(const std::string& path) {
     Script script;
     file.read(reinterpret_cast<char*>(&script.head), sizeof script.head);
     std::vector<Lane> lanes(script.head.lanes);
-    file.read(reinterpret_cast<char*>(lanes.data()), static_cast<std::streamsize>(lanes.size() * sizeof(Lane)));
+    file.read(reinterpret_cast<char*>(lanes.data()),
+              static_cast<std::streamsize>(lanes.size() * sizeof(Lane)));
     for (const Lane& lane : lanes) {
         script.lanes.emplace_back(lane.count);
-        file.read(reinterpret_cast<char*>(script.lanes.back().data()), static_cast<std::streamsize>(lane.count * sizeof(Operation)));
+        file.read(reinterpret_cast<char*>(script.lanes.back().data()),
+                  static_cast<std::streamsize>(lane.count * sizeof(Operation)));
     }
     REQUIRE(file);
     return script;
@@ -107,7 +121,8 @@ TEST_CASE("a script makes the calls of a trace whose blocks have addresses") {
 
 TEST_CASE("and of a packed one, whose blocks have names") {
     const Folder folder;
-    write_trace(folder / "trace", heap::name_block(0, 0), heap::name_block(0, 1), heap::name_block(0, 2), heap::name_block(1, 0));
+    write_trace(folder / "trace", heap::name_block(0, 0), heap::name_block(0, 1),
+                heap::name_block(0, 2), heap::name_block(1, 0));
     prepare(folder / "trace", folder / "script");
     check_script(load(folder / "script"));
 }
@@ -116,16 +131,18 @@ TEST_CASE("the last epoch that a thread takes part in is that of its last call")
     const Folder folder;
     write_trace(folder / "trace", 0x1000, 0x2000, 0x3000, 0x1000);
     prepare(folder / "trace", folder / "script");
-    for (const auto& lane : load(folder / "script").lanes) CHECK(static_cast<Do>(lane.back().what) == Do::epoch);
+    for (const auto& lane : load(folder / "script").lanes)
+        CHECK(static_cast<Do>(lane.back().what) == Do::epoch);
 }
 
 TEST_CASE("a reallocation that failed leaves the block, one to nothing frees it") {
     const Folder folder;
     {
         heap::TraceWriter writer(folder / "trace");
-        write_events(writer, 0, {event(Kind::malloc, 10, 0x1000, 100), event(Kind::realloc_from, 20, 0x1000),
-                                 event(Kind::realloc, 30, 0x1000, heap::not_reallocated), event(Kind::realloc_from, 40, 0x1000),
-                                 event(Kind::realloc, 50, 0, 0)});
+        write_events(writer, 0,
+                     {event(Kind::malloc, 10, 0x1000, 100), event(Kind::realloc_from, 20, 0x1000),
+                      event(Kind::realloc, 30, 0x1000, heap::not_reallocated),
+                      event(Kind::realloc_from, 40, 0x1000), event(Kind::realloc, 50, 0, 0)});
     }
     const Head head = prepare(folder / "trace", folder / "script");
     CHECK(head.mallocs == 1);
@@ -158,5 +175,6 @@ TEST_CASE("a trace that is not whole is refused") {
     std::ofstream(folder / "short", std::ios::binary) << bytes.substr(0, bytes.size() - 5);
     std::ofstream(folder / "none", std::ios::binary) << "no trace at all";
     std::ofstream(folder / "empty", std::ios::binary) << "";
-    for (const char* name : {"short", "none", "empty", "missing"}) CHECK_THROWS_AS(prepare(folder / name, folder / "script"), Error);
+    for (const char* name : {"short", "none", "empty", "missing"})
+        CHECK_THROWS_AS(prepare(folder / name, folder / "script"), Error);
 }

@@ -10,7 +10,8 @@ using namespace assay::heap;
 
 namespace {
 
-Event event(Kind kind, std::uint64_t time, std::uint64_t address, std::uint64_t size = 0, std::uint32_t stack = 0) {
+Event event(Kind kind, std::uint64_t time, std::uint64_t address, std::uint64_t size = 0,
+            std::uint32_t stack = 0) {
     return {time, address | (static_cast<std::uint64_t>(kind) << kind_shift), size, stack, 0};
 }
 
@@ -42,7 +43,8 @@ struct Naive {
 
 }  // namespace
 
-TEST_CASE("peaks of the process and of each stack, what was live at them, and what is left, exactly") {
+TEST_CASE(
+    "peaks of the process and of each stack, what was live at them, and what is left, exactly") {
     std::mt19937_64 random(3);
     for (int round = 0; round < 100; ++round) {
         Account account(0, 100'000, 50, stacks);
@@ -71,7 +73,8 @@ TEST_CASE("peaks of the process and of each stack, what was live at them, and wh
                 const bool fails = what == 9 && random() % 2 == 0;
                 account.add(thread, event(Kind::realloc_from, time, address, 0, stack));
                 naive.take(address);
-                account.add(thread, event(Kind::realloc, time + 1, address, fails ? not_reallocated : size, stack));
+                account.add(thread, event(Kind::realloc, time + 1, address,
+                                          fails ? not_reallocated : size, stack));
                 if (fails) naive.give(address, had, owner);
                 else naive.give(address, size, stack);
             }
@@ -86,7 +89,8 @@ TEST_CASE("peaks of the process and of each stack, what was live at them, and wh
             REQUIRE(account.stacks[s].peak == naive.own_peak[s]);
             REQUIRE(account.stacks[s].at_peak == naive.at_peak[s]);
         }
-        REQUIRE(*std::max_element(account.timeline.live.begin(), account.timeline.live.end()) == naive.peak);
+        REQUIRE(*std::max_element(account.timeline.live.begin(), account.timeline.live.end()) ==
+                naive.peak);
     }
 }
 

@@ -36,15 +36,19 @@ struct Planted {
         python.read("place " + std::to_string(place) + " 7 /a b/x.py\t" + name + "\n");
         return add(outer, tagged(frame_tag, place | (is_entry ? entry_bit : 0)));
     }
-    stack::StackId join(stack::StackId native, stack::StackId frames) { return add(native, tagged(joined_tag, frames)); }
+    stack::StackId join(stack::StackId native, stack::StackId frames) {
+        return add(native, tagged(joined_tag, frames));
+    }
     // Names, the outermost first, of the stack that an event names.
     std::string told(stack::StackId stack) {
         python.named.assign(nodes.size(), false);
         python.named[stack] = true;
         const CallTree tree(nodes, python, symbols);
         std::string words;
-        for (std::uint32_t at = tree.node_of(stack); at != CallTree::none; at = tree.nodes()[at].parent)
-            words = tree.places()[tree.nodes()[at].place].place->function + (words.empty() ? "" : " " + words);
+        for (std::uint32_t at = tree.node_of(stack); at != CallTree::none;
+             at = tree.nodes()[at].parent)
+            words = tree.places()[tree.nodes()[at].place].place->function +
+                    (words.empty() ? "" : " " + words);
         return words;
     }
 };
@@ -53,14 +57,17 @@ struct Planted {
 
 TEST_CASE("each C frame that runs Python is followed by the frames that it runs") {
     Planted p;
-    const auto c = p.add(p.add(p.add(p.add(p.add(stack::complete_root, caller), eval), between), eval), library);
-    const auto module = p.frame(stack::no_stack, "module", true), outer = p.frame(module, "outer", false);
+    const auto c = p.add(
+        p.add(p.add(p.add(p.add(stack::complete_root, caller), eval), between), eval), library);
+    const auto module = p.frame(stack::no_stack, "module", true),
+               outer = p.frame(module, "outer", false);
     const auto inner = p.frame(p.frame(outer, "key", true), "inner", false);
     CHECK(p.told(p.join(c, inner)) == "main eval module outer sort eval key inner parse");
     CHECK(p.told(c) == "main eval sort eval parse");
 }
 
-TEST_CASE("where the outermost C frames are not known, the innermost ones have their own Python frames") {
+TEST_CASE(
+    "where the outermost C frames are not known, the innermost ones have their own Python frames") {
     Planted p;
     const auto c = p.add(p.add(stack::lost_root, eval), library);
     const auto frames = p.frame(p.frame(stack::no_stack, "module", true), "key", true);
@@ -87,17 +94,22 @@ TEST_CASE("the interpreter asks for whom it runs, a library for itself") {
     Planted p;
     const auto evaluating = p.add(p.add(stack::complete_root, caller), eval);
     const auto frames = p.frame(stack::no_stack, "function", true);
-    const auto own = p.join(p.add(evaluating, between), frames), others = p.join(p.add(evaluating, library), frames);
+    const auto own = p.join(p.add(evaluating, between), frames),
+               others = p.join(p.add(evaluating, library), frames);
     p.python.named.assign(p.nodes.size(), true);
     const CallTree tree(p.nodes, p.python, p.symbols);
-    const auto asker = [&](stack::StackId stack) { return tree.places()[tree.asker(tree.node_of(stack))].place->function; };
+    const auto asker = [&](stack::StackId stack) {
+        return tree.places()[tree.asker(tree.node_of(stack))].place->function;
+    };
     CHECK(asker(own) == "function");
     CHECK(asker(others) == "parse");
 }
 
 TEST_CASE("what a trace says of Python") {
     Python python;
-    python.read("place 12 34 /a folder/f.py\tC.<locals>.f g\nnonsense\nplace x\neval ffff800012345678\nunread 3.15\n");
+    python.read(
+        "place 12 34 /a folder/f.py\tC.<locals>.f g\nnonsense\nplace x\neval "
+        "ffff800012345678\nunread 3.15\n");
     REQUIRE(python.places.size() == 1);
     const Place& place = python.places.at(12);
     CHECK(place.line == 34);

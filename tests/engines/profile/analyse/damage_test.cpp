@@ -1,4 +1,5 @@
-// A trace that is damaged: whatever byte of it is another, or missing, the analysis ends, and says what it has left out.
+// A trace that is damaged: whatever byte of it is another, or missing, the analysis ends, and says
+// what it has left out.
 #include <doctest/doctest.h>
 #include <unistd.h>
 
@@ -16,12 +17,21 @@ using namespace assay::heap;
 
 namespace {
 
-std::span<const std::uint8_t> bytes_of(const std::string& text) { return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()}; }
+std::span<const std::uint8_t> bytes_of(const std::string& text) {
+    return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
+}
 
-// All kinds of chunks: a process, two stacks, some events as they are recorded, and some as they are packed.
+// All kinds of chunks: a process, two stacks, some events as they are recorded, and some as they
+// are packed.
 void write_trace(const std::string& path) {
     TraceWriter writer(path);
-    Process process{.pid = 7, .parent = 1, .start_ticks = 1000, .start_ns = 5, .end_ticks = 9000, .end_ns = 5000, .complete = 1};
+    Process process{.pid = 7,
+                    .parent = 1,
+                    .start_ticks = 1000,
+                    .start_ns = 5,
+                    .end_ticks = 9000,
+                    .end_ns = 5000,
+                    .complete = 1};
     Bytes payload(sizeof process);
     std::memcpy(payload.data(), &process, sizeof process);
     writer.write({.kind = ChunkKind::process, .count = 1}, payload);
@@ -31,23 +41,37 @@ void write_trace(const std::string& path) {
         put_varint(payload, zigzag(0x1234));
     }
     writer.write({.kind = ChunkKind::nodes, .count = 2, .first = 3, .last = 5}, payload);
-    writer.write({.kind = ChunkKind::modules, .count = 1}, bytes_of("0 1000 9000 - /nowhere/object.so\n"));
+    writer.write({.kind = ChunkKind::modules, .count = 1},
+                 bytes_of("0 1000 9000 - /nowhere/object.so\n"));
     writer.write({.kind = ChunkKind::thread, .count = 1}, bytes_of("worker"));
-    writer.write({.kind = ChunkKind::mappings, .count = 1, .first = 2000}, bytes_of("1000 5000 3f /nowhere/object.so\n"));
-    std::vector<std::uint64_t> raw = {8 | code_of(4) << 4 | 4 << 13, 9 | 0x7f0000000000ull << 4};  // define, base
+    writer.write({.kind = ChunkKind::mappings, .count = 1, .first = 2000},
+                 bytes_of("1000 5000 3f /nowhere/object.so\n"));
+    std::vector<std::uint64_t> raw = {8 | code_of(4) << 4 | 4 << 13,
+                                      9 | 0x7f0000000000ull << 4};  // define, base
     for (std::uint64_t k = 0; k < 20; ++k) {
-        raw.push_back(1 | code_of(4) << 4 | 3 << 13 | 100ull << 25 | 7ull << 44);  // malloc, 112 bytes further
-        raw.push_back(10 | 55 << 4);                                              // cost
-        if (k % 3 != 0) raw.push_back(6 | code_of(4) << 4 | 2 << 13);             // free
+        raw.push_back(1 | code_of(4) << 4 | 3 << 13 | 100ull << 25 |
+                      7ull << 44);                                     // malloc, 112 bytes further
+        raw.push_back(10 | 55 << 4);                                   // cost
+        if (k % 3 != 0) raw.push_back(6 | code_of(4) << 4 | 2 << 13);  // free
     }
-    for (const std::uint64_t word : std::initializer_list<std::uint64_t>{50'000 << 4, 11 | 1 << 4 | 4 << 8, 0x7fff12345670, 1ull << 33}) raw.push_back(word);  // pause, wide
-    writer.write({.kind = ChunkKind::raw, .count = static_cast<std::uint32_t>(raw.size()), .first = 70},
-                 {reinterpret_cast<const std::uint8_t*>(raw.data()), raw.size() * sizeof raw[0]});
+    for (const std::uint64_t word : std::initializer_list<std::uint64_t>{
+             50'000 << 4, 11 | 1 << 4 | 4 << 8, 0x7fff12345670, 1ull << 33})
+        raw.push_back(word);  // pause, wide
+    writer.write(
+        {.kind = ChunkKind::raw, .count = static_cast<std::uint32_t>(raw.size()), .first = 70},
+        {reinterpret_cast<const std::uint8_t*>(raw.data()), raw.size() * sizeof raw[0]});
     std::vector<Event> events;
-    for (std::uint64_t k = 0; k < 20; ++k) events.push_back({4000 + 16 * k, name_block(1, k) | std::uint64_t{1} << kind_shift, 50, 4, 0});
+    for (std::uint64_t k = 0; k < 20; ++k)
+        events.push_back(
+            {4000 + 16 * k, name_block(1, k) | std::uint64_t{1} << kind_shift, 50, 4, 0});
     payload.clear();
     encode_events(events, 1, events.front().time, payload);
-    writer.write({.kind = ChunkKind::events, .thread = 1, .count = 20, .first = events.front().time, .last = events.back().time}, payload);
+    writer.write({.kind = ChunkKind::events,
+                  .thread = 1,
+                  .count = 20,
+                  .first = events.front().time,
+                  .last = events.back().time},
+                 payload);
     payload.clear();
     for (const std::uint64_t one : {0, 200, 100}) put_varint(payload, one);
     writer.write({.kind = ChunkKind::samples, .count = 1, .first = 3000, .last = 3000}, payload);
@@ -55,8 +79,10 @@ void write_trace(const std::string& path) {
 
 }  // namespace
 
-TEST_CASE("every byte of a trace, another or the last: the analysis ends by itself, or in one Error") {
-    const std::string path = std::filesystem::temp_directory_path() / ("assay-damage-" + std::to_string(getpid()) + ".heap");
+TEST_CASE(
+    "every byte of a trace, another or the last: the analysis ends by itself, or in one Error") {
+    const std::string path = std::filesystem::temp_directory_path() /
+                             ("assay-damage-" + std::to_string(getpid()) + ".heap");
     write_trace(path);
     std::ifstream in(path, std::ios::binary);
     const std::string whole((std::istreambuf_iterator<char>(in)), {});

@@ -22,7 +22,9 @@ TEST_CASE("the peak of every group, exactly, however its stacks grow and shrink"
         for (int k = 0; k < 200'000; ++k) {
             const auto stack = static_cast<std::uint32_t>(random() % stacks);
             const bool gives = random() % (grows ? 3 : 2) != 0 || live[stack] == 0;
-            const std::int64_t bytes = gives ? static_cast<std::int64_t>(random() % 1000) : -std::min<std::int64_t>(live[stack], random() % 1000);
+            const std::int64_t bytes = gives
+                                           ? static_cast<std::int64_t>(random() % 1000)
+                                           : -std::min<std::int64_t>(live[stack], random() % 1000);
             live[stack] += bytes;
             peaks.add(stack, bytes);
             for (const std::uint32_t group : of[stack]) {
@@ -31,6 +33,7 @@ TEST_CASE("the peak of every group, exactly, however its stacks grow and shrink"
             }
         }
         peaks.finish();
-        for (std::uint32_t group = 0; group < groups; ++group) REQUIRE(peaks.peak(group) == static_cast<std::uint64_t>(group_peak[group]));
+        for (std::uint32_t group = 0; group < groups; ++group)
+            REQUIRE(peaks.peak(group) == static_cast<std::uint64_t>(group_peak[group]));
     }
 }

@@ -1,5 +1,6 @@
-// Every capture against libunwind, through frames of every kind that a compiler makes: fixed, variable
-// (alloca), realigned, through the C library, through signal frames, after throw and longjmp.
+// Every capture against libunwind, through frames of every kind that a compiler makes: fixed,
+// variable (alloca), realigned, through the C library, through signal frames, after throw and
+// longjmp.
 #define UNW_LOCAL_ONLY
 #include "profile/stack/unwinder.hpp"
 
@@ -45,7 +46,8 @@ Bounds own_stack() {
 // As the profiler has it: zeroed memory of its own.
 Unwinder& unwinder() {
     thread_local Unwinder* made = [] {
-        void* at = mmap(nullptr, sizeof(Unwinder), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        void* at = mmap(nullptr, sizeof(Unwinder), PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         auto* fresh = static_cast<Unwinder*>(at);
         fresh->set_bounds(own_stack());
         return fresh;
@@ -60,7 +62,8 @@ struct Tally {
 // The stack that an id stands for, innermost first.
 unsigned path(StackId id, std::uint64_t* addresses, unsigned most, StackId& root) {
     unsigned n = 0;
-    for (; id > lost_root && n < most; id = tree().node(id).parent) addresses[n++] = tree().node(id).address;
+    for (; id > lost_root && n < most; id = tree().node(id).parent)
+        addresses[n++] = tree().node(id).address;
     root = id;
     return n;
 }
@@ -93,8 +96,9 @@ __attribute__((noinline)) void capture() {
         std::string listing;
         for (unsigned k = 0; k < std::max(n, static_cast<unsigned>(m)) && k < 40; ++k) {
             char line[80];
-            snprintf(line, sizeof line, "%2u %16lx %16p\n", k, k < n ? ours[k] : 0,
-                     k < static_cast<unsigned>(m) ? theirs[static_cast<unsigned>(skip) + k] : nullptr);
+            snprintf(
+                line, sizeof line, "%2u %16lx %16p\n", k, k < n ? ours[k] : 0,
+                k < static_cast<unsigned>(m) ? theirs[static_cast<unsigned>(skip) + k] : nullptr);
             listing += line;
         }
         MESSAGE("first difference (ours, libunwind's):\n" << listing << "root " << root);
@@ -198,8 +202,9 @@ void wander(Random& random, int depth) {
         return;
     }
     using Kind = void (*)(Random&, int);
-    static constexpr Kind kinds[] = {fixed,   variable,     realigned, realigned_variable, fixed,
-                                     through_libc, thrower, jumper,    fixed,              variable};
+    static constexpr Kind kinds[] = {fixed, variable,     realigned, realigned_variable,
+                                     fixed, through_libc, thrower,   jumper,
+                                     fixed, variable};
     const unsigned choice = static_cast<unsigned>(random()) % 400;
     if (choice == 0) signalled(random, depth - 1);
     else kinds[choice % (choice < 20 ? 10 : 5)](random, depth - 1);
@@ -240,7 +245,8 @@ TEST_CASE("ten million captures agree with libunwind, frame by frame") {
         CHECK(one.captures >= 5'000'000);
         CHECK(one.wrong == 0);
         CHECK(one.deepest > 28);  // more than one segment
-        MESSAGE("mean depth " << one.frames << ", deepest " << one.deepest << ", walks " << walks[t]);
+        MESSAGE("mean depth " << one.frames << ", deepest " << one.deepest << ", walks "
+                              << walks[t]);
     }
 }
 
@@ -281,7 +287,8 @@ void run_coroutine(void* memory, std::size_t bytes, int depth) {
     coroutine_context.uc_link = &main_context;
     makecontext(&coroutine_context, reinterpret_cast<void (*)()>(on_own_stack), 1, depth);
     for (int turn = 0; turn < 2; ++turn) {
-        expected_root = lost_root;  // where makecontext began says nothing of a caller, and there is none
+        expected_root =
+            lost_root;  // where makecontext began says nothing of a caller, and there is none
         swapcontext(&main_context, &coroutine_context);
         expected_root = complete_root;
         if (turn == 0) recurse(3);
@@ -298,9 +305,11 @@ TEST_CASE("stacks of coroutines, in memory that comes and goes") {
         const int depth = static_cast<int>(random() % 100);
         if (round % 2) {
             // One of a guard page at either end: what lies beyond can't be read.
-            auto* at = static_cast<char*>(mmap(nullptr, bytes + 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+            auto* at = static_cast<char*>(
+                mmap(nullptr, bytes + 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
             mprotect(at + 4096, bytes - round * 1000 / 4096 * 4096, PROT_READ | PROT_WRITE);
-            run_coroutine(at + 4096, bytes - static_cast<std::size_t>(round * 1000 / 4096 * 4096), depth);
+            run_coroutine(at + 4096, bytes - static_cast<std::size_t>(round * 1000 / 4096 * 4096),
+                          depth);
             munmap(at, bytes + 8192);
         } else {
             void* at = std::malloc(bytes);  // a mapping of its own, which is given back unseen
@@ -347,11 +356,14 @@ public:
     Code(const Code&) = delete;
     Code& operator=(const Code&) = delete;
 
-    std::uint64_t address(std::size_t offset = 0) const { return reinterpret_cast<std::uint64_t>(at_) + offset; }
+    std::uint64_t address(std::size_t offset = 0) const {
+        return reinterpret_cast<std::uint64_t>(at_) + offset;
+    }
 
 private:
     static constexpr std::size_t size = 8192;
-    void* at_ = mmap(nullptr, size, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* at_ =
+        mmap(nullptr, size, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 };
 
 using Probe = void (*)();
@@ -367,7 +379,9 @@ std::vector<std::uint64_t> seen_through(std::uint64_t code, StackId& root) {
 
 }  // namespace
 
-TEST_CASE("code without call-frame information is followed by the frame pointer that it sets up, and not without") {
+TEST_CASE(
+    "code without call-frame information is followed by the frame pointer that it sets up, and not "
+    "without") {
     struct Case {
         std::vector<unsigned char> code;
         std::size_t begin, returns;  // offsets: of the function, and of what follows its call
@@ -375,7 +389,8 @@ TEST_CASE("code without call-frame information is followed by the frame pointer 
     };
     const auto far = [](std::size_t nops) {
         std::vector<unsigned char> code(nops, 0x90);
-        const unsigned char frame[] = {0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x10}, rest[] = {0xff, 0xd7, 0xc9, 0xc3};
+        const unsigned char frame[] = {0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x10},
+                            rest[] = {0xff, 0xd7, 0xc9, 0xc3};
         code.insert(code.begin(), std::begin(frame), std::end(frame));
         code.insert(code.end(), std::begin(rest), std::end(rest));
         return code;
@@ -384,15 +399,27 @@ TEST_CASE("code without call-frame information is followed by the frame pointer 
         // push %rbp; mov %rsp,%rbp; sub $16,%rsp; call *%rdi; leave; ret
         {{0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x10, 0xff, 0xd7, 0xc9, 0xc3}, 0, 10, true},
         // the other encoding of mov; mov %rbp,%rsp; pop %rbp; ret
-        {{0x55, 0x48, 0x8b, 0xec, 0x48, 0x83, 0xec, 0x10, 0xff, 0xd7, 0x48, 0x8b, 0xe5, 0x5d, 0xc3}, 0, 10, true},
+        {{0x55, 0x48, 0x8b, 0xec, 0x48, 0x83, 0xec, 0x10, 0xff, 0xd7, 0x48, 0x8b, 0xe5, 0x5d, 0xc3},
+         0,
+         10,
+         true},
         {far(3000), 0, 3010, true},
         {far(6000), 0, 6010, true},
         // sub $8,%rsp; call *%rdi; add $8,%rsp; ret
         {{0x48, 0x83, 0xec, 0x08, 0xff, 0xd7, 0x48, 0x83, 0xc4, 0x08, 0xc3}, 0, 6, false},
-        // the same behind a function that has a frame pointer: push %rbp; mov %rsp,%rbp; pop %rbp; ret; int3; int3
-        {{0x55, 0x48, 0x89, 0xe5, 0x5d, 0xc3, 0xcc, 0xcc, 0x48, 0x83, 0xec, 0x08, 0xff, 0xd7, 0x48, 0x83, 0xc4, 0x08, 0xc3}, 8, 14, false},
-        // the register is used for something else: push %rbp; mov %rsp,%rbp; push %rbp; push %rbp; xor %ebp,%ebp; call *%rdi; pop %rbp (three times); ret
-        {{0x55, 0x48, 0x89, 0xe5, 0x55, 0x55, 0x31, 0xed, 0xff, 0xd7, 0x5d, 0x5d, 0x5d, 0xc3}, 0, 10, false},
+        // the same behind a function that has a frame pointer: push %rbp; mov %rsp,%rbp; pop %rbp;
+        // ret; int3; int3
+        {{0x55, 0x48, 0x89, 0xe5, 0x5d, 0xc3, 0xcc, 0xcc, 0x48, 0x83, 0xec, 0x08, 0xff, 0xd7, 0x48,
+          0x83, 0xc4, 0x08, 0xc3},
+         8,
+         14,
+         false},
+        // the register is used for something else: push %rbp; mov %rsp,%rbp; push %rbp; push %rbp;
+        // xor %ebp,%ebp; call *%rdi; pop %rbp (three times); ret
+        {{0x55, 0x48, 0x89, 0xe5, 0x55, 0x55, 0x31, 0xed, 0xff, 0xd7, 0x5d, 0x5d, 0x5d, 0xc3},
+         0,
+         10,
+         false},
     };
     for (const Case& one : cases) {
         const Code jump({0xff, 0xe7});  // jmp *%rdi: the same stack without the code in question
@@ -412,13 +439,17 @@ TEST_CASE("code without call-frame information is followed by the frame pointer 
 
 TEST_CASE("calls of every form are recognised before a return address") {
     const std::vector<unsigned char> calls[] = {
-        {0xe8, 1, 2, 3, 4},                         // call rel32
-        {0xff, 0xd0}, {0x41, 0xff, 0xd4},           // *%rax, *%r12
-        {0xff, 0x10}, {0xff, 0x14, 0xc7},           // *(%rax), *(%rdi,%rax,8)
-        {0xff, 0x50, 0x08}, {0xff, 0x54, 0x24, 8},  // *8(%rax), *8(%rsp)
-        {0xff, 0x15, 1, 2, 3, 4},                   // *1(%rip)
-        {0xff, 0x93, 1, 2, 3, 4}, {0xff, 0x94, 0x24, 1, 2, 3, 4},
-        {0xff, 0x14, 0xc5, 1, 2, 3, 4},             // *1(,%rax,8)
+        {0xe8, 1, 2, 3, 4},  // call rel32
+        {0xff, 0xd0},
+        {0x41, 0xff, 0xd4},  // *%rax, *%r12
+        {0xff, 0x10},
+        {0xff, 0x14, 0xc7},  // *(%rax), *(%rdi,%rax,8)
+        {0xff, 0x50, 0x08},
+        {0xff, 0x54, 0x24, 8},     // *8(%rax), *8(%rsp)
+        {0xff, 0x15, 1, 2, 3, 4},  // *1(%rip)
+        {0xff, 0x93, 1, 2, 3, 4},
+        {0xff, 0x94, 0x24, 1, 2, 3, 4},
+        {0xff, 0x14, 0xc5, 1, 2, 3, 4},  // *1(,%rax,8)
     };
     for (const auto& call : calls) {
         std::vector<unsigned char> code(16, 0x90);
@@ -426,7 +457,8 @@ TEST_CASE("calls of every form are recognised before a return address") {
         const Code at(code);
         CHECK(follows_call(at.address(code.size())));
     }
-    const Code others({0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0xff, 0xe0, 0xff, 0xd0, 0x90});  // jmp *%rax; call *%rax; nop
+    const Code others({0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0xff, 0xe0, 0xff, 0xd0,
+                       0x90});  // jmp *%rax; call *%rax; nop
     CHECK(!follows_call(others.address(9)));
     CHECK(follows_call(others.address(11)));
     CHECK(!follows_call(others.address(12)));
@@ -435,7 +467,12 @@ TEST_CASE("calls of every form are recognised before a return address") {
 }
 
 TEST_CASE("rules of an unloaded object are forgotten") {
-    fixed(*[] { static Random r(5); return &r; }(), 3);
+    fixed(
+        *[] {
+            static Random r(5);
+            return &r;
+        }(),
+        3);
     const auto walks = unwinder().counts().walks;
     generation.fetch_add(1);
     tally = {};

@@ -7,8 +7,8 @@
 #include <random>
 
 #include "core/error.hpp"
-#include "profile/trace/replay.hpp"
 #include "profile/trace/file.hpp"
+#include "profile/trace/replay.hpp"
 
 using namespace assay;
 using namespace assay::heap;
@@ -22,24 +22,29 @@ struct Folder {
     std::string operator/(const std::string& name) const { return path + "/" + name; }
 };
 
-Event event(Kind kind, std::uint64_t time, std::uint64_t address, std::uint64_t size, std::uint32_t stack, std::uint32_t cost = 0) {
-    return {time, address | (static_cast<std::uint64_t>(kind) << kind_shift), has_size(kind) ? size : 0, stack, cost};
+Event event(Kind kind, std::uint64_t time, std::uint64_t address, std::uint64_t size,
+            std::uint32_t stack, std::uint32_t cost = 0) {
+    return {time, address | (static_cast<std::uint64_t>(kind) << kind_shift),
+            has_size(kind) ? size : 0, stack, cost};
 }
 
 std::vector<Event> random_events(std::mt19937_64& random, std::size_t count, std::uint64_t& time) {
-    constexpr Kind kinds[] = {Kind::malloc, Kind::calloc, Kind::memalign, Kind::realloc_from, Kind::realloc, Kind::free, Kind::map, Kind::unmap};
+    constexpr Kind kinds[] = {Kind::malloc,  Kind::calloc, Kind::memalign, Kind::realloc_from,
+                              Kind::realloc, Kind::free,   Kind::map,      Kind::unmap};
     std::vector<Event> events;
     for (std::size_t k = 0; k < count; ++k) {
         time += (random() % 5000) << time_shift;
         const std::uint64_t address = random() >> 17;
-        events.push_back(event(kinds[random() % 8], time, address, random() >> (random() % 64), static_cast<std::uint32_t>(random()),
+        events.push_back(event(kinds[random() % 8], time, address, random() >> (random() % 64),
+                               static_cast<std::uint32_t>(random()),
                                random() % 3 == 0 ? static_cast<std::uint32_t>(random()) : 0));
     }
     return events;
 }
 
 bool same(const Event& a, const Event& b) {
-    return a.time == b.time && a.address == b.address && a.size == b.size && a.stack == b.stack && a.cost == b.cost;
+    return a.time == b.time && a.address == b.address && a.size == b.size && a.stack == b.stack &&
+           a.cost == b.cost;
 }
 
 void write_events(TraceWriter& writer, std::uint32_t thread, const std::vector<Event>& events) {
@@ -66,18 +71,24 @@ TEST_CASE("events come back as they were, whatever they hold") {
             const Kind kind = kind_of(one);
             if (random() % 2 == 0) continue;
             const bool is_new = gives(kind, named, one.size);
-            const std::uint64_t name = is_new ? name_block(7, number++) : name_block(static_cast<std::uint32_t>(5 + random() % 3), random() % (number + 1));
-            if (kind != Kind::map && kind != Kind::unmap) one.address = name | static_cast<std::uint64_t>(kind) << kind_shift;
+            const std::uint64_t name =
+                is_new ? name_block(7, number++)
+                       : name_block(static_cast<std::uint32_t>(5 + random() % 3),
+                                    random() % (number + 1));
+            if (kind != Kind::map && kind != Kind::unmap)
+                one.address = name | static_cast<std::uint64_t>(kind) << kind_shift;
         }
         Bytes bytes;
         encode_events(events, 7, events.front().time, bytes);
         std::vector<Event> back;
-        REQUIRE(decode_events(bytes, static_cast<std::uint32_t>(events.size()), 7, events.front().time, back));
+        REQUIRE(decode_events(bytes, static_cast<std::uint32_t>(events.size()), 7,
+                              events.front().time, back));
         REQUIRE(back.size() == events.size());
         for (std::size_t k = 0; k < events.size(); ++k) REQUIRE(same(events[k], back[k]));
         // Shorter by any number of bytes it is no such thing, and nothing beyond its end is read.
         for (std::size_t n = 0; n < bytes.size(); n += 1 + bytes.size() / 50)
-            CHECK_FALSE(decode_events(std::span(bytes).first(n), static_cast<std::uint32_t>(events.size()), 7, 0, back));
+            CHECK_FALSE(decode_events(std::span(bytes).first(n),
+                                      static_cast<std::uint32_t>(events.size()), 7, 0, back));
     }
 }
 
@@ -86,16 +97,23 @@ TEST_CASE("threads are replayed in the order of time, blocks given up before the
     const std::string path = folder / "a.heap";
     {
         TraceWriter writer(path);
-        write_events(writer, 1, {event(Kind::malloc, 160, 0x1000, 8, 5), event(Kind::malloc, 640, 0x2000, 8, 5)});
-        write_events(writer, 2, {event(Kind::free, 320, 0x1000, 0, 6), event(Kind::free, 640, 0x3000, 0, 6)});
+        write_events(
+            writer, 1,
+            {event(Kind::malloc, 160, 0x1000, 8, 5), event(Kind::malloc, 640, 0x2000, 8, 5)});
+        write_events(writer, 2,
+                     {event(Kind::free, 320, 0x1000, 0, 6), event(Kind::free, 640, 0x3000, 0, 6)});
         write_events(writer, 1, {event(Kind::malloc, 960, 0x4000, 8, 5)});
     }
     TraceReader reader(path);
     Replay replay(reader);
     std::vector<std::pair<std::uint64_t, Kind>> order;
-    replay.for_each([&](std::uint32_t, const Event& one) { order.emplace_back(one.time, kind_of(one)); });
-    const std::vector<std::pair<std::uint64_t, Kind>> expected = {
-        {160, Kind::malloc}, {320, Kind::free}, {640, Kind::free}, {640, Kind::malloc}, {960, Kind::malloc}};
+    replay.for_each(
+        [&](std::uint32_t, const Event& one) { order.emplace_back(one.time, kind_of(one)); });
+    const std::vector<std::pair<std::uint64_t, Kind>> expected = {{160, Kind::malloc},
+                                                                  {320, Kind::free},
+                                                                  {640, Kind::free},
+                                                                  {640, Kind::malloc},
+                                                                  {960, Kind::malloc}};
     CHECK(order == expected);
 }
 
@@ -132,6 +150,7 @@ TEST_CASE("every byte of a trace flipped, and every length: whole chunks are rea
         flipped[at] = static_cast<char>(~flipped[at]);
         REQUIRE(read(flipped) == written - 20);  // one chunk of four, never another's
     }
-    for (std::size_t bytes = 0; bytes < whole.size(); bytes += 7) REQUIRE(read(whole.substr(0, bytes)) % 20 == 0);
+    for (std::size_t bytes = 0; bytes < whole.size(); bytes += 7)
+        REQUIRE(read(whole.substr(0, bytes)) % 20 == 0);
     CHECK_THROWS_AS(TraceReader(folder / "none.heap"), Error);
 }

@@ -21,8 +21,12 @@ std::size_t buckets_of(std::size_t blocks, auto block) {
 TEST_CASE("blocks of any stride, and of several threads by their names, fill a table evenly") {
     constexpr std::size_t blocks = 100'000, most = 512 << 10;
     for (int shift = 4; shift <= 21; ++shift)
-        CHECK(buckets_of<BlockHash>(blocks, [=](std::size_t k) { return 0x7f0000000010 + (std::uint64_t{k} << shift); }) <= most);
+        CHECK(buckets_of<BlockHash>(blocks, [=](std::size_t k) {
+                  return 0x7f0000000010 + (std::uint64_t{k} << shift);
+              }) <= most);
     for (const std::size_t threads : {1, 3, 8, 64})
-        CHECK(buckets_of<BlockHash>(blocks, [=](std::size_t k) { return name_block(static_cast<std::uint32_t>(k % threads), k / threads); }) <= most);
+        CHECK(buckets_of<BlockHash>(blocks, [=](std::size_t k) {
+                  return name_block(static_cast<std::uint32_t>(k % threads), k / threads);
+              }) <= most);
     CHECK(buckets_of<NumberHash>(blocks, [](std::size_t k) { return k << 9; }) <= most);
 }

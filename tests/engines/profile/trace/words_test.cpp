@@ -17,14 +17,19 @@ struct Sink {
     std::vector<std::string> texts;
     void event(const Event& one) { events.push_back(one); }
     void cost(std::uint32_t ticks) { events.back().cost = ticks; }
-    void text(Kind, std::uint64_t, std::span<const std::uint8_t> bytes) { texts.emplace_back(bytes.begin(), bytes.end()); }
+    void text(Kind, std::uint64_t, std::span<const std::uint8_t> bytes) {
+        texts.emplace_back(bytes.begin(), bytes.end());
+    }
 };
 
 }  // namespace
 
-TEST_CASE("events of all kinds, near and far, after short pauses and long ones, come back as they were") {
+TEST_CASE(
+    "events of all kinds, near and far, after short pauses and long ones, come back as they were") {
     std::mt19937_64 random(11);
-    const auto below = [&](int bits) { return random() >> (64 - bits) >> random() % static_cast<unsigned>(bits); };
+    const auto below = [&](int bits) {
+        return random() >> (64 - bits) >> random() % static_cast<unsigned>(bits);
+    };
     std::vector<std::uint64_t> buffer(1 << 16);
     for (int round = 0; round < 50; ++round) {
         Words words;
@@ -34,13 +39,18 @@ TEST_CASE("events of all kinds, near and far, after short pauses and long ones, 
         std::uint64_t step = 1000, heap = below(47) & ~std::uint64_t{15};
         while (words.at < words.end) {
             const auto kind = static_cast<Kind>(1 + random() % 9);
-            const std::uint64_t steps = below(random() % 8 == 0 ? 40 : 12), place = random() % 4 == 0 ? below(55) : heap + 16 * below(20);
+            const std::uint64_t steps = below(random() % 8 == 0 ? 40 : 12),
+                                place = random() % 4 == 0 ? below(55) : heap + 16 * below(20);
             const bool sized = has_size(kind);
-            const std::uint64_t size = !sized ? 0 : random() % 50 == 0 ? not_reallocated : below(random() % 8 == 0 ? 50 : 18);
+            const std::uint64_t size = !sized               ? 0
+                                       : random() % 50 == 0 ? not_reallocated
+                                                            : below(random() % 8 == 0 ? 50 : 18);
             const auto stack = static_cast<std::uint32_t>(below(random() % 2 == 0 ? 24 : 5));
             words.put(kind, stack, steps, place, size);
             step += steps;
-            events.push_back({step << time_shift, place | static_cast<std::uint64_t>(kind) << kind_shift, size, stack, 0});
+            events.push_back({step << time_shift,
+                              place | static_cast<std::uint64_t>(kind) << kind_shift, size, stack,
+                              0});
             if (random() % 8 == 0) {
                 events.back().cost = static_cast<std::uint32_t>(below(32));
                 words.put_cost(events.back().cost);
@@ -52,7 +62,8 @@ TEST_CASE("events of all kinds, near and far, after short pauses and long ones, 
         }
         REQUIRE(words.at <= buffer.data() + buffer.size());
         Sink sink;
-        expand(std::span(buffer.data(), static_cast<std::size_t>(words.at - buffer.data())), 1000, sink);
+        expand(std::span(buffer.data(), static_cast<std::size_t>(words.at - buffer.data())), 1000,
+               sink);
         REQUIRE(sink.events.size() == events.size());
         for (std::size_t k = 0; k < events.size(); ++k) {
             REQUIRE(sink.events[k].time == events[k].time);

@@ -12,12 +12,19 @@ const OPEN_SHARE = 0.5; // of its caller: then a callee is opened with it
 export function CallTree(props: ViewProps) {
   const { model, metric } = props;
   const totals = model.totals(metric);
-  const ranked = (nodes: number[]) => nodes.filter((node) => totals[node]! > 0).sort((a, b) => totals[b]! - totals[a]!);
-  const whole = metric.fold === "sum" ? model.roots.reduce((sum, node) => sum + totals[node]!, 0) : Math.max(1, ...model.roots.map((node) => totals[node]!));
-  const [open, setOpen] = useState(() => hotPath(model.roots, (node) => model.children[node]!, totals));
+  const ranked = (nodes: number[]) =>
+    nodes.filter((node) => totals[node]! > 0).sort((a, b) => totals[b]! - totals[a]!);
+  const whole =
+    metric.fold === "sum"
+      ? model.roots.reduce((sum, node) => sum + totals[node]!, 0)
+      : Math.max(1, ...model.roots.map((node) => totals[node]!));
+  const [open, setOpen] = useState(() =>
+    hotPath(model.roots, (node) => model.children[node]!, totals),
+  );
   const toggle = (node: number) => {
     const next = new Set(open);
-    if (!next.delete(node)) for (const one of hotPath([node], (at) => model.children[at]!, totals)) next.add(one);
+    if (!next.delete(node))
+      for (const one of hotPath([node], (at) => model.children[at]!, totals)) next.add(one);
     setOpen(next);
   };
   const rows: { node: number; depth: number }[] = [];
@@ -34,15 +41,32 @@ export function CallTree(props: ViewProps) {
         const place = model.page.nodes.place[node]!;
         const inner = ranked(model.children[node]!).length;
         return (
-          <div key={node} role="treeitem" aria-level={depth + 1} aria-expanded={inner ? open.has(node) : undefined} class="calltree-row">
+          <div
+            key={node}
+            role="treeitem"
+            aria-level={depth + 1}
+            aria-expanded={inner ? open.has(node) : undefined}
+            class="calltree-row"
+          >
             <span class="numeric">{amount(totals[node]!, metric.unit)}</span>
             <ShareBar part={totals[node]! / whole} />
             <small>{metric.fold === "sum" ? share(totals[node]! / whole) : ""}</small>
             <span class="calltree-name" style={{ paddingLeft: `${Math.min(depth, 40) * 12}px` }}>
-              <button type="button" class="fold" aria-label={open.has(node) ? "close" : "open"} disabled={!inner} onClick={() => toggle(node)}>
+              <button
+                type="button"
+                class="fold"
+                aria-label={open.has(node) ? "close" : "open"}
+                disabled={!inner}
+                onClick={() => toggle(node)}
+              >
                 {inner ? (open.has(node) ? "▾" : "▸") : "·"}
               </button>
-              <button type="button" class="link" title={model.page.places.function[place]} onClick={() => props.select({ place, group: "line" }, "source")}>
+              <button
+                type="button"
+                class="link"
+                title={model.page.places.function[place]}
+                onClick={() => props.select({ place, group: "line" }, "source")}
+              >
                 {model.functionName(place)}
               </button>{" "}
               <small>{model.source(place)}</small>
@@ -55,10 +79,14 @@ export function CallTree(props: ViewProps) {
 }
 
 /** From these nodes on, those that have most of their caller's figure. */
-function hotPath(from: number[], children: (node: number) => number[], totals: Float64Array): Set<number> {
+function hotPath(
+  from: number[],
+  children: (node: number) => number[],
+  totals: Float64Array,
+): Set<number> {
   const found = new Set<number>();
   let nodes = from;
-  for (let caller = 0; ; ) {
+  for (let caller = 0; ;) {
     const best = nodes.reduce((a, b) => (a < 0 || totals[b]! > totals[a]! ? b : a), -1);
     if (best < 0 || totals[best]! < OPEN_SHARE * caller) return found;
     found.add(best);

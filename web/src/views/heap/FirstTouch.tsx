@@ -23,42 +23,85 @@ interface Line {
 export function FirstTouch({ model, select }: ViewProps) {
   const { touches, threads } = model.page;
   const stacks = useMemo(
-    () => (touches?.node ?? []).map((node, k): Stack => ({ node, pages: touches!.node_pages[k]!, left: touches!.node_with_huge[k]! })).filter((one) => one.node >= 0),
+    () =>
+      (touches?.node ?? [])
+        .map((node, k): Stack => ({
+          node,
+          pages: touches!.node_pages[k]!,
+          left: touches!.node_with_huge[k]!,
+        }))
+        .filter((one) => one.node >= 0),
     [touches],
   );
   const lines = useMemo(
     () =>
       (touches?.line ?? []).map((line, k): Line => {
         const file = basename(touches!.line_file[k]!);
-        return { function: touches!.line_function[k]!, at: file ? `${file}:${line}` : "", pages: touches!.line_pages[k]! };
+        return {
+          function: touches!.line_function[k]!,
+          at: file ? `${file}:${line}` : "",
+          pages: touches!.line_pages[k]!,
+        };
       }),
     [touches],
   );
   const stackColumns = useMemo(
     (): Column<Stack>[] => [
-      { id: "pages", header: "page faults", numeric: true, value: (one) => one.pages, show: (one) => amount(one.pages, "1") },
-      { id: "left", header: "with huge pages", numeric: true, value: (one) => one.left, show: (one) => amount(one.left, "1") },
+      {
+        id: "pages",
+        header: "page faults",
+        numeric: true,
+        value: (one) => one.pages,
+        show: (one) => amount(one.pages, "1"),
+      },
+      {
+        id: "left",
+        header: "with huge pages",
+        numeric: true,
+        value: (one) => one.left,
+        show: (one) => amount(one.left, "1"),
+      },
       placeColumn("asked for by", model, select, (one) => model.asker[one.node]!),
     ],
     [model],
   );
   const lineColumns = useMemo(
     (): Column<Line>[] => [
-      { id: "pages", header: "page faults", numeric: true, value: (one) => one.pages, show: (one) => amount(one.pages, "1") },
-      { id: "function", header: "touched in", value: (one) => one.function, show: (one) => <span title={one.function}>{shortName(one.function)}</span> },
+      {
+        id: "pages",
+        header: "page faults",
+        numeric: true,
+        value: (one) => one.pages,
+        show: (one) => amount(one.pages, "1"),
+      },
+      {
+        id: "function",
+        header: "touched in",
+        value: (one) => one.function,
+        show: (one) => <span title={one.function}>{shortName(one.function)}</span>,
+      },
       { id: "at", header: "at", value: (one) => one.at },
     ],
     [],
   );
-  if (!touches) return <p class="soft">Page faults were not watched, or the system does not let a user watch them (kernel.perf_event_paranoid above 2).</p>;
+  if (!touches)
+    return (
+      <p class="soft">
+        Page faults were not watched, or the system does not let a user watch them
+        (kernel.perf_event_paranoid above 2).
+      </p>
+    );
   const pages = stacks.reduce((sum, one) => sum + one.pages, 0);
   const left = stacks.reduce((sum, one) => sum + one.left, 0);
   const most = Math.max(1, ...touches.thread_pages);
   return (
     <>
       <p>
-        {amount(pages, "1")} pages of blocks were touched for the first time, a page fault each; with huge pages it would be {amount(left, "1")}
-        {pages > 0 && ` (${share(left / pages) || "none"})`}. Another {amount(touches.outside, "1")} faults were of stacks, variables, code, the allocator itself and blocks that were not recorded.
+        {amount(pages, "1")} pages of blocks were touched for the first time, a page fault each;
+        with huge pages it would be {amount(left, "1")}
+        {pages > 0 && ` (${share(left / pages) || "none"})`}. Another {amount(touches.outside, "1")}{" "}
+        faults were of stacks, variables, code, the allocator itself and blocks that were not
+        recorded.
       </p>
       <div class="bars-plot" role="table" aria-label="Page faults by thread">
         {touches.thread.map((thread, k) => (
@@ -67,7 +110,10 @@ export function FirstTouch({ model, select }: ViewProps) {
               {thread} {threads.find((one) => one.thread === thread)?.name}
             </span>
             <span class="bars-track" aria-hidden="true">
-              <span class="bars-bar" style={{ width: `${(95 * touches.thread_pages[k]!) / most}%` }} />
+              <span
+                class="bars-bar"
+                style={{ width: `${(95 * touches.thread_pages[k]!) / most}%` }}
+              />
             </span>
             <span class="numeric" role="cell">
               {amount(touches.thread_pages[k]!, "1")}
@@ -75,7 +121,11 @@ export function FirstTouch({ model, select }: ViewProps) {
           </div>
         ))}
       </div>
-      <Table caption="Page faults by who has asked for the block" columns={stackColumns} rows={stacks} />
+      <Table
+        caption="Page faults by who has asked for the block"
+        columns={stackColumns}
+        rows={stacks}
+      />
       <Table caption="Page faults by who has touched it" columns={lineColumns} rows={lines} />
     </>
   );

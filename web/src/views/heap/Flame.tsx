@@ -21,17 +21,27 @@ export function Flame({ model, metric, select }: ViewProps) {
   const [words, setWords] = useState("");
   const totals = model.totals(metric);
   const whole = model.roots.reduce((sum, node) => sum + totals[node]!, 0);
-  const boxes = useMemo(() => lay(top, model.roots, model.children, model.page.nodes.parent, totals), [model, totals, top]);
+  const boxes = useMemo(
+    () => lay(top, model.roots, model.children, model.page.nodes.parent, totals),
+    [model, totals, top],
+  );
   const height = boxes.reduce((most, box) => Math.max(most, box.depth + 1), 1) * ROW;
   const names = model.page.places.function;
-  const isFound = (node: number) => words !== "" && names[model.page.nodes.place[node]!]!.toLowerCase().includes(words.toLowerCase());
+  const isFound = (node: number) =>
+    words !== "" &&
+    names[model.page.nodes.place[node]!]!.toLowerCase().includes(words.toLowerCase());
   const found = useMemo(() => foundShare(boxes, isFound), [boxes, words]);
   return (
     <>
       <div class="controls">
         <label class="choice">
           <span>Search</span>
-          <input type="search" value={words} placeholder="function" onInput={(event) => setWords(event.currentTarget.value)} />
+          <input
+            type="search"
+            value={words}
+            placeholder="function"
+            onInput={(event) => setWords(event.currentTarget.value)}
+          />
         </label>
         {words && <p class="soft">{share(found) || "nothing"} of what is shown</p>}
         {top !== undefined && (
@@ -40,14 +50,24 @@ export function Flame({ model, metric, select }: ViewProps) {
           </button>
         )}
       </div>
-      <div class="flame" style={{ height: `${height}px` }} role="img" aria-label={`Flame graph by: ${metric.words}`}>
+      <div
+        class="flame"
+        style={{ height: `${height}px` }}
+        role="img"
+        aria-label={`Flame graph by: ${metric.words}`}
+      >
         {boxes.map(({ node, left, width, depth }) => {
           const place = model.page.nodes.place[node]!;
           return (
             <div
               key={node}
               class={isFound(node) ? "found" : undefined}
-              style={{ left: `${left * 100}%`, width: `${width * 100}%`, bottom: `${depth * ROW}px`, filter: `hue-rotate(${hue(names[place]!)}deg)` }}
+              style={{
+                left: `${left * 100}%`,
+                width: `${width * 100}%`,
+                bottom: `${depth * ROW}px`,
+                filter: `hue-rotate(${hue(names[place]!)}deg)`,
+              }}
               title={`${names[place]}\n${model.source(place)}\n${amount(totals[node]!, metric.unit)}, ${share(totals[node]! / whole)} of all\ndouble-click: source`}
               onClick={() => setTop(node)}
               onDblClick={() => select({ place, group: "line" }, "source")}
@@ -61,7 +81,13 @@ export function Flame({ model, metric, select }: ViewProps) {
   );
 }
 
-function lay(top: number | undefined, roots: number[], children: number[][], parent: number[], totals: Float64Array): Box[] {
+function lay(
+  top: number | undefined,
+  roots: number[],
+  children: number[][],
+  parent: number[],
+  totals: Float64Array,
+): Box[] {
   const boxes: Box[] = [];
   let depth = 0;
   if (top !== undefined) {
@@ -70,7 +96,12 @@ function lay(top: number | undefined, roots: number[], children: number[][], par
     for (const node of callers.reverse()) boxes.push({ node, left: 0, width: 1, depth: depth++ });
   }
   const start = top === undefined ? roots : [top];
-  const scale = 1 / Math.max(1e-300, start.reduce((sum, node) => sum + totals[node]!, 0));
+  const scale =
+    1 /
+    Math.max(
+      1e-300,
+      start.reduce((sum, node) => sum + totals[node]!, 0),
+    );
   const visit = (nodes: number[], from: number, level: number) => {
     let left = from;
     for (const node of [...nodes].sort((a, b) => totals[b]! - totals[a]!)) {

@@ -17,27 +17,54 @@ interface Row {
 export function Fragments({ model, select }: ViewProps) {
   const pages = model.page.fragments;
   const rows = useMemo(
-    () => (pages?.pin_node ?? []).map((node, k): Row => ({ node, bytes: pages!.pin_bytes[k]!, blocks: pages!.pin_blocks[k]! })).filter((one) => one.node >= 0),
+    () =>
+      (pages?.pin_node ?? [])
+        .map((node, k): Row => ({
+          node,
+          bytes: pages!.pin_bytes[k]!,
+          blocks: pages!.pin_blocks[k]!,
+        }))
+        .filter((one) => one.node >= 0),
     [pages],
   );
   const columns = useMemo(
     (): Column<Row>[] => [
-      { id: "bytes", header: "empty bytes kept", numeric: true, value: (one) => one.bytes, show: (one) => amount(one.bytes, "B") },
-      { id: "blocks", header: "with blocks", numeric: true, value: (one) => one.blocks, show: (one) => amount(one.blocks, "1") },
+      {
+        id: "bytes",
+        header: "empty bytes kept",
+        numeric: true,
+        value: (one) => one.bytes,
+        show: (one) => amount(one.bytes, "B"),
+      },
+      {
+        id: "blocks",
+        header: "with blocks",
+        numeric: true,
+        value: (one) => one.blocks,
+        show: (one) => amount(one.blocks, "1"),
+      },
       placeColumn("asked for by", model, select, (one) => model.asker[one.node]!),
     ],
     [model],
   );
-  if (!pages) return <p class="soft">At no moment did the process hold notably more memory than was asked for, or the trace has no addresses.</p>;
+  if (!pages)
+    return (
+      <p class="soft">
+        At no moment did the process hold notably more memory than was asked for, or the trace has
+        no addresses.
+      </p>
+    );
   const held = pages.pages * pages.page_bytes;
   const most = Math.max(1, ...pages.filled);
   return (
     <>
       <p>
-        After {quantity(pages.seconds, "s")} the process had {quantity(pages.resident, "B")} in memory, of which {quantity(pages.live, "B")} were in use.
-        Blocks that were live lay on {amount(pages.pages, "1")} pages, {quantity(held, "B")}:{" "}
-        {quantity(Math.max(0, held - pages.live), "B")} of these were empty and could not be given back. The remaining{" "}
-        {quantity(Math.max(0, pages.resident - held), "B")} are code, variables, and what the allocator keeps.
+        After {quantity(pages.seconds, "s")} the process had {quantity(pages.resident, "B")} in
+        memory, of which {quantity(pages.live, "B")} were in use. Blocks that were live lay on{" "}
+        {amount(pages.pages, "1")} pages, {quantity(held, "B")}:{" "}
+        {quantity(Math.max(0, held - pages.live), "B")} of these were empty and could not be given
+        back. The remaining {quantity(Math.max(0, pages.resident - held), "B")} are code, variables,
+        and what the allocator keeps.
       </p>
       <div class="bars-plot" role="table" aria-label="Pages by how full they are">
         {pages.filled.map((count, k) => (

@@ -14,22 +14,46 @@ export function Functions({ model, metric, selection, select }: ViewProps) {
   const shown = useMemo(() => {
     const wanted = words.toLowerCase();
     const { function: names, file } = model.page.places;
-    return entries.filter(({ place }) => `${names[place]} ${file[place]}`.toLowerCase().includes(wanted));
+    return entries.filter(({ place }) =>
+      `${names[place]} ${file[place]}`.toLowerCase().includes(wanted),
+    );
   }, [entries, words, model]);
   const columns = useMemo((): Column<Entry>[] => {
     const most = entries.reduce((a, one) => Math.max(a, one.own), 0);
     const busiest = model.busiest(metric);
     const at = (one: Entry) => busiest.get(one.place) ?? one.place;
     return [
-      { id: "own", header: "own", numeric: true, value: (one) => one.own, show: (one) => amount(one.own, metric.unit) },
-      { id: "bar", header: "", value: (one) => one.own, show: (one) => <ShareBar part={most ? one.own / most : 0} /> },
-      { id: "total", header: "with callees", numeric: true, value: (one) => one.total, show: (one) => amount(one.total, metric.unit) },
+      {
+        id: "own",
+        header: "own",
+        numeric: true,
+        value: (one) => one.own,
+        show: (one) => amount(one.own, metric.unit),
+      },
+      {
+        id: "bar",
+        header: "",
+        value: (one) => one.own,
+        show: (one) => <ShareBar part={most ? one.own / most : 0} />,
+      },
+      {
+        id: "total",
+        header: "with callees",
+        numeric: true,
+        value: (one) => one.total,
+        show: (one) => amount(one.total, metric.unit),
+      },
       {
         id: "function",
         header: "function",
         value: (one) => model.functionName(one.place),
         show: (one) => (
-          <button type="button" class="link" title={model.page.places.function[one.place]} onClick={() => select({ place: one.place, group: "function" })}>
+          <button
+            type="button"
+            class="link"
+            title={model.page.places.function[one.place]}
+            onClick={() => select({ place: one.place, group: "function" })}
+          >
             {model.functionName(one.place)}
           </button>
         ),
@@ -39,7 +63,11 @@ export function Functions({ model, metric, selection, select }: ViewProps) {
         header: "at",
         value: (one) => model.source(at(one)),
         show: (one) => (
-          <button type="button" class="link soft" onClick={() => select({ place: at(one), group: "function" }, "source")}>
+          <button
+            type="button"
+            class="link soft"
+            onClick={() => select({ place: at(one), group: "function" }, "source")}
+          >
             {model.source(at(one))}
           </button>
         ),
@@ -50,7 +78,12 @@ export function Functions({ model, metric, selection, select }: ViewProps) {
     <>
       <label class="choice">
         <span>Search</span>
-        <input type="search" value={words} placeholder="function or file" onInput={(event) => setWords(event.currentTarget.value)} />
+        <input
+          type="search"
+          value={words}
+          placeholder="function or file"
+          onInput={(event) => setWords(event.currentTarget.value)}
+        />
       </label>
       <Table caption={`Functions by: ${metric.words}`} columns={columns} rows={shown} />
       {selection && <Stacks model={model} metric={metric} selection={selection} select={select} />}

@@ -87,7 +87,13 @@ export function Heap({ pages }: { pages: HeapPage[] }) {
       )}
       <div class="tabs" role="tablist" aria-label="Views of the profile">
         {Object.entries(VIEWS).map(([name, words]) => (
-          <button key={name} type="button" role="tab" aria-selected={view === name} onClick={() => setView(name as ViewName)}>
+          <button
+            key={name}
+            type="button"
+            role="tab"
+            aria-selected={view === name}
+            onClick={() => setView(name as ViewName)}
+          >
             {words}
           </button>
         ))}
@@ -98,13 +104,20 @@ export function Heap({ pages }: { pages: HeapPage[] }) {
             <Choice
               label="Metric"
               value={metricKey}
-              options={METRICS.filter((one) => view !== "flame" || isSum(one)).map((one) => [one.key, one.words])}
+              options={METRICS.filter((one) => view !== "flame" || isSum(one)).map((one) => [
+                one.key,
+                one.words,
+              ])}
               onChange={setMetric}
             />
             {selection && (
               <p class="soft">
                 {model.functionName(selection.place)} ({model.source(selection.place)}){" "}
-                <button type="button" onClick={() => setSelection(undefined)} title="Show all again">
+                <button
+                  type="button"
+                  onClick={() => setSelection(undefined)}
+                  title="Show all again"
+                >
                   ✕
                 </button>
               </p>
@@ -116,12 +129,16 @@ export function Heap({ pages }: { pages: HeapPage[] }) {
         {view === "functions" && <Functions {...props} />}
         {view === "source" && <Source {...props} />}
         {view === "tree" && <CallTree {...props} key={process} />}
-        {view === "flame" && <Flame {...props} metric={isSum(metric) ? metric : metricOf("bytes")} key={process} />}
+        {view === "flame" && (
+          <Flame {...props} metric={isSum(metric) ? metric : metricOf("bytes")} key={process} />
+        )}
         {view === "stacks" && <Stacks {...props} />}
         {view === "threads" && <Threads {...props} />}
         {view === "time" && <OverTime {...props} />}
         {view === "sizes" && <Sizes {...props} />}
-        {view === "leaks" && <Stacks {...props} metric={metricOf("leaked")} selection={undefined} />}
+        {view === "leaks" && (
+          <Stacks {...props} metric={metricOf("leaked")} selection={undefined} />
+        )}
         {view === "reallocations" && <Reallocations {...props} />}
         {view === "touch" && <FirstTouch {...props} />}
         {view === "fragments" && <Fragments {...props} />}

@@ -13,7 +13,8 @@ export function OverTime({ model }: ViewProps) {
   const { memory, rate, allocations, stacks } = useMemo(() => {
     const steps = (values: number[], scale = 1): [number, number][] =>
       values.map((value, k) => [timeline.start + k * timeline.step, value * scale]);
-    const sampled = (values: number[]): [number, number][] => values.map((value, k) => [timeline.seconds[k]!, value]);
+    const sampled = (values: number[]): [number, number][] =>
+      values.map((value, k) => [timeline.seconds[k]!, value]);
     const memory: TimeLine[] = [
       { name: "requested", points: steps(timeline.live), filled: true },
       { name: "physical", points: sampled(timeline.resident) },
@@ -23,7 +24,9 @@ export function OverTime({ model }: ViewProps) {
     return {
       memory: memory.filter((one) => one.points.length > 0),
       rate: [{ name: "allocated", points: steps(timeline.bytes, perSecond), filled: true }],
-      allocations: [{ name: "allocations", points: steps(timeline.count, perSecond), filled: true }],
+      allocations: [
+        { name: "allocations", points: steps(timeline.count, perSecond), filled: true },
+      ],
       stacks: [...threads]
         .filter((one) => one.depth.length > 0)
         .sort((a, b) => b.deepest - a.deepest)
@@ -33,10 +36,32 @@ export function OverTime({ model }: ViewProps) {
   }, [model]);
   return (
     <div class="charts">
-      <TimeLines title="Memory" label="Requested, physical and virtual memory over time." unit="B" lines={memory} />
-      <TimeLines title="Allocation rate" label="Bytes asked for in a second, over time." unit="B/s" lines={rate} />
-      <TimeLines title="Allocations" label="Allocations in a second, over time." unit="1/s" lines={allocations} />
-      {stacks.length > 0 && <TimeLines title="Depth of the stack, by thread" label="How deep the stack of each thread was, over time." unit="B" lines={stacks} />}
+      <TimeLines
+        title="Memory"
+        label="Requested, physical and virtual memory over time."
+        unit="B"
+        lines={memory}
+      />
+      <TimeLines
+        title="Allocation rate"
+        label="Bytes asked for in a second, over time."
+        unit="B/s"
+        lines={rate}
+      />
+      <TimeLines
+        title="Allocations"
+        label="Allocations in a second, over time."
+        unit="1/s"
+        lines={allocations}
+      />
+      {stacks.length > 0 && (
+        <TimeLines
+          title="Depth of the stack, by thread"
+          label="How deep the stack of each thread was, over time."
+          unit="B"
+          lines={stacks}
+        />
+      )}
     </div>
   );
 }

@@ -12,14 +12,24 @@ interface Props {
 
 export function PlaceLink({ model, select, place }: Props) {
   return (
-    <button type="button" class="link" title={model.page.places.function[place]} onClick={() => select({ place, group: "line" }, "source")}>
+    <button
+      type="button"
+      class="link"
+      title={model.page.places.function[place]}
+      onClick={() => select({ place, group: "line" }, "source")}
+    >
       {model.functionName(place)} <small>{model.source(place)}</small>
     </button>
   );
 }
 
 /** Of rows that stand for a line. */
-export function placeColumn<T>(header: string, model: HeapModel, select: ViewProps["select"], of: (row: T) => number): Column<T> {
+export function placeColumn<T>(
+  header: string,
+  model: HeapModel,
+  select: ViewProps["select"],
+  of: (row: T) => number,
+): Column<T> {
   return {
     id: "line",
     header,

@@ -17,8 +17,12 @@ interface Row {
 
 export function Reallocations({ model, select }: ViewProps) {
   const rows = useMemo(() => {
-    const counts = new Map(model.entries(metricOf("count"), "line").map((one) => [one.place, one.own]));
-    const sizes = new Map(model.entries(metricOf("bytes"), "line").map((one) => [one.place, one.own]));
+    const counts = new Map(
+      model.entries(metricOf("count"), "line").map((one) => [one.place, one.own]),
+    );
+    const sizes = new Map(
+      model.entries(metricOf("bytes"), "line").map((one) => [one.place, one.own]),
+    );
     const adopted = new Map(model.entries(ADOPTED, "line").map((one) => [one.place, one.own]));
     return model
       .entries(metricOf("reallocated"), "line")
@@ -30,9 +34,27 @@ export function Reallocations({ model, select }: ViewProps) {
   }, [model]);
   const columns = useMemo(
     (): Column<Row>[] => [
-      { id: "times", header: "reallocations", numeric: true, value: (one) => one.times, show: (one) => amount(one.times, "1") },
-      { id: "steps", header: "for each block", numeric: true, value: (one) => one.steps, show: (one) => one.steps.toFixed(1) },
-      { id: "bytes", header: "asked for in all", numeric: true, value: (one) => one.bytes, show: (one) => amount(one.bytes, "B") },
+      {
+        id: "times",
+        header: "reallocations",
+        numeric: true,
+        value: (one) => one.times,
+        show: (one) => amount(one.times, "1"),
+      },
+      {
+        id: "steps",
+        header: "for each block",
+        numeric: true,
+        value: (one) => one.steps,
+        show: (one) => one.steps.toFixed(1),
+      },
+      {
+        id: "bytes",
+        header: "asked for in all",
+        numeric: true,
+        value: (one) => one.bytes,
+        show: (one) => amount(one.bytes, "B"),
+      },
       placeColumn("line", model, select, (one) => one.place),
     ],
     [model],

@@ -15,7 +15,10 @@ const FREQUENT = 25;
 export function Sizes({ model, selection, select }: ViewProps) {
   const { page } = model;
   const of = useMemo(() => spreadOf(model, selection), [model, selection]);
-  const functions = model.entries(metricOf("count"), "function").filter((one) => one.own > 0).slice(0, FUNCTIONS);
+  const functions = model
+    .entries(metricOf("count"), "function")
+    .filter((one) => one.own > 0)
+    .slice(0, FUNCTIONS);
   const chosen = selection ? page.places.first[selection.place]! : -1;
   const listed = functions.some((one) => one.place === chosen);
   return (
@@ -26,27 +29,54 @@ export function Sizes({ model, selection, select }: ViewProps) {
           value={String(chosen)}
           options={[
             ["-1", "the whole program"],
-            ...(chosen >= 0 && !listed ? [[String(chosen), model.functionName(chosen)] as [string, string]] : []),
-            ...functions.map(({ place }): [string, string] => [String(place), model.functionName(place)]),
+            ...(chosen >= 0 && !listed
+              ? [[String(chosen), model.functionName(chosen)] as [string, string]]
+              : []),
+            ...functions.map(({ place }): [string, string] => [
+              String(place),
+              model.functionName(place),
+            ]),
           ]}
-          onChange={(place) => select(place === "-1" ? undefined : { place: Number(place), group: "function" })}
+          onChange={(place) =>
+            select(place === "-1" ? undefined : { place: Number(place), group: "function" })
+          }
         />
       </div>
       <div class="charts">
-        <Bins title="Blocks by size" counts={of.sizes} name={(k) => `${bytes(k ? 2 ** k : 0)} – ${bytes(2 ** (k + 1))}`} />
-        <Bins title="Blocks by lifetime" counts={of.lifetimes} name={(k) => `from ${quantity(k ? TICKS * 2 ** k * page.tick : 0, "s")}`} />
+        <Bins
+          title="Blocks by size"
+          counts={of.sizes}
+          name={(k) => `${bytes(k ? 2 ** k : 0)} – ${bytes(2 ** (k + 1))}`}
+        />
+        <Bins
+          title="Blocks by lifetime"
+          counts={of.lifetimes}
+          name={(k) => `from ${quantity(k ? TICKS * 2 ** k * page.tick : 0, "s")}`}
+        />
       </div>
       {chosen < 0 && <LifetimeOverSize model={model} />}
-      {chosen < 0 && <Frequent sizes={page.frequent_size} counts={page.frequent_count} whole={page.totals.count} />}
+      {chosen < 0 && (
+        <Frequent
+          sizes={page.frequent_size}
+          counts={page.frequent_count}
+          whole={page.totals.count}
+        />
+      )}
     </>
   );
 }
 
 /** Of what a function has asked for itself; of all, where none is chosen. */
-function spreadOf(model: HeapModel, selection: Selection | undefined): { sizes: number[]; lifetimes: number[] } {
+function spreadOf(
+  model: HeapModel,
+  selection: Selection | undefined,
+): { sizes: number[]; lifetimes: number[] } {
   const { page } = model;
   if (!selection) {
-    return { sizes: page.sizes, lifetimes: page.lifetimes.map((row) => row.reduce((sum, count) => sum + count, 0)) };
+    return {
+      sizes: page.sizes,
+      lifetimes: page.lifetimes.map((row) => row.reduce((sum, count) => sum + count, 0)),
+    };
   }
   const key = model.groupKey("function");
   const wanted = key(selection.place);
@@ -61,7 +91,15 @@ function spreadOf(model: HeapModel, selection: Selection | undefined): { sizes: 
   return sum;
 }
 
-function Bins({ title, counts, name }: { title: string; counts: number[]; name: (k: number) => string }) {
+function Bins({
+  title,
+  counts,
+  name,
+}: {
+  title: string;
+  counts: number[];
+  name: (k: number) => string;
+}) {
   const whole = counts.reduce((sum, count) => sum + count, 0);
   const most = Math.max(1, ...counts);
   const from = counts.findIndex((count) => count > 0);
@@ -90,7 +128,9 @@ function Bins({ title, counts, name }: { title: string; counts: number[]; name: 
 /** Freed blocks: lifetimes upwards, sizes to the right, darker the more there are. */
 function LifetimeOverSize({ model }: { model: HeapModel }) {
   const { lifetimes, tick } = model.page;
-  const rows = lifetimes.map((row, k) => ({ row, k })).filter(({ row }) => row.some((count) => count > 0));
+  const rows = lifetimes
+    .map((row, k) => ({ row, k }))
+    .filter(({ row }) => row.some((count) => count > 0));
   if (rows.length === 0) return null;
   const used = lifetimes[0]!.map((_, size) => rows.some(({ row }) => row[size]! > 0));
   const from = used.indexOf(true);
@@ -102,7 +142,12 @@ function LifetimeOverSize({ model }: { model: HeapModel }) {
   return (
     <figure class="lifetimes">
       <figcaption>Lifetime over size</figcaption>
-      <div class="grid" role="img" aria-label="Freed blocks by lifetime and size." style={{ gridTemplateColumns: `auto repeat(${to - from}, minmax(8px, 1fr))` }}>
+      <div
+        class="grid"
+        role="img"
+        aria-label="Freed blocks by lifetime and size."
+        style={{ gridTemplateColumns: `auto repeat(${to - from}, minmax(8px, 1fr))` }}
+      >
         {levels.map((level) => (
           <>
             <span class="axis">{quantity(TICKS * 2 ** level * tick, "s")}</span>
@@ -110,7 +155,11 @@ function LifetimeOverSize({ model }: { model: HeapModel }) {
               <span
                 class="cell"
                 style={{ "--heat": count ? 0.12 + (0.88 * Math.log1p(count)) / most : 0 }}
-                title={count ? `${count.toLocaleString("en")} blocks of ${bytes(2 ** (from + k))} and more that lived ${quantity(TICKS * 2 ** level * tick, "s")} and more` : ""}
+                title={
+                  count
+                    ? `${count.toLocaleString("en")} blocks of ${bytes(2 ** (from + k))} and more that lived ${quantity(TICKS * 2 ** level * tick, "s")} and more`
+                    : ""
+                }
               />
             ))}
           </>
@@ -131,9 +180,15 @@ function Frequent({ sizes, counts, whole }: { sizes: number[]; counts: number[];
         <caption>The most frequent sizes</caption>
         <thead>
           <tr>
-            <th scope="col" class="numeric">size</th>
-            <th scope="col" class="numeric">blocks</th>
-            <th scope="col" class="numeric">share</th>
+            <th scope="col" class="numeric">
+              size
+            </th>
+            <th scope="col" class="numeric">
+              blocks
+            </th>
+            <th scope="col" class="numeric">
+              share
+            </th>
           </tr>
         </thead>
         <tbody>

@@ -22,7 +22,9 @@ export function Source({ model, metric, selection, select }: ViewProps) {
   }, [model, metric]);
   const files = useMemo(() => {
     const most = (file: string) => (byFile.get(file) ?? []).reduce((a, one) => a + one.own, 0);
-    return [...new Set([...byFile.keys(), ...Object.keys(sources)])].sort((a, b) => most(b) - most(a) || a.localeCompare(b));
+    return [...new Set([...byFile.keys(), ...Object.keys(sources)])].sort(
+      (a, b) => most(b) - most(a) || a.localeCompare(b),
+    );
   }, [byFile, sources]);
   const chosen = selection ? places.file[selection.place] : undefined;
   const file = chosen || files.find((name) => sources[name]) || files[0];
@@ -33,7 +35,10 @@ export function Source({ model, metric, selection, select }: ViewProps) {
         <Choice
           label="File"
           value={file}
-          options={files.map((name) => [name, `${basename(name)}${sources[name] ? "" : " (not there)"}`])}
+          options={files.map((name) => [
+            name,
+            `${basename(name)}${sources[name] ? "" : " (not there)"}`,
+          ])}
           onChange={(name) => select(firstIn(places.file, name))}
         />
         <Choice
@@ -47,7 +52,15 @@ export function Source({ model, metric, selection, select }: ViewProps) {
         />
         <p class="soft">{file}</p>
       </div>
-      <Lines file={file} entries={byFile.get(file) ?? []} kind={kind} model={model} metric={metric} selection={selection} select={select} />
+      <Lines
+        file={file}
+        entries={byFile.get(file) ?? []}
+        kind={kind}
+        model={model}
+        metric={metric}
+        selection={selection}
+        select={select}
+      />
       {selection && <Details model={model} metric={metric} selection={selection} select={select} />}
       {selection && <Stacks model={model} metric={metric} selection={selection} select={select} />}
     </>
@@ -74,28 +87,44 @@ function Lines({ file, entries, kind, model, metric, selection, select }: LinesP
       const before = found.get(line);
       if (!before) found.set(line, one);
       else if (metric.fold === "sum" || metric.fold === "peak")
-        found.set(line, { place: before.place, own: before.own + one.own, total: before.total + one.total });
+        found.set(line, {
+          place: before.place,
+          own: before.own + one.own,
+          total: before.total + one.total,
+        });
     }
     return found;
   }, [entries, metric]);
   const most = [...figures.values()].reduce((a, one) => Math.max(a, one[kind]), 0);
   const at = useRef<HTMLDivElement>(null);
-  const line = selection && places.file[selection.place] === file ? places.line[selection.place]! : busiest(figures, kind);
+  const line =
+    selection && places.file[selection.place] === file
+      ? places.line[selection.place]!
+      : busiest(figures, kind);
   useEffect(() => {
     const box = at.current?.parentElement;
-    if (box && at.current) box.scrollTop = at.current.offsetTop - box.offsetTop - box.clientHeight / 3;
+    if (box && at.current)
+      box.scrollTop = at.current.offsetTop - box.offsetTop - box.clientHeight / 3;
   }, [file, line]);
   if (!source) {
     return (
       <p class="notice">
         {file} was not there when this report was made. Its lines with figures:{" "}
-        {[...figures.keys()].sort((a, b) => a - b).map((number) => `${number}: ${amount(figures.get(number)![kind], metric.unit)}`).join("; ")}
+        {[...figures.keys()]
+          .sort((a, b) => a - b)
+          .map((number) => `${number}: ${amount(figures.get(number)![kind], metric.unit)}`)
+          .join("; ")}
       </p>
     );
   }
   return (
     <>
-      {source.changed && <p class="notice">This file has been changed since the program ran: figures may stand at other lines than they belong to.</p>}
+      {source.changed && (
+        <p class="notice">
+          This file has been changed since the program ran: figures may stand at other lines than
+          they belong to.
+        </p>
+      )}
       <div class="source" tabIndex={0} role="region" aria-label={`Source of ${file}`}>
         {source.text.split("\n").map((text, k) => {
           const one = figures.get(k + 1);

@@ -12,14 +12,22 @@ const INNERMOST = 3; // frames in a stack's own line
 
 export function Stacks({ model, metric, selection, select }: ViewProps) {
   const [own, setOwn] = useState<"own" | "through">("through");
-  const found = model.stacks(metric, selection?.place, selection?.group ?? "function", own === "own");
+  const found = model.stacks(
+    metric,
+    selection?.place,
+    selection?.group ?? "function",
+    own === "own",
+  );
   const whole = found.reduce((sum, one) => sum + one.value, 0);
   const sums = metric.fold === "sum";
   return (
     <div class="stacks">
       <div class="controls">
         <h3>
-          {selection ? `Stacks ${own === "own" ? "that end in" : "through"} ${model.functionName(selection.place)}` : "Stacks"}: {metric.words}
+          {selection
+            ? `Stacks ${own === "own" ? "that end in" : "through"} ${model.functionName(selection.place)}`
+            : "Stacks"}
+          : {metric.words}
         </h3>
         {selection && (
           <Choice
@@ -40,12 +48,22 @@ export function Stacks({ model, metric, selection, select }: ViewProps) {
             <span class="numeric">{amount(value, metric.unit)}</span>
             {sums && <ShareBar part={value / whole} />}
             {sums && <small>{share(value / whole)}</small>}
-            <span>{inWords(model.stack(node).map((place) => model.functionName(place)), model.functionName(model.asker[node]!))}</span>
+            <span>
+              {inWords(
+                model.stack(node).map((place) => model.functionName(place)),
+                model.functionName(model.asker[node]!),
+              )}
+            </span>
           </summary>
           <ol class="frames">
             {model.stack(node).map((place, k) => (
               <li key={k} class={place === model.asker[node] ? "asker" : ""}>
-                <button type="button" class="link" title={model.page.places.function[place]} onClick={() => select({ place, group: "line" }, "source")}>
+                <button
+                  type="button"
+                  class="link"
+                  title={model.page.places.function[place]}
+                  onClick={() => select({ place, group: "line" }, "source")}
+                >
                   {model.functionName(place)}
                 </button>{" "}
                 <small>
@@ -57,7 +75,9 @@ export function Stacks({ model, metric, selection, select }: ViewProps) {
           </ol>
         </details>
       ))}
-      {found.length > SHOWN && <p class="soft">and {(found.length - SHOWN).toLocaleString("en")} more with less</p>}
+      {found.length > SHOWN && (
+        <p class="soft">and {(found.length - SHOWN).toLocaleString("en")} more with less</p>
+      )}
     </div>
   );
 }
@@ -65,5 +85,8 @@ export function Stacks({ model, metric, selection, select }: ViewProps) {
 /** The innermost frames, from who has asked outwards. */
 function inWords(names: string[], asker: string): string {
   const from = names.lastIndexOf(asker) + 1;
-  return names.slice(Math.max(0, from - INNERMOST), from).reverse().join(" ← ");
+  return names
+    .slice(Math.max(0, from - INNERMOST), from)
+    .reverse()
+    .join(" ← ");
 }

@@ -41,34 +41,80 @@ function tiles({ model }: ViewProps): [string, string, string][] {
   const { totals, timeline, threads, seconds, objects, variables } = model.page;
   const most = (values: number[]) => values.reduce((a, b) => Math.max(a, b), 0);
   const calls = (kinds: string[]) =>
-    threads.reduce((sum, one) => sum + kinds.reduce((part, kind) => part + (one.calls[kind]?.seconds ?? 0), 0), 0);
+    threads.reduce(
+      (sum, one) => sum + kinds.reduce((part, kind) => part + (one.calls[kind]?.seconds ?? 0), 0),
+      0,
+    );
   const malloc = calls(["malloc", "calloc", "memalign", "realloc"]);
   const free = calls(["free"]);
   const rate = most(timeline.bytes) / timeline.step;
   const variable = objects.reduce((sum, one) => sum + one.data + one.zeroed, 0);
   const perThread = objects.reduce((sum, one) => sum + one.per_thread, 0);
   return [
-    ["Ran for", quantity(seconds, "s"), `${threads.length} thread${threads.length === 1 ? "" : "s"}`],
-    ["Physical memory, peak", timeline.resident.length ? quantity(most(timeline.resident), "B") : "–", ""],
-    ["Virtual memory, peak", timeline.virtual.length ? quantity(most(timeline.virtual), "B") : "–", ""],
-    ["Requested memory, peak", quantity(totals.peak, "B"), `${amount(totals.peak_count, "1")} blocks, after ${quantity(totals.peak_seconds, "s")}`],
+    [
+      "Ran for",
+      quantity(seconds, "s"),
+      `${threads.length} thread${threads.length === 1 ? "" : "s"}`,
+    ],
+    [
+      "Physical memory, peak",
+      timeline.resident.length ? quantity(most(timeline.resident), "B") : "–",
+      "",
+    ],
+    [
+      "Virtual memory, peak",
+      timeline.virtual.length ? quantity(most(timeline.virtual), "B") : "–",
+      "",
+    ],
+    [
+      "Requested memory, peak",
+      quantity(totals.peak, "B"),
+      `${amount(totals.peak_count, "1")} blocks, after ${quantity(totals.peak_seconds, "s")}`,
+    ],
     ["Allocated in all", quantity(totals.bytes, "B"), `${amount(totals.count, "1")} blocks`],
     ["Mean block", totals.count ? quantity(totals.bytes / totals.count, "B") : "–", ""],
-    ["Recycling ratio", totals.peak ? (totals.bytes / totals.peak).toFixed(1) : "–", "allocated in all over the peak"],
+    [
+      "Recycling ratio",
+      totals.peak ? (totals.bytes / totals.peak).toFixed(1) : "–",
+      "allocated in all over the peak",
+    ],
     ["Never freed", quantity(totals.leaked, "B"), `${amount(totals.leaked_count, "1")} blocks`],
-    ["Peak allocation rate", Number.isFinite(rate) ? quantity(rate, "B/s") : "–", `mean ${seconds ? quantity(totals.bytes / seconds, "B/s") : "–"}`],
-    ["Time in malloc", quantity(malloc, "s"), seconds ? `${share(malloc / seconds)} of the run` : ""],
+    [
+      "Peak allocation rate",
+      Number.isFinite(rate) ? quantity(rate, "B/s") : "–",
+      `mean ${seconds ? quantity(totals.bytes / seconds, "B/s") : "–"}`,
+    ],
+    [
+      "Time in malloc",
+      quantity(malloc, "s"),
+      seconds ? `${share(malloc / seconds)} of the run` : "",
+    ],
     ["Time in free", quantity(free, "s"), seconds ? `${share(free / seconds)} of the run` : ""],
-    ["Largest stack", quantity(most(threads.map((one) => one.deepest)), "B"), "of a thread, where it allocates"],
-    ["Variables", quantity(variable, "B"), `${variables.length} largest listed; ${quantity(perThread, "B")} for each thread`],
-    ["Mapped directly", quantity(totals.mapped_bytes, "B"), `${amount(totals.mapped, "1")} calls of mmap`],
+    [
+      "Largest stack",
+      quantity(most(threads.map((one) => one.deepest)), "B"),
+      "of a thread, where it allocates",
+    ],
+    [
+      "Variables",
+      quantity(variable, "B"),
+      `${variables.length} largest listed; ${quantity(perThread, "B")} for each thread`,
+    ],
+    [
+      "Mapped directly",
+      quantity(totals.mapped_bytes, "B"),
+      `${amount(totals.mapped, "1")} calls of mmap`,
+    ],
   ];
 }
 
 function TopFunctions({ model, metric, select }: ViewProps) {
   const entries = model.entries(metric, "function").filter((one) => one.own > 0);
   if (entries.length === 0) return null;
-  const whole = metric.fold === "peak" ? model.page.totals.peak : entries.reduce((sum, one) => sum + one.own, 0);
+  const whole =
+    metric.fold === "peak"
+      ? model.page.totals.peak
+      : entries.reduce((sum, one) => sum + one.own, 0);
   return (
     <figure class="top">
       <figcaption>{metric.words}</figcaption>
@@ -76,7 +122,12 @@ function TopFunctions({ model, metric, select }: ViewProps) {
         <div key={place} class="top-row">
           <ShareBar part={own / whole} />
           <span class="numeric">{amount(own, metric.unit)}</span>
-          <button type="button" class="link" title={model.page.places.function[place]} onClick={() => select({ place, group: "function" }, "source")}>
+          <button
+            type="button"
+            class="link"
+            title={model.page.places.function[place]}
+            onClick={() => select({ place, group: "function" }, "source")}
+          >
             {model.functionName(place)}
           </button>
         </div>

@@ -25,14 +25,25 @@ export function Threads({ model, select }: ViewProps) {
   const { threads, seconds } = model.page;
   const [what, setWhat] = useState<"count" | "seconds">("count");
   const kinds = KINDS.filter(([kind]) => threads.some((one) => one.calls[kind]?.[what]));
-  const sum = (one: HeapThread) => kinds.reduce((all, [kind]) => all + (one.calls[kind]?.[what] ?? 0), 0);
+  const sum = (one: HeapThread) =>
+    kinds.reduce((all, [kind]) => all + (one.calls[kind]?.[what] ?? 0), 0);
   const most = Math.max(1e-300, ...threads.map(sum));
   const unit = what === "count" ? "1" : "s";
   const columns = useMemo((): Column<HeapThread>[] => {
-    const calls = (one: HeapThread, field: "count" | "seconds", of: string[]) => of.reduce((all, kind) => all + (one.calls[kind]?.[field] ?? 0), 0);
+    const calls = (one: HeapThread, field: "count" | "seconds", of: string[]) =>
+      of.reduce((all, kind) => all + (one.calls[kind]?.[field] ?? 0), 0);
     const gives = ["malloc", "calloc", "memalign", "realloc"];
-    const number = (id: string, header: string, value: (one: HeapThread) => number, of: string): Column<HeapThread> => ({
-      id, header, numeric: true, value, show: (one) => amount(value(one), of),
+    const number = (
+      id: string,
+      header: string,
+      value: (one: HeapThread) => number,
+      of: string,
+    ): Column<HeapThread> => ({
+      id,
+      header,
+      numeric: true,
+      value,
+      show: (one) => amount(value(one), of),
     });
     return [
       { id: "thread", header: "thread", value: (one) => one.thread, show: (one) => nameOf(one) },
@@ -45,18 +56,33 @@ export function Threads({ model, select }: ViewProps) {
       number("free", "time in free", (one) => calls(one, "seconds", ["free"]), "s"),
       number("foreign", "of others' blocks", (one) => one.foreign_frees, "1"),
       {
-        id: "stack", header: "deepest stack", numeric: true, value: (one) => one.deepest,
+        id: "stack",
+        header: "deepest stack",
+        numeric: true,
+        value: (one) => one.deepest,
         show: (one) =>
           one.deepest_node < 0 ? (
             quantity(one.deepest, "B")
           ) : (
-            <button type="button" class="link" title={`at ${quantity(one.deepest_seconds, "s")}, in ${model.functionName(model.asker[one.deepest_node]!)}`}
-              onClick={() => select({ place: model.asker[one.deepest_node]!, group: "line" }, "source")}>
+            <button
+              type="button"
+              class="link"
+              title={`at ${quantity(one.deepest_seconds, "s")}, in ${model.functionName(model.asker[one.deepest_node]!)}`}
+              onClick={() =>
+                select({ place: model.asker[one.deepest_node]!, group: "line" }, "source")
+              }
+            >
               {quantity(one.deepest, "B")}
             </button>
           ),
       },
-      { id: "resident", header: "stack in memory", numeric: true, value: (one) => one.resident || undefined, show: (one) => (one.resident ? quantity(one.resident, "B") : "–") },
+      {
+        id: "resident",
+        header: "stack in memory",
+        numeric: true,
+        value: (one) => one.resident || undefined,
+        show: (one) => (one.resident ? quantity(one.resident, "B") : "–"),
+      },
     ];
   }, [model]);
   return (
@@ -79,14 +105,22 @@ export function Threads({ model, select }: ViewProps) {
           ))}
         </p>
       </div>
-      <div class="bars-plot" role="table" aria-label={what === "count" ? "Calls by thread" : "Time by thread"}>
+      <div
+        class="bars-plot"
+        role="table"
+        aria-label={what === "count" ? "Calls by thread" : "Time by thread"}
+      >
         {threads.slice(0, SHOWN).map((one) => (
           <div class="bars-row" role="row" key={one.thread}>
             <span role="rowheader">{nameOf(one)}</span>
             <span class="bars-track stacked" aria-hidden="true">
               {kinds.map(([kind, words], k) => (
-                <span key={kind} class={`part-${k}`} style={{ width: `${(95 * (one.calls[kind]?.[what] ?? 0)) / most}%` }}
-                  title={`${words}: ${amount(one.calls[kind]?.[what] ?? 0, unit)}`} />
+                <span
+                  key={kind}
+                  class={`part-${k}`}
+                  style={{ width: `${(95 * (one.calls[kind]?.[what] ?? 0)) / most}%` }}
+                  title={`${words}: ${amount(one.calls[kind]?.[what] ?? 0, unit)}`}
+                />
               ))}
             </span>
             <span class="numeric" role="cell">
@@ -101,7 +135,13 @@ export function Threads({ model, select }: ViewProps) {
             <div class="bars-row" role="row" key={one.thread}>
               <span role="rowheader">{nameOf(one)}</span>
               <span class="bars-track" aria-hidden="true">
-                <span class="bars-bar" style={{ left: `${(100 * one.first) / seconds}%`, width: `${Math.max(0.3, (100 * (one.last - one.first)) / seconds)}%` }} />
+                <span
+                  class="bars-bar"
+                  style={{
+                    left: `${(100 * one.first) / seconds}%`,
+                    width: `${Math.max(0.3, (100 * (one.last - one.first)) / seconds)}%`,
+                  }}
+                />
               </span>
               <span class="numeric" role="cell">
                 {quantity(one.last - one.first, "s")}

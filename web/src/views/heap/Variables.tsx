@@ -19,7 +19,13 @@ export function Variables({ model }: ViewProps) {
   ];
   const columns = useMemo(
     (): Column<HeapVariable>[] => [
-      { id: "bytes", header: "size", numeric: true, value: (one) => one.bytes, show: (one) => quantity(one.bytes, "B") },
+      {
+        id: "bytes",
+        header: "size",
+        numeric: true,
+        value: (one) => one.bytes,
+        show: (one) => quantity(one.bytes, "B"),
+      },
       {
         id: "resident",
         header: "in memory",
@@ -27,13 +33,27 @@ export function Variables({ model }: ViewProps) {
         value: (one) => one.resident ?? undefined,
         show: (one) => (one.resident === null ? "–" : quantity(one.resident, "B")),
       },
-      { id: "name", header: "variable", value: (one) => one.name, show: (one) => <code title={one.name}>{shortName(one.name)}</code> },
-      { id: "kind", header: "", value: (one) => (one.per_thread ? 1 : 0), show: (one) => (one.per_thread ? `one for each of ${threads.length} threads` : "") },
+      {
+        id: "name",
+        header: "variable",
+        value: (one) => one.name,
+        show: (one) => <code title={one.name}>{shortName(one.name)}</code>,
+      },
+      {
+        id: "kind",
+        header: "",
+        value: (one) => (one.per_thread ? 1 : 0),
+        show: (one) => (one.per_thread ? `one for each of ${threads.length} threads` : ""),
+      },
       {
         id: "at",
         header: "at",
         value: (one) => one.file || one.object,
-        show: (one) => <span title={one.file || one.object}>{one.file ? `${basename(one.file)}:${one.line}` : basename(one.object)}</span>,
+        show: (one) => (
+          <span title={one.file || one.object}>
+            {one.file ? `${basename(one.file)}:${one.line}` : basename(one.object)}
+          </span>
+        ),
       },
     ],
     [threads.length],
@@ -55,11 +75,17 @@ export function Variables({ model }: ViewProps) {
             </span>
             <span class="bars-track stacked" aria-hidden="true">
               {parts.map(([part, words], k) => (
-                <span key={part} class={`part-${k}`} style={{ width: `${(95 * one[part]) / most}%` }} title={`${words}: ${quantity(one[part], "B")}`} />
+                <span
+                  key={part}
+                  class={`part-${k}`}
+                  style={{ width: `${(95 * one[part]) / most}%` }}
+                  title={`${words}: ${quantity(one[part], "B")}`}
+                />
               ))}
             </span>
             <span class="numeric" role="cell">
-              {quantity(size(one), "B")} {one.resident !== null && <small>{quantity(one.resident, "B")} in memory</small>}
+              {quantity(size(one), "B")}{" "}
+              {one.resident !== null && <small>{quantity(one.resident, "B")} in memory</small>}
             </span>
           </div>
         ))}

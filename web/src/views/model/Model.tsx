@@ -12,7 +12,13 @@ import { Table, type Column } from "../Table";
 import { amount, Picture } from "./Picture";
 import "./model.css";
 
-export function Model({ capacities, comparisons }: { capacities: Capacity[]; comparisons: Comparison[] }) {
+export function Model({
+  capacities,
+  comparisons,
+}: {
+  capacities: Capacity[];
+  comparisons: Comparison[];
+}) {
   const drawn = useMemo(() => platform(capacities), [capacities]);
   const curves = useMemo(() => overlaid(comparisons), [comparisons]);
   const rates = useMemo(() => panels(curves.filter(({ unit }) => unit === "B/s")), [curves]);
@@ -21,11 +27,18 @@ export function Model({ capacities, comparisons }: { capacities: Capacity[]; com
     <section id="model">
       <h2>The network's model</h2>
       <Picture platform={drawn} />
-      <Table caption="Capacities, each with its 95 % interval and what it rests on" columns={CAPACITIES} rows={capacities} />
+      <Table
+        caption="Capacities, each with its 95 % interval and what it rests on"
+        columns={CAPACITIES}
+        rows={capacities}
+      />
       {curves.length > 0 && (
         <>
           <h3>Simulated against measured</h3>
-          <p class="soft">Symbols are measured; the dashed line is the same experiment in SimGrid, on the platform that was written.</p>
+          <p class="soft">
+            Symbols are measured; the dashed line is the same experiment in SimGrid, on the platform
+            that was written.
+          </p>
           <div class="charts">
             {rates.map((panel) => (
               <Overlay key={panel.title} title={panel.title} curves={panel.curves} />
@@ -37,19 +50,32 @@ export function Model({ capacities, comparisons }: { capacities: Capacity[]; com
                 unit="s"
                 logarithmic
                 curves={times.flatMap((curve, series) => [
-                  { name: curve.name, series, points: curve.points.map((point): [number, number] => [point.x, point.measured]) },
+                  {
+                    name: curve.name,
+                    series,
+                    points: curve.points.map((point): [number, number] => [
+                      point.x,
+                      point.measured,
+                    ]),
+                  },
                   {
                     name: curve.name,
                     detail: "simulated",
                     series,
                     dashed: true,
-                    points: curve.points.flatMap((point): [number, number][] => (point.simulated ? [[point.x, point.simulated]] : [])),
+                    points: curve.points.flatMap((point): [number, number][] =>
+                      point.simulated ? [[point.x, point.simulated]] : [],
+                    ),
                   },
                 ])}
               />
             )}
           </div>
-          <Table caption="Every point, measured and simulated" columns={POINTS} rows={comparisons} />
+          <Table
+            caption="Every point, measured and simulated"
+            columns={POINTS}
+            rows={comparisons}
+          />
         </>
       )}
     </section>
@@ -62,7 +88,11 @@ function panels(curves: Overlaid[]): { title: string; curves: Overlaid[] }[] {
   for (const curve of curves) {
     const [of, kind = of!] = curve.name.split(": ");
     const trunk = ["to the others", "from the others", "both directions"].includes(kind);
-    const title = trunk ? `${of} and the others` : curve.name.startsWith("each host") ? "each host" : kind;
+    const title = trunk
+      ? `${of} and the others`
+      : curve.name.startsWith("each host")
+        ? "each host"
+        : kind;
     found.set(title, [...(found.get(title) ?? []), curve]);
   }
   return [...found].flatMap(([title, all]) =>
@@ -77,26 +107,54 @@ const CAPACITIES: Column<Capacity>[] = [
   { id: "level", header: "Level", value: (row) => row.level },
   { id: "of", header: "Of", value: (row) => row.of },
   { id: "way", header: "Way", value: (row) => row.way },
-  { id: "value", header: "Capacity", numeric: true, value: (row) => row.value ?? undefined, show: (row) => (row.state === "unknown" ? "unknown" : amount(row)) },
+  {
+    id: "value",
+    header: "Capacity",
+    numeric: true,
+    value: (row) => row.value ?? undefined,
+    show: (row) => (row.state === "unknown" ? "unknown" : amount(row)),
+  },
   {
     id: "interval",
     header: "95 % interval",
     value: (row) => row.low ?? undefined,
-    show: (row) => (typeof row.low === "number" ? `${quantity(row.low, row.unit)} to ${quantity(row.high, row.unit)}` : ""),
+    show: (row) =>
+      typeof row.low === "number"
+        ? `${quantity(row.low, row.unit)} to ${quantity(row.high, row.unit)}`
+        : "",
   },
   { id: "why", header: "What it rests on", value: (row) => row.why ?? "" },
 ];
 
 const POINTS: Column<Comparison>[] = [
   { id: "curve", header: "Curve", value: (row) => row.curve },
-  { id: "x", header: "At", numeric: true, value: (row) => row.x, show: (row) => row.label || `${row.x} ${row.along}` },
-  { id: "measured", header: "Measured", numeric: true, value: (row) => row.measured, show: (row) => quantity(row.measured, row.unit) },
+  {
+    id: "x",
+    header: "At",
+    numeric: true,
+    value: (row) => row.x,
+    show: (row) => row.label || `${row.x} ${row.along}`,
+  },
+  {
+    id: "measured",
+    header: "Measured",
+    numeric: true,
+    value: (row) => row.measured,
+    show: (row) => quantity(row.measured, row.unit),
+  },
   {
     id: "simulated",
     header: "Simulated",
     numeric: true,
     value: (row) => row.simulated ?? undefined,
-    show: (row) => (typeof row.simulated === "number" ? quantity(row.simulated, row.unit) : "not simulated"),
+    show: (row) =>
+      typeof row.simulated === "number" ? quantity(row.simulated, row.unit) : "not simulated",
   },
-  { id: "error", header: "Error", numeric: true, value: (row) => (typeof row.error === "number" ? Math.abs(row.error) : undefined), show: (row) => percent(row.error) },
+  {
+    id: "error",
+    header: "Error",
+    numeric: true,
+    value: (row) => (typeof row.error === "number" ? Math.abs(row.error) : undefined),
+    show: (row) => percent(row.error),
+  },
 ];

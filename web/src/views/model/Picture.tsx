@@ -17,15 +17,25 @@ export function Picture({ platform }: { platform: Platform }) {
   const rows = Math.ceil(cabinets.length / columns);
   const tallest = Math.max(...cabinets.map((one) => Math.ceil(one.hosts.length / COLUMNS)));
   const height = 134 + tallest * SQUARE;
-  const fastest = Math.max(...cabinets.flatMap((one) => one.hosts.map((host) => host.up?.value ?? 0)));
+  const fastest = Math.max(
+    ...cabinets.flatMap((one) => one.hosts.map((host) => host.up?.value ?? 0)),
+  );
   const several = cabinets.length > 1;
   const top = several ? 48 : 4;
   return (
-    <svg class="platform" style={{ maxWidth: columns * (WIDTH + 16) }} viewBox={`0 0 ${columns * (WIDTH + 16)} ${top + rows * (height + 24)}`} role="img" aria-label={spoken(platform)}>
+    <svg
+      class="platform"
+      style={{ maxWidth: columns * (WIDTH + 16) }}
+      viewBox={`0 0 ${columns * (WIDTH + 16)} ${top + rows * (height + 24)}`}
+      role="img"
+      aria-label={spoken(platform)}
+    >
       {several && (
         <g>
           <rect x={0} y={4} width={columns * (WIDTH + 16) - 16} height={24} rx={4} class="trunk" />
-          <text x={10} y={21}>between cabinets: {amount(platform.backbone)}</text>
+          <text x={10} y={21}>
+            between cabinets: {amount(platform.backbone)}
+          </text>
         </g>
       )}
       {cabinets.map((cabinet, index) => (
@@ -54,7 +64,9 @@ interface BoxProps {
 
 function Box({ cabinet, x, y, height, fastest, trunk }: BoxProps) {
   const lines = [
-    ...(trunk ? [`to the others: ${amount(cabinet.up)}`, `from the others: ${amount(cabinet.down)}`] : []),
+    ...(trunk
+      ? [`to the others: ${amount(cabinet.up)}`, `from the others: ${amount(cabinet.down)}`]
+      : []),
     ...(trunk && cabinet.limiter ? [`both: ${amount(cabinet.limiter)}`] : []),
     `inside: ${amount(cabinet.inside)}`,
     `a host: up ${range(cabinet.hosts, "up")}, down ${range(cabinet.hosts, "down")}`,
@@ -62,7 +74,15 @@ function Box({ cabinet, x, y, height, fastest, trunk }: BoxProps) {
   ];
   return (
     <g transform={`translate(${x} ${y})`}>
-      {trunk && <line x1={WIDTH / 2} x2={WIDTH / 2} y1={-20} y2={0} class={cabinet.up?.state === "measured" ? "link" : "link open"} />}
+      {trunk && (
+        <line
+          x1={WIDTH / 2}
+          x2={WIDTH / 2}
+          y1={-20}
+          y2={0}
+          class={cabinet.up?.state === "measured" ? "link" : "link open"}
+        />
+      )}
       <rect width={WIDTH} height={height} rx={6} class="cabinet" />
       <text x={10} y={18} class="name">
         {cabinet.name} ({cabinet.hosts.length} {cabinet.hosts.length === 1 ? "host" : "hosts"})
@@ -76,7 +96,12 @@ function Box({ cabinet, x, y, height, fastest, trunk }: BoxProps) {
         <rect
           key={host.name}
           x={10 + (index % COLUMNS) * (SQUARE + 1)}
-          y={height - 8 - SQUARE * Math.ceil(cabinet.hosts.length / COLUMNS) + Math.floor(index / COLUMNS) * SQUARE}
+          y={
+            height -
+            8 -
+            SQUARE * Math.ceil(cabinet.hosts.length / COLUMNS) +
+            Math.floor(index / COLUMNS) * SQUARE
+          }
           width={SQUARE - 2}
           height={SQUARE - 2}
           rx={2}
@@ -97,7 +122,9 @@ export function amount(one: Capacity | undefined): string {
 
 /** One figure where the hosts are alike, from the least to the most where not. */
 function range(hosts: readonly Host[], way: "up" | "down" | "limiter"): string {
-  const known = hosts.map((host) => host[way]).filter((one): one is Capacity => typeof one?.value === "number");
+  const known = hosts
+    .map((host) => host[way])
+    .filter((one): one is Capacity => typeof one?.value === "number");
   if (known.length === 0) return "?";
   const sorted = known.sort((a, b) => a.value! - b.value!);
   const [least, most] = [sorted[0]!, sorted[sorted.length - 1]!];
@@ -106,6 +133,8 @@ function range(hosts: readonly Host[], way: "up" | "down" | "limiter"): string {
 }
 
 function spoken({ cabinets, backbone }: Platform): string {
-  const each = cabinets.map((one) => `${one.name} with ${one.hosts.length} hosts, to the others ${amount(one.up)}`);
+  const each = cabinets.map(
+    (one) => `${one.name} with ${one.hosts.length} hosts, to the others ${amount(one.up)}`,
+  );
   return `The platform: ${each.join("; ")}; between cabinets ${amount(backbone)}. The table below has the figures.`;
 }
