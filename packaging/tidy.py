@@ -1,0 +1,93 @@
+"""Runs clang-tidy on the C++ sources of engines/ that changed since they were last found clean.
+
+    tidy.py [BUILD]      BUILD: the folder with compile_commands.json; "build" by default
+
+A source counts as changed when its own text, one of its headers, its compiler options, .clang-tidy or
+clang-tidy's version differ. What was clean is remembered in BUILD/tidy. Prints the warnings of the
+others; exit code 1 if there are any.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shlex
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from importlib.metadata import version
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+TIDY = Path(sys.executable).parent / "clang-tidy"
+GCC_ONLY = ("-fno-tree-loop-distribute-patterns",)  # options that clang refuses
+
+
+def sources(build: Path) -> dict[Path, str]:
+    """The compiler's options of each source under engines/, once where it is built several times."""
+    commands: dict[Path, str] = {}
+    for entry in json.loads((build / "compile_commands.json").read_text()):
+        path = Path(entry["directory"], entry["file"]).resolve()
+        if path.is_relative_to(ROOT / "engines"):
+            commands.setdefault(path, entry["command"])
+    return commands
+
+
+def includes(path: Path, seen: set[Path]) -> None:
+    """Adds to ``seen`` the source and the headers of this repository that it includes, directly or not."""
+    if path in seen or not path.is_file():
+        return
+    seen.add(path)
+    for line in path.read_text().splitlines():
+        if line.startswith('#include "'):
+            name = line.split('"')[1]
+            includes(ROOT / "engines" / name, seen)
+            includes(path.parent / name, seen)
+
+
+def fingerprint(path: Path, command: str) -> str:
+    """A hash of everything that clang-tidy's answer for this source depends on."""
+    seen: set[Path] = set()
+    includes(path, seen)
+    digest = hashlib.sha256(version("clang-tidy").encode() + (ROOT / ".clang-tidy").read_bytes())
+    digest.update(command.replace(str(ROOT), "").encode())
+    for file in sorted(seen):
+        digest.update(file.read_bytes())
+    return digest.hexdigest()
+
+
+def check(path: Path, command: str) -> str:
+    """clang-tidy's warnings on one source; empty where it is clean."""
+    options = [word for word in shlex.split(command)[1:] if word not in GCC_ONLY]
+    found = subprocess.run(
+        [TIDY, "--quiet", path, "--", *options], cwd=ROOT / "build", capture_output=True, text=True
+    )
+    return found.stdout or found.stderr if found.returncode else ""
+
+
+def main() -> int:
+    build = Path(sys.argv[1] if len(sys.argv) > 1 else ROOT / "build").resolve()
+    if not (build / "compile_commands.json").is_file():
+        print("tidy: the engines are not configured; run packaging/setup.sh test", file=sys.stderr)
+        return 2
+    clean = build / "tidy"
+    clean.mkdir(exist_ok=True)
+    prints = {path: (fingerprint(path, command), command) for path, command in sources(build).items()}
+    changed = {path: command for path, (key, command) in prints.items() if not (clean / key).exists()}
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        answers = dict(zip(changed, pool.map(check, changed, changed.values()), strict=True))
+    for path, warnings in answers.items():
+        if warnings:
+            print(warnings)
+        else:
+            (clean / prints[path][0]).touch()
+    kept = {key for key, _ in prints.values()}
+    for stale in clean.iterdir():
+        if stale.name not in kept:
+            stale.unlink()
+    return int(any(answers.values()))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
