@@ -1,7 +1,7 @@
-// The one error of the engines: what is wrong, and the hint that mends it.
+// The engines' only error type: what is wrong, and how to fix it.
 //
-// Thrown anywhere, caught once in probe/main.cpp, which prints "what; hint" on standard error and
-// exits with 2. Anything else that reaches main is a defect of Assay.
+// Thrown anywhere and caught once, in the executable's main, which prints "what; fix" on standard
+// error and exits with 2. Any other exception that reaches main is a defect of Assay.
 #pragma once
 
 #include <stdexcept>
@@ -10,9 +10,9 @@
 namespace assay {
 
 struct Error : std::runtime_error {
-    explicit Error(std::string what, std::string hint_ = {})
-        : std::runtime_error(std::move(what)), hint(std::move(hint_)) {}
-    std::string hint;
+    explicit Error(std::string what, std::string fix_ = {})
+        : std::runtime_error(std::move(what)), fix(std::move(fix_)) {}
+    std::string fix;
 };
 
 }  // namespace assay

@@ -143,11 +143,11 @@ void Sink::context(const Subject& subject, const Json& facts) {
     write({{"kind", "context"}, {"subject", to_json(subject)}, {"facts", facts}});
 }
 
-void Sink::failure(const std::string& what, const std::string& hint, const Subject& subject,
+void Sink::failure(const std::string& what, const std::string& fix, const Subject& subject,
                    bool primary) {
     write({{"kind", "failure"},
            {"what", what},
-           {"hint", hint},
+           {"hint", fix},
            {"subject", to_json(subject)},
            {"primary", primary}});
 }

@@ -61,7 +61,7 @@ public:
                     std::uint64_t offset, std::uint64_t expected, std::uint64_t observed);
     void context(const Subject&, const Json& facts);
     // primary: done from outside, so never the consequence of another failure.
-    void failure(const std::string& what, const std::string& hint, const Subject&,
+    void failure(const std::string& what, const std::string& fix, const Subject&,
                  bool primary = false);
     void hello(int rank, const std::string& host);
     // A side that waits for its other one (a receiver, a server) now can be reached.

@@ -171,8 +171,8 @@ void Session::progress(double done, const std::string& label, double left) {
     sink.progress(std::clamp(done, 0.0, 1.0), label, left);
 }
 
-void Session::fail(const std::string& what, const std::string& hint, int peer) {
-    sink.failure(label(rank_) + ": " + what, hint,
+void Session::fail(const std::string& what, const std::string& fix, int peer) {
+    sink.failure(label(rank_) + ": " + what, fix,
                  {.host = label(rank_), .peer = peer < 0 ? "" : label(peer), .rank = rank_});
     transport.abort(exit_unusable);
     __builtin_unreachable();

@@ -90,7 +90,7 @@ public:
     void progress(double done, const std::string& label, double left);
 
     // Say what this host cannot go on with (`peer` -1: nobody in particular), then end the job.
-    [[noreturn]] void fail(const std::string& what, const std::string& hint, int peer);
+    [[noreturn]] void fail(const std::string& what, const std::string& fix, int peer);
     [[noreturn]] void give_up(Nanoseconds still, const std::vector<int>& peers);
 
 private:

@@ -83,8 +83,8 @@ int main(int argc, char** argv) {
         usage(verb == "--help" || verb == "-h" ? stdout : stderr);
         return verb == "--help" || verb == "-h" ? 0 : exit_unusable;
     } catch (const Error& error) {
-        fmt::print(stderr, "{}: {}{}{}\n", program, error.what(), error.hint.empty() ? "" : "; ",
-                   error.hint);
+        fmt::print(stderr, "{}: {}{}{}\n", program, error.what(), error.fix.empty() ? "" : "; ",
+                   error.fix);
         return exit_unusable;
     } catch (const std::exception& error) {
         fmt::print(stderr, "{}: defect: {}\n", program, error.what());

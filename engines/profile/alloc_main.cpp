@@ -91,8 +91,8 @@ int main(int argc, char** argv) {
     try {
         return assay::run(argc, argv);
     } catch (const assay::Error& error) {
-        fmt::print(stderr, "assay-alloc: {}{}{}\n", error.what(), error.hint.empty() ? "" : "; ",
-                   error.hint);
+        fmt::print(stderr, "assay-alloc: {}{}{}\n", error.what(), error.fix.empty() ? "" : "; ",
+                   error.fix);
         return assay::exit_unusable;
     } catch (const std::exception& error) {
         fmt::print(stderr, "assay-alloc: defect: {}\n", error.what());

@@ -113,8 +113,8 @@ int main(int argc, char** argv) {
     try {
         return run(argc, argv);
     } catch (const Error& error) {
-        fmt::print(stderr, "assay-heap: {}{}{}\n", error.what(), error.hint.empty() ? "" : "; ",
-                   error.hint);
+        fmt::print(stderr, "assay-heap: {}{}{}\n", error.what(), error.fix.empty() ? "" : "; ",
+                   error.fix);
         return exit_unusable;
     } catch (const std::exception& error) {
         fmt::print(stderr, "assay-heap: defect: {}\n", error.what());

@@ -84,8 +84,8 @@ int main(int argc, char** argv) {
     try {
         for (const auto& path : paths) list->parsed() ? show(path) : rescue(path, threads, keep);
     } catch (const Error& error) {
-        fmt::print(stderr, "assay-store: {}{}{}\n", error.what(), error.hint.empty() ? "" : "; ",
-                   error.hint);
+        fmt::print(stderr, "assay-store: {}{}{}\n", error.what(), error.fix.empty() ? "" : "; ",
+                   error.fix);
         return 2;
     }
     return 0;

@@ -106,7 +106,7 @@ private:
     void to_init(ibv_qp*) const;
     void to_ready(const QueuePair&, const Json& other, std::size_t index) const;
     ibv_ah_attr path(const Json& other) const;
-    [[noreturn]] void refuse(const std::string& what, const std::string& hint = {}) const;
+    [[noreturn]] void refuse(const std::string& what, const std::string& fix = {}) const;
     std::uintptr_t place() const { return reinterpret_cast<std::uintptr_t>(pages_.data()); }
     bool ethernet() const { return port_.link_layer == IBV_LINK_LAYER_ETHERNET; }
 
@@ -159,8 +159,8 @@ Device::Device(const PortName& name, const Needs& needs)
     make_queue_pairs();
 }
 
-void Device::refuse(const std::string& what, const std::string& hint) const {
-    throw Error(fmt::format("{} {}", name_.text(), what), hint);
+void Device::refuse(const std::string& what, const std::string& fix) const {
+    throw Error(fmt::format("{} {}", name_.text(), what), fix);
 }
 
 void Device::choose_address() {

@@ -53,7 +53,7 @@ private:
     std::optional<Caller> await_caller();
     bool accepts(const Hello&, const UdpSocket::Datagram&);
     void refuse(std::uint64_t run, const Address& to, const std::string& why,
-                const std::string& hint);
+                const std::string& fix);
     Reception receive(const Caller&);
     void listen(const Caller&, const Listener&, Reception&);
     void answer(const Caller&, Reception&, const std::string& reply_to_end);
@@ -109,8 +109,8 @@ Receiver::Receiver(const Options& options, Sink& sink)
 }
 
 void Receiver::refuse(std::uint64_t run, const Address& to, const std::string& why,
-                      const std::string& hint) {
-    control_.send(encode(Refusal{run, why, hint}), to);
+                      const std::string& fix) {
+    control_.send(encode(Refusal{run, why, fix}), to);
 }
 
 bool Receiver::accepts(const Hello& hello, const UdpSocket::Datagram& datagram) {
@@ -129,7 +129,7 @@ bool Receiver::accepts(const Hello& hello, const UdpSocket::Datagram& datagram) 
                                       s.address.text(), datagram.interface, s.interface.name),
                           "are two interfaces in one subnet? set net.ipv4.conf.all.arp_ignore=1 "
                           "and arp_announce=2");
-        refuse(hello.run, datagram.from, error.what(), error.hint);
+        refuse(hello.run, datagram.from, error.what(), error.fix);
         throw error;
     }
     return true;

@@ -106,7 +106,7 @@ std::optional<Answer> Sender::ask(Door& door) {
     }
     const auto word = decode(datagram->words);
     if (word && word->refusal && word->refusal->run == hello_.run)
-        throw Error(word->refusal->why, word->refusal->hint);
+        throw Error(word->refusal->why, word->refusal->fix);
     if (word && word->welcome && word->welcome->run == hello_.run)
         return Answer{&door, *word->welcome};
     return std::nullopt;

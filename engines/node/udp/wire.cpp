@@ -24,7 +24,7 @@ Word read(const Json& j) {
         word.hello = Hello{run,          j.at("size"),    j.at("planned"), j.at("streams"),
                            j.at("rate"), j.at("seconds"), j.at("host")};
     else if (say == "welcome") word.welcome = Welcome{run, j.at("sockets"), j.at("host")};
-    else if (say == "refusal") word.refusal = Refusal{run, j.at("why"), j.at("hint")};
+    else if (say == "refusal") word.refusal = Refusal{run, j.at("why"), j.at("fix")};
     else if (say == "end")
         word.end =
             End{run, j.at("sent"), j.at("rate"), j.at("dropped"), j.at("pause"), j.at("gso")};
@@ -71,7 +71,7 @@ std::string encode(const Welcome& w) {
     return dressed({{"sockets", w.sockets}, {"host", w.host}}, "welcome", w.run);
 }
 std::string encode(const Refusal& r) {
-    return dressed({{"why", r.why}, {"hint", r.hint}}, "refusal", r.run);
+    return dressed({{"why", r.why}, {"fix", r.fix}}, "refusal", r.run);
 }
 std::string encode(const End& e) {
     return dressed({{"sent", e.sent},

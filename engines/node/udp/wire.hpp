@@ -69,7 +69,7 @@ struct Welcome {
 
 struct Refusal {
     std::uint64_t run = 0;
-    std::string why{}, hint{};
+    std::string why{}, fix{};
 };
 
 struct End {

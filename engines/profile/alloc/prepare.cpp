@@ -231,19 +231,19 @@ void check_whole(heap::TraceReader& trace, const std::string& path) {
 template <class Visitor>
 Walk<Visitor> walked(const std::string& path, Visitor& visitor) {
     heap::TraceReader trace(path);
-    const std::string hint = "replay needs a whole trace: record it anew";
+    const std::string fix = "replay needs a whole trace: record it anew";
     check_whole(trace, path);
     if (trace.damaged() > 0)
         throw Error(path + " is damaged: " + std::to_string(trace.damaged()) +
                         " bytes of it belong to no whole chunk",
-                    hint);
+                    fix);
     heap::Replay replay(trace);
     Walk<Visitor> walk(visitor);
     replay.for_each([&](std::uint32_t thread, const Event& event) { walk(thread, event); });
     if (replay.unreadable() > 0)
         throw Error(
             path + " is damaged: " + std::to_string(replay.unreadable()) + " chunks cannot be read",
-            hint);
+            fix);
     return walk;
 }
 

@@ -18,8 +18,8 @@ namespace {
 
 constexpr std::size_t alignment = 2u << 20;  // of a mapping of devdax; a huge page
 
-[[noreturn]] void fail(const std::string& path, const char* doing, const std::string& hint) {
-    throw Error(fmt::format("{}: cannot {}: {}", path, doing, std::strerror(errno)), hint);
+[[noreturn]] void fail(const std::string& path, const char* doing, const std::string& fix) {
+    throw Error(fmt::format("{}: cannot {}: {}", path, doing, std::strerror(errno)), fix);
 }
 
 std::string file_system(int descriptor) {

@@ -128,8 +128,8 @@ void Ranks::check(int status, const char* doing, const std::string& file) {
          "does every host see that folder, may it be written, and is there room?");
 }
 
-void Ranks::fail(const std::string& what, const std::string& hint) {
-    sink.failure(fmt::format("rank {} on {}: {}", rank_, host(rank_), what), hint,
+void Ranks::fail(const std::string& what, const std::string& fix) {
+    sink.failure(fmt::format("rank {} on {}: {}", rank_, host(rank_), what), fix,
                  {.host = host(rank_), .rank = rank_});
     transport_.abort(exit_unusable);
     __builtin_unreachable();

@@ -79,7 +79,7 @@ public:
     // Ends the job when an MPI call has failed: what was being done, to which file, and MPI's own
     // words.
     void check(int status, const char* doing, const std::string& file);
-    [[noreturn]] void fail(const std::string& what, const std::string& hint);
+    [[noreturn]] void fail(const std::string& what, const std::string& fix);
 
     // From rank 0, at most 5 a second; the time left is reckoned from what is done.
     void progress(double done, const std::string& label);

@@ -59,7 +59,7 @@ TEST_CASE("pairs keep five digits") {
 }
 
 TEST_CASE("failure, corruption, hello, progress, waived") {
-    CHECK(written([](Sink& s) { s.failure("what", "hint", {.host = "a"}); })["what"] == "what");
+    CHECK(written([](Sink& s) { s.failure("what", "fix", {.host = "a"}); })["what"] == "what");
     const Json c = written(
         [](Sink& s) { s.corruption(probe, {.host = "a"}, {{"size", 8}}, 3, 8, 0xff, 0xfe); });
     CHECK(c["offset"] == 8);

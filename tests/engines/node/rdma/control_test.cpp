@@ -49,7 +49,7 @@ std::string heard(Ends& ends, const char* type = "hello") {
     try {
         return ends.here->receive(type).dump();
     } catch (const Error& error) {
-        return std::string(error.what()) + "; " + error.hint;
+        return std::string(error.what()) + "; " + error.fix;
     }
 }
 

@@ -58,7 +58,7 @@ std::string refusal(const std::string& device, int port) {
     try {
         return "found " + find_port(device, port).text();
     } catch (const Error& error) {
-        return std::string(error.what()) + "; " + error.hint;
+        return std::string(error.what()) + "; " + error.fix;
     }
 }
 

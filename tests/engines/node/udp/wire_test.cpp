@@ -28,7 +28,7 @@ TEST_CASE("every word arrives as it was said") {
     CHECK(hello->run == ~0ull);
     CHECK(hello->offered() == doctest::Approx(12 * 93.9e6));
     CHECK(decode(encode(Welcome{1, 12, "h"}))->welcome->sockets == 12);
-    CHECK(decode(encode(Refusal{1, "why", "hint"}))->refusal->hint == "hint");
+    CHECK(decode(encode(Refusal{1, "why", "fix"}))->refusal->fix == "fix");
     const auto end = decode(encode(End{5, {1, 2, 3}, 4.5, 6, 0.7, true}))->end;
     REQUIRE(end);
     CHECK(end->sent == std::vector<std::uint64_t>{1, 2, 3});
