@@ -14,7 +14,11 @@ from assay.records.schema import Scalar
 LONGEST = MIB  # message of a saturation round
 REFINEMENTS = 3  # of where two protocols meet: each halves what is open
 VISITS = 20  # to a size, at most
-SHORT, MANY = 4096, 8  # bytes; times as many of them: a token bucket that was full lets the first ones pass
+SHORT, MANY = (
+    4096,
+    8,
+)  # B; messages shorter than this are sent that many times as often: their times vary more
+DRAIN = MIB  # B: each round begins with so much, which empties a token bucket
 NEAR = 2  # sizes on either side that are disturbed by the same
 SWEEP = tuple(2**k for k in range(23))  # 1 B to 4 MiB
 
@@ -39,23 +43,34 @@ def sweep(study: Study) -> Course:
 
 
 def _visits(study: Study, levels: Mapping[str, Times], sizes: Sequence[int]) -> Course:
-    """Twice at least, where two visits can differ, and again until the times are as sure as was asked, those of the
-    next sizes too: two visits may agree by chance. The levels in turns: what disturbs one then disturbs the other as
-    well."""
+    """Visits each size at least twice where times vary, then again until it and its neighbours are as sure as asked.
+
+    Two visits may agree by chance, hence the neighbours. The levels take turns, so that a disturbance meets both.
+    """
     varies = study.pace.repeats > 1
     count = max(2, study.pace.echoes // 2)
     for visit in range(VISITS if varies else 1):
         for level, times in levels.items():
             unsure = [visit < 2 or times.at(size).reach > study.pace.confidence for size in sizes]
             again = [s for i, s in enumerate(sizes) if any(unsure[max(0, i - NEAR) : i + NEAR + 1])]
-            # The longest first: what a round begins with finds processors that have rested.
-            short = [size for size in reversed(again) if varies and size < SHORT]
+            short = [size for size in again if varies and size < SHORT]
             long = [size for size in again if size not in short]
-            for some, messages in ((short, MANY * count), (long, count)):
-                if some:
+            for group, messages in ((short, MANY * count), (long, count)):
+                if group:
+                    order = _drained_first(group, messages) if varies else tuple(group)
                     params: dict[str, Scalar] = {"experiment": "sweep", "level": level, "again": visit}
-                    result = yield Round((times.pair,), sizes=tuple(some), count=messages, params=params)
+                    result = yield Round((times.pair,), sizes=order, count=messages, params=params)
                     times.add(result.echoes)
+
+
+def _drained_first(sizes: Sequence[int], messages: int) -> tuple[int, ...]:
+    """The order of a round: first a size whose messages empty a token bucket, then the others, the longest first.
+
+    A shaper's token bucket fills between two rounds, and lets the first messages of the next one pass at once.
+    How many depends on the machine's speed. Behind an empty bucket each message takes what the rate allows.
+    """
+    drain = 1 << math.ceil(math.log2(DRAIN / messages))
+    return (drain, *sorted((size for size in sizes if size != drain), reverse=True))
 
 
 def _message_size(study: Study, times: Times) -> int:
