@@ -147,7 +147,7 @@ void Sink::failure(const std::string& what, const std::string& fix, const Subjec
                    bool primary) {
     write({{"kind", "failure"},
            {"what", what},
-           {"hint", fix},
+           {"fix", fix},
            {"subject", to_json(subject)},
            {"primary", primary}});
 }

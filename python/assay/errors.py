@@ -14,13 +14,13 @@ EXIT_OF = {"PASS": EXIT_PASS, "FAIL": EXIT_FAIL, "INCONCLUSIVE": EXIT_UNUSABLE} 
 
 
 class UserError(Exception):
-    """A user's mistake or a fact of the machine: ``what`` is wrong, and the ``hint`` that mends it."""
+    """A user's mistake or a fact of the machine: ``what`` is wrong, and how to ``fix`` it."""
 
-    def __init__(self, what: str, hint: str = "", exit_code: int = EXIT_UNUSABLE) -> None:
+    def __init__(self, what: str, fix: str = "", exit_code: int = EXIT_UNUSABLE) -> None:
         super().__init__(what)
         self.what = what
-        self.hint = hint
+        self.fix = fix
         self.exit_code = exit_code
 
     def __str__(self) -> str:
-        return f"{self.what}; {self.hint}" if self.hint else self.what
+        return f"{self.what}; fix: {self.fix}" if self.fix else self.what

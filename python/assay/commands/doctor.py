@@ -1,4 +1,4 @@
-"""``assay doctor``: what this machine has, what it lacks, and the command that would mend each."""
+"""``assay doctor``: what this machine has, what it lacks, and the command that would fix each."""
 
 from __future__ import annotations
 
@@ -63,11 +63,11 @@ class Check:
     name: str
     state: str
     found: str
-    mend: str = ""
+    fix: str = ""
 
 
 class Doctor:
-    """Tools, MPIs, launchers and settings of this machine, each with the command that would mend it.
+    """Tools, MPIs, launchers and settings of this machine, each with the command that would fix it.
     Exit code 1 when something is missing without which nothing can be measured."""
 
     name = "doctor"
@@ -122,16 +122,16 @@ def _launchers() -> list[Check]:
 def _launcher(name: str, reason: str | None, engine: str) -> Check:
     if reason is None:
         return Check("launchers", name, "ok", engine)
-    what, _, mend = reason.partition(" (Debian: ")
-    return Check("launchers", name, "note", what, mend.rstrip(")"))
+    what, _, fix = reason.partition(" (Debian: ")
+    return Check("launchers", name, "note", what, fix.rstrip(")"))
 
 
 def _tools() -> list[Check]:
     checks = []
-    for tool, (purpose, mend) in TOOLS.items():
+    for tool, (purpose, fix) in TOOLS.items():
         path = shutil.which(tool, path=os.environ.get("PATH", "") + ":/usr/sbin:/sbin")
         checks.append(
-            Check("tools", tool, "ok", path) if path else Check("tools", tool, "note", f"for {purpose}", mend)
+            Check("tools", tool, "ok", path) if path else Check("tools", tool, "note", f"for {purpose}", fix)
         )
     return checks
 
@@ -141,7 +141,7 @@ def _settings(specifications: list[Specification]) -> list[Check]:
     try:
         contexts = read_contexts()
     except UserError as error:
-        return [Check("settings", "facts", "note", error.what, error.hint)]
+        return [Check("settings", "facts", "note", error.what, error.fix)]
     checks = []
     for specification in specifications:
         facts = [one for one in specification.criteria if one.fact]
@@ -153,7 +153,7 @@ def _settings(specifications: list[Specification]) -> list[Check]:
                 checks.append(Check("settings", verdict.criterion, "ok", found))
                 continue
             wanted = f"; wanted: {verdict.required_text}" if verdict.required_text else ""
-            checks.append(Check("settings", verdict.criterion, "note", found + wanted, verdict.remedy))
+            checks.append(Check("settings", verdict.criterion, "note", found + wanted, verdict.fix))
     return [*checks, *_devices(contexts)]
 
 
@@ -188,7 +188,7 @@ def _show(checks: list[Check]) -> None:
         for _ in range(4):
             table.add_column(overflow="fold")
         for c in (c for c in checks if c.section == section):
-            mend = f"mend: {c.mend}" if c.mend else ""
-            table.add_row(f"  {c.name}", Text(c.state, styles[c.state]), c.found, mend)
+            fix = f"fix: {c.fix}" if c.fix else ""
+            table.add_row(f"  {c.name}", Text(c.state, styles[c.state]), c.found, fix)
         out.print(table)
         out.print()

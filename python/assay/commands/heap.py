@@ -250,8 +250,8 @@ def _show_arenas(program: str, profiles: list[HeapProfile]) -> None:
         return
     mapped = max((one.totals.mapped_bytes for one in found), default=0)
     size = f", {format_quantity(mapped, 'B')}" if mapped >= ARENA else ""
-    hint = f"small objects of Python's lie in arenas of its own{size}: PYTHONMALLOC=malloc shows each of them"
-    console(stderr=True).print(hint, soft_wrap=True)
+    note = f"small objects of Python's lie in arenas of its own{size}: PYTHONMALLOC=malloc shows each of them"
+    console(stderr=True).print(note, soft_wrap=True)
 
 
 def _import(file: Path, args: argparse.Namespace) -> int:

@@ -183,7 +183,7 @@ def _advice(question: Question, host: str | None, started: dict[str, str]) -> Fi
         severity="advice",
         evidence=sorted(number for one in ranked for number in one.evidence)[:40],
         details=details,
-        remedy=f"try it with your program: {how} ./program" if how else "",
+        fix=f"try it with your program: {how} ./program" if how else "",
     )
 
 
@@ -232,5 +232,5 @@ def _growth_finding(
         severity="warning",
         evidence=evidence,
         details=[f"blocks of {format_size(size)}, all freed after each cycle"],
-        remedy="do not use it for a program that runs for long",
+        fix="do not use it for a program that runs for long",
     )

@@ -55,7 +55,7 @@ def _finding(
         confidence=0.6 if side == "pair" else 0.9,
         evidence=[one.id for one in records],
         details=details,
-        remedy="take the host out of service; check its memory (edac counters), the adapter's firmware and "
+        fix="take the host out of service; check its memory (edac counters), the adapter's firmware and "
         "PCIe errors, then the cable",
     )
 

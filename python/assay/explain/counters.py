@@ -70,7 +70,7 @@ def port_errors(evidence: Evidence) -> list[Finding]:
                     confidence=0.9,
                     evidence=[one.record for one in own],
                     details=[str(one) for one in own],
-                    remedy=f"reseat or replace the cable and transceiver of {device} on {host}, then "
+                    fix=f"reseat or replace the cable and transceiver of {device} on {host}, then "
                     "the switch port; firmware comes last",
                 )
             )

@@ -55,7 +55,7 @@ def _narrow_links(evidence: Evidence) -> Iterator[Finding]:
             confidence=0.95,
             evidence=[link.id],
             details=[f"its slot: {_link(slot_speed, slot_width)}; the card: {_link(speed, width)}"],
-            remedy="move the card to a slot of its width and generation"
+            fix="move the card to a slot of its width and generation"
             if in_small_slot
             else "reseat the card and its riser, set the slot to full speed in the BIOS, then compare: "
             f"lspci -vv -s {pci}",
@@ -100,7 +100,7 @@ def _shared_paths(evidence: Evidence) -> Iterator[Finding]:
                 f"alone, {format_quantity(_median(r), 'B/s')} with all"
                 for _, one, r in slowed
             ],
-            remedy="nvidia-smi topo -m and lspci -tv show which GPUs hang on one switch or processor: spread them "
+            fix="nvidia-smi topo -m and lspci -tv show which GPUs hang on one switch or processor: spread them "
             "over the slots of all processors; 'assay mem' tells whether the memory is fast enough",
         )
 

@@ -72,7 +72,7 @@ def _finding(
         confidence=0.9,
         evidence=list(evidence),
         details=list(details),
-        remedy="check the names ('ibstat -l'), that this MPI knows the variable that binds them, and "
+        fix="check the names ('ibstat -l'), that this MPI knows the variable that binds them, and "
         "its limit on the number of rails",
     )
 

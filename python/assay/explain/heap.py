@@ -47,7 +47,7 @@ def heap_advice(profile: HeapProfile, host: str) -> list[Finding]:
     ]
 
 
-def _finding(host: str, cause: str, details: list[str], remedy: str) -> Finding:
+def _finding(host: str, cause: str, details: list[str], fix: str) -> Finding:
     return Finding(
         rule="heap",
         cause=cause,
@@ -55,7 +55,7 @@ def _finding(host: str, cause: str, details: list[str], remedy: str) -> Finding:
         side="node",
         severity="warning",
         details=details,
-        remedy=remedy,
+        fix=fix,
     )
 
 
@@ -168,15 +168,15 @@ def _first_touch(profile: HeapProfile, host: str) -> list[Finding]:
         if one.own * PAGE >= TOUCHED_AGAIN * peak:
             again = one.own * PAGE / max(1, peak)
             cause = f"blocks of {_where(one)} are touched anew: {one.own} page faults, {again:.0f} times their peak"
-            remedy = "keep the blocks, or have the allocator keep them (assay alloc tells which one does)"
+            fix = "keep the blocks, or have the allocator keep them (assay alloc tells which one does)"
         elif with_huge <= HUGE_LEAVES * one.own:
             cause = (
                 f"blocks of {_where(one)} take {one.own} page faults; with huge pages it would be {with_huge}"
             )
-            remedy = "try huge pages: GLIBC_TUNABLES=glibc.malloc.hugetlb=1, or madvise(MADV_HUGEPAGE)"
+            fix = "try huge pages: GLIBC_TUNABLES=glibc.malloc.hugetlb=1, or madvise(MADV_HUGEPAGE)"
         else:
             continue
-        found.append(_finding(host, cause, [], remedy))
+        found.append(_finding(host, cause, [], fix))
     return found[:MOST_SHOWN]
 
 

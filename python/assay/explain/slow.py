@@ -31,7 +31,7 @@ Seen = tuple[Suspect, Outcome | None]  # what a suspect showed under load, and m
 LINK = (
     "the cable and transceiver, the negotiated speed and width (ethtool, ibstat), the PCIe link (lspci -vv)"
 )
-REMEDY = {
+FIX = {
     "transmit": f"on {{hosts}} check the transmit side: {LINK}, shapers (tc qdisc), the CPU governor",
     "receive": f"on {{hosts}} check the receive side: {LINK}, ring buffers and interrupts, the switch port's "
     "transmit lane",
@@ -163,7 +163,7 @@ def _finding(
         confidence=confidence,
         evidence=sorted({*records, *(one.record for one in counted)}),
         details=details,
-        remedy=REMEDY[side].format(hosts=_fold(hosts), peers=_fold(seen[0][0].peers)),
+        fix=FIX[side].format(hosts=_fold(hosts), peers=_fold(seen[0][0].peers)),
     )
 
 

@@ -18,11 +18,11 @@ LEAST_RATIO = 1.5  # of the slowest rank's time over the others'; 2 ranks on 2 b
 LEAST_ROUNDS = 3  # fewer cannot tell a rank that is slow from one that was
 MOST_DETAILS = 8
 
-REMEDY = (
+FIX = (
     "look at that host's path to the storage (its adapter, client, memory) and at what else runs there; take it out "
     "and measure again"
 )
-REMEDY_ALONE = "look at what else runs on that rank's processors, and how ranks are bound; then measure again"
+FIX_ALONE = "look at what else runs on that rank's processors, and how ranks are bound; then measure again"
 
 
 def wrong_data(evidence: Evidence) -> list[Finding]:
@@ -46,7 +46,7 @@ def _wrong(file: str, records: Sequence[Corruption]) -> Finding:
         evidence=[one.id for one in records],
         details=[_located(one) for one in records[:MOST_DETAILS]]
         + ([f"and {len(records) - MOST_DETAILS} more"] if len(records) > MOST_DETAILS else []),
-        remedy="do not trust this file system with data: look at its logs and its servers' memory; if only one of "
+        fix="do not trust this file system with data: look at its logs and its servers' memory; if only one of "
         "stock and accelerated shows it, at that one",
     )
 
@@ -110,7 +110,7 @@ def _finding(who: str, subject: Subject, slow: Sequence[Measurement], share: flo
         details=[
             f"{_operation(params)}: {ratio:.2g} times the median of the other ranks, in {len(slow)} measurements"
         ],
-        remedy=REMEDY_ALONE if params.get("nodes") == 1 else REMEDY,
+        fix=FIX_ALONE if params.get("nodes") == 1 else FIX,
     )
 
 

@@ -48,7 +48,7 @@ def taking_turns(evidence: Evidence) -> list[Finding]:
             confidence=0.9,
             evidence=ids,
             details=[f"{len([one for one in losses if one[0] < TURNS])} of {len(losses)} pairs lose as much"],
-            remedy="over TCP with Open MPI: --mca btl_tcp_flags 1 (send, not put); a simulator does not show it",
+            fix="over TCP with Open MPI: --mca btl_tcp_flags 1 (send, not put); a simulator does not show it",
         )
     ]
 

@@ -13,7 +13,7 @@ NAME = "node.udp_receive"
 
 class Place(NamedTuple):
     where: str  # completes "... messages were lost"
-    remedy: str  # {device} is the interface
+    fix: str  # {device} is the interface
 
 
 PLACES = {
@@ -69,7 +69,7 @@ def udp_loss(evidence: Evidence) -> list[Finding]:
                 effect=-share if share is not None else None,
                 evidence=[one.id, *([loss.id] if loss else [])],
                 details=_counters(evidence, one),
-                remedy=place.remedy.format(device=device),
+                fix=place.fix.format(device=device),
             )
             findings.append(finding)
     return findings

@@ -29,7 +29,7 @@ def wire_bypass(evidence: Evidence) -> list[Finding]:
             confidence=0.95,
             evidence=[one.id],
             details=[f"bytes on the wire over payload between different hosts: {share:.3f}"],
-            remedy="name the adapter to MPI (Open MPI: btl_tcp_if_include, UCX_NET_DEVICES; MPICH: "
+            fix="name the adapter to MPI (Open MPI: btl_tcp_if_include, UCX_NET_DEVICES; MPICH: "
             "FI_TCP_IFACE, FI_PROVIDER), and give hosts that are containers an IPC namespace each",
         )
         findings.append(finding)

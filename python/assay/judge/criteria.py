@@ -43,7 +43,7 @@ class Criterion:
     fact: str = ""  # instead of a metric: "cpu.governor"
     equals: tuple[Scalar, ...] = ()  # of a fact: one of these
     absent: str = ""  # of a fact: "pass" where a machine without such a thing is in order
-    mend: str = ""  # the command that would mend it; {device} stands for the device
+    fix: str = ""  # the command that would fix it; {device} stands for the device
     title: str = ""
     hosts: str = ""  # "one" or "several": in a run on any other number it means nothing and is left out
     line: int = 0

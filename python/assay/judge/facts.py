@@ -48,17 +48,17 @@ def judge_fact(criterion: Criterion, records: Sequence[AnyRecord], hosts: Collec
     verdict.outcome = "FAIL" if failed else "INCONCLUSIVE" if doubts else "PASS"
     if failed:
         devices = [one.context.subject.device for one in failed if one.context.subject.device]
-        verdict.remedy = _mend(criterion.mend, devices)
+        verdict.fix = _fix(criterion.fix, devices)
     elif doubts:
         more = f" (and {len(doubts) - 1} more)" if len(doubts) > 1 else ""
         verdict.reason = doubts[0] + more
     return verdict
 
 
-def _mend(mend: str, devices: Sequence[str]) -> str:
-    if "{device}" not in mend or not devices:
-        return mend
-    return "; ".join(mend.replace("{device}", device) for device in devices)
+def _fix(fix: str, devices: Sequence[str]) -> str:
+    if "{device}" not in fix or not devices:
+        return fix
+    return "; ".join(fix.replace("{device}", device) for device in devices)
 
 
 def _holds(criterion: Criterion, context: Context) -> bool:

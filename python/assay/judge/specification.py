@@ -105,7 +105,7 @@ class _Reader:
         return value
 
     def _fact(self, table: dict[str, Any]) -> Criterion:
-        known_keys = ("fact", "where", "is", "min", "max", "absent", "mend", "hosts", "title")
+        known_keys = ("fact", "where", "is", "min", "max", "absent", "fix", "hosts", "title")
         self._only(table, known_keys, "a criterion on a fact")
         fact = self._text(table, "fact")
         unit = None
@@ -127,7 +127,7 @@ class _Reader:
             self.refuse("absent", f"absent = '{absent}' is not known", 'only absent = "pass" is')
         return Criterion(
             fact=fact, equals=equals, min=low, max=high, absent=absent,
-            where=self._where(table), mend=self._text(table, "mend"), spelled=_spelled(table),
+            where=self._where(table), fix=self._text(table, "fix"), spelled=_spelled(table),
             **self._common(table),
         )  # fmt: skip
 
@@ -163,7 +163,7 @@ class _Reader:
 
     def _bounds(self, table: dict[str, Any]) -> Criterion:
         self._only(
-            table, ("metric", "where", "min", "max", "statistic", "mend", "hosts", "title"), "a criterion"
+            table, ("metric", "where", "min", "max", "statistic", "fix", "hosts", "title"), "a criterion"
         )
         metric = self._text(table, "metric")
         if not metric:
@@ -186,7 +186,7 @@ class _Reader:
             low,
             high,
             spelled=_spelled(table),
-            mend=self._text(table, "mend"),
+            fix=self._text(table, "fix"),
             **self._common(table),
         )
 
@@ -238,7 +238,7 @@ class _Reader:
         try:
             return Share(parse_in(share, "1"), of, self._where(table, key))
         except UserError as error:
-            self.refuse(key, error.what, error.hint)
+            self.refuse(key, error.what, error.fix)
 
     def _where(self, table: dict[str, Any], key: str = "where") -> dict[str, Condition]:
         where = table.get("where", {})
@@ -266,7 +266,7 @@ class _Reader:
         try:
             return parse_quantity(value)
         except UserError as error:
-            self.refuse(key, error.what, error.hint)
+            self.refuse(key, error.what, error.fix)
 
     def _unit(self, metric: str, key: str) -> str | None:
         """The unit of a known metric; None while the known ones are not given."""

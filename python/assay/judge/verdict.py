@@ -50,8 +50,8 @@ def judge(
             found = _judge_bounds(criterion, records, hosts)
         else:
             found = _judge_findings(criterion, records)
-        if found.outcome == "FAIL" and not found.remedy:
-            found.remedy = criterion.mend
+        if found.outcome == "FAIL" and not found.fix:
+            found.fix = criterion.fix
         found.specification = specification.name
         verdicts.append(found)
     return verdicts

@@ -1,7 +1,7 @@
 """Host lists as HPC users write them: ClusterShell's node sets, from options and files.
 
 ``client[1-3,10]``, ``rack[1-2]n[01-48]``, ``@group``, ``a,b`` and exclusions ``n[1-9]!n3`` are all read by
-ClusterShell; here its refusals become one line that names the fault and the remedy.
+ClusterShell; here its refusals become one line that names the fault and the fix.
 """
 
 from __future__ import annotations

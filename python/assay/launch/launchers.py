@@ -31,7 +31,7 @@ class Launcher(Protocol):
     flavour: str
 
     def unavailable(self) -> str | None:
-        """Why it cannot be used on this machine, and what would mend that; None when it can."""
+        """Why it cannot be used on this machine, and what would fix that; None when it can."""
 
     def command(self, site: Site, segments: Sequence[Segment], argv: Sequence[str]) -> list[str]:
         """The command that starts ``argv`` as the ranks of ``segments``."""

@@ -98,8 +98,7 @@ def _told(words: list[str], limit_s: float) -> bytes:
     except subprocess.TimeoutExpired:
         raise UserError(f"{words[-1]}: not done after {limit_s:.0f} s", "what it holds is kept") from None
     if done.returncode != 0:
-        what, _, hint = (
-            done.stderr.decode(errors="replace").strip().removeprefix("assay-store: ").partition("; ")
-        )
-        raise UserError(what, hint)
+        message = done.stderr.decode(errors="replace").strip().removeprefix("assay-store: ")
+        what, _, fix = message.partition("; ")
+        raise UserError(what, fix.removeprefix("fix: "))
     return done.stdout

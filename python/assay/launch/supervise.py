@@ -267,11 +267,11 @@ def _silence(silent: Sequence[str], limits: Limits) -> Failure:
         names = ", ".join(dict.fromkeys(silent))
         return Failure(
             what=f"no answer from {names} within {limits.start:.0f} s of starting",
-            hint="is the host up, and reachable from the launching host?",
+            fix="is the host up, and reachable from the launching host?",
             subject=Subject(host=silent[0]) if len(set(silent)) == 1 else Subject(),
         )
     return Failure(
-        what=f"no word from any rank for {limits.silence:.0f} s", hint="see whether the hosts still answer"
+        what=f"no word from any rank for {limits.silence:.0f} s", fix="see whether the hosts still answer"
     )
 
 
@@ -296,7 +296,7 @@ def _ending(status: int) -> str:
 def _telling_line(words: str) -> str:
     """The line of a launcher's output that tells most; "" when there is none.
 
-    An engine's or the accelerator's own error ("assay-probe: what; hint") is the cause of all that follows; else the
+    An engine's or the accelerator's own error ("assay-probe: what; fix") is the cause of all that follows; else the
     first line that speaks of an error, without what launchers say about their own help; else the last.
     """
     lines = [line.strip(" *-=\t") for line in words.splitlines()]

@@ -239,7 +239,7 @@ class Session:
 
     def give_up(self, error: UserError) -> None:
         """Nothing can be measured here: the run says so, and what is asked of it stays inconclusive."""
-        self.run.append(schema.Failure(what=error.what, hint=error.hint))
+        self.run.append(schema.Failure(what=error.what, fix=error.fix))
         self.ended_early = error.what
 
     def _left(self, measurement: str, params: Mapping[str, schema.Scalar]) -> Mapping[str, schema.Scalar]:

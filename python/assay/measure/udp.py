@@ -58,7 +58,7 @@ def in_base_units(described: Described, params: Mapping[str, Scalar]) -> dict[st
             if units.get(name) in ("s", "B/s") and isinstance(value, str) and not _is_number(value):
                 value = parse_in(value, units[name])
         except UserError as error:
-            raise UserError(f"--{name.replace('_', '-')}: {error.what}", error.hint) from None
+            raise UserError(f"--{name.replace('_', '-')}: {error.what}", error.fix) from None
         read[name] = value
     described.check_bounds(read)
     return read

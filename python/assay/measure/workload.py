@@ -64,7 +64,7 @@ def _quantity(file: TomlFile, table: dict[str, Any], key: str, unit: str) -> flo
     try:
         quantity = parse_quantity(value)
     except UserError as error:
-        file.refuse(key, error.what, error.hint)
+        file.refuse(key, error.what, error.fix)
     if quantity.unit != unit:
         file.refuse(key, f"{key} = '{value}' is in {name_unit(quantity.unit)}", f"it has to be in {unit}")
     if quantity.value <= 0:

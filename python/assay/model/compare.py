@@ -188,5 +188,5 @@ def verdict(points: Sequence[Comparison], limit: float) -> Verdict:
     head.required = max(limit, worst.doubt)
     head.margin = 1 - used(worst)
     if head.outcome == "FAIL":
-        head.remedy = "the report shows which curve parts; measure again when the network is quiet"
+        head.fix = "the report shows which curve parts; measure again when the network is quiet"
     return head

@@ -172,7 +172,7 @@ class Failure(Record, tag="failure"):
     """Something that ended a measurement early: a rank that died, a host that does not answer."""
 
     what: str
-    hint: str = ""
+    fix: str = ""
     subject: Subject = Subject()
     primary: bool = False  # done from outside, so never the consequence of another failure
 
@@ -197,7 +197,7 @@ class Verdict(Record, tag="verdict"):
     subject: Subject = Subject()  # of the worst record
     evidence: list[int] = []  # ids of the records that decided
     reason: str = ""
-    remedy: str = ""  # the command that mends it, where the specification knows one
+    fix: str = ""  # the command that fixes it, where the specification knows one
 
 
 class Finding(Record, tag="finding"):
@@ -212,7 +212,7 @@ class Finding(Record, tag="finding"):
     confidence: float | None = None  # 0..1
     evidence: list[int] = []
     details: list[str] = []  # the figures behind the sentence, one line each
-    remedy: str = ""
+    fix: str = ""
 
 
 AnyRecord = (

@@ -50,7 +50,7 @@ class TomlFile:
         except tomllib.TOMLDecodeError as error:
             line = re.search(r"at line (\d+)", str(error))
             where = f"{path}:{line[1]}" if line else f"{path}:{text.count(chr(10)) + 1}"
-            raise UserError(f"{where}: not valid TOML: {error}", "mend the file") from None
+            raise UserError(f"{where}: not valid TOML: {error}", "correct the file") from None
         self.lines = text.splitlines()
         header = re.compile(rf"\s*\[\[\s*[\"']?{re.escape(array)}[\"']?\s*\]\]")
         self.headers = [n for n, line in enumerate(self.lines, 1) if header.match(line)]
@@ -71,8 +71,8 @@ class TomlFile:
                     return number
         return first
 
-    def refuse(self, key: str, what: str, hint: str) -> NoReturn:
-        raise UserError(f"{self.path}:{self.line_of(key)}: {what}", hint)
+    def refuse(self, key: str, what: str, fix: str) -> NoReturn:
+        raise UserError(f"{self.path}:{self.line_of(key)}: {what}", fix)
 
     def only(self, table: dict[str, Any], known: tuple[str, ...], what: str, at: str = "") -> None:
         """Refuses a key that is not among the known ones."""

@@ -67,8 +67,8 @@ def show_run(console: Console, records: Sequence[AnyRecord]) -> None:
     show_model(console, records)
     for failure in (r for r in records if isinstance(r, Failure)):
         console.print(Text.assemble(("failed: ", "bold red"), failure.what), soft_wrap=True)
-        if failure.hint:
-            console.print(f"        {failure.hint}")
+        if failure.fix:
+            console.print(f"        fix: {failure.fix}")
     show_findings(console, [r for r in records if isinstance(r, Finding)])
 
 
@@ -132,8 +132,8 @@ def show_findings(console: Console, findings: Sequence[Finding]) -> None:
         console.print(said, soft_wrap=True)
         for detail in finding.details:
             console.print(f"      {detail}", highlight=False, soft_wrap=True)
-        if finding.remedy:
-            console.print(f"      do: {finding.remedy}", highlight=False, soft_wrap=True)
+        if finding.fix:
+            console.print(f"      fix: {finding.fix}", highlight=False, soft_wrap=True)
     console.print()
 
 
@@ -150,8 +150,8 @@ def show_verdicts(console: Console, verdicts: Sequence[Verdict], title: str = ""
         criterion = Text(verdict.criterion)
         if verdict.reason:
             criterion.append(f"\n{verdict.reason}", style="dim")
-        if verdict.remedy:
-            criterion.append(f"\nmend: {verdict.remedy}", style="dim")
+        if verdict.fix:
+            criterion.append(f"\nfix: {verdict.fix}", style="dim")
         table.add_row(
             Text(verdict.outcome, style=STYLES[verdict.outcome]),
             criterion,

@@ -1,4 +1,4 @@
-"""Wrong input of every verb: one line that names the fault and the remedy, exit code 2, nothing started."""
+"""Wrong input of every verb: one line that names the fault and the fix, exit code 2, nothing started."""
 
 from __future__ import annotations
 

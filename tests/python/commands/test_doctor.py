@@ -24,7 +24,7 @@ def diagnose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     return of
 
 
-def test_each_ill_of_a_node_is_found_with_its_remedy(diagnose: Any) -> None:
+def test_each_ill_of_a_node_is_found_with_its_fix(diagnose: Any) -> None:
     said = diagnose(machines.COBALT)
     ills = {name for name, one in said.items() if one["section"] == "settings" and one["state"] != "ok"}
     assert ills == {
@@ -38,12 +38,12 @@ def test_each_ill_of_a_node_is_found_with_its_remedy(diagnose: Any) -> None:
     }
     governor = said["the frequency governor is performance"]
     assert governor["found"] == "performance, powersave; wanted: performance"
-    assert governor["mend"] == "cpupower frequency-set -g performance"
-    assert said["jumbo frames on adapters that are up"]["mend"] == "ip link set eth3 mtu 9000"
+    assert governor["fix"] == "cpupower frequency-set -g performance"
+    assert said["jumbo frames on adapters that are up"]["fix"] == "ip link set eth3 mtu 9000"
     riser = said["PCIe links run at what device and slot can do"]
-    assert "0000:83:00.0" in riser["mend"] and "0000:03:00.0" not in riser["mend"]
+    assert "0000:83:00.0" in riser["fix"] and "0000:03:00.0" not in riser["fix"]
     slot = said["no device sits in a slot that is too small for it"]
-    assert "0000:03:00.0" in slot["mend"] and slot["found"].startswith("50")
+    assert "0000:03:00.0" in slot["fix"] and slot["found"].startswith("50")
 
 
 def test_a_sound_node_has_no_ill(diagnose: Any) -> None:

@@ -62,7 +62,7 @@ def figures(records: list[dict[str, Any]], metric: str) -> dict[tuple[str, ...],
 
 def failure(records: list[dict[str, Any]]) -> str:
     (one,) = [r for r in records if r["kind"] == "failure"]
-    return f"{one['what']}; {one.get('hint', '')}"
+    return f"{one['what']}; {one.get('fix', '')}"
 
 
 def test_planted_rates_are_found(gpu: Run) -> None:
@@ -125,9 +125,9 @@ def test_numa_and_links_from_the_machine(gpu: Run, tmp_path: Path, monkeypatch: 
     link = figures(records, "link")
     assert link["gpu0", "h2d", "all"] == pytest.approx(8e9 * 8 * 128 / 130 / 8)
     assert link["gpu1", "h2d", "all"] == pytest.approx(5e9 * 16 * 0.8 / 8)
-    remedies = {r["subject"]["device"]: r["remedy"] for r in records if r["kind"] == "finding"}
-    assert "move the card" in remedies["gpu0"]
-    assert "riser" in remedies["gpu1"]
+    fixes = {r["subject"]["device"]: r["fix"] for r in records if r["kind"] == "finding"}
+    assert "move the card" in fixes["gpu0"]
+    assert "riser" in fixes["gpu1"]
 
 
 @pytest.mark.parametrize("way", ["h2d", "d2h"])

@@ -44,7 +44,7 @@ def test_the_leader_is_named_with_its_figures_and_how_to_start_it() -> None:
     assert (finding.rule, finding.cause, finding.severity) == ("alloc", "for small blocks: fast", "advice")
     assert finding.details[1] == "fast over glibc: 0.5"
     assert "fast 10 ns" in finding.details[0] and "glibc 20 ns" in finding.details[0]
-    assert "LD_PRELOAD=/lib/fast.so ./program" in finding.remedy
+    assert "LD_PRELOAD=/lib/fast.so ./program" in finding.fix
 
 
 @pytest.mark.parametrize(("lead", "spread"), [(1.03, 0.0), (1.5, 0.1)])
@@ -52,7 +52,7 @@ def test_nobody_leads_within_the_spread(lead: float, spread: float) -> None:
     records = cycle("a", 16, 1e-8, spread=spread) + cycle("b", 16, lead * 1e-8, spread=spread)
     finding = only(records)
     assert finding.cause.startswith("for small blocks: no clear winner among a, b")
-    assert finding.remedy == ""
+    assert finding.fix == ""
 
 
 def test_large_blocks_are_judged_with_their_pages() -> None:

@@ -89,7 +89,7 @@ def test_a_finding_says_all_that_is_asked_of_it() -> None:
     assert finding.confidence == 0.95
     assert 103 in finding.evidence and any(number >= 500 for number in finding.evidence)
     assert any(line.startswith("alone: ") and "over 4 pairs" in line for line in finding.details)
-    assert "cable" in finding.remedy and "h3" in finding.remedy
+    assert "cable" in finding.fix and "h3" in finding.fix
 
 
 def test_without_a_second_look_it_is_less_sure_and_says_so() -> None:

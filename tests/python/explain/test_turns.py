@@ -28,7 +28,7 @@ def test_turns_are_found():
     (finding,) = explain(study(pair=12e6, both=19e6), ["a", "b", "c", "d"])
     assert finding.rule == "taking_turns" and finding.evidence == [1]
     assert {finding.subject.host, finding.subject.peer} == {"a", "b"}
-    assert "btl_tcp_flags" in finding.remedy
+    assert "btl_tcp_flags" in finding.fix
 
 
 def test_a_limiter_is_none_of_it():

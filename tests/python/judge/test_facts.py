@@ -15,10 +15,10 @@ KNOWN = Vocabulary(
     facts={"cpu.governor": "", "interface.mtu": "B", "interface.state": "", "net.core.rmem_max": "B"},
     parameters={"node.udp_send": {"rate": "B/s", "streams": "", "sizes": "B"}},
 )
-GOVERNOR = '[[criterion]]\nfact = "cpu.governor"\nis = "performance"\nmend = "cpupower"\n'
+GOVERNOR = '[[criterion]]\nfact = "cpu.governor"\nis = "performance"\nfix = "cpupower"\n'
 MTU = (
     '[[criterion]]\nfact = "interface.mtu"\nwhere = {device = "eth*", "interface.state" = "up"}\n'
-    'min = "9000 B"\nmend = "ip link set {device} mtu 9000"\n'
+    'min = "9000 B"\nfix = "ip link set {device} mtu 9000"\n'
 )
 
 
@@ -51,7 +51,7 @@ def test_every_host_has_to_be_as_required(tmp_path: Path, governors: list[str | 
     said = verdict(tmp_path, GOVERNOR, records, ["h0", "h1"])
     assert said.outcome == outcome
     if outcome == "FAIL":
-        assert (said.observed_text, said.required_text, said.remedy) == (
+        assert (said.observed_text, said.required_text, said.fix) == (
             "powersave", "performance", "cpupower",
         )  # fmt: skip
         assert said.subject.host == f"h{governors.index('powersave')}"
@@ -67,7 +67,7 @@ def test_what_a_machine_lacks_passes_only_where_the_specification_says_so(tmp_pa
     assert verdict(tmp_path, allowed, [powersave], ["h0"]).outcome == "FAIL"
 
 
-def test_the_worst_device_decides_and_each_is_mended(tmp_path: Path) -> None:
+def test_the_worst_device_decides_and_each_is_fixed(tmp_path: Path) -> None:
     records: list[AnyRecord] = [
         facts("h0", "eth0", interface__mtu=9000, interface__state="up"),
         facts("h0", "eth1", interface__mtu=1500, interface__state="up"),
@@ -79,7 +79,7 @@ def test_the_worst_device_decides_and_each_is_mended(tmp_path: Path) -> None:
     assert (said.outcome, said.subject.device) == ("FAIL", "eth1")
     assert (said.observed, said.required) == (1500, 9000)
     assert said.margin == pytest.approx(-7500 / 9000)
-    assert said.remedy == "ip link set eth1 mtu 9000; ip link set eth2 mtu 9000"
+    assert said.fix == "ip link set eth1 mtu 9000; ip link set eth2 mtu 9000"
     assert verdict(tmp_path, MTU, records[:1], ["h0"]).outcome == "PASS"
 
 

@@ -33,7 +33,7 @@ def test_refuses_with_the_option_named(text: str) -> None:
     with pytest.raises(UserError) as refused:
         parse_hosts(text, "--clients")
     assert str(refused.value).startswith("--clients ")
-    assert refused.value.exit_code == 2 and refused.value.hint
+    assert refused.value.exit_code == 2 and refused.value.fix
 
 
 @given(st.sets(st.integers(0, 9999), min_size=1, max_size=50))

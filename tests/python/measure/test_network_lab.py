@@ -100,7 +100,7 @@ def test_a_slow_side_of_one_host_is_named(
     assert named == [(host, side, "fault")]
     (finding,) = findings(run)
     assert finding.effect == pytest.approx(-0.5, abs=0.15)
-    assert finding.evidence and finding.details and finding.remedy
+    assert finding.evidence and finding.details and finding.fix
     assert (status, run.info.outcome) == (1, "FAIL")
     page = (tmp_path / "run" / "report.html").read_text()
     assert page.startswith("<!") and len(page) > 100_000

@@ -92,7 +92,7 @@ def test_a_stranger_is_sent_away_and_the_client_served(seen: Seen) -> None:
     assert "sent away: 127.0.0.1 speaks something else" in part["server"]["err"]
 
 
-def test_too_little_lockable_memory_says_what_mends_it(seen: Seen) -> None:
+def test_too_little_lockable_memory_says_what_fixes_it(seen: Seen) -> None:
     part = seen["locked_memory"]
     assert part["code"] == 2
     said = " ".join(part["out"].split())

@@ -77,7 +77,7 @@ export interface Corruption {
 export interface Failure {
   kind: "failure";
   what: string;
-  hint?: string;
+  fix?: string;
   subject?: Subject;
   primary?: boolean;
   id?: number;
@@ -97,7 +97,7 @@ export interface Finding {
   confidence?: number | null;
   evidence?: number[];
   details?: string[];
-  remedy?: string;
+  fix?: string;
   id?: number;
 }
 
@@ -242,7 +242,7 @@ export interface Verdict {
   subject?: Subject;
   evidence?: number[];
   reason?: string;
-  remedy?: string;
+  fix?: string;
   id?: number;
 }
 

@@ -23,9 +23,9 @@ const VERDICT_COLUMNS: Column<Verdict>[] = [
       <>
         {verdict.criterion}
         {verdict.reason && <small>{verdict.reason}</small>}
-        {verdict.remedy && (
+        {verdict.fix && (
           <small>
-            Mend: <code>{verdict.remedy}</code>
+            Fix: <code>{verdict.fix}</code>
           </small>
         )}
       </>
@@ -142,9 +142,9 @@ function FindingCard({ run, finding }: { run: Run; finding: Finding }) {
           ))}
         </ul>
       )}
-      {finding.remedy && (
-        <p class="remedy">
-          <strong>What to do:</strong> {finding.remedy}
+      {finding.fix && (
+        <p class="fix">
+          <strong>Fix:</strong> {finding.fix}
         </p>
       )}
       {cited.length > 0 && (

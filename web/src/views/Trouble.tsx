@@ -45,7 +45,7 @@ export function Trouble({ run }: { run: Run }) {
                 {subjectText(failure.subject) && (
                   <span class="soft"> · {subjectText(failure.subject)}</span>
                 )}
-                {failure.hint && <p>{failure.hint}</p>}
+                {failure.fix && <p>Fix: {failure.fix}</p>}
               </li>
             ))}
           </ul>
