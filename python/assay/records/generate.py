@@ -59,7 +59,7 @@ def typescript() -> str:
     kept = {name: schema for name, schema in definitions.items() if name not in ENGINE_ONLY}
     records = [name for name, schema in kept.items() if "kind" in schema["properties"]]
     scalar = "export type Scalar = string | number | boolean;\n"
-    union = f"export type AnyRecord = {' | '.join(records)};\n"
+    union = "\n  | ".join(["export type AnyRecord =", *records]) + ";\n"  # as prettier breaks a long union
     version = f"export const SCHEMA_VERSION = {SCHEMA_VERSION};\n"
     interfaces = [_interface(name, schema) for name, schema in kept.items()]
     return "\n".join([_TYPES_HEAD, version, scalar, *interfaces, union])
