@@ -119,8 +119,8 @@ void Account::add(std::uint32_t thread, const Event& event) {
             if (take(thread, event.time, address, block)) weight = block.weight;
             stack(event.stack).frees += weight;
             if (event.cost != 0) {
-                stack(event.stack).free_cost += event.cost * weight;
-                stack(event.stack).free_costed += weight;
+                stack(event.stack).sampled_free_ticks += event.cost * weight;
+                stack(event.stack).sampled_frees += weight;
             }
             if (block.weight == 0) break;  // of nobody
             retire(block, event.time);
@@ -140,7 +140,7 @@ void Account::add(std::uint32_t thread, const Event& event) {
                 if (own.reallocates) {
                     retire(own.in_realloc, event.time);
                     ++stack(event.stack).reallocated;
-                    stack(event.stack).adopted += own.in_realloc.stack != event.stack;
+                    stack(event.stack).foreign_reallocations += own.in_realloc.stack != event.stack;
                 }
                 if (address != 0) give(thread, event, address, event.size);
             }
@@ -173,8 +173,8 @@ void Account::give(std::uint32_t thread, const Event& event, std::uint64_t addre
     one.least = std::min(one.least, size);
     one.most = std::max(one.most, size);
     if (event.cost != 0) {
-        one.cost += event.cost * weight;
-        one.costed += weight;
+        one.sampled_ticks += event.cost * weight;
+        one.sampled_calls += weight;
     }
     count += weight;
     bytes += size * weight;

@@ -20,17 +20,18 @@ inline constexpr std::size_t powers = 48;  // of two: of sizes in bytes, of life
 // Of the blocks that one stack has asked for. Bytes are requested bytes.
 struct StackAccount {
     std::uint64_t count = 0, bytes = 0;
-    std::uint64_t live = 0, live_count = 0;  // now; at the end: leaked
-    std::uint64_t peak = 0;                  // the most that was live of this stack
-    std::uint64_t at_peak = 0;               // live when the whole process was at its peak
-    std::uint64_t epoch = 0;                 // of the process's peak, that at_peak is of
-    std::uint64_t temporary = 0;             // freed before the thread's next allocation
-    std::uint64_t reallocated = 0;           // blocks that a realloc from here has taken over
-    std::uint64_t adopted = 0;               // those of them that another stack had asked for last
-    std::uint64_t frees = 0;                 // by this stack, of whomever's blocks
-    std::uint64_t lifetime = 0;              // ticks, sum over the freed
-    std::uint64_t cost = 0, costed = 0;      // ticks of the calls that were timed, and their number
-    std::uint64_t free_cost = 0, free_costed = 0;             // the same of the frees by this stack
+    std::uint64_t live = 0, live_count = 0;   // now; at the end: leaked
+    std::uint64_t peak = 0;                   // the most that was live of this stack
+    std::uint64_t at_peak = 0;                // live when the whole process was at its peak
+    std::uint64_t epoch = 0;                  // of the process's peak, that at_peak is of
+    std::uint64_t temporary = 0;              // freed before the thread's next allocation
+    std::uint64_t reallocated = 0;            // blocks that a realloc from here has taken over
+    std::uint64_t foreign_reallocations = 0;  // those of them that another stack had asked for last
+    std::uint64_t frees = 0;                  // by this stack, of whomever's blocks
+    std::uint64_t lifetime = 0;               // ticks, sum over the freed
+    std::uint64_t sampled_ticks = 0,
+                  sampled_calls = 0;  // ticks of the calls that were timed, and their number
+    std::uint64_t sampled_free_ticks = 0, sampled_frees = 0;  // the same of the frees by this stack
     std::uint64_t least = ~std::uint64_t{0}, most = 0;        // size
     std::uint64_t shortest = ~std::uint64_t{0}, longest = 0;  // lifetime of the freed, ticks
 
@@ -48,21 +49,23 @@ struct Calls {
     static constexpr std::uint32_t long_call = 1 << 17;  // ticks, some 50 us
 
     std::uint64_t count = 0;
-    std::uint64_t cost = 0, costed = 0;  // ticks of the timed ones, and their number
-    std::uint64_t long_cost = 0;         // ticks
+    std::uint64_t sampled_ticks = 0,
+                  sampled_calls = 0;  // ticks of the timed ones, and their number
+    std::uint64_t long_cost = 0;      // ticks
 
     void add(std::uint32_t ticks, std::uint64_t weight) {
         count += weight;
         if (ticks >= long_call) {
             long_cost += ticks;
         } else if (ticks != 0) {
-            cost += ticks * weight;
-            costed += weight;
+            sampled_ticks += ticks * weight;
+            sampled_calls += weight;
         }
     }
     double ticks() const {
-        const double each =
-            costed > 0 ? static_cast<double>(cost) / static_cast<double>(costed) : 0;
+        const double each = sampled_calls > 0 ? static_cast<double>(sampled_ticks) /
+                                                    static_cast<double>(sampled_calls)
+                                              : 0;
         return each * static_cast<double>(count) + static_cast<double>(long_cost);
     }
 };

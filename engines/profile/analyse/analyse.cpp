@@ -135,15 +135,15 @@ Json tree_json(const CallTree& tree, const Account& account, const Groups& group
                          s.reallocated,
                          s.frees,
                          s.lifetime,
-                         s.cost,
-                         s.costed,
-                         s.free_cost,
-                         s.free_costed,
+                         s.sampled_ticks,
+                         s.sampled_calls,
+                         s.sampled_free_ticks,
+                         s.sampled_frees,
                          s.count > 0 ? s.least : 0,
                          s.most,
                          s.longest > 0 ? s.shortest : 0,
                          s.longest,
-                         s.adopted});
+                         s.foreign_reallocations});
         // Put behind the others: whether it is among them would be looked up in all of them.
         if (account.spreads[k] != nullptr)
             spreads.get_ref<Json::object_t&>().emplace_back(

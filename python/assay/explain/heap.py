@@ -233,12 +233,12 @@ def _tiny(profile: HeapProfile, host: str) -> list[Finding]:
 
 def _reallocations(profile: HeapProfile, host: str) -> list[Finding]:
     first = {by_line(one.place): one.own for one in profile.by("count", by_line)}
-    adopted = {by_line(one.place): one.own for one in profile.by("adopted", by_line)}
+    foreign = {by_line(one.place): one.own for one in profile.by("foreign_reallocations", by_line)}
     found = []
     for one in profile.by("reallocated", by_line):
         line = by_line(one.place)
         # Blocks that did not replace another, and those that came from elsewhere.
-        fresh = first.get(line, 0) - one.own + adopted.get(line, 0)
+        fresh = first.get(line, 0) - one.own + foreign.get(line, 0)
         if one.own >= LEAST_COUNT and one.own >= REALLOC_CHAIN * max(1, fresh):
             found.append(
                 _finding(

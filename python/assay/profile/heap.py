@@ -57,15 +57,15 @@ class Node(Struct, array_like=True):
     reallocated: int
     frees: int
     lifetime: int
-    cost: int  # of those calls that were timed, and their number
-    costed: int
-    free_cost: int
-    free_costed: int
+    sampled_ticks: int  # ticks of the calls that were timed, and how many these are
+    sampled_calls: int
+    sampled_free_ticks: int
+    sampled_frees: int
     least: int
     most: int
     shortest: int
     longest: int
-    adopted: int = 0  # blocks that were reallocated here, and had been asked for elsewhere
+    foreign_reallocations: int = 0  # reallocations here of blocks that were allocated elsewhere
 
 
 class Tree(Struct):

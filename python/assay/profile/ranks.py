@@ -19,7 +19,8 @@ NOTABLE = 0.10  # of the median: less is no outlier, however alike the others ar
 NORMAL = 1.4826  # of a normal distribution: its standard deviation over its median absolute deviation
 
 SUMMED = ("count", "bytes", "own_peak", "total_peak", "at_peak", "leaked", "leaked_count", "temporary", "reallocated",
-          "frees", "lifetime", "cost", "costed", "free_cost", "free_costed", "adopted")  # fmt: skip
+          "frees", "lifetime", "sampled_ticks", "sampled_calls", "sampled_free_ticks", "sampled_frees",
+          "foreign_reallocations")  # fmt: skip
 
 
 def ranks_of(profiles: Sequence[HeapProfile]) -> list[HeapProfile]:

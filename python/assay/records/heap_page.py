@@ -28,7 +28,8 @@ class HeapPlaces(Struct):
 
 class HeapNodes(Struct):
     """The tree of calls, parents before children; ``parent`` is -1 for the outermost. Figures are of blocks that were
-    asked for right there; ``lifetime``, ``cost``, ``free_cost``, ``shortest`` and ``longest`` are ticks."""
+    asked for right there; ``lifetime``, ``sampled_ticks``, ``sampled_free_ticks``, ``shortest`` and ``longest`` are
+    ticks."""
 
     parent: list[int]
     place: list[int]
@@ -43,15 +44,15 @@ class HeapNodes(Struct):
     reallocated: list[int]
     frees: list[int]
     lifetime: list[int]
-    cost: list[int]
-    costed: list[int]
-    free_cost: list[int]
-    free_costed: list[int]
+    sampled_ticks: list[int]
+    sampled_calls: list[int]
+    sampled_free_ticks: list[int]
+    sampled_frees: list[int]
     least: list[int]
     most: list[int]
     shortest: list[int]
     longest: list[int]
-    adopted: list[int]
+    foreign_reallocations: list[int]
 
 
 class HeapCalls(Struct):

@@ -37,8 +37,8 @@ MOST_NODES = (
 LEAST_SHARE = 1e-4
 SOURCES_BYTES = 8 << 20  # of all files together
 SOURCE_BYTES = 1 << 20  # of one
-SUMS = ("count", "bytes", "at_peak", "leaked", "leaked_count", "temporary", "reallocated", "frees", "lifetime", "cost",
-        "costed", "free_cost", "free_costed", "adopted")  # fmt: skip
+SUMS = ("count", "bytes", "at_peak", "leaked", "leaked_count", "temporary", "reallocated", "frees", "lifetime",
+        "sampled_ticks", "sampled_calls", "sampled_free_ticks", "sampled_frees", "foreign_reallocations")  # fmt: skip
 SEEN = (
     "count",
     "bytes",

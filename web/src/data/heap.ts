@@ -27,21 +27,27 @@ const ticks =
   (page: HeapPage, node: number): number =>
     page.nodes[name][node]! * page.tick;
 
-// Some calls were timed and stand for all.
+// Only a sample of the calls is timed: their mean is taken for all.
 const spent =
-  (cost: "cost" | "free_cost", costed: "costed" | "free_costed", count: "count" | "frees") =>
+  (
+    ticksOf: "sampled_ticks" | "sampled_free_ticks",
+    sampledOf: "sampled_calls" | "sampled_frees",
+    count: "count" | "frees",
+  ) =>
   (page: HeapPage, node: number) => {
-    const timed = page.nodes[costed][node]!;
-    return timed > 0 ? (page.nodes[cost][node]! / timed) * page.nodes[count][node]! * page.tick : 0;
+    const sampled = page.nodes[sampledOf][node]!;
+    return sampled > 0
+      ? (page.nodes[ticksOf][node]! / sampled) * page.nodes[count][node]! * page.tick
+      : 0;
   };
 
-/** Blocks that were reallocated here, and had been asked for elsewhere. */
-export const ADOPTED: Metric = {
-  key: "adopted",
+/** Reallocations here of blocks that were allocated elsewhere. */
+export const FOREIGN_REALLOCATIONS: Metric = {
+  key: "foreign_reallocations",
   words: "reallocations of others' blocks",
   unit: "1",
   fold: "sum",
-  of: column("adopted"),
+  of: column("foreign_reallocations"),
 };
 
 export const METRICS: Metric[] = [
@@ -97,14 +103,14 @@ export const METRICS: Metric[] = [
     words: "time in malloc",
     unit: "s",
     fold: "sum",
-    of: spent("cost", "costed", "count"),
+    of: spent("sampled_ticks", "sampled_calls", "count"),
   },
   {
     key: "free_time",
     words: "time in free",
     unit: "s",
     fold: "sum",
-    of: spent("free_cost", "free_costed", "frees"),
+    of: spent("sampled_free_ticks", "sampled_frees", "frees"),
   },
 ];
 

@@ -23,7 +23,8 @@ export interface HeapFragments {
 
 /**
  * The tree of calls, parents before children; ``parent`` is -1 for the outermost. Figures are of blocks that were
- * asked for right there; ``lifetime``, ``cost``, ``free_cost``, ``shortest`` and ``longest`` are ticks.
+ * asked for right there; ``lifetime``, ``sampled_ticks``, ``sampled_free_ticks``, ``shortest`` and ``longest`` are
+ * ticks.
  */
 export interface HeapNodes {
   parent: number[];
@@ -39,15 +40,15 @@ export interface HeapNodes {
   reallocated: number[];
   frees: number[];
   lifetime: number[];
-  cost: number[];
-  costed: number[];
-  free_cost: number[];
-  free_costed: number[];
+  sampled_ticks: number[];
+  sampled_calls: number[];
+  sampled_free_ticks: number[];
+  sampled_frees: number[];
   least: number[];
   most: number[];
   shortest: number[];
   longest: number[];
-  adopted: number[];
+  foreign_reallocations: number[];
 }
 
 export interface HeapObject {

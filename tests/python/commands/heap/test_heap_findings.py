@@ -66,7 +66,7 @@ def test_reallocation_in_a_loop(planted: Path, tmp_path: Path) -> None:
 def test_blocks_that_are_made_larger_once(small: Path, tmp_path: Path) -> None:
     heap(tmp_path / "run", small, "once")
     node = of(profile(tmp_path / "run"), "enlarge")
-    assert (node.reallocated, node.adopted) == (2000, 2000)
+    assert (node.reallocated, node.foreign_reallocations) == (2000, 2000)
     assert not any("reallocates" in cause for cause in advice(tmp_path / "run"))
 
 

@@ -2,7 +2,7 @@
 
 import { useMemo } from "preact/hooks";
 
-import { ADOPTED, metricOf } from "../../data/heap";
+import { FOREIGN_REALLOCATIONS, metricOf } from "../../data/heap";
 import { Table, type Column } from "../Table";
 import { amount } from "./Figure";
 import type { ViewProps } from "./Heap";
@@ -23,12 +23,14 @@ export function Reallocations({ model, select }: ViewProps) {
     const sizes = new Map(
       model.entries(metricOf("bytes"), "line").map((one) => [one.place, one.own]),
     );
-    const adopted = new Map(model.entries(ADOPTED, "line").map((one) => [one.place, one.own]));
+    const foreign = new Map(
+      model.entries(FOREIGN_REALLOCATIONS, "line").map((one) => [one.place, one.own]),
+    );
     return model
       .entries(metricOf("reallocated"), "line")
       .filter((one) => one.own > 0)
       .map(({ place, own }): Row => {
-        const fresh = Math.max(1, (counts.get(place) ?? 0) - own + (adopted.get(place) ?? 0));
+        const fresh = Math.max(1, (counts.get(place) ?? 0) - own + (foreign.get(place) ?? 0));
         return { place, times: own, steps: own / fresh, bytes: sizes.get(place) ?? 0 };
       });
   }, [model]);
