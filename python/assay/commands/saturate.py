@@ -15,7 +15,7 @@ from assay.measure.model import draw_conclusions
 from assay.measure.saturation import SaturationRequest, measure_saturation
 from assay.measure.session import Session
 from assay.model.network import Topology
-from assay.model.study import Pace, Study
+from assay.model.study import Effort, Study
 
 
 class Saturate:
@@ -82,7 +82,7 @@ def conduct(
     session.err.print(f"{len(request.hosts)} hosts ({fold(request.hosts)}) under {request.launcher.name}")
     study = measure_saturation(session, request)
     if not request.cabinets and study.cabinets:
-        session.err.print(_who_stands_where(study), soft_wrap=True)
+        session.err.print(_find_cabinets(study), soft_wrap=True)
     draw_conclusions(run, study.cabinets)
     status = session.conclude(wanted)
     if args.json:
@@ -92,9 +92,9 @@ def conduct(
     return status
 
 
-def _who_stands_where(study: Study) -> str:
-    if study.found_by:
-        return f"{len(study.cabinets)} cabinets, found by {study.found_by}"
+def _find_cabinets(study: Study) -> str:
+    if study.grouped_by:
+        return f"{len(study.cabinets)} cabinets, found by {study.grouped_by}"
     return (
         "who stands in which cabinet cannot be told: neither times of messages nor contention tell hosts apart; "
         "taken as one cabinet, give --cabinets where it is known better"
@@ -119,7 +119,7 @@ def build_request(args: argparse.Namespace) -> SaturationRequest:
         raise UserError(f"--seconds {args.seconds:g}: out of bounds", "give from 1ms to 600s")
     if not args.timeout >= 1:
         raise UserError("--timeout under 1 s", "a busy host can take that long to answer; give at least 1s")
-    pace = Pace(confidence=args.confidence, seconds=args.seconds)
+    pace = Effort(confidence=args.confidence, seconds=args.seconds)
     launcher = launcher_on(args.launcher, site)
     return SaturationRequest(launcher, site, hosts, pace, cabinets, {"timeout": args.timeout})
 

@@ -15,7 +15,7 @@ from assay.launch import simulator
 from assay.launch.placement import HERE
 from assay.launch.simulator import Simulator, platform_hosts
 from assay.measure.saturation import SaturationRequest
-from assay.model.study import Pace
+from assay.model.study import Effort
 from assay.model.what_if import change_platform
 
 
@@ -106,7 +106,7 @@ def _saturate(args: argparse.Namespace, words: list[str], launcher: Simulator, h
         )
     cabinets = saturate.read_given(parsed.cabinets) if parsed.cabinets else {}
     # Simulated time costs nothing by lasting, and no two repetitions differ.
-    pace = Pace(repeats=1, seconds=1e-4, echoes=4, messages=4)
+    pace = Effort(repeats=1, seconds=1e-4, echoes=4, messages=4)
     request = SaturationRequest(launcher, HERE, hosts, pace, cabinets)
     return saturate.conduct(parsed, request, specifications(parsed), "saturate")
 

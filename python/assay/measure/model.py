@@ -12,10 +12,10 @@ from assay.launch.placement import HERE
 from assay.launch.simulator import Simulator
 from assay.measure.saturation import SaturationRequest, read_cabinets, simulate_rounds
 from assay.measure.session import Session
-from assay.model.compare import comparisons, pairings, verdict
+from assay.model.compare import comparisons, rounds_to_simulate, verdict
 from assay.model.fit import Model, fit
 from assay.model.network import Topology
-from assay.model.study import Pace
+from assay.model.study import Effort
 from assay.records.run import Run
 from assay.records.schema import Capacity, Comparison, Verdict
 
@@ -51,11 +51,11 @@ def prove(session: Session, model: Model, platform: Path, limit: float) -> Verdi
     run.withdraw(
         lambda r: isinstance(r, Comparison) or (isinstance(r, Verdict) and r.specification == "model")
     )
-    pairs = pairings(run.records)
+    pairs = rounds_to_simulate(run.records)
     hosts = [host for host in run.info.hosts if ("host", host, "up") in model.network.capacity]
     missing = set(run.info.hosts) - set(hosts)
     possible = [p for p in pairs if not missing & {end for flow in p.asked.flows for end in flow}]
-    request = SaturationRequest(Simulator(platform, run.path), HERE, hosts, Pace())
+    request = SaturationRequest(Simulator(platform, run.path), HERE, hosts, Effort())
     simulated = simulate_rounds(session, request, [p.asked for p in possible])
     for point in comparisons(pairs, simulated, model):
         run.append(point)

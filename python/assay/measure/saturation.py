@@ -19,10 +19,10 @@ from assay.launch.launchers import Launcher
 from assay.launch.placement import Segment, Site
 from assay.measure.session import Session
 from assay.model.compare import replay
-from assay.model.course import course, expected_rounds
+from assay.model.experiments import expected_rounds, experiments
 from assay.model.network import Topology
 from assay.model.rounds import NAME, Result, Round, results
-from assay.model.study import Pace, Study
+from assay.model.study import Effort, Study
 from assay.records.schema import AnyRecord, Flows, Measurement, Progress, Scalar
 
 # How long the engine may say nothing: a round may take minutes of computing in the simulator.
@@ -36,7 +36,7 @@ class SaturationRequest:
     launcher: Launcher
     site: Site
     hosts: list[str]
-    pace: Pace
+    effort: Effort
     cabinets: Topology = field(default_factory=dict)
     params: dict[str, Scalar] = field(default_factory=dict)
 
@@ -124,9 +124,9 @@ def _hosts_of(record: Flows | Measurement) -> list[str]:
 def measure_saturation(session: Session, request: SaturationRequest) -> Study:
     """Runs the study as far as it goes; the topology stands in the run's options as soon as it is known."""
     labels = request.hosts
-    study = Study(list(labels), request.pace, dict(request.cabinets))
+    study = Study(list(labels), request.effort, dict(request.cabinets))
     steps = _Steps(session, study)
-    conductor = Conductor(course(study), labels, results(session.run.records), steps.step)
+    conductor = Conductor(experiments(study), labels, results(session.run.records), steps.step)
     params: dict[str, Scalar] = dict(request.params)
     if request.site.lab:
         params["yield_us"] = 0  # lab hosts share this machine's cores
@@ -182,15 +182,15 @@ class _Steps:
         if self._study.cabinets and not self._known:
             self._known = True
             self._session.run.info.options["cabinets"] = write_cabinets(self._study.cabinets)
-            self._session.run.info.options["cabinets_by"] = self._study.found_by or "nobody: taken as one"
+            self._session.run.info.options["cabinets_by"] = self._study.grouped_by or "nobody: taken as one"
             self._session.run.save()
 
     def progress(self) -> Progress:
         expected = expected_rounds(self._study)
-        done = min(0.99, self._study.asked / expected) if expected else 0.0
+        done = min(0.99, self._study.rounds_asked / expected) if expected else 0.0
         elapsed = time.monotonic() - self._begun
         left = elapsed * (1 - done) / done if done > 0.05 else -1.0
-        return Progress(done, self._study.doing, left)
+        return Progress(done, self._study.phase, left)
 
 
 def write_cabinets(cabinets: Topology) -> list[str]:

@@ -1,4 +1,4 @@
-"""The measured rounds beside the same rounds in the simulator: curves, and the error at each point."""
+"""Compares measured rounds with the same rounds in the simulator: curves with the error at each point."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from assay.model.times import Times, sweeps
 from assay.records.schema import AnyRecord, Comparison, Flows, Scalar, Verdict
 from assay.records.units import format_share
 
-BUCKET = "a lone message is faster than a stream of them, as behind a token bucket, which SimGrid has not"
+BUCKET = "a single message is faster than a stream, as behind a token bucket; SimGrid has no token buckets"
 ECHOES, MESSAGES = 1, 6  # simulated messages all take the same time
 
-# What a record's parameters say beyond what was asked.
+# Parameters that a record adds to those of its round.
 _ANSWERED = {"round", "size", "window_s", "messages", "again", REPLACES}
-# They only told how long messages should be, and who stands where.
+# Experiments that only prepare others; they are not compared.
 _PREPARING = {"first", "contention"}
 
 
@@ -29,22 +29,22 @@ def replay(rounds: Sequence[Round], answers: dict[str, Result]) -> Generator[Rou
 
 
 @dataclass
-class Pairing:
-    """One round to be simulated, and what it was measured by: rounds of flows, or a pair's times."""
+class SimulatedRound:
+    """A round to simulate, and its measurements: records of flows, or the times of a pair."""
 
     asked: Round
     measured: list[Flows] | Times
 
 
-def pairings(records: Sequence[AnyRecord]) -> list[Pairing]:
-    """Each different round of a run once; repetitions are measured records of the same."""
-    found = [_sweep(level, times) for level, times in sweeps(records).items()]
+def rounds_to_simulate(records: Sequence[AnyRecord]) -> list[SimulatedRound]:
+    """Each distinct round of a run once, with the records of all its repetitions."""
+    rounds = [_sweep(level, times) for level, times in sweeps(records).items()]
     repeated: dict[str, list[Flows]] = {}
     for record in flows_that_count(records):
         if record.params.get("experiment") not in _PREPARING:
             same = replace(_flows(record), seconds=0.0).key  # repetitions may have lasted differently
             repeated.setdefault(same, []).append(record)
-    return found + [Pairing(_flows(own[0]), own) for own in repeated.values()]
+    return rounds + [SimulatedRound(_flows(records[0]), records) for records in repeated.values()]
 
 
 def _flows(record: Flows) -> Round:
@@ -54,14 +54,16 @@ def _flows(record: Flows) -> Round:
     return Round(flows, size, MESSAGES * size / min(record.values), params=params)
 
 
-def _sweep(level: str, times: Times) -> Pairing:
+def _sweep(level: str, times: Times) -> SimulatedRound:
     params: dict[str, Scalar] = {"experiment": "sweep", "level": level}
-    return Pairing(
+    return SimulatedRound(
         Round((times.pair,), sizes=tuple(sorted(times.visits)), count=ECHOES, params=params), times
     )
 
 
-def comparisons(pairs: Sequence[Pairing], simulated: dict[str, Result], model: Model) -> list[Comparison]:
+def comparisons(
+    pairs: Sequence[SimulatedRound], simulated: dict[str, Result], model: Model
+) -> list[Comparison]:
     points: list[Comparison] = []
     for pairing in pairs:
         answer = simulated.get(pairing.asked.key, Result())
@@ -98,11 +100,11 @@ def _times(asked: Round, times: Times, answer: Result, model: Model) -> list[Com
     for size in asked.sizes:
         measured = times.at(size)
         curve = f"time of a message {where}"
-        one = _point(curve, "message size", size, "s", measured.value, simulated.get(size))
-        one.doubt = measured.reach
+        point = _point(curve, "message size", size, "s", measured.value, simulated.get(size))
+        point.doubt = measured.uncertainty
         if size >= model.size and measured.value < PLATEAU * size * gap:
-            one.waived = BUCKET
-        points.append(one)
+            point.waived = BUCKET
+        points.append(point)
     return points
 
 
@@ -113,17 +115,17 @@ def _rates(asked: Round, measured: Sequence[Flows], answer: Result, cabinets: To
         curve: str, along: str, x: float, of: Collection[str] | None = None, label: str = ""
     ) -> Comparison:
         chosen = [i for i, (a, b) in enumerate(flows) if of is None or a in of or b in of]
-        # As the fit takes it: the middle of all slices, which one that was held up does not move.
+        # The median of all slices, as in the fit: a slice that was delayed does not move it.
         slices = [x for record in measured for x in summed([record.slices[i] for i in chosen])]
-        found = answer.flows.values if answer.flows is not None else []
-        simulated = sum(found[i] for i in chosen) if found else None
+        rates = answer.flows.values if answer.flows is not None else []
+        simulated = sum(rates[i] for i in chosen) if rates else None
         return _point(curve, along, x, "B/s", estimate(slices).value, simulated, label)
 
     match params["experiment"]:
         case "pairs":
             shape = {"send": "send", "sendrecv": "both ways", "ring": "rings of four"}[str(params["shape"])]
             along = "rings" if params["shape"] == "ring" else "pairs"
-            # A cabinet that is too small for so many stays at what it has.
+            # A cabinet that is too small for the round's count has its own number of pairs.
             return [
                 point(f"{name}: {along}, {shape}", along, n, hosts)
                 for name, hosts in cabinets.items()
@@ -155,13 +157,16 @@ def _members(flows: Sequence[tuple[str, str]], hosts: Sequence[str], shape: str)
 
 
 def verdict(points: Sequence[Comparison], limit: float) -> Verdict:
-    """A platform is good when every rate and every time is simulated as it was measured. What was not simulated
-    never is; what is itself known less well than the limit is judged by what it is known by."""
+    """PASS when every rate and time is simulated within ``limit`` (relative) of the measurement.
+
+    A time whose own uncertainty is larger than ``limit`` is judged by that. A point without a simulated value is
+    INCONCLUSIVE.
+    """
     waived = sum(1 for point in points if point.waived)
     points = [point for point in points if not point.waived]
 
     def used(point: Comparison) -> float:
-        """The share of what is allowed."""
+        """The error as a share of the allowed one."""
         return abs(point.error or 0.0) / max(limit, point.doubt)
 
     vague = sum(1 for point in points if point.doubt > limit)

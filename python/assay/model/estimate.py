@@ -1,7 +1,7 @@
-"""A figure and how sure it is: the median of samples and its 95 % interval, by bootstrap.
+"""The median of samples with its 95 % interval, by bootstrap.
 
-Medians, because a shared network has outliers on one side; the bootstrap, because the samples' distribution
-is nobody's business. Seeded, so that a run gives the same figures each time that it is read.
+Medians are used because a shared network has outliers on one side only. The bootstrap assumes no
+distribution. It is seeded, so a run gives the same figures each time it is read.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 RESAMPLES = 400
-SURE, ALIKE = 0.04, 0.1  # relative: so near to each other are a time's figures; and with no bucket in sight
-BUCKET = 0.02  # relative: so near to each other are a bucket's means
-MORE = 1.2  # times as much is not only disturbed
-IN_A_ROW = 10  # messages
-ENCLOSING = 6  # values: so many enclose their median with 95 %
+# Largest relative uncertainty of a time: to be sure of it; and to accept it where no token bucket shows.
+SURE, ALIKE = 0.04, 0.1
+BUCKET = 0.02  # largest relative uncertainty of means behind a token bucket
+MORE = 1.2  # a mean this many times the median is more than a disturbance
+RUN_LENGTH = 10  # consecutive messages of which a mean is taken
+LEAST_VISITS_FOR_INTERVAL = 6  # the range of 6 values contains their median with 95 %
 
 
 @dataclass(frozen=True)
@@ -28,13 +29,13 @@ class Estimate:
     n: int
 
     @property
-    def doubt(self) -> float:
+    def half_width(self) -> float:
         """Half the interval's width, relative to the value."""
         return (self.high - self.low) / 2 / self.value if self.value > 0 else float("inf")
 
     @property
-    def reach(self) -> float:
-        """The interval's farther end, relative to the value."""
+    def uncertainty(self) -> float:
+        """The distance to the farther end of the interval, relative to the value."""
         return (
             max(self.high - self.value, self.value - self.low) / self.value
             if self.value > 0
@@ -53,33 +54,36 @@ def estimate(samples: Iterable[float]) -> Estimate:
 
 
 def typical(times: Sequence[float] | NDArray[np.float64]) -> float:
-    """A low quantile of times: a message may be held up, but none is faster than the way."""
+    """The 10 % quantile of times: a message may be delayed, but is never faster than its path."""
     return float(np.quantile(times, 0.1))
 
 
-def typical_of(visits: Sequence[Sequence[float]]) -> Estimate:
-    """Of the visits' medians. What disturbs a visit lasts for all of it: so visits count whole. Behind a token bucket
-    some messages pass at once and others wait for it to fill, and a median is of whichever are more; but what a few in
-    a row take together hardly varies at all. Where neither is sure, it may be either."""
+def estimate_of_visits(visits: Sequence[Sequence[float]]) -> Estimate:
+    """The typical time from several visits; each visit is a sequence of times in s, in order.
+
+    A disturbance lasts for a whole visit, so each visit counts as one value. Behind a token bucket some messages
+    pass at once and others wait: the median of single messages is then bimodal, but the mean of consecutive
+    messages hardly varies. Where neither of the two is sure, the interval spans both.
+    """
     single = estimate(float(np.median(samples)) for samples in visits)
-    together = estimate(float(np.median(_in_a_row(samples))) for samples in visits)
-    is_apart = together.value > MORE * single.value or single.reach > SURE
-    may_be_bucket = is_apart and together.reach <= SURE and together.n >= ENCLOSING
-    if may_be_bucket and together.reach <= BUCKET:
+    together = estimate(float(np.median(_means_of_runs(samples))) for samples in visits)
+    is_bimodal = together.value > MORE * single.value or single.uncertainty > SURE
+    may_be_bucket = is_bimodal and together.uncertainty <= SURE and together.n >= LEAST_VISITS_FOR_INTERVAL
+    if may_be_bucket and together.uncertainty <= BUCKET:
         return together
-    if single.reach <= ALIKE and not may_be_bucket:
+    if single.uncertainty <= ALIKE and not may_be_bucket:
         return single
     return Estimate(single.value, min(single.low, together.low), max(single.high, together.high), single.n)
 
 
-def _in_a_row(samples: Sequence[float]) -> NDArray[np.float64]:
-    """Means of so many messages that follow each other."""
+def _means_of_runs(samples: Sequence[float]) -> NDArray[np.float64]:
+    """Means of each RUN_LENGTH consecutive messages."""
     values = np.asarray(samples, dtype=np.float64)
-    whole = len(values) // IN_A_ROW * IN_A_ROW
-    rows = values[:whole].reshape(-1, IN_A_ROW) if whole else values[np.newaxis]
+    whole = len(values) // RUN_LENGTH * RUN_LENGTH
+    rows = values[:whole].reshape(-1, RUN_LENGTH) if whole else values[np.newaxis]
     return np.array([row.mean() for row in rows])
 
 
 def summed(slices: Sequence[Sequence[float]]) -> list[float]:
-    """The samples of the sum of several flows: slice by slice, since flows that share a link take turns."""
+    """The sum of several flows, slice by slice: flows that share a link take turns."""
     return [float(total) for total in np.sum(np.asarray(slices, dtype=float), axis=0)] if slices else []

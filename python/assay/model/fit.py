@@ -1,10 +1,10 @@
-"""Capacities from the rounds of a study.
+"""Fits link capacities to the rounds of a study.
 
-Each capacity has an experiment in which it is the limit, and is what was carried there; that it was the
-limit is shown by the prediction without it, which is more. What was never the limit is only known to be no
-less: such a figure says "at least", and the model does without that link. Where two explanations give the
-same curves (a limiter as narrow as the uplink, an up link and the down link that it always met) the record
-says so, and which experiment would tell.
+Each link has an experiment in which it is the limit; its capacity is the rate carried there. The link was the
+limit if the predicted rate without it is higher. A link that never was the limit is known to carry at least
+that rate (state "at_least"), and the model omits it. Where two explanations give the same rates (a limiter as
+narrow as the up link, an up link and the down link that it always met), the record says so and names the
+experiment that would tell.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from assay.model.times import Times, sweeps
 from assay.records.schema import AnyRecord, Capacity, Flows
 
 NEVER_BINDS = "never seen to be the limit"
-ENVELOPE = 16  # B: what SimGrid's MPI adds to every message
-SMALL = 16  # B: up to here a message's length does not show in its time
+ENVELOPE = 16  # B: SimGrid's MPI adds these to every message
+SMALL = 16  # B: the time of a message up to this size is latency
 
 
 @dataclass
 class Model:
-    """What was found. ``network`` holds only links that were seen to be a limit."""
+    """What was carried_sum. ``network`` holds only links that were seen to be a limit."""
 
     network: Network
     capacities: list[Capacity] = field(default_factory=list)
-    segments: list[Segment] = field(default_factory=list)  # in a pair's latency and seconds a byte
-    inside: float = 0.0  # s: a small message inside a cabinet
-    between: float = 0.0  # s: to another one
-    size: int = 0  # B: messages that the capacities were measured with
+    segments: list[Segment] = field(default_factory=list)  # factors of a pair's latency and s/B
+    inside: float = 0.0  # s: time of a small message inside a cabinet
+    between: float = 0.0  # s: to another cabinet
+    size: int = 0  # B: message size of the rounds with concurrent flows
 
     def find(self, level: str, of: str, way: str) -> Capacity | None:
         return next((c for c in self.capacities if (c.level, c.of, c.way) == (level, of, way)), None)
@@ -60,8 +60,8 @@ def flows_of(record: Flows) -> list[Flow]:
 
 
 @dataclass
-class Sum:
-    """What several rounds, or a host's part in them, carried together."""
+class FlowSum:
+    """The sum of chosen flows over several repetitions of a round."""
 
     flows: list[Flow] = field(default_factory=list)  # of the whole round
     samples: list[float] = field(default_factory=list)
@@ -77,17 +77,17 @@ class Sum:
         return estimate(self.samples)
 
 
-def _note(
-    model: Model, link: Link, found: Sum | None, why: str, binds: bool = True, unit: str = "B/s"
+def _add_capacity(
+    model: Model, link: Link, carried_sum: FlowSum | None, why: str, binds: bool = True, unit: str = "B/s"
 ) -> None:
     level, of, way = link
-    cabinet = model.network.home.get(of, "") if level == "host" else ""
+    cabinet = model.network.cabinet_of.get(of, "") if level == "host" else ""
     record = Capacity(level=level, of=of, way=way, unit=unit, state="unknown", cabinet=cabinet, why=why)  # type: ignore[arg-type]
-    if found is not None and found.samples:
-        e = found.estimate
+    if carried_sum is not None and carried_sum.samples:
+        e = carried_sum.estimate
         record.state = "measured" if binds else "at_least"
         record.value, record.low, record.high, record.n = e.value, e.low, e.high, e.n
-        record.evidence = found.evidence
+        record.evidence = carried_sum.evidence
         if binds:
             model.network.capacity[link] = e.value
     model.capacities.append(record)
@@ -97,24 +97,23 @@ def _note(
 
 
 def _hosts(model: Model, rounds: Sequence[Flows]) -> None:
-    sums: dict[tuple[str, str], Sum] = defaultdict(Sum)
+    sums: dict[tuple[str, str], FlowSum] = defaultdict(FlowSum)
     for record in rounds:
         way = str(record.params["way"])
         for centre in str(record.params["centres"]).split(","):
-            touching = [i for i, flow in enumerate(flows_of(record)) if centre in flow]
-            sums[centre, way].add(record, touching)
+            sums[centre, way].add(record, [i for i, flow in enumerate(flows_of(record)) if centre in flow])
     _up_and_down(model, sums)
-    for host in model.network.home:
+    for host in model.network.cabinet_of:
         both = sums.get((host, "both"))
         link: Link = ("host", host, "limiter")
         if both is None:
-            _note(model, link, None, "both directions at once were not measured for this host")
+            _add_capacity(model, link, None, "both directions at once were not measured for this host")
             continue
-        own = [flow for flow in both.flows if host in flow]
-        alone = model.network.total(own)
+        touching = [flow for flow in both.flows if host in flow]
+        alone = model.network.total(touching)
         carried = both.estimate
         if carried.value >= PLATEAU * alone:
-            _note(
+            _add_capacity(
                 model,
                 link,
                 both,
@@ -122,41 +121,43 @@ def _hosts(model: Model, rounds: Sequence[Flows]) -> None:
                 binds=False,
             )
             continue
-        _note(model, link, both, "both directions at once carry less than each alone")
-        _mark_hidden(model, host, carried)
+        _add_capacity(model, link, both, "both directions at once carry less than each alone")
+        _mark_hidden_by_limiter(model, host, carried)
 
 
-def _up_and_down(model: Model, sums: dict[tuple[str, str], Sum]) -> None:
-    """First all of them as they stand; then those of which the partners may have been the limit."""
-    hosts = list(model.network.home)
+def _up_and_down(model: Model, sums: dict[tuple[str, str], FlowSum]) -> None:
+    """First the rates as they are; then links whose partners may have been the limit become "at_least"."""
+    hosts = list(model.network.cabinet_of)
     links = [(host, way) for host in hosts for way in ("up", "down")]
     for host, way in links:
         if (host, way) in sums:
             model.network.capacity["host", host, way] = sums[host, way].estimate.value
     for host, way in links:
-        found = sums.get((host, way))
+        carried_sum = sums.get((host, way))
         link: Link = ("host", host, way)
-        if found is None:
-            _note(model, link, None, "not measured for this host")
+        if carried_sum is None:
+            _add_capacity(model, link, None, "not measured for this host")
             continue
-        own = [flow for flow in found.flows if host in flow]
-        others = model.network.total(own, without=[link])
-        if found.estimate.value < PLATEAU * others:
-            _note(model, link, found, f"{'to' if way == 'up' else 'from'} {len(own)} hosts at once")
+        touching = [flow for flow in carried_sum.flows if host in flow]
+        others = model.network.total(touching, without=[link])
+        if carried_sum.estimate.value < PLATEAU * others:
+            _add_capacity(
+                model, link, carried_sum, f"{'to' if way == 'up' else 'from'} {len(touching)} hosts at once"
+            )
         else:
-            partners = ", ".join(sorted({end for flow in own for end in flow} - {host}))
+            partners = ", ".join(sorted({end for flow in touching for end in flow} - {host}))
             why = f"as much as {partners} could take; another partner at the same time would tell more"
-            _note(model, link, found, why, binds=True)
+            _add_capacity(model, link, carried_sum, why, binds=True)
             model.capacities[-1].state = "at_least"
 
 
-def _mark_hidden(model: Model, host: str, both: Estimate) -> None:
-    """A limiter as narrow as the link: the link alone was never the limit, as far as can be seen."""
+def _mark_hidden_by_limiter(model: Model, host: str, both: Estimate) -> None:
+    """Marks links that a limiter as narrow as they are hides: they are only known to carry at least their rate."""
     for way in ("up", "down"):
-        one = model.find("host", host, way)
-        if one is not None and one.value is not None and both.value < one.value / PLATEAU:
-            one.state = "at_least"
-            one.why = (
+        capacity = model.find("host", host, way)
+        if capacity is not None and capacity.value is not None and both.value < capacity.value / PLATEAU:
+            capacity.state = "at_least"
+            capacity.why = (
                 f"limiter or {way} link: both directions together carry no more than this one alone, so the limiter "
                 "hides it; no traffic of this host can tell, its port's settings would"
             )
@@ -168,31 +169,31 @@ def _mark_hidden(model: Model, host: str, both: Estimate) -> None:
 def _inside(model: Model, rounds: Sequence[Flows]) -> None:
     for name, hosts in model.network.cabinets.items():
         link: Link = ("inside", name, "through")
-        best: tuple[float, Sum, bool] | None = None
+        best: tuple[float, FlowSum, bool] | None = None
         for shape in dict.fromkeys(str(r.params["shape"]) for r in rounds):
             most = max(int(r.params["count"]) for r in rounds if r.params["shape"] == shape)
-            found = Sum()
+            carried_sum = FlowSum()
             for record in rounds:
                 if (record.params["shape"], record.params["count"]) == (shape, most):
-                    found.add(record, [i for i, source in enumerate(record.sources) if source in hosts])
-            found.flows = [flow for flow in found.flows if flow[0] in hosts]
-            if not found.flows:
+                    carried_sum.add(record, [i for i, source in enumerate(record.sources) if source in hosts])
+            carried_sum.flows = [flow for flow in carried_sum.flows if flow[0] in hosts]
+            if not carried_sum.flows:
                 continue
-            value = found.estimate.value
-            # Less than the hosts can, and less than as many times what one pair (or ring) carries.
-            one = [r for r in rounds if (r.params["shape"], r.params["count"]) == (shape, 1)]
-            alone = min((_carried(r, hosts) for r in one), default=0.0)
-            count = len(found.flows) / {"send": 1, "sendrecv": 2, "ring": 4}[shape]
-            binds = value < PLATEAU * min(model.network.total(found.flows), count * alone)
-            if best is None or value > best[0]:  # it carries the most that was ever seen
-                best = (value, found, binds)
+            value = carried_sum.estimate.value
+            # Less than the hosts can carry, and less than a single pair (or ring) times their number.
+            single = [r for r in rounds if (r.params["shape"], r.params["count"]) == (shape, 1)]
+            alone = min((_carried(r, hosts) for r in single), default=0.0)
+            count = len(carried_sum.flows) / {"send": 1, "sendrecv": 2, "ring": 4}[shape]
+            binds = value < PLATEAU * min(model.network.total(carried_sum.flows), count * alone)
+            if best is None or value > best[0]:  # the highest rate of all shapes
+                best = (value, carried_sum, binds)
         if best is None:
-            _note(model, link, None, "a cabinet of one has no pairs")
+            _add_capacity(model, link, None, "a cabinet of one has no pairs")
         elif best[2]:
-            _note(model, link, best[1], f"plateau of {len(best[1].flows)} flows inside the cabinet")
+            _add_capacity(model, link, best[1], f"plateau of {len(best[1].flows)} flows inside the cabinet")
         else:
             why = f"{NEVER_BINDS}: {len(best[1].flows)} flows at once are as fast as their hosts"
-            _note(model, link, best[1], why, binds=False)
+            _add_capacity(model, link, best[1], why, binds=False)
 
 
 def _carried(record: Flows, hosts: Sequence[str]) -> float:
@@ -209,9 +210,9 @@ def _cabinets(model: Model, rounds: Sequence[Flows]) -> None:
     if not rounds:
         for name in names:
             for way in ("up", "down"):
-                _note(model, ("cabinet", name, way), None, "not measured")
+                _add_capacity(model, ("cabinet", name, way), None, "not measured")
         return
-    sums: dict[tuple[str, str], Sum] = defaultdict(Sum)
+    sums: dict[tuple[str, str], FlowSum] = defaultdict(FlowSum)
     for record in rounds:
         if record.params["experiment"] == "backbone":
             sums["", "backbone"].add(record, range(len(record.sources)))
@@ -228,27 +229,27 @@ def _cabinets(model: Model, rounds: Sequence[Flows]) -> None:
         _many_cabinets(model, names, sums)
 
 
-def _two_cabinets(model: Model, names: Sequence[str], sums: dict[tuple[str, str], Sum]) -> None:
+def _two_cabinets(model: Model, names: Sequence[str], sums: dict[tuple[str, str], FlowSum]) -> None:
     a, b = names
     blind = "the two cannot be told apart with two cabinets, a third would tell"
     for source, target, way in ((a, b, "up"), (b, a, "down")):
-        found = sums[a, way]
-        binds = found.estimate.value < PLATEAU * model.network.total(found.flows)
+        carried_sum = sums[a, way]
+        binds = carried_sum.estimate.value < PLATEAU * model.network.total(carried_sum.flows)
         why = f"plateau from {source} to {target}: the up link of {source} or the down link of {target}; {blind}"
         if not binds:
             why = f"{NEVER_BINDS}: all hosts from {source} to {target} are as fast as they can be alone"
         for link in (("cabinet", source, "up"), ("cabinet", target, "down")):
-            _note(model, link, found, why, binds=binds)
+            _add_capacity(model, link, carried_sum, why, binds=binds)
     both = sums[a, "both"]
     binds = both.estimate.value < PLATEAU * model.network.total(both.flows)
     why = (
         f"plateau of both directions between {a} and {b}: a backbone, or a limiter at either cabinet; with four "
         "cabinets, two pairs of them at the same time would tell"
     )
-    _note(model, ("backbone", "", "through"), both, why if binds else NEVER_BINDS, binds=binds)
+    _add_capacity(model, ("backbone", "", "through"), both, why if binds else NEVER_BINDS, binds=binds)
 
 
-def _many_cabinets(model: Model, names: Sequence[str], sums: dict[tuple[str, str], Sum]) -> None:
+def _many_cabinets(model: Model, names: Sequence[str], sums: dict[tuple[str, str], FlowSum]) -> None:
     network, backbone = model.network, ("backbone", "", "through")
     every = sums["", "backbone"]
     total = every.estimate.value if every.samples else float("inf")
@@ -258,73 +259,76 @@ def _many_cabinets(model: Model, names: Sequence[str], sums: dict[tuple[str, str
         both = sums.get((name, "both"))
         if both is not None and both.estimate.value < PLATEAU * network.total(both.flows):
             limiters[name] = both
-    own = {name: both for name, both in limiters.items() if both.estimate.value < PLATEAU * total}
+    limited = {name: both for name, both in limiters.items() if both.estimate.value < PLATEAU * total}
     for name in names:
         link = ("cabinet", name, "limiter")
-        if name in own:
-            _note(
+        if name in limited:
+            _add_capacity(
                 model,
                 link,
-                own[name],
+                limited[name],
                 "both directions at once carry less than each alone; all cabinets, more",
             )
         elif name in limiters:
             why = "limiter or backbone: all cabinets together carry no more than this one alone"
-            _note(model, link, limiters[name], why, binds=False)
+            _add_capacity(model, link, limiters[name], why, binds=False)
         else:
-            _note(model, link, sums.get((name, "both")), NEVER_BINDS, binds=False)
+            _add_capacity(model, link, sums.get((name, "both")), NEVER_BINDS, binds=False)
     binds = every.samples != [] and total < PLATEAU * network.total(every.flows)
     why = "plateau of all cabinets at once, each to the next" if binds else NEVER_BINDS
-    _note(model, backbone, every, why, binds=binds)
+    _add_capacity(model, backbone, every, why, binds=binds)
 
 
 def _cabinet_links(
-    model: Model, names: Sequence[str], sums: dict[tuple[str, str], Sum], total: float
+    model: Model, names: Sequence[str], sums: dict[tuple[str, str], FlowSum], total: float
 ) -> None:
-    """First all of them as they stand; then those of which the other cabinets' links may have been the limit.
-    ``total``: what all cabinets at once carried."""
+    """First the rates as they are; then links that the other cabinets may have limited become "at_least".
+
+    ``total``: the rate of all cabinets at once, in B/s.
+    """
     network = model.network
     links: list[Link] = [("cabinet", name, way) for name in names for way in ("up", "down")]
     network.capacity |= {link: sums[link[1:]].estimate.value for link in links if link[1:] in sums}
     for link in links:
-        found = sums.get(link[1:])
-        if found is None:
-            _note(model, link, None, "not measured")
+        carried_sum = sums.get(link[1:])
+        if carried_sum is None:
+            _add_capacity(model, link, None, "not measured")
             continue
         del network.capacity[link]
-        value, way = found.estimate.value, link[2]
-        if value >= PLATEAU * network.total(found.flows):
+        value, way = carried_sum.estimate.value, link[2]
+        if value >= PLATEAU * network.total(carried_sum.flows):
             why = f"{NEVER_BINDS}: as much as its hosts or the other cabinets could take"
-            _note(model, link, found, why, binds=False)
+            _add_capacity(model, link, carried_sum, why, binds=False)
         elif value >= PLATEAU * total:
             why = "cabinet link or backbone: this cabinet alone carries what all of them do together"
-            _note(model, link, found, why, binds=False)
+            _add_capacity(model, link, carried_sum, why, binds=False)
         else:
-            why = f"plateau of {len(found.flows)} flows {'to' if way == 'up' else 'from'} all other cabinets"
-            _note(model, link, found, why)
+            why = f"plateau of {len(carried_sum.flows)} flows {'to' if way == 'up' else 'from'} all other cabinets"
+            _add_capacity(model, link, carried_sum, why)
 
 
 # Times of messages.
 
 
 def _latencies(model: Model, times: Mapping[str, Times]) -> None:
-    for level, own in times.items():
-        small = [size for size in own.visits if size <= SMALL] or [min(own.visits)]
-        found = Sum(samples=[own.at(size).value for size in small])
-        found.evidence = [one.id for size in small for one in own.visits[size]]
-        setattr(model, level, found.estimate.value)
+    for level, level_times in times.items():
+        small = [size for size in level_times.visits if size <= SMALL] or [min(level_times.visits)]
+        carried_sum = FlowSum(samples=[level_times.at(size).value for size in small])
+        carried_sum.evidence = [echo.id for size in small for echo in level_times.visits[size]]
+        setattr(model, level, carried_sum.estimate.value)
         where = "inside a cabinet" if level == "inside" else "between cabinets"
         why = f"half a round trip of up to {max(small)} B {where}"
-        _note(model, ("network", level, "latency"), found, why, binds=False, unit="s")
+        _add_capacity(model, ("network", level, "latency"), carried_sum, why, binds=False, unit="s")
         model.capacities[-1].state = "measured"
 
 
 def _segments(model: Model, times: Mapping[str, Times]) -> None:
-    """What a message's length does to the latency and the rate of its way, fitted to all pairs that played
-    ping-pong: one set of factors holds for a whole platform. Messages as long as those that the capacities were
-    measured with go at these."""
+    """Fits factors of latency and rate by message size to all ping-pong pairs: one set holds for the platform.
+
+    From ``model.size`` bytes on the rate factor is 1.
+    """
     points = []
-    for level, own in times.items():
-        if gap := model.network.gap(own.pair):
-            points += points_of(own, max(model.inside, getattr(model, level)), gap, ENVELOPE)
+    for level, level_times in times.items():
+        if gap := model.network.gap(level_times.pair):
+            points += points_of(level_times, max(model.inside, getattr(model, level)), gap, ENVELOPE)
     model.segments = fit_segments(points, model.size)

@@ -1,9 +1,9 @@
-"""The model of a cluster's network, and the rates that it predicts.
+"""A model of a cluster's network, and the flow rates that it predicts.
 
-Each host has an up link, a down link and perhaps a limiter that both directions share; a cabinet the same
-towards the others, and perhaps a switch inside that everything passes; between cabinets there may be a
-backbone. Flows share what they cross by max-min fairness, as in SimGrid's model of SMPI: this little solver
-tells which link a round of experiments is stopped by, long before anything is simulated.
+Each host has an up link, a down link and optionally a limiter that both directions share. Each cabinet has
+the same towards the others, and optionally a switch inside that all its flows pass. A backbone may connect
+the cabinets. Flows share links by max-min fairness, as in SimGrid's SMPI model, so this solver tells which
+link limits a round without a simulation.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ Link = tuple[str, str, str]  # level, of, way
 
 @dataclass
 class Network:
-    """Capacities in B/s by link; a link that is not there, or has none, stops nothing."""
+    """Capacities in B/s by link; a link without a capacity limits nothing."""
 
     cabinets: Topology
     capacity: dict[Link, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.home = {host: name for name, hosts in self.cabinets.items() for host in hosts}
+        self.cabinet_of = {host: name for name, hosts in self.cabinets.items() for host in hosts}
 
     def path(self, flow: Flow) -> list[Link]:
         source, target = flow
-        leaving, arriving = self.home[source], self.home[target]
+        leaving, arriving = self.cabinet_of[source], self.cabinet_of[target]
         links: list[Link] = [
             ("host", source, "up"),
             ("host", source, "limiter"),
@@ -48,7 +48,7 @@ class Network:
         return [*links, ("host", target, "limiter"), ("host", target, "down")]
 
     def predict(self, flows: Sequence[Flow], without: Iterable[Link] = ()) -> list[float]:
-        """The rate of each flow when all run at once; infinite where nothing that is known stops it."""
+        """The rate of each flow in B/s when all run at once; infinite where no known link limits it."""
         known = {link: c for link, c in self.capacity.items() if link not in set(without)}
         return max_min([[link for link in self.path(flow) if link in known] for flow in flows], known)
 
@@ -56,13 +56,13 @@ class Network:
         return sum(self.predict(flows, without))
 
     def gap(self, pair: Flow) -> float:
-        """Seconds a byte between two, there and back in turns; 0 where nothing that is known stops it."""
+        """s/B between two hosts in ping-pong, the mean of both directions; 0 where no known link limits it."""
         there, back = (self.predict([flow])[0] for flow in (pair, (pair[1], pair[0])))
         return (1 / there + 1 / back) / 2
 
 
 def max_min(paths: Sequence[Sequence[Link]], capacity: Mapping[Link, float]) -> list[float]:
-    """Progressive filling: all flows grow alike until a link is full, its flows stay, the others go on."""
+    """Max-min fair rates by progressive filling: all rates grow until a link is full, whose flows then stay."""
     links = sorted({link for path in paths for link in path})
     number = {link: i for i, link in enumerate(links)}
     uses = np.zeros((len(links), len(paths)))

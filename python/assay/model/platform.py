@@ -1,13 +1,12 @@
-"""The model as a platform file of SimGrid (3.32 and 4.x), in which every figure says where it comes from.
+"""Writes the model as a SimGrid platform file (3.32 and 4.x); comments give the source of each figure.
 
-A cabinet whose hosts are alike is a ``<cluster>``: one link each way for a host, and a limiter that both share.
-Hosts that differ each have links of their own, in a Dijkstra zone. What was never the limit has no link where
-it can do without one, or one that its flows do not share (FATPIPE): an unknown capacity is not made up. Hosts
-that were not measured are left out, and a comment says so.
+A cabinet of similar hosts is a ``<cluster>``: a link each way for a host, and optionally a limiter that both
+share. Hosts that differ have explicit links in a Dijkstra zone. A link that was never the limit is omitted, or
+is a FATPIPE, which its flows do not share: no capacity is invented. Hosts that were not measured are left out,
+with a comment.
 
-The file carries its own configuration, without which SimGrid's defaults would take 8 to 11 % off every rate:
-no cross traffic, and the factors by message size fitted to the sweep, where the messages that the capacities
-were measured with have the factor 1.
+The file carries its configuration, without which SimGrid's defaults lower every rate by 8 to 11 %: no cross
+traffic, and the factors by message size from the sweep, which are 1 for the message size of the study.
 """
 
 from __future__ import annotations
@@ -23,19 +22,19 @@ from assay.model.fit import ENVELOPE, Model
 from assay.records.schema import Capacity
 from assay.records.units import format_quantity
 
-ALIKE = 0.03  # hosts are alike when their capacities are within this share of each other
+ALIKE = 0.03  # hosts are similar when their capacities differ by less than this share
 HEADER = (
     "<?xml version='1.0' encoding='utf-8'?>\n<!DOCTYPE platform SYSTEM \"https://simgrid.org/simgrid.dtd\">\n"
 )
-# SimGrid wants a speed of every host; computation is not simulated, so that it never matters.
+# SimGrid requires a speed for every host; computation is not simulated, so it has no effect.
 SPEED = "1Gf"
-FREE = 1e6  # bandwidth factor of messages whose time does not depend on their size
+FREE = 1e6  # bandwidth factor of messages whose time does not depend on size
 
 Node = ET.Element
 
 
 def write_platform(model: Model, path: Path, origin: str) -> None:
-    """Writes the file whole or not at all. ``origin``: the run that the figures are from."""
+    """Writes the file completely or not at all. ``origin``: the run that the figures come from."""
     root = build(model, origin)
     ET.indent(root, " ")
     text = HEADER + ET.tostring(root, encoding="unicode") + "\n"
@@ -83,15 +82,15 @@ def _left_out(parent: Node, name: str, hosts: Sequence[str]) -> None:
 
 
 def factors(model: Model) -> list[tuple[int, float, float]]:
-    """From messages of so many bytes on: the factors of latency and of bandwidth."""
-    found = [(s.start, s.latency, min(1 / s.gap, FREE) if s.gap > 0 else FREE) for s in model.segments]
-    return found or [(0, 1.0, 1.0)]
+    """Message size in B from which the factors of latency and bandwidth hold."""
+    steps = [(s.start, s.latency, min(1 / s.gap, FREE) if s.gap > 0 else FREE) for s in model.segments]
+    return steps or [(0, 1.0, 1.0)]
 
 
 def _configuration(model: Model) -> Node:
     config = ET.Element("config", id="General")
     steps = factors(model)
-    # SimGrid applies a factor to messages that are longer than its size, their envelopes counted.
+    # SimGrid applies a factor to messages longer than its size, envelope included.
     above = [start - 1 + ENVELOPE if start else 0 for start, _, _ in steps]
     latency = ";".join(f"{size}:{factor:.6g}" for size, (_, factor, _) in zip(above, steps, strict=True))
     bandwidth = ";".join(f"{size}:{factor:.6g}" for size, (_, _, factor) in zip(above, steps, strict=True))
@@ -128,7 +127,7 @@ def _alike(model: Model, hosts: Sequence[str]) -> bool:
 
 
 def _radical(hosts: Sequence[str]) -> tuple[str, str] | None:
-    """Prefix and numbers, as a cluster names its hosts; None for names that it cannot make."""
+    """The prefix and the number range that a ``<cluster>`` names its hosts by; None for other names."""
     digits = [len(h) - len(h.rstrip("0123456789")) for h in hosts]
     prefixes = {h[: len(h) - n] for h, n in zip(hosts, digits, strict=True)}
     numbers = [h[len(h) - n :] for h, n in zip(hosts, digits, strict=True)]
@@ -169,7 +168,7 @@ def _explicit(parent: Node, model: Model, name: str, hosts: Sequence[str]) -> st
         ET.SubElement(zone, "host", id=host, speed=SPEED)
     ET.SubElement(zone, "router", id=router)
     inside = ["inside", name, "through"]
-    routes: list[tuple[str, str, list[str]]] = []  # behind all links, as SimGrid wants it
+    routes: list[tuple[str, str, list[str]]] = []  # SimGrid requires them after all links
     shared = [_link(zone, f"{name}_inside", capacity[tuple(inside)])] if tuple(inside) in capacity else []  # type: ignore[index]
     for host in hosts:
         _explain_host(zone, model, host)
@@ -206,16 +205,16 @@ def _trunks(parent: Node, model: Model, names: Sequence[str]) -> None:
     _trunk(parent, model, model.find("backbone", "", "through"), "backbone", 0.0)
 
 
-def _trunk(parent: Node, model: Model, found: Capacity | None, name: str, latency: float) -> None:
-    if found is None or found.value is None:
-        if found is not None:
-            parent.append(ET.Comment(f" {name}: capacity unknown: {found.why} "))
+def _trunk(parent: Node, model: Model, capacity: Capacity | None, name: str, latency: float) -> None:
+    if capacity is None or capacity.value is None:
+        if capacity is not None:
+            parent.append(ET.Comment(f" {name}: capacity unknown: {capacity.why} "))
         return
-    parent.append(ET.Comment(f" {name}: {describe(found)} "))
-    if found.state == "measured":
-        _link(parent, name, found.value, latency)
-    elif found.way in ("up", "down"):  # it has a latency, and no capacity that its flows would share
-        _link(parent, name, found.value, latency, sharing="FATPIPE")
+    parent.append(ET.Comment(f" {name}: {describe(capacity)} "))
+    if capacity.state == "measured":
+        _link(parent, name, capacity.value, latency)
+    elif capacity.way in ("up", "down"):  # it has a latency, but no shared capacity
+        _link(parent, name, capacity.value, latency, sharing="FATPIPE")
 
 
 def _routes(parent: Node, model: Model, gateways: dict[str, str]) -> None:
@@ -263,31 +262,34 @@ def _time(value: float) -> str:
 
 
 def _explain(parent: Node, model: Model, name: str, hosts: Sequence[str]) -> None:
-    """Comments: what a cabinet's figures rest on; of hosts that are alike, the spread and one example."""
+    """Adds comments with the source of a cabinet's figures; of similar hosts only the first is shown."""
     inside = model.find("inside", name, "through")
     if inside is not None:
         parent.append(ET.Comment(f" inside {name}: {describe(inside)} "))
     if hosts:
-        parent.append(ET.Comment(f" {len(hosts)} hosts alike, the median of them; the first, {hosts[0]}: "))
+        parent.append(ET.Comment(f" {len(hosts)} similar hosts, their median; the first, {hosts[0]}: "))
         _explain_host(parent, model, hosts[0])
 
 
 def _explain_host(parent: Node, model: Model, host: str) -> None:
     for way in ("up", "down", "limiter"):
-        found = model.find("host", host, way)
-        if found is not None:
-            parent.append(ET.Comment(f" {host} {way}: {describe(found)} "))
+        capacity = model.find("host", host, way)
+        if capacity is not None:
+            parent.append(ET.Comment(f" {host} {way}: {describe(capacity)} "))
 
 
-def describe(found: Capacity) -> str:
-    """One capacity in words: "120 MB/s (119 MB/s to 121 MB/s), to 2 hosts at once; records 12, 13"."""
-    if found.value is None:
-        return f"unknown: {found.why}"
-    rate = format_quantity(found.value, found.unit)
-    if found.state == "at_least":
+def describe(capacity: Capacity) -> str:
+    """A capacity as text: "120 MB/s (119 MB/s to 121 MB/s), to 2 hosts at once; records 12, 13"."""
+    if capacity.value is None:
+        return f"unknown: {capacity.why}"
+    rate = format_quantity(capacity.value, capacity.unit)
+    if capacity.state == "at_least":
         text = f"unknown, at least {rate}"
     else:
-        low, high = format_quantity(found.low or 0, found.unit), format_quantity(found.high or 0, found.unit)
+        low, high = (
+            format_quantity(capacity.low or 0, capacity.unit),
+            format_quantity(capacity.high or 0, capacity.unit),
+        )
         text = f"{rate} (95 %: {low} to {high})"
-    records = ", ".join(map(str, found.evidence))
-    return f"{text}; {found.why}; records {records}".replace("--", "-")
+    records = ", ".join(map(str, capacity.evidence))
+    return f"{text}; {capacity.why}; records {records}".replace("--", "-")

@@ -1,7 +1,7 @@
-"""Rounds of experiments between named hosts, as they are asked for, and what comes back.
+"""Rounds of experiments between named hosts, and their results.
 
-The engine knows ranks and lines of JSON (``engines/network/saturation/round.hpp``); everything above it knows
-hosts. A round's ``key`` is a digest of all that it asks, by which a resumed run finds what it has already.
+The engine reads ranks in lines of JSON (``engines/network/saturation/round.hpp``); all code above it uses host
+names. A round's ``key`` is a digest of its parameters, by which a resumed run finds the rounds that it has.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 from assay.records.schema import AnyRecord, Flows, Measurement, Scalar
 
 NAME = "network.saturation"
-REPLACES = "replaces"  # the parameter that names the round in whose place this one stands
+REPLACES = "replaces"  # the parameter with the key of the round that this one replaces
 
 Flow = tuple[str, str]  # from, to
 
 
 @dataclass(frozen=True)
 class Round:
-    """``flows`` at one time, or, with ``sizes``, pairs in ping-pong one after the other."""
+    """``flows`` at the same time; or, with ``sizes``, pairs in ping-pong one after the other."""
 
     flows: tuple[Flow, ...] = ()
     size: int = 0
@@ -32,27 +32,27 @@ class Round:
 
     @property
     def key(self) -> str:
-        return hashlib.sha1(json.dumps(self._words(lambda host: host)).encode()).hexdigest()[:12]
+        return hashlib.sha1(json.dumps(self._request(lambda host: host)).encode()).hexdigest()[:12]
 
     def line(self, ranks: Mapping[str, int]) -> bytes:
-        """What the engine reads; the key comes back in its records."""
-        words = self._words(lambda host: ranks[host])
-        words["params"] = {**self.params, "round": self.key}
-        return json.dumps(words).encode() + b"\n"
+        """The line that the engine reads; its records carry the key."""
+        request = self._request(lambda host: ranks[host])
+        request["params"] = {**self.params, "round": self.key}
+        return json.dumps(request).encode() + b"\n"
 
-    def _words(self, name: object) -> dict[str, object]:
+    def _request(self, name: object) -> dict[str, object]:
         assert callable(name)
         ends = [[name(source), name(target)] for source, target in self.flows]
         if self.sizes:
-            asked: dict[str, object] = {"echo": ends, "sizes": list(self.sizes), "count": self.count}
+            request: dict[str, object] = {"echo": ends, "sizes": list(self.sizes), "count": self.count}
         else:
-            asked = {"flows": ends, "size": self.size, "seconds": round(self.seconds, 9)}
-        return {**asked, "params": dict(self.params)}
+            request = {"flows": ends, "size": self.size, "seconds": round(self.seconds, 9)}
+        return {**request, "params": dict(self.params)}
 
 
 @dataclass
 class Result:
-    """What one round came to: one record of flows, or one of latency for each pair and size."""
+    """The result of a round: one record of flows, or a latency record for each pair and size."""
 
     flows: Flows | None = None
     echoes: list[Measurement] = field(default_factory=list)
@@ -68,21 +68,21 @@ class Result:
 
 
 def flows_that_count(records: Sequence[AnyRecord]) -> list[Flows]:
-    """The rounds of concurrent flows that measured anything and were not replaced."""
-    found = [r for r in records if isinstance(r, Flows) and r.name == NAME and r.values]
-    replaced = {r.params[REPLACES] for r in found if REPLACES in r.params}
-    return [r for r in found if r.params.get("round") not in replaced]
+    """The rounds of concurrent flows that have rates and were not replaced."""
+    measured = [r for r in records if isinstance(r, Flows) and r.name == NAME and r.values]
+    replaced = {r.params[REPLACES] for r in measured if REPLACES in r.params}
+    return [r for r in measured if r.params.get("round") not in replaced]
 
 
 def results(records: Sequence[AnyRecord]) -> dict[str, Result]:
-    """What a run has of each round, by the round's key."""
-    found: dict[str, Result] = {}
+    """The results in a run's records, by the key of the round."""
+    by_key: dict[str, Result] = {}
     for record in records:
         if not isinstance(record, Flows | Measurement) or record.name != NAME or "round" not in record.params:
             continue
-        result = found.setdefault(str(record.params["round"]), Result())
+        result = by_key.setdefault(str(record.params["round"]), Result())
         if isinstance(record, Flows):
             result.flows = record
         else:
             result.echoes.append(record)
-    return found
+    return by_key

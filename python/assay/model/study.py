@@ -1,4 +1,4 @@
-"""What a study asks for and knows, and how a round is asked until its figure is as sure as was asked."""
+"""The state of a saturation study, and how a round is repeated until its result is precise enough."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from assay.model.network import Topology
 from assay.model.rounds import REPLACES, Result, Round
 from assay.model.segments import Segment
 
-Course = Generator[Round, Result, None]
+Rounds = Generator[Round, Result, None]
 
 MIB = 1 << 20
-MESSAGES = 16  # of one flow in a round, about: what is under way at its ends is then little of it
-TRIES = 9  # of a round, each three times as long: from a tenth of a millisecond to seconds
-PLATEAU = 0.97  # of what the parts could do: less is a limit of what they share
+MESSAGES = 16  # of a flow in a round: few enough are then in flight when the round starts and ends
+TRIES = 9  # of a round, each three times as long as the last: from 0.1 ms to seconds
+PLATEAU = 0.97  # a sum below this share of its parts shows a shared limit
 
 
 @dataclass
-class Pace:
-    """How much is asked of each round. In a simulator nothing is gained by repeating or by waiting."""
+class Effort:
+    """How precisely a round is measured. A simulator gains nothing from repetitions or long rounds."""
 
     confidence: float = 0.02
     repeats: int = 4
-    seconds: float = 0.5  # of one round, at least
+    seconds: float = 0.5  # least duration of a round
     echoes: int = 100
     least_size: int = 256 << 10
     messages: int = MESSAGES
@@ -33,31 +33,33 @@ class Pace:
 
 @dataclass
 class Study:
-    """What the course has come to know, for whoever conducts it."""
+    """The hosts of a study and what its rounds have shown so far."""
 
     hosts: list[str]
-    pace: Pace
+    effort: Effort
     cabinets: Topology = field(default_factory=dict)
-    found_by: str = "the user"  # who says who stands where; empty where nobody can
+    grouped_by: str = "the user"  # how the cabinets are known; empty where they are not
     segments: list[Segment] = field(default_factory=list)
     size: int = MIB
-    single: float = 0.0  # B/s of one pair alone
-    doing: str = ""
-    asked: int = 0
+    single: float = 0.0  # B/s of a single pair
+    phase: str = ""
+    rounds_asked: int = 0
 
     def seconds(self, slowest: float) -> float:
-        """For a round in which a flow may be as slow as that."""
-        return max(self.pace.seconds, self.pace.messages * self.size / slowest)
+        """The duration of a round whose slowest flow has that rate in B/s."""
+        return max(self.effort.seconds, self.effort.messages * self.size / slowest)
 
 
 def until_steady(study: Study, asked: Round, messages: int | None = None) -> Generator[Round, Result, Result]:
-    """Longer and longer, until all flows have run at one time and moved half as many messages each as was meant. What
-    was too short says in the record of the next one that it is replaced: it counts for nothing."""
-    least = (messages or study.pace.messages) / 2
+    """Repeats a round with longer durations until all flows ran at the same time and moved half of ``messages``.
+
+    The record of the next try names the round that was too short in ``REPLACES``; that round is not used.
+    """
+    least = (messages or study.effort.messages) / 2
     for _ in range(TRIES):
-        study.asked += 1
+        study.rounds_asked += 1
         result = yield asked
-        if result.flows is not None and result.flows.values and _few(result, asked) >= least:
+        if result.flows is not None and result.flows.values and _fewest_messages(result, asked) >= least:
             return result
         params = {**asked.params, REPLACES: asked.key}
         asked = Round(asked.flows, asked.size, asked.seconds * 3, params=params)
@@ -67,7 +69,7 @@ def until_steady(study: Study, asked: Round, messages: int | None = None) -> Gen
     )
 
 
-def _few(result: Result, asked: Round) -> float:
+def _fewest_messages(result: Result, asked: Round) -> float:
     assert result.flows is not None
     window = float(result.flows.params.get("window_s", 0.0))
     return min(result.flows.values) * window / asked.size
@@ -76,21 +78,20 @@ def _few(result: Result, asked: Round) -> float:
 def repeat(
     study: Study, asked: Round, groups: Sequence[Collection[str]] = ()
 ) -> Generator[Round, Result, Result]:
-    """Once more and once more, until the sum is as sure as was asked: of all flows, or of those that touch each
-    group of hosts."""
+    """Repeats a round until the sum of its flows, or of those of each group of hosts, is precise enough."""
     result = yield from until_steady(study, asked)
-    wanted = [[i for i, (a, b) in enumerate(asked.flows) if a in one or b in one] for one in groups]
-    chosen = [own for own in wanted if own] or [list(range(len(asked.flows)))]
-    samples = [_sums(result, own) for own in chosen]
-    for again in range(1, study.pace.repeats):
-        if max(estimate(own).doubt for own in samples) <= study.pace.confidence:
+    wanted = [[i for i, (a, b) in enumerate(asked.flows) if a in group or b in group] for group in groups]
+    chosen = [indices for indices in wanted if indices] or [list(range(len(asked.flows)))]
+    samples = [_sums(result, indices) for indices in chosen]
+    for again in range(1, study.effort.repeats):
+        if max(estimate(group).half_width for group in samples) <= study.effort.confidence:
             break
         seconds = float(result.flows.params["window_s"]) if result.flows else asked.seconds
         params = {**asked.params, "again": again}
         result = yield from until_steady(
             study, Round(asked.flows, asked.size, max(asked.seconds, round(seconds, 3)), params=params)
         )
-        samples = [before + _sums(result, own) for before, own in zip(samples, chosen, strict=True)]
+        samples = [before + _sums(result, indices) for before, indices in zip(samples, chosen, strict=True)]
     return result
 
 

@@ -1,4 +1,4 @@
-"""The sweep over message sizes: what a message's length costs, and how long those of a round must be."""
+"""The sweep over message sizes: the time of a message by size, and the message size for all other rounds."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ from collections.abc import Mapping, Sequence
 
 from assay.model.rounds import Round
 from assay.model.segments import between_breaks, fit_segments, points_of
-from assay.model.study import MIB, PLATEAU, Course, Study
+from assay.model.study import MIB, PLATEAU, Rounds, Study
 from assay.model.times import Times
 from assay.records.schema import Scalar
 
-LONGEST = MIB  # message of a saturation round
-REFINEMENTS = 3  # of where two protocols meet: each halves what is open
+LONGEST = MIB  # B: longest message of a saturation round
+REFINEMENTS = 3  # of a protocol's limits: each halves the open interval
 VISITS = 20  # to a size, at most
 SHORT, MANY = (
     4096,
     8,
 )  # B; messages shorter than this are sent that many times as often: their times vary more
 DRAIN = MIB  # B: each round begins with so much, which empties a token bucket
-NEAR = 2  # sizes on either side that are disturbed by the same
+NEAR = 2  # sizes on either side that a disturbance also meets
 SWEEP = tuple(2**k for k in range(23))  # 1 B to 4 MiB
 
 
-def sweep(study: Study) -> Course:
-    """Times of messages, inside a cabinet and between two; then more sizes where two protocols meet."""
-    study.doing = "message sizes"
+def sweep(study: Study) -> Rounds:
+    """Times of messages inside a cabinet and between two; then more sizes where two protocols meet."""
+    study.phase = "message sizes"
     inside = next((hosts for hosts in study.cabinets.values() if len(hosts) > 1), None)
     firsts = [hosts[0] for hosts in study.cabinets.values()]
     levels: dict[str, Times] = {}
@@ -42,16 +42,16 @@ def sweep(study: Study) -> Course:
     study.size = _message_size(study, first)
 
 
-def _visits(study: Study, levels: Mapping[str, Times], sizes: Sequence[int]) -> Course:
+def _visits(study: Study, levels: Mapping[str, Times], sizes: Sequence[int]) -> Rounds:
     """Visits each size at least twice where times vary, then again until it and its neighbours are as sure as asked.
 
     Two visits may agree by chance, hence the neighbours. The levels take turns, so that a disturbance meets both.
     """
-    varies = study.pace.repeats > 1
-    count = max(2, study.pace.echoes // 2)
+    varies = study.effort.repeats > 1
+    count = max(2, study.effort.echoes // 2)
     for visit in range(VISITS if varies else 1):
         for level, times in levels.items():
-            unsure = [visit < 2 or times.at(size).reach > study.pace.confidence for size in sizes]
+            unsure = [visit < 2 or times.at(size).uncertainty > study.effort.confidence for size in sizes]
             again = [s for i, s in enumerate(sizes) if any(unsure[max(0, i - NEAR) : i + NEAR + 1])]
             short = [size for size in again if varies and size < SHORT]
             long = [size for size in again if size not in short]
@@ -74,11 +74,12 @@ def _drained_first(sizes: Sequence[int], messages: int) -> tuple[int, ...]:
 
 
 def _message_size(study: Study, times: Times) -> int:
-    """Where the last protocol holds, long against the start-up of a message and against what a token bucket lets pass
-    at once. Not longer than that: the two directions between two hosts take turns where a socket holds a whole
-    message."""
+    """A size in the last protocol, long against the latency and against what a token bucket lets pass at once.
+
+    Not longer than that: two directions alternate where a socket holds a whole message.
+    """
     latency = min(times.at(size).value for size in times.visits)
-    least = max(study.segments[-1].start, 20 * latency * study.single, study.pace.least_size)
+    least = max(study.segments[-1].start, 20 * latency * study.single, study.effort.least_size)
     size = 1 << math.ceil(math.log2(min(least, LONGEST)))
     longest = max(times.visits)
     gap = times.at(longest).value / longest

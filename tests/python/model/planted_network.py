@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator
 
-from assay.model.course import course
+from assay.model.experiments import experiments
 from assay.model.network import Network
 from assay.model.rounds import NAME, Result, Round
-from assay.model.study import Pace, Study
+from assay.model.study import Effort, Study
 from assay.records.schema import AnyRecord, Flows, Measurement, Subject, Summary
 
 Times = Callable[[int], float]
@@ -43,7 +43,7 @@ class Planted:
         return Result(flows=record)
 
     def _echo(self, a: str, b: str, size: int, params: dict) -> Measurement:
-        home = self.network.home
+        home = self.network.cabinet_of
         time = (self.inside if home[a] == home[b] else self.between)(size)
         record = Measurement(
             id=len(self.records) + 1, name=NAME, metric="latency", unit="s", subject=Subject(host=a, peer=b),
@@ -55,8 +55,8 @@ class Planted:
     def study(self, cabinets: dict[str, list[str]] | None = None) -> Study:
         """The whole course on this network."""
         hosts = [host for members in self.network.cabinets.values() for host in members]
-        study = Study(hosts, Pace(), dict(cabinets or {}))
-        conduct(course(study), self.answer)
+        study = Study(hosts, Effort(), dict(cabinets or {}))
+        conduct(experiments(study), self.answer)
         return study
 
 
@@ -75,7 +75,7 @@ def cluster(
 ) -> Network:
     members = {f"rack{c}": [f"n{c * hosts + i}" for i in range(hosts)] for c in range(cabinets)}
     network = Network(members)
-    for host in network.home:
+    for host in network.cabinet_of:
         network.capacity["host", host, "up"] = up
         network.capacity["host", host, "down"] = down
         if limiter:

@@ -12,7 +12,7 @@ from planted_network import Planted, cluster, conduct, line
 from assay.model.contention import discover_by_contention
 from assay.model.network import Network, Topology
 from assay.model.rounds import Result, Round
-from assay.model.study import Pace, Study
+from assay.model.study import Effort, Study
 
 
 def same(found: Topology, truth: Topology) -> bool:
@@ -30,7 +30,7 @@ def planted(network: Network, noise: float = 0.0) -> Planted:
 
 
 def discovered(network: Network, noise: float = 0.0) -> tuple[Topology, list[Round]]:
-    study = Study(list(network.home), Pace(), single=max(network.capacity.values()))
+    study = Study(list(network.cabinet_of), Effort(), single=max(network.capacity.values()))
 
     def conversation() -> Generator[Round, Result, None]:
         study.cabinets = yield from discover_by_contention(study)
@@ -62,10 +62,10 @@ def test_the_study_says_what_the_cabinets_were_found_by():
     network = cluster(2, 4)
     network.capacity["cabinet", "rack0", "up"] = network.capacity["cabinet", "rack1", "up"] = 1e8
     study = planted(network).study()
-    assert same(study.cabinets, network.cabinets) and study.found_by == "contention"
+    assert same(study.cabinets, network.cabinets) and study.grouped_by == "contention"
 
 
 @pytest.mark.parametrize("cabinets, hosts", [(1, 12), (3, 6), (1, 2), (1, 3)])
 def test_where_no_link_is_ever_full_nobody_can_tell(cabinets: int, hosts: int):
     study = planted(cluster(cabinets, hosts, limiter=1.4e8), noise=0.05).study()
-    assert len(study.cabinets) == 1 and study.found_by == ""
+    assert len(study.cabinets) == 1 and study.grouped_by == ""

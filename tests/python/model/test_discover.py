@@ -28,7 +28,7 @@ def test_every_host_in_its_cabinet(cabinets: int, hosts: int):
 
 def test_a_host_alone_in_its_cabinet_comes_first():
     network = Network({"a": ["n0"], "b": ["n1", "n2", "n3", "n4"]})
-    for host in network.home:
+    for host in network.cabinet_of:
         network.capacity["host", host, "up"] = network.capacity["host", host, "down"] = 1e8
     assert groups(Planted(network, line(20e-6), line(30e-6)).study().cabinets) == groups(network.cabinets)
 

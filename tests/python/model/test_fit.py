@@ -102,7 +102,7 @@ def test_rounds_that_were_too_short_count_for_nothing():
     study = planted(cluster(1, 6), spoil=spoil)
     model = fit(study.records, study.study(study.network.cabinets).cabinets)
     assert sum(REPLACES in r.params for r in study.records) >= 6
-    for host in study.network.home:
+    for host in study.network.cabinet_of:
         for way in ("up", "down"):
             one = model.find("host", host, way)
             assert one is not None and one.value == pytest.approx(1e8)

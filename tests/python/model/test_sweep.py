@@ -8,7 +8,7 @@ from planted_network import conduct
 
 from assay.model.rounds import Result, Round
 from assay.model.segments import fit_segments, points_of
-from assay.model.study import Pace, Study
+from assay.model.study import Effort, Study
 from assay.model.sweep import sweep
 from assay.model.times import Times
 from assay.records.schema import Measurement, Subject, Summary
@@ -67,7 +67,7 @@ class TokenBuckets:
 @pytest.mark.parametrize("latency", [2e-6, 3.5e-6, 5.3e-6, 8e-6, 12e-6, 17e-6, 30e-6])
 def test_an_empty_bucket_is_timed_on_machines_of_any_speed(latency: float):
     pair = TokenBuckets(latency, seed=1)
-    study = Study(["a", "b"], Pace(confidence=0.04), {"rack": ["a", "b"]})
+    study = Study(["a", "b"], Effort(confidence=0.04), {"rack": ["a", "b"]})
     study.single = RATE
     conduct(sweep(study), pair.answer)
     times = pair.times["inside"]

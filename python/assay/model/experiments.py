@@ -1,11 +1,10 @@
-"""Which round of experiments comes next: the course of a saturation study, as a conversation.
+"""The experiments of a saturation study, as a generator of rounds.
 
-``course`` yields a round and is sent its result. Each phase asks only for what the ones before it have left
-open: one pair tells how long messages must be, the sweep where the protocols change, latency who stands in
-one cabinet with whom. Then every cabinet's pairs all at once (only where that is less than the pairs apart
-is the way there looked at more closely), each host against others (two partners at once, so that no partner
-is the limit), and cabinets against the others. A round is asked for again until its figure is as sure as was
-asked, which a clear plateau is at once.
+``experiments`` yields a round and is sent its result. Each phase measures only what the earlier ones left
+open: a single pair (how long messages must be), latencies (which hosts share a cabinet), the sweep over
+message sizes (where protocols change), all pairs of every cabinet at once (fewer pairs only where a plateau
+shows), each host with two partners (so that no partner is the limit), and each cabinet with all others. A
+round is repeated until its result is precise enough.
 """
 
 from __future__ import annotations
@@ -17,60 +16,60 @@ from assay.model.contention import discover_by_contention
 from assay.model.discover import discover
 from assay.model.network import Topology
 from assay.model.rounds import Flow, Result, Round
-from assay.model.study import PLATEAU, Course, Study, repeat, until_steady
+from assay.model.study import PLATEAU, Rounds, Study, repeat, until_steady
 from assay.model.sweep import sweep
 from assay.records.schema import Scalar
 
-STEPS = 8  # of an all-to-all, at most: spread over all of them
+STEPS = 8  # at most so many steps of an all-to-all are measured, evenly spread
 
 
 def expected_rounds(study: Study) -> int:
-    """About how many rounds the study takes, once it is known who stands where; 0 before."""
+    """About how many rounds the study takes; 0 while the cabinets are not known."""
     if not study.cabinets:
         return 0
     trunks = {1: 0, 2: 9}.get(len(study.cabinets), 9 * len(study.cabinets) + 1)
     return 1 + 20 + 3 * len(star_rounds(study.cabinets)) + trunks + STEPS
 
 
-def course(study: Study) -> Course:
-    """The whole of it. ``study.cabinets`` given beforehand are taken as they are."""
+def experiments(study: Study) -> Rounds:
+    """All rounds of a study. Cabinets that ``study`` names already are taken as they are."""
     if len(study.hosts) < 2:
-        raise UserError("one host alone has no network to saturate", "name at least two hosts")
+        raise UserError("a single host has no network to saturate", "name at least two hosts")
     yield from _calibrate(study)
     if not study.cabinets:
-        yield from _who_stands_where(study)
+        yield from _find_cabinets(study)
     yield from sweep(study)
     yield from _inside(study)
     yield from _hosts(study)
     yield from _between(study)
-    yield from _everyone(study)
+    yield from _all_to_all(study)
 
 
-def _who_stands_where(study: Study) -> Course:
-    """By latency; where all are equally far from each other, by contention."""
-    study.doing = "who stands in one cabinet with whom"
-    found, study.found_by = (yield from discover(study.hosts, study.pace.echoes)), "latency"
-    if len(found) == 1:
-        found, study.found_by = (yield from discover_by_contention(study)), "contention"
-    if not found:
-        found, study.found_by = {"c1": list(study.hosts)}, ""
-    study.cabinets = found
+def _find_cabinets(study: Study) -> Rounds:
+    """Finds the cabinets by latency; by contention where all latencies are alike."""
+    study.phase = "finding the cabinets"
+    cabinets, study.grouped_by = (yield from discover(study.hosts, study.effort.echoes)), "latency"
+    if len(cabinets) == 1:
+        cabinets, study.grouped_by = (yield from discover_by_contention(study)), "contention"
+    if not cabinets:
+        cabinets, study.grouped_by = {"c1": list(study.hosts)}, ""
+    study.cabinets = cabinets
 
 
-def _calibrate(study: Study) -> Course:
-    """One pair, a quarter of a second at first: fast networks then get longer messages."""
-    study.doing = "one pair"
+def _calibrate(study: Study) -> Rounds:
+    """Measures the rate of a single pair, from which message sizes and durations follow."""
+    study.phase = "one pair"
     flow = (study.hosts[0], study.hosts[1])
     params: dict[str, Scalar] = {"experiment": "first"}
     result = yield from until_steady(
-        study, Round((flow,), study.pace.least_size, study.pace.seconds, params=params)
+        study, Round((flow,), study.effort.least_size, study.effort.seconds, params=params)
     )
     study.single = result.total
 
 
-def _inside(study: Study) -> Course:
-    """1 to n pairs in every cabinet, all cabinets at once: they share nothing. Send, sendrecv, rings of four."""
-    study.doing = "pairs inside the cabinets"
+def _inside(study: Study) -> Rounds:
+    """1 to n pairs in every cabinet, all cabinets at once, since they share nothing: send, sendrecv, rings of four."""
+    study.phase = "pairs inside the cabinets"
     for shape in ("send", "sendrecv", "ring"):
         most = max(len(hosts) // (4 if shape == "ring" else 2) for hosts in study.cabinets.values())
         if most == 0:
@@ -79,7 +78,7 @@ def _inside(study: Study) -> Course:
         together = yield from _pairs(study, shape, most) if most > 1 else _same(alone)
         if most > 2:
             middle = yield from _pairs(study, shape, (most + 1) // 2)
-            if together < PLATEAU * most * alone:  # there is a plateau: where does it begin?
+            if together < PLATEAU * most * alone:  # a plateau: find its knee
                 knee = max(2, min(most - 1, round(together / alone)))
                 if knee not in (1, (most + 1) // 2, most) and middle >= PLATEAU * together:
                     yield from _pairs(study, shape, knee)
@@ -91,7 +90,7 @@ def _same(value: float) -> Generator[Round, Result, float]:
 
 
 def _pairs(study: Study, shape: str, count: int) -> Generator[Round, Result, float]:
-    """The sum of the largest cabinet's flows."""
+    """The rate of all flows of the largest cabinet, in B/s."""
     flows: list[Flow] = []
     for hosts in study.cabinets.values():
         flows += shape_flows(hosts, shape, count)
@@ -108,7 +107,7 @@ def _pairs(study: Study, shape: str, count: int) -> Generator[Round, Result, flo
 
 
 def shape_flows(hosts: Sequence[str], shape: str, count: int) -> list[Flow]:
-    """``count`` disjoint pairs, or rings of four, of these hosts; as many as there are."""
+    """At most ``count`` disjoint pairs, or rings of four, of these hosts."""
     if shape == "ring":
         rings = [hosts[4 * i : 4 * i + 4] for i in range(min(count, len(hosts) // 4))]
         return [(ring[k], ring[(k + 1) % 4]) for ring in rings for k in range(4)]
@@ -117,9 +116,9 @@ def shape_flows(hosts: Sequence[str], shape: str, count: int) -> list[Flow]:
     return pairs if shape == "send" else [flow for a, b in pairs for flow in ((a, b), (b, a))]
 
 
-def _hosts(study: Study) -> Course:
-    """Each host against two others: all it can send, all it can receive, and both at once."""
-    study.doing = "each host"
+def _hosts(study: Study) -> Rounds:
+    """Each host with two partners: sending, receiving, and both at once."""
+    study.phase = "each host"
     for way in ("up", "down", "both"):
         for stars in star_rounds(study.cabinets):
             flows = [flow for centre, partners in stars for flow in star_flows(centre, partners, way)]
@@ -146,8 +145,10 @@ def star_flows(centre: str, partners: Sequence[str], way: str) -> list[Flow]:
 
 
 def star_rounds(cabinets: Topology) -> list[list[Star]]:
-    """Rounds in which each host is the centre once, with two partners of its own cabinet; where that is too
-    small, with others, one star at a time."""
+    """Rounds in which each host is the centre once, with two partners.
+
+    Partners are of the same cabinet; a cabinet of fewer than three hosts takes others, one star a round.
+    """
     rounds: list[list[Star]] = []
     everyone = [host for hosts in cabinets.values() for host in hosts]
     for hosts in cabinets.values():
@@ -159,21 +160,21 @@ def star_rounds(cabinets: Topology) -> list[list[Star]]:
                 rounds.append([(host, (near + far)[:2])])
             continue
         stars = n // 3
-        waiting = [(i * n) // stars for i in range(stars)]
-        steps = max(b - a for a, b in zip(waiting, [*waiting[1:], n], strict=True))
+        starts = [(i * n) // stars for i in range(stars)]
+        steps = max(b - a for a, b in zip(starts, [*starts[1:], n], strict=True))
         for step in range(steps):
             rounds.append(
-                [(hosts[(at + step) % n], [hosts[(at + step + k) % n] for k in (1, 2)]) for at in waiting]
+                [(hosts[(i + step) % n], [hosts[(i + step + k) % n] for k in (1, 2)]) for i in starts]
             )
     return _merged(rounds)
 
 
 def _merged(rounds: Iterable[list[Star]]) -> list[list[Star]]:
-    """Rounds of different cabinets share no host and can be one; a host is the centre once."""
+    """Merges rounds that share no host; a host is the centre only once."""
     merged: list[list[Star]] = []
     done: set[str] = set()
-    for one in rounds:
-        fresh = [star for star in one if star[0] not in done]
+    for stars in rounds:
+        fresh = [star for star in stars if star[0] not in done]
         done |= {centre for centre, _ in fresh}
         members = {host for centre, partners in fresh for host in (centre, *partners)}
         for other in merged:
@@ -186,12 +187,12 @@ def _merged(rounds: Iterable[list[Star]]) -> list[list[Star]]:
     return merged
 
 
-def _between(study: Study) -> Course:
+def _between(study: Study) -> Rounds:
     """Each cabinet against all others: to them, from them, both; then all cabinets at once."""
     names = list(study.cabinets)
     if len(names) < 2:
         return
-    study.doing = "between the cabinets"
+    study.phase = "between the cabinets"
     pair = len(names) == 2  # then A to B is all there is: the up link of one and the down link of the other
     for name in names[:1] if pair else names:
         for way in ("up", "down", "both"):
@@ -204,12 +205,12 @@ def _between(study: Study) -> Course:
         )
 
 
-def _cabinet(study: Study, name: str, way: str) -> Course:
-    """One and all of its hosts; where all do not get what they could, half of them and where it should bend."""
+def _cabinet(study: Study, name: str, way: str) -> Rounds:
+    """One host and all hosts of a cabinet; where a plateau shows, also half of them and its expected knee."""
     most = len(cabinet_flows(study.cabinets, name, "up", len(study.hosts)))
     alone = 0.0
     counts = [1, most] if most > 1 else [1]
-    for count in counts:  # more are added once a plateau is seen
+    for count in counts:  # a plateau adds more
         flows = cabinet_flows(study.cabinets, name, way, count)
         params: dict[str, Scalar] = {"experiment": "cabinet", "cabinet": name, "way": way, "count": count}
         slow = study.single / 2
@@ -221,20 +222,20 @@ def _cabinet(study: Study, name: str, way: str) -> Course:
 
 
 def cabinet_flows(cabinets: Topology, name: str, way: str, count: int) -> list[Flow]:
-    """``count`` pairs of a host inside and one outside, the ones outside spread over all other cabinets."""
+    """``count`` pairs of a host of the cabinet and one outside; those outside are spread over all other cabinets."""
     others = [hosts for other, hosts in cabinets.items() if other != name]
     outside = [hosts[i] for i in range(max(map(len, others))) for hosts in others if i < len(hosts)]
     pairs = list(zip(cabinets[name], outside, strict=False))[:count]
     if way == "up":
         return pairs
-    # Back from another than it was sent to: two directions between the same two hosts may take turns in the MPI.
+    # A host receives from another host than it sends to: an MPI may alternate the two directions of one pair.
     back = pairs[1:] + pairs[:1] if way == "both" else pairs
     down = [(b, a) for (_, b), (a, _) in zip(back, pairs, strict=True)]
     return down if way == "down" else [flow for both in zip(pairs, down, strict=True) for flow in both]
 
 
 def ring_of_cabinets(cabinets: Topology) -> list[Flow]:
-    """Every host sends to the next cabinet and receives from the one before."""
+    """Flows from every host to a host of the next cabinet."""
     names = list(cabinets)
     flows: list[Flow] = []
     for name, following in zip(names, [*names[1:], names[0]], strict=True):
@@ -242,21 +243,25 @@ def ring_of_cabinets(cabinets: Topology) -> list[Flow]:
     return flows
 
 
-def steps_to_all(hosts: int) -> list[int]:
-    """Of an all-to-all: in step k everyone sends to the k-th next. Not the one in which everyone sends to whom it
-    receives from: two directions between the same two hosts may take turns in the MPI."""
+def all_to_all_steps(hosts: int) -> list[int]:
+    """The steps of an all-to-all that are measured; in step k each host sends to the k-th next.
+
+    The step in which hosts exchange messages in pairs is left out: an MPI may alternate the two directions.
+    """
     steps = [step for step in range(1, hosts) if 2 * step != hosts]
     chosen = min(STEPS, len(steps))
     return [steps[i * len(steps) // chosen] for i in range(chosen)]
 
 
-def _everyone(study: Study) -> Course:
-    """An all-to-all: it decides nothing, and shows whether the model holds for what it was not made from. Step by
-    step, each in steady state: where all of it goes at once, or as fast as each can, how a transport shares decides
-    who waits for whom, and that is no capacity."""
-    study.doing = "all to all"
+def _all_to_all(study: Study) -> Rounds:
+    """An all-to-all, from which nothing is fitted: it validates the model.
+
+    Each step is measured in steady state. In a free-running all-to-all the transport decides who waits for whom,
+    which is no capacity of the network.
+    """
+    study.phase = "all to all"
     hosts = study.hosts
-    for step in steps_to_all(len(hosts)):
+    for step in all_to_all_steps(len(hosts)):
         flows = tuple((host, hosts[(i + step) % len(hosts)]) for i, host in enumerate(hosts))
         params: dict[str, Scalar] = {"experiment": "all_to_all", "step": step}
         yield from repeat(study, Round(flows, study.size, study.seconds(study.single / 2), params=params))
