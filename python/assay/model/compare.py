@@ -101,7 +101,7 @@ def _times(asked: Round, times: Times, answer: Result, model: Model) -> list[Com
         measured = times.at(size)
         curve = f"time of a message {where}"
         point = _point(curve, "message size", size, "s", measured.value, simulated.get(size))
-        point.doubt = measured.uncertainty
+        point.uncertainty = measured.uncertainty
         if size >= model.size and measured.value < PLATEAU * size * gap:
             point.waived = BUCKET
         points.append(point)
@@ -167,9 +167,9 @@ def verdict(points: Sequence[Comparison], limit: float) -> Verdict:
 
     def used(point: Comparison) -> float:
         """The error as a share of the allowed one."""
-        return abs(point.error or 0.0) / max(limit, point.doubt)
+        return abs(point.error or 0.0) / max(limit, point.uncertainty)
 
-    vague = sum(1 for point in points if point.doubt > limit)
+    vague = sum(1 for point in points if point.uncertainty > limit)
     required = f"within {format_share(limit)} of measured, at each of {len(points)} points"
     if vague:
         required += f", or within the measurement's own 95 % interval where that is wider ({vague} times)"
@@ -190,7 +190,7 @@ def verdict(points: Sequence[Comparison], limit: float) -> Verdict:
         observed,
         f"{format_share(observed)} at worst: {worst.curve}, {worst.along} {worst.label or f'{worst.x:g}'}",
     )
-    head.required = max(limit, worst.doubt)
+    head.required = max(limit, worst.uncertainty)
     head.margin = 1 - used(worst)
     if head.outcome == "FAIL":
         head.fix = "the report shows which curve parts; measure again when the network is quiet"

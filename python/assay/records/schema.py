@@ -144,7 +144,7 @@ class Comparison(Record, tag="comparison"):
     measured: float
     simulated: float | None = None
     error: float | None = None
-    doubt: float = 0.0  # of a measured time: how far its 95 % interval reaches, relative; rates are known
+    uncertainty: float = 0.0  # of a measured time: half of its 95 % interval, relative; 0 for rates
     label: str = ""  # of the point, where x is only its place in a row
     waived: str = ""  # why it is shown and not judged
 

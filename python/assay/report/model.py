@@ -80,7 +80,7 @@ def _worst(points: Sequence[Comparison]) -> str:
     if not judged or any(point.error is None for point in judged):
         return "unknown"
     worst = max(judged, key=lambda point: abs(point.error or 0.0))
-    known = f", measured to {format_share(worst.doubt)}" if worst.doubt > 0 else ""
+    known = f", measured to {format_share(worst.uncertainty)}" if worst.uncertainty > 0 else ""
     return format_share(abs(worst.error or 0.0)) + known
 
 

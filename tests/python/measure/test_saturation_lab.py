@@ -101,8 +101,8 @@ def test_planted_rates_come_out_and_the_simulation_agrees(lab: Lab, launcher: st
     assert len(rates) > 25 and sum(r.curve.startswith("all to all") for r in rates) == 4
     assert all(r.error is not None and abs(r.error) <= 0.05 for r in rates)
     assert len(points) > len(rates) + 40
-    assert all(r.error is not None and abs(r.error) <= max(0.05, r.doubt) for r in points)
-    assert sum(r.doubt > 0.05 for r in points) <= len(points) / 3
+    assert all(r.error is not None and abs(r.error) <= max(0.05, r.uncertainty) for r in points)
+    assert sum(r.uncertainty > 0.05 for r in points) <= len(points) / 3
     long = [r for r in points if r.along == "message size" and r.x >= LONG]
     assert len(long) >= 14 and all(r.error is not None and abs(r.error) <= 0.05 for r in long)
     # No MPI has gone round the network.

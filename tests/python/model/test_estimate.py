@@ -59,5 +59,5 @@ def test_what_may_be_either_is_not_called_sure():
     assert found.low <= RAW * 1.01 and found.high >= RAW * 1.99 and found.uncertainty > SURE
 
 
-def test_a_simulator_has_no_doubt():
+def test_a_simulator_has_no_uncertainty():
     assert estimate_of_visits([[RAW] * 2]).uncertainty == 0

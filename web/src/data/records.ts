@@ -40,7 +40,7 @@ export interface Comparison {
   measured: number;
   simulated?: number | null;
   error?: number | null;
-  doubt?: number;
+  uncertainty?: number;
   label?: string;
   waived?: string;
   id?: number;
