@@ -1,10 +1,13 @@
 # make run     set up what running needs, then qualify this machine
-# make test    set up what the tests need, then run every test
+# make check   the loop while you work, about a minute: incremental build, format, types, the direction of imports, and
+#              the unit tests of C++, Python and TypeScript. Tests with a marker (lab, guest, browser, programs, slow,
+#              alone; see pyproject.toml) are left to "make test"
+# make test    set up what the tests need, then lint and every test; ONLY="tests/python/lab -k loss" for some of them
 # make bench   every benchmark under bench/ (ONLY=net for one area): one JSON line a figure
 # make lint    formatting, types, the direction of imports, clang-tidy on what has changed
 # make setup   the set-up alone
 # make format  formats all sources
-.PHONY: run test bench lint format setup test-setup clean
+.PHONY: run check test bench lint static format setup test-setup clean
 .DEFAULT_GOAL := run
 
 python := .venv/bin/python
@@ -19,27 +22,47 @@ setup:
 test-setup:
 	@packaging/setup.sh test
 
+# Two processes run tests at once, each test file in one of them. Tests that measure time come after all others, one
+# by one. The last line of each part says what was not tested here; in CI (CI=true) that is a failure.
+parallel = -n 2 --dist loadfile --no-loadscope-reorder
+marked = lab or guest or browser or programs or slow or alone
+
+check: test-setup static
+	@$(ctest) --label-exclude slow
+	@cd web && $(node) npm run --silent test
+	@$(python) -m pytest -q $(parallel) -m "not ($(marked))"
+
+# Every part runs, also after one that failed; 5 says that ONLY left no test in a part.
 test: test-setup lint
-	@ctest --test-dir build --output-on-failure --timeout 300
-	@$(python) -m pytest -q $(ONLY)
+	@failed=; \
+	$(ctest) || failed=1; \
+	(cd web && $(node) npm run --silent test) || failed=1; \
+	$(python) -m pytest -q $(parallel) -m "not alone" $(ONLY) || [ $$? = 5 ] || failed=1; \
+	$(python) -m pytest -q -m "alone" $(ONLY) || [ $$? = 5 ] || failed=1; \
+	[ -z "$$failed" ]
+
+ctest = ctest --test-dir build --output-on-failure --timeout 300 -j2
+node = PATH="$$(../packaging/setup.sh node):$$PATH"
 
 # Sources of C and C++; fixtures of tests included.
 cpp = $$(git ls-files '*.cpp' '*.hpp' '*.c' '*.h')
 
-lint: test-setup
+lint: test-setup static
+	@$(python) packaging/tidy.py
+
+static: test-setup
 	@$(python) -m ruff check python tests bench docs packaging
 	@$(python) -m ruff format --check -q python tests bench docs packaging
 	@.venv/bin/clang-format --dry-run -Werror $(cpp)
 	@$(python) -m mypy --no-error-summary
-	@cd web && PATH="$$(../packaging/setup.sh node):$$PATH" npm run --silent check
+	@cd web && $(node) npm run --silent check
 	@PYTHONPATH=python .venv/bin/lint-imports --no-cache >build/lint-imports.log || { cat build/lint-imports.log; exit 1; }
-	@$(python) packaging/tidy.py
 
 # Writes what lint would ask for.
 format: test-setup
 	@$(python) -m ruff format -q python tests bench docs packaging
 	@.venv/bin/clang-format -i $(cpp)
-	@cd web && PATH="$$(../packaging/setup.sh node):$$PATH" npm run --silent format
+	@cd web && $(node) npm run --silent format
 
 bench: test-setup
 	@$(python) bench/run.py $(ONLY)

@@ -123,7 +123,7 @@ find_node() {
 
 build_web() {
     local stamp node
-    stamp=$(find web -type f -not -path 'web/node_modules/*' -not -path 'web/dist/*' -print0 | sort -z |
+    stamp=$(find web -type f -not -path 'web/node_modules/*' -not -path 'web/dist/*' -not -path 'web/tests/*' -print0 | sort -z |
         xargs -0 sha256sum | sha256sum | cut -d' ' -f1)
     [ "$(cat web/dist/.stamp 2>/dev/null)" = "$stamp" ] && return 0
     node=$(find_node)

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from mpi_programs import AS_ROOT, BUILT, LIMIT_S, MPIRUN, ROOT, accelerated, in_memory, run, words
 
+pytestmark = pytest.mark.programs
+
 WRITER = r"""
 #include <mpi.h>
 #include <stdio.h>

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from mpi_programs import BUILT, MPIRUN, MPIS, accelerated, in_memory, run, words
 
+pytestmark = pytest.mark.programs
+
 # What the stock libraries fail: ROMIO takes MPI_SHORT_INT for six bytes without a gap. Open MPI's own is not asked:
 # under load it hangs now and then.
 STOCK_FAULTS = {"mpich": {"memory-types"}, "mpich-wheel": {"memory-types"}}

@@ -66,6 +66,7 @@ def findings(records: Records, severity: str) -> list[str]:
     return [r["cause"] for r in records if r["kind"] == "finding" and r.get("severity") == severity]
 
 
+@pytest.mark.slow
 def test_faults_are_counted_exactly(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """One in malloc, and one for each page at first touch, of every block in every cycle, by one thread or two."""
     records = study(
@@ -89,6 +90,7 @@ def test_faults_are_counted_exactly(place: Path, capfd: pytest.CaptureFixture[st
                 assert medians(records, "free_faults", **where) == [0]
 
 
+@pytest.mark.slow
 def test_retention_is_exact_and_growth_is_named(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A page before each block and the block's own, again in each cycle; of the one that gives all back, nothing."""
     both = f"{planted('leak')},{planted('fault')}"
@@ -102,6 +104,7 @@ def test_retention_is_exact_and_growth_is_named(place: Path, capfd: pytest.Captu
     assert cause.startswith("libplanted_leak.so never uses freed memory again")
 
 
+@pytest.mark.slow
 def test_a_slow_one_is_found_slow(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """20 microseconds in each malloc; a machine that is busy can only add to that."""
     records = study(
@@ -124,6 +127,7 @@ def test_a_slow_one_is_found_slow(place: Path, capfd: pytest.CaptureFixture[str]
     assert findings(records, "advice") == ["for small blocks: glibc", "for blocks of mixed sizes: glibc"]
 
 
+@pytest.mark.slow
 def test_what_the_two_methods_see(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Around malloc alone a large block costs next to nothing; around malloc and one store a page, its pages."""
     assert (
@@ -152,6 +156,7 @@ def test_what_the_two_methods_see(place: Path, capfd: pytest.CaptureFixture[str]
     assert found["malloc_touch"] > 10 * found["malloc"]
 
 
+@pytest.mark.slow
 def test_random_lifetimes(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """One page more for each block, given back with it: much while small blocks live, nothing at the end."""
     records = study(capfd, f"glibc,{planted('fault')}", "--only", "mixed", "--quick")
@@ -160,6 +165,7 @@ def test_random_lifetimes(place: Path, capfd: pytest.CaptureFixture[str]) -> Non
     assert own > 5 > usual > 1
 
 
+@pytest.mark.slow
 def test_every_question_of_every_allocator_here(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["alloc", "--quick", "--sizes", "64,64KiB", "-o", "out"]) == 0
     out = capfd.readouterr().out
@@ -188,6 +194,7 @@ def test_what_does_not_fit_is_waived(place: Path, capfd: pytest.CaptureFixture[s
     assert medians(records, "malloc", size=64)
 
 
+@pytest.mark.slow
 def test_huge_pages_off_and_settings(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     names = "glibc+nohuge,glibc+huge,glibc+GLIBC_TUNABLES=glibc.malloc.arena_max=1"
     records = study(capfd, names, "--only", "retention", "--sizes", "64MiB", "--quick")
@@ -220,6 +227,7 @@ def replay(capfd: pytest.CaptureFixture[str], allocators: str, *words: str) -> R
     return records
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("what", "mallocs", "reallocs", "frees"),
     [
@@ -253,6 +261,7 @@ def test_a_replay_makes_the_planted_calls(
     assert medians(records, "calls") == [sum(calls.values())]
 
 
+@pytest.mark.slow
 def test_a_replay_shows_what_an_allocator_takes(
     program: Path, place: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -368,6 +377,7 @@ def test_names_of_allocators(tmp_path: Path) -> None:
     assert parse_allocators("glibc+arena1")[0].words() == "GLIBC_TUNABLES=glibc.malloc.arena_max=1"
 
 
+@pytest.mark.slow
 def test_ctrl_c_keeps_what_was_measured(place: Path) -> None:
     words = ["alloc", "-a", "glibc", "--only", "sizes", "--sizes", "16B:16MiB", "--json", "-o", "out"]
     process = subprocess.Popen(

@@ -13,6 +13,8 @@ from assay.launch.engines import engines_folder
 from assay.records.run import Run
 from assay.records.schema import Context, Measurement, Verdict
 
+pytestmark = pytest.mark.programs
+
 ASSAY = Path(__file__).parents[3] / "assay"
 LIMIT_S = 180
 

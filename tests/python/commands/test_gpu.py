@@ -94,6 +94,8 @@ def test_the_two_lines_of_gpu_copy(gpu: Run, capfd: pytest.CaptureFixture[str]) 
     ]
 
 
+@pytest.mark.alone
+@pytest.mark.slow
 def test_a_shared_link_is_seen_and_explained(gpu: Run) -> None:
     one = {"h2d": 200e6, "d2h": 200e6}
     # Long against what a busy machine may delay one of the two by.

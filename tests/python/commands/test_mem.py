@@ -19,9 +19,11 @@ from assay.launch.engines import describe, engines_folder, probe
 ASSAY = Path(__file__).parents[3] / "assay"
 LIMIT_S = 60
 
-pytestmark = pytest.mark.skipif(
-    not (engines_folder() / "assay-probe").is_file(), reason="the engines are not built"
-)
+pytestmark = [
+    pytest.mark.alone,
+    pytest.mark.slow,
+    pytest.mark.skipif(not (engines_folder() / "assay-probe").is_file(), reason="the engines are not built"),
+]
 
 WORKLOAD = """
 title = "planted"

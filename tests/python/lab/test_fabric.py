@@ -20,7 +20,7 @@ from assay.lab.fabric import lay_out
 from assay.lab.namespaces import members
 
 REPOSITORY = Path(__file__).parents[3]
-root_only = pytest.mark.skipif(os.geteuid() != 0, reason="labs need root")
+lab_only = pytest.mark.usefixtures("make_lab")  # marked as of the lab, and skipped where none can be made
 
 
 @pytest.fixture(scope="module")
@@ -216,7 +216,7 @@ def half_way_up(tmp_path: Path, name: str) -> subprocess.Popen[str]:
     return starting
 
 
-@root_only
+@lab_only
 @pytest.mark.parametrize("end", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_up_leaves_nothing(tmp_path, end):
     name = f"test-{os.getpid()}-interrupted"
@@ -231,7 +231,7 @@ def test_an_interrupted_up_leaves_nothing(tmp_path, end):
         take_down(name)
 
 
-@root_only
+@lab_only
 def test_nodes_of_an_up_that_was_killed_go_away(tmp_path):
     name = f"test-{os.getpid()}-killed"
     starting = half_way_up(tmp_path, name)
@@ -250,7 +250,7 @@ def test_nodes_of_an_up_that_was_killed_go_away(tmp_path):
     assert traces(name) == []
 
 
-@root_only
+@lab_only
 def test_an_up_that_fails_leaves_nothing(tmp_path):
     name = f"test-{os.getpid()}-failed"
     path, _ = fake_tc(tmp_path, "echo 'no such thing' >&2; exit 1")

@@ -19,6 +19,8 @@ from assay.launch.launchers import LAUNCHERS
 from assay.records.run import Run
 from assay.records.schema import Context, Corruption, Failure, Measurement, Pairs
 
+pytestmark = pytest.mark.programs
+
 ASSAY = Path(__file__).parents[3] / "assay"
 LIMIT_S = 120
 MPIS = ["openmpi", "mpich", "mpich-wheel"]

@@ -22,7 +22,11 @@ from assay.lab.namespaces import members
 from assay.records.run import Run
 from assay.records.schema import Failure, Finding, Measurement, Pairs
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a lab needs root (network namespaces)")
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.alone,
+    pytest.mark.skipif(os.geteuid() != 0, reason="a lab needs root (network namespaces)"),
+]
 
 ASSAY = Path(__file__).parents[3] / "assay"
 MBIT = 1e6 / 8

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = [pytest.mark.guest, pytest.mark.alone]
+
 ROOT = Path(__file__).resolve().parents[3]
 INSIDE = Path(__file__).with_name("rdma_in_guest.py")
 BOOT_LIMIT_S = 300

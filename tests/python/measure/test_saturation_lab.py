@@ -42,7 +42,11 @@ def unable() -> str | None:
     return simulator.unavailable()
 
 
-pytestmark = pytest.mark.skipif(unable() is not None, reason=str(unable()))
+pytestmark = [
+    pytest.mark.lab,
+    pytest.mark.alone,
+    pytest.mark.skipif(unable() is not None, reason=str(unable())),
+]
 
 
 def assay(*words: str, limit: float = 300) -> subprocess.CompletedProcess[str]:

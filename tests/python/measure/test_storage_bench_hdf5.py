@@ -13,6 +13,8 @@ from storage_benches import bench, median, of_kind, show_every_prefix, with_hdf5
 
 from assay.cli import main
 
+pytestmark = pytest.mark.programs
+
 MPIS = [
     pytest.param(mpi, marks=pytest.mark.skipif(not with_hdf5(mpi), reason=f"no {mpi} with HDF5 here"))
     for mpi in ("openmpi", "mpich")

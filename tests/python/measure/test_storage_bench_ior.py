@@ -17,6 +17,8 @@ from storage_benches import MPIS, available, bench, of_kind, plant, show_every_p
 from assay.cli import main
 from assay.launch.engines import engines_folder
 
+pytestmark = pytest.mark.programs
+
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:

@@ -12,6 +12,8 @@ import pytest
 from numpy.typing import NDArray
 from storage_benches import MPIS, bench, median, of_kind, plant, show_every_prefix
 
+pytestmark = pytest.mark.programs
+
 LENGTH, STEPS, INTERVAL = 24, 6, 3
 FEED, KILL, DT, DU, DV = 0.04, 0.06075, 0.2, 0.05, 0.1
 

@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[3]
 BLOCK = 4 << 20
 LIMIT_S = 280  # of the whole playground: five minutes are promised
 
-pytestmark = pytest.mark.skipif(not available("openmpi"), reason="no openmpi here")
+pytestmark = [pytest.mark.programs, pytest.mark.skipif(not available("openmpi"), reason="no openmpi here")]
 
 
 def received(lab: Lab, host: str) -> int:

@@ -21,7 +21,10 @@ from assay.lab import Fault, Lab
 from assay.records.run import Run
 from assay.records.schema import Finding, Measurement, Verdict
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="a lab needs root (network namespaces)")
+pytestmark = [
+    pytest.mark.alone,
+    pytest.mark.skipif(os.geteuid() != 0, reason="a lab needs root (network namespaces)"),
+]
 
 ASSAY = Path(__file__).parents[3] / "assay"
 MBIT = 1e6 / 8

@@ -14,7 +14,10 @@ from assay.measure.saturation import read_cabinets
 from assay.records.run import Run
 from assay.records.schema import Capacity, Comparison, Verdict
 
-pytestmark = pytest.mark.skipif(simulator.unavailable() is not None, reason=str(simulator.unavailable()))
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(simulator.unavailable() is not None, reason=str(simulator.unavailable())),
+]
 
 
 @pytest.fixture(scope="module", params=[(11, False), (12, True)], ids=["alike", "different"])

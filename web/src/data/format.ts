@@ -27,7 +27,7 @@ export function digits(value: number, significant = 3): string {
   return rounded.toFixed(Math.min(20, Math.max(0, decimals)));
 }
 
-/** A size in bytes, exact where it is a whole number of its unit: 1 MiB, 1.5 KiB. */
+/** A size in bytes, exact where it is a whole number of its unit: 1 MiB, 1.50 KiB. */
 export function bytes(value: number): string {
   let scaled = value;
   let step = 0;

@@ -35,6 +35,7 @@ from assay.records.run import Run
 from assay.records.schema import Measurement
 
 pytestmark = [
+    pytest.mark.programs,
     *NEEDED,
     pytest.mark.skipif(os.uname().machine != "x86_64", reason="processes are attached to on x86-64 alone"),
 ]

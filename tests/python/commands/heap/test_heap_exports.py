@@ -21,7 +21,7 @@ from heap_runs import (
 
 from assay.cli import main
 
-pytestmark = NEEDED
+pytestmark = [*NEEDED, pytest.mark.programs]
 
 
 def test_what_has_changed(planted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -21,7 +21,7 @@ from heap_runs import (
 
 from assay.profile.heap import by_function
 
-pytestmark = NEEDED
+pytestmark = [*NEEDED, pytest.mark.programs]
 
 
 def test_output_and_exit_status_are_the_programs_own(planted: Path, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from assay.profile.heap import HeapProfile
 from assay.report.heap import UNKNOWN_CODE, problems
 
 pytestmark = [
+    pytest.mark.programs,
     *NEEDED,
     pytest.mark.skipif(platform.machine() != "x86_64", reason="followed on x86-64 alone"),
 ]

@@ -19,7 +19,7 @@ from heap_runs import (
 
 from assay.profile.heap import load_dumps, load_profiles
 
-pytestmark = NEEDED
+pytestmark = [*NEEDED, pytest.mark.programs]
 
 
 def test_blocks_of_a_size_and_more(planted: Path, tmp_path: Path) -> None:

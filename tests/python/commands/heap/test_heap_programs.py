@@ -25,7 +25,7 @@ from heap_runs import (
 
 from assay.records.run import Run
 
-pytestmark = NEEDED
+pytestmark = [*NEEDED, pytest.mark.programs]
 
 
 @pytest.mark.parametrize("what", ["throw", "longjmp"])

@@ -30,9 +30,10 @@ READ = ("3.11", "3.12", "3.13")
 SYSTEM = "/usr/bin/python3"
 SEARCHED = 5000  # rows that each search makes
 
-pytestmark = pytest.mark.skipif(
-    not (engines_folder() / "assay-heap").is_file(), reason="the engines are not built"
-)
+pytestmark = [
+    pytest.mark.programs,
+    pytest.mark.skipif(not (engines_folder() / "assay-heap").is_file(), reason="the engines are not built"),
+]
 
 
 def version_of(python: str | Path) -> str:

@@ -23,7 +23,7 @@ from assay.cli import main
 from assay.launch.engines import engines_folder
 from assay.records.run import Run
 
-pytestmark = NEEDED
+pytestmark = [*NEEDED, pytest.mark.programs]
 
 
 @pytest.mark.parametrize(("what", "blocks"), [("live", 400_000), ("large", 20_000)])

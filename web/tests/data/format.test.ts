@@ -1,0 +1,92 @@
+import { describe, expect, test } from "vitest";
+
+import {
+  NONE,
+  bytes,
+  digits,
+  duration,
+  moment,
+  parameters,
+  percent,
+  quantity,
+} from "../../src/data/format";
+
+test.each([
+  [0, "0"],
+  [12.345, "12.3"],
+  [0.012345, "0.0123"],
+  [1234.5, "1230"],
+  [9.996, "10.0"],
+  [-0.5, "-0.500"],
+])("three significant digits of %d, never an exponent: %s", (value, text) => {
+  expect(digits(value)).toBe(text);
+});
+
+test.each([
+  [0, "0 B"],
+  [1023, "1023 B"],
+  [1024, "1 KiB"],
+  [1536, "1.50 KiB"],
+  [1_000_000, "977 KiB"],
+  [3 * 2 ** 40, "3 TiB"],
+  [-2048, "-2 KiB"],
+])("%d bytes are %s", (value, text) => {
+  expect(bytes(value)).toBe(text);
+});
+
+describe("a quantity", () => {
+  test.each([
+    [12.5e6, "B/s", "12.5 MB/s"],
+    [999.6e6, "B/s", "1.00 GB/s"],
+    [2.5e-6, "s", "2.50 µs"],
+    [999.96e-6, "s", "1.00 ms"],
+    [3e6, "1/s", "3.00 M/s"],
+    [65536, "B", "64 KiB"],
+    [0.25, "1", "25.0 %"],
+    [7, "1", "7"],
+    [1.5, "1", "1.50"],
+    [3.3, "GHz", "3.30 GHz"],
+  ])("%d %s reads %s", (value, unit, text) => {
+    expect(quantity(value, unit)).toBe(text);
+  });
+
+  test.each([null, undefined, NaN, Infinity])("of %s is a dash", (value) => {
+    expect(quantity(value, "B/s")).toBe(NONE);
+  });
+});
+
+test.each([
+  [-0.49, "−49 %"],
+  [0.05, "+5.0 %"],
+  [0, "±0.0 %"],
+  [-0.0001, "±0.0 %"],
+  [1.5, "+150 %"],
+])("the difference %d is %s", (value, text) => {
+  expect(percent(value)).toBe(text);
+});
+
+test("a share has no sign", () => {
+  expect(percent(0.5, false)).toBe("50 %");
+  expect(percent(undefined)).toBe(NONE);
+});
+
+test("a moment is in UTC, and text that is no moment stays as it is", () => {
+  expect(moment("2024-05-06T09:08:07.6+02:00")).toBe("2024-05-06 07:08:07 UTC");
+  expect(moment("yesterday")).toBe("yesterday");
+});
+
+test.each([
+  ["2024-05-06T07:08:09Z", "59 s"],
+  ["2024-05-06T07:08:22Z", "1 min 12 s"],
+  ["2024-05-06T09:12:10Z", "2 h 5 min"],
+  ["never", NONE],
+])("from 07:07:10 to %s are %s", (end, text) => {
+  expect(duration("2024-05-06T07:07:10Z", end)).toBe(text);
+});
+
+test("parameters name what is not plain from its value", () => {
+  expect(parameters({ size: 1 << 20, op: "send", inflight: 1 })).toBe("1 MiB, send, 1 in flight");
+  expect(parameters({ threads: 4, cores: 1 })).toBe("4 threads, 1 core");
+  expect(parameters({ sender_late: 0.002, verify: false })).toBe("sender late 2.00 ms, not verify");
+  expect(parameters({})).toBe("");
+});

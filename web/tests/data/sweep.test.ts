@@ -1,0 +1,62 @@
+import { expect, test } from "vitest";
+
+import type { Measurement, Scalar } from "../../src/data/records";
+import { isSweepPoint, middle, operations, sweepTitle, sweeps } from "../../src/data/sweep";
+
+function point(metric: string, params: Record<string, Scalar>, value = 1): Measurement {
+  return {
+    kind: "measurement",
+    name: "network.all_to_all",
+    metric,
+    unit: "B/s",
+    subject: {},
+    params,
+    samples: [value],
+  } as unknown as Measurement;
+}
+
+test("metrics of one size and operation are one row; the number of iterations tells no sweeps apart", () => {
+  const [sweep, ...others] = sweeps([
+    point("bandwidth", { size: 1024, op: "put", iterations: 9 }),
+    point("bandwidth", { size: 64, op: "put", iterations: 90 }),
+    point("latency", { size: 64, op: "put", iterations: 90 }),
+    point("bandwidth", { size: 64, op: "get", iterations: 90 }),
+  ]);
+  expect(others).toEqual([]);
+  expect(sweep!.rows.map((row) => [row.op, row.size])).toEqual([
+    ["put", 64],
+    ["put", 1024],
+    ["get", 64],
+  ]);
+  expect(Object.keys(sweep!.rows[0]!.metrics)).toEqual(["bandwidth", "latency"]);
+});
+
+test("other parameters make another sweep, whatever their order", () => {
+  const found = sweeps([
+    point("bandwidth", { size: 64, op: "put", inflight: 1, schedule: "shift" }),
+    point("bandwidth", { schedule: "shift", inflight: 1, op: "put", size: 128 }),
+    point("bandwidth", { size: 64, op: "put", inflight: 4, schedule: "shift" }),
+  ]);
+  expect(found.map((sweep) => sweep.rows.length)).toEqual([2, 1]);
+  expect(sweepTitle(found[1]!)).toBe("network.all_to_all (4 in flight, shift)");
+});
+
+test("operations keep the order in which they were measured", () => {
+  const [sweep] = sweeps(["send", "put", "get"].map((op) => point("bandwidth", { size: 1, op })));
+  expect(operations(sweep!)).toEqual(["send", "put", "get"]);
+});
+
+test("a point of a sweep has a size and speaks of no single host", () => {
+  expect(isSweepPoint(point("bandwidth", { size: 64 }))).toBe(true);
+  expect(isSweepPoint(point("bandwidth", {}))).toBe(false);
+  expect(isSweepPoint({ ...point("bandwidth", { size: 64 }), subject: { host: "h1" } })).toBe(
+    false,
+  );
+});
+
+test("the middle is the summary's median, else the first sample, else nothing", () => {
+  const measured = point("bandwidth", { size: 64 }, 3);
+  expect(middle(measured)).toBe(3);
+  expect(middle({ ...measured, summary: { median: 2 } } as unknown as Measurement)).toBe(2);
+  expect(middle(undefined)).toBeUndefined();
+});
