@@ -31,7 +31,7 @@ Function table[functions];
 std::atomic<bool> is_bound{false};
 
 bool is_own(const dl_phdr_info& object) {
-    return range_of(object).holds(reinterpret_cast<std::uint64_t>(table));
+    return range_of(object).contains(reinterpret_cast<std::uint64_t>(table));
 }
 bool is_loader(const dl_phdr_info& object) { return object.dlpi_addr == _r_debug.r_ldbase; }
 
@@ -72,7 +72,7 @@ bool shares_functions(const Dynamic& tables, const Range& own, const Range& prog
         // A call that is not bound yet leads into the object's own table of calls. So does, into
         // the program's, the address of a function that a program at fixed addresses has taken;
         // that table's words are looked at themselves.
-        if ((may_be_unbound && own.holds(value)) || program.holds(value)) return;
+        if ((may_be_unbound && own.contains(value)) || program.contains(value)) return;
         shares = false;
     });
     return shares;
@@ -93,15 +93,15 @@ bool exchange(const dl_phdr_info& object, std::uint64_t Function::* from,
         const std::uint64_t value = in(slot);
         const Function& function = table[index];
         if (function.real == 0 || function.hook == 0) return false;
-        const bool is_unbound =
-            to == &Function::hook && may_be_unbound && value != function.hook && own.holds(value);
+        const bool is_unbound = to == &Function::hook && may_be_unbound && value != function.hook &&
+                                own.contains(value);
         return value == function.*from || is_unbound;
     };
     bool any = false, any_sealed = false;
     for_each_slot(tables, [&](std::uint64_t* slot, int index, bool may_be_unbound) {
         if (!gives_way(slot, index, may_be_unbound)) return;
         any = true;
-        any_sealed |= sealed.holds(reinterpret_cast<std::uint64_t>(slot));
+        any_sealed |= sealed.contains(reinterpret_cast<std::uint64_t>(slot));
     });
     if (!any) return true;
     if (is_new && !is_relocated(object)) return false;

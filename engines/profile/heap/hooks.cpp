@@ -283,7 +283,7 @@ ASSAY_HOOK int munmap(void* at, size_t bytes) {
     if (!resolve()) return -1;
     note(Kind::unmap, at, bytes, ASSAY_CALLER());
     const int status = real.munmap(at, bytes);
-    assay::stack::given_back.fetch_add(1, std::memory_order_release);
+    assay::stack::unmap_count.fetch_add(1, std::memory_order_release);
     return status;
 }
 
@@ -295,7 +295,7 @@ ASSAY_HOOK void* mremap(void* at, size_t old_bytes, size_t bytes, int flags, ...
     va_end(rest);
     note(Kind::unmap, at, old_bytes, ASSAY_CALLER());
     void* mapped = real.mremap(at, old_bytes, bytes, flags, wanted);
-    assay::stack::given_back.fetch_add(1, std::memory_order_release);
+    assay::stack::unmap_count.fetch_add(1, std::memory_order_release);
     const bool failed = mapped == MAP_FAILED;
     note(Kind::map, failed ? at : mapped, failed ? old_bytes : bytes, ASSAY_CALLER());
     return mapped;

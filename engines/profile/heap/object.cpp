@@ -30,7 +30,8 @@ bool is_writable(std::uint64_t address) {
             } else if (field < 2) {
                 number =
                     number << 4 | static_cast<std::uint64_t>(c <= '9' ? c - '0' : c - 'a' + 10);
-            } else if (++field == 4 && range.holds(address)) {  // the second letter of its rights
+            } else if (++field == 4 &&
+                       range.contains(address)) {  // the second letter of its rights
                 found = true;
                 writable = c == 'w';
             }

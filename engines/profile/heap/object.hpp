@@ -9,7 +9,7 @@ namespace assay::heap {
 
 struct Range {
     std::uint64_t begin = 0, end = 0;
-    bool holds(std::uint64_t at) const { return at >= begin && at < end; }
+    bool contains(std::uint64_t address) const { return address >= begin && address < end; }
 };
 
 Range range_of(const dl_phdr_info& object);

@@ -289,7 +289,7 @@ void restart_python() {
     for (auto& one : evals) one.store(0, std::memory_order_relaxed);
 }
 
-StackId with_python(Thread& thread, StackId native, stack::Note* note) {
+StackId with_python(Thread& thread, StackId native, stack::Extension* note) {
     const std::uint64_t state =
         __builtin_expect(has_lock(thread), 1) ? thread.python->last_state : find_state(thread);
     const std::uint64_t innermost = state != 0 ? innermost_of(state) : 0;
@@ -302,7 +302,7 @@ StackId with_python(Thread& thread, StackId native, stack::Note* note) {
     frames.keep_to(stack::generation.load(std::memory_order_relaxed));
     const StackId id = frames.join(thread, native, note, innermost);
     if (note == nullptr)
-        frames.learn(thread, thread.unwinder->trail(), state);  // it has just been followed
+        frames.learn(thread, thread.unwinder->cached_stack(), state);  // it has just been followed
     return id;
 }
 
@@ -364,7 +364,7 @@ inline bool PythonFrames::has_only_moved_on(std::uint64_t innermost) {
     return true;
 }
 
-inline StackId PythonFrames::join(Thread& thread, StackId native, stack::Note* note,
+inline StackId PythonFrames::join(Thread& thread, StackId native, stack::Extension* note,
                                   std::uint64_t innermost) {
     const auto forget = [&] {
         n_ = 0;
@@ -486,24 +486,24 @@ std::uint64_t PythonFrames::c_frame(std::uint64_t& cframe, std::uint32_t& mark,
     if (!python.has_c_stack_frames) {
         const std::uint64_t at =
             cframe;  // that of the thread's state is the last, and not on the stack
-        if (!bounds.holds(at)) return 0;
+        if (!bounds.contains(at)) return 0;
         cframe = word(at + python.layout->outer_cframe);
         return at;
     }
     while (mark > 0)
         if (const Mark& one = marks_[mark--]; one.flag == c_stack_frame)
-            return bounds.holds(one.frame) ? one.frame : 0;
+            return bounds.contains(one.frame) ? one.frame : 0;
     return 0;
 }
 
-void PythonFrames::learn(Thread& thread, const stack::Trail& trail, std::uint64_t state) {
+void PythonFrames::learn(Thread& thread, const stack::StackCache& cache, std::uint64_t state) {
     const stack::Bounds& bounds = thread.unwinder->bounds();
     std::uint64_t cframe = python.has_c_stack_frames ? 0 : word(state + python.layout->cframe);
     std::uint32_t mark = n_;
     std::uint64_t at = c_frame(cframe, mark, bounds);
-    for (std::uint32_t k = trail.frames(); k > trail.first_new() && at != 0;) {
-        const stack::Frame& frame = trail.frame(k - 1);
-        if (const std::uint64_t end = k > 1 ? trail.frame(k - 2).sp : bounds.high; at >= end) {
+    for (std::uint32_t k = cache.frame_count(); k > cache.kept_count() && at != 0;) {
+        const stack::Frame& frame = cache.frame(k - 1);
+        if (const std::uint64_t end = k > 1 ? cache.frame(k - 2).sp : bounds.high; at >= end) {
             --k;
             continue;
         }

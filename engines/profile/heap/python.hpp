@@ -22,7 +22,7 @@
 #include <cstdint>
 
 #include "profile/heap/python_nodes.hpp"
-#include "profile/stack/trail.hpp"
+#include "profile/stack/stack_cache.hpp"
 #include "profile/stack/tree.hpp"
 #include "profile/stack/unwinder.hpp"
 #include "profile/stack/walk.hpp"
@@ -49,7 +49,7 @@ void restart_python();
 // The stack number of `native` and the Python frames that the thread is running in it; `native`
 // where there are none. `note`: native's, if it has one.
 __attribute__((noinline)) stack::StackId with_python(Thread& thread, stack::StackId native,
-                                                     stack::Note* note);
+                                                     stack::Extension* note);
 
 // The Python frames of one thread: the last chain, frame by frame, of which mostly only the
 // innermost ones change. In zeroed memory of its own, touched as it fills.
@@ -57,10 +57,10 @@ class PythonFrames {
 public:
     // The number of the stack `native` with the Python frames from `innermost` outwards; `native`
     // when the tree is full.
-    stack::StackId join(Thread& thread, stack::StackId native, stack::Note* note,
+    stack::StackId join(Thread& thread, stack::StackId native, stack::Extension* note,
                         std::uint64_t innermost);
     // Of the C stack that has just been followed, those frames that run Python, where that is new.
-    void learn(Thread& thread, const stack::Trail& trail, std::uint64_t state);
+    void learn(Thread& thread, const stack::StackCache& cache, std::uint64_t state);
     // What was learned for another tree holds no more.
     void keep_to(std::uint32_t generation);
 

@@ -12,22 +12,23 @@
 namespace assay::stack {
 namespace {
 
-// Bytes from `address` on; false where not all of them can be read.
+// Reads `bytes` from `address` on; false if not all are readable.
 bool read_code(std::uint64_t address, unsigned char* into, std::size_t bytes) {
     const int before = errno;
     const iovec here{into, bytes}, there{reinterpret_cast<void*>(address), bytes};
-    const ssize_t got = process_vm_readv(getpid(), &here, 1, &there, 1, 0);
+    const ssize_t bytes_read = process_vm_readv(getpid(), &here, 1, &there, 1, 0);
     errno = before;
-    return got == static_cast<ssize_t>(bytes);
+    return bytes_read == static_cast<ssize_t>(bytes);
 }
 
-// push %rbp; mov %rsp,%rbp, whose second has two encodings: compilers' and assemblers', and V8's.
+// push %rbp; mov %rsp,%rbp. The mov has two encodings: 48 89 e5 (compilers, assemblers), 48 8b ec
+// (V8).
 bool begins_frame(const unsigned char* at) {
     return at[0] == 0x55 && at[1] == 0x48 &&
            ((at[2] == 0x89 && at[3] == 0xe5) || (at[2] == 0x8b && at[3] == 0xec));
 }
 
-// A return, and then what fills the room up to the next function: int3, hlt, or a long nop.
+// A return, followed by the padding before the next function: int3, hlt or a long nop.
 bool ends_function(const unsigned char* at) {
     const unsigned char* next = at[0] == 0xc3                 ? at + 1
                                 : at[0] == 0xc2 && at[2] == 0 ? at + 3
@@ -42,33 +43,32 @@ bool ends_function(const unsigned char* at) {
 
 bool keeps_frame_pointer(std::uint64_t address) {
     if (!calls_push) return false;
-    constexpr std::size_t part = 1024, pattern = 6,
-                          furthest = 32 << 10;  // parts do not cross pages
-    unsigned char code[part + pattern] = {}, seam[pattern] = {};
-    for (std::uint64_t end = address; address - end < furthest;) {
-        const std::uint64_t begin = (end - 1) / part * part, bytes = end - begin;
+    constexpr std::size_t block = 1024, pattern = 6,
+                          max_distance = 32 << 10;  // blocks do not cross pages
+    unsigned char code[block + pattern] = {}, following[pattern] = {};
+    for (std::uint64_t end = address; address - end < max_distance;) {
+        const std::uint64_t begin = (end - 1) / block * block, bytes = end - begin;
         if (!read_code(begin, code, bytes)) return false;
-        std::memcpy(code + bytes, seam, pattern);
+        std::memcpy(code + bytes, following, pattern);
         for (std::size_t k = bytes; k-- > 0;) {
             if (begins_frame(code + k)) return true;
             if (ends_function(code + k)) return false;
         }
-        std::memcpy(seam, code, pattern);
+        std::memcpy(following, code, pattern);
         end = begin;
     }
     return false;
 }
 
 bool follows_call(std::uint64_t address) {
-    constexpr std::size_t longest = 7;
-    unsigned char code[longest + 1] =
-        {};  // one more than is read: an operand is looked at before its length is known
-    if (!read_code(address - longest, code, longest)) return false;
-    const unsigned char* end = code + longest;
+    constexpr std::size_t max_length = 7;
+    // One more than is read: an operand is looked at before its length is known.
+    unsigned char code[max_length + 1] = {};
+    if (!read_code(address - max_length, code, max_length)) return false;
+    const unsigned char* end = code + max_length;
     if (end[-5] == 0xe8) return true;
-    // ff /2: the length follows from how the operand is addressed (Intel's manual, volume 2, table
-    // 2-2).
-    const auto call = [end](int length) {
+    // ff /2: the addressing mode determines the length (Intel's manual, volume 2, table 2-2).
+    const auto is_call = [end](int length) {
         const unsigned char* at = end - length;
         if (at[0] != 0xff || (at[1] >> 3 & 7) != 2) return false;
         const int mode = at[1] >> 6, base = at[1] & 7;
@@ -77,7 +77,7 @@ bool follows_call(std::uint64_t address) {
         const bool is_absolute = mode == 0 && (has_sib ? at[2] & 7 : base) == 5;
         return length == 2 + has_sib + (mode == 1 ? 1 : mode == 2 || is_absolute ? 4 : 0);
     };
-    return call(2) || call(3) || call(4) || call(6) || call(7);
+    return is_call(2) || is_call(3) || is_call(4) || is_call(6) || is_call(7);
 }
 
 }  // namespace assay::stack

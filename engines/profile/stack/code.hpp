@@ -1,20 +1,21 @@
-// What instructions tell of a frame where no call-frame information does: of code that a compiler
-// has made at run time, and of assembly.
+// Frames of code without call-frame information, as its instructions show them: code that a
+// compiler made at run time, and assembly.
 //
-// Reads through the kernel, so that what cannot be read does no harm; allocates and locks nothing,
-// and keeps errno. On aarch64 nothing is told. What was found is kept as long as other rules are:
-// of code that takes the place of other code, it is believed that it keeps a frame pointer, too.
+// Reads go through the kernel (process_vm_readv), so that an unreadable address does no harm.
+// Nothing is allocated or locked, and errno is kept. On aarch64 both functions return false.
+// Results are cached with the other rules: code that replaces other code at the same address is
+// taken to keep a frame pointer, too.
 #pragma once
 
 #include <cstdint>
 
 namespace assay::stack {
 
-// Whether the function of this instruction keeps a frame pointer: it begins with "push %rbp; mov
-// %rsp,%rbp", as far back as is looked, and ends nowhere in between.
+// Whether the function of this instruction keeps a frame pointer: within 32 KiB before it comes
+// "push %rbp; mov %rsp,%rbp", and no end of a function in between.
 bool keeps_frame_pointer(std::uint64_t address);
 
-// Whether the instruction before this one is a call, as it is before any return address.
+// Whether the instruction before `address` is a call, as it is before any return address.
 bool follows_call(std::uint64_t address);
 
 }  // namespace assay::stack

@@ -1,9 +1,7 @@
-// What differs between processors: registers' numbers, where a signal's frame keeps them, the
-// counter of ticks.
+// What differs between processors: register numbers, the layout of signal frames, the tick counter.
 //
-// x86-64 is what all figures are of. aarch64 (System V ABI of Arm, aapcs64 and aadwarf64) is
-// compiled by a test where a cross compiler is, and run under qemu-user; it has not run on a real
-// one.
+// All published figures are from x86-64. For aarch64 (Arm's aapcs64 and aadwarf64) a test
+// cross-compiles this code and runs it under qemu-user; it has not run on real hardware.
 #pragma once
 
 #include <cstdint>
@@ -18,33 +16,33 @@ namespace assay::stack {
 
 #if defined(__x86_64__)
 
-// DWARF's numbers; the return address is a word that the call has pushed.
+// DWARF register numbers. A call pushes the return address.
 inline constexpr int reg_bp = 6, reg_sp = 7, reg_ra = 16;
 inline constexpr bool calls_push = true;
 inline constexpr std::int64_t initial_cfa = 8;
 
-// Where a signal's frame has the interrupted registers, from the SP in the handler's caller (struct
-// ucontext of the kernel's ABI: asm/ucontext.h, asm/sigcontext.h).
+// Offsets of the interrupted registers in a signal frame, from the SP in the handler's caller
+// (the kernel's struct ucontext: asm/ucontext.h, asm/sigcontext.h).
 inline constexpr std::uint64_t signal_bp = 120, signal_sp = 160, signal_pc = 168, signal_lr = 0;
 
 inline std::uint64_t ticks() { return __rdtsc(); }
-inline std::uint64_t plain(std::uint64_t return_address) { return return_address; }
+inline std::uint64_t strip_signature(std::uint64_t return_address) { return return_address; }
 
 #else
 
-// x29, SP, and x30, in which a call leaves the return address: a function saves it where it likes,
-// a leaf nowhere.
+// x29, SP and x30. A call leaves the return address in x30; a function may save it anywhere, a leaf
+// function saves it nowhere.
 inline constexpr int reg_bp = 29, reg_sp = 31, reg_ra = 30;
 inline constexpr bool calls_push = false;
 inline constexpr std::int64_t initial_cfa = 0;
 
-// struct rt_sigframe: siginfo (128 bytes), then ucontext, whose sigcontext begins at 176 with the
-// fault's address.
+// struct rt_sigframe: siginfo (128 bytes), then ucontext, whose sigcontext begins at offset 176
+// with the fault's address.
 inline constexpr std::uint64_t signal_x0 = 128 + 176 + 8;
 inline constexpr std::uint64_t signal_bp = signal_x0 + 8 * 29, signal_lr = signal_x0 + 8 * 30,
                                signal_sp = signal_x0 + 8 * 31, signal_pc = signal_x0 + 8 * 32;
 
-// The virtual counter, brought to a gigahertz or more: it mostly runs at 25 to 100 MHz.
+// The virtual counter, scaled to 1 GHz or more: it mostly runs at 25 to 100 MHz.
 inline std::uint64_t ticks() {
     std::uint64_t now, frequency;
     asm volatile("mrs %0, cntvct_el0" : "=r"(now));
@@ -54,10 +52,10 @@ inline std::uint64_t ticks() {
                        : __builtin_clzll(frequency) - __builtin_clzll(1'000'000'000) + 1);
 }
 
-// Without the signature that pointer authentication has put into its upper bits.
-inline std::uint64_t plain(std::uint64_t return_address) {
+// Removes the signature of pointer authentication from the upper bits.
+inline std::uint64_t strip_signature(std::uint64_t return_address) {
     register std::uint64_t x30 asm("x30") = return_address;
-    asm("hint #7" : "+r"(x30));  // xpaclri: nothing, where there is none
+    asm("hint #7" : "+r"(x30));  // xpaclri; a no-op on processors without pointer authentication
     return x30;
 }
 

@@ -10,14 +10,13 @@
 
 namespace assay::stack {
 
-std::atomic<std::uint32_t> given_back{0};
+std::atomic<std::uint32_t> unmap_count{0};
 
 namespace {
 
-constexpr std::uint64_t page = 4096, furthest = 1 << 20;
+constexpr std::uint64_t page = 4096, max_bytes = 1 << 20;
 
-// One character after the other of /proc/self/maps, through the kernel alone: nothing here may
-// allocate.
+// Reads /proc/self/maps by system calls alone: nothing here may allocate.
 class Maps {
 public:
     Maps()
@@ -29,20 +28,20 @@ public:
     Maps(const Maps&) = delete;
     Maps& operator=(const Maps&) = delete;
 
-    // The next mapping; `writable`: it can be read, too. False after the last.
+    // The next mapping; `writable` means readable too. False after the last.
     bool next(Bounds& mapping, bool& writable) {
         int c = 0;
-        mapping.low = hexadecimal(c);
+        mapping.low = read_hexadecimal(c);
         if (c != '-') return false;
-        mapping.high = hexadecimal(c);
-        const int reads = get(), writes = get();
+        mapping.high = read_hexadecimal(c);
+        const int reads = next_character(), writes = next_character();
         writable = reads == 'r' && writes == 'w';
-        while (c >= 0 && c != '\n') c = get();
+        while (c >= 0 && c != '\n') c = next_character();
         return true;
     }
 
 private:
-    int get() {
+    int next_character() {
         if (at_ == end_) {
             const long got = fd_ < 0 ? 0 : syscall(SYS_read, fd_, buffer_, sizeof buffer_);
             if (got <= 0) return -1;
@@ -51,11 +50,11 @@ private:
         }
         return static_cast<unsigned char>(buffer_[at_++]);
     }
-    std::uint64_t hexadecimal(int& end) {
+    std::uint64_t read_hexadecimal(int& end) {
         for (std::uint64_t value = 0;;
              value =
                  value * 16 + static_cast<std::uint64_t>(end <= '9' ? end - '0' : end - 'a' + 10)) {
-            end = get();
+            end = next_character();
             if (!((end >= '0' && end <= '9') || (end >= 'a' && end <= 'f'))) return value;
         }
     }
@@ -75,34 +74,34 @@ Bounds mapping_of(std::uint64_t sp) {
     return {};
 }
 
-Bounds Regions::above(std::uint64_t sp) {
+Bounds Regions::bounds_above(std::uint64_t sp) {
     const int before = errno;
-    if (const auto now = given_back.load(std::memory_order_acquire); now != given_back_) {
-        given_back_ = now;
-        std::fill_n(known_, most, Bounds{});
+    if (const auto now = unmap_count.load(std::memory_order_acquire); now != unmap_count_) {
+        unmap_count_ = now;
+        std::fill_n(known_, max_known, Bounds{});
     }
-    const auto upwards = [sp](const Bounds& of) {
-        return Bounds{sp, std::min(of.high, sp + furthest)};
+    const auto part_above = [sp](const Bounds& of) {
+        return Bounds{sp, std::min(of.high, sp + max_bytes)};
     };
-    const auto mapped = [](const Bounds& of) {
-        unsigned char resident[furthest / page + 2];
+    const auto is_mapped = [](const Bounds& of) {
+        unsigned char resident[max_bytes / page + 2];
         const std::uint64_t begin = of.low / page * page;
         return mincore(reinterpret_cast<void*>(begin), of.high - begin, resident) == 0;
     };
-    Bounds found;
+    Bounds result;
     for (auto& known : known_)
         if (sp >= known.low && sp < known.high) {
-            if (mapped(upwards(known))) found = upwards(known);
+            if (is_mapped(part_above(known))) result = part_above(known);
             else known = {};
         }
-    if (found.high == 0) {
+    if (result.high == 0) {
         if (const Bounds mapping = mapping_of(sp); mapping.high != 0) {
-            known_[next_++ % most] = mapping;
-            found = upwards(mapping);
+            known_[next_++ % max_known] = mapping;
+            result = part_above(mapping);
         }
     }
     errno = before;
-    return found;
+    return result;
 }
 
 }  // namespace assay::stack

@@ -1,9 +1,8 @@
-// Stacks of the program's own making, of coroutines and signal handlers: how far the memory goes in
-// which a stack pointer lies.
+// Bounds of stacks that the C library does not know: of coroutines and of signal handlers.
 //
-// The kernel's list of mappings is read when a stack is met for the first time, and again after
-// memory has been given back; a look at what is mapped, which is a microsecond, comes before every
-// use, since allocators give back unseen.
+// /proc/self/maps is read when a stack is met for the first time, and again after an munmap.
+// Allocators also unmap without a hook being called, so mincore checks the mapping before each use,
+// which takes a microsecond.
 #pragma once
 
 #include <atomic>
@@ -13,24 +12,24 @@
 
 namespace assay::stack {
 
-// Raised when memory has been given back.
-extern std::atomic<std::uint32_t> given_back;
+// Incremented after each munmap and mremap.
+extern std::atomic<std::uint32_t> unmap_count;
 
-// The memory around a stack pointer that can be read and written; empty: none.
+// The readable and writable mapping that holds a stack pointer; empty if there is none.
 Bounds mapping_of(std::uint64_t sp);
 
 class Regions {
 public:
-    // From the stack pointer on upwards, a megabyte at most; empty: it lies in nothing that can be
-    // read and written.
-    Bounds above(std::uint64_t sp);
+    // From the stack pointer upwards, at most 1 MiB; empty if it lies in no readable and writable
+    // mapping.
+    Bounds bounds_above(std::uint64_t sp);
 
 private:
-    static constexpr unsigned most = 32;
+    static constexpr unsigned max_known = 32;
 
-    Bounds known_[most] = {};
+    Bounds known_[max_known] = {};
     unsigned next_ = 0;
-    std::uint32_t given_back_ = 0;
+    std::uint32_t unmap_count_ = 0;
 };
 
 }  // namespace assay::stack

@@ -12,11 +12,11 @@
 namespace assay::stack {
 namespace {
 
-// DWARF pointer encodings that compilers use in these sections.
+// DWARF pointer encodings in .eh_frame and .eh_frame_hdr.
 constexpr std::uint8_t enc_udata4 = 0x03, enc_sdata4 = 0x0b, enc_pcrel = 0x10, enc_datarel = 0x30,
                        enc_omit = 0xff;
 
-// Reads within [at, end): beyond it, zeros and `bad`.
+// Reads within [begin, end). Beyond the end it returns zeros and sets `failed`.
 class Reader {
 public:
     Reader(const std::uint8_t* at, const std::uint8_t* end) : at_(at), end_(end) {}
@@ -25,7 +25,7 @@ public:
     T raw() {
         T value{};
         if (static_cast<std::size_t>(end_ - at_) < sizeof value || at_ > end_) {
-            bad_ = true;
+            failed_ = true;
             at_ = end_;
             return value;
         }
@@ -41,7 +41,7 @@ public:
             value |= static_cast<std::uint64_t>(b & 0x7f) << shift;
             if (!(b & 0x80)) return value;
         }
-        bad_ = true;
+        failed_ = true;
         return value;
     }
     std::int64_t signed_leb() {
@@ -55,22 +55,22 @@ public:
         if (shift < 64 && (b & 0x40)) value |= ~std::uint64_t{0} << shift;
         return static_cast<std::int64_t>(value);
     }
-    // A pointer of an encoding with four bytes; anything else is bad.
+    // A pointer in a four-byte encoding; any other encoding fails.
     std::uint64_t pointer(std::uint8_t encoding, std::uint64_t data_base) {
-        const auto here = reinterpret_cast<std::uint64_t>(at_);
+        const auto position = reinterpret_cast<std::uint64_t>(at_);
         const std::uint8_t format = encoding & 0x0f, base = encoding & 0x70;
         std::uint64_t value = 0;
         if (format == enc_sdata4)
             value = static_cast<std::uint64_t>(static_cast<std::int64_t>(raw<std::int32_t>()));
         else if (format == enc_udata4) value = raw<std::uint32_t>();
-        else bad_ = true;
-        if (base == enc_pcrel) return value + here;
+        else failed_ = true;
+        if (base == enc_pcrel) return value + position;
         if (base == enc_datarel) return value + data_base;
-        if (base != 0) bad_ = true;
+        if (base != 0) failed_ = true;
         return value;
     }
     void skip(std::uint64_t bytes) {
-        if (bytes > static_cast<std::uint64_t>(end_ - at_)) bad_ = true, at_ = end_;
+        if (bytes > static_cast<std::uint64_t>(end_ - at_)) failed_ = true, at_ = end_;
         else at_ += bytes;
     }
     Reader part(std::uint64_t bytes) {
@@ -78,28 +78,28 @@ public:
         skip(bytes);
         return {from, at_};
     }
-    bool done() const { return at_ >= end_; }
-    bool bad() const { return bad_; }
+    bool at_end() const { return at_ >= end_; }
+    bool failed() const { return failed_; }
     const std::uint8_t* at() const { return at_; }
     const std::uint8_t* end() const { return end_; }
 
 private:
     const std::uint8_t* at_;
     const std::uint8_t* end_;
-    bool bad_ = false;
+    bool failed_ = false;
 };
 
-struct Common {  // a CIE
+struct Cie {  // common information entry
     std::uint64_t code_align = 1;
     std::int64_t data_align = 1;
-    std::uint8_t encoding = 0;  // of the addresses in its FDEs
-    bool has_data = false;      // augmentation data, whose length is given
+    std::uint8_t encoding = 0;  // of the addresses in its FDEs (frame description entries)
+    bool has_data = false;      // has augmentation data, preceded by their length
     bool is_signal = false;
     const std::uint8_t* begin = nullptr;
     const std::uint8_t* end = nullptr;
 };
 
-bool read_common(const std::uint8_t* at, const std::uint8_t* limit, Common& cie) {
+bool read_cie(const std::uint8_t* at, const std::uint8_t* limit, Cie& cie) {
     Reader whole(at, limit);
     const auto length = whole.raw<std::uint32_t>();
     if (length == 0 || length == 0xffffffff) return false;
@@ -108,7 +108,7 @@ bool read_common(const std::uint8_t* at, const std::uint8_t* limit, Common& cie)
     const std::uint8_t version = r.byte();
     if (version != 1 && version != 3) return false;
     const char* augmentation = reinterpret_cast<const char*>(r.at());
-    while (!r.done() && r.byte() != 0) {
+    while (!r.at_end() && r.byte() != 0) {
     }
     cie.code_align = r.unsigned_leb();
     cie.data_align = r.signed_leb();
@@ -121,8 +121,7 @@ bool read_common(const std::uint8_t* at, const std::uint8_t* limit, Common& cie)
             if (*c == 'R') cie.encoding = data.byte();
             else if (*c == 'L') data.byte();
             else if (*c == 'S') cie.is_signal = true;
-            else if (*c == 'B' || *c == 'G')
-                continue;  // aarch64: the key of signatures, tagged stacks
+            else if (*c == 'B' || *c == 'G') continue;  // aarch64: signing key, tagged stacks
             else if (*c == 'P') {
                 const std::uint8_t encoding = data.byte();
                 data.skip((encoding & 0x07) == 4 || (encoding & 0x07) == 0 ? 8
@@ -130,17 +129,17 @@ bool read_common(const std::uint8_t* at, const std::uint8_t* limit, Common& cie)
                                                                            : 4);
             } else return false;
         }
-        if (data.bad()) return false;
+        if (data.failed()) return false;
     } else if (augmentation[0] != 0) {
         return false;
     }
     cie.begin = r.at();
     cie.end = r.end();
-    return !whole.bad() && !r.bad();
+    return !whole.failed() && !r.failed();
 }
 
-// Where a register of the caller is to be found.
-struct Place {
+// Where a register of the caller was saved.
+struct RegisterRule {
     enum Kind : std::uint8_t { same, at_cfa, expression, undefined, elsewhere } kind = same;
     std::int64_t offset = 0;
     Reader block{nullptr, nullptr};
@@ -151,22 +150,54 @@ struct Row {
     std::int64_t offset = initial_cfa;
     Reader expression{nullptr, nullptr};
     bool has_expression = false;
-    Place bp{}, ra = calls_push ? Place{Place::at_cfa, -8} : Place{};
+    RegisterRule bp{}, ra = calls_push ? RegisterRule{RegisterRule::at_cfa, -8} : RegisterRule{};
 };
 
-// Runs call-frame instructions until the row of `address` is complete; false for what cannot be
-// understood.
-class Machine {
+// Call-frame instructions (DWARF 5, 7.24). The first three have their operand in the low 6 bits.
+enum : std::uint8_t {
+    cfa_advance_loc = 0x40,
+    cfa_offset = 0x80,
+    cfa_restore = 0xc0,
+    cfa_nop = 0x00,
+    cfa_set_loc = 0x01,
+    cfa_advance_loc1 = 0x02,
+    cfa_advance_loc2 = 0x03,
+    cfa_advance_loc4 = 0x04,
+    cfa_offset_extended = 0x05,
+    cfa_restore_extended = 0x06,
+    cfa_undefined = 0x07,
+    cfa_same_value = 0x08,
+    cfa_register = 0x09,
+    cfa_remember_state = 0x0a,
+    cfa_restore_state = 0x0b,
+    cfa_def_cfa = 0x0c,
+    cfa_def_cfa_register = 0x0d,
+    cfa_def_cfa_offset = 0x0e,
+    cfa_def_cfa_expression = 0x0f,
+    cfa_expression = 0x10,
+    cfa_offset_extended_sf = 0x11,
+    cfa_def_cfa_sf = 0x12,
+    cfa_def_cfa_offset_sf = 0x13,
+    cfa_val_offset = 0x14,
+    cfa_val_offset_sf = 0x15,
+    cfa_val_expression = 0x16,
+    cfa_aarch64_negate_ra_state = 0x2d,
+    cfa_gnu_args_size = 0x2e,
+};
+
+// Runs call-frame instructions (DWARF 5, 6.4.2) until the row of `address` is complete.
+class CfiInterpreter {
 public:
-    Machine(const Common& cie, std::uint64_t location, std::uint64_t address)
+    CfiInterpreter(const Cie& cie, std::uint64_t location, std::uint64_t address)
         : cie_(cie), location_(location), address_(address) {}
 
     Row row;
 
+    // False for an instruction that is not supported.
     bool run(Reader r) {
-        while (!r.done() && !r.bad() && !past_)
+        while (!r.at_end() && !r.failed() && !is_past_)
             if (!step(r)) return false;
-        return !r.bad();
+        return !r.failed();
     }
     void keep_initial() { initial_ = row; }
 
@@ -174,89 +205,98 @@ private:
     bool step(Reader& r) {
         const std::uint8_t op = r.byte(), low = op & 0x3f;
         switch (op & 0xc0) {
-            case 0x40: advance(low); return true;
-            case 0x80:
-                place(low, Place::at_cfa,
-                      static_cast<std::int64_t>(r.unsigned_leb()) * cie_.data_align);
+            case cfa_advance_loc: advance(low); return true;
+            case cfa_offset:
+                set_register(low, RegisterRule::at_cfa,
+                             static_cast<std::int64_t>(r.unsigned_leb()) * cie_.data_align);
                 return true;
-            case 0xc0: restore(low); return true;
+            case cfa_restore: restore(low); return true;
             default: return extended(low, r);
         }
     }
 
     bool extended(std::uint8_t op, Reader& r) {
         switch (op) {
-            case 0x00: return true;
-            case 0x01: return false;  // DW_CFA_set_loc: no compiler for Linux writes it
-            case 0x02: advance(r.byte()); return true;
-            case 0x03: advance(r.raw<std::uint16_t>()); return true;
-            case 0x04: advance(r.raw<std::uint32_t>()); return true;
-            case 0x05: return offset(r, static_cast<std::int64_t>(r.unsigned_leb()), false);
-            case 0x06: restore(r.unsigned_leb()); return true;
-            case 0x07: place(r.unsigned_leb(), Place::undefined); return true;
-            case 0x08: place(r.unsigned_leb(), Place::same); return true;
-            case 0x09:
-                place(r.unsigned_leb(), Place::elsewhere);
+            case cfa_nop: return true;
+            case cfa_set_loc: return false;  // no compiler for Linux writes it
+            case cfa_advance_loc1: advance(r.byte()); return true;
+            case cfa_advance_loc2: advance(r.raw<std::uint16_t>()); return true;
+            case cfa_advance_loc4: advance(r.raw<std::uint32_t>()); return true;
+            case cfa_offset_extended:
+                return set_offset(r, static_cast<std::int64_t>(r.unsigned_leb()), false);
+            case cfa_restore_extended: restore(r.unsigned_leb()); return true;
+            case cfa_undefined:
+                set_register(r.unsigned_leb(), RegisterRule::undefined);
+                return true;
+            case cfa_same_value: set_register(r.unsigned_leb(), RegisterRule::same); return true;
+            case cfa_register:
+                set_register(r.unsigned_leb(), RegisterRule::elsewhere);
                 r.unsigned_leb();
                 return true;
-            case 0x0a: return remember();
-            case 0x0b: return recall();
-            case 0x0c:
-                define(static_cast<int>(r.unsigned_leb()), 0);
+            case cfa_remember_state: return remember_state();
+            case cfa_restore_state: return restore_state();
+            case cfa_def_cfa:
+                set_cfa(static_cast<int>(r.unsigned_leb()), 0);
                 row.offset = static_cast<std::int64_t>(r.unsigned_leb());
                 return true;
-            case 0x0d: define(static_cast<int>(r.unsigned_leb()), row.offset); return true;
-            case 0x0e: row.offset = static_cast<std::int64_t>(r.unsigned_leb()); return true;
-            case 0x0f:
+            case cfa_def_cfa_register:
+                set_cfa(static_cast<int>(r.unsigned_leb()), row.offset);
+                return true;
+            case cfa_def_cfa_offset:
+                row.offset = static_cast<std::int64_t>(r.unsigned_leb());
+                return true;
+            case cfa_def_cfa_expression:
                 row.expression = r.part(r.unsigned_leb());
                 row.has_expression = true;
                 return true;
-            case 0x10: return by_expression(r, Place::expression);
-            case 0x11: return offset(r, static_cast<std::int64_t>(r.unsigned_leb()), true);
-            case 0x12:
-                define(static_cast<int>(r.unsigned_leb()), 0);
+            case cfa_expression: return set_expression(r, RegisterRule::expression);
+            case cfa_offset_extended_sf:
+                return set_offset(r, static_cast<std::int64_t>(r.unsigned_leb()), true);
+            case cfa_def_cfa_sf:
+                set_cfa(static_cast<int>(r.unsigned_leb()), 0);
                 row.offset = r.signed_leb() * cie_.data_align;
                 return true;
-            case 0x13: row.offset = r.signed_leb() * cie_.data_align; return true;
-            case 0x14:
-                place(r.unsigned_leb(), Place::elsewhere);
+            case cfa_def_cfa_offset_sf: row.offset = r.signed_leb() * cie_.data_align; return true;
+            case cfa_val_offset:
+                set_register(r.unsigned_leb(), RegisterRule::elsewhere);
                 r.unsigned_leb();
                 return true;
-            case 0x15:
-                place(r.unsigned_leb(), Place::elsewhere);
+            case cfa_val_offset_sf:
+                set_register(r.unsigned_leb(), RegisterRule::elsewhere);
                 r.signed_leb();
                 return true;
-            case 0x16: return by_expression(r, Place::elsewhere);
-            case 0x2d:
-                return !calls_push;  // AARCH64_negate_ra_state: signed from here on, or no more
-            case 0x2e: r.unsigned_leb(); return true;  // GNU_args_size
+            case cfa_val_expression: return set_expression(r, RegisterRule::elsewhere);
+            case cfa_aarch64_negate_ra_state:
+                return !calls_push;  // return addresses are signed or not
+            case cfa_gnu_args_size: r.unsigned_leb(); return true;
             default: return false;
         }
     }
 
-    bool offset(Reader& r, std::int64_t reg, bool is_signed) {
+    bool set_offset(Reader& r, std::int64_t reg, bool is_signed) {
         const std::int64_t factor =
             is_signed ? r.signed_leb() : static_cast<std::int64_t>(r.unsigned_leb());
-        place(static_cast<std::uint64_t>(reg), Place::at_cfa, factor * cie_.data_align);
+        set_register(static_cast<std::uint64_t>(reg), RegisterRule::at_cfa,
+                     factor * cie_.data_align);
         return true;
     }
-    bool by_expression(Reader& r, Place::Kind kind) {
+    bool set_expression(Reader& r, RegisterRule::Kind kind) {
         const std::uint64_t reg = r.unsigned_leb();
         const Reader block = r.part(r.unsigned_leb());
-        place(reg, kind, 0, block);
+        set_register(reg, kind, 0, block);
         return true;
     }
     void advance(std::uint64_t delta) {
         location_ += delta * cie_.code_align;
-        if (location_ > address_) past_ = true;
+        if (location_ > address_) is_past_ = true;
     }
-    void define(int base, std::int64_t offset) {
+    void set_cfa(int base, std::int64_t offset) {
         row.base = base;
         row.offset = offset;
         row.has_expression = false;
     }
-    void place(std::uint64_t reg, Place::Kind kind, std::int64_t offset = 0,
-               Reader block = {nullptr, nullptr}) {
+    void set_register(std::uint64_t reg, RegisterRule::Kind kind, std::int64_t offset = 0,
+                      Reader block = {nullptr, nullptr}) {
         if (reg == reg_bp) row.bp = {kind, offset, block};
         if (reg == reg_ra) row.ra = {kind, offset, block};
     }
@@ -264,21 +304,21 @@ private:
         if (reg == reg_bp) row.bp = initial_.bp;
         if (reg == reg_ra) row.ra = initial_.ra;
     }
-    bool remember() {
+    bool remember_state() {
         if (depth_ == max_depth) return false;
         remembered_[depth_++] = row;
         return true;
     }
-    bool recall() {
+    bool restore_state() {
         if (depth_ == 0) return false;
         row = remembered_[--depth_];
         return true;
     }
 
     static constexpr int max_depth = 8;
-    const Common& cie_;
+    const Cie& cie_;
     std::uint64_t location_, address_;
-    bool past_ = false;
+    bool is_past_ = false;
     Row initial_{};
     Row remembered_[max_depth]{};
     int depth_ = 0;
@@ -286,39 +326,39 @@ private:
 
 constexpr std::uint8_t op_deref = 0x06, op_breg0 = 0x70;
 
-// "BP + k", as GCC writes where a realigned frame saved RBP; nothing else.
-bool bp_plus(Reader block, std::int64_t& k) {
+// "BP + k": GCC writes this for the saved RBP of a realigned frame.
+bool is_bp_plus(Reader block, std::int64_t& k) {
     if (block.byte() != op_breg0 + reg_bp) return false;
     k = block.signed_leb();
-    return block.done() && !block.bad();
+    return block.at_end() && !block.failed();
 }
 
-// "*(BP + k)", as GCC writes the CFA of a realigned frame.
-bool deref_bp_plus(Reader block, std::int64_t& k) {
+// "*(BP + k)": GCC writes this for the CFA of a realigned frame.
+bool is_deref_bp_plus(Reader block, std::int64_t& k) {
     if (block.byte() != op_breg0 + reg_bp) return false;
     k = block.signed_leb();
-    return block.byte() == op_deref && block.done() && !block.bad();
+    return block.byte() == op_deref && block.at_end() && !block.failed();
 }
 
-// The linker's expression for a PLT entry: SP + 8, and 8 more once its push has been executed.
-bool plt(Reader block, std::uint64_t address, std::int64_t& k) {
+// The linker's expression for a PLT entry: SP + 8, and 8 more after its push.
+bool is_plt_expression(Reader block, std::uint64_t address, std::int64_t& k) {
     static constexpr std::uint8_t linker[] = {0x77, 0x08, 0x80, 0x00, 0x3f, 0x1a,
                                               0x3b, 0x2a, 0x33, 0x24, 0x22};
     if (static_cast<std::size_t>(block.end() - block.at()) != sizeof linker) return false;
     for (std::size_t i = 0; i < sizeof linker; ++i)
         if (i != 6 && block.at()[i] != linker[i]) return false;
-    const unsigned pushed_from =
-        block.at()[6] - 0x30u;  // DW_OP_lit0 + the offset of the instruction after the push
+    // DW_OP_lit0 + the offset of the instruction after the push.
+    const unsigned pushed_from = block.at()[6] - 0x30u;
     k = 8 + ((address & 15) >= pushed_from ? 8 : 0);
     return true;
 }
 
 bool fits(std::int64_t value) { return value == static_cast<std::int32_t>(value); }
 
-Rule reduce(const Row& row, const Common& cie, std::uint64_t address) {
+Rule to_rule(const Row& row, const Cie& cie, std::uint64_t address) {
     Rule rule;
     rule.kind = RuleKind::unsupported;
-    if (row.ra.kind == Place::undefined) {
+    if (row.ra.kind == RegisterRule::undefined) {
         rule.kind = RuleKind::last;
         return rule;
     }
@@ -326,26 +366,28 @@ Rule reduce(const Row& row, const Common& cie, std::uint64_t address) {
         rule.kind = RuleKind::signal;
         return rule;
     }
-    if (row.ra.kind == Place::at_cfa ? !fits(row.ra.offset) || (calls_push && row.ra.offset != -8)
-                                     : calls_push || row.ra.kind != Place::same)
+    if (row.ra.kind == RegisterRule::at_cfa
+            ? !fits(row.ra.offset) || (calls_push && row.ra.offset != -8)
+            : calls_push || row.ra.kind != RegisterRule::same)
         return rule;
-    rule.ra =
-        row.ra.kind == Place::at_cfa ? static_cast<std::int32_t>(row.ra.offset) : Rule::in_register;
+    rule.ra = row.ra.kind == RegisterRule::at_cfa ? static_cast<std::int32_t>(row.ra.offset)
+                                                  : Rule::in_register;
     std::int64_t cfa = row.offset, bp = 0;
     RuleKind kind = row.base == reg_sp ? RuleKind::from_sp : RuleKind::from_bp;
     if (row.has_expression) {
-        if (deref_bp_plus(row.expression, cfa)) kind = RuleKind::from_bp_deref;
-        else if (calls_push && plt(row.expression, address, cfa)) kind = RuleKind::from_sp;
+        if (is_deref_bp_plus(row.expression, cfa)) kind = RuleKind::from_bp_deref;
+        else if (calls_push && is_plt_expression(row.expression, address, cfa))
+            kind = RuleKind::from_sp;
         else return rule;
     } else if (row.base != reg_sp && row.base != reg_bp) {
         return rule;
     }
-    if (row.bp.kind == Place::at_cfa) {
+    if (row.bp.kind == RegisterRule::at_cfa) {
         rule.saved = SavedBp::at_cfa;
         bp = row.bp.offset;
-    } else if (row.bp.kind == Place::expression && bp_plus(row.bp.block, bp)) {
+    } else if (row.bp.kind == RegisterRule::expression && is_bp_plus(row.bp.block, bp)) {
         rule.saved = SavedBp::at_bp;
-    } else if (row.bp.kind != Place::same && row.bp.kind != Place::undefined) {
+    } else if (row.bp.kind != RegisterRule::same && row.bp.kind != RegisterRule::undefined) {
         return rule;
     }
     if (!fits(cfa) || !fits(bp)) return rule;
@@ -355,7 +397,7 @@ Rule reduce(const Row& row, const Common& cie, std::uint64_t address) {
     return rule;
 }
 
-// The FDE of `address` by the sorted table of .eh_frame_hdr; null when there is none.
+// Finds the FDE of `address` in the sorted table of .eh_frame_hdr; null if there is none.
 const std::uint8_t* find_fde(const std::uint8_t* header, const std::uint8_t* limit,
                              std::uint64_t address) {
     Reader r(header, limit);
@@ -371,7 +413,8 @@ const std::uint8_t* find_fde(const std::uint8_t* header, const std::uint8_t* lim
     struct Entry {
         std::int32_t location, fde;
     };
-    if (r.bad() || count == 0 || count > static_cast<std::uint64_t>(limit - r.at()) / sizeof(Entry))
+    if (r.failed() || count == 0 ||
+        count > static_cast<std::uint64_t>(limit - r.at()) / sizeof(Entry))
         return nullptr;
     const auto entry = [table = r.at()](std::uint64_t k) {
         Entry e;
@@ -379,7 +422,8 @@ const std::uint8_t* find_fde(const std::uint8_t* header, const std::uint8_t* lim
         return e;
     };
     const auto wanted = static_cast<std::int64_t>(address - base);
-    std::uint64_t low = 0, high = count;  // entry(low) begins at or before; entry(high) after
+    std::uint64_t low = 0,
+                  high = count;  // entry(low) begins at or before `address`, entry(high) after
     if (entry(0).location > wanted) return nullptr;
     while (high - low > 1) {
         const std::uint64_t middle = low + (high - low) / 2;
@@ -388,25 +432,25 @@ const std::uint8_t* find_fde(const std::uint8_t* header, const std::uint8_t* lim
     return header + entry(low).fde;
 }
 
-struct Mapped {
+struct MappedRange {
     const std::uint8_t *begin, *end;
 
-    bool holds(const std::uint8_t* at) const { return at >= begin && at < end; }
+    bool contains(const std::uint8_t* at) const { return at >= begin && at < end; }
 };
 
-// What of an object holds its tables. Where a program's segments lie apart, the loader tells that
-// of the code alone; only the kernel maps so, and it tells the program's headers.
-Mapped tables_of(const dl_find_object& object) {
+// The mapping of an object that holds its tables. The kernel may map a program's segments apart;
+// _dl_find_object then reports only the code, and the program headers give the other segments.
+MappedRange tables_of(const dl_find_object& object) {
     const auto* tables = static_cast<const std::uint8_t*>(object.dlfo_eh_frame);
-    const Mapped code{static_cast<const std::uint8_t*>(object.dlfo_map_start),
-                      static_cast<const std::uint8_t*>(object.dlfo_map_end)};
-    if (code.holds(tables) || object.dlfo_link_map->l_name[0] != 0) return code;
+    const MappedRange code{static_cast<const std::uint8_t*>(object.dlfo_map_start),
+                           static_cast<const std::uint8_t*>(object.dlfo_map_end)};
+    if (code.contains(tables) || object.dlfo_link_map->l_name[0] != 0) return code;
     const auto* header = reinterpret_cast<const ElfW(Phdr)*>(getauxval(AT_PHDR));
     for (unsigned long k = 0; header != nullptr && k < getauxval(AT_PHNUM); ++k) {
         const auto* begin =
             reinterpret_cast<const std::uint8_t*>(object.dlfo_link_map->l_addr + header[k].p_vaddr);
-        if (const Mapped segment{begin, begin + header[k].p_memsz};
-            header[k].p_type == PT_LOAD && segment.holds(tables))
+        if (const MappedRange segment{begin, begin + header[k].p_memsz};
+            header[k].p_type == PT_LOAD && segment.contains(tables))
             return segment;
     }
     return code;
@@ -428,22 +472,22 @@ Rule read_row(std::uint64_t address) {
     if (length == 0 || length == 0xffffffff) return {};
     Reader fde = whole.part(length);
     const std::uint8_t* back = fde.at();
-    const std::uint8_t* cie_at = back - fde.raw<std::uint32_t>();
-    Common cie;
-    if (cie_at < begin || cie_at >= limit || !read_common(cie_at, limit, cie)) return {};
+    const std::uint8_t* cie_begin = back - fde.raw<std::uint32_t>();
+    Cie cie;
+    if (cie_begin < begin || cie_begin >= limit || !read_cie(cie_begin, limit, cie)) return {};
     const std::uint64_t from = fde.pointer(cie.encoding, 0);
     const std::uint64_t range = fde.pointer(cie.encoding & 0x0f, 0);
-    if (fde.bad() || address < from || address - from >= range) return {};
+    if (fde.failed() || address < from || address - from >= range) return {};
     if (cie.has_data) fde.skip(fde.unsigned_leb());
 
-    Machine machine(cie, from, address);
+    CfiInterpreter interpreter(cie, from, address);
     Rule unsupported;
     unsupported.kind = RuleKind::unsupported;
-    // The CIE's own instructions hold from the first address on.
-    if (!machine.run({cie.begin, cie.end})) return unsupported;
-    machine.keep_initial();
-    if (!machine.run({fde.at(), fde.end()}) || fde.bad()) return unsupported;
-    return reduce(machine.row, cie, address);
+    // The CIE's instructions hold from the first address on.
+    if (!interpreter.run({cie.begin, cie.end})) return unsupported;
+    interpreter.keep_initial();
+    if (!interpreter.run({fde.at(), fde.end()}) || fde.failed()) return unsupported;
+    return to_rule(interpreter.row, cie, address);
 }
 
 }  // namespace

@@ -1,11 +1,11 @@
-// How to step from a frame to its caller, taken from the program's own .eh_frame; where that says
-// nothing, from its code.
+// How to step from a frame to its caller: from the program's .eh_frame, or from its code where
+// .eh_frame has no entry.
 //
 // A rule is the row of the call-frame table (DWARF 5, 6.4) that holds at one address, reduced to
-// what stack traces need: where the caller's stack pointer (the CFA) lies, and where the return
-// address and the caller's frame pointer (BP: RBP, x29) were saved. Rows that say anything else are
-// `unsupported`. Reading a rule allocates nothing, locks nothing (_dl_find_object, glibc 2.35) and
-// trusts nothing: every read stays within the mapped object.
+// what a stack trace needs: the caller's stack pointer (the CFA), and where the return address and
+// the caller's frame pointer (BP: RBP, x29) were saved. A row that says anything else is
+// `unsupported`. Reading a rule allocates nothing and locks nothing (_dl_find_object, glibc 2.35).
+// The tables are not trusted: every read stays within the mapped object.
 #pragma once
 
 #include <cstdint>
@@ -18,10 +18,10 @@ enum class RuleKind : std::uint8_t {
     from_sp,        // CFA = SP + cfa
     from_bp,        // CFA = BP + cfa
     from_bp_deref,  // CFA = *(BP + cfa): a frame that realigned its stack
-    signal,       // the kernel's signal frame: the interrupted registers lie in the ucontext at SP
+    signal,       // the kernel's signal frame: the interrupted registers are in the ucontext at SP
     last,         // the outermost frame: its return address is undefined
-    by_code,      // no row, but a frame pointer that the code itself has set up: CFA = BP + 16
-    unsupported,  // a row that is more than the above
+    by_code,      // no row, but the code sets up a frame pointer: CFA = BP + 16
+    unsupported,  // a row that is none of the above
     unknown,      // no row: code without call-frame information
 };
 
@@ -37,7 +37,7 @@ struct Rule {
     SavedBp saved = SavedBp::same;
 };
 
-// `address` lies within the instruction in question: of a return address, the byte before it.
+// `address` lies within the instruction: for a return address, pass the byte before it.
 Rule read_rule(std::uint64_t address);
 
 }  // namespace assay::stack

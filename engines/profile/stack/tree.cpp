@@ -46,7 +46,7 @@ void Tree::release() {
 StackId Tree::child(StackId parent, std::uint64_t address) {
     const std::uint64_t h = mix(parent, address);
     const std::uint32_t tag = static_cast<std::uint32_t>(h >> 32) << id_bits;
-    const auto is_it = [&](Slot slot) {
+    const auto matches = [&](Slot slot) {
         if ((slot ^ tag) >> id_bits != 0) return false;
         const Node& node = nodes_[slot & id_mask];
         return node.parent == parent && node.address == address;
@@ -56,27 +56,26 @@ StackId Tree::child(StackId parent, std::uint64_t address) {
     for (unsigned table = newest + 1; table-- > 0;) {
         const std::size_t mask = slots_in(table) - 1;
         for (std::size_t at = h & mask;; at = (at + 1) & mask) {
-            const Slot found = slots_[table][at].load(std::memory_order_acquire);
-            if (found == 0) break;
-            if (is_it(found)) return found & id_mask;
+            const Slot slot = slots_[table][at].load(std::memory_order_acquire);
+            if (slot == 0) break;
+            if (matches(slot)) return slot & id_mask;
         }
     }
-    const StackId mine = used_.fetch_add(1, std::memory_order_acq_rel);
-    if (mine >= capacity_) {
+    const StackId id = used_.fetch_add(1, std::memory_order_acq_rel);
+    if (id >= capacity_) {
         used_.store(static_cast<StackId>(capacity_), std::memory_order_release);
         return no_stack;
     }
-    nodes_[mine].parent = parent;
-    std::atomic_ref(nodes_[mine].address).store(address, std::memory_order_release);
-    std::atomic<Slot>* slots = slots_[table_of(mine)];
-    const std::size_t mask = slots_in(table_of(mine)) - 1;
+    nodes_[id].parent = parent;
+    std::atomic_ref(nodes_[id].address).store(address, std::memory_order_release);
+    std::atomic<Slot>* slots = slots_[table_of(id)];
+    const std::size_t mask = slots_in(table_of(id)) - 1;
     for (std::size_t at = h & mask;; at = (at + 1) & mask) {
-        Slot found = 0;
-        if (slots[at].compare_exchange_strong(found, mine | tag, std::memory_order_acq_rel))
-            return mine;
-        if (is_it(found)) {  // another thread was first
-            nodes_[mine].address = unused_address;
-            return found & id_mask;
+        Slot slot = 0;
+        if (slots[at].compare_exchange_strong(slot, id | tag, std::memory_order_acq_rel)) return id;
+        if (matches(slot)) {  // another thread inserted it first
+            nodes_[id].address = unused_address;
+            return slot & id_mask;
         }
     }
 }

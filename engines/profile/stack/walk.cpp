@@ -14,18 +14,18 @@ std::uint64_t word(std::uint64_t at) {
     return value;
 }
 
-Step through_signal(Frame& frame, const Bounds& bounds) {
+Step step_from_signal(Frame& frame, const Bounds& bounds) {
     Step step;
     const std::uint64_t sp = frame.sp;
-    if (!bounds.holds(sp + signal_bp) || !bounds.holds(sp + signal_pc)) {
+    if (!bounds.contains(sp + signal_bp) || !bounds.contains(sp + signal_pc)) {
         step.end = Step::End::lost;
         return step;
     }
     for (const std::uint64_t at : {signal_bp, signal_sp, signal_pc})
-        step.read[step.reads++] = sp + at;
+        step.slots[step.slot_count++] = sp + at;
     step.new_bp = true;
     step.bp_slot = sp + signal_bp;
-    // The link register is read by the next step, if it matters there.
+    // The next step reads the link register if it needs it.
     frame = {word(sp + signal_pc), word(sp + signal_sp), word(sp + signal_bp), false,
              calls_push ? 0 : sp + signal_lr};
     return step;
@@ -46,12 +46,12 @@ Step step(Frame& frame, const Rule& rule, const Bounds& bounds) {
         case RuleKind::last: step.end = Step::End::last; return step;
         case RuleKind::unsupported:
         case RuleKind::unknown: return lost();
-        case RuleKind::signal: return through_signal(frame, bounds);
+        case RuleKind::signal: return step_from_signal(frame, bounds);
         case RuleKind::from_sp:
             cfa = frame.sp + static_cast<std::uint64_t>(std::int64_t{rule.cfa});
             break;
         case RuleKind::by_code:
-            if (!frame.called) return lost();  // it may be just about to set its frame up
+            if (!frame.called) return lost();  // it may not have set up its frame yet
             [[fallthrough]];
         case RuleKind::from_bp:
             cfa = frame.bp + static_cast<std::uint64_t>(std::int64_t{rule.cfa});
@@ -60,32 +60,33 @@ Step step(Frame& frame, const Rule& rule, const Bounds& bounds) {
         case RuleKind::from_bp_deref: {
             const std::uint64_t at = frame.bp + static_cast<std::uint64_t>(std::int64_t{rule.cfa});
             step.used_bp = true;
-            if (!bounds.holds(at)) return lost();
+            if (!bounds.contains(at)) return lost();
             cfa = word(at);
-            step.read[step.reads++] = at;
+            step.slots[step.slot_count++] = at;
             break;
         }
     }
-    // The caller's frame lies above its callee's, which may be none yet where it was interrupted.
+    // The caller's frame lies above its callee's. An interrupted callee may have no frame yet.
     if (cfa < frame.sp || (cfa == frame.sp && (calls_push || frame.called))) return lost();
-    const std::uint64_t ra_at = rule.ra == Rule::in_register
-                                    ? frame.lr_at
-                                    : cfa + static_cast<std::uint64_t>(std::int64_t{rule.ra});
-    if (!bounds.holds(ra_at)) return lost();
+    const std::uint64_t return_slot = rule.ra == Rule::in_register
+                                          ? frame.lr_address
+                                          : cfa + static_cast<std::uint64_t>(std::int64_t{rule.ra});
+    if (!bounds.contains(return_slot)) return lost();
     if (rule.saved != SavedBp::same) {
         const std::uint64_t base = rule.saved == SavedBp::at_cfa ? cfa : frame.bp;
         step.used_bp |= rule.saved == SavedBp::at_bp;
         step.bp_slot = base + static_cast<std::uint64_t>(std::int64_t{rule.bp});
-        if (!bounds.holds(step.bp_slot)) return lost();
+        if (!bounds.contains(step.bp_slot)) return lost();
         step.new_bp = true;
     }
-    step.read[step.reads++] = ra_at;
-    if (word(ra_at) == 0) {
+    step.slots[step.slot_count++] = return_slot;
+    if (word(return_slot) == 0) {
         step.end = Step::End::last;
         return step;
     }
-    if (rule.kind == RuleKind::by_code && !follows_call(word(ra_at))) return lost();
-    frame = {plain(word(ra_at)), cfa, step.new_bp ? word(step.bp_slot) : frame.bp, true};
+    if (rule.kind == RuleKind::by_code && !follows_call(word(return_slot))) return lost();
+    frame = {strip_signature(word(return_slot)), cfa, step.new_bp ? word(step.bp_slot) : frame.bp,
+             true};
     return step;
 }
 

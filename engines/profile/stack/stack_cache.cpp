@@ -1,0 +1,100 @@
+#include "profile/stack/stack_cache.hpp"
+
+#include <cstring>
+
+namespace assay::stack {
+namespace {
+
+std::uint64_t load(std::uint64_t at) { return *reinterpret_cast<const std::uint64_t*>(at); }
+
+}  // namespace
+
+void StackCache::clear() {
+    restart();
+    std::memset(static_cast<void*>(children_), 0, sizeof children_);
+}
+
+// How many cached frames outside of `start`, from the outermost on, still have the same words.
+std::uint32_t StackCache::count_unchanged(const Frame& start) const {
+    std::uint32_t n = frame_count_;
+    while (n > 0 && frames_[n - 1].frame.sp < start.sp) --n;
+    const std::uint32_t words = n > 0 ? frames_[n - 1].word_count : 0;
+    constexpr std::uint32_t stride = 8;
+    std::uint32_t same = 0;
+    for (std::uint64_t differs = 0; same + stride <= words; same += stride) {
+        for (std::uint32_t k = 0; k < stride; ++k)
+            differs |= load(slots_[same + k]) ^ words_[same + k];
+        if (differs != 0) break;
+    }
+    while (same < words && load(slots_[same]) == words_[same]) ++same;
+    while (n > 0 && frames_[n - 1].word_count > same) --n;
+    return n;
+}
+
+StackId StackCache::walk(const Frame& start, const Bounds& bounds, RuleCache& rules, Tree& tree) {
+    std::uint32_t kept = count_unchanged(start), new_count = 0;
+    StackId root = no_stack;
+    for (Frame frame = start;;) {
+        while (kept > 0 && frames_[kept - 1].frame.sp < frame.sp) --kept;
+        if (kept > 0) {
+            const CachedFrame& cached = frames_[kept - 1];
+            if (cached.frame.sp == frame.sp && cached.frame.pc == frame.pc &&
+                cached.frame.called == frame.called &&
+                cached.frame.lr_address == frame.lr_address &&
+                (!cached.needs_bp || cached.frame.bp == frame.bp))
+                break;
+        }
+        if (kept + new_count == max_frames) {
+            root = lost_root;
+            break;
+        }
+        NewFrame& added = new_frames_[new_count++];
+        added.frame = frame;
+        added.step = step(frame, rules.find(frame.address()), bounds);
+        if (added.step.end == Step::End::none) continue;
+        root = added.step.end == Step::End::last ? complete_root : lost_root;
+        break;
+    }
+    if (root != no_stack) kept = 0;
+    lost_ += root == lost_root;
+    frame_count_ = kept_ = kept;
+    word_count_ = kept > 0 ? frames_[kept - 1].word_count : 0;
+    while (new_count > 0)
+        if (!push(new_frames_[--new_count], root, tree)) {
+            clear();
+            return no_stack;
+        }
+    const StackId id = frames_[frame_count_ - 1].id;
+    if (root == lost_root)
+        frame_count_ = 0;  // the next walk must not end where this one was cut off
+    return id;
+}
+
+// Adds the next frame inwards.
+bool StackCache::push(const NewFrame& added, StackId root, Tree& tree) {
+    const CachedFrame* outer = frame_count_ > 0 ? &frames_[frame_count_ - 1] : nullptr;
+    const Step& step = added.step;
+    const bool outer_needs_bp = outer != nullptr && step.end == Step::End::none && outer->needs_bp;
+    for (std::uint32_t k = 0; k < step.slot_count; ++k) add_slot(step.slots[k]);
+    if (step.new_bp && outer_needs_bp) add_slot(step.bp_slot);
+    const StackId id = child(outer != nullptr ? outer->id : root, added.frame.address(), tree);
+    frames_[frame_count_++] = {added.frame, id, word_count_,
+                               step.used_bp || (outer_needs_bp && !step.new_bp)};
+    return id != no_stack;
+}
+
+void StackCache::add_slot(std::uint64_t slot) {
+    slots_[word_count_] = slot;
+    words_[word_count_++] = load(slot);
+}
+
+StackId StackCache::child(StackId parent, std::uint64_t address, Tree& tree) {
+    Child& child_entry =
+        children_[((address ^ (std::uint64_t{parent} << 40)) * 0x9e3779b97f4a7c15ull) >>
+                  (64 - child_bits)];
+    if (child_entry.address != address || child_entry.parent != parent)
+        child_entry = {address, parent, tree.child(parent, address)};
+    return child_entry.id;
+}
+
+}  // namespace assay::stack
