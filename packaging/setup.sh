@@ -4,8 +4,10 @@
 #   packaging/setup.sh run     what running needs
 #   packaging/setup.sh test    that, and what the tests need
 #   packaging/setup.sh node    prints the folder of the Node that it uses
+#   packaging/setup.sh python  prints the Python that it makes the environment with
 #
-# Idempotent; with nothing to do it takes about a second. Without root (and without a sudo that asks no
+# Idempotent; with nothing to do it takes about a second. Root builds for every user: the environment links
+# to a Python that others can execute, where there is one, and is made anew where it does not. Without root (and without a sudo that asks no
 # password) it installs no Debian package: it names the missing ones, builds what can be built without
 # them, and goes on; what is missing is then waived by Assay itself, with the reason.
 set -euo pipefail
@@ -14,6 +16,11 @@ cd "$(dirname "$(readlink -f "$0")")/.."
 purpose=${1:?run or test}
 venv=.venv
 log=build/setup.log
+umask 022 # what is built can be run by every user
+if [ ! -w . ]; then
+    echo "setup: $(id -un) may not write to $PWD; its owner, $(stat -c %U .), sets it up; ./assay runs without" >&2
+    exit 1
+fi
 mkdir -p build
 : >"$log"
 
@@ -62,7 +69,7 @@ install_packages() {
     local wanted=()
     for package in "${missing[@]}"; do
         case $package in
-        python3-venv) python3 -c 'import ensurepip' 2>/dev/null || wanted+=("$package") ;;
+        python3-venv) find_python with_pip >/dev/null || wanted+=("$package") ;;
         cmake) command -v cmake >/dev/null || wanted+=("$package") ;;
         ninja-build) command -v ninja >/dev/null || wanted+=("$package") ;;
         python3) command -v python3 >/dev/null || wanted+=("$package") ;;
@@ -82,19 +89,62 @@ install_packages() {
     quietly as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${wanted[@]}"
 }
 
+# Whether other users can execute this Python. Its files are tried, not their modes looked at: a folder above
+# them may be closed (/root), and so may its library.
+others_can_run() {
+    setpriv --reuid=65534 --regid=65534 --clear-groups --no-new-privs env -i "$1" -Ic 'import encodings, venv' \
+        >/dev/null 2>&1
+}
+
+# The Python to make the environment with, 3.11 or newer: PATH's, but for root the first that others can
+# execute. "with_pip" fails when that one lacks ensurepip.
+find_python() {
+    local candidate path first="" shared=""
+    for candidate in python3 /usr/bin/python3 /usr/local/bin/python3 python3.13 python3.12 python3.11; do
+        path=$("$candidate" -c 'import os, sys
+sys.exit(sys.version_info < (3, 11) or print(os.path.realpath(sys.executable)))' 2>/dev/null) || continue
+        [ -n "$first" ] || first=$path
+        [ "$(id -u)" = 0 ] || break
+        if others_can_run "$path"; then
+            shared=$path
+            break
+        fi
+    done
+    path=${shared:-$first}
+    [ -n "$path" ] || return 1
+    if ! "$path" -c 'import ensurepip' 2>/dev/null; then
+        [ "${1:-}" != with_pip ] || return 1
+        path=$first
+    fi
+    echo "$path"
+}
+
+# Removes an environment that root has made with a Python which others cannot execute, if there is one that
+# they can. A linked .venv belongs to another checkout and is left alone.
+drop_private_environment() {
+    local python better
+    [ "$(id -u)" = 0 ] && [ ! -L "$venv" ] && [ -x "$venv/bin/python" ] || return 0
+    python=$("$venv/bin/python" -c 'import os, sys; print(os.path.realpath(sys.executable))')
+    others_can_run "$python" && return 0
+    better=$(find_python with_pip) && others_can_run "$better" || return 0
+    say "making $venv anew: other users cannot execute $python"
+    rm -rf "$venv"
+}
+
 # The Python packages of pyproject.toml, at the versions of packaging/constraints.txt. The stamp is the
 # hash of both, so that a change of either is installed and nothing else is.
 install_python() {
-    local groups=$1 stamp
+    local groups=$1 stamp python
+    drop_private_environment
     stamp=$(cat pyproject.toml packaging/constraints.txt | sha256sum | cut -d' ' -f1)
-    [ "$(cat "$venv/.assay-$groups" 2>/dev/null)" = "$stamp" ] && return 0
+    [ -x "$venv/bin/python" ] && [ "$(cat "$venv/.assay-$groups" 2>/dev/null)" = "$stamp" ] && return 0
     if [ ! -x "$venv/bin/python" ]; then
-        python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || {
+        python=$(find_python) || {
             say "Python 3.11 or newer is needed, and found is: $(python3 --version 2>/dev/null || echo none)"
             return 1
         }
-        say "making the Python environment in $venv"
-        quietly python3 -m venv "$venv" || {
+        say "making the Python environment in $venv with $python"
+        quietly "$python" -m venv --clear "$venv" || {
             say "python3 -m venv failed; Debian: apt-get install python3-venv"
             return 1
         }
@@ -184,6 +234,10 @@ node) # where Node is, for those who run npm themselves
     node=$(find_node)
     cd "$node" && pwd
     exit 0
+    ;;
+python)
+    find_python
+    exit
     ;;
 *)
     say "what for? 'run' or 'test', not '$purpose'"
