@@ -15,7 +15,8 @@ import pytest
 ROOT = Path(__file__).parents[3]
 SYSTEM_PYTHON = Path("/usr/bin/python3")
 NOBODY = 65534
-AS_NOBODY = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "--no-new-privs"]
+# env is what nobody executes: setpriv itself still has root's capabilities, and finds what nobody may not.
+AS_NOBODY = f"setpriv --reuid={NOBODY} --regid={NOBODY} --clear-groups --no-new-privs env".split()
 PATH = "/usr/local/bin:/usr/bin:/bin"
 LIMIT_S = 120
 ENGINES = {name: os.environ[name] for name in ["ASSAY_ENGINES"] if name in os.environ}
