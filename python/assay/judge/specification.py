@@ -29,7 +29,7 @@ from assay.judge.criteria import (
 )
 from assay.records.schema import Scalar
 from assay.records.toml import TomlFile, find_built_in
-from assay.records.units import Quantity, name_unit, parse_in, parse_quantity, unit_of
+from assay.records.units import Quantity, describe_unit, parse_in, parse_quantity, unit_of
 
 
 def find_specification(name: str) -> Path:
@@ -99,8 +99,8 @@ class _Reader:
         if unit and isinstance(value, str) and "," not in value:
             quantity = self._quantity(value, key)
             if quantity.unit != unit:
-                what = f"{key} = {value!r} does not fit a parameter in {name_unit(unit)}"
-                self.refuse(key, what, f"it is in {name_unit(quantity.unit)}")
+                what = f"{key} = {value!r} does not fit a parameter in {describe_unit(unit)}"
+                self.refuse(key, what, f"it is in {describe_unit(quantity.unit)}")
             return int(quantity.value) if quantity.value == int(quantity.value) else quantity.value
         return value
 
@@ -138,7 +138,7 @@ class _Reader:
             if not isinstance(one, str | int | float) or isinstance(one, bool):
                 self.refuse("is", f"is = {one!r} is not a text or a number", "such as 'performance'")
             if unit is not None and isinstance(one, str) != (unit == ""):
-                kind = "a text" if unit == "" else f"a number, in {name_unit(unit)}"
+                kind = "a text" if unit == "" else f"a number, in {describe_unit(unit)}"
                 self.refuse("is", f"is = {one!r} does not fit", f"the fact is {kind}")
         return values
 
@@ -220,8 +220,8 @@ class _Reader:
             return self._share(value, key, unit)
         quantity = self._quantity(value, key)
         if unit is not None and quantity.unit != unit:
-            what = f"{key} = {value!r} does not fit a metric in {name_unit(unit)}"
-            self.refuse(key, what, f"it is in {name_unit(quantity.unit)}")
+            what = f"{key} = {value!r} does not fit a metric in {describe_unit(unit)}"
+            self.refuse(key, what, f"it is in {describe_unit(quantity.unit)}")
         return quantity
 
     def _share(self, table: dict[str, Any], key: str, unit: str | None) -> Share:
@@ -233,8 +233,8 @@ class _Reader:
             )
         of_unit = self._unit(of, key)
         if unit is not None and of_unit is not None and unit != of_unit:
-            what = f"a share of {of}, in {name_unit(of_unit)}, does not fit"
-            self.refuse(key, what, f"the metric is in {name_unit(unit)}")
+            what = f"a share of {of}, in {describe_unit(of_unit)}, does not fit"
+            self.refuse(key, what, f"the metric is in {describe_unit(unit)}")
         try:
             return Share(parse_in(share, "1"), of, self._where(table, key))
         except UserError as error:

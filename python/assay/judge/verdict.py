@@ -26,7 +26,7 @@ from assay.records.schema import (
     Pairs,
     Verdict,
 )
-from assay.records.units import Quantity, format_as, name_unit
+from assay.records.units import Quantity, format_as, describe_unit
 
 Outcome = Literal["PASS", "FAIL", "INCONCLUSIVE"]
 
@@ -208,7 +208,7 @@ def _required(
     if isinstance(limit, Quantity):
         if limit.unit != record.unit:
             return (
-                f"{_whose(record)} is in {name_unit(record.unit)}, the limit in {name_unit(limit.unit)}",
+                f"{_whose(record)} is in {describe_unit(record.unit)}, the limit in {describe_unit(limit.unit)}",
                 [],
             )
         return limit.value, []

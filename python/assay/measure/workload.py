@@ -10,7 +10,7 @@ from typing import Any
 
 from assay.errors import UserError
 from assay.records.toml import TomlFile, find_built_in
-from assay.records.units import name_unit, parse_quantity
+from assay.records.units import describe_unit, parse_quantity
 
 OPERATIONS = ("write", "read", "copy", "transpose")
 
@@ -66,7 +66,7 @@ def _quantity(file: TomlFile, table: dict[str, Any], key: str, unit: str) -> flo
     except UserError as error:
         file.refuse(key, error.what, error.fix)
     if quantity.unit != unit:
-        file.refuse(key, f"{key} = '{value}' is in {name_unit(quantity.unit)}", f"it has to be in {unit}")
+        file.refuse(key, f"{key} = '{value}' is in {describe_unit(quantity.unit)}", f"it has to be in {unit}")
     if quantity.value <= 0:
         file.refuse(key, f"{key} = '{value}' is nothing", "give more than that")
     return quantity.value

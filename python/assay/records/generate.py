@@ -21,7 +21,8 @@ from assay.records.schema import SCHEMA_VERSION, AnyLine, ReportData
 SCHEMA_FILE = "schema/records.schema.json"
 TYPES_FILE = "web/src/data/records.ts"
 HEAP_TYPES_FILE = "web/src/data/heapPage.ts"
-ENGINE_ONLY = {"Hello", "Progress", "Ready"}  # never stored, so the report never meets them
+# Hello, Progress and Ready are never stored; ReportData is what "--json" prints.
+NOT_IN_REPORT = {"Hello", "Progress", "Ready", "ReportData"}
 
 JsonSchema = dict[str, Any]
 
@@ -56,13 +57,12 @@ def json_schema() -> JsonSchema:
 def typescript() -> str:
     """The TypeScript module: one interface a struct, and ``AnyRecord``, the union of all that is stored."""
     definitions = json_schema()["$defs"]
-    kept = {name: schema for name, schema in definitions.items() if name not in ENGINE_ONLY}
+    kept = {name: schema for name, schema in definitions.items() if name not in NOT_IN_REPORT}
     records = [name for name, schema in kept.items() if "kind" in schema["properties"]]
     scalar = "export type Scalar = string | number | boolean;\n"
     union = "\n  | ".join(["export type AnyRecord =", *records]) + ";\n"  # as prettier breaks a long union
-    version = f"export const SCHEMA_VERSION = {SCHEMA_VERSION};\n"
     interfaces = [_interface(name, schema) for name, schema in kept.items()]
-    return "\n".join([_TYPES_HEAD, version, scalar, *interfaces, union])
+    return "\n".join([_TYPES_HEAD, scalar, *interfaces, union])
 
 
 def heap_typescript() -> str:

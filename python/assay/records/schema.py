@@ -238,13 +238,13 @@ class RunInfo(Struct, omit_defaults=True):
 
 
 class ReportData(Struct):
-    """What is embedded in ``report.html``: one run, whole."""
+    """A whole run as one value: what ``--json`` prints."""
 
     run: RunInfo
     records: list[AnyRecord]
 
 
-# What engines say besides records: never stored.
+# What engines send besides records: never stored.
 class Hello(Struct, tag_field="kind", tag="hello"):
     """A rank has started (said before MPI_Init, so that a missing one can be named)."""
 

@@ -1,9 +1,21 @@
-"""Quantities, strictly, both ways: "180 Gbit/s" in, 2.25e10 B/s at rest, "22.5 GB/s" out.
+"""Parses and formats quantities: "180 Gbit/s" is read as 2.25e10 B/s and shown as "22.5 GB/s".
 
-Records are in SI base units; people write and read multiples. Here is the only place that knows them.
-Strict means that the spelling decides: a bit is never a byte, kB is 1000 and KiB is 1024, and a unit
-that is not in the table is refused with the nearest one that is. Guessing would pass a machine at an
-eighth of the rate that was asked for.
+Records hold SI base units ("B", "B/s", "s", "1/s", "1"); only this module and its twin in the report,
+``web/src/data/format.ts``, convert them. Both pass the cases in ``tests/fixtures/quantities.json``.
+
+Parsing is strict: a bit is never a byte, kB is 1000 and KiB is 1024, and an unknown unit is refused with the
+nearest known one. A guess could pass a machine at an eighth of the required rate.
+
+Formatting follows one rule:
+
+    B     binary (KiB, MiB, ...): memory, messages, files. 1000 to 1023 of a unit are shown whole.
+    B/s   decimal (MB/s, GB/s): memory, storage and network alike, so that they compare.
+    1/s   decimal (k/s, M/s).
+    s     ns, µs, ms, s.
+    1     a count if whole; below one a share in percent; else a plain number.
+
+Three significant digits, no trailing zeros, no exponent. Bits per second appear where a reader compares with
+another tool's output (``format_bit_rate``), and in verdicts in the unit of the specification (``format_as``).
 """
 
 from __future__ import annotations
@@ -23,12 +35,12 @@ class Quantity(NamedTuple):
     unit: str
 
 
-_DECIMAL = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
-_BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40}
+_DECIMAL = {"": 1.0, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15}
+_BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50}
 
 
 def _known_units() -> dict[str, Quantity]:
-    """Every spelling that is accepted, with what one of it is in the base unit."""
+    """Maps each accepted spelling to the size of that unit in its base unit."""
     amounts = {f"{prefix}B": factor for prefix, factor in (_DECIMAL | _BINARY).items()}
     for bit in ("bit", "b"):
         amounts |= {f"{prefix}{bit}": factor / 8 for prefix, factor in _DECIMAL.items()}
@@ -42,21 +54,21 @@ def _known_units() -> dict[str, Quantity]:
 
 
 _UNITS = _known_units()
-# What values are shown in, from the smallest up.
-_STEPS = {
-    "B": {f"{prefix}B": factor for prefix, factor in _DECIMAL.items()},
+# The units that values are shown in, in ascending order.
+_DISPLAY_UNITS = {
+    "B": {f"{prefix}B": factor for prefix, factor in ({"": 1.0} | _BINARY).items()},
     "B/s": {f"{prefix}B/s": factor for prefix, factor in _DECIMAL.items()},
     "1/s": {f"{prefix or '1'}/s": factor for prefix, factor in _DECIMAL.items()},
-    "s": {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0},
+    "s": {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0},
 }
 _QUANTITY = re.compile(r"\s*(\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)\s*(\S*)\s*")
 _OPTION_SIZE = re.compile(r"\s*(\d+)\s*([kKMG]?)\s*")
 
 
 def parse_quantity(text: str) -> Quantity:
-    """A number and its unit, in base units; no unit means a count ("1").
+    """Parses a number and a unit into base units; without a unit it is a count ("1").
 
-    Raises UserError when it is no such thing, negative, or in a unit that is not known.
+    Raises UserError if ``text`` is no quantity, is negative, or has an unknown unit.
     """
     match = _QUANTITY.fullmatch(text)
     if not match:
@@ -68,12 +80,12 @@ def parse_quantity(text: str) -> Quantity:
     value = float(number)
     if math.isinf(value):
         raise UserError(f"'{text}' is not a quantity", "the number is too large")
-    # Units below one have exact inverses: 3 ns / 1e9 rounds once, 3 * 1e-9 twice.
+    # Units below 1 have exact inverses: 3 ns / 1e9 rounds once, 3 * 1e-9 twice.
     return Quantity(value / round(1 / unit.value) if unit.value < 1 else value * unit.value, unit.unit)
 
 
 def _suggestion(spelling: str) -> str:
-    """The known unit that a reader would take ``spelling`` for: letter case and "ps" are usual slips."""
+    """Names the known unit nearest to ``spelling``; letter case and "ps" for "/s" are the usual slips."""
     wanted = re.sub(r"ps$", "/s", spelling)
     known = [name for name in _UNITS if name]
     same_letters = [name for name in known if name.lower() == wanted.lower()]
@@ -85,27 +97,28 @@ def _suggestion(spelling: str) -> str:
 
 
 def parse_in(text: str, unit: str) -> float:
-    """The value of ``text`` in the base unit ``unit``: ``parse_in("60s", "s")`` is 60.0.
+    """Parses ``text`` as a quantity of the base unit ``unit``: ``parse_in("60s", "s")`` is 60.0.
 
-    Raises UserError also when the quantity is of another kind.
+    Raises UserError as ``parse_quantity`` does, and if the quantity has another base unit.
     """
     quantity = parse_quantity(text)
     if quantity.unit != unit:
         raise UserError(
-            f"'{text}' is in {name_unit(quantity.unit)}", f"a value in {name_unit(unit)} is needed here"
+            f"'{text}' is in {describe_unit(quantity.unit)}",
+            f"a value in {describe_unit(unit)} is needed here",
         )
     return quantity.value
 
 
-def name_unit(unit: str) -> str:
-    """A base unit in words, for messages."""
+def describe_unit(unit: str) -> str:
+    """Describes a base unit in messages."""
     return "no unit (a count or a share)" if unit == "1" else unit
 
 
 def parse_size(text: str) -> int:
-    """A size in whole bytes, at least 1, as options take it: "65536", "64KiB", "64k" or "64 kB".
+    """Parses an option's size in whole bytes, at least 1: "65536", "64KiB", "64k" or "64 kB".
 
-    A bare k, M or G is binary here, as in dd, fio and IOR; "kB" stays decimal.
+    A bare k, M or G is binary, as in dd, fio and IOR; "kB" is decimal. Raises UserError otherwise.
     """
     match = _OPTION_SIZE.fullmatch(text)
     if match:
@@ -119,48 +132,71 @@ def parse_size(text: str) -> int:
 
 
 def format_quantity(value: float, unit: str) -> str:
-    """Three significant digits and the decimal multiple that suits: (2.25e10, "B/s") is "22.5 GB/s".
+    """Formats ``value``, in the base unit ``unit``, by the rule above: (2.25e10, "B/s") is "22.5 GB/s".
 
-    Counts stay whole; a unit that is not ours is shown as it is.
+    A unit that is not a base unit is appended as it is: (4.2, "K") is "4.2 K".
     """
     if not math.isfinite(value):
         return f"{value} {unit}".removesuffix(" 1")
     if unit == "1":
-        return f"{value:.0f}" if value == int(value) else _three_digits(value)
-    if unit not in _STEPS:
+        if value == int(value):
+            return f"{value:.0f}"
+        return format_share(value) if abs(value) < 1 else _three_digits(value)
+    if unit not in _DISPLAY_UNITS:
         return f"{_three_digits(value)} {unit}"
     if value == 0:
         return f"0 {unit}"
-    rounded = float(f"{value:.2e}")  # first, so that 999.9 MB is "1 GB", never "1000 MB"
-    steps = _STEPS[unit]
-    fitting = [label for label, factor in steps.items() if abs(rounded) >= factor * (1 - 1e-9)]
-    label = fitting[-1] if fitting else next(iter(steps))
-    return f"{_three_digits(rounded / steps[label])} {label}"
+    units = list(_DISPLAY_UNITS[unit].items())
+    fitting = [index for index, (_, factor) in enumerate(units) if abs(value) >= factor]
+    index = fitting[-1] if fitting else 0
+    base = 1024 if unit == "B" else 1000
+    if index + 1 < len(units) and abs(_rounded(value / units[index][1])) >= base:
+        index += 1  # 999.9 MB/s rounds to "1 GB/s", never to "1000 MB/s"
+    label, factor = units[index]
+    return f"{_three_digits(value / factor)} {label}"
+
+
+def _rounded(value: float) -> float:
+    """Rounds to three significant digits, and from 1000 to 1024 to a whole number."""
+    return float(round(value)) if 1000 <= abs(value) <= 1024 else float(f"{value:.2e}")
 
 
 def _three_digits(value: float) -> str:
-    text = f"{value:.3g}"
-    return f"{float(text):.0f}" if "e" in text and 1 <= abs(value) < 1e6 else text
+    rounded = _rounded(value)
+    if rounded == 0:
+        return "0"
+    decimals = max(0, 2 - int(f"{rounded:e}".partition("e")[2]))
+    text = f"{rounded:.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if decimals else text
 
 
 def unit_of(text: str) -> str:
-    """How the unit of a quantity is spelled: "Gbit/s" of "180 Gbit/s"; "" for a count."""
+    """Returns the unit of a quantity as it is spelled: "Gbit/s" of "180 Gbit/s"; "" of a count."""
     match = _QUANTITY.fullmatch(text)
     return match[2] if match else ""
 
 
 def format_as(value: float, spelling: str) -> str:
-    """A value in a unit of the reader's choice: (2.354e10, "Gbit/s") is "188.32 Gbit/s".
+    """Formats a value in a unit of the reader's choice: (2.354e10, "Gbit/s") is "188.32 Gbit/s".
 
-    Two decimals at least, so that 99.74 % is not 99.75 %; whole numbers stay whole.
+    At least two decimals, so that 99.74 % is not shown as 99.75 %; whole numbers have none.
     """
     number = float(f"{value / _UNITS[spelling].value:.10g}")
     digits = ".0f" if number == int(number) else ".2f" if abs(number) >= 1 else ".3g"
     return f"{number:{digits}} {spelling}".rstrip()
 
 
+def format_bit_rate(rate: float) -> str:
+    """Formats a rate in B/s with two decimals as COBALT's tests print it: 22.5e9 is "180.00 Gbit/s".
+
+    Below 0.1 Gbit/s it is in Mbit/s.
+    """
+    bits = 8 * rate
+    return f"{bits / 1e9:.2f} Gbit/s" if bits >= 1e8 else f"{bits / 1e6:.2f} Mbit/s"
+
+
 def format_size(size: int) -> str:
-    """A message size, exactly: 1048576 is "1 MiB", 1000 is "1000 B"."""
+    """Formats a parameter's size exactly, so that it reads back: 1048576 is "1 MiB", 1000 is "1000 B"."""
     for prefix, factor in reversed(_BINARY.items()):
         if size and size % int(factor) == 0:
             return f"{size // int(factor)} {prefix}B"
@@ -168,5 +204,5 @@ def format_size(size: int) -> str:
 
 
 def format_share(share: float) -> str:
-    """A share of one as a percentage: 0.12 is "12 %"."""
+    """Formats a share as a percentage: 0.12 is "12 %"."""
     return f"{_three_digits(100 * share)} %"

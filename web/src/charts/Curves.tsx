@@ -6,7 +6,7 @@ import { GridComponent, LegendComponent, TooltipComponent } from "echarts/compon
 import { use, type EChartsCoreOption } from "echarts/core";
 import { CanvasRenderer } from "echarts/renderers";
 
-import { bytes, quantity } from "../data/format";
+import { exactSize, quantity } from "../data/format";
 import { look, SYMBOLS, useChart } from "./chart";
 import { colour } from "./theme";
 
@@ -39,7 +39,7 @@ export function Curves({
   logarithmic,
   curves,
   sizeName = "message size",
-  sizeText = bytes,
+  sizeText = (value) => exactSize(Math.round(value)),
 }: Props) {
   const inputs = [unit, logarithmic, curves, sizeName, sizeText] as const;
   const box = useChart(() => options(...inputs), [...inputs]);
@@ -69,7 +69,7 @@ function options(
       type: logarithmic ? "log" : "value",
       axisLabel: {
         ...text,
-        formatter: (value: number) => quantity(value, unit).replace(/\.0+(?= )/, ""),
+        formatter: (value: number) => quantity(value, unit),
       },
       splitLine: line,
     },

@@ -43,7 +43,7 @@ export function Grouped({ title, label, unit, bars, stacked }: Props) {
 
 function options(unit: string, bars: Bars, stacked: boolean): EChartsCoreOption {
   const { base, text, axisLine, line } = look();
-  const shown = (value: number) => quantity(value, unit).replace(/\.0+(?= )/, "");
+  const shown = (value: number) => quantity(value, unit);
   return {
     ...base,
     grid: { left: 4, right: 24, top: 32, bottom: 8, containLabel: true },

@@ -51,7 +51,7 @@ export function TimeLines({ title, label, unit, lines }: Props) {
 
 function options(unit: string, lines: TimeLine[]): EChartsCoreOption {
   const { base, text, axisLine, line } = look();
-  const value = (y: number) => quantity(y, unit).replace(/\.0+(?= )/, "");
+  const value = (y: number) => quantity(y, unit);
   return {
     ...base,
     legend: {
@@ -69,7 +69,7 @@ function options(unit: string, lines: TimeLine[]): EChartsCoreOption {
       splitLine: { show: false },
       axisLabel: {
         ...text,
-        formatter: (x: number) => quantity(x, "s").replace(/\.0+(?= )/, ""),
+        formatter: (x: number) => quantity(x, "s"),
         hideOverlap: true,
       },
     },

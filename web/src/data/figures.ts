@@ -2,7 +2,7 @@
 // parameters, with the limits that verdicts held against it; distributions; and bandwidth between NUMA
 // nodes as a matrix.
 
-import { bytes, parameters } from "./format";
+import { exactSize, parameters } from "./format";
 import { naturally } from "./hosts";
 import { median, type Matrix } from "./matrix";
 import type { Histogram, Measurement, Scalar, Subject, Verdict } from "./records";
@@ -134,7 +134,7 @@ function traits({ subject = {}, params = {} }: Measurement): Map<string, string>
   for (const [name, value] of Object.entries(params)) {
     found.set(
       `param ${name}`,
-      name === "size" ? bytes(Number(value)) : parameters({ [name]: value as Scalar }),
+      name === "size" ? exactSize(Number(value)) : parameters({ [name]: value as Scalar }),
     );
   }
   return found;

@@ -1,62 +1,70 @@
-// Values as people read them. Records are in SI base units; this file is the only place that knows
-// otherwise. Message sizes are binary (KiB), rates are decimal (MB/s), and each says so in its unit.
+// Formats values for people. Records hold SI base units ("B", "B/s", "s", "1/s", "1"); only this file and its twin,
+// python/assay/records/units.py, convert them. That file states the rule, and both pass the cases in
+// tests/fixtures/quantities.json: bytes are binary (KiB), rates are decimal (MB/s), three significant digits.
 
-const BINARY = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
-const DECIMAL: [number, string][] = [
-  [1e15, "P"],
-  [1e12, "T"],
-  [1e9, "G"],
-  [1e6, "M"],
-  [1e3, "k"],
-  [1, ""],
-];
-const TIMES: [number, string][] = [
-  [1, "s"],
-  [1e-3, "ms"],
-  [1e-6, "µs"],
-  [1e-9, "ns"],
-];
+type Step = [factor: number, label: string];
+
+const BYTES: Step[] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"].map((label, k) => [
+  1024 ** k,
+  label,
+]);
+const PREFIXES = ["", "k", "M", "G", "T", "P"];
+// The units that values are shown in, in ascending order.
+const DISPLAY_UNITS: Record<string, Step[]> = {
+  B: BYTES,
+  "B/s": PREFIXES.map((prefix, k) => [1000 ** k, `${prefix}B/s`]),
+  "1/s": PREFIXES.map((prefix, k) => [1000 ** k, `${prefix || "1"}/s`]),
+  s: [
+    [1e-9, "ns"],
+    [1e-6, "µs"],
+    [1e-3, "ms"],
+    [1, "s"],
+  ],
+};
 
 export const NONE = "–";
 
-/** Three significant digits, never an exponent: 12.3, 0.0123, 1230. */
-export function digits(value: number, significant = 3): string {
-  if (value === 0) return "0";
-  const rounded = Number(value.toPrecision(significant));
-  const decimals = significant - 1 - Math.floor(Math.log10(Math.abs(rounded)));
-  return rounded.toFixed(Math.min(20, Math.max(0, decimals)));
+/** Rounds to three significant digits, and from 1000 to 1024 to a whole number. */
+function rounded(value: number): number {
+  const size = Math.abs(value);
+  return size >= 1000 && size <= 1024 ? Math.round(value) : Number(value.toPrecision(3));
 }
 
-/** A size in bytes, exact where it is a whole number of its unit: 1 MiB, 1.50 KiB. */
-export function bytes(value: number): string {
-  let scaled = value;
-  let step = 0;
-  while (Math.abs(scaled) >= 1024 && step < BINARY.length - 1) {
-    scaled /= 1024;
-    step += 1;
-  }
-  return `${Number.isInteger(scaled) ? scaled : digits(scaled)} ${BINARY[step]}`;
+/** Three significant digits without trailing zeros or an exponent: 12.3, 0.0123, 1230, 2. */
+export function digits(value: number): string {
+  const number = rounded(value);
+  if (number === 0) return "0";
+  const decimals = 2 - Number(number.toExponential().split("e")[1]);
+  if (decimals <= 0) return number.toFixed(0);
+  return number.toFixed(Math.min(20, decimals)).replace(/\.?0+$/, "");
 }
 
-/** A value with its unit, as records name units: "B/s", "s", "1/s", "B", "1". */
+/** A parameter's size in bytes, exactly: 1048576 is "1 MiB", 1000 is "1000 B". */
+export function exactSize(value: number): string {
+  const [factor, label] =
+    BYTES.findLast(([factor]) => value !== 0 && value % factor === 0) ?? BYTES[0]!;
+  return `${value / factor} ${label}`;
+}
+
+/** A value in the base unit `unit`, with the multiple that suits; a dash if there is no value. */
 export function quantity(value: number | null | undefined, unit: string): string {
   if (value === null || value === undefined || !Number.isFinite(value)) return NONE;
-  if (unit === "B") return bytes(value);
-  if (unit === "s") return scaled(value, TIMES, "");
-  if (unit === "B/s") return scaled(value, DECIMAL, "B/s");
-  if (unit === "1/s") return scaled(value, DECIMAL, "/s");
   if (unit === "1" || unit === "") {
     if (Number.isInteger(value)) return String(value);
     return Math.abs(value) < 1 ? `${digits(value * 100)} %` : digits(value); // below one it is a share
   }
-  return `${digits(value)} ${unit}`;
-}
-
-function scaled(value: number, steps: [number, string][], unit: string): string {
-  // Rounded first, so that 999.96 µs becomes 1.00 ms and not 1000 µs.
-  const size = Math.abs(Number(value.toPrecision(3)));
-  const [factor, prefix] = steps.find(([least]) => size >= least) ?? steps[steps.length - 1]!;
-  return `${digits(value / factor)} ${prefix}${unit}`.trimEnd();
+  const steps = DISPLAY_UNITS[unit];
+  if (!steps) return `${digits(value)} ${unit}`;
+  if (value === 0) return `0 ${unit}`;
+  let index = Math.max(
+    0,
+    steps.findLastIndex(([factor]) => Math.abs(value) >= factor),
+  );
+  const base = unit === "B" ? 1024 : 1000;
+  // 999.96 µs rounds to "1 ms", never to "1000 µs".
+  if (index + 1 < steps.length && Math.abs(rounded(value / steps[index]![0])) >= base) index += 1;
+  const [factor, label] = steps[index]!;
+  return `${digits(value / factor)} ${label}`;
 }
 
 /** A relative difference with its sign: -0.49 is "−49 %". */
@@ -113,7 +121,7 @@ const UNITS: Record<string, string> = {
 export function parameters(params: Record<string, string | number | boolean>): string {
   return Object.entries(params)
     .map(([name, value]) => {
-      if (name === "size" && typeof value === "number") return bytes(value);
+      if (name === "size" && typeof value === "number") return exactSize(value);
       if (typeof value === "boolean") return value ? name : `not ${name}`;
       if (NAMELESS.has(name)) return String(value);
       if (UNITS[name] && typeof value === "number")

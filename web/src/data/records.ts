@@ -2,8 +2,6 @@
 // "python -m assay.records.generate": change the structs there, never this file. A field with a default
 // may be absent, because records leave their defaults out.
 
-export const SCHEMA_VERSION = 1;
-
 export type Scalar = string | number | boolean;
 
 /**
@@ -166,14 +164,6 @@ export interface Pairs {
   peers?: string[];
   values?: number[];
   id?: number;
-}
-
-/**
- * What is embedded in ``report.html``: one run, whole.
- */
-export interface ReportData {
-  run: RunInfo;
-  records: AnyRecord[];
 }
 
 /**

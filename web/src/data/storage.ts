@@ -2,7 +2,7 @@
 // their samples as python/assay/records/storage.py takes), and arranged as curves, bars and maps.
 
 import type { Curve } from "../charts/Curves";
-import { bytes } from "./format";
+import { exactSize } from "./format";
 import { median, type Matrix } from "./matrix";
 import type { Measurement, Scalar } from "./records";
 
@@ -193,7 +193,7 @@ export function deviceMap(figures: readonly Figure[]): Matrix {
     lowerIsBetter: false,
     params: {},
     rows: threads.map((count) => `${count} thread${count === 1 ? "" : "s"}`),
-    columns: sizes.map(bytes),
+    columns: sizes.map(exactSize),
     values,
     measured: figures.length,
     median: middle,

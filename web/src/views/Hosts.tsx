@@ -4,7 +4,7 @@
 
 import { fold, naturally } from "../data/hosts";
 import type { Context, Scalar } from "../data/records";
-import { bytes, quantity } from "../data/format";
+import { quantity } from "../data/format";
 import { Table, type Column } from "./Table";
 
 interface FactRow {
@@ -162,7 +162,7 @@ function factText(fact: string, value: Scalar): string {
     /(^|[._])(memory|bytes|cache)([._]|$)/.test(fact) &&
     value >= 1024
   ) {
-    return bytes(value);
+    return quantity(value, "B");
   }
   return String(value);
 }

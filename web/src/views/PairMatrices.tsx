@@ -5,7 +5,7 @@ import { useMemo, useState } from "preact/hooks";
 
 import { HeatMap } from "../charts/HeatMap";
 import { cellScale, scaleRange, type Marks } from "../charts/drawMatrix";
-import { bytes, parameters, percent, quantity } from "../data/format";
+import { exactSize, parameters, percent, quantity } from "../data/format";
 import { sideMedian, worstPairs, type Matrix } from "../data/matrix";
 import type { Finding } from "../data/records";
 import { Choice } from "./Choice";
@@ -111,7 +111,7 @@ function Selectors({ matrices, matrix, onChange }: SelectorsProps) {
             value={now[facet]!}
             options={values.map((value) => [
               value,
-              label === "Size" ? bytes(Number(value)) : value,
+              label === "Size" ? exactSize(Number(value)) : value,
             ])}
             onChange={(value) => choose(facet, value)}
           />

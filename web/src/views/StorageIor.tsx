@@ -4,7 +4,7 @@
 import { useMemo, useState } from "preact/hooks";
 
 import { Curves } from "../charts/Curves";
-import { bytes } from "../data/format";
+import { exactSize } from "../data/format";
 import { panelsOf, valuesOf, type Figure } from "../data/storage";
 import { Choice } from "./Choice";
 
@@ -27,7 +27,7 @@ export function StorageIor({ figures }: { figures: Figure[] }) {
     () => panelsOf(figures, axis, { [other]: chosen }),
     [figures, axis, other, chosen],
   );
-  const named = (value: number) => (other === "transfer" ? bytes(value) : String(value));
+  const named = (value: number) => (other === "transfer" ? exactSize(value) : String(value));
   const fixed =
     other === "transfer"
       ? `Transfers of ${named(chosen)}. `
@@ -80,7 +80,7 @@ export function StorageIor({ figures }: { figures: Figure[] }) {
             logarithmic={scale === "log"}
             curves={curves}
             sizeName={axis === "transfer" ? "transfer size" : "nodes"}
-            sizeText={axis === "transfer" ? bytes : wholeNumber}
+            sizeText={axis === "transfer" ? exactSize : wholeNumber}
           />
         ))}
       </div>

@@ -3,7 +3,7 @@
 import { useMemo, useState } from "preact/hooks";
 
 import { Curves, type Curve } from "../charts/Curves";
-import { bytes, quantity } from "../data/format";
+import { exactSize, quantity } from "../data/format";
 import type { Measurement } from "../data/records";
 import { middle, operations, sweepTitle, type Sweep, type SweepRow } from "../data/sweep";
 import { Choice } from "./Choice";
@@ -137,7 +137,7 @@ const ALL_COLUMNS: Column<SweepRow>[] = [
     header: "Size",
     numeric: true,
     value: (row) => row.size,
-    show: (row) => bytes(row.size),
+    show: (row) => exactSize(row.size),
   },
   { id: "op", header: "Operation", value: (row) => row.op },
   figure("wall_time", "Wall time", "wall_time", "s"),

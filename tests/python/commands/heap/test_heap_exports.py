@@ -29,7 +29,7 @@ def test_what_has_changed(planted: Path, tmp_path: Path, capsys: pytest.CaptureF
     heap(tmp_path / "b", planted, "leak")
     words = ["heap", "compare", str(tmp_path / "a"), str(tmp_path / "b")]
     assert main([*words, "--metric", "leaked"]) == 0
-    assert "+1 MB" in capsys.readouterr().out
+    assert "+977 KiB" in capsys.readouterr().out
     assert main([*words, "--metric", "leaked", "--json"]) == 0
     said = json.loads(capsys.readouterr().out)
     leak = next(one for one in said["functions"] if "leak" in one["function"])

@@ -4,7 +4,7 @@
 import { useState } from "preact/hooks";
 
 import { amount, share, ShareBar } from "./Figure";
-import type { ViewProps } from "./Heap";
+import type { ViewProps } from "./props";
 
 const SHOWN = 30; // callees of one node
 const OPEN_SHARE = 0.5; // of its caller: then a callee is opened with it

@@ -4,7 +4,7 @@
 import { useMemo, useState } from "preact/hooks";
 
 import { amount, share } from "./Figure";
-import type { ViewProps } from "./Heap";
+import type { ViewProps } from "./props";
 
 const NARROWEST = 0.001; // of the width
 const ROW = 19; // CSS pixels

@@ -5,7 +5,7 @@ import { useMemo } from "preact/hooks";
 import { quantity } from "../../data/format";
 import { Table, type Column } from "../Table";
 import { amount, share } from "./Figure";
-import type { ViewProps } from "./Heap";
+import type { ViewProps } from "./props";
 import { placeColumn } from "./PlaceLink";
 
 interface Row {

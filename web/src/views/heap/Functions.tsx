@@ -5,7 +5,7 @@ import { useMemo, useState } from "preact/hooks";
 import type { Entry } from "../../data/heap";
 import { Table, type Column } from "../Table";
 import { amount, ShareBar } from "./Figure";
-import type { ViewProps } from "./Heap";
+import type { ViewProps } from "./props";
 import { Stacks } from "./Stacks";
 
 export function Functions({ model, metric, selection, select }: ViewProps) {

@@ -3,7 +3,7 @@
 
 import { useMemo, useState } from "preact/hooks";
 
-import { HeapModel, isSum, METRICS, metricOf, type Group, type Metric } from "../../data/heap";
+import { HeapModel, isSum, METRICS, metricOf } from "../../data/heap";
 import type { HeapPage } from "../../data/heapPage";
 import { Choice } from "../Choice";
 import { CallTree } from "./CallTree";
@@ -12,6 +12,7 @@ import { Flame } from "./Flame";
 import { Fragments } from "./Fragments";
 import { Functions } from "./Functions";
 import { OverTime } from "./OverTime";
+import { VIEWS, type Selection, type ViewName, type ViewProps } from "./props";
 import { Ranks } from "./Ranks";
 import { Reallocations } from "./Reallocations";
 import { Sizes } from "./Sizes";
@@ -21,38 +22,6 @@ import { Summary } from "./Summary";
 import { Threads } from "./Threads";
 import { Variables } from "./Variables";
 import "./heap.css";
-
-/** A place, and whether it stands for its line or its whole function. */
-export interface Selection {
-  place: number;
-  group: Group;
-}
-
-export interface ViewProps {
-  model: HeapModel;
-  metric: Metric;
-  selection: Selection | undefined;
-  /** Chooses a function or line, and shows it in another view where one is named. */
-  select: (selection: Selection | undefined, view?: ViewName) => void;
-}
-
-const VIEWS = {
-  summary: "Summary",
-  functions: "Functions",
-  source: "Source",
-  tree: "Call tree",
-  flame: "Flame graph",
-  stacks: "Stacks",
-  threads: "Threads",
-  time: "Over time",
-  sizes: "Sizes and lifetimes",
-  leaks: "Leaks",
-  reallocations: "Reallocations",
-  touch: "First touch",
-  fragments: "Fragmentation",
-  variables: "Variables",
-} as const;
-export type ViewName = keyof typeof VIEWS;
 
 const WITH_METRIC = new Set<ViewName>(["functions", "source", "tree", "flame", "stacks"]);
 

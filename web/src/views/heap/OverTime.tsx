@@ -3,7 +3,7 @@
 import { useMemo } from "preact/hooks";
 
 import { TimeLines, type TimeLine } from "../../charts/TimeLines";
-import type { ViewProps } from "./Heap";
+import type { ViewProps } from "./props";
 import { nameOf } from "./Threads";
 
 const STACKS = 8; // threads with the deepest

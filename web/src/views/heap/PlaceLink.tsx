@@ -2,7 +2,7 @@
 
 import type { HeapModel } from "../../data/heap";
 import type { Column } from "../Table";
-import type { ViewProps } from "./Heap";
+import type { ViewProps } from "./props";
 
 interface Props {
   model: HeapModel;

@@ -5,7 +5,7 @@ import { useMemo } from "preact/hooks";
 import { FOREIGN_REALLOCATIONS, metricOf } from "../../data/heap";
 import { Table, type Column } from "../Table";
 import { amount } from "./Figure";
-import type { ViewProps } from "./Heap";
+import type { ViewProps } from "./props";
 import { placeColumn } from "./PlaceLink";
 
 interface Row {

@@ -2,11 +2,11 @@
 
 import { useMemo } from "preact/hooks";
 
-import { bytes, quantity } from "../../data/format";
+import { exactSize, quantity } from "../../data/format";
 import { metricOf, type HeapModel } from "../../data/heap";
 import { Choice } from "../Choice";
 import { amount, share } from "./Figure";
-import type { Selection, ViewProps } from "./Heap";
+import type { Selection, ViewProps } from "./props";
 
 const TICKS = 16; // of a step of lifetimes
 const FUNCTIONS = 100; // to choose from
@@ -46,7 +46,7 @@ export function Sizes({ model, selection, select }: ViewProps) {
         <Bins
           title="Blocks by size"
           counts={of.sizes}
-          name={(k) => `${bytes(k ? 2 ** k : 0)} – ${bytes(2 ** (k + 1))}`}
+          name={(k) => `${exactSize(k ? 2 ** k : 0)} – ${exactSize(2 ** (k + 1))}`}
         />
         <Bins
           title="Blocks by lifetime"
@@ -157,7 +157,7 @@ function LifetimeOverSize({ model }: { model: HeapModel }) {
                 style={{ "--heat": count ? 0.12 + (0.88 * Math.log1p(count)) / most : 0 }}
                 title={
                   count
-                    ? `${count.toLocaleString("en")} blocks of ${bytes(2 ** (from + k))} and more that lived ${quantity(TICKS * 2 ** level * tick, "s")} and more`
+                    ? `${count.toLocaleString("en")} blocks of ${exactSize(2 ** (from + k))} and more that lived ${quantity(TICKS * 2 ** level * tick, "s")} and more`
                     : ""
                 }
               />
@@ -166,7 +166,7 @@ function LifetimeOverSize({ model }: { model: HeapModel }) {
         ))}
         <span />
         {used.slice(from, to).map((_, k) => (
-          <span class="axis below">{(from + k) % 2 === 0 ? bytes(2 ** (from + k)) : ""}</span>
+          <span class="axis below">{(from + k) % 2 === 0 ? exactSize(2 ** (from + k)) : ""}</span>
         ))}
       </div>
     </figure>

@@ -6,7 +6,7 @@ import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { basename, METRICS, type Entry } from "../../data/heap";
 import { Choice } from "../Choice";
 import { amount } from "./Figure";
-import type { ViewProps } from "./Heap";
+import type { ViewProps } from "./props";
 import { Stacks } from "./Stacks";
 
 export function Source({ model, metric, selection, select }: ViewProps) {

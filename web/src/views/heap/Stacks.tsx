@@ -5,7 +5,7 @@ import { useState } from "preact/hooks";
 
 import { Choice } from "../Choice";
 import { amount, share, ShareBar } from "./Figure";
-import type { ViewProps } from "./Heap";
+import type { ViewProps } from "./props";
 
 const SHOWN = 50;
 const INNERMOST = 3; // frames in a stack's own line

@@ -2,7 +2,7 @@
 
 import { quantity } from "../../data/format";
 import { metricOf } from "../../data/heap";
-import type { ViewProps } from "./Heap";
+import type { ViewProps } from "./props";
 import { amount, share, ShareBar } from "./Figure";
 
 const TOP = 5;

@@ -7,7 +7,7 @@ import type { HeapThread } from "../../data/heapPage";
 import { Choice } from "../Choice";
 import { Table, type Column } from "../Table";
 import { amount } from "./Figure";
-import type { ViewProps } from "./Heap";
+import type { ViewProps } from "./props";
 
 const KINDS: [kind: string, words: string][] = [
   ["malloc", "malloc, new"],

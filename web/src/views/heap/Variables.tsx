@@ -6,7 +6,7 @@ import { quantity } from "../../data/format";
 import { basename, shortName } from "../../data/heap";
 import type { HeapObject, HeapVariable } from "../../data/heapPage";
 import { Table, type Column } from "../Table";
-import type { ViewProps } from "./Heap";
+import type { ViewProps } from "./props";
 
 export function Variables({ model }: ViewProps) {
   const { objects, variables, threads } = model.page;
