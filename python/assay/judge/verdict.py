@@ -26,7 +26,7 @@ from assay.records.schema import (
     Pairs,
     Verdict,
 )
-from assay.records.units import Quantity, format_as, describe_unit
+from assay.records.units import Quantity, describe_unit, format_as
 
 Outcome = Literal["PASS", "FAIL", "INCONCLUSIVE"]
 

@@ -100,7 +100,7 @@ def _type(schema: JsonSchema) -> str:
         options = list(dict.fromkeys(_type(option) for option in schema["anyOf"]))
         if {"string", "number", "boolean"} <= set(options):
             options = ["Scalar", *(o for o in options if o not in ("string", "number", "boolean"))]
-        return "AnyRecord" if all("$ref" in option for option in schema["anyOf"]) else " | ".join(options)
+        return " | ".join(options)
     if schema["type"] == "array":
         item = _type(schema["items"])
         return f"({item})[]" if "|" in item else f"{item}[]"

@@ -36,7 +36,8 @@ def test_fields_with_defaults_are_optional_and_unions_keep_their_members() -> No
     assert '  status?: "error" | "ok" | "waived";' in types
     assert "  params?: Record<string, Scalar>;" in types
     assert "  options?: Record<string, Scalar | string[] | null>;" in types
-    assert "  records: AnyRecord[];" in types
+    assert "export type AnyRecord =" in types and "  | Verdict;" in types
+    assert "ReportData" not in types and "ReportData" in generate.json_schema()["$defs"]
 
 
 def test_encoded_records_carry_only_fields_of_the_schema() -> None:
