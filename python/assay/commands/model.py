@@ -67,7 +67,7 @@ class Model:
         self._show(session, args, target)
         if not args.json:
             session.out.print(
-                f"{said.outcome}: {said.observed_text or said.reason}; required {said.required_text}"
+                f"{said.outcome}: {said.reason or said.observed_text}; required {said.required_text}"
             )
         if session.ended_early:
             state, reason = "partial", session.ended_early

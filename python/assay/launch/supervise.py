@@ -25,6 +25,7 @@ from typing import IO
 import msgspec
 
 from assay.errors import UserError
+from assay.launch.load import Load, LoadMeter
 from assay.records.schema import AnyLine, AnyRecord, Failure, Hello, Progress, Ready, Subject, decode_line
 
 TAIL_BYTES = 16_384  # of the launcher's standard error, kept for diagnosis
@@ -42,6 +43,9 @@ class Started:
     env: Mapping[str, str]
     hosts: list[str] = field(default_factory=list)  # one per rank, in rank order
     stdin: int | None = None
+    timed_here: bool = (
+        True  # its figures depend on this machine's load: not on other hosts, nor in a simulator
+    )
 
 
 @dataclass
@@ -59,6 +63,7 @@ class Ending:
     failure: Failure | None = None
     interrupted: bool = False
     words: str = ""  # the end of standard error
+    load: Load = field(default_factory=Load)  # of this machine by others meanwhile
 
 
 def run_engine(
@@ -77,7 +82,9 @@ def run_engine(
     says so, all records before it having been passed on.
     """
     limits = limits or Limits()
-    watched = _Watched(started, secrets.token_hex(8))
+    token = secrets.token_hex(8)
+    watched = _Watched(started, token)
+    meter = LoadMeter(token)
     ending = Ending()
     try:
         ending.failure = _read(watched, started, other, limits, on_record, on_progress, on_ready)
@@ -88,6 +95,7 @@ def run_engine(
             _drain(watched, on_record)
     finally:
         status = watched.end()
+        ending.load = meter.end()
     ending.words = watched.words()
     if not ending.interrupted and (ending.failure or status != 0):
         ending.failure = _explained(ending.failure, status, ending.words, diagnose)

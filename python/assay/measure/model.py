@@ -61,5 +61,10 @@ def prove(session: Session, model: Model, platform: Path, limit: float) -> Verdi
         run.append(point)
     points = [r for r in run.records if isinstance(r, Comparison)]
     said = verdict(points, limit)
+    if said.outcome == "FAIL" and run.info.busy:
+        said.outcome, said.reason = (
+            "INCONCLUSIVE",
+            f"{run.info.busy}; measure again when nothing else runs here",
+        )
     run.append(said)
     return said

@@ -26,7 +26,8 @@ from assay.explain import explain
 from assay.judge import Specification, judge, overall
 from assay.launch.engines import describe, probe
 from assay.launch.launchers import Launcher, Local
-from assay.launch.placement import Segment, Site
+from assay.launch.placement import REMOTE, Segment, Site
+from assay.launch.simulator import FLAVOUR as SIMULATED
 from assay.launch.supervise import Ending, Limits, Started, run_engine
 from assay.records import schema
 from assay.records.run import Run
@@ -221,6 +222,8 @@ class Session:
         ending = run()
         if self.verbose and ending.words.strip():
             self.err.print(ending.words.rstrip(), soft_wrap=True)
+        if started[0].timed_here:
+            self.run.info.busy = ending.load.reason() or self.run.info.busy
         if ending.interrupted:
             self.interrupt()
         elif ending.failure:
@@ -299,6 +302,10 @@ class Session:
             show_verdicts(self.out, verdicts)
             if outcome:
                 show_outcome(self.out, outcome, self._because())
+            if self.run.info.busy:
+                self.out.print(
+                    f"{self.run.info.busy}; fix: measure again when nothing else runs here", soft_wrap=True
+                )
             self.out.print(f"report: {report}", soft_wrap=True)
         if self.interrupted:
             return EXIT_INTERRUPTED
@@ -350,7 +357,8 @@ def _started(
     engine = probe(launcher.flavour if flavour is None else flavour)
     argv = launcher.command(site, segments, [str(engine), "run", measurement, *option_words(params)])
     hosts = [host for segment in segments for host in segment.hosts]
-    return Started(argv, launcher.environment(site), [] if site.name == "here" else hosts)
+    here = site.name != REMOTE.name and launcher.flavour != SIMULATED
+    return Started(argv, launcher.environment(site), [] if site.name == "here" else hosts, timed_here=here)
 
 
 def option_words(params: Mapping[str, schema.Scalar]) -> list[str]:

@@ -232,6 +232,7 @@ class RunInfo(Struct, omit_defaults=True):
     state: Literal["running", "complete", "partial", "failed"] = "running"
     reason: str = ""  # why it is partial or failed
     outcome: Literal["PASS", "FAIL", "INCONCLUSIVE"] | None = None
+    busy: str = ""  # what other work this machine did meanwhile, where it was too much; empty where not
     hosts: list[str] = []  # in rank order; folded host lists are for people only
     completed: list[str] = []  # measurements that ran to their end: a resumed run leaves them out
     options: dict[str, Scalar | list[str] | None] = {}

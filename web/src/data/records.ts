@@ -179,6 +179,7 @@ export interface RunInfo {
   state?: "complete" | "failed" | "partial" | "running";
   reason?: string;
   outcome?: "FAIL" | "INCONCLUSIVE" | "PASS" | null;
+  busy?: string;
   hosts?: string[];
   completed?: string[];
   options?: Record<string, Scalar | string[] | null>;

@@ -51,6 +51,11 @@ export function Banner({ run }: { run: Run }) {
           {info.reason ? ". " : " "}What was measured until then is below.
         </p>
       )}
+      {info.busy && (
+        <p class="notice" role="note">
+          <strong>Doubtful:</strong> {info.busy}. Measure again when nothing else runs there.
+        </p>
+      )}
       <dl class="tiles">
         <Tile name="Hosts" value={String(hosts.length || run.contexts.length)}>
           {fold(hosts) || "this machine"}

@@ -1,0 +1,141 @@
+"""Load of this machine by others while an engine runs: processors taken by other programs, and stolen time.
+
+A rate that was measured next to other work is no property of the machine. So while an engine runs, a thread reads the
+processor time of all processes (/proc/PID/stat) and leaves out those that belong to the measurement: this process, what
+descends from it, and what carries its token in the environment. Work of kernel threads counts for nobody, since
+packets of the measurement are carried by them too. Stolen time is what the hypervisor gave to other guests
+(/proc/stat). Both are of this machine only, not of other hosts on which ranks run.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+PERIOD_S = 2.0  # a look takes some 20 us a process
+BUSY_SHARE = 0.15  # of all processors: from here on, timings are no longer the machine's own
+STOLEN_SHARE = 0.05
+_KERNEL_THREAD = 0x00200000  # PF_KTHREAD (linux/sched.h)
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Load:
+    """``others``: processors that other programs took on average; ``stolen``: share of all processors' time."""
+
+    others: float = 0.0
+    stolen: float = 0.0
+    average: float = 0.0  # the system's load average of a minute, at the end
+    processors: int = 1
+
+    def reason(self) -> str:
+        """Why a measurement under this load is doubtful; "" where it is not."""
+        parts = []
+        if self.others >= BUSY_SHARE * self.processors:
+            parts.append(
+                f"other programs took {self.others:.1f} of {self.processors} processors "
+                f"(load {self.average:.1f})"
+            )
+        if self.stolen >= STOLEN_SHARE:
+            parts.append(f"the hypervisor took {self.stolen:.0%} of the processors' time")
+        return f"this machine was busy: {', '.join(parts)}" if parts else ""
+
+
+@dataclass(frozen=True)
+class _Process:
+    parent: int
+    started: int  # ticks since the machine's start; tells two processes of one id apart
+    ticks: int  # of processor time, user and system
+
+
+class LoadMeter:
+    """From its making until ``end``. ``token``: what processes of the measurement carry in their environment."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token.encode()
+        self._mine: dict[tuple[int, int], bool] = {}
+        self._first: dict[tuple[int, int], int] = {}
+        self._last: dict[tuple[int, int], int] = {}
+        self._begun = time.monotonic()
+        self._stolen = _stolen_s()
+        self._ended = threading.Event()
+        self._look(first=True)
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def end(self) -> Load:
+        self._ended.set()
+        self._thread.join()
+        self._look()
+        elapsed = max(time.monotonic() - self._begun, 1e-3)
+        processors = os.cpu_count() or 1
+        ticks = sum(last - self._first.get(key, 0) for key, last in self._last.items() if not self._mine[key])
+        return Load(
+            others=ticks / _TICKS / elapsed,
+            stolen=(_stolen_s() - self._stolen) / elapsed / processors,
+            average=os.getloadavg()[0],
+            processors=processors,
+        )
+
+    def _watch(self) -> None:
+        while not self._ended.wait(PERIOD_S):
+            self._look()
+
+    def _look(self, first: bool = False) -> None:
+        processes = _processes()
+        for pid, process in processes.items():
+            key = (pid, process.started)
+            self._is_mine(pid, processes)
+            if first:
+                self._first[key] = process.ticks
+            self._last[key] = process.ticks
+
+    def _is_mine(self, pid: int, processes: dict[int, _Process]) -> bool:
+        """Asked of each process once: a parent may end before its child does."""
+        process = processes.get(pid)
+        if process is None:
+            return False
+        key = (pid, process.started)
+        if key not in self._mine:
+            self._mine[key] = False  # of a circle, which a reused id may seem to make
+            self._mine[key] = (
+                pid == os.getpid()
+                or self._is_mine(process.parent, processes)
+                or self._token in _environment(pid)
+            )
+        return self._mine[key]
+
+
+def _processes() -> dict[int, _Process]:
+    """All but the kernel's own threads."""
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                fields = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()
+            except OSError:
+                continue  # it has ended
+            if not int(fields[6]) & _KERNEL_THREAD:
+                found[int(entry.name)] = _Process(
+                    int(fields[1]), int(fields[19]), int(fields[11]) + int(fields[12])
+                )
+    return found
+
+
+def _environment(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return b""  # another user's, so not of this measurement
+
+
+def _stolen_s() -> float:
+    """Summed over all processors."""
+    try:
+        fields = Path("/proc/stat").read_text().split("\n", 1)[0].split()
+    except OSError:
+        return 0.0
+    return int(fields[8]) / _TICKS if len(fields) > 8 else 0.0

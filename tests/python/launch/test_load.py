@@ -1,0 +1,91 @@
+"""Load by others: planted tables of processes, of which some belong to the measurement."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+
+import pytest
+
+from assay.launch import load
+from assay.launch.load import Load, LoadMeter
+
+SECOND = os.sysconf("SC_CLK_TCK")
+TOKEN = "ASSAY_RUN=planted"
+ME = os.getpid()
+
+
+def test_what_belongs_to_the_measurement_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others: one that ran before (3 s more), one that came meanwhile (2 s), one that reused an id (1 s)."""
+    tables = [
+        {1: (0, 1, 50), ME: (1, 2, 10), 70: (1, 3, 400), 80: (1, 4, 900)},
+        {1: (0, 1, 50), ME: (1, 2, 90), 70: (1, 3, 550), 71: (ME, 5, 30), 72: (1, 6, 40), 73: (1, 7, 200)},
+        {1: (0, 1, 50), ME: (1, 2, 95), 70: (1, 3, 700), 72: (1, 6, 900), 74: (71, 8, 10), 80: (1, 9, 100)},
+    ]
+    looks = iter(tables)
+    monkeypatch.setattr(
+        load,
+        "_processes",
+        lambda: {
+            pid: load._Process(parent, started, ticks * SECOND // 100)
+            for pid, (parent, started, ticks) in next(looks).items()
+        },
+    )
+    monkeypatch.setattr(load, "_environment", lambda pid: TOKEN.encode() if pid == 72 else b"PATH=/bin")
+    monkeypatch.setattr(load, "PERIOD_S", 1e9)
+    clock = iter([100.0, 104.0])
+    monkeypatch.setattr(load, "time", SimpleNamespace(monotonic=lambda: next(clock)))
+    meter = LoadMeter(TOKEN)
+    meter._look()
+    assert meter.end().others == pytest.approx((3 + 2 + 1) / 4)
+
+
+def test_another_program_is_seen_and_a_child_is_not() -> None:
+    """A child burns processor time; to a meter in another process it is another program."""
+    burn = subprocess.Popen([sys.executable, "-c", "while True: pass"])
+    try:
+        watcher = (
+            "import sys; from assay.launch.load import LoadMeter\n"
+            "meter = LoadMeter('ASSAY_RUN=x'); print(flush=True); sys.stdin.read(); print(meter.end().others)"
+        )
+        other = subprocess.Popen(
+            [sys.executable, "-c", watcher],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={"PYTHONPATH": os.pathsep.join(sys.path)},
+        )  # fmt: skip
+        assert other.stdout is not None
+        other.stdout.readline()
+        mine = LoadMeter("ASSAY_RUN=x")
+        begin = used(burn.pid)
+        while used(burn.pid) < begin + 0.5:
+            time.sleep(0.05)
+        seen = float(other.communicate("", timeout=60)[0])
+        mine.end()
+        assert seen > 0
+        assert mine._mine[burn.pid, load._processes()[burn.pid].started]
+    finally:
+        burn.kill()
+        burn.wait()
+
+
+def used(pid: int) -> float:
+    """Seconds of processor time."""
+    return load._processes()[pid].ticks / SECOND
+
+
+@pytest.mark.parametrize(
+    ("planted", "reason"),
+    [
+        (Load(others=0.2, stolen=0.01, average=0.4, processors=2), ""),
+        (Load(others=2.0, average=3.0, processors=128), ""),
+        (
+            Load(others=1.31, average=5.24, processors=2),
+            "this machine was busy: other programs took 1.3 of 2 processors (load 5.2)",
+        ),
+        (Load(stolen=0.2, processors=2), "this machine was busy: the hypervisor took 20% of the processors' time"),
+    ],
+)  # fmt: skip
+def test_the_reason(planted: Load, reason: str) -> None:
+    assert planted.reason() == reason
