@@ -97,7 +97,7 @@ class LoadMeter:
         """Asked of each process once: a parent may end before its child does."""
         process = processes.get(pid)
         if process is None:
-            return False
+            return any(mine for (known, _), mine in self._mine.items() if known == pid)
         key = (pid, process.started)
         if key not in self._mine:
             self._mine[key] = False  # of a circle, which a reused id may seem to make
