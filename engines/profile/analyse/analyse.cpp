@@ -150,7 +150,7 @@ Json tree_json(const CallTree& tree, const Account& account, const Groups& group
                 std::to_string(k), Json{spread_json(account.spreads[k]->sizes),
                                         spread_json(account.spreads[k]->lifetimes)});
     }
-    return {{"places", places}, {"nodes", nodes}, {"spreads", spreads}};
+    return {{"locations", places}, {"nodes", nodes}, {"histograms", spreads}};
 }
 
 Json threads_json(const About& about, const Account& account) {
@@ -318,19 +318,19 @@ void Analysis::tell(const Reading& reading, std::FILE* to) {
           {"rank", about.rank},
           {"seconds", about.seconds_at(about.process.end_ticks)},
           {"complete", about.process.complete != 0},
-          {"left", about.process.complete == static_cast<std::uint32_t>(Ending::left)},
-          {"ran", about.ran ? Json(*about.ran) : Json(nullptr)},
+          {"detached", about.process.complete == static_cast<std::uint32_t>(Ending::left)},
+          {"attached_after", about.ran ? Json(*about.ran) : Json(nullptr)},
           {"at_least", about.process.at_least},
           {"sample", about.process.sample}}},
         {"trace",
-         {{"source", reading.source},
+         {{"imported_from", reading.source},
           {"bytes", reading.bytes},
           {"events", account.events},
           {"lost_events", about.process.lost},
           {"damaged_bytes", reading.damaged},
           {"unreadable_chunks", about.unreadable + reading.unreadable},
           {"missing_objects", symbols.missing()},
-          {"unread_python", about.python.unread}}},
+          {"unsupported_python", about.python.unread}}},
         {"totals",
          {{"count", account.count},
           {"bytes", account.bytes},
@@ -350,7 +350,7 @@ void Analysis::tell(const Reading& reading, std::FILE* to) {
         {"frequent", sizes_json(account)},
         {"lifetimes", account.lifetimes},
         {"touches", touches_json(about, touch, tree, symbols)},
-        {"fragments", pages_json(about, worst.found)},
+        {"fragmentation", pages_json(about, worst.found)},
         {"globals",
          globals_json(about, find_globals(symbols, about.mappings, about.process.page_bytes))},
         {"tree", tree_json(tree, account, groups, peaks)},

@@ -1,4 +1,4 @@
-"""``assay heap``: the memory of a program, every allocation of it."""
+"""``assay heap``: a heap profile of a program; every allocation is recorded."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ from assay.measure.heap import (
 )
 from assay.profile.compare import changes
 from assay.profile.export import callgrind, collapsed, pprof, speedscope
-from assay.profile.heap import METRICS, HeapProfile, by_function, load_profiles
-from assay.profile.ranks import added_up, ranks_of
+from assay.profile.heap import METRICS, HeapProfile, load_profiles
+from assay.profile.ranks import merge_ranks, mpi_ranks
+from assay.profile.tree import by_function
 from assay.records.run import Run, as_text
 from assay.records.schema import Measurement, Scalar, Subject, Summary
 from assay.records.units import format_quantity
@@ -39,25 +40,25 @@ from assay.report.html import REPORT_NAME, build_report
 from assay.report.terminal import console, show_findings
 
 PYTHON = re.compile(r"python[0-9.]*$")
-ARENA = 1 << 20  # bytes, of Python's (Include/internal/pycore_obmalloc.h)
+PYTHON_ARENA_BYTES = 1 << 20  # of CPython's allocator (Include/internal/pycore_obmalloc.h)
 EXPORTS = ("collapsed", "speedscope", "pprof", "callgrind")
 
 
 class Heap:
-    """Memory profile of a program: every allocation and every free with its stack, its thread and its time. The
+    """Memory profile of a program: every allocation and every free, with its stack, its thread and its time. The
     program's own output and exit status are unchanged; the profile goes to standard error and into the run. Given
-    a run instead of a program, it shows that one; given two after "compare", what has changed between them."""
+    a run instead of a program, it shows that run; given two runs after "compare", it shows what changed."""
 
     name = "heap"
     examples = """
   assay heap -- ./solver --steps 10
   assay heap -o before -- python3 job.py
-  assay heap -- mpirun -n 4 ./solver            every rank, and those that are not like the others
-  assay heap --at-least 4KiB -- ./server        blocks from this size on
-  assay heap --attach 4711 --for 30s            a process that runs already; it goes on
+  assay heap -- mpirun -n 4 ./solver            every rank, and the outliers among them
+  assay heap --at-least 4KiB -- ./server        blocks of this size and more
+  assay heap --attach 4711 --for 30s            a running process; it goes on afterwards
   assay heap before                             shows it again
   assay heap compare before after --metric count
-  assay heap import heaptrack.solver.4711.zst   a file of heaptrack's, shown in the same way
+  assay heap import heaptrack.solver.4711.zst   a file of heaptrack
   assay heap before --export speedscope > before.speedscope.json
   assay heap before --export pprof > before.pb.gz && go tool pprof -top before.pb.gz
   assay heap before --export collapsed --metric leaked | flamegraph.pl > leaks.svg
@@ -70,18 +71,18 @@ class Heap:
             "%(prog)s compare RUN RUN [options]  |  %(prog)s import FILE"
         )
         parser.add_argument(
-            "program", nargs="*", metavar="PROGRAM", help="what to run, after --; or a run to show"
+            "program", nargs="*", metavar="PROGRAM", help="the program to run, after --; or a run to show"
         )
         parser.add_argument(
             "--output", "-o", metavar="DIR", help="the run's directory (default: runs/DATE-...)"
         )
-        parser.add_argument("--all", action="store_true", help="every process, not the largest alone")
-        running = parser.add_argument_group("a process that runs already")
+        parser.add_argument("--all", action="store_true", help="show every process, not only the largest")
+        running = parser.add_argument_group("a running process")
         running.add_argument(
             "--attach",
             type=int,
             metavar="PID",
-            help="record it until its end, or Ctrl-C: then it goes on unharmed",
+            help="record it until it ends or Ctrl-C; it goes on unharmed",
         )
         running.add_argument(
             "--for",
@@ -89,7 +90,7 @@ class Heap:
             default=0.0,
             metavar="TIME",
             dest="duration",
-            help="no longer than that",
+            help="record for this long at most",
         )
         recording = parser.add_argument_group("what to record")
         recording.add_argument(
@@ -100,49 +101,56 @@ class Heap:
             type=quantity("B"),
             default=0,
             metavar="SIZE",
-            help="about one block for each so many bytes; figures are then estimates",
+            help="about one block for every SIZE bytes; figures are then estimates",
         )
         recording.add_argument(
-            "--ranks", type=_ranks, default=[], metavar="0,3", help="only these of an MPI program"
+            "--ranks",
+            type=_ranks,
+            default=[],
+            metavar="0,3",
+            help="record only these ranks of an MPI program",
         )
         recording.add_argument(
             "--no-python",
             action="store_true",
-            help="C stacks alone, without the Python functions that run in them (some 12 ns a call)",
+            help="record C stacks only, without Python functions (saves some 12 ns a call)",
         )
         recording.add_argument(
             "--no-faults",
             action="store_true",
-            help="do not watch page faults: who touches memory first (some 0.5 us a fault)",
+            help="do not record page faults, i.e. first touches (saves some 0.5 us a fault)",
         )
         recording.add_argument(
             "--dump-at",
             type=quantity("B"),
             default=0,
             metavar="SIZE",
-            help="write a profile when a process has so much in memory; also on SIGUSR1",
+            help="write a profile when a process has this much resident memory; also on SIGUSR1",
         )
         shown = parser.add_argument_group("what to show")
-        shown.add_argument("--json", action="store_true", help="the profile as JSON, on standard output")
+        shown.add_argument("--json", action="store_true", help="print the profile as JSON")
         shown.add_argument(
-            "--export", choices=EXPORTS, help="the largest process, for other tools, on standard output"
+            "--export", choices=EXPORTS, help="print the largest process's profile in this format"
         )
         shown.add_argument(
-            "--metric", choices=list(METRICS), default="bytes", help="of compare, and of --export collapsed"
+            "--metric",
+            choices=list(METRICS),
+            default="bytes",
+            help="metric for compare and for --export collapsed",
         )
 
     def run(self, args: argparse.Namespace) -> int:
         if min(args.at_least, args.sample, args.dump_at, args.duration) < 0:
-            raise UserError("a size or a time is never negative", "see 'assay heap --help'")
+            raise UserError("sizes and times are never negative", "see 'assay heap --help'")
         if args.attach is not None:
             return _attach(args)
         if args.duration:
-            raise UserError("--for goes with --attach", "a program that Assay starts is recorded to its end")
+            raise UserError("--for needs --attach", "a program that Assay starts is recorded to its end")
         if not args.program:
             raise UserError("no program given", "write it after --: assay heap -- ./program")
         if args.program[0] == "import" and len(args.program) == 2:
             return _import(Path(args.program[1]), args)
-        runs = _runs_named(args.program)
+        runs = _runs_to_show(args.program)
         if len(runs) == 2:
             return _compare(runs[0], runs[1], args)
         if runs:
@@ -154,18 +162,20 @@ def _ranks(text: str) -> list[int]:
     try:
         return sorted({int(part) for part in text.split(",")})
     except ValueError:
-        raise argparse.ArgumentTypeError(f"'{text}' is no list of ranks: 0,3") from None
+        raise argparse.ArgumentTypeError(
+            f"'{text}' is not a list of ranks; expected comma-separated ranks, e.g. 0,3"
+        ) from None
 
 
-def _runs_named(words: list[str]) -> list[Run]:
-    """RUN, or compare RUN RUN; nothing where it is a program."""
-    names = words[1:] if len(words) == 3 and words[0] == "compare" else words
-    if len(names) != (2 if names is not words else 1) or not all(
+def _runs_to_show(arguments: list[str]) -> list[Run]:
+    """The runs of "RUN" or "compare RUN RUN"; empty if the arguments are a program."""
+    names = arguments[1:] if len(arguments) == 3 and arguments[0] == "compare" else arguments
+    if len(names) != (2 if names is not arguments else 1) or not all(
         (Path(name) / "run.json").is_file() for name in names
     ):
-        if words[0] == "compare" and shutil.which("compare") is None:
+        if arguments[0] == "compare" and shutil.which("compare") is None:
             raise UserError(
-                "two runs of 'assay heap' are compared: " + " ".join(words), "assay heap compare RUN RUN"
+                "compare takes two runs of 'assay heap': " + " ".join(arguments), "assay heap compare RUN RUN"
             )
         return []
     runs = [Run.load(Path(name)) for name in names]
@@ -178,25 +188,25 @@ def _runs_named(words: list[str]) -> list[Run]:
 def _record_program(args: argparse.Namespace) -> int:
     if args.export or args.json:
         raise UserError(
-            "--export and --json are of a run, not of a program's own run",
+            "--export and --json need a finished run, not a program",
             "record it with -o RUN first, then: assay heap RUN --export ...",
         )
     check_program(args.program[0])
-    run = _open(args, {"program": [as_text(word) for word in args.program]})
-    status = record_program(run.path / "heap", args.program, _wanted(args))
+    run = _open(args, {"program": [as_text(argument) for argument in args.program]})
+    status = record_program(run.path / "heap", args.program, _recording(args))
     if not traces(run.path / "heap"):
         run.finish("partial", "nothing was recorded")
         raise UserError(
             f"nothing was recorded of {args.program[0]}",
             "is it statically linked, or does it run as another user?",
         )
-    profiles = _conclude(run, args, out=False)
+    profiles = _conclude(run, args, to_stdout=False)
     if "PYTHONMALLOC" not in os.environ:
-        _show_arenas(args.program[0], profiles)
+        _print_arena_notice(args.program[0], profiles)
     return status
 
 
-def _wanted(args: argparse.Namespace) -> Recording:
+def _recording(args: argparse.Namespace) -> Recording:
     return Recording(
         at_least=int(args.at_least),
         sample=int(args.sample),
@@ -218,125 +228,135 @@ def _open(args: argparse.Namespace, options: dict[str, Scalar | list[str] | None
 def _attach(args: argparse.Namespace) -> int:
     pid: int = args.attach
     if args.program or args.ranks or args.export or args.json:
-        raise UserError("--attach takes no program, --ranks, --export or --json", "see 'assay heap --help'")
+        raise UserError(
+            "--attach cannot be combined with a program, --ranks, --export or --json",
+            "see 'assay heap --help'",
+        )
     run = _open(args, {"attach": pid})
-    said = console(stderr=True)
+    out = console(stderr=True)
     until = f"for {format_quantity(args.duration, 's')}, or until Ctrl-C" if args.duration else "until Ctrl-C"
     try:
-        left = record_running(
+        recording = record_running(
             run.path / "heap",
             pid,
             args.duration,
-            _wanted(args),
-            lambda: said.print(f"attached to {pid} {until}"),
+            _recording(args),
+            lambda: out.print(f"attached to {pid} {until}"),
         )
     except UserError:
         run.discard()
         raise
-    if left.problem:
-        said.print(left.problem, soft_wrap=True)
-    said.print(f"left {pid}: it goes on" if left.goes_on else f"{pid} has ended, or runs another program now")
+    if recording.problem:
+        out.print(recording.problem, soft_wrap=True)
+    out.print(
+        f"left {pid}: it goes on" if recording.goes_on else f"{pid} has ended, or runs another program now"
+    )
     if not traces(run.path / "heap"):
         run.finish("partial", "nothing was recorded")
         raise UserError(f"nothing was recorded of process {pid}")
-    _conclude(run, args, out=True)
+    _conclude(run, args, to_stdout=True)
     return EXIT_PASS
 
 
-def _show_arenas(program: str, profiles: list[HeapProfile]) -> None:
-    """What Python keeps from the profile."""
-    found = [one for one in profiles if one.has_python]
-    if not found and not PYTHON.match(Path(program).name):
+def _print_arena_notice(program: str, profiles: list[HeapProfile]) -> None:
+    """Says that CPython's small objects are hidden in arenas."""
+    python_profiles = [profile for profile in profiles if profile.has_python]
+    if not python_profiles and not PYTHON.match(Path(program).name):
         return
-    mapped = max((one.totals.mapped_bytes for one in found), default=0)
-    size = f", {format_quantity(mapped, 'B')}" if mapped >= ARENA else ""
-    note = f"small objects of Python's lie in arenas of its own{size}: PYTHONMALLOC=malloc shows each of them"
-    console(stderr=True).print(note, soft_wrap=True)
+    mapped = max((profile.totals.mapped_bytes for profile in python_profiles), default=0)
+    size = f", {format_quantity(mapped, 'B')}" if mapped >= PYTHON_ARENA_BYTES else ""
+    notice = f"Python allocates small objects from its own arenas{size}; set PYTHONMALLOC=malloc to see each of them"
+    console(stderr=True).print(notice, soft_wrap=True)
 
 
 def _import(file: Path, args: argparse.Namespace) -> int:
     if not file.is_file():
-        raise UserError(f"cannot read {file}: there is no such file")
+        raise UserError(f"cannot read {file}: no such file")
     run = _open(args, {"import": str(file)})
     try:
         import_file(run.path / "heap", file)
     except UserError:
         run.finish("failed", f"{file} could not be read")
         raise
-    _conclude(run, args, out=True)
+    _conclude(run, args, to_stdout=True)
     return EXIT_PASS
 
 
-def _conclude(run: Run, args: argparse.Namespace, out: bool) -> list[HeapProfile]:
-    """Records, advice and report of what has been analysed; returns the profiles that they are of."""
+def _conclude(run: Run, args: argparse.Namespace, to_stdout: bool) -> list[HeapProfile]:
+    """Analyses the run; writes its records, advice and report; returns the profiles."""
     profiles = _profiles(run)
     for trace in traces(run.path / "heap"):
         pack_trace(trace)
     for profile in profiles:
         _record(run, profile)
-    for finding in heap_advice(_whole(profiles), run.info.hosts[0]):
+    for finding in heap_advice(_merged_or_largest(profiles), run.info.hosts[0]):
         run.append(finding)
     run.info.completed = [HEAP.name]
     run.finish("complete", "")
     build_report(run.path)
-    _show(run, profiles, args.all, out=out)
+    _show(run, profiles, args.all, to_stdout=to_stdout)
     return profiles
 
 
 def _show_again(run: Run, args: argparse.Namespace) -> int:
     profiles = _profiles(run)
     if args.export:
-        _export(_whole(profiles), args.export, args.metric)
+        _export(_merged_or_largest(profiles), args.export, args.metric)
     elif args.json:
-        print(json.dumps([_in_short(one) for one in profiles], indent=1))
+        print(json.dumps([_summary_json(profile) for profile in profiles], indent=1))
     else:
-        _show(run, profiles, args.all, out=True)
+        _show(run, profiles, args.all, to_stdout=True)
         build_report(run.path)
     return EXIT_PASS
 
 
 def _compare(before: Run, after: Run, args: argparse.Namespace) -> int:
-    old, new = _whole(_profiles(before)), _whole(_profiles(after))
-    found = changes(old, new, args.metric)
+    merged_before, merged_after = _merged_or_largest(_profiles(before)), _merged_or_largest(_profiles(after))
+    changed = changes(merged_before, merged_after, args.metric)
     if args.json:
         rows = [
             {
-                "function": one.place.function,
-                "file": one.place.file,
-                "before": one.before,
-                "after": one.after,
+                "function": change.location.function,
+                "file": change.location.file,
+                "before": change.before,
+                "after": change.after,
             }
-            for one in found
+            for change in changed
         ]
-        print(json.dumps({"metric": args.metric, "totals": [asdict(old.totals), asdict(new.totals)], "functions": rows},
-                         indent=1))  # fmt: skip
+        totals = [asdict(merged_before.totals), asdict(merged_after.totals)]
+        print(json.dumps({"metric": args.metric, "totals": totals, "functions": rows}, indent=1))
     else:
-        show_comparison(console(stderr=False), old, new, args.metric, found)
+        show_comparison(console(stderr=False), merged_before, merged_after, args.metric, changed)
     return EXIT_PASS
 
 
 def _profiles(run: Run) -> list[HeapProfile]:
-    """Of every process, the one that allocated most first."""
+    """The analyses of all processes, the one that allocated most first."""
     for trace in traces(run.path / "heap"):
         analyse_trace(trace)
     return load_profiles(run.path)
 
 
-def _whole(profiles: list[HeapProfile]) -> HeapProfile:
-    """All ranks of an MPI program added up; else the largest process."""
-    ranks = ranks_of(profiles)
-    return added_up(ranks) if ranks else profiles[0]
+def _merged_or_largest(profiles: list[HeapProfile]) -> HeapProfile:
+    """The merged ranks of an MPI program, or else the largest process."""
+    ranks = mpi_ranks(profiles)
+    return merge_ranks(ranks) if ranks else profiles[0]
 
 
-def _in_short(profile: HeapProfile) -> dict[str, object]:
-    """Totals and functions; all there is stands in the run's heap folder."""
+def _summary_json(profile: HeapProfile) -> dict[str, object]:
+    """Totals and functions; the whole analysis is in the run's heap folder."""
     return {
         "process": asdict(profile.process),
         "totals": asdict(profile.totals),
         "functions": {
             metric: [
-                {"function": one.place.function, "at": one.place.source, "own": one.own, "total": one.total}
-                for one in profile.by(metric, by_function)
+                {
+                    "function": figures.location.function,
+                    "source": figures.location.source,
+                    "exclusive": figures.exclusive,
+                    "inclusive": figures.inclusive,
+                }
+                for figures in profile.by(metric, by_function)
             ]
             for metric in METRICS
         },
@@ -354,8 +374,8 @@ def _record(run: Run, profile: HeapProfile) -> None:
         "leaked": totals.leaked,
     }
     for metric in HEAP.metrics:
-        if metric.name == "leaked" and profile.process.left:
-            continue  # that is not known yet
+        if metric.name == "leaked" and profile.process.detached:
+            continue  # not known while the process goes on
         value = values[metric.name]
         run.append(
             Measurement(
@@ -370,19 +390,19 @@ def _record(run: Run, profile: HeapProfile) -> None:
         )
 
 
-def _show(run: Run, profiles: list[HeapProfile], every: bool, out: bool) -> None:
-    """On standard output when the profile was asked for; beside a program's own output, on standard error."""
-    shown = console(stderr=not out)
-    ranks = ranks_of(profiles)
+def _show(run: Run, profiles: list[HeapProfile], show_all: bool, to_stdout: bool) -> None:
+    """Prints to standard error where standard output belongs to the recorded program."""
+    out = console(stderr=not to_stdout)
+    ranks = mpi_ranks(profiles)
     if ranks:
-        show_profile(shown, added_up(ranks))
-        show_ranks(shown, ranks)
-    for profile in profiles if every else profiles[: 0 if ranks else 1]:
-        show_profile(shown, profile)
-    show_findings(shown, heap_advice(_whole(profiles), run.info.hosts[0]))
-    others = 0 if every else len(profiles) - (len(ranks) or 1)
+        show_profile(out, merge_ranks(ranks))
+        show_ranks(out, ranks)
+    for profile in profiles if show_all else profiles[: 0 if ranks else 1]:
+        show_profile(out, profile)
+    show_findings(out, heap_advice(_merged_or_largest(profiles), run.info.hosts[0]))
+    others = 0 if show_all else len(profiles) - (len(ranks) or 1)
     more = f"; {others} more processes: assay heap {run.path} --all" if others > 0 else ""
-    shown.print(f"profile: {run.path / REPORT_NAME}{more}", soft_wrap=True)
+    out.print(f"profile: {run.path / REPORT_NAME}{more}", soft_wrap=True)
 
 
 def _export(profile: HeapProfile, kind: str, metric: str) -> None:

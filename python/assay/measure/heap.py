@@ -1,4 +1,4 @@
-"""Recording the memory of a program, and having what was recorded read by the analyser."""
+"""Runs the recorder and the analyser of heap profiles (the engine assay-heap)."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ ANALYSIS_LIMIT_S = 3600
 HEAP = Described(
     name="profile.heap",
     scope="node",
-    help="what a program asks for in all: assay heap -- PROGRAM",
+    help="totals of a program's allocations: assay heap -- PROGRAM",
     parameters=[
-        Parameter("program", "text", "", "", "as it was started", 0, 0),
-        Parameter("pid", "integer", "", "0", "the process", 0, 2**31),
+        Parameter("program", "text", "", "", "its path", 0, 0),
+        Parameter("pid", "integer", "", "0", "the process id", 0, 2**31),
     ],
     metrics=[
-        Metric("peak", "B", "lower", "the most that was requested at once"),
-        Metric("allocated", "B", "lower", "requested in all"),
-        Metric("allocations", "1", "lower", "blocks"),
-        Metric("leaked", "B", "lower", "not freed"),
+        Metric("peak", "B", "lower", "largest number of live bytes"),
+        Metric("allocated", "B", "lower", "bytes of all blocks"),
+        Metric("allocations", "1", "lower", "number of blocks"),
+        Metric("leaked", "B", "lower", "bytes never freed"),
     ],
 )
 
 
 @dataclass(frozen=True)
-class Left:
-    """How the recording of a process ended that ran before."""
+class AttachedRecording:
+    """How the recording of a running process ended."""
 
-    goes_on: bool  # the process
-    problem: str  # that the recorder has told on the way; empty for none
+    goes_on: bool  # the process goes on
+    problem: str  # reported by the recorder; empty for none
 
 
 def recorder() -> Path:
@@ -48,70 +48,71 @@ def recorder() -> Path:
 
 @dataclass(frozen=True)
 class Recording:
-    """What is to be recorded: blocks of ``at_least`` bytes; about one for each ``sample`` bytes that are asked for (0:
-    all); of an MPI program only ``ranks`` (none: all). A profile on the way when ``dump_at`` bytes are in memory."""
+    """What to record: blocks of ``at_least`` bytes and more; about one block for every ``sample`` allocated bytes (0:
+    all); ``ranks`` of an MPI program (empty: all). ``dump_at``: write a profile when this many bytes are resident."""
 
     at_least: int = 0
     sample: int = 0
     ranks: Sequence[int] = ()
-    python: bool = True  # its functions on the stacks, not the interpreter's alone
-    faults: bool = True  # who touches memory first
+    python: bool = True  # with Python functions on the stacks
+    faults: bool = True  # page faults: which line touches memory first
     dump_at: int = 0
 
-    def words(self) -> list[str]:
+    def arguments(self) -> list[str]:
         options = {"--at-least": self.at_least, "--sample": self.sample, "--dump-at": self.dump_at}
-        words = [word for name, value in options.items() if value for word in (name, str(value))]
-        words += [] if self.python else ["--no-python"]
-        words += [] if self.faults else ["--no-faults"]
-        return words + (["--ranks", ",".join(map(str, self.ranks))] if self.ranks else [])
+        arguments = [argument for name, value in options.items() if value for argument in (name, str(value))]
+        arguments += [] if self.python else ["--no-python"]
+        arguments += [] if self.faults else ["--no-faults"]
+        return arguments + (["--ranks", ",".join(map(str, self.ranks))] if self.ranks else [])
 
 
-def record_program(folder: Path, program: Sequence[str], wanted: Recording = Recording()) -> int:
-    """Runs it to its end with its own input and output; its exit status, 128 + N after signal N.
+def record_program(folder: Path, program: Sequence[str], recording: Recording = Recording()) -> int:
+    """Runs the program to its end, with its own input and output. Returns its exit status, 128 + N after signal N.
 
     Raises UserError when it cannot be started.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    process = subprocess.Popen([recorder(), "record", *wanted.words(), folder, "--", *program])
-    with _left_to_the_program(process):
+    process = subprocess.Popen([recorder(), "record", *recording.arguments(), folder, "--", *program])
+    with _interrupts_reach_program(process):
         status = process.wait()
     return 128 - status if status < 0 else status
 
 
 def record_running(
-    folder: Path, pid: int, seconds: float, wanted: Recording, begun: Callable[[], None]
-) -> Left:
-    """Of a process that runs already: until Ctrl-C, for ``seconds`` (0: any time) or to its end; it goes on.
-    ``begun`` is called when it has been attached to.
+    folder: Path, pid: int, seconds: float, recording: Recording, on_attached: Callable[[], None]
+) -> AttachedRecording:
+    """Records a running process until Ctrl-C, for ``seconds`` (0: no limit) or to its end. ``on_attached`` is called
+    when the recorder has attached.
 
-    Raises UserError when that cannot be done, and then the process is as it was.
+    Raises UserError if attaching fails; the process is then unchanged.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    words = [*wanted.words(), "--attach", str(pid), *(["--for", str(seconds)] if seconds else [])]
+    arguments = [*recording.arguments(), "--attach", str(pid), *(["--for", str(seconds)] if seconds else [])]
     process = subprocess.Popen(
-        [recorder(), "record", *words, folder], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [recorder(), "record", *arguments, folder], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    with _told_to_leave(process):
+    with _interrupts_end_recording(process):
         assert process.stdout is not None
         if process.stdout.readline():
-            begun()
-        said, problems = process.communicate()
+            on_attached()
+        output, problems = process.communicate()
     if process.returncode:
         raise UserError(problems.strip().removeprefix("assay-heap: "))
-    return Left(goes_on=said.startswith("left"), problem=problems.strip())
+    return AttachedRecording(goes_on=output.startswith("left"), problem=problems.strip())
 
 
 def check_program(name: str) -> None:
     """Raises UserError when there is no such program."""
     if shutil.which(name) is None:
         raise UserError(
-            f"cannot run {name}", "is it on PATH, and executable? a run to be shown would hold a run.json"
+            f"cannot run {name}",
+            "check that it is on PATH and executable; a run to show must hold a run.json",
         )
 
 
 @contextlib.contextmanager
-def _told_to_leave(process: subprocess.Popen[str]) -> Iterator[None]:
-    """Ctrl-C, and what else would end Assay, ends the recording alone."""
+def _interrupts_end_recording(process: subprocess.Popen[str]) -> Iterator[None]:
+    """Ctrl-C, SIGTERM and SIGHUP end the recording only; SIGUSR1 asks for a profile."""
 
     def pass_on(*_: object) -> None:
         process.send_signal(signal.SIGINT)
@@ -128,9 +129,9 @@ def _told_to_leave(process: subprocess.Popen[str]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _left_to_the_program(process: subprocess.Popen[bytes]) -> Iterator[None]:
-    """Ctrl-C reaches the program itself; what was recorded until then is kept. What would end Assay, or asks for a
-    profile on the way, is passed on."""
+def _interrupts_reach_program(process: subprocess.Popen[bytes]) -> Iterator[None]:
+    """Ctrl-C reaches the program itself; what was recorded until then is kept. SIGTERM, SIGHUP and SIGUSR1 (a profile
+    while the program runs) are passed on to the recorder."""
 
     def pass_on(number: int, _: object) -> None:
         process.send_signal(number)
@@ -147,38 +148,38 @@ def _left_to_the_program(process: subprocess.Popen[bytes]) -> Iterator[None]:
 
 
 def import_file(folder: Path, file: Path) -> None:
-    """Another tool's file as an analysis in a run's folder. Raises UserError."""
+    """Writes the analysis of another tool's file into a run's folder. Raises UserError."""
     folder.mkdir(parents=True, exist_ok=True)
-    _told(["import", file], folder / f"{file.name}.json")
+    _run_analyser(["import", file], folder / f"{file.name}.json")
 
 
 def traces(folder: Path) -> list[Path]:
-    """One of each process image, largest first."""
+    """One trace for each process image, the largest file first."""
     return sorted(folder.glob("*.heap"), key=lambda path: (-path.stat().st_size, path.name))
 
 
 def analyse_trace(trace: Path) -> Path:
-    """The analysis beside the trace, made if it is not there. Raises UserError."""
+    """The path of the analysis beside the trace, which is made if it is missing. Raises UserError."""
     analysis = trace.with_suffix(".json")
     if analysis.exists():
         return analysis
-    _told(["analyse", trace], analysis)
+    _run_analyser(["analyse", trace], analysis)
     return analysis
 
 
-def _told(words: Sequence[str | Path], into: Path) -> None:
-    """What the analyser says, in a file that appears whole or not at all."""
-    part = into.with_suffix(".part")
-    with part.open("wb") as out:
-        done = subprocess.run(
-            [recorder(), *words], stdout=out, stderr=subprocess.PIPE, timeout=ANALYSIS_LIMIT_S
+def _run_analyser(arguments: Sequence[str | Path], output: Path) -> None:
+    """Writes the analyser's output to a file that appears whole or not at all."""
+    partial = output.with_suffix(".part")
+    with partial.open("wb") as out:
+        completed = subprocess.run(
+            [recorder(), *arguments], stdout=out, stderr=subprocess.PIPE, timeout=ANALYSIS_LIMIT_S
         )
-    if done.returncode != 0:
-        part.unlink()
-        raise UserError(done.stderr.decode(errors="replace").strip().removeprefix("assay-heap: "))
-    part.rename(into)
+    if completed.returncode != 0:
+        partial.unlink()
+        raise UserError(completed.stderr.decode(errors="replace").strip().removeprefix("assay-heap: "))
+    partial.rename(output)
 
 
 def pack_trace(trace: Path) -> None:
-    """Makes it small; a trace that cannot be packed stays as it is."""
+    """Compresses a trace; a trace that cannot be packed stays as it is."""
     subprocess.run([recorder(), "pack", trace], stderr=subprocess.DEVNULL, timeout=ANALYSIS_LIMIT_S)

@@ -1,1 +1,1 @@
-"""What profilers found, made ready to be looked at: by function, by line, by stack."""
+"""Profilers' results, prepared for reports: by function, by line, by stack."""

@@ -1,18 +1,19 @@
-"""What has changed between two heap profiles, by function or line."""
+"""What changed between two heap profiles, by function or line."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from assay.profile.heap import HeapProfile, Place
+from assay.profile.heap import HeapProfile
+from assay.profile.tree import Location
 
 
 @dataclass
 class Change:
-    """Of one function or line: what it has asked for itself, before and after."""
+    """The exclusive figure of one function or line, before and after."""
 
-    place: Place
+    location: Location
     before: int = 0
     after: int = 0
 
@@ -21,24 +22,24 @@ class Change:
         return self.after - self.before
 
 
-def without_object(place: Place) -> object:
-    """The same function of another build is the same function; lines move, and so do objects."""
-    return place.function, place.file
+def without_object(location: Location) -> object:
+    """Functions of two builds are the same by name and file; line numbers and object paths may differ."""
+    return location.function, location.file
 
 
 def changes(
     before: HeapProfile,
     after: HeapProfile,
     metric: str,
-    key: Callable[[Place], object] = without_object,
+    key: Callable[[Location], object] = without_object,
 ) -> list[Change]:
-    """The largest difference first; what has not changed is left out."""
-    found: dict[object, Change] = {}
-    for one in before.by(metric, key):
-        found.setdefault(key(one.place), Change(one.place)).before = one.own
-    for one in after.by(metric, key):
-        found.setdefault(key(one.place), Change(one.place)).after = one.own
+    """The largest difference first; unchanged functions are left out."""
+    by_key: dict[object, Change] = {}
+    for figures in before.by(metric, key):
+        by_key.setdefault(key(figures.location), Change(figures.location)).before = figures.exclusive
+    for figures in after.by(metric, key):
+        by_key.setdefault(key(figures.location), Change(figures.location)).after = figures.exclusive
     return sorted(
-        (one for one in found.values() if one.difference),
-        key=lambda one: (-abs(one.difference), one.place.function),
+        (change for change in by_key.values() if change.difference),
+        key=lambda change: (-abs(change.difference), change.location.function),
     )

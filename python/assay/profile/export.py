@@ -1,5 +1,5 @@
-"""Heap profiles for other tools: collapsed stacks (Brendan Gregg's flame graphs), speedscope's file format, pprof's
-and callgrind's (KCachegrind)."""
+"""Heap profiles in the formats of other tools: collapsed stacks (Brendan Gregg's flame graphs), speedscope, pprof and
+callgrind (KCachegrind)."""
 
 from __future__ import annotations
 
@@ -7,41 +7,48 @@ import gzip
 import json
 from collections.abc import Iterable
 
-from assay.profile.heap import COUNTED, METRICS, HeapProfile, Place
+from assay.profile.heap import COUNTED, METRICS, HeapProfile
+from assay.profile.tree import Location
 
 
-def _frame(place: Place) -> str:
-    return f"{place.function} ({place.source})".replace(";", ":")
+def _frame(location: Location) -> str:
+    return f"{location.function} ({location.source})".replace(";", ":")
 
 
 def collapsed(profile: HeapProfile, metric: str) -> str:
-    """A line a stack, outermost first: "main (a.c:3);work (a.c:9) 4096"."""
+    """One line for each stack, the outermost function first: "main (a.c:3);work (a.c:9) 4096"."""
     lines: dict[str, int] = {}
     for number, node in enumerate(profile.nodes):
         if value := getattr(node, metric):
             stack = ";".join(
-                _frame(profile.places[profile.nodes[at].place])
-                for at in reversed(list(profile.stack(number)))
+                _frame(profile.locations[profile.nodes[ancestor].location])
+                for ancestor in reversed(list(profile.stack(number)))
             )
             lines[stack] = lines.get(stack, 0) + value
     return "".join(f"{stack} {value}\n" for stack, value in lines.items())
 
 
 def speedscope(profile: HeapProfile, metrics: dict[str, str]) -> str:
-    """One profile for each metric (name -> title), as https://www.speedscope.app/file-format-schema.json says."""
+    """One profile for each metric (name -> title). Format: https://www.speedscope.app/file-format-schema.json."""
     profiles = []
     for metric, title in metrics.items():
         samples, weights = [], []
         for number, node in enumerate(profile.nodes):
             if value := getattr(node, metric):
-                samples.append([profile.nodes[at].place for at in reversed(list(profile.stack(number)))])
+                samples.append(
+                    [profile.nodes[ancestor].location for ancestor in reversed(list(profile.stack(number)))]
+                )
                 weights.append(value)
         unit = "none" if metric in COUNTED else "bytes"
         profiles.append({"type": "sampled", "name": title, "unit": unit, "startValue": 0,
                          "endValue": sum(weights), "samples": samples, "weights": weights})  # fmt: skip
     frames = [
-        {"name": p.function, "file": p.file or p.module, **({"line": p.line} if p.line else {})}
-        for p in profile.places
+        {
+            "name": location.function,
+            "file": location.file or location.module,
+            **({"line": location.line} if location.line else {}),
+        }
+        for location in profile.locations
     ]
     return json.dumps(
         {
@@ -58,7 +65,7 @@ def speedscope(profile: HeapProfile, metrics: dict[str, str]) -> str:
 
 
 def pprof(profile: HeapProfile) -> bytes:
-    """All metrics as sample types; a location is a line of a function."""
+    """Every metric is a sample type; a pprof location is a line of a function."""
     strings = _Strings()
     out = bytearray()
     for metric, title in METRICS.items():
@@ -67,11 +74,11 @@ def pprof(profile: HeapProfile) -> bytes:
     for number, node in enumerate(profile.nodes):
         values = [getattr(node, metric) for metric in METRICS]
         if any(values):
-            stack = [profile.nodes[at].place + 1 for at in profile.stack(number)]
+            stack = [profile.nodes[ancestor].location + 1 for ancestor in profile.stack(number)]
             out += _message(2, _packed(1, stack) + _packed(2, values))
-    for number, place in enumerate(profile.places, 1):
-        out += _message(4, _number(1, number) + _message(4, _number(1, number) + _number(2, place.line)))
-        names = _number(2, strings[place.function]) + _number(4, strings[place.file or place.module])
+    for number, location in enumerate(profile.locations, 1):
+        out += _message(4, _number(1, number) + _message(4, _number(1, number) + _number(2, location.line)))
+        names = _number(2, strings[location.function]) + _number(4, strings[location.file or location.module])
         out += _message(5, _number(1, number) + names)
     for text in strings.texts:
         out += _message(6, text.encode(errors="replace"))
@@ -115,46 +122,46 @@ def _packed(field: int, values: Iterable[int]) -> bytes:
 
 
 def callgrind(profile: HeapProfile) -> str:
-    """Own figures by line, and calls with what was asked for below them."""
+    """Exclusive costs by line, and calls with their inclusive costs."""
     names = list(METRICS)
-    below = [[getattr(node, name) for name in names] for node in profile.nodes]
-    own: dict[Place, list[int]] = {}
-    calls: dict[tuple[Place, Place], tuple[list[int], int]] = {}
-    for number in range(len(below) - 1, -1, -1):
+    inclusive = [[getattr(node, name) for name in names] for node in profile.nodes]
+    exclusive: dict[Location, list[int]] = {}
+    calls: dict[tuple[Location, Location], tuple[list[int], int]] = {}
+    for number in range(len(inclusive) - 1, -1, -1):
         node = profile.nodes[number]
-        place = profile.places[node.place]
-        _add(own.setdefault(place, [0] * len(names)), [getattr(node, name) for name in names])
+        location = profile.locations[node.location]
+        _add(exclusive.setdefault(location, [0] * len(names)), [getattr(node, name) for name in names])
         if node.parent >= 0:
-            _add(below[node.parent], below[number])
-            edge = (profile.places[profile.nodes[node.parent].place], place)
+            _add(inclusive[node.parent], inclusive[number])
+            edge = (profile.locations[profile.nodes[node.parent].location], location)
             sums, times = calls.get(edge, ([0] * len(names), 0))
-            _add(sums, below[number])
+            _add(sums, inclusive[number])
             calls[edge] = (sums, times + max(1, node.count))
     lines = [
         "# callgrind format", "version: 1", "creator: assay", f"cmd: {profile.process.program}",
         "positions: line", "events: " + " ".join(names),
         *(f"event: {name} : {title}" for name, title in METRICS.items()),
-        "summary: " + " ".join(str(sum(values)) for values in zip(*own.values(), strict=True)),
+        "summary: " + " ".join(str(sum(values)) for values in zip(*exclusive.values(), strict=True)),
     ]  # fmt: skip
-    by_caller: dict[Place, list[tuple[Place, list[int], int]]] = {}
+    by_caller: dict[Location, list[tuple[Location, list[int], int]]] = {}
     for (caller, callee), (sums, times) in calls.items():
         by_caller.setdefault(caller, []).append((callee, sums, times))
-    for place, values in own.items():
-        lines += ["", f"ob={place.module}", f"fl={_file(place)}", f"fn={place.function}"]
-        lines.append(f"{place.line} {_costs(values)}")
-        for callee, sums, times in by_caller.get(place, []):
+    for location, values in exclusive.items():
+        lines += ["", f"ob={location.module}", f"fl={_file(location)}", f"fn={location.function}"]
+        lines.append(f"{location.line} {_costs(values)}")
+        for callee, sums, times in by_caller.get(location, []):
             lines += [f"cob={callee.module}", f"cfi={_file(callee)}", f"cfn={callee.function}"]
-            lines += [f"calls={times} {callee.line}", f"{place.line} {_costs(sums)}"]
+            lines += [f"calls={times} {callee.line}", f"{location.line} {_costs(sums)}"]
     return "\n".join(lines) + "\n"
 
 
-def _add(to: list[int], values: list[int]) -> None:
+def _add(sums: list[int], values: list[int]) -> None:
     for k, value in enumerate(values):
-        to[k] += value
+        sums[k] += value
 
 
-def _file(place: Place) -> str:
-    return place.file or "???"
+def _file(location: Location) -> str:
+    return location.file or "???"
 
 
 def _costs(values: list[int]) -> str:

@@ -1,96 +1,98 @@
-"""Figures of a metric by function, by line or whatever else is asked for, from a tree of calls.
+"""A metric of a call tree, summed by function, by line or by any other key.
 
-Each node is looked at a few times, however deep the stacks are: what is below it is added up once, and counts for a
-function where that stands on the stack for the first time.
+Each node is visited a few times, however deep the stacks are. Inclusive sums are built from the leaves to the roots,
+and a recursive function counts once: at its outermost node on each stack.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from assay.profile.heap import Node, Place
+from assay.profile.tree import Location, Node
 
-Key = Callable[["Place"], object]
+Key = Callable[[Location], object]
 
 
 @dataclass
 class Figures:
-    """Of one function or line: ``own`` is what it asked for itself, most of it at ``place``; ``total`` with all that it
-    called."""
+    """The values of one group (a function or a line): ``exclusive`` is what the group itself allocated, most of it at
+    ``location``; ``inclusive`` adds what its callees allocated."""
 
-    place: Place
-    own: int = 0
-    total: int = 0
+    location: Location
+    exclusive: int = 0
+    inclusive: int = 0
 
 
 class Grouping:
-    """The nodes of a tree by a key of their places; ``nodes`` have their parents before them, -1 for none."""
+    """The nodes of a tree, grouped by a key of their locations. Parents come before their children."""
 
-    def __init__(self, places: Sequence[Place], nodes: Sequence[Node], key: Key) -> None:
+    def __init__(self, locations: Sequence[Location], nodes: Sequence[Node], key: Key) -> None:
         numbers: dict[object, int] = {}
-        self.group = [numbers.setdefault(key(place), len(numbers)) for place in places]
-        self.places = places
+        self.group = [numbers.setdefault(key(location), len(numbers)) for location in locations]
+        self.locations = locations
         self.parent = [node.parent for node in nodes]
-        self.place = [node.place for node in nodes]
+        self.location = [node.location for node in nodes]
         self.is_outermost = self._find_outermost()
-        self.asker = self._find_askers()
+        self.allocation_site = self._find_allocation_sites()
 
     def _find_outermost(self) -> list[bool]:
-        """Of each node, whether its group is on its stack for the first time."""
+        """For each node: no caller of it belongs to the same group."""
         children: dict[int, list[int]] = {}
         for number, parent in enumerate(self.parent):
             children.setdefault(parent, []).append(number)
-        groups = [self.group[place] for place in self.place]
-        found = [False] * len(groups)
+        groups = [self.group[location] for location in self.location]
+        is_outermost = [False] * len(groups)
         on_stack = [0] * len(self.group)
         todo = children.get(-1, [])
         while todo:
             number = todo.pop()
-            if number < 0:  # all below it has been seen
+            if number < 0:  # the subtree of ~number is done
                 on_stack[groups[~number]] -= 1
                 continue
             group = groups[number]
-            found[number] = on_stack[group] == 0
+            is_outermost[number] = on_stack[group] == 0
             if below := children.get(number):
                 on_stack[group] += 1
                 todo.append(~number)
                 todo += below
-        return found
+        return is_outermost
 
-    def _find_askers(self) -> list[int]:
-        """Of each node, the place that is to be told: the innermost that does not merely hand requests on."""
-        found: list[int] = []
-        told: list[int] = []
-        hands_on = [place.hands_on for place in self.places]
-        for parent, place in zip(self.parent, self.place, strict=True):
-            one = (found[parent] if parent >= 0 else -1) if hands_on[place] else place
-            found.append(one)
-            told.append(one if one >= 0 else place)
-        return told
+    def _find_allocation_sites(self) -> list[int]:
+        """For each node: the innermost location that is no allocator frame, or its own location if there is none."""
+        innermost: list[int] = []  # -1: only allocator frames so far
+        sites: list[int] = []
+        is_allocator_frame = [location.is_allocator_frame for location in self.locations]
+        for parent, location in zip(self.parent, self.location, strict=True):
+            inherited = innermost[parent] if parent >= 0 else -1
+            site = inherited if is_allocator_frame[location] else location
+            innermost.append(site)
+            sites.append(site if site >= 0 else location)
+        return sites
 
     def figures(self, values: Sequence[int]) -> list[Figures]:
-        """Of these values, one a node; most first."""
-        below = list(values)
-        own: dict[int, int] = {}  # by place
-        totals: dict[int, int] = {}  # by group
-        for number in range(len(below) - 1, -1, -1):
-            value = below[number]
+        """The groups' sums of these values, one value a node; the largest exclusive sum first."""
+        subtree = list(values)
+        exclusive: dict[int, int] = {}  # by location
+        inclusive: dict[int, int] = {}  # by group
+        for number in range(len(subtree) - 1, -1, -1):
+            value = subtree[number]
             if not value:
                 continue
-            place = self.place[number]
             if values[number]:
-                own[self.asker[number]] = own.get(self.asker[number], 0) + values[number]
+                site = self.allocation_site[number]
+                exclusive[site] = exclusive.get(site, 0) + values[number]
             if (parent := self.parent[number]) >= 0:
-                below[parent] += value
+                subtree[parent] += value
             if self.is_outermost[number]:
-                totals[self.group[place]] = totals.get(self.group[place], 0) + value
-        any_place = {self.group[number]: place for number, place in enumerate(self.places)}
-        found = {group: Figures(any_place[group], total=total) for group, total in totals.items()}
-        for place in sorted(own, key=lambda place: -own[place]):
-            one = found[self.group[place]]
-            one.place = one.place if one.own else self.places[place]
-            one.own += own[place]
-        return sorted(found.values(), key=lambda one: (-one.own, -one.total))
+                group = self.group[self.location[number]]
+                inclusive[group] = inclusive.get(group, 0) + value
+        any_location = {self.group[number]: location for number, location in enumerate(self.locations)}
+        by_group = {
+            group: Figures(any_location[group], inclusive=total) for group, total in inclusive.items()
+        }
+        for number in sorted(exclusive, key=lambda number: -exclusive[number]):
+            figures = by_group[self.group[number]]
+            figures.location = figures.location if figures.exclusive else self.locations[number]
+            figures.exclusive += exclusive[number]
+        return sorted(by_group.values(), key=lambda figures: (-figures.exclusive, -figures.inclusive))

@@ -1,7 +1,7 @@
-"""A heap profile: what the analyser (``assay-heap analyse``) made of one process, by function, line and stack.
+"""A heap profile: the analysis of one process by ``assay-heap analyse``.
 
-The tree of calls has a node for each distinct (function, line) below its caller; figures are of the blocks that
-were asked for right there. Bytes are those that were requested, times are seconds.
+Its call tree (tree.py) has a node for each distinct (function, line) below its caller. Bytes are requested bytes;
+times are seconds.
 """
 
 from __future__ import annotations
@@ -14,92 +14,31 @@ from msgspec import Struct
 
 from assay.errors import UserError
 from assay.profile.figures import Figures, Grouping, Key
-
-
-class Place(Struct, array_like=True, frozen=True):
-    function: str
-    file: str
-    line: int
-    module: str
-    inlined: bool
-    hands_on: bool  # only passes requests on: what it asks for, its caller has asked for
-    first: int  # the number of the first place of the same function
-    peak_own: int  # the most that was live of what this line has asked for
-    peak_total: int  # and of what was asked for below it
-    function_peak_own: int
-    function_peak_total: int
-
-    @property
-    def is_python(self) -> bool:
-        """A function of Python's: its object is its file."""
-        return self.module == self.file != ""
-
-    @property
-    def source(self) -> str:
-        """ "solver.cpp:42", or the object where no source is known."""
-        name = self.file.rpartition("/")[2]
-        return f"{name}:{self.line}" if name else self.module.rpartition("/")[2]
-
-
-class Node(Struct, array_like=True):
-    """One line of one function below one caller. ``parent`` is -1 for the outermost. Times are ticks."""
-
-    parent: int
-    place: int
-    count: int
-    bytes: int
-    own_peak: int
-    total_peak: int  # with all below it
-    at_peak: int
-    leaked: int
-    leaked_count: int
-    temporary: int
-    reallocated: int
-    frees: int
-    lifetime: int
-    sampled_ticks: int  # ticks of the calls that were timed, and how many these are
-    sampled_calls: int
-    sampled_free_ticks: int
-    sampled_frees: int
-    least: int
-    most: int
-    shortest: int
-    longest: int
-    foreign_reallocations: int = 0  # reallocations here of blocks that were allocated elsewhere
-
-
-class Tree(Struct):
-    places: list[Place]
-    nodes: list[Node]
-    # By the number of a node: blocks by the logarithm of their size, and of their lifetime in 16 ticks, to base 2;
-    # each list begins with the first logarithm.
-    spreads: dict[str, tuple[list[int], list[int]]]
+from assay.profile.tree import Location, Node, Tree
 
 
 class Process(Struct):
-    pid: int  # 0: several, added up
+    pid: int  # 0: a sum of several processes
     parent: int
     program: str
-    rank: str  # in an MPI program; empty for none
+    rank: str  # of MPI_COMM_WORLD; empty for a program without MPI
     seconds: float
     complete: bool
-    left: bool = False  # it goes on: what it has not freed, it may still free
-    ran: float | None = None  # seconds until it was attached to; blocks from before are not known
-    at_least: int = 0  # bytes: smaller blocks were left out
-    sample: int = (
-        0  # bytes: about one block was recorded for each so many, and figures are estimates; 0: all were
-    )
+    detached: bool = False  # the process goes on after the recording and may still free blocks
+    attached_after: float | None = None  # seconds since its start; None: recorded from the start
+    at_least: int = 0  # bytes; smaller blocks were not recorded
+    sample: int = 0  # bytes; about one block was recorded for every so many bytes; 0: all blocks were
 
 
 class Trace(Struct):
-    source: str  # the tool whose file it was; empty for a trace of our own
+    imported_from: str  # the tool that wrote the file; empty for a trace of assay heap
     bytes: int
     events: int
     lost_events: int
     damaged_bytes: int
     unreadable_chunks: int
     missing_objects: list[str]
-    unread_python: str = ""  # the version of an interpreter whose functions are not seen; empty: none
+    unsupported_python: str = ""  # the version of an interpreter whose frames were not read; empty: none
 
 
 class Totals(Struct):
@@ -122,8 +61,8 @@ class Calls(Struct):
 
 
 class ThreadStack(Struct):
-    """A thread's own stack, known where it allocates and frees. ``depth`` is the most within each step of the
-    timeline, 0 where nothing is known; ``node`` is where it was deepest."""
+    """The size of a thread's stack in bytes, sampled at its allocations and frees. ``depth`` is the maximum within
+    each step of the timeline, 0 where there is no sample; ``node`` is the call that was deepest."""
 
     deepest: int
     seconds: float
@@ -144,7 +83,7 @@ class Thread(Struct):
 
 
 class Timeline(Struct):
-    """``live`` is the most within each step of ``step`` seconds; ``samples`` are (time, virtual, resident)."""
+    """``live`` is the maximum within each step of ``step`` seconds; ``samples`` are (time, virtual, resident)."""
 
     start: float
     step: float
@@ -155,16 +94,16 @@ class Timeline(Struct):
 
 
 class Pin(Struct, array_like=True):
-    """Blocks of one stack that keep nearly empty pages: ``bytes`` is their part of what is empty there."""
+    """Blocks of one stack that keep partly empty pages: ``bytes`` is their share of the empty bytes."""
 
     node: int
     bytes: int
     blocks: int
 
 
-class Fragments(Struct):
-    """Pages that hold live blocks, at the moment when most of the process's memory was asked for by nobody.
-    ``filled`` counts them by the tenth of them that is in use."""
+class Fragmentation(Struct):
+    """Pages that hold live blocks, at the moment when resident memory exceeded live bytes most. ``filled`` counts
+    these pages by the tenth of the page that is in use."""
 
     seconds: float
     resident: int
@@ -176,12 +115,12 @@ class Fragments(Struct):
 
     @property
     def empty(self) -> int:
-        """Bytes on these pages that nobody asked for."""
+        """Bytes of these pages that belong to no block."""
         return max(0, self.pages * self.page_bytes - self.live)
 
 
 class TouchedLine(Struct, array_like=True):
-    """A line that has touched pages of blocks for the first time."""
+    """A line that touched pages of blocks for the first time."""
 
     function: str
     file: str
@@ -190,7 +129,7 @@ class TouchedLine(Struct, array_like=True):
 
 
 class TouchedStack(Struct, array_like=True):
-    """Pages of the blocks of one stack that were touched, and what would be left of that with huge pages."""
+    """Touched pages of the blocks of one stack, and the page faults that would remain with huge pages."""
 
     node: int
     pages: int
@@ -198,8 +137,8 @@ class TouchedStack(Struct, array_like=True):
 
 
 class Touches(Struct):
-    """Page faults: ``outside`` of any block are those of stacks, variables, code and blocks that were not recorded.
-    Threads are (thread, pages)."""
+    """First touches, one page fault each. ``outside`` counts those outside of recorded blocks: stacks, variables,
+    code. ``threads`` are (thread, pages)."""
 
     outside: int
     lines: list[TouchedLine]
@@ -208,12 +147,12 @@ class Touches(Struct):
 
 
 class ObjectData(Struct, array_like=True):
-    """Bytes of variables of one object: initialised, zero at the start, and of each thread."""
+    """Bytes of the variables of one object: initialised (.data), zero at the start (.bss), and of each thread (TLS)."""
 
     path: str
     data: int
-    zeroed: int
-    per_thread: int
+    bss: int
+    tls: int
     variables: int
     resident: int | None
 
@@ -234,7 +173,7 @@ class Globals(Struct):
     variables: list[Variable]
 
 
-METRICS: dict[str, str] = {  # of a node -> in words
+METRICS: dict[str, str] = {  # field of Node -> title
     "bytes": "allocated",
     "count": "allocations",
     "at_peak": "live at the peak",
@@ -242,7 +181,7 @@ METRICS: dict[str, str] = {  # of a node -> in words
     "temporary": "freed before the next allocation",
     "reallocated": "reallocations",
 }
-COUNTED = ("count", "temporary", "reallocated")  # the others are bytes
+COUNTED = ("count", "temporary", "reallocated")  # numbers of blocks; the other metrics are bytes
 
 
 class HeapProfile(Struct, dict=True):
@@ -252,17 +191,17 @@ class HeapProfile(Struct, dict=True):
     tick: float  # seconds
     threads: list[Thread]
     timeline: Timeline
-    sizes: list[int]  # blocks by the logarithm of their size to base 2
+    sizes: list[int]  # blocks by log2 of their size
     frequent: list[tuple[int, int]]  # the most frequent sizes: bytes, blocks
-    lifetimes: list[list[int]]  # freed blocks by the logarithms of their lifetime in 16 ticks and their size
-    touches: Touches | None  # None: the system does not let a user watch page faults
-    fragments: Fragments | None
+    lifetimes: list[list[int]]  # freed blocks by log2 of their lifetime in 16 ticks and log2 of their size
+    touches: Touches | None  # None: page faults were not recorded
+    fragmentation: Fragmentation | None
     globals: Globals
     tree: Tree
 
     @property
     def title(self) -> str:
-        """What tells it from the other processes of a run."""
+        """Tells the process from the others of its run."""
         if not self.process.pid:
             return self.process.program
         rank = f"rank {self.process.rank}, " if self.process.rank else ""
@@ -270,71 +209,66 @@ class HeapProfile(Struct, dict=True):
 
     @property
     def has_python(self) -> bool:
-        """Whether functions of Python are on its stacks."""
-        return any(place.is_python for place in self.places)
+        """Whether the stacks hold Python functions."""
+        return any(location.is_python for location in self.locations)
 
     @property
-    def places(self) -> list[Place]:
-        return self.tree.places
+    def locations(self) -> list[Location]:
+        return self.tree.locations
 
     @property
     def nodes(self) -> list[Node]:
         return self.tree.nodes
 
     def stack(self, node: int) -> Iterator[int]:
-        """The nodes from this one outwards."""
+        """The nodes from this one to the outermost."""
         while node >= 0:
             yield node
             node = self.nodes[node].parent
 
-    def asker(self, node: int) -> Place:
-        """Who is to be told: the innermost that does not merely hand requests on."""
-        return self.handed_on(node)[-1]
+    def allocation_site(self, node: int) -> Location:
+        """The innermost location that is no allocator frame."""
+        return self.path_to_allocation_site(node)[-1]
 
-    def handed_on(self, node: int) -> list[Place]:
-        """From this node to who is to be told, the library's own functions on the way."""
-        found = []
-        for at in self.stack(node):
-            found.append(self.places[self.nodes[at].place])
-            if not found[-1].hands_on:
-                return found
-        return found[:1]
+    def path_to_allocation_site(self, node: int) -> list[Location]:
+        """From this node out to the allocation site: the allocator's frames, then the site. The node's location alone
+        if the stack holds nothing but allocator frames."""
+        path = []
+        for ancestor in self.stack(node):
+            path.append(self.locations[self.nodes[ancestor].location])
+            if not path[-1].is_allocator_frame:
+                return path
+        return path[:1]
 
     def by(self, metric: str, key: Key) -> list[Figures]:
-        """Figures of a metric by function, by line or whatever ``key`` tells apart, most first. A function that
-        is several times on a stack counts once."""
+        """A metric summed by ``key`` (by_function, by_line), the largest exclusive sum first. A recursive function
+        counts once a stack."""
         groupings: dict[Key, Grouping] = self.__dict__.setdefault("groupings", {})
         if key not in groupings:
-            groupings[key] = Grouping(self.places, self.nodes, key)
+            groupings[key] = Grouping(self.locations, self.nodes, key)
         return groupings[key].figures([getattr(node, metric) for node in self.nodes])
 
 
-def by_function(place: Place) -> object:
-    return place.function, place.module
-
-
-def by_line(place: Place) -> object:
-    return place.function, place.file, place.line, place.module
-
-
 def load_profile(path: Path) -> HeapProfile:
-    """Reads an analysis. Raises UserError when there is none, or it is none."""
+    """Reads an analysis. Raises UserError if the file cannot be read or is no analysis."""
     try:
         return msgspec.json.decode(path.read_bytes(), type=HeapProfile)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
     except msgspec.DecodeError as error:
         raise UserError(
-            f"{path} is no analysis of a heap trace: {error}", "make it anew: assay heap RUN"
+            f"{path} is not the analysis of a heap trace: {error}", "delete it and run: assay heap RUN"
         ) from None
 
 
 def load_profiles(run: Path) -> list[HeapProfile]:
-    """Those of a run's processes that have been analysed, the one that allocated most first."""
-    found = [load_profile(path) for path in sorted((run / "heap").glob("*.json")) if ".dump" not in path.name]
-    return sorted(found, key=lambda one: -one.totals.bytes)
+    """The analysed processes of a run, the one that allocated most first."""
+    profiles = [
+        load_profile(path) for path in sorted((run / "heap").glob("*.json")) if ".dump" not in path.name
+    ]
+    return sorted(profiles, key=lambda profile: -profile.totals.bytes)
 
 
 def load_dumps(run: Path) -> list[HeapProfile]:
-    """Profiles that were written on the way, in the order of time."""
+    """Profiles that were written while the program ran, in time order."""
     return [load_profile(path) for path in sorted((run / "heap").glob("*.dump*.json"))]

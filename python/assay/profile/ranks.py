@@ -1,7 +1,7 @@
-"""The processes of an MPI program added up, and those that are not like the others.
+"""The ranks of an MPI program: their profiles merged into one, and the ranks that differ from the others.
 
-Figures add up by function, line and stack. Peaks are each process's own, at a moment of its own: their sum is what the
-program needs if all are at their peaks together, which is what a job must be given.
+Metrics add up by function, line and stack. Each rank has its peak at its own moment: the sum of the peaks is what the
+program needs if all ranks peak together, and so the memory to request for the job.
 """
 
 from __future__ import annotations
@@ -11,141 +11,150 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from assay.profile.heap import HeapProfile, Node, Place, Process, Timeline, Totals, Trace, Tree
+from assay.profile.heap import HeapProfile, Process, Timeline, Totals, Trace
+from assay.profile.tree import Location, Node, Tree
 
-COMPARED = ("peak", "bytes", "count", "leaked")  # of the totals
-FAR = 5.0  # times the usual deviation from the median
-NOTABLE = 0.10  # of the median: less is no outlier, however alike the others are
-NORMAL = 1.4826  # of a normal distribution: its standard deviation over its median absolute deviation
+COMPARED_TOTALS = ("peak", "bytes", "count", "leaked")
+OUTLIER_DEVIATIONS = 5.0  # robust standard deviations from the median
+MIN_DIFFERENCE = 0.10  # of the median; a smaller difference is no outlier
+MAD_TO_SIGMA = 1.4826  # standard deviation over median absolute deviation (MAD) of a normal distribution
 
-SUMMED = ("count", "bytes", "own_peak", "total_peak", "at_peak", "leaked", "leaked_count", "temporary", "reallocated",
-          "frees", "lifetime", "sampled_ticks", "sampled_calls", "sampled_free_ticks", "sampled_frees",
-          "foreign_reallocations")  # fmt: skip
+SUMMED = ("count", "bytes", "exclusive_peak", "inclusive_peak", "at_peak", "leaked", "leaked_count", "temporary",
+          "reallocated", "frees", "lifetime_sum", "sampled_ticks", "sampled_calls", "sampled_free_ticks",
+          "sampled_frees", "foreign_reallocations")  # fmt: skip
 
 
-def ranks_of(profiles: Sequence[HeapProfile]) -> list[HeapProfile]:
-    """The processes of the largest MPI program among them, by rank; none where there is no such program."""
+def mpi_ranks(profiles: Sequence[HeapProfile]) -> list[HeapProfile]:
+    """The processes of the largest MPI program, by rank; empty if no program has several ranks."""
     programs: dict[str, list[HeapProfile]] = {}
-    for one in profiles:
-        if one.process.rank:
-            programs.setdefault(one.process.program, []).append(one)
-    largest = max(programs.values(), key=lambda ranks: sum(one.totals.bytes for one in ranks), default=[])
+    for profile in profiles:
+        if profile.process.rank:
+            programs.setdefault(profile.process.program, []).append(profile)
+    largest = max(
+        programs.values(), key=lambda ranks: sum(profile.totals.bytes for profile in ranks), default=[]
+    )
     return (
-        sorted(largest, key=lambda one: (len(one.process.rank), one.process.rank)) if len(largest) > 1 else []
+        sorted(largest, key=lambda profile: (len(profile.process.rank), profile.process.rank))
+        if len(largest) > 1
+        else []
     )
 
 
 def outliers(ranks: Sequence[HeapProfile]) -> list[list[str]]:
-    """Of each, the totals in which it is far from the others."""
-    found: list[list[str]] = [[] for _ in ranks]
-    for name in COMPARED:
-        values = [getattr(one.totals, name) for one in ranks]
-        middle = statistics.median(values)
-        usual = NORMAL * statistics.median(abs(value - middle) for value in values)
-        for its, value in zip(found, values, strict=True):
-            if abs(value - middle) > max(FAR * usual, NOTABLE * middle, 1):
-                its.append(name)
-    return found
+    """For each rank: the names of the totals in which it is an outlier."""
+    names: list[list[str]] = [[] for _ in ranks]
+    for name in COMPARED_TOTALS:
+        values = [getattr(rank.totals, name) for rank in ranks]
+        median = statistics.median(values)
+        deviation = MAD_TO_SIGMA * statistics.median(abs(value - median) for value in values)
+        for outlying, value in zip(names, values, strict=True):
+            if abs(value - median) > max(OUTLIER_DEVIATIONS * deviation, MIN_DIFFERENCE * median, 1):
+                outlying.append(name)
+    return names
 
 
-def added_up(ranks: Sequence[HeapProfile]) -> HeapProfile:
-    """One profile of all. Threads and variables are those of the first, addresses and fragments of none."""
+def merge_ranks(ranks: Sequence[HeapProfile]) -> HeapProfile:
+    """One profile of all ranks: without page faults and fragmentation; threads and variables are the first rank's."""
     first = ranks[0]
-    merged = _Merged()
-    for one in ranks:
-        merged.add(one)
+    merged = MergedTree()
+    for rank in ranks:
+        merged.add(rank)
     return HeapProfile(
         process=Process(
             pid=0,
             parent=first.process.parent,
             program=f"{first.process.program}, {len(ranks)} ranks",
             rank="",
-            seconds=max(one.process.seconds for one in ranks),
-            complete=all(one.process.complete for one in ranks),
+            seconds=max(rank.process.seconds for rank in ranks),
+            complete=all(rank.process.complete for rank in ranks),
         ),
         trace=_sum_trace(ranks),
         totals=_sum_totals(ranks),
         tick=first.tick,
         threads=first.threads,
-        timeline=_sum_timelines([one.timeline for one in ranks]),
-        sizes=_sum_lists([one.sizes for one in ranks]),
-        frequent=_sum_counts([one.frequent for one in ranks]),
-        lifetimes=[_sum_lists(rows) for rows in zip(*(one.lifetimes for one in ranks), strict=True)],
+        timeline=_sum_timelines([rank.timeline for rank in ranks]),
+        sizes=_sum_lists([rank.sizes for rank in ranks]),
+        frequent=_sum_counts([rank.frequent for rank in ranks]),
+        lifetimes=[_sum_lists(rows) for rows in zip(*(rank.lifetimes for rank in ranks), strict=True)],
         touches=None,
-        fragments=None,
+        fragmentation=None,
         globals=first.globals,
         tree=merged.tree(),
     )
 
 
-class _Merged:
-    """Trees of calls, laid over one another."""
+class MergedTree:
+    """Call trees merged by location and stack."""
 
     def __init__(self) -> None:
-        self.places: dict[tuple[str, str, int, str], int] = {}
-        self.all_places: list[Place] = []
-        self.nodes: dict[tuple[int, int], int] = {}
-        self.all_nodes: list[Node] = []
-        self.spreads: dict[int, tuple[dict[int, int], dict[int, int]]] = {}
+        self.location_numbers: dict[tuple[str, str, int, str], int] = {}
+        self.locations: list[Location] = []
+        self.node_numbers: dict[tuple[int, int], int] = {}
+        self.nodes: list[Node] = []
+        self.histograms: dict[int, tuple[dict[int, int], dict[int, int]]] = {}
 
     def add(self, profile: HeapProfile) -> None:
-        places = [self._place(profile, place) for place in profile.places]
+        locations = [self._location(profile, location) for location in profile.locations]
         numbers: list[int] = []
         for node in profile.nodes:
             parent = numbers[node.parent] if node.parent >= 0 else -1
-            numbers.append(self._node(node, parent, places[node.place]))
-        for name, spread in profile.tree.spreads.items():
-            for into, (start, *counts) in zip(
-                self.spreads.setdefault(numbers[int(name)], ({}, {})), spread, strict=True
+            numbers.append(self._node(node, parent, locations[node.location]))
+        for node_number, lists in profile.tree.histograms.items():
+            for counts_by_log, (start, *counts) in zip(
+                self.histograms.setdefault(numbers[int(node_number)], ({}, {})), lists, strict=True
             ):
                 for k, count in enumerate(counts):
-                    into[start + k] = into.get(start + k, 0) + count
+                    counts_by_log[start + k] = counts_by_log.get(start + k, 0) + count
 
-    def _place(self, profile: HeapProfile, place: Place) -> int:
-        key = (place.function, place.file, place.line, place.module)
-        number = self.places.setdefault(key, len(self.all_places))
-        if number == len(self.all_places):
-            first = profile.places[place.first]
-            same = self.places.get((first.function, first.file, first.line, first.module), number)
-            self.all_places.append(replace(place, first=same))
+    def _location(self, profile: HeapProfile, location: Location) -> int:
+        key = (location.function, location.file, location.line, location.module)
+        number = self.location_numbers.setdefault(key, len(self.locations))
+        if number == len(self.locations):
+            first = profile.locations[location.function_id]
+            function_id = self.location_numbers.get(
+                (first.function, first.file, first.line, first.module), number
+            )
+            self.locations.append(replace(location, function_id=function_id))
         else:
-            had = self.all_places[number]
-            self.all_places[number] = replace(
-                had,
-                peak_own=had.peak_own + place.peak_own,
-                peak_total=had.peak_total + place.peak_total,
-                function_peak_own=had.function_peak_own + place.function_peak_own,
-                function_peak_total=had.function_peak_total + place.function_peak_total,
+            known = self.locations[number]
+            self.locations[number] = replace(
+                known,
+                exclusive_peak=known.exclusive_peak + location.exclusive_peak,
+                inclusive_peak=known.inclusive_peak + location.inclusive_peak,
+                function_exclusive_peak=known.function_exclusive_peak + location.function_exclusive_peak,
+                function_inclusive_peak=known.function_inclusive_peak + location.function_inclusive_peak,
             )
         return number
 
-    def _node(self, node: Node, parent: int, place: int) -> int:
-        number = self.nodes.setdefault((parent, place), len(self.all_nodes))
-        if number == len(self.all_nodes):
-            self.all_nodes.append(replace(node, parent=parent, place=place))
+    def _node(self, node: Node, parent: int, location: int) -> int:
+        number = self.node_numbers.setdefault((parent, location), len(self.nodes))
+        if number == len(self.nodes):
+            self.nodes.append(replace(node, parent=parent, location=location))
             return number
-        had = self.all_nodes[number]
-        both = [one for one in (had, node) if one.count]
-        had.least = min((one.least for one in both), default=0)
-        had.most = max(had.most, node.most)
-        had.shortest = min((one.shortest for one in both if one.longest), default=0)
-        had.longest = max(had.longest, node.longest)
+        known = self.nodes[number]
+        allocating = [each_node for each_node in (known, node) if each_node.count]
+        known.min_size = min((each_node.min_size for each_node in allocating), default=0)
+        known.max_size = max(known.max_size, node.max_size)
+        known.min_lifetime = min(
+            (each_node.min_lifetime for each_node in allocating if each_node.max_lifetime), default=0
+        )
+        known.max_lifetime = max(known.max_lifetime, node.max_lifetime)
         for name in SUMMED:
-            setattr(had, name, getattr(had, name) + getattr(node, name))
+            setattr(known, name, getattr(known, name) + getattr(node, name))
         return number
 
     def tree(self) -> Tree:
         return Tree(
-            places=self.all_places,
-            nodes=self.all_nodes,
-            spreads={
-                str(node): (_listed(sizes), _listed(lifetimes))
-                for node, (sizes, lifetimes) in self.spreads.items()
+            locations=self.locations,
+            nodes=self.nodes,
+            histograms={
+                str(node): (_with_first_logarithm(sizes), _with_first_logarithm(lifetimes))
+                for node, (sizes, lifetimes) in self.histograms.items()
             },
         )
 
 
-def _listed(counts: dict[int, int]) -> list[int]:
+def _with_first_logarithm(counts: dict[int, int]) -> list[int]:
     if not counts:
         return [0]
     first, last = min(counts), max(counts)
@@ -158,72 +167,78 @@ def _sum_lists(lists: Sequence[list[int]]) -> list[int]:
 
 def _sum_counts(lists: Sequence[list[tuple[int, int]]]) -> list[tuple[int, int]]:
     sums: dict[int, int] = {}
-    for one in lists:
-        for size, count in one:
+    for counts in lists:
+        for size, count in counts:
             sums[size] = sums.get(size, 0) + count
     return sorted(sums.items(), key=lambda pair: (-pair[1], pair[0]))
 
 
 def _sum_trace(ranks: Sequence[HeapProfile]) -> Trace:
     sums = {
-        name: sum(getattr(one.trace, name) for one in ranks)
+        name: sum(getattr(rank.trace, name) for rank in ranks)
         for name in ("bytes", "events", "lost_events", "damaged_bytes", "unreadable_chunks")
     }
     return Trace(
-        source="",
+        imported_from="",
         **sums,
-        missing_objects=sorted({path for one in ranks for path in one.trace.missing_objects}),
-        unread_python=next((one.trace.unread_python for one in ranks if one.trace.unread_python), ""),
+        missing_objects=sorted({path for rank in ranks for path in rank.trace.missing_objects}),
+        unsupported_python=next(
+            (rank.trace.unsupported_python for rank in ranks if rank.trace.unsupported_python), ""
+        ),
     )
 
 
 def _sum_totals(ranks: Sequence[HeapProfile]) -> Totals:
     sums = {
-        name: sum(getattr(one.totals, name) for one in ranks)
+        name: sum(getattr(rank.totals, name) for rank in ranks)
         for name in Totals.__struct_fields__
         if name != "peak_seconds"
     }
-    return Totals(**sums, peak_seconds=max(ranks, key=lambda one: one.totals.peak).totals.peak_seconds)
+    return Totals(**sums, peak_seconds=max(ranks, key=lambda rank: rank.totals.peak).totals.peak_seconds)
 
 
-def _sum_timelines(lines: Sequence[Timeline]) -> Timeline:
-    """On the steps of the longest; processes begin together."""
-    longest = max(lines, key=lambda one: one.step * len(one.live))
+def _sum_timelines(timelines: Sequence[Timeline]) -> Timeline:
+    """On the time steps of the longest timeline; all ranks begin together."""
+    longest = max(timelines, key=lambda timeline: timeline.step * len(timeline.live))
     steps, step = len(longest.live), longest.step
     live, count, total = [0] * steps, [0] * steps, [0] * steps
-    for one in lines:
-        most = [0] * steps
-        for k in range(len(one.live)):
-            at = min(steps - 1, int(k * one.step / step)) if step else 0
-            most[at] = max(most[at], one.live[k])
-            count[at] += one.count[k]
-            total[at] += one.bytes[k]
-        ended = min(steps - 1, int(len(one.live) * one.step / step)) if step else 0
-        for at in range(steps):
-            if at and not most[at] and at <= ended:
-                most[at] = most[at - 1]  # steps of a finer grid have none of their own
-            live[at] += most[at]
+    for timeline in timelines:
+        live_max = [0] * steps
+        for k in range(len(timeline.live)):
+            index = min(steps - 1, int(k * timeline.step / step)) if step else 0
+            live_max[index] = max(live_max[index], timeline.live[k])
+            count[index] += timeline.count[k]
+            total[index] += timeline.bytes[k]
+        ended = min(steps - 1, int(len(timeline.live) * timeline.step / step)) if step else 0
+        for index in range(steps):
+            if index and not live_max[index] and index <= ended:
+                live_max[index] = live_max[
+                    index - 1
+                ]  # this grid may be finer: an empty step keeps the value before
+            live[index] += live_max[index]
     samples = [
         (seconds, virtual, resident)
         for seconds, virtual, resident in zip(
             [longest.start + k * step for k in range(steps)],
-            *(_sampled(lines, column, longest.start, step, steps) for column in (1, 2)),
+            *(_sum_samples(timelines, column, longest.start, step, steps) for column in (1, 2)),
             strict=True,
         )
     ]
     return Timeline(start=longest.start, step=step, live=live, count=count, bytes=total, samples=samples)
 
 
-def _sampled(lines: Sequence[Timeline], column: int, start: float, step: float, steps: int) -> list[float]:
-    """The sum of what each has at the end of each step."""
+def _sum_samples(
+    timelines: Sequence[Timeline], column: int, start: float, step: float, steps: int
+) -> list[float]:
+    """The sum over all ranks of the last sample within each step."""
     sums = [0.0] * steps
-    for one in lines:
-        at, value = 0, 0.0
-        last = one.samples[-1][0] if one.samples else 0.0
+    for timeline in timelines:
+        index, value = 0, 0.0
+        last = timeline.samples[-1][0] if timeline.samples else 0.0
         for k in range(steps):
             now = start + (k + 1) * step
-            while at < len(one.samples) and one.samples[at][0] <= now:
-                value = one.samples[at][column]
-                at += 1
+            while index < len(timeline.samples) and timeline.samples[index][0] <= now:
+                value = timeline.samples[index][column]
+                index += 1
             sums[k] += value if now - step <= last else 0.0
     return sums

@@ -1,7 +1,7 @@
-"""What of a heap profile is in a report: one line of its embedded data for each process.
+"""A heap profile in the report: one line of its embedded data for each process.
 
-Tables are columns here, lists of equal length, since a page may hold a hundred thousand rows. Bytes are requested
-bytes; times are seconds since the process's start where they are not said to be ticks.
+Tables are stored by column, as lists of equal length, because a page may hold a hundred thousand rows. Bytes are
+requested bytes. Times are seconds since the process's start, unless they are said to be ticks.
 """
 
 from __future__ import annotations
@@ -9,49 +9,48 @@ from __future__ import annotations
 from msgspec import Struct
 
 
-class HeapPlaces(Struct):
-    """Lines of functions. ``first`` is the first place of the same function; ``hands_on`` are those whose requests
-    are their callers'. Peaks are of what a line, or its function, has asked for itself and with its callees."""
+class HeapLocations(Struct):
+    """Lines of functions. ``function_id`` is the first location of the same function. Allocations of an allocator
+    frame count for its caller. Peaks are live bytes of a line, or of its function; inclusive adds the callees."""
 
     function: list[str]
     file: list[str]
     line: list[int]
     module: list[str]
     inlined: list[bool]
-    hands_on: list[bool]
-    first: list[int]
-    peak_own: list[int]
-    peak_total: list[int]
-    function_peak_own: list[int]
-    function_peak_total: list[int]
+    is_allocator_frame: list[bool]
+    function_id: list[int]
+    exclusive_peak: list[int]
+    inclusive_peak: list[int]
+    function_exclusive_peak: list[int]
+    function_inclusive_peak: list[int]
 
 
 class HeapNodes(Struct):
-    """The tree of calls, parents before children; ``parent`` is -1 for the outermost. Figures are of blocks that were
-    asked for right there; ``lifetime``, ``sampled_ticks``, ``sampled_free_ticks``, ``shortest`` and ``longest`` are
-    ticks."""
+    """The call tree, parents before children; ``parent`` is -1 for an outermost node. Lifetimes and sampled ticks are
+    in ticks. ``sampled_calls`` is the number of calls that ``sampled_ticks`` is the time of."""
 
     parent: list[int]
-    place: list[int]
+    location: list[int]
     count: list[int]
     bytes: list[int]
-    own_peak: list[int]
-    total_peak: list[int]
+    exclusive_peak: list[int]
+    inclusive_peak: list[int]
     at_peak: list[int]
     leaked: list[int]
     leaked_count: list[int]
     temporary: list[int]
     reallocated: list[int]
     frees: list[int]
-    lifetime: list[int]
+    lifetime_sum: list[int]
     sampled_ticks: list[int]
     sampled_calls: list[int]
     sampled_free_ticks: list[int]
     sampled_frees: list[int]
-    least: list[int]
-    most: list[int]
-    shortest: list[int]
-    longest: list[int]
+    min_size: list[int]
+    max_size: list[int]
+    min_lifetime: list[int]
+    max_lifetime: list[int]
     foreign_reallocations: list[int]
 
 
@@ -61,7 +60,7 @@ class HeapCalls(Struct):
 
 
 class HeapThread(Struct):
-    """``depth`` is how deep its own stack was, the most within each step of the timeline; 0 where it is not known."""
+    """``depth`` is the largest size of the thread's stack within each step of the timeline, in bytes; 0: unknown."""
 
     thread: int
     name: str
@@ -78,7 +77,7 @@ class HeapThread(Struct):
 
 
 class HeapTimeline(Struct):
-    """``live`` is the most within each step, ``count`` and ``bytes`` what was asked for in it; the last three are
+    """``live`` is the maximum within each step; ``count`` and ``bytes`` are the allocations in it. The last three are
     samples of the whole process."""
 
     start: float
@@ -91,8 +90,8 @@ class HeapTimeline(Struct):
     resident: list[float]
 
 
-class HeapFragments(Struct):
-    """``filled`` counts pages by the tenth that is in use; the pins are nodes and their part of what is empty."""
+class HeapFragmentation(Struct):
+    """``filled`` counts pages by the tenth that is in use; ``pin_bytes`` is each node's share of the empty bytes."""
 
     seconds: float
     resident: int
@@ -106,8 +105,8 @@ class HeapFragments(Struct):
 
 
 class HeapTouches(Struct):
-    """First touch: pages by the line that has touched them, by the node that has asked for them (and what would be left
-    with huge pages), and by thread; ``outside`` of blocks."""
+    """First touches, one page fault each: by the line that touched, by the node that allocated (``node_with_huge``:
+    the faults that would remain with huge pages), and by thread. ``outside`` counts those outside of blocks."""
 
     outside: int
     line_function: list[str]
@@ -124,8 +123,8 @@ class HeapTouches(Struct):
 class HeapObject(Struct):
     path: str
     data: int
-    zeroed: int
-    per_thread: int
+    bss: int
+    tls: int
     variables: int
     resident: int | None
 
@@ -140,9 +139,9 @@ class HeapVariable(Struct):
     resident: int | None
 
 
-class HeapSpread(Struct):
-    """Blocks by the logarithm to base 2 of their size, and of their lifetime in 16 ticks; each list begins with its
-    first logarithm."""
+class HeapHistograms(Struct):
+    """Blocks by log2 of their size, and by log2 of their lifetime in 16 ticks; each list begins with its first
+    logarithm."""
 
     sizes: list[int]
     lifetimes: list[int]
@@ -150,7 +149,7 @@ class HeapSpread(Struct):
 
 class HeapSource(Struct):
     text: str
-    changed: bool  # since the program ran
+    changed: bool  # modified since the program ran
 
 
 class HeapTotals(Struct):
@@ -167,7 +166,7 @@ class HeapTotals(Struct):
 
 
 class HeapRank(Struct):
-    """One of the processes that were added up. ``outlier``: which of its figures are far from the others'."""
+    """One rank of a merged profile. ``outlier``: the names of the totals in which it is an outlier."""
 
     name: str
     pid: int
@@ -194,13 +193,13 @@ class HeapPage(Struct, tag="heap", tag_field="kind"):
     sizes: list[int]
     frequent_size: list[int]
     frequent_count: list[int]
-    lifetimes: list[list[int]]  # by the logarithms of lifetime in 16 ticks, and of size
+    lifetimes: list[list[int]]  # by log2 of the lifetime in 16 ticks, and log2 of the size
     touches: HeapTouches | None
-    fragments: HeapFragments | None
+    fragmentation: HeapFragmentation | None
     objects: list[HeapObject]
     variables: list[HeapVariable]
-    places: HeapPlaces
+    locations: HeapLocations
     nodes: HeapNodes
-    spreads: dict[str, HeapSpread]  # by node
+    histograms: dict[str, HeapHistograms]  # by node
     sources: dict[str, HeapSource]  # by file
-    left_out: int  # nodes too small to be shown, added to their callers
+    left_out: int  # nodes too small to show, added to their callers

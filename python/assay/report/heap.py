@@ -7,14 +7,15 @@ from rich.table import Table
 from rich.text import Text
 
 from assay.profile.compare import Change
-from assay.profile.heap import COUNTED, METRICS, HeapProfile, by_function
-from assay.profile.ranks import COMPARED, outliers
+from assay.profile.heap import COUNTED, METRICS, HeapProfile
+from assay.profile.ranks import COMPARED_TOTALS, outliers
+from assay.profile.tree import by_function
 from assay.records.units import format_quantity, format_share
 
-ROWS = 8  # functions by each metric
-CHANGES = 15  # functions of a comparison
+MAX_FUNCTIONS = 8  # a metric
+MAX_CHANGES = 15  # functions in a comparison
 READ_PYTHONS = "3.11 to 3.13, with the GIL"
-UNKNOWN_CODE = "(unknown code)"  # the analyser's word for what lies in no known object and has no name
+UNKNOWN_CODE = "(unknown code)"  # the analyser's name for an address outside of all known objects
 TOTALS = {"bytes": "allocated", "count": "allocations", "peak": "peak", "leaked": "not freed"}
 
 
@@ -23,15 +24,15 @@ def show_profile(console: Console, profile: HeapProfile) -> None:
     console.print(Text(f"{profile.title}, {process.seconds:.2f} s", style="bold"))
     rate = totals.count / process.seconds if process.seconds > 0 else 0.0
     lines = [
-        f"allocated     {_bytes(totals.bytes)} in {totals.count} blocks, {format_quantity(rate, '1/s')}",
-        f"peak          {_bytes(totals.peak)} in {totals.peak_count} blocks, after {totals.peak_seconds:.2f} s",
-        f"not freed     {_bytes(totals.leaked)} in {totals.leaked_count} blocks",
-        f"in malloc     {_share(profile, ('malloc', 'calloc', 'memalign', 'realloc'))}",
-        f"in free       {_share(profile, ('free',))}",
+        f"allocated     {_format_bytes(totals.bytes)} in {totals.count} blocks, {format_quantity(rate, '1/s')}",
+        f"peak          {_format_bytes(totals.peak)} in {totals.peak_count} blocks, after {totals.peak_seconds:.2f} s",
+        f"not freed     {_format_bytes(totals.leaked)} in {totals.leaked_count} blocks",
+        f"in malloc     {_time_share(profile, ('malloc', 'calloc', 'memalign', 'realloc'))}",
+        f"in free       {_time_share(profile, ('free',))}",
     ]
     if profile.timeline.samples:
         lines.append(
-            f"resident      {_bytes(max(resident for _, _, resident in profile.timeline.samples))} at most"
+            f"resident      {_format_bytes(max(resident for _, _, resident in profile.timeline.samples))} at most"
         )
     for line in lines:
         console.print(Text(line), soft_wrap=True)
@@ -43,12 +44,12 @@ def show_profile(console: Console, profile: HeapProfile) -> None:
     _show_threads(console, profile)
 
 
-def _bytes(amount: float) -> str:
+def _format_bytes(amount: float) -> str:
     return format_quantity(amount, "B")
 
 
-def _share(profile: HeapProfile, kinds: tuple[str, ...]) -> str:
-    """Time in these calls, reckoned from those that were timed, over the time of all threads that made any."""
+def _time_share(profile: HeapProfile, kinds: tuple[str, ...]) -> str:
+    """Time in these calls, extrapolated from the timed ones, and its share of the run."""
     spent = sum(
         thread.calls[kind].seconds for thread in profile.threads for kind in kinds if kind in thread.calls
     )
@@ -58,78 +59,76 @@ def _share(profile: HeapProfile, kinds: tuple[str, ...]) -> str:
 
 
 def problems(profile: HeapProfile) -> list[str]:
-    """What is missing of the profile, and why."""
-    trace, found = profile.trace, []
-    found += _attached(profile)
-    if not profile.process.complete and profile.process.ran is None:
-        found.append("it did not end by itself: this is what it did until then")
-    if trace.source:
-        found.append(
-            f"a file of {trace.source}'s: lifetimes are a guess, threads and times of calls are not known"
+    """What the profile lacks, and why."""
+    trace, messages = profile.trace, []
+    messages += _attach_problems(profile)
+    if not profile.process.complete and profile.process.attached_after is None:
+        messages.append("the process did not end by itself: the profile holds what it did until then")
+    if trace.imported_from:
+        messages.append(
+            f"imported from {trace.imported_from}: lifetimes are estimates; threads and call times are unknown"
         )
     if profile.process.at_least:
-        found.append(f"blocks under {format_quantity(profile.process.at_least, 'B')} were left out")
+        messages.append(f"blocks under {format_quantity(profile.process.at_least, 'B')} were left out")
     if profile.process.sample:
-        found.append(
+        messages.append(
             f"about one block in {format_quantity(profile.process.sample, 'B')} was recorded: figures are estimates"
         )
     if trace.lost_events:
-        found.append(f"{trace.lost_events} events could not be recorded")
+        messages.append(f"{trace.lost_events} events could not be recorded")
     if trace.damaged_bytes or trace.unreadable_chunks:
-        found.append(
+        messages.append(
             f"the trace is damaged: {trace.damaged_bytes} bytes, {trace.unreadable_chunks} chunks left out"
         )
-    if trace.unread_python:
-        found.append(
-            f"Python {trace.unread_python} is none of the versions whose functions are seen ({READ_PYTHONS})"
+    if trace.unsupported_python:
+        messages.append(
+            f"Python {trace.unsupported_python} is not supported: its functions are missing (supported: {READ_PYTHONS})"
         )
-    if any(place.function == UNKNOWN_CODE for place in profile.places):
-        found.append(
-            "some code has no name: it was made at run time, which Node.js names with --perf-basic-prof "
-            "--interpreted-frames-native-stack, and Java with -XX:+PreserveFramePointer "
+    if any(location.function == UNKNOWN_CODE for location in profile.locations):
+        messages.append(
+            "some code has no name: it was generated at run time; to name it, run Node.js with --perf-basic-prof "
+            "--interpreted-frames-native-stack, or Java with -XX:+PreserveFramePointer "
             "-XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit"
         )
     if trace.missing_objects:
-        found.append(f"not there any more, or changed since: {', '.join(trace.missing_objects[:5])}")
-    return found
+        messages.append(f"without symbols, since missing or changed: {', '.join(trace.missing_objects[:5])}")
+    return messages
 
 
-def _attached(profile: HeapProfile) -> list[str]:
-    """Of a process that ran before it was recorded: what is known of it."""
+def _attach_problems(profile: HeapProfile) -> list[str]:
+    """Limits of a profile whose recording began in a running process."""
     process, freed = profile.process, profile.totals.unknown_frees
-    if process.ran is None:
+    if process.attached_after is None:
         return []
-    found = [
-        f"attached to {process.pid} for {process.seconds:.1f} s, {process.ran:.1f} s after its start; blocks from "
-        f"before are unknown, {freed} of them were freed or reallocated"
+    messages = [
+        f"attached to {process.pid} for {process.seconds:.1f} s, {process.attached_after:.1f} s after its start; "
+        f"blocks from before are unknown, {freed} of them were freed or reallocated"
     ]
-    if process.left:
-        found.append(
-            "it goes on: what counts as not freed was in use when it was left, and may still be freed"
-        )
+    if process.detached:
+        messages.append("the process goes on: blocks that count as not freed may still be freed")
     elif not process.complete:
-        found.append("the recording was not ended by anybody: this is what was done until then")
-    return found
+        messages.append("the recording ended early: the profile holds what was recorded until then")
+    return messages
 
 
 def _show_functions(console: Console, profile: HeapProfile, metric: str) -> None:
-    found = [one for one in profile.by(metric, by_function) if one.own][:ROWS]
-    if not found:
+    rows = [figures for figures in profile.by(metric, by_function) if figures.exclusive][:MAX_FUNCTIONS]
+    if not rows:
         return
-    whole = sum(getattr(node, metric) for node in profile.nodes)
+    total = sum(getattr(node, metric) for node in profile.nodes)
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in (METRICS[metric], "", "with callees"):
         table.add_column(heading, justify="right")
     table.add_column("function")
-    table.add_column("at", style="dim")
-    for one in found:
+    table.add_column("source", style="dim")
+    for figures in rows:
         unit = "1" if metric in COUNTED else "B"
         cells = [
-            format_quantity(one.own, unit),
-            format_share(one.own / whole),
-            format_quantity(one.total, unit),
+            format_quantity(figures.exclusive, unit),
+            format_share(figures.exclusive / total),
+            format_quantity(figures.inclusive, unit),
         ]
-        table.add_row(*cells, one.place.function[:80], one.place.source)
+        table.add_row(*cells, figures.location.function[:80], figures.location.source)
     console.print(table)
     console.print()
 
@@ -142,15 +141,15 @@ def _show_threads(console: Console, profile: HeapProfile) -> None:
     for heading in ("allocated", "allocations", "in malloc", "frees", "in free", "of other threads' blocks"):
         table.add_column(heading, justify="right")
     for thread in profile.threads[:32]:
-        gives = [
+        allocations = [
             thread.calls[kind] for kind in ("malloc", "calloc", "memalign", "realloc") if kind in thread.calls
         ]
         free = thread.calls.get("free")
         table.add_row(
             f"{thread.thread} {thread.name}",
-            _bytes(thread.bytes),
-            str(sum(one.count for one in gives)),
-            format_quantity(sum(one.seconds for one in gives), "s"),
+            _format_bytes(thread.bytes),
+            str(sum(calls.count for calls in allocations)),
+            format_quantity(sum(calls.seconds for calls in allocations), "s"),
             str(free.count if free else 0),
             format_quantity(free.seconds if free else 0.0, "s"),
             str(thread.foreign_frees),
@@ -160,14 +159,16 @@ def _show_threads(console: Console, profile: HeapProfile) -> None:
 
 
 def show_ranks(console: Console, ranks: list[HeapProfile]) -> None:
-    """The ranks that are not like the others, or that there is none."""
-    far = [(one, its) for one, its in zip(ranks, outliers(ranks), strict=True) if its]
-    console.print(Text(f"{len(ranks)} ranks, added up above; unlike the others: {len(far) or 'none'}"))
-    for one, its in far:
-        words = ", ".join(
-            f"{TOTALS[name]} {_amount(getattr(one.totals, name), name)}" for name in COMPARED if name in its
+    """The ranks that are outliers, or that there are none."""
+    outlying = [(rank, names) for rank, names in zip(ranks, outliers(ranks), strict=True) if names]
+    console.print(Text(f"{len(ranks)} ranks, merged above; outliers: {len(outlying) or 'none'}"))
+    for rank, names in outlying:
+        totals = ", ".join(
+            f"{TOTALS[name]} {_amount(getattr(rank.totals, name), name)}"
+            for name in COMPARED_TOTALS
+            if name in names
         )
-        console.print(Text(f"  rank {one.process.rank} (pid {one.process.pid}): {words}", style="yellow"))
+        console.print(Text(f"  rank {rank.process.rank} (pid {rank.process.pid}): {totals}", style="yellow"))
     console.print()
 
 
@@ -180,32 +181,32 @@ def _signed(value: float, metric: str) -> str:
 
 
 def show_comparison(
-    console: Console, before: HeapProfile, after: HeapProfile, metric: str, found: list[Change]
+    console: Console, before: HeapProfile, after: HeapProfile, metric: str, changes: list[Change]
 ) -> None:
-    """Totals, then the functions whose own figure has changed most."""
+    """Totals, then the functions whose exclusive figure changed most."""
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("in all")
+    table.add_column("total")
     for heading in ("before", "after", "difference", ""):
         table.add_column(heading, justify="right")
-    for name, words in TOTALS.items():
+    for name, title in TOTALS.items():
         old, new = getattr(before.totals, name), getattr(after.totals, name)
         share = format_share((new - old) / old) if old else ""
-        table.add_row(words, _amount(old, name), _amount(new, name), _signed(new - old, name), share)
+        table.add_row(title, _amount(old, name), _amount(new, name), _signed(new - old, name), share)
     console.print(table)
     console.print()
-    if not found:
+    if not changes:
         console.print(Text(f"no function differs in: {METRICS[metric]}"))
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     for heading in (METRICS[metric], "before", "after"):
         table.add_column(heading, justify="right")
     table.add_column("function")
-    table.add_column("at", style="dim")
-    for one in found[:CHANGES]:
+    table.add_column("source", style="dim")
+    for change in changes[:MAX_CHANGES]:
         table.add_row(
-            _signed(one.difference, metric), _amount(one.before, metric), _amount(one.after, metric),
-            one.place.function[:80], one.place.source,
+            _signed(change.difference, metric), _amount(change.before, metric), _amount(change.after, metric),
+            change.location.function[:80], change.location.source,
         )  # fmt: skip
     console.print(table)
-    if len(found) > CHANGES:
-        console.print(Text(f"and {len(found) - CHANGES} more", style="dim"))
+    if len(changes) > MAX_CHANGES:
+        console.print(Text(f"and {len(changes) - MAX_CHANGES} more", style="dim"))

@@ -1,5 +1,4 @@
-"""A heap profile as the report's page wants it: in columns, with the sources that it speaks of, and without what is
-too small to be seen."""
+"""A heap profile as the report's page takes it: by column, with the source files, without nodes too small to see."""
 
 from __future__ import annotations
 
@@ -9,18 +8,19 @@ from pathlib import Path
 
 from msgspec.structs import asdict, fields
 
-from assay.profile.heap import Fragments, HeapProfile, Node, Touches, by_line
-from assay.profile.ranks import added_up, outliers, ranks_of
+from assay.profile.heap import Fragmentation, HeapProfile, Touches
+from assay.profile.ranks import merge_ranks, mpi_ranks, outliers
+from assay.profile.tree import Node, by_line
 from assay.records.heap_page import (
     HeapCalls,
-    HeapFragments,
+    HeapFragmentation,
+    HeapHistograms,
+    HeapLocations,
     HeapNodes,
     HeapObject,
     HeapPage,
-    HeapPlaces,
     HeapRank,
     HeapSource,
-    HeapSpread,
     HeapThread,
     HeapTimeline,
     HeapTotals,
@@ -29,17 +29,16 @@ from assay.records.heap_page import (
 )
 from assay.report.heap import problems
 
-MOST_PROCESSES = 16
-MOST_TOUCHED = 200  # stacks
-MOST_NODES = (
-    60_000  # a page with more would open in seconds; what is left out is less than one part in 10,000
-)
-LEAST_SHARE = 1e-4
-SOURCES_BYTES = 8 << 20  # of all files together
-SOURCE_BYTES = 1 << 20  # of one
-SUMS = ("count", "bytes", "at_peak", "leaked", "leaked_count", "temporary", "reallocated", "frees", "lifetime",
-        "sampled_ticks", "sampled_calls", "sampled_free_ticks", "sampled_frees", "foreign_reallocations")  # fmt: skip
-SEEN = (
+MAX_PROCESSES = 16
+MAX_TOUCHED_STACKS = 200
+MAX_NODES = 60_000  # a page with more takes seconds to open
+MIN_SHARE = 1e-4  # of some metric's total; a smaller node is left out
+MAX_SOURCES_BYTES = 8 << 20  # of all source files together
+MAX_SOURCE_BYTES = 1 << 20  # of one source file
+SUMMED = ("count", "bytes", "at_peak", "leaked", "leaked_count", "temporary", "reallocated", "frees", "lifetime_sum",
+          "sampled_ticks", "sampled_calls", "sampled_free_ticks", "sampled_frees",
+          "foreign_reallocations")  # fmt: skip
+KEPT_BY = (
     "count",
     "bytes",
     "at_peak",
@@ -47,42 +46,44 @@ SEEN = (
     "temporary",
     "reallocated",
     "frees",
-)  # what makes a node worth showing
+)  # metrics whose shares decide which nodes are kept
 
 
-def heap_pages(profiles: Sequence[HeapProfile], dumps: Sequence[HeapProfile], ran: str) -> Iterator[HeapPage]:
-    """Of the processes of a run, the largest first; before them the sum of those of an MPI program, after them the
-    profiles that were written on the way."""
-    if ranks := ranks_of(profiles):
-        whole = added_up(ranks)
-        page = heap_page(whole, whole.title, ran)
+def heap_pages(
+    profiles: Sequence[HeapProfile], dumps: Sequence[HeapProfile], run_started: str
+) -> Iterator[HeapPage]:
+    """First the merged ranks of an MPI program, then the processes of the run, the largest first, then the profiles
+    that were written while the program ran."""
+    if ranks := mpi_ranks(profiles):
+        merged = merge_ranks(ranks)
+        page = heap_page(merged, merged.title, run_started)
         page.ranks = [
             HeapRank(
-                name=f"rank {one.process.rank}",
-                pid=one.process.pid,
-                peak=one.totals.peak,
-                bytes=one.totals.bytes,
-                count=one.totals.count,
-                leaked=one.totals.leaked,
-                seconds=one.process.seconds,
-                outlier=far,
+                name=f"rank {rank.process.rank}",
+                pid=rank.process.pid,
+                peak=rank.totals.peak,
+                bytes=rank.totals.bytes,
+                count=rank.totals.count,
+                leaked=rank.totals.leaked,
+                seconds=rank.process.seconds,
+                outlier=outlying,
             )
-            for one, far in zip(ranks, outliers(ranks), strict=True)
+            for rank, outlying in zip(ranks, outliers(ranks), strict=True)
         ]
         yield page
-    for profile in profiles[:MOST_PROCESSES]:
-        yield heap_page(profile, profile.title, ran)
-    for profile in dumps[:MOST_PROCESSES]:
-        yield heap_page(profile, f"{profile.title}, after {profile.process.seconds:.2f} s", ran)
+    for profile in profiles[:MAX_PROCESSES]:
+        yield heap_page(profile, profile.title, run_started)
+    for profile in dumps[:MAX_PROCESSES]:
+        yield heap_page(profile, f"{profile.title}, after {profile.process.seconds:.2f} s", run_started)
 
 
-def heap_page(profile: HeapProfile, title: str, ran: str, most_nodes: int = MOST_NODES) -> HeapPage:
-    """``title`` tells the process from the run's others; ``ran`` is when the run began (ISO 8601)."""
-    kept = _kept(profile, most_nodes)
+def heap_page(profile: HeapProfile, title: str, run_started: str, max_nodes: int = MAX_NODES) -> HeapPage:
+    """``title`` tells the process from the run's others; ``run_started`` is an ISO 8601 time."""
+    kept = _kept_nodes(profile, max_nodes)
     renumbered = {old: new for new, old in enumerate(kept)}
-    nodes = _merged(profile, renumbered)
+    nodes = _node_columns(profile, renumbered)
     totals = asdict(profile.totals)
-    timeline, pages = profile.timeline, profile.fragments
+    timeline, fragmentation = profile.timeline, profile.fragmentation
     return HeapPage(
         program=profile.process.program,
         pid=profile.process.pid,
@@ -95,14 +96,14 @@ def heap_page(profile: HeapProfile, title: str, ran: str, most_nodes: int = MOST
         ranks=[],
         threads=[
             HeapThread(
-                thread=one.thread, name=one.name, bytes=one.bytes, first=one.first, last=one.last,
-                foreign_frees=one.foreign_frees,
-                calls={kind: HeapCalls(calls.count, calls.seconds) for kind, calls in one.calls.items()},
-                deepest=one.stack.deepest, deepest_seconds=one.stack.seconds,
-                deepest_node=_shown(profile, renumbered, one.stack.node),
-                resident=one.stack.resident, depth=one.stack.depth,
+                thread=thread.thread, name=thread.name, bytes=thread.bytes, first=thread.first, last=thread.last,
+                foreign_frees=thread.foreign_frees,
+                calls={kind: HeapCalls(calls.count, calls.seconds) for kind, calls in thread.calls.items()},
+                deepest=thread.stack.deepest, deepest_seconds=thread.stack.seconds,
+                deepest_node=_nearest_kept(profile, renumbered, thread.stack.node),
+                resident=thread.stack.resident, depth=thread.stack.depth,
             )
-            for one in profile.threads
+            for thread in profile.threads
         ],
         timeline=HeapTimeline(
             start=timeline.start, step=timeline.step, live=timeline.live, count=timeline.count, bytes=timeline.bytes,
@@ -115,112 +116,116 @@ def heap_page(profile: HeapProfile, title: str, ran: str, most_nodes: int = MOST
         frequent_count=[count for _, count in profile.frequent],
         lifetimes=profile.lifetimes,
         touches=None if profile.touches is None else _touches(profile, profile.touches, renumbered),
-        fragments=None if pages is None else _fragments(profile, pages, renumbered),
-        objects=[HeapObject(**asdict(one)) for one in profile.globals.objects],
-        variables=[HeapVariable(**asdict(one)) for one in profile.globals.variables],
-        places=_places(profile),
+        fragmentation=None if fragmentation is None else _fragmentation(profile, fragmentation, renumbered),
+        objects=[HeapObject(**asdict(data)) for data in profile.globals.objects],
+        variables=[HeapVariable(**asdict(variable)) for variable in profile.globals.variables],
+        locations=_locations(profile),
         nodes=nodes,
-        spreads={
-            str(renumbered[int(node)]): HeapSpread(*spread)
-            for node, spread in profile.tree.spreads.items()
+        histograms={
+            str(renumbered[int(node)]): HeapHistograms(*histograms)
+            for node, histograms in profile.tree.histograms.items()
             if int(node) in renumbered
         },
-        sources=_sources(profile, ran),
+        sources=_sources(profile, run_started),
         left_out=len(profile.nodes) - len(kept),
     )  # fmt: skip
 
 
 def _touches(profile: HeapProfile, touches: Touches, renumbered: dict[int, int]) -> HeapTouches:
-    stacks = sorted(touches.stacks, key=lambda one: -one.pages)[:MOST_TOUCHED]
+    stacks = sorted(touches.stacks, key=lambda touched: -touched.pages)[:MAX_TOUCHED_STACKS]
     return HeapTouches(
         outside=touches.outside,
-        line_function=[one.function for one in touches.lines],
-        line_file=[one.file for one in touches.lines],
-        line=[one.line for one in touches.lines],
-        line_pages=[one.pages for one in touches.lines],
-        node=[_shown(profile, renumbered, one.node) for one in stacks],
-        node_pages=[one.pages for one in stacks],
-        node_with_huge=[one.with_huge for one in stacks],
+        line_function=[touched.function for touched in touches.lines],
+        line_file=[touched.file for touched in touches.lines],
+        line=[touched.line for touched in touches.lines],
+        line_pages=[touched.pages for touched in touches.lines],
+        node=[_nearest_kept(profile, renumbered, touched.node) for touched in stacks],
+        node_pages=[touched.pages for touched in stacks],
+        node_with_huge=[touched.with_huge for touched in stacks],
         thread=[thread for thread, _ in touches.threads],
         thread_pages=[pages for _, pages in touches.threads],
     )
 
 
-def _fragments(profile: HeapProfile, pages: Fragments, renumbered: dict[int, int]) -> HeapFragments:
-    return HeapFragments(
-        seconds=pages.seconds,
-        resident=pages.resident,
-        live=pages.live,
-        page_bytes=pages.page_bytes,
-        pages=pages.pages,
-        filled=pages.filled,
-        pin_node=[_shown(profile, renumbered, pin.node) for pin in pages.pins],
-        pin_bytes=[pin.bytes for pin in pages.pins],
-        pin_blocks=[pin.blocks for pin in pages.pins],
+def _fragmentation(
+    profile: HeapProfile, fragmentation: Fragmentation, renumbered: dict[int, int]
+) -> HeapFragmentation:
+    return HeapFragmentation(
+        seconds=fragmentation.seconds,
+        resident=fragmentation.resident,
+        live=fragmentation.live,
+        page_bytes=fragmentation.page_bytes,
+        pages=fragmentation.pages,
+        filled=fragmentation.filled,
+        pin_node=[_nearest_kept(profile, renumbered, pin.node) for pin in fragmentation.pins],
+        pin_bytes=[pin.bytes for pin in fragmentation.pins],
+        pin_blocks=[pin.blocks for pin in fragmentation.pins],
     )
 
 
-def _kept(profile: HeapProfile, most: int) -> Sequence[int]:
-    """The nodes to show, callers before what they call."""
-    if len(profile.nodes) <= most:
+def _kept_nodes(profile: HeapProfile, max_nodes: int) -> Sequence[int]:
+    """The nodes to show, callers before callees."""
+    if len(profile.nodes) <= max_nodes:
         return range(len(profile.nodes))
     shares = [0.0] * len(profile.nodes)
-    for metric in SEEN:
+    for metric in KEPT_BY:
         total = sum(getattr(node, metric) for node in profile.nodes)
         if not total:
             continue
-        below: list[int] = [getattr(node, metric) for node in profile.nodes]
-        for number in range(len(below) - 1, -1, -1):
-            shares[number] = max(shares[number], below[number] / total)
+        subtree: list[int] = [getattr(node, metric) for node in profile.nodes]
+        for number in range(len(subtree) - 1, -1, -1):
+            shares[number] = max(shares[number], subtree[number] / total)
             if (parent := profile.nodes[number].parent) >= 0:
-                below[parent] += below[number]
-    # A caller's share is never less than that of what it calls: with a node, all its callers are kept.
+                subtree[parent] += subtree[number]
+    # A caller's share is never below a callee's, so all callers of a kept node are kept.
     ranked = sorted(range(len(shares)), key=lambda number: (-shares[number], number))
-    return sorted(number for number in ranked[:most] if shares[number] >= LEAST_SHARE)
+    return sorted(number for number in ranked[:max_nodes] if shares[number] >= MIN_SHARE)
 
 
-def _shown(profile: HeapProfile, renumbered: dict[int, int], node: int) -> int:
-    """The nearest caller that is shown; -1 for none."""
-    return next((renumbered[at] for at in profile.stack(node) if at in renumbered), -1)
+def _nearest_kept(profile: HeapProfile, renumbered: dict[int, int], node: int) -> int:
+    """The new number of the node or of its nearest kept caller; -1 for none."""
+    return next((renumbered[ancestor] for ancestor in profile.stack(node) if ancestor in renumbered), -1)
 
 
-def _merged(profile: HeapProfile, renumbered: dict[int, int]) -> HeapNodes:
+def _node_columns(profile: HeapProfile, renumbered: dict[int, int]) -> HeapNodes:
     names = [field.name for field in fields(Node)]
     rows = [[getattr(profile.nodes[old], name) for name in names] for old in renumbered]
     for row in rows:
         row[0] = renumbered[row[0]] if row[0] >= 0 else -1
-    sums = [names.index(name) for name in SUMS]
+    summed = [names.index(name) for name in SUMMED]
     if len(renumbered) < len(profile.nodes):
-        shown: list[int] = []  # of each node, the nearest one outwards
+        kept_caller: list[int] = []  # by node: the new number of its nearest kept caller
         for number, node in enumerate(profile.nodes):
-            shown.append(renumbered.get(number, shown[node.parent] if node.parent >= 0 else -1))
+            kept_caller.append(renumbered.get(number, kept_caller[node.parent] if node.parent >= 0 else -1))
             has_any = node.count or node.frees or node.reallocated
-            if has_any and number not in renumbered and shown[number] >= 0:
-                for column in sums:
-                    rows[shown[number]][column] += getattr(node, names[column])
+            if has_any and number not in renumbered and kept_caller[number] >= 0:
+                for column in summed:
+                    rows[kept_caller[number]][column] += getattr(node, names[column])
     return HeapNodes(*(list(column) for column in zip(*rows, strict=True)) if rows else [[]] * len(names))
 
 
-def _places(profile: HeapProfile) -> HeapPlaces:
-    names = [field.name for field in fields(HeapPlaces)]
-    return HeapPlaces(*([getattr(place, name) for place in profile.places] for name in names))
+def _locations(profile: HeapProfile) -> HeapLocations:
+    names = [field.name for field in fields(HeapLocations)]
+    return HeapLocations(*([getattr(location, name) for location in profile.locations] for name in names))
 
 
-def _sources(profile: HeapProfile, ran: str) -> dict[str, HeapSource]:
-    """The files that are there, those of the most expensive lines first, as far as there is room."""
-    began = datetime.fromisoformat(ran).timestamp()
-    wanted = [one.place.file for metric in ("bytes", "count") for one in profile.by(metric, by_line)]
-    found: dict[str, HeapSource] = {}
-    left = SOURCES_BYTES
-    for name in dict.fromkeys(wanted):
+def _sources(profile: HeapProfile, run_started: str) -> dict[str, HeapSource]:
+    """The source files that can be read, those of the largest allocations first, within the size limits."""
+    began = datetime.fromisoformat(run_started).timestamp()
+    files = [
+        figures.location.file for metric in ("bytes", "count") for figures in profile.by(metric, by_line)
+    ]
+    sources: dict[str, HeapSource] = {}
+    room = MAX_SOURCES_BYTES
+    for name in dict.fromkeys(files):
         path = Path(name)
         try:
-            about = path.stat() if name and path.is_absolute() else None
-            if about is None or about.st_size > min(left, SOURCE_BYTES):
+            status = path.stat() if name and path.is_absolute() else None
+            if status is None or status.st_size > min(room, MAX_SOURCE_BYTES):
                 continue
             text = path.read_text(errors="replace")
         except OSError:
             continue
-        found[name] = HeapSource(text=text, changed=about.st_mtime > began + 1)
-        left -= len(text)
-    return found
+        sources[name] = HeapSource(text=text, changed=status.st_mtime > began + 1)
+        room -= len(text)
+    return sources

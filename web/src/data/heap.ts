@@ -18,12 +18,12 @@ export interface Metric {
 }
 
 const column =
-  (name: Exclude<keyof HeapPage["nodes"], "parent" | "place">) =>
+  (name: Exclude<keyof HeapPage["nodes"], "parent" | "location">) =>
   (page: HeapPage, node: number): number =>
     page.nodes[name][node]!;
 
 const ticks =
-  (name: Exclude<keyof HeapPage["nodes"], "parent" | "place">) =>
+  (name: Exclude<keyof HeapPage["nodes"], "parent" | "location">) =>
   (page: HeapPage, node: number): number =>
     page.nodes[name][node]! * page.tick;
 
@@ -53,7 +53,7 @@ export const FOREIGN_REALLOCATIONS: Metric = {
 export const METRICS: Metric[] = [
   { key: "bytes", words: "allocated", unit: "B", fold: "sum", of: column("bytes") },
   { key: "count", words: "allocations", unit: "1", fold: "sum", of: column("count") },
-  { key: "peak", words: "peak", unit: "B", fold: "peak", of: column("own_peak") },
+  { key: "peak", words: "peak", unit: "B", fold: "peak", of: column("exclusive_peak") },
   {
     key: "at_peak",
     words: "live at the process's peak",
@@ -86,18 +86,30 @@ export const METRICS: Metric[] = [
     of: column("bytes"),
     by: column("count"),
   },
-  { key: "least", words: "size, least", unit: "B", fold: "least", of: column("least") },
-  { key: "most", words: "size, largest", unit: "B", fold: "most", of: column("most") },
+  { key: "least", words: "size, least", unit: "B", fold: "least", of: column("min_size") },
+  { key: "most", words: "size, largest", unit: "B", fold: "most", of: column("max_size") },
   {
     key: "lifetime",
     words: "lifetime, mean",
     unit: "s",
     fold: "mean",
-    of: ticks("lifetime"),
+    of: ticks("lifetime_sum"),
     by: (page, node) => page.nodes.count[node]! - page.nodes.leaked_count[node]!,
   },
-  { key: "shortest", words: "lifetime, shortest", unit: "s", fold: "least", of: ticks("shortest") },
-  { key: "longest", words: "lifetime, longest", unit: "s", fold: "most", of: ticks("longest") },
+  {
+    key: "shortest",
+    words: "lifetime, shortest",
+    unit: "s",
+    fold: "least",
+    of: ticks("min_lifetime"),
+  },
+  {
+    key: "longest",
+    words: "lifetime, longest",
+    unit: "s",
+    fold: "most",
+    of: ticks("max_lifetime"),
+  },
   {
     key: "malloc_time",
     words: "time in malloc",
@@ -167,8 +179,8 @@ export class HeapModel {
   private readonly totalsOf = new Map<string, Float64Array>();
 
   constructor(readonly page: HeapPage) {
-    const { parent, place } = page.nodes;
-    const handsOn = page.places.hands_on;
+    const { parent, location: place } = page.nodes;
+    const handsOn = page.locations.is_allocator_frame;
     this.asker = new Int32Array(parent.length);
     this.children = parent.map(() => []);
     const told = new Uint8Array(parent.length); // somebody on the stack does not merely hand on
@@ -208,27 +220,33 @@ export class HeapModel {
   busiest(metric: Metric): Map<number, number> {
     const found = new Map<number, number>();
     for (const { place, own } of this.entries(metric, "line")) {
-      const of = this.page.places.first[place]!;
+      const of = this.page.locations.function_id[place]!;
       if (own > 0 && !found.has(of)) found.set(of, place);
     }
     return found;
   }
 
   private peaks(group: Group): Entry[] {
-    const { first, peak_own, peak_total, function_peak_own, function_peak_total } =
-      this.page.places;
-    return first.flatMap((function_, place) => {
-      if (group === "line") return [{ place, own: peak_own[place]!, total: peak_total[place]! }];
+    const {
+      function_id,
+      exclusive_peak,
+      inclusive_peak,
+      function_exclusive_peak,
+      function_inclusive_peak,
+    } = this.page.locations;
+    return function_id.flatMap((function_, place) => {
+      if (group === "line")
+        return [{ place, own: exclusive_peak[place]!, total: inclusive_peak[place]! }];
       return function_ === place
-        ? [{ place, own: function_peak_own[place]!, total: function_peak_total[place]! }]
+        ? [{ place, own: function_exclusive_peak[place]!, total: function_inclusive_peak[place]! }]
         : [];
     });
   }
 
   private folded(metric: Metric, group: Group): Entry[] {
-    const { parent, place } = this.page.nodes;
+    const { parent, location: place } = this.page.nodes;
     const key = this.groupKey(group);
-    const size = this.page.places.first.length;
+    const size = this.page.locations.function_id.length;
     const own = new Folded(size, metric.fold);
     const total = new Folded(size, metric.fold);
     const seen = new Int32Array(size).fill(-1);
@@ -252,7 +270,7 @@ export class HeapModel {
   }
 
   groupKey(group: Group): (place: number) => number {
-    const first = this.page.places.first;
+    const first = this.page.locations.function_id;
     return group === "line" ? (place) => place : (place) => first[place]!;
   }
 
@@ -260,11 +278,11 @@ export class HeapModel {
   totals(metric: Metric): Float64Array {
     let found = this.totalsOf.get(metric.key);
     if (!found) {
-      const { parent, total_peak } = this.page.nodes;
+      const { parent, inclusive_peak } = this.page.nodes;
       const folded = new Folded(parent.length, metric.fold);
       const sums = metric.fold === "sum";
       if (metric.fold === "peak") {
-        found = Float64Array.from(total_peak);
+        found = Float64Array.from(inclusive_peak);
       } else {
         for (let node = 0; node < parent.length; node += 1) {
           if (!this.isUsed(metric, node)) continue;
@@ -287,7 +305,7 @@ export class HeapModel {
   stack(node: number): number[] {
     const found: number[] = [];
     for (let at = node; at >= 0; at = this.page.nodes.parent[at]!)
-      found.push(this.page.nodes.place[at]!);
+      found.push(this.page.nodes.location[at]!);
     return found.reverse();
   }
 
@@ -298,7 +316,7 @@ export class HeapModel {
     group: Group,
     ownOnly: boolean,
   ): { node: number; value: number }[] {
-    const { parent, place } = this.page.nodes;
+    const { parent, location: place } = this.page.nodes;
     const key = this.groupKey(group);
     const wanted = through === undefined ? -1 : key(through);
     const inside = new Uint8Array(parent.length); // the place is on the stack
@@ -321,12 +339,12 @@ export class HeapModel {
   }
 
   functionName(place: number): string {
-    return shortName(this.page.places.function[place]!);
+    return shortName(this.page.locations.function[place]!);
   }
 
   /** "solver.cpp:42", or the object where no source is known. */
   source(place: number): string {
-    const { file, line, module } = this.page.places;
+    const { file, line, module } = this.page.locations;
     const name = basename(file[place]!);
     return name ? `${name}:${line[place]}` : basename(module[place]!);
   }

@@ -7,9 +7,9 @@ export interface HeapCalls {
 }
 
 /**
- * ``filled`` counts pages by the tenth that is in use; the pins are nodes and their part of what is empty.
+ * ``filled`` counts pages by the tenth that is in use; ``pin_bytes`` is each node's share of the empty bytes.
  */
-export interface HeapFragments {
+export interface HeapFragmentation {
   seconds: number;
   resident: number;
   live: number;
@@ -22,40 +22,66 @@ export interface HeapFragments {
 }
 
 /**
- * The tree of calls, parents before children; ``parent`` is -1 for the outermost. Figures are of blocks that were
- * asked for right there; ``lifetime``, ``sampled_ticks``, ``sampled_free_ticks``, ``shortest`` and ``longest`` are
- * ticks.
+ * Blocks by log2 of their size, and by log2 of their lifetime in 16 ticks; each list begins with its first
+ * logarithm.
+ */
+export interface HeapHistograms {
+  sizes: number[];
+  lifetimes: number[];
+}
+
+/**
+ * Lines of functions. ``function_id`` is the first location of the same function. Allocations of an allocator
+ * frame count for its caller. Peaks are live bytes of a line, or of its function; inclusive adds the callees.
+ */
+export interface HeapLocations {
+  function: string[];
+  file: string[];
+  line: number[];
+  module: string[];
+  inlined: boolean[];
+  is_allocator_frame: boolean[];
+  function_id: number[];
+  exclusive_peak: number[];
+  inclusive_peak: number[];
+  function_exclusive_peak: number[];
+  function_inclusive_peak: number[];
+}
+
+/**
+ * The call tree, parents before children; ``parent`` is -1 for an outermost node. Lifetimes and sampled ticks are
+ * in ticks. ``sampled_calls`` is the number of calls that ``sampled_ticks`` is the time of.
  */
 export interface HeapNodes {
   parent: number[];
-  place: number[];
+  location: number[];
   count: number[];
   bytes: number[];
-  own_peak: number[];
-  total_peak: number[];
+  exclusive_peak: number[];
+  inclusive_peak: number[];
   at_peak: number[];
   leaked: number[];
   leaked_count: number[];
   temporary: number[];
   reallocated: number[];
   frees: number[];
-  lifetime: number[];
+  lifetime_sum: number[];
   sampled_ticks: number[];
   sampled_calls: number[];
   sampled_free_ticks: number[];
   sampled_frees: number[];
-  least: number[];
-  most: number[];
-  shortest: number[];
-  longest: number[];
+  min_size: number[];
+  max_size: number[];
+  min_lifetime: number[];
+  max_lifetime: number[];
   foreign_reallocations: number[];
 }
 
 export interface HeapObject {
   path: string;
   data: number;
-  zeroed: number;
-  per_thread: number;
+  bss: number;
+  tls: number;
   variables: number;
   resident: number | null;
 }
@@ -78,36 +104,18 @@ export interface HeapPage {
   frequent_count: number[];
   lifetimes: number[][];
   touches: HeapTouches | null;
-  fragments: HeapFragments | null;
+  fragmentation: HeapFragmentation | null;
   objects: HeapObject[];
   variables: HeapVariable[];
-  places: HeapPlaces;
+  locations: HeapLocations;
   nodes: HeapNodes;
-  spreads: Record<string, HeapSpread>;
+  histograms: Record<string, HeapHistograms>;
   sources: Record<string, HeapSource>;
   left_out: number;
 }
 
 /**
- * Lines of functions. ``first`` is the first place of the same function; ``hands_on`` are those whose requests
- * are their callers'. Peaks are of what a line, or its function, has asked for itself and with its callees.
- */
-export interface HeapPlaces {
-  function: string[];
-  file: string[];
-  line: number[];
-  module: string[];
-  inlined: boolean[];
-  hands_on: boolean[];
-  first: number[];
-  peak_own: number[];
-  peak_total: number[];
-  function_peak_own: number[];
-  function_peak_total: number[];
-}
-
-/**
- * One of the processes that were added up. ``outlier``: which of its figures are far from the others'.
+ * One rank of a merged profile. ``outlier``: the names of the totals in which it is an outlier.
  */
 export interface HeapRank {
   name: string;
@@ -126,16 +134,7 @@ export interface HeapSource {
 }
 
 /**
- * Blocks by the logarithm to base 2 of their size, and of their lifetime in 16 ticks; each list begins with its
- * first logarithm.
- */
-export interface HeapSpread {
-  sizes: number[];
-  lifetimes: number[];
-}
-
-/**
- * ``depth`` is how deep its own stack was, the most within each step of the timeline; 0 where it is not known.
+ * ``depth`` is the largest size of the thread's stack within each step of the timeline, in bytes; 0: unknown.
  */
 export interface HeapThread {
   thread: number;
@@ -153,7 +152,7 @@ export interface HeapThread {
 }
 
 /**
- * ``live`` is the most within each step, ``count`` and ``bytes`` what was asked for in it; the last three are
+ * ``live`` is the maximum within each step; ``count`` and ``bytes`` are the allocations in it. The last three are
  * samples of the whole process.
  */
 export interface HeapTimeline {
@@ -181,8 +180,8 @@ export interface HeapTotals {
 }
 
 /**
- * First touch: pages by the line that has touched them, by the node that has asked for them (and what would be left
- * with huge pages), and by thread; ``outside`` of blocks.
+ * First touches, one page fault each: by the line that touched, by the node that allocated (``node_with_huge``:
+ * the faults that would remain with huge pages), and by thread. ``outside`` counts those outside of blocks.
  */
 export interface HeapTouches {
   outside: number;

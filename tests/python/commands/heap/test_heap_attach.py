@@ -109,7 +109,7 @@ def test_blocks_from_before_are_counted_apart(program: Path, tmp_path: Path) -> 
     assert (of(found, "obey").count, of(found, "obey").bytes) == (300, 300 * 5000)
     assert of(found, "known").count == 20 and of(found, "known").leaked == 0
     assert found.totals.unknown_frees == 300 and "300 of them were freed or reallocated" in said
-    assert found.totals.leaked == 0 and found.fragments is None
+    assert found.totals.leaked == 0 and found.fragmentation is None
 
 
 def test_a_library_that_is_loaded_later(program: Path, tmp_path: Path) -> None:
@@ -130,7 +130,7 @@ def test_until_its_end(program: Path, tmp_path: Path) -> None:
         one.end()
         said = attached.end(None)
     found = profile(tmp_path / "run")
-    assert found.process.complete and not found.process.left
+    assert found.process.complete and not found.process.detached
     assert "leaked" in {
         one.metric for one in Run.load(tmp_path / "run").records if isinstance(one, Measurement)
     }
@@ -199,7 +199,7 @@ def test_python(tmp_path: Path) -> None:
         for k, node in enumerate(found.nodes)
         if node.count and any("planted" in f for f in functions(found, k))
     ]
-    assert sum(found.nodes[k].count for k in asked if found.nodes[k].most > 5000) == 400
+    assert sum(found.nodes[k].count for k in asked if found.nodes[k].max_size > 5000) == 400
 
 
 @pytest.mark.parametrize("turns", [6])
@@ -462,8 +462,10 @@ def test_a_program_of_32_bits(tmp_path: Path) -> None:
 
 
 def test_options_that_do_not_go_together(tmp_path: Path) -> None:
-    assert "--attach takes no program" in refused("--attach", "1", "--", "true", cwd=tmp_path)
-    assert "--for goes with --attach" in refused("--for", "1s", "--", "true", cwd=tmp_path)
+    assert "--attach cannot be combined with a program" in refused(
+        "--attach", "1", "--", "true", cwd=tmp_path
+    )
+    assert "--for needs --attach" in refused("--for", "1s", "--", "true", cwd=tmp_path)
     assert "never negative" in refused("--attach", "1", "--for=-1", cwd=tmp_path)
 
 

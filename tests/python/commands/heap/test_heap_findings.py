@@ -19,7 +19,7 @@ from heap_runs import (
     profile,
 )
 
-from assay.profile.heap import by_function
+from assay.profile.tree import by_function
 
 pytestmark = [*NEEDED, pytest.mark.programs]
 
@@ -78,16 +78,19 @@ def test_functions_that_only_hand_requests_on(small: Path, tmp_path: Path) -> No
 
 def test_a_function_stands_where_most_of_it_is(small: Path, tmp_path: Path) -> None:
     heap(tmp_path / "run", small, "two lines")
-    by = {one.place.function: one for one in profile(tmp_path / "run").by("bytes", by_function)}
+    by = {one.location.function: one for one in profile(tmp_path / "run").by("bytes", by_function)}
     lines = (ROOT / "tests/fixtures/heap/small.c").read_text().splitlines()
-    assert "malloc(1000000)" in lines[by["two_lines"].place.line - 1]
-    assert by["two_lines"].own == 1_000_010 and by["main"].total >= by["two_lines"].total == 1_000_010
+    assert "malloc(1000000)" in lines[by["two_lines"].location.line - 1]
+    assert (
+        by["two_lines"].exclusive == 1_000_010
+        and by["main"].inclusive >= by["two_lines"].inclusive == 1_000_010
+    )
 
 
 def test_single_bytes(planted: Path, tmp_path: Path) -> None:
     heap(tmp_path / "run", planted, "tiny")
     (cause,) = advice(tmp_path / "run")
-    assert "5000 times for 1 byte" in cause
+    assert "5000 blocks of 1 byte" in cause
 
 
 def test_every_way_to_ask(planted: Path, tmp_path: Path) -> None:
@@ -95,8 +98,8 @@ def test_every_way_to_ask(planted: Path, tmp_path: Path) -> None:
     one = profile(tmp_path / "run")
     nodes = [n for k, n in enumerate(one.nodes) if "every_way" in functions(one, k)]
     # Twelve, and the text that is duplicated; libstdc++ rounds an aligned one up to its alignment.
-    assert sum(n.count for n in nodes if n.least == n.most == 1000) == 12
-    assert sum(n.count for n in nodes if n.least == n.most == 1024) == 1
+    assert sum(n.count for n in nodes if n.min_size == n.max_size == 1000) == 12
+    assert sum(n.count for n in nodes if n.min_size == n.max_size == 1024) == 1
     assert sum(n.leaked_count for n in nodes) == 0
     assert one.totals.unknown_frees == 0
 
@@ -133,23 +136,23 @@ def test_blocks_that_another_thread_frees(planted: Path, tmp_path: Path) -> None
 def test_what_is_never_there_at_once_does_not_add_up(planted: Path, tmp_path: Path) -> None:
     heap(tmp_path / "run", planted, "halves")
     one = profile(tmp_path / "run")
-    peaks = {p.function.partition("(")[0].rpartition("::")[2]: p for p in one.places}
-    assert peaks["both_halves"].function_peak_total == 3_000_000
-    assert peaks["first_half"].function_peak_total == 1_000_000
-    assert peaks["leak"].function_peak_own == 3_000_000
-    callers = [n for n in one.nodes if one.places[n.place].function.startswith("both_halves")]
-    assert sorted(n.total_peak for n in callers) == [1_000_000, 3_000_000]  # a line each
+    peaks = {p.function.partition("(")[0].rpartition("::")[2]: p for p in one.locations}
+    assert peaks["both_halves"].function_inclusive_peak == 3_000_000
+    assert peaks["first_half"].function_inclusive_peak == 1_000_000
+    assert peaks["leak"].function_exclusive_peak == 3_000_000
+    callers = [n for n in one.nodes if one.locations[n.location].function.startswith("both_halves")]
+    assert sorted(n.inclusive_peak for n in callers) == [1_000_000, 3_000_000]  # a line each
 
 
 def test_pages_that_a_few_blocks_keep(planted: Path, tmp_path: Path) -> None:
     heap(tmp_path / "run", planted, "fragments")
     one = profile(tmp_path / "run")
-    assert one.fragments is not None
-    assert 19_000 < one.fragments.pages < 22_000
+    assert one.fragmentation is not None
+    assert 19_000 < one.fragmentation.pages < 22_000
     # Pages are looked at again when a quarter more is empty: the worst moment may be missed by that.
-    assert one.fragments.empty > 0.75 * one.fragments.pages * one.fragments.page_bytes
-    worst = one.fragments.pins[0]
-    assert "interleave" in one.asker(worst.node).function
+    assert one.fragmentation.empty > 0.75 * one.fragmentation.pages * one.fragmentation.page_bytes
+    worst = one.fragmentation.pins[0]
+    assert "interleave" in one.allocation_site(worst.node).function
     assert worst.blocks == 20_000
     (cause,) = advice(tmp_path / "run")
     assert "interleave" in cause and "nearly empty pages" in cause
@@ -180,7 +183,7 @@ def test_who_touches_first(planted: Path, tmp_path: Path) -> None:
     (line,) = [t for t in one.touches.lines if t.function.startswith("touch")]
     assert abs(line.pages - pages) <= 2
     stack = max(one.touches.stacks, key=lambda t: t.pages)
-    assert "ask_large" in one.asker(stack.node).function
+    assert "ask_large" in one.allocation_site(stack.node).function
     assert abs(stack.pages - pages) <= 2
     # 49 huge pages lie wholly inside of it, or 50; what is left at its ends goes on by small ones.
     assert 49 <= stack.with_huge <= 50 + 2 * 512
@@ -227,5 +230,5 @@ def test_variables(tmp_path: Path) -> None:
     assert found["planted::initialised"].bytes == 1_000_000
     objects = {o.path: o for o in profile(tmp_path / "run").globals.objects}
     own = objects[str(program)]
-    assert own.data >= 1_000_000 and own.zeroed >= 8 << 20 and own.per_thread >= 64 << 10
+    assert own.data >= 1_000_000 and own.bss >= 8 << 20 and own.tls >= 64 << 10
     assert any("planted::zeroed" in cause and "8 MiB" in cause for cause in advice(tmp_path / "run"))

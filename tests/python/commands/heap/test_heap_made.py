@@ -46,8 +46,10 @@ def names_gone() -> Iterator[list[int]]:
 
 def stack_of(one: HeapProfile, function: str) -> list[str]:
     """The innermost first, of the one place that this function has asked from."""
-    (node,) = [k for k, n in enumerate(one.nodes) if n.count and one.asker(k).function.startswith(function)]
-    return [one.places[one.nodes[at].place].function for at in one.stack(node)]
+    (node,) = [
+        k for k, n in enumerate(one.nodes) if n.count and one.allocation_site(k).function.startswith(function)
+    ]
+    return [one.locations[one.nodes[at].location].function for at in one.stack(node)]
 
 
 @pytest.mark.parametrize(
@@ -69,7 +71,7 @@ def test_stacks_go_through_it(
     assert [f.partition("(")[0] for f in functions if f in ("main", name)] == [name.partition("(")[0], "main"]
     asked = of(one, "ask")
     assert (asked.count, asked.bytes) == (100, 100_000)
-    (place,) = [p for p in one.places if p.function == name]
+    (place,) = [p for p in one.locations if p.function == name]
     assert (place.file, place.line, place.module) == (file, line, "")
     assert any("--perf-basic-prof" in words for words in problems(one)) == (how == "unnamed")
 
@@ -87,7 +89,7 @@ def test_functions_of_nodejs(names_gone: list[int], tmp_path: Path, monkeypatch:
     names_gone.append(one.process.pid)
     size = 0
     for k, n in enumerate(one.nodes):
-        functions = [one.places[one.nodes[at].place].function for at in one.stack(k)] if n.count else []
+        functions = [one.locations[one.nodes[at].location].function for at in one.stack(k)] if n.count else []
         if "leaf" not in functions:
             continue
         size += n.bytes
@@ -95,5 +97,5 @@ def test_functions_of_nodejs(names_gone: list[int], tmp_path: Path, monkeypatch:
         assert "work" in outer and outer[-1] in ("_start", "clone", "__clone3"), outer
         assert any(re.search("node::|v8::", f) for f in inner)
     assert size >= sum(range(100000, 100200))
-    lines = {(p.function, p.line) for p in one.places if p.file == str(script)}
+    lines = {(p.function, p.line) for p in one.locations if p.file == str(script)}
     assert {("leaf", 2), ("work", 3)} <= lines

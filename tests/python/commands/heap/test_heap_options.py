@@ -53,7 +53,7 @@ def test_ranks_are_added_up_and_the_odd_one_is_named(
     mpirun = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "4"]
     program = [*mpirun, "sh", "-c", RANKED, str(planted)]
     done = heap(tmp_path / "run", *program)
-    assert "4 ranks" in done.stderr and "unlike the others: 1" in done.stderr
+    assert "4 ranks" in done.stderr and "outliers: 1" in done.stderr
     assert "rank 2 (pid" in done.stderr
     alone = tmp_path / "alone"
     heap(alone, *program, options=["--ranks", "2"])
@@ -84,4 +84,4 @@ def test_a_profile_on_the_way(planted: Path, tmp_path: Path) -> None:
 def test_a_profile_when_much_is_in_memory(planted: Path, tmp_path: Path) -> None:
     heap(tmp_path / "run", planted, "fragments", options=["--dump-at", "40MB"])
     dumps = load_dumps(tmp_path / "run")
-    assert dumps and all("interleave" in str(one.places) for one in dumps)
+    assert dumps and all("interleave" in str(one.locations) for one in dumps)

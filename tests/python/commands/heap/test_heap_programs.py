@@ -48,7 +48,11 @@ def test_threads_that_ask_the_c_library_first(planted: Path, tmp_path: Path) -> 
     heap(tmp_path / "run", planted, "attributes")
     one = profile(tmp_path / "run")
     assert of(one, "leak").leaked == 10 * 1000
-    asked = [n.count for k, n in enumerate(one.nodes) if one.asker(k).function.endswith("pthread_getattr_np")]
+    asked = [
+        n.count
+        for k, n in enumerate(one.nodes)
+        if one.allocation_site(k).function.endswith("pthread_getattr_np")
+    ]
     assert sum(asked) == 10
     for k, node in enumerate(one.nodes):
         if node.leaked == 10 * 1000:
@@ -61,7 +65,11 @@ def test_segments_that_lie_apart(kind: str, tmp_path: Path) -> None:
     program = built(tmp_path / "apart", kind, "-Wl,-z,max-page-size=0x200000")
     heap(tmp_path / "run", program, "leak")
     one = profile(tmp_path / "run")
-    asked = [k for k, node in enumerate(one.nodes) if node.count and one.asker(k).function.startswith("leak")]
+    asked = [
+        k
+        for k, node in enumerate(one.nodes)
+        if node.count and one.allocation_site(k).function.startswith("leak")
+    ]
     assert asked and all({"main", "_start"} <= functions(one, k) for k in asked)
 
 
@@ -70,7 +78,7 @@ def test_a_coroutine_has_a_stack_of_its_own(planted: Path, tmp_path: Path) -> No
     one = profile(tmp_path / "run")
     assert (of(one, "leak").count, of(one, "leak").leaked) == (500, 500_000)
     (asking,) = (k for k in range(len(one.nodes)) if one.nodes[k].leaked == 500_000)
-    callers = [one.places[one.nodes[node].place].function for node in one.stack(asking)]
+    callers = [one.locations[one.nodes[node].location].function for node in one.stack(asking)]
     assert any(function.startswith("yielding") for function in callers), callers
 
 

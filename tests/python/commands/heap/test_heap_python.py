@@ -16,7 +16,8 @@ import pytest
 
 from assay.launch.engines import engines_folder
 from assay.profile.export import collapsed
-from assay.profile.heap import HeapProfile, by_function, load_profiles
+from assay.profile.heap import HeapProfile, load_profiles
+from assay.profile.tree import by_function
 from assay.report.heap import UNKNOWN_CODE, problems
 from assay.report.heap_page import heap_page
 
@@ -108,16 +109,16 @@ def line(name: str) -> int:
 
 def frames(one: HeapProfile, node: int) -> list[str]:
     """Python's functions and lines on a stack, the outermost first."""
-    places = [one.places[one.nodes[at].place] for at in one.stack(node)]
+    places = [one.locations[one.nodes[at].location] for at in one.stack(node)]
     return [f"{place.function}:{place.line}" for place in reversed(places) if place.is_python]
 
 
 def large(one: HeapProfile, way: str) -> Iterator[int]:
     """Nodes of large blocks that a line of the planted program has asked for in this way."""
     for number, node in enumerate(one.nodes):
-        if node.count == 0 or node.least < LARGE:
+        if node.count == 0 or node.min_size < LARGE:
             continue
-        found = [p for at in one.stack(number) if (p := one.places[one.nodes[at].place]).is_python]
+        found = [p for at in one.stack(number) if (p := one.locations[one.nodes[at].location]).is_python]
         if any(p.function == way for p in found) and not found[0].file.startswith(("/usr", "<frozen")):
             yield number
 
@@ -134,7 +135,7 @@ def lines(one: HeapProfile, way: str) -> dict[tuple[str, int], int]:
     """Bytes of large blocks by who is told to have asked for them."""
     found: Counter[tuple[str, int]] = Counter()
     for node in large(one, way):
-        asker = one.asker(node)
+        asker = one.allocation_site(node)
         found[asker.function, asker.line] += one.nodes[node].bytes
     return dict(found)
 
@@ -164,7 +165,7 @@ def test_functions_and_lines(one: HeapProfile) -> None:
 def test_from_the_c_program_to_python_to_the_c_function(one: HeapProfile) -> None:
     """The C frames that lead to the interpreter, the functions that it runs, and the C functions that these call."""
     for node in large(one, "calls"):
-        places = [one.places[one.nodes[k].place] for k in one.stack(node)][::-1]
+        places = [one.locations[one.nodes[k].location] for k in one.stack(node)][::-1]
         kinds, names = [place.is_python for place in places], [place.function for place in places]
         first, last = kinds.index(True), len(kinds) - 1 - kinds[::-1].index(True)
         assert all(
@@ -179,8 +180,10 @@ def test_recursion(one: HeapProfile) -> None:
     found = stacks(one, "recursion")
     assert sorted(stack.count(f"sink:{line('recursion')}") for stack in found) == [0, 7]
     assert lines(one, "recursion") == {("sink", line("bottom")): 2 * (3_000_000 + HEAD)}
-    (figures,) = (f for f in one.by("bytes", by_function) if f.place.function == "sink")
-    assert 6_000_000 <= figures.total < 6_000_000 + LARGE  # it counts once, however often it is on the stack
+    (figures,) = (f for f in one.by("bytes", by_function) if f.location.function == "sink")
+    assert (
+        6_000_000 <= figures.inclusive < 6_000_000 + LARGE
+    )  # it counts once, however often it is on the stack
 
 
 def test_from_c_back_to_python(one: HeapProfile) -> None:
@@ -192,7 +195,7 @@ def test_from_c_back_to_python(one: HeapProfile) -> None:
     }
     ways = []
     for node in large(one, "callbacks"):
-        names = [one.places[one.nodes[k].place].function for k in one.stack(node)][::-1]
+        names = [one.locations[one.nodes[k].location].function for k in one.stack(node)][::-1]
         ways.append(names[names.index("callbacks") : names.index("key")])
     assert all(any(name.startswith("_PyEval_EvalFrameDefault") for name in way) for way in ways)
     (through_c,) = (way for way in ways if any("qsort" in name for name in way))
@@ -250,7 +253,7 @@ def test_threads(one: HeapProfile) -> None:
 def made(one: HeapProfile) -> None:
     found: Counter[tuple[str, str]] = Counter()
     for node in large(one, "made"):
-        asker = one.asker(node)
+        asker = one.allocation_site(node)
         found[asker.function, asker.file] += one.nodes[node].bytes
     functions = {
         (f"made_{name}", "<string>"): 3 * n * (800_000 + HEAD) for name, n in (("a", 2), ("b", 2), ("c", 1))
@@ -268,7 +271,7 @@ def test_a_library_that_lets_the_interpreter_go(one: HeapProfile) -> None:
     of_library = [
         (frames(one, k), n.count)
         for k, n in enumerate(one.nodes)
-        if n.count and "libsqlite3" in one.asker(k).module
+        if n.count and "libsqlite3" in one.allocation_site(k).module
     ]
     assert not [stack for stack, count in of_library if count > 1000 and waiting not in stack]
     in_threads = sum(count for stack, count in of_library if stack[0].startswith("Thread._bootstrap"))
@@ -291,7 +294,7 @@ def test_exports_and_figures_know_them(one: HeapProfile) -> None:
         >= 1_000_000
     )
     assert all("_PyEval_EvalFrameDefault" in text.partition(";calls")[0] for text in found)
-    own = {f.place.function: f.own for f in one.by("bytes", by_function) if f.place.is_python}
+    own = {f.location.function: f.exclusive for f in one.by("bytes", by_function) if f.location.is_python}
     assert 2_000_000 + HEAD <= own["two"] < 2_000_000 + LARGE
 
 
@@ -359,15 +362,15 @@ def test_another_version(tmp_path: Path) -> None:
     )
     subprocess.run(["gcc", "-rdynamic", source, "-o", tmp_path / "planted"], check=True, timeout=LIMIT_S)
     (one,) = recorded(tmp_path / "run", tmp_path / "planted")
-    assert one.trace.unread_python == "3.15"
+    assert one.trace.unsupported_python == "3.15"
     (said,) = (text for text in problems(one) if "Python" in text)
     assert "3.15" in said and "3.11" in said
 
 
 def test_an_older_version(tmp_path: Path) -> None:
     (one,) = recorded(tmp_path, interpreter("3.10"), "-c", "print(list(range(1000)))")
-    assert one.trace.unread_python == "3.10 or older"
-    assert not any(place.is_python for place in one.places)
+    assert one.trace.unsupported_python == "3.10 or older"
+    assert not any(place.is_python for place in one.locations)
 
 
 def test_an_interpreter_in_a_program(tmp_path: Path) -> None:
@@ -383,11 +386,11 @@ def test_an_interpreter_in_a_program(tmp_path: Path) -> None:
     for number, node in enumerate(one.nodes):
         if (
             node.count
-            and node.least >= LARGE
-            and (asker := one.asker(number)).function.startswith("embedded_")
+            and node.min_size >= LARGE
+            and (asker := one.allocation_site(number)).function.startswith("embedded_")
         ):
             found[asker.function] += node.bytes
-            names = [one.places[one.nodes[k].place].function for k in one.stack(number)]
+            names = [one.locations[one.nodes[k].location].function for k in one.stack(number)]
             assert "run" in names and "<module>" in names
     assert found == {"embedded_main": 2 * (1_000_000 + HEAD), "embedded_thread": 2 * (2_000_000 + HEAD)}
 
@@ -410,8 +413,8 @@ def test_the_report_has_them_and_their_source(tmp_path: Path) -> None:
 
 def test_left_out_on_request(tmp_path: Path) -> None:
     (one,) = recorded(tmp_path, SYSTEM, "-S", PLANTED, "calls", options=["--no-python"])
-    assert not any(place.is_python for place in one.places)
-    assert any(place.function == "_PyEval_EvalFrameDefault" for place in one.places)
+    assert not any(place.is_python for place in one.locations)
+    assert any(place.function == "_PyEval_EvalFrameDefault" for place in one.locations)
 
 
 ASKING = """
@@ -427,8 +430,8 @@ def asked_by(one: HeapProfile, function: str) -> tuple[int, int]:
     """Blocks and bytes of the planted size or more, from that function, whose callers are all known."""
     found = []
     for k, node in enumerate(one.nodes):
-        names = [one.places[one.nodes[at].place].function for at in one.stack(k)]
-        if node.most >= 50_000 and function in names:
+        names = [one.locations[one.nodes[at].location].function for at in one.stack(k)]
+        if node.max_size >= 50_000 and function in names:
             assert UNKNOWN_CODE not in names, names
             found.append(node)
     return sum(node.count for node in found), sum(node.bytes for node in found)

@@ -65,7 +65,7 @@ def test_packing_loses_nothing(planted: Path, tmp_path: Path, what: str) -> None
         said = subprocess.run([tool, "analyse", trace], capture_output=True, check=True, timeout=LIMIT_S)
         one = json.loads(said.stdout)
         del one["trace"]
-        del one["fragments"], one["touches"]  # of addresses, which a packed trace has no more
+        del one["fragmentation"], one["touches"]  # of addresses, which a packed trace has no more
         found.append(one)
         sizes.append(trace.stat().st_size)
         subprocess.run([tool, "pack", trace], check=True, timeout=LIMIT_S)
@@ -77,7 +77,7 @@ def test_packing_loses_nothing(planted: Path, tmp_path: Path, what: str) -> None
 
 def test_a_program_that_is_not_there(tmp_path: Path) -> None:
     said = refused("--", "no-such-program", cwd=tmp_path)
-    assert said.startswith("assay: cannot run no-such-program; is it on PATH, and executable?")
+    assert said.startswith("assay: cannot run no-such-program; fix: check that it is on PATH")
     assert said.count("\n") == 1
 
 
@@ -103,7 +103,7 @@ def test_a_setuid_program(planted: Path, tmp_path: Path) -> None:
 
 def test_runs_that_are_none(tmp_path: Path) -> None:
     if shutil.which("compare") is None:
-        assert "two runs of 'assay heap' are compared" in refused("compare", "a", "b", cwd=tmp_path)
+        assert "compare takes two runs of 'assay heap'" in refused("compare", "a", "b", cwd=tmp_path)
     assert "never negative" in refused("--at-least", "-5", "--", "true", cwd=tmp_path)
 
 

@@ -38,7 +38,7 @@ export function CallTree(props: ViewProps) {
   return (
     <div class="calltree" role="tree" aria-label={`Call tree by: ${metric.words}`}>
       {rows.map(({ node, depth }) => {
-        const place = model.page.nodes.place[node]!;
+        const place = model.page.nodes.location[node]!;
         const inner = ranked(model.children[node]!).length;
         return (
           <div
@@ -64,7 +64,7 @@ export function CallTree(props: ViewProps) {
               <button
                 type="button"
                 class="link"
-                title={model.page.places.function[place]}
+                title={model.page.locations.function[place]}
                 onClick={() => props.select({ place, group: "line" }, "source")}
               >
                 {model.functionName(place)}

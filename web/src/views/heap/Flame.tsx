@@ -26,10 +26,10 @@ export function Flame({ model, metric, select }: ViewProps) {
     [model, totals, top],
   );
   const height = boxes.reduce((most, box) => Math.max(most, box.depth + 1), 1) * ROW;
-  const names = model.page.places.function;
+  const names = model.page.locations.function;
   const isFound = (node: number) =>
     words !== "" &&
-    names[model.page.nodes.place[node]!]!.toLowerCase().includes(words.toLowerCase());
+    names[model.page.nodes.location[node]!]!.toLowerCase().includes(words.toLowerCase());
   const found = useMemo(() => foundShare(boxes, isFound), [boxes, words]);
   return (
     <>
@@ -57,7 +57,7 @@ export function Flame({ model, metric, select }: ViewProps) {
         aria-label={`Flame graph by: ${metric.words}`}
       >
         {boxes.map(({ node, left, width, depth }) => {
-          const place = model.page.nodes.place[node]!;
+          const place = model.page.nodes.location[node]!;
           return (
             <div
               key={node}

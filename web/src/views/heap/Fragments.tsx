@@ -15,7 +15,7 @@ interface Row {
 }
 
 export function Fragments({ model, select }: ViewProps) {
-  const pages = model.page.fragments;
+  const pages = model.page.fragmentation;
   const rows = useMemo(
     () =>
       (pages?.pin_node ?? [])

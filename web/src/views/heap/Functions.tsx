@@ -13,7 +13,7 @@ export function Functions({ model, metric, selection, select }: ViewProps) {
   const entries = model.entries(metric, "function");
   const shown = useMemo(() => {
     const wanted = words.toLowerCase();
-    const { function: names, file } = model.page.places;
+    const { function: names, file } = model.page.locations;
     return entries.filter(({ place }) =>
       `${names[place]} ${file[place]}`.toLowerCase().includes(wanted),
     );
@@ -51,7 +51,7 @@ export function Functions({ model, metric, selection, select }: ViewProps) {
           <button
             type="button"
             class="link"
-            title={model.page.places.function[one.place]}
+            title={model.page.locations.function[one.place]}
             onClick={() => select({ place: one.place, group: "function" })}
           >
             {model.functionName(one.place)}

@@ -15,7 +15,7 @@ export function PlaceLink({ model, select, place }: Props) {
     <button
       type="button"
       class="link"
-      title={model.page.places.function[place]}
+      title={model.page.locations.function[place]}
       onClick={() => select({ place, group: "line" }, "source")}
     >
       {model.functionName(place)} <small>{model.source(place)}</small>

@@ -19,7 +19,7 @@ export function Sizes({ model, selection, select }: ViewProps) {
     .entries(metricOf("count"), "function")
     .filter((one) => one.own > 0)
     .slice(0, FUNCTIONS);
-  const chosen = selection ? page.places.first[selection.place]! : -1;
+  const chosen = selection ? page.locations.function_id[selection.place]! : -1;
   const listed = functions.some((one) => one.place === chosen);
   return (
     <>
@@ -81,7 +81,7 @@ function spreadOf(
   const key = model.groupKey("function");
   const wanted = key(selection.place);
   const sum = { sizes: page.sizes.map(() => 0), lifetimes: page.sizes.map(() => 0) };
-  for (const [node, spread] of Object.entries(page.spreads)) {
+  for (const [node, spread] of Object.entries(page.histograms)) {
     if (key(model.asker[Number(node)]!) !== wanted) continue;
     for (const kind of ["sizes", "lifetimes"] as const) {
       const [first, ...counts] = spread[kind];

@@ -11,11 +11,11 @@ import { Stacks } from "./Stacks";
 
 export function Source({ model, metric, selection, select }: ViewProps) {
   const [kind, setKind] = useState<"own" | "total">("own");
-  const { places, sources } = model.page;
+  const { locations, sources } = model.page;
   const byFile = useMemo(() => {
     const found = new Map<string, Entry[]>();
     for (const one of model.entries(metric, "line")) {
-      const file = places.file[one.place]!;
+      const file = locations.file[one.place]!;
       if (file) found.set(file, [...(found.get(file) ?? []), one]);
     }
     return found;
@@ -26,7 +26,7 @@ export function Source({ model, metric, selection, select }: ViewProps) {
       (a, b) => most(b) - most(a) || a.localeCompare(b),
     );
   }, [byFile, sources]);
-  const chosen = selection ? places.file[selection.place] : undefined;
+  const chosen = selection ? locations.file[selection.place] : undefined;
   const file = chosen || files.find((name) => sources[name]) || files[0];
   if (!file) return <p class="soft">Nothing is known of the sources: compile with -g.</p>;
   return (
@@ -39,7 +39,7 @@ export function Source({ model, metric, selection, select }: ViewProps) {
             name,
             `${basename(name)}${sources[name] ? "" : " (not there)"}`,
           ])}
-          onChange={(name) => select(firstIn(places.file, name))}
+          onChange={(name) => select(firstIn(locations.file, name))}
         />
         <Choice
           label="Figures"
@@ -78,12 +78,12 @@ interface LinesProps extends ViewProps {
 }
 
 function Lines({ file, entries, kind, model, metric, selection, select }: LinesProps) {
-  const { places, sources } = model.page;
+  const { locations, sources } = model.page;
   const source = sources[file];
   const figures = useMemo(() => {
     const found = new Map<number, Entry>(); // by line: inlined copies and template instances are one line
     for (const one of entries) {
-      const line = places.line[one.place]!;
+      const line = locations.line[one.place]!;
       const before = found.get(line);
       if (!before) found.set(line, one);
       else if (metric.fold === "sum" || metric.fold === "peak")
@@ -98,8 +98,8 @@ function Lines({ file, entries, kind, model, metric, selection, select }: LinesP
   const most = [...figures.values()].reduce((a, one) => Math.max(a, one[kind]), 0);
   const at = useRef<HTMLDivElement>(null);
   const line =
-    selection && places.file[selection.place] === file
-      ? places.line[selection.place]!
+    selection && locations.file[selection.place] === file
+      ? locations.line[selection.place]!
       : busiest(figures, kind);
   useEffect(() => {
     const box = at.current?.parentElement;

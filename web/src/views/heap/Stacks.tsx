@@ -61,14 +61,14 @@ export function Stacks({ model, metric, selection, select }: ViewProps) {
                 <button
                   type="button"
                   class="link"
-                  title={model.page.places.function[place]}
+                  title={model.page.locations.function[place]}
                   onClick={() => select({ place, group: "line" }, "source")}
                 >
                   {model.functionName(place)}
                 </button>{" "}
                 <small>
                   {model.source(place)}
-                  {model.page.places.inlined[place] ? ", inlined" : ""}
+                  {model.page.locations.inlined[place] ? ", inlined" : ""}
                 </small>
               </li>
             ))}

@@ -48,8 +48,8 @@ function tiles({ model }: ViewProps): [string, string, string][] {
   const malloc = calls(["malloc", "calloc", "memalign", "realloc"]);
   const free = calls(["free"]);
   const rate = most(timeline.bytes) / timeline.step;
-  const variable = objects.reduce((sum, one) => sum + one.data + one.zeroed, 0);
-  const perThread = objects.reduce((sum, one) => sum + one.per_thread, 0);
+  const variable = objects.reduce((sum, one) => sum + one.data + one.bss, 0);
+  const perThread = objects.reduce((sum, one) => sum + one.tls, 0);
   return [
     [
       "Ran for",
@@ -125,7 +125,7 @@ function TopFunctions({ model, metric, select }: ViewProps) {
           <button
             type="button"
             class="link"
-            title={model.page.places.function[place]}
+            title={model.page.locations.function[place]}
             onClick={() => select({ place, group: "function" }, "source")}
           >
             {model.functionName(place)}

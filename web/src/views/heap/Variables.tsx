@@ -10,12 +10,12 @@ import type { ViewProps } from "./props";
 
 export function Variables({ model }: ViewProps) {
   const { objects, variables, threads } = model.page;
-  const size = (one: HeapObject) => one.data + one.zeroed + one.per_thread;
+  const size = (one: HeapObject) => one.data + one.bss + one.tls;
   const most = Math.max(1, ...objects.map(size));
-  const parts: [keyof HeapObject & ("data" | "zeroed" | "per_thread"), string][] = [
+  const parts: [keyof HeapObject & ("data" | "bss" | "tls"), string][] = [
     ["data", "initialised"],
-    ["zeroed", "zero at the start"],
-    ["per_thread", "of each thread"],
+    ["bss", "zero at the start"],
+    ["tls", "of each thread"],
   ];
   const columns = useMemo(
     (): Column<HeapVariable>[] => [
