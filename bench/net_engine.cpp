@@ -1,6 +1,6 @@
-// What the network engine itself costs, without a network: nanoseconds a message over a transport
-// that does everything at once, verification against memcpy, and the plan for 10,000 nodes. One
-// JSON line a figure; bench/net_engine.py adds what needs MPI.
+// The network engine's own cost, without a network: nanoseconds per message over a transport that
+// completes everything at once, verification compared with memcpy, and planning for 10,000 nodes.
+// Prints one JSON line per figure; bench/net_engine.py adds those that need MPI.
 #include <fmt/core.h>
 
 #include <cstring>
@@ -16,8 +16,8 @@ namespace {
 using namespace assay;
 using namespace assay::network;
 
-// `once` gives one value: the median over the repetitions. The spread is the median absolute
-// deviation.
+// Summary of the values that `once` returns. The figures are its median and, as spread, the median
+// absolute deviation.
 template <class Once>
 Summary repeated(Once once, int repetitions = 15) {
     std::vector<double> values;
@@ -39,8 +39,8 @@ void message_cost() {
     const auto transport = instant_transport();
     Bench bench{sink, *transport};
     Session session(bench, {30'000'000'000, 50'000});
-    // Shorter than a time slice, many times: most repetitions are not interrupted, and the median
-    // is one of them.
+    // Each repetition is shorter than a time slice, so most are not interrupted, and the median is
+    // that of an uninterrupted one.
     constexpr int messages = 1000, repetitions = 501;
     Exchange exchange(session, messages * stride(8), true);
     const Round round = Schedule::all_to_all("shift", 2).round(0, 0);
@@ -89,7 +89,7 @@ void verification() {
            fmt::format(R"({{"name":"memcpy","value":{:.4g}}})", copy.median));
 }
 
-// What every rank of a group of 10,000 computes before it sends anything, with all its rounds.
+// What each rank of 10,000 computes before it sends anything, for all its rounds.
 void plan() {
     constexpr int nodes = 10'000;
     const Summary cost = repeated([] {
@@ -97,15 +97,16 @@ void plan() {
         long sum = 0;
         for (const char* shape : {"shift", "circle", "random"}) {
             const Schedule schedule = Schedule::all_to_all(shape, nodes);
-            Work work{.operations = 3, .budget = 60, .confidence = 0.05, .memory = 64 << 20};
-            for (std::size_t size = 1; size <= (4 << 20); size *= 2) work.sizes.push_back(size);
-            Planner planner(work, {1e-6, 1e-10}, {1e-4, 1e-10});
+            PlannerInput input{
+                .operations = 3, .budget = 60, .confidence = 0.05, .memory = 64 << 20};
+            for (std::size_t size = 1; size <= (4 << 20); size *= 2) input.sizes.push_back(size);
+            Planner planner(input, {1e-6, 1e-10}, {1e-4, 1e-10});
             planner.set_rounds(planner.affordable_rounds(schedule.rounds()));
-            for (std::size_t i = 0; i < work.sizes.size(); ++i)
-                sum += planner.window(work.sizes[i]) +
-                       static_cast<long>(planner.deadline(i, 1) + planner.left(i, 1));
+            for (std::size_t i = 0; i < input.sizes.size(); ++i)
+                sum += planner.window(input.sizes[i]) +
+                       static_cast<long>(planner.deadline(i, 1) + planner.remaining(i, 1));
             for (int index = 0; index < schedule.rounds(); ++index)
-                for (const Lane& lane : schedule.round(index, 1234).out) sum += lane.peer;
+                for (const Flow& flow : schedule.round(index, 1234).outgoing) sum += flow.peer;
         }
         asm volatile("" ::"r"(sum));
         return seconds(now() - begin);

@@ -1,10 +1,10 @@
-# Every MPI on this machine, side by side, each as an interface target assay_mpi_<name>.
+# Finds every MPI on this machine and defines an interface target assay_mpi_<name> for each.
 #
-# CMake's own FindMPI knows one MPI at a time. Here each compiler wrapper is asked what it adds (-show),
-# and those flags become a target. ASSAY_MPIS lists the names found:
+# CMake's own FindMPI supports one MPI at a time. This file asks each compiler wrapper for its flags (-show) and makes a
+# target of them. ASSAY_MPIS lists the names:
 #   openmpi, mpich      the system's (Debian installs both, with suffixed wrappers; elsewhere mpicxx on PATH)
-#   mpich-wheel         PyPI's, in the set-up's environment: for machines without an MPI or without root
-# and, apart from them, smpi: SimGrid's, by whose simulator the same measurements are run on a platform file.
+#   mpich-wheel         PyPI's, in .venv, for machines without an MPI or without root
+# The target assay_mpi_smpi is SimGrid's MPI, which runs the same measurements in a simulator; it is not in ASSAY_MPIS.
 set(ASSAY_MPIS "")
 
 function(assay_add_mpi name wrapper)
@@ -16,21 +16,21 @@ function(assay_add_mpi name wrapper)
   if(NOT status EQUAL 0)
     return()
   endif()
-  separate_arguments(words UNIX_COMMAND "${shown}")
-  list(POP_FRONT words)
-  # The C bindings only: Assay calls the plain C interface.
-  list(FILTER words EXCLUDE REGEX "^-l(mpi_cxx|mpichcxx|mpicxx)$")
-  set(compile ${words})
+  separate_arguments(flags UNIX_COMMAND "${shown}")
+  list(POP_FRONT flags)
+  # Assay calls the C interface only.
+  list(FILTER flags EXCLUDE REGEX "^-l(mpi_cxx|mpichcxx|mpicxx)$")
+  set(compile ${flags})
   list(FILTER compile INCLUDE REGEX "^-(I|D|pthread)")
-  set(link ${words})
+  set(link ${flags})
   list(FILTER link INCLUDE REGEX "^-(L|l|Wl|pthread)")
   list(JOIN link " " link)
   add_library(assay_mpi_${name} INTERFACE)
   target_compile_options(assay_mpi_${name} INTERFACE ${compile})
   target_link_libraries(assay_mpi_${name} INTERFACE "${link}")
-  # A wrapper's libraries lie where its -L says, also at run time.
-  foreach(word IN LISTS words)
-    if(word MATCHES "^-L(.+)$" AND NOT CMAKE_MATCH_1 MATCHES "^/usr/lib/[^/]+$")
+  # At run time the libraries are found in the wrapper's -L folders.
+  foreach(flag IN LISTS flags)
+    if(flag MATCHES "^-L(.+)$" AND NOT CMAKE_MATCH_1 MATCHES "^/usr/lib/[^/]+$")
       target_link_options(assay_mpi_${name} INTERFACE "-Wl,-rpath,${CMAKE_MATCH_1}")
     endif()
   endforeach()
@@ -44,7 +44,7 @@ foreach(flavour openmpi mpich)
   assay_add_mpi(${flavour} "${ASSAY_WRAPPER_${flavour}}")
 endforeach()
 
-# A site's own MPI (environment modules): mpicxx on PATH, named by what it says it is.
+# A site's own MPI (environment modules): mpicxx on PATH, named by its flags.
 find_program(ASSAY_WRAPPER_PATH mpicxx)
 if(ASSAY_WRAPPER_PATH)
   execute_process(COMMAND ${ASSAY_WRAPPER_PATH} -show OUTPUT_VARIABLE shown ERROR_QUIET)
@@ -57,8 +57,8 @@ endif()
 
 assay_add_mpi(mpich-wheel "${PROJECT_SOURCE_DIR}/.venv/bin/mpicxx")
 
-# SimGrid's wrapper makes a shared object, which its own main program loads once a simulated rank; the C interface
-# only, and none of its macros over malloc, clocks and exit, which are for programs that know nothing of it.
+# SimGrid's wrapper makes a shared object, which smpirun loads once for each simulated rank. Its macros over malloc,
+# clocks and exit are for unmodified programs and are not used here.
 find_program(ASSAY_WRAPPER_smpi smpicxx)
 assay_add_mpi(smpi "${ASSAY_WRAPPER_smpi}")
 list(REMOVE_ITEM ASSAY_MPIS smpi)

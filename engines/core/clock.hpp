@@ -1,5 +1,5 @@
-// One monotonic clock per process. Clocks of different hosts are never compared: every duration
-// that Assay reports has both its ends on one host.
+// The monotonic clock. Clocks of different hosts are never compared: every duration that Assay
+// reports starts and ends on one host.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace assay {
 
 using Nanoseconds = std::int64_t;
 
-// Through the vDSO: about 20 ns, no system call.
+// Reads the clock through the vDSO: about 20 ns, no system call.
 inline Nanoseconds now() {
     timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);

@@ -1,10 +1,9 @@
-// What this host is and how it is set: facts, each with a name and a unit, read from /proc and
-// /sys.
+// Facts of this host: hardware, kernel settings and devices, each with a name and a unit, read from
+// /proc and /sys.
 //
-// Every run keeps them as context records: one of the host, one of each device (network interface,
-// RDMA port, PCIe device). The table below is all there is to know of them (--describe prints it),
-// so that a criterion on a fact can be checked before anything runs. A fact that a machine does not
-// have is left out.
+// Every run stores them as context records: one for the host, one for each device (network
+// interface, RDMA port, PCIe device). --describe prints all known names, so that a criterion on a
+// fact is checked before anything runs. A fact that a machine lacks is left out.
 #pragma once
 
 #include <span>
@@ -17,7 +16,7 @@
 namespace assay {
 
 struct Fact {
-    std::string_view name, unit, help;  // unit "": text
+    std::string_view name, unit, help;  // an empty unit marks text
 };
 std::span<const Fact> known_facts();
 
@@ -27,10 +26,10 @@ struct Context {
     Json facts;
 };
 
-std::vector<Context> contexts();  // this host's, then those of its devices in a stable order
+std::vector<Context> contexts();  // the host first, then its devices, sorted
 
-// B/s that the link of a PCIe device ("0000:41:00.0") carries one way at its present speed and
-// width, less its line code; 0 when it is not known.
+// One-way bandwidth of a PCIe device's link ("0000:41:00.0") in B/s, at its present speed and width
+// and without the line code; 0 when unknown.
 double pcie_rate(const std::string& address);
 
 }  // namespace assay

@@ -1,10 +1,11 @@
-// Ctrl-C and a request to end (SIGINT, SIGTERM), for measurements that then report what they have.
+// Interruption by SIGINT (Ctrl-C) and SIGTERM: a measurement then reports what it has so far.
 #pragma once
 
 namespace assay {
 
-// From here on both only set a flag; system calls that wait return early (EINTR).
+// Installs handlers that only set a flag; blocking system calls return early (EINTR).
 void catch_interrupts();
+// Whether one of the signals has arrived.
 bool interrupted();
 
 }  // namespace assay

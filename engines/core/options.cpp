@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "core/error.hpp"
+#include "core/text.hpp"
 
 namespace assay {
 namespace {
@@ -16,13 +17,13 @@ std::string option_name(const Parameter& parameter) {
     return "--" + name;
 }
 
-double number(const Parameter& parameter, std::string text) {
-    const std::string where = fmt::format("{} {}", option_name(parameter), text);
+double parse_number(const Parameter& parameter, std::string text) {
+    const std::string shown = fmt::format("{} {}", option_name(parameter), text);
     double value = 0;
     try {
         if (parameter.unit == "B") {
-            const std::string refused = CLI::AsSizeValue(false)(text);  // in place: 64KiB -> 65536
-            if (!refused.empty()) throw std::invalid_argument(refused);
+            const std::string problem = CLI::AsSizeValue(false)(text);  // replaces 64KiB by 65536
+            if (!problem.empty()) throw std::invalid_argument(problem);
         }
         std::size_t read = 0;
         value = std::stod(text, &read);
@@ -30,43 +31,34 @@ double number(const Parameter& parameter, std::string text) {
         if (parameter.kind != Kind::real && value != std::floor(value))
             throw std::invalid_argument(text);
     } catch (const std::exception&) {
-        throw Error(where + ": not a " + (parameter.kind == Kind::real ? "number" : "whole number"),
+        throw Error(shown + ": not a " + (parameter.kind == Kind::real ? "number" : "whole number"),
                     std::string(parameter.help));
     }
     if (value < parameter.min || value > parameter.max)
-        throw Error(where + ": out of bounds",
-                    fmt::format("from {} to {}", parameter.min, parameter.max));
+        throw Error(shown + ": out of bounds",
+                    fmt::format("expected {} to {}", parameter.min, parameter.max));
     return value;
 }
 
-std::vector<std::string> split(const std::string& text) {
-    std::vector<std::string> parts;
-    for (std::size_t at = 0; at < text.size();) {
-        const std::size_t comma = std::min(text.find(',', at), text.size());
-        parts.push_back(text.substr(at, comma - at));
-        at = comma + 1;
-    }
-    return parts;
-}
-
-// The canonical text of a value, checked: numbers in SI base units.
-std::string checked(const Parameter& parameter, const std::string& text) {
+// The canonical text of a valid value: numbers in SI base units. Throws Error for others.
+std::string canonical(const Parameter& parameter, const std::string& text) {
     switch (parameter.kind) {
         case Kind::text:
         case Kind::flag: return text;
-        case Kind::integer: return fmt::format("{:.0f}", number(parameter, text));
-        case Kind::real: return fmt::format("{}", number(parameter, text));
+        case Kind::integer: return fmt::format("{:.0f}", parse_number(parameter, text));
+        case Kind::real: return fmt::format("{}", parse_number(parameter, text));
         case Kind::integers: break;
     }
     std::string joined;
-    for (const std::string& part : split(text))
-        joined += (joined.empty() ? "" : ",") + fmt::format("{:.0f}", number(parameter, part));
+    for (const std::string& part : split(text, ','))
+        joined +=
+            (joined.empty() ? "" : ",") + fmt::format("{:.0f}", parse_number(parameter, part));
     return joined;
 }
 
 }  // namespace
 
-Options Options::parse(const Measurement& measurement, std::vector<std::string> words) {
+Options Options::parse(const Measurement& measurement, std::vector<std::string> arguments) {
     CLI::App app{std::string(measurement.help)};
     app.set_help_flag();
     std::map<std::string_view, std::string> texts;
@@ -75,13 +67,13 @@ Options Options::parse(const Measurement& measurement, std::vector<std::string> 
         if (p.kind == Kind::flag) {
             app.add_flag(option_name(p), flags[p.name], std::string(p.help));
         } else {
-            texts[p.name] = p.initial;
+            texts[p.name] = p.default_value;
             app.add_option(option_name(p), texts[p.name], std::string(p.help));
         }
     }
-    std::ranges::reverse(words);  // CLI11 takes them from the back
+    std::ranges::reverse(arguments);  // CLI11 reads them from the back
     try {
-        app.parse(std::move(words));
+        app.parse(std::move(arguments));
     } catch (const CLI::ParseError& error) {
         throw Error(fmt::format("{}: {}", measurement.name, error.what()), "see --describe");
     }
@@ -89,15 +81,15 @@ Options Options::parse(const Measurement& measurement, std::vector<std::string> 
     for (const Parameter& p : measurement.parameters) {
         std::string& value = options.values_[std::string(p.name)];
         if (p.kind == Kind::flag) value = flags[p.name] ? "1" : "";
-        else if (!texts[p.name].empty()) value = checked(p, texts[p.name]);
+        else if (!texts[p.name].empty()) value = canonical(p, texts[p.name]);
     }
     return options;
 }
 
 const std::string& Options::text(std::string_view name) const {
-    const auto found = values_.find(name);
-    if (found == values_.end()) throw Error(fmt::format("defect: undeclared parameter {}", name));
-    return found->second;
+    const auto entry = values_.find(name);
+    if (entry == values_.end()) throw Error(fmt::format("defect: undeclared parameter {}", name));
+    return entry->second;
 }
 
 std::int64_t Options::integer(std::string_view name) const { return std::stoll(text(name)); }
@@ -106,7 +98,8 @@ bool Options::flag(std::string_view name) const { return !text(name).empty(); }
 
 std::vector<std::int64_t> Options::integers(std::string_view name) const {
     std::vector<std::int64_t> values;
-    for (const std::string& part : split(text(name))) values.push_back(std::stoll(part));
+    if (text(name).empty()) return values;
+    for (const std::string& part : split(text(name), ',')) values.push_back(std::stoll(part));
     return values;
 }
 

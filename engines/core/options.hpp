@@ -1,5 +1,5 @@
-// The values of a measurement's parameters, read from the command line against its descriptor
-// (CLI11), with the descriptor's defaults and bounds.
+// The values of a measurement's parameters: parsed from the command line (CLI11), with the defaults
+// and bounds of the measurement's descriptor.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@ namespace assay {
 
 class Options {
 public:
-    // `words`: "--size 64KiB --niters 3". Throws Error for an unknown option, a value that cannot
-    // be read, or one out of the parameter's bounds.
-    static Options parse(const Measurement& measurement, std::vector<std::string> words);
+    // `arguments`: "--size", "64KiB", "--niters", "3". Throws Error for an unknown option, an
+    // unreadable value, or one out of the parameter's bounds.
+    static Options parse(const Measurement& measurement, std::vector<std::string> arguments);
 
     std::int64_t integer(std::string_view name) const;
     double real(std::string_view name) const;

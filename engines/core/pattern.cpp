@@ -6,48 +6,48 @@
 namespace assay {
 namespace {
 
-// Odd: all 2^64 words differ (Weyl sequence; the golden ratio in 64 bits).
+// Odd, so that all 2^64 words differ (Weyl sequence; the golden ratio in 64 bits).
 constexpr std::uint64_t step = 0x9E3779B97F4A7C15;
 
 // Finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014): a bijection that spreads every bit.
-std::uint64_t mix(std::uint64_t x) {
+std::uint64_t mix_bits(std::uint64_t x) {
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
     x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
     return x ^ (x >> 31);
 }
 
-// 64 bytes at once; the compiler lowers it to what each clone's processor has.
-using Words = std::uint64_t __attribute__((vector_size(64), aligned(8), may_alias));
-constexpr std::size_t words_bytes = sizeof(Words);
+// 64 bytes offset once; each clone of a function compiles it for its instruction set.
+using Block = std::uint64_t __attribute__((vector_size(64), aligned(8), may_alias));
+constexpr std::size_t block_bytes = sizeof(Block);
 
 #define ASSAY_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
 
-// Both walk whole 64-byte blocks only; the ends are the callers'.
+// Both functions process whole 64-byte blocks; their callers handle the rest.
 ASSAY_CLONES void stamp_blocks(std::byte* data, std::size_t bytes, std::uint64_t key) {
-    Words expected = Words{0, 1, 2, 3, 4, 5, 6, 7} * step + key;
-    for (std::size_t at = 0; at < bytes; at += words_bytes, expected += 8 * step)
-        *reinterpret_cast<Words*>(data + at) = expected;
+    Block expected = Block{0, 1, 2, 3, 4, 5, 6, 7} * step + key;
+    for (std::size_t offset = 0; offset < bytes; offset += block_bytes, expected += 8 * step)
+        *reinterpret_cast<Block*>(data + offset) = expected;
 }
 
 ASSAY_CLONES std::uint64_t differing_bits(const std::byte* data, std::size_t bytes,
                                           std::uint64_t key) {
-    Words expected = Words{0, 1, 2, 3, 4, 5, 6, 7} * step + key;
-    Words differing{};
-    for (std::size_t at = 0; at < bytes; at += words_bytes, expected += 8 * step)
-        differing |= *reinterpret_cast<const Words*>(data + at) ^ expected;
+    Block expected = Block{0, 1, 2, 3, 4, 5, 6, 7} * step + key;
+    Block differing{};
+    for (std::size_t offset = 0; offset < bytes; offset += block_bytes, expected += 8 * step)
+        differing |= *reinterpret_cast<const Block*>(data + offset) ^ expected;
     std::uint64_t any = 0;
     for (int i = 0; i < 8; ++i) any |= differing[i];
     return any;
 }
 
-std::optional<std::size_t> scan(const std::byte* data, std::size_t begin, std::size_t end,
-                                std::uint64_t key) {
-    for (std::size_t at = begin; at < end; at += 8) {
-        const std::uint64_t expected = stamped_word(key, at);
+std::optional<std::size_t> find_wrong_byte(const std::byte* data, std::size_t begin,
+                                           std::size_t end, std::uint64_t key) {
+    for (std::size_t offset = begin; offset < end; offset += 8) {
+        const std::uint64_t expected = stamped_word(key, offset);
         std::uint64_t observed = expected;
-        std::memcpy(&observed, data + at, std::min<std::size_t>(8, end - at));
+        std::memcpy(&observed, data + offset, std::min<std::size_t>(8, end - offset));
         if (observed != expected)
-            return at + static_cast<std::size_t>(__builtin_ctzll(observed ^ expected)) / 8;
+            return offset + static_cast<std::size_t>(__builtin_ctzll(observed ^ expected)) / 8;
     }
     return std::nullopt;
 }
@@ -57,7 +57,7 @@ std::optional<std::size_t> scan(const std::byte* data, std::size_t begin, std::s
 std::uint64_t stamp_key(int source, int destination, std::uint64_t message) {
     const auto pair =
         static_cast<std::uint64_t>(source) << 32 | static_cast<std::uint32_t>(destination);
-    return mix(mix(pair) + message * step);
+    return mix_bits(mix_bits(pair) + message * step);
 }
 
 std::uint64_t stamped_word(std::uint64_t key, std::size_t offset) {
@@ -65,19 +65,19 @@ std::uint64_t stamped_word(std::uint64_t key, std::size_t offset) {
 }
 
 void stamp(std::byte* data, std::size_t bytes, std::uint64_t key) {
-    const std::size_t whole = bytes / words_bytes * words_bytes;
+    const std::size_t whole = bytes / block_bytes * block_bytes;
     stamp_blocks(data, whole, key);
-    for (std::size_t at = whole; at < bytes; at += 8) {
-        const std::uint64_t word = stamped_word(key, at);
-        std::memcpy(data + at, &word, std::min<std::size_t>(8, bytes - at));
+    for (std::size_t offset = whole; offset < bytes; offset += 8) {
+        const std::uint64_t word = stamped_word(key, offset);
+        std::memcpy(data + offset, &word, std::min<std::size_t>(8, bytes - offset));
     }
 }
 
 std::optional<std::size_t> first_wrong_byte(const std::byte* data, std::size_t bytes,
                                             std::uint64_t key) {
-    const std::size_t whole = bytes / words_bytes * words_bytes;
-    if (differing_bits(data, whole, key)) return scan(data, 0, whole, key);
-    return scan(data, whole, bytes, key);
+    const std::size_t whole = bytes / block_bytes * block_bytes;
+    if (differing_bits(data, whole, key)) return find_wrong_byte(data, 0, whole, key);
+    return find_wrong_byte(data, whole, bytes, key);
 }
 
 void poison(std::byte* data, std::size_t bytes, std::uint64_t key) {

@@ -1,10 +1,10 @@
-// What payloads hold: every 8-byte word is a function of source, destination, message number and
-// offset, so that a flipped bit, a message in the wrong place, and what an earlier message left in
-// the buffer all differ from what must be there.
+// The verifiable payload: every 8-byte word is a function of source, destination, message number
+// and offset. A flipped bit, a misplaced message and stale data of an earlier message all differ
+// from the expected words.
 //
-// Word i is key + i * step, the key a hash of source, destination and message number: additions
-// only, so that stamping and verifying run at the speed of memory. The words of two messages
-// coincide at most where their keys happen to differ by a small multiple of the step.
+// Word i is key + i * step, where the key is a hash of source, destination and message number. It
+// takes only additions, so stamping and verifying run at memory speed. Words of two messages can be
+// equal only where their keys differ by a small multiple of the step.
 #pragma once
 
 #include <cstddef>
@@ -15,18 +15,18 @@ namespace assay {
 
 std::uint64_t stamp_key(int source, int destination, std::uint64_t message);
 
-// The 8 bytes that belong at `offset`, a multiple of 8.
+// The expected 8 bytes at `offset`, a multiple of 8.
 std::uint64_t stamped_word(std::uint64_t key, std::size_t offset);
 
-// `data` is 8-byte aligned, of any length.
+// Fills `data`, which is 8-byte aligned and of any length.
 void stamp(std::byte* data, std::size_t bytes, std::uint64_t key);
 
-// Offset of the first byte that differs from the stamp; none when all are right.
+// Offset of the first byte that differs from the stamp; none when all bytes match.
 std::optional<std::size_t> first_wrong_byte(const std::byte* data, std::size_t bytes,
                                             std::uint64_t key);
 
-// Makes sure that a short message (under 8 bytes, where the stamps of two messages can coincide) is
-// seen missing if nothing arrives: the complement of what must arrive.
+// Fills the buffer of a message under 8 bytes with the complement of its stamp. The stamps of two
+// short messages can be equal, so a missing one would otherwise go unnoticed.
 void poison(std::byte* data, std::size_t bytes, std::uint64_t key);
 
 }  // namespace assay

@@ -12,10 +12,11 @@ namespace assay {
 void enter_realtime() {
     const sched_param lowest{.sched_priority = 1};
     if (sched_setscheduler(0, SCHED_FIFO, &lowest) == 0) return;
-    const int why = errno;
-    throw Error(std::string("no real-time priority: ") + std::strerror(why),
-                why == EPERM ? "run as root, raise the limit (ulimit -r 1), or leave --realtime out"
-                             : "leave --realtime out");
+    const int error = errno;
+    throw Error(std::string("cannot set real-time priority: ") + std::strerror(error),
+                error == EPERM
+                    ? "run as root, raise the limit (ulimit -r 1), or leave --realtime out"
+                    : "leave --realtime out");
 }
 
 }  // namespace assay

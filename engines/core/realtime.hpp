@@ -1,4 +1,4 @@
-// Real-time priority for a measurement: what "chrt -f 1" does, asked for by its --realtime.
+// Real-time priority for a measurement with --realtime, as "chrt -f 1" sets it.
 #pragma once
 
 #include "core/registry.hpp"
@@ -9,8 +9,8 @@ inline constexpr Parameter realtime_parameter{
     "realtime", Kind::flag, "", "",
     "run with real-time priority (SCHED_FIFO 1), as 'chrt -f 1' would"};
 
-// The calling thread, and every thread that it makes from now on. Throws Error without the
-// permission.
+// Sets the priority of the calling thread and of every thread that it creates later. Throws Error
+// without the permission.
 void enter_realtime();
 
 }  // namespace assay

@@ -10,7 +10,7 @@
 namespace assay {
 namespace {
 
-std::string_view word(Better better) {
+std::string_view name_of(Better better) {
     switch (better) {
         case Better::higher: return "higher";
         case Better::lower: return "lower";
@@ -29,14 +29,14 @@ Json to_json(const Subject& subject) {
     return j;
 }
 
-Json head(std::string_view kind, const Measurement& measurement, std::string_view metric,
-          const Subject& subject, const Json& params) {
+Json measurement_head(std::string_view kind, const Measurement& measurement,
+                      std::string_view metric, const Subject& subject, const Json& params) {
     const Metric& m = measurement.metric(metric);
     return {{"kind", kind},
             {"name", measurement.name},
             {"metric", m.name},
             {"unit", m.unit},
-            {"better", word(m.better)},
+            {"better", name_of(m.better)},
             {"subject", to_json(subject)},
             {"params", params.is_null() ? Json::object() : params}};
 }
@@ -60,20 +60,21 @@ Json to_json(const Summary& s) {
 
 void Sink::write(const Json& record) {
     const std::string line = record.dump() + '\n';
-    // One write; the rest of a partial one (a full pipe) follows.
-    for (std::size_t at = 0; at < line.size();) {
-        const ssize_t n = ::write(descriptor_, line.data() + at, line.size() - at);
+    // One write; a full pipe may take only a part, and the loop writes the rest.
+    for (std::size_t written = 0; written < line.size();) {
+        const ssize_t n = ::write(descriptor_, line.data() + written, line.size() - written);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0)
-            throw Error("cannot write a record to standard output", "the reader has gone away");
-        at += static_cast<std::size_t>(n);
+            throw Error("cannot write a record to standard output",
+                        "is the reading process still running?");
+        written += static_cast<std::size_t>(n);
     }
 }
 
 void Sink::measurement(const Measurement& measurement, std::string_view metric,
                        const Subject& subject, const Json& params, const Summary& summary,
                        std::span<const double> samples) {
-    Json record = head("measurement", measurement, metric, subject, params);
+    Json record = measurement_head("measurement", measurement, metric, subject, params);
     record["summary"] = to_json(summary);
     if (!samples.empty()) record["samples"] = samples;
     write(record);
@@ -82,7 +83,7 @@ void Sink::measurement(const Measurement& measurement, std::string_view metric,
 void Sink::distribution(const Measurement& measurement, std::string_view metric,
                         const Subject& subject, const Json& params, const Summary& summary,
                         std::span<const double> edges, std::span<const std::uint64_t> counts) {
-    Json record = head("measurement", measurement, metric, subject, params);
+    Json record = measurement_head("measurement", measurement, metric, subject, params);
     record["summary"] = to_json(summary);
     record["histogram"] = {{"edges", edges}, {"counts", counts}};
     write(record);
@@ -90,7 +91,7 @@ void Sink::distribution(const Measurement& measurement, std::string_view metric,
 
 void Sink::waived(const Measurement& measurement, std::string_view metric, const Subject& subject,
                   const Json& params, const std::string& reason) {
-    Json record = head("measurement", measurement, metric, subject, params);
+    Json record = measurement_head("measurement", measurement, metric, subject, params);
     record["status"] = "waived";
     record["reason"] = reason;
     write(record);
@@ -98,7 +99,7 @@ void Sink::waived(const Measurement& measurement, std::string_view metric, const
 
 void Sink::doubtful(const Measurement& measurement, std::string_view metric, const Subject& subject,
                     const Json& params, const Summary& summary, const std::string& reason) {
-    Json record = head("measurement", measurement, metric, subject, params);
+    Json record = measurement_head("measurement", measurement, metric, subject, params);
     record["summary"] = to_json(summary);
     record["status"] = "error";
     record["reason"] = reason;
@@ -108,21 +109,21 @@ void Sink::doubtful(const Measurement& measurement, std::string_view metric, con
 void Sink::pairs(const Measurement& measurement, std::string_view metric, const Subject& subject,
                  const Json& params, std::span<const std::string> peers,
                  std::span<const double> values) {
-    Json record = head("pairs", measurement, metric, subject, params);
+    Json record = measurement_head("pairs", measurement, metric, subject, params);
     record["peers"] = peers;
-    // A pair's figure is not better than that, and a matrix has n^2 of them.
+    // A matrix has n^2 values, and their noise is above the sixth digit.
     record["values"] = rounded(values, 5);
     write(record);
 }
 
 void Sink::flows(const Measurement& measurement, std::string_view metric, const Json& params,
                  const FlowRates& rates) {
-    Json record = head("flows", measurement, metric, {}, params);
+    Json record = measurement_head("flows", measurement, metric, {}, params);
     record["sources"] = rates.sources;
     record["targets"] = rates.targets;
     record["values"] = rounded(rates.values, 7);
     Json& slices = record["slices"] = Json::array();
-    for (const std::vector<double>& one : rates.slices) slices.push_back(rounded(one, 7));
+    for (const std::vector<double>& values : rates.slices) slices.push_back(rounded(values, 7));
     write(record);
 }
 

@@ -5,20 +5,20 @@
 
 namespace assay {
 
-const Metric& Measurement::metric(std::string_view wanted) const {
+const Metric& Measurement::metric(std::string_view metric_name) const {
     for (const Metric& m : metrics)
-        if (m.name == wanted) return m;
-    throw Error(fmt::format("defect: {} emits the undeclared metric {}", name, wanted),
+        if (m.name == metric_name) return m;
+    throw Error(fmt::format("defect: {} records the undeclared metric {}", name, metric_name),
                 "declare it beside the measurement");
 }
 
-const Measurement& find_measurement(std::string_view name) {
+const Measurement& find_measurement(std::span<const Measurement> table, std::string_view name) {
     std::string known;
-    for (const Measurement& m : measurements()) {
+    for (const Measurement& m : table) {
         if (m.name == name) return m;
         known += (known.empty() ? "" : ", ") + std::string(m.name);
     }
-    throw Error(fmt::format("no measurement is called '{}'", name), "there are: " + known);
+    throw Error(fmt::format("unknown measurement '{}'", name), "expected one of " + known);
 }
 
 }  // namespace assay

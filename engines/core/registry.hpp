@@ -1,9 +1,10 @@
-// What a measurement is: its name, scope, parameters, metrics, and the function that measures.
+// The descriptor of a measurement: its name, scope, parameters, metrics and the function that
+// measures.
 //
-// The table of all measurements (probe/registry.cpp) is an explicit constexpr array: objects that
-// register themselves in static initialisers get dropped by linkers. Everything that Python, the
-// documentation and the records say of a measurement comes from these descriptors (--describe), so
-// that nothing is declared twice.
+// Each executable has an explicit constexpr table of its measurements (probe/registry.cpp):
+// linkers drop objects that register themselves in static initialisers. Python, the documentation
+// and the records take everything from these descriptors (--describe), so that nothing is declared
+// twice.
 #pragma once
 
 #include <optional>
@@ -22,10 +23,10 @@ enum class Kind { integer, real, text, flag, integers };  // integers: "1,2,4"
 enum class Better { higher, lower, none };
 
 struct Parameter {
-    std::string_view name;  // as an option: "--" + name, '_' as '-'
+    std::string_view name;  // the option is "--" + name, with '-' for '_'
     Kind kind;
-    std::string_view unit;     // "B" also reads 64KiB; "" for none
-    std::string_view initial;  // the default, as it would be typed; "" for none
+    std::string_view unit;           // "B" also accepts 64KiB; "" for none
+    std::string_view default_value;  // as typed on the command line; "" for none
     std::string_view help;
     double min = 0;
     double max = 9e18;
@@ -38,8 +39,8 @@ struct Metric {
     std::string_view help;
 };
 
-// What a measurement works with. `transport` connects the ranks of a group; a node measurement runs
-// on rank 0 of each host and does not use it.
+// The facilities that a running measurement gets. `transport` connects the ranks of a group; a node
+// measurement runs once on its host and does not use it.
 struct Bench {
     Sink& sink;
     Transport& transport;
@@ -51,17 +52,16 @@ struct Measurement {
     std::string_view help;
     std::span<const Parameter> parameters;
     std::span<const Metric> metrics;
-    std::optional<std::string> (*waived)();  // the reason why it cannot run here; none when it can
+    std::optional<std::string> (*waived)();  // the reason why it cannot run here; none if it can
     void (*run)(const Options&, Bench&);
 
-    const Metric& metric(std::string_view name) const;  // throws Error when it is not declared
+    const Metric& metric(std::string_view name) const;  // throws Error if not declared
 };
 
-// For `waived` of what every machine can do.
+// The `waived` of measurements that every machine can run.
 inline std::optional<std::string> runs_anywhere() { return std::nullopt; }
 
-extern const std::string_view program;  // what this executable is called in its errors
-std::span<const Measurement> measurements();
-const Measurement& find_measurement(std::string_view name);  // throws Error naming the nearest
+// Throws Error that lists the known names if `name` is not in the table.
+const Measurement& find_measurement(std::span<const Measurement> table, std::string_view name);
 
 }  // namespace assay

@@ -61,7 +61,7 @@ void Histogram::merge(std::span<const std::uint64_t> counts) {
     }
 }
 
-double Histogram::middle(std::size_t bucket) {
+double Histogram::midpoint(std::size_t bucket) {
     constexpr std::size_t width = 1u << sub_bits;
     if (bucket < width) return static_cast<double>(bucket);
     const auto shift = (bucket >> sub_bits) - 1;
@@ -71,16 +71,16 @@ double Histogram::middle(std::size_t bucket) {
 
 double Histogram::quantile(double share) const {
     if (total_ == 0) return 0;
-    const double wanted = share * static_cast<double>(total_);
-    std::uint64_t seen = 0;
+    const double target = share * static_cast<double>(total_);
+    std::uint64_t cumulative = 0;
     std::size_t last = 0;
     for (std::size_t i = 0; i < buckets; ++i) {
         if (counts_[i] == 0) continue;
-        seen += counts_[i];
+        cumulative += counts_[i];
         last = i;
-        if (static_cast<double>(seen) >= wanted) break;
+        if (static_cast<double>(cumulative) >= target) break;
     }
-    return middle(last) * 1e-9;
+    return midpoint(last) * 1e-9;
 }
 
 Summary Histogram::summary() const {
@@ -92,17 +92,17 @@ Summary Histogram::summary() const {
               .p5 = quantile(0.05),
               .p95 = quantile(0.95),
               .p99 = quantile(0.99)};
-    // The deviations, bucket by bucket, in order of their size.
+    // The deviation of each bucket from the median, ascending.
     std::vector<std::pair<double, std::uint64_t>> deviations;
     for (std::size_t i = 0; i < buckets; ++i)
         if (counts_[i] != 0)
-            deviations.emplace_back(std::abs(middle(i) * 1e-9 - s.median), counts_[i]);
+            deviations.emplace_back(std::abs(midpoint(i) * 1e-9 - s.median), counts_[i]);
     std::ranges::sort(deviations);
-    std::uint64_t seen = 0;
+    std::uint64_t cumulative = 0;
     for (const auto& [deviation, count] : deviations) {
-        seen += count;
+        cumulative += count;
         s.mad = deviation;
-        if (2 * seen >= total_) break;
+        if (2 * cumulative >= total_) break;
     }
     return s;
 }

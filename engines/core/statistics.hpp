@@ -1,8 +1,8 @@
 // Order statistics of samples, and a histogram for the hot path.
 //
-// Medians and percentiles, never means of tails: timings have outliers on one side only.
-// Percentiles interpolate linearly between order statistics (Hyndman & Fan 1996, type 7, as numpy
-// does).
+// Timings have outliers on one side only, so they are summarised by medians and percentiles, not
+// means. Percentiles interpolate linearly between order statistics (Hyndman & Fan 1996, type 7, as
+// in numpy).
 #pragma once
 
 #include <array>
@@ -14,23 +14,24 @@
 
 namespace assay {
 
-// In the unit of the samples. mad: median absolute deviation from the median, unscaled.
+// Values are in the unit of the samples. mad: median absolute deviation from the median, unscaled.
 struct Summary {
     std::uint64_t n = 0;
     double median = 0, mad = 0, min = 0, max = 0, p5 = 0, p95 = 0, p99 = 0;
 };
 
-// `share` in 0..1; `sorted` ascending and not empty.
+// `share` is 0 to 1; `sorted` is ascending and not empty.
 double percentile(std::span<const double> sorted, double share);
-// An empty span gives n = 0 and zeros.
+// Returns n = 0 and zeros for an empty span.
 Summary summarize(std::span<const double> samples);
 
 // Half-width of the 95 % confidence interval of the median, relative to the median (order
-// statistics, binomial). Infinity below 6 samples: fewer cannot bound a median at that level.
+// statistics, binomial). Infinity below 6 samples, which cannot bound a median at that level.
 double median_confidence(std::span<const double> samples);
 
-// Durations in buckets whose width is 1/64 of their value (error under 0.8 %), from 1 ns to 2^63
-// ns. record() is two shifts and an increment; histograms of several ranks add up by their counts.
+// A histogram of durations from 1 ns to 2^63 ns. A bucket is 1/64 of its value wide (error under
+// 0.8 %). record() takes two shifts and an increment; histograms of several ranks are merged by
+// adding their counts.
 class Histogram {
 public:
     static constexpr int sub_bits = 6;
@@ -41,16 +42,16 @@ public:
         ++total_;
     }
     void clear();
-    void merge(std::span<const std::uint64_t> counts);  // `buckets` long
+    void merge(std::span<const std::uint64_t> counts);  // of length `buckets`
     std::span<const std::uint64_t> counts() const { return counts_; }
     std::uint64_t total() const { return total_; }
     double quantile(double share) const;  // seconds; 0 when empty
     Summary summary() const;              // seconds
-    // visit(the bucket's middle in seconds, its count), ascending, without empty buckets.
+    // Calls visit(midpoint in seconds, count) for each bucket that is not empty, ascending.
     template <class Visit>
     void for_each(Visit visit) const {
         for (std::size_t i = 0; i < buckets; ++i)
-            if (counts_[i] != 0) visit(middle(i) * 1e-9, counts_[i]);
+            if (counts_[i] != 0) visit(midpoint(i) * 1e-9, counts_[i]);
     }
 
 private:
@@ -61,7 +62,7 @@ private:
         return (static_cast<std::size_t>(shift + 1) << sub_bits) +
                ((v >> shift) & ((1u << sub_bits) - 1));
     }
-    static double middle(std::size_t bucket);  // ns
+    static double midpoint(std::size_t bucket);  // ns
 
     std::array<std::uint64_t, buckets> counts_{};
     std::uint64_t total_ = 0;

@@ -35,7 +35,7 @@ private:
     hwloc_topology_t handle_{};
 };
 
-// Loaded once: a load costs milliseconds, and the host does not change under a run.
+// Loaded once: loading takes milliseconds, and the topology does not change during a run.
 const Topology& topology() {
     static const Topology loaded;
     return loaded;
@@ -55,7 +55,7 @@ std::string os_name() {
     return {};
 }
 
-// A field of /proc/meminfo, in bytes.
+// A field of /proc/meminfo in bytes; 0 if missing.
 std::size_t meminfo(const std::string& key) {
     std::ifstream file("/proc/meminfo");
     std::string name, unit;
@@ -91,10 +91,10 @@ void bind_to_core(int index) {
     hwloc_obj_t core =
         hwloc_get_obj_by_type(topology().handle(), HWLOC_OBJ_CORE, static_cast<unsigned>(index));
     if (core == nullptr) throw Error("no such core: " + std::to_string(index));
-    hwloc_bitmap_t one = hwloc_bitmap_dup(core->cpuset);
-    hwloc_bitmap_singlify(one);
-    const int status = hwloc_set_cpubind(topology().handle(), one, HWLOC_CPUBIND_THREAD);
-    hwloc_bitmap_free(one);
+    hwloc_bitmap_t processor = hwloc_bitmap_dup(core->cpuset);
+    hwloc_bitmap_singlify(processor);
+    const int status = hwloc_set_cpubind(topology().handle(), processor, HWLOC_CPUBIND_THREAD);
+    hwloc_bitmap_free(processor);
     if (status != 0)
         throw Error("cannot bind a thread to core " + std::to_string(index),
                     "is this process confined to fewer processors (taskset, a container)?");
@@ -102,8 +102,7 @@ void bind_to_core(int index) {
 
 namespace {
 
-// Whether the kernel gives this memory node processors of its own; hwloc names the nearest ones
-// otherwise.
+// Whether this NUMA node has processors of its own. Without any, hwloc reports the nearest ones.
 bool has_processors(unsigned node) {
     const std::string path = "devices/system/node/node" + std::to_string(node) + "/cpulist";
     std::ifstream file(sysfs(path));
@@ -116,14 +115,14 @@ std::vector<NumaNode> read_nodes() {
     for (int i = 0; i < t.count(HWLOC_OBJ_NUMANODE); ++i) {
         hwloc_obj_t node =
             hwloc_get_obj_by_type(t.handle(), HWLOC_OBJ_NUMANODE, static_cast<unsigned>(i));
-        NumaNode found{static_cast<int>(node->os_index), {}, node->attr->numanode.local_memory};
+        NumaNode entry{static_cast<int>(node->os_index), {}, node->attr->numanode.local_memory};
         for (int core = 0; core < t.count(HWLOC_OBJ_CORE) && has_processors(node->os_index); ++core)
             if (hwloc_bitmap_isincluded(
                     hwloc_get_obj_by_type(t.handle(), HWLOC_OBJ_CORE, static_cast<unsigned>(core))
                         ->cpuset,
                     node->cpuset))
-                found.cores.push_back(core);
-        nodes.push_back(std::move(found));
+                entry.cores.push_back(core);
+        nodes.push_back(std::move(entry));
     }
     return nodes;
 }
@@ -162,14 +161,14 @@ void bind_to_node(const NumaNode& node) {
 NodeMemory::NodeMemory(std::size_t bytes, int node) {
     constexpr std::size_t huge = std::size_t{2} << 20;
     bytes_ = (bytes + huge - 1) / huge * huge;
-    void* at = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (at == MAP_FAILED)
-        throw Error("no memory: " + std::to_string(bytes_ >> 20) + " MiB cannot be had",
-                    "free some, or run on an idle node");
-    data_ = at;
-    madvise(at, bytes_, MADV_HUGEPAGE);
+    void* pages = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (pages == MAP_FAILED)
+        throw Error("cannot allocate " + std::to_string(bytes_ >> 20) + " MiB of memory",
+                    "free memory, or run on an idle node");
+    data_ = pages;
+    madvise(pages, bytes_, MADV_HUGEPAGE);
     if (node == any || topology().count(HWLOC_OBJ_NUMANODE) < 2) return;
-    if (hwloc_set_area_membind(topology().handle(), at, bytes_, node_object(node)->nodeset,
+    if (hwloc_set_area_membind(topology().handle(), pages, bytes_, node_object(node)->nodeset,
                                HWLOC_MEMBIND_BIND,
                                HWLOC_MEMBIND_BYNODESET | HWLOC_MEMBIND_STRICT) != 0)
         throw Error("cannot place memory on NUMA node " + std::to_string(node),
@@ -183,20 +182,21 @@ NodeMemory::~NodeMemory() {
 NodeMemory::NodeMemory(NodeMemory&& other) noexcept
     : data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
 
-bool NodeMemory::lies_on(int node) const {
+bool NodeMemory::is_on_node(int node) const {
     if (topology().count(HWLOC_OBJ_NUMANODE) < 2) return true;
-    hwloc_bitmap_t found = hwloc_bitmap_alloc();
-    bool lies = true;
-    // A page here and there: the kernel is asked once a page.
-    for (std::size_t at = 0; at < bytes_; at += std::max<std::size_t>(bytes_ / 64, 4096)) {
-        if (hwloc_get_area_memlocation(topology().handle(), static_cast<char*>(data_) + at, 1,
-                                       found, HWLOC_MEMBIND_BYNODESET) != 0)
+    hwloc_bitmap_t page_nodes = hwloc_bitmap_alloc();
+    bool on_node = true;
+    // At most 64 pages: each takes a system call.
+    for (std::size_t offset = 0; offset < bytes_;
+         offset += std::max<std::size_t>(bytes_ / 64, 4096)) {
+        if (hwloc_get_area_memlocation(topology().handle(), static_cast<char*>(data_) + offset, 1,
+                                       page_nodes, HWLOC_MEMBIND_BYNODESET) != 0)
             break;
-        lies &= hwloc_bitmap_iszero(found) ||
-                hwloc_bitmap_isset(found, static_cast<unsigned>(node)) != 0;
+        on_node &= hwloc_bitmap_iszero(page_nodes) ||
+                   hwloc_bitmap_isset(page_nodes, static_cast<unsigned>(node)) != 0;
     }
-    hwloc_bitmap_free(found);
-    return lies;
+    hwloc_bitmap_free(page_nodes);
+    return on_node;
 }
 
 namespace {

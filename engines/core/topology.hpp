@@ -1,4 +1,4 @@
-// What this host is: processors, NUMA nodes, memory, kernel (hwloc, /proc, /sys).
+// This host's processors, NUMA nodes, memory and kernel (hwloc, /proc, /sys), and binding to them.
 #pragma once
 
 #include <string>
@@ -10,30 +10,27 @@ namespace assay {
 
 std::string host_name();
 
-// Facts of this host with dotted keys: "cpu.model", "cpu.cores", "memory.bytes", "kernel.release"
-// ...
+// Facts of this host by dotted name: "cpu.model", "memory.bytes", ... (see core/facts.hpp).
 Json host_facts();
 
 int core_count();                // physical cores that this process may use
-std::size_t last_level_cache();  // bytes, the sum over this host; 32 MiB when unknown
+std::size_t last_level_cache();  // bytes, sum over the host; 32 MiB if unknown
 std::size_t available_memory();  // bytes, MemAvailable
-void bind_to_core(int index);    // the calling thread, to the index-th usable physical core
+void bind_to_core(int index);    // binds the calling thread to a usable physical core
 
-// A memory node and the usable physical cores that it is local to; none of a node that is memory
-// only.
+// A NUMA node and the indices of its usable physical cores; a node with memory only has none.
 struct NumaNode {
-    int number;  // the operating system's
+    int number;  // as the operating system numbers it
     std::vector<int> cores;
     std::size_t bytes;
 };
 const std::vector<NumaNode>& numa_nodes();
-void bind_to_node(const NumaNode&);  // the calling thread, to any core of the node
+void bind_to_node(const NumaNode&);  // binds the calling thread to the node's cores
 
-// Memory on one NUMA node, page-aligned, with huge pages asked for; it is touched by whoever uses
-// it first.
+// Page-aligned memory on one NUMA node, with huge pages requested. Its pages are not touched yet.
 class NodeMemory {
 public:
-    static constexpr int any = -1;  // where it is touched first
+    static constexpr int any = -1;  // on the node that touches it first
 
     NodeMemory(std::size_t bytes, int node);
     ~NodeMemory();
@@ -43,19 +40,19 @@ public:
 
     void* data() const { return data_; }
     std::size_t size() const { return bytes_; }
-    bool lies_on(
-        int node) const;  // of the touched pages, a sample; true where the kernel cannot say
+    // Whether a sample of the touched pages is on `node`; true if the kernel does not say.
+    bool is_on_node(int node) const;
 
 private:
     void* data_ = nullptr;
     std::size_t bytes_ = 0;
 };
 
-// The root of /sys and /proc is injectable ($ASSAY_ROOT, "/" by default) so that tests can plant a
-// machine.
+// Paths below /sys and /proc. $ASSAY_ROOT, "/" by default, is put in front of them, so that tests
+// can provide the files of another machine.
 std::string sysfs(const std::string& path);
 std::string procfs(const std::string& path);
-// The file's first line without trailing white space; empty when it cannot be read.
+// The file's first line without trailing white space; empty if it cannot be read.
 std::string read_line(const std::string& path);
 
 }  // namespace assay

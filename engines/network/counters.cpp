@@ -22,8 +22,8 @@ constexpr std::string_view infiniband_type = "32";  // ARPHRD_INFINIBAND
 
 std::vector<std::string> entries(const std::string& folder) {
     std::vector<std::string> names;
-    std::error_code none;
-    for (const auto& entry : fs::directory_iterator(folder, none))
+    std::error_code ignored;
+    for (const auto& entry : fs::directory_iterator(folder, ignored))
         names.push_back(entry.path().filename());
     std::ranges::sort(names);
     return names;
@@ -34,11 +34,11 @@ std::optional<std::uint64_t> read_count(const std::string& path) {
     try {
         return text.empty() ? std::nullopt : std::optional<std::uint64_t>(std::stoull(text));
     } catch (const std::exception&) {
-        return std::nullopt;  // "N/A (no PMA)": a port without that counter
+        return std::nullopt;  // "N/A (no PMA)": the port lacks the counter
     }
 }
 
-bool carries_itself(const std::string& interface) {
+bool has_own_traffic(const std::string& interface) {
     const std::string folder = sysfs("class/net/" + interface);
     if (read_line(folder + "/type") == infiniband_type) return false;
     return std::ranges::none_of(entries(folder),
@@ -74,20 +74,20 @@ Counters read_counters() {
 }
 
 Counters difference(const Counters& before, const Counters& after) {
-    Counters changed;
+    Counters growth;
     for (const auto& [key, value] : after) {
         const auto earlier = before.find(key);
         if (earlier != before.end() && value > earlier->second)
-            changed[key] = value - earlier->second;
+            growth[key] = value - earlier->second;
     }
-    return changed;
+    return growth;
 }
 
 std::uint64_t bytes_on_the_wire(const Counters& difference) {
     std::uint64_t bytes = 0;
     for (const auto& [key, value] : difference) {
         const auto& [device, counter] = key;
-        if (counter == "port_xmit_data" || (counter == "tx_bytes" && carries_itself(device)))
+        if (counter == "port_xmit_data" || (counter == "tx_bytes" && has_own_traffic(device)))
             bytes += value;
     }
     return bytes;

@@ -8,43 +8,43 @@
 namespace assay::network {
 namespace {
 
-constexpr int tag_payload = 1, tag_answer = 2;
-constexpr std::size_t located_at_most = 16;  // a burst; all are counted
-constexpr std::size_t line = 64;
+constexpr int tag_payload = 1, tag_ack = 2;
+constexpr std::size_t max_located = 16;  // per burst; all are counted
+constexpr std::size_t cache_line = 64;
 
-// Receives posted ahead of a stream: enough that none of its messages is unexpected, few enough
-// that testing them all stays cheap.
+// Receives posted ahead of a stream: enough that no message is unexpected, few enough that testing
+// them all is cheap.
 int receive_depth(const Burst& burst) {
     const int depth = burst.op == Op::stream ? std::max(64, 2 * burst.inflight) : burst.inflight;
     return std::min(burst.window, depth);
 }
 
 std::byte* aligned(std::byte* data) {
-    const auto at = reinterpret_cast<std::uintptr_t>(data);
-    return data + (line - at % line) % line;
+    const auto address = reinterpret_cast<std::uintptr_t>(data);
+    return data + (cache_line - address % cache_line) % cache_line;
 }
 
 }  // namespace
 
 const char* name(Op op) { return op == Op::put ? "put" : op == Op::get ? "get" : "send"; }
 
-// Memory is left untouched until a burst uses it.
-Exchange::Exchange(Session& session, std::size_t bytes, bool exposed)
+// The memory is not touched until a burst uses it.
+Exchange::Exchange(Session& session, std::size_t bytes, bool one_sided)
     : session_(session),
       transport_(session.transport),
-      exposed_(exposed),
-      own_(new std::byte[bytes + line]) {
-    if (exposed) {
-        window_ = session.guarded("exposes its memory to the others", -1,
-                                  [&] { return transport_.expose(bytes); });
+      one_sided_(one_sided),
+      private_memory_(new std::byte[bytes + cache_line]) {
+    if (one_sided) {
+        window_ = session.guarded("creates its MPI window", -1,
+                                  [&] { return transport_.create_window(bytes); });
     } else {
-        unexposed_.reset(new std::byte[bytes + line]);
-        window_ = aligned(unexposed_.get());
+        window_memory_.reset(new std::byte[bytes + cache_line]);
+        window_ = aligned(window_memory_.get());
     }
 }
 
 Exchange::~Exchange() {
-    if (exposed_) transport_.withdraw();
+    if (one_sided_) transport_.free_window();
 }
 
 Outcome Exchange::run(const Burst& burst, const Round& round, Histogram& latency) {
@@ -52,12 +52,12 @@ Outcome Exchange::run(const Burst& burst, const Round& round, Histogram& latency
     round_ = &round;
     latency_ = &latency;
     outcome_ = {};
-    leaving_ = burst.op == Op::get ? window_ : aligned(own_.get());
-    arriving_ = burst.op == Op::get ? aligned(own_.get()) : window_;
+    outgoing_ = burst.op == Op::get ? window_ : aligned(private_memory_.get());
+    incoming_ = burst.op == Op::get ? aligned(private_memory_.get()) : window_;
     prepare();
     double flag = 0;
     session_.max({&flag, 1});
-    clock_ = begin_ = common_begin();
+    clock_ = begin_ = timed_start();
     switch (burst.op) {
         case Op::stream: stream(); break;
         case Op::request: request(); break;
@@ -68,207 +68,217 @@ Outcome Exchange::run(const Burst& burst, const Round& round, Histogram& latency
     session_.max({&flag, 1});
     outcome_.interrupted = flag != 0;
     const bool receiver = timed_by_receiver(burst.op);
-    const auto& lanes = receiver ? round.in : round.out;
-    const auto& states = receiver ? in_ : out_;
-    for (std::size_t i = 0; i < lanes.size(); ++i)
-        outcome_.flows.push_back({lanes[i].peer, states[i].busy});
+    const auto& flows = receiver ? round.incoming : round.outgoing;
+    const auto& states = receiver ? incoming_states_ : outgoing_states_;
+    for (std::size_t i = 0; i < flows.size(); ++i)
+        outcome_.flows.push_back({flows[i].peer, states[i].active});
     verify();
     return std::move(outcome_);
 }
 
-// When the timed part began. Nobody posts before all have entered this barrier, so the time of our
-// entering is never late; the time of our leaving can be, by as much as a whole message: an MPI
-// that moves data while it is asked for the barrier comes back when they have landed. So the way
-// through it is taken to last as long as it usually does, at most.
-Nanoseconds Exchange::common_begin() {
+// Returns the start of the timed part. No rank posts before all have entered this barrier, so the
+// time of entering it is never too late. The time of leaving it can be, by as much as a whole
+// message: an MPI that moves data while it completes the barrier returns after the data have
+// arrived. So the barrier is assumed to last at most as long as its recent median.
+Nanoseconds Exchange::timed_start() {
     const Nanoseconds entered = transport_.clock();
     double flag = 0;
     session_.max({&flag, 1});
-    const Nanoseconds took = transport_.clock() - entered;
-    passages_[passed_++ % passages_.size()] = took;
-    auto known = passages_;
-    const auto middle =
-        known.begin() + static_cast<std::ptrdiff_t>(std::min(passed_, known.size()) / 2);
-    std::nth_element(known.begin(), middle,
-                     known.begin() + static_cast<std::ptrdiff_t>(std::min(passed_, known.size())));
-    return entered + std::min(took, *middle);
+    const Nanoseconds duration = transport_.clock() - entered;
+    barrier_times_[barriers_timed_++ % barrier_times_.size()] = duration;
+    auto recent = barrier_times_;
+    const auto median =
+        recent.begin() + static_cast<std::ptrdiff_t>(std::min(barriers_timed_, recent.size()) / 2);
+    std::nth_element(
+        recent.begin(), median,
+        recent.begin() + static_cast<std::ptrdiff_t>(std::min(barriers_timed_, recent.size())));
+    return entered + std::min(duration, *median);
 }
 
 void Exchange::prepare() {
-    const std::size_t cells =
-        static_cast<std::size_t>(std::max(total(round_->out), total(round_->in)));
-    out_.assign(round_->out.size(), {});
-    in_.assign(round_->in.size(), {});
+    const std::size_t messages = static_cast<std::size_t>(
+        std::max(message_count(round_->outgoing), message_count(round_->incoming)));
+    outgoing_states_.assign(round_->outgoing.size(), {});
+    incoming_states_.assign(round_->incoming.size(), {});
     if (burst_->op == Op::request) {
-        answers_.resize(std::max(answers_.size(), cells));
-        replies_.resize(std::max(replies_.size(), cells));
-        posted_.resize(std::max(posted_.size(), cells));
+        acks_sent_.resize(std::max(acks_sent_.size(), messages));
+        acks_received_.resize(std::max(acks_received_.size(), messages));
+        posted_.resize(std::max(posted_.size(), messages));
     }
-    if (burst_->op == Op::get) posted_.resize(std::max(posted_.size(), cells));
-    for (const Lane& lane : round_->out)
+    if (burst_->op == Op::get) posted_.resize(std::max(posted_.size(), messages));
+    for (const Flow& flow : round_->outgoing)
         for (int slot = 0; slot < burst_->window; ++slot)
-            stamp(leaving_ + place(lane.here, slot), burst_->size,
-                  stamp_key(session_.rank(), lane.peer,
-                            burst_->first + static_cast<std::uint64_t>(slot)));
-    for (const Lane& lane : round_->in)
+            stamp(outgoing_ + message_offset(flow.local_index, slot), burst_->size,
+                  stamp_key(session_.rank(), flow.peer,
+                            burst_->first_message + static_cast<std::uint64_t>(slot)));
+    for (const Flow& flow : round_->incoming)
         for (int slot = 0; slot < burst_->window; ++slot)
-            poison(arriving_ + place(lane.here, slot), burst_->size,
-                   stamp_key(lane.peer, session_.rank(),
-                             burst_->first + static_cast<std::uint64_t>(slot)));
+            poison(incoming_ + message_offset(flow.local_index, slot), burst_->size,
+                   stamp_key(flow.peer, session_.rank(),
+                             burst_->first_message + static_cast<std::uint64_t>(slot)));
     if (one_sided(burst_->op)) return;
     for (int slot = 0; slot < receive_depth(*burst_); ++slot)
-        for (std::size_t lane = 0; lane < in_.size(); ++lane)
-            post_receive(static_cast<int>(lane), slot);
+        for (std::size_t flow = 0; flow < incoming_states_.size(); ++flow)
+            post_receive(static_cast<int>(flow), slot);
 }
 
-// Polls until finished(); handle(job) for each operation that has completed.
+// Polls until finished(), and calls handle(operation) for each completed operation.
 template <class Done, class Handle>
-void Exchange::until(Done finished, Handle handle) {
-    session_.moved(clock_);
+void Exchange::poll_until(Done finished, Handle handle) {
+    session_.note_progress(clock_);
     while (!finished()) {
-        completed_.clear();
-        transport_.poll(completed_);
+        tickets_.clear();
+        transport_.poll(tickets_);
         clock_ = transport_.clock();
-        if (completed_.empty()) {
-            session_.idle(clock_, [this] { return awaited(); });
+        if (tickets_.empty()) {
+            session_.note_idle(clock_, [this] { return pending_peers(); });
             continue;
         }
-        session_.moved(clock_);
-        // Handling posts anew, and new operations take the tickets of those reported: first look
-        // all up.
-        done_.clear();
-        for (const Ticket ticket : completed_)
-            done_.push_back(jobs_[static_cast<std::size_t>(ticket)]);
-        for (const Job& job : done_) handle(job);
+        session_.note_progress(clock_);
+        // Look up all operations first: handle() posts new ones, which reuse these tickets.
+        completed_.clear();
+        for (const Ticket ticket : tickets_)
+            completed_.push_back(operations_[static_cast<std::size_t>(ticket)]);
+        for (const Operation& operation : completed_) handle(operation);
     }
 }
 
-void Exchange::track(Ticket ticket, Job job) {
-    const auto at = static_cast<std::size_t>(ticket);
-    if (at >= jobs_.size()) jobs_.resize(at + 1);
-    jobs_[at] = job;
+void Exchange::track(Ticket ticket, Operation operation) {
+    const auto index = static_cast<std::size_t>(ticket);
+    if (index >= operations_.size()) operations_.resize(index + 1);
+    operations_[index] = operation;
 }
 
-void Exchange::take_off(LaneState& state) {
-    if (state.inflight++ == 0) state.since = clock_;
+void Exchange::begin_operation(FlowState& state) {
+    if (state.inflight++ == 0) state.active_since = clock_;
 }
 
-void Exchange::land(LaneState& state) {
+void Exchange::end_operation(FlowState& state) {
     ++state.done;
-    if (--state.inflight == 0) state.busy += clock_ - state.since;
+    if (--state.inflight == 0) state.active += clock_ - state.active_since;
 }
 
-// Messages go round the lanes in turn.
+// Messages are sent round-robin over the flows.
 void Exchange::post_send(int message) {
-    const int lanes = static_cast<int>(out_.size()), lane = message % lanes, slot = message / lanes;
-    const Lane& to = round_->out[static_cast<std::size_t>(lane)];
-    take_off(out_[static_cast<std::size_t>(lane)]);
+    const int flows = static_cast<int>(outgoing_states_.size()), flow = message % flows,
+              slot = message / flows;
+    const Flow& to = round_->outgoing[static_cast<std::size_t>(flow)];
+    begin_operation(outgoing_states_[static_cast<std::size_t>(flow)]);
     if (burst_->op == Op::request) {
-        post_answer_receive(lane, slot);
-        posted_[cell(lane, slot)] = clock_;
+        post_ack_receive(flow, slot);
+        posted_[message_index(flow, slot)] = clock_;
     }
-    track(transport_.send(leaving_ + place(to.here, slot), burst_->size, to.peer, tag_payload),
-          {Kind::sent, lane, slot});
+    track(transport_.send(outgoing_ + message_offset(to.local_index, slot), burst_->size, to.peer,
+                          tag_payload),
+          {Kind::send, flow, slot});
 }
 
-void Exchange::post_receive(int lane, int slot) {
-    const Lane& from = round_->in[static_cast<std::size_t>(lane)];
-    ++in_[static_cast<std::size_t>(lane)].receives;
-    track(transport_.receive(arriving_ + place(from.here, slot), burst_->size, from.peer,
-                             tag_payload),
-          {Kind::landed, lane, slot});
+void Exchange::post_receive(int flow, int slot) {
+    const Flow& from = round_->incoming[static_cast<std::size_t>(flow)];
+    ++incoming_states_[static_cast<std::size_t>(flow)].receives_posted;
+    track(transport_.receive(incoming_ + message_offset(from.local_index, slot), burst_->size,
+                             from.peer, tag_payload),
+          {Kind::receive, flow, slot});
 }
 
-void Exchange::post_answer_receive(int lane, int number) {
-    track(transport_.receive(&replies_[cell(lane, number)], sizeof(std::uint64_t),
-                             round_->out[static_cast<std::size_t>(lane)].peer, tag_answer),
-          {Kind::answered, lane, number});
+void Exchange::post_ack_receive(int flow, int number) {
+    track(transport_.receive(&acks_received_[message_index(flow, number)], sizeof(std::uint64_t),
+                             round_->outgoing[static_cast<std::size_t>(flow)].peer, tag_ack),
+          {Kind::ack_receive, flow, number});
 }
 
 void Exchange::stream() {
-    const int leaving = total(round_->out), arriving = total(round_->in);
-    int posted = 0, sent = 0, landed = 0;
+    const int leaving = message_count(round_->outgoing), arriving = message_count(round_->incoming);
+    int posted = 0, sent = 0, received = 0;
     while (posted < std::min(leaving, burst_->inflight)) post_send(posted++);
-    until([&] { return sent == leaving && landed == arriving; },
-          [&](Job job) {
-              const auto lane = static_cast<std::size_t>(job.lane);
-              if (job.kind == Kind::sent) {
-                  ++sent;
-                  land(out_[lane]);
-                  if (posted < leaving) post_send(posted++);
-                  return;
-              }
-              LaneState& state = in_[lane];
-              ++state.done;
-              ++landed;
-              state.busy = clock_ - begin_;
-              if (state.receives < burst_->window) post_receive(job.lane, state.receives);
-          });
-    for (const LaneState& state : in_) outcome_.elapsed = std::max(outcome_.elapsed, state.busy);
+    poll_until([&] { return sent == leaving && received == arriving; },
+               [&](Operation operation) {
+                   const auto flow = static_cast<std::size_t>(operation.flow);
+                   if (operation.kind == Kind::send) {
+                       ++sent;
+                       end_operation(outgoing_states_[flow]);
+                       if (posted < leaving) post_send(posted++);
+                       return;
+                   }
+                   FlowState& state = incoming_states_[flow];
+                   ++state.done;
+                   ++received;
+                   state.active = clock_ - begin_;
+                   if (state.receives_posted < burst_->window)
+                       post_receive(operation.flow, state.receives_posted);
+               });
+    for (const FlowState& state : incoming_states_)
+        outcome_.elapsed = std::max(outcome_.elapsed, state.active);
     outcome_.operations = static_cast<std::uint64_t>(arriving);
 }
 
-// A client asks, a server answers; in a round of pairs each rank does both.
+// A client sends, a server acknowledges; in a round of pairs each rank does both.
 void Exchange::request() {
-    const int asking = total(round_->out), answering = total(round_->in);
-    int posted = 0, sent = 0, answered = 0, answers_gone = 0;
-    const auto answer = [&](Job job) {
-        LaneState& state = in_[static_cast<std::size_t>(job.lane)];
+    const int sending = message_count(round_->outgoing),
+              acknowledging = message_count(round_->incoming);
+    int posted = 0, sent = 0, completed = 0, acks_sent = 0;
+    const auto acknowledge = [&](Operation operation) {
+        FlowState& state = incoming_states_[static_cast<std::size_t>(operation.flow)];
         ++state.done;
-        if (state.receives < burst_->window) post_receive(job.lane, state.receives);
-        std::uint64_t& number = answers_[cell(job.lane, job.slot)];
-        number = burst_->first + static_cast<std::uint64_t>(job.slot);
+        if (state.receives_posted < burst_->window)
+            post_receive(operation.flow, state.receives_posted);
+        std::uint64_t& number = acks_sent_[message_index(operation.flow, operation.slot)];
+        number = burst_->first_message + static_cast<std::uint64_t>(operation.slot);
         track(transport_.send(&number, sizeof number,
-                              round_->in[static_cast<std::size_t>(job.lane)].peer, tag_answer),
-              {Kind::answer, job.lane, job.slot});
+                              round_->incoming[static_cast<std::size_t>(operation.flow)].peer,
+                              tag_ack),
+              {Kind::ack_send, operation.flow, operation.slot});
     };
-    // Answers may come in another order than the messages went: the number tells.
-    const auto conclude = [&](Job job) {
-        const std::uint64_t slot = replies_[cell(job.lane, job.slot)] - burst_->first;
+    // Acknowledgements may arrive out of order; each carries the number of its message.
+    const auto complete = [&](Operation operation) {
+        const std::uint64_t slot =
+            acks_received_[message_index(operation.flow, operation.slot)] - burst_->first_message;
         if (slot >= static_cast<std::uint64_t>(burst_->window))
             session_.fail("an acknowledgement names a message that was not sent",
                           "the network or the MPI library corrupts messages",
-                          round_->out[static_cast<std::size_t>(job.lane)].peer);
-        latency_->record(clock_ - posted_[cell(job.lane, static_cast<int>(slot))]);
-        land(out_[static_cast<std::size_t>(job.lane)]);
-        ++answered;
+                          round_->outgoing[static_cast<std::size_t>(operation.flow)].peer);
+        latency_->record(clock_ - posted_[message_index(operation.flow, static_cast<int>(slot))]);
+        end_operation(outgoing_states_[static_cast<std::size_t>(operation.flow)]);
+        ++completed;
         outcome_.elapsed = clock_ - begin_;
-        if (posted < asking) post_send(posted++);
+        if (posted < sending) post_send(posted++);
     };
-    while (posted < std::min(asking, burst_->inflight)) post_send(posted++);
-    until([&] { return sent == asking && answered == asking && answers_gone == answering; },
-          [&](Job job) {
-              switch (job.kind) {
-                  case Kind::landed: answer(job); break;
-                  case Kind::answered: conclude(job); break;
-                  case Kind::sent: ++sent; break;
-                  default: ++answers_gone;
-              }
-          });
-    outcome_.operations = static_cast<std::uint64_t>(asking);
+    while (posted < std::min(sending, burst_->inflight)) post_send(posted++);
+    poll_until(
+        [&] { return sent == sending && completed == sending && acks_sent == acknowledging; },
+        [&](Operation operation) {
+            switch (operation.kind) {
+                case Kind::receive: acknowledge(operation); break;
+                case Kind::ack_receive: complete(operation); break;
+                case Kind::send: ++sent; break;
+                default: ++acks_sent;
+            }
+        });
+    outcome_.operations = static_cast<std::uint64_t>(sending);
 }
 
 void Exchange::put() {
-    const int leaving = total(round_->out), lanes = static_cast<int>(out_.size());
+    const int leaving = message_count(round_->outgoing),
+              flows = static_cast<int>(outgoing_states_.size());
     for (int begin = 0; begin < leaving;) {
         const int end = std::min(leaving, begin + burst_->inflight);
         const Nanoseconds posted = clock_;
         for (int message = begin; message < end; ++message) {
-            const Lane& to = round_->out[static_cast<std::size_t>(message % lanes)];
-            take_off(out_[static_cast<std::size_t>(message % lanes)]);
-            const std::size_t there = place(to.there, message / lanes);
-            transport_.put(leaving_ + place(to.here, message / lanes), burst_->size, to.peer,
-                           there);
+            const Flow& to = round_->outgoing[static_cast<std::size_t>(message % flows)];
+            begin_operation(outgoing_states_[static_cast<std::size_t>(message % flows)]);
+            const std::size_t target = message_offset(to.peer_index, message / flows);
+            transport_.put(outgoing_ + message_offset(to.local_index, message / flows),
+                           burst_->size, to.peer, target);
         }
-        for (int i = begin; i < std::min(end, begin + lanes); ++i) {
-            LaneState& state = out_[static_cast<std::size_t>(i % lanes)];
-            const int peer = round_->out[static_cast<std::size_t>(i % lanes)].peer;
+        for (int i = begin; i < std::min(end, begin + flows); ++i) {
+            FlowState& state = outgoing_states_[static_cast<std::size_t>(i % flows)];
+            const int peer = round_->outgoing[static_cast<std::size_t>(i % flows)].peer;
             session_.guarded(
                 "waits for puts to complete", peer, [&] { transport_.flush(peer); }, clock_);
             clock_ = transport_.clock();
             while (state.inflight > 0) {
                 latency_->record(clock_ - posted);
-                land(state);
+                end_operation(state);
             }
         }
         begin = end;
@@ -278,65 +288,68 @@ void Exchange::put() {
 }
 
 void Exchange::get() {
-    const int arriving = total(round_->in), lanes = static_cast<int>(in_.size());
-    int posted = 0, got = 0;
+    const int arriving = message_count(round_->incoming),
+              flows = static_cast<int>(incoming_states_.size());
+    int posted = 0, received = 0;
     const auto post = [&] {
-        const int lane = posted % lanes, slot = posted / lanes;
-        const Lane& from = round_->in[static_cast<std::size_t>(lane)];
-        take_off(in_[static_cast<std::size_t>(lane)]);
-        posted_[cell(lane, slot)] = clock_;
+        const int flow = posted % flows, slot = posted / flows;
+        const Flow& from = round_->incoming[static_cast<std::size_t>(flow)];
+        begin_operation(incoming_states_[static_cast<std::size_t>(flow)]);
+        posted_[message_index(flow, slot)] = clock_;
         ++posted;
-        track(transport_.get(arriving_ + place(from.here, slot), burst_->size, from.peer,
-                             place(from.there, slot)),
-              {Kind::got, lane, slot});
+        track(transport_.get(incoming_ + message_offset(from.local_index, slot), burst_->size,
+                             from.peer, message_offset(from.peer_index, slot)),
+              {Kind::get, flow, slot});
     };
     while (posted < std::min(arriving, burst_->inflight)) post();
-    until([&] { return got == arriving; },
-          [&](Job job) {
-              latency_->record(clock_ - posted_[cell(job.lane, job.slot)]);
-              land(in_[static_cast<std::size_t>(job.lane)]);
-              ++got;
-              outcome_.elapsed = clock_ - begin_;
-              if (posted < arriving) post();
-          });
+    poll_until(
+        [&] { return received == arriving; },
+        [&](Operation operation) {
+            latency_->record(clock_ - posted_[message_index(operation.flow, operation.slot)]);
+            end_operation(incoming_states_[static_cast<std::size_t>(operation.flow)]);
+            ++received;
+            outcome_.elapsed = clock_ - begin_;
+            if (posted < arriving) post();
+        });
     outcome_.operations = static_cast<std::uint64_t>(arriving);
 }
 
 void Exchange::verify() {
-    for (const Lane& lane : round_->in) {
+    for (const Flow& flow : round_->incoming) {
         for (int slot = 0; slot < burst_->window; ++slot) {
-            const std::uint64_t message = burst_->first + static_cast<std::uint64_t>(slot);
-            const std::uint64_t key = stamp_key(lane.peer, session_.rank(), message);
-            const std::byte* data = arriving_ + place(lane.here, slot);
-            const auto wrong =
+            const std::uint64_t message = burst_->first_message + static_cast<std::uint64_t>(slot);
+            const std::uint64_t key = stamp_key(flow.peer, session_.rank(), message);
+            const std::byte* data = incoming_ + message_offset(flow.local_index, slot);
+            const auto wrong_byte =
                 burst_->verify ? first_wrong_byte(data, burst_->size, key) : std::nullopt;
-            if (!wrong) {
+            if (!wrong_byte) {
                 outcome_.bytes += burst_->size;
                 continue;
             }
             ++outcome_.corrupted;
-            outcome_.wrong_from.push_back(lane.peer);
-            if (outcome_.wrong.size() >= located_at_most) continue;
-            const std::size_t word = *wrong / 8 * 8;
+            outcome_.corrupted_sources.push_back(flow.peer);
+            if (outcome_.corruptions.size() >= max_located) continue;
+            const std::size_t word = *wrong_byte / 8 * 8;
             std::uint64_t observed = stamped_word(key, word);
             std::memcpy(&observed, data + word, std::min<std::size_t>(8, burst_->size - word));
-            outcome_.wrong.push_back(
-                {lane.peer, message, *wrong, stamped_word(key, word), observed});
+            outcome_.corruptions.push_back(
+                {flow.peer, message, *wrong_byte, stamped_word(key, word), observed});
         }
     }
 }
 
-std::vector<int> Exchange::awaited() const {
+std::vector<int> Exchange::pending_peers() const {
     std::vector<int> peers;
-    const auto collect = [&](const std::vector<Lane>& lanes, const std::vector<LaneState>& states) {
+    const auto add_pending = [&](const std::vector<Flow>& flows,
+                                 const std::vector<FlowState>& states) {
         for (std::size_t i = 0; i < states.size(); ++i) {
-            const int peer = lanes[i].peer;
+            const int peer = flows[i].peer;
             if (states[i].done < burst_->window && std::ranges::find(peers, peer) == peers.end())
                 peers.push_back(peer);
         }
     };
-    collect(round_->out, out_);
-    collect(round_->in, in_);
+    add_pending(round_->outgoing, outgoing_states_);
+    add_pending(round_->incoming, incoming_states_);
     return peers;
 }
 

@@ -1,22 +1,23 @@
-// One burst: every flow of a round carries `window` messages, each from and to a place of its own.
+// Runs one burst: every flow of a round transfers `window` messages, each with its own slot in the
+// buffers of source and destination.
 //
 //     stamp the payloads, post receives | barrier | transfer, timed | barrier | verify
 //
-// So neither stamping nor verifying falls into the timed part, and no target verifies while another
-// is timed. A rank times only its own part, from its own clock:
+// Stamping and verifying are outside the timed part, and no target verifies while another rank is
+// timed. Each rank times its own part with its own clock:
 //
-//   stream   (send) receives posted beforehand; timed at the RECEIVER, from the barrier's end to
-//            its last completion. No acknowledgements: a slow receiver cannot be mistaken for a
-//            slow sender through a queue of answers. How often messages land says nothing of how
-//            long one takes: no latency.
-//   request  (send) the receiver answers each message with its number, once it has arrived; timed
-//            at the sender, from posting to the answer.
-//   put      MPI put; timed at the source in batches of `inflight`, from posting to the end of the
-//            flush: completion at the target, which MPI does not report for single puts.
-//   get      MPI get; timed at the destination, from posting to the data's arrival.
+//   stream   (send) Receives are posted beforehand. The RECEIVER times it, from the end of the
+//            barrier to its last completion. There are no acknowledgements, whose queueing would
+//            make a slow receiver look like a slow sender. The arrival rate tells nothing about
+//            the time of one message, so there is no latency.
+//   request  (send) The receiver acknowledges each message with its number after it has arrived.
+//            The sender times it, from posting to the acknowledgement.
+//   put      MPI put. The source times it in batches of `inflight`, from posting to the end of the
+//            flush, which is completion at the target; MPI does not report that for single puts.
+//   get      MPI get. The destination times it, from posting to the arrival of the data.
 //
-// A clock reading is taken once a turn of the poll loop and serves all that completes and is posted
-// in it: a latency includes our own handling and is never less than the truth.
+// The clock is read once per iteration of the poll loop, for all operations that complete or are
+// posted in it. A latency therefore includes the engine's own handling and is never too small.
 #pragma once
 
 #include <array>
@@ -33,67 +34,68 @@ namespace assay::network {
 
 enum class Op { stream, request, put, get };
 
-const char* name(Op op);  // as the user says it: "send", "put", "get"
+const char* name(Op op);  // as in --op: "send", "put", "get"
 constexpr bool one_sided(Op op) { return op == Op::put || op == Op::get; }
 constexpr bool timed_by_receiver(Op op) { return op == Op::stream || op == Op::get; }
 
 struct Burst {
     Op op;
-    std::size_t size;     // bytes a message
-    int window;           // messages a flow
-    int inflight;         // messages in flight at one initiator, over all its flows
-    std::uint64_t first;  // number of the first message of each flow
+    std::size_t size;             // bytes per message
+    int window;                   // messages per flow
+    int inflight;                 // messages in flight at one initiator, over all its flows
+    std::uint64_t first_message;  // number of each flow's first message
     bool verify = true;
 };
 
-// A message that did not arrive as sent: where its first wrong byte is, and the 8 bytes around it.
-struct Wrong {
+// A message that did not arrive as sent: the offset of its first wrong byte, and the 8-byte words
+// around it.
+struct Corruption {
     int source;
     std::uint64_t message, offset, expected, observed;
 };
 
 struct FlowTime {
     int peer;
-    Nanoseconds busy;  // while the flow had an operation in flight
+    Nanoseconds active;  // time with an operation of the flow in flight
 };
 
 struct Outcome {
-    Nanoseconds elapsed = 0;       // of this rank's timed part; 0 when it timed nothing
-    std::vector<FlowTime> flows;   // those that this rank timed
-    std::uint64_t operations = 0;  // timed here
-    std::uint64_t bytes = 0;       // arrived here, verified
-    std::uint64_t corrupted = 0;   // messages that arrived here otherwise
-    std::vector<Wrong> wrong;      // the first few of them
-    std::vector<int> wrong_from;   // source of each corrupted message
-    bool interrupted = false;      // some rank got a signal; the same on every rank
+    Nanoseconds elapsed = 0;              // of this rank's timed part; 0 if it timed nothing
+    std::vector<FlowTime> flows;          // timed by this rank
+    std::uint64_t operations = 0;         // timed by this rank
+    std::uint64_t bytes = 0;              // arrived here and verified
+    std::uint64_t corrupted = 0;          // messages that arrived here with wrong bytes
+    std::vector<Corruption> corruptions;  // details of the first few
+    std::vector<int> corrupted_sources;   // source rank of each corrupted message
+    bool interrupted = false;             // some rank received a signal; equal on every rank
 };
 
-// Bytes from one message's place to the next: whole cache lines.
+// Bytes from one message's slot to the next: whole cache lines.
 constexpr std::size_t stride(std::size_t size) { return (size + 63) / 64 * 64; }
 
 class Exchange {
 public:
-    // `bytes` of place for the messages that leave a rank, and as much for those that arrive: at
-    // least lanes x window x stride. Collective when `exposed`, which put and get need.
-    Exchange(Session& session, std::size_t bytes, bool exposed);
+    // `bytes`: size of the buffer for outgoing messages, and of that for incoming ones; at least
+    // flows x window x stride. put and get need `one_sided`, which makes the call collective.
+    Exchange(Session& session, std::size_t bytes, bool one_sided);
     ~Exchange();
     Exchange(const Exchange&) = delete;
 
-    // Collective. Latencies of the operations timed here are added to `latency`.
+    // Collective. Adds the latencies of the operations timed by this rank to `latency`.
     Outcome run(const Burst& burst, const Round& round, Histogram& latency);
 
 private:
-    struct LaneState {
-        int done = 0, inflight = 0, receives = 0;
-        Nanoseconds since = 0, busy = 0;  // since: something is in flight
+    struct FlowState {
+        int done = 0, inflight = 0, receives_posted = 0;
+        Nanoseconds active_since = 0, active = 0;
     };
-    enum class Kind : std::uint8_t { sent, landed, answer, answered, got };
-    struct Job {
+    enum class Kind : std::uint8_t { send, receive, ack_send, ack_receive, get };
+    struct Operation {
         Kind kind;
-        int lane, slot;
+        int flow, slot;
     };
 
-    Nanoseconds common_begin();
+    Nanoseconds timed_start();
     void prepare();
     void stream();
     void request();
@@ -102,48 +104,50 @@ private:
     void verify();
 
     template <class Done, class Handle>
-    void until(Done finished, Handle handle);
-    void track(Ticket ticket, Job job);
+    void poll_until(Done finished, Handle handle);
+    void track(Ticket ticket, Operation operation);
     void post_send(int message);
-    void post_receive(int lane, int slot);
-    void post_answer_receive(int lane, int number);
-    void take_off(LaneState& state);
-    void land(LaneState& state);
-    // Messages are numbered through at each rank and direction: cells, one behind the other in
-    // memory.
-    std::size_t cell(int lane, int slot) const {
-        return static_cast<std::size_t>(lane) * static_cast<std::size_t>(burst_->window) +
+    void post_receive(int flow, int slot);
+    void post_ack_receive(int flow, int number);
+    void begin_operation(FlowState& state);
+    void end_operation(FlowState& state);
+    // The messages of one direction are contiguous in memory, flow by flow.
+    std::size_t message_index(int flow, int slot) const {
+        return static_cast<std::size_t>(flow) * static_cast<std::size_t>(burst_->window) +
                static_cast<std::size_t>(slot);
     }
-    std::size_t place(int lane, int slot) const { return cell(lane, slot) * stride(burst_->size); }
-    int total(const std::vector<Lane>& lanes) const {
-        return static_cast<int>(lanes.size()) * burst_->window;
+    std::size_t message_offset(int flow, int slot) const {
+        return message_index(flow, slot) * stride(burst_->size);
     }
-    std::vector<int> awaited() const;
+    int message_count(const std::vector<Flow>& flows) const {
+        return static_cast<int>(flows.size()) * burst_->window;
+    }
+    std::vector<int> pending_peers() const;
 
     Session& session_;
     Transport& transport_;
-    const bool exposed_;
-    std::unique_ptr<std::byte[]> own_, unexposed_;
-    std::byte* window_;  // what peers reach by put and get
+    const bool one_sided_;
+    std::unique_ptr<std::byte[]> private_memory_, window_memory_;
+    std::byte* window_;  // reached by the peers' puts and gets
 
-    std::array<Nanoseconds, 31> passages_{};  // through the last barriers before a burst
-    std::size_t passed_ = 0;
+    std::array<Nanoseconds, 31> barrier_times_{};  // of the last barriers before a burst
+    std::size_t barriers_timed_ = 0;
 
-    // Of the burst that runs.
+    // State of the running burst.
     const Burst* burst_ = nullptr;
     const Round* round_ = nullptr;
     Histogram* latency_ = nullptr;
     Outcome outcome_;
-    std::byte *leaving_ = nullptr, *arriving_ = nullptr;
+    std::byte *outgoing_ = nullptr, *incoming_ = nullptr;  // message buffers
     Nanoseconds clock_ = 0, begin_ = 0;
-    std::vector<LaneState> out_, in_;
-    std::vector<Job> jobs_;  // by ticket
-    std::vector<Ticket> completed_;
-    std::vector<Job> done_;
-    std::vector<Nanoseconds> posted_;     // by cell
-    std::vector<std::uint64_t> answers_;  // by cell: what this rank answers,
-    std::vector<std::uint64_t> replies_;  // and what it is answered
+    std::vector<FlowState> outgoing_states_, incoming_states_;
+    std::vector<Operation> operations_;  // by ticket
+    std::vector<Ticket> tickets_;
+    std::vector<Operation> completed_;
+    // By message index: the time of posting, and the acknowledgements sent and received.
+    std::vector<Nanoseconds> posted_;
+    std::vector<std::uint64_t> acks_sent_;
+    std::vector<std::uint64_t> acks_received_;
 };
 
 }  // namespace assay::network

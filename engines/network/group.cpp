@@ -5,7 +5,7 @@
 namespace assay::network {
 
 void run_group(const Options& options, Bench& bench, const std::function<void(Session&)>& body) {
-    const bool speaks = bench.transport.rank() == 0;
+    const bool first = bench.transport.rank() == 0;
     try {
         if (bench.transport.size() < 2)
             throw Error("a network measurement needs at least 2 ranks",
@@ -14,7 +14,7 @@ void run_group(const Options& options, Bench& bench, const std::function<void(Se
                                 options.integer("yield_us") * 1000});
         body(session);
     } catch (const Error&) {
-        if (speaks) throw;
+        if (first) throw;
     }
 }
 

@@ -1,4 +1,4 @@
-// What every measurement of a group does around its own part.
+// The set-up and error handling that all group measurements share.
 #pragma once
 
 #include <functional>
@@ -8,7 +8,7 @@
 
 namespace assay::network {
 
-// Makes the session and runs `body`. An Error is thrown by every rank alike; rank 0 passes it on,
+// Creates the session and runs `body`. Every rank throws the same Error; only rank 0 rethrows it,
 // so that the user reads it once.
 void run_group(const Options& options, Bench& bench, const std::function<void(Session&)>& body);
 

@@ -1,4 +1,5 @@
-// How ranks move bytes between each other. By hand, under any MPI launcher:
+// The network measurements: how ranks move bytes between each other. They can be started under any
+// MPI launcher:
 //
 //     mpirun -np 8 assay-probe-openmpi run network.all_to_all --sizes 1024,65536 --op send,put,get
 //            --schedule shift --rounds 0 --nflight 1 --budget 20 --confidence 0.05
@@ -7,9 +8,8 @@
 //       --repeats 5
 //     mpirun -np 8 assay-probe-openmpi run network.saturation <rounds.jsonl
 //
-// The first two also write the pair matrix (rows of "bandwidth"), a context for each host, and what
-// the kernel counted on the wire: network.counters and network.wire, which cannot be run by
-// themselves.
+// The first two also write the pair matrix (rows of "bandwidth"), a context for each host, and the
+// kernel's port counters: network.counters and network.wire, which cannot be run by themselves.
 #pragma once
 
 #include <array>
@@ -20,9 +20,8 @@ namespace assay::network {
 
 namespace detail {
 
-inline std::optional<std::string> always() { return std::nullopt; }
-inline std::optional<std::string> reported_along() {
-    return "reported along with network.all_to_all, network.client_server and network.saturation";
+inline std::optional<std::string> recorded_by_others() {
+    return "recorded by network.all_to_all, network.client_server and network.saturation";
 }
 void run_client_server(const Options&, Bench&);
 void run_all_to_all(const Options&, Bench&);
@@ -31,29 +30,28 @@ void run_saturation(const Options&, Bench&);
 inline void run_nothing(const Options&, Bench&) {}
 
 inline constexpr Parameter sizes{
-    "sizes", Kind::integers, "B", "", "message sizes; 1 B to 4 MiB by powers of two unless given",
+    "sizes", Kind::integers, "B", "", "message sizes; default: 1 B to 4 MiB by powers of two",
     1,       1 << 30};
 inline constexpr Parameter op{"op", Kind::text, "", "send",
                               "operations: one or more of send,put,get"};
 inline constexpr Parameter nflight{
     "nflight", Kind::integer, "", "1", "messages in flight at one client, over all its servers",
     1,         65536};
-inline constexpr Parameter niters{
-    "niters",
-    Kind::integer,
-    "",
-    "0",
-    "messages per peer and size; 0: as many as budget and confidence ask for",
-    0,
-    1e9};
+inline constexpr Parameter niters{"niters",
+                                  Kind::integer,
+                                  "",
+                                  "0",
+                                  "messages per peer and size; 0: chosen by budget and confidence",
+                                  0,
+                                  1e9};
 inline constexpr Parameter budget{
     "budget", Kind::real, "s", "60", "time for the whole sweep; 0: no limit", 0, 1e6};
 inline constexpr Parameter confidence{"confidence",
                                       Kind::real,
                                       "",
                                       "0.05",
-                                      "a size is done when the median's 95 % interval is within "
-                                      "this share of it; 0: use the budget up",
+                                      "a size ends when the median's 95 % interval is within "
+                                      "this share of it; 0: use the whole budget",
                                       0,
                                       1};
 inline constexpr Parameter memory{
@@ -61,21 +59,22 @@ inline constexpr Parameter memory{
     Kind::integer,
     "B",
     "128MiB",
-    "for messages, at each rank; more is taken when a flight needs it",
+    "memory for messages per rank; more if the messages in flight need it",
     4096,
     1e13};
 inline constexpr Parameter timeout{
-    "timeout", Kind::real, "s", "30", "without any progress, before a host is given up", 0.1, 1e6};
+    "timeout", Kind::real, "s", "30", "longest time without progress, before the job fails",
+    0.1,       1e6};
 inline constexpr Parameter yield_us{
     "yield_us",
     Kind::integer,
     "us",
     "50",
-    "polling without pause, before the processor is offered to others; 0 where ranks share cores",
+    "polling without pause, before the processor is yielded; 0 if ranks share cores",
     0,
     1e9};
 inline constexpr Parameter no_verify{"no_verify", Kind::flag, "", "",
-                                     "do not verify payloads: to measure what verifying costs"};
+                                     "do not verify payloads, to measure the cost of verification"};
 
 inline constexpr std::array all_to_all_parameters = {
     sizes,
@@ -87,7 +86,8 @@ inline constexpr std::array all_to_all_parameters = {
     Parameter{"schedule", Kind::text, "", "shift",
               "shift, circle (isolated pairs), xor (powers of two) or random (a congestion test)"},
     Parameter{"rounds", Kind::integer, "", "0",
-              "a sample of that many rounds; 0: all that fit the budget, 10 at least", 0, 1e9},
+              "number of rounds, sampled from all; 0: all that fit the budget, at least 10", 0,
+              1e9},
     memory,
     timeout,
     yield_us,
@@ -95,7 +95,8 @@ inline constexpr std::array all_to_all_parameters = {
 };
 inline constexpr std::array client_server_parameters = {
     Parameter{"servers", Kind::integer, "", "1",
-              "the first that many ranks are servers; one with two adapters is two", 1, 1e7},
+              "number of servers: the first ranks; a server with two adapters counts twice", 1,
+              1e7},
     sizes,
     op,
     nflight,
@@ -109,7 +110,7 @@ inline constexpr std::array client_server_parameters = {
 };
 inline constexpr std::array pairs_parameters = {
     Parameter{"pairs", Kind::text, "", "", "ordered pairs of ranks, from-to: \"0-3,3-0,1-2\""},
-    Parameter{"size", Kind::integer, "B", "1MiB", "bytes a message", 1, 1 << 30},
+    Parameter{"size", Kind::integer, "B", "1MiB", "bytes per message", 1, 1 << 30},
     Parameter{"repeats", Kind::integer, "", "5", "bursts of each pair", 1, 1e6},
     nflight,
     memory,
@@ -118,24 +119,22 @@ inline constexpr std::array pairs_parameters = {
 };
 
 inline constexpr std::array saturation_parameters = {
-    Parameter{"nflight", Kind::integer, "", "2", "messages that each flow has under way", 1, 1024},
+    Parameter{"nflight", Kind::integer, "", "2", "messages in flight on each flow", 1, 1024},
     timeout,
     yield_us,
 };
 
 inline constexpr std::array sweep_metrics = {
     Metric{"bandwidth", "B/s", Better::higher,
-           "verified bytes of all ranks over the longest rank's timed part, each pass a sample; in "
-           "a pair "
-           "matrix, of one flow while it had a message in flight"},
+           "verified bytes of all ranks over the longest rank's timed part, one sample per pass; "
+           "in a pair matrix, of one flow while it had a message in flight"},
     Metric{"client_bandwidth", "B/s", Better::higher,
            "verified bytes of one rank's flows over its own timed part"},
     Metric{"rate", "1/s", Better::higher,
            "operations of all ranks over the longest rank's timed part"},
     Metric{"latency", "s", Better::lower,
-           "of one operation, over all ranks: from posting until it is known to be complete at the "
-           "target; of "
-           "a stream, a few messages of each round asked for it one by one"},
+           "of one operation, over all ranks: from posting until it is known to be complete at "
+           "the target; of a stream, from a few separate messages in each round"},
     Metric{"half_round_trip", "s", Better::lower,
            "half the time from posting a message to the arrival of its acknowledgement"},
     Metric{"time", "s", Better::none, "timed part of each client, in the order of ranks"},
@@ -146,15 +145,15 @@ inline constexpr std::array sweep_metrics = {
 };
 inline constexpr std::array pairs_metrics = {
     Metric{"bandwidth", "B/s", Better::higher,
-           "of the pair alone, timed by the receiver; each burst a sample"},
-    Metric{"latency", "s", Better::lower, "half a round trip of 8 bytes, the pair alone"},
+           "of the pair alone, timed by the receiver; one sample per burst"},
+    Metric{"latency", "s", Better::lower, "half a round trip of 8 bytes, of the pair alone"},
     Metric{"corrupted", "1", Better::lower, "messages that did not arrive as they were sent"},
 };
 inline constexpr std::array saturation_metrics = {
     Metric{"rate", "B/s", Better::higher,
-           "of each flow of a round, in the time in which all of them ran; of an all-to-all, what "
+           "of each flow of a round, in the time in which all flows ran; of an all-to-all, what "
            "each rank received"},
-    Metric{"latency", "s", Better::lower, "half a round trip of one message, the pair alone"},
+    Metric{"latency", "s", Better::lower, "half a round trip of one message, of the pair alone"},
 };
 inline constexpr std::array counters_metrics = {
     Metric{"rx_bytes", "B", Better::none, "received by an interface"},
@@ -188,7 +187,7 @@ inline constexpr Measurement client_server{"network.client_server",
                                            "rate over message sizes; sends are acknowledged.",
                                            detail::client_server_parameters,
                                            detail::sweep_metrics,
-                                           detail::always,
+                                           runs_anywhere,
                                            detail::run_client_server};
 
 inline constexpr Measurement all_to_all{"network.all_to_all",
@@ -197,7 +196,7 @@ inline constexpr Measurement all_to_all{"network.all_to_all",
                                         "bandwidth, latency and rate over message sizes.",
                                         detail::all_to_all_parameters,
                                         detail::sweep_metrics,
-                                        detail::always,
+                                        runs_anywhere,
                                         detail::run_all_to_all};
 
 inline constexpr Measurement pairs{
@@ -206,7 +205,7 @@ inline constexpr Measurement pairs{
     "The pairs given, one after the other, each alone: the retest of suspects.",
     detail::pairs_parameters,
     detail::pairs_metrics,
-    detail::always,
+    runs_anywhere,
     detail::run_pairs};
 
 inline constexpr Measurement saturation{"network.saturation",
@@ -215,7 +214,7 @@ inline constexpr Measurement saturation{"network.saturation",
                                         "standard input: where a network's capacity ends.",
                                         detail::saturation_parameters,
                                         detail::saturation_metrics,
-                                        detail::always,
+                                        runs_anywhere,
                                         detail::run_saturation};
 
 inline constexpr Measurement counters{
@@ -224,7 +223,7 @@ inline constexpr Measurement counters{
     "What the ports of each host counted during a network measurement; only what changed.",
     {},
     detail::counters_metrics,
-    detail::reported_along,
+    detail::recorded_by_others,
     detail::run_nothing};
 
 inline constexpr Measurement wire{
@@ -233,7 +232,7 @@ inline constexpr Measurement wire{
     "Whether the payload went over the network's ports, by the kernel's own counters.",
     {},
     detail::wire_metrics,
-    detail::reported_along,
+    detail::recorded_by_others,
     detail::run_nothing};
 
 }  // namespace assay::network

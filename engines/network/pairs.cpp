@@ -1,12 +1,13 @@
-// Pairs one after the other, each alone while all others are silent: what a suspect pair can do
-// when nothing competes with it. What stays slow here is hardware; what becomes fast was
-// congestion.
+// network.pairs: the given pairs one after the other, while all other ranks are silent. It shows
+// what a suspect pair reaches without competing traffic: a pair that stays slow has a hardware
+// fault, one that becomes fast suffered from congestion.
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <charconv>
 
 #include "core/error.hpp"
+#include "core/text.hpp"
 #include "network/exchange.hpp"
 #include "network/group.hpp"
 #include "network/measurements.hpp"
@@ -15,11 +16,10 @@
 namespace assay::network {
 namespace {
 
-constexpr double burst_seconds =
-    0.2;                              // long against what a shaper or a buffer lets through at once
-constexpr double pair_seconds = 1.0;  // for one pair; what repeats it has by then must do
-constexpr std::size_t echo_bytes = 8;
-constexpr int echoes = 20;
+constexpr double burst_seconds = 0.2;  // long against what a shaper or a buffer passes at once
+constexpr double pair_seconds = 1.0;   // no repeat of a pair starts after this time
+constexpr std::size_t ping_pong_bytes = 8;
+constexpr int ping_pong_count = 20;
 
 using Pair = std::pair<int, int>;
 
@@ -33,43 +33,38 @@ Pair read_pair(const std::string& text, int ranks) {
                                     : std::from_chars_result{dash, std::errc::invalid_argument};
     if (second != std::errc() || rest != end)
         throw Error(fmt::format("--pairs: '{}' is not a pair of ranks", text),
-                    "write from-to: 0-3,3-0");
+                    "expected from-to, e.g. 0-3,3-0");
     if (from == to || std::min(from, to) < 0 || std::max(from, to) >= ranks)
         throw Error(
             fmt::format("--pairs: {} is not a pair of different ranks below {}", text, ranks),
-            "write from-to: 0-3,3-0");
+            "expected from-to, e.g. 0-3,3-0");
     return {from, to};
 }
 
 std::vector<Pair> read_pairs(const std::string& text, int ranks) {
     std::vector<Pair> pairs;
-    for (std::size_t at = 0; at <= text.size();) {
-        const std::size_t comma = std::min(text.find(',', at), text.size());
-        pairs.push_back(read_pair(text.substr(at, comma - at), ranks));
-        at = comma + 1;
-    }
+    for (const std::string& pair : split(text, ',')) pairs.push_back(read_pair(pair, ranks));
     return pairs;
 }
 
-// Bursts of one pair alone. Every rank takes part, most of them only in the barriers.
-class Alone {
+// Bursts of one pair. Every rank takes part, but the others only in the barriers.
+class IsolatedPair {
 public:
-    Alone(Session& session, Exchange& exchange, Burst burst, Round round)
+    IsolatedPair(Session& session, Exchange& exchange, Burst burst, Round round)
         : session_(session), exchange_(exchange), burst_(burst), round_(std::move(round)) {}
 
-    // Seconds that the burst took where it was timed, the same on every rank.
+    // Runs a burst. Returns the seconds of its timed part, equal on every rank.
     double run(int window) {
         burst_.window = window;
-        burst_.first = next_;
-        next_ += static_cast<std::uint64_t>(window);
+        burst_.first_message = next_message_;
+        next_message_ += static_cast<std::uint64_t>(window);
         const Outcome outcome = exchange_.run(burst_, round_, latency);
-        double agreed[] = {seconds(outcome.elapsed), static_cast<double>(outcome.corrupted)};
-        session_.max(agreed);
-        corrupted += agreed[1];
-        verified = static_cast<double>(burst_.size) * (window - agreed[1]);
-        if (outcome.interrupted)
-            throw Error("interrupted", "what was measured before has been kept");
-        return agreed[0];
+        double longest[] = {seconds(outcome.elapsed), static_cast<double>(outcome.corrupted)};
+        session_.max(longest);
+        corrupted += longest[1];
+        verified = static_cast<double>(burst_.size) * (window - longest[1]);
+        if (outcome.interrupted) throw Error("interrupted", "the results so far are kept");
+        return longest[0];
     }
 
     Histogram latency;
@@ -80,17 +75,17 @@ private:
     Exchange& exchange_;
     Burst burst_;
     Round round_;
-    std::uint64_t next_ = 0;
+    std::uint64_t next_message_ = 0;
 };
 
-// Half round trips of the pair; only the source has them, and rank 0 tells.
+// Half round trips of the pair, which its source measures; the result is equal on every rank.
 Summary half_round_trips(Session& session, Exchange& exchange, const Round& round) {
-    Alone echo(session, exchange, {Op::request, echo_bytes, 0, 1, 0}, round);
-    echo.run(1);
-    echo.latency.clear();
-    echo.run(echoes);
-    merge(session, echo.latency);
-    return halved(echo.latency.summary());
+    IsolatedPair ping_pong(session, exchange, {Op::request, ping_pong_bytes, 0, 1, 0}, round);
+    ping_pong.run(1);
+    ping_pong.latency.clear();
+    ping_pong.run(ping_pong_count);
+    merge(session, ping_pong.latency);
+    return halved(ping_pong.latency.summary());
 }
 
 void measure(Session& session, Exchange& exchange, const Options& options, const Pair& pair,
@@ -99,25 +94,25 @@ void measure(Session& session, Exchange& exchange, const Options& options, const
     const int inflight = static_cast<int>(options.integer("nflight"));
     const Round round = Schedule::listed({pair}).round(0, session.rank());
     const Summary latency = half_round_trips(session, exchange, round);
-    Alone stream(session, exchange, {Op::stream, size, 0, inflight, 0}, round);
+    IsolatedPair stream(session, exchange, {Op::stream, size, 0, inflight, 0}, round);
     stream.run(1);
-    const double one = std::max(stream.run(inflight) / inflight, 1e-9);
-    const double room = static_cast<double>(memory / stride(size));
-    int window = std::max(inflight, static_cast<int>(std::min(burst_seconds / one, room)));
+    const double message_seconds = std::max(stream.run(inflight) / inflight, 1e-9);
+    const double max_window = static_cast<double>(memory / stride(size));
+    int window =
+        std::max(inflight, static_cast<int>(std::min(burst_seconds / message_seconds, max_window)));
     std::vector<double> bandwidths;
-    double spent = 0;
+    double elapsed = 0;
     std::int64_t messages = 0;
-    for (std::int64_t i = 0; i < options.integer("repeats") && spent < pair_seconds; ++i) {
-        session.expect(one * window);
-        const double took = stream.run(window);
-        bandwidths.push_back(stream.verified / took);
-        spent += took;
+    for (std::int64_t i = 0; i < options.integer("repeats") && elapsed < pair_seconds; ++i) {
+        session.expect(message_seconds * window);
+        const double duration = stream.run(window);
+        bandwidths.push_back(stream.verified / duration);
+        elapsed += duration;
         messages += window;
-        // One message may have been a lucky one (a shaper's bucket, a cache): go by what bursts
-        // take.
-        window = std::max(
-            inflight,
-            static_cast<int>(std::min({burst_seconds / took * window, room, 4.0 * window})));
+        // The first messages may have been unusually fast (a shaper's bucket, a cache), so the
+        // window follows the time of whole bursts.
+        window = std::max(inflight, static_cast<int>(std::min({burst_seconds / duration * window,
+                                                               max_window, 4.0 * window})));
     }
     if (session.rank() != 0) return;
     const Subject subject{.host = session.label(pair.first), .peer = session.label(pair.second)};
@@ -126,7 +121,7 @@ void measure(Session& session, Exchange& exchange, const Options& options, const
     session.sink.measurement(pairs, "bandwidth", subject, params, summarize(bandwidths),
                              bandwidths);
     session.sink.measurement(pairs, "latency", subject,
-                             {{"size", echo_bytes}, {"op", "send"}, {"inflight", 1}}, latency);
+                             {{"size", ping_pong_bytes}, {"op", "send"}, {"inflight", 1}}, latency);
     session.sink.measurement(pairs, "corrupted", subject, params,
                              summarize({&stream.corrupted, 1}));
 }
@@ -137,11 +132,12 @@ void detail::run_pairs(const Options& options, Bench& bench) {
     run_group(options, bench, [&](Session& session) {
         const std::vector<Pair> listed = read_pairs(options.text("pairs"), session.size());
         const auto size = static_cast<std::size_t>(options.integer("size"));
-        const double least = 2.0 * static_cast<double>(options.integer("nflight")) *
-                             static_cast<double>(stride(size));
-        const double both = session.memory(least, static_cast<double>(options.integer("memory")),
-                                           fmt::format("messages of {} bytes", size));
-        const auto memory = static_cast<std::size_t>(std::max(least, both) / 2);
+        const double minimum = 2.0 * static_cast<double>(options.integer("nflight")) *
+                               static_cast<double>(stride(size));
+        const double granted =
+            session.memory(minimum, static_cast<double>(options.integer("memory")),
+                           fmt::format("messages of {} bytes", size));
+        const auto memory = static_cast<std::size_t>(std::max(minimum, granted) / 2);
         Exchange exchange(session, memory, false);
         for (std::size_t i = 0; i < listed.size(); ++i) {
             const double done = static_cast<double>(i) / static_cast<double>(listed.size());

@@ -1,10 +1,10 @@
-// How much to measure: messages a burst, rounds, and passes within a time budget.
+// Decides how much a sweep measures: messages per burst, rounds, and passes within a time budget.
 //
-// Two straight lines, probed before the sweep, say what a message and a whole burst (with its
-// barriers, stamping and verification) cost for any size. From them: a window that lets a burst
-// last long enough to be timed; how many rounds the budget can pay for; and each item's (size and
-// operation) share of it, which leaves the larger sizes at least the time for one pass. Pure
-// arithmetic on agreed figures, so that every rank comes to the same plan.
+// Two linear cost models, fitted to a probe before the sweep, give the time of a message and of a
+// whole burst (with barriers, stamping and verification) for any size. The planner derives a window
+// that makes a burst long enough to time, the number of rounds that the budget allows, and each
+// item's (size and operation) share of the budget, which reserves one pass for each later item. It
+// uses only values that the ranks agreed on, so every rank gets the same plan.
 #pragma once
 
 #include <cstddef>
@@ -13,34 +13,34 @@
 
 namespace assay::network {
 
-struct Work {
-    std::vector<std::size_t> sizes;  // bytes, as given
+struct PlannerInput {
+    std::vector<std::size_t> sizes;  // bytes, in the given order
     int operations;                  // of each size
     double budget = 0;               // seconds for the whole sweep; 0: none
-    double confidence =
-        0;  // relative half-width of the median's interval that ends an item; 0: none
-    std::int64_t iterations = 0;  // messages a flow and size; 0: as the rest says
-    int smallest_window = 1;      // fills the flight
-    int lanes = 1;                // at most that many at one rank and direction
-    std::size_t memory = 0;       // bytes of place for messages, a rank and direction
+    double confidence = 0;           // an item ends at this relative half-width of the median's
+                                     // interval; 0: no such limit
+    std::int64_t iterations = 0;     // messages per flow and size; 0: chosen by the planner
+    int smallest_window = 1;         // enough to fill `inflight`
+    int max_flows = 1;               // the most at one rank and direction
+    std::size_t memory = 0;          // bytes for messages, per rank and direction
 };
 
-struct Line {
+struct LinearCost {
     double fixed = 0, slope = 0;
     double at(double x) const { return fixed + slope * x; }
-    // Through two points; not falling and not negative.
-    static Line through(double x0, double y0, double x1, double y1);
+    // Through two points, but neither falling nor negative.
+    static LinearCost through_points(double x0, double y0, double x1, double y1);
 };
 
 class Planner {
 public:
-    // `message`: timed seconds a message of a flow; `burst`: seconds of a burst of the smallest
-    // window, all included. Both over the size in bytes.
-    Planner(Work work, Line message, Line burst)
-        : work_(std::move(work)), message_(message), burst_(burst) {}
+    // `message`: timed seconds per message of a flow; `burst`: total seconds of a burst with the
+    // smallest window. Both are functions of the size in bytes.
+    Planner(PlannerInput input, LinearCost message, LinearCost burst)
+        : input_(std::move(input)), message_(message), burst_(burst) {}
 
-    // Rounds that the budget can pay for: all, or as many as fit, but at least 10 (ten random
-    // shifts find every slow side, see the notes on sampling in schedule.hpp).
+    // Rounds that fit the budget, at most `all` and at least 10: ten random shifts find every slow
+    // side (see sample_rounds in schedule.hpp).
     int affordable_rounds(int all) const;
     void set_rounds(int rounds) { rounds_ = rounds; }
 
@@ -48,29 +48,31 @@ public:
     double burst_seconds(std::size_t size, int window) const {
         return message_.at(static_cast<double>(size)) * window;
     }
-    // The window for the next pass, after bursts of `window` messages have taken `longest` seconds.
-    int adapted(std::size_t size, int window, double longest) const;
+    // The window for the next pass, after bursts of `window` messages took up to `longest` seconds.
+    int next_window(std::size_t size, int window, double longest) const;
 
-    // When the item (index over sizes, then operations) has had its share, in seconds since the
-    // sweep began, if it begins at `elapsed`. Infinity without a budget.
+    // When the item's share of the budget ends, in seconds since the start of the sweep, if the
+    // item starts at `elapsed`. Items are numbered by size, then operation. Infinity without a
+    // budget.
     double deadline(std::size_t item, double elapsed) const;
     bool finished(std::int64_t messages, const std::vector<double>& passes) const;
-    // Seconds that the items from `item` on will take.
-    double left(std::size_t item, double elapsed) const;
+    // Estimated seconds for the items from `item` on.
+    double remaining(std::size_t item, double elapsed) const;
 
 private:
-    double least(std::size_t item) const;  // seconds of one pass with the smallest window
+    double min_pass_seconds(
+        std::size_t item) const;  // seconds of one pass with the smallest window
     double burst_target() const;
     std::size_t items() const {
-        return work_.sizes.size() * static_cast<std::size_t>(work_.operations);
+        return input_.sizes.size() * static_cast<std::size_t>(input_.operations);
     }
     std::size_t size_of(std::size_t item) const {
-        return work_.sizes[item / static_cast<std::size_t>(work_.operations)];
+        return input_.sizes[item / static_cast<std::size_t>(input_.operations)];
     }
-    int bounded(std::size_t size, double window) const;
+    int clamp_window(std::size_t size, double window) const;
 
-    Work work_;
-    Line message_, burst_;
+    PlannerInput input_;
+    LinearCost message_, burst_;
     int rounds_ = 1;
 };
 

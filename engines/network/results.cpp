@@ -7,25 +7,26 @@
 namespace assay::network {
 namespace {
 
-constexpr std::size_t located_at_most = 64;  // corruption records of a rank, size and operation
+constexpr std::size_t max_located = 64;  // corruption records per rank, size and operation
 
-struct FlowFigure {
+struct FlowBandwidth {
     int source, destination;
-    double bandwidth;  // B/s, median over the bursts, as if all had been right
+    double bandwidth;  // B/s, median over the bursts, corrupted messages included
     std::uint64_t messages;
 };
 
-struct WrongCount {
+struct CorruptionCount {
     int source, destination;
     std::uint64_t messages;
 };
 
-struct Head {
+struct RankTotals {
     double timed;  // seconds
     std::uint64_t operations;
 };
 
-// What a rank sends to rank 0: plain structs behind their count. All ranks run the same executable.
+// What a rank sends to rank 0: the count of a vector, then its plain structs. All ranks run the
+// same executable.
 template <class T>
 void pack(std::string& to, const std::vector<T>& items) {
     const std::uint64_t n = items.size();
@@ -43,50 +44,50 @@ std::vector<T> unpack(std::string_view& from) {
     return items;
 }
 
-struct Part {
-    Head head;
-    std::vector<FlowFigure> flows;
-    std::vector<WrongCount> counts;
-    std::vector<Wrong> wrong;
+struct RankResult {
+    RankTotals totals;
+    std::vector<FlowBandwidth> flows;
+    std::vector<CorruptionCount> counts;
+    std::vector<Corruption> corruptions;
 };
 
-Part unpack_part(std::string_view packed) {
-    Part part;
-    part.head = unpack<Head>(packed).front();
-    part.flows = unpack<FlowFigure>(packed);
-    part.counts = unpack<WrongCount>(packed);
-    part.wrong = unpack<Wrong>(packed);
-    return part;
+RankResult unpack_result(std::string_view packed) {
+    RankResult result;
+    result.totals = unpack<RankTotals>(packed).front();
+    result.flows = unpack<FlowBandwidth>(packed);
+    result.counts = unpack<CorruptionCount>(packed);
+    result.corruptions = unpack<Corruption>(packed);
+    return result;
 }
 
 using Pair = std::pair<int, int>;
 
-// The rows of the pair matrix, and what each timing rank received of its own flows.
-class Collected {
+// The gathered results of all ranks: rows of the pair matrix, and each rank's totals.
+class GatheredResults {
 public:
-    Collected(Session& session, const Tally& tally, const std::vector<std::string>& packed)
+    GatheredResults(Session& session, const Tally& tally, const std::vector<std::string>& packed)
         : session_(session), size_(static_cast<double>(tally.size)) {
-        for (const std::string& one : packed) parts_.push_back(unpack_part(one));
-        for (const Part& part : parts_)
-            for (const WrongCount& count : part.counts)
-                wrong_[{count.source, count.destination}] += count.messages;
+        for (const std::string& result : packed) results_.push_back(unpack_result(result));
+        for (const RankResult& result : results_)
+            for (const CorruptionCount& count : result.counts)
+                corruptions_[{count.source, count.destination}] += count.messages;
     }
 
     void corruptions(const Measurement& measurement, const Json& params) const {
-        for (std::size_t rank = 0; rank < parts_.size(); ++rank)
-            for (const Wrong& wrong : parts_[rank].wrong)
+        for (std::size_t rank = 0; rank < results_.size(); ++rank)
+            for (const Corruption& corruption : results_[rank].corruptions)
                 session_.sink.corruption(measurement,
-                                         {.host = session_.label(wrong.source),
+                                         {.host = session_.label(corruption.source),
                                           .peer = session_.label(static_cast<int>(rank))},
-                                         params, wrong.message, wrong.offset, wrong.expected,
-                                         wrong.observed);
+                                         params, corruption.message, corruption.offset,
+                                         corruption.expected, corruption.observed);
     }
 
     void rows(const Measurement& measurement, const Json& params) const {
         std::map<int, std::map<int, double>> matrix;
-        for (const Part& part : parts_)
-            for (const FlowFigure& flow : part.flows)
-                matrix[flow.source][flow.destination] = flow.bandwidth * right(flow);
+        for (const RankResult& result : results_)
+            for (const FlowBandwidth& flow : result.flows)
+                matrix[flow.source][flow.destination] = flow.bandwidth * correct_share(flow);
         for (const auto& [source, row] : matrix) {
             std::vector<std::string> peers;
             std::vector<double> values;
@@ -99,38 +100,39 @@ public:
         }
     }
 
-    // Of every rank that timed something, in the order of ranks.
+    // One value for each rank that timed something, in the order of ranks.
     std::vector<double> times() const {
         std::vector<double> values;
-        for (const Part& part : parts_)
-            if (part.head.timed > 0) values.push_back(part.head.timed);
+        for (const RankResult& result : results_)
+            if (result.totals.timed > 0) values.push_back(result.totals.timed);
         return values;
     }
     std::vector<double> bandwidths() const {
         std::vector<double> values;
-        for (const Part& part : parts_) {
-            if (part.head.timed <= 0) continue;
-            double messages = static_cast<double>(part.head.operations);
-            for (const FlowFigure& flow : part.flows)
-                messages -= static_cast<double>(wrong_messages(flow));
-            values.push_back(messages * size_ / part.head.timed);
+        for (const RankResult& result : results_) {
+            if (result.totals.timed <= 0) continue;
+            double messages = static_cast<double>(result.totals.operations);
+            for (const FlowBandwidth& flow : result.flows)
+                messages -= static_cast<double>(corrupted_messages(flow));
+            values.push_back(messages * size_ / result.totals.timed);
         }
         return values;
     }
 
 private:
-    std::uint64_t wrong_messages(const FlowFigure& flow) const {
-        const auto found = wrong_.find({flow.source, flow.destination});
-        return found == wrong_.end() ? 0 : found->second;
+    std::uint64_t corrupted_messages(const FlowBandwidth& flow) const {
+        const auto entry = corruptions_.find({flow.source, flow.destination});
+        return entry == corruptions_.end() ? 0 : entry->second;
     }
-    double right(const FlowFigure& flow) const {
-        return 1 - static_cast<double>(wrong_messages(flow)) / static_cast<double>(flow.messages);
+    double correct_share(const FlowBandwidth& flow) const {
+        return 1 -
+               static_cast<double>(corrupted_messages(flow)) / static_cast<double>(flow.messages);
     }
 
     Session& session_;
     double size_;
-    std::vector<Part> parts_;
-    std::map<Pair, std::uint64_t> wrong_;
+    std::vector<RankResult> results_;
+    std::map<Pair, std::uint64_t> corruptions_;
 };
 
 Summary single(double value) { return summarize({&value, 1}); }
@@ -138,8 +140,8 @@ Summary single(double value) { return summarize({&value, 1}); }
 }  // namespace
 
 void merge(Session& session, Histogram& latency) {
-    const auto mine = latency.counts();
-    std::vector<double> counts(mine.begin(), mine.end());
+    const auto counts_here = latency.counts();
+    std::vector<double> counts(counts_here.begin(), counts_here.end());
     session.sum(counts);
     const std::vector<std::uint64_t> all(counts.begin(), counts.end());
     latency.clear();
@@ -158,29 +160,29 @@ void Tally::add(const Burst& burst, Outcome outcome) {
     corrupted += outcome.corrupted;
     const double flow_bytes = static_cast<double>(burst.size) * burst.window;
     for (const FlowTime& flow : outcome.flows) {
-        flows_[flow.peer].push_back(flow_bytes / seconds(std::max<Nanoseconds>(flow.busy, 1)));
+        flows_[flow.peer].push_back(flow_bytes / seconds(std::max<Nanoseconds>(flow.active, 1)));
         messages_[flow.peer] += static_cast<std::uint64_t>(burst.window);
     }
-    for (const int source : outcome.wrong_from) ++wrong_from_[source];
-    for (const Wrong& wrong : outcome.wrong)
-        if (wrong_.size() < located_at_most) wrong_.push_back(wrong);
+    for (const int source : outcome.corrupted_sources) ++corrupted_sources_[source];
+    for (const Corruption& corruption : outcome.corruptions)
+        if (corruptions_.size() < max_located) corruptions_.push_back(corruption);
 }
 
 std::string Tally::packed(int rank) const {
-    std::vector<FlowFigure> flows;
+    std::vector<FlowBandwidth> flows;
     for (const auto& [peer, bandwidths] : flows_) {
         const double median = summarize(bandwidths).median;
         const bool receiving = timed_by_receiver(op);
         flows.push_back(
             {receiving ? peer : rank, receiving ? rank : peer, median, messages_.at(peer)});
     }
-    std::vector<WrongCount> counts;
-    for (const auto& [source, n] : wrong_from_) counts.push_back({source, rank, n});
+    std::vector<CorruptionCount> counts;
+    for (const auto& [source, n] : corrupted_sources_) counts.push_back({source, rank, n});
     std::string packed;
-    pack(packed, std::vector<Head>{{seconds(timed), operations}});
+    pack(packed, std::vector<RankTotals>{{seconds(timed), operations}});
     pack(packed, flows);
     pack(packed, counts);
-    pack(packed, wrong_);
+    pack(packed, corruptions_);
     return packed;
 }
 
@@ -189,15 +191,15 @@ void report(Session& session, const Measurement& measurement, Json params, Tally
     merge(session, tally.latency);
     const std::vector<std::string> packed = session.gather(tally.packed(session.rank()));
     if (session.rank() != 0) return;
-    const Collected collected(session, tally, packed);
+    const GatheredResults results(session, tally, packed);
     params["iterations"] = passes.messages;
     const auto emit = [&](const char* metric, const Summary& summary,
                           std::span<const double> samples = {}) {
         session.sink.measurement(measurement, metric, {}, params, summary, samples);
     };
-    const std::vector<double> times = collected.times(), bandwidths = collected.bandwidths();
-    collected.corruptions(measurement, params);
-    collected.rows(measurement, params);
+    const std::vector<double> times = results.times(), bandwidths = results.bandwidths();
+    results.corruptions(measurement, params);
+    results.rows(measurement, params);
     emit("bandwidth", summarize(passes.bandwidth));
     emit("client_bandwidth", summarize(bandwidths));
     emit("rate", summarize(passes.rate));

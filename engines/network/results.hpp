@@ -1,8 +1,8 @@
-// What a size and operation came to: each rank's tally, brought together on rank 0 and told as
-// records.
+// The results of one size and operation: the tallies of all ranks, gathered on rank 0 and written
+// as records.
 //
-// The rank that timed a flow knows how long it took, the rank where it arrived knows what of it was
-// right: the two meet here. Only verified bytes count as received.
+// One rank times a flow, another may verify it; both parts are combined here. Only verified bytes
+// count as received.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@
 
 namespace assay::network {
 
-// One rank's part in one size and operation, over all passes.
+// One rank's results for one size and operation, over all passes.
 class Tally {
 public:
     Tally(Op of, std::size_t bytes_each) : op(of), size(bytes_each) {}
@@ -31,29 +31,29 @@ public:
     std::uint64_t operations = 0, bytes = 0, corrupted = 0;
 
 private:
-    std::map<int, std::vector<double>> flows_;  // peer -> B/s of each burst
-    std::map<int, std::uint64_t> messages_;     // peer -> messages of the flows timed here
-    std::map<int, std::uint64_t> wrong_from_;   // source -> messages
-    std::vector<Wrong> wrong_;
+    std::map<int, std::vector<double>> flows_;        // peer -> B/s of each burst
+    std::map<int, std::uint64_t> messages_;           // peer -> messages of the flows timed here
+    std::map<int, std::uint64_t> corrupted_sources_;  // source -> messages
+    std::vector<Corruption> corruptions_;
 };
 
-// What all ranks together did, agreed by reduction; one value a pass.
+// The totals of all ranks, equal on every rank; the vectors have one value per pass.
 struct Passes {
-    std::vector<double> bandwidth,
-        rate;  // verified bytes, operations over the longest rank's timed part
+    // Verified bytes and operations, per second of the longest rank's timed part.
+    std::vector<double> bandwidth, rate;
     double bytes = 0, operations = 0, corrupted = 0;
-    double wall = 0;            // seconds: the passes' sum of the longest rank's timed part
+    double wall = 0;            // seconds: the longest rank's timed part, summed over the passes
     std::int64_t messages = 0;  // of each flow
 };
 
-// Collective: the histograms of all ranks in one, on every rank.
+// Collective: replaces `latency` by the sum of all ranks' histograms.
 void merge(Session& session, Histogram& latency);
 
-// Of a round trip, the half of it.
+// Half of each value: from round trips to half round trips.
 Summary halved(Summary summary);
 
-// Collective: sums the latencies, gathers the tallies, and on rank 0 writes the records. `params`
-// are those that the measurement itself adds.
+// Collective: sums the latencies, gathers the tallies, and writes the records on rank 0. `params`
+// are the measurement's own parameters in the records.
 void report(Session& session, const Measurement& measurement, Json params, Tally& tally,
             const Passes& passes);
 

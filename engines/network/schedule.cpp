@@ -11,34 +11,35 @@
 namespace assay::network {
 namespace {
 
-constexpr std::uint64_t seed = 20231;  // any, but the same on every rank and in every run
+constexpr std::uint64_t seed = 20231;  // arbitrary, the same on every rank and in every run
 
-Lane single(int peer) { return {peer, 0, 0}; }
+Flow single(int peer) { return {peer, 0, 0}; }
 
 }  // namespace
 
 Schedule Schedule::all_to_all(std::string_view shape, int ranks) {
     if (ranks < 2)
-        throw Error(fmt::format("all-to-all needs at least 2 ranks and has {}", ranks),
+        throw Error(fmt::format("all-to-all needs at least 2 ranks, this job has {}", ranks),
                     "start it under an MPI launcher, or name more hosts");
     if (shape == "shift") return {Shape::shift, ranks, ranks - 1};
     if (shape == "circle") return {Shape::circle, ranks, ranks % 2 ? ranks : ranks - 1};
     if (shape == "xor") {
         if ((ranks & (ranks - 1)) != 0)
-            throw Error(fmt::format("schedule xor needs a power of two ranks and has {}", ranks),
-                        "use shift, or circle for isolated pairs");
-        return {Shape::exclusive, ranks, ranks - 1};
+            throw Error(
+                fmt::format("schedule xor needs a power of two ranks, this job has {}", ranks),
+                "use shift, or circle for isolated pairs");
+        return {Shape::pairwise_xor, ranks, ranks - 1};
     }
     if (shape != "random")
         throw Error(fmt::format("unknown schedule '{}'", shape),
-                    "one of shift, circle, xor, random");
+                    "expected shift, circle, xor or random");
     Schedule schedule(Shape::random, ranks, ranks - 1);
-    schedule.order_.resize(static_cast<std::size_t>(ranks));
-    std::iota(schedule.order_.begin(), schedule.order_.end(), 0);
-    std::shuffle(schedule.order_.begin(), schedule.order_.end(), std::mt19937_64(seed));
-    schedule.place_.resize(schedule.order_.size());
-    for (std::size_t i = 0; i < schedule.order_.size(); ++i)
-        schedule.place_[static_cast<std::size_t>(schedule.order_[i])] = static_cast<int>(i);
+    schedule.shuffled_.resize(static_cast<std::size_t>(ranks));
+    std::iota(schedule.shuffled_.begin(), schedule.shuffled_.end(), 0);
+    std::shuffle(schedule.shuffled_.begin(), schedule.shuffled_.end(), std::mt19937_64(seed));
+    schedule.position_.resize(schedule.shuffled_.size());
+    for (std::size_t i = 0; i < schedule.shuffled_.size(); ++i)
+        schedule.position_[static_cast<std::size_t>(schedule.shuffled_[i])] = static_cast<int>(i);
     return schedule;
 }
 
@@ -46,11 +47,11 @@ Schedule Schedule::client_server(int ranks, int servers, bool to_servers) {
     if (servers < 1 || servers >= ranks)
         throw Error(
             fmt::format("{} servers of {} ranks leave no client or no server", servers, ranks),
-            "give from 1 server to one less than there are ranks");
+            "expected 1 server to one less than the number of ranks");
     Schedule schedule(Shape::bipartite, ranks, 1);
     schedule.servers_ = servers;
     schedule.to_servers_ = to_servers;
-    schedule.lanes_ = std::max(servers, ranks - servers);
+    schedule.max_flows_ = std::max(servers, ranks - servers);
     return schedule;
 }
 
@@ -65,49 +66,51 @@ Round Schedule::round(int index, int rank) const {
     const auto wrap = [this](int r) { return (r % ranks_ + ranks_) % ranks_; };
     switch (shape_) {
         case Shape::shift: return {{single(wrap(rank + k))}, {single(wrap(rank - k))}};
-        case Shape::exclusive: return {{single(rank ^ k)}, {single(rank ^ k)}};
+        case Shape::pairwise_xor: return {{single(rank ^ k)}, {single(rank ^ k)}};
         case Shape::circle: {
             const int partner = circle_partner(index, rank);
             if (partner < 0) return {};
             return {{single(partner)}, {single(partner)}};
         }
         case Shape::random: {
-            const int place = place_[static_cast<std::size_t>(rank)];
-            const auto at = [&](int p) { return order_[static_cast<std::size_t>(wrap(p))]; };
-            return {{single(at(place + k))}, {single(at(place - k))}};
+            const int position = position_[static_cast<std::size_t>(rank)];
+            const auto rank_at = [&](int p) {
+                return shuffled_[static_cast<std::size_t>(wrap(p))];
+            };
+            return {{single(rank_at(position + k))}, {single(rank_at(position - k))}};
         }
         case Shape::bipartite: return bipartite(rank);
         case Shape::listed: break;
     }
     Round round;
     const auto [source, destination] = pairs_[static_cast<std::size_t>(index)];
-    if (rank == source) round.out.push_back(single(destination));
-    if (rank == destination) round.in.push_back(single(source));
+    if (rank == source) round.outgoing.push_back(single(destination));
+    if (rank == destination) round.incoming.push_back(single(source));
     return round;
 }
 
-// With n places on a circle (one of them empty when the number of ranks is odd), the last stays and
-// the others turn: places a and b meet in the round (a + b) mod (n - 1), the last one meets a where
-// 2a is that.
+// The circle method: of n positions (one is empty for an odd number of ranks) the last one is fixed
+// and the others rotate. Positions a and b meet in round (a + b) mod (n - 1); the last one meets a
+// in round 2a mod (n - 1).
 int Schedule::circle_partner(int index, int rank) const {
-    const int turning = ranks_ % 2 ? ranks_ : ranks_ - 1;  // odd
-    const int last = turning;                              // a rank only when their number is even
-    int partner =
-        rank == last ? (index * ((turning + 1) / 2)) % turning : (index - rank + turning) % turning;
+    const int rotating = ranks_ % 2 ? ranks_ : ranks_ - 1;  // odd
+    const int last = rotating;                              // a rank only if their number is even
+    int partner = rank == last ? (index * ((rotating + 1) / 2)) % rotating
+                               : (index - rank + rotating) % rotating;
     if (partner == rank) partner = last;
     return partner < ranks_ ? partner : -1;
 }
 
 Round Schedule::bipartite(int rank) const {
-    std::vector<Lane> lanes;
+    std::vector<Flow> flows;
     if (rank < servers_)
         for (int client = servers_; client < ranks_; ++client)
-            lanes.push_back({client, client - servers_, rank});
+            flows.push_back({client, client - servers_, rank});
     else
         for (int server = 0; server < servers_; ++server)
-            lanes.push_back({server, server, rank - servers_});
+            flows.push_back({server, server, rank - servers_});
     const bool out = (rank < servers_) != to_servers_;
-    return out ? Round{std::move(lanes), {}} : Round{{}, std::move(lanes)};
+    return out ? Round{std::move(flows), {}} : Round{{}, std::move(flows)};
 }
 
 std::vector<int> sample_rounds(int rounds, int count) {

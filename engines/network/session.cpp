@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "core/error.hpp"
+#include "core/text.hpp"
 #include "core/topology.hpp"
 
 namespace assay::network {
@@ -17,67 +18,55 @@ namespace {
 
 constexpr int exit_unusable = 2;
 constexpr int exit_interrupted = 130;
-constexpr Nanoseconds grace = 3'000'000'000;  // for the group to leave together after a signal
+constexpr Nanoseconds signal_grace =
+    3'000'000'000;  // for all ranks to stop together after a signal
 constexpr Nanoseconds progress_interval = 200'000'000;
-constexpr Nanoseconds resting = 500'000;  // between two looks of a rank that has nothing to do
-constexpr std::size_t named_at_most = 8;
-constexpr int callers = 2, tag_roll = 3;
+constexpr Nanoseconds sleep_interval = 500'000;  // between two polls of a rank without work
+constexpr std::size_t max_named_hosts = 8;
+constexpr int collectors = 2, tag_present = 3;
 
-// A signal handler can reach nothing else: the time of the first signal, 0 before.
-std::atomic<Nanoseconds> signalled{0};
+// Time of the first signal, 0 before. Global, because a signal handler sets it.
+std::atomic<Nanoseconds> signal_time{0};
 
 extern "C" void on_signal(int) {
-    Nanoseconds none = 0;
-    signalled.compare_exchange_strong(none, now());
+    Nanoseconds unset = 0;
+    signal_time.compare_exchange_strong(unset, now());
 }
 
 void end_if_ignored() {
-    const Nanoseconds at = signalled.load();
-    if (at != 0 && now() - at > grace) _exit(exit_interrupted);
+    const Nanoseconds time = signal_time.load();
+    if (time != 0 && now() - time > signal_grace) _exit(exit_interrupted);
 }
 
-std::string human(double bytes) {
+std::string format_bytes(double bytes) {
     const char* const units[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB"};
     std::size_t unit = 0;
     for (; bytes >= 1024 && unit < 5; ++unit) bytes /= 1024;
     return fmt::format("{:.{}f} {}", bytes, bytes < 10 && unit ? 1 : 0, units[unit]);
 }
 
-std::vector<std::string> split_lines(const std::string& text) {
-    std::vector<std::string> lines;
-    for (std::size_t at = 0; at < text.size();) {
-        const std::size_t end = text.find('\n', at);
-        lines.push_back(text.substr(at, end - at));
-        at = end + 1;
-    }
-    return lines;
-}
-
 }  // namespace
 
 std::vector<std::string> rank_labels(const std::vector<std::string>& hosts) {
-    std::map<std::string, int> total, seen;
+    std::map<std::string, int> total, numbered;
     for (const std::string& host : hosts) ++total[host];
     std::vector<std::string> labels;
     for (const std::string& host : hosts)
-        labels.push_back(total[host] == 1 ? host : fmt::format("{}:{}", host, seen[host]++));
+        labels.push_back(total[host] == 1 ? host : fmt::format("{}:{}", host, numbered[host]++));
     return labels;
 }
 
-Session::Session(Bench& bench, Patience patience)
-    : transport(bench.transport),
-      sink(bench.sink),
-      rank_(bench.transport.rank()),
-      patience_(patience) {
+Session::Session(Bench& bench, WaitLimits limits)
+    : transport(bench.transport), sink(bench.sink), rank_(bench.transport.rank()), limits_(limits) {
     if (!transport.simulated())
-        watchdog_.emplace(patience.timeout * 3 / 2, [this] { stalled(); }, end_if_ignored);
+        watchdog_.emplace(limits.timeout * 3 / 2, [this] { stalled(); }, end_if_ignored);
     std::signal(SIGINT, on_signal);
     std::signal(SIGTERM, on_signal);
     const std::vector<std::string> names = gather(transport.host());
     std::string all;
-    for (const std::string& name : names) all += name + '\n';
+    for (const std::string& name : names) all += (all.empty() ? "" : "\n") + name;
     guarded("waits for the list of hosts", 0, [&] { transport.broadcast(all); });
-    hosts_ = split_lines(all);
+    hosts_ = split(all, '\n');
     labels_ = rank_labels(hosts_);
 }
 
@@ -94,7 +83,7 @@ bool Session::several_hosts() const {
                                [this](const std::string& h) { return h != hosts_.front(); });
 }
 
-bool Session::interrupted() { return signalled.load(std::memory_order_relaxed) != 0; }
+bool Session::interrupted() { return signal_time.load(std::memory_order_relaxed) != 0; }
 
 void Session::sum(std::span<double> values) {
     transport.begin_sum(values);
@@ -106,39 +95,39 @@ void Session::max(std::span<double> values) {
     finish_collective();
 }
 
-void Session::rest(double& agreed) {
+void Session::max_sleeping(double& agreed) {
     transport.begin_max({&agreed, 1});
-    finish_collective(resting);
+    finish_collective(sleep_interval);
 }
 
 void Session::finish_collective(Nanoseconds pause) {
     const Nanoseconds begin = now();
     while (!transport.test_collective()) {
-        const Nanoseconds still = now() - begin;
+        const Nanoseconds waited = now() - begin;
         if (pause > 0) std::this_thread::sleep_for(std::chrono::nanoseconds(pause));
-        else if (still > patience_.spin) sched_yield();
-        if (still > patience_.timeout * 3 / 2 + 4 * expected_) call_the_roll(still);
+        else if (waited > limits_.spin) sched_yield();
+        if (waited > limits_.timeout * 3 / 2 + 4 * expected_) find_missing_ranks(waited);
     }
-    moved(transport.clock());
+    note_progress(transport.clock());
 }
 
-// Who waits in the same collective says so to two ranks (one of them may be the one that is
-// missing); these name those that said nothing, and the others leave it to them for as long as they
-// wait.
-void Session::call_the_roll(Nanoseconds still) {
-    const std::uint64_t here = 1;
+// Finds the ranks that have not entered the collective. Each waiting rank reports to two collector
+// ranks (one of them may be missing itself). The collectors name those that did not report; the
+// other ranks wait longer, so that the collectors report first.
+void Session::find_missing_ranks(Nanoseconds waited) {
+    const std::uint64_t present = 1;
     std::vector<std::uint64_t> answers(hosts_.size());
     std::vector<int> missing;
     std::map<Ticket, int> expected;
-    for (int caller = 0; caller < callers; ++caller)
-        if (rank_ != caller) transport.send(&here, sizeof here, caller, tag_roll);
-    for (int peer = 0; rank_ < callers && peer < size(); ++peer)
+    for (int collector = 0; collector < collectors; ++collector)
+        if (rank_ != collector) transport.send(&present, sizeof present, collector, tag_present);
+    for (int peer = 0; rank_ < collectors && peer < size(); ++peer)
         if (peer != rank_)
-            expected[transport.receive(&answers[static_cast<std::size_t>(peer)], sizeof here, peer,
-                                       tag_roll)] = peer;
-    const Nanoseconds begin = now(), limit = patience_.timeout / (rank_ < callers ? 2 : 1);
+            expected[transport.receive(&answers[static_cast<std::size_t>(peer)], sizeof present,
+                                       peer, tag_present)] = peer;
+    const Nanoseconds begin = now(), limit = limits_.timeout / (rank_ < collectors ? 2 : 1);
     for (std::vector<Ticket> answered;
-         now() - begin < limit && (rank_ >= callers || !expected.empty());) {
+         now() - begin < limit && (rank_ >= collectors || !expected.empty());) {
         answered.clear();
         transport.poll(answered);
         for (const Ticket ticket : answered) expected.erase(ticket);
@@ -146,22 +135,22 @@ void Session::call_the_roll(Nanoseconds still) {
     }
     for (const auto& [ticket, peer] : expected) missing.push_back(peer);
     std::ranges::sort(missing);
-    give_up(still + now() - begin, missing);
+    give_up(waited + now() - begin, missing);
 }
 
-std::vector<std::string> Session::gather(const std::string& mine) {
-    return guarded("waits for every host's results", -1, [&] { return transport.gather(mine); });
+std::vector<std::string> Session::gather(const std::string& value) {
+    return guarded("waits for every host's results", -1, [&] { return transport.gather(value); });
 }
 
-double Session::memory(double least, double wanted, const std::string& what) {
+double Session::memory(double minimum, double wanted, const std::string& purpose) {
     const int sharing = transport.simulated() ? size() : ranks_on_this_host();
     const double available = static_cast<double>(available_memory()) / sharing;
-    double agreed[] = {least - available, least, -available};
+    double agreed[] = {minimum - available, minimum, -available};
     max(agreed);
     if (agreed[0] > 0)
-        throw Error(fmt::format("{} need {} a rank, {} more than a host has available", what,
-                                human(agreed[1]), human(agreed[0])),
-                    "lower the message size, --nflight or the number of ranks a host");
+        throw Error(fmt::format("{} need {} per rank, {} more than a host has available", purpose,
+                                format_bytes(agreed[1]), format_bytes(agreed[0])),
+                    "lower the message size, --nflight or the number of ranks per host");
     return std::min(wanted, -agreed[2] / 2);
 }
 
@@ -178,28 +167,28 @@ void Session::fail(const std::string& what, const std::string& fix, int peer) {
     __builtin_unreachable();
 }
 
-void Session::give_up(Nanoseconds still, const std::vector<int>& peers) {
+void Session::give_up(Nanoseconds waited, const std::vector<int>& peers) {
     std::string names;
-    for (std::size_t i = 0; i < std::min(peers.size(), named_at_most); ++i)
+    for (std::size_t i = 0; i < std::min(peers.size(), max_named_hosts); ++i)
         names += (i ? ", " : "") + label(peers[i]);
-    if (peers.size() > named_at_most)
-        names += fmt::format(" and {} more", peers.size() - named_at_most);
-    fail(fmt::format("nothing has moved for {:.1f} s, waiting for {}", seconds(still),
+    if (peers.size() > max_named_hosts)
+        names += fmt::format(" and {} more", peers.size() - max_named_hosts);
+    fail(fmt::format("no progress for {:.1f} s, waiting for {}", seconds(waited),
                      names.empty() ? "the other hosts" : names),
-         "see whether that host is up and reachable, or raise --timeout",
+         "check that the host is up and reachable, or raise --timeout",
          peers.empty() ? -1 : peers.front());
 }
 
-// On the watchdog's thread, while the main thread is inside the transport: end the process without
-// it.
+// Runs on the watchdog's thread while the main thread is blocked in the transport, so it ends the
+// process directly.
 void Session::stalled() {
     const bool known = !labels_.empty();
-    const std::string me = known ? label(rank_) : transport.host();
-    const std::string peer = known && awaited_ >= 0 ? label(awaited_) : "";
-    sink.failure(fmt::format("{} {} for more than {:.0f} s{}{}", me, doing_,
-                             seconds(patience_.timeout) * 1.5, peer.empty() ? "" : ": ", peer),
-                 "see whether every host is up and reachable, or raise --timeout",
-                 {.host = me, .peer = peer, .rank = rank_});
+    const std::string name = known ? label(rank_) : transport.host();
+    const std::string peer = known && awaited_peer_ >= 0 ? label(awaited_peer_) : "";
+    sink.failure(fmt::format("{} {} for more than {:.0f} s{}{}", name, blocking_call_,
+                             seconds(limits_.timeout) * 1.5, peer.empty() ? "" : ": ", peer),
+                 "check that every host is up and reachable, or raise --timeout",
+                 {.host = name, .peer = peer, .rank = rank_});
     _exit(exit_unusable);
 }
 

@@ -1,7 +1,7 @@
-// The sweep over sizes and operations that client/server and all-to-all share: probe, plan, then
-// for each size and operation as many passes (all rounds once) as the budget, the confidence target
-// or the number of iterations asks for. Each is reported as soon as it is done, so that an
-// interrupted sweep keeps it.
+// The sweep over message sizes and operations, shared by client/server and all-to-all: probe, plan,
+// then passes (each runs all rounds once) for each size and operation until the budget, the
+// confidence target or the number of iterations is reached. Each item is reported when it is done,
+// so that an interrupted sweep keeps it.
 #pragma once
 
 #include <functional>
@@ -27,61 +27,60 @@ struct SweepOptions {
     bool verify;
 };
 
-// `sends` is what "send" means here. Throws Error for a size, an operation or a number that makes
-// no sense.
-SweepOptions read_sweep(const Options& options, Op sends);
+// `send` is the operation that "send" stands for in this measurement. Throws Error for an invalid
+// size or operation.
+SweepOptions parse_sweep(const Options& options, Op sends);
 
-// The pattern of an operation, and how many of its flows one initiator has.
+// The schedule of each operation, and numbers of flows.
 struct Pattern {
     std::function<const Schedule&(Op)> schedule;
-    int lanes = 1;            // at most, at one rank and direction
-    int lanes_here = 1;       // the same, at this rank
-    int initiated_lanes = 1;  // that share one initiator's flight
-    Json params;              // what the records say of it
+    int max_flows = 1;            // the most at one rank and direction
+    int local_flows = 1;          // the most at this rank and one direction
+    int flows_per_initiator = 1;  // that share one initiator's `inflight`
+    Json params;                  // parameters for the records
 };
 
 class Sweep {
 public:
     Sweep(Session& session, const Measurement& measurement, SweepOptions options, Pattern pattern);
 
-    // Collective. False when a signal ended it early; throws Error when the memory does not
-    // suffice.
+    // Collective. Returns false if a signal ended it early; throws Error if memory is short.
     bool run();
 
-    // Payload that this rank has sent to other hosts so far, warm-up included.
-    std::uint64_t bytes_sent_to_other_hosts() const { return sent_away_; }
+    // Payload bytes that this rank has sent to other hosts so far, warm-up included.
+    std::uint64_t bytes_sent_off_host() const { return bytes_sent_off_host_; }
 
 private:
     struct Pass {
-        double timed = 0;    // seconds, of the rank that took longest
-        double longest = 0;  // seconds, of the longest burst anywhere
+        double timed = 0;    // seconds of the slowest rank's timed part
+        double longest = 0;  // seconds of the longest burst on any rank
         double bytes = 0, operations = 0, corrupted = 0;
         double elapsed = 0;  // seconds since the sweep began, by rank 0's clock
         bool interrupted = false;
     };
 
-    std::size_t find_place();
+    std::size_t message_memory();
     void probe();
     bool measure(std::size_t item, Op op, std::size_t size);
-    Pass pass(Tally& tally, int window, int echoes);
+    Pass pass(Tally& tally, int window, int latency_messages);
     Outcome burst(Op op, std::size_t size, int window, int inflight, int round, Histogram& latency);
-    Outcome echo(Tally& tally, int messages, int round);
-    static int echoes(Op op, int window, bool first);
-    void tell_progress(std::size_t item, Op op, std::size_t size);
+    Outcome measure_latency(Tally& tally, int messages, int round);
+    static int latency_messages(Op op, int window, bool first);
+    void report_progress(std::size_t item, Op op, std::size_t size);
 
     Session& session_;
     const Measurement& measurement_;
     SweepOptions options_;
     Pattern pattern_;
-    Work work_;
+    PlannerInput planner_input_;
     std::unique_ptr<Planner> planner_;
     std::unique_ptr<Exchange> exchange_;
     std::vector<int> rounds_;
-    std::uint64_t next_message_ = 0, sent_away_ = 0;
+    std::uint64_t next_message_ = 0, bytes_sent_off_host_ = 0;
     Nanoseconds begin_ = 0;
 };
 
-// A sweep with what is told of its hosts before and after it.
+// Runs a sweep, with the contexts of the hosts before it and their port counters after it.
 void run_sweep(Session& session, const Measurement& measurement, SweepOptions options,
                Pattern pattern);
 

@@ -21,56 +21,57 @@ Summary single(double value) { return summarize({&value, 1}); }
 }  // namespace
 
 void report_context(Session& session) {
-    Json mine = Json::array();
-    if (session.transport
-            .simulated()) {  // of the machine that simulates nothing is told: it does not matter
+    Json host_data = Json::array();
+    // In a simulation the facts of the simulating machine do not matter.
+    if (session.transport.simulated()) {
         if (session.first_on_host())
-            mine.push_back({{"device", ""},
-                            {"numa", -1},
-                            {"facts",
-                             {{"machine.virtual", "simulated"},
-                              {"mpi.library", session.transport.library()}}}});
+            host_data.push_back({{"device", ""},
+                                 {"numa", -1},
+                                 {"facts",
+                                  {{"machine.virtual", "simulated"},
+                                   {"mpi.library", session.transport.library()}}}});
     } else if (session.first_on_host()) {
-        for (const Context& one : contexts())
-            mine.push_back({{"device", one.subject.device},
-                            {"numa", one.subject.numa.value_or(-1)},
-                            {"facts", one.facts}});
-        mine[0]["facts"]["mpi.library"] = session.transport.library();
-        mine[0]["facts"]["mpi.ranks"] = ranks_of(session, session.host(session.rank()));
+        for (const Context& context : contexts())
+            host_data.push_back({{"device", context.subject.device},
+                                 {"numa", context.subject.numa.value_or(-1)},
+                                 {"facts", context.facts}});
+        host_data[0]["facts"]["mpi.library"] = session.transport.library();
+        host_data[0]["facts"]["mpi.ranks"] = ranks_of(session, session.host(session.rank()));
     }
-    const auto all = session.gather(mine.dump());
+    const auto all = session.gather(host_data.dump());
     for (std::size_t rank = 0; rank < all.size(); ++rank)
-        for (const Json& one : Json::parse(all[rank])) {
-            Subject subject{.host = session.host(static_cast<int>(rank)), .device = one["device"]};
-            if (const int numa = one["numa"]; numa >= 0) subject.numa = numa;
-            session.sink.context(subject, one["facts"]);
+        for (const Json& entry : Json::parse(all[rank])) {
+            Subject subject{.host = session.host(static_cast<int>(rank)),
+                            .device = entry["device"]};
+            if (const int numa = entry["numa"]; numa >= 0) subject.numa = numa;
+            session.sink.context(subject, entry["facts"]);
         }
 }
 
-Wire::Wire(Session& session) : session_(session) {
+WireMonitor::WireMonitor(Session& session) : session_(session) {
     if (session.first_on_host()) before_ = read_counters();
 }
 
-void Wire::report(std::uint64_t sent_away) {
+void WireMonitor::report(std::uint64_t bytes_sent_off_host) {
     if (session_.transport.simulated()) return;
-    Json mine = {{"sent_away", sent_away}};
+    Json host_data = {{"payload", bytes_sent_off_host}};
     if (session_.first_on_host()) {
-        const Counters changed = difference(before_, read_counters());
-        for (const auto& [key, value] : changed)
-            mine["counters"].push_back({key.first, key.second, value});
-        mine["wire"] = bytes_on_the_wire(changed);
+        const Counters growth = difference(before_, read_counters());
+        for (const auto& [key, value] : growth)
+            host_data["counters"].push_back({key.first, key.second, value});
+        host_data["wire"] = bytes_on_the_wire(growth);
     }
-    const auto all = session_.gather(mine.dump());
+    const auto all = session_.gather(host_data.dump());
     if (session_.rank() != 0) return;
     std::map<std::string, double> payload, carried;
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
-        const Json one = Json::parse(all[rank]);
+        const Json entry = Json::parse(all[rank]);
         const std::string& host = session_.host(static_cast<int>(rank));
-        payload[host] += one["sent_away"].get<double>();
-        if (!one.contains("wire")) continue;
-        carried[host] = one["wire"].get<double>();
-        if (!one.contains("counters")) continue;
-        for (const Json& counter : one["counters"])
+        payload[host] += entry["payload"].get<double>();
+        if (!entry.contains("wire")) continue;
+        carried[host] = entry["wire"].get<double>();
+        if (!entry.contains("counters")) continue;
+        for (const Json& counter : entry["counters"])
             session_.sink.measurement(counters, counter[1].get<std::string>(),
                                       {.host = host, .device = counter[0]}, {},
                                       single(counter[2].get<double>()));

@@ -1,5 +1,5 @@
-// What a network measurement says of the hosts it ran on: a context each before, and after it what
-// their ports counted, held against the payload.
+// What a network measurement records about its hosts: a context of each host before, and after it
+// the growth of their port counters, compared with the payload.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,15 @@
 
 namespace assay::network {
 
-// Collective: facts of each host, its MPI library and its ranks.
+// Collective: records the facts of each host, its MPI library and its ranks.
 void report_context(Session& session);
 
-// Counts from construction on.
-class Wire {
+// Compares the port counters with the payload, from construction on.
+class WireMonitor {
 public:
-    explicit Wire(Session& session);
-    // Collective. `sent_away`: payload bytes that this rank sent to other hosts.
-    void report(std::uint64_t sent_away);
+    explicit WireMonitor(Session& session);
+    // Collective. `bytes_sent_off_host`: payload that this rank sent to other hosts.
+    void report(std::uint64_t bytes_sent_off_host);
 
 private:
     Session& session_;

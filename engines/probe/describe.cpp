@@ -5,7 +5,7 @@
 namespace assay {
 namespace {
 
-const char* word(Scope scope) {
+const char* name_of(Scope scope) {
     switch (scope) {
         case Scope::node: return "node";
         case Scope::pair: return "pair";
@@ -14,7 +14,7 @@ const char* word(Scope scope) {
     return "group";
 }
 
-const char* word(Kind kind) {
+const char* name_of(Kind kind) {
     switch (kind) {
         case Kind::integer: return "integer";
         case Kind::real: return "real";
@@ -25,18 +25,18 @@ const char* word(Kind kind) {
     return "integers";
 }
 
-const char* word(Better better) {
+const char* name_of(Better better) {
     return better == Better::higher ? "higher" : better == Better::lower ? "lower" : "none";
 }
 
-Json describe(const Measurement& m) {
-    Json j = {{"name", m.name}, {"scope", word(m.scope)}, {"help", m.help}};
+Json describe_measurement(const Measurement& m) {
+    Json j = {{"name", m.name}, {"scope", name_of(m.scope)}, {"help", m.help}};
     j["parameters"] = Json::array();
     for (const Parameter& p : m.parameters)
         j["parameters"].push_back({{"name", p.name},
-                                   {"kind", word(p.kind)},
+                                   {"kind", name_of(p.kind)},
                                    {"unit", p.unit},
-                                   {"default", p.initial},
+                                   {"default", p.default_value},
                                    {"help", p.help},
                                    {"min", p.min},
                                    {"max", p.max}});
@@ -44,7 +44,7 @@ Json describe(const Measurement& m) {
     for (const Metric& metric : m.metrics)
         j["metrics"].push_back({{"name", metric.name},
                                 {"unit", metric.unit},
-                                {"better", word(metric.better)},
+                                {"better", name_of(metric.better)},
                                 {"help", metric.help}});
     const auto reason = m.waived();
     j["waived"] = reason ? Json(*reason) : Json(nullptr);
@@ -53,10 +53,10 @@ Json describe(const Measurement& m) {
 
 }  // namespace
 
-Json describe() {
+Json describe(std::span<const Measurement> table) {
     Json j = {{"schema", schema_version}, {"version", ASSAY_VERSION}};
     j["measurements"] = Json::array();
-    for (const Measurement& m : measurements()) j["measurements"].push_back(describe(m));
+    for (const Measurement& m : table) j["measurements"].push_back(describe_measurement(m));
     j["facts"] = Json::array();
     for (const Fact& fact : known_facts())
         j["facts"].push_back({{"name", fact.name}, {"unit", fact.unit}, {"help", fact.help}});

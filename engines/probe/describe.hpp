@@ -1,11 +1,13 @@
-// What --describe prints: everything that Python needs to know of this executable, as one JSON
-// object.
+// What --describe prints: the measurements of this executable with their parameters and metrics,
+// and the known facts, as one JSON object. Python reads it.
 #pragma once
+
+#include <span>
 
 #include "core/record.hpp"
 
 namespace assay {
 
-Json describe();
+Json describe(std::span<const Measurement> table);
 
 }  // namespace assay

@@ -15,17 +15,17 @@
 namespace assay {
 namespace {
 
-// Time for the last line to pass through the launcher before it ends the job.
-constexpr useconds_t parting_us = 300'000;
+// Time for the failure record to pass through the launcher before the launcher ends the job.
+constexpr useconds_t record_delay_us = 300'000;
 
-// Waits for the child, passing on what the launcher sends; its status, and whether anything was
-// passed on.
-int await(pid_t child, const sigset_t& watched, bool& told_to_end) {
+// Waits for the child and forwards signals to it. Returns its status, and sets `signal_forwarded`
+// if there were any.
+int wait_for_child(pid_t child, const sigset_t& watched, bool& signal_forwarded) {
     for (;;) {
-        const int caught = sigwaitinfo(&watched, nullptr);
-        if (caught > 0 && caught != SIGCHLD) {
-            told_to_end = true;
-            kill(child, caught);
+        const int signal = sigwaitinfo(&watched, nullptr);
+        if (signal > 0 && signal != SIGCHLD) {
+            signal_forwarded = true;
+            kill(child, signal);
         }
         int status = 0;
         if (waitpid(child, &status, WNOHANG) == child) return status;
@@ -43,25 +43,25 @@ void split_off_guardian(int rank) {
     const pid_t child = fork();
     if (child < 0)
         throw Error("cannot fork: " + std::string(std::strerror(errno)),
-                    "raise the limit of processes (ulimit -u)");
+                    "raise the limit on processes (ulimit -u)");
     if (child == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);  // a launcher that kills the parent means both
+        prctl(PR_SET_PDEATHSIG, SIGKILL);  // the child dies with its parent
         if (getppid() != guardian) _exit(1);
         sigprocmask(SIG_SETMASK, &before, nullptr);
         return;
     }
-    bool told_to_end = false;
-    const int status = await(child, watched, told_to_end);
+    bool signal_forwarded = false;
+    const int status = wait_for_child(child, watched, signal_forwarded);
     if (!WIFSIGNALED(status)) _exit(WEXITSTATUS(status));
     const int number = WTERMSIG(status);
-    if (!told_to_end) {
+    if (!signal_forwarded) {
         const std::string host = host_name();
         Sink().failure(fmt::format("rank {} on {} was ended by signal {} ({})", rank, host, number,
                                    strsignal(number)),
-                       number == SIGKILL ? "was the host short of memory? see dmesg there"
-                                         : "see the engine's last words",
+                       number == SIGKILL ? "check dmesg on that host: was it out of memory?"
+                                         : "see the last messages of the engine",
                        {.host = host, .rank = rank}, number == SIGKILL);
-        usleep(parting_us);
+        usleep(record_delay_us);
     }
     _exit(128 + number);
 }

@@ -1,15 +1,14 @@
-// Why a rank died, said by one who survived it.
+// The guardian process of a rank, which reports why the rank died.
 //
-// A rank that is killed (by the kernel short of memory, by a fault of its own) can say nothing, and
-// launchers differ in what they tell: some name the host, some only that something ended badly. So
-// a rank splits in two before its transport starts: the child measures, the parent waits and, when
-// the child is ended by a signal that nobody sent through the launcher, writes the failure with
-// rank, host and signal.
+// A rank that is killed (out of memory, a crash) cannot report it, and launchers differ: some name
+// the host, others only say that the job failed. So each rank forks before its transport starts.
+// The child measures. The parent waits, and when a signal that did not come through the launcher
+// ends the child, it writes a failure record with rank, host and signal.
 #pragma once
 
 namespace assay {
 
-// Returns in the child. The parent passes signals on and ends as the child did.
+// Returns in the child only. The parent forwards signals and exits with the child's status.
 void split_off_guardian(int rank);
 
 }  // namespace assay

@@ -1,4 +1,5 @@
-// The table of every measurement: a new one is a .cpp in its domain and one line here.
+// assay-probe and its table of measurements. A new measurement is a .cpp in its domain and one line
+// here.
 #include <array>
 
 #include "core/registry.hpp"
@@ -10,10 +11,12 @@
 #include "node/rdma/rdma.hpp"
 #include "node/settings.hpp"
 #include "node/udp/udp.hpp"
+#include "probe/engine_main.hpp"
 #include "storage/device/device.hpp"
 
-namespace assay {
 namespace {
+
+using namespace assay;
 
 constexpr std::array table = {
     node::settings,         node::memory,        node::memory_paced, node::noise,
@@ -24,8 +27,4 @@ constexpr std::array table = {
 
 }  // namespace
 
-const std::string_view program = "assay-probe";
-
-std::span<const Measurement> measurements() { return table; }
-
-}  // namespace assay
+int main(int argc, char** argv) { return engine_main("assay-probe", table, argc, argv); }

@@ -13,8 +13,8 @@
 #include <csignal>
 #include <string>
 
-#include "core/error.hpp"
 #include "core/interrupt.hpp"
+#include "core/main.hpp"
 #include "core/options.hpp"
 #include "core/record.hpp"
 #include "probe/describe.hpp"
@@ -27,12 +27,11 @@
 namespace assay {
 namespace {
 
-constexpr int exit_unusable = 2;
 constexpr std::array table = {alloc::cycle,    alloc::retention, alloc::threads,
                               alloc::handover, alloc::mixed,     alloc::replay};
 
 void measure(int argc, char** argv) {
-    const Measurement& measurement = find_measurement(argv[2]);
+    const Measurement& measurement = find_measurement(table, argv[2]);
     const Options options = Options::parse(measurement, {argv + 3, argv + argc});
     Sink sink;
     catch_interrupts();
@@ -56,7 +55,7 @@ int run(int argc, char** argv) {
     if (verb == "serve" && argc == 2) return alloc::serve_task();
     std::signal(SIGPIPE, SIG_IGN);
     if (verb == "--describe") {
-        fmt::print("{}\n", describe().dump());
+        fmt::print("{}\n", describe(table).dump());
         return 0;
     }
     if (verb == "check") {
@@ -83,19 +82,8 @@ int run(int argc, char** argv) {
 
 }  // namespace
 
-std::span<const Measurement> measurements() { return table; }
-
 }  // namespace assay
 
 int main(int argc, char** argv) {
-    try {
-        return assay::run(argc, argv);
-    } catch (const assay::Error& error) {
-        fmt::print(stderr, "assay-alloc: {}{}{}\n", error.what(), error.fix.empty() ? "" : "; ",
-                   error.fix);
-        return assay::exit_unusable;
-    } catch (const std::exception& error) {
-        fmt::print(stderr, "assay-alloc: defect: {}\n", error.what());
-        return assay::exit_unusable;
-    }
+    return assay::report_errors("assay-alloc", [&] { return assay::run(argc, argv); });
 }

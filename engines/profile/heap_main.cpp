@@ -17,6 +17,7 @@
 #include <string>
 
 #include "core/error.hpp"
+#include "core/main.hpp"
 #include "profile/analyse/analyse.hpp"
 #include "profile/analyse/heaptrack.hpp"
 #include "profile/pack/pack.hpp"
@@ -25,8 +26,6 @@
 namespace {
 
 using namespace assay;
-
-constexpr int exit_unusable = 2;
 
 // Beside this executable.
 std::string library() {
@@ -110,14 +109,5 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
-    try {
-        return run(argc, argv);
-    } catch (const Error& error) {
-        fmt::print(stderr, "assay-heap: {}{}{}\n", error.what(), error.fix.empty() ? "" : "; ",
-                   error.fix);
-        return exit_unusable;
-    } catch (const std::exception& error) {
-        fmt::print(stderr, "assay-heap: defect: {}\n", error.what());
-        return exit_unusable;
-    }
+    return report_errors("assay-heap", [&] { return run(argc, argv); });
 }

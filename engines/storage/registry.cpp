@@ -2,12 +2,14 @@
 #include <array>
 
 #include "core/registry.hpp"
+#include "probe/engine_main.hpp"
 #include "storage/hdf5/hdf5.hpp"
 #include "storage/ior/ior.hpp"
 #include "storage/reaction_diffusion/reaction_diffusion.hpp"
 
-namespace assay {
 namespace {
+
+using namespace assay;
 
 constexpr std::array table = {
     storage::ior,
@@ -17,8 +19,4 @@ constexpr std::array table = {
 
 }  // namespace
 
-const std::string_view program = "assay-io";
-
-std::span<const Measurement> measurements() { return table; }
-
-}  // namespace assay
+int main(int argc, char** argv) { return engine_main("assay-io", table, argc, argv); }

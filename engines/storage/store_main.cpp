@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
+#include "core/main.hpp"
 #include "storage/store/recover.hpp"
 
 using namespace assay;
@@ -81,12 +82,8 @@ int main(int argc, char** argv) {
         ->check(CLI::Range(1, 256));
     recover_verb->add_flag("--keep", keep, "leave the store where it is");
     CLI11_PARSE(app, argc, argv);
-    try {
+    return report_errors("assay-store", [&] {
         for (const auto& path : paths) list->parsed() ? show(path) : rescue(path, threads, keep);
-    } catch (const Error& error) {
-        fmt::print(stderr, "assay-store: {}{}{}\n", error.what(), error.fix.empty() ? "" : "; ",
-                   error.fix);
-        return 2;
-    }
-    return 0;
+        return 0;
+    });
 }

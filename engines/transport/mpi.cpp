@@ -1,13 +1,12 @@
-// The transport over MPI: plain MPI-3 C calls, so that one source serves every MPI, SimGrid's
-// included.
+// The transport over MPI. It uses only MPI-3 C calls, so one source serves every MPI, also
+// SimGrid's.
 //
-// Tickets are indices into a table of requests that one MPI_Testsome tests as a whole: it returns
-// all that has completed in one pass through the library. Requests are reused last-in first-out,
-// which keeps the table as short as the deepest queue so far.
+// Tickets are indices into a table of requests. One MPI_Testsome call tests the whole table and
+// returns all completed requests. Requests are reused last-in first-out, so the table is only as
+// long as the deepest queue so far.
 //
-// Compiled with ASSAY_SIMULATED it is SimGrid's: host and clock are those of the platform, and
-// whoever would look again and again waits instead, for in a simulator each look costs simulated
-// time and moves nothing.
+// Compiled with ASSAY_SIMULATED it runs in SimGrid: host and clock are those of the platform, and
+// calls that would poll block instead, since each poll would cost simulated time.
 #include <fmt/format.h>
 #define OMPI_SKIP_MPICXX 1  // the C interface only
 #define MPICH_SKIP_MPICXX 1
@@ -41,7 +40,7 @@ public:
         MPI_Comm_size(MPI_COMM_WORLD, &size_);
     }
     ~Mpi() override {
-        if (window_ != MPI_WIN_NULL) withdraw();
+        if (window_ != MPI_WIN_NULL) free_window();
     }
 
     int rank() const override { return rank_; }
@@ -54,19 +53,19 @@ public:
     }
 
     Ticket send(const void* data, std::size_t bytes, int peer, int tag) override {
-        const Ticket ticket = take();
+        const Ticket ticket = take_ticket();
         MPI_Isend(data, static_cast<int>(bytes), MPI_BYTE, peer, tag, MPI_COMM_WORLD,
                   &requests_[index(ticket)]);
         return ticket;
     }
     Ticket receive(void* data, std::size_t bytes, int peer, int tag) override {
-        const Ticket ticket = take();
+        const Ticket ticket = take_ticket();
         MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, peer, tag, MPI_COMM_WORLD,
                   &requests_[index(ticket)]);
         return ticket;
     }
     Ticket get(void* data, std::size_t bytes, int peer, std::size_t offset) override {
-        const Ticket ticket = take();
+        const Ticket ticket = take_ticket();
         const int n = static_cast<int>(bytes);
         MPI_Rget(data, n, MPI_BYTE, peer, static_cast<MPI_Aint>(offset), n, MPI_BYTE, window_,
                  &requests_[index(ticket)]);
@@ -78,8 +77,8 @@ public:
     }
     void flush(int peer) override { MPI_Win_flush(peer, window_); }
 
-    std::byte* expose(std::size_t bytes) override;
-    void withdraw() override {
+    std::byte* create_window(std::size_t bytes) override;
+    void free_window() override {
         MPI_Win_unlock_all(window_);
         MPI_Win_free(&window_);
     }
@@ -89,7 +88,7 @@ public:
     void begin_sum(std::span<double> values) override { begin(values, MPI_SUM); }
     void begin_max(std::span<double> values) override { begin(values, MPI_MAX); }
     bool test_collective() override;
-    std::vector<std::string> gather(const std::string& mine) override;
+    std::vector<std::string> gather(const std::string& value) override;
     void broadcast(std::string& value) override;
 
     [[noreturn]] void abort(int status) override {
@@ -99,7 +98,7 @@ public:
 
 private:
     static std::size_t index(Ticket ticket) { return static_cast<std::size_t>(ticket); }
-    Ticket take() {
+    Ticket take_ticket() {
         ++active_;
         if (free_.empty()) {
             requests_.push_back(MPI_REQUEST_NULL);
@@ -112,7 +111,7 @@ private:
     void begin(std::span<double> values, MPI_Op op) {
         if (window_ != MPI_WIN_NULL) MPI_Win_sync(window_);
         const int n = static_cast<int>(values.size());
-        if (in_simulator)  // SimGrid's nonblocking one has every rank send to every other
+        if (in_simulator)  // in SimGrid's nonblocking reduction every rank sends to every other
             MPI_Allreduce(MPI_IN_PLACE, values.data(), n, MPI_DOUBLE, op, MPI_COMM_WORLD);
         else
             MPI_Iallreduce(MPI_IN_PLACE, values.data(), n, MPI_DOUBLE, op, MPI_COMM_WORLD,
@@ -132,16 +131,15 @@ std::string Mpi::library() const {
     char text[MPI_MAX_LIBRARY_VERSION_STRING];
     int length = 0;
     MPI_Get_library_version(text, &length);
-    // Open MPI: one line, up to the first comma. MPICH: lines of "Name:\tvalue", the first is the
-    // version.
+    // Open MPI: one line, cut at the first comma. MPICH: lines of "Name:\tvalue", the first has
+    // the version.
     std::string version(text, static_cast<std::size_t>(length));
     version.resize(std::min(version.find_first_of("\n,"), version.size()));
-    for (std::size_t at; (at = version.find_first_of("\t:")) != std::string::npos;)
-        version[at] = ' ';
-    std::string words;
+    std::ranges::replace_if(version, [](char c) { return c == '\t' || c == ':'; }, ' ');
+    std::string collapsed;  // without repeated spaces
     for (const char c : version)
-        if (c != ' ' || (!words.empty() && words.back() != ' ')) words += c;
-    return words;
+        if (c != ' ' || (!collapsed.empty() && collapsed.back() != ' ')) collapsed += c;
+    return collapsed;
 }
 
 std::string Mpi::host() const {
@@ -152,7 +150,7 @@ std::string Mpi::host() const {
     return {name, static_cast<std::size_t>(length)};
 }
 
-std::byte* Mpi::expose(std::size_t bytes) {
+std::byte* Mpi::create_window(std::size_t bytes) {
     void* base = nullptr;
     MPI_Win_allocate(static_cast<MPI_Aint>(bytes), 1, MPI_INFO_NULL, MPI_COMM_WORLD, &base,
                      &window_);
@@ -164,7 +162,7 @@ void Mpi::poll(std::vector<Ticket>& completed) {
     if (active_ == 0) return;
     indices_.resize(requests_.size());
     int done = 0;
-    if (in_simulator) {  // one by one: to look for more would cost simulated time
+    if (in_simulator) {  // one at a time: testing for more would cost simulated time
         MPI_Waitany(static_cast<int>(requests_.size()), requests_.data(), indices_.data(),
                     MPI_STATUS_IGNORE);
         done = 1;
@@ -182,20 +180,20 @@ void Mpi::poll(std::vector<Ticket>& completed) {
 }
 
 bool Mpi::test_collective() {
-    int done = 1;  // in the simulator it has been waited for
+    int done = 1;  // in the simulator the collective has completed in begin()
     if (!in_simulator) MPI_Test(&collective_, &done, MPI_STATUS_IGNORE);
     if (done && window_ != MPI_WIN_NULL) MPI_Win_sync(window_);
     return done != 0;
 }
 
-std::vector<std::string> Mpi::gather(const std::string& mine) {
+std::vector<std::string> Mpi::gather(const std::string& value) {
     const std::size_t n = rank_ == 0 ? static_cast<std::size_t>(size_) : 0;
-    const int length = static_cast<int>(mine.size());
+    const int length = static_cast<int>(value.size());
     std::vector<int> lengths(n), starts(n);
     MPI_Gather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, 0, MPI_COMM_WORLD);
     std::exclusive_scan(lengths.begin(), lengths.end(), starts.begin(), 0);
     std::string all(n ? static_cast<std::size_t>(starts.back() + lengths.back()) : 0, '\0');
-    MPI_Gatherv(mine.data(), length, MPI_CHAR, all.data(), lengths.data(), starts.data(), MPI_CHAR,
+    MPI_Gatherv(value.data(), length, MPI_CHAR, all.data(), lengths.data(), starts.data(), MPI_CHAR,
                 0, MPI_COMM_WORLD);
     std::vector<std::string> parts(n);
     for (std::size_t i = 0; i < n; ++i)
@@ -211,7 +209,7 @@ void Mpi::broadcast(std::string& value) {
     MPI_Bcast(value.data(), static_cast<int>(length), MPI_CHAR, 0, MPI_COMM_WORLD);
 }
 
-// Seconds that MPI_Init may take before this host reports that it waits.
+// Seconds that MPI_Init may take before this host reports a failure.
 double start_limit() {
     const char* text = std::getenv("ASSAY_START_TIMEOUT");
     const double limit = text ? std::atof(text) : 0;
@@ -227,13 +225,13 @@ void for_each_rank(int& argc, char**& argv, const std::function<void(Transport&)
         const double limit = start_limit();
         Watchdog watchdog(static_cast<Nanoseconds>(limit * 1e9), [limit] {
             Sink().failure(
-                fmt::format("{}: MPI_Init has not come back for {} s", host_name(), limit),
-                "a host that was listed has not started, or cannot be reached from here",
+                fmt::format("{}: MPI_Init has not returned for {} s", host_name(), limit),
+                "check that every listed host has started and can be reached from this one",
                 {.host = host_name()});
             _exit(2);
         });
         watchdog.enter(now());
-        int provided = 0;  // MPI is called by this thread alone
+        int provided = 0;  // only this thread calls MPI
         MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
     }
     const auto finish = [](Mpi* mpi) {

@@ -16,7 +16,7 @@
 namespace assay {
 namespace {
 
-// Answers are short and travel against the payload; see Faults::Flip.
+// Other tags are acknowledgements; see Faults::Flip.
 constexpr int payload_tag = 1;
 
 struct Posted {
@@ -26,13 +26,13 @@ struct Posted {
     Ticket ticket;
 };
 
-// What the ranks of a job share. One lock for all: simple, and right for a test.
+// The shared state of all ranks, under one lock.
 class Fabric {
 public:
     Fabric(int ranks, Faults faults)
-        : faults_(std::move(faults)), members_(static_cast<std::size_t>(ranks)) {}
+        : faults_(std::move(faults)), states_(static_cast<std::size_t>(ranks)) {}
 
-    int size() const { return static_cast<int>(members_.size()); }
+    int size() const { return static_cast<int>(states_.size()); }
 
     Ticket post_send(int rank, const void* data, std::size_t bytes, int peer, int tag);
     Ticket post_receive(int rank, void* data, std::size_t bytes, int peer, int tag);
@@ -40,13 +40,13 @@ public:
     void put(int rank, const void* data, std::size_t bytes, int peer, std::size_t offset);
     void flush(int rank, int peer);
     void poll(int rank, std::vector<Ticket>& completed);
-    std::byte* expose(int rank, std::size_t bytes);
+    std::byte* create_window(int rank, std::size_t bytes);
 
     void begin_reduction(int rank, std::span<double> values, bool sum);
     bool test_reduction(int rank);
-    std::vector<std::string> gather(int rank, const std::string& mine);
+    std::vector<std::string> gather(int rank, const std::string& value);
     void broadcast(int rank, std::string& value);
-    void end(int status);  // every rank's next call throws Aborted
+    void end(int status);  // makes the next call of every rank throw Aborted
     [[noreturn]] void abort(int status) {
         end(status);
         throw Aborted(status);
@@ -57,7 +57,7 @@ private:
         Ticket ticket;
         Nanoseconds due;
     };
-    struct Member {
+    struct RankState {
         std::vector<std::byte> window;
         std::vector<Pending> pending;
         std::vector<Ticket> free;
@@ -65,8 +65,8 @@ private:
         std::uint64_t posted = 0;
         Nanoseconds transmit_free = 0, receive_free = 0;
         std::map<int, Nanoseconds> puts_due;  // by peer
-        std::uint64_t collectives = 0;        // begun
-        std::span<double> reducing;
+        std::uint64_t collectives = 0;        // number begun
+        std::span<double> reduction;
     };
     struct Collective {
         int begun = 0, ended = 0;
@@ -75,61 +75,61 @@ private:
     };
     using Lock = std::unique_lock<std::mutex>;
 
-    Member& member(int rank) { return members_[static_cast<std::size_t>(rank)]; }
-    Ticket take(Member& m) {
+    RankState& state(int rank) { return states_[static_cast<std::size_t>(rank)]; }
+    Ticket take_ticket(RankState& m) {
         if (m.free.empty()) return m.next++;
         const Ticket ticket = m.free.back();
         m.free.pop_back();
         return ticket;
     }
-    void check() const {
+    void check_aborted() const {
         if (aborted_) throw Aborted(status_);
     }
     bool silent(int rank) {
-        const auto found = faults_.silent_after.find(rank);
-        return found != faults_.silent_after.end() && member(rank).posted > found->second;
+        const auto entry = faults_.silent_after.find(rank);
+        return entry != faults_.silent_after.end() && state(rank).posted > entry->second;
     }
-    // A rank that has stopped answering stays inside its call until the job is ended.
-    void count(Lock& lock, int rank) {
-        ++member(rank).posted;
+    // A silent rank blocks inside its call until the job is ended.
+    void count_operation(Lock& lock, int rank) {
+        ++state(rank).posted;
         if (!silent(rank)) return;
         changed_.wait(lock, [this] { return aborted_; });
-        check();
+        check_aborted();
     }
     double rate(const std::map<int, double>& sides, int rank) const {
-        const auto found = sides.find(rank);
-        return found == sides.end() ? faults_.rate : found->second;
+        const auto entry = sides.find(rank);
+        return entry == sides.end() ? faults_.rate : entry->second;
     }
-    // Copies, and says when source and destination are done with it.
-    std::pair<Nanoseconds, Nanoseconds> carry(int source, int destination, const void* from,
-                                              void* to, std::size_t bytes, bool payload);
-    Collective& current(int rank) { return collectives_[member(rank).collectives]; }
-    void leave(std::uint64_t number) {
+    // Copies the data. Returns when the source and the destination complete the operation.
+    std::pair<Nanoseconds, Nanoseconds> transfer(int source, int destination, const void* from,
+                                                 void* to, std::size_t bytes, bool payload);
+    Collective& current_collective(int rank) { return collectives_[state(rank).collectives]; }
+    void leave_collective(std::uint64_t number) {
         if (++collectives_[number].ended == size()) collectives_.erase(number);
     }
     template <class Ready>
-    void await(Lock& lock, Ready ready) {
+    void wait_until(Lock& lock, Ready ready) {
         changed_.wait(lock, [&] { return aborted_ || ready(); });
-        check();
+        check_aborted();
     }
 
     const Faults faults_;
     std::mutex mutex_;
     std::condition_variable changed_;
-    std::vector<Member> members_;
-    using Channel = std::tuple<int, int, int>;  // source, destination, tag
-    std::map<Channel, std::deque<Posted>> sends_, receives_;
-    std::map<std::pair<int, int>, std::uint64_t> carried_;
+    std::vector<RankState> states_;
+    using Match = std::tuple<int, int, int>;  // source, destination, tag
+    std::map<Match, std::deque<Posted>> sends_, receives_;
+    std::map<std::pair<int, int>, std::uint64_t> payloads_;
     std::map<std::uint64_t, Collective> collectives_;
     bool aborted_ = false;
     int status_ = 0;
 };
 
-std::pair<Nanoseconds, Nanoseconds> Fabric::carry(int source, int destination, const void* from,
-                                                  void* to, std::size_t bytes, bool payload) {
+std::pair<Nanoseconds, Nanoseconds> Fabric::transfer(int source, int destination, const void* from,
+                                                     void* to, std::size_t bytes, bool payload) {
     std::memcpy(to, from, bytes);
     if (payload) {
-        const std::uint64_t number = carried_[{source, destination}]++;
+        const std::uint64_t number = payloads_[{source, destination}]++;
         for (const Faults::Flip& flip : faults_.flips)
             if (flip.source == source && flip.destination == destination && flip.message == number)
                 static_cast<std::byte*>(to)[flip.offset] ^= std::byte{16};
@@ -138,18 +138,20 @@ std::pair<Nanoseconds, Nanoseconds> Fabric::carry(int source, int destination, c
         return rate > 0 ? static_cast<Nanoseconds>(static_cast<double>(bytes) / rate * 1e9) : 0;
     };
     const Nanoseconds t = now();
-    Member &s = member(source), &d = member(destination);
-    s.transmit_free = std::max(t, s.transmit_free) + duration(rate(faults_.transmit, source));
-    d.receive_free = std::max({t, d.receive_free + duration(rate(faults_.receive, destination)),
-                               s.transmit_free, t + duration(rate(faults_.receive, destination))});
-    return {s.transmit_free, d.receive_free + faults_.delay};
+    RankState &sender = state(source), &receiver = state(destination);
+    sender.transmit_free =
+        std::max(t, sender.transmit_free) + duration(rate(faults_.transmit, source));
+    receiver.receive_free =
+        std::max({t, receiver.receive_free + duration(rate(faults_.receive, destination)),
+                  sender.transmit_free, t + duration(rate(faults_.receive, destination))});
+    return {sender.transmit_free, receiver.receive_free + faults_.delay};
 }
 
 Ticket Fabric::post_send(int rank, const void* data, std::size_t bytes, int peer, int tag) {
     Lock lock(mutex_);
-    check();
-    count(lock, rank);
-    const Ticket ticket = take(member(rank));
+    check_aborted();
+    count_operation(lock, rank);
+    const Ticket ticket = take_ticket(state(rank));
     auto& waiting = receives_[{rank, peer, tag}];
     if (waiting.empty()) {
         sends_[{rank, peer, tag}].push_back({const_cast<void*>(data), bytes, rank, ticket});
@@ -157,17 +159,18 @@ Ticket Fabric::post_send(int rank, const void* data, std::size_t bytes, int peer
     }
     const Posted receive = waiting.front();
     waiting.pop_front();
-    const auto [sent, arrived] = carry(rank, peer, data, receive.data, bytes, tag == payload_tag);
-    member(rank).pending.push_back({ticket, sent});
-    member(peer).pending.push_back({receive.ticket, arrived});
+    const auto [sent, arrived] =
+        transfer(rank, peer, data, receive.data, bytes, tag == payload_tag);
+    state(rank).pending.push_back({ticket, sent});
+    state(peer).pending.push_back({receive.ticket, arrived});
     return ticket;
 }
 
 Ticket Fabric::post_receive(int rank, void* data, std::size_t bytes, int peer, int tag) {
     Lock lock(mutex_);
-    check();
-    count(lock, rank);
-    const Ticket ticket = take(member(rank));
+    check_aborted();
+    count_operation(lock, rank);
+    const Ticket ticket = take_ticket(state(rank));
     auto& waiting = sends_[{peer, rank, tag}];
     if (waiting.empty()) {
         receives_[{peer, rank, tag}].push_back({data, bytes, rank, ticket});
@@ -176,30 +179,30 @@ Ticket Fabric::post_receive(int rank, void* data, std::size_t bytes, int peer, i
     const Posted send = waiting.front();
     waiting.pop_front();
     const auto [sent, arrived] =
-        carry(peer, rank, send.data, data, std::min(bytes, send.bytes), tag == payload_tag);
-    member(peer).pending.push_back({send.ticket, sent});
-    member(rank).pending.push_back({ticket, arrived});
+        transfer(peer, rank, send.data, data, std::min(bytes, send.bytes), tag == payload_tag);
+    state(peer).pending.push_back({send.ticket, sent});
+    state(rank).pending.push_back({ticket, arrived});
     return ticket;
 }
 
 Ticket Fabric::get(int rank, void* data, std::size_t bytes, int peer, std::size_t offset) {
     Lock lock(mutex_);
-    check();
-    count(lock, rank);
-    const Ticket ticket = take(member(rank));
+    check_aborted();
+    count_operation(lock, rank);
+    const Ticket ticket = take_ticket(state(rank));
     const auto [sent, arrived] =
-        carry(peer, rank, member(peer).window.data() + offset, data, bytes, true);
-    member(rank).pending.push_back({ticket, arrived});
+        transfer(peer, rank, state(peer).window.data() + offset, data, bytes, true);
+    state(rank).pending.push_back({ticket, arrived});
     return ticket;
 }
 
 void Fabric::put(int rank, const void* data, std::size_t bytes, int peer, std::size_t offset) {
     Lock lock(mutex_);
-    check();
-    count(lock, rank);
+    check_aborted();
+    count_operation(lock, rank);
     const auto [sent, arrived] =
-        carry(rank, peer, data, member(peer).window.data() + offset, bytes, true);
-    Nanoseconds& due = member(rank).puts_due[peer];
+        transfer(rank, peer, data, state(peer).window.data() + offset, bytes, true);
+    Nanoseconds& due = state(rank).puts_due[peer];
     due = std::max(due, arrived);
 }
 
@@ -207,8 +210,8 @@ void Fabric::flush(int rank, int peer) {
     Nanoseconds due = 0;
     {
         Lock lock(mutex_);
-        check();
-        due = member(rank).puts_due[peer];
+        check_aborted();
+        due = state(rank).puts_due[peer];
     }
     while (now() < due) sched_yield();
 }
@@ -216,8 +219,8 @@ void Fabric::flush(int rank, int peer) {
 void Fabric::poll(int rank, std::vector<Ticket>& completed) {
     const Nanoseconds t = now();
     Lock lock(mutex_);
-    check();
-    Member& m = member(rank);
+    check_aborted();
+    RankState& m = state(rank);
     std::erase_if(m.pending, [&](const Pending& pending) {
         if (pending.due > t) return false;
         completed.push_back(pending.ticket);
@@ -226,18 +229,18 @@ void Fabric::poll(int rank, std::vector<Ticket>& completed) {
     });
 }
 
-std::byte* Fabric::expose(int rank, std::size_t bytes) {
+std::byte* Fabric::create_window(int rank, std::size_t bytes) {
     const Lock lock(mutex_);
-    member(rank).window.resize(bytes);
-    return member(rank).window.data();
+    state(rank).window.resize(bytes);
+    return state(rank).window.data();
 }
 
 void Fabric::begin_reduction(int rank, std::span<double> values, bool sum) {
     Lock lock(mutex_);
-    check();
-    count(lock, rank);
-    member(rank).reducing = values;
-    Collective& c = current(rank);
+    check_aborted();
+    count_operation(lock, rank);
+    state(rank).reduction = values;
+    Collective& c = current_collective(rank);
     if (c.begun++ == 0) {
         c.values.assign(values.begin(), values.end());
     } else {
@@ -249,42 +252,42 @@ void Fabric::begin_reduction(int rank, std::span<double> values, bool sum) {
 
 bool Fabric::test_reduction(int rank) {
     const Lock lock(mutex_);
-    check();
-    Collective& c = current(rank);
+    check_aborted();
+    Collective& c = current_collective(rank);
     if (c.begun < size()) return false;
-    std::ranges::copy(c.values, member(rank).reducing.begin());
-    leave(member(rank).collectives++);
+    std::ranges::copy(c.values, state(rank).reduction.begin());
+    leave_collective(state(rank).collectives++);
     return true;
 }
 
-std::vector<std::string> Fabric::gather(int rank, const std::string& mine) {
+std::vector<std::string> Fabric::gather(int rank, const std::string& value) {
     Lock lock(mutex_);
-    check();
-    const std::uint64_t number = member(rank).collectives++;
+    check_aborted();
+    const std::uint64_t number = state(rank).collectives++;
     Collective& c = collectives_[number];
-    c.texts.resize(members_.size());
-    c.texts[static_cast<std::size_t>(rank)] = mine;
+    c.texts.resize(states_.size());
+    c.texts[static_cast<std::size_t>(rank)] = value;
     ++c.begun;
     changed_.notify_all();
-    await(lock, [&] { return c.begun == size(); });
+    wait_until(lock, [&] { return c.begun == size(); });
     std::vector<std::string> parts;
     if (rank == 0) parts = c.texts;
-    leave(number);
+    leave_collective(number);
     return parts;
 }
 
 void Fabric::broadcast(int rank, std::string& value) {
     Lock lock(mutex_);
-    check();
-    const std::uint64_t number = member(rank).collectives++;
+    check_aborted();
+    const std::uint64_t number = state(rank).collectives++;
     Collective& c = collectives_[number];
     if (rank == 0) {
         c.texts = {value};
         changed_.notify_all();
     }
-    await(lock, [&] { return !c.texts.empty(); });
+    wait_until(lock, [&] { return !c.texts.empty(); });
     value = c.texts.front();
-    leave(number);
+    leave_collective(number);
 }
 
 void Fabric::end(int status) {
@@ -315,8 +318,10 @@ public:
     }
     void flush(int peer) override { fabric_.flush(rank_, peer); }
     void poll(std::vector<Ticket>& completed) override { fabric_.poll(rank_, completed); }
-    std::byte* expose(std::size_t bytes) override { return fabric_.expose(rank_, bytes); }
-    void withdraw() override {}
+    std::byte* create_window(std::size_t bytes) override {
+        return fabric_.create_window(rank_, bytes);
+    }
+    void free_window() override {}
     void begin_sum(std::span<double> values) override {
         fabric_.begin_reduction(rank_, values, true);
     }
@@ -324,8 +329,8 @@ public:
         fabric_.begin_reduction(rank_, values, false);
     }
     bool test_collective() override { return fabric_.test_reduction(rank_); }
-    std::vector<std::string> gather(const std::string& mine) override {
-        return fabric_.gather(rank_, mine);
+    std::vector<std::string> gather(const std::string& value) override {
+        return fabric_.gather(rank_, value);
     }
     void broadcast(std::string& value) override { fabric_.broadcast(rank_, value); }
     [[noreturn]] void abort(int status) override { fabric_.abort(status); }
@@ -335,7 +340,7 @@ private:
     const int rank_;
 };
 
-class Instant final : public Transport {
+class InstantTransport final : public Transport {
 public:
     int rank() const override { return 0; }
     int size() const override { return 2; }
@@ -349,15 +354,15 @@ public:
         for (Ticket ticket = 0; ticket < posted_; ++ticket) completed.push_back(ticket);
         posted_ = 0;
     }
-    std::byte* expose(std::size_t bytes) override {
+    std::byte* create_window(std::size_t bytes) override {
         window_.resize(bytes);
         return window_.data();
     }
-    void withdraw() override {}
+    void free_window() override {}
     void begin_sum(std::span<double>) override {}
     void begin_max(std::span<double>) override {}
     bool test_collective() override { return true; }
-    std::vector<std::string> gather(const std::string& mine) override { return {mine, mine}; }
+    std::vector<std::string> gather(const std::string& value) override { return {value, value}; }
     void broadcast(std::string&) override {}
     [[noreturn]] void abort(int status) override { throw Aborted(status); }
 
@@ -381,7 +386,7 @@ void run_null_ranks(int ranks, const Faults& faults, const std::function<void(Tr
                     body(transport);
                 } catch (...) {
                     errors[static_cast<std::size_t>(rank)] = std::current_exception();
-                    fabric.end(2);  // the others would wait for this one
+                    fabric.end(2);  // the other ranks would wait for this one
                 }
             });
     }
@@ -397,13 +402,13 @@ void run_null_ranks(int ranks, const Faults& faults, const std::function<void(Tr
     if (aborted) std::rethrow_exception(aborted);
 }
 
-std::unique_ptr<Transport> instant_transport() { return std::make_unique<Instant>(); }
+std::unique_ptr<Transport> instant_transport() { return std::make_unique<InstantTransport>(); }
 
 void for_each_rank(int&, char**&, const std::function<void(Transport&)>& body) {
     const char* text = std::getenv("ASSAY_NULL_RANKS");
     const int ranks = text ? std::atoi(text) : 1;
     if (ranks < 1 || ranks > 1024)
-        throw Error("ASSAY_NULL_RANKS is not a number of ranks", "give 1 to 1024");
+        throw Error("ASSAY_NULL_RANKS is not a number of ranks", "expected 1 to 1024");
     run_null_ranks(ranks, {}, body);
 }
 

@@ -1,10 +1,10 @@
-// The transport without a network: the ranks are threads of one process, and what goes wrong is
-// planted.
+// The null transport: ranks are threads of one process, there is no network, and faults can be
+// injected. It tests the whole network engine without MPI.
 //
-// It is how the whole network engine is tested without MPI. Data is copied when a send meets its
-// receive (or a put or get is posted); the operation completes when the links, modelled as one
-// transmit and one receive side a rank that each serve one message after the other, would have
-// carried it. Time is real, so that the engine's own clocks are tested too.
+// Data is copied when a send matches its receive, or when a put or get is posted. The operation
+// completes when the modelled links would have carried the message: each rank has one transmit and
+// one receive side, and each side serves one message at a time. Time is real, so the engine's
+// clocks are tested too.
 #pragma once
 
 #include <functional>
@@ -16,33 +16,35 @@
 
 namespace assay {
 
-// What is planted. Rates are in bytes a second; 0 means as fast as memory copies.
+// The injected faults. Rates are in bytes per second; 0 means as fast as memory copies.
 struct Faults {
-    double rate = 0;                          // of every side that has none of its own below
-    std::map<int, double> transmit, receive;  // of a rank's sides
+    double rate = 0;                          // of each side without an entry below
+    std::map<int, double> transmit, receive;  // by rank
     Nanoseconds delay = 0;                    // from transmission to arrival
     struct Flip {
         int source, destination;
-        std::uint64_t message;  // the n-th payload between these two, from 0: sends that are not
-                                // answers, puts, gets
-        std::size_t offset;     // of the byte that arrives with a bit flipped
+        // Counts the payloads between these two from 0: puts, gets, and sends other than
+        // acknowledgements.
+        std::uint64_t message;
+        std::size_t offset;  // of the byte that arrives with a flipped bit
     };
     std::vector<Flip> flips;
-    std::map<int, std::uint64_t>
-        silent_after;  // a rank stops answering after that many posted operations
+    // By rank: posted operations after which it stops answering.
+    std::map<int, std::uint64_t> silent_after;
 };
 
-// Thrown by every rank's next call once one rank has called abort().
+// Thrown by the next call of every rank after one rank has called abort().
 struct Aborted : std::runtime_error {
     explicit Aborted(int status_) : std::runtime_error("the job was ended"), status(status_) {}
     int status;
 };
 
-// Runs `body` on `ranks` threads. Throws what the lowest rank threw, Aborted last.
+// Runs `body` on `ranks` threads. Throws the error of the lowest rank that failed; Aborted only if
+// there was no other.
 void run_null_ranks(int ranks, const Faults& faults, const std::function<void(Transport&)>& body);
 
-// Rank 0 of two, the other of which does everything at once and moves nothing: what is left is the
-// cost of the measuring code.
+// Rank 0 of two, whose operations complete at once and move nothing: only the cost of the measuring
+// code remains.
 std::unique_ptr<Transport> instant_transport();
 
 }  // namespace assay

@@ -1,9 +1,9 @@
-// Moving bytes between the ranks of a job: one interface, so that every measurement runs over MPI,
-// over the null transport (planted faults and delays, no network), and later over others.
+// The transport interface: moves bytes between the ranks of a job. Measurements run over MPI or
+// over the null transport, which has no network and can simulate faults and delays.
 //
-// Not blocking where it can be avoided: a rank posts operations and polls for their completion, so
-// that a peer that does not answer is noticed by the caller's own clock instead of hanging inside a
-// library. What blocks says so; callers put a Watchdog over it.
+// Most calls do not block: a rank posts operations and polls for their completion. The caller's own
+// clock then notices a silent peer, where a blocking library call would hang. Blocking calls are
+// marked as such; callers guard them with a Watchdog.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@
 
 namespace assay {
 
-// An operation in flight: a small number, free for reuse once poll() has reported it.
+// An operation in flight: a small number, reused after poll() has reported it.
 using Ticket = std::int32_t;
 
 class Transport {
@@ -29,48 +29,45 @@ public:
     virtual int size() const = 0;
     virtual std::string library() const = 0;  // "Open MPI 4.1.4", "null"
 
-    // In a simulator the host is the platform's and time is the platform's too: both are the
-    // transport's to tell. There poll() and test_collective() wait, since looking costs no time and
-    // nothing else can happen.
+    // In a simulator, host and clock are those of the simulated platform. There poll() and
+    // test_collective() block, since polling does not advance simulated time.
     virtual bool simulated() const { return false; }
     virtual std::string host() const { return host_name(); }
     virtual Nanoseconds clock() const { return now(); }
 
-    // Two-sided. The caller leaves the buffer alone until the ticket is reported. Messages of one
-    // peer and tag match receives in the order of posting.
+    // Two-sided operations. The buffer must not be used until the ticket is reported. Messages with
+    // the same peer and tag match receives in the order of posting.
     virtual Ticket send(const void* data, std::size_t bytes, int peer, int tag) = 0;
     virtual Ticket receive(void* data, std::size_t bytes, int peer, int tag) = 0;
 
-    // One-sided, into and out of the window that every rank exposed. What a rank stored in its
-    // window before a collective is what a get after it reads; a flushed put is seen by the target
-    // after the next collective.
-    virtual std::byte* expose(
-        std::size_t bytes) = 0;   // collective, blocking; the local part of the window
-    virtual void withdraw() = 0;  // collective, blocking
+    // One-sided operations, on the windows of all ranks. A get reads what the target stored before
+    // the last collective; the target sees a flushed put after the next collective.
+    // Both calls are collective and block. create_window returns the local part.
+    virtual std::byte* create_window(std::size_t bytes) = 0;
+    virtual void free_window() = 0;
     virtual Ticket get(void* data, std::size_t bytes, int peer, std::size_t offset) = 0;
-    // No ticket: MPI reports the completion of single puts only locally, which says nothing of the
-    // peer.
+    // Returns no ticket: MPI reports only the local completion of a put, not that at the peer.
     virtual void put(const void* data, std::size_t bytes, int peer, std::size_t offset) = 0;
-    virtual void flush(int peer) = 0;  // blocking: every put to that peer is complete there
+    virtual void flush(int peer) = 0;  // blocks until every put to the peer is complete there
 
-    // Appends the tickets that have completed since the last call; also drives progress.
+    // Appends the tickets completed since the last call; also drives progress.
     virtual void poll(std::vector<Ticket>& completed) = 0;
 
-    // Collectives, one at a time. Begin, then call test_collective() until true; no rank gets there
-    // before every rank has begun. The values are reduced in place, on every rank.
+    // Collectives, one at a time: call begin_*, then test_collective() until it returns true, which
+    // happens only after every rank has begun. The values are reduced in place on every rank.
     virtual void begin_sum(std::span<double> values) = 0;
     virtual void begin_max(std::span<double> values) = 0;
     virtual bool test_collective() = 0;
-    virtual std::vector<std::string> gather(
-        const std::string& mine) = 0;                // blocking; filled on rank 0 only
-    virtual void broadcast(std::string& value) = 0;  // blocking; from rank 0
+    // Both block. gather returns the values in the order of ranks on rank 0, nothing on the others.
+    virtual std::vector<std::string> gather(const std::string& value) = 0;
+    virtual void broadcast(std::string& value) = 0;  // from rank 0
 
-    // Ends every rank of the job now.
+    // Ends every rank of the job immediately.
     [[noreturn]] virtual void abort(int status) = 0;
 };
 
-// Runs `body` once for each rank that lives in this process: one under MPI; $ASSAY_NULL_RANKS
-// threads (1 unless set) in the executable without MPI. Chosen at link time.
+// Runs `body` once for each rank in this process: one under MPI, $ASSAY_NULL_RANKS threads (default
+// 1) without MPI. The implementation is chosen at link time.
 void for_each_rank(int& argc, char**& argv, const std::function<void(Transport&)>& body);
 
 }  // namespace assay

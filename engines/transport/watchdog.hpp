@@ -1,7 +1,7 @@
-// Notices a call that does not come back: MPI_Init, a flush, a gather with a host that is gone.
+// Detects a blocking call that does not return: MPI_Init, a flush, a gather with a dead host.
 //
-// A thread of its own sleeps and looks now and then whether the call that was entered has been left
-// since; entering and leaving are one relaxed store each, so it may stand in a hot path.
+// A separate thread periodically checks whether an entered call has been left. enter() and leave()
+// are one relaxed store each, cheap enough for a hot path.
 #pragma once
 
 #include <algorithm>
@@ -18,15 +18,15 @@ namespace assay {
 
 class Watchdog {
 public:
-    // `stalled` runs on the watchdog's thread, once, when one call takes longer than `limit`;
-    // `look`, if any, runs at every look.
-    Watchdog(Nanoseconds limit, std::function<void()> stalled, std::function<void()> look = {})
+    // `on_stall` runs on the watchdog's thread, once, when a call takes longer than `limit`;
+    // `on_check`, if any, runs at every check.
+    Watchdog(Nanoseconds limit, std::function<void()> on_stall, std::function<void()> on_check = {})
         : limit_(limit),
-          stalled_(std::move(stalled)),
-          look_(std::move(look)),
+          on_stall_(std::move(on_stall)),
+          on_check_(std::move(on_check)),
           thread_([this](std::stop_token stop) { watch(stop); }) {}
 
-    void enter(Nanoseconds at) { entered_.store(at, std::memory_order_relaxed); }
+    void enter(Nanoseconds time) { entered_.store(time, std::memory_order_relaxed); }
     void leave() { entered_.store(0, std::memory_order_relaxed); }
 
 private:
@@ -34,26 +34,27 @@ private:
         const auto pause =
             std::chrono::nanoseconds(std::min<Nanoseconds>(limit_ / 8 + 1, 200'000'000));
         std::unique_lock lock(mutex_);
-        Nanoseconds last = now(), frozen = 0;
+        Nanoseconds last = now(), resumed = 0;
         while (!wake_.wait_for(lock, stop, pause, [&] { return stop.stop_requested(); })) {
-            if (look_) look_();
-            // Slept far too long: this process itself was stopped, which is no one else's fault.
+            if (on_check_) on_check_();
+            // The thread slept far too long: this process was stopped, and the call is not at
+            // fault.
             const Nanoseconds t = now();
-            if (t - last > limit_ / 2) frozen = t;
+            if (t - last > limit_ / 2) resumed = t;
             last = t;
             const Nanoseconds entered = entered_.load(std::memory_order_relaxed);
-            if (entered == 0 || t - std::max(entered, frozen) < limit_) continue;
-            stalled_();
+            if (entered == 0 || t - std::max(entered, resumed) < limit_) continue;
+            on_stall_();
             return;
         }
     }
 
     const Nanoseconds limit_;
-    const std::function<void()> stalled_, look_;
+    const std::function<void()> on_stall_, on_check_;
     std::atomic<Nanoseconds> entered_{0};
     std::mutex mutex_;
     std::condition_variable_any wake_;
-    std::jthread thread_;  // last: it starts when all else stands, and is joined first
+    std::jthread thread_;  // last member: starts after the others exist, and is joined first
 };
 
 }  // namespace assay

@@ -1,16 +1,16 @@
-// The flows of one round, all at once, and the rate of each in the time in which all of them ran.
+// Runs the flows of one round at once, and measures the rate of each while all of them ran.
 //
-// Every rank notes when its messages arrive, by its own clock, from a barrier that all have passed.
-// The ranks then agree on a common window: from when the last of the flows has come to run (each
-// place of its sender's window has turned once), to the end of the time asked for; flows go on for
-// half as long again, so that what is under way then still moves as it did. What a flow carried in
-// it, interpolated between arrivals, is its rate; the window's eight slices give the spread, so
-// that one round tells how sure it is. Rates over the whole time would count the start of slow
-// flows and what fast ones left behind, and a single rank's clock would speak for all.
+// Every rank records when its messages arrive, by its own clock, counted from a common barrier. The
+// ranks then agree on a common time: it begins when the last flow is in steady state (each slot of
+// its sender's window was used once) and ends after the requested seconds. The flows go on for half
+// as long again, so that the load is the same until the end of the common time. A flow's rate is
+// what it carried in the common time, interpolated between arrivals; eight slices of that time give
+// the spread. Rates over the whole time would include the start of slow flows and the time after
+// fast ones have ended.
 //
-// A sender stops by its own clock. Nobody knows beforehand how many messages that will be: the last
-// of each place in the sender's window carries a word that says so, and the receiver, which keeps
-// as many receives posted as the sender has places, has then none left over.
+// A sender stops by its own clock, so the number of messages is not known beforehand. The last
+// message of each slot of its window is an end marker. The receiver keeps as many receives posted
+// as the sender has slots, so none is left over.
 #pragma once
 
 #include <array>
@@ -24,21 +24,21 @@ namespace assay::network::saturate {
 
 inline constexpr std::size_t slices = 8;
 
-struct Carried {
-    int flow;
-    double rate = 0;  // B/s in the common window
-    std::array<double, slices> sliced{};
+struct FlowRate {
+    int flow;         // index in the round
+    double rate = 0;  // B/s in the common time
+    std::array<double, slices> slice_rates{};
     std::uint64_t messages = 0;
 };
 
 struct Outcome {
-    double window = 0;             // seconds; not positive when not all flows ran at one time
-    std::vector<Carried> carried;  // of the flows that arrive here
-    std::uint64_t sent_away = 0;   // bytes that left for other hosts
-    bool interrupted = false;      // the same on every rank
+    double window = 0;            // seconds of the common time; not positive if there was none
+    std::vector<FlowRate> flows;  // those that arrive at this rank
+    std::uint64_t bytes_sent_off_host = 0;
+    bool interrupted = false;  // equal on every rank
 };
 
-// Collective. `inflight`: messages that each flow has under way.
+// Collective. `inflight`: messages in flight on each flow.
 Outcome run_flows(Session& session, const Round& round, int inflight);
 
 }  // namespace assay::network::saturate

@@ -1,13 +1,12 @@
-// What one round of the saturation experiments is, as the conductor writes it: one line of JSON.
+// One round of the saturation experiments, read from one line of JSON:
 //
 //     {"flows": [[0,4],[4,0]], "size": 1048576, "seconds": 0.5, "params": {"experiment": "host"}}
 //     {"echo": [[0,1],[0,2]], "sizes": [1,1024], "count": 20, "params": {}}
 //
-// Flows run at the same time, each from one rank to another; a pair that sends both ways is two
-// flows, a ring of four is four, an all-to-all of n is n (n - 1). "seconds" is what is measured;
-// what all take is half as much again. Echoes are pairs that play ping-pong, one pair after the
-// other. "params" come back in the records, so that the conductor knows its own rounds again, and
-// the engine knows no experiment by name.
+// The flows of a round run at the same time, each from one rank to another: both directions of a
+// pair are two flows, an all-to-all of n ranks is n (n - 1). "seconds" is the measured time; the
+// round takes 1.5 times as long. "echo" lists pairs for ping-pong, one pair after the other. The
+// records repeat "params", by which the caller recognises its rounds; the engine ignores them.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +18,8 @@
 namespace assay::network::saturate {
 
 // A flow as its sender or its receiver sees it.
-struct Lane {
-    int flow;  // its number in the round
+struct FlowEnd {
+    int flow;  // index in the round
     int peer;
 };
 
@@ -34,11 +33,11 @@ struct Round {
     std::int64_t count = 0;
     Json params;
 
-    std::vector<Lane> leaving(int rank) const;
-    std::vector<Lane> arriving(int rank) const;
+    std::vector<FlowEnd> outgoing(int rank) const;
+    std::vector<FlowEnd> incoming(int rank) const;
 };
 
-// Throws Error for a line that is no round of these many ranks.
+// Throws Error if the line is not a valid round for `ranks` ranks.
 Round read_round(const std::string& line, int ranks);
 
 }  // namespace assay::network::saturate

@@ -1,13 +1,12 @@
-// Rounds of experiments, one after the other, as a conductor on standard input asks for them.
+// network.saturation: rounds of experiments, read from standard input.
 //
-// Which round comes next depends on what the last ones have shown, and starting an MPI job takes
-// seconds: so the job stays, says `ready`, and waits for a line (round.hpp). It ends at the end of
-// its input. By hand:
+// The caller chooses each round from the results of earlier ones, and starting an MPI job takes
+// seconds. So the job stays alive: it writes a `ready` record, waits for a line (round.hpp), and
+// ends at the end of its input. By hand:
 //
 //     mpirun -np 4 assay-probe-openmpi run network.saturation <rounds.jsonl
 //
-// The same binary runs in SimGrid, where the whole conversation takes place at one moment of
-// simulated time.
+// The same binary runs in SimGrid, where reading the rounds takes no simulated time.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -26,10 +25,10 @@ namespace {
 
 using namespace saturate;
 
-// Lines from standard input, which only rank 0 has.
+// Lines from standard input; only rank 0 reads it.
 class Input {
 public:
-    // The next line, empty at the end. An empty line is none.
+    // The next line that is not empty; an empty text at the end of the input.
     std::string next() {
         for (;;) {
             if (const std::size_t end = text_.find('\n'); end != std::string::npos) {
@@ -52,22 +51,22 @@ private:
     std::string text_;
 };
 
-class Loop {
+class RoundLoop {
 public:
-    Loop(Session& session, int inflight) : session_(session), inflight_(inflight) {}
+    RoundLoop(Session& session, int inflight) : session_(session), inflight_(inflight) {}
 
     void run() {
-        for (std::string line; !(line = next()).empty();) {
+        for (std::string line; !(line = next_line()).empty();) {
             const Round round = read_round(line, session_.size());
-            const bool going = round.kind == Round::Kind::echo ? echo(round) : flows(round);
-            if (!going) throw Error("interrupted", "what was measured before has been kept");
+            const bool complete = round.kind == Round::Kind::echo ? echo(round) : flows(round);
+            if (!complete) throw Error("interrupted", "the results so far are kept");
         }
     }
 
-    std::uint64_t sent_away() const { return sent_away_; }
+    std::uint64_t bytes_sent_off_host() const { return bytes_sent_off_host_; }
 
 private:
-    std::string next() {
+    std::string next_line() {
         std::string line;
         if (session_.rank() == 0) {
             session_.sink.ready("for the next round");
@@ -80,62 +79,65 @@ private:
 
     bool echo(const Round& round) {
         std::vector<Echo> echoes;
-        const bool going = run_echoes(session_, round, echoes, sent_away_);
-        for (const Echo& one : echoes) {
-            const auto [first, second] = round.pairs[one.pair];
+        const bool complete = run_echoes(session_, round, echoes, bytes_sent_off_host_);
+        for (const Echo& pair : echoes) {
+            const auto [first, second] = round.pairs[pair.pair];
             Json params = round.params;
-            params["size"] = one.size;
+            params["size"] = pair.size;
             session_.sink.measurement(
                 saturation, "latency",
                 {.host = session_.label(first), .peer = session_.label(second)}, params,
-                summarize(one.samples), one.samples);
+                summarize(pair.samples), pair.samples);
         }
-        return going;
+        return complete;
     }
 
     bool flows(const Round& round) {
-        const double each = static_cast<double>((round.size + 63) / 64 * 64);
-        const double lanes = static_cast<double>(round.leaving(session_.rank()).size() +
-                                                 round.arriving(session_.rank()).size() *
-                                                     static_cast<std::size_t>(inflight_));
-        session_.memory(lanes * each, 0, fmt::format("messages of {} bytes", round.size));
+        const double message = static_cast<double>((round.size + 63) / 64 * 64);
+        const double buffers = static_cast<double>(round.outgoing(session_.rank()).size() +
+                                                   round.incoming(session_.rank()).size() *
+                                                       static_cast<std::size_t>(inflight_));
+        session_.memory(buffers * message, 0, fmt::format("messages of {} bytes", round.size));
         const Outcome outcome = run_flows(session_, round, inflight_);
-        sent_away_ += outcome.sent_away;
-        Json mine = Json::array();
-        for (const Carried& one : outcome.carried)
-            mine.push_back({one.flow, one.rate, one.messages, one.sliced});
-        const std::vector<std::string> all = session_.gather(mine.dump());
-        if (session_.rank() == 0) tell(round, outcome.window, all);
+        bytes_sent_off_host_ += outcome.bytes_sent_off_host;
+        Json own_results = Json::array();
+        for (const FlowRate& flow : outcome.flows)
+            own_results.push_back({flow.flow, flow.rate, flow.messages, flow.slice_rates});
+        const std::vector<std::string> all = session_.gather(own_results.dump());
+        if (session_.rank() == 0) record_flows(round, outcome.window, all);
         return !outcome.interrupted;
     }
 
-    // On rank 0: one record for the whole round.
-    void tell(const Round& round, double window, const std::vector<std::string>& parts) {
+    // On rank 0: writes one record for the whole round.
+    void record_flows(const Round& round, double window, const std::vector<std::string>& parts) {
         FlowRates rates(round.pairs.size());
         Json params = round.params;
         params["size"] = round.size;
         params["window_s"] = window;
         std::uint64_t messages = 0;
         for (const std::string& part : parts)
-            for (const Json& one : Json::parse(part)) {
-                const std::size_t flow = one[0];
-                rates.values[flow] = one[1];
-                messages += one[2].get<std::uint64_t>();
-                rates.slices[flow] = one[3].get<std::vector<double>>();
+            for (const Json& result : Json::parse(part)) {
+                const std::size_t flow = result[0];
+                rates.values[flow] = result[1];
+                messages += result[2].get<std::uint64_t>();
+                rates.slices[flow] = result[3].get<std::vector<double>>();
             }
         params["messages"] = messages;
         for (const auto& [source, target] : round.pairs) {
             rates.sources.push_back(session_.label(source));
             rates.targets.push_back(session_.label(target));
         }
-        if (!(window > 0)) rates.values.clear(), rates.slices.clear();
+        if (!(window > 0)) {
+            rates.values.clear();
+            rates.slices.clear();
+        }
         session_.sink.flows(saturation, "rate", params, rates);
     }
 
     Session& session_;
     const int inflight_;
     Input input_;
-    std::uint64_t sent_away_ = 0;
+    std::uint64_t bytes_sent_off_host_ = 0;
 };
 
 }  // namespace
@@ -143,10 +145,10 @@ private:
 void detail::run_saturation(const Options& options, Bench& bench) {
     run_group(options, bench, [&](Session& session) {
         report_context(session);
-        Wire carried(session);
-        Loop loop(session, static_cast<int>(options.integer("nflight")));
-        loop.run();
-        carried.report(loop.sent_away());
+        WireMonitor monitor(session);
+        RoundLoop rounds(session, static_cast<int>(options.integer("nflight")));
+        rounds.run();
+        monitor.report(rounds.bytes_sent_off_host());
     });
 }
 

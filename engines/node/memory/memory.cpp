@@ -1,8 +1,8 @@
-// Memory bandwidth over arrays four times the last-level cache, as McCalpin's STREAM asks.
+// Memory bandwidth over arrays of four times the last-level cache, as McCalpin's STREAM requires.
 //
-// A team of threads, one bound to each core taking part, works on arrays that lie on one NUMA node,
-// each thread on a part of its own, which it touched first. A pass starts for all threads at once
-// and lasts until the slowest has finished. The first pass warms up and is dropped.
+// A team of threads, one bound to each core in use, works on arrays on one NUMA node. Each thread
+// has its own arrays, which it touched first. A pass starts for all threads at once and lasts until
+// the slowest has finished. The first pass is warm-up and is dropped.
 #include "node/memory/memory.hpp"
 
 #include <algorithm>
@@ -20,24 +20,23 @@
 namespace assay::node {
 namespace {
 
-// Between the arrays of one thread, so that equal offsets do not fall on the same cache sets and
-// banks.
+// Space between the arrays of a thread, so that equal offsets use different cache sets and banks.
 constexpr std::size_t skew = 1088;  // bytes: an odd number of lines
 
-// One thread's arrays in one piece of memory on one node.
-class Part {
+// One thread's three arrays, in one allocation on one node.
+class ThreadArrays {
 public:
-    Part(std::size_t n, int node) : memory_(3 * (n * sizeof(double) + skew), node) {
-        auto* at = static_cast<char*>(memory_.data());
+    ThreadArrays(std::size_t n, int node) : memory_(3 * (n * sizeof(double) + skew), node) {
+        auto* base = static_cast<char*>(memory_.data());
         const auto array = [&](std::size_t k) {
-            return reinterpret_cast<double*>(at + k * (n * sizeof(double) + skew));
+            return reinterpret_cast<double*>(base + k * (n * sizeof(double) + skew));
         };
         arrays_ = {array(0), array(1), array(2), n};
         std::fill_n(arrays_.a, n, 1.0);
         std::fill_n(arrays_.b, n, 2.0);
         std::fill_n(arrays_.c, n, 0.5);
-        if (node != NodeMemory::any && !memory_.lies_on(node))
-            throw Error("memory asked for on NUMA node " + std::to_string(node) + " lies elsewhere",
+        if (node != NodeMemory::any && !memory_.is_on_node(node))
+            throw Error("memory requested on NUMA node " + std::to_string(node) + " is elsewhere",
                         "is that node full? see numactl --hardware");
     }
     const Arrays& arrays() const { return arrays_; }
@@ -47,50 +46,50 @@ private:
     Arrays arrays_{};
 };
 
-// A regular store is counted with the reading of its line. Processors that write whole lines
-// without that (AMD's from Zen 4, Intel's from Ice Lake in part) then seem to move more than
-// reading or streaming ever does, by up to two: beyond this factor the reading cannot have taken
-// place, and is not counted.
-constexpr double elision = 1.3;
+// A regular store is counted together with the read of its cache line. Some processors write whole
+// lines without reading them (AMD's from Zen 4, partly Intel's from Ice Lake). They would seem to
+// move up to twice as much as the read and streaming kernels. Beyond this factor the line reads
+// cannot have happened, and are not counted.
+constexpr double max_excess = 1.3;
 
 struct Plan {
     double seconds;
     std::int64_t repeats;
 };
 
-// Threads on cores, each with its part of the arrays.
-class Team {
+// Threads bound to cores, each with its own arrays.
+class ThreadTeam {
 public:
-    Team(std::vector<int> cores, const std::vector<int>& memory_nodes, std::size_t total)
+    ThreadTeam(std::vector<int> cores, const std::vector<int>& memory_nodes, std::size_t total)
         : cores_(std::move(cores)) {
         const std::size_t n =
             std::max<std::size_t>(total / sizeof(double) / cores_.size() / kernel_step, 1) *
             kernel_step;
         parts_.resize(cores_.size());
-        std::vector<std::exception_ptr> failed(cores_.size());
+        std::vector<std::exception_ptr> errors(cores_.size());
         {
             std::vector<std::jthread> pool;
             for (std::size_t t = 0; t < cores_.size(); ++t)
                 pool.emplace_back([&, t] {
                     try {
                         bind_to_core(cores_[t]);
-                        parts_[t] = std::make_unique<Part>(n, memory_nodes[t]);
+                        parts_[t] = std::make_unique<ThreadArrays>(n, memory_nodes[t]);
                     } catch (...) {
-                        failed[t] = std::current_exception();
+                        errors[t] = std::current_exception();
                     }
                 });
         }
-        for (const auto& one : failed)
-            if (one) std::rethrow_exception(one);
+        for (const auto& error : errors)
+            if (error) std::rethrow_exception(error);
     }
 
     std::size_t threads() const { return cores_.size(); }
 
     // Bandwidth of each pass, in B/s.
     std::vector<double> passes(const Kernel& kernel, const Plan& plan) const {
-        std::vector<double> bandwidths, kept(threads());
-        const double bytes =
-            kernel.moved * static_cast<double>(parts_[0]->arrays().n * sizeof(double) * threads());
+        std::vector<double> bandwidths, checksums(threads());
+        const double bytes = kernel.traffic * static_cast<double>(parts_[0]->arrays().n *
+                                                                  sizeof(double) * threads());
         Nanoseconds begin = 0;
         const Nanoseconds first = now();
         bool done = false;
@@ -108,52 +107,52 @@ public:
                 bind_to_core(cores_[t]);
                 do {
                     start.arrive_and_wait();
-                    kept[t] += kernel.run(parts_[t]->arrays());
+                    checksums[t] += kernel.run(parts_[t]->arrays());
                     stop.arrive_and_wait();
                 } while (!done);
             });
         pool.clear();
         volatile double consumed = 0;
-        for (double one : kept) consumed = consumed + one;
+        for (double checksum : checksums) consumed = consumed + checksum;
         bandwidths.erase(bandwidths.begin());
         return bandwidths;
     }
 
 private:
     std::vector<int> cores_;
-    std::vector<std::unique_ptr<Part>> parts_;
+    std::vector<std::unique_ptr<ThreadArrays>> parts_;
 };
 
-// One row of the result: who works on whose memory.
-struct Line {
+// One set-up to measure: cores, and the memory that they use.
+struct Configuration {
     std::vector<int> cores, memory_nodes;  // of each thread
     std::optional<int> node;               // of the cores; none: of all nodes
     Json memory_node;
     std::size_t bytes;  // in each of the three arrays
 };
 
-std::vector<Line> lines() {
+std::vector<Configuration> configurations() {
     const auto& nodes = numa_nodes();
-    std::vector<Line> found;
+    std::vector<Configuration> list;
     std::size_t with_cores = 0;
     for (const NumaNode& node : nodes) with_cores += !node.cores.empty();
     const std::size_t share = 4 * last_level_cache() / std::max<std::size_t>(with_cores, 1);
-    Line everywhere{{}, {}, std::nullopt, "local", 4 * last_level_cache()};
+    Configuration all_nodes{{}, {}, std::nullopt, "local", 4 * last_level_cache()};
     for (const NumaNode& node : nodes) {
         if (node.cores.empty()) continue;
-        if (found.empty() && node.cores.size() > 1)
-            found.push_back({{node.cores[0]}, {node.number}, node.number, node.number, share});
+        if (list.empty() && node.cores.size() > 1)
+            list.push_back({{node.cores[0]}, {node.number}, node.number, node.number, share});
         for (const NumaNode& memory : nodes)
             if (memory.bytes > 0)
-                found.push_back({node.cores, std::vector<int>(node.cores.size(), memory.number),
-                                 node.number, memory.number, share});
+                list.push_back({node.cores, std::vector<int>(node.cores.size(), memory.number),
+                                node.number, memory.number, share});
         for (int core : node.cores) {
-            everywhere.cores.push_back(core);
-            everywhere.memory_nodes.push_back(node.bytes > 0 ? node.number : NodeMemory::any);
+            all_nodes.cores.push_back(core);
+            all_nodes.memory_nodes.push_back(node.bytes > 0 ? node.number : NodeMemory::any);
         }
     }
-    if (with_cores > 1) found.push_back(std::move(everywhere));
-    return found;
+    if (with_cores > 1) list.push_back(std::move(all_nodes));
+    return list;
 }
 
 }  // namespace
@@ -162,35 +161,34 @@ void detail::run_memory(const Options& options, Bench& bench) {
     if (options.flag("realtime")) enter_realtime();
     const std::size_t needed = 12 * last_level_cache();
     if (needed > available_memory())
-        throw Error(
-            "node.memory: needs " + std::to_string(needed >> 20) + " MiB, more than is free",
-            "free memory on this node");
+        throw Error("node.memory needs " + std::to_string(needed >> 20) + " MiB, more than is free",
+                    "free memory on this node");
     const Plan plan{options.real("seconds"), options.integer("repeats")};
-    const auto all = lines();
+    const auto all = configurations();
     const auto chosen = kernels();
     const double steps = static_cast<double>(all.size() * chosen.size());
     double done = 0;
-    for (const Line& line : all) {
-        const Team team(line.cores, line.memory_nodes, line.bytes);
-        double no_line_reads = 0;  // the best of the kernels that read no line before they write it
+    for (const Configuration& setup : all) {
+        const ThreadTeam team(setup.cores, setup.memory_nodes, setup.bytes);
+        double best = 0;  // of the kernels without regular stores, which read no lines
         for (const Kernel& kernel : chosen) {
             bench.sink.progress(done / steps, std::string(kernel.operation),
                                 (steps - done) * plan.seconds);
             auto samples = team.passes(kernel, plan);
             bool reads_lines = kernel.stores == "regular";
-            if (!reads_lines) no_line_reads = std::max(no_line_reads, summarize(samples).median);
-            if (reads_lines && summarize(samples).median > elision * no_line_reads) {
-                for (double& one : samples) one *= (kernel.moved - 1) / kernel.moved;
+            if (!reads_lines) best = std::max(best, summarize(samples).median);
+            if (reads_lines && summarize(samples).median > max_excess * best) {
+                for (double& sample : samples) sample *= (kernel.traffic - 1) / kernel.traffic;
                 reads_lines = false;
             }
             Subject subject{.host = host_name()};
-            subject.numa = line.node;
+            subject.numa = setup.node;
             bench.sink.measurement(memory, "bandwidth", subject,
                                    {{"operation", kernel.operation},
                                     {"stores", kernel.stores},
                                     {"line_reads", reads_lines ? "counted" : "none"},
                                     {"threads", team.threads()},
-                                    {"memory_node", line.memory_node}},
+                                    {"memory_node", setup.memory_node}},
                                    summarize(samples), samples);
             ++done;
         }

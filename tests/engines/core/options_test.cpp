@@ -23,11 +23,7 @@ constexpr Measurement probe{"test.probe", Scope::node, "a probe", parameters,
 
 }  // namespace
 
-namespace assay {
-std::span<const Measurement> measurements() { return {&probe, 1}; }
-}  // namespace assay
-
-TEST_CASE("defaults") {
+TEST_CASE("defaults apply to options that are not given") {
     const Options o = Options::parse(probe, {});
     CHECK(o.integer("size") == 1024);
     CHECK(o.real("share") == 0.5);
@@ -36,7 +32,7 @@ TEST_CASE("defaults") {
     CHECK(o.text("op") == "send");
 }
 
-TEST_CASE("values, with binary units where bytes are asked for") {
+TEST_CASE("values are parsed, byte counts with binary units") {
     const Options o = Options::parse(
         probe, {"--size", "64KiB", "--share", "0.25", "--no-verify", "--sizes", "1,4KiB,1MiB"});
     CHECK(o.integer("size") == 65536);
@@ -45,8 +41,8 @@ TEST_CASE("values, with binary units where bytes are asked for") {
     CHECK(o.integers("sizes") == std::vector<std::int64_t>{1, 4096, 1048576});
 }
 
-TEST_CASE("refusals") {
-    for (const std::vector<std::string>& words :
+TEST_CASE("bad values and unknown options are refused") {
+    for (const std::vector<std::string>& arguments :
          std::vector<std::vector<std::string>>{{"--size", "0"},
                                                {"--size", "x"},
                                                {"--size", "1.5"},
@@ -54,16 +50,17 @@ TEST_CASE("refusals") {
                                                {"--what", "1"},
                                                {"--size"},
                                                {"--sizes", "1,,2"},
+                                               {"--sizes", "1,2,"},
                                                {"--sizes", "1,0"},
                                                {"--size", "-5"}}) {
-        CAPTURE(words);
-        CHECK_THROWS_AS(Options::parse(probe, words), Error);
+        CAPTURE(arguments);
+        CHECK_THROWS_AS(Options::parse(probe, arguments), Error);
     }
 }
 
 TEST_CASE("measurements and metrics are found by name or refused") {
-    CHECK(find_measurement("test.probe").name == "test.probe");
-    CHECK_THROWS_AS(find_measurement("test.none"), Error);
+    CHECK(find_measurement({&probe, 1}, "test.probe").name == "test.probe");
+    CHECK_THROWS_AS(find_measurement({&probe, 1}, "test.none"), Error);
     CHECK(probe.metric("bandwidth").unit == "B/s");
     CHECK_THROWS_AS(probe.metric("latency"), Error);
 }

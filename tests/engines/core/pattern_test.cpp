@@ -9,7 +9,7 @@ using namespace assay;
 
 namespace {
 
-// 8-byte aligned, as the exchange's places are.
+// 8-byte aligned, as message buffers are.
 struct Buffer {
     explicit Buffer(std::size_t bytes)
         : words((bytes + 7) / 8), data(reinterpret_cast<std::byte*>(words.data())) {}
@@ -21,7 +21,7 @@ constexpr std::size_t sizes[] = {1, 2, 4, 7, 8, 9, 63, 64, 65, 127, 128, 1000, 4
 
 }  // namespace
 
-TEST_CASE("what was stamped is right, at every size") {
+TEST_CASE("a stamped buffer verifies, at every size") {
     for (const std::size_t size : sizes) {
         Buffer buffer(size);
         stamp(buffer.data, size, stamp_key(3, 4, 17));
@@ -36,17 +36,17 @@ TEST_CASE("every single flipped bit is detected and located") {
         const std::uint64_t key = stamp_key(0, 1, random());
         stamp(buffer.data, size, key);
         for (int i = 0; i < 300; ++i) {
-            const std::size_t at = random() % size;
+            const std::size_t offset = random() % size;
             const std::byte bit{static_cast<unsigned char>(1u << (random() % 8))};
-            buffer.data[at] ^= bit;
-            CHECK(first_wrong_byte(buffer.data, size, key) == at);
-            buffer.data[at] ^= bit;
+            buffer.data[offset] ^= bit;
+            CHECK(first_wrong_byte(buffer.data, size, key) == offset);
+            buffer.data[offset] ^= bit;
         }
         CHECK_FALSE(first_wrong_byte(buffer.data, size, key));
     }
 }
 
-TEST_CASE("of several wrong bytes the first is located") {
+TEST_CASE("the first of several wrong bytes is located") {
     Buffer buffer(4096);
     stamp(buffer.data, 4096, 5);
     buffer.data[4000] ^= std::byte{1};
@@ -58,11 +58,12 @@ TEST_CASE("stamping writes no byte beyond the message") {
     for (const std::size_t size : sizes) {
         Buffer buffer(size + 64);
         stamp(buffer.data, size, 7);
-        for (std::size_t at = size; at < size + 64; ++at) CHECK(buffer.data[at] == std::byte{0});
+        for (std::size_t offset = size; offset < size + 64; ++offset)
+            CHECK(buffer.data[offset] == std::byte{0});
     }
 }
 
-TEST_CASE("an earlier message, another pair's, and a shifted one are all wrong at once") {
+TEST_CASE("an earlier message, another pair's and a shifted one differ in the first word") {
     Buffer buffer(256);
     stamp(buffer.data, 256, stamp_key(1, 2, 8));
     CHECK(first_wrong_byte(buffer.data, 256, stamp_key(1, 2, 9)).value() < 8);
@@ -71,7 +72,7 @@ TEST_CASE("an earlier message, another pair's, and a shifted one are all wrong a
     CHECK(first_wrong_byte(buffer.data + 8, 240, stamp_key(1, 2, 8)).value() < 8);
 }
 
-TEST_CASE("a short message that never arrived is seen, whatever was there") {
+TEST_CASE("a short message that never arrived is detected, whatever the buffer held") {
     for (const std::size_t size : {1, 2, 4, 7})
         for (std::uint64_t message = 0; message < 2000; ++message) {
             Buffer buffer(size);
@@ -80,7 +81,7 @@ TEST_CASE("a short message that never arrived is seen, whatever was there") {
         }
 }
 
-TEST_CASE("the word at an offset is what was stamped there") {
+TEST_CASE("stamped_word gives the word that was stamped at an offset") {
     Buffer buffer(64);
     stamp(buffer.data, 64, 11);
     for (std::size_t i = 0; i < 8; ++i) CHECK(buffer.words[i] == stamped_word(11, 8 * i));

@@ -13,7 +13,7 @@ namespace {
 constexpr std::array metrics = {Metric{"bandwidth", "B/s", Better::higher, ""}};
 constexpr Measurement probe{"test.probe", Scope::pair, "", {}, metrics, nullptr, nullptr};
 
-// What one call writes, read back.
+// The record that a call writes.
 template <class Call>
 Json written(Call call) {
     int ends[2];
@@ -48,7 +48,7 @@ TEST_CASE("a measurement takes its unit and direction from the registry") {
     CHECK(r["samples"].size() == 3);
 }
 
-TEST_CASE("pairs keep five digits") {
+TEST_CASE("pair values keep five digits") {
     const std::vector<std::string> peers = {"b", "c"};
     const std::vector<double> values = {1.23456789e9, 0};
     const Json r =
@@ -58,7 +58,7 @@ TEST_CASE("pairs keep five digits") {
     CHECK(r["values"][1] == 0);
 }
 
-TEST_CASE("failure, corruption, hello, progress, waived") {
+TEST_CASE("the fields of failure, corruption, hello, progress and waived records") {
     CHECK(written([](Sink& s) { s.failure("what", "fix", {.host = "a"}); })["what"] == "what");
     const Json c = written(
         [](Sink& s) { s.corruption(probe, {.host = "a"}, {{"size", 8}}, 3, 8, 0xff, 0xfe); });

@@ -21,14 +21,14 @@ TEST_CASE("a summary of known samples") {
     CHECK(s.p95 == doctest::Approx(4.8));
 }
 
-TEST_CASE("no samples, one sample") {
+TEST_CASE("summaries of no sample and of one sample") {
     CHECK(summarize({}).n == 0);
-    const std::vector<double> one = {7};
-    CHECK(summarize(one).median == 7);
-    CHECK(summarize(one).p99 == 7);
+    const std::vector<double> single = {7};
+    CHECK(summarize(single).median == 7);
+    CHECK(summarize(single).p99 == 7);
 }
 
-TEST_CASE("the median's interval narrows with the samples and is unknown for few") {
+TEST_CASE("the median's interval narrows with more samples and is infinite for few") {
     std::mt19937 random(1);
     std::normal_distribution<double> normal(100, 5);
     std::vector<double> samples;

@@ -1,4 +1,4 @@
-// A planted /sys: counters, their units, and what counts as leaving the host.
+// Counters from a fake /sys: their units, and which of them count as traffic of the host.
 #include "network/counters.hpp"
 
 #include <doctest/doctest.h>
@@ -13,14 +13,14 @@ namespace fs = std::filesystem;
 
 namespace {
 
-class Planted {
+class FakeSysfs {
 public:
-    Planted() : root_(fs::temp_directory_path() / ("assay-sys-" + std::to_string(getpid()))) {
+    FakeSysfs() : root_(fs::temp_directory_path() / ("assay-sys-" + std::to_string(getpid()))) {
         fs::remove_all(root_);
         fs::create_directories(root_);
         setenv("ASSAY_ROOT", root_.c_str(), 1);
     }
-    ~Planted() {
+    ~FakeSysfs() {
         unsetenv("ASSAY_ROOT");
         fs::remove_all(root_);
     }
@@ -43,7 +43,7 @@ private:
 }  // namespace
 
 TEST_CASE("interfaces and ports are counted, loopback is not, data counters are in bytes") {
-    const Planted sys;
+    const FakeSysfs sys;
     sys.sent("lo", 5);
     sys.sent("eth0", 1000);
     sys.port("port_xmit_data", "250");
@@ -56,24 +56,24 @@ TEST_CASE("interfaces and ports are counted, loopback is not, data counters are 
     CHECK(counters.size() == 3);
 }
 
-TEST_CASE("only what grew is a difference") {
+TEST_CASE("difference() has only counters that grew") {
     const Counters before = {{{"a", "x"}, 1}, {{"a", "y"}, 5}, {{"a", "z"}, 9}};
     const Counters after = {{{"a", "x"}, 3}, {{"a", "y"}, 5}, {{"a", "z"}, 2}, {{"b", "x"}, 7}};
     CHECK(difference(before, after) == Counters{{{"a", "x"}, 2}});
 }
 
-TEST_CASE("bytes on the wire count once: no bond over its members, no IP over InfiniBand") {
-    const Planted sys;
+TEST_CASE("bytes on the wire count once: without bonds and IP over InfiniBand") {
+    const FakeSysfs sys;
     for (const char* interface : {"eth0", "bond0", "ib0"})
         sys.file("class/net/" + std::string(interface) + "/type", "1");
     sys.file("class/net/ib0/type", "32");
     sys.file("class/net/bond0/lower_eth0/type", "1");
-    const Counters changed = {{{"eth0", "tx_bytes"}, 100},
-                              {{"bond0", "tx_bytes"}, 100},
-                              {{"ib0", "tx_bytes"}, 40},
-                              {{"mlx5_0:1", "port_xmit_data"}, 40},
-                              {{"eth0", "rx_bytes"}, 7}};
-    CHECK(bytes_on_the_wire(changed) == 140);
+    const Counters growth = {{{"eth0", "tx_bytes"}, 100},
+                             {{"bond0", "tx_bytes"}, 100},
+                             {{"ib0", "tx_bytes"}, 40},
+                             {{"mlx5_0:1", "port_xmit_data"}, 40},
+                             {{"eth0", "rx_bytes"}, 7}};
+    CHECK(bytes_on_the_wire(growth) == 140);
 }
 
 TEST_CASE("a host without /sys has no counters") {

@@ -1,5 +1,4 @@
-// One burst over the null transport: what arrives, what is timed, and that planted faults are
-// found.
+// Bursts over the null transport: what arrives, who times it, and that injected faults are found.
 #include "network/exchange.hpp"
 
 #include <doctest/doctest.h>
@@ -16,27 +15,28 @@ namespace {
 
 constexpr Op all_ops[] = {Op::stream, Op::request, Op::put, Op::get};
 
-struct Seen {
+struct RankOutcome {
     Outcome outcome;
     std::uint64_t latencies = 0;
 };
 
 // One burst of round 0, by rank.
-std::vector<Seen> burst(int ranks, const Faults& faults, const Schedule& schedule,
-                        const Burst& what, int bursts = 1) {
-    std::vector<Seen> seen(static_cast<std::size_t>(ranks));
+std::vector<RankOutcome> burst(int ranks, const Faults& faults, const Schedule& schedule,
+                               const Burst& first, int bursts = 1) {
+    std::vector<RankOutcome> outcomes(static_cast<std::size_t>(ranks));
     on_ranks(ranks, faults, [&](Session& session) {
-        const std::size_t place =
-            static_cast<std::size_t>(schedule.lanes() * what.window) * stride(what.size);
-        Exchange exchange(session, place, one_sided(what.op));
-        Seen& mine = seen[static_cast<std::size_t>(session.rank())];
+        const std::size_t bytes =
+            static_cast<std::size_t>(schedule.max_flows() * first.window) * stride(first.size);
+        Exchange exchange(session, bytes, one_sided(first.op));
+        RankOutcome& result = outcomes[static_cast<std::size_t>(session.rank())];
         Histogram latency;
-        Burst one = what;
-        for (int i = 0; i < bursts; ++i, one.first += static_cast<std::uint64_t>(what.window))
-            mine.outcome = exchange.run(one, schedule.round(0, session.rank()), latency);
-        mine.latencies = latency.total();
+        Burst burst = first;
+        for (int i = 0; i < bursts;
+             ++i, burst.first_message += static_cast<std::uint64_t>(first.window))
+            result.outcome = exchange.run(burst, schedule.round(0, session.rank()), latency);
+        result.latencies = latency.total();
     });
-    return seen;
+    return outcomes;
 }
 
 Schedule for_op(Op op, int ranks, int servers) {
@@ -55,17 +55,17 @@ TEST_CASE("every operation moves and verifies every byte, whatever the size, win
                     CAPTURE(inflight);
                     CAPTURE(window);
                     const int ranks = 5, servers = 2, clients = ranks - servers;
-                    const auto seen = burst(ranks, {}, for_op(op, ranks, servers),
-                                            {op, size, window, inflight, 7});
+                    const auto outcomes = burst(ranks, {}, for_op(op, ranks, servers),
+                                                {op, size, window, inflight, 7});
                     std::uint64_t bytes = 0, operations = 0, latencies = 0;
-                    for (const Seen& one : seen) {
-                        CHECK(one.outcome.corrupted == 0);
-                        CHECK((one.outcome.elapsed > 0) == (one.outcome.operations > 0));
-                        CHECK(one.latencies == (op == Op::stream ? 0 : one.outcome.operations));
-                        bytes += one.outcome.bytes;
-                        operations += one.outcome.operations;
-                        for (const FlowTime& flow : one.outcome.flows)
-                            CHECK(flow.busy <= one.outcome.elapsed);
+                    for (const RankOutcome& rank : outcomes) {
+                        CHECK(rank.outcome.corrupted == 0);
+                        CHECK((rank.outcome.elapsed > 0) == (rank.outcome.operations > 0));
+                        CHECK(rank.latencies == (op == Op::stream ? 0 : rank.outcome.operations));
+                        bytes += rank.outcome.bytes;
+                        operations += rank.outcome.operations;
+                        for (const FlowTime& flow : rank.outcome.flows)
+                            CHECK(flow.active <= rank.outcome.elapsed);
                     }
                     const auto messages = static_cast<std::uint64_t>(servers * clients * window);
                     CHECK(bytes == messages * size);
@@ -73,63 +73,64 @@ TEST_CASE("every operation moves and verifies every byte, whatever the size, win
                 }
 }
 
-TEST_CASE("initiators time: clients, but for a stream, which its receivers time") {
+TEST_CASE("clients time operations, except streams, which their receivers time") {
     for (const Op op : all_ops) {
-        const auto seen = burst(3, {}, for_op(op, 3, 1), {op, 64, 10, 2, 0});
-        CHECK((seen[0].outcome.elapsed > 0) == (op == Op::stream));
-        CHECK((seen[1].outcome.elapsed > 0) == (op != Op::stream));
+        const auto outcomes = burst(3, {}, for_op(op, 3, 1), {op, 64, 10, 2, 0});
+        CHECK((outcomes[0].outcome.elapsed > 0) == (op == Op::stream));
+        CHECK((outcomes[1].outcome.elapsed > 0) == (op != Op::stream));
     }
 }
 
-TEST_CASE("a planted corruption is counted and located exactly, and its bytes do not count") {
+TEST_CASE("an injected corruption is counted and located exactly, and its bytes do not count") {
     for (const Op op : all_ops) {
         const std::size_t size = 1000, offset = 777;
         const int source = op == Op::get ? 0 : 1, destination = op == Op::get ? 1 : 0, window = 20;
         Faults faults;
         faults.flips = {{source, destination, 13, offset}, {source, destination, 4, 0}};
-        const auto seen = burst(3, faults, for_op(op, 3, 1), {op, size, window, 1, 100});
-        const Outcome& there = seen[static_cast<std::size_t>(destination)].outcome;
+        const auto outcomes = burst(3, faults, for_op(op, 3, 1), {op, size, window, 1, 100});
+        const Outcome& target = outcomes[static_cast<std::size_t>(destination)].outcome;
         CAPTURE(name(op));
-        CHECK(there.corrupted == 2);
-        CHECK(there.bytes ==
+        CHECK(target.corrupted == 2);
+        CHECK(target.bytes ==
               static_cast<std::uint64_t>(destination == 0 ? 2 * window - 2 : window - 2) * size);
-        REQUIRE(there.wrong.size() == 2);
-        CHECK(there.wrong_from == std::vector<int>{source, source});
-        CHECK(there.wrong[0].message == 104);
-        CHECK(there.wrong[0].offset == 0);
-        CHECK(there.wrong[1].message == 113);
-        CHECK(there.wrong[1].offset == offset);
-        CHECK((there.wrong[1].observed ^ there.wrong[1].expected) == std::uint64_t{16}
-                                                                         << 8 * (offset % 8));
+        REQUIRE(target.corruptions.size() == 2);
+        CHECK(target.corrupted_sources == std::vector<int>{source, source});
+        CHECK(target.corruptions[0].message == 104);
+        CHECK(target.corruptions[0].offset == 0);
+        CHECK(target.corruptions[1].message == 113);
+        CHECK(target.corruptions[1].offset == offset);
+        CHECK((target.corruptions[1].observed ^ target.corruptions[1].expected) ==
+              std::uint64_t{16} << 8 * (offset % 8));
         for (const int rank : {0, 1, 2})
             if (rank != destination)
-                CHECK(seen[static_cast<std::size_t>(rank)].outcome.corrupted == 0);
+                CHECK(outcomes[static_cast<std::size_t>(rank)].outcome.corrupted == 0);
     }
 }
 
-TEST_CASE("unverified, corruption passes: that is what verifying is for") {
+TEST_CASE("without verification, corruption is not detected") {
     Faults faults;
     faults.flips = {{0, 1, 0, 0}};
-    const auto seen =
+    const auto outcomes =
         burst(2, faults, Schedule::all_to_all("shift", 2), {Op::stream, 64, 4, 1, 0, false});
-    CHECK(seen[1].outcome.corrupted == 0);
-    CHECK(seen[1].outcome.bytes == 4 * 64);
+    CHECK(outcomes[1].outcome.corrupted == 0);
+    CHECK(outcomes[1].outcome.bytes == 4 * 64);
 }
 
-TEST_CASE("later bursts over the same places are told from earlier ones") {
+TEST_CASE("stale data of an earlier burst in the same slots is not taken for a later one") {
     for (const Op op : all_ops) {
-        const auto seen = burst(2, {}, for_op(op, 2, 1), {op, 24, 9, 4, 0}, 5);
-        CHECK(seen[0].outcome.corrupted + seen[1].outcome.corrupted == 0);
-        CHECK(seen[0].outcome.bytes + seen[1].outcome.bytes > 0);
+        const auto outcomes = burst(2, {}, for_op(op, 2, 1), {op, 24, 9, 4, 0}, 5);
+        CHECK(outcomes[0].outcome.corrupted + outcomes[1].outcome.corrupted == 0);
+        CHECK(outcomes[0].outcome.bytes + outcomes[1].outcome.bytes > 0);
     }
 }
 
-TEST_CASE("a round of pairs may ask too: each rank asks and answers at once") {
-    const auto seen = burst(5, {}, Schedule::all_to_all("shift", 5), {Op::request, 100, 9, 2, 0});
-    for (const auto& one : seen) {
-        CHECK(one.latencies == 9);
-        CHECK(one.outcome.bytes == 9 * 100);
-        CHECK(one.outcome.corrupted == 0);
+TEST_CASE("in a round of pairs each rank sends requests and acknowledges at once") {
+    const auto outcomes =
+        burst(5, {}, Schedule::all_to_all("shift", 5), {Op::request, 100, 9, 2, 0});
+    for (const auto& rank : outcomes) {
+        CHECK(rank.latencies == 9);
+        CHECK(rank.outcome.bytes == 9 * 100);
+        CHECK(rank.outcome.corrupted == 0);
     }
 }
 
@@ -152,7 +153,7 @@ TEST_CASE(
                                  schedule.round(index, session.rank()), latency);
                 for (const FlowTime& flow : outcome.flows)
                     seconds_of[static_cast<std::size_t>(flow.peer)]
-                              [static_cast<std::size_t>(session.rank())] = seconds(flow.busy);
+                              [static_cast<std::size_t>(session.rank())] = seconds(flow.active);
             }
         });
         for (std::size_t from = 0; from < ranks; ++from)
@@ -165,7 +166,7 @@ TEST_CASE(
     }
 }
 
-TEST_CASE("a rank that stops answering is named by those that wait for it") {
+TEST_CASE("a rank that stops answering is named by the ranks that wait for it") {
     for (const Op op : {Op::stream, Op::request, Op::get}) {
         Faults faults;
         faults.silent_after[2] = 12;  // past the start, within the burst

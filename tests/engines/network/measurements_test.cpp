@@ -1,5 +1,4 @@
-// The measurements as a whole over the null transport: their records and the identities that hold
-// in them.
+// Whole measurements over the null transport: their records, and identities between the values.
 #include "network/measurements.hpp"
 
 #include <doctest/doctest.h>
@@ -10,6 +9,7 @@
 
 #include "core/error.hpp"
 #include "core/options.hpp"
+#include "core/text.hpp"
 #include "ranks.hpp"
 
 using namespace assay;
@@ -17,19 +17,10 @@ using namespace assay::network;
 
 namespace {
 
-std::vector<std::string> words(const std::string& text) {
-    std::vector<std::string> split;
-    for (std::size_t at = 0; at < text.size();) {
-        const std::size_t end = std::min(text.find(' ', at), text.size());
-        split.push_back(text.substr(at, end - at));
-        at = end + 1;
-    }
-    return split;
-}
-
 void measure(Recorded& records, const Measurement& measurement, int ranks, const std::string& text,
              const Faults& faults = {}) {
-    const Options options = Options::parse(measurement, words(text + " --yield-us 0"));
+    const Options options =
+        Options::parse(measurement, split(text + (text.empty() ? "" : " ") + "--yield-us 0", ' '));
     run_null_ranks(ranks, faults, [&](Transport& transport) {
         Bench bench{records.sink, transport};
         measurement.run(options, bench);
@@ -68,8 +59,7 @@ TEST_CASE(
         const Json times = same("time");
         CHECK(times["samples"].size() == 3);
         CHECK(times["summary"]["max"].get<double>() <= median(same("wall_time")) * (1 + 1e-9));
-        // Of a stream a few messages are asked, 50 / 4 in each of the rounds; of the others each
-        // tells.
+        // A stream measures the latency of 50 / 4 messages in each round, others that of each one.
         CHECK(same("latency")["summary"]["n"] == 3 * 2 * (params["op"] == "send" ? 50 / 4 : 50));
     }
     std::map<std::string, std::set<std::string>> rows;
@@ -80,8 +70,9 @@ TEST_CASE(
     CHECK(rows.size() == 6);
     for (const auto& [params, pairs_seen] : rows) CHECK(pairs_seen.size() == 6);
     const auto contexts = records.of("context");
-    CHECK(std::count_if(contexts.begin(), contexts.end(),
-                        [](const auto& one) { return !one["subject"].contains("device"); }) == 1);
+    CHECK(std::count_if(contexts.begin(), contexts.end(), [](const auto& context) {
+              return !context["subject"].contains("device");
+          }) == 1);
 }
 
 TEST_CASE(
@@ -172,6 +163,6 @@ TEST_CASE("bad input is one Error, thrown by rank 0 alone, before anything is me
     CHECK_THROWS_AS(Options::parse(all_to_all, {"--sizes", "0"}), Error);
 }
 
-TEST_CASE("labels: hosts by name, several ranks of one by number") {
+TEST_CASE("labels: host names, with a number for several ranks on a host") {
     CHECK(rank_labels({"a", "b", "a", "c"}) == std::vector<std::string>{"a:0", "b", "a:1", "c"});
 }

@@ -11,40 +11,40 @@ using namespace assay::network;
 namespace {
 
 // 23 sizes over 100 Mbit/s links, 8 hosts.
-Work slow_network() {
-    Work work{.operations = 1, .budget = 60, .confidence = 0.05, .memory = 64 << 20};
-    for (std::size_t size = 1; size <= (4 << 20); size *= 2) work.sizes.push_back(size);
-    return work;
+PlannerInput slow_network() {
+    PlannerInput input{.operations = 1, .budget = 60, .confidence = 0.05, .memory = 64 << 20};
+    for (std::size_t size = 1; size <= (4 << 20); size *= 2) input.sizes.push_back(size);
+    return input;
 }
 
 constexpr double link = 12.5e6;  // B/s
-const Line message_cost{100e-6, 1 / link};
-const Line burst_cost{2e-3, 1.1 / link};
+const LinearCost message_cost{100e-6, 1 / link};
+const LinearCost burst_cost{2e-3, 1.1 / link};
 
 }  // namespace
 
-TEST_CASE("a line through two points neither falls nor goes below zero") {
-    CHECK(Line::through(0, 1, 10, 21).at(20) == doctest::Approx(41));
-    CHECK(Line::through(1, 5, 10, 4).at(100) == 5);
-    CHECK(Line::through(1, 0, 10, 900).at(0) >= 0);
-    CHECK(Line::through(8, 3, 8, 3).at(1000) == 3);
+TEST_CASE("a cost model neither falls nor is negative") {
+    CHECK(LinearCost::through_points(0, 1, 10, 21).at(20) == doctest::Approx(41));
+    CHECK(LinearCost::through_points(1, 5, 10, 4).at(100) == 5);
+    CHECK(LinearCost::through_points(1, 0, 10, 900).at(0) >= 0);
+    CHECK(LinearCost::through_points(8, 3, 8, 3).at(1000) == 3);
 }
 
 TEST_CASE("a window fits the memory, fills the flight and makes a burst last") {
-    for (const int lanes : {1, 48})
+    for (const int flows : {1, 48})
         for (const int inflight : {1, 16, 500}) {
-            Work work = slow_network();
-            work.lanes = lanes;
-            work.smallest_window = inflight;
-            Planner planner(work, message_cost, burst_cost);
+            PlannerInput input = slow_network();
+            input.max_flows = flows;
+            input.smallest_window = inflight;
+            Planner planner(input, message_cost, burst_cost);
             planner.set_rounds(7);
-            for (const std::size_t size : work.sizes) {
+            for (const std::size_t size : input.sizes) {
                 const int window = planner.window(size);
                 CHECK(window >= inflight);
                 if (window > inflight) {
-                    CHECK(static_cast<std::size_t>(window) * static_cast<std::size_t>(lanes) *
+                    CHECK(static_cast<std::size_t>(window) * static_cast<std::size_t>(flows) *
                               stride(size) <=
-                          work.memory);
+                          input.memory);
                     CHECK(planner.burst_seconds(size, window) > 1e-3);
                     CHECK(planner.burst_seconds(size, window) < 0.1);
                 }
@@ -52,50 +52,50 @@ TEST_CASE("a window fits the memory, fills the flight and makes a burst last") {
         }
 }
 
-TEST_CASE("iterations given are kept") {
-    Work work = slow_network();
-    work.iterations = 1024;
-    const Planner planner(work, message_cost, burst_cost);
+TEST_CASE("given iterations are kept") {
+    PlannerInput input = slow_network();
+    input.iterations = 1024;
+    const Planner planner(input, message_cost, burst_cost);
     CHECK(planner.window(1) == 1024);
     CHECK(planner.window(4 << 20) == 16);  // what the memory holds
-    CHECK(planner.adapted(1, 1024, 100) == 1024);
+    CHECK(planner.next_window(1, 1024, 100) == 1024);
     CHECK_FALSE(planner.finished(1023, {1, 1, 1, 1, 1, 1, 1}));
     CHECK(planner.finished(1024, {}));
-    work.iterations = 3;
-    CHECK(Planner(work, message_cost, burst_cost).window(64) == 3);
+    input.iterations = 3;
+    CHECK(Planner(input, message_cost, burst_cost).window(64) == 3);
 }
 
 TEST_CASE("a slow network's sweep stays near its budget and reaches every size") {
-    const Work work = slow_network();
-    Planner planner(work, message_cost, burst_cost);
+    const PlannerInput input = slow_network();
+    Planner planner(input, message_cost, burst_cost);
     const int rounds = planner.affordable_rounds(7);
     CHECK(rounds == 7);
     planner.set_rounds(rounds);
     double elapsed = 0;
-    for (std::size_t item = 0; item < work.sizes.size(); ++item) {
-        const std::size_t size = work.sizes[item];
+    for (std::size_t item = 0; item < input.sizes.size(); ++item) {
+        const std::size_t size = input.sizes[item];
         const double deadline = planner.deadline(item, elapsed);
         const double pass =
             rounds * (burst_cost.at(static_cast<double>(size)) +
                       message_cost.at(static_cast<double>(size)) * (planner.window(size) - 1));
-        const double left = planner.left(item, elapsed);
+        const double left = planner.remaining(item, elapsed);
         CHECK(left > 0);
-        CHECK(left <= work.budget);
+        CHECK(left <= input.budget);
         do elapsed += pass;  // as the sweep does: at least once, and no more than half a pass over
         while (elapsed + pass / 2 <= deadline);
     }
-    CHECK(elapsed > 0.8 * work.budget);
-    CHECK(elapsed < 1.1 * work.budget);
+    CHECK(elapsed > 0.8 * input.budget);
+    CHECK(elapsed < 1.1 * input.budget);
 }
 
 TEST_CASE("large groups sample rounds, at least ten") {
-    Work work = slow_network();
-    work.budget = 20;
-    CHECK(Planner(work, message_cost, burst_cost).affordable_rounds(9999) >= 10);
-    CHECK(Planner(work, message_cost, burst_cost).affordable_rounds(9999) < 9999);
-    CHECK(Planner(work, message_cost, burst_cost).affordable_rounds(4) == 4);
-    work.budget = 0;
-    CHECK(Planner(work, message_cost, burst_cost).affordable_rounds(9999) == 9999);
+    PlannerInput input = slow_network();
+    input.budget = 20;
+    CHECK(Planner(input, message_cost, burst_cost).affordable_rounds(9999) >= 10);
+    CHECK(Planner(input, message_cost, burst_cost).affordable_rounds(9999) < 9999);
+    CHECK(Planner(input, message_cost, burst_cost).affordable_rounds(4) == 4);
+    input.budget = 0;
+    CHECK(Planner(input, message_cost, burst_cost).affordable_rounds(9999) == 9999);
 }
 
 TEST_CASE("an item ends when the median is known, not before six passes") {
@@ -105,11 +105,11 @@ TEST_CASE("an item ends when the median is known, not before six passes") {
     CHECK_FALSE(planner.finished(7, {1, 2, 3, 4, 5, 6, 7}));
 }
 
-TEST_CASE("bursts that took too long or too short change the window, others do not") {
+TEST_CASE("only bursts far from the target duration change the window") {
     Planner planner(slow_network(), message_cost, burst_cost);
     planner.set_rounds(7);
-    CHECK(planner.adapted(1024, 100, 10.0) < 100);
-    CHECK(planner.adapted(1024, 100, 1e-5) == 1000);
+    CHECK(planner.next_window(1024, 100, 10.0) < 100);
+    CHECK(planner.next_window(1024, 100, 1e-5) == 1000);
     const double target = 60.0 / 23 / (6 * 7);
-    CHECK(planner.adapted(1024, 100, std::min(target, 0.05)) == 100);
+    CHECK(planner.next_window(1024, 100, std::min(target, 0.05)) == 100);
 }

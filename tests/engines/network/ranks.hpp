@@ -1,5 +1,4 @@
-// Ranks as threads over the null transport, and the records that they write, for the tests of the
-// engine.
+// Runs ranks as threads over the null transport and collects their records, for the engine's tests.
 #pragma once
 
 #include <sys/mman.h>
@@ -15,8 +14,8 @@
 
 namespace assay::network {
 
-// Long enough that a loaded machine does not trip it; a test that hangs still ends.
-inline constexpr Patience patient{20'000'000'000, 0};
+// Long enough for a loaded machine; a test that hangs still ends.
+inline constexpr WaitLimits patient{20'000'000'000, 0};
 
 class Recorded {
 public:
@@ -28,10 +27,10 @@ public:
         if (pread(file_, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()))
             text.clear();
         std::vector<Json> records;
-        for (std::size_t at = 0; at < text.size();) {
-            const std::size_t end = text.find('\n', at);
-            records.push_back(Json::parse(text.substr(at, end - at)));
-            at = end + 1;
+        for (std::size_t begin = 0; begin < text.size();) {
+            const std::size_t end = text.find('\n', begin);
+            records.push_back(Json::parse(text.substr(begin, end - begin)));
+            begin = end + 1;
         }
         return records;
     }
@@ -51,11 +50,11 @@ public:
 };
 
 inline void on_ranks(int ranks, const Faults& faults, const std::function<void(Session&)>& body,
-                     Patience patience = patient) {
+                     WaitLimits test_limits = patient) {
     Recorded records;
     run_null_ranks(ranks, faults, [&](Transport& transport) {
         Bench bench{records.sink, transport};
-        Session session(bench, patience);
+        Session session(bench, test_limits);
         body(session);
     });
 }

@@ -1,5 +1,5 @@
-// Rounds of flows over the null transport: rates that are planted are measured, in a window that
-// all share.
+// Rounds of flows over the null transport: the measured rates are the injected ones, over a time
+// common to all flows.
 #include <doctest/doctest.h>
 #include <fmt/format.h>
 
@@ -17,23 +17,25 @@ using namespace assay::network::saturate;
 
 namespace {
 
-struct Seen {
+struct Measured {
     double window = 0;
     std::map<int, double> rates;
     std::uint64_t messages = 0;
 };
 
-Seen measure(int ranks, const Faults& faults, const std::string& line, int inflight = 2) {
-    Seen seen;
+Measured measure(int ranks, const Faults& faults, const std::string& line, int inflight = 2) {
+    Measured measured;
     std::mutex mutex;
     on_ranks(ranks, faults, [&](Session& session) {
         const Outcome outcome = run_flows(session, read_round(line, session.size()), inflight);
         const std::lock_guard lock(mutex);
-        seen.window = outcome.window;
-        for (const Carried& one : outcome.carried)
-            seen.rates[one.flow] = one.rate, seen.messages += one.messages;
+        measured.window = outcome.window;
+        for (const FlowRate& flow : outcome.flows) {
+            measured.rates[flow.flow] = flow.rate;
+            measured.messages += flow.messages;
+        }
     });
-    return seen;
+    return measured;
 }
 
 std::string refusal(const std::string& line, int ranks = 4) {
@@ -47,68 +49,68 @@ std::string refusal(const std::string& line, int ranks = 4) {
 
 }  // namespace
 
-TEST_CASE("each flow's rate is its slower side's") {
+TEST_CASE("a flow's rate is that of its slower side") {
     Faults faults{.rate = 20e6};
     faults.transmit[2] = 5e6;
-    const Seen seen =
+    const Measured measured =
         measure(4, faults, R"({"flows": [[0,1],[2,3]], "size": 65536, "seconds": 0.4})");
-    CHECK(seen.window > 0.2);
-    CHECK(seen.rates.at(0) == doctest::Approx(20e6).epsilon(0.15));
-    CHECK(seen.rates.at(1) == doctest::Approx(5e6).epsilon(0.15));
+    CHECK(measured.window > 0.2);
+    CHECK(measured.rates.at(0) == doctest::Approx(20e6).epsilon(0.15));
+    CHECK(measured.rates.at(1) == doctest::Approx(5e6).epsilon(0.15));
 }
 
-TEST_CASE("flows into one rank share what it takes") {
+TEST_CASE("flows into one rank share its receive rate") {
     Faults faults{.rate = 40e6};
     faults.receive[0] = 10e6;
-    const Seen seen =
+    const Measured measured =
         measure(3, faults, R"({"flows": [[1,0],[2,0]], "size": 65536, "seconds": 0.4})");
-    CHECK(seen.rates.at(0) + seen.rates.at(1) == doctest::Approx(10e6).epsilon(0.15));
+    CHECK(measured.rates.at(0) + measured.rates.at(1) == doctest::Approx(10e6).epsilon(0.15));
 }
 
-TEST_CASE("both directions, a ring and idle ranks end with nothing left over") {
+TEST_CASE("both directions, a ring and idle ranks end without pending operations") {
     for (const char* flows : {"[[0,1],[1,0]]", "[[0,1],[1,2],[2,3],[3,0]]"})
         for (const int inflight : {1, 3}) {
-            const Seen seen = measure(
+            const Measured measured = measure(
                 5, {.rate = 1e9},
                 fmt::format(R"({{"flows": {}, "size": 4096, "seconds": 0.05}})", flows), inflight);
-            CHECK(seen.window > 0);
-            CHECK(seen.messages > 4);
+            CHECK(measured.window > 0);
+            CHECK(measured.messages > 4);
         }
 }
 
-TEST_CASE("flows of everyone to everyone fill what each rank can take") {
-    const Seen seen = measure(
+TEST_CASE("an all-to-all reaches each rank's receive rate") {
+    const Measured measured = measure(
         3, {.rate = 20e6},
         R"({"flows": [[0,1],[0,2],[1,0],[1,2],[2,0],[2,1]], "size": 65536, "seconds": 0.4})");
     double sum = 0;
-    for (const auto& [flow, rate] : seen.rates) sum += rate;
+    for (const auto& [flow, rate] : measured.rates) sum += rate;
     CHECK(sum == doctest::Approx(3 * 20e6).epsilon(0.15));
 }
 
-TEST_CASE("a window that not all flows reach has no rates") {
+TEST_CASE("a round without a common time has no rates") {
     Faults faults{.rate = 1e9};
     faults.transmit[2] = 1e5;  // its first message takes longer than the round
-    const Seen seen =
+    const Measured measured =
         measure(4, faults, R"({"flows": [[0,1],[2,3]], "size": 65536, "seconds": 0.02})");
-    CHECK(seen.window <= 0);
+    CHECK(measured.window <= 0);
 }
 
-TEST_CASE("ping-pong takes as long as a message") {
+TEST_CASE("ping-pong measures the time of a message") {
     std::vector<Echo> echoes;
     on_ranks(3, {.rate = 10e6}, [&](Session& session) {
-        std::vector<Echo> mine;
-        std::uint64_t away = 0;
+        std::vector<Echo> own_echoes;
+        std::uint64_t bytes_sent_off_host = 0;
         CHECK(run_echoes(
             session, read_round(R"({"echo": [[0,1],[0,2]], "sizes": [8,100000], "count": 3})", 3),
-            mine, away));
-        if (session.rank() == 0) echoes = mine;
+            own_echoes, bytes_sent_off_host));
+        if (session.rank() == 0) echoes = own_echoes;
     });
     REQUIRE(echoes.size() == 4);
-    for (const Echo& one : echoes)
-        if (one.size == 100000) CHECK(one.samples.front() == doctest::Approx(0.01).epsilon(0.3));
+    for (const Echo& echo : echoes)
+        if (echo.size == 100000) CHECK(echo.samples.front() == doctest::Approx(0.01).epsilon(0.3));
 }
 
-TEST_CASE("what is no round is refused in one line") {
+TEST_CASE("an invalid round is refused with the reason") {
     CHECK(refusal(R"({"flows": [[0,1]], "size": 65536, "seconds": 0.2})").empty());
     CHECK(refusal("nonsense").find("not a round") == 0);
     CHECK(refusal(R"({"flows": [[0,0]], "size": 65536, "seconds": 1})").find("itself") !=

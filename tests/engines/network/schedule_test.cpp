@@ -15,16 +15,16 @@ namespace {
 
 using Pair = std::pair<int, int>;
 
-// How often each ordered pair occurs over all rounds, as its source sees it; and checks, round by
-// round, that the destination sees the same flow.
+// How often each ordered pair occurs over all rounds, as its source sees it. Also checks in each
+// round that the destination sees the same flow.
 std::map<Pair, int> pairs_of(const Schedule& schedule, int ranks) {
     std::map<Pair, int> count;
     for (int index = 0; index < schedule.rounds(); ++index) {
         std::set<Pair> leaving, arriving;
         for (int rank = 0; rank < ranks; ++rank) {
             const Round round = schedule.round(index, rank);
-            for (const Lane& lane : round.out) leaving.insert({rank, lane.peer});
-            for (const Lane& lane : round.in) arriving.insert({lane.peer, rank});
+            for (const Flow& flow : round.outgoing) leaving.insert({rank, flow.peer});
+            for (const Flow& flow : round.incoming) arriving.insert({flow.peer, rank});
         }
         CHECK(leaving == arriving);
         for (const Pair& pair : leaving) ++count[pair];
@@ -61,16 +61,16 @@ TEST_CASE("in circle and xor a rank has one partner a round, both ways, or a bye
                 int byes = 0;
                 for (int rank = 0; rank < ranks; ++rank) {
                     const Round round = schedule.round(index, rank);
-                    REQUIRE(round.out.size() == round.in.size());
-                    if (round.out.empty()) ++byes;
-                    else CHECK(round.out[0].peer == round.in[0].peer);
+                    REQUIRE(round.outgoing.size() == round.incoming.size());
+                    if (round.outgoing.empty()) ++byes;
+                    else CHECK(round.outgoing[0].peer == round.incoming[0].peer);
                 }
                 CHECK(byes == ranks % 2);
             }
         }
 }
 
-TEST_CASE("client/server: every client with every server, lanes agree at both ends") {
+TEST_CASE("client/server: every client with every server, indices agree at both ends") {
     for (int ranks = 2; ranks <= 12; ++ranks)
         for (int servers = 1; servers < ranks; ++servers)
             for (const bool to_servers : {true, false}) {
@@ -82,13 +82,13 @@ TEST_CASE("client/server: every client with every server, lanes agree at both en
                     CHECK((pair.second < servers) == to_servers);
                 }
                 for (int rank = 0; rank < ranks; ++rank)
-                    for (const Lane& lane : schedule.round(0, rank).out) {
-                        const Lane other =
-                            schedule.round(0, lane.peer).in[static_cast<std::size_t>(lane.there)];
+                    for (const Flow& flow : schedule.round(0, rank).outgoing) {
+                        const Flow other = schedule.round(0, flow.peer)
+                                               .incoming[static_cast<std::size_t>(flow.peer_index)];
                         CHECK(other.peer == rank);
-                        CHECK(other.here == lane.there);
-                        CHECK(other.there == lane.here);
-                        CHECK(lane.here < schedule.lanes());
+                        CHECK(other.local_index == flow.peer_index);
+                        CHECK(other.peer_index == flow.local_index);
+                        CHECK(flow.local_index < schedule.max_flows());
                     }
             }
 }
@@ -96,13 +96,13 @@ TEST_CASE("client/server: every client with every server, lanes agree at both en
 TEST_CASE("listed pairs come one a round, alone") {
     const Schedule schedule = Schedule::listed({{0, 3}, {3, 0}, {1, 2}});
     CHECK(schedule.rounds() == 3);
-    CHECK(schedule.round(0, 0).out[0].peer == 3);
-    CHECK(schedule.round(1, 0).in[0].peer == 3);
-    CHECK(schedule.round(2, 0).out.empty());
-    CHECK(schedule.round(2, 0).in.empty());
+    CHECK(schedule.round(0, 0).outgoing[0].peer == 3);
+    CHECK(schedule.round(1, 0).incoming[0].peer == 3);
+    CHECK(schedule.round(2, 0).outgoing.empty());
+    CHECK(schedule.round(2, 0).incoming.empty());
 }
 
-TEST_CASE("wrong use is an Error with a remedy") {
+TEST_CASE("invalid arguments are refused") {
     CHECK_THROWS_AS(Schedule::all_to_all("xor", 6), Error);
     CHECK_THROWS_AS(Schedule::all_to_all("spiral", 6), Error);
     CHECK_THROWS_AS(Schedule::all_to_all("shift", 1), Error);

@@ -24,7 +24,7 @@ void barrier(Transport& transport) {
 
 }  // namespace
 
-TEST_CASE("messages of a peer and tag arrive in order, whichever side posts first") {
+TEST_CASE("messages with one peer and tag arrive in order, whichever side posts first") {
     run_null_ranks(2, {}, [](Transport& transport) {
         int values[8];
         if (transport.rank() == 0) {
@@ -42,7 +42,7 @@ TEST_CASE("messages of a peer and tag arrive in order, whichever side posts firs
 
 TEST_CASE("put and get reach the window, collectives reduce, gather and broadcast") {
     run_null_ranks(3, {}, [](Transport& transport) {
-        auto* window = reinterpret_cast<int*>(transport.expose(64));
+        auto* window = reinterpret_cast<int*>(transport.create_window(64));
         const int me = transport.rank(), next = (me + 1) % 3;
         window[1] = 10 + me;
         barrier(transport);
@@ -64,11 +64,11 @@ TEST_CASE("put and get reach the window, collectives reduce, gather and broadcas
         std::string word = me == 0 ? "hello" : "";
         transport.broadcast(word);
         CHECK(word == "hello");
-        transport.withdraw();
+        transport.free_window();
     });
 }
 
-TEST_CASE("a planted rate is the least time, a delay is added") {
+TEST_CASE("a message takes at least its size over the injected rate, plus the injected delay") {
     Faults faults;
     faults.transmit[0] = 10e6;
     faults.delay = 3'000'000;

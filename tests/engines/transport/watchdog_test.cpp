@@ -7,21 +7,21 @@
 
 using namespace assay;
 
-TEST_CASE("a call that does not come back is noticed, once, and one that does is not") {
-    std::counting_semaphore<1 << 20> noticed{0}, looked{0};
-    std::atomic<int> times{0};
+TEST_CASE("a call that does not return is reported once, one that returns is not") {
+    std::counting_semaphore<1 << 20> stalls{0}, checks{0};
+    std::atomic<int> stall_count{0};
     Watchdog watchdog(
         20'000'000,
         [&] {
-            ++times;
-            noticed.release();
+            ++stall_count;
+            stalls.release();
         },
-        [&] { looked.release(); });
+        [&] { checks.release(); });
     watchdog.enter(now());
     watchdog.leave();
-    REQUIRE(looked.try_acquire_for(std::chrono::seconds(20)));
-    CHECK(times == 0);
+    REQUIRE(checks.try_acquire_for(std::chrono::seconds(20)));
+    CHECK(stall_count == 0);
     watchdog.enter(now());
-    CHECK(noticed.try_acquire_for(std::chrono::seconds(20)));
-    CHECK(times == 1);
+    CHECK(stalls.try_acquire_for(std::chrono::seconds(20)));
+    CHECK(stall_count == 1);
 }

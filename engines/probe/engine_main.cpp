@@ -1,0 +1,80 @@
+#include "probe/engine_main.hpp"
+
+#include <fmt/format.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <string>
+
+#include "core/facts.hpp"
+#include "core/main.hpp"
+#include "core/options.hpp"
+#include "core/record.hpp"
+#include "core/topology.hpp"
+#include "probe/describe.hpp"
+#include "probe/guardian.hpp"
+#include "transport/transport.hpp"
+
+namespace assay {
+namespace {
+
+void print_usage(std::FILE* stream, std::string_view program, std::span<const Measurement> table) {
+    fmt::print(stream,
+               "usage: {0} --describe\n"
+               "       {0} run MEASUREMENT [--param value ...]\n\n"
+               "measurements:\n",
+               program);
+    for (const Measurement& m : table) fmt::print(stream, "  {:<24} {}\n", m.name, m.help);
+}
+
+// The rank that a launcher gave this process, known before MPI_Init; none if started by hand.
+std::optional<int> launched_rank() {
+    for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"})
+        if (const char* value = std::getenv(name)) return std::atoi(value);
+    return std::nullopt;
+}
+
+int run(const Measurement& measurement, int argc, char** argv) {
+    const Options options = Options::parse(measurement, {argv + 3, argv + argc});
+    Sink sink;
+    if (const auto reason = measurement.waived()) {
+        for (const Metric& metric : measurement.metrics)
+            sink.waived(measurement, metric.name, {.host = host_name()}, Json::object(), *reason);
+        return 0;
+    }
+    // Written before the transport starts, so that a host that never connects can be named. Node
+    // measurements need no other rank.
+    if (measurement.scope != Scope::node) {
+        const auto rank = launched_rank();
+        sink.hello(rank.value_or(0), host_name());
+        if (rank) split_off_guardian(*rank);
+    }
+    if (measurement.scope == Scope::node)
+        for (const Context& context : contexts()) sink.context(context.subject, context.facts);
+    for_each_rank(argc, argv, [&](Transport& transport) {
+        Bench bench{sink, transport};
+        measurement.run(options, bench);
+    });
+    return 0;
+}
+
+}  // namespace
+
+int engine_main(std::string_view program, std::span<const Measurement> table, int argc,
+                char** argv) {
+    // A closed output is then an Error from Sink, not a silent death.
+    std::signal(SIGPIPE, SIG_IGN);
+    return report_errors(program, [&] {
+        const std::string command = argc > 1 ? argv[1] : "";
+        if (command == "--describe") {
+            fmt::print("{}\n", describe(table).dump());
+            return 0;
+        }
+        if (command == "run" && argc > 2) return run(find_measurement(table, argv[2]), argc, argv);
+        const bool help = command == "--help" || command == "-h";
+        print_usage(help ? stdout : stderr, program, table);
+        return help ? 0 : exit_unusable;
+    });
+}
+
+}  // namespace assay
