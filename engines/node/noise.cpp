@@ -1,8 +1,6 @@
-// How much of a busy loop's time something else takes: the operating system, other programs, a
-// hypervisor.
-//
-// A loop reads the clock without pause; two readings further apart than the threshold mean that the
-// core did something else in between (the "selfish" detour of Beckman et al., Cluster 2006).
+// A loop on each core reads the clock without pause. Two readings further apart than the threshold
+// mean that the core did something else in between (the "selfish" detour benchmark of Beckman et
+// al., Cluster 2006).
 #include <algorithm>
 #include <thread>
 #include <vector>
@@ -16,7 +14,7 @@
 namespace assay::node {
 namespace {
 
-// Ten times a slow clock reading; an interrupt takes at least this.
+// Ten times a slow clock reading; an interrupt takes at least this long.
 constexpr Nanoseconds threshold = 1000;
 
 struct Detours {
@@ -24,7 +22,7 @@ struct Detours {
     double longest = 0;  // seconds
 };
 
-Detours watch(double duration) {
+Detours observe(double duration) {
     const Nanoseconds begin = now();
     const auto end = begin + static_cast<Nanoseconds>(duration * 1e9);
     Nanoseconds lost = 0, longest = 0, last = begin;
@@ -44,17 +42,17 @@ Detours watch(double duration) {
 
 void detail::run_noise(const Options& options, Bench& bench) {
     const int cores = core_count();
-    std::vector<Detours> found(static_cast<std::size_t>(cores));
+    std::vector<Detours> per_core(static_cast<std::size_t>(cores));
     {
         std::vector<std::jthread> pool;
         for (int core = 0; core < cores; ++core)
             pool.emplace_back([&, core] {
                 bind_to_core(core);
-                found[static_cast<std::size_t>(core)] = watch(options.real("seconds"));
+                per_core[static_cast<std::size_t>(core)] = observe(options.real("seconds"));
             });
     }
     std::vector<double> lost, longest;
-    for (const Detours& d : found) {
+    for (const Detours& d : per_core) {
         lost.push_back(d.lost);
         longest.push_back(d.longest);
     }

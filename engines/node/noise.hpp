@@ -1,4 +1,5 @@
-// Time that a busy loop loses to somebody else.
+// node.noise: the time that a busy loop loses to the operating system, other programs or a
+// hypervisor.
 #pragma once
 
 #include <array>
@@ -11,12 +12,12 @@ namespace detail {
 void run_noise(const Options&, Bench&);
 
 inline constexpr std::array noise_parameters = {
-    Parameter{"seconds", Kind::real, "s", "1", "time for which every core is watched", 0.1, 3600},
+    Parameter{"seconds", Kind::real, "s", "1", "time for which each core is observed", 0.1, 3600},
 };
 inline constexpr std::array noise_metrics = {
     Metric{"lost", "1", Better::lower,
-           "share of a busy loop's time taken by something else, worst core"},
-    Metric{"longest", "s", Better::lower, "longest single interruption"},
+           "share of a busy loop's time taken by something else; one sample per core"},
+    Metric{"longest", "s", Better::lower, "longest single interruption; one sample per core"},
 };
 }  // namespace detail
 

@@ -1,5 +1,5 @@
-// What a host is and how it is set: no metric, only the contexts that every node measurement tells
-// anyway.
+// node.settings: the facts of a host and its devices. It has no metrics, only the contexts that
+// every node measurement records.
 #pragma once
 
 #include "core/registry.hpp"

@@ -1,10 +1,9 @@
-// Bandwidth between host memory and GPUs, as NVIDIA's nvbandwidth measures it (memcpy_ce: copies
-// queued behind a gate, events around them, medians, contents compared), for all GPUs at once as
-// well: COBALT's gpu-copy.
+// Bandwidth between host memory and GPUs, measured as by NVIDIA's nvbandwidth (memcpy_ce: copies
+// queued behind a gate, timed by events, medians, contents compared). All GPUs at once are measured
+// too, as in COBALT's gpu-copy test.
 //
-// The time of one GPU is taken by its own events. GPUs have no clock in common, so that of all
-// together is this host's: from when the first one's copies are seen to have begun until the last
-// one's are seen to have ended.
+// One GPU is timed by its own events. GPUs have no common clock, so all GPUs together are timed by
+// the host: from when it sees the first copies start until it sees the last ones end.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -29,7 +28,7 @@ namespace {
 using namespace assay::gpu;
 namespace fs = std::filesystem;
 
-constexpr std::size_t least_copy = std::size_t{1} << 20;
+constexpr std::size_t min_copy = std::size_t{1} << 20;
 constexpr std::size_t memory_step = std::size_t{64} << 10;
 
 enum class Direction { h2d, d2h, both };
@@ -38,11 +37,11 @@ constexpr std::array directions = {Direction::h2d, Direction::d2h, Direction::bo
 const char* text(Direction d) {
     return d == Direction::h2d ? "h2d" : d == Direction::d2h ? "d2h" : "both";
 }
-bool goes(Direction d, Way way) {
+bool includes(Direction d, Way way) {
     return d == Direction::both || (d == Direction::h2d) == (way == Way::to);
 }
 
-// NVIDIA display controllers on the PCI bus, whether the driver can use them or not.
+// The number of NVIDIA GPUs on the PCI bus, also of those that the driver cannot use.
 int gpus_on_bus() {
     int count = 0;
     std::error_code none;
@@ -53,78 +52,79 @@ int gpus_on_bus() {
     return count;
 }
 
-// Words, where GPUs are missing that nobody has left out on purpose.
-std::string fewer_than_installed(int seen) {
-    const int there = gpus_on_bus();
-    if (std::getenv("CUDA_VISIBLE_DEVICES") != nullptr || there <= seen) return "";
-    return fmt::format("the PCI bus has {} NVIDIA GPU{}, the driver shows {}", there,
-                       there == 1 ? "" : "s", seen);
+// A message if the driver shows fewer GPUs than the PCI bus; empty if not, or if
+// CUDA_VISIBLE_DEVICES excludes some.
+std::string fewer_than_installed(int shown) {
+    const int installed = gpus_on_bus();
+    if (std::getenv("CUDA_VISIBLE_DEVICES") != nullptr || installed <= shown) return "";
+    return fmt::format("the PCI bus has {} NVIDIA GPU{}, the driver shows {}", installed,
+                       installed == 1 ? "" : "s", shown);
 }
 
-// What one direction of some GPUs came to: a value for each repetition.
+// The results of one direction on some GPUs, with a value for each repetition.
 struct Series {
-    explicit Series(std::size_t gpus) : each(gpus), link(gpus), corrupted(gpus), wrong(gpus) {}
+    explicit Series(std::size_t gpus) : each(gpus), link(gpus), corrupted(gpus), corruption(gpus) {}
     std::vector<double> total;              // B/s
-    std::vector<std::vector<double>> each;  // B/s, by GPU as all that follow
-    std::vector<double> link;               // B/s; 0 where it is not known
+    std::vector<std::vector<double>> each;  // B/s, by GPU, as are the members below
+    std::vector<double> link;               // B/s; 0 if unknown
     std::vector<int> corrupted;             // copies
-    std::vector<std::optional<Lane::Wrong>> wrong;
+    std::vector<std::optional<CopyChannel::Corruption>> corruption;
 };
 
-struct Setting {
-    Load load;
+struct CopySettings {
+    CopySize size;
     std::int64_t repeats;
     double timeout;
 };
 
-// A GPU with both its lanes.
-struct Card {
-    explicit Card(int number) : gpu(number) {}
+// A GPU and its channels.
+struct GpuChannels {
+    explicit GpuChannels(int number) : gpu(number) {}
     Gpu gpu;
-    std::deque<Lane> lanes;  // after the GPU: they end before it
+    std::deque<CopyChannel> channels;  // declared after the GPU, so destroyed before it
 };
 
 class Copier {
 public:
-    Copier(const Setting& setting, Sink& sink, std::deque<Card>& cards)
-        : setting_(setting),
+    Copier(const CopySettings& settings, Sink& sink, std::deque<GpuChannels>& gpus)
+        : settings_(settings),
           sink_(sink),
-          cards_(cards),
-          steps_((cards.size() + 1) * directions.size()) {}
+          gpus_(gpus),
+          steps_((gpus.size() + 1) * directions.size()) {}
 
     void run();
 
 private:
-    using Cards = std::vector<Card*>;
+    using GpuList = std::vector<GpuChannels*>;
 
-    void measure(const Cards&, Direction, const char* gpus);
-    void warm_up(const Cards&, Direction, Series&) const;
-    void repeat(const Cards&, Direction, Series&) const;
+    void measure(const GpuList&, Direction, const char* scope);
+    void warm_up(const GpuList&, Direction, Series&) const;
+    void repeat(const GpuList&, Direction, Series&) const;
     template <class Meanwhile>
-    double copy(const Cards&, Direction, Meanwhile) const;
-    void verify(const Cards&, Direction, Series&) const;
-    void record(const Cards&, Direction, const char* gpus, const Series&) const;
+    double copy(const GpuList&, Direction, Meanwhile) const;
+    void verify(const GpuList&, Direction, Series&) const;
+    void record(const GpuList&, Direction, const char* scope, const Series&) const;
     Subject subject(const Gpu&) const;
 
-    const Setting& setting_;
+    const CopySettings& settings_;
     Sink& sink_;
-    std::deque<Card>& cards_;
+    std::deque<GpuChannels>& gpus_;
     std::size_t steps_, step_ = 0;
 };
 
-// Work on the host's side of each GPU: all at once, each on the GPU's own NUMA node.
+// Runs `work` for each GPU in parallel, each on a thread on the GPU's own NUMA node.
 template <class Work>
-void on_each(const std::vector<Card*>& cards, Work work) {
-    std::vector<std::future<void>> working;
-    for (std::size_t i = 0; i < cards.size(); ++i)
-        working.push_back(std::async(std::launch::async, [&cards, &work, i] {
-            cards[i]->gpu.bind();
-            work(*cards[i], i);
+void on_each_gpu(const std::vector<GpuChannels*>& gpus, Work work) {
+    std::vector<std::future<void>> tasks;
+    for (std::size_t i = 0; i < gpus.size(); ++i)
+        tasks.push_back(std::async(std::launch::async, [&gpus, &work, i] {
+            gpus[i]->gpu.bind_thread();
+            work(*gpus[i], i);
         }));
-    std::exception_ptr failed;  // the first one, once all have ended
-    for (auto& one : working) {
+    std::exception_ptr failed;  // the first error, rethrown after all have ended
+    for (auto& task : tasks) {
         try {
-            one.get();
+            task.get();
         } catch (...) {
             if (!failed) failed = std::current_exception();
         }
@@ -132,108 +132,110 @@ void on_each(const std::vector<Card*>& cards, Work work) {
     if (failed) std::rethrow_exception(failed);
 }
 
-std::vector<Lane*> lanes_of(Card& card, Direction direction) {
-    std::vector<Lane*> lanes;
-    for (Lane& lane : card.lanes)
-        if (goes(direction, lane.way())) lanes.push_back(&lane);
-    return lanes;
+std::vector<CopyChannel*> channels_of(GpuChannels& gpu, Direction direction) {
+    std::vector<CopyChannel*> channels;
+    for (CopyChannel& channel : gpu.channels)
+        if (includes(direction, channel.way())) channels.push_back(&channel);
+    return channels;
 }
 
-std::vector<Lane*> lanes_of(const std::vector<Card*>& cards, Direction direction) {
-    std::vector<Lane*> lanes;
-    for (Card* card : cards)
-        std::ranges::copy(lanes_of(*card, direction), std::back_inserter(lanes));
-    return lanes;
+std::vector<CopyChannel*> channels_of(const std::vector<GpuChannels*>& gpus, Direction direction) {
+    std::vector<CopyChannel*> channels;
+    for (GpuChannels* gpu : gpus)
+        std::ranges::copy(channels_of(*gpu, direction), std::back_inserter(channels));
+    return channels;
 }
 
-std::size_t bytes_of(const std::vector<Lane*>& lanes) {
+std::size_t bytes_of(const std::vector<CopyChannel*>& channels) {
     std::size_t bytes = 0;
-    for (const Lane* lane : lanes) bytes += lane->bytes();
+    for (const CopyChannel* channel : channels) bytes += channel->bytes();
     return bytes;
 }
 
-// Seconds from the first beginning to the last end, by the GPU's own clock.
-double elapsed(const std::vector<Lane*>& lanes) {
+// Seconds from the first start to the last end, by the GPU's own clock.
+double elapsed(const std::vector<CopyChannel*>& channels) {
     double longest = 0;
-    for (const Lane* begun : lanes)
-        for (const Lane* ended : lanes) longest = std::max(longest, ended->elapsed(*begun));
+    for (const CopyChannel* started : channels)
+        for (const CopyChannel* ended : channels)
+            longest = std::max(longest, ended->elapsed(*started));
     return longest;
 }
 
 void Copier::run() {
-    Cards all;
-    for (Card& card : cards_) all.push_back(&card);
-    for (Card* card : all)
-        for (const Direction d : directions) measure({card}, d, "one");
+    GpuList all;
+    for (GpuChannels& gpu : gpus_) all.push_back(&gpu);
+    for (GpuChannels* gpu : all)
+        for (const Direction d : directions) measure({gpu}, d, "one");
     for (const Direction d : directions) measure(all, d, "all");
 }
 
-void Copier::measure(const Cards& cards, Direction direction, const char* gpus) {
+void Copier::measure(const GpuList& gpus, Direction direction, const char* scope) {
     const std::string who =
-        cards.size() == 1 ? cards[0]->gpu.text() : fmt::format("all {} GPUs", cards.size());
-    Series series(cards.size());
-    for (std::int64_t k = -1; k < setting_.repeats; ++k) {
-        if (interrupted())
-            throw Error("interrupted: the figures are of what was copied until then");
-        const double part = static_cast<double>(k + 1) / static_cast<double>(setting_.repeats + 1);
+        gpus.size() == 1 ? gpus[0]->gpu.text() : fmt::format("all {} GPUs", gpus.size());
+    Series series(gpus.size());
+    for (std::int64_t k = -1; k < settings_.repeats; ++k) {
+        if (interrupted()) throw Error("interrupted: the results cover the copies until then");
+        const double part = static_cast<double>(k + 1) / static_cast<double>(settings_.repeats + 1);
         sink_.progress((static_cast<double>(step_) + part) / static_cast<double>(steps_),
                        fmt::format("{} {}", who, text(direction)));
-        if (k < 0) warm_up(cards, direction, series);
-        else repeat(cards, direction, series);
+        if (k < 0) warm_up(gpus, direction, series);
+        else repeat(gpus, direction, series);
     }
     ++step_;
-    record(cards, direction, gpus, series);
+    record(gpus, direction, scope, series);
 }
 
-// An idle GPU slows its link down: how fast it is can only be seen while it copies.
-void Copier::warm_up(const Cards& cards, Direction direction, Series& series) const {
-    copy(cards, direction, [&] {
-        for (std::size_t i = 0; i < cards.size(); ++i)
-            series.link[i] = pcie_rate(cards[i]->gpu.pci());
+// Reads the speed of the PCIe links during the copies, since an idle GPU slows its link down.
+void Copier::warm_up(const GpuList& gpus, Direction direction, Series& series) const {
+    copy(gpus, direction, [&] {
+        for (std::size_t i = 0; i < gpus.size(); ++i)
+            series.link[i] = pcie_rate(gpus[i]->gpu.pci());
     });
 }
 
-void Copier::repeat(const Cards& cards, Direction direction, Series& series) const {
-    on_each(cards, [direction](Card& card, std::size_t) {
-        for (Lane* lane : lanes_of(card, direction)) lane->clear();
+void Copier::repeat(const GpuList& gpus, Direction direction, Series& series) const {
+    on_each_gpu(gpus, [direction](GpuChannels& gpu, std::size_t) {
+        for (CopyChannel* channel : channels_of(gpu, direction)) channel->clear();
     });
-    series.total.push_back(static_cast<double>(bytes_of(lanes_of(cards, direction))) /
-                           copy(cards, direction, [] {}));
-    for (std::size_t i = 0; i < cards.size(); ++i) {
-        const auto own = lanes_of(*cards[i], direction);
-        series.each[i].push_back(static_cast<double>(bytes_of(own)) / elapsed(own));
+    series.total.push_back(static_cast<double>(bytes_of(channels_of(gpus, direction))) /
+                           copy(gpus, direction, [] {}));
+    for (std::size_t i = 0; i < gpus.size(); ++i) {
+        const auto channels = channels_of(*gpus[i], direction);
+        series.each[i].push_back(static_cast<double>(bytes_of(channels)) / elapsed(channels));
     }
-    verify(cards, direction, series);
+    verify(gpus, direction, series);
 }
 
-// Seconds from when the first copy is seen to have begun until the last one is seen to have ended.
+// Runs the copies, and `meanwhile` after the first one has started. Returns the seconds from when
+// the host sees the first copy start until it sees the last one end.
 template <class Meanwhile>
-double Copier::copy(const Cards& cards, Direction direction, Meanwhile meanwhile) const {
-    const std::vector<Lane*> lanes = lanes_of(cards, direction);
+double Copier::copy(const GpuList& gpus, Direction direction, Meanwhile meanwhile) const {
+    const std::vector<CopyChannel*> channels = channels_of(gpus, direction);
     const Gate gate;
-    for (Lane* lane : lanes) lane->queue(gate);
-    const Nanoseconds opened = now();
+    for (CopyChannel* channel : channels) channel->queue(gate);
+    const Nanoseconds gate_opened = now();
     gate.open();
-    const auto wait_on = [&](const Lane& lane) {
-        if (seconds(now() - opened) > setting_.timeout)
-            lane.gpu().give_up(fmt::format(
-                "does not answer: its copies have not ended within {:g} s", setting_.timeout));
+    const auto wait_on = [&](const CopyChannel& channel) {
+        if (seconds(now() - gate_opened) > settings_.timeout)
+            channel.gpu().give_up(fmt::format(
+                "does not answer: its copies have not ended within {:g} s", settings_.timeout));
     };
-    while (std::ranges::none_of(lanes, [](const Lane* lane) { return lane->started(); }))
-        wait_on(*lanes[0]);
-    const Nanoseconds begun = now();
+    while (std::ranges::none_of(channels,
+                                [](const CopyChannel* channel) { return channel->started(); }))
+        wait_on(*channels[0]);
+    const Nanoseconds started = now();
     meanwhile();
-    for (const Lane* lane : lanes)
-        while (!lane->finished()) wait_on(*lane);
-    return seconds(now() - begun);
+    for (const CopyChannel* channel : channels)
+        while (!channel->finished()) wait_on(*channel);
+    return seconds(now() - started);
 }
 
-void Copier::verify(const Cards& cards, Direction direction, Series& series) const {
-    on_each(cards, [&](Card& card, std::size_t i) {
-        for (Lane* lane : lanes_of(card, direction)) {
-            std::optional<Lane::Wrong> first;
-            series.corrupted[i] += lane->verify(first);
-            if (first && !series.wrong[i]) series.wrong[i] = first;
+void Copier::verify(const GpuList& gpus, Direction direction, Series& series) const {
+    on_each_gpu(gpus, [&](GpuChannels& gpu, std::size_t i) {
+        for (CopyChannel* channel : channels_of(gpu, direction)) {
+            std::optional<CopyChannel::Corruption> first;
+            series.corrupted[i] += channel->verify(first);
+            if (first && !series.corruption[i]) series.corruption[i] = first;
         }
     });
 }
@@ -244,14 +246,14 @@ Subject Copier::subject(const Gpu& gpu) const {
     return subject;
 }
 
-void Copier::record(const Cards& cards, Direction direction, const char* gpus,
+void Copier::record(const GpuList& gpus, Direction direction, const char* scope,
                     const Series& series) const {
     const Json common = {{"direction", text(direction)},
-                         {"gpus", gpus},
-                         {"size", setting_.load.bytes},
-                         {"copies", setting_.load.copies}};
-    for (std::size_t i = 0; i < cards.size(); ++i) {
-        const Gpu& gpu = cards[i]->gpu;
+                         {"gpus", scope},
+                         {"size", settings_.size.bytes},
+                         {"copies", settings_.size.copies}};
+    for (std::size_t i = 0; i < gpus.size(); ++i) {
+        const Gpu& gpu = gpus[i]->gpu;
         Json params = common;
         params["name"] = gpu.name();
         params["pci"] = gpu.pci();
@@ -262,86 +264,87 @@ void Copier::record(const Cards& cards, Direction direction, const char* gpus,
         };
         single("corrupted", series.corrupted[i]);
         if (series.link[i] > 0) single("link", series.link[i]);
-        if (const auto& wrong = series.wrong[i])
-            sink_.corruption(gpu_copy, subject(gpu), params, 0, wrong->offset, wrong->expected,
-                             wrong->observed);
+        if (const auto& first = series.corruption[i])
+            sink_.corruption(gpu_copy, subject(gpu), params, 0, first->offset, first->expected,
+                             first->observed);
     }
-    if (std::string_view(gpus) != "all") return;
+    if (std::string_view(scope) != "all") return;
     Json params = common;
     params.erase("gpus");
-    params["count"] = cards.size();
+    params["count"] = gpus.size();
     const Summary total = summarize(series.total);
-    const std::string fewer = fewer_than_installed(static_cast<int>(cards.size()));
-    if (fewer.empty())
+    const std::string missing = fewer_than_installed(static_cast<int>(gpus.size()));
+    if (missing.empty())
         sink_.measurement(gpu_copy, "total", {.host = host_name()}, params, total, series.total);
-    else sink_.doubtful(gpu_copy, "total", {.host = host_name()}, params, total, fewer);
+    else sink_.doubtful(gpu_copy, "total", {.host = host_name()}, params, total, missing);
 }
 
-// ---- what there is to measure
+// ---- available GPUs and memory
 
-// GPUs that can be used; or the reason why there is none.
-int count_gpus(std::string& why) {
+// The number of usable GPUs; if 0, `reason` is set to the reason.
+int count_gpus(std::string& reason) {
     int count = 0;
     Result code = driver().init(0);
     if (code == result::success) code = driver().device_count(&count);
     if (code == result::success && count > 0) return count;
-    why = code == result::success || code == result::no_device
-              ? "NVIDIA's driver finds no GPU"
-              : "NVIDIA's driver does not start: " + driver().words(code);
-    if (const std::string fewer = fewer_than_installed(0); !fewer.empty()) why += "; " + fewer;
+    reason = code == result::success || code == result::no_device
+                 ? "NVIDIA's driver finds no GPU"
+                 : "NVIDIA's driver does not start: " + driver().error_text(code);
+    if (const std::string missing = fewer_than_installed(0); !missing.empty())
+        reason += "; " + missing;
     return 0;
 }
 
-// Both ways of every GPU need memory on both sides. Half of what is free is left alone.
-Load fit(Load wanted, const std::deque<Card>& cards) {
-    std::size_t room = available_memory() / 4 / cards.size();
-    for (const Card& card : cards) room = std::min(room, card.gpu.free_memory() / 4);
-    Load load = wanted;
-    load.bytes = std::min(
-        wanted.bytes, room / static_cast<std::size_t>(wanted.copies) / memory_step * memory_step);
-    if (load.bytes == wanted.bytes) return load;
-    if (load.bytes < least_copy)
+// Limits the size so that the buffers of all channels fit into half of the free memory, on the host
+// and on each GPU.
+CopySize fit_memory(CopySize wanted, const std::deque<GpuChannels>& gpus) {
+    std::size_t limit = available_memory() / 4 / gpus.size();
+    for (const GpuChannels& gpu : gpus) limit = std::min(limit, gpu.gpu.free_memory() / 4);
+    CopySize size = wanted;
+    size.bytes = std::min(
+        wanted.bytes, limit / static_cast<std::size_t>(wanted.copies) / memory_step * memory_step);
+    if (size.bytes == wanted.bytes) return size;
+    if (size.bytes < min_copy)
         throw Error(
-            fmt::format(
-                "too little free memory: {} MiB for each GPU and way, on it and on this host",
-                room >> 20),
-            "nvidia-smi shows who uses the GPUs' memory; free some, or test on an idle node");
-    fmt::print(stderr, "assay-probe: copies of {} MiB, for want of memory, in place of {} MiB\n",
-               load.bytes >> 20, wanted.bytes >> 20);
-    return load;
+            fmt::format("too little free memory: {} MiB for each GPU and direction, on the GPU and "
+                        "on this host",
+                        limit >> 20),
+            "see in nvidia-smi who uses the GPUs' memory; free some, or test on an idle node");
+    fmt::print(stderr, "assay-probe: memory is short: copies of {} MiB instead of {} MiB\n",
+               size.bytes >> 20, wanted.bytes >> 20);
+    return size;
 }
 
 }  // namespace
 
-// Loading the library says little of the GPUs, but the driver takes a second to start, and this is
-// asked often.
+// Only loads the library: starting the driver takes a second, and --describe calls this each time.
 std::optional<std::string> detail::no_gpu_driver() {
     if (driver().missing.empty()) return std::nullopt;
-    const std::string fewer = fewer_than_installed(0);
-    return driver().missing + (fewer.empty() ? "" : "; " + fewer);
+    const std::string missing = fewer_than_installed(0);
+    return driver().missing + (missing.empty() ? "" : "; " + missing);
 }
 
 void detail::run_gpu_copy(const Options& options, Bench& bench) {
-    std::string why;
-    const int count = count_gpus(why);
+    std::string reason;
+    const int count = count_gpus(reason);
     if (count == 0) {
         for (const Metric& metric : gpu_copy_metrics)
-            bench.sink.waived(gpu_copy, metric.name, {.host = host_name()}, Json::object(), why);
+            bench.sink.waived(gpu_copy, metric.name, {.host = host_name()}, Json::object(), reason);
         return;
     }
     if (options.flag("realtime")) enter_realtime();
     catch_interrupts();
-    Setting setting{{static_cast<std::size_t>(options.integer("size")) / 8 * 8,
-                     static_cast<int>(options.integer("copies"))},
-                    options.integer("repeats"),
-                    options.real("timeout")};
-    std::deque<Card> cards;
-    for (int g = 0; g < count; ++g) cards.emplace_back(g);
-    setting.load = fit(setting.load, cards);
-    for (Card& card : cards)
+    CopySettings settings{{static_cast<std::size_t>(options.integer("size")) / 8 * 8,
+                           static_cast<int>(options.integer("copies"))},
+                          options.integer("repeats"),
+                          options.real("timeout")};
+    std::deque<GpuChannels> gpus;
+    for (int g = 0; g < count; ++g) gpus.emplace_back(g);
+    settings.size = fit_memory(settings.size, gpus);
+    for (GpuChannels& gpu : gpus)
         for (const Way way : {Way::to, Way::from})
-            card.lanes.emplace_back(card.gpu, way, setting.load, setting.timeout);
-    Copier(setting, bench.sink, cards).run();
+            gpu.channels.emplace_back(gpu.gpu, way, settings.size, settings.timeout);
+    Copier(settings, bench.sink, gpus).run();
 }
 
 }  // namespace assay::node

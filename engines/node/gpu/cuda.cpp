@@ -7,7 +7,7 @@
 namespace assay::gpu {
 
 Driver::Driver() {
-    // Never the bare name: libcuda.so may be the toolkit's stub, which can only be linked against.
+    // Not libcuda.so, which may be the toolkit's stub library.
     void* const handle = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) {
         missing = "no NVIDIA driver here: libcuda.so.1 cannot be loaded";
@@ -24,7 +24,7 @@ Driver::Driver() {
 #undef ASSAY_CUDA_LOAD
 }
 
-std::string Driver::words(Result code) const {
+std::string Driver::error_text(Result code) const {
     const char *name = nullptr, *text = nullptr;
     if (get_error_name(code, &name) != result::success || name == nullptr)
         return "CUDA error " + std::to_string(code);

@@ -1,6 +1,6 @@
-// The part of NVIDIA's driver API that copies need, found in libcuda.so.1 at run time: nothing of
-// CUDA is needed to build, and a machine without a GPU runs the same program. (CUDA Driver API
-// reference, CUDA 10.0 and later.)
+// The functions of NVIDIA's driver API that copies need, loaded from libcuda.so.1 at run time. So
+// the build needs no CUDA, and the program also runs without a GPU. (CUDA Driver API reference,
+// CUDA 10.0 and later.)
 #pragma once
 
 #include <cstddef>
@@ -25,12 +25,12 @@ inline constexpr Result success = 0, out_of_memory = 2, stub_library = 34, devic
 inline constexpr unsigned stream_non_blocking = 1;
 inline constexpr unsigned host_register_portable = 1;
 
-// X(member, symbol, parameters): every function used. "_v2" are those with 64-bit sizes, as cuda.h
-// maps them.
+// X(member, symbol, parameters) for every function used. The "_v2" functions have 64-bit sizes;
+// cuda.h maps the plain names to them.
 #define ASSAY_CUDA_CALLS(X)                                                             \
     X(init, cuInit, (unsigned flags))                                                   \
     X(get_error_name, cuGetErrorName, (Result, const char** name))                      \
-    X(get_error_string, cuGetErrorString, (Result, const char** words))                 \
+    X(get_error_string, cuGetErrorString, (Result, const char** text))                  \
     X(device_count, cuDeviceGetCount, (int* count))                                     \
     X(device, cuDeviceGet, (Device*, int ordinal))                                      \
     X(device_name, cuDeviceGetName, (char* name, int length, Device))                   \
@@ -57,12 +57,13 @@ inline constexpr unsigned host_register_portable = 1;
 
 struct Driver {
     Driver();
-    std::string missing;  // why none can be called; empty when all can
+    std::string missing;  // why the driver cannot be used; empty if it can
 #define ASSAY_CUDA_MEMBER(member, symbol, parameters) Result(*member) parameters = nullptr;
     ASSAY_CUDA_CALLS(ASSAY_CUDA_MEMBER)
 #undef ASSAY_CUDA_MEMBER
 
-    std::string words(Result) const;  // "CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected"
+    std::string error_text(
+        Result) const;  // "CUDA_ERROR_NO_DEVICE: no CUDA-capable device is detected"
 };
 
 const Driver& driver();  // loaded on first use

@@ -13,17 +13,19 @@
 namespace assay::gpu {
 namespace {
 
-constexpr int cleared = 0xA5;
+constexpr int clear_value = 0xA5;
 
-std::string hint_for(Result code) {
+std::string fix_for(Result code) {
     switch (code) {
         case result::out_of_memory:
-            return "nvidia-smi shows who uses its memory; give a smaller --size; is locked memory "
-                   "limited (ulimit -l)?";
+            return "see in nvidia-smi who uses its memory, use a smaller --size, or raise the "
+                   "limit on "
+                   "locked memory (ulimit -l)";
         case result::device_unavailable:
-            return "another program may hold it exclusively: see nvidia-smi; if not, look for "
+            return "see in nvidia-smi whether another program uses it exclusively; if not, look "
+                   "for "
                    "'Xid' in dmesg";
-        default: return "look for 'Xid' in dmesg, and at nvidia-smi";
+        default: return "look for 'Xid' in dmesg, and check nvidia-smi";
     }
 }
 
@@ -32,15 +34,15 @@ std::string hint_for(Result code) {
 // ---- Gpu
 
 Gpu::Gpu(int number) : number_(number) {
-    std::array<char, 256> words{};
+    std::array<char, 256> buffer{};
     const auto read = [&](Result r, const char* call) {
         check(r, call);
-        return std::string(words.data());
+        return std::string(buffer.data());
     };
     check(driver().device(&device_, number), "cuDeviceGet");
-    name_ = read(driver().device_name(words.data(), static_cast<int>(words.size()), device_),
+    name_ = read(driver().device_name(buffer.data(), static_cast<int>(buffer.size()), device_),
                  "cuDeviceGetName");
-    pci_ = read(driver().device_pci(words.data(), static_cast<int>(words.size()), device_),
+    pci_ = read(driver().device_pci(buffer.data(), static_cast<int>(buffer.size()), device_),
                 "cuDeviceGetPCIBusId");
     std::ranges::transform(pci_, pci_.begin(),
                            [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
@@ -60,83 +62,83 @@ std::string Gpu::text() const {
 
 std::size_t Gpu::free_memory() const {
     std::size_t free = 0, total = 0;
-    enter();
+    make_current();
     check(driver().memory_info(&free, &total), "cuMemGetInfo");
     return free;
 }
 
-bool Gpu::try_enter() const { return !lost_ && driver().set_current(context_) == result::success; }
+bool Gpu::try_make_current() const {
+    return !lost_ && driver().set_current(context_) == result::success;
+}
 
-void Gpu::enter() const { check(driver().set_current(context_), "cuCtxSetCurrent"); }
+void Gpu::make_current() const { check(driver().set_current(context_), "cuCtxSetCurrent"); }
 
-void Gpu::bind() const {
+void Gpu::bind_thread() const {
     const auto node = std::ranges::find_if(
-        numa_nodes(), [&](const NumaNode& one) { return numa_ == one.number; });
+        numa_nodes(), [&](const NumaNode& entry) { return numa_ == entry.number; });
     if (node != numa_nodes().end() && !node->cores.empty()) bind_to_node(*node);
 }
 
 int Gpu::memory_node() const {
-    const bool known =
-        std::ranges::any_of(numa_nodes(), [&](const NumaNode& one) { return numa_ == one.number; });
+    const bool known = std::ranges::any_of(
+        numa_nodes(), [&](const NumaNode& entry) { return numa_ == entry.number; });
     return known ? *numa_ : NodeMemory::any;
 }
 
 void Gpu::check(Result code, const char* call) const {
     if (code == result::success) return;
     if (code != result::out_of_memory) lost_ = true;
-    throw Error(fmt::format("{}: {} failed: {}", text(), call, driver().words(code)),
-                hint_for(code));
+    throw Error(fmt::format("{}: {} failed: {}", text(), call, driver().error_text(code)),
+                fix_for(code));
 }
 
 void Gpu::give_up(const std::string& what) const {
     lost_ = true;
-    throw Error(text() + ": " + what, hint_for(result::success));
+    throw Error(text() + ": " + what, fix_for(result::success));
 }
 
 // ---- buffers
 
 HostBuffer::HostBuffer(const Gpu& gpu, std::size_t bytes)
     : gpu_(gpu), memory_(bytes, gpu.memory_node()) {
-    std::memset(memory_.data(), cleared, memory_.size());
-    gpu_.enter();
+    std::memset(memory_.data(), clear_value, memory_.size());
+    gpu_.make_current();
     gpu_.check(driver().pin(memory_.data(), memory_.size(), host_register_portable),
                "cuMemHostRegister");
 }
 
 HostBuffer::~HostBuffer() {
-    if (gpu_.try_enter()) driver().unpin(memory_.data());
-    else
-        new NodeMemory(std::move(
-            memory_));  // a lost GPU may still write to it: it stays until the process ends
+    if (gpu_.try_make_current()) driver().unpin(memory_.data());
+    else new NodeMemory(std::move(memory_));  // leaked: a lost GPU may still write to it
 }
 
 DeviceBuffer::DeviceBuffer(const Gpu& gpu, std::size_t bytes) : gpu_(gpu) {
-    gpu_.enter();
+    gpu_.make_current();
     gpu_.check(driver().allocate(&pointer_, bytes), "cuMemAlloc");
 }
 
 DeviceBuffer::~DeviceBuffer() {
-    if (gpu_.try_enter()) driver().free(pointer_);
+    if (gpu_.try_make_current()) driver().free(pointer_);
 }
 
 // ---- streams and events
 
 OwnedStream::OwnedStream(const Gpu& gpu) : gpu_(gpu) {
-    gpu_.enter();
+    gpu_.make_current();
     gpu_.check(driver().create_stream(&stream_, stream_non_blocking), "cuStreamCreate");
 }
 
 OwnedStream::~OwnedStream() {
-    if (gpu_.try_enter()) driver().destroy_stream(stream_);
+    if (gpu_.try_make_current()) driver().destroy_stream(stream_);
 }
 
 OwnedEvent::OwnedEvent(const Gpu& gpu) : gpu_(gpu) {
-    gpu_.enter();
+    gpu_.make_current();
     gpu_.check(driver().create_event(&event_, 0), "cuEventCreate");
 }
 
 OwnedEvent::~OwnedEvent() {
-    if (gpu_.try_enter()) driver().destroy_event(event_);
+    if (gpu_.try_make_current()) driver().destroy_event(event_);
 }
 
 // ---- Gate
@@ -157,109 +159,113 @@ void Gate::open() const {
     open_->notify_all();
 }
 
-// ---- Lane
+// ---- CopyChannel
 
-Lane::Lane(const Gpu& gpu, Way way, const Load& load, double limit_s)
+CopyChannel::CopyChannel(const Gpu& gpu, Way way, const CopySize& size, double limit_s)
     : gpu_(gpu),
       way_(way),
-      load_(load),
+      size_(size),
       limit_(limit_s),
-      host_(gpu, load.total()),
-      device_(gpu, load.total()),
+      host_(gpu, size.total()),
+      device_(gpu, size.total()),
       stream_(gpu),
-      begin_(gpu),
-      end_(gpu),
-      settled_(gpu) {
-    for (int c = 0; c < load_.copies; ++c)
-        stamp(host_.data() + static_cast<std::size_t>(c) * load_.bytes, load_.bytes, key(c));
+      begin_event_(gpu),
+      end_event_(gpu),
+      idle_event_(gpu) {
+    for (int c = 0; c < size_.copies; ++c)
+        stamp(host_.data() + static_cast<std::size_t>(c) * size_.bytes, size_.bytes, key(c));
     if (way_ == Way::to) {
-        readback_.emplace(gpu_, load_.bytes);
+        readback_.emplace(gpu_, size_.bytes);
         return;
     }
-    gpu_.check(driver().copy_to(device_.at(0), host_.data(), load_.total(), stream_),
+    gpu_.check(driver().copy_to(device_.at(0), host_.data(), size_.total(), stream_),
                "cuMemcpyHtoDAsync");
-    settle();
+    wait_for_stream();
 }
 
-std::uint64_t Lane::key(int copy) const {
+std::uint64_t CopyChannel::key(int copy) const {
     return stamp_key(gpu_.number(), way_ == Way::to ? 0 : 1, static_cast<std::uint64_t>(copy));
 }
 
-void Lane::clear() {
+void CopyChannel::clear() {
     if (way_ == Way::from) {
-        std::memset(host_.data(), cleared, load_.total());
+        std::memset(host_.data(), clear_value, size_.total());
         return;
     }
-    gpu_.enter();
-    gpu_.check(driver().fill(device_.at(0), cleared, load_.total(), stream_), "cuMemsetD8Async");
-    settle();
+    gpu_.make_current();
+    gpu_.check(driver().fill(device_.at(0), clear_value, size_.total(), stream_),
+               "cuMemsetD8Async");
+    wait_for_stream();
 }
 
-void Lane::queue(const Gate& gate) {
-    gpu_.enter();
+void CopyChannel::queue(const Gate& gate) {
+    gpu_.make_current();
     gate.hold(gpu_, stream_);
-    gpu_.check(driver().record(begin_, stream_), "cuEventRecord");
-    for (int c = 0; c < load_.copies; ++c) {
-        const std::size_t at = static_cast<std::size_t>(c) * load_.bytes;
+    gpu_.check(driver().record(begin_event_, stream_), "cuEventRecord");
+    for (int c = 0; c < size_.copies; ++c) {
+        const std::size_t offset = static_cast<std::size_t>(c) * size_.bytes;
         if (way_ == Way::to)
-            gpu_.check(driver().copy_to(device_.at(at), host_.data() + at, load_.bytes, stream_),
-                       "cuMemcpyHtoDAsync");
+            gpu_.check(
+                driver().copy_to(device_.at(offset), host_.data() + offset, size_.bytes, stream_),
+                "cuMemcpyHtoDAsync");
         else
-            gpu_.check(driver().copy_from(host_.data() + at, device_.at(at), load_.bytes, stream_),
-                       "cuMemcpyDtoHAsync");
+            gpu_.check(
+                driver().copy_from(host_.data() + offset, device_.at(offset), size_.bytes, stream_),
+                "cuMemcpyDtoHAsync");
     }
-    gpu_.check(driver().record(end_, stream_), "cuEventRecord");
+    gpu_.check(driver().record(end_event_, stream_), "cuEventRecord");
 }
 
-bool Lane::reached(Event event) const {
-    gpu_.enter();
+bool CopyChannel::reached(Event event) const {
+    gpu_.make_current();
     const Result code = driver().query(event);
     if (code == result::not_ready) return false;
     gpu_.check(code, "a copy");
     return true;
 }
 
-bool Lane::started() const { return reached(begin_); }
-bool Lane::finished() const { return reached(end_); }
+bool CopyChannel::started() const { return reached(begin_event_); }
+bool CopyChannel::finished() const { return reached(end_event_); }
 
-double Lane::elapsed(const Lane& begun) const {
+double CopyChannel::elapsed(const CopyChannel& first) const {
     float ms = 0;
-    gpu_.enter();
-    gpu_.check(driver().elapsed(&ms, begun.begin_, end_), "cuEventElapsedTime");
+    gpu_.make_current();
+    gpu_.check(driver().elapsed(&ms, first.begin_event_, end_event_), "cuEventElapsedTime");
     return static_cast<double>(ms) * 1e-3;
 }
 
-void Lane::settle() const {
-    gpu_.check(driver().record(settled_, stream_), "cuEventRecord");
-    const Nanoseconds began = now();
-    while (!reached(settled_)) {
-        if (seconds(now() - began) > limit_)
+void CopyChannel::wait_for_stream() const {
+    gpu_.check(driver().record(idle_event_, stream_), "cuEventRecord");
+    const Nanoseconds start = now();
+    while (!reached(idle_event_)) {
+        if (seconds(now() - start) > limit_)
             gpu_.give_up(
                 fmt::format("does not answer: a copy has not ended within {:g} s", limit_));
         std::this_thread::yield();
     }
 }
 
-int Lane::verify(std::optional<Wrong>& first) {
+int CopyChannel::verify(std::optional<Corruption>& first) {
     int wrong = 0;
-    for (int c = 0; c < load_.copies; ++c) {
-        const std::size_t at = static_cast<std::size_t>(c) * load_.bytes;
-        const std::byte* arrived = host_.data() + at;
+    for (int c = 0; c < size_.copies; ++c) {
+        const std::size_t offset = static_cast<std::size_t>(c) * size_.bytes;
+        const std::byte* arrived = host_.data() + offset;
         if (way_ == Way::to) {
-            gpu_.enter();
-            std::memset(readback_->data(), cleared, load_.bytes);
-            gpu_.check(driver().copy_from(readback_->data(), device_.at(at), load_.bytes, stream_),
-                       "cuMemcpyDtoHAsync");
-            settle();
+            gpu_.make_current();
+            std::memset(readback_->data(), clear_value, size_.bytes);
+            gpu_.check(
+                driver().copy_from(readback_->data(), device_.at(offset), size_.bytes, stream_),
+                "cuMemcpyDtoHAsync");
+            wait_for_stream();
             arrived = readback_->data();
         }
-        const auto offset = first_wrong_byte(arrived, load_.bytes, key(c));
-        if (!offset) continue;
+        const auto wrong_byte = first_wrong_byte(arrived, size_.bytes, key(c));
+        if (!wrong_byte) continue;
         ++wrong;
-        const std::size_t word = *offset & ~std::size_t{7};
+        const std::size_t word = *wrong_byte & ~std::size_t{7};
         std::uint64_t observed = 0;
         std::memcpy(&observed, arrived + word, sizeof observed);
-        if (!first) first = Wrong{at + *offset, stamped_word(key(c), word), observed};
+        if (!first) first = Corruption{offset + *wrong_byte, stamped_word(key(c), word), observed};
     }
     return wrong;
 }

@@ -1,6 +1,6 @@
-// A GPU and what is copied to and from it. Every wait for it has a limit, and whatever it does not
-// answer to is an Error that names it: a GPU that has fallen off the bus must not hang an
-// acceptance.
+// A GPU, its buffers and streams, and copies to and from it. Every wait has a time limit, and a GPU
+// that does not respond is an Error that names it: a GPU that has fallen off the bus must not hang
+// the measurement.
 #pragma once
 
 #include <array>
@@ -17,7 +17,7 @@ namespace assay::gpu {
 
 class Gpu {
 public:
-    explicit Gpu(int number);  // as the driver counts them
+    explicit Gpu(int number);  // index in the driver
     ~Gpu();
     Gpu(const Gpu&) = delete;
     Gpu& operator=(const Gpu&) = delete;
@@ -29,12 +29,12 @@ public:
     std::string text() const;  // "gpu0 (NVIDIA A100, 0000:41:00.0)"
     std::size_t free_memory() const;
 
-    void enter() const;       // makes it the calling thread's
-    bool try_enter() const;   // for destructors: false for a GPU that is lost
-    void bind() const;        // the calling thread, to the GPU's NUMA node
-    int memory_node() const;  // for NodeMemory
-    // Throws Error unless the call succeeded. Then the GPU is lost: nothing more is asked of it,
-    // since every call might wait for ever.
+    void make_current() const;      // makes its context current in the calling thread
+    bool try_make_current() const;  // for destructors: returns false if the GPU is lost
+    void bind_thread() const;       // binds the calling thread to the GPU's NUMA node
+    int memory_node() const;        // for NodeMemory
+    // Throws Error unless the call succeeded. The GPU is then marked as lost: it gets no more
+    // calls, since each might block for ever. An exception is memory that cannot be allocated.
     void check(Result, const char* call) const;
     [[noreturn]] void give_up(const std::string& what) const;
 
@@ -74,7 +74,7 @@ private:
     DevicePointer pointer_ = 0;
 };
 
-// A stream, and a moment on it: given back with their owner.
+// Streams and events that are destroyed with their owner.
 class OwnedStream {
 public:
     explicit OwnedStream(const Gpu&);
@@ -101,7 +101,7 @@ private:
     Event event_ = nullptr;
 };
 
-// Holds back what is queued behind it on any number of streams, until all is queued.
+// Blocks the work queued behind it on any number of streams, until all of it is queued.
 class Gate {
 public:
     Gate() : open_(std::make_shared<std::atomic<bool>>(false)) {}
@@ -112,57 +112,57 @@ public:
     void open() const;
 
 private:
-    std::shared_ptr<std::atomic<bool>>
-        open_;  // shared with callbacks, which may outlive it on a lost GPU
+    // Shared with the callbacks, which may outlive this object on a lost GPU.
+    std::shared_ptr<std::atomic<bool>> open_;
 };
 
-enum class Way { to, from };  // the GPU
+enum class Way { to, from };  // to or from the GPU
 
-// What has to be moved: `copies` of `bytes` each, one after the other, each to a place of its own,
-// so that every byte that was moved can be looked at.
-struct Load {
+// The size of a measurement: `copies` consecutive copies of `bytes` each. Each has its own buffer,
+// so that every copied byte can be compared.
+struct CopySize {
     std::size_t bytes = 0;
     int copies = 1;
     std::size_t total() const { return bytes * static_cast<std::size_t>(copies); }
 };
 
-// One way of one GPU: memory on both sides, and a stream between them.
-class Lane {
+// One direction of one GPU: buffers on both sides, and a stream between them.
+class CopyChannel {
 public:
-    Lane(const Gpu&, Way, const Load&, double limit_s);
+    CopyChannel(const Gpu&, Way, const CopySize&, double limit_s);
 
     const Gpu& gpu() const { return gpu_; }
     Way way() const { return way_; }
-    std::size_t bytes() const { return load_.total(); }
+    std::size_t bytes() const { return size_.total(); }
 
-    void clear();  // the destination, so that nothing of an earlier copy is taken for this one's
-    void queue(const Gate&);  // copies behind the gate
-    bool started() const;     // never waits
-    bool finished() const;
-    double elapsed(const Lane& begun)
-        const;  // seconds from the beginning of `begun`, of the same GPU, to this end
+    void clear();             // overwrites the destination, so that data of earlier copies are gone
+    void queue(const Gate&);  // queues the copies behind the gate
+    bool started() const;     // does not wait
+    bool finished() const;    // does not wait
+    // Seconds from the start of `first`, a channel of the same GPU, to the end of this one.
+    double elapsed(const CopyChannel& first) const;
 
-    struct Wrong {
+    struct Corruption {
         std::size_t offset;
         std::uint64_t expected, observed;
     };
-    // Copies of which a byte is not as sent, and the first such place.
-    int verify(std::optional<Wrong>& first);
+    // Returns the number of copies with wrong bytes, and the first wrong byte if there is none yet.
+    int verify(std::optional<Corruption>& first);
 
 private:
     bool reached(Event) const;
-    void settle() const;  // waits for what was queued by others than queue()
+    void wait_for_stream() const;  // until all work queued so far is done
     std::uint64_t key(int copy) const;
 
     const Gpu& gpu_;
     Way way_;
-    Load load_;
+    CopySize size_;
     double limit_;
     HostBuffer host_;
     DeviceBuffer device_;
-    std::optional<HostBuffer> readback_;  // of one copy, to look at what reached the GPU
+    std::optional<HostBuffer> readback_;  // for one copy, to compare what reached the GPU
     OwnedStream stream_;
-    OwnedEvent begin_, end_, settled_;
+    OwnedEvent begin_event_, end_event_, idle_event_;
 };
 
 }  // namespace assay::gpu

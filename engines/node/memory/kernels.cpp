@@ -1,9 +1,8 @@
-// read: sum of b. write: a = 3. copy: a = b. triad: a = b + 3 c (McCalpin's STREAM, with his
+// read: sum of b. write: a = 3. copy: a = b. triad: a = b + 3 c (McCalpin's STREAM, with its
 // constant).
 //
-// The x86 loops are one macro for each width, so that every instruction set runs the same
-// operations: eight registers a turn, as many independent sums, stores either through the cache or
-// past it.
+// One macro generates the x86 loops of each width, so that every instruction set runs the same
+// operations: eight registers per iteration, eight independent sums, regular or streaming stores.
 #include "node/memory/kernels.hpp"
 
 #include <array>
@@ -17,17 +16,18 @@ namespace {
 
 #if defined(__x86_64__)
 
-// V: register type, W: doubles in it. A turn is 8 registers: with W = 8, kernel_step doubles.
+// V: register type, W: doubles in it. An iteration uses 8 registers: with W = 8, kernel_step
+// doubles.
 #define ASSAY_KERNELS(NAME, TARGET, V, W, LOAD, STORE, STREAM, SET, ADD, MUL)                      \
     namespace NAME {                                                                               \
     __attribute__((target(TARGET))) double read(const Arrays& x) {                                 \
         V s[8];                                                                                    \
-        for (V& one : s) one = SET(0.0);                                                           \
+        for (V& sum : s) sum = SET(0.0);                                                           \
         for (std::size_t i = 0; i < x.n; i += 8 * (W))                                             \
             for (std::size_t k = 0; k < 8; ++k) s[k] = ADD(s[k], LOAD(x.b + i + k * (W)));         \
         alignas(64) double parts[W];                                                               \
         V all = SET(0.0);                                                                          \
-        for (V& one : s) all = ADD(all, one);                                                      \
+        for (V& part : s) all = ADD(all, part);                                                    \
         STORE(parts, all);                                                                         \
         double sum = 0;                                                                            \
         for (double part : parts) sum += part;                                                     \
@@ -84,8 +84,8 @@ ASSAY_KERNELS(sse2, "sse2", __m128d, 2, _mm_load_pd, _mm_store_pd, _mm_stream_pd
 
 #endif
 
-// Plain loops. This file is compiled without the transformation that makes memset or memcpy of
-// them, which would store past the cache; there are no streaming stores.
+// Plain loops without streaming stores. This file is compiled without the transformation of loops
+// into memset or memcpy, which could use streaming stores.
 namespace generic {
 
 double read(const Arrays& x) {
@@ -93,7 +93,7 @@ double read(const Arrays& x) {
     for (std::size_t i = 0; i < x.n; i += 8)
         for (std::size_t k = 0; k < 8; ++k) s[k] += x.b[i + k];
     double sum = 0;
-    for (double one : s) sum += one;
+    for (double part : s) sum += part;
     return sum;
 }
 double write(const Arrays& x) {
@@ -130,8 +130,8 @@ std::span<const Kernel> kernels(std::string_view instruction_set) {
 }
 
 std::string_view best_instruction_set() {
-    for (std::string_view one : {"avx512", "avx2", "sse2"})
-        if (!kernels(one).empty()) return one;
+    for (std::string_view set : {"avx512", "avx2", "sse2"})
+        if (!kernels(set).empty()) return set;
     return "generic";
 }
 

@@ -1,7 +1,8 @@
-// The loops of the memory measurements, for the widest registers that this processor has.
+// The loops of the memory measurements, for each instruction set.
 //
-// Each takes `n` doubles a multiple of `kernel_step`, from addresses that are multiples of 64
-// bytes. What is read is consumed: the value returned depends on all of it.
+// Each loop works on arrays of `n` doubles, a multiple of `kernel_step`, at addresses that are
+// multiples of 64 bytes. The returned value depends on all data that were read, so that the
+// compiler removes no load.
 #pragma once
 
 #include <cstddef>
@@ -20,12 +21,13 @@ struct Arrays {
 struct Kernel {
     std::string_view operation;  // read, write, copy, triad
     std::string_view stores;     // none, regular, streaming
-    double moved;  // bytes moved per byte of one array: a regular store reads its line first
+    // Bytes moved per byte of one array. A regular store also reads its cache line.
+    double traffic;
     double (*run)(const Arrays&);
 };
 
-// Those of one instruction set ("avx512", "avx2", "sse2", "generic"), empty where the processor has
-// not got it; reading first, regular stores last.
+// The kernels of one instruction set ("avx512", "avx2", "sse2", "generic"): read first, regular
+// stores last. Empty if the processor lacks it.
 std::span<const Kernel> kernels(std::string_view instruction_set);
 std::string_view best_instruction_set();
 inline std::span<const Kernel> kernels() { return kernels(best_instruction_set()); }

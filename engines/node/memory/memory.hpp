@@ -1,4 +1,4 @@
-// Memory bandwidth: from the cores of each NUMA node to the memory of each.
+// node.memory: bandwidth from the cores of each NUMA node to the memory of each.
 #pragma once
 
 #include <array>
@@ -14,15 +14,14 @@ void run_memory(const Options&, Bench&);
 inline constexpr std::array memory_parameters = {
     Parameter{"seconds", Kind::real, "s", "0.3",
               "time for each operation, pair of nodes and number of threads", 0.01, 3600},
-    Parameter{"repeats", Kind::integer, "", "9", "passes at least, so that a median is one", 3,
-              1e6},
+    Parameter{"repeats", Kind::integer, "", "9",
+              "smallest number of passes, so that the median is meaningful", 3, 1e6},
     realtime_parameter,
 };
 inline constexpr std::array memory_metrics = {
     Metric{"bandwidth", "B/s", Better::higher,
-           "bytes that really move: a regular store counts twice, since it reads its line first, "
-           "unless that is "
-           "seen not to happen (line_reads)"},
+           "bytes that actually move: a regular store counts twice, since it also reads its cache "
+           "line, unless the measurement shows that it does not (line_reads)"},
 };
 }  // namespace detail
 

@@ -1,13 +1,12 @@
-// The paced workload: a thread for each step of each station, bound to the NUMA node that the
-// station falls to (station mod nodes), with buffers there.
+// The paced workload runs one thread for each step of each station. The thread and its buffers are
+// on NUMA node (station mod nodes).
 //
-// A step's k-th block is due to begin at t0 + (k + phase) * block / rate. The phases of the threads
-// are spread over the period, as the data of different stations come: were they the same, each
-// period would begin with all threads at once, which is a load of another kind. A thread sleeps
-// until a block is due, works, and if it has fallen behind goes on at once: no work is left out, so
-// what cannot be done in time lowers the speed. A block is late when it begins after its whole
-// period has passed, that is when the next one is already due. Each thread runs for a whole number
-// of periods and begins nothing beyond.
+// Block k of a step is due at t0 + (k + phase) * block / rate. The phases of the threads are spread
+// over the period, as the data of different stations arrive; with equal phases all threads would
+// start at once in each period, which is a different load. A thread sleeps until a block is due and
+// processes it. A thread that has fallen behind continues at once: it skips no work, so a lack of
+// bandwidth lowers the measured rate. A block is late if it begins when the next one is already
+// due. Each thread runs for a whole number of periods and starts no block after them.
 #include "node/memory/paced.hpp"
 
 #include <sys/prctl.h>
@@ -35,23 +34,22 @@ namespace {
 // Edges of the histogram of lateness, in seconds.
 constexpr std::array<double, 15> edges = {0,    1e-6, 1e-5, 3e-5, 1e-4, 3e-4, 1e-3, 3e-3,
                                           1e-2, 3e-2, 1e-1, 3e-1, 1,    10,   1e4};
-constexpr Nanoseconds warm_up =
-    200'000'000;  // between the last thread's readiness and the first block
+constexpr Nanoseconds warm_up = 200'000'000;  // from the last thread's start to the first block
 
 struct Outcome {
     std::uint64_t blocks = 0, late = 0;
-    double elapsed = 0;  // seconds, the planned time at least
+    double elapsed = 0;  // seconds, at least the planned time
     Histogram lateness;
 };
 
-void sleep_until(Nanoseconds moment) {
-    const timespec at{moment / 1'000'000'000, moment % 1'000'000'000};
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, nullptr) == EINTR &&
+void sleep_until(Nanoseconds time) {
+    const timespec deadline{time / 1'000'000'000, time % 1'000'000'000};
+    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &deadline, nullptr) == EINTR &&
            !interrupted()) {
     }
 }
 
-// The blocks of one thread, and its operation on them.
+// The buffers of one thread, and its operation on them.
 class Worker {
 public:
     Worker(const Workload& workload, const PacedStep& step, int node)
@@ -60,7 +58,7 @@ public:
           multiplier_(workload.multiplier),
           target_(padded(step.block), node) {
         std::memset(target_.data(), 1, target_.size());
-        if (step.moved() > 1) {
+        if (step.traffic() > 1) {
             source_.emplace(padded(step.block), node);
             std::memset(source_->data(), 2, source_->size());
         }
@@ -107,7 +105,7 @@ private:
     double consumed_ = 0;
 };
 
-// Block after block, each at its time.
+// Processes block after block, each when it is due.
 Outcome pace(Worker& worker, Nanoseconds t0, double phase, double period, std::uint64_t blocks) {
     Outcome outcome;
     const Nanoseconds begin = t0 + static_cast<Nanoseconds>(phase * period * 1e9);
@@ -134,7 +132,8 @@ Outcome pace(Worker& worker, Nanoseconds t0, double phase, double period, std::u
     return outcome;
 }
 
-// Spread evenly over 0..1 for any number of threads (multiples of the golden ratio).
+// The phase of a thread, 0 to 1: evenly spread for any number of threads (multiples of the golden
+// ratio).
 double phase(std::size_t thread) {
     const double turns = static_cast<double>(thread) * 0.6180339887498949;
     return turns - std::floor(turns);
@@ -152,7 +151,7 @@ struct Plan {
     }
 };
 
-// Outcomes, station by station, step by step.
+// Runs the workload. Outcomes are ordered by station, then step.
 std::vector<Outcome> run(const Plan& plan, Sink& sink) {
     const auto& nodes = numa_nodes();
     std::vector<const NumaNode*> with_cores;
@@ -161,8 +160,8 @@ std::vector<Outcome> run(const Plan& plan, Sink& sink) {
     const auto& steps = plan.workload.steps;
     const std::size_t threads = static_cast<std::size_t>(plan.workload.stations) * steps.size();
     std::vector<Outcome> outcomes(threads);
-    std::vector<std::exception_ptr> failed(threads);
-    std::atomic<bool> broken{false};
+    std::vector<std::exception_ptr> errors(threads);
+    std::atomic<bool> failed{false};
     Nanoseconds begin = 0;
     std::atomic<std::size_t> running{threads};
     std::barrier ready(static_cast<std::ptrdiff_t>(threads),
@@ -173,16 +172,16 @@ std::vector<Outcome> run(const Plan& plan, Sink& sink) {
             std::optional<Worker> worker;
             const PacedStep& step = steps[t % steps.size()];
             try {
-                prctl(PR_SET_TIMERSLACK, 1);  // wakes when asked, not up to 50 us later
+                prctl(PR_SET_TIMERSLACK, 1);  // the default lets it wake up to 50 us late
                 const NumaNode& node = *with_cores[(t / steps.size()) % with_cores.size()];
                 bind_to_node(node);
                 worker.emplace(plan.workload, step, node.bytes > 0 ? node.number : NodeMemory::any);
             } catch (...) {
-                failed[t] = std::current_exception();
-                broken = true;
+                errors[t] = std::current_exception();
+                failed = true;
             }
             ready.arrive_and_wait();
-            if (!broken)
+            if (!failed)
                 outcomes[t] = pace(*worker, begin, phase(t), plan.period(step), plan.blocks(step));
             --running;
         });
@@ -190,27 +189,26 @@ std::vector<Outcome> run(const Plan& plan, Sink& sink) {
     while (running > 0) {
         std::this_thread::sleep_for(std::chrono::milliseconds(100));
         const double passed = seconds(now() - first);
-        if (!broken)
+        if (!failed)
             sink.progress(std::min(1.0, passed / plan.seconds), plan.workload.name,
                           std::max(0.0, plan.seconds - passed));
     }
     pool.clear();
-    for (const auto& one : failed)
-        if (one) std::rethrow_exception(one);
+    for (const auto& error : errors)
+        if (error) std::rethrow_exception(error);
     return outcomes;
 }
 
-// What was delivered of some threads: bytes a second, that over what was desired, and the late
-// share.
-struct Delivered {
+// Totals of some threads: bytes per second measured and desired, and the share of late blocks.
+struct Totals {
     double measured = 0, desired = 0, late = 0;
     std::size_t threads = 0;
     Histogram lateness;
 
     void add(const Outcome& outcome, const PacedStep& step) {
-        const double bytes = static_cast<double>(outcome.blocks * step.block) * step.moved();
+        const double bytes = static_cast<double>(outcome.blocks * step.block) * step.traffic();
         measured += outcome.elapsed > 0 ? bytes / outcome.elapsed : 0;
-        desired += step.rate * step.moved();
+        desired += step.rate * step.traffic();
         late += outcome.blocks > 0
                     ? static_cast<double>(outcome.late) / static_cast<double>(outcome.blocks)
                     : 1;
@@ -232,51 +230,51 @@ std::vector<std::uint64_t> binned(const Histogram& histogram) {
 
 void report(const Plan& plan, const std::vector<Outcome>& outcomes, double scale, Sink& sink) {
     const auto& steps = plan.workload.steps;
-    const auto whole = std::make_unique<Delivered>();
+    const auto total = std::make_unique<Totals>();
     const Subject subject{.host = host_name()};
     Json params = {
         {"workload", plan.workload.name}, {"scale", scale}, {"threads", outcomes.size()}};
-    const auto single = [&](const char* metric, double value, const Json& of) {
-        sink.measurement(memory_paced, metric, subject, of, summarize({&value, 1}));
+    const auto single = [&](const char* metric, double value, const Json& step_params) {
+        sink.measurement(memory_paced, metric, subject, step_params, summarize({&value, 1}));
     };
     for (std::size_t s = 0; s < steps.size(); ++s) {
-        const auto part = std::make_unique<Delivered>();
+        const auto step_total = std::make_unique<Totals>();
         for (std::size_t t = s; t < outcomes.size(); t += steps.size()) {
-            part->add(outcomes[t], steps[s]);
-            whole->add(outcomes[t], steps[s]);
+            step_total->add(outcomes[t], steps[s]);
+            total->add(outcomes[t], steps[s]);
         }
-        Json of = params;
-        of["step"] = s + 1;
-        of["operation"] = word(steps[s].operation);
-        of["size"] = steps[s].block;
-        single("step_achieved", part->achieved(), of);
-        single("step_late", part->mean_late(), of);
+        Json step_params = params;
+        step_params["step"] = s + 1;
+        step_params["operation"] = name(steps[s].operation);
+        step_params["size"] = steps[s].block;
+        single("step_achieved", step_total->achieved(), step_params);
+        single("step_late", step_total->mean_late(), step_params);
     }
-    single("desired", whole->desired, params);
-    single("measured", whole->measured, params);
-    single("achieved", whole->achieved(), params);
-    single("late", whole->mean_late(), params);
-    sink.distribution(memory_paced, "lateness", subject, params, whole->lateness.summary(), edges,
-                      binned(whole->lateness));
+    single("desired", total->desired, params);
+    single("measured", total->measured, params);
+    single("achieved", total->achieved(), params);
+    single("late", total->mean_late(), params);
+    sink.distribution(memory_paced, "lateness", subject, params, total->lateness.summary(), edges,
+                      binned(total->lateness));
 }
 
 }  // namespace
 
 void detail::run_memory_paced(const Options& options, Bench& bench) {
     if (options.text("workload").empty())
-        throw Error("node.memory_paced needs a workload", "run it as: assay mem --paced");
+        throw Error("node.memory_paced needs a workload", "run it with: assay mem --paced");
     const double scale = options.real("scale");
     Plan plan{parse_workload(options.text("workload")), options.real("seconds")};
     for (PacedStep& step : plan.workload.steps) step.rate *= scale;
     if (plan.workload.memory() > available_memory())
-        throw Error("the workload holds " + std::to_string(plan.workload.memory() >> 20) +
+        throw Error("the workload needs " + std::to_string(plan.workload.memory() >> 20) +
                         " MiB, more than is free",
-                    "free memory on this node, or take a smaller workload");
+                    "free memory on this node, or use a smaller workload");
     if (options.flag("realtime")) enter_realtime();
     catch_interrupts();
     const auto outcomes = run(plan, bench.sink);
     report(plan, outcomes, scale, bench.sink);
-    if (interrupted()) throw Error("interrupted: the figures are of the time until then");
+    if (interrupted()) throw Error("interrupted: the results cover the time until then");
 }
 
 }  // namespace assay::node

@@ -1,5 +1,5 @@
-// The memory traffic of an application, as data: stations that each take the same steps, every step
-// a thread that works block after block at a given rate.
+// The description of an application's memory traffic: a number of stations with the same steps.
+// Each step of each station is a thread that processes block after block at a given rate.
 #pragma once
 
 #include <cstdint>
@@ -13,10 +13,10 @@ enum class Operation { write, read, copy, transpose };
 struct PacedStep {
     Operation operation;
     std::size_t block;  // bytes
-    double rate;        // bytes of blocks a second
+    double rate;        // bytes of blocks per second
 
-    // A copy and a transposition read a block and write one.
-    double moved() const {
+    // Bytes moved per byte of a block: copy and transpose read one block and write one.
+    double traffic() const {
         return operation == Operation::copy || operation == Operation::transpose ? 2 : 1;
     }
 };
@@ -25,19 +25,19 @@ struct Workload {
     std::string name;
     int stations = 0;
     std::vector<PacedStep> steps;
-    // A transposition moves chunk i to place (i * multiplier) mod the number of chunks.
+    // A transposition moves chunk i to position (i * multiplier) mod the number of chunks.
     std::size_t chunk = 0, multiplier = 1;
 
     double desired() const;      // B/s that all threads move
-    std::size_t memory() const;  // bytes that all threads hold
+    std::size_t memory() const;  // bytes that all threads allocate
 };
 
-// From JSON, as Python makes it of a workload file. Throws Error for what makes no sense.
+// From the JSON that Python generates from a workload file. Throws Error for an invalid workload.
 Workload parse_workload(const std::string& json);
 
-const char* word(Operation);
+const char* name(Operation);
 
-// The place of a chunk, or of the bytes after the last whole one, which stay where they are.
+// The new position of a chunk. Bytes after the last whole chunk keep their position.
 inline std::size_t transposed(std::size_t chunk, std::size_t multiplier, std::size_t chunks) {
     return chunk * multiplier % chunks;
 }

@@ -1,18 +1,18 @@
-// A driver library without a GPU: NVIDIA's driver API as far as Assay uses it, with planted GPUs,
-// bandwidths and faults. Copies really move bytes, in the order and at the pace of the machine that
-// $FAKE_CUDA describes (JSON):
+// A fake libcuda.so.1: the part of NVIDIA's driver API that Assay uses, with simulated GPUs,
+// bandwidths and faults. Copies really move bytes, in the order and at the rates of the machine
+// that $FAKE_CUDA describes (JSON):
 //
 //   gpus     [{name, pci, memory, h2d, d2h}]   bytes and B/s
-//   shared   {h2d, d2h}: B/s of the link that all GPUs hang on; none by default
-//   init     what cuInit answers
-//   fail     {call, gpu, code, after}: the call fails with the code from its after-th time on, for
+//   shared   {h2d, d2h}: B/s of a link that all GPUs share; none by default
+//   init     result of cuInit
+//   fail     {call, gpu, code, after}: from the after-th time on, the call fails with the code for
 //            that GPU
-//   vanish   {gpu, after}: from its after-th copy on, whatever is asked of the GPU fails
-//   hang     {gpu, after}: its after-th copy never ends
-//   corrupt  {gpu, way, after, offset}: one byte of its after-th copy arrives wrong
+//   vanish   {gpu, after}: from the after-th copy on, every call for the GPU fails
+//   hang     {gpu, after}: the after-th copy of the GPU never ends
+//   corrupt  {gpu, way, after, offset}: one byte of the after-th copy of the GPU arrives wrong
 //
-// Misuse that a real driver might let pass (memory that is not pinned, a stream of another GPU,
-// something not given back) is said on standard error, in lines that begin with "fake:".
+// Misuse that a real driver might accept (memory that is not pinned, a stream of another GPU, a
+// leak) is reported on standard error, in lines that begin with "fake:".
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
@@ -65,16 +65,16 @@ struct Machine {
     std::map<unsigned long long, std::pair<std::size_t, Gpu*>> device_memory;
 
     Machine() {
-        const char* words = std::getenv("FAKE_CUDA");
-        plan = Json::parse(words ? words : "{}");
-        for (const Json& one : plan.value("gpus", Json::array())) {
+        const char* text = std::getenv("FAKE_CUDA");
+        plan = Json::parse(text ? text : "{}");
+        for (const Json& entry : plan.value("gpus", Json::array())) {
             Gpu& gpu = gpus.emplace_back();
             gpu.number = static_cast<int>(gpus.size()) - 1;
-            gpu.name = one.value("name", "Fake GPU");
-            gpu.pci = one.value("pci", "0000:0" + std::to_string(gpu.number + 1) + ":00.0");
-            gpu.memory = one.value("memory", std::size_t{1} << 30);
-            gpu.rate[0] = one.value("h2d", 1e9);
-            gpu.rate[1] = one.value("d2h", 1e9);
+            gpu.name = entry.value("name", "Fake GPU");
+            gpu.pci = entry.value("pci", "0000:0" + std::to_string(gpu.number + 1) + ":00.0");
+            gpu.memory = entry.value("memory", std::size_t{1} << 30);
+            gpu.rate[0] = entry.value("h2d", 1e9);
+            gpu.rate[1] = entry.value("d2h", 1e9);
         }
         if (plan.contains("shared")) {
             shared[0] = plan["shared"].value("h2d", 0.0);
@@ -84,13 +84,13 @@ struct Machine {
 };
 
 Machine& machine() {
-    static Machine* const one = new Machine;  // never destroyed: streams run to the end
-    return *one;
+    static Machine* const instance = new Machine;  // never destroyed: streams run to the end
+    return *instance;
 }
 
 thread_local Gpu* current = nullptr;
 
-// What a call answers before it does anything: planted failures, and misuse.
+// The result of a call before it does anything: an injected failure, or success.
 Result enter(const char* call, const Gpu* gpu) {
     Machine& m = machine();
     const std::lock_guard lock(m.mutex);
@@ -109,7 +109,7 @@ Result enter_current(const char* call) {
     return invalid_context;
 }
 
-bool planted(const char* fault, const Gpu& gpu, long count) {
+bool injected(const char* fault, const Gpu& gpu, long count) {
     const Json& plan = machine().plan;
     return plan.contains(fault) && plan[fault].value("gpu", 0) == gpu.number &&
            count == plan[fault].value("after", 1L);
@@ -117,7 +117,7 @@ bool planted(const char* fault, const Gpu& gpu, long count) {
 
 struct StreamState {
     Gpu* gpu = nullptr;
-    double time = 0;  // when what was queued last has ended
+    double time = 0;  // end of the last queued work
     std::mutex mutex;
     std::condition_variable more;
     std::deque<std::function<void()>> queue;
@@ -148,28 +148,28 @@ struct EventState {
     double time = 0;
 };
 
-bool is_pinned(const void* at, std::size_t bytes) {
+bool is_pinned(const void* data, std::size_t bytes) {
     const auto& pinned = machine().pinned;
-    auto one = pinned.upper_bound(static_cast<const char*>(at));
-    if (one == pinned.begin()) return false;
-    --one;
-    return static_cast<const char*>(at) + bytes <= one->first + one->second;
+    auto block = pinned.upper_bound(static_cast<const char*>(data));
+    if (block == pinned.begin()) return false;
+    --block;
+    return static_cast<const char*>(data) + bytes <= block->first + block->second;
 }
 
-bool is_on_device(unsigned long long at, std::size_t bytes, const Gpu* gpu) {
+bool is_on_device(unsigned long long address, std::size_t bytes, const Gpu* gpu) {
     const auto& memory = machine().device_memory;
-    auto one = memory.upper_bound(at);
-    if (one == memory.begin()) return false;
-    --one;
-    return at + bytes <= one->first + one->second.first && one->second.second == gpu;
+    auto block = memory.upper_bound(address);
+    if (block == memory.begin()) return false;
+    --block;
+    return address + bytes <= block->first + block->second.first && block->second.second == gpu;
 }
 
-void wait_until(double moment) {
+void wait_until(double time_s) {
     std::this_thread::sleep_until(Clock::time_point(
-        std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(moment))));
+        std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(time_s))));
 }
 
-// Moves the bytes of one copy, at its pace; the way is 0 to the GPU, 1 from it.
+// Performs one copy at its rate; `way` is 0 to the GPU, 1 from it.
 void perform(StreamState& stream, int way, char* to, const char* from, std::size_t bytes) {
     Machine& m = machine();
     Gpu& gpu = *stream.gpu;
@@ -178,9 +178,9 @@ void perform(StreamState& stream, int way, char* to, const char* from, std::size
         const std::lock_guard lock(m.mutex);
         ++gpu.copies[way];
         ++gpu.all_copies;
-        if (planted("vanish", gpu, gpu.all_copies)) gpu.vanished = true;
-        hangs = planted("hang", gpu, gpu.all_copies);
-        corrupts = planted("corrupt", gpu, gpu.copies[way]) &&
+        if (injected("vanish", gpu, gpu.all_copies)) gpu.vanished = true;
+        hangs = injected("hang", gpu, gpu.all_copies);
+        corrupts = injected("corrupt", gpu, gpu.copies[way]) &&
                    (m.plan["corrupt"].value("way", "h2d") == "h2d") == (way == 0);
         const double begin = std::max(stream.time, gpu.link_free[way]);
         double end = begin + static_cast<double>(bytes) / gpu.rate[way];
@@ -240,15 +240,15 @@ Result cuGetErrorName(Result code, const char** name) {
                                                         {launch_failed, "CUDA_ERROR_LAUNCH_FAILED"},
                                                         {803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"},
                                                         {304, "CUDA_ERROR_OPERATING_SYSTEM"}};
-    const auto found = names.find(code);
-    if (found == names.end()) return invalid_value;
-    *name = found->second;
+    const auto entry = names.find(code);
+    if (entry == names.end()) return invalid_value;
+    *name = entry->second;
     return success;
 }
 
-Result cuGetErrorString(Result code, const char** words) {
-    if (const Result r = cuGetErrorName(code, words)) return r;
-    *words = code == launch_failed ? "unspecified launch failure" : "words of the fake driver";
+Result cuGetErrorString(Result code, const char** text) {
+    if (const Result r = cuGetErrorName(code, text)) return r;
+    *text = code == launch_failed ? "unspecified launch failure" : "words of the fake driver";
     return success;
 }
 
@@ -317,30 +317,30 @@ Result cuMemAlloc_v2(unsigned long long* pointer, std::size_t bytes) {
 Result cuMemFree_v2(unsigned long long pointer) {
     if (const Result r = enter_current("cuMemFree_v2")) return r;
     const std::lock_guard lock(machine().mutex);
-    const auto found = machine().device_memory.find(pointer);
-    if (found == machine().device_memory.end()) {
+    const auto block = machine().device_memory.find(pointer);
+    if (block == machine().device_memory.end()) {
         complain("memory given back that is none");
         return invalid_value;
     }
-    found->second.second->used -= found->second.first;
-    --found->second.second->objects;
+    block->second.second->used -= block->second.first;
+    --block->second.second->objects;
     std::free(reinterpret_cast<void*>(pointer));
-    machine().device_memory.erase(found);
+    machine().device_memory.erase(block);
     return success;
 }
 
-Result cuMemHostRegister_v2(void* at, std::size_t bytes, unsigned) {
+Result cuMemHostRegister_v2(void* data, std::size_t bytes, unsigned) {
     if (const Result r = enter_current("cuMemHostRegister_v2")) return r;
     const std::lock_guard lock(machine().mutex);
-    machine().pinned[static_cast<char*>(at)] = bytes;
+    machine().pinned[static_cast<char*>(data)] = bytes;
     ++current->objects;
     return success;
 }
 
-Result cuMemHostUnregister(void* at) {
+Result cuMemHostUnregister(void* data) {
     if (const Result r = enter_current("cuMemHostUnregister")) return r;
     const std::lock_guard lock(machine().mutex);
-    if (machine().pinned.erase(static_cast<char*>(at)) == 0)
+    if (machine().pinned.erase(static_cast<char*>(data)) == 0)
         complain("memory unpinned that was not pinned");
     --current->objects;
     return success;
@@ -348,11 +348,11 @@ Result cuMemHostUnregister(void* at) {
 
 Result cuStreamCreate(StreamState** stream, unsigned) {
     if (const Result r = enter_current("cuStreamCreate")) return r;
-    auto* one = new StreamState;
-    one->gpu = current;
-    one->worker = std::thread([one] { one->run(); });
+    auto* state = new StreamState;
+    state->gpu = current;
+    state->worker = std::thread([state] { state->run(); });
     ++current->objects;
-    *stream = one;
+    *stream = state;
     return success;
 }
 
@@ -364,7 +364,7 @@ Result cuStreamDestroy_v2(StreamState* stream) {
         stream->more.notify_one();
     }
     --stream->gpu->objects;
-    stream->worker.detach();  // it may still be at work; the state is left to it
+    stream->worker.detach();  // it may still run; the state is leaked to it
     return success;
 }
 
@@ -378,10 +378,10 @@ Result cuMemcpyDtoHAsync_v2(void* to, unsigned long long from, std::size_t bytes
     return queue_copy("cuMemcpyDtoHAsync_v2", 1, stream, to, from, bytes);
 }
 
-Result cuMemsetD8Async(unsigned long long at, unsigned char value, std::size_t bytes,
+Result cuMemsetD8Async(unsigned long long address, unsigned char value, std::size_t bytes,
                        StreamState* stream) {
     if (const Result r = enter_current("cuMemsetD8Async")) return r;
-    stream->push([=] { std::memset(reinterpret_cast<void*>(at), value, bytes); });
+    stream->push([=] { std::memset(reinterpret_cast<void*>(address), value, bytes); });
     return success;
 }
 

@@ -1,5 +1,5 @@
-// Every instruction set that this processor has: right results, everything consumed, every byte
-// written.
+// The kernels of every instruction set of this processor: correct results, every double read, every
+// byte written.
 #include "node/memory/kernels.hpp"
 
 #include <doctest/doctest.h>
@@ -16,8 +16,8 @@ namespace {
 constexpr std::size_t n = 10 * kernel_step;
 constexpr double guard = -7;
 
-struct Made {
-    Made() {
+struct TestArrays {
+    TestArrays() {
         for (double*& array : arrays) {
             array =
                 static_cast<double*>(std::aligned_alloc(64, (n + kernel_step) * sizeof(double)));
@@ -28,63 +28,62 @@ struct Made {
             arrays[2][i] = static_cast<double>(i % 13);
         }
     }
-    ~Made() {
+    ~TestArrays() {
         for (double* array : arrays) std::free(array);
     }
     Arrays view() const { return {arrays[0], arrays[1], arrays[2], n}; }
     double* arrays[3];
 };
 
-double expected(std::string_view operation, const Made& made, std::size_t i) {
+double expected(std::string_view operation, const TestArrays& test, std::size_t i) {
     if (operation == "write") return 3;
-    if (operation == "copy") return made.arrays[1][i];
-    return made.arrays[1][i] + 3 * made.arrays[2][i];
+    if (operation == "copy") return test.arrays[1][i];
+    return test.arrays[1][i] + 3 * test.arrays[2][i];
 }
 
 }  // namespace
 
-TEST_CASE("stores write what they should, all of it, and nothing beyond") {
+TEST_CASE("stores write every element correctly, and nothing beyond") {
     for (std::string_view set : {"avx512", "avx2", "sse2", "generic"})
         for (const Kernel& kernel : kernels(set)) {
             if (kernel.operation == "read") continue;
             CAPTURE(std::string(set));
             CAPTURE(std::string(kernel.operation));
-            const Made made;
-            const double returned = kernel.run(made.view());
+            const TestArrays test;
+            const double returned = kernel.run(test.view());
             bool right = true;
             for (std::size_t i = 0; i < n; ++i)
-                right &= made.arrays[0][i] == expected(kernel.operation, made, i);
+                right &= test.arrays[0][i] == expected(kernel.operation, test, i);
             CHECK(right);
-            CHECK(made.arrays[0][n] == guard);
-            CHECK(returned == made.arrays[0][n / 2]);
+            CHECK(test.arrays[0][n] == guard);
+            CHECK(returned == test.arrays[0][n / 2]);
         }
 }
 
-TEST_CASE("a reading depends on every double, and on none beyond") {
+TEST_CASE("a read depends on every double, and on none beyond") {
     for (std::string_view set : {"avx512", "avx2", "sse2", "generic"})
         for (const Kernel& kernel : kernels(set)) {
             if (kernel.operation != "read") continue;
             CAPTURE(std::string(set));
-            const Made made;
-            const double before = kernel.run(made.view());
+            const TestArrays test;
+            const double before = kernel.run(test.view());
             bool depends = true;
             for (std::size_t i = 0; i < n; ++i) {
-                made.arrays[1][i] += 1000;
-                depends &= kernel.run(made.view()) == before + 1000;
-                made.arrays[1][i] -= 1000;
+                test.arrays[1][i] += 1000;
+                depends &= kernel.run(test.view()) == before + 1000;
+                test.arrays[1][i] -= 1000;
             }
             CHECK(depends);
-            made.arrays[1][n] += 1000;
-            CHECK(kernel.run(made.view()) == before);
+            test.arrays[1][n] += 1000;
+            CHECK(kernel.run(test.view()) == before);
         }
 }
 
-TEST_CASE(
-    "the bytes that move: a line read before it is written counts, a streaming store does not") {
+TEST_CASE("traffic counts the line reads of regular stores, which streaming stores do not make") {
     for (const Kernel& kernel : kernels()) {
         const double read = kernel.operation == "triad" ? 2 : kernel.operation == "write" ? 0 : 1;
         const double written = kernel.operation == "read" ? 0 : 1;
-        CHECK(kernel.moved == read + written * (kernel.stores == "regular" ? 2 : 1));
+        CHECK(kernel.traffic == read + written * (kernel.stores == "regular" ? 2 : 1));
     }
     CHECK(kernels().front().operation == "read");
     CHECK(!kernels("generic").empty());

@@ -1,4 +1,4 @@
-// Workloads: what they ask for, what makes no sense, and that a transposition loses no chunk.
+// Workloads: their traffic, refused ones, and that a transposition loses no chunk.
 #include "node/memory/workload.hpp"
 
 #include <doctest/doctest.h>
@@ -28,7 +28,7 @@ TEST_CASE("copies and transpositions count twice") {
     CHECK(w.memory() == 2 * 6 * 8000);
 }
 
-TEST_CASE("what makes no sense is refused") {
+TEST_CASE("invalid workloads are refused") {
     CHECK_THROWS_AS(parse_workload("{"), Error);
     CHECK_THROWS_AS(parse_workload(R"({"name":"x","stations":0,"steps":[]})"), Error);
     CHECK_THROWS_AS(parse_workload(workload(R"({"operation":"swap","block":8000,"rate":1e6})")),
@@ -52,9 +52,9 @@ TEST_CASE(
     "a transposition is a permutation whenever multiplier and chunks have no common divisor") {
     for (std::size_t chunks = 2; chunks < 300; ++chunks)
         for (std::size_t multiplier : {3, 7, 11}) {
-            std::set<std::size_t> places;
+            std::set<std::size_t> positions;
             for (std::size_t i = 0; i < chunks; ++i)
-                places.insert(transposed(i, multiplier, chunks));
-            CHECK((places.size() == chunks) == (std::gcd(multiplier, chunks) == 1));
+                positions.insert(transposed(i, multiplier, chunks));
+            CHECK((positions.size() == chunks) == (std::gcd(multiplier, chunks) == 1));
         }
 }
