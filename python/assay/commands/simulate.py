@@ -125,7 +125,7 @@ def _program(words: list[str], launcher: Simulator, hosts: list[str], verbose: b
             f"{program}: not compiled for SimGrid",
             f"compile it with smpicc or smpicxx: smpicc -O2 -o {program.name} ...",
         )
-    command = launcher.words(hosts, [str(program.resolve()), *words[1:]])
+    command = launcher.smpirun(hosts, [str(program.resolve()), *words[1:]])
     if verbose:
         print("+ " + " ".join(command), file=sys.stderr)
     with subprocess.Popen(command) as process:  # its input and output are the user's; Ctrl-C reaches it too

@@ -21,51 +21,53 @@ def corruption(evidence: Evidence) -> list[Finding]:
     """One finding for an end that all the corrupted pairs share, else one for each pair."""
     # What a file holds is another matter than what a message carried: explain/storage.py.
     records = [
-        one for one in evidence.records if isinstance(one, Corruption) and not one.name.startswith("storage.")
+        record
+        for record in evidence.records
+        if isinstance(record, Corruption) and not record.name.startswith("storage.")
     ]
     pairs: dict[tuple[str, str], list[Corruption]] = defaultdict(list)
-    for one in records:
-        pairs[one.subject.host or "", one.subject.peer or ""].append(one)
+    for record in records:
+        pairs[record.subject.host or "", record.subject.peer or ""].append(record)
     senders, receivers = {source for source, _ in pairs}, {target for _, target in pairs}
     if len(pairs) > 1 and len(senders) == 1:
         return [_finding(records, Subject(host=senders.pop()), "transmit", f"to {len(receivers)} hosts")]
     if len(pairs) > 1 and len(receivers) == 1:
         return [_finding(records, Subject(host=receivers.pop()), "receive", f"from {len(senders)} hosts")]
     return [
-        _finding(own, Subject(host=source, peer=target), "pair", f"on its way to {target}")
-        for (source, target), own in pairs.items()
+        _finding(pair_records, Subject(host=source, peer=target), "pair", f"on its way to {target}")
+        for (source, target), pair_records in pairs.items()
     ]
 
 
 def _finding(
     records: Sequence[Corruption], subject: Subject, side: Literal["transmit", "receive", "pair"], where: str
 ) -> Finding:
-    offsets = {one.offset for one in records}
-    details = [_located(one) for one in records[:MOST_DETAILS]]
+    offsets = {record.offset for record in records}
+    details = [_located(record) for record in records[:MOST_DETAILS]]
     if len(records) > MOST_DETAILS:
         details.append(f"and {len(records) - MOST_DETAILS} more")
     if len(records) > 1 and len(offsets) == 1:
         details.append(f"always at offset {offsets.pop()}: a buffer or a DMA engine rather than a cable")
-    what = "receives corrupted payloads" if side == "receive" else "sends payloads that are corrupted"
+    problem = "receives corrupted payloads" if side == "receive" else "sends payloads that are corrupted"
     return Finding(
         rule="corruption",
-        cause=f"{subject.host} {what} {where} ({len(records)} messages)",
+        cause=f"{subject.host} {problem} {where} ({len(records)} messages)",
         subject=subject,
         side=side,
         confidence=0.6 if side == "pair" else 0.9,
-        evidence=[one.id for one in records],
+        evidence=[record.id for record in records],
         details=details,
         fix="take the host out of service; check its memory (edac counters), the adapter's firmware and "
         "PCIe errors, then the cable",
     )
 
 
-def _located(one: Corruption) -> str:
-    size = one.params.get("size")
-    message = f"message {one.message}" + (
+def _located(record: Corruption) -> str:
+    size = record.params.get("size")
+    message = f"message {record.message}" + (
         f" of {format_size(int(size))}" if isinstance(size, int | float) else ""
     )
     return (
-        f"{one.subject.host} to {one.subject.peer}, {message}, offset {one.offset}: "
-        f"expected {one.expected}, got {one.observed}"
+        f"{record.subject.host} to {record.subject.peer}, {message}, offset {record.offset}: "
+        f"expected {record.expected}, got {record.observed}"
     )

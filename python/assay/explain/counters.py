@@ -47,10 +47,12 @@ class Growth(NamedTuple):
 def growth(evidence: Evidence, names: set[str]) -> dict[str, list[Growth]]:
     """The named counters that grew, by host."""
     grown: dict[str, list[Growth]] = defaultdict(list)
-    for one in evidence.measurements(MEASUREMENT):
-        if one.metric in names and one.summary and one.summary.median > 0:
-            device = one.subject.device or "adapter"
-            grown[one.subject.host or ""].append(Growth(device, one.metric, one.summary.median, one.id))
+    for record in evidence.measurements(MEASUREMENT):
+        if record.metric in names and record.summary and record.summary.median > 0:
+            device = record.subject.device or "adapter"
+            grown[record.subject.host or ""].append(
+                Growth(device, record.metric, record.summary.median, record.id)
+            )
     return grown
 
 
@@ -58,18 +60,18 @@ def port_errors(evidence: Evidence) -> list[Finding]:
     """A link that counted errors during the run; one finding a device."""
     findings = []
     for host, grown in growth(evidence, ERRORS).items():
-        for device in dict.fromkeys(one.device for one in grown):
-            own = [one for one in grown if one.device == device]
+        for device in dict.fromkeys(counter.device for counter in grown):
+            counters = [counter for counter in grown if counter.device == device]
             findings.append(
                 Finding(
                     rule="port_errors",
-                    cause=f"{device} on {host} counted {', '.join(one.counter for one in own)}",
+                    cause=f"{device} on {host} counted {', '.join(counter.counter for counter in counters)}",
                     subject=Subject(host=host, device=device),
                     side="node",
                     severity="warning",
                     confidence=0.9,
-                    evidence=[one.record for one in own],
-                    details=[str(one) for one in own],
+                    evidence=[counter.record for counter in counters],
+                    details=[str(counter) for counter in counters],
                     fix=f"reseat or replace the cable and transceiver of {device} on {host}, then "
                     "the switch port; firmware comes last",
                 )

@@ -45,9 +45,9 @@ def suspects(matrix: PairMatrix) -> list[Suspect]:
     # A bad pair may be all that shows under load of a slow host: have its ends measured with others too.
     if pairs:
         worst = pairs[:PAIRS_WITH_ENDS]
-        sides += _side(matrix, model, "transmit", [matrix.hosts.index(one.hosts[0]) for one in worst])
-        sides += _side(matrix, model, "receive", [matrix.hosts.index(one.peers[0]) for one in worst])
-    return sorted(sides, key=lambda one: one.effect) + blocks + pairs
+        sides += _side(matrix, model, "transmit", [matrix.hosts.index(suspect.hosts[0]) for suspect in worst])
+        sides += _side(matrix, model, "receive", [matrix.hosts.index(suspect.peers[0]) for suspect in worst])
+    return sorted(sides, key=lambda suspect: suspect.effect) + blocks + pairs
 
 
 def _side(
@@ -61,7 +61,7 @@ def _side(
     effects, ends = (model.transmit, matrix.source) if is_transmit else (model.receive, matrix.target)
     component = model.component[:count] if is_transmit else model.component[count:]
     cells = np.bincount(ends, minlength=count)
-    found = []
+    slow = []
     for label in np.unique(component[cells > 0]):
         members = np.flatnonzero((component == label) & (cells > 0))
         has_majority = len(members) >= FEWEST
@@ -71,13 +71,15 @@ def _side(
         z = effect / np.maximum(error, spread(effect) if has_majority else 0.0)
         is_slow = (effect < LEAST_EFFECT) & (z < limit)
         is_end = np.isin(members, named)
-        for at in np.flatnonzero(is_end & ~is_slow if named else is_slow):
-            own = model.residual[ends == members[at]] + effect[at]
-            if is_end[at] or np.mean(own < effect[at] / 2) > CONSISTENT:
-                name, chance = matrix.hosts[members[at]], tests * NORMAL.cdf(float(z[at]))
-                one = Suspect(side, (name,), (), float(effect[at]), float(z[at]), chance, not has_majority)
-                found.append(one)
-    return found
+        for index in np.flatnonzero(is_end & ~is_slow if named else is_slow):
+            rates = model.residual[ends == members[index]] + effect[index]
+            if is_end[index] or np.mean(rates < effect[index] / 2) > CONSISTENT:
+                name, chance = matrix.hosts[members[index]], tests * NORMAL.cdf(float(z[index]))
+                suspect = Suspect(
+                    side, (name,), (), float(effect[index]), float(z[index]), chance, not has_majority
+                )
+                slow.append(suspect)
+    return slow
 
 
 def _without(matrix: PairMatrix, model: Fit, sides: list[Suspect]) -> Floats:
@@ -87,14 +89,14 @@ def _without(matrix: PairMatrix, model: Fit, sides: list[Suspect]) -> Floats:
     """
     index = {host: number for number, host in enumerate(matrix.hosts)}
     explained = np.zeros((2, len(matrix.hosts)), np.float32)
-    for one in sides:
-        explained[int(one.side == "receive"), index[one.hosts[0]]] = one.effect
+    for suspect in sides:
+        explained[int(suspect.side == "receive"), index[suspect.hosts[0]]] = suspect.effect
     value: Floats = model.value - explained[0, matrix.source] - explained[1, matrix.target]
     components = np.unique(model.component)
     for component in components:
-        own = model.component[matrix.source] == component if len(components) > 1 else slice(None)
-        mine = value[own]
-        value[own] -= np.median(mine[sample(mine.size)]) if mine.size else 0.0
+        members = model.component[matrix.source] == component if len(components) > 1 else slice(None)
+        member_values = value[members]
+        value[members] -= np.median(member_values[sample(member_values.size)]) if member_values.size else 0.0
     return value
 
 

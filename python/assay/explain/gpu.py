@@ -18,40 +18,36 @@ def gpu_copies(evidence: Evidence) -> list[Finding]:
     return [*_narrow_links(evidence), *_shared_paths(evidence)]
 
 
-def _median(record: Measurement) -> float:
-    return record.summary.median if record.summary else 0.0
-
-
 def _narrow_links(evidence: Evidence) -> Iterator[Finding]:
     """A link that, while its GPU copied, was slower than the card can do."""
     facts = {
-        (one.subject.host, one.subject.device): one.facts
-        for one in evidence.records
-        if isinstance(one, Context)
+        (record.subject.host, record.subject.device): record.facts
+        for record in evidence.records
+        if isinstance(record, Context)
     }
     links: dict[tuple[str | None, str | None], Measurement] = {}
-    for one in evidence.measurements(NAME, "link"):
-        key = (one.subject.host, one.subject.device)
-        if key not in links or _median(one) > _median(links[key]):
-            links[key] = one
+    for record in evidence.measurements(NAME, "link"):
+        key = (record.subject.host, record.subject.device)
+        if key not in links or record.median > links[key].median:
+            links[key] = record
     for (host, device), link in links.items():
         pci = str(link.params["pci"])
-        known = facts.get((host, pci), {})
-        speed, width = (float(known.get(f"pcie.{what}_max", 0)) for what in ("speed", "width"))
+        card_facts = facts.get((host, pci), {})
+        speed, width = (float(card_facts.get(f"pcie.{quantity}_max", 0)) for quantity in ("speed", "width"))
         best = _rate(speed, width)
-        if not best or _median(link) >= FULL * best:
+        if not best or link.median >= FULL * best:
             continue
-        slot_speed = float(known.get("pcie.slot_speed_max", speed))
-        slot_width = float(known.get("pcie.slot_width_max", width))
+        slot_speed = float(card_facts.get("pcie.slot_speed_max", speed))
+        slot_width = float(card_facts.get("pcie.slot_width_max", width))
         in_small_slot = _rate(min(speed, slot_speed), min(width, slot_width)) < FULL * best
         yield Finding(
             rule="gpu_copies",
-            cause=f"the PCIe link of {device} ({pci}) on {host} carries {format_quantity(_median(link), 'B/s')} "
+            cause=f"the PCIe link of {device} ({pci}) on {host} carries {format_quantity(link.median, 'B/s')} "
             f"while it copies, and the card can take {format_quantity(best, 'B/s')}",
             subject=link.subject,
             side="node",
             severity="fault",
-            effect=_median(link) / best - 1,
+            effect=link.median / best - 1,
             confidence=0.95,
             evidence=[link.id],
             details=[f"its slot: {_link(slot_speed, slot_width)}; the card: {_link(speed, width)}"],
@@ -77,9 +73,9 @@ def _shared_paths(evidence: Evidence) -> Iterator[Finding]:
     together = {_key(r): r for r in evidence.measurements(NAME, "bandwidth") if r.params.get("gpus") == "all"}
     for host in dict.fromkeys(host for host, _, _ in together):
         slowed = [
-            (_median(r) / _median(alone[key]), alone[key], r)
+            (r.median / alone[key].median, alone[key], r)
             for key, r in together.items()
-            if key[0] == host and key[2] in WAYS and key in alone and _median(r) < KEPT * _median(alone[key])
+            if key[0] == host and key[2] in WAYS and key in alone and r.median < KEPT * alone[key].median
         ]
         if not slowed:
             continue
@@ -96,8 +92,8 @@ def _shared_paths(evidence: Evidence) -> Iterator[Finding]:
             confidence=0.8,
             evidence=[one.id for _, *both in slowed for one in both],
             details=[
-                f"{r.subject.device}, {WAYS[str(r.params['direction'])]}: {format_quantity(_median(one), 'B/s')} "
-                f"alone, {format_quantity(_median(r), 'B/s')} with all"
+                f"{r.subject.device}, {WAYS[str(r.params['direction'])]}: {format_quantity(one.median, 'B/s')} "
+                f"alone, {format_quantity(r.median, 'B/s')} with all"
                 for _, one, r in slowed
             ],
             fix="nvidia-smi topo -m and lspci -tv show which GPUs hang on one switch or processor: spread them "

@@ -26,30 +26,32 @@ MOST_OF_OTHER = 0.05  # of all bytes, which management traffic on another adapte
 
 def hca_binding(evidence: Evidence) -> list[Finding]:
     """Adapters that were asked and carried less than half of their share, or carried data unasked."""
-    asked = [name.partition(":")[0] for name in _names(evidence.options.get("servers_hcas"), ":")]
+    requested = [name.partition(":")[0] for name in _names(evidence.options.get("servers_hcas"), ":")]
     servers = [host for name in _names(evidence.options.get("servers"), None) for host in NodeSet(name)]
-    return [finding for host in servers for finding in _of_host(evidence, host, asked)] if asked else []
+    return (
+        [finding for host in servers for finding in _of_host(evidence, host, requested)] if requested else []
+    )
 
 
-def _of_host(evidence: Evidence, host: str, asked: list[str]) -> list[Finding]:
-    carried, records = _carried(evidence, host, asked)
+def _of_host(evidence: Evidence, host: str, requested: list[str]) -> list[Finding]:
+    carried, records = _carried(evidence, host, requested)
     total = sum(carried.values())
     if not total:
-        cause = f"no byte counters of {host} prove that {', '.join(asked)} carried its data"
+        cause = f"no byte counters of {host} prove that {', '.join(requested)} carried its data"
         return [_finding(cause, Subject(host=host), "warning")]
     details = [
         f"{device} carried {format_quantity(amount, 'B')}, {format_share(amount / total)}"
         for device, amount in carried.items()
     ]
     findings = []
-    for device in dict.fromkeys([*asked, *carried]):
-        share, fair = carried.get(device, 0.0) / total, 1 / len(asked)
-        subject, place = Subject(host=host, device=device), f"{device} on {host}"
-        if device in asked and share < LEAST_OF_FAIR * fair:
-            cause, effect = f"{place} was asked for and hardly used", share / fair - 1
+    for device in dict.fromkeys([*requested, *carried]):
+        share, fair = carried.get(device, 0.0) / total, 1 / len(requested)
+        subject, adapter = Subject(host=host, device=device), f"{device} on {host}"
+        if device in requested and share < LEAST_OF_FAIR * fair:
+            cause, effect = f"{adapter} was asked for and hardly used", share / fair - 1
             findings.append(_finding(cause, subject, "fault", effect, records, details))
-        elif device not in asked and share > MOST_OF_OTHER:
-            cause = f"{place} carried data and was not asked for"
+        elif device not in requested and share > MOST_OF_OTHER:
+            cause = f"{adapter} carried data and was not asked for"
             findings.append(_finding(cause, subject, "fault", None, records, details))
     return findings
 
@@ -77,20 +79,20 @@ def _finding(
     )
 
 
-def _carried(evidence: Evidence, host: str, asked: list[str]) -> tuple[dict[str, float], list[int]]:
+def _carried(evidence: Evidence, host: str, requested: list[str]) -> tuple[dict[str, float], list[int]]:
     """Bytes by device of one host, its ports together, and the records that say so.
 
     One kind of counters only, that of the adapters asked for: an InfiniBand device also shows as a network
     interface. Counters that did not grow are not recorded, so when none of those asked did, any kind will do.
     """
-    own = [one for one in evidence.measurements(MEASUREMENT) if one.subject.host == host]
-    kinds = [[one for one in own if one.metric in kind] for kind in KINDS]
-    kinds.sort(key=lambda kind: not any(_device(one) in asked for one in kind))  # stable
+    host_counters = [record for record in evidence.measurements(MEASUREMENT) if record.subject.host == host]
+    kinds = [[record for record in host_counters if record.metric in kind] for kind in KINDS]
+    kinds.sort(key=lambda kind: not any(_device(record) in requested for record in kind))  # stable
     used = next((kind for kind in kinds if kind), [])
     carried: dict[str, float] = defaultdict(float)
-    for one in used:
-        carried[_device(one)] += one.summary.median if one.summary else 0.0
-    return dict(carried), [one.id for one in used]
+    for record in used:
+        carried[_device(record)] += record.summary.median if record.summary else 0.0
+    return dict(carried), [record.id for record in used]
 
 
 def _device(record: Measurement) -> str:

@@ -67,8 +67,8 @@ class PairMatrix:
         for row in _bandwidth_rows(records):
             layers[_layer(row)].append(row)
         largest = max((_bytes(layer) for layer in layers), default=0.0)
-        least = min(largest, max(BANDWIDTH_SIZE, largest / LARGEST))
-        return _combine({layer: rows for layer, rows in layers.items() if _bytes(layer) >= least}, hosts)
+        smallest = min(largest, max(BANDWIDTH_SIZE, largest / LARGEST))
+        return _combine({layer: rows for layer, rows in layers.items() if _bytes(layer) >= smallest}, hosts)
 
     @classmethod
     def from_dense(cls, bandwidth: NDArray[np.floating], hosts: Sequence[str]) -> PairMatrix:
@@ -84,7 +84,9 @@ class PairMatrix:
 
 def _bandwidth_rows(records: Iterable[AnyRecord]) -> Iterable[Pairs]:
     return (
-        one for one in records if isinstance(one, Pairs) and one.metric == "bandwidth" and one.subject.host
+        record
+        for record in records
+        if isinstance(record, Pairs) and record.metric == "bandwidth" and record.subject.host
     )
 
 

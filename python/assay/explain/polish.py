@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.explain.matrix import PairMatrix
+from assay.records.statistics import robust_sigma
 
-SIGMA = 1.4826  # standard deviations in a median absolute deviation of a normal distribution
 SCALE_FLOOR = 0.005  # no bandwidth is known better than to half a percent
 ENOUGH = 1 << 20  # values, to know their spread to a thousandth
 FEWEST = 4  # members below which there is no majority to compare with
@@ -32,8 +32,7 @@ def sample(cells: int) -> slice:
 
 def spread(value: Floats) -> float:
     """A robust standard deviation: scaled median absolute deviation from the median."""
-    value = value[sample(value.size)]
-    return float(SIGMA * np.median(np.abs(value - np.median(value)))) if value.size else 0.0
+    return robust_sigma(value[sample(value.size)])
 
 
 class Groups:
@@ -99,8 +98,8 @@ def fit(matrix: PairMatrix) -> Fit:
     residual = value - transmit[matrix.source] - receive[matrix.target]
     parameters = int(np.count_nonzero(by_source.size) + np.count_nonzero(by_target.size)) - 1
     # Every parameter makes a residual smaller than the error that it stands for.
-    lost = np.sqrt(residual.size / max(residual.size - parameters, 1))
-    sigma = max(spread(residual) * float(lost), SCALE_FLOOR)
+    correction = np.sqrt(residual.size / max(residual.size - parameters, 1))
+    sigma = max(spread(residual) * float(correction), SCALE_FLOOR)
     transmit[by_source.size == 0] = np.nan
     receive[by_target.size == 0] = np.nan
     return Fit(value, transmit, receive, residual, sigma, _components(matrix))

@@ -40,7 +40,7 @@ class Outcome:
 
     effect: float
     persists: bool
-    own: float  # median bandwidths, B/s
+    suspected: float  # median bandwidths, B/s
     control: float
     pairs: int
     controls: int
@@ -56,7 +56,7 @@ def plan_retest(suspects: Sequence[Suspect], matrix: PairMatrix) -> list[Pair]:
     if not suspects:
         return []
     worst = list(suspects)[:MOST_SUSPECTS]
-    covered = np.stack([_covered(one, matrix) for one in suspects])
+    covered = np.stack([_covered(suspect, matrix) for suspect in suspects])
     times = covered.sum(axis=0)
     controls = _spaced(np.flatnonzero(times == 0), CONTROL_PAIRS)
     if not controls.size:
@@ -64,8 +64,8 @@ def plan_retest(suspects: Sequence[Suspect], matrix: PairMatrix) -> list[Pair]:
     chosen: list[int] = []
     for mask in covered[: len(worst)]:
         # A partner that is itself suspected says nothing about this one; but better that than nobody.
-        own = np.flatnonzero(mask & (times == times[mask].min()))
-        chosen += _spaced(own, OWN_PAIRS).tolist()
+        cells_of_suspect = np.flatnonzero(mask & (times == times[mask].min()))
+        chosen += _spaced(cells_of_suspect, OWN_PAIRS).tolist()
     cells = dict.fromkeys([*chosen, *controls.tolist()])
     return [(matrix.hosts[matrix.source[cell]], matrix.hosts[matrix.target[cell]]) for cell in cells]
 
@@ -80,24 +80,24 @@ def _covered(suspect: Suspect, matrix: PairMatrix) -> np.typing.NDArray[np.bool_
     return both
 
 
-def _spaced(cells: np.typing.NDArray[np.intp], most: int) -> np.typing.NDArray[np.intp]:
+def _spaced(cells: np.typing.NDArray[np.intp], limit: int) -> np.typing.NDArray[np.intp]:
     """At most ``most`` of the cells, evenly spaced: near partners and far ones, few hosts twice."""
-    if len(cells) > most:
-        cells = cells[np.linspace(0, len(cells) - 1, most).round().astype(int)]
+    if len(cells) > limit:
+        cells = cells[np.linspace(0, len(cells) - 1, limit).round().astype(int)]
     return cells
 
 
 def retested_pairs(records: Iterable[AnyRecord]) -> dict[Pair, Measurement]:
     """The bandwidths that were measured alone, by pair; the last one counts."""
     return {
-        (one.subject.host, one.subject.peer): one
-        for one in records
-        if isinstance(one, Measurement)
-        and (one.name, one.metric, one.status) == (MEASUREMENT, "bandwidth", "ok")
-        and one.subject.host
-        and one.subject.peer
-        and one.summary
-        and one.summary.median > 0
+        (record.subject.host, record.subject.peer): record
+        for record in records
+        if isinstance(record, Measurement)
+        and (record.name, record.metric, record.status) == (MEASUREMENT, "bandwidth", "ok")
+        and record.subject.host
+        and record.subject.peer
+        and record.summary
+        and record.summary.median > 0
     }
 
 
@@ -105,29 +105,33 @@ def outcome_of(
     suspect: Suspect, suspects: Sequence[Suspect], alone: dict[Pair, Measurement]
 ) -> Outcome | None:
     """What became of a suspect; None when it, or nothing to compare it with, was measured again."""
-    times = {pair: sum(one.covers(*pair) for one in suspects) for pair in alone}
-    own = [pair for pair in alone if suspect.covers(*pair)]
-    own = [pair for pair in own if times[pair] == min(times[other] for other in own)]
+    times = {pair: sum(other.covers(*pair) for other in suspects) for pair in alone}
+    suspected = [pair for pair in alone if suspect.covers(*pair)]
+    suspected = [pair for pair in suspected if times[pair] == min(times[other] for other in suspected)]
     controls = [pair for pair in alone if times[pair] == 0]
-    if not own or not controls:
+    if not suspected or not controls:
         return None
-    mine, theirs = (np.array([_log(alone[pair]) for pair in pairs]) for pairs in (own, controls))
-    effect = float(np.median(mine) - np.median(theirs))
-    error = max(spread(theirs), SCALE_FLOOR) * 1.2533 * math.sqrt(1 / len(own) + 1 / len(controls))
-    least, least_z = LEAST_EFFECT, LEAST_Z
-    if min(len(own), len(controls)) == 1:
-        least, least_z = LEAST_PAIR_EFFECT, LEAST_WEAK_Z
-    elif suspect.effect > FAST:
-        least, least_z = LEAST_WEAK_EFFECT, LEAST_WEAK_Z
-    persists = (
-        effect < least
-        and effect < LEAST_SHARE * suspect.effect
-        and effect < -least_z * error
-        and mine.max() < np.quantile(theirs, 0.25)
+    suspected_logs, control_logs = (
+        np.array([_log(alone[pair]) for pair in pairs]) for pairs in (suspected, controls)
     )
-    evidence = [alone[pair].id for pair in own + controls]
-    medians = [float(np.exp(np.median(logs))) for logs in (mine, theirs)]
-    return Outcome(effect, bool(persists), medians[0], medians[1], len(own), len(controls), evidence)
+    effect = float(np.median(suspected_logs) - np.median(control_logs))
+    error = (
+        max(spread(control_logs), SCALE_FLOOR) * 1.2533 * math.sqrt(1 / len(suspected) + 1 / len(controls))
+    )
+    min_effect, min_z = LEAST_EFFECT, LEAST_Z
+    if min(len(suspected), len(controls)) == 1:
+        min_effect, min_z = LEAST_PAIR_EFFECT, LEAST_WEAK_Z
+    elif suspect.effect > FAST:
+        min_effect, min_z = LEAST_WEAK_EFFECT, LEAST_WEAK_Z
+    persists = (
+        effect < min_effect
+        and effect < LEAST_SHARE * suspect.effect
+        and effect < -min_z * error
+        and suspected_logs.max() < np.quantile(control_logs, 0.25)
+    )
+    evidence = [alone[pair].id for pair in suspected + controls]
+    medians = [float(np.exp(np.median(logs))) for logs in (suspected_logs, control_logs)]
+    return Outcome(effect, bool(persists), medians[0], medians[1], len(suspected), len(controls), evidence)
 
 
 def _log(record: Measurement) -> float:

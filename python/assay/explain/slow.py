@@ -26,7 +26,7 @@ LEAST_UNTESTED_OF_FEW = 0.3  # and among so few hosts that their own spread is h
 FEW = 32
 LEAST_CONGESTION = 0.4  # loss under load that is worth a warning although it vanishes alone
 
-Seen = tuple[Suspect, Outcome | None]  # what a suspect showed under load, and measured alone
+Observation = tuple[Suspect, Outcome | None]  # what a suspect showed under load, and measured alone
 
 LINK = (
     "the cable and transceiver, the negotiated speed and width (ethtool, ibstat), the PCIe link (lspci -vv)"
@@ -46,27 +46,27 @@ def slow_host(evidence: Evidence) -> list[Finding]:
 
     Of a host with several ranks the worst speaks for each side; the details name them all.
     """
-    by_host: dict[str, list[Seen]] = {}
+    by_host: dict[str, list[Observation]] = {}
     for suspect, outcome in evidence.suspects:
         if suspect.side in ("transmit", "receive") and _is_fault(evidence, suspect, outcome):
             by_host.setdefault(host_of(suspect.hosts[0]), []).append((suspect, outcome))
     return [_host_finding(evidence, host, sides) for host, sides in by_host.items()]
 
 
-def _host_finding(evidence: Evidence, host: str, seen: list[Seen]) -> Finding:
+def _host_finding(evidence: Evidence, host: str, observed: list[Observation]) -> Finding:
     verbs = {"transmit": "sends", "receive": "receives"}
     worst: dict[Side, float] = {}
-    for suspect, outcome in seen:
+    for suspect, outcome in observed:
         worst[suspect.side] = min(_effect(suspect, outcome), worst.get(suspect.side, 0.0))
-    said = " and ".join(f"{verbs[side]} at {format_share(math.exp(left))}" for side, left in worst.items())
-    cause = f"{host} {said} of its peers' rate"
+    rates = " and ".join(f"{verbs[side]} at {format_share(math.exp(left))}" for side, left in worst.items())
+    cause = f"{host} {rates} of its peers' rate"
     return _finding(
         evidence,
         "slow_host",
         cause,
         next(iter(worst)) if len(worst) == 1 else "both",
         Subject(host=host),
-        seen,
+        observed,
     )
 
 
@@ -132,27 +132,30 @@ def _finding(
     cause: str,
     side: Side | Literal["both"],
     subject: Subject,
-    seen: list[Seen],
+    observed: list[Observation],
 ) -> Finding:
     """What all findings about speed have in common: the figures, the counters, how sure, what to do."""
-    is_congestion, is_untested = rule == "congestion", any(outcome is None for _, outcome in seen)
-    hosts = seen[0][0].hosts
-    details = [line for suspect, outcome in seen for line in _figures(suspect, outcome)]
+    is_congestion, is_untested = rule == "congestion", any(outcome is None for _, outcome in observed)
+    hosts = observed[0][0].hosts
+    details = [line for suspect, outcome in observed for line in _figures(suspect, outcome)]
     grown = growth(evidence, ERRORS | PRESSURE)
     counted = (
-        [one for host in (*hosts, *seen[0][0].peers) for one in grown.get(host, [])]
+        [growth_record for host in (*hosts, *observed[0][0].peers) for growth_record in grown.get(host, [])]
         if side != "block"
         else []
     )
-    details += [str(one) for one in counted]
+    details += [str(growth_record) for growth_record in counted]
     confidence = 0.7 if is_congestion or is_untested else 0.95
     if side in ("pair", "block") and is_untested:
         confidence = 0.5
-    if any(one.counter in ERRORS for one in counted):
+    if any(growth_record.counter in ERRORS for growth_record in counted):
         confidence += (1 - confidence) / 2
     records = [number for host in hosts[:4] for number in evidence.matrix.rows.get(host, [])]
-    records += [number for _, outcome in seen if outcome for number in outcome.evidence]
-    effects = [one.effect if is_congestion else _effect(one, outcome) for one, outcome in seen]
+    records += [number for _, outcome in observed if outcome for number in outcome.evidence]
+    effects = [
+        growth_record.effect if is_congestion else _effect(growth_record, outcome)
+        for growth_record, outcome in observed
+    ]
     return Finding(
         rule=rule,
         cause=cause,
@@ -161,33 +164,36 @@ def _finding(
         severity="warning" if is_congestion or (is_untested and side in ("pair", "block")) else "fault",
         effect=math.expm1(min(effects)),
         confidence=confidence,
-        evidence=sorted({*records, *(one.record for one in counted)}),
+        evidence=sorted({*records, *(growth_record.record for growth_record in counted)}),
         details=details,
-        fix=FIX[side].format(hosts=_fold(hosts), peers=_fold(seen[0][0].peers)),
+        fix=FIX[side].format(hosts=_fold(hosts), peers=_fold(observed[0][0].peers)),
     )
 
 
 def _figures(suspect: Suspect, outcome: Outcome | None) -> list[str]:
     compared = "the fastest" if suspect.with_best else "the median"
-    whose = f"{suspect.hosts[0]} {suspect.side}" if len(suspect.hosts) == 1 else suspect.side
-    lines = [f"{whose}: {-_loss(suspect.effect):+.0%} against {compared} of its like under load"]
+    subject = f"{suspect.hosts[0]} {suspect.side}" if len(suspect.hosts) == 1 else suspect.side
+    lines = [f"{subject}: {-_loss(suspect.effect):+.0%} against {compared} of its like under load"]
     if not suspect.with_best:
         lines[0] += f", {-suspect.z:.1f} standard deviations"
     if suspect.with_best and suspect.side == "pair":
         lines.append("too few hosts to tell which end is slow: add one")
     if outcome is None:
         return [*lines, "not retested: congestion is not excluded"]
-    own, control = format_quantity(outcome.own, "B/s"), format_quantity(outcome.control, "B/s")
-    return [*lines, f"alone: {own} over {outcome.pairs} pairs, {control} over {outcome.controls} other pairs"]
+    suspected, control = format_quantity(outcome.suspected, "B/s"), format_quantity(outcome.control, "B/s")
+    return [
+        *lines,
+        f"alone: {suspected} over {outcome.pairs} pairs, {control} over {outcome.controls} other pairs",
+    ]
 
 
 def _is_fault(evidence: Evidence, suspect: Suspect, outcome: Outcome | None) -> bool:
     if outcome is not None:
         return outcome.persists
-    least = LEAST_UNTESTED[suspect.side]
+    min_loss = LEAST_UNTESTED[suspect.side]
     if len(evidence.matrix.hosts) < FEW:
-        least = max(least, LEAST_UNTESTED_OF_FEW)
-    return suspect.chance < CHANCE and not suspect.with_best and _loss(suspect.effect) > least
+        min_loss = max(min_loss, LEAST_UNTESTED_OF_FEW)
+    return suspect.chance < CHANCE and not suspect.with_best and _loss(suspect.effect) > min_loss
 
 
 def _effect(suspect: Suspect, outcome: Outcome | None) -> float:

@@ -20,7 +20,7 @@ TURNS = 0.85  # of what the hosts carry with other partners: less is not the spr
 def taking_turns(evidence: Evidence) -> list[Finding]:
     """Of a saturation study: the pair that loses most, for all of them."""
     flows = [r for r in evidence.records if isinstance(r, Flows) and r.values]
-    able = _both_ways(flows)
+    capacities = _both_ways(flows)
     pairs: dict[tuple[str, str], list[Flows]] = defaultdict(list)
     for record in flows:
         if (record.params.get("shape"), record.params.get("count")) == ("sendrecv", 1):
@@ -28,26 +28,36 @@ def taking_turns(evidence: Evidence) -> list[Finding]:
                 pairs[source, target].append(record)
     losses = []
     for (a, b), records in pairs.items():
-        if a in able and b in able:
-            got = median(sum(_rates(record, a, b)) for record in records)
-            losses.append((got / min(able[a], able[b]), got, a, b, [record.id for record in records]))
+        if a in capacities and b in capacities:
+            together = median(sum(_rates(record, a, b)) for record in records)
+            losses.append(
+                (
+                    together / min(capacities[a], capacities[b]),
+                    together,
+                    a,
+                    b,
+                    [record.id for record in records],
+                )
+            )
     worst = min(losses, default=None)
     if worst is None or worst[0] >= TURNS:
         return []
-    share, got, a, b, ids = worst
-    could = format_quantity(min(able[a], able[b]), "B/s")
+    share, together, a, b, ids = worst
+    apart = format_quantity(min(capacities[a], capacities[b]), "B/s")
     return [
         Finding(
             rule="taking_turns",
-            cause=f"the two directions between {a} and {b} take turns: {format_quantity(got, 'B/s')} together, "
-            f"where each of the two carries {could} with other partners",
+            cause=f"the two directions between {a} and {b} take turns: {format_quantity(together, 'B/s')} together, "
+            f"where each of the two carries {apart} with other partners",
             subject=Subject(host=a, peer=b),
             side="pair",
             severity="advice",
             effect=share - 1.0,
             confidence=0.9,
             evidence=ids,
-            details=[f"{len([one for one in losses if one[0] < TURNS])} of {len(losses)} pairs lose as much"],
+            details=[
+                f"{len([loss for loss in losses if loss[0] < TURNS])} of {len(losses)} pairs lose as much"
+            ],
             fix="over TCP with Open MPI: --mca btl_tcp_flags 1 (send, not put); a simulator does not show it",
         )
     ]

@@ -11,35 +11,35 @@ from assay.records.units import format_share
 NAME = "node.udp_receive"
 
 
-class Place(NamedTuple):
+class DropPoint(NamedTuple):
     where: str  # completes "... messages were lost"
     fix: str  # {device} is the interface
 
 
-PLACES = {
-    "lost_socket": Place(
+DROP_POINTS = {
+    "lost_socket": DropPoint(
         "in the sockets' buffers: the receiving threads did not keep up",
         "sysctl -w net.core.rmem_max=16777216 (and --buffer), --realtime, more --threads; keep other work off "
         "the cores of the adapter's NUMA node",
     ),
-    "lost_softnet": Place(
+    "lost_softnet": DropPoint(
         "in the kernel's queue of a processor",
         "sysctl -w net.core.netdev_max_backlog=250000; spread the adapter's interrupts over more cores",
     ),
-    "lost_nic": Place(
+    "lost_nic": DropPoint(
         "in the adapter {device}, or were refused by its driver",
         "ethtool -G {device} rx 4096 (see ethtool -g {device}); look at ethtool -S {device}, its PCIe link and "
         "which cores take its interrupts",
     ),
-    "lost_reassembly": Place(
+    "lost_reassembly": DropPoint(
         "as fragments that did not all arrive",
         "let frames pass whole: ip link set {device} mtu 9000, on both sides and on the way",
     ),
-    "lost_sender": Place(
+    "lost_sender": DropPoint(
         "in the sender's own queue, before the wire",
         "take a sender with more capacity, or offer less (--rate)",
     ),
-    "lost_unseen": Place(
+    "lost_unseen": DropPoint(
         "on the way: nothing on the receiving host has seen them",
         "look at the counters of the switch's ports, at cables and transceivers, at flow control (ethtool -a "
         "{device})",
@@ -50,38 +50,38 @@ PLACES = {
 def udp_loss(evidence: Evidence) -> list[Finding]:
     """One finding for each place that lost messages; what the sender dropped is no fault of the tested host."""
     findings = []
-    for metric, place in PLACES.items():
-        for one in evidence.measurements(NAME, metric):
-            count = one.summary.median if one.summary else 0.0
+    for metric, drop_point in DROP_POINTS.items():
+        for record in evidence.measurements(NAME, metric):
+            count = record.summary.median if record.summary else 0.0
             if count <= 0:
                 continue
-            device = one.subject.device or "the interface"
-            loss = _loss_beside(evidence, one)
+            device = record.subject.device or "the interface"
+            loss = _loss_beside(evidence, record)
             share = count / float(loss.params["messages"]) if loss and loss.params.get("messages") else None
-            shown = f" ({format_share(share)})" if share is not None else ""
+            share_text = f" ({format_share(share)})" if share is not None else ""
             finding = Finding(
                 rule="udp_loss",
-                cause=f"{one.subject.host} {device}: {count:.0f} messages{shown} were lost "
-                + place.where.format(device=device),
-                subject=one.subject,
+                cause=f"{record.subject.host} {device}: {count:.0f} messages{share_text} were lost "
+                + drop_point.where.format(device=device),
+                subject=record.subject,
                 side="none" if metric == "lost_sender" else "receive",
                 severity="warning" if metric == "lost_sender" else "fault",
                 effect=-share if share is not None else None,
-                evidence=[one.id, *([loss.id] if loss else [])],
-                details=_counters(evidence, one),
-                fix=place.fix.format(device=device),
+                evidence=[record.id, *([loss.id] if loss else [])],
+                details=_counters(evidence, record),
+                fix=drop_point.fix.format(device=device),
             )
             findings.append(finding)
     return findings
 
 
-def _same_reception(one: Measurement, other: Measurement) -> bool:
-    return one.subject == other.subject and all(
-        one.params.get(key) == other.params.get(key) for key in ("sender", "offered", "size", "seconds")
+def _same_reception(record: Measurement, other: Measurement) -> bool:
+    return record.subject == other.subject and all(
+        record.params.get(key) == other.params.get(key) for key in ("sender", "offered", "size", "seconds")
     )
 
 
-def _loss_beside(evidence: Evidence, one: Measurement) -> Measurement | None:
+def _loss_beside(evidence: Evidence, record: Measurement) -> Measurement | None:
     return next(
         (
             other
@@ -89,16 +89,16 @@ def _loss_beside(evidence: Evidence, one: Measurement) -> Measurement | None:
             if isinstance(other, Measurement)
             and (other.name, other.metric) == (NAME, "loss")
             and "messages" in other.params
-            and _same_reception(one, other)
+            and _same_reception(record, other)
         ),
         None,
     )
 
 
-def _counters(evidence: Evidence, one: Measurement) -> list[str]:
+def _counters(evidence: Evidence, record: Measurement) -> list[str]:
     """Counters of the host and its adapter that grew meanwhile."""
     return [
         f"{other.params.get('counter')} grew by {other.summary.median:.0f}"
         for other in evidence.measurements(NAME, "device_counter")
-        if other.summary and _same_reception(one, other)
+        if other.summary and _same_reception(record, other)
     ]

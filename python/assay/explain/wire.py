@@ -15,19 +15,19 @@ from assay.records.units import format_share
 def wire_bypass(evidence: Evidence) -> list[Finding]:
     """Hosts whose wire carried less than the payload ("network.wire/share" below one)."""
     findings = []
-    for one in evidence.measurements("network.wire", "share"):
-        share = one.summary.median if one.summary else 1.0
+    for record in evidence.measurements("network.wire", "share"):
+        share = record.summary.median if record.summary else 1.0
         if share >= 1.0:
             continue
-        host = one.subject.host or "a host"
+        host = record.subject.host or "a host"
         finding = Finding(
             rule="wire_bypass",
             cause=f"MPI goes round the network on {host}: {format_share(share)} of the payload crossed it",
-            subject=one.subject,
+            subject=record.subject,
             side="node",
             effect=share - 1.0,
             confidence=0.95,
-            evidence=[one.id],
+            evidence=[record.id],
             details=[f"bytes on the wire over payload between different hosts: {share:.3f}"],
             fix="name the adapter to MPI (Open MPI: btl_tcp_if_include, UCX_NET_DEVICES; MPICH: "
             "FI_TCP_IFACE, FI_PROVIDER), and give hosts that are containers an IPC namespace each",

@@ -23,7 +23,7 @@ class Share:
     where: dict[str, Condition] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return f"{format_share(self.share)} of {self.of}{words(self.where)}"
+        return f"{format_share(self.share)} of {self.of}{format_conditions(self.where)}"
 
 
 Limit = Quantity | Share
@@ -53,11 +53,11 @@ class Criterion:
         if self.title:
             return self.title
         if self.fact:
-            return f"{self.fact}{words(self.where)} {_bounds_words(self)}"
+            return f"{self.fact}{format_conditions(self.where)} {_format_bounds(self)}"
         if not self.metric:
             return f"no fault found by {self.rule}" if self.rule else "no fault found"
         statistic = "" if self.statistic == "median" else f" {self.statistic}"
-        return f"{self.metric}{statistic}{words(self.where)} {_bounds_words(self)}"
+        return f"{self.metric}{statistic}{format_conditions(self.where)} {_format_bounds(self)}"
 
 
 @dataclass(frozen=True)
@@ -81,27 +81,27 @@ class Specification:
     parameters: dict[str, dict[str, Scalar]] = field(default_factory=dict)  # of measurements, as they are run
 
 
-def words(where: Mapping[str, Condition]) -> str:
+def format_conditions(where: Mapping[str, Condition]) -> str:
     """Conditions as they are read: " op=send size=1 MiB", with the leading space; empty for none."""
-    return "".join(f" {key}={_condition_words(value)}" for key, value in where.items())
+    return "".join(f" {key}={_format_condition(value)}" for key, value in where.items())
 
 
-def _condition_words(value: Condition) -> str:
+def _format_condition(value: Condition) -> str:
     if not isinstance(value, Quantity):
         return str(value)
     return format_size(int(value.value)) if value.unit == "B" else format_quantity(*value)
 
 
-def _bounds_words(criterion: Criterion) -> str:
+def _format_bounds(criterion: Criterion) -> str:
     bounds = [f"is {' or '.join(map(str, criterion.equals))}"] if criterion.equals else []
     limits = (criterion.min, criterion.max)
     for sign, bound, spelled in zip((">=", "<="), limits, criterion.spelled, strict=True):
         if bound is not None:
-            bounds.append(f"{sign} {limit_words(bound, spelled)}")
+            bounds.append(f"{sign} {format_limit(bound, spelled)}")
     return " and ".join(bounds)
 
 
-def limit_words(limit: Limit, spelled: str = "") -> str:
+def format_limit(limit: Limit, spelled: str = "") -> str:
     if not isinstance(limit, Quantity):
         return str(limit)
     return format_as(limit.value, spelled) if spelled else format_quantity(*limit)

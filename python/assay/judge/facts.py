@@ -12,12 +12,12 @@ from collections.abc import Collection, Sequence
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
-from assay.judge.criteria import Condition, Criterion, words
+from assay.judge.criteria import Condition, Criterion, format_conditions
 from assay.records.schema import AnyRecord, Context, Scalar, Verdict
 from assay.records.units import Quantity, format_as, format_quantity
 
 
-class _Held(NamedTuple):
+class _Check(NamedTuple):
     """One context held against a criterion; ``slack`` is relative, positive when within."""
 
     slack: float
@@ -29,29 +29,32 @@ class _Held(NamedTuple):
 
 def judge_fact(criterion: Criterion, records: Sequence[AnyRecord], hosts: Collection[str]) -> Verdict:
     contexts = [one for one in records if isinstance(one, Context) and _holds(criterion, one)]
-    having = [one for one in contexts if criterion.fact in one.facts]
+    with_fact = [one for one in contexts if criterion.fact in one.facts]
     verdict = Verdict(criterion=str(criterion), outcome="INCONCLUSIVE", metric=criterion.fact)
-    told = {one.subject.host for one in having}
-    doubts = [f"{host} has no {criterion.fact}{words(criterion.where)}" for host in sorted(set(hosts) - told)]
+    hosts_with_fact = {one.subject.host for one in with_fact}
+    problems = [
+        f"{host} has no {criterion.fact}{format_conditions(criterion.where)}"
+        for host in sorted(set(hosts) - hosts_with_fact)
+    ]
     # A host may be known to its user by another name than to itself: its number is sure, its name a guess.
-    if len(told) >= len(set(hosts)):
-        doubts = []
-    if not having and not doubts:
-        doubts = [f"no host has {criterion.fact}{words(criterion.where)}"]
-    if doubts and criterion.absent == "pass" and any(isinstance(one, Context) for one in records):
-        doubts = []
+    if len(hosts_with_fact) >= len(set(hosts)):
+        problems = []
+    if not with_fact and not problems:
+        problems = [f"no host has {criterion.fact}{format_conditions(criterion.where)}"]
+    if problems and criterion.absent == "pass" and any(isinstance(one, Context) for one in records):
+        problems = []
         verdict.reason = "not on this machine, which the specification allows"
-    held = [_held(criterion, one) for one in having]
-    failed = [one for one in held if not one.is_within]
-    if held:
-        _show(verdict, criterion, min(held, key=lambda one: one.slack), len(held))
-    verdict.outcome = "FAIL" if failed else "INCONCLUSIVE" if doubts else "PASS"
+    checks = [_check(criterion, one) for one in with_fact]
+    failed = [one for one in checks if not one.is_within]
+    if checks:
+        _fill_in(verdict, criterion, min(checks, key=lambda one: one.slack), len(checks))
+    verdict.outcome = "FAIL" if failed else "INCONCLUSIVE" if problems else "PASS"
     if failed:
         devices = [one.context.subject.device for one in failed if one.context.subject.device]
         verdict.fix = _fix(criterion.fix, devices)
-    elif doubts:
-        more = f" (and {len(doubts) - 1} more)" if len(doubts) > 1 else ""
-        verdict.reason = doubts[0] + more
+    elif problems:
+        suffix = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        verdict.reason = problems[0] + suffix
     return verdict
 
 
@@ -74,27 +77,27 @@ def _is(context: Context, key: str, condition: Condition) -> bool:
     return value == condition
 
 
-def _held(criterion: Criterion, context: Context) -> _Held:
+def _check(criterion: Criterion, context: Context) -> _Check:
     value = context.facts[criterion.fact]
     if criterion.equals:
         is_within = value in criterion.equals
-        return _Held(0.0 if is_within else -math.inf, is_within, context, None)
-    worst = _Held(math.inf, True, context, None)
+        return _Check(0.0 if is_within else -math.inf, is_within, context, None)
+    worst = _Check(math.inf, True, context, None)
     limits = (criterion.min, criterion.max)
     for bound, limit, spelled in zip(("min", "max"), limits, criterion.spelled, strict=True):
         if not isinstance(limit, Quantity):
             continue
         if not isinstance(value, int | float):
-            return _Held(-math.inf, False, context, limit)
+            return _Check(-math.inf, False, context, limit)
         slack = value - limit.value if bound == "min" else limit.value - value
         # Link shares are quotients: 1 and 0.9999999999 are the same.
         is_within = slack >= 0 or math.isclose(value, limit.value, rel_tol=1e-9)
-        one = _Held(slack / abs(limit.value) if limit.value else slack, is_within, context, limit, spelled)
+        one = _Check(slack / abs(limit.value) if limit.value else slack, is_within, context, limit, spelled)
         worst = min(worst, one, key=lambda held: held.slack)
     return worst
 
 
-def _show(verdict: Verdict, criterion: Criterion, worst: _Held, among: int) -> None:
+def _fill_in(verdict: Verdict, criterion: Criterion, worst: _Check, among: int) -> None:
     value = worst.context.facts[criterion.fact]
     verdict.subject, verdict.evidence = worst.context.subject, [worst.context.id]
     verdict.required_text = " or ".join(map(str, criterion.equals))
@@ -103,13 +106,13 @@ def _show(verdict: Verdict, criterion: Criterion, worst: _Held, among: int) -> N
         verdict.unit = worst.required.unit
         verdict.observed, verdict.required = float(value), worst.required.value
         verdict.margin = worst.slack if worst.required.value else None
-        verdict.observed_text = _shown(float(value), worst.spelled, verdict.unit)
-        verdict.required_text = _shown(worst.required.value, worst.spelled, verdict.unit)
+        verdict.observed_text = _format(float(value), worst.spelled, verdict.unit)
+        verdict.required_text = _format(worst.required.value, worst.spelled, verdict.unit)
     if among > 1 and worst.context.subject.device:
         verdict.reason = f"the worst of {among}: {worst.context.subject.device}"
 
 
-def _shown(value: float, spelled: str, unit: str) -> str:
+def _format(value: float, spelled: str, unit: str) -> str:
     if value >= 2**63:
         return "unlimited"
     return format_as(value, spelled) if spelled else format_quantity(value, unit)

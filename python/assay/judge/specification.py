@@ -25,7 +25,7 @@ from assay.judge.criteria import (
     Share,
     Specification,
     Vocabulary,
-    limit_words,
+    format_limit,
 )
 from assay.records.schema import Scalar
 from assay.records.toml import TomlFile, find_built_in
@@ -63,9 +63,9 @@ class _Reader:
         for self.file.table, table in enumerate(tables):
             criterion = self._criterion(table)
             for other in criteria:
-                if _figure(other) == _figure(criterion):
-                    what = f"the same figure as in the criterion on line {other.line}"
-                    self.refuse("", what, "put min and max into one criterion")
+                if _identity(other) == _identity(criterion):
+                    problem = f"the same figure as in the criterion on line {other.line}"
+                    self.refuse("", problem, "put min and max into one criterion")
             criteria.append(criterion)
         self.file.table = -1
         parameters = self._parameters(document.get("parameters", {}))
@@ -78,7 +78,7 @@ class _Reader:
 
     def _parameters(self, tables: Any) -> dict[str, dict[str, Scalar]]:
         """``[parameters."node.udp_receive"]``: in which setting a measurement is to be run."""
-        if not isinstance(tables, dict) or not all(isinstance(one, dict) for one in tables.values()):
+        if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
             self.refuse("parameters", "'parameters' are not tables", 'head them [parameters."measurement"]')
         known = self.known.parameters
         read: dict[str, dict[str, Scalar]] = {}
@@ -99,8 +99,8 @@ class _Reader:
         if unit and isinstance(value, str) and "," not in value:
             quantity = self._quantity(value, key)
             if quantity.unit != unit:
-                what = f"{key} = {value!r} does not fit a parameter in {describe_unit(unit)}"
-                self.refuse(key, what, f"it is in {describe_unit(quantity.unit)}")
+                problem = f"{key} = {value!r} does not fit a parameter in {describe_unit(unit)}"
+                self.refuse(key, problem, f"it is in {describe_unit(quantity.unit)}")
             return int(quantity.value) if quantity.value == int(quantity.value) else quantity.value
         return value
 
@@ -127,19 +127,19 @@ class _Reader:
             self.refuse("absent", f"absent = '{absent}' is not known", 'only absent = "pass" is')
         return Criterion(
             fact=fact, equals=equals, min=low, max=high, absent=absent,
-            where=self._where(table), fix=self._text(table, "fix"), spelled=_spelled(table),
+            where=self._where(table), fix=self._text(table, "fix"), spelled=_spellings(table),
             **self._common(table),
         )  # fmt: skip
 
     def _equals(self, table: dict[str, Any], unit: str | None) -> tuple[Scalar, ...]:
         value = table.get("is", ())
         values = tuple(value) if isinstance(value, list | tuple) else (value,)
-        for one in values:
-            if not isinstance(one, str | int | float) or isinstance(one, bool):
-                self.refuse("is", f"is = {one!r} is not a text or a number", "such as 'performance'")
-            if unit is not None and isinstance(one, str) != (unit == ""):
+        for value in values:
+            if not isinstance(value, str | int | float) or isinstance(value, bool):
+                self.refuse("is", f"is = {value!r} is not a text or a number", "such as 'performance'")
+            if unit is not None and isinstance(value, str) != (unit == ""):
                 kind = "a text" if unit == "" else f"a number, in {describe_unit(unit)}"
-                self.refuse("is", f"is = {one!r} does not fit", f"the fact is {kind}")
+                self.refuse("is", f"is = {value!r} does not fit", f"the fact is {kind}")
         return values
 
     def _fact_limit(self, table: dict[str, Any], key: str, unit: str | None) -> Limit | None:
@@ -185,7 +185,7 @@ class _Reader:
             statistic,
             low,
             high,
-            spelled=_spelled(table),
+            spelled=_spellings(table),
             fix=self._text(table, "fix"),
             **self._common(table),
         )
@@ -209,8 +209,8 @@ class _Reader:
         elif isinstance(low, Share) and isinstance(high, Share) and _source(low) == _source(high):
             contradict = low.share > high.share
         if contradict and low and high:
-            what = f"min {limit_words(low)} is above max {limit_words(high)}"
-            self.refuse("min", what, "nothing could pass both")
+            problem = f"min {format_limit(low)} is above max {format_limit(high)}"
+            self.refuse("min", problem, "nothing could pass both")
 
     def _limit(self, table: dict[str, Any], key: str, unit: str | None) -> Limit | None:
         if key not in table:
@@ -220,8 +220,8 @@ class _Reader:
             return self._share(value, key, unit)
         quantity = self._quantity(value, key)
         if unit is not None and quantity.unit != unit:
-            what = f"{key} = {value!r} does not fit a metric in {describe_unit(unit)}"
-            self.refuse(key, what, f"it is in {describe_unit(quantity.unit)}")
+            problem = f"{key} = {value!r} does not fit a metric in {describe_unit(unit)}"
+            self.refuse(key, problem, f"it is in {describe_unit(quantity.unit)}")
         return quantity
 
     def _share(self, table: dict[str, Any], key: str, unit: str | None) -> Share:
@@ -233,8 +233,8 @@ class _Reader:
             )
         of_unit = self._unit(of, key)
         if unit is not None and of_unit is not None and unit != of_unit:
-            what = f"a share of {of}, in {describe_unit(of_unit)}, does not fit"
-            self.refuse(key, what, f"the metric is in {describe_unit(unit)}")
+            problem = f"a share of {of}, in {describe_unit(of_unit)}, does not fit"
+            self.refuse(key, problem, f"the metric is in {describe_unit(unit)}")
         try:
             return Share(parse_in(share, "1"), of, self._where(table, key))
         except UserError as error:
@@ -285,19 +285,19 @@ class _Reader:
             self.refuse(key, f"'{metric}' stands for metrics in several units", "make one criterion for each")
         return units.pop()
 
-    def _text(self, table: dict[str, Any], key: str, at: str = "") -> str:
+    def _text(self, table: dict[str, Any], key: str, reported_key: str = "") -> str:
         value = table.get(key, "")
         if not isinstance(value, str):
-            self.refuse(at or key, f"'{key}' is not a text", "put it between quotes")
+            self.refuse(reported_key or key, f"'{key}' is not a text", "put it between quotes")
         return value
 
 
-def _spelled(table: dict[str, Any]) -> tuple[str, str]:
+def _spellings(table: dict[str, Any]) -> tuple[str, str]:
     low, high = (unit_of(table[key]) if isinstance(table.get(key), str) else "" for key in ("min", "max"))
     return low, high
 
 
-def _figure(criterion: Criterion) -> tuple[str, ...]:
+def _identity(criterion: Criterion) -> tuple[str, ...]:
     """What a criterion is about, without its bounds: two of the same figure are one too many."""
     where = repr(sorted(criterion.where.items()))
     return criterion.metric, criterion.fact, criterion.rule, criterion.statistic, where
@@ -307,5 +307,5 @@ def _source(share: Share) -> str:
     return share.of + repr(sorted(share.where.items()))
 
 
-def _nearest(word: str, known: Collection[str]) -> str:
-    return "'" + "' or '".join(difflib.get_close_matches(word, known, n=2, cutoff=0.0)) + "'"
+def _nearest(name: str, known: Collection[str]) -> str:
+    return "'" + "' or '".join(difflib.get_close_matches(name, known, n=2, cutoff=0.0)) + "'"

@@ -13,7 +13,15 @@ from collections.abc import Collection, Iterable, Sequence
 from fnmatch import fnmatchcase
 from typing import Literal, NamedTuple
 
-from assay.judge.criteria import SUBJECT_FIELDS, Condition, Criterion, Limit, Share, Specification, words
+from assay.judge.criteria import (
+    SUBJECT_FIELDS,
+    Condition,
+    Criterion,
+    Limit,
+    Share,
+    Specification,
+    format_conditions,
+)
 from assay.judge.facts import judge_fact
 from assay.records.schema import (
     AnyRecord,
@@ -45,15 +53,15 @@ def judge(
         if criterion.hosts == ("one" if is_several else "several"):
             continue
         if criterion.fact:
-            found = judge_fact(criterion, records, hosts)
+            verdict = judge_fact(criterion, records, hosts)
         elif criterion.metric:
-            found = _judge_bounds(criterion, records, hosts)
+            verdict = _judge_bounds(criterion, records, hosts)
         else:
-            found = _judge_findings(criterion, records)
-        if found.outcome == "FAIL" and not found.fix:
-            found.fix = criterion.fix
-        found.specification = specification.name
-        verdicts.append(found)
+            verdict = _judge_findings(criterion, records)
+        if verdict.outcome == "FAIL" and not verdict.fix:
+            verdict.fix = criterion.fix
+        verdict.specification = specification.name
+        verdicts.append(verdict)
     return verdicts
 
 
@@ -67,8 +75,8 @@ def overall(verdicts: Iterable[Verdict]) -> Outcome:
 
 def _hosts(records: Iterable[AnyRecord], hosts: Collection[str]) -> set[str]:
     """The hosts of the run: those given, else those that the records speak of."""
-    subjects = [one.subject for one in records if not isinstance(one, Verdict | Capacity | Comparison)]
-    return set(hosts) or {name for one in subjects for name in (one.host, one.peer) if name}
+    subjects = [item.subject for item in records if not isinstance(item, Verdict | Capacity | Comparison)]
+    return set(hosts) or {name for item in subjects for name in (item.host, item.peer) if name}
 
 
 class _Judged(NamedTuple):
@@ -85,18 +93,18 @@ class _Judged(NamedTuple):
 
 def _judge_bounds(criterion: Criterion, records: Sequence[AnyRecord], hosts: Collection[str]) -> Verdict:
     matching = _matching(criterion.metric, criterion.where, records)
-    doubts = _missing(criterion, matching, hosts, records)
+    problems = _missing(criterion, matching, hosts, records)
     judged: list[_Judged] = []
     for record in matching:
         observed = _value(record, criterion.statistic)
         if isinstance(observed, str):
-            doubts.append(f"{_whose(record)}: {observed}")
+            problems.append(f"{_describe(record)}: {observed}")
             continue
         limits = (criterion.min, criterion.max)
         for bound, limit, spelled in zip(("min", "max"), limits, criterion.spelled, strict=True):
             required, source = _required(limit, record, records) if limit else (math.nan, [])
             if isinstance(required, str):
-                doubts.append(required)
+                problems.append(required)
             elif limit:
                 slack = observed - required if bound == "min" else required - observed
                 relative = slack / abs(required) if required else slack
@@ -105,7 +113,7 @@ def _judge_bounds(criterion: Criterion, records: Sequence[AnyRecord], hosts: Col
     verdict = Verdict(criterion=str(criterion), outcome="INCONCLUSIVE", metric=criterion.metric, where=where)
     if judged:
         worst = min(judged, key=lambda one: one.slack)
-        verdict.outcome = "FAIL" if not worst.is_within else "INCONCLUSIVE" if doubts else "PASS"
+        verdict.outcome = "FAIL" if not worst.is_within else "INCONCLUSIVE" if problems else "PASS"
         verdict.observed, verdict.required = worst.observed, worst.required
         verdict.margin = worst.slack if worst.required else None
         if worst.spelled:
@@ -117,9 +125,9 @@ def _judge_bounds(criterion: Criterion, records: Sequence[AnyRecord], hosts: Col
     elif isinstance(limit := criterion.min or criterion.max, Quantity):
         verdict.required, verdict.unit = limit.value, limit.unit
         verdict.required_text = format_as(limit.value, criterion.spelled[0] or criterion.spelled[1])
-    if doubts and verdict.outcome != "FAIL":
-        more = f" (and {len(doubts) - 1} more)" if len(doubts) > 1 else ""
-        verdict.reason = doubts[0] + more
+    if problems and verdict.outcome != "FAIL":
+        suffix = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        verdict.reason = problems[0] + suffix
     return verdict
 
 
@@ -127,7 +135,7 @@ def _reason(criterion: Criterion, worst: _Judged, matching: Sequence[Measurement
     """What the reader cannot see from the figures: whose they are, and where a limit came from."""
     parts = []
     if len(matching) > 1:
-        parts.append(f"the worst of {len(matching)}: {_whose(worst.record, matching)}")
+        parts.append(f"the worst of {len(matching)}: {_describe(worst.record, matching)}")
     derived = [limit for limit in (criterion.min, criterion.max) if isinstance(limit, Share)]
     if derived and worst.source:
         parts.append(f"the limit is {derived[0]}")
@@ -136,10 +144,10 @@ def _reason(criterion: Criterion, worst: _Judged, matching: Sequence[Measurement
 
 def _unknown_keys(criterion: Criterion, records: Sequence[AnyRecord]) -> str:
     """Conditions on what no record of that metric has: most likely misspelled."""
-    alike = _matching(criterion.metric, {}, records)
-    params = {key for record in alike for key in record.params}
+    same_metric = _matching(criterion.metric, {}, records)
+    params = {key for record in same_metric for key in record.params}
     unknown = [key for key in criterion.where if key not in params and key not in SUBJECT_FIELDS]
-    if not alike or not unknown:
+    if not same_metric or not unknown:
         return ""
     return f": its records have no '{unknown[0]}', but {', '.join(sorted(params)) or 'no parameters'}"
 
@@ -153,7 +161,8 @@ def _missing(
     """Why the matching records are not all that there should be."""
     if not matching:
         return [
-            f"nothing measured {criterion.metric}{words(criterion.where)}" + _unknown_keys(criterion, records)
+            f"nothing measured {criterion.metric}{format_conditions(criterion.where)}"
+            + _unknown_keys(criterion, records)
         ]
     # Of a network, who has a figure depends on the pattern: a server that is only written to sends nothing.
     if not criterion.metric.startswith("node.") or "host" in criterion.where:
@@ -208,7 +217,7 @@ def _required(
     if isinstance(limit, Quantity):
         if limit.unit != record.unit:
             return (
-                f"{_whose(record)} is in {describe_unit(record.unit)}, the limit in {describe_unit(limit.unit)}",
+                f"{_describe(record)} is in {describe_unit(record.unit)}, the limit in {describe_unit(limit.unit)}",
                 [],
             )
         return limit.value, []
@@ -216,15 +225,17 @@ def _required(
     figures = [(one, value) for one in sources if not isinstance(value := _value(one, "median"), str)]
     used = [pair for pair in figures if pair[0].subject.host == record.subject.host] or figures
     if not used:
-        return f"the limit needs {limit.of}{words(limit.where)}, which was not measured", []
+        return f"the limit needs {limit.of}{format_conditions(limit.where)}, which was not measured", []
     median = statistics.median(value for _, value in used)
     return limit.share * median, [one.id for one, _ in used]
 
 
-def _whose(record: Measurement, among: Sequence[Measurement] = ()) -> str:
+def _describe(record: Measurement, among: Sequence[Measurement] = ()) -> str:
     """Which record it is: its subject and parameters, of several only those in which they differ."""
     subject = record.subject
-    place = [part for part in (subject.host, subject.peer and f"to {subject.peer}", subject.device) if part]
+    subject_parts = [
+        part for part in (subject.host, subject.peer and f"to {subject.peer}", subject.device) if part
+    ]
     params: dict[str, Condition] = {
         key: value
         for key, value in record.params.items()
@@ -232,7 +243,7 @@ def _whose(record: Measurement, among: Sequence[Measurement] = ()) -> str:
     }
     if isinstance(size := params.get("size"), int | float):
         params["size"] = Quantity(size, "B")
-    return (" ".join(place) + words(params)).strip() or record.name
+    return (" ".join(subject_parts) + format_conditions(params)).strip() or record.name
 
 
 def _judge_findings(criterion: Criterion, records: Sequence[AnyRecord]) -> Verdict:
@@ -247,8 +258,8 @@ def _judge_findings(criterion: Criterion, records: Sequence[AnyRecord]) -> Verdi
     )
     if faults:
         first = max(faults, key=lambda finding: finding.confidence or 0.0)
-        more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-        verdict.outcome, verdict.reason = "FAIL", first.cause + more
+        suffix = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+        verdict.outcome, verdict.reason = "FAIL", first.cause + suffix
         verdict.subject = first.subject
     elif failures:
         verdict.outcome, verdict.reason = "INCONCLUSIVE", f"the run was cut short: {failures[0].what}"

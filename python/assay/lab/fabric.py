@@ -35,9 +35,9 @@ def lay_out(hosts: int, cabinets: int) -> list[Host]:
         raise UserError(
             f"{hosts} hosts cannot fill {cabinets} cabinets", f"give --cabinets a number from 1 to {hosts}"
         )
-    each, more = divmod(hosts, cabinets)
-    places = [(c, k) for c in range(cabinets) for k in range(each + (c < more))]
-    return [Host(f"h{i}", f"c{c}", f"10.77.{c}.{k + 1}") for i, (c, k) in enumerate(places)]
+    each, remainder = divmod(hosts, cabinets)
+    slots = [(c, k) for c in range(cabinets) for k in range(each + (c < remainder))]
+    return [Host(f"h{i}", f"c{c}", f"10.77.{c}.{k + 1}") for i, (c, k) in enumerate(slots)]
 
 
 class Lab:
@@ -50,24 +50,24 @@ class Lab:
     interface = traffic.INTERFACE
     head = traffic.HEAD
 
-    def __init__(self, described: state.State) -> None:
-        self.name = described.name
-        self.rates = described.rates
-        self.mtu = described.mtu
-        self.slurm = described.slurm
-        self.nodes = {host.name: host for host in described.hosts}
+    def __init__(self, lab_state: state.State) -> None:
+        self.name = lab_state.name
+        self.rates = lab_state.rates
+        self.mtu = lab_state.mtu
+        self.slurm = lab_state.slurm
+        self.nodes = {host.name: host for host in lab_state.hosts}
         self.hosts = list(self.nodes)
         self.cabinets: dict[str, list[str]] = {}
-        for host in described.hosts:
+        for host in lab_state.hosts:
             self.cabinets.setdefault(host.cabinet, []).append(host.name)
         self.agent = str(state.folder(self.name) / "agent")
 
     @classmethod
     def load(cls, name: str | None = None) -> Lab:
         """The lab called ``name`` (else ASSAY_LAB's, else "lab"). Raises UserError when it is not up."""
-        described = state.read(state.lab_name(name))
+        lab_state = state.read(state.lab_name(name))
         tools.require()  # to enter its nodes, or to look at them
-        return cls(described)
+        return cls(lab_state)
 
     @classmethod
     def up(
@@ -95,31 +95,31 @@ class Lab:
             raise
 
     @classmethod
-    def _build(cls, described: state.State, folder: Path) -> Lab:
+    def _build(cls, lab_state: state.State, folder: Path) -> Lab:
         for script in ("enter", "agent"):
             copy = shutil.copy(Path(__file__).with_name(f"{script}.sh"), folder / script)
             os.chmod(copy, 0o755)
-        everyone = [*described.hosts, _HEAD]
+        everyone = [*lab_state.hosts, _HEAD]
         names = "".join(f"{host.address} {host.name}\n" for host in everyone)
         (folder / "hosts").write_text(f"127.0.0.1 localhost\n{names}")
-        lab = cls(described)
-        with namespaces.nodes(described.name, [*(h.name for h in everyone), traffic.SWITCH], folder) as pids:
-            for host in described.hosts:
+        lab = cls(lab_state)
+        with namespaces.nodes(lab_state.name, [*(h.name for h in everyone), traffic.SWITCH], folder) as pids:
+            for host in lab_state.hosts:
                 host.pid = pids[host.name]
             head = Host(_HEAD.name, _HEAD.cabinet, _HEAD.address, pids[_HEAD.name])
-            traffic.build(described.hosts, head, described.rates, pids[traffic.SWITCH], described.mtu)
+            traffic.build(lab_state.hosts, head, lab_state.rates, pids[traffic.SWITCH], lab_state.mtu)
             lab._share(Path.cwd(), Path(__file__), Path(sys.executable))
-            if described.slurm:
-                slurm.start(described.name, folder / "slurm", described.hosts, _HEAD.name, lab.enter)
-            state.write(described)
+            if lab_state.slurm:
+                slurm.start(lab_state.name, folder / "slurm", lab_state.hosts, _HEAD.name, lab.enter)
+            state.write(lab_state)
         return lab
 
     def _share(self, *paths: Path) -> None:
         """Show in every node what of the machine's /tmp commands will need (entering from there does)."""
-        for place in {path if path.is_dir() else path.parent for path in paths}:
-            if place.is_relative_to("/tmp"):
+        for path_folder in {path if path.is_dir() else path.parent for path in paths}:
+            if path_folder.is_relative_to("/tmp"):
                 subprocess.run(
-                    self.enter(self.head, ["true"]), cwd=place, timeout=tools.TIME_LIMIT_S, check=True
+                    self.enter(self.head, ["true"]), cwd=path_folder, timeout=tools.TIME_LIMIT_S, check=True
                 )
 
     def address(self, host: str) -> str:
@@ -157,35 +157,35 @@ class Lab:
 
     def fault(self, hosts: Sequence[str], fault: Fault | None) -> None:
         """Add to what is wrong with the hosts; None makes them healthy. Stays until then."""
-        with state.updated(self.name) as described:
+        with state.updated(self.name) as lab_state:
             switch = self._holder(traffic.SWITCH)
-            had_loss = _is_lossy(described)
-            for host in described.hosts:
+            had_loss = _is_lossy(lab_state)
+            for host in lab_state.hosts:
                 if host.name in hosts:
                     self._holder(host.name)
-                    host.fault = _added(host.fault, fault) if fault else Fault()
-                    traffic.afflict(host, host.fault, described.rates, switch)
-            self._lose(described, had_loss, switch)
-        self.nodes = {host.name: host for host in described.hosts}
+                    host.fault = _merged_fault(host.fault, fault) if fault else Fault()
+                    traffic.apply_fault(host, host.fault, lab_state.rates, switch)
+            self._lose(lab_state, had_loss, switch)
+        self.nodes = {host.name: host for host in lab_state.hosts}
 
-    def _lose(self, described: state.State, had_loss: bool, switch: int) -> None:
+    def _lose(self, lab_state: state.State, had_loss: bool, switch: int) -> None:
         """Plant the loss that the hosts' faults ask for; nft is needed only where some is, or was."""
-        if not had_loss and not _is_lossy(described):
+        if not had_loss and not _is_lossy(lab_state):
             return
-        standing = [host for host in described.hosts if self.alive(host.name)]
+        standing = [host for host in lab_state.hosts if self.alive(host.name)]
         head = Host(_HEAD.name, _HEAD.cabinet, _HEAD.address, self._holder(_HEAD.name))
-        traffic.lose(standing, head, switch)
+        traffic.plant_loss(standing, head, switch)
 
     def fault_rate(self, text: str, side: str) -> float:
         """B/s of "50mbit", or of "50%" of what a host is planted to send ("tx") or receive ("rx") at.
 
         Raises UserError for anything else, and for a rate above the planted one.
         """
-        planted = traffic.planted(self.rates, side)
+        rate_limit = traffic.planted_rate(self.rates, side)
         if text.strip().endswith("%"):
-            return _share_of(text, planted)
+            return _share_of(text, rate_limit)
         rate = traffic.parse_rate(text)
-        if planted is not None and rate > planted:
+        if rate_limit is not None and rate > rate_limit:
             raise UserError(f"--{side} {text} is above the planted rate", "a fault can only slow a host down")
         return rate
 
@@ -240,7 +240,7 @@ def _uninterrupted() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _added(old: Fault, new: Fault) -> Fault:
+def _merged_fault(old: Fault, new: Fault) -> Fault:
     return Fault(
         new.tx or old.tx,
         new.rx or old.rx,
@@ -250,12 +250,12 @@ def _added(old: Fault, new: Fault) -> Fault:
     )
 
 
-def _is_lossy(described: state.State) -> bool:
-    return any(host.fault.tx_loss or host.fault.rx_loss for host in described.hosts)
+def _is_lossy(lab_state: state.State) -> bool:
+    return any(host.fault.tx_loss or host.fault.rx_loss for host in lab_state.hosts)
 
 
-def _share_of(text: str, planted: float | None) -> float:
-    if planted is None:
+def _share_of(text: str, rate_limit: float | None) -> float:
+    if rate_limit is None:
         raise UserError(f"{text} of what? No rate is planted", "give an absolute rate, such as 50mbit")
     try:
         share = float(text.strip().removesuffix("%")) / 100
@@ -265,4 +265,4 @@ def _share_of(text: str, planted: float | None) -> float:
         raise UserError(
             f"'{text}' is not a share", "give one above 0% and up to 100%; --down cuts a host off"
         )
-    return share * planted
+    return share * rate_limit

@@ -55,38 +55,38 @@ def _start(lab: str, name: str, state: Path, gate: int) -> int:
     # setsid --fork: out of reach of this terminal's Ctrl-C, and nobody's child to be waited for.
     argv = [tools.find("setsid", "util-linux"), "--fork", *unshare]
     argv += ["sh", str(Path(__file__).with_name("node.sh")), lab, name, str(state)]
-    output, theirs = os.pipe()
+    output, node_end = os.pipe()
     try:
         subprocess.run(
-            argv, stdin=gate, stdout=theirs, stderr=theirs, cwd="/", timeout=_START_LIMIT_S, check=True
+            argv, stdin=gate, stdout=node_end, stderr=node_end, cwd="/", timeout=_START_LIMIT_S, check=True
         )
     except BaseException:
         os.close(output)
         raise
     finally:
-        os.close(theirs)
+        os.close(node_end)
     return output
 
 
-def _await_ready(name: str, output: int, deadline: float) -> None:
-    words = b""
-    while b"ready\n" not in words:
-        if not select.select([output], [], [], max(0.0, deadline - time.monotonic()))[0]:
+def _await_ready(name: str, descriptor: int, deadline: float) -> None:
+    output = b""
+    while b"ready\n" not in output:
+        if not select.select([descriptor], [], [], max(0.0, deadline - time.monotonic()))[0]:
             raise UserError(
                 f"node '{name}' was not ready within {_START_LIMIT_S:.0f} s", "is the machine overloaded?"
             )
-        chunk = os.read(output, 4096)
+        chunk = os.read(descriptor, 4096)
         if not chunk:
-            reason = words.decode(errors="replace").strip().replace("\n", " / ")
+            reason = output.decode(errors="replace").strip().replace("\n", " / ")
             raise UserError(f"node '{name}' could not be made: {reason}", tools.KERNEL_HINT)
-        words += chunk
+        output += chunk
 
 
 def members(lab: str | None = None) -> dict[int, tuple[str, str]]:
     """Every process inside a lab (or in this one): its id, with the lab's and the node's name."""
     outside = os.readlink("/proc/self/ns/uts")
     marks: dict[str, tuple[str, str] | None] = {outside: None}
-    found = {}
+    processes = {}
     for entry in os.scandir("/proc"):
         if not entry.name.isdigit():
             continue
@@ -96,18 +96,18 @@ def members(lab: str | None = None) -> dict[int, tuple[str, str]]:
                 marks[namespace] = _mark(entry.name)
             mark = marks[namespace]
             if mark is not None and lab in (None, mark[0]):
-                found[int(entry.name)] = mark
-    return found
+                processes[int(entry.name)] = mark
+    return processes
 
 
 def _mark(pid: str) -> tuple[str, str] | None:
     """The lab and the node that this process' host name namespace belongs to, if any."""
-    look = [tools.find("nsenter", "util-linux"), "-t", pid, "-u", "cat"]
-    look += ["/proc/sys/kernel/domainname", "/proc/sys/kernel/hostname"]
-    words = subprocess.run(look, capture_output=True, text=True, timeout=tools.TIME_LIMIT_S).stdout.split()
-    if len(words) != 2 or not words[0].startswith(_MARK):
+    command = [tools.find("nsenter", "util-linux"), "-t", pid, "-u", "cat"]
+    command += ["/proc/sys/kernel/domainname", "/proc/sys/kernel/hostname"]
+    names = subprocess.run(command, capture_output=True, text=True, timeout=tools.TIME_LIMIT_S).stdout.split()
+    if len(names) != 2 or not names[0].startswith(_MARK):
         return None
-    return words[0].removeprefix(_MARK), words[1]
+    return names[0].removeprefix(_MARK), names[1]
 
 
 def refuse_inside() -> None:

@@ -95,7 +95,7 @@ def _configuration(name: str, folder: Path, hosts: Sequence[Host], head: str) ->
 
 def _daemon(argv: list[str]) -> None:
     """Start what goes into the background by itself."""
-    tools.run(argv, doing=f"starting {Path(argv[2]).name}")
+    tools.run(argv, activity=f"starting {Path(argv[2]).name}")
 
 
 def _await_idle(sinfo: list[str], hosts: int, folder: Path) -> None:
@@ -103,9 +103,11 @@ def _await_idle(sinfo: list[str], hosts: int, folder: Path) -> None:
     while True:
         left = max(0.1, deadline - time.monotonic())
         try:
-            seen = subprocess.run(sinfo, capture_output=True, text=True, timeout=left)
-            states = seen.stdout.split("\n")[:-1]
-            problem = seen.stderr.strip() or ", ".join(line for line in states if not line.endswith(" idle"))
+            output = subprocess.run(sinfo, capture_output=True, text=True, timeout=left)
+            states = output.stdout.split("\n")[:-1]
+            problem = output.stderr.strip() or ", ".join(
+                line for line in states if not line.endswith(" idle")
+            )
             if len(states) == hosts and not problem:
                 return
         except subprocess.TimeoutExpired:

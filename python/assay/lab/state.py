@@ -100,7 +100,7 @@ def forget(name: str) -> None:
             parent.rmdir()
 
 
-def known() -> list[str]:
+def list_labs() -> list[str]:
     """Names of the labs that are up."""
     return sorted(path.parent.name for path in ROOT.glob("*/lab.json"))
 
@@ -110,7 +110,7 @@ def read(name: str) -> State:
     try:
         return msgspec.json.decode((folder(name) / "lab.json").read_bytes(), type=State)
     except FileNotFoundError:
-        others = f" (up: {', '.join(known())})" if known() else ""
+        others = f" (up: {', '.join(list_labs())})" if list_labs() else ""
         option = "" if name == DEFAULT_NAME else f" --name {name}"
         raise UserError(f"no lab '{name}' is up{others}", f"make one with 'assay lab up{option}'") from None
     except msgspec.MsgspecError as error:

@@ -51,15 +51,15 @@ def require() -> None:
         find(tool, package)
 
 
-def run(argv: Sequence[str], stdin: str = "", doing: str = "") -> None:
+def run(argv: Sequence[str], stdin: str = "", activity: str = "") -> None:
     """Run to the end, within 30 s. Raises UserError with what was being done and the tool's last words."""
-    doing = doing or " ".join(argv)
+    activity = activity or " ".join(argv)
     try:
         done = subprocess.run(argv, input=stdin, capture_output=True, text=True, timeout=TIME_LIMIT_S)
     except subprocess.TimeoutExpired:
         raise UserError(
-            f"{doing}: no end within {TIME_LIMIT_S:.0f} s", "is the machine overloaded?"
+            f"{activity}: no end within {TIME_LIMIT_S:.0f} s", "is the machine overloaded?"
         ) from None
     if done.returncode != 0:
-        words = " / ".join((done.stderr or done.stdout).strip().splitlines()[-2:])
-        raise UserError(f"{doing} failed: {words or f'exit code {done.returncode}'}", KERNEL_HINT)
+        message = " / ".join((done.stderr or done.stdout).strip().splitlines()[-2:])
+        raise UserError(f"{activity} failed: {message or f'exit code {done.returncode}'}", KERNEL_HINT)

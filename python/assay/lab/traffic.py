@@ -43,7 +43,7 @@ _BLOCK = 8 * 1024
 # What waits for it, in bursts: some milliseconds. A longer queue would keep the acknowledgements of one direction
 # waiting behind the other's data, and TCP would leave a fifth of a slow link empty.
 _QUEUE = 4
-_CHANCES = 1_000_000_000  # loss is planted in these parts
+_LOSS_PARTS = 1_000_000_000  # loss is planted in these parts
 _MOST_SEGMENTS = 65535  # of a block that a device takes whole, where nothing is said
 
 
@@ -65,7 +65,7 @@ def parse_rate(text: str) -> float:
 def parse_loss(text: str) -> float:
     """The share of packets to lose: "1%", "0.001". Raises UserError."""
     share = parse_in(text, "1")
-    if not 1 / _CHANCES <= share < 1:
+    if not 1 / _LOSS_PARTS <= share < 1:
         raise UserError(
             f"'{text}' is no loss", "give a share above 0% and under 100%; --down cuts a host off"
         )
@@ -79,7 +79,7 @@ def parse_mtu(text: str) -> int:
     return int(text)
 
 
-def planted(rates: Rates, side: str) -> float | None:
+def planted_rate(rates: Rates, side: str) -> float | None:
     """The rate (B/s) at which a host can at most send ("tx") or receive ("rx"), None without a limit."""
     limits = [rate for rate in (rates.up if side == "tx" else rates.down, rates.duplex) if rate is not None]
     return min(limits, default=None)
@@ -89,8 +89,8 @@ def _shape(device: str, rate: float | None) -> str:
     """The tc command that makes ``rate`` (B/s) the limit of what leaves by ``device``."""
     if rate is None:
         return f"qdisc replace dev {device} root noqueue"
-    least, seconds = (_BURST, _BURST_S) if rate < _FAST else (_FAST_BURST, _FAST_BURST_S)
-    burst = max(least, int(rate * seconds))
+    min_burst, seconds = (_BURST, _BURST_S) if rate < _FAST else (_FAST_BURST, _FAST_BURST_S)
+    burst = max(min_burst, int(rate * seconds))
     bucket = f"rate {rate * 8:.0f}bit burst {burst} limit {_QUEUE * burst}"
     return f"qdisc replace dev {device} root tbf {bucket}"
 
@@ -143,7 +143,7 @@ def build(hosts: Sequence[Host], head: Host, rates: Rates, switch: int, mtu: int
             _batch(host.pid, "tc", [_shape(INTERFACE, rates.up)])
 
 
-def afflict(host: Host, fault: Fault, rates: Rates, switch: int) -> None:
+def apply_fault(host: Host, fault: Fault, rates: Rates, switch: int) -> None:
     """Give ``host`` this fault instead of the one that it has; ``Fault()`` makes it healthy."""
     _batch(host.pid, "tc", [_shape(INTERFACE, fault.tx or rates.up)])
     _batch(switch, "tc", [_shape(host.name, fault.rx or rates.down)])
@@ -151,7 +151,7 @@ def afflict(host: Host, fault: Fault, rates: Rates, switch: int) -> None:
     _batch(switch, "ip", [f"link set {host.name} {'down' if fault.down else 'up'}"])
 
 
-def lose(hosts: Sequence[Host], head: Host, switch: int) -> None:
+def plant_loss(hosts: Sequence[Host], head: Host, switch: int) -> None:
     """Let each host's cable lose what its fault says, instead of what it lost before."""
     rules: dict[str, list[str]] = {"prerouting": [], "postrouting": []}
     for host in hosts:
@@ -160,7 +160,7 @@ def lose(hosts: Sequence[Host], head: Host, switch: int) -> None:
             ("postrouting", "oifname", host.fault.rx_loss),
         ):
             if share is not None:
-                chance = f"numgen random mod {_CHANCES} < {round(share * _CHANCES)}"
+                chance = f"numgen random mod {_LOSS_PARTS} < {round(share * _LOSS_PARTS)}"
                 rules[hook].append(f'{port} "{host.name}" {chance} drop')
     # A table that is declared exists, so that it can be deleted whatever was there.
     table = ["table bridge loss", "delete table bridge loss"]
@@ -172,7 +172,7 @@ def lose(hosts: Sequence[Host], head: Host, switch: int) -> None:
         )
         table.append("table bridge loss {\n" + "\n".join(chains) + "\n}")
     nft = [tools.find("nft", "nftables"), "-f", "-"]
-    _inside(switch, nft, table, "planting loss")
+    _run_in_namespace(switch, nft, table, "planting loss")
     for host in (*hosts, head):
         _batch(host.pid, "ip", [f"link set {INTERFACE} gso_max_segs {1 if lossy else _MOST_SEGMENTS}"])
 
@@ -180,10 +180,10 @@ def lose(hosts: Sequence[Host], head: Host, switch: int) -> None:
 def _batch(pid: int, tool: str, commands: Sequence[str]) -> None:
     """Run the commands of ``ip`` or ``tc`` in the network namespace of a process."""
     if commands:
-        words = [tools.find(tool, "iproute2"), "-batch", "-"]
-        _inside(pid, words, commands, f"setting up the lab's network with {tool}")
+        argv = [tools.find(tool, "iproute2"), "-batch", "-"]
+        _run_in_namespace(pid, argv, commands, f"setting up the lab's network with {tool}")
 
 
-def _inside(pid: int, argv: Sequence[str], lines: Sequence[str], doing: str) -> None:
+def _run_in_namespace(pid: int, argv: Sequence[str], lines: Sequence[str], activity: str) -> None:
     nsenter = [tools.find("nsenter", "util-linux"), "-t", str(pid), "-n", "--"]
-    tools.run([*nsenter, *argv], stdin="\n".join(lines) + "\n", doing=doing)
+    tools.run([*nsenter, *argv], stdin="\n".join(lines) + "\n", activity=activity)

@@ -31,7 +31,9 @@ class Backend(Struct):
 def backends() -> list[Backend]:
     """Best first: persistent memory, memory, files."""
     order = {"devdax": 0, "fsdax": 1, "memory": 2, "file": 3}
-    return sorted(_devices() + _mounts(), key=lambda one: (order[one.kind], -one.free, one.path))
+    return sorted(
+        _devices() + _mounts(), key=lambda backend: (order[backend.kind], -backend.free, backend.path)
+    )
 
 
 def _root() -> Path:
@@ -39,31 +41,31 @@ def _root() -> Path:
 
 
 def _devices() -> list[Backend]:
-    found = []
+    devices = []
     for device in sorted((_root() / "sys/bus/dax/devices").glob("dax*")):
         path = f"/dev/{device.name}"
         try:
             size = int((device / "size").read_text())
         except (OSError, ValueError):
             continue
-        found.append(Backend(path, "devdax", size, size, True, _device_hindrance(path)))
-    return found
+        devices.append(Backend(path, "devdax", size, size, True, _device_hindrance(path)))
+    return devices
 
 
 def _device_hindrance(path: str) -> str:
-    here = _root() / path.lstrip("/")
+    device = _root() / path.lstrip("/")
     try:
-        if not stat.S_ISCHR(here.stat().st_mode):
+        if not stat.S_ISCHR(device.stat().st_mode):
             return "not a device"
     except OSError:
         return "no such device: is the driver device_dax loaded?"
-    if not os.access(here, os.R_OK | os.W_OK):
+    if not os.access(device, os.R_OK | os.W_OK):
         return f"no permission (an administrator would type: chmod 666 {path})"
     return ""
 
 
 def _mounts() -> list[Backend]:
-    found: dict[str, Backend] = {}
+    mounts: dict[str, Backend] = {}
     try:
         lines = (_root() / "proc/mounts").read_text().splitlines()
     except OSError:
@@ -73,19 +75,19 @@ def _mounts() -> list[Backend]:
         if path.startswith(NOT_FOR_DATA) or (kind != "tmpfs" and kind not in LOCAL):
             continue
         try:
-            about = os.statvfs(path)
+            statvfs = os.statvfs(path)
         except OSError:
             continue
-        if not Path(path).is_dir() or about.f_blocks == 0:  # a single file can be mounted too
+        if not Path(path).is_dir() or statvfs.f_blocks == 0:  # a single file can be mounted too
             continue
-        words = options.split(",")
-        dax = "dax" in words or "dax=always" in words
+        flags = options.split(",")
+        dax = "dax" in flags or "dax=always" in flags
         name = "memory" if kind == "tmpfs" else "fsdax" if dax else "file"
-        size, free = about.f_blocks * about.f_frsize, about.f_bavail * about.f_frsize
+        size, free = statvfs.f_blocks * statvfs.f_frsize, statvfs.f_bavail * statvfs.f_frsize
         hindrance = ""
-        if "ro" in words:
+        if "ro" in flags:
             hindrance = "mounted read-only"
         elif not os.access(path, os.W_OK):
             hindrance = "no permission to write"
-        found[device if kind != "tmpfs" else path] = Backend(path, name, size, free, dax, hindrance)
-    return list(found.values())
+        mounts[device if kind != "tmpfs" else path] = Backend(path, name, size, free, dax, hindrance)
+    return list(mounts.values())

@@ -87,13 +87,17 @@ class Description(Struct):
         for measurement in self.measurements:
             if measurement.name == name:
                 return measurement
-        known = ", ".join(m.name for m in self.measurements)
-        raise UserError(f"no measurement is called '{name}'", f"there are: {known}")
+        names = ", ".join(m.name for m in self.measurements)
+        raise UserError(f"no measurement is called '{name}'", f"there are: {names}")
 
 
 def metrics_of(measurements: Iterable[Described]) -> dict[str, str]:
     """Every metric with its unit: {"network.all_to_all/bandwidth": "B/s"}."""
-    return {f"{one.name}/{metric.name}": metric.unit for one in measurements for metric in one.metrics}
+    return {
+        f"{measurement.name}/{metric.name}": metric.unit
+        for measurement in measurements
+        for metric in measurement.metrics
+    }
 
 
 def engines_folder() -> Path:
@@ -138,10 +142,10 @@ def flavours() -> list[str]:
 def describe(executable: Path) -> Description:
     """What this executable says of itself; refuses one of another record schema."""
     try:
-        said = subprocess.run(
+        output = subprocess.run(
             [executable, "--describe"], capture_output=True, timeout=DESCRIBE_LIMIT_S, check=True
         ).stdout
-        description = msgspec.json.decode(said, type=Description)
+        description = msgspec.json.decode(output, type=Description)
     except (OSError, subprocess.SubprocessError, msgspec.MsgspecError) as error:
         raise UserError(
             f"{executable} does not describe itself: {error}", "build it anew: make setup"
@@ -161,8 +165,8 @@ def described() -> Description | None:
 
 def described_storage() -> list[Described]:
     """What the benchmarks of parallel I/O can measure, as the first MPI's executable says; none where none is built."""
-    found = sorted(engines_folder().glob("assay-io-*"))
-    return describe(found[0]).measurements if found else []
+    executables = sorted(engines_folder().glob("assay-io-*"))
+    return describe(executables[0]).measurements if executables else []
 
 
 def described_profilers() -> list[Described]:

@@ -39,7 +39,7 @@ class Launcher(Protocol):
     def environment(self, site: Site) -> dict[str, str]:
         """What is added to the environment of that command."""
 
-    def diagnose(self, words: str) -> str | None:
+    def diagnose(self, stderr: str) -> str | None:
         """The tool's own last words (standard error) as one sentence naming rank and host, if it can."""
 
 
@@ -64,17 +64,25 @@ class Local:
     def command(self, site: Site, segments: Sequence[Segment], argv: Sequence[str]) -> list[str]:
         (segment,) = segments
         (host,) = segment.hosts
-        words = _with_env(segment, argv)
+        command = _with_env(segment, argv)
         if site.lab:
-            return site.lab.enter(host, words)
+            return site.lab.enter(host, command)
         if site.name == "here" or _is_here(host):
-            return words
-        return ["ssh", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={SSH_LIMIT_S}", host, shlex.join(words)]
+            return command
+        return [
+            "ssh",
+            "-o",
+            "BatchMode=yes",
+            "-o",
+            f"ConnectTimeout={SSH_LIMIT_S}",
+            host,
+            shlex.join(command),
+        ]
 
     def environment(self, site: Site) -> dict[str, str]:
         return {}
 
-    def diagnose(self, words: str) -> str | None:
+    def diagnose(self, stderr: str) -> str | None:
         return None
 
 
@@ -95,43 +103,43 @@ class OpenMpi:
         return None
 
     def command(self, site: Site, segments: Sequence[Segment], argv: Sequence[str]) -> list[str]:
-        words = [self._mpirun() or "mpirun", "--oversubscribe"]
-        words += ["--mca", "orte_abort_on_non_zero_status", "1"]
+        command = [self._mpirun() or "mpirun", "--oversubscribe"]
+        command += ["--mca", "orte_abort_on_non_zero_status", "1"]
         if site.agent:
-            words += ["--mca", "plm", "rsh", "--mca", "plm_rsh_agent", site.agent]
+            command += ["--mca", "plm", "rsh", "--mca", "plm_rsh_agent", site.agent]
         if site.name != "here":
-            words += ["--mca", "plm_rsh_no_tree_spawn", "1"]
+            command += ["--mca", "plm_rsh_no_tree_spawn", "1"]
         if site.interface:
-            words += ["--mca", "oob_tcp_if_include", site.interface, "--mca", "pml", "ob1"]
-            words += ["--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", site.interface]
-            words += ["--mca", "osc", "pt2pt"]  # one-sided over that path; the others look for RDMA
-            words += ["--mca", "mpi_yield_when_idle", "1"]
+            command += ["--mca", "oob_tcp_if_include", site.interface, "--mca", "pml", "ob1"]
+            command += ["--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", site.interface]
+            command += ["--mca", "osc", "pt2pt"]  # one-sided over that path; the others look for RDMA
+            command += ["--mca", "mpi_yield_when_idle", "1"]
             # Messages are sent, not put: a put asks for each of its pieces, the asking waits behind what goes the
             # other way on the same socket, and the two directions between two hosts then take turns.
-            words += ["--mca", "btl_tcp_flags", "1"]
+            command += ["--mca", "btl_tcp_flags", "1"]
         ranks = sum(len(s.hosts) for s in segments)
         crowded = site.lab is not None or (site.name == "here" and ranks > (os.cpu_count() or 1))
         if crowded:
-            words += ["--bind-to", "none"]
+            command += ["--bind-to", "none"]
         for index, segment in enumerate(segments):
-            words += [":"] if index else []
-            words += ["-np", str(len(segment.hosts))]
+            command += [":"] if index else []
+            command += ["-np", str(len(segment.hosts))]
             if site.name != "here":
-                words += ["-H", ",".join(segment.hosts)]
-            words += _with_env(segment, argv)
-        return site.wrap(words)
+                command += ["-H", ",".join(segment.hosts)]
+            command += _with_env(segment, argv)
+        return site.wrap(command)
 
     def environment(self, site: Site) -> dict[str, str]:
         # Root runs it in labs, containers and on new machines; Open MPI wants that said twice.
         return {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
-    def diagnose(self, words: str) -> str | None:
-        died = re.search(r"process rank (\d+) with PID \d+ on node (\S+) exited on\s+signal (\d+)", words)
-        if died:
-            return f"rank {died[1]} on {died[2]} was ended by signal {died[3]}"
-        lost = re.search(r"Remote host:\s+(\S+)|daemon (?:is )?no longer running on(?: node)? (\S+)", words)
-        if lost:
-            return f"{lost[1] or lost[2]} was lost"
+    def diagnose(self, stderr: str) -> str | None:
+        match = re.search(r"process rank (\d+) with PID \d+ on node (\S+) exited on\s+signal (\d+)", stderr)
+        if match:
+            return f"rank {match[1]} on {match[2]} was ended by signal {match[3]}"
+        match = re.search(r"Remote host:\s+(\S+)|daemon (?:is )?no longer running on(?: node)? (\S+)", stderr)
+        if match:
+            return f"{match[1] or match[2]} was lost"
         return None
 
 
@@ -144,7 +152,7 @@ class Hydra:
         self._candidates = candidates
 
     def _mpiexec(self) -> str | None:
-        return next((found for c in self._candidates if (found := shutil.which(c))), None)
+        return next((path for c in self._candidates if (path := shutil.which(c))), None)
 
     def unavailable(self) -> str | None:
         if self.flavour not in flavours():
@@ -156,29 +164,29 @@ class Hydra:
         return None
 
     def command(self, site: Site, segments: Sequence[Segment], argv: Sequence[str]) -> list[str]:
-        words = [self._mpiexec() or "mpiexec"]
+        command = [self._mpiexec() or "mpiexec"]
         if site.agent:
-            words += ["-launcher", "ssh", "-launcher-exec", site.agent]
+            command += ["-launcher", "ssh", "-launcher-exec", site.agent]
         if site.interface:
-            words += ["-iface", site.interface]
+            command += ["-iface", site.interface]
         hosts = Counter(host for segment in segments for host in segment.hosts)
         if site.name == "here":
-            words += ["-launcher", "fork"]
+            command += ["-launcher", "fork"]
         else:  # one list for all segments; a host that is named twice has its ranks one after the other
-            words += ["-hosts", ",".join(f"{host}:{ranks}" for host, ranks in hosts.items())]
+            command += ["-hosts", ",".join(f"{host}:{ranks}" for host, ranks in hosts.items())]
         for index, segment in enumerate(segments):
-            words += [":"] if index else []
-            words += ["-n", str(len(segment.hosts)), *_with_env(segment, argv)]
-        return site.wrap(words)
+            command += [":"] if index else []
+            command += ["-n", str(len(segment.hosts)), *_with_env(segment, argv)]
+        return site.wrap(command)
 
     def environment(self, site: Site) -> dict[str, str]:
         if site.interface:
             return {"FI_PROVIDER": "tcp", "FI_TCP_IFACE": site.interface}
         return {}
 
-    def diagnose(self, words: str) -> str | None:
-        died = re.search(r"PID \d+ RUNNING AT (\S+)\s*\n=\s+EXIT CODE: (\d+)", words)
-        return f"a rank on {died[1]} ended with status {died[2]}" if died else None
+    def diagnose(self, stderr: str) -> str | None:
+        match = re.search(r"PID \d+ RUNNING AT (\S+)\s*\n=\s+EXIT CODE: (\d+)", stderr)
+        return f"a rank on {match[1]} ended with status {match[2]}" if match else None
 
 
 class Srun:
@@ -196,14 +204,14 @@ class Srun:
 
     def command(self, site: Site, segments: Sequence[Segment], argv: Sequence[str]) -> list[str]:
         hosts = [host for segment in segments for host in segment.hosts]
-        words = ["srun", "--mpi=pmix", "--kill-on-bad-exit=1", "--distribution=arbitrary"]
-        words += [f"--ntasks={len(hosts)}", f"--nodes={len(set(hosts))}", f"--nodelist={','.join(hosts)}"]
-        words += ["--unbuffered", "--overcommit"]
+        command = ["srun", "--mpi=pmix", "--kill-on-bad-exit=1", "--distribution=arbitrary"]
+        command += [f"--ntasks={len(hosts)}", f"--nodes={len(set(hosts))}", f"--nodelist={','.join(hosts)}"]
+        command += ["--unbuffered", "--overcommit"]
         if len({tuple(s.env.items()) for s in segments}) > 1:
             raise UserError(
                 "srun starts all ranks with one environment", "bind adapters with --launcher openmpi or mpich"
             )
-        return site.wrap(words + _with_env(segments[0], argv))
+        return site.wrap(command + _with_env(segments[0], argv))
 
     def environment(self, site: Site) -> dict[str, str]:
         extra = {"OMPI_MCA_plm_rsh_agent": site.agent} if site.agent else {}
@@ -217,9 +225,9 @@ class Srun:
             }
         return extra
 
-    def diagnose(self, words: str) -> str | None:
-        died = re.search(r"srun: error: (\S+): task (\d+): (.+)", words)
-        return f"rank {died[2]} on {died[1]}: {died[3].strip()}" if died else None
+    def diagnose(self, stderr: str) -> str | None:
+        match = re.search(r"srun: error: (\S+): task (\d+): (.+)", stderr)
+        return f"rank {match[2]} on {match[1]}: {match[3].strip()}" if match else None
 
 
 WHEEL_MPIEXEC = str(Path(sys.executable).parent / "mpiexec.hydra")

@@ -19,18 +19,18 @@ from assay.launch.placement import Site
 
 SSH_PORT = 22
 LIMIT_S = 3.0
-AT_ONCE = 64
+CONCURRENT = 64
 
 
 def check_hosts(site: Site, hosts: Sequence[str]) -> None:
     """Raises UserError naming the hosts that are unknown or do not answer."""
-    wanted = list(dict.fromkeys(hosts))
+    unique = list(dict.fromkeys(hosts))
     if site.name == "here":
         return
     if site.lab:
-        _check_lab(site, wanted)
+        _check_lab(site, unique)
         return
-    _refuse(probe_hosts(wanted))
+    _refuse(probe_hosts(unique))
 
 
 def _check_lab(site: Site, hosts: list[str]) -> None:
@@ -42,9 +42,9 @@ def _check_lab(site: Site, hosts: list[str]) -> None:
             f"it has {site.lab.hosts[0]} to {site.lab.hosts[-1]}; see 'assay lab status'",
         )
     # Asked from the lab's head, where the launcher will run.
-    asked = site.lab.enter(site.lab.head, [sys.executable, __file__, *hosts])
-    said = subprocess.run(asked, capture_output=True, text=True, timeout=60 + LIMIT_S, check=True).stdout
-    _refuse(json.loads(said))
+    command = site.lab.enter(site.lab.head, [sys.executable, __file__, *hosts])
+    output = subprocess.run(command, capture_output=True, text=True, timeout=60 + LIMIT_S, check=True).stdout
+    _refuse(json.loads(output))
 
 
 def _refuse(dead: dict[str, str]) -> None:
@@ -58,7 +58,7 @@ def _refuse(dead: dict[str, str]) -> None:
 
 def probe_hosts(hosts: Sequence[str]) -> dict[str, str]:
     """The hosts that are not there, each with the reason."""
-    with ThreadPoolExecutor(AT_ONCE) as pool:
+    with ThreadPoolExecutor(CONCURRENT) as pool:
         answers = pool.map(_probe, hosts)
         return {host: reason for host, reason in zip(hosts, answers, strict=True) if reason}
 

@@ -45,23 +45,23 @@ class Simulator:
 
     def command(self, site: Site, segments: Sequence[Segment], argv: Sequence[str]) -> list[str]:
         hosts = [host for segment in segments for host in segment.hosts]
-        return self.words(hosts, argv, ["-no-privatize", "--cfg=smpi/simulate-computation:no"])
+        return self.smpirun(hosts, argv, ["-no-privatize", "--cfg=smpi/simulate-computation:no"])
 
-    def words(self, hosts: Sequence[str], argv: Sequence[str], options: Sequence[str] = ()) -> list[str]:
+    def smpirun(self, hosts: Sequence[str], argv: Sequence[str], options: Sequence[str] = ()) -> list[str]:
         with tempfile.NamedTemporaryFile("w", dir=self.folder, suffix=".hosts", delete=False) as file:
             file.write("".join(f"{host}\n" for host in hosts))
-        words = ["smpirun", "-quiet", "--log=root.thres:error", *options, "-np", str(len(hosts))]
-        return [*words, "-platform", str(self.platform), "-hostfile", file.name, *argv]
+        command = ["smpirun", "-quiet", "--log=root.thres:error", *options, "-np", str(len(hosts))]
+        return [*command, "-platform", str(self.platform), "-hostfile", file.name, *argv]
 
     def environment(self, site: Site) -> dict[str, str]:
         return {}
 
-    def diagnose(self, words: str) -> str | None:
+    def diagnose(self, stderr: str) -> str | None:
         """SimGrid's own complaint of the platform or of a deadlock, as one sentence."""
-        said = re.search(r"\[\S*/?CRITICAL\]\s*(.+)|Parse error.*|Uncaught exception.*?: (.+)", words)
-        if said is None:
+        complaint = re.search(r"\[\S*/?CRITICAL\]\s*(.+)|Parse error.*|Uncaught exception.*?: (.+)", stderr)
+        if complaint is None:
             return None
-        return f"SimGrid refuses: {(said[1] or said[2] or said[0]).strip()}"
+        return f"SimGrid refuses: {(complaint[1] or complaint[2] or complaint[0]).strip()}"
 
 
 def platform_hosts(path: Path) -> list[str]:

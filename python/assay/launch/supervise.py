@@ -62,7 +62,7 @@ class Ending:
 
     failure: Failure | None = None
     interrupted: bool = False
-    words: str = ""  # the end of standard error
+    stderr: str = ""  # the end of it
     load: Load = field(default_factory=Load)  # of this machine by others meanwhile
 
 
@@ -96,9 +96,9 @@ def run_engine(
     finally:
         status = watched.end()
         ending.load = meter.end()
-    ending.words = watched.words()
+    ending.stderr = watched.stderr()
     if not ending.interrupted and (ending.failure or status != 0):
-        ending.failure = _explained(ending.failure, status, ending.words, diagnose)
+        ending.failure = _explained(ending.failure, status, ending.stderr, diagnose)
     return ending
 
 
@@ -146,7 +146,7 @@ class _Watched:
             tail += chunk
             del tail[:-TAIL_BYTES]
 
-    def words(self) -> str:
+    def stderr(self) -> str:
         return "\n".join(tail.decode(errors="replace") for tail in self._tails)
 
     def stop(self, how: signal.Signals) -> None:
@@ -174,7 +174,7 @@ class _Watched:
             except (subprocess.TimeoutExpired, KeyboardInterrupt):
                 self.stop(signal.SIGKILL)
         self.stop(signal.SIGKILL)
-        for pid in _carrying(self._token):
+        for pid in _processes_of(self._token):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         for reader in self._readers:
@@ -187,13 +187,13 @@ class _Watched:
             process.wait(timeout=max(0.0, deadline - time.monotonic()))
 
 
-def _carrying(token: str) -> Iterator[int]:
+def _processes_of(token: str) -> Iterator[int]:
     """Processes of this machine (any namespace) with ASSAY_RUN=token in their environment."""
-    wanted = f"ASSAY_RUN={token}".encode()
+    variable = f"ASSAY_RUN={token}".encode()
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
-                if wanted in (entry / "environ").read_bytes().split(b"\0"):
+                if variable in (entry / "environ").read_bytes().split(b"\0"):
                     yield int(entry.name)
 
 
@@ -223,26 +223,26 @@ def _read(
             if watched.has_failed():  # the side that is left may still say what it saw
                 alone, deadline = True, time.monotonic() + GRACE_S
             continue
-        said = _decode(line)
-        if isinstance(said, Hello):
-            silent.pop(said.rank, None)
-        elif isinstance(said, Ready):
+        message = _decode(line)
+        if isinstance(message, Hello):
+            silent.pop(message.rank, None)
+        elif isinstance(message, Ready):
             if other is not None:
                 watched.start(other)
                 running, other = running + 1, None
             on_ready()
-        elif isinstance(said, Progress):
-            on_progress(said)
-        elif isinstance(said, Failure):
+        elif isinstance(message, Progress):
+            on_progress(message)
+        elif isinstance(message, Failure):
             # What follows is a launcher that may wait for a dead host, and ranks that fall with the first:
             # an MPI may crash where a peer is lost, and be heard of sooner.
             if reported is None:
-                reported, deadline = said, time.monotonic() + GRACE_S
-            elif said.primary and not reported.primary:
-                reported = said
-        elif said is not None:
-            on_record(said)
-        if reported is None and not alone and (not silent or not isinstance(said, Hello)):
+                reported, deadline = message, time.monotonic() + GRACE_S
+            elif message.primary and not reported.primary:
+                reported = message
+        elif message is not None:
+            on_record(message)
+        if reported is None and not alone and (not silent or not isinstance(message, Hello)):
             deadline = time.monotonic() + limits.silence
 
 
@@ -256,16 +256,16 @@ def _drain(watched: _Watched, on_record: Callable[[AnyRecord], object]) -> None:
             return
         if line is None:
             return
-        said = _decode(line)
-        if said is not None and not isinstance(said, Hello | Progress | Ready | Failure):
-            on_record(said)
+        message = _decode(line)
+        if message is not None and not isinstance(message, Hello | Progress | Ready | Failure):
+            on_record(message)
 
 
 def _decode(line: bytes) -> AnyLine | None:
     """A line of an engine; None for a launcher's own words among them (some print to standard output)."""
     try:
-        said: AnyLine = decode_line(line)
-        return said
+        message: AnyLine = decode_line(line)
+        return message
     except msgspec.MsgspecError:
         return None
 
@@ -284,14 +284,14 @@ def _silence(silent: Sequence[str], limits: Limits) -> Failure:
 
 
 def _explained(
-    failure: Failure | None, status: int, words: str, diagnose: Callable[[str], str | None]
+    failure: Failure | None, status: int, stderr: str, diagnose: Callable[[str], str | None]
 ) -> Failure:
     """The best explanation there is: the engine's, the launcher's, else the last words themselves."""
-    own = diagnose(words)
+    diagnosis = diagnose(stderr)
     if failure is None:
-        return Failure(what=own or _telling_line(words) or _ending(status))
-    if own and own not in failure.what:
-        failure.what = f"{failure.what}; {own}"
+        return Failure(what=diagnosis or _most_telling_line(stderr) or _ending(status))
+    if diagnosis and diagnosis not in failure.what:
+        failure.what = f"{failure.what}; {diagnosis}"
     return failure
 
 
@@ -301,20 +301,20 @@ def _ending(status: int) -> str:
     return f"the launcher was ended by signal {-status} ({signal.strsignal(-status)})"
 
 
-def _telling_line(words: str) -> str:
+def _most_telling_line(stderr: str) -> str:
     """The line of a launcher's output that tells most; "" when there is none.
 
     An engine's or the accelerator's own error ("assay-probe: what; fix") is the cause of all that follows; else the
     first line that speaks of an error, without what launchers say about their own help; else the last.
     """
-    lines = [line.strip(" *-=\t") for line in words.splitlines()]
-    lines = [line for line in lines if line and not _TALK.search(line)]
+    lines = [line.strip(" *-=\t") for line in stderr.splitlines()]
+    lines = [line for line in lines if line and not _LAUNCHER_CHATTER.search(line)]
     for line in lines:
-        if own := re.match(r"assay(?:-probe|-alloc|-io| io): (.*)", line):
-            return own[1]
+        if match := re.match(r"assay(?:-probe|-alloc|-io| io): (.*)", line):
+            return match[1]
     errors = [line for line in lines if _ERROR.search(line)]
     return (errors or lines[-1:] or [""])[0]
 
 
-_TALK = re.compile(r"help message|help_aggregate|plm:rsh: Warning")
+_LAUNCHER_CHATTER = re.compile(r"help message|help_aggregate|plm:rsh: Warning")
 _ERROR = re.compile(r"MPI_ERR_|\berror:|\bfatal\b|cannot|could not|no such|denied|refused", re.IGNORECASE)

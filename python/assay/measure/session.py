@@ -220,8 +220,8 @@ class Session:
             for one in started:
                 self.err.print("+ " + " ".join(one.argv), soft_wrap=True)
         ending = run()
-        if self.verbose and ending.words.strip():
-            self.err.print(ending.words.rstrip(), soft_wrap=True)
+        if self.verbose and ending.stderr.strip():
+            self.err.print(ending.stderr.rstrip(), soft_wrap=True)
         if started[0].timed_here:
             self.run.info.busy = ending.load.reason() or self.run.info.busy
         if ending.interrupted:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import shutil
-import statistics
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +21,8 @@ from assay.launch.placement import Segment, Site
 from assay.launch.supervise import Started
 from assay.measure.course import Course
 from assay.measure.session import Session, option_words
-from assay.records.schema import Measurement, Scalar, Subject, Summary
+from assay.records.schema import Measurement, Scalar, Subject
+from assay.records.statistics import summarize
 from assay.records.storage import ACCELERATED, HDF5, IOR, SOLVER, SPEEDUP, STOCK, side_by_side, speedups
 
 SILENCE_MARGIN_S = 30.0
@@ -136,17 +136,10 @@ def compare(session: Session, measurement: str) -> None:
                     better="higher",
                     subject=Subject(),
                     params={"of": measurement, "figure": metric, **about},
-                    summary=_summary(ratios),
+                    summary=summarize(ratios),
                     samples=ratios,
                 )
             )
-
-
-def _summary(samples: Sequence[float]) -> Summary:
-    ordered = sorted(samples)
-    middle = statistics.median(ordered)
-    mad = statistics.median(abs(x - middle) for x in ordered)
-    return Summary(n=len(ordered), median=middle, mad=mad, min=ordered[0], max=ordered[-1])
 
 
 def waive(session: Session, launcher: Launcher, described: Described, reason: str) -> None:

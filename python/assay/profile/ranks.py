@@ -6,18 +6,17 @@ program needs if all ranks peak together, and so the memory to request for the j
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Sequence
 
 from msgspec.structs import replace
 
 from assay.profile.heap import HeapProfile, Process, Timeline, Totals, Trace
 from assay.profile.tree import Location, Node, Tree
+from assay.records.statistics import median_and_mad, robust_sigma
 
 COMPARED_TOTALS = ("peak", "bytes", "count", "leaked")
 OUTLIER_DEVIATIONS = 5.0  # robust standard deviations from the median
 MIN_DIFFERENCE = 0.10  # of the median; a smaller difference is no outlier
-MAD_TO_SIGMA = 1.4826  # standard deviation over median absolute deviation (MAD) of a normal distribution
 
 SUMMED = ("count", "bytes", "exclusive_peak", "inclusive_peak", "at_peak", "leaked", "leaked_count", "temporary",
           "reallocated", "frees", "lifetime_sum", "sampled_ticks", "sampled_calls", "sampled_free_ticks",
@@ -45,8 +44,7 @@ def outliers(ranks: Sequence[HeapProfile]) -> list[list[str]]:
     names: list[list[str]] = [[] for _ in ranks]
     for name in COMPARED_TOTALS:
         values = [getattr(rank.totals, name) for rank in ranks]
-        median = statistics.median(values)
-        deviation = MAD_TO_SIGMA * statistics.median(abs(value - median) for value in values)
+        (median, _), deviation = median_and_mad(values), robust_sigma(values)
         for outlying, value in zip(names, values, strict=True):
             if abs(value - median) > max(OUTLIER_DEVIATIONS * deviation, MIN_DIFFERENCE * median, 1):
                 outlying.append(name)

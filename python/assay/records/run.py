@@ -42,9 +42,9 @@ CONCLUSIONS = Verdict | Finding | Capacity | Comparison  # drawn from what was m
 RUNS = Path("runs")  # where runs are kept unless told otherwise: below the current directory
 
 
-def as_text(word: str) -> str:
+def as_text(argument: str) -> str:
     """A word of a command line, which may be no text: then what can be shown of it."""
-    return os.fsencode(word).decode(errors="backslashreplace")
+    return os.fsencode(argument).decode(errors="backslashreplace")
 
 
 class Run:
@@ -61,41 +61,41 @@ class Run:
         """A new directory: ``path``, which must not hold a run yet, or PARENT/DATE-TIME-VERB-XXXX."""
         now = datetime.now(UTC)
         identity = f"{now:%Y%m%d-%H%M%S}-{verb}-{secrets.token_hex(2)}"
-        place = path or parent / identity
-        if (place / "run.json").exists():
-            raise UserError(f"{place} already holds a run", "name another directory, or remove it")
+        folder = path or parent / identity
+        if (folder / "run.json").exists():
+            raise UserError(f"{folder} already holds a run", "name another directory, or remove it")
         try:
-            place.mkdir(parents=True, exist_ok=True)
+            folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            raise UserError(f"cannot make the run directory {place}: {error.strerror}") from error
+            raise UserError(f"cannot make the run directory {folder}: {error.strerror}") from error
         info = RunInfo(
             id=identity,
-            command=[as_text(word) for word in command],
+            command=[as_text(argument) for argument in command],
             assay=__version__,
             started=now.isoformat(timespec="seconds"),
         )
-        run = cls(place, info, [])
+        run = cls(folder, info, [])
         run.save()
         return run
 
     @classmethod
     def load(cls, path: Path | str) -> Run:
         """Reads a run directory; the run says "partial" when nobody finished it."""
-        place = Path(path)
+        folder = Path(path)
         try:
-            info = msgspec.json.decode((place / "run.json").read_bytes(), type=RunInfo)
+            info = msgspec.json.decode((folder / "run.json").read_bytes(), type=RunInfo)
         except (FileNotFoundError, NotADirectoryError):
-            raise UserError(f"{place} is not a run directory: no run.json in it", "see 'ls runs/'") from None
+            raise UserError(f"{folder} is not a run directory: no run.json in it", "see 'ls runs/'") from None
         except (OSError, msgspec.MsgspecError) as error:
-            raise UserError(f"cannot read {place / 'run.json'}: {error}") from error
+            raise UserError(f"cannot read {folder / 'run.json'}: {error}") from error
         if info.schema != SCHEMA_VERSION:
             raise UserError(
-                f"{place} was written with record schema {info.schema}, this Assay reads {SCHEMA_VERSION}",
+                f"{folder} was written with record schema {info.schema}, this Assay reads {SCHEMA_VERSION}",
                 f"use the version that wrote it ({info.assay})",
             )
         if info.state == "running":
             info.state, info.reason = "partial", info.reason or "the run was killed"
-        return cls(place, info, list(read_records(place / "records.jsonl")))
+        return cls(folder, info, list(read_records(folder / "records.jsonl")))
 
     @classmethod
     def reopen(cls, path: Path | str) -> Run:
@@ -126,8 +126,8 @@ class Run:
     def append(self, record: AnyRecord) -> AnyRecord:
         """Gives the record its id, writes it, and flushes. What a host is, is kept once."""
         if isinstance(record, Context) and any(
-            isinstance(known, Context) and (known.subject, known.facts) == (record.subject, record.facts)
-            for known in self.records
+            isinstance(kept, Context) and (kept.subject, kept.facts) == (record.subject, record.facts)
+            for kept in self.records
         ):
             return record
         record.id = self.records[-1].id + 1 if self.records else 1
@@ -191,7 +191,7 @@ def read_records(path: Path) -> Iterator[AnyRecord]:
 
 def newest_run(parent: Path = RUNS) -> Path:
     """The newest run directory below ``parent``."""
-    found = sorted(parent.glob("*/run.json"), key=lambda p: p.stat().st_mtime)
-    if not found:
+    runs = sorted(parent.glob("*/run.json"), key=lambda p: p.stat().st_mtime)
+    if not runs:
         raise UserError(f"no runs in {parent}/", "start one with 'assay check'")
-    return found[-1].parent
+    return runs[-1].parent

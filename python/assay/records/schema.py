@@ -13,6 +13,7 @@ version in ``--describe``, and one that differs is refused before it measures.
 
 from __future__ import annotations
 
+import math
 from typing import Annotated, Literal
 
 import msgspec
@@ -76,6 +77,11 @@ class Measurement(Record, tag="measurement"):
     histogram: Histogram | None = None
     status: Literal["ok", "waived", "error"] = "ok"
     reason: str | None = None
+
+    @property
+    def median(self) -> float:
+        """The median in ``unit``; NaN without a summary."""
+        return self.summary.median if self.summary else math.nan
 
 
 class Pairs(Record, tag="pairs"):

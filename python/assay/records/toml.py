@@ -15,27 +15,27 @@ import assay
 from assay.errors import UserError
 
 
-def find_built_in(folder: str, name: str, what: str) -> Path:
+def find_built_in(folder: str, name: str, kind: str) -> Path:
     """The file given by path, or by the name of a built-in one in ``folder`` of the checkout or, once
     installed, of the package. Raises UserError with the names there are."""
-    given = Path(name)
-    if given.suffix == ".toml" or "/" in name:
-        if given.is_file():
-            return given
-        raise UserError(f"no {what} at '{name}'", "give a TOML file or a built-in name")
+    path = Path(name)
+    if path.suffix == ".toml" or "/" in name:
+        if path.is_file():
+            return path
+        raise UserError(f"no {kind} at '{name}'", "give a TOML file or a built-in name")
     package = Path(assay.__file__).parent
     folders = [package / folder, package.parents[1] / folder]
-    known = {path.stem: path for place in folders for path in sorted(place.glob("*.toml"))}
+    known = {path.stem: path for folder_path in folders for path in sorted(folder_path.glob("*.toml"))}
     if name not in known:
         names = ", ".join(sorted(known)) or "none installed"
-        raise UserError(f"no {what} named '{name}'", f"built in: {names}; or give the path of a TOML file")
+        raise UserError(f"no {kind} named '{name}'", f"built in: {names}; or give the path of a TOML file")
     return known[name]
 
 
 class TomlFile:
     """A file that has been parsed; ``table`` is the index of the ``[[array]]`` table being read, or -1."""
 
-    def __init__(self, path: str | Path, array: str, what: str) -> None:
+    def __init__(self, path: str | Path, array: str, kind: str) -> None:
         self.path = Path(path)
         self.array = array
         try:
@@ -43,10 +43,10 @@ class TomlFile:
             self.document: dict[str, Any] = tomllib.loads(text)
         except OSError as error:
             raise UserError(
-                f"cannot read the {what} {path}: {error.strerror}", "give a readable file"
+                f"cannot read the {kind} {path}: {error.strerror}", "give a readable file"
             ) from None
         except UnicodeDecodeError:
-            raise UserError(f"{path} is not text in UTF-8", f"a {what} is a TOML file") from None
+            raise UserError(f"{path} is not text in UTF-8", f"a {kind} is a TOML file") from None
         except tomllib.TOMLDecodeError as error:
             line = re.search(r"at line (\d+)", str(error))
             where = f"{path}:{line[1]}" if line else f"{path}:{text.count(chr(10)) + 1}"
@@ -60,11 +60,11 @@ class TomlFile:
         """The line of ``key`` in the current table (or of its header), counted from 1."""
         first, last = 1, len(self.lines)
         if self.table >= 0 and self.headers:
-            at = min(self.table, len(self.headers) - 1)
-            first = self.headers[at]
-            last = self.headers[at + 1] - 1 if at + 1 < len(self.headers) else last
-        word = rf"[\"']?{re.escape(key)}[\"']?"
-        assignment = re.compile(rf"\s*(?:{word}\s*[=.]|\[+\s*(?:\w+\s*\.\s*)?{word}\s*[.\]])")
+            index = min(self.table, len(self.headers) - 1)
+            first = self.headers[index]
+            last = self.headers[index + 1] - 1 if index + 1 < len(self.headers) else last
+        name = rf"[\"']?{re.escape(key)}[\"']?"
+        assignment = re.compile(rf"\s*(?:{name}\s*[=.]|\[+\s*(?:\w+\s*\.\s*)?{name}\s*[.\]])")
         if key:
             for number in range(first, last + 1):
                 if assignment.match(self.lines[number - 1]):
@@ -74,8 +74,12 @@ class TomlFile:
     def refuse(self, key: str, what: str, fix: str) -> NoReturn:
         raise UserError(f"{self.path}:{self.line_of(key)}: {what}", fix)
 
-    def only(self, table: dict[str, Any], known: tuple[str, ...], what: str, at: str = "") -> None:
+    def only(
+        self, table: dict[str, Any], known: tuple[str, ...], context: str, reported_key: str = ""
+    ) -> None:
         """Refuses a key that is not among the known ones."""
         for key in table:
             if key not in known:
-                self.refuse(at or key, f"unknown key '{key}' in {what}", f"known: {', '.join(known)}")
+                self.refuse(
+                    reported_key or key, f"unknown key '{key}' in {context}", f"known: {', '.join(known)}"
+                )

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from assay.records.schema import AnyRecord, Measurement
-from assay.records.units import format_quantity
+from assay.records.units import format_bit_rate, format_quantity
 
 NAME = "node.gpu_copy"
 TOTALS = {"h2d": "Total write speed:", "d2h": "Total read speed: ", "both": "Both at once:     "}
@@ -41,37 +41,35 @@ def _show_host(console: Console, records: list[Measurement]) -> None:
         table.add_column(heading)
     table.add_column("link", justify="right")
     for heading in HEADINGS.values():
-        for when in ("alone", "all"):
-            table.add_column(f"{heading}, {when}", justify="right")
+        for load in ("alone", "all"):
+            table.add_column(f"{heading}, {load}", justify="right")
     for device, figures in gpus.items():
-        about = next(iter(figures.values()))
-        node = "-" if about.subject.numa is None else str(about.subject.numa)
-        link = max((_median(r) for (metric, *_), r in figures.items() if metric == "link"), default=None)
-        cells = [_cell(figures.get(("bandwidth", way, when))) for way in HEADINGS for when in ("one", "all")]
+        first = next(iter(figures.values()))
+        node = "-" if first.subject.numa is None else str(first.subject.numa)
+        link = max((r.median for (metric, *_), r in figures.items() if metric == "link"), default=None)
+        cells = [
+            _cell(figures.get(("bandwidth", direction, load)))
+            for direction in HEADINGS
+            for load in ("one", "all")
+        ]
         shown_link = "-" if link is None else format_quantity(link, "B/s")
-        table.add_row(device, str(about.params["name"]), str(about.params["pci"]), node, shown_link, *cells)
+        table.add_row(device, str(first.params["name"]), str(first.params["pci"]), node, shown_link, *cells)
     console.print(table)
     console.print(Text(LEGEND, style="dim"))
-    corrupted = sum(
-        _median(r) for f in gpus.values() for (metric, *_), r in f.items() if metric == "corrupted"
-    )
+    corrupted = sum(r.median for f in gpus.values() for (metric, *_), r in f.items() if metric == "corrupted")
     if corrupted:
         console.print(Text(f"{corrupted:.0f} copies did not arrive as they were sent", style="bold red"))
     console.print()
 
 
 def _show_totals(console: Console, totals: Figures) -> None:
-    for direction, words in TOTALS.items():
+    for direction, label in TOTALS.items():
         total = totals.get(("total", direction, ""))
         if total is None:
             continue
-        doubt = "" if total.status == "ok" else f"   not valid: {total.reason}"
-        console.print(Text(f"{words} {_median(total) * 8 / 1e9:.2f} Gbit/s{doubt}"), soft_wrap=True)
-
-
-def _median(record: Measurement) -> float:
-    return record.summary.median if record.summary else float("nan")
+        remark = "" if total.status == "ok" else f"   not valid: {total.reason}"
+        console.print(Text(f"{label} {format_bit_rate(total.median)}{remark}"), soft_wrap=True)
 
 
 def _cell(record: Measurement | None) -> str:
-    return "-" if record is None else format_quantity(_median(record), record.unit)
+    return "-" if record is None else format_quantity(record.median, record.unit)

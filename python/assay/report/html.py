@@ -70,34 +70,34 @@ def _template() -> bytes:
 
 def _lines(run: Run) -> Iterator[bytes]:
     yield encode(run.info) + b"\n"
-    shown = _shown_matrices(run.records)
+    kept = _kept_matrices(run.records)
     for record in run.records:
-        yield encode(_reduced(record, shown) if isinstance(record, Pairs) else record) + b"\n"
+        yield encode(_reduced(record, kept) if isinstance(record, Pairs) else record) + b"\n"
     for page in heap_pages(load_profiles(run.path), load_dumps(run.path), run.info.started):
         yield msgspec.json.encode(page) + b"\n"
 
 
-def _reduced(row: Pairs, shown: set[MatrixKey]) -> Pairs:
+def _reduced(row: Pairs, kept: set[MatrixKey]) -> Pairs:
     """Pair matrices are nearly all of a large report: digits that nobody will see are left behind, and of a
     matrix that is not shown only the row's head is kept, so that it can be cited and its absence told."""
-    if _matrix_key(row) not in shown:
+    if _matrix_key(row) not in kept:
         return msgspec.structs.replace(row, peers=[], values=[])
     return msgspec.structs.replace(row, values=[float(f"{v:.{PAIR_DIGITS}g}") for v in row.values])
 
 
-def _shown_matrices(records: list[AnyRecord]) -> set[MatrixKey]:
+def _kept_matrices(records: list[AnyRecord]) -> set[MatrixKey]:
     """The matrices that fit into ``PAIR_VALUES``, the largest messages first; one is always shown."""
     extent: Counter[MatrixKey] = Counter()
     for record in records:
         if isinstance(record, Pairs):
             extent[_matrix_key(record)] += len(record.values)
-    shown: set[MatrixKey] = set()
+    kept: set[MatrixKey] = set()
     total = 0
     for key in sorted(extent, key=lambda key: key.size, reverse=True):
-        if not shown or total + extent[key] <= PAIR_VALUES:
-            shown.add(key)
+        if not kept or total + extent[key] <= PAIR_VALUES:
+            kept.add(key)
             total += extent[key]
-    return shown
+    return kept
 
 
 def _matrix_key(row: Pairs) -> MatrixKey:

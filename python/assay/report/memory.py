@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from assay.records.schema import AnyRecord, Histogram, Measurement
-from assay.records.units import format_quantity
+from assay.records.units import format_bit_rate, format_quantity
 
 PEAK, PACED = "node.memory", "node.memory_paced"
 BAR = 40  # characters of the longest bar
@@ -22,15 +22,11 @@ def show_memory(console: Console, records: Iterable[AnyRecord]) -> None:
         _show_paced(console, [r for r in measured if r.name == PACED and r.subject.host == host])
 
 
-def _median(record: Measurement) -> float:
-    return record.summary.median if record.summary else float("nan")
-
-
 def _show_peak(console: Console, records: Sequence[Measurement]) -> None:
     """A row for each operation and kind of stores, a column for each set of cores and memory."""
     if not records:
         return
-    columns = list(dict.fromkeys(_place(r) for r in records))
+    columns = list(dict.fromkeys(_describe_cores(r) for r in records))
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column(f"memory of {records[0].subject.host}")
     table.add_column("stores")
@@ -38,14 +34,14 @@ def _show_peak(console: Console, records: Sequence[Measurement]) -> None:
         table.add_column(column, justify="right")
     for key in dict.fromkeys((str(r.params["operation"]), str(r.params["stores"])) for r in records):
         cells = {
-            _place(r): f"{format_quantity(_median(r), r.unit)} ± {_spread(r):.1%}"
+            _describe_cores(r): f"{format_quantity(r.median, r.unit)} ± {_spread(r):.1%}"
             for r in records
             if (r.params["operation"], r.params["stores"]) == key
         }
         table.add_row(key[0], "" if key[1] == "none" else key[1], *(cells.get(c, "-") for c in columns))
     console.print(table)
-    best = max(records, key=_median)
-    peak = f"peak {format_quantity(_median(best), best.unit)} ({best.params['operation']}, {_place(best)})"
+    best = max(records, key=lambda record: record.median)
+    peak = f"peak {format_quantity(best.median, best.unit)} ({best.params['operation']}, {_describe_cores(best)})"
     legend = (
         "; bytes that really move, a regular store reads its line first unless the processor is seen not to"
     )
@@ -57,7 +53,7 @@ def _spread(record: Measurement) -> float:
     return record.summary.mad / record.summary.median if record.summary and record.summary.median else 0.0
 
 
-def _place(record: Measurement) -> str:
+def _describe_cores(record: Measurement) -> str:
     threads, memory = record.params["threads"], record.params["memory_node"]
     count = f"{threads} thread" + ("" if threads == 1 else "s")
     if record.subject.numa is None:
@@ -69,30 +65,26 @@ def _show_paced(console: Console, records: Sequence[Measurement]) -> None:
     figures = {r.metric: r for r in records if not r.metric.startswith("step_")}
     if "measured" not in figures:
         return
-    about = figures["measured"]
-    desired, measured = _median(figures["desired"]), _median(about)
-    achieved, late = _median(figures["achieved"]), _median(figures["late"])
-    workload, scale = about.params["workload"], about.params["scale"]
-    title = f"paced workload {workload} on {about.subject.host}, {about.params['threads']} threads"
+    measured_record = figures["measured"]
+    desired, measured = figures["desired"].median, measured_record.median
+    achieved, late = figures["achieved"].median, figures["late"].median
+    workload, scale = measured_record.params["workload"], measured_record.params["scale"]
+    title = f"paced workload {workload} on {measured_record.subject.host}, {measured_record.params['threads']} threads"
     console.print(Text(title + ("" if scale == 1 else f", at {scale:.0%} of its rates"), style="bold"))
-    console.print(f"Desired speed:   {_gbit(desired)}")
-    console.print(f"Measured speed:  {_gbit(measured)} ({achieved:.2%} of desired)")
+    console.print(f"Desired speed:   {format_bit_rate(desired)}")
+    console.print(f"Measured speed:  {format_bit_rate(measured)} ({achieved:.2%} of desired)")
     console.print(f"Average late:    {late:.3%}")
     console.print()
     _show_steps(console, records)
     lateness = figures.get("lateness")
     if lateness is not None and lateness.histogram is not None and lateness.summary is not None:
         s = lateness.summary
-        words = f"lateness of {s.n} blocks: median {format_quantity(s.median, 's')}"
+        line = f"lateness of {s.n} blocks: median {format_quantity(s.median, 's')}"
         if s.p99 is not None and s.max is not None:
-            words += f", 99 % under {format_quantity(s.p99, 's')}, at most {format_quantity(s.max, 's')}"
-        console.print(words)
+            line += f", 99 % under {format_quantity(s.p99, 's')}, at most {format_quantity(s.max, 's')}"
+        console.print(line)
         show_histogram(console, lateness.histogram, "s")
     console.print()
-
-
-def _gbit(rate: float) -> str:
-    return f"{rate * 8 / 1e9:.2f} Gbit/s"
 
 
 def _show_steps(console: Console, records: Sequence[Measurement]) -> None:
@@ -100,13 +92,13 @@ def _show_steps(console: Console, records: Sequence[Measurement]) -> None:
     for heading, justify in (("step", "right"), ("operation", "left"), ("block", "right"),
                              ("achieved", "right"), ("late", "right")):  # fmt: skip
         table.add_column(heading, justify=justify)  # type: ignore[arg-type]
-    late = {r.params["step"]: _median(r) for r in records if r.metric == "step_late"}
+    late = {r.params["step"]: r.median for r in records if r.metric == "step_late"}
     for r in records:
         if r.metric == "step_achieved":
             block = format_quantity(float(r.params["size"]), "B")
             step = r.params["step"]
             table.add_row(
-                str(step), str(r.params["operation"]), block, f"{_median(r):.2%}", f"{late[step]:.3%}"
+                str(step), str(r.params["operation"]), block, f"{r.median:.2%}", f"{late[step]:.3%}"
             )
     console.print(table)
 

@@ -17,7 +17,7 @@ LEVELS = {
     "backbone": "backbone",
     "network": "network",
 }
-ALIKE = 0.03  # hosts whose capacities are this close are shown as one line
+SIMILAR = 0.03  # hosts whose capacities are this close are shown as one line
 
 
 def show_model(out: Console, records: Sequence[AnyRecord]) -> None:
@@ -41,20 +41,20 @@ def _show_capacities(out: Console, capacities: Sequence[Capacity]) -> None:
 def _groups(capacities: Sequence[Capacity]) -> Iterable[list[Capacity]]:
     """Hosts of one cabinet that are alike stand in one line; all else in one each."""
     groups: dict[tuple[str, str, str, str], list[Capacity]] = {}
-    for one in capacities:
-        key = (one.level, one.cabinet or one.of, one.way, one.state)
+    for capacity in capacities:
+        key = (capacity.level, capacity.cabinet or capacity.of, capacity.way, capacity.state)
         group = groups.setdefault(key, [])
-        if group and not _alike(group[0], one):
-            key = (one.level, one.of, one.way, one.state)
+        if group and not _is_similar(group[0], capacity):
+            key = (capacity.level, capacity.of, capacity.way, capacity.state)
             group = groups.setdefault(key, [])
-        group.append(one)
+        group.append(capacity)
     return groups.values()
 
 
-def _alike(first: Capacity, other: Capacity) -> bool:
+def _is_similar(first: Capacity, other: Capacity) -> bool:
     if first.value is None or other.value is None:
         return first.value is other.value
-    return abs(first.value - other.value) <= ALIKE * first.value
+    return abs(first.value - other.value) <= SIMILAR * first.value
 
 
 def _row(group: list[Capacity]) -> list[str]:
@@ -62,9 +62,12 @@ def _row(group: list[Capacity]) -> list[str]:
     of = first.of if len(group) == 1 else f"{len(group)} hosts of {first.cabinet}"
     if first.value is None:
         return [LEVELS[first.level], of, first.way, "unknown", "", first.why]
-    middle = sorted(group, key=lambda one: one.value or 0.0)[len(group) // 2]
+    middle = sorted(group, key=lambda capacity: capacity.value or 0.0)[len(group) // 2]
     value = format_quantity(middle.value or 0.0, middle.unit)
-    lows, highs = [one.low for one in group if one.low], [one.high for one in group if one.high]
+    lows, highs = (
+        [capacity.low for capacity in group if capacity.low],
+        [capacity.high for capacity in group if capacity.high],
+    )
     interval = (
         f"{format_quantity(min(lows), first.unit)} to {format_quantity(max(highs), first.unit)}"
         if lows and highs
@@ -80,8 +83,8 @@ def _worst(points: Sequence[Comparison]) -> str:
     if not judged or any(point.error is None for point in judged):
         return "unknown"
     worst = max(judged, key=lambda point: abs(point.error or 0.0))
-    known = f", measured to {format_share(worst.uncertainty)}" if worst.uncertainty > 0 else ""
-    return format_share(abs(worst.error or 0.0)) + known
+    uncertainty = f", measured to {format_share(worst.uncertainty)}" if worst.uncertainty > 0 else ""
+    return format_share(abs(worst.error or 0.0)) + uncertainty
 
 
 def _show_comparison(out: Console, points: Sequence[Comparison]) -> None:
@@ -90,13 +93,13 @@ def _show_comparison(out: Console, points: Sequence[Comparison]) -> None:
     for heading in ("curve", "points", "at", "measured", "simulated", "largest error"):
         table.add_column(heading, justify="left" if heading == "curve" else "right", overflow="fold")
     for curve in dict.fromkeys(point.curve for point in points):
-        own = [point for point in points if point.curve == curve]
-        last = own[-1]
+        curve_points = [point for point in points if point.curve == curve]
+        last = curve_points[-1]
         simulated = "not simulated" if last.simulated is None else format_quantity(last.simulated, last.unit)
-        worst = _worst(own)
+        worst = _worst(curve_points)
         table.add_row(
             curve,
-            str(len(own)),
+            str(len(curve_points)),
             last.label or f"{last.x:g} {last.along}",
             format_quantity(last.measured, last.unit),
             simulated,

@@ -31,7 +31,7 @@ LEGEND = (
 )
 
 # Shown by functions of their own.
-OWN_TABLES = {
+SEPARATE_TABLES = {
     "node.memory",
     "node.memory_paced",
     "node.gpu_copy",
@@ -75,7 +75,7 @@ def show_run(console: Console, records: Sequence[AnyRecord]) -> None:
 def show_nodes(console: Console, records: Iterable[AnyRecord]) -> None:
     """Node measurements that have no table of their own, and what was not measured, with the reason."""
     measured = [r for r in records if isinstance(r, Measurement) and r.name.startswith("node.")]
-    with_value = [r for r in measured if r.summary is not None and r.name not in OWN_TABLES]
+    with_value = [r for r in measured if r.summary is not None and r.name not in SEPARATE_TABLES]
     if with_value:
         table = Table(box=None, pad_edge=False, header_style="bold")
         for title in ("node", "measurement", "of"):
@@ -128,8 +128,8 @@ def show_findings(console: Console, findings: Sequence[Finding]) -> None:
     for finding in findings:
         style = FINDING_STYLES[finding.severity]
         confidence = "" if finding.confidence is None else f"  (confidence {finding.confidence:.0%})"
-        said = Text.assemble((f"  {finding.severity}: ", style), finding.cause, confidence)
-        console.print(said, soft_wrap=True)
+        headline = Text.assemble((f"  {finding.severity}: ", style), finding.cause, confidence)
+        console.print(headline, soft_wrap=True)
         for detail in finding.details:
             console.print(f"      {detail}", highlight=False, soft_wrap=True)
         if finding.fix:

@@ -8,10 +8,10 @@ from rich.console import Console
 from rich.text import Text
 
 from assay.records.schema import AnyRecord, Measurement, Subject
-from assay.records.units import format_quantity, format_size
+from assay.records.units import format_bit_rate, format_quantity, format_size
 
 RECEIVE, SEND = "node.udp_receive", "node.udp_send"
-WHERE = {
+LOSS_LOCATIONS = {
     "lost_socket": "in the sockets' buffers",
     "lost_softnet": "in the kernel's queue of a processor",
     "lost_nic": "in the adapter",
@@ -42,15 +42,11 @@ def _groups(records: Iterable[AnyRecord]) -> dict[tuple[str, Subject, str], dict
             continue
         if record.params.get("of") != "all streams" or "counter" in record.params:
             continue
-        asked = repr([record.params.get(key) for key in ("streams", "size", "offered", "wanted", "sender")])
-        groups.setdefault((record.name, record.subject, asked), {})[record.metric] = record
+        settings = repr(
+            [record.params.get(key) for key in ("streams", "size", "offered", "wanted", "sender")]
+        )
+        groups.setdefault((record.name, record.subject, settings), {})[record.metric] = record
     return groups
-
-
-def gbits(bytes_a_second: float) -> str:
-    """As COBALT's test writes it; below 10 Mbit/s two decimals of a Gbit/s say nothing."""
-    rate = bytes_a_second * 8
-    return f"{rate / 1e9:.2f} Gbit/s" if rate >= 1e8 else f"{rate / 1e6:.2f} Mbit/s"
 
 
 def _value(figures: Figures, metric: str) -> float:
@@ -58,11 +54,11 @@ def _value(figures: Figures, metric: str) -> float:
     return record.summary.median if record and record.summary else 0.0
 
 
-def _streams(figures: Figures, wanted: str) -> str:
+def _streams(figures: Figures, rate_parameter: str) -> str:
     params = figures["bandwidth"].params
     return (
         f"{params['streams']} streams of {format_size(int(params['size']))} messages, "
-        f"{gbits(float(params[wanted]))} wanted for {float(params['seconds']):g} s"
+        f"{format_bit_rate(float(params[rate_parameter]))} wanted for {float(params['seconds']):g} s"
     )
 
 
@@ -71,14 +67,14 @@ def _received(subject: Subject, figures: Figures) -> list[str]:
     params = bandwidth.params
     lines = [
         f"UDP to {subject.host} {subject.device} from {params.get('sender')}: {_streams(figures, 'offered')}",
-        f"    Total speed:  {gbits(_value(figures, 'bandwidth'))}",
+        f"    Total speed:  {format_bit_rate(_value(figures, 'bandwidth'))}",
         f"    Average loss: {_percent(_value(figures, 'loss'))}",
     ]
     if loss and loss.params.get("lost"):
         lines[-1] += f"   {loss.params['lost']} of {loss.params['messages']} messages"
         lines += [
-            f"        {_value(figures, metric):.0f} {where}"
-            for metric, where in WHERE.items()
+            f"        {_value(figures, metric):.0f} {location}"
+            for metric, location in LOSS_LOCATIONS.items()
             if _value(figures, metric)
         ]
     duplicates, reordered = (_percent(_value(figures, metric)) for metric in ("duplicates", "reordered"))
@@ -86,7 +82,7 @@ def _received(subject: Subject, figures: Figures) -> list[str]:
     worst = figures.get("interval_bandwidth")
     if worst and worst.summary and worst.summary.min is not None:
         gap = format_quantity(_value(figures, "longest_gap"), "s")
-        lines.append(f"    slowest tenth of a second {gbits(worst.summary.min)}, longest gap {gap}")
+        lines.append(f"    slowest tenth of a second {format_bit_rate(worst.summary.min)}, longest gap {gap}")
     lines.append(
         f"    {params.get('sockets')} sockets of {format_size(int(params.get('buffer', 0)))} buffer, "
         f"{params.get('threads')} threads, MTU {params.get('mtu')}"
@@ -116,7 +112,7 @@ def _corrupted(figures: Figures) -> str:
 def _sent(subject: Subject, figures: Figures) -> list[str]:
     lines = [
         f"UDP from {subject.host} {subject.device} to {subject.peer}: {_streams(figures, 'wanted')}",
-        f"    sent {gbits(_value(figures, 'bandwidth'))}, {100 * _value(figures, 'offered'):.2f}% of it; "
+        f"    sent {format_bit_rate(_value(figures, 'bandwidth'))}, {100 * _value(figures, 'offered'):.2f}% of it; "
         f"latest {format_quantity(_value(figures, 'longest_pause'), 's')} behind the schedule",
     ]
     if dropped := _value(figures, "dropped"):

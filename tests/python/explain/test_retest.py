@@ -92,7 +92,7 @@ def test_what_persists_is_a_fault(left: float, persists: bool) -> None:
     assert outcome is not None
     assert outcome.persists == persists
     assert np.exp(outcome.effect) == pytest.approx(left, abs=0.04)
-    assert outcome.own / outcome.control == pytest.approx(left, abs=0.04)
+    assert outcome.suspected / outcome.control == pytest.approx(left, abs=0.04)
     assert (outcome.pairs, outcome.controls, len(outcome.evidence)) == (4, 8, 12)
 
 

@@ -9,7 +9,7 @@ from traffic_meter import IDEAL, connect, goodput
 
 from assay.errors import UserError
 from assay.lab import Fault, Lab, Rates
-from assay.lab.traffic import parse_rate, planted
+from assay.lab.traffic import parse_rate, planted_rate
 
 MBIT = 1e6 / 8
 TOLERANCE = 0.08
@@ -94,6 +94,6 @@ def test_what_is_no_rate_is_refused(text):
 
 
 def test_a_host_sends_at_the_least_of_its_limits():
-    assert planted(Rates(up=100, duplex=60), "tx") == 60
-    assert planted(Rates(up=50, down=70, duplex=60), "tx") == 50
-    assert planted(Rates(up=50), "rx") is None
+    assert planted_rate(Rates(up=100, duplex=60), "tx") == 60
+    assert planted_rate(Rates(up=50, down=70, duplex=60), "tx") == 50
+    assert planted_rate(Rates(up=50), "rx") is None

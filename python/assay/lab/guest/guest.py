@@ -80,7 +80,7 @@ class Ended:
     code: int | None
     is_up: bool
     timed_out: bool = False
-    words: str = ""  # the console's last ones
+    console: str = ""  # the last line of the kernel console
 
 
 def _remove_left_behind() -> None:
@@ -97,8 +97,8 @@ def run_guest(guest: Guest, stdout: int | None = None, stderr: int | None = None
     _require(guest)
     kernel = prepare_kernel()
     _remove_left_behind()
-    with tempfile.TemporaryDirectory(prefix=f"{FOLDERS}{os.getpid()}-") as place:
-        folder = Path(place)
+    with tempfile.TemporaryDirectory(prefix=f"{FOLDERS}{os.getpid()}-") as temporary:
+        folder = Path(temporary)
         (folder / "hardware").write_text(guest.hardware.setup() + "\n")
         (folder / "job").write_text(_job(guest))
         descriptors = (1 if stdout is None else stdout, 2 if stderr is None else stderr)
@@ -114,9 +114,9 @@ def run_guest(guest: Guest, stdout: int | None = None, stderr: int | None = None
     if ended.timed_out:
         raise UserError(f"the guest was not done within {guest.limit_s:.0f} s", "give it more: --timeout")
     if not ended.is_up:
-        raise UserError(f"the guest did not come up: {ended.words or 'no word from it'}", "try again")
+        raise UserError(f"the guest did not come up: {ended.console or 'no word from it'}", "try again")
     if ended.code is None:
-        raise UserError(f"the guest ended without a word: {ended.words}", "more memory, perhaps: --memory")
+        raise UserError(f"the guest ended without a word: {ended.console}", "more memory, perhaps: --memory")
     if ended.code == NOT_STARTED:
         raise UserError("the guest's hardware could not be made ready", "its words are above")
     return ended.code
@@ -156,17 +156,17 @@ def _job(guest: Guest) -> str:
 
 
 def _memory_file(folder: Path, hardware: Hardware) -> None:
-    place = folder / "pmem"
-    if hardware.pmem_file is not None and not place.is_symlink():
-        place.symlink_to(hardware.pmem_file.resolve())
-    with open(place, "ab") as file:
+    path = folder / "pmem"
+    if hardware.pmem_file is not None and not path.is_symlink():
+        path.symlink_to(hardware.pmem_file.resolve())
+    with open(path, "ab") as file:
         file.truncate(2 * hardware.pmem + LABEL_BYTES)
 
 
 def is_virtualised() -> bool:
     """Whether KVM can really be used: its own module has to be there, not just a device of that name."""
     modules = ("kvm_intel", "kvm_amd")
-    return os.access("/dev/kvm", os.W_OK) and any(Path("/sys/module", one).is_dir() for one in modules)
+    return os.access("/dev/kvm", os.W_OK) and any(Path("/sys/module", module).is_dir() for module in modules)
 
 
 def qemu_command(guest: Guest, kernel: Kernel, folder: Path) -> list[str]:
@@ -177,59 +177,59 @@ def qemu_command(guest: Guest, kernel: Kernel, folder: Path) -> list[str]:
     memory = f"{hardware.memory // MIB}M"
     if hardware.pmem:
         memory += f",slots=4,maxmem={(hardware.memory + 4 * hardware.pmem) // MIB + 1024}M"
-    words = [
+    command = [
         "qemu-system-x86_64", "-machine", machine, *accelerator, "-cpu", "max",
         "-smp", str(hardware.cpus), "-m", memory,
         "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
         "-kernel", str(kernel.image), "-initrd", str(kernel.initramfs),
-        "-append", _kernel_words(kernel, folder),
+        "-append", _kernel_command_line(kernel, folder),
         "-fsdev", "local,id=root,path=/,security_model=none,readonly=on,multidevs=remap",
         "-device", "virtio-9p-pci,fsdev=root,mount_tag=root",
     ]  # fmt: skip
     if hardware.numa > 1:
-        words += _numa(hardware)
+        command += _numa(hardware)
     if hardware.pmem:
         size = f"{(2 * hardware.pmem + LABEL_BYTES) // MIB}M"
-        words += ["-object", f"memory-backend-file,id=nv0,share=on,mem-path={folder / 'pmem'},size={size}"]
-        words += ["-device", f"nvdimm,memdev=nv0,id=nvd0,label-size={LABEL_BYTES // MIB}M"]
+        command += ["-object", f"memory-backend-file,id=nv0,share=on,mem-path={folder / 'pmem'},size={size}"]
+        command += ["-device", f"nvdimm,memdev=nv0,id=nvd0,label-size={LABEL_BYTES // MIB}M"]
     if guest.output is not None:
         path = str(guest.output.resolve()).replace(",", ",,")
-        words += ["-fsdev", f"local,id=output,path={path},security_model=none,multidevs=remap"]
-        words += ["-device", "virtio-9p-pci,fsdev=output,mount_tag=output"]
-    return words
+        command += ["-fsdev", f"local,id=output,path={path},security_model=none,multidevs=remap"]
+        command += ["-device", "virtio-9p-pci,fsdev=output,mount_tag=output"]
+    return command
 
 
-def _kernel_words(kernel: Kernel, folder: Path) -> str:
+def _kernel_command_line(kernel: Kernel, folder: Path) -> str:
     quick = "quiet loglevel=3 panic=-1 mitigations=off nokaslr no_timer_check cryptomgr.notests"
-    own = f"assay.init={SCRIPTS / 'init.sh'} assay.job={folder} assay.modules={kernel.modules}"
-    return f"console=ttyS0 {quick} random.trust_cpu=on {own}"
+    assay_options = f"assay.init={SCRIPTS / 'init.sh'} assay.job={folder} assay.modules={kernel.modules}"
+    return f"console=ttyS0 {quick} random.trust_cpu=on {assay_options}"
 
 
 def _numa(hardware: Hardware) -> list[str]:
     """Nodes with their share of memory and processors; 10 to themselves and 21 to each other."""
-    words: list[str] = []
+    options: list[str] = []
     share = hardware.memory // hardware.numa // MIB
     for node in range(hardware.numa):
         first = node * hardware.cpus // hardware.numa
         last = (node + 1) * hardware.cpus // hardware.numa - 1
         # The first takes what a division leaves over.
         size = share if node else hardware.memory // MIB - share * (hardware.numa - 1)
-        words += ["-object", f"memory-backend-ram,id=m{node},size={size}M"]
-        words += ["-numa", f"node,nodeid={node},cpus={first}-{last},memdev=m{node}"]
+        options += ["-object", f"memory-backend-ram,id=m{node},size={size}M"]
+        options += ["-numa", f"node,nodeid={node},cpus={first}-{last},memdev=m{node}"]
     for a in range(hardware.numa):
         for b in range(a + 1, hardware.numa):
-            words += ["-numa", f"dist,src={a},dst={b},val=21"]
-    return words
+            options += ["-numa", f"dist,src={a},dst={b},val=21"]
+    return options
 
 
 def _ports(descriptors: Sequence[int]) -> list[str]:
     """Standard output, standard error and state, as ports 1 to 3 over descriptors that QEMU inherits."""
-    words = ["-device", "virtio-serial-pci"]
+    options = ["-device", "virtio-serial-pci"]
     for number, descriptor in enumerate(descriptors, 1):
-        words += ["-add-fd", f"fd={descriptor},set={number}"]
-        words += ["-chardev", f"file,id=port{number},path=/dev/fdset/{number},append=on"]
-        words += ["-device", f"virtserialport,chardev=port{number},nr={number},name=assay.{number}"]
-    return words
+        options += ["-add-fd", f"fd={descriptor},set={number}"]
+        options += ["-chardev", f"file,id=port{number},path=/dev/fdset/{number},append=on"]
+        options += ["-device", f"virtserialport,chardev=port{number},nr={number},name=assay.{number}"]
+    return options
 
 
 def _boot(guest: Guest, kernel: Kernel, folder: Path, descriptors: Sequence[int], deadline: float) -> Ended:
@@ -237,14 +237,14 @@ def _boot(guest: Guest, kernel: Kernel, folder: Path, descriptors: Sequence[int]
     state, console = folder / "state", folder / "console"
     state.touch()
     # QEMU writes to pipes of its own: it takes no descriptor that can be read too, as a terminal's can.
-    with _Relays(descriptors) as relays, open(state, "ab") as said, open(console, "wb") as talk:
-        ports = [*relays.ends, said.fileno()]
-        words = [*qemu_command(guest, kernel, folder), *_ports(ports), "-serial", f"file:{console}"]
+    with _Relays(descriptors) as relays, open(state, "ab") as state_file, open(console, "wb") as console_file:
+        ports = [*relays.ends, state_file.fileno()]
+        command = [*qemu_command(guest, kernel, folder), *_ports(ports), "-serial", f"file:{console}"]
         process = subprocess.Popen(
-            ["setpriv", "--pdeathsig", "KILL", *words],
+            ["setpriv", "--pdeathsig", "KILL", *command],
             stdin=subprocess.DEVNULL,
-            stdout=talk,
-            stderr=talk,
+            stdout=console_file,
+            stderr=console_file,
             pass_fds=ports,
             start_new_session=True,
         )

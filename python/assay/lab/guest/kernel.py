@@ -64,8 +64,8 @@ def prepare_kernel() -> Kernel:
     for tool, package in needed.items():
         find(tool, package)
     cache().mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=cache(), prefix=".part-") as place:
-        made = Path(place)
+    with tempfile.TemporaryDirectory(dir=cache(), prefix=".part-") as temporary:
+        made = Path(temporary)
         _unpack(_fetch(made), made)
         version = next((made / "root/lib/modules").iterdir()).name
         image = next((made / "root/boot").glob("vmlinuz-*")).read_bytes()
@@ -86,31 +86,31 @@ def _kernel(folder: Path) -> Kernel:
     return Kernel(folder.name, folder / "vmlinux", folder / "root", folder / "initramfs.gz")
 
 
-def _run(words: list[str], cwd: Path | None = None) -> str:
-    argv = [find(words[0], words[0]), *words[1:]]
+def _run(argv_in: list[str], cwd: Path | None = None) -> str:
+    argv = [find(argv_in[0], argv_in[0]), *argv_in[1:]]
     try:
         done = subprocess.run(
             argv, capture_output=True, text=True, timeout=FETCH_LIMIT_S, check=True, cwd=cwd
         )
     except subprocess.CalledProcessError as error:
         last = (error.stderr or error.stdout or "").strip().splitlines()[-1:] or ["no word why"]
-        raise UserError(f"{words[0]} failed: {last[0]}", "a guest needs Debian's kernel package") from None
+        raise UserError(f"{argv_in[0]} failed: {last[0]}", "a guest needs Debian's kernel package") from None
     except subprocess.TimeoutExpired:
-        raise UserError(f"{words[0]} took over {FETCH_LIMIT_S:.0f} s", "is the network up?") from None
+        raise UserError(f"{argv_in[0]} took over {FETCH_LIMIT_S:.0f} s", "is the network up?") from None
     return done.stdout
 
 
-def _fetch(place: Path) -> Path:
-    said = _run(["apt-cache", "depends", PACKAGE])
-    found = re.search(r"Depends: (linux-image-\S+)", said)
-    if not found:
+def _fetch(target: Path) -> Path:
+    output = _run(["apt-cache", "depends", PACKAGE])
+    match = re.search(r"Depends: (linux-image-\S+)", output)
+    if not match:
         raise UserError(f"apt knows no {PACKAGE}", "run 'apt-get update'; guests need Debian's kernel")
-    _run(["apt-get", "-o", "APT::Sandbox::User=root", "download", found[1]], cwd=place)
-    return next(place.glob("*.deb"))
+    _run(["apt-get", "-o", "APT::Sandbox::User=root", "download", match[1]], cwd=target)
+    return next(target.glob("*.deb"))
 
 
-def _unpack(package: Path, place: Path) -> None:
-    _run(["dpkg", "-x", str(package), str(place / "root")])
+def _unpack(package: Path, target: Path) -> None:
+    _run(["dpkg", "-x", str(package), str(target / "root")])
 
 
 def payload(image: bytes) -> bytes:
@@ -138,20 +138,20 @@ exec $B switch_root /new /bin/bash $init
 """
 
 
-def _build_initramfs(place: Path, version: str) -> None:
+def _build_initramfs(target: Path, version: str) -> None:
     """A megabyte: busybox, and the modules that bring the host's own root."""
-    tree = place / "initramfs"
+    tree = target / "initramfs"
     for folder in ("bin", "m", "proc", "sys", "dev", "ro", "rw", "new"):
         (tree / folder).mkdir(parents=True)
     shutil.copy(find("busybox", "busybox-static"), tree / "bin/busybox")
     order: dict[str, None] = {}
     for module in BOOT_MODULES:
-        said = _run(["modprobe", "-d", str(place / "root"), "-S", version, "--show-depends", module])
-        order |= {line.split()[1]: None for line in said.splitlines() if line.startswith("insmod")}
+        output = _run(["modprobe", "-d", str(target / "root"), "-S", version, "--show-depends", module])
+        order |= {line.split()[1]: None for line in output.splitlines() if line.startswith("insmod")}
     for number, path in enumerate(order):
         shutil.copy(path, tree / "m" / f"{number:03}-{Path(path).name}")
     (tree / "init").write_text(_INIT)
     (tree / "init").chmod(0o755)
-    archive = f"cd {tree} && find . | busybox cpio -o -H newc 2>/dev/null | gzip -1 >{place}/initramfs.gz"
+    archive = f"cd {tree} && find . | busybox cpio -o -H newc 2>/dev/null | gzip -1 >{target}/initramfs.gz"
     _run(["sh", "-c", archive])
     shutil.rmtree(tree)
