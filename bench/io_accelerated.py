@@ -88,7 +88,7 @@ def copied() -> float:
         "sequential",
         "--method",
         "mmap",
-        "--seconds",
+        "--budget",
         "0.2",
         "--repeats",
         "3",

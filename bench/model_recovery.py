@@ -89,7 +89,7 @@ def graphene_seconds(folder: Path) -> float:
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         main(["simulate", str(platform), "--", "saturate", "-o", str(run)])
         before = computed()
-        status = main(["model", str(run), "-o", str(folder / "again.xml")])
+        status = main(["model", str(run), "--platform", str(folder / "again.xml")])
     if status != 0:
         raise SystemExit("bench: the worked example is not reproduced: see docs/graphene.py")
     return computed() - before

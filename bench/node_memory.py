@@ -43,7 +43,7 @@ def records(*words: str) -> list[dict[str, object]]:
 def ours() -> tuple[float, float]:
     """B/s that the loops name, of the best kernel on all cores: median and best pass."""
     figures = []
-    for one in records("node.memory", "--seconds", "0.5"):
+    for one in records("node.memory", "--budget", "0.5"):
         params, summary = one["params"], one["summary"]
         assert isinstance(params, dict) and isinstance(summary, dict)
         share = NAMED[params["operation"]] if params["line_reads"] == "counted" else 1.0
@@ -85,7 +85,7 @@ def late_at_half(peak: float) -> float:
     workload = load_workload("cobalt2")
     desired = 621e9 / 8
     scale = str(0.5 * peak / desired)
-    words = ["--workload", workload, "--seconds", "10", "--scale", scale]
+    words = ["--workload", workload, "--budget", "10", "--scale", scale]
     said = records("node.memory_paced", *words, *(["--realtime"] if os.geteuid() == 0 else []))
     return next(float(one["summary"]["median"]) for one in said if one["metric"] == "late")  # type: ignore[index]
 

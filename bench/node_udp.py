@@ -96,7 +96,7 @@ def iperf3(lab: Lab, size: int, offered: float) -> tuple[float, int]:
 def assay(lab: Lab, size: int, offered: float) -> tuple[float, int]:
     words = [str(probe()), "run", "node.udp_receive", "--host", lab.address("h1"), "--size", str(size)]
     sending = [str(probe()), "run", "node.udp_send", "--host", lab.address("h1"), "--size", str(size)]
-    sending += ["--streams", str(STREAMS), "--rate", str(offered / STREAMS), "--seconds", str(SECONDS)]
+    sending += ["--streams", str(STREAMS), "--rate", str(offered / STREAMS), "--budget", str(SECONDS)]
     with server(lab, [*words, "--buffer", str(BUFFER)], '"ready"') as receiver:
         subprocess.run(lab.enter("h0", sending), capture_output=True, timeout=LIMIT_S, check=False)
         out, _ = receiver.communicate(timeout=LIMIT_S)

@@ -14,7 +14,7 @@ namespace assay {
 
 class Options {
 public:
-    // `arguments`: "--size", "64KiB", "--niters", "3". Throws Error for an unknown option, an
+    // `arguments`: "--size", "64KiB", "--repeats", "3". Throws Error for an unknown option, an
     // unreadable value, or one out of the parameter's bounds.
     static Options parse(const Measurement& measurement, std::vector<std::string> arguments);
 

@@ -37,13 +37,13 @@ inline constexpr Parameter op{"op", Kind::text, "", "send",
 inline constexpr Parameter nflight{
     "nflight", Kind::integer, "", "1", "messages in flight at one client, over all its servers",
     1,         65536};
-inline constexpr Parameter niters{"niters",
-                                  Kind::integer,
-                                  "",
-                                  "0",
-                                  "messages per peer and size; 0: chosen by budget and confidence",
-                                  0,
-                                  1e9};
+inline constexpr Parameter repeats{"repeats",
+                                   Kind::integer,
+                                   "",
+                                   "0",
+                                   "messages per peer and size; 0: chosen by budget and confidence",
+                                   0,
+                                   1e9};
 inline constexpr Parameter budget{
     "budget", Kind::real, "s", "60", "time for the whole sweep; 0: no limit", 0, 1e6};
 inline constexpr Parameter confidence{"confidence",
@@ -80,7 +80,7 @@ inline constexpr std::array all_to_all_parameters = {
     sizes,
     op,
     nflight,
-    niters,
+    repeats,
     budget,
     confidence,
     Parameter{"schedule", Kind::text, "", "shift",
@@ -100,7 +100,7 @@ inline constexpr std::array client_server_parameters = {
     sizes,
     op,
     nflight,
-    niters,
+    repeats,
     budget,
     confidence,
     memory,

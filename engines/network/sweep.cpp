@@ -42,7 +42,7 @@ SweepOptions parse_sweep(const Options& options, Op send) {
     for (const std::string& operation : split(options.text("op"), ','))
         sweep.operations.push_back(read_operation(operation, send));
     sweep.inflight = static_cast<int>(options.integer("nflight"));
-    sweep.iterations = options.integer("niters");
+    sweep.iterations = options.integer("repeats");
     sweep.budget = options.real("budget");
     sweep.confidence = options.real("confidence");
     sweep.memory = static_cast<std::size_t>(options.integer("memory"));

@@ -48,7 +48,7 @@ void detail::run_noise(const Options& options, Bench& bench) {
         for (int core = 0; core < cores; ++core)
             pool.emplace_back([&, core] {
                 bind_to_core(core);
-                per_core[static_cast<std::size_t>(core)] = observe(options.real("seconds"));
+                per_core[static_cast<std::size_t>(core)] = observe(options.real("budget"));
             });
     }
     std::vector<double> lost, longest;

@@ -12,7 +12,7 @@ namespace detail {
 void run_noise(const Options&, Bench&);
 
 inline constexpr std::array noise_parameters = {
-    Parameter{"seconds", Kind::real, "s", "1", "time for which each core is observed", 0.1, 3600},
+    Parameter{"budget", Kind::real, "s", "1", "time for which each core is observed", 0.1, 3600},
 };
 inline constexpr std::array noise_metrics = {
     Metric{"lost", "1", Better::lower,

@@ -8,7 +8,10 @@ from __future__ import annotations
 import argparse
 import errno
 import os
+import signal
 import sys
+import threading
+from collections.abc import Sequence
 from typing import Protocol
 
 from assay import __version__
@@ -25,24 +28,26 @@ from assay.commands.list import List
 from assay.commands.mem import Mem
 from assay.commands.model import Model
 from assay.commands.net import Net
+from assay.commands.parser import Example, Parser, nearest
 from assay.commands.rdma import Rdma
 from assay.commands.report import Report
-from assay.commands.run import Run as RunOne
+from assay.commands.run import Run as RunMeasurement
 from assay.commands.saturate import Saturate
 from assay.commands.simulate import Simulate
 from assay.commands.udp import Udp
-from assay.errors import EXIT_INTERRUPTED, EXIT_UNUSABLE, UserError
+from assay.errors import EXIT_INTERRUPTED, EXIT_PASS, EXIT_UNUSABLE, UserError
 from assay.records.run import Run
 
 
 class Command(Protocol):
-    """A verb. The class docstring is its help: first line the summary, then the rest; ``examples``
-    are shown below the options."""
+    """A verb. The class docstring is its help, of which the first sentence is the summary; ``examples`` come last."""
 
     name: str
-    examples: str
 
-    def prepare_parser(self, parser: argparse.ArgumentParser) -> None: ...
+    @property
+    def examples(self) -> Sequence[Example]: ...
+
+    def prepare_parser(self, parser: Parser) -> None: ...
 
     def run(self, args: argparse.Namespace) -> int: ...
 
@@ -64,106 +69,127 @@ COMMANDS: list[Command] = [
     Lab(),
     List(),
     Doctor(),
-    RunOne(),
+    RunMeasurement(),
     Judge(),
     Report(),
 ]
 
 
-class _Parser(argparse.ArgumentParser):
-    """argparse, but a wrong option is one line (what, and where the right ones are listed)."""
-
-    def error(self, message: str) -> None:  # type: ignore[override]
-        raise UserError(f"{self.prog}: {message}", f"see '{self.prog} --help'")
-
-
-def build_parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+def build_parser() -> Parser:
+    parser = Parser(
         prog="assay",
         description="Tells whether a cluster is fit for its purpose and, if it is not, why.",
-        epilog="Start with 'assay check' (this machine), or 'assay lab up' (a virtual cluster to try).",
-        allow_abbrev=False,
+        notes="Start with 'assay check' (this machine), or 'assay lab up' (a virtual cluster to try).",
+        usage="%(prog)s COMMAND [options]",
     )
     parser.add_argument("--version", action="version", version=f"assay {__version__}")
-    verbs = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND")
+    verbs = parser.add_subparsers(title="commands", dest="command", metavar="COMMAND", prog="assay")
     for command in COMMANDS:
-        help_text = " ".join((command.__doc__ or "").split())
+        description = " ".join((command.__doc__ or "").split())
         verb = verbs.add_parser(
             command.name,
-            help=help_text.split(". ")[0].rstrip("."),
-            description=help_text,
-            epilog=f"examples:\n{command.examples.rstrip()}" if command.examples else None,
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
+            help=description.split(". ")[0].rstrip("."),
+            description=description,
+            notes=getattr(command, "notes", ""),
+            examples=command.examples,
         )
         command.prepare_parser(verb)
-        verb.set_defaults(execute=command.run)
+        verb.set_defaults(execute=command.run, parser=verb)
     return parser
 
 
-def parse(parser: argparse.ArgumentParser, words: list[str]) -> argparse.Namespace:
-    """The words of a command line; of ``run --resume RUN`` those of that run, with ``resumed`` set to it."""
-    given = words
-    words, program = _split(words)
-    args, others = parser.parse_known_args(words)
+def parse(parser: Parser, arguments: list[str]) -> argparse.Namespace:
+    """A command line; of ``run --resume RUN`` that of the run, with ``resumed`` set to it."""
+    typed = arguments
+    arguments, program = _split(arguments)
+    args, others = parser.parse_known_args(arguments)
     resumed = getattr(args, "resume", None)
     if resumed is not None:
         if getattr(args, "measurement", None) is not None or others:
             raise UserError("--resume takes the command of the run", "give nothing else with it")
-        given = Run.load(resumed).info.command[1:]
-        words, program = _split(given)
-        args, others = parser.parse_known_args(words)
+        typed = Run.load(resumed).info.command[1:]
+        arguments, program = _split(typed)
+        args, others = parser.parse_known_args(arguments)
     if others and not getattr(args, "takes_others", False):
-        parser.error(f"unrecognised: {' '.join(others)}")
+        _refuse(getattr(args, "parser", parser), others)
     args.others, args.resumed = others, resumed
     if program is not None:
         args.program = program
-    args.words = ["assay", *given]  # as typed, for run.json
+    args.command_line = ["assay", *typed]  # for run.json
     return args
 
 
-def _split(words: list[str]) -> tuple[list[str], list[str] | None]:
-    """Of a verb that says so (``takes_program``): its own words, and those behind "--". None for the other verbs."""
+def _refuse(parser: Parser, unknown: list[str]) -> None:
+    known = [option for action in parser._actions for option in action.option_strings]
+    near = nearest(unknown[0], known) if unknown[0].startswith("-") else ""
+    parser.error(f"unrecognised: {' '.join(unknown)}{near}")
+
+
+def _split(arguments: list[str]) -> tuple[list[str], list[str] | None]:
+    """Of a verb that says so (``takes_program``): its own arguments, and those behind "--". None for other verbs."""
     takes = {command.name for command in COMMANDS if getattr(command, "takes_program", False)}
-    if not words or words[0] not in takes:
-        return words, None
-    at = words.index("--") if "--" in words else len(words)
-    return words[:at], words[at + 1 :]
-
-
-def netsan() -> int:
-    """``run_netsan.sh``: the Network Sanitizer under its old name."""
-    return main(["net", *sys.argv[1:]])
+    if not arguments or arguments[0] not in takes:
+        return arguments, None
+    dashes = arguments.index("--") if "--" in arguments else len(arguments)
+    return arguments[:dashes], arguments[dashes + 1 :]
 
 
 def main(argv: list[str] | None = None) -> int:
-    words = sys.argv[1:] if argv is None else argv
+    arguments = sys.argv[1:] if argv is None else argv
     if sys.stdout is None:  # closed by the caller ("assay net >&-")
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
-    parser = build_parser()
+    _interrupt_on_sigterm()
     try:
-        args = parse(parser, words)
+        parser = build_parser()
+        args = parse(parser, arguments)
         if not hasattr(args, "execute"):
             parser.print_help()
             return EXIT_UNUSABLE
         status: int = args.execute(args)
-        sys.stdout.flush()
-        return status
     except UserError as error:
         print(f"assay: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         print("assay: interrupted", file=sys.stderr)
         return EXIT_INTERRUPTED
-    except BrokenPipeError:  # the reader of our output went away ("assay list | head"): not our fault
+    except BrokenPipeError:  # the reader of our output has ended ("assay list | head")
         _discard_output()
-        return 0
+        return EXIT_PASS
     except OSError as error:
-        if error.errno != errno.ENOSPC:
-            raise
+        return _disk_is_full(error)
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
         _discard_output()
-        print("assay: no space left to write to; make room on that disk and try again", file=sys.stderr)
-        return EXIT_UNUSABLE
+    except OSError as error:
+        return _disk_is_full(error)
+    return status
+
+
+def _interrupt_on_sigterm() -> None:
+    """SIGTERM is Ctrl-C: what was measured is kept. A second one is ignored: 'timeout' sends it twice."""
+    if threading.current_thread() is not threading.main_thread():
+        return  # only the main thread may set handlers
+    if signal.getsignal(signal.SIGTERM) == signal.SIG_IGN:
+        return
+    seen = False
+
+    def interrupt(*_: object) -> None:
+        nonlocal seen
+        if not seen:
+            seen = True
+            raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)
+
+
+def _disk_is_full(error: OSError) -> int:
+    """Says so; raises what is another error."""
+    if error.errno != errno.ENOSPC:
+        raise error
+    _discard_output()
+    print("assay: no space left to write to; fix: make room on that disk and try again", file=sys.stderr)
+    return EXIT_UNUSABLE
 
 
 def _discard_output() -> None:

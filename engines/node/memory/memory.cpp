@@ -163,7 +163,7 @@ void detail::run_memory(const Options& options, Bench& bench) {
     if (needed > available_memory())
         throw Error("node.memory needs " + std::to_string(needed >> 20) + " MiB, more than is free",
                     "free memory on this node");
-    const Plan plan{options.real("seconds"), options.integer("repeats")};
+    const Plan plan{options.real("budget"), options.integer("repeats")};
     const auto all = configurations();
     const auto chosen = kernels();
     const double steps = static_cast<double>(all.size() * chosen.size());

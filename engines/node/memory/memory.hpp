@@ -12,7 +12,7 @@ namespace detail {
 void run_memory(const Options&, Bench&);
 
 inline constexpr std::array memory_parameters = {
-    Parameter{"seconds", Kind::real, "s", "0.3",
+    Parameter{"budget", Kind::real, "s", "0.3",
               "time for each operation, pair of nodes and number of threads", 0.01, 3600},
     Parameter{"repeats", Kind::integer, "", "9",
               "smallest number of passes, so that the median is meaningful", 3, 1e6},

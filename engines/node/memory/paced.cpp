@@ -264,7 +264,7 @@ void detail::run_memory_paced(const Options& options, Bench& bench) {
     if (options.text("workload").empty())
         throw Error("node.memory_paced needs a workload", "run it with: assay mem --paced");
     const double scale = options.real("scale");
-    Plan plan{parse_workload(options.text("workload")), options.real("seconds")};
+    Plan plan{parse_workload(options.text("workload")), options.real("budget")};
     for (PacedStep& step : plan.workload.steps) step.rate *= scale;
     if (plan.workload.memory() > available_memory())
         throw Error("the workload needs " + std::to_string(plan.workload.memory() >> 20) +

@@ -15,7 +15,7 @@ void run_memory_paced(const Options&, Bench&);
 inline constexpr std::array paced_parameters = {
     Parameter{"workload", Kind::text, "", "",
               "the workload as JSON (assay mem generates it from a workload file)"},
-    Parameter{"seconds", Kind::real, "s", "25", "duration", 0.1, 86400},
+    Parameter{"budget", Kind::real, "s", "25", "duration", 0.1, 86400},
     Parameter{"scale", Kind::real, "", "1", "factor on the workload's rates", 1e-6, 1000},
     realtime_parameter,
 };

@@ -71,7 +71,7 @@ public:
                    {"streams", r.hello.streams},
                    {"size", r.hello.size},
                    {"offered", r.hello.offered()},
-                   {"seconds", r.hello.seconds},
+                   {"budget", r.hello.seconds},
                    {"sender", r.hello.host}}) {}
 
     void put(std::string_view metric, double value, const std::string& why_doubtful = "",

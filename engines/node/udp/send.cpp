@@ -69,7 +69,7 @@ Sender::Sender(const Options& options, Sink& sink)
     hello_.size = static_cast<std::uint64_t>(options.integer("size"));
     hello_.streams = static_cast<std::uint32_t>(options.integer("streams"));
     hello_.rate = options.real("rate");
-    hello_.seconds = options.real("seconds");
+    hello_.seconds = options.real("budget");
     hello_.host = host_name();
     const double messages = hello_.rate * hello_.seconds / static_cast<double>(hello_.size);
     hello_.planned = std::max<std::uint64_t>(1, static_cast<std::uint64_t>(messages));
@@ -224,9 +224,9 @@ void Sender::record(const Answer& answer, const Sent& sent,
     const Subject subject{.host = host_name(),
                           .peer = answer.welcome.host,
                           .device = interface ? interface->name : ""};
-    const Json params = {{"of", "all streams"},       {"streams", hello_.streams},
-                         {"size", hello_.size},       {"wanted", hello_.offered()},
-                         {"seconds", hello_.seconds}, {"gso", sent.gso}};
+    const Json params = {{"of", "all streams"},      {"streams", hello_.streams},
+                         {"size", hello_.size},      {"wanted", hello_.offered()},
+                         {"budget", hello_.seconds}, {"gso", sent.gso}};
     sink_.measurement(udp_send, "bandwidth", subject, params, single(sent.rate));
     sink_.measurement(udp_send, "offered", subject, params, single(sent.rate / hello_.offered()));
     sink_.measurement(udp_send, "dropped", subject, params,

@@ -81,7 +81,7 @@ inline constexpr std::array udp_send_parameters = {
     Parameter{"rate", Kind::real, "B/s", "93937500",
               "payload of each stream (default: 751.5 Mbit/s)", 1, 1e12},
     udp_size,
-    Parameter{"seconds", Kind::real, "s", "20", "time for which is sent", 0.1, 86400},
+    Parameter{"budget", Kind::real, "s", "20", "time for which is sent", 0.1, 86400},
     Parameter{"threads", Kind::integer, "", "1", "threads that send", 1, 64},
     Parameter{"wait", Kind::real, "s", "5", "time for which the receiver is asked to answer", 0.1,
               3600},

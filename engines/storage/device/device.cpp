@@ -230,7 +230,7 @@ public:
     Sweep(const Options& options, Bench& bench, const Target& target)
         : bench_(bench),
           target_(target),
-          seconds_(options.real("seconds")),
+          seconds_(options.real("budget")),
           repeats_(options.integer("repeats")) {}
 
     void measure(const Point& point) {

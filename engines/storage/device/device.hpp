@@ -29,7 +29,7 @@ inline constexpr std::array device_parameters = {
               "writes through a mapping with stores that pass the caches by"},
     Parameter{"bytes", Kind::integer, "B", "256MiB", "of the file or device to work on", 65536,
               1e15},
-    Parameter{"seconds", Kind::real, "s", "0.2", "for each point", 0.01, 3600},
+    Parameter{"budget", Kind::real, "s", "0.2", "for each point", 0.01, 3600},
     Parameter{"repeats", Kind::integer, "", "3", "of each point", 1, 1e6},
     Parameter{"overwrite", Kind::flag, "", "",
               "a file that is there, or a device: what it holds is lost"},

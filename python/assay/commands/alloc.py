@@ -6,18 +6,16 @@ import argparse
 import os
 import socket
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
 
-from assay.commands.options import count, open_run
+from assay.commands.options import add, open_run, reader
+from assay.commands.parser import Example, Parser
 from assay.errors import UserError
 from assay.measure.alloc import (
     QUESTIONS,
     Plan,
     Step,
     parse_sizes,
-    parse_threads,
     run_steps,
     steps_of,
     thread_counts,
@@ -33,82 +31,51 @@ from assay.records.schema import Scalar
 SIZES, QUICK_SIZES = "16B:4GiB", "16B:64MiB"
 REPLAY_EXPECTED_S = 5.0
 
-T = TypeVar("T")
-
 
 class Alloc:
-    """Allocators compared on this machine: malloc, first touch, touch again and free by size, each timed apart, with
-    page faults; what stays resident after free; threads; blocks freed by another thread; resident over live memory.
-    With 'replay', the calls of a heap trace again under each: one thread for each that was recorded, its calls in
-    order, blocks handed over as they were, one store a page of each block; the program's own work between its calls
-    is left out."""
+    """Compare allocators on this machine, or on a recorded program. Malloc, first touch, touch again and free by size
+    are timed apart, with page faults; and what stays resident after free, threads, blocks freed by another thread,
+    resident over live memory. 'replay' repeats the calls of a heap trace under each allocator, in one thread for each
+    recorded thread, with one store per page; the program's own work between its calls is left out."""
 
     name = "alloc"
-    examples = """
-  assay alloc                                        glibc, jemalloc, tcmalloc, mimalloc, tbbmalloc; minutes
-  assay alloc --quick
-  assay alloc --allocators glibc,glibc+huge,/opt/hoard/libhoard.so --only sizes,retention
-  assay alloc --allocators glibc,glibc+GLIBC_TUNABLES=glibc.malloc.arena_max=1 --threads 1,8,64
-  assay alloc --sizes 20MB --cycles 100
-  assay heap -o before -- ./solver && assay alloc replay before
+    notes = """allocators (--allocators): glibc, jemalloc, tcmalloc, mimalloc, tbbmalloc, or the path of a library;
+variants:
+  +huge         huge pages, by the allocator's own switch   glibc+keep  nothing given back or mapped
+  +nohuge       without transparent huge pages              glibc+mmap  mmap_threshold 128 KiB
+  glibc+arena1  one arena for all threads                   +NAME=value  an environment variable"""
+    examples = [
+        Example("assay alloc --quick", "all five", "minutes"),
+        Example("assay alloc -a glibc,glibc+huge --only retention --sizes 20MB", "two, one question"),
+        Example("assay heap -o before -- ./solver && assay alloc replay before", needs="a program"),
+    ]
 
-An allocator is glibc, jemalloc, tcmalloc, mimalloc, tbbmalloc or the path of a library, and with a plus a variant:
-  +huge     huge pages, by the allocator's own switch        +nohuge  without the kernel's transparent huge pages
-  glibc+mmap    mmap_threshold fixed at 128 KiB              glibc+keep    nothing given back, nothing mapped
-  glibc+arena1  one arena for all threads                    +NAME=value   any setting of its environment
-"""
-
-    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+    def prepare_parser(self, parser: Parser) -> None:
         parser.usage = "%(prog)s [options]  |  %(prog)s replay RUN|TRACE [options]"
         parser.add_argument(
-            "what", nargs="*", metavar="replay RUN|TRACE", help="a trace of 'assay heap' again"
+            "what", nargs="*", metavar="replay RUN|TRACE", help="replay a trace of 'assay heap'"
         )
         parser.add_argument(
-            "--allocators",
             "-a",
-            type=_read(parse_allocators),
+            "--allocators",
+            type=reader(parse_allocators),
             default=",".join(DEFAULT),
             metavar="LIST",
-            help=f"names and paths (default: {','.join(DEFAULT)})",
+            help="names and paths (default: all five)",
         )
+        add(parser, "--sizes", f"default: {SIZES}, where it fits into memory")
+        add(parser, "--threads", "default: 1, 2, 4 ... to all cores")
         parser.add_argument(
-            "--sizes",
-            type=_read(parse_sizes),
-            metavar="SIZES",
-            help=f"FROM:TO, a factor of four each, or a list (default: {SIZES}, where it fits into memory)",
+            "--only", type=reader(_questions), metavar="LIST", help=f"of {', '.join(QUESTIONS)}"
         )
-        parser.add_argument(
-            "--threads",
-            type=_read(parse_threads),
-            metavar="LIST",
-            help="numbers of threads; sizes: the least and the most (default: 1, 2, 4 ... to all cores)",
-        )
-        parser.add_argument(
-            "--cycles",
-            type=count,
-            metavar="N",
-            help="of allocating, touching and freeing, for what is retained (default: 10)",
-        )
-        parser.add_argument(
-            "--only", type=_read(_questions), metavar="LIST", help=f"of {', '.join(QUESTIONS)}"
-        )
+        add(parser, "--repeats", "cycles of retention, default: 10; replays, default: 3")
         parser.add_argument("--quick", action="store_true", help=f"{QUICK_SIZES}, a fifth of the time each")
-        parser.add_argument(
-            "--repeats",
-            type=count,
-            metavar="N",
-            help="of a replay, each in a process of its own (default: 3)",
-        )
         parser.add_argument(
             "--no-touch", action="store_true", help="a replay that leaves the blocks' pages alone"
         )
-        parser.add_argument(
-            "--output", "-o", metavar="DIR", help="the run's directory (default: runs/DATE-...)"
-        )
-        parser.add_argument("--json", action="store_true", help="the whole run as JSON on standard output")
-        parser.add_argument(
-            "--verbose", "-v", action="store_true", help="show commands and engines' own words"
-        )
+        add(parser, "-o --output")
+        add(parser, "--json")
+        add(parser, "-v --verbose")
 
     def run(self, args: argparse.Namespace) -> int:
         trace = _trace(args.what)
@@ -124,18 +91,6 @@ An allocator is glibc, jemalloc, tcmalloc, mimalloc, tbbmalloc or the path of a 
         session = _session(args, {"sizes": ",".join(map(str, plan.sizes))})
         run_steps(session, steps_of(plan))
         return _conclude(session, args)
-
-
-def _read(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """A reader whose errors argparse names the option of."""
-
-    def read(text: str) -> T:
-        try:
-            return parse(text)
-        except UserError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-
-    return read
 
 
 def _questions(text: str) -> list[str]:
@@ -168,7 +123,7 @@ def _trace(what: list[str]) -> Path | None:
 
 
 def _refuse_of_the_other(args: argparse.Namespace, is_replay: bool) -> None:
-    of_study, of_replay = ("sizes", "threads", "cycles", "only", "quick"), ("repeats", "no_touch")
+    of_study, of_replay = ("sizes", "threads", "only", "quick"), ("no_touch",)
     for option in of_study if is_replay else of_replay:
         if getattr(args, option):
             where = "the study" if is_replay else "replay"
@@ -182,7 +137,7 @@ def _plan(args: argparse.Namespace) -> Plan:
         args.allocators,
         sizes,
         threads,
-        cycles=args.cycles or (5 if args.quick else 10),
+        cycles=args.repeats or (5 if args.quick else 10),
         seconds=0.1 if args.quick else 0.5,
         total=16 << 20 if args.quick else 64 << 20,
         only=args.only or list(QUESTIONS),

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import socket
 
-from assay.commands.options import add_lab, add_output, open_run, place, quantity, specifications
+from assay.commands.options import add, add_output, chosen_launcher, locate, open_run, specifications
+from assay.commands.parser import Example, Parser
 from assay.errors import UserError
 from assay.launch.engines import probe
 from assay.launch.hosts import host_list
-from assay.launch.launchers import LAUNCHERS, Launcher, default_launcher, find_launcher
+from assay.launch.launchers import Launcher
 from assay.launch.placement import Site
 from assay.launch.reach import check_hosts
 from assay.measure.network import NetworkRequest, measure_network
@@ -22,34 +23,27 @@ SIZES = [2**k for k in range(0, 23, 2)]  # every second one of the sweep: a chec
 
 
 class Check:
-    """Qualify this machine, or hosts: memory, noise, network; judged against limits derived from the machine
-    itself, or against a specification of yours."""
+    """Qualify this machine or a cluster: memory, noise, network. Figures are judged against limits derived from the
+    machine itself, and against your own specification with --spec."""
 
     name = "check"
-    examples = """
-  assay check                       this machine
-  assay check -w "node[1-48]"       a cluster
-  assay check --spec site.toml      by your own limits, besides the machine's own
-  assay check --lab                 the virtual cluster of this machine
-"""
+    examples = [
+        Example("assay check", "this machine"),
+        Example('assay check -w "node[1-48]"', "a cluster", needs="a cluster"),
+        Example("assay check --spec net --budget 5s", "by another specification too"),
+    ]
 
-    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("--hosts", "-w", metavar="LIST", help="hosts, such as node[1-48]")
-        add_lab(parser)
-        parser.add_argument("--launcher", choices=[x.name for x in LAUNCHERS if x.flavour])
-        parser.add_argument(
-            "--budget",
-            type=quantity("s"),
-            default=20.0,
-            metavar="TIME",
-            help="for the network (default: 20s)",
-        )
+    def prepare_parser(self, parser: Parser) -> None:
+        add(parser, "-w --hosts", "default: this machine")
+        add(parser, "--lab")
+        add(parser, "--launcher")
+        add(parser, "--budget", "the network; default: 20s", default=20.0)
         add_output(parser)
 
     def run(self, args: argparse.Namespace) -> int:
-        site, hosts = place(args, host_list(args.hosts, None, "--hosts"))
+        site, hosts = locate(args, host_list(args.hosts, None, "--hosts"))
         wanted = specifications(args, "net" if site.lab else "self")
-        launcher, no_mpi = _launcher(args)
+        launcher, no_mpi = chosen_launcher(args)
         if launcher is None and site.name == "ssh":
             raise UserError(no_mpi)
         check_hosts(site, hosts)
@@ -62,7 +56,8 @@ class Check:
         except UserError as error:  # a machine without a compiler: all is waived, with the reason
             session.give_up(error)
         else:
-            _measure(session, args, site, hosts, launcher, no_mpi)
+            with session.interruptible():
+                _measure(session, args, site, hosts, launcher, no_mpi)
         status = session.conclude(wanted)
         if args.json:
             session.print_json()
@@ -95,13 +90,3 @@ def _measure(
         "schedule": "shift",
     }
     measure_network(session, NetworkRequest(launcher, site, [], hosts, params=params))
-
-
-def _launcher(args: argparse.Namespace) -> tuple[Launcher | None, str]:
-    """The launcher, or the reason why there is none."""
-    if args.launcher:
-        return find_launcher(args.launcher), ""
-    try:
-        return default_launcher(), ""
-    except UserError as error:
-        return None, str(error)

@@ -12,7 +12,8 @@ from dataclasses import asdict, dataclass, replace
 from rich.table import Table
 from rich.text import Text
 
-from assay.commands.options import read_specification
+from assay.commands.options import add, read_specification
+from assay.commands.parser import Example, Parser
 from assay.errors import EXIT_FAIL, EXIT_PASS, UserError
 from assay.judge import Specification, judge
 from assay.launch import simulator
@@ -67,28 +68,22 @@ class Check:
 
 
 class Doctor:
-    """Tools, MPIs, launchers and settings of this machine, each with the command that would fix it.
-    Exit code 1 when something is missing without which nothing can be measured."""
+    """Check this machine's tools, MPIs, launchers and settings, with fixes. Exit code 1 when something is missing
+    without which nothing can be measured."""
 
     name = "doctor"
-    examples = """
-  assay doctor
-  assay doctor --spec cobalt2      the settings that an acceptance requires
-  assay doctor --json
-"""
+    examples = [
+        Example("assay doctor"),
+        Example("assay doctor --spec cobalt2", "and the settings that an acceptance requires"),
+        Example("assay doctor --json"),
+    ]
 
-    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument(
-            "--spec",
-            action="append",
-            default=[],
-            metavar="SPEC",
-            help="hold the settings against this specification (default: settings)",
-        )
-        parser.add_argument("--json", action="store_true", help="as JSON")
+    def prepare_parser(self, parser: Parser) -> None:
+        add(parser, "--spec", "beside settings")
+        add(parser, "--json")
 
     def run(self, args: argparse.Namespace) -> int:
-        wanted = [read_specification(name) for name in args.spec or ["settings"]]
+        wanted = [read_specification(name) for name in ["settings", *args.spec]]
         checks = [*_engines(), *_launchers(), *_tools(), *_settings(wanted)]
         if args.json:
             print(json.dumps([asdict(c) for c in checks], indent=1))

@@ -6,6 +6,7 @@ import argparse
 import socket
 
 from assay.commands.options import add_output, open_run, specifications
+from assay.commands.parser import Example, Parser
 from assay.commands.run import read_parameters
 from assay.launch.engines import describe, probe
 from assay.launch.placement import HERE
@@ -16,25 +17,24 @@ NAME = "node.gpu_copy"
 
 
 class Gpu:
-    """Bandwidth between this machine's memory and its NVIDIA GPUs: each alone, all at once, both ways at once
+    """Bandwidth between this machine's memory and its NVIDIA GPUs. Each alone, all at once, both ways at once
     (COBALT's gpu-copy). Every byte that was copied is compared. Other options are the measurement's, see 'assay
-    list node.gpu_copy': --size, --copies, --repeats, --timeout, --realtime. CUDA_VISIBLE_DEVICES chooses
-    GPUs."""
+    list node.gpu_copy': --size, --copies, --repeats, --timeout, --realtime. CUDA_VISIBLE_DEVICES chooses GPUs."""
 
     name = "gpu"
-    examples = """
-  assay gpu
-  assay gpu --size 256MiB --repeats 21
-  CUDA_VISIBLE_DEVICES=0 assay gpu --json
-"""
+    examples = [
+        Example("assay gpu"),
+        Example("assay gpu --size 256MiB --repeats 21"),
+        Example("CUDA_VISIBLE_DEVICES=0 assay gpu --json"),
+    ]
 
-    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+    def prepare_parser(self, parser: Parser) -> None:
         add_output(parser)
         parser.set_defaults(takes_others=True)
 
     def run(self, args: argparse.Namespace) -> int:
         described = describe(probe()).find(NAME)
-        params = read_parameters(NAME, {p.name: p.kind for p in described.parameters}, args.others)
+        params = read_parameters(NAME, described.parameters, args.others)
         described.check_bounds(params)
         wanted = specifications(args, "gpu")
         here = socket.gethostname()
@@ -43,7 +43,8 @@ class Gpu:
         run.info.options = {**params}
         run.save()
         session = Session(run, verbose=args.verbose, quiet=args.json)
-        measure_node(session, NAME, HERE, [here], None, params)
+        with session.interruptible():
+            measure_node(session, NAME, HERE, [here], None, params)
         status = session.conclude(wanted)
         if args.json:
             session.print_json()

@@ -13,7 +13,8 @@ from pathlib import Path
 
 from msgspec.structs import asdict
 
-from assay.commands.options import open_run, quantity
+from assay.commands.options import add, open_run, reader, size
+from assay.commands.parser import Example, Parser
 from assay.errors import EXIT_PASS, UserError
 from assay.explain.heap import heap_advice
 from assay.measure.heap import (
@@ -45,107 +46,91 @@ EXPORTS = ("collapsed", "speedscope", "pprof", "callgrind")
 
 
 class Heap:
-    """Memory profile of a program: every allocation and every free, with its stack, its thread and its time. The
-    program's own output and exit status are unchanged; the profile goes to standard error and into the run. Given
-    a run instead of a program, it shows that run; given two runs after "compare", it shows what changed."""
+    """Memory profile of a program: every allocation, with its stack. Each free is recorded too, with thread and time.
+    The program's output and exit status are unchanged; the profile goes to standard error and into the run. Given a
+    run instead of a program, it shows that one; given two after "compare", what has changed between them."""
 
     name = "heap"
-    examples = """
-  assay heap -- ./solver --steps 10
-  assay heap -o before -- python3 job.py
-  assay heap -- mpirun -n 4 ./solver            every rank, and the outliers among them
-  assay heap --at-least 4KiB -- ./server        blocks of this size and more
-  assay heap --attach 4711 --for 30s            a running process; it goes on afterwards
-  assay heap before                             shows it again
-  assay heap compare before after --metric count
-  assay heap import heaptrack.solver.4711.zst   a file of heaptrack
-  assay heap before --export speedscope > before.speedscope.json
-  assay heap before --export pprof > before.pb.gz && go tool pprof -top before.pb.gz
-  assay heap before --export collapsed --metric leaked | flamegraph.pl > leaks.svg
-"""
+    examples = [
+        Example("assay heap -o before -- python3 -c pass", "record a program"),
+        Example("assay heap before", "show it again"),
+        Example("assay heap before --export collapsed --metric leaked", "for flamegraph.pl"),
+    ]
 
-    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+    def prepare_parser(self, parser: Parser) -> None:
         parser.usage = (
-            "%(prog)s [options] -- PROGRAM [ARGUMENT ...]  |  %(prog)s [options] --attach PID  |  "
-            "%(prog)s RUN [options]  |  "
-            "%(prog)s compare RUN RUN [options]  |  %(prog)s import FILE"
+            "%(prog)s [options] -- PROGRAM [ARGUMENT ...]  |  %(prog)s --attach PID [options]\n"
+            "       %(prog)s RUN [options]  |  %(prog)s compare RUN RUN [options]  |  %(prog)s import FILE"
         )
         parser.add_argument(
             "program", nargs="*", metavar="PROGRAM", help="the program to run, after --; or a run to show"
         )
-        parser.add_argument(
-            "--output", "-o", metavar="DIR", help="the run's directory (default: runs/DATE-...)"
-        )
-        parser.add_argument("--all", action="store_true", help="show every process, not only the largest")
+        add(parser, "-o --output")
         running = parser.add_argument_group("a running process")
         running.add_argument(
-            "--attach",
-            type=int,
-            metavar="PID",
-            help="record it until it ends or Ctrl-C; it goes on unharmed",
+            "--attach", type=int, metavar="PID", help="record it until its end or Ctrl-C; it goes on"
         )
-        running.add_argument(
-            "--for",
-            type=quantity("s"),
-            default=0.0,
-            metavar="TIME",
-            dest="duration",
-            help="record for this long at most",
-        )
-        recording = parser.add_argument_group("what to record")
-        recording.add_argument(
-            "--at-least", type=quantity("B"), default=0, metavar="SIZE", help="blocks of this size and more"
-        )
-        recording.add_argument(
-            "--sample",
-            type=quantity("B"),
-            default=0,
-            metavar="SIZE",
-            help="about one block for every SIZE bytes; figures are then estimates",
-        )
-        recording.add_argument(
-            "--ranks",
-            type=_ranks,
-            default=[],
-            metavar="0,3",
-            help="record only these ranks of an MPI program",
-        )
-        recording.add_argument(
-            "--no-python",
-            action="store_true",
-            help="record C stacks only, without Python functions (saves some 12 ns a call)",
-        )
-        recording.add_argument(
-            "--no-faults",
-            action="store_true",
-            help="do not record page faults, i.e. first touches (saves some 0.5 us a fault)",
-        )
-        recording.add_argument(
-            "--dump-at",
-            type=quantity("B"),
-            default=0,
-            metavar="SIZE",
-            help="write a profile when a process has this much resident memory; also on SIGUSR1",
-        )
+        add(running, "--budget", "with --attach; default: to its end")
         shown = parser.add_argument_group("what to show")
-        shown.add_argument("--json", action="store_true", help="print the profile as JSON")
+        shown.add_argument("--all", action="store_true", help="show every process, not only the largest")
         shown.add_argument(
-            "--export", choices=EXPORTS, help="print the largest process's profile in this format"
+            "--export",
+            choices=EXPORTS,
+            metavar="FORMAT",
+            help=f"the largest process on standard output: {', '.join(EXPORTS)}",
         )
         shown.add_argument(
             "--metric",
             choices=list(METRICS),
             default="bytes",
-            help="metric for compare and for --export collapsed",
+            metavar="NAME",
+            help="metric for compare and the collapsed export, such as bytes, count, leaked",
+        )
+        add(shown, "--json", "of a run")
+        self._add_advanced(parser)
+
+    def _add_advanced(self, parser: Parser) -> None:
+        recording = parser.advanced
+        recording.add_argument(
+            "--at-least", type=size, default=0, metavar="SIZE", help="record blocks of this size and more"
+        )
+        recording.add_argument(
+            "--sample",
+            type=size,
+            default=0,
+            metavar="SIZE",
+            help="record about one block for each so many bytes; figures are then estimates",
+        )
+        recording.add_argument(
+            "--only-ranks",
+            type=reader(_ranks),
+            default=[],
+            metavar="LIST",
+            help="only these ranks of an MPI program, such as 0,3",
+        )
+        recording.add_argument(
+            "--no-python",
+            action="store_true",
+            help="C stacks alone, without the Python functions that run in them (some 12 ns a call)",
+        )
+        recording.add_argument(
+            "--no-faults",
+            action="store_true",
+            help="do not watch page faults: who touches memory first (some 0.5 us a fault)",
+        )
+        recording.add_argument(
+            "--dump-at",
+            type=size,
+            default=0,
+            metavar="SIZE",
+            help="write a profile when a process has so much in memory; also on SIGUSR1",
         )
 
     def run(self, args: argparse.Namespace) -> int:
-        if min(args.at_least, args.sample, args.dump_at, args.duration) < 0:
-            raise UserError("sizes and times are never negative", "see 'assay heap --help'")
         if args.attach is not None:
             return _attach(args)
-        if args.duration:
-            raise UserError("--for needs --attach", "a program that Assay starts is recorded to its end")
+        if args.budget:
+            raise UserError("--budget needs --attach", "a program that Assay starts is recorded to its end")
         if not args.program:
             raise UserError("no program given", "write it after --: assay heap -- ./program")
         if args.program[0] == "import" and len(args.program) == 2:
@@ -162,8 +147,8 @@ def _ranks(text: str) -> list[int]:
     try:
         return sorted({int(part) for part in text.split(",")})
     except ValueError:
-        raise argparse.ArgumentTypeError(
-            f"'{text}' is not a list of ranks; expected comma-separated ranks, e.g. 0,3"
+        raise UserError(
+            f"'{text}' is not a list of ranks", "expected comma-separated ranks, e.g. 0,3"
         ) from None
 
 
@@ -208,12 +193,12 @@ def _record_program(args: argparse.Namespace) -> int:
 
 def _recording(args: argparse.Namespace) -> Recording:
     return Recording(
-        at_least=int(args.at_least),
-        sample=int(args.sample),
-        ranks=args.ranks,
+        at_least=args.at_least,
+        sample=args.sample,
+        ranks=args.only_ranks,
         python=not args.no_python,
         faults=not args.no_faults,
-        dump_at=int(args.dump_at),
+        dump_at=args.dump_at,
     )
 
 
@@ -227,19 +212,19 @@ def _open(args: argparse.Namespace, options: dict[str, Scalar | list[str] | None
 
 def _attach(args: argparse.Namespace) -> int:
     pid: int = args.attach
-    if args.program or args.ranks or args.export or args.json:
+    if args.program or args.only_ranks or args.export or args.json:
         raise UserError(
-            "--attach cannot be combined with a program, --ranks, --export or --json",
+            "--attach cannot be combined with a program, --only-ranks, --export or --json",
             "see 'assay heap --help'",
         )
     run = _open(args, {"attach": pid})
     out = console(stderr=True)
-    until = f"for {format_quantity(args.duration, 's')}, or until Ctrl-C" if args.duration else "until Ctrl-C"
+    until = f"for {format_quantity(args.budget, 's')}, or until Ctrl-C" if args.budget else "until Ctrl-C"
     try:
         recording = record_running(
             run.path / "heap",
             pid,
-            args.duration,
+            args.budget or 0.0,
             _recording(args),
             lambda: out.print(f"attached to {pid} {until}"),
         )

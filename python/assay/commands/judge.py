@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import argparse
 
-from assay.commands.options import read_specification
+from assay.commands.options import add, read_specification
+from assay.commands.parser import Example, Parser
 from assay.errors import EXIT_OF
 from assay.judge import judge, overall
 from assay.records import run as runs
@@ -13,21 +14,20 @@ from assay.report.terminal import console, show_outcome, show_verdicts
 
 
 class Judge:
-    """Hold a run against a specification, again or against another one. The run itself is not changed:
-    the verdicts are printed, and the exit code says 0 pass, 1 fail, 2 inconclusive."""
+    """Judge a run by a specification, again or by another one. The run itself is not changed: the verdicts are
+    printed, and the exit code is 0 for pass, 1 for fail, 2 for inconclusive."""
 
     name = "judge"
-    examples = """\
-  assay judge runs/20261121-040000-net-1f2e net
-  assay judge runs/20261121-040000-net-1f2e acceptance.toml --json
-"""
+    examples = [
+        Example("assay judge runs/20261121-040000-net-1f2e net", needs="a run"),
+        Example("assay judge runs/20261121-040000-net-1f2e site.toml", needs="a run"),
+        Example("assay judge runs/20261121-040000-net-1f2e site.toml --json", needs="a run"),
+    ]
 
-    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+    def prepare_parser(self, parser: Parser) -> None:
         parser.add_argument("run", metavar="RUN", help="run directory")
         parser.add_argument("specification", metavar="SPEC", help="TOML file, or a built-in name: self, net")
-        parser.add_argument(
-            "--json", action="store_true", help="print the verdicts as records, one JSON line each"
-        )
+        add(parser, "--json", "the verdicts, one record per line")
 
     def run(self, args: argparse.Namespace) -> int:
         specification = read_specification(args.specification)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 from typing import TypeAlias
 
 from ClusterShell.NodeSet import NodeSet
-from rich.console import Console
 from rich.table import Table
 
+from assay.commands.options import add, count
+from assay.commands.parser import Example, Parser
 from assay.commands.vm import prepare_vm
 from assay.errors import EXIT_PASS, UserError
 from assay.lab import Fault, Rates, take_down
@@ -22,29 +22,26 @@ from assay.lab import Lab as Fabric
 from assay.lab.namespaces import members
 from assay.lab.traffic import parse_loss, parse_mtu, parse_rate
 from assay.records.units import format_quantity, format_share
+from assay.report.terminal import console
 
 _RATE = "such as 100mbit or 1gbit"
 
 
 class Lab:
-    """Make a virtual cluster on this machine to try things on. Its hosts are network namespaces behind a
-    switch with the rates that you plant; they run this machine's programs, and 'assay net --lab' measures
-    them. 'assay lab vm' boots a guest with NUMA nodes, RDMA devices and persistent memory. Needs root."""
+    """Make a virtual cluster on this machine to try things on. Its hosts are network namespaces behind a switch with
+    the rates that you plant; they run this machine's programs, and 'assay net --lab' measures them. 'assay lab vm'
+    boots a guest with NUMA nodes, RDMA devices and persistent memory. Needs root."""
 
     name = "lab"
-    examples = """\
-  assay lab up --hosts 8 --cabinets 2 --host-rate 100mbit --duplex-rate 160mbit --cabinet-rate 300mbit
-  assay lab status
-  assay lab exec h0 -- ip -brief address
-  assay lab fault h3 --tx 50%
-  assay lab down
-  assay lab vm --numa 2 --rdma 2 -- assay mem --peak
+    notes = "'assay lab up --help' and so on tell more."
+    examples = [
+        Example("assay lab up --nodes 8 --cabinets 2 --host-rate 100mbit", needs="root"),
+        Example("assay lab fault h3 --tx 50%", "h3 sends at half its rate", "a lab"),
+        Example("assay lab down", needs="a lab"),
+    ]
 
-'assay lab up --help' and so on tell more.
-"""
-
-    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
-        verbs = parser.add_subparsers(title="what to do", dest="what", metavar="VERB", required=True)
+    def prepare_parser(self, parser: Parser) -> None:
+        verbs = parser.add_subparsers(title="commands", dest="lab_command", metavar="COMMAND", required=True)
         for prepare in (_prepare_up, _prepare_status, _prepare_exec, _prepare_fault, _prepare_down):
             prepare(verbs)
         prepare_vm(verbs)
@@ -55,38 +52,38 @@ class Lab:
 
 
 # argparse has no public name for it.
-_Verbs: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+_Verbs: TypeAlias = "argparse._SubParsersAction[Parser]"
 
 
-def _add(verbs: _Verbs, name: str, summary: str, examples: str) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = verbs.add_parser(
+def _add_verb(verbs: _Verbs, name: str, summary: str, examples: list[Example]) -> Parser:
+    parser = verbs.add_parser(
         name,
         help=summary[0].lower() + summary[1:].split(". ")[0].rstrip("."),
         description=summary,
-        epilog=f"examples:\n{examples.rstrip()}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+        examples=examples,
     )
-    parser.add_argument("--name", help="which lab, where there are several (default: $ASSAY_LAB, else 'lab')")
+    add(parser, "--lab", "default: $ASSAY_LAB, else 'lab'")
     return parser
 
 
 def _prepare_up(verbs: _Verbs) -> None:
-    parser = _add(
+    parser = _add_verb(
         verbs,
         "up",
         "Make a lab. Hosts are h0, h1, ... in cabinet order, and there is a 'head' to launch from.",
-        """\
-  assay lab up
-  assay lab up --hosts 8 --cabinets 2 --host-rate 100mbit --cabinet-rate 300mbit
-  assay lab up --hosts 4 --up-rate 50mbit --down-rate 200mbit --name lopsided
-  assay lab up --hosts 2 --host-rate 1gbit --mtu 9000
-  assay lab up --hosts 4 --slurm && assay lab exec head -- srun -N4 hostname
-""",
+        [
+            Example(
+                "assay lab up --nodes 8 --cabinets 2 --host-rate 100mbit --cabinet-rate 300mbit", needs="root"
+            ),
+            Example("assay lab up --nodes 2 --host-rate 1gbit --mtu 9000", needs="root"),
+            Example(
+                "assay lab up --nodes 4 --slurm && assay lab exec head -- srun -N4 hostname", needs="Slurm"
+            ),
+        ],
     )
-    parser.add_argument("--hosts", type=int, default=8, metavar="N", help="how many hosts (default: 8)")
+    add(parser, "--nodes", "default: 8", default=8)
     parser.add_argument(
-        "--cabinets", type=int, default=1, metavar="N", help="spread over so many (default: 1)"
+        "--cabinets", type=count, default=1, metavar="N", help="number of cabinets (default: 1)"
     )
     parser.add_argument("--host-rate", metavar="RATE", help=f"limit of a host, each direction, {_RATE}")
     parser.add_argument(
@@ -110,12 +107,12 @@ def _up(args: argparse.Namespace) -> int:
         cabinet=_rate(args.cabinet_rate),
     )
     mtu = parse_mtu(args.mtu)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # undone as by Ctrl-C
-    lab = Fabric.up(args.hosts, args.cabinets, rates, with_slurm=args.slurm, name=args.name, mtu=mtu)
-    option = f" --name {args.name}" if args.name else ""
+    lab = Fabric.up(args.nodes, args.cabinets, rates, with_slurm=args.slurm, name=args.lab or None, mtu=mtu)
+    option = f" --lab {args.lab}" if args.lab else ""
     print(f"lab '{lab.name}' is up: {_summary(lab)}")
-    for purpose, words in (("look", "status"), ("enter", "exec"), ("end", "down")):
-        print(f"  {purpose + ':':7}assay lab {words}{option}{' h0 -- bash' if words == 'exec' else ''}")
+    for purpose, verb in (("look", "status"), ("enter", "exec"), ("end", "down")):
+        arguments = " h0 -- bash" if verb == "exec" else ""
+        print(f"  {purpose + ':':7}assay lab {verb}{option}{arguments}")
     return EXIT_PASS
 
 
@@ -124,23 +121,22 @@ def _rate(text: str | None) -> float | None:
 
 
 def _prepare_status(verbs: _Verbs) -> None:
-    parser = _add(
+    parser = _add_verb(
         verbs,
         "status",
         "Show a lab: hosts, cabinets, addresses, planted rates, faults and what runs there.",
-        """\
-  assay lab status
-  assay lab status --json
-""",
+        [
+            Example("assay lab status", needs="a lab"),
+            Example("assay lab status --lab lopsided", needs="a lab"),
+            Example("assay lab status --json", needs="a lab"),
+        ],
     )
-    parser.add_argument(
-        "--json", action="store_true", help="one JSON object; rates in B/s, null is unlimited"
-    )
+    add(parser, "--json", "rates in B/s, null is unlimited")
     parser.set_defaults(lab_verb=_status)
 
 
 def _status(args: argparse.Namespace) -> int:
-    lab = Fabric.load(args.name)
+    lab = Fabric.load(args.lab or None)
     running = _processes(lab)
     if args.json:
         print(json.dumps(_described(lab, running), indent=2))
@@ -161,7 +157,7 @@ def _status(args: argparse.Namespace) -> int:
             str(len(running[host.name])),
         )
     print(f"lab '{lab.name}': {_summary(lab)}")
-    Console().print(table)
+    console().print(table)
     return EXIT_PASS
 
 
@@ -234,24 +230,25 @@ def _fault_words(fault: Fault) -> str:
 
 
 def _prepare_exec(verbs: _Verbs) -> None:
-    parser = _add(
+    parser = _add_verb(
         verbs,
         "exec",
-        "Run a command inside hosts, in this folder and environment. Of one host the exit code is the "
-        "command's;\nof several, which run at once, the highest. 'head' and 'switch' can be entered too.",
-        """\
-  assay lab exec h0 -- bash
-  assay lab exec h[0-3] -- cat /sys/class/net/eth0/statistics/tx_bytes
-  assay lab exec switch -- tc -statistics qdisc
-""",
+        "Run a command inside hosts, in this folder and environment. Of one host the exit code is the command's; "
+        "of several, which run at once, the highest. 'head' and 'switch' can be entered too.",
+        [
+            Example("assay lab exec h0 -- bash", needs="a lab"),
+            Example("assay lab exec 'h[0-3]' -- cat /sys/class/net/eth0/statistics/tx_bytes", needs="a lab"),
+            Example("assay lab exec switch -- tc -statistics qdisc", needs="a lab"),
+        ],
     )
+    parser.usage = "%(prog)s [options] HOST -- COMMAND [ARGUMENT ...]"
     parser.add_argument("hosts", metavar="HOST", help="a host or a node set, such as h[0-3]")
     parser.add_argument("argv", metavar="-- CMD ...", nargs=argparse.REMAINDER, help="the command")
     parser.set_defaults(lab_verb=_exec)
 
 
 def _exec(args: argparse.Namespace) -> int:
-    lab = Fabric.load(args.name)
+    lab = Fabric.load(args.lab or None)
     hosts = lab.select_nodes(args.hosts)
     argv = args.argv[1:] if args.argv[:1] == ["--"] else args.argv
     if not argv:
@@ -284,32 +281,30 @@ def _exec_many(lab: Fabric, hosts: Sequence[str], argv: Sequence[str]) -> int:
 
 
 def _prepare_fault(verbs: _Verbs) -> None:
-    parser = _add(
+    parser = _add_verb(
         verbs,
         "fault",
-        "Make hosts ill, or well again. Faults add up until --clear.",
-        """\
-  assay lab fault h3 --tx 50%
-  assay lab fault h[4-7] --rx 20mbit
-  assay lab fault h3 --rx-loss 1%
-  assay lab fault h5 --down
-  assay lab fault h[0-7] --clear
-""",
+        "Plant faults in hosts, or clear them. Faults add up until --clear.",
+        [
+            Example("assay lab fault h3 --tx 50%", "h3 sends at half its rate", "a lab"),
+            Example("assay lab fault 'h[4-7]' --rx-loss 1%", needs="a lab"),
+            Example("assay lab fault 'h[0-7]' --clear", needs="a lab"),
+        ],
     )
     parser.add_argument("hosts", metavar="HOST", help="a host or a node set, such as h[0-3]")
     parser.add_argument(
-        "--tx", metavar="RATE", help="sends only so fast: a share of the planted rate, or a rate"
+        "--tx", metavar="RATE", help="limit what it sends: a share of the planted rate, or a rate"
     )
-    parser.add_argument("--rx", metavar="RATE", help="receives only so fast")
-    parser.add_argument("--tx-loss", metavar="SHARE", help="that share of the packets that it sends is lost")
-    parser.add_argument("--rx-loss", metavar="SHARE", help="that share of the packets to it is lost")
-    parser.add_argument("--down", action="store_true", help="its cable is pulled")
-    parser.add_argument("--clear", action="store_true", help="nothing is wrong with it any more")
+    parser.add_argument("--rx", metavar="RATE", help="limit what it receives, likewise")
+    parser.add_argument("--tx-loss", metavar="SHARE", help="lose this share of the packets that it sends")
+    parser.add_argument("--rx-loss", metavar="SHARE", help="lose this share of the packets that it receives")
+    parser.add_argument("--down", action="store_true", help="take the link down")
+    parser.add_argument("--clear", action="store_true", help="remove all faults")
     parser.set_defaults(lab_verb=_fault)
 
 
 def _fault(args: argparse.Namespace) -> int:
-    lab = Fabric.load(args.name)
+    lab = Fabric.load(args.lab or None)
     hosts = lab.select(args.hosts)
     ills = [option for option in ("tx", "rx", "tx_loss", "rx_loss", "down") if getattr(args, option)]
     if bool(ills) == args.clear:
@@ -327,19 +322,20 @@ def _fault(args: argparse.Namespace) -> int:
 
 
 def _prepare_down(verbs: _Verbs) -> None:
-    parser = _add(
+    parser = _add_verb(
         verbs,
         "down",
         "End a lab and whatever runs in it, also what a crash left of one. Nothing stays behind.",
-        """\
-  assay lab down
-  assay lab down --name lopsided
-""",
+        [
+            Example("assay lab down", needs="a lab"),
+            Example("assay lab down --lab lopsided", needs="a lab"),
+            Example("ASSAY_LAB=lopsided assay lab down", needs="a lab"),
+        ],
     )
     parser.set_defaults(lab_verb=_down)
 
 
 def _down(args: argparse.Namespace) -> int:
-    name, ended = take_down(args.name)
+    name, ended = take_down(args.lab or None)
     print(f"lab '{name}' is down" if ended else f"no lab '{name}' was up: nothing to do")
     return EXIT_PASS

@@ -9,6 +9,8 @@ import msgspec
 from rich.table import Table
 from rich.text import Text
 
+from assay.commands.options import add
+from assay.commands.parser import Example, Parser
 from assay.errors import EXIT_PASS, UserError
 from assay.launch.engines import Described, describe, described_storage, probe
 from assay.launch.launchers import default_launcher
@@ -16,19 +18,18 @@ from assay.report.terminal import console
 
 
 class List:
-    """Every measurement: what it is, whether it applies here, and why not where it does not.
-    With a name, its parameters and metrics."""
+    """List what Assay can measure, and what of it applies here. With a name: its parameters and metrics."""
 
     name = "list"
-    examples = """
-  assay list
-  assay list network.all_to_all      its parameters and metrics
-  assay list --json
-"""
+    examples = [
+        Example("assay list"),
+        Example("assay list network.all_to_all", "its parameters and metrics"),
+        Example("assay list --json"),
+    ]
 
-    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+    def prepare_parser(self, parser: Parser) -> None:
         parser.add_argument("name", nargs="?", metavar="NAME", help="a measurement, in detail")
-        parser.add_argument("--json", action="store_true", help="as JSON")
+        add(parser, "--json")
 
     def run(self, args: argparse.Namespace) -> int:
         description = describe(probe())

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import socket
 
-from assay.commands.options import add_output, open_run, quantity, specifications
+from assay.commands.options import add, add_output, open_run, share, specifications
+from assay.commands.parser import Example, Parser
 from assay.errors import UserError
 from assay.launch.engines import describe, probe
 from assay.launch.placement import HERE
@@ -18,20 +19,18 @@ PEAK, PACED = "node.memory", "node.memory_paced"
 
 
 class Mem:
-    """Memory of this machine: peak bandwidth from the cores of each NUMA node to the memory of each, and
-    whether it keeps up with an application's memory traffic at the application's own pace (COBALT's
-    mem-test)."""
+    """Memory bandwidth: the peak, and at an application's pace. Peak bandwidth is measured from the cores of each
+    NUMA node to the memory of each; the paced workload tells whether the machine keeps up with an application's memory
+    traffic (COBALT's mem-test)."""
 
     name = "mem"
-    examples = """
-  assay mem                                  peak, then the COBALT2 workload
-  assay mem --paced --realtime               the workload alone, with real-time priority
-  assay mem --paced --workload site.toml     a workload of your own (see workloads/cobalt2.toml)
-  assay mem --paced --scale 50%              at half its rates
-  assay mem --peak --json
-"""
+    examples = [
+        Example("assay mem", "peak bandwidth, then the COBALT2 workload"),
+        Example("assay mem --paced --scale 50% --budget 5s", "the workload alone, at half its rates"),
+        Example("assay mem --peak --json"),
+    ]
 
-    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+    def prepare_parser(self, parser: Parser) -> None:
         which = parser.add_mutually_exclusive_group()
         which.add_argument("--peak", action="store_true", help="peak bandwidth alone")
         which.add_argument("--paced", action="store_true", help="the paced workload alone")
@@ -39,22 +38,20 @@ class Mem:
             "--workload", default="cobalt2", metavar="NAME", help="a built-in workload, or a TOML file"
         )
         parser.add_argument(
-            "--scale", type=quantity("1"), metavar="SHARE", help="share of the workload's rates (default: 1)"
+            "--scale", type=share, metavar="SHARE", help="share of the workload's rates (default: 100%%)"
         )
-        parser.add_argument(
-            "--seconds", type=quantity("s"), metavar="TIME", help="of the workload (default: 25s)"
-        )
-        parser.add_argument("--realtime", action="store_true", help="real-time priority, as chrt -f 1")
+        add(parser, "--budget", "the workload; default: 25s")
+        add(parser, "--realtime")
         add_output(parser)
 
     def run(self, args: argparse.Namespace) -> int:
         names = [PEAK] if args.peak else [PACED] if args.paced else [PEAK, PACED]
-        if args.peak and (args.scale or args.seconds):
-            raise UserError("--scale and --seconds are of the workload", "leave them out with --peak")
+        if args.peak and (args.scale or args.budget):
+            raise UserError("--scale and --budget are for the workload", "leave them out with --peak")
         wanted = specifications(args)
         common: dict[str, Scalar] = {"realtime": True} if args.realtime else {}
         paced: dict[str, Scalar] = {"workload": load_workload(args.workload), **common}
-        for option in ("scale", "seconds"):
+        for option in ("scale", "budget"):
             if getattr(args, option) is not None:
                 paced[option] = getattr(args, option)
         describe(probe()).find(PACED).check_bounds(paced)
@@ -63,8 +60,9 @@ class Mem:
         run.info.hosts = [here]
         run.save()
         session = Session(run, verbose=args.verbose, quiet=args.json)
-        for name in names:
-            measure_node(session, name, HERE, [here], None, paced if name == PACED else common)
+        with session.interruptible():
+            for name in names:
+                measure_node(session, name, HERE, [here], None, paced if name == PACED else common)
         status = session.conclude(wanted)
         if args.json:
             session.print_json()

@@ -6,7 +6,8 @@ import argparse
 import math
 from pathlib import Path
 
-from assay.commands.options import quantity
+from assay.commands.options import add, share
+from assay.commands.parser import Example, Parser
 from assay.errors import UserError
 from assay.launch import simulator
 from assay.measure.model import model_of, prove
@@ -17,37 +18,34 @@ from assay.report.model import show_model
 
 
 class Model:
-    """Fit a saturation run, write the platform file for SimGrid, run every experiment on it in the simulator, and
-    say how far simulated and measured are apart. A platform that is not within --limit is not called good: exit
-    code 1. The report shows the curves of both over one another, and a picture of the platform."""
+    """Make a SimGrid platform of a saturation run, and verify it. Every experiment of the run is repeated in the
+    simulator; a platform whose error is above --limit is not good: exit code 1. The report compares both curves, and
+    has a picture of the platform."""
 
     name = "model"
-    examples = """
-  assay model                                       the newest run; platform.xml in its directory
-  assay model runs/20261121T040000-saturate -o platform.xml --limit 5%
-  assay simulate platform.xml -- saturate           and then
-  assay simulate platform.xml -- ./my_mpi_program
-"""
+    examples = [
+        Example("assay model", "the newest run; writes platform.xml into it", "a run"),
+        Example("assay model runs/20261121-040000-saturate-1f2e --platform platform.xml", needs="a run"),
+        Example("assay model runs/20261121-040000-saturate-1f2e --limit 2%", needs="a run"),
+    ]
 
-    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+    def prepare_parser(self, parser: Parser) -> None:
         parser.add_argument(
             "run", nargs="?", metavar="RUN", help="run of 'assay saturate' (default: the newest)"
         )
         parser.add_argument(
-            "--output", "-o", metavar="FILE", help="the platform file (default: RUN/platform.xml)"
+            "--platform", metavar="FILE", help="the platform file (default: RUN/platform.xml)"
         )
         parser.add_argument(
             "--limit",
-            type=quantity("1"),
+            type=share,
             default=0.05,
             metavar="SHARE",
-            help="largest error of a good one (default: 5 %%)",
+            help="largest error of a good platform (default: 5%%)",
         )
         parser.add_argument("--no-simulation", action="store_true", help="write the file, prove nothing")
-        parser.add_argument("--json", action="store_true", help="the whole run as JSON on standard output")
-        parser.add_argument(
-            "--verbose", "-v", action="store_true", help="show commands and the simulator's own words"
-        )
+        add(parser, "--json")
+        add(parser, "-v --verbose")
 
     def run(self, args: argparse.Namespace) -> int:
         if not 0 < args.limit < math.inf:
@@ -55,7 +53,7 @@ class Model:
         run = Run.load(args.run or newest_run())
         state, reason = run.info.state, run.info.reason
         model = model_of(run)
-        target = Path(args.output) if args.output else run.path / "platform.xml"
+        target = Path(args.platform) if args.platform else run.path / "platform.xml"
         write_platform(model, target, str(run.info.id))
         session = Session(run, verbose=args.verbose, quiet=args.json)
         why = "not asked for" if args.no_simulation else simulator.unavailable()

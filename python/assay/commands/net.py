@@ -3,21 +3,29 @@
 from __future__ import annotations
 
 import argparse
-import math
 import os
 
-from assay.commands.options import add_lab, add_output, count, open_run, place, quantity, specifications
+from assay.commands.options import (
+    add,
+    add_alias,
+    add_output,
+    check_timeout,
+    count,
+    locate,
+    open_run,
+    specifications,
+)
+from assay.commands.parser import Example, Parser
 from assay.errors import UserError
 from assay.launch.engines import describe, probe
 from assay.launch.hosts import fold, host_list, refuse_shared
-from assay.launch.launchers import LAUNCHERS, Launcher, launcher_on
+from assay.launch.launchers import Launcher, launcher_on
 from assay.launch.placement import HERE
 from assay.launch.reach import check_hosts
 from assay.measure.adapters import parse_adapters
 from assay.measure.network import NetworkRequest, measure_network
 from assay.measure.session import Session
 from assay.records.schema import Scalar
-from assay.records.units import parse_size
 from assay.report.sweep import netsan_table, sweep_rows
 
 SCHEDULES = ("shift", "circle", "xor", "random")
@@ -26,73 +34,67 @@ SIZES = [2**k for k in range(23)]  # 1 B to 4 MiB
 
 
 class Net:
-    """Qualify a network: which node, side, pair or adapter is slow. Clients against servers, or, with no
-    --servers, all against all in rounds of pairs. With no hosts at all, ranks on this machine."""
+    """Qualify a network: which node, side, pair or adapter is slow. All hosts against all in rounds of pairs, or
+    clients against servers. Without hosts: ranks on this machine."""
 
     name = "net"
-    examples = """
-  assay net --clients "client[1-8]"                  all to all
-  assay net --servers "server[2-3]" --clients "client[1-48]" --servers-hcas mlx5_0:mlx5_1
-  assay lab up && assay net --lab                    the virtual cluster of this machine
-  assay net --lab --servers h0 --clients "h[1-7]" --op put,get --budget 30s
-  assay net                                          the cores of this machine
-"""
+    examples = [
+        Example("assay net --budget 5s", "the cores of this machine", needs="an MPI"),
+        Example('assay net -w "node[1-48]"', "all to all", needs="a cluster"),
+        Example(
+            'assay net --servers "server[2-3]" --clients "client[1-48]" --servers-hcas mlx5_0:mlx5_1',
+            needs="a cluster",
+        ),
+    ]
 
-    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
-        who = parser.add_argument_group("who takes part (lists as ClusterShell reads them: client[1-3,10])")
-        who.add_argument("--servers", metavar="LIST", help="servers; none means all to all")
-        who.add_argument("--servers-file", metavar="FILE", help="file of servers, a name or list a line")
-        who.add_argument(
+    def prepare_parser(self, parser: Parser) -> None:
+        hosts = parser.add_argument_group("hosts (lists as ClusterShell reads them: client[1-3,10])")
+        add(hosts, "-w --hosts", "all to all")
+        hosts.add_argument("--servers", metavar="LIST", help="servers, for clients against servers")
+        hosts.add_argument("--clients", metavar="LIST", help="clients; without --servers as --hosts")
+        add(hosts, "-n --ranks", "on this machine, without hosts")
+        add(hosts, "--lab")
+        add(hosts, "--launcher")
+        measurement = parser.add_argument_group("measurement")
+        add(measurement, "--sizes", "messages; default: 1 B to 4 MiB, powers of two")
+        add(measurement, "--op", "send, put, get; default: all with --servers, else send")
+        add(measurement, "--budget", "the sweep; default: 60s")
+        add(measurement, "--repeats", "messages per peer and size, instead of --budget")
+        add_output(parser)
+        self._add_advanced(parser)
+
+    def _add_advanced(self, parser: Parser) -> None:
+        advanced = parser.advanced
+        add(advanced, "--hosts-file")
+        advanced.add_argument("--servers-file", metavar="FILE", help="file of servers, likewise")
+        advanced.add_argument("--clients-file", metavar="FILE", help="file of clients, likewise")
+        advanced.add_argument(
             "--servers-hcas",
             metavar="HCA1[:HCA2]",
             help="adapters of the servers; each is measured by a rank of its own",
         )
-        who.add_argument("--clients", "-w", metavar="LIST", help="clients, or all hosts of an all to all")
-        who.add_argument("--clients-file", metavar="FILE", help="file of clients, a name or list a line")
-        who.add_argument("--ranks", type=count, metavar="N", help="without hosts: ranks on this machine")
-        add_lab(who)
-        who.add_argument("--launcher", choices=[x.name for x in LAUNCHERS if x.flavour])
-        how = parser.add_argument_group("how they talk")
-        how.add_argument(
-            "--niters", type=count, metavar="NUM", help="messages per peer and size (default: adaptive)"
+        add(advanced, "--size", "this message size alone")
+        advanced.add_argument(
+            "--nflight", type=count, default=1, metavar="N", help="messages in flight (default: 1)"
         )
-        how.add_argument(
-            "--nflight", type=count, default=1, metavar="NUM", help="messages in flight (default: 1)"
+        advanced.add_argument(
+            "--schedule", choices=SCHEDULES, help="rounds of an all to all (default: shift)"
         )
-        how.add_argument("--bsize", metavar="SIZE", help="one message size only, in bytes or as 64KiB")
-        how.add_argument("--sizes", metavar="LIST", help="message sizes (default: 1 to 4MiB, powers of two)")
-        how.add_argument(
-            "--op", metavar="LIST", help="send, put, get (default: all for client/server, send all to all)"
-        )
-        how.add_argument("--schedule", choices=SCHEDULES, help="rounds of an all to all (default: shift)")
-        how.add_argument(
+        advanced.add_argument(
             "--rounds",
             type=count,
-            metavar="K",
-            help="a sample of K rounds (default: all that fit the budget)",
+            metavar="N",
+            help="a sample of N rounds of the schedule (default: all that fit the budget)",
         )
-        how.add_argument(
-            "--budget", type=quantity("s"), metavar="TIME", help="time for the sweep (default: 60s)"
+        add(advanced, "--confidence", "default: 5%", default=0.05)
+        add(advanced, "--timeout", "a message; default: 30s", default=30.0)
+        advanced.add_argument("--no-retest", action="store_true", help="do not measure suspects again")
+        advanced.add_argument(
+            "--compat-netsan", action="store_true", help="print the Network Sanitizer's table"
         )
-        how.add_argument(
-            "--confidence",
-            type=quantity("1"),
-            default=0.05,
-            metavar="SHARE",
-            help="stop when the median is known this well (default: 5 %%)",
-        )
-        how.add_argument(
-            "--timeout",
-            type=quantity("s"),
-            default=30.0,
-            metavar="TIME",
-            help="longest wait for a message (default: 30s)",
-        )
-        how.add_argument("--no-retest", action="store_true", help="do not measure suspects again")
-        add_output(parser)
-        parser.add_argument(
-            "--compat-netsan", action="store_true", help="print the table of the original, in its semantics"
-        )
+        # The Network Sanitizer's own spellings: run_netsan.sh takes its scripts as they are.
+        add_alias(parser, "--bsize", "--size")
+        add_alias(parser, "--niters", "--repeats")
 
     def run(self, args: argparse.Namespace) -> int:
         return conduct(args, build_request(args))
@@ -114,7 +116,8 @@ def conduct(args: argparse.Namespace, request: NetworkRequest, built_in: tuple[s
     run.save()
     session = Session(run, verbose=args.verbose, quiet=args.json or args.compat_netsan)
     session.err.print(_introduce(request))
-    measure_network(session, request)
+    with session.interruptible():
+        measure_network(session, request)
     status = session.conclude(wanted)
     if args.json:
         session.print_json()
@@ -141,8 +144,8 @@ def build_request(args: argparse.Namespace, simulated: Launcher | None = None) -
     ``simulated``: the launcher that knows the hosts by itself, in place of the site's.
     """
     servers = host_list(args.servers, args.servers_file, "--servers")
-    clients = host_list(args.clients, args.clients_file, "--clients")
-    site, clients = (HERE, clients) if simulated else place(args, clients, servers)
+    clients = _clients(args, bool(servers))
+    site, clients = (HERE, clients) if simulated else locate(args, clients, servers)
     refuse_shared(servers, clients)
     if servers and not clients:
         raise UserError("servers but no clients", "name them: --clients 'client[1-8]'")
@@ -161,22 +164,32 @@ def build_request(args: argparse.Namespace, simulated: Launcher | None = None) -
         timeout=args.timeout,
         retest=not args.no_retest,
     )
-    if not args.timeout >= 1:
-        raise UserError("--timeout under 1 s", "a busy host can take that long to answer; give at least 1s")
+    check_timeout(args.timeout)
     numbers = {**request.params, "timeout": request.timeout}
     describe(probe()).find(request.measurement).check_bounds(numbers)
     return request
 
 
+def _clients(args: argparse.Namespace, have_servers: bool) -> list[str]:
+    """Of --clients, or all hosts of an all to all."""
+    clients = host_list(args.clients, args.clients_file, "--clients")
+    hosts = host_list(args.hosts, args.hosts_file, "--hosts")
+    if hosts and (clients or have_servers):
+        raise UserError(
+            "--hosts is for all to all", "name the clients with --clients, the servers with --servers"
+        )
+    return clients or hosts
+
+
 def _params(args: argparse.Namespace, servers: list[str], clients: list[str]) -> dict[str, Scalar]:
-    if args.bsize is not None and args.sizes is not None:
-        raise UserError("--bsize and --sizes are both given", "give one of them")
+    if args.size is not None and args.sizes is not None:
+        raise UserError("--size and --sizes are both given", "give one of them")
     if args.json and args.compat_netsan:
         raise UserError("--json and --compat-netsan are both given", "give one of them")
-    if args.budget is not None and not 0 < args.budget < math.inf:
-        raise UserError(f"--budget {args.budget:g}: no time to measure in", "give a time, such as 60s")
-    if args.niters is not None and args.budget is not None:
-        raise UserError("--niters and --budget contradict each other", "give a number of messages, or a time")
+    if args.repeats is not None and args.budget is not None:
+        raise UserError(
+            "--repeats and --budget contradict each other", "give a number of messages, or a time"
+        )
     if servers and (args.schedule or args.rounds):
         raise UserError("--schedule and --rounds are for all to all", "leave them out with --servers")
     if args.schedule == "xor" and len(clients) & (len(clients) - 1):
@@ -190,8 +203,8 @@ def _params(args: argparse.Namespace, servers: list[str], clients: list[str]) ->
         "nflight": args.nflight,
         "confidence": args.confidence,
     }
-    if args.niters is not None:
-        params["niters"] = args.niters
+    if args.repeats is not None:
+        params["repeats"] = args.repeats
         params["budget"] = 0
     else:
         params["budget"] = 60.0 if args.budget is None else args.budget
@@ -202,10 +215,7 @@ def _params(args: argparse.Namespace, servers: list[str], clients: list[str]) ->
 
 
 def _sizes(args: argparse.Namespace) -> list[int]:
-    text = args.bsize if args.bsize is not None else args.sizes
-    if text is None:
-        return SIZES
-    sizes = [parse_size(part) for part in text.split(",")]
+    sizes: list[int] = [args.size] if args.size is not None else args.sizes or SIZES
     free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     if max(sizes) * 2 > free:
         raise UserError(

@@ -1,55 +1,173 @@
-"""Options that several verbs share, and the readers of their values."""
+"""The options that several verbs share, and the readers of their values.
+
+``SHARED`` defines each of them once: one spelling, one type and one text, whatever the verb. A verb may add a note
+in brackets, a default, and whether the option is required.
+"""
 
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
+from assay.commands.parser import Parser
 from assay.errors import UserError
 from assay.explain import RULES
 from assay.judge import Specification, Vocabulary, find_specification, load_specification
 from assay.lab import Lab
 from assay.launch.engines import described, described_profilers, described_storage, metrics_of
+from assay.launch.launchers import LAUNCHERS, Launcher, default_launcher, find_launcher
 from assay.launch.placement import HERE, REMOTE, Site, lab_site
+from assay.measure.alloc import parse_sizes, parse_threads
 from assay.measure.heap import HEAP
 from assay.measure.storage import SPEEDUP_DESCRIBED
 from assay.records.run import Run
-from assay.records.units import parse_in
+from assay.records.units import parse_in, parse_size
+
+Group = argparse._ArgumentGroup | argparse.ArgumentParser
+T = TypeVar("T")
 
 
-def quantity(unit: str) -> Callable[[str], float]:
-    """A reader of quantities in ``unit``; a bare number is in that unit."""
+def reader(parse: Callable[[str], T]) -> Callable[[str], T]:
+    """``parse`` for argparse, which puts the option's name before the error."""
 
-    def read(text: str) -> float:
+    def read(text: str) -> T:
         try:
-            return float(text)
-        except ValueError:
-            pass
-        try:
-            return parse_in(text, unit)
-        except UserError as error:  # argparse adds the option's name
+            return parse(text)
+        except UserError as error:
             raise argparse.ArgumentTypeError(str(error)) from None
 
     return read
 
 
+def quantity(unit: str) -> Callable[[str], float]:
+    """A reader of quantities in ``unit``; a bare number is in that unit."""
+
+    def parse(text: str) -> float:
+        try:
+            return float(text)
+        except ValueError:
+            return parse_in(text, unit)
+
+    return reader(parse)
+
+
+@reader
+def duration(text: str) -> float:
+    """Seconds, above zero: "20s", "3min", "500ms"; a bare number is in seconds."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = parse_in(text, "s")
+    if not 0 < seconds < math.inf:
+        raise UserError(f"{text}: not a duration above zero", "give a time, such as 20s or 3min")
+    return seconds
+
+
+size = reader(parse_size)  # bytes: "65536", "64KiB", "64k"; k, m and g are binary as in IOR and fio
+sizes = reader(parse_sizes)  # "4KiB,1MiB", or "16B:4GiB", a factor of four each
+share = quantity("1")  # "5%" or 0.05
+
+
+@reader
 def count(text: str) -> int:
     """A whole number, at least 1."""
     if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number of at least 1")
+        raise UserError(f"'{text}' is not a whole number of at least 1", "write it like 3")
     return int(text)
 
 
-def add_lab(parser: argparse._ArgumentGroup | argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--lab", nargs="?", const="", metavar="NAME", help="on the virtual cluster (see 'assay lab --help')"
-    )
+SHARED: dict[str, dict[str, Any]] = {
+    "-w --hosts": {"metavar": "LIST", "help": "hosts, such as 'node[1-48]'"},
+    "--hosts-file": {"metavar": "FILE", "help": "file of hosts, a name or list per line"},
+    "--peer": {"metavar": "HOST", "help": "the host of the other side"},
+    "-n --ranks": {"type": count, "metavar": "N", "help": "number of ranks"},
+    "--lab": {"nargs": "?", "const": "", "metavar": "NAME", "help": "the virtual cluster of 'assay lab'"},
+    "--launcher": {
+        "choices": [x.name for x in LAUNCHERS if x.flavour],
+        "metavar": "NAME",
+        "help": "how ranks are started: " + ", ".join(x.name for x in LAUNCHERS if x.flavour),
+    },
+    "--mpi": {"metavar": "NAME", "help": "openmpi, mpich or mpich-wheel"},
+    "--nodes": {"type": count, "metavar": "N", "help": "number of hosts"},
+    "--budget": {"type": duration, "metavar": "DURATION", "help": "time to measure, such as 20s or 3min"},
+    "--timeout": {"type": duration, "metavar": "DURATION", "help": "limit of one wait"},
+    "--repeats": {"type": count, "metavar": "N", "help": "number of repetitions"},
+    "--confidence": {"type": share, "metavar": "SHARE", "help": "repeat until a median is known this well"},
+    "--size": {"type": size, "metavar": "SIZE", "help": "one size, such as 64KiB"},
+    "--sizes": {"type": sizes, "metavar": "SIZES", "help": "sizes, such as 4KiB,1MiB or 16B:4GiB"},
+    "--threads": {
+        "type": reader(parse_threads),
+        "metavar": "LIST",
+        "help": "numbers of threads, such as 1,2,4",
+    },
+    "--op": {"metavar": "LIST", "help": "operations, comma-separated"},
+    "--realtime": {"action": "store_true", "help": "real-time priority, as chrt -f 1"},
+    "--store": {"metavar": "PATH", "help": "node-local memory: a folder, a file or /dev/dax*"},
+    "--store-size": {"type": size, "metavar": "SIZE", "help": "size of the store on each node"},
+    "--consistency": {
+        "choices": ["immediate", "collective", "commit"],
+        "metavar": "NAME",
+        "help": "when ranks see each other's writes: immediate, collective, commit",
+    },
+    "--resume": {"metavar": "RUN", "help": "continue a run that ended early"},
+    "-o --output": {"metavar": "DIR", "help": "run directory (default: runs/DATE-...)"},
+    "--spec": {
+        "action": "append",
+        "default": [],
+        "metavar": "SPEC",
+        "help": "judge by this specification: a TOML file or a built-in name; repeatable",
+    },
+    "--json": {"action": "store_true", "help": "JSON on standard output"},
+    "-v --verbose": {"action": "store_true", "help": "show commands and the engines' messages"},
+}
 
 
-def place(
+def add(parser: Group, option: str, note: str = "", **more: Any) -> None:
+    """The shared option ``option`` ("-w --hosts"); ``note`` comes in brackets after its text. ``more`` may hold a
+    default, or say that the option is required."""
+    if not more.keys() <= {"default", "required", "dest"}:
+        raise ValueError(f"{option} is defined in SHARED")
+    given = dict(SHARED[option])
+    if note:
+        given["help"] += f" ({note})"
+    given["help"] = given["help"].replace("%", "%%")
+    parser.add_argument(*option.split(), **{**given, **more})
+
+
+def add_alias(parser: Group, alias: str, option: str) -> None:
+    """A spelling of another tool whose scripts are promised to run; the help leaves it out."""
+    given = {key: value for key, value in SHARED[option].items() if key in ("type", "metavar", "nargs")}
+    name = option.split()[-1].removeprefix("--").replace("-", "_")
+    parser.add_argument(alias, dest=name, default=argparse.SUPPRESS, help=argparse.SUPPRESS, **given)
+
+
+def add_output(parser: Parser) -> None:
+    """What every verb that makes and judges a run takes."""
+    for option in ("-o --output", "--spec", "--json", "-v --verbose"):
+        add(parser, option)
+
+
+def chosen_launcher(args: argparse.Namespace) -> tuple[Launcher | None, str]:
+    """The launcher, or the reason why there is none."""
+    if args.launcher:
+        return find_launcher(args.launcher), ""
+    try:
+        return default_launcher(), ""
+    except UserError as error:
+        return None, str(error)
+
+
+def check_timeout(seconds: float) -> None:
+    if seconds < 1:
+        raise UserError("--timeout under 1 s", "a busy host can take that long to answer; give at least 1s")
+
+
+def locate(
     args: argparse.Namespace, hosts: list[str], others: list[str] | None = None, ranks_here: int = 0
 ) -> tuple[Site, list[str]]:
     """Where ranks run, and on which hosts: the named ones, the lab's, or ``ranks_here`` on this machine.
@@ -91,22 +209,13 @@ def read_specification(name: str) -> Specification:
         metrics=metrics_of(measurements),
         rules=RULES,
         facts={fact.name: fact.unit for fact in known.facts},
-        parameters={one.name: {p.name: p.unit for p in one.parameters} for one in measurements},
+        parameters={m.name: {p.name: p.unit for p in m.parameters} for m in measurements},
     )
     return load_specification(find_specification(name), vocabulary)
 
 
 def open_run(verb: str, args: argparse.Namespace) -> Run:
-    """The run that this command fills: a new one, or the one that it goes on with."""
+    """The run that this command fills: a new one, or the one that it continues."""
     if args.resumed is not None:
         return Run.reopen(args.resumed)
-    return Run.create(verb, args.words, path=Path(args.output) if args.output else None)
-
-
-def add_output(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--output", "-o", metavar="DIR", help="the run's directory (default: runs/DATE-...)")
-    parser.add_argument(
-        "--spec", action="append", default=[], metavar="SPEC", help="a specification to judge by, besides"
-    )
-    parser.add_argument("--json", action="store_true", help="the whole run as JSON on standard output")
-    parser.add_argument("--verbose", "-v", action="store_true", help="show commands and engines' own words")
+    return Run.create(verb, args.command_line, path=Path(args.output) if args.output else None)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 import socket
 
-from assay.commands.options import add_output, open_run, specifications
+from assay.commands.options import add, add_output, open_run, specifications
+from assay.commands.parser import Example, Parser
 from assay.commands.run import read_parameters
 from assay.errors import UserError
 from assay.launch.engines import Described, describe, probe
-from assay.launch.hosts import parse_hosts
+from assay.launch.hosts import host_list
 from assay.launch.launchers import Local
 from assay.launch.placement import HERE, REMOTE, Segment
 from assay.launch.reach import check_hosts
@@ -28,31 +29,27 @@ from assay.measure.session import Session
 from assay.records.schema import Scalar
 
 WAIT_S = 60.0  # of the listening side, the engine's default
-OWN = ("device", "peer", "mute")  # parameters of the engine that this verb sets
+SET_HERE = ("device", "peer", "mute")  # parameters of the engine that this verb sets
 
 
 class Rdma:
-    """RDMA bandwidth between two devices or hosts, as perftest's ib_write_bw, ib_read_bw and ib_send_bw
-    measure it. Without a host and a device, each active port of this machine sends to another card of it. All
-    other options are the measurement's, see 'assay list node.rdma': --op write,read,send, --sizes,
-    --iterations, --depth, --qps, --bidirectional, --gid-index, --mtu, --port, --port-number, --wait,
-    --realtime."""
+    """RDMA bandwidth between two devices or hosts. It measures as perftest's ib_write_bw, ib_read_bw and ib_send_bw
+    do. Without -d and --peer, each active port of this machine sends to another card of it. Other options are the
+    measurement's, see 'assay list node.rdma': --op write,read,send, --sizes, --iterations, --depth, --qps,
+    --bidirectional, --gid-index, --mtu, --port, --port-number, --wait, --realtime."""
 
     name = "rdma"
-    examples = """
-  assay rdma                                     every port of this machine as sender, to another card
-  assay rdma -d mlx5_0                           listens, as 'ib_write_bw -d mlx5_0' does
-  assay rdma -d mlx5_1 HOST                      sends to the side that listens on HOST
-  assay rdma -d mlx5_1 --peer-device mlx5_0      both sides on this machine, in one command
-  assay rdma -d mlx5_0 --peer-device mlx5_0 HOST starts the listening side on HOST too, through ssh
-  assay rdma -d mlx5_1 --op write,read,send --sizes 2,4KiB,64KiB,1MiB --peer-device mlx5_0
-"""
+    examples = [
+        Example("assay rdma", "every port of this machine as sender, to another card"),
+        Example("assay rdma -d mlx5_1 --peer-device mlx5_0", "one pair", "RDMA devices"),
+        Example("assay rdma -d mlx5_1 --peer node2", "node2 listens: assay rdma -d mlx5_0", "another host"),
+    ]
 
-    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
-        parser.usage = "%(prog)s [-d DEVICE] [--peer-device DEVICE] [options] [HOST]"
+    def prepare_parser(self, parser: Parser) -> None:
         parser.add_argument(
             "-d", "--device", metavar="DEVICE", help="RDMA device, such as mlx5_0 or mlx5_0:1"
         )
+        add(parser, "--peer", "without it and --peer-device this side listens")
         parser.add_argument(
             "--peer-device", metavar="DEVICE", help="device of the other side, which is then started too"
         )
@@ -61,12 +58,12 @@ class Rdma:
 
     def run(self, args: argparse.Namespace) -> int:
         described = describe(probe()).find(MEASUREMENT)
-        params, host = read_words(described, args.others)
+        params, host = read_options(described, args)
         described.check_bounds(params)
         if args.peer_device and not args.device:
             raise UserError("--peer-device without -d", "name the sending device too: -d mlx5_0")
         if host and not args.device:
-            raise UserError(f"a host ({host}) without a device", "name the device to send from: -d mlx5_0")
+            raise UserError(f"--peer {host} without -d", "name the device to send from: -d mlx5_0")
         if host and args.peer_device:
             check_hosts(REMOTE, [host])
         wanted = specifications(args, "rdma")
@@ -76,28 +73,21 @@ class Rdma:
         run.info.options = {"device": args.device, "peer_device": args.peer_device, "host": host, **params}
         run.save()
         session = Session(run, verbose=args.verbose, quiet=args.json)
-        _measure(session, described, args, here, host, params)
+        with session.interruptible():
+            _measure(session, described, args, here, host, params)
         status = session.conclude(wanted)
         if args.json:
             session.print_json()
         return status
 
 
-def read_words(described: Described, words: list[str]) -> tuple[dict[str, Scalar], str]:
-    """The measurement's parameters, and the host among them: the one word that belongs to no option."""
-    kinds: dict[str, str] = {p.name: p.kind for p in described.parameters if p.name not in OWN}
-    options, hosts, rest = [], [], list(words)
-    while rest:
-        word = rest.pop(0)
-        if not word.startswith("-"):
-            hosts += parse_hosts(word, "HOST")
-            continue
-        options.append(word)
-        if kinds.get(word.removeprefix("--").replace("-", "_"), "flag") != "flag" and rest:
-            options.append(rest.pop(0))
+def read_options(described: Described, args: argparse.Namespace) -> tuple[dict[str, Scalar], str]:
+    """The measurement's parameters, and the host of the other side; "" for none."""
+    parameters = [parameter for parameter in described.parameters if parameter.name not in SET_HERE]
+    hosts = host_list(args.peer, None, "--peer")
     if len(hosts) > 1:
-        raise UserError(f"more than one host: {', '.join(hosts)}", "name the one to connect to")
-    return read_parameters(described.name, kinds, options), hosts[0] if hosts else ""
+        raise UserError(f"--peer names {len(hosts)} hosts", "name the one to connect to")
+    return read_parameters(described.name, parameters, args.others), hosts[0] if hosts else ""
 
 
 def _measure(
@@ -131,7 +121,7 @@ def _one_side(session: Session, device: str, here: str, host: str, params: dict[
     else:
         wait = float(params.get("wait", WAIT_S))
         silence += wait
-        session.err.print(f"{here} {device} waits {wait:g} s for: assay rdma -d DEVICE {here}")
+        session.err.print(f"{here} {device} waits {wait:g} s for: assay rdma -d DEVICE --peer {here}")
     session.measure(MEASUREMENT, Local(), HERE, [Segment([here])], chosen, silence, flavour="")
 
 

@@ -3,39 +3,40 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 
-from assay.commands.options import add_lab, add_output, count, open_run, place, specifications
+from assay.commands.options import add, add_output, locate, open_run, specifications
+from assay.commands.parser import Example, Parser, nearest
 from assay.errors import UserError
-from assay.launch.engines import describe, described_storage, probe
+from assay.launch.engines import Parameter, describe, described_storage, probe
 from assay.launch.hosts import host_list
-from assay.launch.launchers import LAUNCHERS, Local, default_launcher, find_launcher
+from assay.launch.launchers import Local, default_launcher, find_launcher
 from assay.launch.placement import Segment
 from assay.launch.reach import check_hosts
 from assay.measure.session import Session
 from assay.records.schema import Scalar
+from assay.records.units import parse_in
 
 
 class Run:
-    """Run one measurement with parameters of its own (see 'assay list NAME'), without judging by default.
-    Options that are not of this command are the measurement's."""
+    """Run one measurement by its name. It is not judged unless --spec is given. Options that are not listed here are
+    the measurement's: see 'assay list NAME'."""
 
     name = "run"
-    examples = """
-  assay run node.memory --seconds 1
-  assay run network.all_to_all --ranks 2 --sizes 1KiB,1MiB
-  assay run network.all_to_all --lab --op put --budget 10
-  assay run --resume runs/20261121-040000-net-1f2e     goes on with a run that ended early, of any command
-"""
+    examples = [
+        Example("assay run node.memory --budget 1s"),
+        Example("assay run network.all_to_all -n 2 --sizes 1KiB,1MiB --budget 5s", needs="an MPI"),
+        Example("assay run --resume runs/20261121-040000-net-1f2e", "any run that ended early", "a run"),
+    ]
 
-    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
+    def prepare_parser(self, parser: Parser) -> None:
+        parser.usage = "%(prog)s NAME [options]  |  %(prog)s --resume RUN"
         parser.add_argument("measurement", nargs="?", metavar="NAME", help="a measurement (see 'assay list')")
-        parser.add_argument(
-            "--resume", metavar="RUN", help="go on with a run that ended early: its command, less what it has"
-        )
-        parser.add_argument("--hosts", "-w", metavar="LIST", help="hosts, one rank on each")
-        parser.add_argument("--ranks", type=count, metavar="N", help="without hosts: ranks on this machine")
-        add_lab(parser)
-        parser.add_argument("--launcher", choices=[x.name for x in LAUNCHERS])
+        add(parser, "--resume", "its command, without what it has")
+        add(parser, "-w --hosts", "one rank on each")
+        add(parser, "-n --ranks", "on this machine, without hosts")
+        add(parser, "--lab")
+        add(parser, "--launcher")
         add_output(parser)
         # What argparse does not know here may be the measurement's.
         parser.set_defaults(takes_others=True)
@@ -43,13 +44,13 @@ class Run:
     def run(self, args: argparse.Namespace) -> int:
         if args.measurement is None:
             raise UserError("which measurement?", "'assay list' names them")
-        if any(one.name == args.measurement for one in described_storage()):
+        if any(measurement.name == args.measurement for measurement in described_storage()):
             raise UserError(f"{args.measurement} has a verb of its own", "see 'assay io bench --help'")
         described = describe(probe()).find(args.measurement)
-        params = read_parameters(described.name, {p.name: p.kind for p in described.parameters}, args.others)
+        params = read_parameters(described.name, described.parameters, args.others)
         described.check_bounds(params)
         alone = described.scope == "node"
-        site, hosts = place(args, host_list(args.hosts, None, "--hosts"), ranks_here=1 if alone else 0)
+        site, hosts = locate(args, host_list(args.hosts, None, "--hosts"), ranks_here=1 if alone else 0)
         if args.launcher:
             launcher = find_launcher(args.launcher)
         else:
@@ -61,26 +62,47 @@ class Run:
         run.save()
         session = Session(run, verbose=args.verbose, quiet=args.json)
         flavour = "" if alone else None
-        session.measure(described.name, launcher, site, [Segment(hosts)], params, flavour=flavour)
+        with session.interruptible():
+            session.measure(described.name, launcher, site, [Segment(hosts)], params, flavour=flavour)
         status = session.conclude(wanted)
         if args.json:
             session.print_json()
         return status
 
 
-def read_parameters(name: str, kinds: dict[str, str], words: list[str]) -> dict[str, Scalar]:
-    """``--nflight 4 --no-verify`` against the measurement's own parameters; values go as they are."""
+def read_parameters(
+    name: str, parameters: Sequence[Parameter], arguments: Sequence[str]
+) -> dict[str, Scalar]:
+    """``--nflight 4 --no-verify --budget 20s`` as the measurement's own parameters; times and rates in base units."""
+    known = {parameter.name: parameter for parameter in parameters}
     params: dict[str, Scalar] = {}
-    rest = list(words)
+    rest = list(arguments)
     while rest:
-        word, _, value = rest.pop(0).partition("=")
-        key = word.removeprefix("--").replace("-", "_")
-        if not word.startswith("--") or key not in kinds:
-            raise UserError(f"{name} has no parameter '{word}'", f"see 'assay list {name}'")
-        if kinds[key] == "flag":
+        option, _, value = rest.pop(0).partition("=")
+        key = option.removeprefix("--").replace("-", "_")
+        if not option.startswith("--") or key not in known:
+            near = nearest(option, ["--" + parameter.replace("_", "-") for parameter in known])
+            raise UserError(f"{name} has no parameter '{option}'{near}", f"see 'assay list {name}'")
+        if known[key].kind == "flag":
             params[key] = True
         elif value or rest:
-            params[key] = value or rest.pop(0)
+            params[key] = _in_base_unit(option, known[key], value or rest.pop(0))
         else:
-            raise UserError(f"{word} without a value", f"see 'assay list {name}'")
+            raise UserError(f"{option} without a value", f"see 'assay list {name}'")
     return params
+
+
+def _in_base_unit(option: str, parameter: Parameter, text: str) -> Scalar:
+    """Sizes stay as they are: the engine reads them, also in lists."""
+    if parameter.kind != "real" or parameter.unit not in ("s", "B/s", "1"):
+        return text
+    try:
+        float(text)
+    except ValueError:
+        pass
+    else:
+        return text
+    try:
+        return parse_in(text, parameter.unit)
+    except UserError as error:
+        raise UserError(f"{option}: {error.what}", error.fix) from None

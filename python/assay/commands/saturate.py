@@ -5,11 +5,12 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from assay.commands.options import add_lab, add_output, open_run, place, quantity, specifications
+from assay.commands.options import add, add_output, check_timeout, locate, open_run, specifications
+from assay.commands.parser import Example, Parser
 from assay.errors import UserError
 from assay.judge import Specification
 from assay.launch.hosts import fold, host_list, parse_hosts
-from assay.launch.launchers import LAUNCHERS, launcher_on
+from assay.launch.launchers import launcher_on
 from assay.launch.reach import check_hosts
 from assay.measure.model import draw_conclusions
 from assay.measure.saturation import SaturationRequest, measure_saturation
@@ -19,48 +20,36 @@ from assay.model.study import Effort, Study
 
 
 class Saturate:
-    """Saturate a network: what each host can send, receive and both at once, what a cabinet can, and what goes
-    between cabinets. Who stands in one cabinet with whom is given, or found by measurement. 'assay model RUN'
-    makes a platform of SimGrid of it."""
+    """Find a network's capacities: hosts, cabinets, and between cabinets. It measures what each host can send, receive
+    and both at once, what a cabinet can, and what goes between cabinets. Cabinets are given, or found by measurement.
+    'assay model RUN' makes a platform of SimGrid of it."""
 
     name = "saturate"
-    examples = """
-  assay saturate -w "node[1-144]"                             cabinets are found by measurement
-  assay saturate -w "node[1-144]" --cabinets "a=node[1-72]" "b=node[73-144]"
-  assay saturate -w "node[1-144]" --cabinets cabinets.txt     a line "NAME=HOSTS" for each
-  assay saturate --lab --confidence 1%                        the virtual cluster of this machine
-  assay saturate --resume runs/20261121-040000-saturate-1f2e  goes on with one that ended early
-"""
+    examples = [
+        Example('assay saturate -w "node[1-144]"', "cabinets are measured", "a cluster"),
+        Example(
+            'assay saturate -w "node[1-144]" --topology "a=node[1-72]" "b=node[73-144]"', needs="a cluster"
+        ),
+        Example("assay saturate --lab --launcher mpich-wheel --confidence 4%", needs="a lab"),
+    ]
 
-    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
-        who = parser.add_argument_group("who takes part")
-        who.add_argument("--hosts", "-w", metavar="LIST", help="hosts, as ClusterShell reads them")
-        who.add_argument("--hosts-file", metavar="FILE", help="file of hosts, a name or list a line")
-        who.add_argument(
-            "--cabinets", nargs="+", metavar="NAME=HOSTS", help="who stands where, or a file of such lines"
+    def prepare_parser(self, parser: Parser) -> None:
+        hosts = parser.add_argument_group("hosts")
+        add(hosts, "-w --hosts")
+        add(hosts, "--hosts-file")
+        hosts.add_argument(
+            "--topology",
+            nargs="+",
+            metavar="CABINET=HOSTS",
+            help="the hosts of each cabinet, or a file of such lines (default: measured)",
         )
-        add_lab(who)
-        who.add_argument("--launcher", choices=[x.name for x in LAUNCHERS if x.flavour])
-        how = parser.add_argument_group("how closely")
-        how.add_argument(
-            "--confidence", type=quantity("1"), default=0.02, metavar="SHARE",
-            help="repeat a round until its figure is known this well (default: 2 %%)",
-        )  # fmt: skip
-        how.add_argument(
-            "--seconds",
-            type=quantity("s"),
-            default=0.5,
-            metavar="TIME",
-            help="of a round, at least (default: 0.5s)",
-        )
-        how.add_argument(
-            "--timeout",
-            type=quantity("s"),
-            default=30.0,
-            metavar="TIME",
-            help="longest wait for a message (default: 30s)",
-        )
-        parser.add_argument("--resume", metavar="RUN", help="go on with a run that ended early")
+        add(hosts, "--lab")
+        add(hosts, "--launcher")
+        measurement = parser.add_argument_group("measurement")
+        add(measurement, "--budget", "each round, at least; default: 0.5s", default=0.5)
+        add(measurement, "--confidence", "default: 2%", default=0.02)
+        add(measurement, "--timeout", "a message; default: 30s", default=30.0)
+        add(parser, "--resume")
         add_output(parser)
 
     def run(self, args: argparse.Namespace) -> int:
@@ -97,51 +86,50 @@ def _find_cabinets(study: Study) -> str:
         return f"{len(study.cabinets)} cabinets, found by {study.grouped_by}"
     return (
         "who stands in which cabinet cannot be told: neither times of messages nor contention tell hosts apart; "
-        "taken as one cabinet, give --cabinets where it is known better"
+        "taken as one cabinet, give --topology where it is known better"
     )
 
 
 def build_request(args: argparse.Namespace) -> SaturationRequest:
     hosts = host_list(args.hosts, args.hosts_file, "--hosts")
-    cabinets = read_given(args.cabinets) if args.cabinets else {}
+    cabinets = read_given(args.topology) if args.topology else {}
     named = [host for members in cabinets.values() for host in members]
     if not hosts and args.lab is None:
         hosts = named
     if not hosts and args.lab is None:
         raise UserError("no hosts to saturate", "name them: -w 'node[1-8]', or try --lab")
-    site, hosts = place(args, hosts)
+    site, hosts = locate(args, hosts)
     if len(hosts) < 2:
         raise UserError("one host alone has no network to saturate", "name at least two hosts")
     _check_cabinets(cabinets, hosts)
     if not 0 < args.confidence < 1:
         raise UserError(f"--confidence {args.confidence:g}: not a share between 0 and 1", "write it like 2%")
-    if not 0 < args.seconds <= 600:
-        raise UserError(f"--seconds {args.seconds:g}: out of bounds", "give from 1ms to 600s")
-    if not args.timeout >= 1:
-        raise UserError("--timeout under 1 s", "a busy host can take that long to answer; give at least 1s")
-    pace = Effort(confidence=args.confidence, seconds=args.seconds)
+    if args.budget > 600:
+        raise UserError(f"--budget {args.budget:g}: out of bounds", "give from 1ms to 600s")
+    check_timeout(args.timeout)
+    pace = Effort(confidence=args.confidence, seconds=args.budget)
     launcher = launcher_on(args.launcher, site)
     return SaturationRequest(launcher, site, hosts, pace, cabinets, {"timeout": args.timeout})
 
 
 def read_given(words: list[str]) -> Topology:
     """``a=n[1-4]`` for each cabinet, or the name of a file with a line of that kind for each."""
-    lines = [(word, "--cabinets") for word in words]
+    lines = [(word, "--topology") for word in words]
     if len(words) == 1 and "=" not in words[0]:
         path = Path(words[0])
         try:
             text = path.read_text()
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(
-                f"--cabinets {path}: cannot be read ({error})", "give NAME=HOSTS, or a file of such lines"
+                f"--topology {path}: cannot be read ({error})", "give CABINET=HOSTS, or a file of such lines"
             ) from None
         stripped = [(line.split("#", 1)[0].strip(), i) for i, line in enumerate(text.splitlines(), 1)]
-        lines = [(line, f"--cabinets {path}:{i}:") for line, i in stripped if line]
+        lines = [(line, f"--topology {path}:{i}:") for line, i in stripped if line]
     cabinets: Topology = {}
     for word, where in lines:
         name, separated, hosts = word.partition("=")
         if not separated or not name.strip():
-            raise UserError(f"{where} '{word}': not NAME=HOSTS", "write it like a=node[1-4]")
+            raise UserError(f"{where} '{word}': not CABINET=HOSTS", "write it like a=node[1-4]")
         if name.strip() in cabinets:
             raise UserError(f"{where} '{name.strip()}' is there twice", "give each cabinet once")
         cabinets[name.strip()] = parse_hosts(hosts.strip(), where)

@@ -9,7 +9,8 @@ import tempfile
 from pathlib import Path
 
 from assay.commands import net, saturate
-from assay.commands.options import count, specifications
+from assay.commands.options import add, specifications
+from assay.commands.parser import Example, Parser
 from assay.errors import UserError
 from assay.launch import simulator
 from assay.launch.placement import HERE
@@ -20,36 +21,34 @@ from assay.model.what_if import change_platform
 
 
 class Simulate:
-    """Run a network measurement of Assay, or an MPI program, in SimGrid on a platform file: one of 'assay model',
-    or any other. More hosts than there are, or other links, are asked for with --hosts and --set. An MPI
-    program must be compiled with smpicc; a C or C++ source is compiled on the way."""
+    """Run a network measurement or an MPI program on a simulated network. The platform file is one of 'assay
+    model', or any other. --nodes asks for more hosts, --set for other links. An MPI program must be compiled with
+    smpicc; a C or C++ source is compiled on the way."""
 
     name = "simulate"
     takes_program = True
-    examples = """
-  assay simulate platform.xml -- saturate             every experiment, adaptively, on simulated hosts
-  assay simulate platform.xml -- net --sizes 64KiB,1MiB
-  assay simulate platform.xml -- ./my_mpi_program arguments
-  assay simulate platform.xml --hosts 4 -- my_mpi_program.c
-  assay simulate platform.xml --hosts 1000 -- saturate                  clusters grow as far as it takes
-  assay simulate platform.xml --set backbone.bandwidth=3GBps -- saturate   what if
-"""
+    examples = [
+        Example("assay simulate platform.xml -- saturate", "every experiment", "a platform"),
+        Example("assay simulate platform.xml -- ./my_mpi_program", "compiled with smpicc", "a platform"),
+        Example(
+            "assay simulate platform.xml --nodes 1000 --set backbone.bandwidth=3GBps -- saturate",
+            "what if",
+            "a platform",
+        ),
+    ]
 
-    def prepare_parser(self, parser: argparse.ArgumentParser) -> None:
-        parser.add_argument("platform", type=Path, metavar="PLATFORM.xml")
-        parser.add_argument(
-            "--hosts", type=count, metavar="N", help="so many hosts (default: all of the platform)"
-        )
+    def prepare_parser(self, parser: Parser) -> None:
+        parser.usage = "%(prog)s PLATFORM.xml [options] -- net|saturate|PROGRAM [ARGUMENT ...]"
+        parser.add_argument("platform", type=Path, metavar="PLATFORM.xml", help="a platform file of SimGrid")
+        add(parser, "--nodes", "the first of the platform, or clusters grown to so many; default: all")
         parser.add_argument(
             "--set",
             action="append",
             default=[],
             metavar="ID.ATTRIBUTE=VALUE",
-            help="change an element of the platform",
+            help="change an element of the platform; repeatable",
         )
-        parser.add_argument(
-            "--verbose", "-v", action="store_true", help="show commands and the simulator's own words"
-        )
+        add(parser, "-v --verbose")
 
     def run(self, args: argparse.Namespace) -> int:
         words = args.program
@@ -59,8 +58,8 @@ class Simulate:
         if why:
             raise UserError(f"nothing can be simulated here: {why}")
         with tempfile.TemporaryDirectory(prefix="assay-simulate-") as folder:
-            platform = change_platform(args.platform, args.hosts, args.set, Path(folder))
-            hosts = platform_hosts(platform)[: args.hosts]
+            platform = change_platform(args.platform, args.nodes, args.set, Path(folder))
+            hosts = platform_hosts(platform)[: args.nodes]
             if len(hosts) < 2:
                 raise UserError("one host alone has no network", "simulate two hosts at least")
             launcher = Simulator(platform, Path(folder))
@@ -75,26 +74,21 @@ def _parsed(
     verb: net.Net | saturate.Saturate, words: list[str], args: argparse.Namespace
 ) -> argparse.Namespace:
     """The measurement's own options, without those that say where."""
-    parser = argparse.ArgumentParser(prog=f"assay simulate -- {verb.name}", allow_abbrev=False)
+    parser = Parser(prog=f"assay simulate -- {verb.name}")
     verb.prepare_parser(parser)
-
-    def refuse(message: str) -> None:
-        raise UserError(f"{parser.prog}: {message}", f"see 'assay {verb.name} --help'")
-
-    parser.error = refuse  # type: ignore[method-assign, assignment]
     parsed = parser.parse_args(words)
     for option in ("lab", "launcher"):
         if getattr(parsed, option) is not None:
             raise UserError(f"--{option} with a simulation", "the platform file says where")
-    parsed.words, parsed.resumed = args.words, args.resumed
+    parsed.command_line, parsed.resumed = args.command_line, args.resumed
     parsed.verbose = parsed.verbose or args.verbose
     return parsed
 
 
 def _net(args: argparse.Namespace, words: list[str], launcher: Simulator, hosts: list[str]) -> int:
     parsed = _parsed(net.Net(), words, args)
-    if not parsed.clients and not parsed.servers:
-        parsed.clients = ",".join(hosts)
+    if not (parsed.hosts or parsed.clients or parsed.servers):
+        parsed.hosts = ",".join(hosts)
     return net.conduct(parsed, net.build_request(parsed, launcher), built_in=())
 
 
@@ -102,9 +96,9 @@ def _saturate(args: argparse.Namespace, words: list[str], launcher: Simulator, h
     parsed = _parsed(saturate.Saturate(), words, args)
     if parsed.hosts or parsed.hosts_file:
         raise UserError(
-            "-w with a simulation", "the platform file says which hosts there are; --hosts N for the first N"
+            "-w with a simulation", "the platform file says which hosts there are; --nodes N for the first N"
         )
-    cabinets = saturate.read_given(parsed.cabinets) if parsed.cabinets else {}
+    cabinets = saturate.read_given(parsed.topology) if parsed.topology else {}
     # Simulated time costs nothing by lasting, and no two repetitions differ.
     pace = Effort(repeats=1, seconds=1e-4, echoes=4, messages=4)
     request = SaturationRequest(launcher, HERE, hosts, pace, cabinets)
@@ -129,7 +123,11 @@ def _program(words: list[str], launcher: Simulator, hosts: list[str], verbose: b
     if verbose:
         print("+ " + " ".join(command), file=sys.stderr)
     with subprocess.Popen(command) as process:  # its input and output are the user's; Ctrl-C reaches it too
-        status = process.wait()
+        try:
+            status = process.wait()
+        except KeyboardInterrupt:  # SIGTERM reaches Assay alone
+            process.terminate()
+            raise
     return 128 - status if status < 0 else status
 
 

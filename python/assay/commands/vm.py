@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import sys
 from pathlib import Path
 from typing import TypeAlias
 
-from assay.commands.options import count, quantity
+from assay.commands.options import add, count, size
+from assay.commands.parser import Example, Parser
 from assay.errors import EXIT_PASS, UserError
 from assay.lab.guest import Guest, Hardware, prepare_kernel, run_guest
 from assay.lab.traffic import parse_rate
-from assay.records.units import parse_size
 
 # argparse has no public name for it.
-Verbs: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+Verbs: TypeAlias = "argparse._SubParsersAction[Parser]"
 
 # What a guest says of itself when no command is given.
 SUMMARY = """\
@@ -37,24 +36,21 @@ def prepare_vm(verbs: Verbs) -> None:
     parser = verbs.add_parser(
         "vm",
         help="boot a guest with hardware that this machine lacks, and run a command in it",
-        description="Boots a guest (QEMU, emulated, so its timings are no performance) on this machine's own "
-        "root, read-only; makes\nits hardware ready, runs the command in this folder, and ends. Output, exit "
-        "code and environment are the command's.",
-        epilog="""examples:
-  assay lab vm --numa 2                                what such a guest has
-  assay lab vm --numa 2 -- assay mem --peak            the memory matrix of two nodes
-  assay lab vm --rdma 2 --rdma-rate 200mbit -- assay rdma
-  assay lab vm --pmem 128MiB -- ls -l /dev/dax0.0 /mnt/pmem
-  assay lab vm --pmem 128MiB --pmem-file kept -- sh -c 'echo b >/proc/sysrq-trigger'    a power failure
-  assay lab vm --output out -- sh -c 'dmesg > out/dmesg'""",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
+        description="Boots a guest (QEMU, emulated: timings are not meaningful) on this machine's own root, read-only; "
+        "makes its hardware ready, runs the command in this folder, and ends. Output, exit code and environment are "
+        "the command's.",
+        usage="%(prog)s [options] [-- COMMAND [ARGUMENT ...]]",
+        examples=[
+            Example("assay lab vm --numa 2 -- assay mem --peak", "the matrix of two nodes", "QEMU"),
+            Example("assay lab vm --rdma 2 --rdma-rate 200mbit -- assay rdma", needs="QEMU"),
+            Example("assay lab vm --pmem 128MiB --share out -- sh -c 'dmesg > out/dmesg'", needs="QEMU"),
+        ],
     )
     parser.add_argument("--numa", type=count, default=1, metavar="N", help="NUMA nodes (default: 1)")
     parser.add_argument("--rdma", type=count, default=0, metavar="N", help="SoftRoCE devices rxe0, rxe1 ...")
     parser.add_argument("--rdma-rate", metavar="RATE", help="limit of each device's wire, such as 200mbit")
     parser.add_argument(
-        "--pmem", type=parse_size, default=0, metavar="SIZE",
+        "--pmem", type=size, default=0, metavar="SIZE",
         help="persistent memory: so much as /dev/dax0.0, as much again as files on /mnt/pmem",
     )  # fmt: skip
     parser.add_argument(
@@ -63,18 +59,17 @@ def prepare_vm(verbs: Verbs) -> None:
     parser.add_argument(
         "--cpus", type=count, metavar="N", help="processors (default: 2, a node one at least)"
     )
-    parser.add_argument("--memory", type=parse_size, default=1 << 30, metavar="SIZE", help="default: 1GiB")
-    parser.add_argument("--output", metavar="DIR", help="a folder whose content comes back")
+    parser.add_argument("--memory", type=size, default=1 << 30, metavar="SIZE", help="default: 1GiB")
     parser.add_argument(
-        "--timeout", type=quantity("s"), default=300.0, metavar="TIME", help="for all of it (default: 300s)"
+        "--share", metavar="DIR", help="a folder that the guest shares: what it writes there stays"
     )
+    add(parser, "--timeout", "the whole guest; default: 300s", default=300.0)
     parser.add_argument("--prepare", action="store_true", help="fetch and unpack the kernel, and no more")
     parser.add_argument("argv", metavar="-- CMD ...", nargs=argparse.REMAINDER, help="the command")
     parser.set_defaults(lab_verb=_vm)
 
 
 def _vm(args: argparse.Namespace) -> int:
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # the guest ends as by Ctrl-C
     if args.prepare:
         print(f"kernel {prepare_kernel().version} is ready")
         return EXIT_PASS
@@ -98,5 +93,5 @@ def _vm(args: argparse.Namespace) -> int:
     )
     if os.geteuid() != 0:
         print("not root: inside, files that only root can read are missing", file=sys.stderr)
-    output = Path(args.output) if args.output else None
+    output = Path(args.share) if args.share else None
     return run_guest(Guest(hardware, argv or ["bash", "-c", SUMMARY], output, args.timeout))

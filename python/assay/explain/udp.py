@@ -77,7 +77,7 @@ def udp_loss(evidence: Evidence) -> list[Finding]:
 
 def _same_reception(record: Measurement, other: Measurement) -> bool:
     return record.subject == other.subject and all(
-        record.params.get(key) == other.params.get(key) for key in ("sender", "offered", "size", "seconds")
+        record.params.get(key) == other.params.get(key) for key in ("sender", "offered", "size", "budget")
     )
 
 

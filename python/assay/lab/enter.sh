@@ -10,7 +10,7 @@ shift
 read -r pid 2>/dev/null <"$state/nodes/$node/pid"
 # Process numbers are reused; the node's holder sits in the node's folder.
 if ! [ "/proc/$pid/cwd" -ef "$state/nodes/$node" ]; then
-    echo "assay: node '$node' of lab '$ASSAY_LAB' is not running; see 'assay lab status --name $ASSAY_LAB'" >&2
+    echo "assay: node '$node' of lab '$ASSAY_LAB' is not running; see 'assay lab status --lab $ASSAY_LAB'" >&2
     exit 2
 fi
 

@@ -29,7 +29,7 @@ def lay_out(hosts: int, cabinets: int) -> list[Host]:
     """h0, h1, ... in cabinet order, spread evenly, the first cabinets one more. Raises UserError."""
     if not 1 <= hosts <= _MOST_HOSTS:
         raise UserError(
-            f"a lab of {hosts} hosts is not possible", f"give --hosts a number from 1 to {_MOST_HOSTS}"
+            f"a lab of {hosts} hosts is not possible", f"give --nodes a number from 1 to {_MOST_HOSTS}"
         )
     if not 1 <= cabinets <= hosts:
         raise UserError(
@@ -198,7 +198,7 @@ class Lab:
                 return pid
         raise UserError(
             f"node '{node}' of lab '{self.name}' is not running",
-            f"start anew: assay lab down --name {self.name}, then assay lab up",
+            f"start anew: assay lab down --lab {self.name}, then assay lab up",
         )
 
     def alive(self, node: str) -> bool:

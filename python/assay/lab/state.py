@@ -85,7 +85,7 @@ def claim(name: str) -> Path:
         os.makedirs(path)
     except FileExistsError:
         raise UserError(
-            f"lab '{name}' is up already", f"take it down first: assay lab down --name {name}"
+            f"lab '{name}' is up already", f"take it down first: assay lab down --lab {name}"
         ) from None
     (path / "tmp").mkdir()
     (path / "nodes").mkdir()
@@ -111,11 +111,11 @@ def read(name: str) -> State:
         return msgspec.json.decode((folder(name) / "lab.json").read_bytes(), type=State)
     except FileNotFoundError:
         others = f" (up: {', '.join(list_labs())})" if list_labs() else ""
-        option = "" if name == DEFAULT_NAME else f" --name {name}"
+        option = "" if name == DEFAULT_NAME else f" --lab {name}"
         raise UserError(f"no lab '{name}' is up{others}", f"make one with 'assay lab up{option}'") from None
     except msgspec.MsgspecError as error:
         path = folder(name) / "lab.json"
-        raise UserError(f"{path} is damaged ({error})", f"start anew: assay lab down --name {name}") from None
+        raise UserError(f"{path} is damaged ({error})", f"start anew: assay lab down --lab {name}") from None
 
 
 def write(state: State) -> None:

@@ -147,4 +147,4 @@ def why_no_pair(ports: Sequence[Port]) -> str:
         if len(active) != 1
         else f"only {active[0]} is active"
     )
-    return f"{found}, and two that are connected are needed; or name another host: assay rdma -d DEVICE HOST"
+    return f"{found}, and two that are connected are needed; or name another host: assay rdma -d DEVICE --peer HOST"

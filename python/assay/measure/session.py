@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -234,6 +234,14 @@ class Session:
     def interrupt(self) -> None:
         """Ctrl-C has come, also between two engines: nothing more is measured, and what there is is concluded."""
         self.interrupted, self.ended_early = True, "interrupted"
+
+    @contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """Around all measuring of a verb: Ctrl-C between two engines ends it as one during an engine does."""
+        try:
+            yield
+        except KeyboardInterrupt:
+            self.interrupt()
 
     def carry_on(self) -> None:
         """One measurement's failure is not the end of the others. The run stays partial; Ctrl-C stays the end."""

@@ -58,7 +58,7 @@ def _grow(root: ET.Element, path: Path, wanted: int, count: int) -> None:
     if not clusters:
         raise UserError(
             f"{path} has {count} hosts, each with its own links: it cannot be enlarged",
-            f"give --hosts {count} at most, or a platform of clusters (hosts that are alike)",
+            f"give --nodes {count} at most, or a platform of clusters (hosts that are alike)",
         )
     numbers = [expand_radical(str(node.get("radical")), path) for node in clusters]
     following = max(map(max, numbers)) + 1

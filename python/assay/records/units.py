@@ -62,7 +62,7 @@ _DISPLAY_UNITS = {
     "s": {"ns": 1e-9, "µs": 1e-6, "ms": 1e-3, "s": 1.0},
 }
 _QUANTITY = re.compile(r"\s*(\d+(?:\.\d*)?(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)\s*(\S*)\s*")
-_OPTION_SIZE = re.compile(r"\s*(\d+)\s*([kKMG]?)\s*")
+_OPTION_SIZE = re.compile(r"\s*(\d+)\s*([kKmMgG]?)\s*")
 
 
 def parse_quantity(text: str) -> Quantity:
@@ -120,7 +120,7 @@ def describe_unit(unit: str) -> str:
 def parse_size(text: str) -> int:
     """Parses an option's size in whole bytes, at least 1: "65536", "64KiB", "64k" or "64 kB".
 
-    A bare k, M or G is binary, as in dd, fio and IOR; "kB" is decimal. Raises UserError otherwise.
+    A bare k, m or g, in either case, is binary, as in dd, fio and IOR; "kB" is decimal. Raises UserError otherwise.
     """
     match = _OPTION_SIZE.fullmatch(text)
     if match:

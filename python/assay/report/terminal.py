@@ -5,7 +5,9 @@ Colour only on a terminal (rich sees to it); the same words without it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
+from typing import Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -44,10 +46,23 @@ FINDING_STYLES = {"fault": "bold red", "warning": "bold yellow", "advice": "bold
 STYLES = {"PASS": "bold green", "FAIL": "bold red", "INCONCLUSIVE": "bold yellow"}
 
 
+class _Output(Console):
+    """A console that goes on quietly when its reader has ended ("| head"): the exit code stays the verb's own."""
+
+    def on_broken_pipe(self) -> None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
+
+
 def console(stderr: bool = False) -> Console:
-    """A console of the terminal's width; wide enough not to fold where there is none."""
-    made = Console(stderr=stderr, highlight=False)
-    return made if made.is_terminal else Console(stderr=stderr, highlight=False, width=WIDTH)
+    """A console of the terminal's width; wide enough not to fold where there is none. With NO_COLOR it sends no
+    escape sequences at all: bold and dim are left out too."""
+    colors: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
+    made = _Output(stderr=stderr, highlight=False, color_system=colors)
+    return (
+        made
+        if made.is_terminal
+        else _Output(stderr=stderr, highlight=False, color_system=colors, width=WIDTH)
+    )
 
 
 def show_run(console: Console, records: Sequence[AnyRecord]) -> None:

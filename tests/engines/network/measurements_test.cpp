@@ -35,7 +35,7 @@ TEST_CASE(
     "all to all: a record of every metric for every size and operation, and the accounting holds") {
     Recorded records;
     measure(records, all_to_all, 3,
-            "--sizes 1,4096 --op send,put,get --niters 50 --budget 0 --schedule circle");
+            "--sizes 1,4096 --op send,put,get --repeats 50 --budget 0 --schedule circle");
     for (const char* metric : {"bandwidth", "client_bandwidth", "rate", "latency", "time",
                                "wall_time", "bytes", "corrupted"})
         CHECK(records.of("measurement", metric).size() == 6);
@@ -80,7 +80,7 @@ TEST_CASE(
     "sends") {
     Recorded records;
     measure(records, client_server, 5,
-            "--servers 2 --sizes 512 --op send,put,get --nflight 3 --niters 20 --budget 0");
+            "--servers 2 --sizes 512 --op send,put,get --nflight 3 --repeats 20 --budget 0");
     CHECK(records.of("measurement", "half_round_trip").size() == 1);
     for (const Json& row : records.of("pairs")) {
         const bool from_server = row["params"]["op"] == "get";
@@ -99,7 +99,7 @@ TEST_CASE("a corruption is counted, located, and taken off the bytes and the pai
     Faults faults;
     faults.flips = {{0, 1, 200, 333}};  // long after the warm-up
     Recorded records;
-    measure(records, all_to_all, 2, "--sizes 1024 --niters 1000 --budget 0", faults);
+    measure(records, all_to_all, 2, "--sizes 1024 --repeats 1000 --budget 0", faults);
     const auto corruptions = records.of("corruption");
     REQUIRE(corruptions.size() == 1);
     CHECK(corruptions[0]["offset"] == 333);
@@ -126,7 +126,7 @@ TEST_CASE("a sweep ends near its budget, with every size, and says how far it is
 
 TEST_CASE("rounds are sampled when asked") {
     Recorded records;
-    measure(records, all_to_all, 8, "--sizes 8 --rounds 3 --niters 2 --budget 0");
+    measure(records, all_to_all, 8, "--sizes 8 --rounds 3 --repeats 2 --budget 0");
     for (const Json& row : records.of("pairs")) CHECK(row["peers"].size() == 3);
     CHECK(median(records.of("measurement", "bytes")[0]) == 8 * 3 * 2 * 8);
 }

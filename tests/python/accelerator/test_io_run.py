@@ -79,7 +79,7 @@ def check_blocks(file: Path, rank: int, blocks: int) -> None:
 
 def test_a_program_runs_and_its_file_is_complete(writer: Path, tmp_path: Path, shm: Path) -> None:
     file = tmp_path / "out"
-    done = assay("io", "run", "--store", str(shm), "--size", "64MiB", "--require", "--",
+    done = assay("io", "run", "--store", str(shm), "--store-size", "64MiB", "--require", "--",
                  *MPIRUN["mpich"], "-n", "2", str(writer), str(file), "500")  # fmt: skip
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
     check_blocks(file, 0, 500)
@@ -89,7 +89,7 @@ def test_a_program_runs_and_its_file_is_complete(writer: Path, tmp_path: Path, s
 
 def test_a_program_that_dies_loses_nothing(writer: Path, tmp_path: Path, shm: Path) -> None:
     file = tmp_path / "out"
-    done = assay("io", "run", "--store", str(shm), "--size", "64MiB", "--",
+    done = assay("io", "run", "--store", str(shm), "--store-size", "64MiB", "--",
                  *MPIRUN["mpich"], "-n", "2", str(writer), str(file), "300", "abort")  # fmt: skip
     assert done.returncode != 0
     check_blocks(file, 0, 300)
@@ -140,7 +140,7 @@ def test_detached_data_wait_in_the_store(writer: Path, tmp_path: Path, shm: Path
         str(file),
         "200",
     ]
-    done = assay("io", "run", "--store", str(shm), "--size", "64MiB", "--detach", "--", *line)
+    done = assay("io", "run", "--store", str(shm), "--store-size", "64MiB", "--detach", "--", *line)
     assert done.returncode == 0 and "assay io drain" in done.stderr
     assert file.stat().st_size == 0
     listed = assay("io", "drain", "--list", "--json", str(shm))

@@ -39,7 +39,7 @@ def boots(in_guest: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     """
     again = f"ASSAY_IO_STORE=/dev/dax0.0 {common} {cases} {folder}/a explicit-offsets >{folder}/refused 2>&1"
     second = f"{again}; {ROOT}/assay io recover --json >{folder}/recovered"
-    hardware = ["--pmem", "64MiB", "--pmem-file", str(folder / "memory"), "--output", str(folder)]
+    hardware = ["--pmem", "64MiB", "--pmem-file", str(folder / "memory"), "--share", str(folder)]
     lost = in_guest(*hardware, "--", "sh", "-c", first)
     size = (folder / "out").stat().st_size
     back = in_guest(*hardware, "--", "sh", "-c", second)

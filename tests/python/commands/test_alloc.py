@@ -94,7 +94,7 @@ def test_faults_are_counted_exactly(place: Path, capfd: pytest.CaptureFixture[st
 def test_retention_is_exact_and_growth_is_named(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A page before each block and the block's own, again in each cycle; of the one that gives all back, nothing."""
     both = f"{planted('leak')},{planted('fault')}"
-    records = study(capfd, both, "--only", "retention", "--sizes", "64KiB", "--cycles", "6")
+    records = study(capfd, both, "--only", "retention", "--sizes", "64KiB", "--repeats", "6")
     batch = (16 << 20) // (64 << 10) * (PAGE + (64 << 10))
     for cycles in (1, 3, 6):
         assert medians(records, "retained", "libplanted_leak.so", cycles=cycles) == [cycles * batch]
@@ -327,7 +327,7 @@ def refused(capfd: pytest.CaptureFixture[str], words: list[str], says: str) -> N
         (["--sizes", "16B:"], "--sizes"),
         (["--threads", "two"], "--threads"),
         (["--threads", "0"], "--threads"),
-        (["--cycles", "0"], "--cycles"),
+        (["--repeats", "0"], "--repeats"),
         (["--only", "everything"], "no question 'everything'"),
         (["play", "again"], "did you mean 'assay alloc replay RUN'"),
         (["replay"], "one run or one trace"),

@@ -67,7 +67,7 @@ def run(place: Path, rate: str, capfd: pytest.CaptureFixture[str], *words: str) 
 
 def test_a_load_that_any_machine_carries(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Two stations of 8 Mbit/s in three steps, one of which reads and writes: 8 MB/s in all."""
-    records = run(place, "8 Mbit/s", capfd, "--seconds", "2")
+    records = run(place, "8 Mbit/s", capfd, "--budget", "2")
     desired, measured, achieved = figures(records, "desired", "measured", "achieved")
     assert desired == 2 * 4 * 1e6
     assert achieved == pytest.approx(1, rel=0.01)
@@ -80,12 +80,12 @@ def test_a_load_that_any_machine_carries(place: Path, capfd: pytest.CaptureFixtu
 
 
 def test_half_of_it(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    records = run(place, "8 Mbit/s", capfd, "--seconds", "1", "--scale", "50%")
+    records = run(place, "8 Mbit/s", capfd, "--budget", "1", "--scale", "50%")
     assert figures(records, "desired") == [2 * 4 * 0.5e6]
 
 
 def test_a_load_that_no_machine_carries(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    records = run(place, "100 Tbit/s", capfd, "--seconds", "0.5")
+    records = run(place, "100 Tbit/s", capfd, "--budget", "0.5")
     achieved, late = figures(records, "achieved", "late")
     assert achieved < 0.5
     assert late > 0.9
@@ -93,7 +93,7 @@ def test_a_load_that_no_machine_carries(place: Path, capfd: pytest.CaptureFixtur
 
 def test_the_lines_of_mem_test(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (place / "planted.toml").write_text(WORKLOAD.format(rate="800 Mbit/s"))
-    assert main(["mem", "--paced", "--workload", "planted.toml", "--seconds", "0.5", "-o", "out"]) == 0
+    assert main(["mem", "--paced", "--workload", "planted.toml", "--budget", "0.5", "-o", "out"]) == 0
     out = capfd.readouterr().out
     assert "Desired speed:   6.40 Gbit/s" in out
     for words in ("Measured speed:  ", " of desired)", "Average late:    ", "lateness of "):
@@ -102,7 +102,7 @@ def test_the_lines_of_mem_test(place: Path, capfd: pytest.CaptureFixture[str]) -
 
 def test_ctrl_c_keeps_what_was_measured(place: Path) -> None:
     (place / "planted.toml").write_text(WORKLOAD.format(rate="8 Mbit/s"))
-    words = ["mem", "--paced", "--workload", "planted.toml", "--seconds", "100", "--json", "-o", "out"]
+    words = ["mem", "--paced", "--workload", "planted.toml", "--budget", "100", "--json", "-o", "out"]
     process = subprocess.Popen(
         [str(ASSAY), *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
@@ -144,8 +144,8 @@ def test_no_permission_for_realtime(place: Path) -> None:
     ("words", "says"),
     [
         (["--peak", "--scale", "2"], "--scale"),
-        (["--paced", "--seconds", "never"], "--seconds"),
-        (["--paced", "--seconds", "0"], "--seconds"),
+        (["--paced", "--budget", "never"], "--budget"),
+        (["--paced", "--budget", "0"], "--budget"),
         (["--paced", "--workload", "none.toml"], "none.toml"),
         (["--peak", "--paced"], "--paced"),
     ],

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from argparse import Namespace
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from assay.cli import main
-from assay.commands.rdma import read_words
+from assay.commands.rdma import read_options
 from assay.errors import UserError
 from assay.launch.engines import describe, engines_folder, probe
 from assay.measure import session
@@ -59,19 +60,19 @@ def test_waived_where_the_library_finds_no_device(machine: Path, capsys: pytest.
 
 
 BAD = [
-    (["n2"], "a host (n2) without a device"),
+    (["--peer", "n2"], "--peer n2 without -d"),
     (["--peer-device", "rxe1"], "--peer-device without -d"),
-    (["-d", "rxe0", "a", "b"], "more than one host: a, b"),
-    (["-d", "rxe0", "n[3-1]"], "n[3-1]"),
+    (["-d", "rxe0", "--peer", "a,b"], "--peer names 2 hosts"),
+    (["-d", "rxe0", "n2"], "no parameter 'n2'"),
+    (["-d", "rxe0", "--peer", "n[3-1]"], "n[3-1]"),
     (["-d", "rxe0", "--colour", "3"], "no parameter '--colour'"),
     (["-d", "rxe0", "--mute"], "no parameter '--mute'"),
-    (["-d", "rxe0", "--peer", "n2"], "no parameter '--peer'"),
     (["-d", "rxe0", "--depth"], "--depth without a value"),
     (["-d", "rxe0", "--depth", "0"], "--depth 0: out of bounds"),
     (["-d", "rxe0", "--port", "70000"], "--port 70000: out of bounds"),
     (["-d", "rxe0", "--qps", "many"], "not a whole number"),
     (["-d", "rxe0", "--spec", "missing.toml"], "missing.toml"),
-    (["-d", "rxe0", "--peer-device", "rxe1", "no-such-host-1"], "unknown host"),
+    (["-d", "rxe0", "--peer-device", "rxe1", "--peer", "no-such-host-1"], "unknown host"),
 ]
 
 
@@ -95,16 +96,11 @@ def test_bad_input(
     assert not (tmp_path / "runs").exists()
 
 
-def test_the_host_is_the_word_that_belongs_to_no_option() -> None:
+def test_peer_is_the_other_side_and_all_else_the_measurement() -> None:
     described = describe(probe()).find("node.rdma")
+    others = ["--iterations", "200", "--op=write,read", "--bidirectional", "--gid-index", "-1"]
     params = {"iterations": "200", "op": "write,read", "bidirectional": True, "gid_index": "-1"}
-    options = ["--iterations", "200", "--op=write,read", "--bidirectional"]
-    for words in (
-        ["n2", *options, "--gid-index", "-1"],
-        [*options, "n2", "--gid-index", "-1"],
-        [*options, "--gid-index", "-1", "n2"],
-    ):
-        assert read_words(described, words) == (params, "n2")
-    assert read_words(described, ["--sizes", "1,2"]) == ({"sizes": "1,2"}, "")
-    with pytest.raises(UserError, match="more than one host"):
-        read_words(described, ["n[1-2]"])
+    assert read_options(described, Namespace(peer="n2", others=others)) == (params, "n2")
+    assert read_options(described, Namespace(peer=None, others=["--sizes", "1,2"])) == ({"sizes": "1,2"}, "")
+    with pytest.raises(UserError, match="--peer names 2 hosts"):
+        read_options(described, Namespace(peer="n[1-2]", others=[]))

@@ -44,12 +44,12 @@ def refused(capsys, *words: str) -> str:
     [
         (["saturate"], "no hosts to saturate"),
         (["saturate", "-w", "n1"], "one host alone"),
-        (["saturate", "-w", "n[1-2]", "--cabinets", "a"], "cannot be read"),
-        (["saturate", "--cabinets", "a=n1", "a=n2"], "there twice"),
-        (["saturate", "--cabinets", "a=n[1-3]", "b=n3"], "in two cabinets"),
-        (["saturate", "-w", "n[1-4]", "--cabinets", "a=n[1-3]"], "not in both"),
+        (["saturate", "-w", "n[1-2]", "--topology", "a"], "cannot be read"),
+        (["saturate", "--topology", "a=n1", "a=n2"], "there twice"),
+        (["saturate", "--topology", "a=n[1-3]", "b=n3"], "in two cabinets"),
+        (["saturate", "-w", "n[1-4]", "--topology", "a=n[1-3]"], "not in both"),
         (["saturate", "-w", "n[1-4]", "--confidence", "0"], "not a share"),
-        (["saturate", "-w", "n[1-4]", "--seconds", "0"], "out of bounds"),
+        (["saturate", "-w", "n[1-4]", "--budget", "0"], "not a duration"),
         (["saturate", "-w", "no-such-host-[1-2].invalid"], "unknown host"),
         (["model", "/no/such/run"], "not a run directory"),
         (["model", "--limit", "0"], "not a positive share"),
@@ -67,7 +67,7 @@ def test_wrong_input_is_one_line(capsys, words: list[str], fault: str):
         (["simulate", "{bad}", "--", "saturate"], "not XML"),
         (["simulate", "{other}", "--", "saturate"], "not a platform"),
         (["simulate", "{platform}"], "what is to be simulated"),
-        (["simulate", "{platform}", "--hosts", "1", "--", "saturate"], "one host alone"),
+        (["simulate", "{platform}", "--nodes", "1", "--", "saturate"], "one host alone"),
         (["simulate", "{platform}", "--", "./no-such-program"], "no such program"),
         (["simulate", "{platform}", "--", "/bin/true"], "not compiled for SimGrid"),
         (["simulate", "{platform}", "--set", "c.colour=red", "--", "saturate"], "has no 'colour'"),
@@ -100,9 +100,9 @@ def test_a_program_that_fails_hands_its_status_on(tmp_path: Path, platform: str)
     source.write_text(
         "#include <mpi.h>\nint main(int c, char** v) { MPI_Init(&c, &v); MPI_Finalize(); return 3; }\n"
     )
-    assert main(["simulate", platform, "--hosts", "2", "--", str(source)]) != 0
+    assert main(["simulate", platform, "--nodes", "2", "--", str(source)]) != 0
     source.write_text("this is no C\n")
-    assert main(["simulate", platform, "--hosts", "2", "--", str(source)]) == 2
+    assert main(["simulate", platform, "--nodes", "2", "--", str(source)]) == 2
 
 
 @simulated
@@ -127,7 +127,7 @@ def test_a_run_that_ended_early_is_gone_on_with(tmp_path: Path, platform: str):
 
 @simulated
 def test_more_hosts_than_there_are(tmp_path: Path, platform: str):
-    assert main(["simulate", platform, "--hosts", "9", "--", "saturate", "-o", str(tmp_path / "run")]) == 0
+    assert main(["simulate", platform, "--nodes", "9", "--", "saturate", "-o", str(tmp_path / "run")]) == 0
     run = Run.load(tmp_path / "run")
     assert run.info.hosts == [f"n{i}" for i in range(9)]
 

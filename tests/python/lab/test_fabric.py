@@ -127,7 +127,7 @@ def test_two_labs_do_not_meet(fabric, make_lab):
 
 
 def test_a_name_is_taken_once(fabric):
-    with pytest.raises(UserError, match=f"assay lab down --name {fabric.name}"):
+    with pytest.raises(UserError, match=f"assay lab down --lab {fabric.name}"):
         Lab.up(2, name=fabric.name)
     assert inside(fabric, "h0", "hostname") == "h0"
 
@@ -203,11 +203,11 @@ def half_way_up(tmp_path: Path, name: str) -> subprocess.Popen[str]:
         "assay",
         "lab",
         "up",
-        "--hosts",
+        "--nodes",
         "3",
         "--host-rate",
         "10mbit",
-        "--name",
+        "--lab",
         name,
     ]
     starting = subprocess.Popen(argv, env=environment, stderr=subprocess.PIPE, text=True)
@@ -254,7 +254,7 @@ def test_nodes_of_an_up_that_was_killed_go_away(tmp_path):
 def test_an_up_that_fails_leaves_nothing(tmp_path):
     name = f"test-{os.getpid()}-failed"
     path, _ = fake_tc(tmp_path, "echo 'no such thing' >&2; exit 1")
-    done = cli("up", "--hosts", "2", "--host-rate", "10mbit", "--name", name, env={"PATH": path})
+    done = cli("up", "--nodes", "2", "--host-rate", "10mbit", "--lab", name, env={"PATH": path})
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1 and "no such thing" in done.stderr and "tbf" in done.stderr
     assert traces(name) == []

@@ -29,7 +29,7 @@ def booted(in_guest: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str,
     import json
 
     folder = tmp_path_factory.mktemp("guest")
-    hardware = ["--numa", "2", "--rdma", "2", "--pmem", "64MiB", "--output", str(folder)]
+    hardware = ["--numa", "2", "--rdma", "2", "--pmem", "64MiB", "--share", str(folder)]
     done = in_guest(*hardware, "--", sys.executable, str(INSIDE), str(folder))
     assert done.returncode == 7, done.stderr
     return {"stderr": done.stderr, "folder": folder, **json.loads(done.stdout)}
@@ -78,7 +78,7 @@ def running(mark: str) -> list[int]:
 def test_a_guest_ends_with_the_one_who_started_it(in_guest: Any, tmp_path: Path, how: signal.Signals) -> None:
     mark = f"path={tmp_path},"
     started = subprocess.Popen(
-        [sys.executable, "-m", "assay", "lab", "vm", "--output", str(tmp_path), "--", "sleep", "300"],
+        [sys.executable, "-m", "assay", "lab", "vm", "--share", str(tmp_path), "--", "sleep", "300"],
         env={**os.environ, "PYTHONPATH": str(ROOT / "python")},
         stderr=subprocess.DEVNULL,
     )
@@ -118,7 +118,7 @@ def test_time_is_limited(in_guest: Any) -> None:
         (["--numa", "4", "--cpus", "2"], "4 NUMA nodes with 2 processors"),
         (["--rdma-rate", "80mbit"], "--rdma-rate without --rdma"),
         (["--memory", "10MiB"], "256 MiB at least"),
-        (["--output", "/nowhere"], "no folder /nowhere"),
+        (["--share", "/nowhere"], "no folder /nowhere"),
         (["--numa", "none"], "--numa"),
     ],
 )

@@ -26,7 +26,7 @@ LIMIT_S = 120
 MPIS = ["openmpi", "mpich", "mpich-wheel"]
 ITERATIONS = 20
 SIZES = (1, 4096, 300_000)
-SWEEP = ["--sizes", ",".join(map(str, SIZES)), "--niters", str(ITERATIONS)]
+SWEEP = ["--sizes", ",".join(map(str, SIZES)), "--repeats", str(ITERATIONS)]
 
 
 def assay(where: Path, verb: str, *words: str) -> tuple[int, Run]:

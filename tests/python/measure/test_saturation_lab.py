@@ -66,7 +66,7 @@ def study(lab: Lab, folder: Path, launcher: str) -> tuple[list, int, str]:
         lab.name,
         "--launcher",
         launcher,
-        "--cabinets",
+        "--topology",
         "a=h[0-2]",
         "b=h[3-5]",
         "--confidence",
@@ -74,7 +74,7 @@ def study(lab: Lab, folder: Path, launcher: str) -> tuple[list, int, str]:
     ]
     measured = assay("saturate", *words, "-o", str(folder))
     assert measured.returncode == 0, measured.stderr
-    proved = assay("model", str(folder), "-o", str(folder / "platform.xml"))
+    proved = assay("model", str(folder), "--platform", str(folder / "platform.xml"))
     return Run.load(folder).records, proved.returncode, proved.stdout + proved.stderr
 
 
@@ -128,7 +128,7 @@ def test_cabinets_that_nobody_names_are_found(make_lab, tmp_path: Path):
         measured = assay("saturate", *words)
         assert measured.returncode == 0, measured.stderr
         cabinets = Run.load(folder).info.options["cabinets"]
-        proved = assay("model", str(folder), "-o", str(folder / "platform.xml"))
+        proved = assay("model", str(folder), "--platform", str(folder / "platform.xml"))
         if cabinets == expected and proved.returncode == 0:
             break
     assert cabinets == expected

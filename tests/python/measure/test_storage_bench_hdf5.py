@@ -20,7 +20,7 @@ MPIS = [
     for mpi in ("openmpi", "mpich")
 ]
 PATTERNS = ("CONTIG", "INTERLEAVED")
-SMALL = ["--rounds", "1", "DIM_1=512", "TIMESTEPS=2"]
+SMALL = ["--repeats", "1", "DIM_1=512", "TIMESTEPS=2"]
 
 
 @pytest.fixture(autouse=True)
@@ -128,6 +128,6 @@ def test_settings_come_from_h5benchs_own_file(folder: Path, capfd: pytest.Captur
         pytest.skip("no MPI with HDF5 here")
     settings = ["# h5bench's", "MEM_PATTERN=INTERLEAVED", "TIMESTEPS=1", "", "DIM_1=1 K", "MODE=SYNC"]
     (folder / "sample.cfg").write_text("\n".join(settings))
-    records = bench(capfd, "hdf5", mpi, "--rounds", "1", "--config", "sample.cfg", "TIMESTEPS=2")
+    records = bench(capfd, "hdf5", mpi, "--repeats", "1", "--config", "sample.cfg", "TIMESTEPS=2")
     params = of_kind(records, "measurement")[0]["params"]
     assert (params["mem_pattern"], params["timesteps"], params["dims"]) == ("INTERLEAVED", 2, "1024 x 1 x 1")

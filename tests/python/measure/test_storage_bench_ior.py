@@ -53,7 +53,7 @@ def test_what_ior_reports_is_in_its_json(folder: Path, capfd: pytest.CaptureFixt
         "-e",
         "-g",
     ]
-    records = ior(capfd, mpi, "--rounds", "2", "--ior-json", "ior.json", *words)
+    records = ior(capfd, mpi, "--repeats", "2", "--ior-json", "ior.json", *words)
     said = json.loads((folder / "ior.json").read_text())
     jsonschema_of_ior.check(said)
     (test,) = said["tests"]
@@ -79,7 +79,7 @@ def test_a_wrong_byte_is_reported_with_its_offset(
 ) -> None:
     """Rank 1's block begins at 65536: byte 70003 is in its second transfer of 4096."""
     plant(monkeypatch, mpi, flip="70003")
-    words = ["--rounds", "1", "--", "-w", "-r", option, "-t", "4k", "-b", "64k"]
+    words = ["--repeats", "1", "--", "-w", "-r", option, "-t", "4k", "-b", "64k"]
     records = ior(capfd, mpi, *words, status=1)
     found = of_kind(records, "corruption")
     assert {r["params"]["file_offset"] for r in found} == {70003}
@@ -98,13 +98,13 @@ def test_stale_data_are_seen_without_being_asked_to_compare(
 ) -> None:
     """A file that was written with one signature is read with another."""
     file = str(folder / "kept")
-    ior(capfd, mpi, "--rounds", "1", "-t", "4k", "-b", "64k", "-G", "7", "-k", "--", "-w", "-o", file)
+    ior(capfd, mpi, "--repeats", "1", "-t", "4k", "-b", "64k", "-G", "7", "-k", "--", "-w", "-o", file)
     (folder / "out").rename(folder / "before")
-    same = ior(capfd, mpi, "--rounds", "1", "-t", "4k", "-b", "64k", "-G", "7", "-k", "--", "-r", "-o", file)
+    same = ior(capfd, mpi, "--repeats", "1", "-t", "4k", "-b", "64k", "-G", "7", "-k", "--", "-r", "-o", file)
     assert of_kind(same, "corruption") == []
     (folder / "out").rename(folder / "again")
     other = ior(
-        capfd, mpi, "--rounds", "1", "-t", "4k", "-b", "64k", "-G", "8", "--", "-r", "-o", file, status=1
+        capfd, mpi, "--repeats", "1", "-t", "4k", "-b", "64k", "-G", "8", "--", "-r", "-o", file, status=1
     )
     wrong = [r["summary"]["median"] for r in of_kind(other, "measurement") if r["metric"] == "wrong"]
     assert wrong == [2 * 16]
@@ -116,7 +116,7 @@ def test_a_slow_rank_is_named(
     folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, mpi: str
 ) -> None:
     plant(monkeypatch, mpi, slow="1:2000")
-    records = ior(capfd, mpi, "--rounds", "3", "-t", "4k", "-b", "64k")
+    records = ior(capfd, mpi, "--repeats", "3", "-t", "4k", "-b", "64k")
     found = [f for f in of_kind(records, "finding") if f["rule"] == "straggler"]
     assert [f["subject"]["rank"] for f in found] == [1]
     assert found[0]["severity"] == "warning" and "rank 1 on" in found[0]["cause"]
@@ -127,7 +127,7 @@ def test_a_rank_that_never_answers_is_named(
     folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, mpi: str
 ) -> None:
     plant(monkeypatch, mpi, stall="1")
-    records = ior(capfd, mpi, "--rounds", "1", "--timeout", "2s", "-t", "4k", "-b", "8k", status=2)
+    records = ior(capfd, mpi, "--repeats", "1", "--timeout", "2s", "-t", "4k", "-b", "8k", status=2)
     assert any(
         re.search("rank 1 on .* writes for more than 2 s", f["what"]) for f in of_kind(records, "failure")
     )
@@ -141,7 +141,7 @@ def test_a_rank_that_never_answers_is_named(
         (["-t", "4x"], "unknown unit"),
         (["-Y"], "unrecognized arguments: -Y"),
         (["--sizes", "4k", "-t", "4k"], "--sizes and -t are both given"),
-        (["--nodes", "2"], "there are 1 hosts"),
+        (["--node-counts", "2"], "there are 1 hosts"),
         (["--folder", "/proc/nowhere"], "cannot write to /proc/nowhere"),
         (["--", "-r"], "no signature"),
     ],
@@ -172,7 +172,7 @@ def test_the_accelerator_is_never_assumed(
     fake.unlink(missing_ok=True)
     fake.write_bytes(b"no library")
     monkeypatch.setenv("ASSAY_ENGINES", str(engines))
-    words = ["--mpi", "openmpi", "--accelerated", "--rounds", "1", "-t", "4k", "-b", "1m"]
+    words = ["--mpi", "openmpi", "--accelerated", "--repeats", "1", "-t", "4k", "-b", "1m"]
     assert main(["io", "bench", "ior", *words]) == 2
     assert "the accelerator is not loaded" in capfd.readouterr().out
 
@@ -186,7 +186,7 @@ def test_stock_and_accelerated_take_turns(folder: Path, capfd: pytest.CaptureFix
     """Both are verified in every byte, and the ratio of each round is that of its own figures."""
     if not accelerated(mpi):
         pytest.skip(f"no accelerator for {mpi} here")
-    words = ["--both", "--rounds", "3", "--json", "-o", "out", "--sizes", "4k,64k", "--store-size", "256M"]
+    words = ["--both", "--repeats", "3", "--json", "-o", "out", "--sizes", "4k,64k", "--store-size", "256M"]
     ior = ["-b", "1m", "-C", "-e", "-w", "-r", "-W", "-R"]
     assert main(["io", "bench", "ior", "--mpi", mpi, "-n", "2", *words, "--", *ior]) == 0
     records = json.loads(capfd.readouterr().out)["records"]
@@ -216,7 +216,7 @@ def test_an_interrupted_run_is_gone_on_with(folder: Path, capfd: pytest.CaptureF
     """A stalled round ends the run; resumed without the fault it makes what is missing, and no more."""
     if not available("openmpi"):
         pytest.skip("no openmpi here")
-    words = ["--rounds", "2", "-t", "4k", "-b", "64k"]
+    words = ["--repeats", "2", "-t", "4k", "-b", "64k"]
     with pytest.MonkeyPatch.context() as context:
         plant(context, "openmpi", stall="0")
         ior(capfd, "openmpi", "--timeout", "1s", *words, status=2)
@@ -235,7 +235,7 @@ def test_what_the_accelerator_hands_on_is_not_measured_as_its_own(
     """A store too small for it: its own words, and no figure."""
     if not accelerated(mpi):
         pytest.skip(f"no accelerator for {mpi} here")
-    words = ["--accelerated", "--rounds", "1", "--store-size", "1M", "-t", "4k", "-b", "1m"]
+    words = ["--accelerated", "--repeats", "1", "--store-size", "1M", "-t", "4k", "-b", "1m"]
     assert main(["io", "bench", "ior", "--mpi", mpi, "-n", "2", "-o", "out", *words]) == 2
     captured = capfd.readouterr()
     assert "is too small" in captured.out and "Traceback" not in captured.err

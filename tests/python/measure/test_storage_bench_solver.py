@@ -38,7 +38,7 @@ def computed(steps: int) -> NDArray[np.float64]:
 
 
 def solve(capfd: pytest.CaptureFixture[str], mpi: str, *words: str, **about: Any) -> list[dict[str, Any]]:
-    common = ["-L", str(LENGTH), "-s", str(STEPS), "-i", str(INTERVAL), "--rounds", "1"]
+    common = ["-L", str(LENGTH), "-s", str(STEPS), "-i", str(INTERVAL), "--repeats", "1"]
     return bench(capfd, "reaction-diffusion", mpi, *common, *words, **about)
 
 

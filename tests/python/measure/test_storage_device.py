@@ -19,7 +19,7 @@ from assay.launch.engines import describe, engines_folder
 pytestmark = pytest.mark.skipif(
     not (engines_folder() / "assay-probe").is_file(), reason="the engines are not built"
 )
-SHORT = ["--seconds", "0.02", "--repeats", "2", "--bytes", "4MiB"]
+SHORT = ["--budget", "0.02", "--repeats", "2", "--bytes", "4MiB"]
 ROOT = Path(__file__).parents[3]
 
 
@@ -92,13 +92,13 @@ def test_nothing_of_the_users_is_overwritten(folder: Path, capfd: pytest.Capture
     ],
 )
 def test_what_cannot_be_is_one_line(capfd: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
-    assert main(["io", "device", *words, "--seconds", "0.02", "-o", "out"]) == 2
+    assert main(["io", "device", *words, "--budget", "0.02", "-o", "out"]) == 2
     captured = capfd.readouterr()
     assert said in captured.err + captured.out and "Traceback" not in captured.err
 
 
 def test_ctrl_c_keeps_what_was_measured_and_removes_the_file(folder: Path) -> None:
-    command = [sys.executable, "-m", "assay", "io", "device", "disk", "--seconds", "0.3", "--repeats", "1", "-o", "out",
+    command = [sys.executable, "-m", "assay", "io", "device", "disk", "--budget", "0.3", "--repeats", "1", "-o", "out",
                "--bytes", "4MiB", "--threads", "1"]  # fmt: skip
     env = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
     process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)

@@ -26,15 +26,15 @@ def test_devdax_is_swept_and_holds_the_store(
     assay, out = str(ROOT / "assay"), tmp_path / "out"
     out.mkdir()
     sweep = f"{assay} io device /dev/dax0.0 --overwrite --bytes 8MiB --threads 1 --sizes 4k,64k"
-    sweep += " --seconds 0.02 --repeats 1"
+    sweep += " --budget 0.02 --repeats 1"
     bench = (
-        f"{assay} io bench ior --mpi openmpi -n 2 --rounds 1 --accelerated --timeout 200s --folder /mnt/pmem"
+        f"{assay} io bench ior --mpi openmpi -n 2 --repeats 1 --accelerated --timeout 200s --folder /mnt/pmem"
     )
     bench += " --store /dev/dax0.0"
     ior = "-w -r -R -t 64k -b 256k -C -e"
     script = f"{sweep} -o {out}/device && {bench} -o {out}/ior -- {ior}"
     monkeypatch.chdir(tmp_path)
-    done = in_guest("--pmem", "32MiB", "--output", str(out), "--", "sh", "-c", script)
+    done = in_guest("--pmem", "32MiB", "--share", str(out), "--", "sh", "-c", script)
     assert done.returncode == 0, done.stdout + done.stderr
     swept = [r for r in Run.load(out / "device").records if isinstance(r, Measurement) and r.name == DEVICE]
     measured = {r.params["method"] for r in swept if r.metric == "bandwidth" and r.status == "ok"}

@@ -55,9 +55,9 @@ def test_another_nodes_data_come_over_the_wire(
         "--mpi",
         mpi,
         "--accelerated",
-        "--rounds",
+        "--repeats",
         "1",
-        "--nodes",
+        "--node-counts",
         "1,2",
         "--json",
         "-o",
@@ -92,7 +92,7 @@ def playground(folder: Path, *words: str) -> subprocess.Popen[str]:
 @pytest.mark.skipif(os.geteuid() != 0, reason="labs need root")
 def test_the_playground_runs_all_and_ends_its_lab(tmp_path: Path) -> None:
     others = labs()
-    process = playground(tmp_path, "--hosts", "2", "--rounds", "1", "--json")
+    process = playground(tmp_path, "--nodes", "2", "--repeats", "1", "--json")
     try:
         out, err = process.communicate(timeout=LIMIT_S)
     finally:
@@ -109,7 +109,7 @@ def test_the_playground_runs_all_and_ends_its_lab(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="labs need root")
 def test_an_interrupted_playground_keeps_its_figures_and_ends_its_lab(tmp_path: Path) -> None:
-    process = playground(tmp_path, "--hosts", "2", "--rounds", "1", "--mpi", "openmpi")
+    process = playground(tmp_path, "--nodes", "2", "--repeats", "1", "--mpi", "openmpi")
     records = tmp_path / "out" / "records.jsonl"
     try:
         while not records.is_file() or b'"bandwidth"' not in records.read_bytes():

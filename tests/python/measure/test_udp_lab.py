@@ -31,7 +31,7 @@ MBIT = 1e6 / 8
 OFFERED = 300 * MBIT
 TRIES = 3
 LIMIT_S = 60
-LOAD = ["--streams", "5", "--rate", "60 Mbit/s", "--seconds", "1.5"]
+LOAD = ["--streams", "5", "--rate", "60 Mbit/s", "--budget", "1.5"]
 
 SPECIFICATION = """
 title = "a port that takes what is sent"
@@ -181,8 +181,8 @@ def test_a_slow_port_is_judged_in_each_direction(
 
 def test_the_two_commands_of_the_seed(lab: Lab, tmp_path: Path) -> None:
     """And with clocks that are hours apart: neither side looks at the other's."""
-    receive = ["udp", "receive", "-H", lab.address("h1"), "-o", str(tmp_path / "run")]
-    send = ["udp", "send", "-H", lab.address("h1"), *LOAD, "-o", str(tmp_path / "send")]
+    receive = ["udp", "receive", "-w", lab.address("h1"), "-o", str(tmp_path / "run")]
+    send = ["udp", "send", "-w", lab.address("h1"), *LOAD, "-o", str(tmp_path / "send")]
     with on(lab, "h1", receive) as receiver:
         await_word(receiver, "waiting for a sender")
         away = ["unshare", "--time", "--monotonic", "100000", "--fork", "--", str(ASSAY), *send]
@@ -195,8 +195,8 @@ def test_the_two_commands_of_the_seed(lab: Lab, tmp_path: Path) -> None:
 
 def test_a_sender_that_is_killed(lab: Lab, tmp_path: Path) -> None:
     """What arrived is kept and reckoned; a run without its sender's last word never passes."""
-    receive = ["udp", "receive", "-H", lab.address("h1"), "--json", "-o", str(tmp_path / "run")]
-    send = ["udp", "send", "-H", lab.address("h1"), *LOAD[:4], "--seconds", "60", "-o", str(tmp_path / "run")]
+    receive = ["udp", "receive", "-w", lab.address("h1"), "--json", "-o", str(tmp_path / "run")]
+    send = ["udp", "send", "-w", lab.address("h1"), *LOAD[:4], "--budget", "60", "-o", str(tmp_path / "run")]
     with on(lab, "h1", receive) as receiver:
         await_word(receiver, "waiting for a sender")
         with on(lab, "h0", send):
@@ -230,7 +230,7 @@ def test_when_nothing_arrives(lab: Lab, tmp_path: Path, ports: str, says: str) -
     subprocess.run(lab.enter("h1", ["nft", "-f", "-"]), input=nft, text=True, timeout=10, check=True)
     try:
         done = subprocess.run(
-            [str(ASSAY), "udp", "receive", "-H", lab.address("h1"), "--from", "h0", "--lab", lab.name, *LOAD,
+            [str(ASSAY), "udp", "receive", "-w", lab.address("h1"), "--peer", "h0", "--lab", lab.name, *LOAD,
              "--wait", "4", "-v", "-o", str(tmp_path / "run")],
             capture_output=True, text=True, timeout=LIMIT_S,
         )  # fmt: skip
@@ -247,9 +247,9 @@ def test_when_nothing_arrives(lab: Lab, tmp_path: Path, ports: str, says: str) -
 
 
 def test_ctrl_c_keeps_what_has_arrived(lab: Lab, tmp_path: Path) -> None:
-    words = ["udp", "receive", "-H", lab.address("h1"), "--from", "h0", "--lab", lab.name, *LOAD[:4]]
+    words = ["udp", "receive", "-w", lab.address("h1"), "--peer", "h0", "--lab", lab.name, *LOAD[:4]]
     process = subprocess.Popen(
-        [str(ASSAY), *words, "--seconds", "60", "-o", str(tmp_path / "run")],
+        [str(ASSAY), *words, "--budget", "60", "-o", str(tmp_path / "run")],
         stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     time.sleep(4)
@@ -280,35 +280,35 @@ def refused(lab: Lab, host: str, *words: str) -> str:
 
 
 def test_a_port_in_use(lab: Lab, tmp_path: Path) -> None:
-    with on(lab, "h1", ["udp", "receive", "-H", lab.address("h1"), "-o", str(tmp_path / "first")]) as first:
+    with on(lab, "h1", ["udp", "receive", "-w", lab.address("h1"), "-o", str(tmp_path / "first")]) as first:
         await_word(first, "waiting for a sender")
-        said = refused(lab, "h1", "receive", "-H", lab.address("h1"), "-o", str(tmp_path / "second"))
+        said = refused(lab, "h1", "receive", "-w", lab.address("h1"), "-o", str(tmp_path / "second"))
     assert "15300" in said and "in use" in said
 
 
 def test_a_host_that_does_not_resolve(lab: Lab, tmp_path: Path) -> None:
-    said = refused(lab, "h0", "send", "-H", "nowhere.invalid", "-o", str(tmp_path / "run"))
+    said = refused(lab, "h0", "send", "-w", "nowhere.invalid", "-o", str(tmp_path / "run"))
     assert "nowhere.invalid" in said
 
 
 def test_an_interface_without_jumbo_frames(lab: Lab, tmp_path: Path) -> None:
     subprocess.run(lab.enter("h1", ["ip", "link", "set", "eth0", "mtu", "1500"]), timeout=10, check=True)
     try:
-        said = refused(lab, "h1", "receive", "-H", lab.address("h1"), "-o", str(tmp_path / "run"))
+        said = refused(lab, "h1", "receive", "-w", lab.address("h1"), "-o", str(tmp_path / "run"))
     finally:
         subprocess.run(lab.enter("h1", ["ip", "link", "set", "eth0", "mtu", "9000"]), timeout=10, check=True)
     assert "MTU" in said and "1500" in said and "eth0" in said
 
 
 def test_no_receiver(lab: Lab, tmp_path: Path) -> None:
-    said = refused(lab, "h0", "send", "-H", lab.address("h1"), "--wait", "1", "-o", str(tmp_path / "run"))
+    said = refused(lab, "h0", "send", "-w", lab.address("h1"), "--wait", "1", "-o", str(tmp_path / "run"))
     assert "udp receive" in said and lab.address("h1") in said
 
 
 def test_json(lab: Lab, tmp_path: Path) -> None:
     done = subprocess.run(
-        [str(ASSAY), "udp", "receive", "-H", lab.address("h1"), "--from", "h0", "--lab", lab.name, *LOAD[:4],
-         "--seconds", "0.3", "--json", "-o", str(tmp_path / "run")],
+        [str(ASSAY), "udp", "receive", "-w", lab.address("h1"), "--peer", "h0", "--lab", lab.name, *LOAD[:4],
+         "--budget", "0.3", "--json", "-o", str(tmp_path / "run")],
         capture_output=True, text=True, timeout=LIMIT_S,
     )  # fmt: skip
     said: dict[str, Any] = json.loads(done.stdout)

@@ -62,7 +62,7 @@ def test_cabinets_are_found_by_contention_where_latency_does_not_tell(tmp_path: 
 def test_the_platform_that_is_written_reproduces_every_point(studied, capsys):
     _, folder = studied
     target = folder / "platform.xml"
-    assert main(["model", str(folder / "run"), "-o", str(target), "--limit", "2%"]) == 0
+    assert main(["model", str(folder / "run"), "--platform", str(target), "--limit", "2%"]) == 0
     assert "PASS" in capsys.readouterr().out
     records = Run.load(folder / "run").records
     points = [r for r in records if isinstance(r, Comparison)]
@@ -94,7 +94,7 @@ def test_a_platform_with_a_wrong_link_is_not_called_good(studied, capsys):
     spoilt.mkdir()
     (spoilt / "records.jsonl").write_bytes(b"".join(changed))
     (spoilt / "run.json").write_bytes((run.path / "run.json").read_bytes())
-    assert main(["model", str(spoilt), "-o", str(folder / "spoilt.xml")]) == 1
+    assert main(["model", str(spoilt), "--platform", str(folder / "spoilt.xml")]) == 1
     assert "FAIL" in capsys.readouterr().out
 
 
@@ -106,7 +106,7 @@ def test_a_users_program_runs_on_it_with_more_and_faster_links(studied, capfd, t
     host = hidden.hosts[0]
 
     def seconds(*options: str) -> float:
-        assert main(["simulate", platform, "--hosts", "2", *options, "--", str(source), "1000000"]) == 0
+        assert main(["simulate", platform, "--nodes", "2", *options, "--", str(source), "1000000"]) == 0
         return float(capfd.readouterr().out.split()[-1])
 
     before = seconds()
@@ -125,7 +125,7 @@ def test_nets_sweep_runs_in_the_simulator(studied, tmp_path: Path):
         "net",
         "--sizes",
         "1KiB,64KiB",
-        "--niters",
+        "--repeats",
         "4",
         "--rounds",
         "2",
@@ -133,7 +133,7 @@ def test_nets_sweep_runs_in_the_simulator(studied, tmp_path: Path):
         "-o",
         str(tmp_path / "net"),
     ]
-    assert main(["simulate", str(folder / "hidden.xml"), "--hosts", "4", *words]) in (0, 1)
+    assert main(["simulate", str(folder / "hidden.xml"), "--nodes", "4", *words]) in (0, 1)
     run = Run.load(tmp_path / "net")
     assert run.info.state == "complete"
 

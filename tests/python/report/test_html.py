@@ -91,7 +91,7 @@ def test_the_verb_writes_the_newest_run_or_where_it_is_told(
     make_run.make("partial", Path("runs/one"))
     assert main(["report"]) == 0
     assert capsys.readouterr().out == "runs/one/report.html\n"
-    assert main(["report", "runs/one", "-o", "mine.html"]) == 0
+    assert main(["report", "runs/one", "--html", "mine.html"]) == 0
     assert Path("mine.html").read_bytes() == Path("runs/one/report.html").read_bytes()
 
 
@@ -100,8 +100,8 @@ def test_the_verb_writes_the_newest_run_or_where_it_is_told(
     [
         (["report"], "no runs in runs/"),
         (["report", "nowhere"], "nowhere is not a run directory"),
-        (["report", "run", "-o", "absent/report.html"], "cannot write absent/report.html"),
-        (["report", "run", "-o", "run"], "cannot write run"),
+        (["report", "run", "--html", "absent/report.html"], "cannot write absent/report.html"),
+        (["report", "run", "--html", "run"], "cannot write run"),
     ],
 )
 def test_bad_input_is_one_line(

@@ -8,8 +8,9 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assay.commands.io.originals import READERS, h5bench_file, ior_size
-from assay.commands.options import add_lab, add_output, count, open_run, quantity, specifications
+from assay.commands.io.originals import READERS, h5bench_file
+from assay.commands.options import add, add_output, count, open_run, reader, specifications
+from assay.commands.parser import Example, Parser
 from assay.errors import UserError
 from assay.lab import Lab
 from assay.launch.accelerator import library
@@ -32,7 +33,6 @@ from assay.measure.storage import (
 from assay.records.run import Run
 from assay.records.schema import Scalar
 from assay.records.storage import ACCELERATED, HDF5, IOR, SOLVER, STOCK
-from assay.records.units import parse_size
 from assay.report.h5bench import write_h5bench_csv
 from assay.report.ior import write_ior_json
 from assay.report.rdbench import write_rdbench_json
@@ -47,97 +47,103 @@ SUMMARIES = {
     "hdf5": "Datasets of time steps written and read through HDF5, in h5bench's patterns",
 }
 EXAMPLES = {
-    "ior": """\
-  assay io bench ior                                    4 KiB to 1 MiB; write, own and another rank's data
-  assay io bench ior -n 2 -t 32k -b 192m -C -e          as IOR is asked
-  assay io bench ior -n 4 -- -w -r -R -t 47008 -b 47008 -s 1000       ior-hard, every byte compared
-  assay io bench ior --sizes 4k,32k,1m --nodes 1,2,4 -w "n[1-4]" --folder /scratch/me
-""",
-    "reaction-diffusion": """\
-  assay io bench reaction-diffusion -n 4 -L 1024 -s 200 -i 20 --iotype view
-  assay io bench reaction-diffusion --lab --mpi mpich-wheel
-""",
-    "hdf5": """\
-  assay io bench hdf5 -n 2 DIM_1=1M TIMESTEPS=5 MEM_PATTERN=INTERLEAVED
-  assay io bench hdf5 --config sample_write_cc1d_small.cfg
-""",
+    "ior": [
+        Example("assay io bench ior", "4 KiB to 1 MiB; write, local and remote read", "minutes"),
+        Example("assay io bench ior -n 2 --repeats 1 -t 32k -b 192k -C -e", "as IOR is asked", "an MPI"),
+        Example('assay io bench ior -w "n[1-4]" --sizes 4k,1m --folder /scratch/me', needs="a cluster"),
+    ],
+    "reaction-diffusion": [
+        Example("assay io bench reaction-diffusion -n 2 --repeats 1 -L 64 -s 20 -i 10", needs="an MPI"),
+        Example("assay io bench reaction-diffusion -n 4 -L 1024 -s 200 -i 20 --iotype view", needs="minutes"),
+        Example("assay io bench reaction-diffusion --lab --mpi mpich-wheel", needs="a lab"),
+    ],
+    "hdf5": [
+        Example("assay io bench hdf5 -n 2 --repeats 1 DIM_1=4K TIMESTEPS=2", needs="an MPI"),
+        Example("assay io bench hdf5 -n 2 DIM_1=1M TIMESTEPS=5 MEM_PATTERN=INTERLEAVED", needs="minutes"),
+        Example("assay io bench hdf5 --config sample_write_cc1d_small.cfg", needs="h5bench's file"),
+    ],
 }
+
+
+@reader
+def _counts(text: str) -> list[int]:
+    return sorted({count(part) for part in text.split(",")})
 
 
 class Bench:
     """The sub-verb, with one of its own for each benchmark."""
 
     def prepare(self, verbs: Verbs) -> None:
-        parser: argparse.ArgumentParser = verbs.add_parser(
-            "bench", help="benchmarks of parallel I/O, with and without the accelerator", allow_abbrev=False,
+        parser = verbs.add_parser(
+            "bench",
+            help="benchmarks of parallel I/O, with and without the accelerator",
             description="Benchmarks of parallel I/O, stock and accelerated side by side in one run.",
-        )  # fmt: skip
+            examples=[example for examples in EXAMPLES.values() for example in examples[:1]],
+        )
         benchmarks = parser.add_subparsers(
             title="benchmarks", dest="benchmark", metavar="BENCHMARK", required=True
         )
         for name, summary in SUMMARIES.items():
-            one = benchmarks.add_parser(
+            benchmark = benchmarks.add_parser(
                 name,
                 help=summary[0].lower() + summary[1:],
                 description=f"{summary}.",
-                epilog=f"{READERS[name][1]}\n\nexamples:\n{EXAMPLES[name].rstrip()}",
-                formatter_class=argparse.RawDescriptionHelpFormatter,
-                allow_abbrev=False,
+                notes=READERS[name][1],
+                examples=EXAMPLES[name],
             )
-            _add_options(one, name)
-            one.set_defaults(io_verb=run_bench, takes_others=True)
+            _add_options(benchmark, name)
+            benchmark.set_defaults(io_verb=run_bench, takes_others=True)
 
 
-def _add_options(parser: argparse.ArgumentParser, name: str) -> None:
-    who = parser.add_argument_group("who takes part")
-    who.add_argument(
-        "--mpi", metavar="MPI", help="openmpi, mpich or mpich-wheel (default: the first that works)"
+def _add_options(parser: Parser, name: str) -> None:
+    add(parser, "--mpi", "default: the first that works")
+    add(parser, "-n --ranks", "shared out over the hosts")
+    add(parser, "-w --hosts")
+    add(parser, "--lab")
+    add(parser, "--repeats", "turns of each variant; default: 3")
+    parser.add_argument(
+        "--folder",
+        type=Path,
+        metavar="DIR",
+        help="a folder that every host sees (default: the run directory)",
     )
-    who.add_argument("-n", "--ranks", type=count, metavar="N", help="ranks, shared out over the hosts")
-    who.add_argument("-w", "--hosts", metavar="LIST", help="hosts, as ClusterShell reads them: n[1-4]")
-    add_lab(who)
-    who.add_argument(
-        "--nodes", type=_counts, metavar="LIST", help="of so many hosts, one after the other: 1,2,4"
+    add_output(parser)
+    advanced = parser.advanced
+    advanced.add_argument(
+        "--node-counts",
+        type=_counts,
+        metavar="LIST",
+        help="measure with so many hosts, such as 1,2,4",
     )
-    how = parser.add_argument_group("how it is measured")
-    which = how.add_mutually_exclusive_group()
+    which = advanced.add_mutually_exclusive_group()
     which.add_argument(
         "--both", action="store_true", help="stock and accelerated in turns (default where built)"
     )
     which.add_argument("--stock", action="store_true", help="the MPI's own I/O alone")
     which.add_argument("--accelerated", action="store_true", help="the accelerator alone")
-    how.add_argument("--rounds", type=count, metavar="N", help="turns of each (default: 3)")
-    how.add_argument("--folder", type=Path, metavar="DIR", help="where the files are written: of a file system that "
-                     "every host sees (default: the run's directory)")  # fmt: skip
-    how.add_argument(
-        "--timeout", type=quantity("s"), default=120.0, metavar="TIME", help="longest call (120s)"
-    )
+    add(advanced, "--timeout", "an I/O call; default: 120s", default=120.0)
     if name == "ior":
-        how.add_argument("--sizes", metavar="LIST", help="transfer sizes, one after the other: 4k,32k,1m")
-        how.add_argument("--ior-json", type=Path, metavar="FILE", help="the results in IOR's own JSON too")
+        add(advanced, "--sizes", "transfers, one after the other")
+        advanced.add_argument(
+            "--ior-json", type=Path, metavar="FILE", help="the results in IOR's own JSON too"
+        )
     if name == "reaction-diffusion":
-        how.add_argument(
-            "--rdbench-json", type=Path, metavar="FILE", help="the results in RDBench's JSON, a line a run"
+        advanced.add_argument(
+            "--rdbench-json",
+            type=Path,
+            metavar="FILE",
+            help="the results in RDBench's JSON, one line per run",
         )
     if name == "hdf5":
-        how.add_argument("--h5bench-csv", type=Path, metavar="FILE", help="the results in h5bench's CSV too")
-        how.add_argument("--config", type=Path, metavar="FILE", help="settings of h5bench, KEY=VALUE a line")
-    fast = parser.add_argument_group("the accelerator")
-    fast.add_argument("--store", metavar="PATH", help="node-local memory: a folder, a file or /dev/dax*")
-    fast.add_argument("--store-size", type=_size, metavar="SIZE", help="of it, on each node")
-    fast.add_argument("--consistency", choices=["immediate", "collective", "commit"])
-    add_output(parser)
-
-
-def _size(text: str) -> int:
-    try:
-        return parse_size(text)
-    except UserError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _counts(text: str) -> list[int]:
-    return sorted({count(part) for part in text.split(",")})
+        advanced.add_argument(
+            "--h5bench-csv", type=Path, metavar="FILE", help="the results in h5bench's CSV too"
+        )
+        advanced.add_argument(
+            "--config", type=Path, metavar="FILE", help="settings of h5bench, one KEY=VALUE per line"
+        )
+    add(advanced, "--store")
+    add(advanced, "--store-size")
+    add(advanced, "--consistency")
 
 
 def run_bench(args: argparse.Namespace) -> int:
@@ -152,10 +158,8 @@ def run_bench(args: argparse.Namespace) -> int:
     session.err.print(_introduce(request))
     if request.variants == [STOCK] and not args.stock:
         waive(session, request.launcher, SPEEDUP_DESCRIBED, _missing(request.launcher.flavour))
-    try:
+    with session.interruptible():
         measure(session, request, args.folder or run.path)
-    except KeyboardInterrupt:  # between two starts of the engine
-        session.interrupt()
     compare(session, request.measurement)
     status = session.conclude(wanted)
     _write_originals(args, run)
@@ -205,9 +209,10 @@ def build_request(args: argparse.Namespace) -> StorageRequest:
     params = _params(args)
     describe(storage_bench(launcher.flavour)).find(measurement).check_bounds(params)
     distinct = len(dict.fromkeys(hosts))
-    if args.nodes and args.nodes[-1] > distinct:
+    if args.node_counts and args.node_counts[-1] > distinct:
         raise UserError(
-            f"--nodes {args.nodes[-1]}: there are {distinct} hosts", "name more hosts, or fewer nodes"
+            f"--node-counts {args.node_counts[-1]}: there are {distinct} hosts",
+            "name more hosts, or fewer nodes",
         )
     return StorageRequest(
         measurement=measurement,
@@ -216,8 +221,8 @@ def build_request(args: argparse.Namespace) -> StorageRequest:
         hosts=hosts,
         params=params,
         variants=_variants(args, launcher.flavour),
-        nodes=args.nodes or (),
-        rounds=args.rounds or 3,
+        nodes=args.node_counts or (),
+        rounds=args.repeats or 3,
         timeout=args.timeout,
         accelerator=Accelerator(args.store, args.store_size, args.consistency),
     )
@@ -231,7 +236,7 @@ def _params(args: argparse.Namespace) -> dict[str, Scalar]:
     if getattr(args, "sizes", None):
         if "-t" in words:
             raise UserError("--sizes and -t are both given", "give one of them")
-        params["transfer"] = ",".join(str(ior_size(part)) for part in args.sizes.split(","))
+        params["transfer"] = ",".join(map(str, args.sizes))
     return params
 
 

@@ -7,8 +7,8 @@ import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from assay.commands.io.originals import ior_size
-from assay.commands.options import add_lab, add_output, count, open_run, quantity, specifications
+from assay.commands.options import add, add_output, open_run, size, specifications
+from assay.commands.parser import Example
 from assay.errors import UserError
 from assay.lab import Lab
 from assay.launch.engines import describe, probe
@@ -23,45 +23,41 @@ from assay.records.storage import DEVICE
 if TYPE_CHECKING:
     from assay.commands.io import Verbs
 
-EXAMPLES = """\
-  assay io device /dev/shm                                   node-local memory
-  assay io device /mnt/nvme --method direct --bytes 8GiB     past the page cache
-  assay io device /dev/dax0.0 --overwrite                    persistent memory; what it holds is lost
-  assay io device /dev/shm -w "n[1-4]" --threads 1,2,4,8,16 --sizes 4k,32k,1m
-"""
+EXAMPLES = [
+    Example("assay io device /dev/shm --budget 50ms --bytes 64MiB", "node-local memory"),
+    Example("assay io device /mnt/nvme --method direct --bytes 8GiB", "past the page cache", "an NVMe"),
+    Example("assay io device /dev/dax0.0 --overwrite", "what it holds is lost", "persistent memory"),
+]
 
 
 class Device:
     """The sub-verb."""
 
     def prepare(self, verbs: Verbs) -> None:
-        parser: argparse.ArgumentParser = verbs.add_parser(
+        parser = verbs.add_parser(
             "device",
             help="bandwidth of a node's own storage, over threads and transfer sizes",
             description="Bandwidth of a node's own storage over threads and transfer sizes, write and read, sequential "
             "and random: a folder (a file is made there and removed), a file, or a device of memory.",
-            epilog=f"examples:\n{EXAMPLES.rstrip()}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
+            examples=EXAMPLES,
         )
         parser.add_argument("path", metavar="PATH", help="a folder, a file, or /dev/dax*")
-        parser.add_argument(
-            "-w", "--hosts", metavar="LIST", help="hosts, one after the other (default: this one)"
-        )
-        add_lab(parser)
-        parser.add_argument(
-            "--threads", metavar="LIST", help="numbers of threads (default: 1, 2, 4 ... to all cores)"
-        )
-        parser.add_argument("--sizes", metavar="LIST", help="of a transfer (default: 4k,32k,256k,1m,4m)")
-        parser.add_argument("--op", metavar="LIST", help="write, read (default: both)")
+        add(parser, "-w --hosts", "one after the other; default: this machine")
+        add(parser, "--lab")
+        add(parser, "--threads", "default: 1, 2, 4 ... to all cores")
+        add(parser, "--sizes", "transfers; default: 4k,32k,256k,1m,4m")
+        add(parser, "--op", "write, read; default: both")
         parser.add_argument("--pattern", metavar="LIST", help="sequential, random (default: both)")
-        methods = "call, direct (past the page cache), mmap, stream (stores past the caches); default: all"
-        parser.add_argument("--method", metavar="LIST", help=methods)
-        parser.add_argument("--bytes", metavar="SIZE", help="to work on (default: 256MiB)")
         parser.add_argument(
-            "--seconds", type=quantity("s"), metavar="TIME", help="for each point (default: 0.2s)"
+            "--method",
+            metavar="LIST",
+            help="call, direct (past the page cache), mmap, stream (stores past the caches); default: all",
         )
-        parser.add_argument("--repeats", type=count, metavar="N", help="of each point (default: 3)")
+        parser.add_argument(
+            "--bytes", type=size, metavar="SIZE", help="size of the file to work on (default: 256MiB)"
+        )
+        add(parser, "--budget", "each point; default: 0.2s")
+        add(parser, "--repeats", "of each point; default: 3")
         parser.add_argument(
             "--overwrite", action="store_true", help="what the file or device holds may be lost"
         )
@@ -80,7 +76,8 @@ def run_device(args: argparse.Namespace) -> int:
     run.info.options = dict(params)
     run.save()
     session = Session(run, verbose=args.verbose, quiet=args.json)
-    measure_node(session, DEVICE, site, hosts, None, params)
+    with session.interruptible():
+        measure_node(session, DEVICE, site, hosts, None, params)
     status = session.conclude(wanted)
     if args.json:
         session.print_json()
@@ -100,11 +97,10 @@ def _params(args: argparse.Namespace, site: Site) -> dict[str, Scalar]:
     if site.name == "here" and not path.exists() and not path.parent.is_dir():
         raise UserError(f"{path} is not there", "name a folder, a file or a device")
     params: dict[str, Scalar] = {"path": str(path.absolute())}
-    if args.sizes:
-        params["sizes"] = ",".join(str(ior_size(part)) for part in args.sizes.split(","))
-    if args.bytes:
-        params["bytes"] = ior_size(args.bytes)
-    for option in ("threads", "op", "pattern", "method", "seconds", "repeats"):
+    for option in ("sizes", "threads"):
+        if getattr(args, option):
+            params[option] = ",".join(map(str, getattr(args, option)))
+    for option in ("bytes", "op", "pattern", "method", "budget", "repeats"):
         if getattr(args, option) is not None:
             params[option] = getattr(args, option)
     if args.overwrite:

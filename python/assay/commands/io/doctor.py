@@ -10,6 +10,8 @@ import msgspec
 from rich import box
 from rich.table import Table
 
+from assay.commands.options import add
+from assay.commands.parser import Example
 from assay.errors import EXIT_PASS, EXIT_UNUSABLE, UserError
 from assay.launch.accelerator import library
 from assay.launch.backends import Backend, backends
@@ -21,10 +23,11 @@ from assay.report.terminal import console
 if TYPE_CHECKING:
     from assay.commands.io import Verbs
 
-EXAMPLES = """\
-  assay io doctor
-  assay io doctor --json
-"""
+EXAMPLES = [
+    Example("assay io doctor"),
+    Example("assay io doctor --json"),
+    Example('pdsh -w "n[1-64]" assay io doctor', "every node of a cluster", "a cluster"),
+]
 WORDS = {
     "devdax": "persistent memory, device",
     "fsdax": "persistent memory, file system",
@@ -37,16 +40,14 @@ class Doctor:
     """The sub-verb."""
 
     def prepare(self, verbs: Verbs) -> None:
-        parser: argparse.ArgumentParser = verbs.add_parser(
+        parser = verbs.add_parser(
             "doctor",
-            help="what this node has for the accelerator, and what stands in its way",
-            description="Lists the places for a store on this node (persistent memory, memory, local file systems), "
+            help="what this node has for the accelerator, and what prevents it",
+            description="Lists where a store can be on this node (persistent memory, memory, local file systems), "
             "the MPIs that the accelerator is built for, and stores that jobs have left.",
-            epilog=f"examples:\n{EXAMPLES.rstrip()}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
+            examples=EXAMPLES,
         )
-        parser.add_argument("--json", action="store_true", help="on standard output")
+        add(parser, "--json")
         parser.set_defaults(io_verb=run_doctor)
 
 

@@ -53,9 +53,9 @@ IOR_FLAGS = {
 }  # fmt: skip
 IOR_HELP = """IOR's own options (after '--' where Assay has one of that name: -w, -o, -v):
   -a MPIIO   -t SIZE transfer   -b SIZE block   -s N segments   -i N repetitions   -o FILE test file
-  -w write   -r read   -W compare what was written   -R compare what is read   -C read another rank's data
-  -Q N from how many nodes further on   -G N signature of the data   -g barriers   -e sync after writing
-  -k keep the file   -c collective   -F a file for each process   -z random order   -p preallocate"""
+  -w write   -r read   -W compare what was written   -R compare what is read   -k keep the file
+  -C read another rank's data   -Q N from how many nodes further on   -G N signature of the data
+  -c collective   -F a file per process   -z random order   -p preallocate   -g barriers   -e fsync"""
 
 
 def ior_parameters(words: Sequence[str]) -> dict[str, Scalar]:
@@ -88,7 +88,7 @@ def ior_parameters(words: Sequence[str]) -> dict[str, Scalar]:
 
 
 RDBENCH_HELP = """RDBench's own options:
-  -L N edge of the square   -s N steps   -i N steps from one snapshot to the next   --iotype manual|view|chunk
+  -L N edge of the square   -s N steps   -i N steps between snapshots   --iotype manual|view|chunk
   -c collective   --nosync   --xnp N, --ynp N ranks in x and y
   -o PREFIX of the files, which are then kept (after '--')"""
 
@@ -114,8 +114,8 @@ def rdbench_parameters(words: Sequence[str]) -> dict[str, Scalar]:
 
 H5BENCH_HELP = """h5bench's own settings, as KEY=VALUE or in a file of them (--config FILE): MEM_PATTERN and
 FILE_PATTERN (CONTIG|INTERLEAVED), READ_OPTION (FULL|PARTIAL|STRIDED), TO_READ_NUM_PARTICLES,
-STRIDE_SIZE, BLOCK_SIZE, TIMESTEPS, COLLECTIVE_DATA, COLLECTIVE_METADATA, EMULATED_COMPUTE_TIME_PER_TIMESTEP, NUM_DIMS,
-DIM_1, DIM_2, DIM_3. Async I/O and compression are not measured."""
+STRIDE_SIZE, BLOCK_SIZE, TIMESTEPS, COLLECTIVE_DATA, COLLECTIVE_METADATA, NUM_DIMS, DIM_1, DIM_2,
+DIM_3, EMULATED_COMPUTE_TIME_PER_TIMESTEP. Async I/O and compression are not measured."""
 
 H5BENCH_NUMBERS = (
     "TIMESTEPS",

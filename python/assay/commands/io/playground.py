@@ -5,13 +5,13 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from assay.commands.io.bench import measure
 from assay.commands.io.originals import READERS
-from assay.commands.options import add_output, count, open_run, specifications
+from assay.commands.options import add, add_output, open_run, specifications
+from assay.commands.parser import Example
 from assay.errors import UserError
 from assay.lab import Lab, take_down
 from assay.launch.accelerator import library
@@ -35,41 +35,39 @@ IOR_PARAMS: dict[str, Scalar] = {
 ABOUT = """Makes a virtual cluster (see 'assay lab --help'; needs root), runs the three benchmarks across its hosts,
 stock and accelerated, and ends it, whatever happens. Its parallel file system is a folder of this machine, which all
 hosts see: stock figures are those of its page cache."""
-EXAMPLES = """\
-  assay io playground                       four hosts, both MPIs, three benchmarks; under five minutes
-  assay io playground --mpi openmpi --hosts 8
-"""
+EXAMPLES = [
+    Example("assay io playground", "four hosts, both MPIs, three benchmarks: five minutes", "root"),
+    Example("assay io playground --mpi openmpi --nodes 8", needs="root"),
+    Example("assay io playground --repeats 1 -o out", needs="root"),
+]
 
 
 class Playground:
     """The sub-verb."""
 
     def prepare(self, verbs: Verbs) -> None:
-        parser: argparse.ArgumentParser = verbs.add_parser(
+        parser = verbs.add_parser(
             "playground",
             help="the three benchmarks across a virtual cluster, by one command",
             description=ABOUT,
-            epilog=f"examples:\n{EXAMPLES.rstrip()}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
+            examples=EXAMPLES,
         )
-        parser.add_argument("--hosts", type=count, default=4, metavar="N", help="of the cluster (default: 4)")
-        parser.add_argument("--mpi", action="append", choices=MPIS, help="one of them alone (default: both)")
-        parser.add_argument("--rounds", type=count, default=2, metavar="N", help="turns of each (default: 2)")
+        add(parser, "--nodes", "default: 4", default=4)
+        add(parser, "--mpi", "default: openmpi and mpich-wheel")
+        add(parser, "--repeats", "turns of each variant; default: 2", default=2)
         add_output(parser)
         parser.set_defaults(io_verb=run_playground)
 
 
 def run_playground(args: argparse.Namespace) -> int:
-    launchers = _launchers(args.mpi or MPIS)
+    if args.mpi not in (None, *MPIS):
+        raise UserError(f"--mpi {args.mpi}: it does not stay on the wire", f"one of {', '.join(MPIS)}")
+    launchers = _launchers([args.mpi] if args.mpi else MPIS)
     wanted = specifications(args, "io")
     run = open_run("io-playground", args)
     session = Session(run, verbose=args.verbose, quiet=args.json)
-    try:
-        with _lab(args.hosts) as lab:
-            _run_all(session, launchers, lab, args.rounds)
-    except KeyboardInterrupt:  # between two starts of an engine
-        session.interrupt()
+    with session.interruptible(), _lab(args.nodes) as lab:
+        _run_all(session, launchers, lab, args.repeats)
     for measurement in (IOR, SOLVER, HDF5):
         compare(session, measurement)
     status = session.conclude(wanted)
@@ -143,9 +141,7 @@ def _variants(launcher: Launcher) -> list[str]:
 def _lab(hosts: int) -> Iterator[Lab]:
     """A lab of our own name, so that none of the user's is touched; ended whatever happens."""
     name = f"playground-{os.getpid()}"
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)  # undone as by Ctrl-C
     try:
         yield Lab.up(hosts, name=name)
     finally:
         take_down(name)
-        signal.signal(signal.SIGTERM, before)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from assay.commands.options import add
+from assay.commands.parser import Example
 from assay.errors import EXIT_PASS, EXIT_UNUSABLE, UserError
 from assay.launch.stores import Held, Rescued, found, held, rescue
 from assay.records.units import format_quantity
@@ -15,12 +17,6 @@ from assay.records.units import format_quantity
 if TYPE_CHECKING:
     from assay.commands.io import Verbs
 
-EXAMPLES = """\
-  assay io {name}                             all stores of this node
-  assay io {name} /dev/dax0.0
-  assay io {name} --list                      only what they hold
-  pdsh -w "n[1-64]" assay io {name}           on every node of a job
-"""
 SUMMARIES = {
     "recover": "what a job that ended early has left in this node's stores, into the file system",
     "drain": "what a job with --detach has left in this node's stores, into the file system",
@@ -34,17 +30,19 @@ class Rescue:
         self.name = name
 
     def prepare(self, verbs: Verbs) -> None:
-        parser: argparse.ArgumentParser = verbs.add_parser(
+        parser = verbs.add_parser(
             self.name,
             help=SUMMARIES[self.name],
             description=f"Writes {SUMMARIES[self.name]}, and removes the stores; but not of jobs that run.",
-            epilog=f"examples:\n{EXAMPLES.format(name=self.name).rstrip()}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
+            examples=[
+                Example(f"assay io {self.name} --list", "what the stores of this node hold"),
+                Example(f"assay io {self.name} /dev/dax0.0", needs="persistent memory"),
+                Example(f'pdsh -w "n[1-64]" assay io {self.name}', "every node of a job", "a cluster"),
+            ],
         )
         parser.add_argument("stores", nargs="*", metavar="STORE", help="files, devices, folders of stores")
         parser.add_argument("--list", action="store_true", help="show what they hold and change nothing")
-        parser.add_argument("--json", action="store_true", help="JSON lines on standard output")
+        add(parser, "--json", "one object per line")
         parser.set_defaults(io_verb=run_rescue)
 
 

@@ -10,7 +10,8 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
-from assay.commands.options import quantity
+from assay.commands.options import add
+from assay.commands.parser import Example
 from assay.errors import UserError
 from assay.launch.accelerator import environment
 from assay.launch.engines import flavours
@@ -21,13 +22,15 @@ from assay.records.units import format_quantity
 if TYPE_CHECKING:
     from assay.commands.io import Verbs
 
-EXAMPLES = """\
-  assay io run -- mpirun -n 64 ./app
-  assay io run --store /dev/dax0.0 -- mpirun -n 64 ./app         into persistent memory
-  assay io run --store /local/nvme --size 64GiB -- srun ./app
-  assay io run --files "*.h5" --files "out/*" -- mpirun -n 4 ./app     these files alone
-  assay io run --detach -- mpirun -n 64 ./app                    close does not wait; 'assay io drain' later
-"""
+EXAMPLES = [
+    Example("assay io run -- mpirun -n 64 ./app", needs="a program"),
+    Example("assay io run --store /local/nvme --store-size 64GiB -- srun ./app", needs="a program"),
+    Example(
+        "assay io run --detach -- mpirun -n 64 ./app",
+        "close does not wait; 'assay io drain' later",
+        "a program",
+    ),
+]
 NOTES = """\
 what ranks see of each other's writes (--consistency):
   immediate    at once, as on a local file system
@@ -40,29 +43,24 @@ class RunProgram:
     """The sub-verb."""
 
     def prepare(self, verbs: Verbs) -> None:
-        parser: argparse.ArgumentParser = verbs.add_parser(
+        parser = verbs.add_parser(
             "run",
             help="an unmodified MPI program with its parallel I/O in node-local memory",
             description="Runs an unmodified MPI program. What it writes through MPI-IO goes into memory of its node, "
             "is read from there by all ranks, and is complete in the file system when the file is closed. Its "
             "output and exit status stay as they are.",
             usage="%(prog)s [options] -- mpirun ... PROGRAM [ARGUMENT ...]",
-            epilog=f"{NOTES}\nexamples:\n{EXAMPLES.rstrip()}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
-            allow_abbrev=False,
+            notes=NOTES,
+            examples=EXAMPLES,
         )
         parser.add_argument("program", nargs="*", metavar="PROGRAM", help="the command line, after --")
-        parser.add_argument(
-            "--store", metavar="PATH", help=f"a folder, a file or /dev/dax* (default: {DEFAULT_STORE})"
-        )
-        parser.add_argument(
-            "--size", type=quantity("B"), metavar="SIZE", help="of it on each node (default: a share)"
-        )
+        add(parser, "--store", f"default: {DEFAULT_STORE}")
+        add(parser, "--store-size", "default: a share of the memory")
         parser.add_argument(
             "--files", action="append", default=[], metavar="GLOB",
             help="only these files; with ! in front: not these; again for more (default: all)",
         )  # fmt: skip
-        parser.add_argument("--consistency", choices=("immediate", "collective", "commit"))
+        add(parser, "--consistency")
         parser.add_argument(
             "--detach", action="store_true", help="neither close nor sync waits for the file system"
         )
@@ -73,23 +71,19 @@ class RunProgram:
         )
         parser.add_argument("--transport", choices=("auto", "service", "rma"), help="to other nodes' data")
         parser.add_argument("--require", action="store_true", help="without acceleration do not run at all")
-        parser.add_argument("--mpi", metavar="NAME", help="the program's MPI (default: the launcher's)")
+        add(parser, "--mpi", "the program's; default: the launcher's")
         parser.set_defaults(io_verb=run_program)
 
 
 def run_program(args: argparse.Namespace) -> int:
     if not args.program:
         raise UserError("no program given", "write it after --: assay io run -- mpirun -n 4 ./app")
-    if args.size is not None and args.size <= 0:
-        raise UserError("--size: a size above nothing is expected", "for example 4GiB")
     mpi = args.mpi or mpi_of(args.program)
     if mpi is None:
         built = ", ".join(sorted(name for name in flavours() if name))
         raise UserError(f"cannot tell the MPI of {args.program[0]}", f"name it: --mpi ({built})")
     job = secrets.token_hex(6)
-    env = environment(
-        mpi, args.files, args.store, None if args.size is None else int(args.size), args.consistency
-    )
+    env = environment(mpi, args.files, args.store, args.store_size, args.consistency)
     env["ASSAY_IO_JOB"] = job
     chosen = {
         "ASSAY_IO_DETACH": "1" if args.detach else None,
@@ -105,18 +99,22 @@ def run_program(args: argparse.Namespace) -> int:
 
 
 def _to_its_end(words: list[str], added: dict[str, str]) -> int:
-    """Ctrl-C is the program's own; so are its words and its exit status."""
+    """Ctrl-C reaches the program itself, and SIGTERM is passed on; its output and exit status are its own."""
     try:
         process = subprocess.Popen(words, env={**os.environ, **added})
     except OSError as error:
         raise UserError(
             f"cannot run {words[0]}: {error.strerror}", "is it on PATH, and executable?"
         ) from None
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    before = {
+        signal.SIGINT: signal.signal(signal.SIGINT, signal.SIG_IGN),
+        signal.SIGTERM: signal.signal(signal.SIGTERM, lambda number, _: process.send_signal(number)),
+    }
     try:
         status = process.wait()
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
     return 128 - status if status < 0 else status
 
 

@@ -166,7 +166,7 @@ def test_who_touches_first_meanwhile(program: Path, tmp_path: Path) -> None:
 
 def test_for_a_time(program: Path, tmp_path: Path) -> None:
     with running(program, "counts") as one:
-        said = Attached(one.pid, tmp_path / "run", "--for", "200ms").end(None)
+        said = Attached(one.pid, tmp_path / "run", "--budget", "200ms").end(None)
         one.end()
     assert "for 200 ms, or until Ctrl-C" in said and "it goes on" in said
     assert 0.2 <= profile(tmp_path / "run").process.seconds < 5
@@ -230,7 +230,7 @@ def test_signals_meanwhile_are_delivered(program: Path, tmp_path: Path) -> None:
                 [
                     engines_folder() / "assay-heap",
                     "record",
-                    "--for",
+                    "--budget",
                     "0.05",
                     "--attach",
                     str(one.pid),
@@ -254,7 +254,7 @@ def test_threads_that_do_nothing_else(program: Path, tmp_path: Path, allocator: 
     with running(program, "tight", environment={"LD_PRELOAD": allocator} if allocator else None) as one:
         for turn in range(20 if not allocator else 4):
             Recorder(one.pid, tmp_path / str(turn)).end()
-        Attached(one.pid, tmp_path / "run", "--for", "20ms").end(None)
+        Attached(one.pid, tmp_path / "run", "--budget", "20ms").end(None)
         heard = one.end()
     assert heard[-1] == "0 wrong"
     found = profile(tmp_path / "run")
@@ -465,8 +465,8 @@ def test_options_that_do_not_go_together(tmp_path: Path) -> None:
     assert "--attach cannot be combined with a program" in refused(
         "--attach", "1", "--", "true", cwd=tmp_path
     )
-    assert "--for needs --attach" in refused("--for", "1s", "--", "true", cwd=tmp_path)
-    assert "never negative" in refused("--attach", "1", "--for=-1", cwd=tmp_path)
+    assert "--budget needs --attach" in refused("--budget", "1s", "--", "true", cwd=tmp_path)
+    assert "not a duration above zero" in refused("--attach", "1", "--budget=-1", cwd=tmp_path)
 
 
 def test_a_program_that_assay_has_started(program: Path, tmp_path: Path) -> None:

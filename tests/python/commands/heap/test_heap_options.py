@@ -56,7 +56,7 @@ def test_ranks_are_added_up_and_the_odd_one_is_named(
     assert "4 ranks" in done.stderr and "outliers: 1" in done.stderr
     assert "rank 2 (pid" in done.stderr
     alone = tmp_path / "alone"
-    heap(alone, *program, options=["--ranks", "2"])
+    heap(alone, *program, options=["--only-ranks", "2"])
     (only,) = [one for one in load_profiles(alone) if one.process.rank and "planted" in one.process.program]
     assert only.process.rank == "2"
     assert of(only, "leak").leaked == 1_000_000

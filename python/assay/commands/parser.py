@@ -1,0 +1,155 @@
+"""The parser of every verb: help that fits a screen, errors of one line, and examples that a test runs.
+
+Rarely used options go into the group ``advanced``: ``--help`` leaves them out and ``--help-all`` shows them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import os
+import shutil
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from assay.errors import UserError
+
+WIDTH = 100  # columns at most; narrower terminals get narrower help
+INDENT = 32  # where the texts of the options begin at most
+ALIGNED = 55  # the notes of examples up to this length begin at one column
+
+
+@dataclass(frozen=True)
+class Example:
+    """A command line as a user types it. ``needs`` names what one bare machine lacks or what takes minutes: a test
+    parses such an example, and runs all others."""
+
+    command: str
+    note: str = ""
+    needs: str = ""
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse with the help and the errors of Assay. Abbreviations of options are refused."""
+
+    def __init__(
+        self, *, examples: Sequence[Example] = (), notes: str = "", description: str = "", **options: Any
+    ) -> None:
+        super().__init__(
+            formatter_class=_Formatter,
+            allow_abbrev=False,
+            description=textwrap.fill(" ".join(description.split()), _width()),
+            **options,
+        )
+        self.examples = list(examples)
+        self.notes = notes
+        self._advanced: argparse._ArgumentGroup | None = None
+
+    @property
+    def advanced(self) -> argparse._ArgumentGroup:
+        """The group of the options that only --help-all shows."""
+        if self._advanced is None:
+            self.add_argument("--help-all", action=_HelpAll, help="show the advanced options too")
+            self._advanced = self.add_argument_group("advanced")
+        return self._advanced
+
+    def format_usage(self) -> str:
+        return f"usage: {self._synopsis()}\n"
+
+    def format_help(self) -> str:
+        """The help without the advanced options."""
+        actions = self._advanced._group_actions if self._advanced else []
+        texts = [action.help for action in actions]
+        for action in actions:
+            action.help = argparse.SUPPRESS
+        try:
+            return self.format_full_help()
+        finally:
+            for action, text in zip(actions, texts, strict=True):
+                action.help = text
+
+    def format_full_help(self) -> str:
+        usage, self.usage = self.usage, self._synopsis().replace("%", "%%")
+        self.epilog = "\n\n".join(part for part in (self.notes.strip(), self._shown_examples()) if part)
+        try:
+            return super().format_help()
+        finally:
+            self.usage = usage
+
+    def _synopsis(self) -> str:
+        """One line: the options are listed below it."""
+        if self.usage:
+            return self.usage % {"prog": self.prog}
+        positionals = [_shown(a) for a in self._get_positional_actions() if a.help is not argparse.SUPPRESS]
+        return " ".join([self.prog, "[options]", *positionals])
+
+    def _shown_examples(self) -> str:
+        if not self.examples:
+            return ""
+        aligned = max((len(x.command) for x in self.examples if len(x.command) <= ALIGNED), default=0)
+        lines = []
+        for example in self.examples:
+            line = f"  {example.command:{aligned}}   {example.note}".rstrip()
+            lines.append(line if len(line) <= WIDTH else f"  {example.command}\n      {example.note}")
+        return "\n".join(["examples:", *lines])
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        """An unknown verb or choice: with the nearest known one; of choices all, where none is near."""
+        if action.choices is None or value in action.choices:
+            return
+        known = [str(choice) for choice in action.choices]
+        is_verb = isinstance(action, argparse._SubParsersAction)
+        what = f"unknown command '{value}'" if is_verb else f"{'/'.join(action.option_strings)}: no '{value}'"
+        others = "" if is_verb else f"; fix: one of {', '.join(known)}"
+        self.error(what + (nearest(str(value), known) or others))
+
+    def error(self, message: str) -> NoReturn:
+        """``message`` may bring a fix of its own ("...; fix: ..."); a question for another word needs none."""
+        what, _, fix = message.partition("; fix: ")
+        if not fix and not what.endswith("?"):
+            fix = f"see '{self.prog} --help'"
+        verb = self.prog.removeprefix("assay").strip()  # "assay:" comes before every error
+        raise UserError(f"{verb}: {what}" if verb else what, fix)
+
+
+class _Formatter(argparse.RawDescriptionHelpFormatter):
+    def __init__(self, prog: str) -> None:
+        super().__init__(prog, max_help_position=INDENT, width=_width())
+
+    def _format_action_invocation(self, action: argparse.Action) -> str:
+        """``-o, --output DIR``: the value once, not after each spelling."""
+        if not action.option_strings or action.nargs == 0:
+            return super()._format_action_invocation(action)
+        value = self._format_args(action, self._get_default_metavar_for_optional(action))
+        return f"{', '.join(action.option_strings)} {value}"
+
+
+class _HelpAll(argparse.Action):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(nargs=0, **{**options, "dest": argparse.SUPPRESS, "default": argparse.SUPPRESS})
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> None:
+        assert isinstance(parser, Parser)
+        print(parser.format_full_help(), end="")
+        parser.exit()
+
+
+def nearest(word: str, known: Sequence[str]) -> str:
+    """ ": did you mean 'check'?" for "chekc"; empty where nothing is like it."""
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    return f": did you mean '{close[0]}'?" if close else ""
+
+
+def _shown(action: argparse.Action) -> str:
+    name = str(action.metavar or action.dest)
+    if action.nargs == argparse.REMAINDER:
+        return f"[{name}]"
+    return {"?": f"[{name}]", "*": f"[{name} ...]"}.get(str(action.nargs), name)
+
+
+def _width() -> int:
+    columns = os.environ.get("COLUMNS", "")
+    terminal = int(columns) if columns.isdigit() else shutil.get_terminal_size((WIDTH, 24)).columns
+    return max(40, min(WIDTH, terminal))

@@ -1,0 +1,159 @@
+"""One option for one thing in every verb: the same spelling, type and text, and a help that fits a screen."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from assay.cli import build_parser, main
+from assay.commands import options
+from assay.commands.parser import Parser
+
+SCREEN_LINES, SCREEN_COLUMNS = 40, 100
+# What each of these was called before, or elsewhere, with the option that it is now.
+FORBIDDEN = {
+    "-H": "-w",
+    "--host": "--hosts",
+    "--from": "--peer",
+    "--name": "--lab",
+    "--seconds": "--budget",
+    "--for": "--budget",
+    "--duration": "--budget",
+    "--cycles": "--repeats",
+    "--iterations": "--repeats",
+    "--specification": "--spec",
+    "--out": "--output",
+}
+# The Network Sanitizer's, of which 'assay net' accepts the scripts; the help shows them nowhere.
+ALIASES = {"--bsize", "--niters"}
+
+
+def walk(parser: Parser, name: str = "assay") -> Iterator[tuple[str, Parser]]:
+    yield name, parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for verb, child in action.choices.items():
+                yield from walk(child, f"{name} {verb}")
+
+
+PARSERS = dict(walk(build_parser()))
+
+
+def all_options() -> Iterator[tuple[str, str, argparse.Action]]:
+    for name, parser in PARSERS.items():
+        for action in parser._actions:
+            for option in action.option_strings:
+                yield name, option, action
+
+
+def essence(action: argparse.Action) -> dict[str, object]:
+    """What must not differ between verbs: all but the default, and the note in brackets at the end of the help."""
+    text = re.sub(r" \(.*\)$", "", action.help or "")
+    return {
+        "spellings": tuple(action.option_strings),
+        "dest": action.dest,
+        "action": type(action),
+        "type": action.type,
+        "nargs": action.nargs,
+        "metavar": action.metavar,
+        "choices": None if action.choices is None else tuple(action.choices),
+        "help": text,
+    }
+
+
+def test_an_option_means_the_same_in_every_verb() -> None:
+    first: dict[str, tuple[str, argparse.Action]] = {}
+    for name, option, action in all_options():
+        other, known = first.setdefault(option, (name, action))
+        assert essence(action) == essence(known), f"{option} of '{name}' and of '{other}'"
+
+
+def test_shared_options_come_from_their_one_definition() -> None:
+    for spellings, definition in options.SHARED.items():
+        long = spellings.split()[-1]
+        for name, option, action in all_options():
+            if option == long:
+                assert action.option_strings == spellings.split(), f"{option} of '{name}'"
+                assert action.type == definition.get("type"), f"{option} of '{name}'"
+                assert (action.help or "").replace("%%", "%").startswith(definition["help"])
+
+
+@pytest.mark.parametrize("spelling", [*FORBIDDEN, *ALIASES])
+def test_old_spellings_are_gone_or_hidden(spelling: str) -> None:
+    found = [(name, action) for name, option, action in all_options() if option == spelling]
+    if spelling in ALIASES:
+        assert [name for name, _ in found] == ["assay net"]
+        assert found[0][1].help == argparse.SUPPRESS
+    else:
+        assert not found, f"{spelling} is now {FORBIDDEN[spelling]}"
+
+
+def test_sizes_and_durations_have_the_shared_types() -> None:
+    types = {
+        "SIZE": options.size,
+        "SIZES": options.sizes,
+        "DURATION": options.duration,
+        "SHARE": options.share,
+        "N": options.count,
+    }
+    for name, option, action in all_options():
+        if action.metavar in types and name != "assay lab fault":  # where a lab's own tools read the share
+            assert action.type == types[str(action.metavar)], f"{option} of '{name}'"
+        assert action.metavar not in ("TIME", "NUM", "SECONDS"), f"{option} of '{name}'"
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("20s", 20.0), ("3min", 180.0), ("500ms", 0.5), ("1h", 3600.0), ("20", 20.0)]
+)
+def test_durations(text: str, seconds: float) -> None:
+    assert options.duration(text) == seconds
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "nan", "inf", "5 parsec", "5 MB", "soon", ""])
+def test_what_is_no_duration_is_refused_with_an_example(text: str) -> None:
+    with pytest.raises(argparse.ArgumentTypeError):
+        options.duration(text)
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_help_fits_a_screen(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", str(SCREEN_COLUMNS))
+    lines = PARSERS[name].format_help().splitlines()
+    assert len(lines) <= SCREEN_LINES
+    assert max(map(len, lines)) <= SCREEN_COLUMNS
+
+
+@pytest.mark.parametrize("name", [name for name, parser in PARSERS.items() if parser._advanced])
+def test_advanced_options_are_shown_by_help_all(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    parser = PARSERS[name]
+    assert parser._advanced is not None
+    hidden = [action.option_strings[-1] for action in parser._advanced._group_actions]
+    assert hidden and "--help-all" in parser.format_help()
+    shown = parser.format_help()
+    assert not [option for option in hidden if re.search(rf"^ +(-\S, )?{option}\b", shown, re.MULTILINE)]
+    with pytest.raises(SystemExit) as ended:
+        main([*name.split()[1:], "--help-all"])
+    assert ended.value.code == 0
+    said = capsys.readouterr().out
+    assert all(option in said for option in hidden)
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        (["chekc"], "did you mean 'check'?"),
+        (["lab", "statsu"], "did you mean 'status'?"),
+        (["net", "--budgte", "3s"], "did you mean '--budget'?"),
+        (["net", "--launcher", "opnmpi"], "did you mean 'openmpi'?"),
+        (["xyzzy"], "see 'assay --help'"),
+    ],
+)
+def test_a_typo_is_one_line_with_the_nearest_word(
+    typed: list[str], meant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(typed) == 2
+    said = capsys.readouterr().err
+    assert meant in said and len(said.splitlines()) == 1 and len(said) < 100
