@@ -28,7 +28,9 @@ def find_built_in(folder: str, name: str, kind: str) -> Path:
     known = {path.stem: path for folder_path in folders for path in sorted(folder_path.glob("*.toml"))}
     if name not in known:
         names = ", ".join(sorted(known)) or "none installed"
-        raise UserError(f"no {kind} named '{name}'", f"built in: {names}; or give the path of a TOML file")
+        raise UserError(
+            f"no {kind} named '{name}'; built in: {names}", "name one of these, or the path of a TOML file"
+        )
     return known[name]
 
 
