@@ -166,7 +166,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
 def test_the_built_in_ones_are_found_and_right() -> None:
     for name in ("self", "net"):
         assert load_specification(find_specification(name)).name == name
-    with pytest.raises(UserError, match=r"no specification named 'selv'; fix: built in: .*net.*self"):
+    with pytest.raises(UserError, match=r"no specification named 'selv'; built in: .*net.*self"):
         find_specification("selv")
     with pytest.raises(UserError, match=r"no specification at 'nowhere/x\.toml'"):
         find_specification("nowhere/x.toml")
