@@ -1,0 +1,128 @@
+"""The command blocks of the documents: which there are, how they are marked, and the lines of Assay in them.
+
+A block is a fence of ``sh`` or ``console``; in the latter, lines that begin with "$ " are commands. A comment on the
+line before the fence marks it:
+
+    <!-- needs: cluster -->   lab, gpu, rdma, guest, program (of the user's), setup: parsed, not run (lab: run as root)
+    <!-- slow -->             minutes: parsed, not run
+    <!-- exit: 0 1 -->        the exit codes of its commands; without it 0, and 1 of commands that judge
+
+Unmarked blocks are run.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+NEEDS = {"cluster", "lab", "gpu", "rdma", "guest", "program", "setup", "slow"}
+SHELL = {"sh", "console"}
+JUDGING = {
+    "check",
+    "comply",
+    "net",
+    "saturate",
+    "judge",
+    "model",
+}  # 1 is a verdict, and no fault of the document
+OPERATORS = {"|", "&&", "||", ";", "&"}
+FENCE = re.compile(
+    r"^(?:<!-- *(?P<mark>[^>]*?) *-->\n)?```(?P<info>[^\n`]*)\n(?P<text>.*?)^```$", re.M | re.S
+)
+
+
+@dataclass(frozen=True)
+class Block:
+    document: str
+    line: int
+    language: str
+    needs: frozenset[str]
+    exits: frozenset[int] | None
+    commands: str  # a shell script
+
+    def __str__(self) -> str:
+        return f"{self.document}:{self.line}"
+
+    @property
+    def is_run(self) -> bool:
+        return not self.needs
+
+    def lines(self) -> list[str]:
+        """Whole commands, without comments; a here-document belongs to its command."""
+        lines: list[str] = []
+        end = None
+        for line in self.commands.replace("\\\n", " ").splitlines():
+            if end is not None:
+                lines[-1] += f"\n{line}"
+                end = None if line == end else end
+                continue
+            if line.strip() and not line.lstrip().startswith("#"):
+                lines.append(line)
+                here = re.search(r"<<-?'?(\w+)'?", line)
+                end = here[1] if here else None
+        return lines
+
+
+def documents() -> list[Path]:
+    return [
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        ROOT / "ARCHITECTURE.md",
+        *sorted(ROOT.glob("docs/**/*.md")),
+    ]
+
+
+def blocks() -> list[Block]:
+    return [block for path in documents() for block in blocks_of(path)]
+
+
+def blocks_of(path: Path) -> list[Block]:
+    text = path.read_text()
+    found = []
+    for fence in FENCE.finditer(text):
+        language, *marks = fence["info"].split() or [""]
+        needs, exits = read_marks(" ".join([*marks, fence["mark"] or ""]), path)
+        commands = fence["text"]
+        if language == "console":
+            commands = "".join(f"{line[2:]}\n" for line in commands.splitlines() if line.startswith("$ "))
+        line = text.count("\n", 0, fence.start()) + 1
+        found.append(Block(str(path.relative_to(ROOT)), line, language, needs, exits, commands))
+    return found
+
+
+def read_marks(mark: str, path: Path) -> tuple[frozenset[str], frozenset[int] | None]:
+    """Of "needs: lab slow", "exit: 0 1", "slow", or several of them."""
+    words = mark.replace("needs:", "").split()
+    exits = None
+    if "exit:" in words:
+        start = words.index("exit:")
+        exits = frozenset(int(word) for word in words[start + 1 :] if word.isdigit())
+        words = [word for word in words if word != "exit:" and not word.isdigit()]
+    unknown = set(words) - NEEDS
+    assert not unknown, (
+        f"{path.name}: unknown mark {', '.join(sorted(unknown))}; known: {', '.join(sorted(NEEDS))}"
+    )
+    return frozenset(words), exits
+
+
+def simple_commands(line: str) -> list[list[str]]:
+    """The simple commands of a line, without redirections, assignments, sudo and exec."""
+    lexer = shlex.shlex(line.partition("\n")[0], posix=True, punctuation_chars="|&;<>")
+    lexer.whitespace_split = True
+    found: list[list[str]] = [[]]
+    words = iter(lexer)
+    for word in words:
+        if word in OPERATORS:
+            found.append([])
+        elif word.startswith((">", "<")):
+            next(words, None)  # the file
+        elif found[-1] or not (re.match(r"[A-Za-z_]\w*=", word) or word in ("sudo", "exec")):
+            found[-1].append(word)
+    return [command for command in found if command]
+
+
+def is_assay(command: list[str]) -> bool:
+    return command[0] in ("assay", "./assay", "./run_netsan.sh")

@@ -1,0 +1,146 @@
+"""The documents tell the truth: each command that they show is run, or parsed where it needs what one machine lacks."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import documents
+import pytest
+from documents import ROOT, Block
+
+from assay.cli import build_parser, parse
+
+LIMIT_S = 300
+BUDGET = {"check": "2s", "net": "3s"}  # where the text gives none
+FEWER = {"net": ["--sizes", "64KiB,1MiB"]}  # of the lab's, where the text gives none
+OTHER_COMMANDS = {"cat", "cc", "python3", "mkdir", "cd", "ls"}  # of blocks that are run
+BLOCKS = documents.blocks()
+SHOWN = [block for block in BLOCKS if block.language in documents.SHELL]
+RUN = [block for block in SHOWN if block.is_run]
+LAB = [block for block in SHOWN if block.needs == {"lab"}]
+COMMANDS = r"^\s*(\$ )?(\./)?assay [a-z]"
+
+
+@pytest.mark.parametrize("block", [b for b in BLOCKS if b.language not in documents.SHELL], ids=str)
+def test_commands_are_in_blocks_of_sh_or_console(block: Block) -> None:
+    assert block.language, "a fence says what it holds: sh, console, text, toml, ..."
+    assert not re.search(COMMANDS, block.commands, re.M), (
+        "commands of Assay belong into a block of sh or console"
+    )
+
+
+@pytest.mark.parametrize("block", SHOWN, ids=str)
+def test_options_are_known(block: Block) -> None:
+    parser = build_parser()
+    for line in block.lines():
+        for command in documents.simple_commands(line):
+            if documents.is_assay(command):
+                parse_only(parser, command)
+            elif command[0] == "make":
+                assert_target(command[1])
+            else:
+                assert block.needs or command[0] in OTHER_COMMANDS, (
+                    f"what is '{command[0]}'? Mark the block: needs: ..."
+                )
+
+
+def parse_only(parser: object, command: list[str]) -> None:
+    words = [word for word in command[1:] if word != "--help"]
+    if command[0].endswith("run_netsan.sh"):
+        words.insert(0, "net")
+    parse(parser, words)  # type: ignore[arg-type]  # raises UserError with the reason
+
+
+def assert_target(target: str) -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    assert re.search(rf"^{re.escape(target)}:", makefile, re.M), f"no target {target} in the Makefile"
+
+
+class Shell:
+    """A folder in which the commands of a document are run, with ``assay`` on PATH. The same command is run once."""
+
+    def __init__(self, folder: Path, lab: str = "") -> None:
+        self.folder = folder
+        self.lab = lab
+        (folder / "bin").mkdir()
+        (folder / "bin/assay").symlink_to(ROOT / "assay")
+        self.done: set[str] = set()
+
+    def run(self, block: Block) -> None:
+        for line in block.lines():
+            if self.lab or line not in self.done:
+                self.run_line(line, block)
+            self.done.add(line)
+
+    def run_line(self, line: str, block: Block) -> None:
+        command = documents.simple_commands(line)[0]
+        verb = command[1] if documents.is_assay(command) and len(command) > 1 else ""
+        typed = line.replace("./assay", "assay")
+        if verb in BUDGET and "--budget" not in command:
+            typed += f" --budget {BUDGET[verb]}"
+        if self.lab and verb in FEWER and FEWER[verb][0] not in command:
+            typed += " " + shlex.join(FEWER[verb])
+        done = subprocess.run(
+            ["bash", "-c", typed],
+            capture_output=True,
+            text=True,
+            timeout=LIMIT_S,
+            cwd=self.folder,
+            env={
+                **os.environ,
+                "PATH": f"{self.folder}/bin:{os.environ['PATH']}",
+                **({"ASSAY_LAB": self.lab} if self.lab else {}),
+            },
+        )
+        allowed = block.exits or ({0, 1} if verb in documents.JUDGING else {0})
+        assert done.returncode in allowed, f"{typed}\nexit {done.returncode}\n{done.stdout}\n{done.stderr}"
+        assert "Traceback" not in done.stderr, done.stderr
+
+
+@pytest.mark.programs
+@pytest.mark.slow
+@pytest.mark.parametrize("document", sorted({block.document for block in RUN}))
+def test_commands_run(document: str, tmp_path: Path) -> None:
+    shell = Shell(tmp_path)
+    for block in RUN:
+        if block.document == document:
+            shell.run(block)
+
+
+@pytest.fixture
+def lab_shell(tmp_path: Path) -> Iterator[Shell]:
+    """Its lab has a name of its own, and is taken down whatever happens."""
+    if os.geteuid() != 0:
+        pytest.skip("labs need root")
+    name = f"docs-{os.getpid()}"
+    yield Shell(tmp_path, name)
+    subprocess.run([ROOT / "assay", "lab", "down", "--lab", name], capture_output=True, timeout=LIMIT_S)
+
+
+@pytest.mark.lab
+def test_commands_run_in_the_lab(lab_shell: Shell) -> None:
+    assert LAB
+    for block in LAB:
+        lab_shell.run(block)
+
+
+@pytest.mark.parametrize("path", documents.documents(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_files_that_are_named_exist(path: Path) -> None:
+    text = path.read_text()
+    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", text)
+    files = re.findall(r"`((?:engines|python|tests|bench|specs|docs|web|packaging)/[\w/.-]+\.\w+)`", text)
+    missing = [name for name in links if not (path.parent / name).exists()]
+    missing += [name for name in files if not (ROOT / name).exists()]
+    assert missing == []
+
+
+def test_every_page_is_in_the_index() -> None:
+    for folder in (ROOT / "docs", ROOT / "docs/design"):
+        index = (folder / "README.md").read_text()
+        pages = [page.name for page in folder.glob("*.md") if page.name != "README.md"]
+        assert [page for page in pages if f"({page})" not in index] == []
