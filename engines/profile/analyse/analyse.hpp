@@ -1,4 +1,4 @@
-// A trace read from its beginning to its end, and told as one JSON object.
+// Analyses a heap trace in one pass over its events, and writes the result as one JSON object.
 #pragma once
 
 #include <cstdint>
@@ -6,34 +6,36 @@
 #include <memory>
 #include <string>
 
-#include "profile/analyse/about.hpp"
+#include "profile/analyse/metadata.hpp"
 
 namespace assay::heap {
 
-// How a trace was read.
-struct Reading {
-    std::string source;  // another tool, whose file it was; empty for a trace of our own
-    std::uint64_t bytes = 0, damaged = 0, unreadable = 0;
+// How much of a trace could be read.
+struct ReadSummary {
+    std::string imported_from;  // the tool that wrote the file; empty for a trace of assay heap
+    std::uint64_t bytes = 0;    // of the file
+    std::uint64_t damaged_bytes = 0, unreadable_chunks = 0;
 };
 
 class Analysis {
 public:
-    // Both must live as long; stacks are named by the numbers of about's nodes.
-    Analysis(const About& about, Symbols& symbols);
+    // `metadata` and `symbols` must outlive the analysis. Events name stacks by their index in
+    // `metadata.nodes`.
+    Analysis(const TraceMetadata& metadata, Symbols& symbols);
     ~Analysis();
     Analysis(const Analysis&) = delete;
     Analysis& operator=(const Analysis&) = delete;
 
-    void add(std::uint32_t thread, Event event);  // in the order of time
-    void tell(const Reading& reading, std::FILE* to);
+    void add(std::uint32_t thread, Event event);                     // in time order
+    void write_json(const ReadSummary& summary, std::FILE* output);  // throws Error
 
 private:
-    struct Parts;
-    std::unique_ptr<Parts> parts_;
+    struct State;
+    std::unique_ptr<State> state_;
 };
 
-// Of a trace that is still being written, the first `bytes`. Throws Error when there is nothing to
-// read. What is damaged is left out, and said in the object.
-void analyse(const std::string& trace, std::uint64_t bytes, std::FILE* to);
+// Analyses the first `bytes` bytes of a trace, which may still be written to. Damaged parts are
+// left out and counted in the JSON. Throws Error when the file cannot be read.
+void analyse(const std::string& trace, std::uint64_t bytes, std::FILE* output);
 
 }  // namespace assay::heap

@@ -13,31 +13,32 @@
 namespace assay::heap {
 namespace {
 
-// Which pages of the objects' variables were in memory.
-class Presence {
+// The pages of the objects' variables that were in memory (a mappings chunk: trace/format.hpp).
+class ResidentPages {
 public:
-    Presence(const std::string& mappings, std::uint64_t page) : page_(page) {
+    ResidentPages(const std::string& mappings, std::uint64_t page) : page_(page) {
         std::istringstream lines(mappings);
         for (std::string line; std::getline(lines, line);) {
             std::istringstream fields(line);
-            Mapping one;
-            if (fields >> std::hex >> one.begin >> one.end >> one.pages && one.begin < one.end)
-                mappings_.push_back(one);
+            Mapping mapping;
+            if (fields >> std::hex >> mapping.begin >> mapping.end >> mapping.pages &&
+                mapping.begin < mapping.end)
+                mappings_.push_back(mapping);
         }
     }
-    // Bytes of [begin, end) on pages that were; nothing where none of it is in a mapping that was
-    // looked at.
+    // Bytes of [begin, end) on resident pages; none when no recorded mapping overlaps it.
     std::optional<std::uint64_t> resident(std::uint64_t begin, std::uint64_t end) const {
-        std::optional<std::uint64_t> found;
-        for (const Mapping& one : mappings_) {
-            const std::uint64_t from = std::max(begin, one.begin), to = std::min(end, one.end);
+        std::optional<std::uint64_t> total;
+        for (const Mapping& mapping : mappings_) {
+            const std::uint64_t from = std::max(begin, mapping.begin),
+                                to = std::min(end, mapping.end);
             if (from >= to) continue;
-            found = found.value_or(0);
-            for (std::uint64_t at = from / page_ * page_; at < to; at += page_)
-                if (is_there(one, (at - one.begin) / page_))
-                    *found += std::min(to, at + page_) - std::max(from, at);
+            total = total.value_or(0);
+            for (std::uint64_t address = from / page_ * page_; address < to; address += page_)
+                if (is_resident(mapping, (address - mapping.begin) / page_))
+                    *total += std::min(to, address + page_) - std::max(from, address);
         }
-        return found;
+        return total;
     }
 
 private:
@@ -45,9 +46,9 @@ private:
         std::uint64_t begin = 0, end = 0;
         std::string pages;
     };
-    static bool is_there(const Mapping& one, std::uint64_t page) {
-        if (page / 4 >= one.pages.size()) return false;
-        const char digit = one.pages[page / 4];
+    static bool is_resident(const Mapping& mapping, std::uint64_t page) {
+        if (page / 4 >= mapping.pages.size()) return false;
+        const char digit = mapping.pages[page / 4];
         const int four = digit >= 'a' ? digit - 'a' + 10 : digit - '0';
         return (four >> (page % 4) & 1) != 0;
     }
@@ -58,41 +59,41 @@ private:
 
 std::string demangled(const char* name) {
     int status = 0;
-    char* words = abi::__cxa_demangle(name, nullptr, nullptr, &status);
-    const std::string text = status == 0 && words != nullptr ? words : name;
-    std::free(words);
+    char* demangled_name = abi::__cxa_demangle(name, nullptr, nullptr, &status);
+    const std::string text = status == 0 && demangled_name != nullptr ? demangled_name : name;
+    std::free(demangled_name);
     return text;
 }
 
-// What measures is no part of what is measured.
-bool is_ours(const std::string& path) { return path.ends_with("/libassay-heap.so"); }
+// The profiler's library is left out.
+bool is_hooks_library(const std::string& path) { return path.ends_with("/libassay-heap.so"); }
 
 void measure_sections(Dwfl_Module* module, ObjectData& object) {
     GElf_Addr bias = 0;
     Elf* elf = dwfl_module_getelf(module, &bias);
     for (Elf_Scn* section = nullptr;
          elf != nullptr && (section = elf_nextscn(elf, section)) != nullptr;) {
-        GElf_Shdr head;
-        if (gelf_getshdr(section, &head) == nullptr || (head.sh_flags & SHF_ALLOC) == 0 ||
-            (head.sh_flags & SHF_WRITE) == 0)
+        GElf_Shdr header;
+        if (gelf_getshdr(section, &header) == nullptr || (header.sh_flags & SHF_ALLOC) == 0 ||
+            (header.sh_flags & SHF_WRITE) == 0)
             continue;
-        if ((head.sh_flags & SHF_TLS) != 0) object.per_thread += head.sh_size;
-        else (head.sh_type == SHT_NOBITS ? object.zeroed : object.data) += head.sh_size;
+        if ((header.sh_flags & SHF_TLS) != 0) object.tls += header.sh_size;
+        else (header.sh_type == SHT_NOBITS ? object.bss : object.data) += header.sh_size;
     }
 }
 
 bool is_writable(Elf* elf, GElf_Word section) {
-    GElf_Shdr head;
-    Elf_Scn* found = elf != nullptr ? elf_getscn(elf, section) : nullptr;
-    return found != nullptr && gelf_getshdr(found, &head) != nullptr &&
-           (head.sh_flags & SHF_WRITE) != 0;
+    GElf_Shdr header;
+    Elf_Scn* elf_section = elf != nullptr ? elf_getscn(elf, section) : nullptr;
+    return elf_section != nullptr && gelf_getshdr(elf_section, &header) != nullptr &&
+           (header.sh_flags & SHF_WRITE) != 0;
 }
 
-void collect(const Symbols::Object& object, const Presence& presence, Globals& into) {
-    ObjectData data;
-    data.path = object.path;
-    measure_sections(object.module, data);
-    std::unordered_map<std::uint64_t, bool> seen;  // by address: a variable may have several names
+void collect(const Symbols::Object& object, const ResidentPages& resident_pages, Globals& globals) {
+    ObjectData object_data;
+    object_data.path = object.path;
+    measure_sections(object.module, object_data);
+    std::unordered_map<std::uint64_t, bool> known_addresses;  // a variable may have several names
     const int n = dwfl_module_getsymtab(object.module);
     for (int k = 1; k < n; ++k) {
         GElf_Sym symbol;
@@ -107,69 +108,75 @@ void collect(const Symbols::Object& object, const Presence& presence, Globals& i
             continue;
         if (type != STT_TLS && (type != STT_OBJECT || !is_writable(elf, section))) continue;
         const bool per_thread = type == STT_TLS;
-        if (!seen.try_emplace((per_thread ? symbol.st_value : address) * 2 + per_thread, true)
+        if (!known_addresses
+                 .try_emplace((per_thread ? symbol.st_value : address) * 2 + per_thread, true)
                  .second)
             continue;
-        ++data.variables;
-        Variable one;
-        one.name = name;
-        one.object = object.path;
-        one.bytes = symbol.st_size;
-        one.per_thread = per_thread;
-        const std::uint64_t at = address - object.offline + object.bias;
-        if (!per_thread) one.resident = presence.resident(at, at + symbol.st_size);
-        into.variables.push_back(std::move(one));
+        ++object_data.variables;
+        Variable variable;
+        variable.name = name;
+        variable.object = object.path;
+        variable.bytes = symbol.st_size;
+        variable.per_thread = per_thread;
+        const std::uint64_t address_in_process = address - object.offline + object.bias;
+        if (!per_thread)
+            variable.resident =
+                resident_pages.resident(address_in_process, address_in_process + symbol.st_size);
+        globals.variables.push_back(std::move(variable));
     }
-    data.resident = presence.resident(object.begin, object.end);
-    if (data.data + data.zeroed + data.per_thread > 0) into.objects.push_back(std::move(data));
+    object_data.resident = resident_pages.resident(object.begin, object.end);
+    if (object_data.data + object_data.bss + object_data.tls > 0)
+        globals.objects.push_back(std::move(object_data));
 }
 
-// Lines of the variables' declarations, where there is debug information; names are still as the
-// linker has them.
+// Finds the file and line of variables' declarations in the debug information. Names are still
+// mangled.
 class Declarations {
 public:
     explicit Declarations(std::vector<Variable>& variables) {
-        for (Variable& one : variables) {
-            wanted_.try_emplace(one.object + '\0' + one.name, &one);
-            // One that no other unit can see has no name for the linker: the last part of its own.
-            const std::string name = demangled(one.name.c_str());
-            wanted_.try_emplace(one.object + '\0' + name.substr(name.rfind(':') + 1), &one);
+        for (Variable& variable : variables) {
+            wanted_.try_emplace(variable.object + '\0' + variable.name, &variable);
+            // A static variable has no linkage name: DW_AT_name is the last part of its name.
+            const std::string name = demangled(variable.name.c_str());
+            wanted_.try_emplace(variable.object + '\0' + name.substr(name.rfind(':') + 1),
+                                &variable);
         }
     }
-    void look(const Symbols::Object& object) {
+    void read(const Symbols::Object& object) {
         object_ = object.path;
         Dwarf_Addr bias = 0;
         for (Dwarf_Die* unit = nullptr;
              (unit = dwfl_module_nextcu(object.module, unit, &bias)) != nullptr;)
-            below(unit);
+            visit(unit);
     }
 
 private:
-    // In namespaces and functions too: these have their own "static" ones.
-    void below(Dwarf_Die* scope) {
+    // Visits namespaces and functions too, for their static variables.
+    void visit(Dwarf_Die* scope) {
         Dwarf_Die child;
         if (dwarf_child(scope, &child) != 0) return;
         do {
             switch (dwarf_tag(&child)) {
-                case DW_TAG_variable: note(&child); break;
+                case DW_TAG_variable: read_variable(&child); break;
                 case DW_TAG_namespace:
                 case DW_TAG_module:
                 case DW_TAG_subprogram:
-                case DW_TAG_lexical_block: below(&child); break;
+                case DW_TAG_lexical_block: visit(&child); break;
                 default: break;
             }
         } while (dwarf_siblingof(&child, &child) == 0);
     }
-    void note(Dwarf_Die* die) {
+    void read_variable(Dwarf_Die* die) {
         Dwarf_Attribute attribute;
-        for (const unsigned which : {DW_AT_linkage_name, DW_AT_name}) {
-            const char* name = dwarf_formstring(dwarf_attr_integrate(die, which, &attribute));
+        for (const unsigned attribute_name : {DW_AT_linkage_name, DW_AT_name}) {
+            const char* name =
+                dwarf_formstring(dwarf_attr_integrate(die, attribute_name, &attribute));
             if (name == nullptr) continue;
-            const auto found = wanted_.find(object_ + '\0' + name);
-            Variable* one = found != wanted_.end() ? found->second : nullptr;
-            if (one == nullptr || !one->file.empty()) continue;
-            if (const char* file = dwarf_decl_file(die); file != nullptr) one->file = file;
-            dwarf_decl_line(die, &one->line);
+            const auto entry = wanted_.find(object_ + '\0' + name);
+            Variable* variable = entry != wanted_.end() ? entry->second : nullptr;
+            if (variable == nullptr || !variable->file.empty()) continue;
+            if (const char* file = dwarf_decl_file(die); file != nullptr) variable->file = file;
+            dwarf_decl_line(die, &variable->line);
         }
     }
 
@@ -180,19 +187,19 @@ private:
 }  // namespace
 
 Globals find_globals(Symbols& symbols, const std::string& mappings, std::uint64_t page_bytes) {
-    const Presence presence(mappings, page_bytes);
+    const ResidentPages resident_pages(mappings, page_bytes);
     const std::vector<Symbols::Object> objects = symbols.objects();
-    Globals found;
-    for (const Symbols::Object& one : objects)
-        if (!is_ours(one.path)) collect(one, presence, found);
-    std::ranges::stable_sort(found.variables, std::greater<>(), &Variable::bytes);
-    std::ranges::stable_sort(found.objects, std::greater<>(),
-                             [](const ObjectData& o) { return o.data + o.zeroed + o.per_thread; });
-    if (found.variables.size() > most_variables) found.variables.resize(most_variables);
-    Declarations declarations(found.variables);
-    for (const Symbols::Object& one : objects) declarations.look(one);
-    for (Variable& one : found.variables) one.name = demangled(one.name.c_str());
-    return found;
+    Globals globals;
+    for (const Symbols::Object& object : objects)
+        if (!is_hooks_library(object.path)) collect(object, resident_pages, globals);
+    std::ranges::stable_sort(globals.variables, std::greater<>(), &Variable::bytes);
+    std::ranges::stable_sort(globals.objects, std::greater<>(),
+                             [](const ObjectData& o) { return o.data + o.bss + o.tls; });
+    if (globals.variables.size() > max_variables) globals.variables.resize(max_variables);
+    Declarations declarations(globals.variables);
+    for (const Symbols::Object& object : objects) declarations.read(object);
+    for (Variable& object : globals.variables) object.name = demangled(object.name.c_str());
+    return globals;
 }
 
 }  // namespace assay::heap

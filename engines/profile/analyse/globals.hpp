@@ -1,5 +1,4 @@
-// The variables of a program that are there from beginning to end: of its objects, and of each of
-// its threads.
+// Global and thread-local variables of a program's objects.
 #pragma once
 
 #include <cstdint>
@@ -15,26 +14,27 @@ struct Variable {
     std::string name, object;  // demangled; path
     std::uint64_t bytes = 0;
     bool per_thread = false;
-    std::string file;  // empty where it is not known
+    std::string file;  // of the declaration; empty without debug information
     int line = 0;
-    std::optional<std::uint64_t> resident;  // bytes; unknown of short runs and of those of threads
+    // Bytes in memory. None for thread-local variables and when the mappings were not recorded.
+    std::optional<std::uint64_t> resident;
 };
 
 struct ObjectData {
     std::string path;
-    std::uint64_t data = 0, zeroed = 0, per_thread = 0;  // bytes: initialised, .bss, of each thread
+    std::uint64_t data = 0, bss = 0, tls = 0;  // bytes of the sections; tls: for each thread
     std::uint64_t variables = 0;
-    std::optional<std::uint64_t> resident;  // of the first two
+    std::optional<std::uint64_t> resident;  // bytes of data and bss in memory
 };
 
 struct Globals {
     std::vector<ObjectData> objects;  // largest first
-    std::vector<Variable> variables;  // largest first, the first `most_variables`
+    std::vector<Variable> variables;  // largest first, at most max_variables
 };
 
-inline constexpr std::size_t most_variables = 200;
+inline constexpr std::size_t max_variables = 200;
 
-// `mappings` as a chunk of them has it (trace/format.hpp), or empty.
+// `mappings`: a mappings chunk (trace/format.hpp), or empty.
 Globals find_globals(Symbols& symbols, const std::string& mappings, std::uint64_t page_bytes);
 
 }  // namespace assay::heap

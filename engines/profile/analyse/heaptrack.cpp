@@ -17,45 +17,45 @@ namespace assay::heap {
 namespace {
 
 constexpr std::uint64_t ns_in_ms = 1'000'000;
-constexpr std::uint64_t oldest = 2;  // version of the format that is understood
+constexpr std::uint64_t min_version = 2;  // of the file format
 constexpr stack::StackId first_stack = stack::lost_root + 1;
 
-// The lines of a file that zstd has packed.
-class Lines {
+// Reads a zstd-compressed file line by line.
+class LineReader {
 public:
-    explicit Lines(const std::string& path)
+    explicit LineReader(const std::string& path)
         : file_(std::fopen(path.c_str(), "rb"), std::fclose),
           context_(ZSTD_createDCtx(), ZSTD_freeDCtx) {
         if (file_ == nullptr) throw Error("cannot read " + path + ": " + std::strerror(errno));
     }
-    // False at the end; what follows a damaged place is left out, and `damaged` says so.
+    // False at the end of the file, or where it is damaged: see damaged().
     bool next(std::string_view& line) {
         for (;;) {
-            if (const std::size_t end = text_.find('\n', at_); end != std::string::npos) {
-                line = std::string_view(text_).substr(at_, end - at_);
-                at_ = end + 1;
+            if (const std::size_t end = text_.find('\n', offset_); end != std::string::npos) {
+                line = std::string_view(text_).substr(offset_, end - offset_);
+                offset_ = end + 1;
                 return true;
             }
-            text_.erase(0, at_);
-            at_ = 0;
-            if (!more()) return false;
+            text_.erase(0, offset_);
+            offset_ = 0;
+            if (!read_more()) return false;
         }
     }
     bool damaged() const { return damaged_; }
-    std::uint64_t bytes() const { return bytes_; }  // of the file, read so far
+    std::uint64_t bytes() const { return bytes_; }  // of the compressed file, read so far
 
 private:
-    bool more() {
+    bool read_more() {
         if (in_.pos == in_.size) {
             in_ = {packed_, std::fread(packed_, 1, sizeof packed_, file_.get()), 0};
             bytes_ += in_.size;
             if (in_.size == 0) return false;
         }
-        const std::size_t had = text_.size();
-        text_.resize(had + ZSTD_DStreamOutSize());
-        ZSTD_outBuffer out{text_.data() + had, text_.size() - had, 0};
+        const std::size_t old_size = text_.size();
+        text_.resize(old_size + ZSTD_DStreamOutSize());
+        ZSTD_outBuffer out{text_.data() + old_size, text_.size() - old_size, 0};
         const std::size_t status = ZSTD_decompressStream(context_.get(), &out, &in_);
-        text_.resize(had + out.pos);
+        text_.resize(old_size + out.pos);
         damaged_ = ZSTD_isError(status) != 0;
         return !damaged_;
     }
@@ -65,20 +65,20 @@ private:
     char packed_[1 << 16];
     ZSTD_inBuffer in_{packed_, 0, 0};
     std::string text_;
-    std::size_t at_ = 0;
+    std::size_t offset_ = 0;
     std::uint64_t bytes_ = 0;
     bool damaged_ = false;
 };
 
-// The hexadecimal numbers of a line, after its letter.
-class Numbers {
+// The hexadecimal numbers of a line, after its first letter.
+class HexFields {
 public:
-    explicit Numbers(std::string_view line)
-        : at_(line.data() + 1), end_(line.data() + line.size()) {}
+    explicit HexFields(std::string_view line)
+        : position_(line.data() + 1), end_(line.data() + line.size()) {}
     bool next(std::uint64_t& value) {
-        while (at_ < end_ && *at_ == ' ') ++at_;
-        const auto [stop, error] = std::from_chars(at_, end_, value, 16);
-        at_ = stop;
+        while (position_ < end_ && *position_ == ' ') ++position_;
+        const auto [stop, error] = std::from_chars(position_, end_, value, 16);
+        position_ = stop;
         return error == std::errc();
     }
     std::uint64_t get() {
@@ -88,84 +88,88 @@ public:
     }
 
 private:
-    const char *at_, *end_;
+    const char *position_, *end_;
 };
 
-// What the file says of stacks and sizes; its first reading.
-class Tables {
+// First pass: stacks, instructions, and the size and stack of each kind of allocation.
+class FileTables {
 public:
-    Tables(Lines& lines, const std::string& path, About& about, Symbols& symbols)
+    FileTables(LineReader& lines, const std::string& path, TraceMetadata& metadata,
+               Symbols& symbols)
         : symbols_(symbols) {
         std::string_view line;
-        if (!lines.next(line) || line.empty() || line[0] != 'v' || version(line) < oldest)
-            throw Error(path + " is no file of heaptrack's, or of too old a version",
-                        "it must be heaptrack.PROGRAM.PID.zst");
-        about.nodes.resize(first_stack);
-        for (; lines.next(line);) take(line, about);
-        about.first = 0;
-        about.process.end_ns = about.process.end_ticks = about.last =
-            std::max<std::uint64_t>(about.last, 1);
-        about.process.complete = lines.damaged() ? 0 : 1;
+        if (!lines.next(line) || line.empty() || line[0] != 'v' || version(line) < min_version)
+            throw Error(path + " is not a heaptrack file of version 2 or later",
+                        "expected heaptrack.PROGRAM.PID.zst");
+        metadata.nodes.resize(first_stack);
+        for (; lines.next(line);) parse_line(line, metadata);
+        metadata.first_event = 0;
+        metadata.process.end_ns = metadata.process.end_ticks = metadata.last_event =
+            std::max<std::uint64_t>(metadata.last_event, 1);
+        metadata.process.complete = lines.damaged() ? 0 : 1;
     }
-    struct Request {
+    struct AllocationInfo {
         std::uint64_t size;
         stack::StackId stack;
     };
-    const std::vector<Request>& requests() const { return requests_; }
+    const std::vector<AllocationInfo>& allocations() const { return allocations_; }
 
 private:
     static std::uint64_t version(std::string_view line) {
-        Numbers numbers(line);
+        HexFields numbers(line);
         numbers.get();
         return numbers.get();
     }
-    void take(std::string_view line, About& about) {
+    void parse_line(std::string_view line, TraceMetadata& metadata) {
         if (line.empty()) return;
-        Numbers numbers(line);
+        HexFields numbers(line);
         switch (line[0]) {
-            case 'X': about.program = line.size() > 2 ? line.substr(2) : ""; break;
+            case 'X': metadata.program = line.size() > 2 ? line.substr(2) : ""; break;
             case 's': {
-                numbers.get();  // its length
+                numbers.get();  // the string's length
                 const std::size_t text = line.find(' ', 2);
                 strings_.emplace_back(text == std::string_view::npos ? "" : line.substr(text + 1));
                 break;
             }
-            case 'i': know(numbers); break;
+            case 'i': add_instruction(numbers); break;
             case 't': {
                 const std::uint64_t instruction = numbers.get(), parent = numbers.get();
                 const auto outer = static_cast<stack::StackId>(
                     parent == 0 ? stack::complete_root : first_stack + parent - 1);
-                about.nodes.push_back(
-                    {outer < about.nodes.size() ? outer : stack::lost_root, instruction});
+                metadata.nodes.push_back(
+                    {outer < metadata.nodes.size() ? outer : stack::lost_root, instruction});
                 break;
             }
             case 'a': {
                 const std::uint64_t size = numbers.get(), stack = numbers.get();
-                requests_.push_back(
+                allocations_.push_back(
                     {size, static_cast<stack::StackId>(stack == 0 ? stack::lost_root
                                                                   : first_stack + stack - 1)});
                 break;
             }
-            case 'c': about.last = std::max(about.last, numbers.get() * ns_in_ms); break;
+            case 'c':
+                metadata.last_event = std::max(metadata.last_event, numbers.get() * ns_in_ms);
+                break;
             default: break;
         }
     }
-    // Instructions are known by their number in the file, which stands for their address.
-    void know(Numbers& numbers) {
+    // An instruction's number in the file serves as its address.
+    void add_instruction(HexFields& numbers) {
         const std::uint64_t address = numbers.get();
         const std::string& module = text(numbers.get());
-        std::vector<Place> places;
+        std::vector<Location> locations;
         for (std::uint64_t function = 0; numbers.next(function);) {
             const std::uint64_t file = numbers.get(), line = numbers.get();
-            places.push_back({text(function), text(file), static_cast<int>(line), module, true});
+            locations.push_back({text(function), text(file), static_cast<int>(line), module, true});
         }
-        std::erase_if(places, [](const Place& place) { return place.function.empty(); });
-        if (places.empty())
-            places.push_back(
+        std::erase_if(locations,
+                      [](const Location& location) { return location.function.empty(); });
+        if (locations.empty())
+            locations.push_back(
                 {fmt::format("{}@0x{:x}", module.substr(module.rfind('/') + 1), address), "", 0,
                  module, false});
-        places.back().inlined = false;
-        symbols_.know(++instructions_, std::move(places));
+        locations.back().inlined = false;
+        symbols_.set_locations(++instructions_, std::move(locations));
     }
     const std::string& text(std::uint64_t number) const {
         static const std::string none;
@@ -174,68 +178,69 @@ private:
 
     Symbols& symbols_;
     std::vector<std::string> strings_;
-    std::vector<Request> requests_;
+    std::vector<AllocationInfo> allocations_;
     std::uint64_t instructions_ = 0;
 };
 
-// What has happened, its second reading.
-void replay(Lines& lines, const std::vector<Tables::Request>& requests, Analysis& analysis) {
-    std::vector<std::vector<std::uint64_t>> live(requests.size());  // names of blocks
-    std::uint64_t time = 0, blocks = 0;
-    const auto event = [&](Kind kind, std::uint64_t name, std::uint64_t size,
+// Second pass: the events.
+void replay_events(LineReader& lines, const std::vector<FileTables::AllocationInfo>& allocations,
+                   Analysis& analysis) {
+    std::vector<std::vector<std::uint64_t>> live(allocations.size());  // numbers of live blocks
+    std::uint64_t time = 0, next_block = 0;
+    const auto event = [&](Kind kind, std::uint64_t block, std::uint64_t size,
                            stack::StackId stack) {
-        analysis.add(0,
-                     {time, name | static_cast<std::uint64_t>(kind) << kind_shift, size, stack, 0});
+        analysis.add(
+            0, {time, block | static_cast<std::uint64_t>(kind) << kind_shift, size, stack, 0});
     };
     for (std::string_view line; lines.next(line);) {
         if (line.empty()) continue;
-        Numbers numbers(line);
+        HexFields numbers(line);
         if (line[0] == 'c') {
             time = numbers.get() * ns_in_ms;
         } else if (line[0] == '+' || line[0] == '-') {
             const std::uint64_t number = numbers.get();
-            if (number >= requests.size()) continue;
+            if (number >= allocations.size()) continue;
             if (line[0] == '+') {
-                live[number].push_back(name_block(0, blocks++));
-                event(Kind::malloc, live[number].back(), requests[number].size,
-                      requests[number].stack);
+                live[number].push_back(name_block(0, next_block++));
+                event(Kind::malloc, live[number].back(), allocations[number].size,
+                      allocations[number].stack);
             } else if (!live[number].empty()) {
-                event(Kind::free, live[number].back(), 0, requests[number].stack);
+                event(Kind::free, live[number].back(), 0, allocations[number].stack);
                 live[number].pop_back();
             }
         }
     }
 }
 
-void read_samples(Lines& lines, About& about) {
+void read_samples(LineReader& lines, TraceMetadata& metadata) {
     std::uint64_t time = 0;
     for (std::string_view line; lines.next(line);) {
         if (line.empty()) continue;
-        Numbers numbers(line);
+        HexFields numbers(line);
         if (line[0] == 'I')
-            about.process.page_bytes =
+            metadata.process.page_bytes =
                 static_cast<std::uint32_t>(std::max<std::uint64_t>(1, numbers.get()));
         else if (line[0] == 'c') time = numbers.get() * ns_in_ms;
         else if (line[0] == 'R')
-            about.samples.push_back({time, 0, static_cast<std::int64_t>(numbers.get())});
+            metadata.samples.push_back({time, 0, static_cast<std::int64_t>(numbers.get())});
     }
 }
 
 }  // namespace
 
-void import_heaptrack(const std::string& path, std::FILE* to) {
-    About about;
+void import_heaptrack(const std::string& path, std::FILE* output) {
+    TraceMetadata metadata;
     Symbols symbols;
-    Lines first(path), second(path), third(path);
-    const Tables tables(first, path, about, symbols);
-    read_samples(second, about);
-    Analysis analysis(about, symbols);
-    replay(third, tables.requests(), analysis);
-    analysis.tell({.source = "heaptrack",
-                   .bytes = first.bytes(),
-                   .damaged = first.damaged() ? 1u : 0u,
-                   .unreadable = 0},
-                  to);
+    LineReader first(path), second(path), third(path);
+    const FileTables tables(first, path, metadata, symbols);
+    read_samples(second, metadata);
+    Analysis analysis(metadata, symbols);
+    replay_events(third, tables.allocations(), analysis);
+    analysis.write_json({.imported_from = "heaptrack",
+                         .bytes = first.bytes(),
+                         .damaged_bytes = first.damaged() ? 1u : 0u,
+                         .unreadable_chunks = 0},
+                        output);
 }
 
 }  // namespace assay::heap

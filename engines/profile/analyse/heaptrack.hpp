@@ -1,9 +1,8 @@
-// Files of heaptrack 1.3 and later (heaptrack.PROGRAM.PID.zst), told as if they were our own.
+// Imports files of heaptrack 1.3 and later (heaptrack.PROGRAM.PID.zst).
 //
-// They have no threads, no times of calls, and no block's identity: of the blocks of one size and
-// stack the last that was given is taken to be the first that is freed, so that peaks and leaks are
-// exact and lifetimes are not. Format: the heaptrack_interpret sources,
-// src/analyze/accumulatedtracedata.cpp, version 3.
+// These files hold no threads, no call times and no identities of blocks. A free is assigned to the
+// latest live block of its size and stack: peaks and leaks are exact, lifetimes are not. Format:
+// the sources of heaptrack_interpret, src/analyze/accumulatedtracedata.cpp, version 3.
 #pragma once
 
 #include <cstdio>
@@ -11,7 +10,7 @@
 
 namespace assay::heap {
 
-// Throws Error when it is no such file. One that was cut off is told as far as it goes.
-void import_heaptrack(const std::string& path, std::FILE* to);
+// Throws Error when the file is not heaptrack's. A truncated file is imported as far as it goes.
+void import_heaptrack(const std::string& path, std::FILE* output);
 
 }  // namespace assay::heap

@@ -1,5 +1,5 @@
-// Functions, files and lines of addresses, from the objects on disk (elfutils), inlined calls among
-// them.
+// Functions, files and lines of addresses, inlined calls included, from the objects on disk
+// (elfutils).
 #pragma once
 
 #include <cstdint>
@@ -14,13 +14,13 @@ struct Dwfl_Module;
 
 namespace assay::heap {
 
-struct Place {
-    std::string function;  // demangled; "module+0x1234" where nothing is known, "(unknown code)" in
-                           // no module
-    std::string file;      // empty where it is not known
+struct Location {
+    std::string function;  // demangled; "module+0x1234" without a symbol, "(unknown code)" outside
+                           // of all modules
+    std::string file;      // empty without debug information
     int line = 0;
     std::string module;    // path of the object
-    bool inlined = false;  // into the next one
+    bool inlined = false;  // into the next location of the list
 };
 
 class Symbols {
@@ -28,47 +28,47 @@ public:
     Symbols();
     ~Symbols();
 
-    // Lines "load-bias begin end build-id path", hexadecimal.
+    // Lines "load-bias begin end build-id path", numbers in hexadecimal.
     void add_modules(const std::string& text);
-    // Lines "begin bytes name" of functions that were made at run time, hexadecimal; the later one
-    // counts.
-    void add_code(const std::string& text);
-    // What another tool has found out.
-    void know(std::uint64_t address, std::vector<Place> places) {
-        known_[address] = std::move(places);
+    // Functions that were generated at run time: lines "begin bytes name", numbers in hexadecimal.
+    // A later line replaces earlier ones that it overlaps.
+    void add_jit_functions(const std::string& text);
+    // Sets the locations of an address that another tool has resolved.
+    void set_locations(std::uint64_t address, std::vector<Location> locations) {
+        resolved_[address] = std::move(locations);
     }
-    std::string_view object_at(std::uint64_t address) const;  // its path; empty for none
+    std::string_view object_of(std::uint64_t address) const;  // path; empty for none
     // Innermost first; never empty.
-    const std::vector<Place>& find(std::uint64_t address);
-    // In the function at this address: bytes from the stack pointer up to where its caller's
-    // address lies. None where that is not told, or told in another way.
-    std::optional<std::uint64_t> return_at(std::uint64_t address);
-    // An object as it lay in the process, and as elfutils has it: which adds `offline` to the
-    // object's own addresses.
+    const std::vector<Location>& find(std::uint64_t address);
+    // Bytes from the stack pointer up to the return address, in the function at `address`. None
+    // when the unwind table has no entry, or one of another form.
+    std::optional<std::uint64_t> return_address_offset(std::uint64_t address);
+    // An object's mapping in the process, and its module in elfutils, whose addresses are the
+    // object's own plus `offline`.
     struct Object {
         std::string path;
         std::uint64_t bias, begin, end, offline;
         Dwfl_Module* module;
     };
-    std::vector<Object> objects();  // that are still there
+    std::vector<Object> objects();  // those that are still on disk, unchanged
 
-    // Objects that were not there any more, or not the same.
+    // Paths of objects that are gone or have changed.
     const std::vector<std::string>& missing() const { return missing_; }
 
 private:
     struct Module;
-    struct Made {
+    struct JitFunction {
         std::uint64_t end;
-        Place place;
+        Location location;
     };
     Module* module_of(std::uint64_t address) const;
-    std::vector<Place> resolve(std::uint64_t address);
-    std::optional<std::uint64_t> read_return(std::uint64_t address);
+    std::vector<Location> resolve(std::uint64_t address);
+    std::optional<std::uint64_t> read_return_address_offset(std::uint64_t address);
 
     std::vector<std::unique_ptr<Module>> modules_;
-    std::map<std::uint64_t, Made> made_;  // at run time, by where it begins
-    std::map<std::uint64_t, std::vector<Place>> known_;
-    std::map<std::uint64_t, std::optional<std::uint64_t>> returns_;
+    std::map<std::uint64_t, JitFunction> jit_functions_;  // by begin
+    std::map<std::uint64_t, std::vector<Location>> resolved_;
+    std::map<std::uint64_t, std::optional<std::uint64_t>> return_address_offsets_;
     std::vector<std::string> missing_;
 };
 

@@ -1,5 +1,5 @@
-// A trace that is damaged: whatever byte of it is another, or missing, the analysis ends, and says
-// what it has left out.
+// Damaged traces: with any byte changed, or cut off at any byte, the analysis ends and counts what
+// it left out.
 #include <doctest/doctest.h>
 #include <unistd.h>
 
@@ -21,8 +21,7 @@ std::span<const std::uint8_t> bytes_of(const std::string& text) {
     return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
 }
 
-// All kinds of chunks: a process, two stacks, some events as they are recorded, and some as they
-// are packed.
+// Chunks of all kinds: a process, two stacks, recorded (raw) events and packed events.
 void write_trace(const std::string& path) {
     TraceWriter writer(path);
     Process process{.pid = 7,
@@ -73,14 +72,13 @@ void write_trace(const std::string& path) {
                   .last = events.back().time},
                  payload);
     payload.clear();
-    for (const std::uint64_t one : {0, 200, 100}) put_varint(payload, one);
+    for (const std::uint64_t value : {0, 200, 100}) put_varint(payload, value);
     writer.write({.kind = ChunkKind::samples, .count = 1, .first = 3000, .last = 3000}, payload);
 }
 
 }  // namespace
 
-TEST_CASE(
-    "every byte of a trace, another or the last: the analysis ends by itself, or in one Error") {
+TEST_CASE("with any byte changed or cut off, the analysis ends normally or in one Error") {
     const std::string path = std::filesystem::temp_directory_path() /
                              ("assay-damage-" + std::to_string(getpid()) + ".heap");
     write_trace(path);
@@ -88,7 +86,7 @@ TEST_CASE(
     const std::string whole((std::istreambuf_iterator<char>(in)), {});
     std::FILE* nowhere = std::fopen("/dev/null", "w");
     REQUIRE(nowhere != nullptr);
-    const auto analysed = [&](const std::string& content) {
+    const auto is_analysed = [&](const std::string& content) {
         std::ofstream(path, std::ios::binary | std::ios::trunc) << content;
         try {
             analyse(path, ~std::uint64_t{0}, nowhere);
@@ -97,17 +95,17 @@ TEST_CASE(
             return false;
         }
     };
-    CHECK(analysed(whole));
+    CHECK(is_analysed(whole));
     std::size_t good = 0;
-    for (std::size_t at = 0; at < whole.size(); ++at) {
+    for (std::size_t offset = 0; offset < whole.size(); ++offset) {
         for (const char flip : {char(0x01), char(0x80), char(0xff)}) {
             std::string changed = whole;
-            changed[at] = static_cast<char>(changed[at] ^ flip);
-            good += analysed(changed);
+            changed[offset] = static_cast<char>(changed[offset] ^ flip);
+            good += is_analysed(changed);
         }
-        analysed(whole.substr(0, at));
+        is_analysed(whole.substr(0, offset));
     }
-    CHECK(good == 3 * whole.size());  // one chunk is lost, never all
+    CHECK(good == 3 * whole.size());  // one chunk is lost, never the whole trace
     std::fclose(nowhere);
     std::filesystem::remove(path);
 }

@@ -170,5 +170,5 @@ def test_a_file_of_heaptracks(planted: Path, tmp_path: Path) -> None:
 def test_what_cannot_be_imported(tmp_path: Path) -> None:
     other = tmp_path / "other.zst"
     other.write_text("hello")
-    assert "is no file of heaptrack's" in refused("import", other, cwd=tmp_path)
+    assert "is not a heaptrack file" in refused("import", other, cwd=tmp_path)
     assert "no such file" in refused("import", tmp_path / "none", cwd=tmp_path)

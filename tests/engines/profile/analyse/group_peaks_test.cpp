@@ -1,5 +1,5 @@
-// Peaks of groups against following each of them at each event.
-#include "profile/analyse/peaks.hpp"
+// GroupPeaks, compared with an update of every group at every event.
+#include "profile/analyse/group_peaks.hpp"
 
 #include <doctest/doctest.h>
 
@@ -8,26 +8,26 @@
 
 using namespace assay::heap;
 
-TEST_CASE("the peak of every group, exactly, however its stacks grow and shrink") {
+TEST_CASE("the peak of every group is exact while its stacks grow and shrink") {
     std::mt19937_64 random(7);
     constexpr std::size_t stacks = 40, groups = 25;
     for (int round = 0; round < 8; ++round) {
-        std::vector<std::vector<std::uint32_t>> of(stacks);
-        for (auto& one : of)
+        std::vector<std::vector<std::uint32_t>> groups_of(stacks);
+        for (auto& groups_of_stack : groups_of)
             for (std::uint32_t group = 0; group < groups; ++group)
-                if (random() % 4 == 0) one.push_back(group);
-        GroupPeaks peaks(groups, [&](std::uint32_t stack) { return of[stack]; });
+                if (random() % 4 == 0) groups_of_stack.push_back(group);
+        GroupPeaks peaks(groups, [&](std::uint32_t stack) { return groups_of[stack]; });
         std::vector<std::int64_t> live(stacks), group_live(groups), group_peak(groups);
         const bool grows = round % 2 == 0;
         for (int k = 0; k < 200'000; ++k) {
             const auto stack = static_cast<std::uint32_t>(random() % stacks);
-            const bool gives = random() % (grows ? 3 : 2) != 0 || live[stack] == 0;
-            const std::int64_t bytes = gives
+            const bool allocates = random() % (grows ? 3 : 2) != 0 || live[stack] == 0;
+            const std::int64_t bytes = allocates
                                            ? static_cast<std::int64_t>(random() % 1000)
                                            : -std::min<std::int64_t>(live[stack], random() % 1000);
             live[stack] += bytes;
             peaks.add(stack, bytes);
-            for (const std::uint32_t group : of[stack]) {
+            for (const std::uint32_t group : groups_of[stack]) {
                 group_live[group] += bytes;
                 group_peak[group] = std::max(group_peak[group], group_live[group]);
             }

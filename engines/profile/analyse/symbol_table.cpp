@@ -1,4 +1,4 @@
-#include "profile/analyse/names.hpp"
+#include "profile/analyse/symbol_table.hpp"
 
 #include <elf.h>
 
@@ -21,36 +21,36 @@ int rank_of(const GElf_Sym& symbol) {
 
 }  // namespace
 
-Names::Names(Dwfl_Module* module) {
+SymbolTable::SymbolTable(Dwfl_Module* module) {
     const int count = dwfl_module_getsymtab(module);
     for (int k = 1; k < count; ++k) {
         GElf_Sym symbol;
-        GElf_Addr at = 0;
+        GElf_Addr address = 0;
         const char* name =
-            dwfl_module_getsym_info(module, k, &symbol, &at, nullptr, nullptr, nullptr);
+            dwfl_module_getsym_info(module, k, &symbol, &address, nullptr, nullptr, nullptr);
         if (name == nullptr || *name == 0 || !is_function(symbol)) continue;
-        functions_.push_back({at, at + symbol.st_size, rank_of(symbol), name});
+        functions_.push_back({address, address + symbol.st_size, rank_of(symbol), name});
     }
-    // Of several names of one function the first: the one that is longest, and known best.
-    std::ranges::stable_sort(functions_, {}, [](const Function& one) {
-        return std::tuple(one.begin, ~one.end, one.binding);
+    // Of several symbols at one address the largest is kept, and of equal ones a global one.
+    std::ranges::stable_sort(functions_, {}, [](const Function& function) {
+        return std::tuple(function.begin, ~function.end, function.binding);
     });
     const auto [first, last] = std::ranges::unique(functions_, {}, &Function::begin);
     functions_.erase(first, last);
-    // What has no size is a function only outside of those that have.
-    std::erase_if(functions_, [covered = GElf_Addr{0}](const Function& one) mutable {
-        covered = std::max(covered, one.end);
-        return one.end == one.begin && one.begin < covered;
+    // A symbol without a size inside of another function is no function.
+    std::erase_if(functions_, [covered = GElf_Addr{0}](const Function& function) mutable {
+        covered = std::max(covered, function.end);
+        return function.end == function.begin && function.begin < covered;
     });
     for (std::size_t k = 0; k + 1 < functions_.size(); ++k)
         if (functions_[k].end == functions_[k].begin) functions_[k].end = functions_[k + 1].begin;
 }
 
-// One may lie within another.
-const char* Names::find(GElf_Addr address) const {
-    constexpr int most_inner = 16;
+// Functions may be nested.
+const char* SymbolTable::find(GElf_Addr address) const {
+    constexpr int max_nesting = 16;
     auto next = std::ranges::upper_bound(functions_, address, {}, &Function::begin);
-    for (int k = 0; k < most_inner && next != functions_.begin(); ++k)
+    for (int k = 0; k < max_nesting && next != functions_.begin(); ++k)
         if (--next; address < next->end) return next->name;
     return nullptr;
 }

@@ -1,0 +1,234 @@
+#include "profile/analyse/allocation_stats.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "profile/stack/tree.hpp"
+
+namespace assay::heap {
+namespace {
+
+std::size_t log2_bin(std::uint64_t value) {
+    return std::min<std::size_t>(log2_bins - 1, value == 0 ? 0 : std::bit_width(value) - 1);
+}
+
+}  // namespace
+
+AllocationStats::AllocationStats(std::uint64_t first, std::uint64_t last, std::size_t steps,
+                                 std::size_t stack_count, GroupPeaks* groups, std::uint64_t sample)
+    : stacks(stack_count), histograms(stack_count), groups_(groups), sample_(sample) {
+    timeline.first = first;
+    timeline.step = std::max<std::uint64_t>(1, (last - first) / steps + 1);
+    timeline.live.resize(steps);
+    timeline.count.resize(steps);
+    timeline.bytes.resize(steps);
+}
+
+// A block is sampled when one of its bytes is: with probability 1 - exp(-size / sample).
+std::uint64_t AllocationStats::sample_weight(std::uint64_t size) const {
+    if (sample_ == 0) return 1;
+    const double probability = -std::expm1(-static_cast<double>(std::max<std::uint64_t>(1, size)) /
+                                           static_cast<double>(sample_));
+    return static_cast<std::uint64_t>(std::llround(1 / probability));
+}
+
+std::size_t AllocationStats::step_of(std::uint64_t time) const {
+    const std::uint64_t since = time > timeline.first ? time - timeline.first : 0;
+    return std::min<std::size_t>(since / timeline.step, timeline.live.size() - 1);
+}
+
+// Enters the live bytes into the step of `time`, which it returns. Steps without an event take the
+// live bytes of the event before.
+std::size_t AllocationStats::advance_timeline(std::uint64_t time) {
+    const std::size_t step = step_of(time);
+    while (step_ < step) timeline.live[++step_] = last_live_;
+    timeline.live[step_] = std::max(timeline.live[step_], live);
+    last_live_ = live;
+    return step_;
+}
+
+StackStats& AllocationStats::stack(std::uint32_t id) {
+    if (id >= stacks.size()) {
+        stacks.resize(id + 1);
+        histograms.resize(id + 1);
+    }
+    return stacks[id];
+}
+
+// Called before a stack's live bytes change. If they have not changed since the process's last
+// peak, they are what was live at that peak.
+void AllocationStats::update_at_peak(StackStats& stats) {
+    if (stats.peak_epoch == peak_epoch_) return;
+    stats.at_peak = stats.live;
+    stats.peak_epoch = peak_epoch_;
+}
+
+void AllocationStats::update_peak(std::uint64_t time) {
+    if (live <= peak) return;
+    peak = live;
+    peak_count = live_count;
+    peak_time = time;
+    ++peak_epoch_;
+}
+
+void AllocationStats::change_live(const Block& block, std::int64_t sign) {
+    StackStats& stats = stack(block.stack);
+    update_at_peak(stats);
+    const std::int64_t blocks_more = sign * static_cast<std::int64_t>(block.weight);
+    const std::int64_t bytes_more = blocks_more * static_cast<std::int64_t>(block.size);
+    stats.live += static_cast<std::uint64_t>(bytes_more);
+    stats.live_count += static_cast<std::uint64_t>(blocks_more);
+    live += static_cast<std::uint64_t>(bytes_more);
+    live_count += static_cast<std::uint64_t>(blocks_more);
+    stats.peak = std::max(stats.peak, stats.live);
+    if (groups_ != nullptr) groups_->add(block.stack, bytes_more);
+}
+
+void AllocationStats::record_stack_depth(ThreadStats& thread, const Event& event) {
+    if (event.stack == stack::no_stack) {
+        thread.resident = event.size;
+        return;
+    }
+    if (thread.depth.empty()) thread.depth.resize(timeline.live.size());
+    std::uint64_t& max_depth = thread.depth[step_of(event.time)];
+    max_depth = std::max(max_depth, event.size);
+    if (event.size <= thread.deepest) return;
+    thread.deepest = event.size;
+    thread.deepest_time = event.time;
+    thread.deepest_stack = event.stack;
+}
+
+void AllocationStats::add(std::uint32_t thread, const Event& event) {
+    ++events;
+    const Kind kind = kind_of(event);
+    const std::uint64_t address = address_of(event);
+    ThreadStats& stats = threads[thread];
+    if (stats.first_event == 0) stats.first_event = event.time;
+    stats.last_event = event.time;
+    Block block{};
+    std::uint64_t weight = 1;
+    switch (kind) {
+        case Kind::malloc:
+        case Kind::calloc:
+        case Kind::memalign:
+            weight = sample_weight(event.size);
+            record_allocation(thread, event, address, event.size);
+            break;
+        case Kind::free:
+            if (remove_block(thread, event.time, address, block)) weight = block.weight;
+            stack(event.stack).frees += weight;
+            if (event.cost != 0) {
+                stack(event.stack).sampled_free_ticks += event.cost * weight;
+                stack(event.stack).sampled_frees += weight;
+            }
+            if (block.weight == 0) break;  // an unknown block
+            record_lifetime(block, event.time);
+            if (block.thread == thread && thread_states_[thread].ordinal == block.ordinal)
+                stack(block.stack).temporary += block.weight;
+            break;
+        case Kind::realloc_from: {
+            ThreadState& state = thread_states_[thread];
+            state.is_reallocating = remove_block(thread, event.time, address, state.reallocating);
+            break;
+        }
+        case Kind::realloc: {
+            ThreadState& state = thread_states_[thread];
+            if (event.size == not_reallocated) {
+                if (state.is_reallocating) restore_block(address, state.reallocating);
+            } else {
+                if (state.is_reallocating) {
+                    record_lifetime(state.reallocating, event.time);
+                    ++stack(event.stack).reallocated;
+                    stack(event.stack).foreign_reallocations +=
+                        state.reallocating.stack != event.stack;
+                }
+                if (address != 0) record_allocation(thread, event, address, event.size);
+            }
+            state.is_reallocating = false;
+            break;
+        }
+        case Kind::map:
+            ++mapped;
+            mapped_bytes += event.size;
+            break;
+        case Kind::stack: record_stack_depth(stats, event); break;
+        default: break;
+    }
+    stats.calls[static_cast<std::size_t>(kind) & 15].add(event.cost, weight);
+}
+
+void AllocationStats::record_allocation(std::uint32_t thread, const Event& event,
+                                        std::uint64_t address, std::uint64_t size) {
+    ThreadState& state = thread_states_[thread];
+    const std::uint64_t weight = sample_weight(size);
+    const Block block{size, weight, event.time, event.stack, thread, ++state.ordinal};
+    // A block that is still at this address was freed unseen.
+    if (Block stale; blocks_.contains(address) && remove_block(thread, event.time, address, stale))
+        record_lifetime(stale, event.time);
+    blocks_.insert({address, block});
+    change_live(block, 1);
+    StackStats& stats = stack(event.stack);
+    stats.count += weight;
+    stats.bytes += size * weight;
+    stats.min_size = std::min(stats.min_size, size);
+    stats.max_size = std::max(stats.max_size, size);
+    if (event.cost != 0) {
+        stats.sampled_ticks += event.cost * weight;
+        stats.sampled_calls += weight;
+    }
+    count += weight;
+    bytes += size * weight;
+    threads[thread].bytes += size * weight;
+    sizes[log2_bin(size)] += weight;
+    if (size < exact_size_limit) exact_sizes[size] += weight;
+    std::unique_ptr<Histograms>& stack_histograms = histograms[event.stack];
+    if (stack_histograms == nullptr) stack_histograms = std::make_unique<Histograms>();
+    stack_histograms->sizes[log2_bin(size)] += static_cast<std::uint32_t>(weight);
+    const std::size_t step = advance_timeline(event.time);
+    timeline.count[step] += weight;
+    timeline.bytes[step] += size * weight;
+    update_peak(event.time);
+}
+
+// Removes a block from the live ones; false when its allocation was not recorded.
+bool AllocationStats::remove_block(std::uint32_t thread, std::uint64_t time, std::uint64_t address,
+                                   Block& removed) {
+    const auto block = blocks_.find(address);
+    if (block == blocks_.end()) {
+        ++unknown_frees;
+        return false;
+    }
+    removed = block->second;
+    blocks_.erase(block);
+    change_live(removed, -1);
+    advance_timeline(time);
+    if (removed.thread != thread) ++threads[thread].foreign_frees;
+    return true;
+}
+
+void AllocationStats::restore_block(std::uint64_t address, const Block& block) {
+    blocks_.insert({address, block});
+    change_live(block, 1);
+}
+
+void AllocationStats::record_lifetime(const Block& block, std::uint64_t time) {
+    StackStats& stats = stack(block.stack);
+    const std::uint64_t lifetime = time > block.time ? time - block.time : 0;
+    stats.lifetime_sum += lifetime * block.weight;
+    stats.min_lifetime = std::min(stats.min_lifetime, lifetime);
+    stats.max_lifetime = std::max(stats.max_lifetime, lifetime);
+    if (Histograms* stack_histograms = histograms[block.stack].get())
+        stack_histograms->lifetimes[log2_bin(lifetime >> time_shift)] +=
+            static_cast<std::uint32_t>(block.weight);
+    frees += block.weight;
+    lifetimes[log2_bin(lifetime >> time_shift)][log2_bin(block.size)] += block.weight;
+}
+
+void AllocationStats::finish() {
+    for (StackStats& stats : stacks) update_at_peak(stats);
+    while (step_ + 1 < timeline.live.size()) timeline.live[++step_] = last_live_;
+    if (groups_ != nullptr) groups_->finish();
+}
+
+}  // namespace assay::heap

@@ -1,0 +1,156 @@
+// Statistics of all allocations by stack, by thread and over time. They are collected in one pass
+// over the events; memory is bounded by the numbers of live blocks and of stacks.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include <tsl/robin_map.h>
+
+#include "profile/analyse/group_peaks.hpp"
+#include "profile/trace/hash.hpp"
+
+namespace assay::heap {
+
+// Bins of a histogram by log2: of sizes in bytes, of lifetimes in units of 16 ticks.
+inline constexpr std::size_t log2_bins = 48;
+
+// Blocks that were allocated by one stack. Bytes are requested bytes.
+struct StackStats {
+    std::uint64_t count = 0, bytes = 0;
+    std::uint64_t live = 0, live_count = 0;   // bytes and blocks; at the end: leaked
+    std::uint64_t peak = 0;                   // maximum of live
+    std::uint64_t at_peak = 0;                // live when the whole process was at its peak
+    std::uint64_t peak_epoch = 0;             // number of the process's peak that at_peak is of
+    std::uint64_t temporary = 0;              // blocks freed before the thread's next allocation
+    std::uint64_t reallocated = 0;            // reallocations by this stack
+    std::uint64_t foreign_reallocations = 0;  // those of blocks that another stack had allocated
+    std::uint64_t frees = 0;                  // by this stack, of any stack's blocks
+    std::uint64_t lifetime_sum = 0;           // ticks, over the freed blocks
+    // Time of the allocation calls that were timed, in ticks, and their number.
+    std::uint64_t sampled_ticks = 0, sampled_calls = 0;
+    std::uint64_t sampled_free_ticks = 0, sampled_frees = 0;  // the same for frees
+    std::uint64_t min_size = ~std::uint64_t{0}, max_size = 0;
+    std::uint64_t min_lifetime = ~std::uint64_t{0}, max_lifetime = 0;  // of freed blocks, ticks
+};
+
+// Histograms of one stack's blocks.
+struct Histograms {
+    std::array<std::uint32_t, log2_bins> sizes{}, lifetimes{};
+};
+
+// Calls of one function by one thread. Only a sample of the calls is timed; its mean stands for all
+// calls. Long calls (a page fault, a wait for a lock) are rare and count once, without the weight.
+struct CallTimes {
+    static constexpr std::uint32_t long_call = 1 << 17;  // ticks, some 50 us
+
+    std::uint64_t count = 0;
+    std::uint64_t sampled_ticks = 0, sampled_calls = 0;  // of the timed calls that are not long
+    std::uint64_t long_call_ticks = 0;
+
+    void add(std::uint32_t ticks, std::uint64_t weight) {
+        count += weight;
+        if (ticks >= long_call) {
+            long_call_ticks += ticks;
+        } else if (ticks != 0) {
+            sampled_ticks += ticks * weight;
+            sampled_calls += weight;
+        }
+    }
+    double ticks() const {
+        const double mean = sampled_calls > 0 ? static_cast<double>(sampled_ticks) /
+                                                    static_cast<double>(sampled_calls)
+                                              : 0;
+        return mean * static_cast<double>(count) + static_cast<double>(long_call_ticks);
+    }
+};
+
+struct ThreadStats {
+    std::array<CallTimes, 16> calls{};  // by Kind
+    std::uint64_t bytes = 0;
+    std::uint64_t foreign_frees = 0;                // of blocks that another thread has allocated
+    std::uint64_t first_event = 0, last_event = 0;  // ticks
+    // The thread's stack, in bytes, sampled at its allocations and frees.
+    std::uint64_t deepest = 0, deepest_time = 0, resident = 0;
+    std::uint32_t deepest_stack = 0;   // id of the stack that was deepest
+    std::vector<std::uint64_t> depth;  // maximum within each step of the timeline
+};
+
+// Time in equal steps.
+struct Timeline {
+    std::uint64_t first = 0, step = 1;  // ticks
+    std::vector<std::uint64_t> live;    // maximum within the step, bytes
+    std::vector<std::uint64_t> count, bytes;
+};
+
+// A live block; in a sampled trace it stands for `weight` blocks.
+struct Block {
+    std::uint64_t size, weight, time;
+    std::uint32_t stack, thread;
+    std::uint64_t ordinal;  // number of the allocation within its thread
+};
+using Blocks = tsl::robin_map<std::uint64_t, Block, BlockHash>;  // by address
+
+class AllocationStats {
+public:
+    // Smaller blocks are counted by exact size; bytes.
+    static constexpr std::size_t exact_size_limit = 64 << 10;
+
+    // `first` and `last`: times of the first and the last event, ticks. `groups`: receives every
+    // change of a stack's live bytes. `sample`: as in Process (trace/format.hpp).
+    AllocationStats(std::uint64_t first, std::uint64_t last, std::size_t steps, std::size_t stacks,
+                    GroupPeaks* groups = nullptr, std::uint64_t sample = 0);
+    void add(std::uint32_t thread, const Event& event);  // in time order
+    void finish();
+    const Blocks& blocks() const { return blocks_; }
+
+    std::vector<StackStats> stacks;                       // by stack id
+    std::vector<std::unique_ptr<Histograms>> histograms;  // by stack id; null without allocations
+    std::unordered_map<std::uint32_t, ThreadStats> threads;  // by serial number
+    Timeline timeline;
+    std::array<std::uint64_t, log2_bins> sizes{};  // blocks by log2 of their size
+    std::vector<std::uint64_t> exact_sizes =
+        std::vector<std::uint64_t>(exact_size_limit);  // blocks by size
+    // Freed blocks by log2 of their lifetime and log2 of their size.
+    std::array<std::array<std::uint64_t, log2_bins>, log2_bins> lifetimes{};
+    std::uint64_t live = 0, live_count = 0, peak = 0, peak_count = 0, peak_time = 0;
+    std::uint64_t count = 0, bytes = 0, frees = 0;
+    std::uint64_t unknown_frees = 0;  // of blocks whose allocation was not recorded
+    std::uint64_t mapped = 0, mapped_bytes = 0;
+    std::uint64_t events = 0;
+
+private:
+    struct ThreadState {
+        std::uint64_t ordinal = 0;
+        Block reallocating{};  // between realloc_from and realloc
+        bool is_reallocating = false;
+    };
+
+    StackStats& stack(std::uint32_t id);
+    void record_allocation(std::uint32_t thread, const Event& event, std::uint64_t address,
+                           std::uint64_t size);
+    bool remove_block(std::uint32_t thread, std::uint64_t time, std::uint64_t address,
+                      Block& removed);
+    void restore_block(std::uint64_t address, const Block& block);
+    void record_lifetime(const Block& block, std::uint64_t time);
+    void update_at_peak(StackStats& stats);
+    void update_peak(std::uint64_t time);
+    void change_live(const Block& block, std::int64_t sign);
+    void record_stack_depth(ThreadStats& thread, const Event& event);
+    std::size_t step_of(std::uint64_t time) const;
+    std::size_t advance_timeline(std::uint64_t time);
+    std::uint64_t sample_weight(std::uint64_t size) const;
+
+    GroupPeaks* groups_;
+    std::uint64_t sample_;
+    Blocks blocks_;
+    std::unordered_map<std::uint32_t, ThreadState> thread_states_;
+    std::uint64_t peak_epoch_ = 0;
+    std::size_t step_ = 0;         // of the timeline
+    std::uint64_t last_live_ = 0;  // live bytes after the last event
+};
+
+}  // namespace assay::heap

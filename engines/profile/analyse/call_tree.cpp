@@ -1,0 +1,184 @@
+#include "profile/analyse/call_tree.hpp"
+
+#include <algorithm>
+#include <regex>
+#include <string_view>
+
+#include "profile/heap/python_nodes.hpp"
+
+namespace assay::heap {
+namespace {
+
+const Location start{"(start)", "", 0, "", false},
+    unknown_callers{"(unknown callers)", "", 0, "", false},
+    unknown_python{"(a Python function)", "", 0, "", false};
+
+// "ns::name<T>" of "T ns::name<T>(T)".
+std::string_view qualified_name(std::string_view signature) {
+    constexpr std::string_view anonymous = "(anonymous namespace)";
+    std::size_t begin = 0;
+    int depth = 0;
+    for (std::size_t k = 0; k < signature.size(); ++k) {
+        if (signature.substr(k).starts_with(anonymous)) k += anonymous.size();
+        const char c = k < signature.size() ? signature[k] : '(';
+        if (c == '<') ++depth;
+        else if (c == '>') --depth;
+        else if (c == ' ' && depth == 0) begin = k + 1;
+        else if (c == '(' && depth == 0) return signature.substr(begin, k - begin);
+    }
+    return signature.substr(begin);
+}
+
+// Functions of an interpreter that run outside of all Python functions allocate for themselves.
+bool is_outermost(const std::string& function) {
+    static const std::regex names(
+        "^main$|^_?Py_(BytesMain|Main|RunMain|Initialize|Finalize|NewInterpreter|EndInterpreter)");
+    return std::regex_search(function, names);
+}
+
+}  // namespace
+
+bool is_allocator_function(const std::string& function) {
+    static const std::regex names(
+        "^operator "
+        "(new|delete)|^[A-Za-z0-9_]*(malloc|calloc|realloc|reallocarray|memalign|strn?dup)[0-9]?$|^"
+        "__libc_|^g_(malloc|realloc)");
+    if (std::regex_search(function, names)) return true;
+    const std::string_view name = qualified_name(function);
+    return name.starts_with("std::") || name.starts_with("__gnu_cxx::");
+}
+
+CallTree::CallTree(const std::vector<stack::Node>& stacks, const PythonMetadata& python,
+                   Symbols& symbols)
+    : stacks_(stacks), python_(python), symbols_(symbols) {
+    // Only objects that are named like an interpreter count: a program that embeds one allocates
+    // for itself.
+    static const std::regex interpreter("^(lib)?python[0-9.]*([a-z]*$|[a-z]*\\.so)");
+    for (const std::uint64_t address : python.eval_addresses)
+        if (const std::string& module = symbols.find(address).front().module;
+            std::regex_search(module.substr(module.rfind('/') + 1), interpreter))
+            interpreters_.insert(module);
+    unknown_ = child(none, location_number(unknown_callers));
+    node_of_stack_.assign(stacks.size(), none);
+    for (stack::StackId id = 0; id < stacks.size(); ++id)
+        if (id <= stack::lost_root || python.named_stacks.empty() || python.named_stacks[id])
+            find(id);
+}
+
+std::uint32_t CallTree::find(stack::StackId stack) {
+    if (node_of_stack_[stack] != none) return node_of_stack_[stack];
+    const auto& [parent, address] = stacks_[stack];
+    std::uint32_t node = unknown_;
+    if (stack == stack::complete_root) node = child(none, location_number(start));
+    else if (stack > stack::lost_root && tag_of(address) == joined_tag)
+        node = join(parent, named_in(address));
+    else if (stack > stack::lost_root && address > stack::unused_address && !is_python(address))
+        node = append(node_of_caller(parent), symbols_.find(address));
+    return node_of_stack_[stack] = node;
+}
+
+// Merges a C stack and a Python stack. Going outwards, each C frame that runs Python takes the next
+// Python frames up to an entry frame; they become its callees. If the C stack is incomplete, the
+// remaining Python frames are outermost.
+std::uint32_t CallTree::join(stack::StackId native, stack::StackId frames) {
+    if (!is_frame(frames) || native >= stacks_.size())
+        return node_of_caller(native < stacks_.size() ? native : stack::lost_root);
+    const auto [known, is_new] =
+        joined_.try_emplace(static_cast<std::uint64_t>(native) << 32 | frames, unknown_);
+    if (!is_new) return known->second;
+    const stack::Node& node = stacks_[native];
+    std::uint32_t result = none;
+    if (native <= stack::lost_root || node.address <= stack::unused_address ||
+        is_python(node.address)) {
+        stack::StackId rest = frames;
+        result = append_frames(node_of_caller(native), take_frames(rest, true));
+    } else if (runs_python(node.address)) {
+        stack::StackId outer = frames;
+        const std::vector<stack::StackId> frames_run = take_frames(outer, false);
+        result = append_frames(append(join(node.parent, outer), symbols_.find(node.address)),
+                               frames_run);
+    } else {
+        result = append(join(node.parent, frames), symbols_.find(node.address));
+    }
+    return joined_[static_cast<std::uint64_t>(native) << 32 | frames] = result;
+}
+
+std::uint32_t CallTree::append(std::uint32_t node, const std::vector<Location>& locations) {
+    for (auto location = locations.rbegin(); location != locations.rend(); ++location)
+        node = child(node, location_number(*location));
+    return node;
+}
+
+// `frames` are innermost first.
+std::uint32_t CallTree::append_frames(std::uint32_t node,
+                                      const std::vector<stack::StackId>& frames) {
+    for (auto frame = frames.rbegin(); frame != frames.rend(); ++frame) {
+        const auto known = python_.locations.find(named_in(stacks_[*frame].address));
+        node = child(node, known != python_.locations.end() ? location_number(known->second, true)
+                                                            : location_number(unknown_python));
+    }
+    return node;
+}
+
+// Removes frames from the inner end of a Python stack: all, or those that one C frame runs.
+std::vector<stack::StackId> CallTree::take_frames(stack::StackId& frames, bool all) const {
+    std::vector<stack::StackId> taken;
+    for (bool is_entry = false; is_frame(frames) && (all || !is_entry);) {
+        taken.push_back(frames);
+        is_entry = (stacks_[frames].address & entry_bit) != 0;
+        frames = stacks_[frames].parent;
+    }
+    return taken;
+}
+
+bool CallTree::is_frame(stack::StackId id) const {
+    return id < stacks_.size() && tag_of(stacks_[id].address) == frame_tag;
+}
+
+// The trace lists no addresses for frames of incomplete stacks: these are recognised by name.
+bool CallTree::runs_python(std::uint64_t address) {
+    if (python_.eval_addresses.contains(address)) return true;
+    return std::ranges::any_of(symbols_.find(address), [](const Location& location) {
+        return location.function == "_PyEval_EvalFrameDefault";
+    });
+}
+
+// The interpreter allocates on behalf of the Python function that it runs.
+bool CallTree::is_allocator_frame(const Location& location) const {
+    return is_allocator_function(location.function) ||
+           (interpreters_.contains(location.module) && !is_outermost(location.function));
+}
+
+std::uint32_t CallTree::child(std::uint32_t parent, std::uint32_t location) {
+    const std::uint64_t key = (static_cast<std::uint64_t>(parent + 1) << 32) | location;
+    const auto [entry, is_new] =
+        children_.try_emplace(key, static_cast<std::uint32_t>(nodes_.size()));
+    if (is_new) nodes_.push_back({parent, location});
+    return entry->second;
+}
+
+std::uint32_t CallTree::location_number(const Location& location, bool is_python) {
+    if (const auto known = known_locations_.find(&location); known != known_locations_.end())
+        return known->second;
+    const std::string function = location.function + '\0' + location.module;
+    const std::string key = function + '\0' + location.file + '\0' + std::to_string(location.line);
+    const auto [entry, is_new] =
+        number_of_line_.try_emplace(key, static_cast<std::uint32_t>(locations_.size()));
+    if (is_new) {
+        const std::uint32_t first =
+            number_of_function_.try_emplace(function, entry->second).first->second;
+        locations_.push_back({&location, first,
+                              first == entry->second ? !is_python && is_allocator_frame(location)
+                                                     : locations_[first].is_allocator_frame});
+    }
+    return known_locations_[&location] = entry->second;
+}
+
+std::uint32_t CallTree::allocation_site(std::uint32_t node) const {
+    for (std::uint32_t ancestor = node; ancestor != none; ancestor = nodes_[ancestor].parent)
+        if (!locations_[nodes_[ancestor].location].is_allocator_frame)
+            return nodes_[ancestor].location;
+    return nodes_[node].location;
+}
+
+}  // namespace assay::heap

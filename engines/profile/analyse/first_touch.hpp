@@ -1,0 +1,81 @@
+// First touches: a page is mapped at its first access, which takes the time that malloc saved. This
+// counts which thread and line took these page faults, for whose blocks, and how many would remain
+// with huge pages.
+//
+// Most pages are touched by memset(), memcpy(), read() and the like. The fault is then attributed
+// to their caller, as far out as the recorded words of the stack reach.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include <tsl/robin_map.h>
+
+#include "profile/analyse/allocation_stats.hpp"
+#include "profile/analyse/metadata.hpp"
+#include "profile/trace/hash.hpp"
+
+namespace assay::heap {
+
+// A set of page numbers with predecessor search: a tree of 64-bit bitmaps.
+class PageSet {
+public:
+    void insert(std::uint64_t page);
+    void erase(std::uint64_t page);
+    // Sets `predecessor` to the largest member that is <= page; false when there is none.
+    bool find_predecessor(std::uint64_t page, std::uint64_t& predecessor) const;
+
+private:
+    static constexpr int levels = 9;  // of 6 bits each
+    std::array<tsl::robin_map<std::uint64_t, std::uint64_t, NumberHash>, levels> bitmaps_;
+};
+
+class FirstTouchStats {
+public:
+    struct Count {
+        std::uint64_t touches = 0;
+        std::uint64_t with_huge = 0;  // page faults that would remain with huge pages
+    };
+
+    explicit FirstTouchStats(const TraceMetadata& metadata)
+        : metadata_(metadata), page_(metadata.process.page_bytes) {}
+    // Counts the page faults before `time`. `blocks` are the blocks that are live then.
+    void advance_to(std::uint64_t time, const Blocks& blocks);
+    // Takes every event, after advance_to() its time.
+    void add(std::uint32_t thread, const Event& event);
+
+    std::unordered_map<std::uint32_t, Count> stacks;           // by allocating stack
+    std::unordered_map<std::uint32_t, std::uint64_t> threads;  // page faults by serial number
+    std::unordered_map<std::uint32_t, std::uint64_t> sites;    // by index of the FaultSite
+    // By stack: page faults within an allocation call, in the block that it then returned.
+    std::unordered_map<std::uint32_t, std::uint64_t> in_allocator;
+    std::uint64_t outside = 0;  // of recorded blocks: stacks, variables, code, unrecorded blocks
+
+private:
+    static constexpr std::uint64_t huge_page = 2 << 20;  // bytes
+
+    struct Extent {
+        std::uint64_t address, size, time;
+    };
+
+    void count(const PageFault& fault, const Extent& block, std::uint32_t stack);
+    void attribute_to_allocation(const std::vector<std::size_t>& faults, const Event& event);
+    Blocks::const_iterator find_block(std::uint64_t address, const Blocks& blocks) const;
+
+    const TraceMetadata& metadata_;
+    std::uint64_t page_;    // bytes
+    std::size_t next_ = 0;  // page fault to count
+    // By thread: faults outside of blocks since the thread's last event.
+    std::unordered_map<std::uint32_t, std::vector<std::size_t>> unattributed_;
+    PageSet large_;  // first pages of blocks of a page and more
+    tsl::robin_map<std::uint64_t, std::uint64_t, NumberHash> large_addresses_;  // by that page
+    // Allocation time of the block that touched a huge page last, by huge page.
+    tsl::robin_map<std::uint64_t, std::uint64_t, NumberHash> huge_touched_by_;
+};
+
+// The innermost location that does not merely touch memory for its caller.
+Location touching_location(const FaultSite& site, Symbols& symbols);
+
+}  // namespace assay::heap

@@ -1,0 +1,212 @@
+#include "profile/analyse/metadata.hpp"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <type_traits>
+
+namespace assay::heap {
+namespace {
+
+void read_nodes(const ChunkHead& head, const Bytes& payload, TraceMetadata& metadata) {
+    Reader in(payload);
+    if (metadata.nodes.size() < head.first + head.count)
+        metadata.nodes.resize(head.first + head.count);
+    std::uint64_t address = 0;
+    for (std::uint32_t k = 0; k < head.count && in.ok(); ++k) {
+        const auto parent = static_cast<std::uint32_t>(in.varint());
+        address += static_cast<std::uint64_t>(unzigzag(in.varint()));
+        if (in.ok() && parent < head.first + k) metadata.nodes[head.first + k] = {parent, address};
+    }
+}
+
+void read_samples(const ChunkHead& head, const Bytes& payload, TraceMetadata& metadata) {
+    Reader in(payload);
+    std::uint64_t time = head.first >> time_shift;
+    std::int64_t pages[2] = {0, 0};
+    for (std::uint32_t k = 0; k < head.count; ++k) {
+        time += in.varint();
+        for (std::int64_t& count : pages) count += unzigzag(in.varint());
+        if (!in.ok()) return;
+        metadata.samples.push_back({time << time_shift, pages[0], pages[1]});
+    }
+}
+
+struct HashFaultSite {
+    std::size_t operator()(const FaultSite& site) const { return XXH3_64bits(&site, sizeof site); }
+};
+static_assert(std::has_unique_object_representations_v<FaultSite>);
+using SiteNumbers = std::unordered_map<FaultSite, std::uint32_t, HashFaultSite>;
+
+// Leaves the times in nanoseconds: order_page_faults() converts them. Few sites touch many pages,
+// so each site is stored once.
+void read_page_faults(const ChunkHead& head, const Bytes& payload, TraceMetadata& metadata,
+                      SiteNumbers& numbers) {
+    metadata.has_page_faults = true;
+    Reader in(payload);
+    const auto next = [&in](std::uint64_t before) {
+        return before + static_cast<std::uint64_t>(unzigzag(in.varint()));
+    };
+    PageFault fault{head.first, 0, 0, 0};
+    FaultSite site;
+    for (std::uint32_t k = 0; k < head.count; ++k) {
+        fault.time = next(fault.time);
+        fault.tid = static_cast<std::uint32_t>(in.varint());
+        site.pc = next(site.pc);
+        fault.address = next(fault.address);
+        for (std::uint64_t& word : site.words) word = next(word);
+        if (!in.ok()) return;
+        const auto [entry, is_new] =
+            numbers.try_emplace(site, static_cast<std::uint32_t>(metadata.fault_sites.size()));
+        if (is_new) metadata.fault_sites.push_back(site);
+        fault.site = entry->second;
+        metadata.page_faults.push_back(fault);
+    }
+}
+
+// The profiler's own memory is not the program's.
+void drop_hook_faults(TraceMetadata& metadata, const Symbols& symbols) {
+    std::vector<bool> in_hooks;
+    for (const FaultSite& site : metadata.fault_sites)
+        in_hooks.push_back(symbols.object_of(site.pc).ends_with("/libassay-heap.so"));
+    std::erase_if(metadata.page_faults,
+                  [&](const PageFault& fault) { return in_hooks[fault.site]; });
+}
+
+void order_page_faults(TraceMetadata& metadata) {
+    const double ns_per_tick = metadata.seconds_per_tick() * 1e9;
+    for (PageFault& fault : metadata.page_faults) {
+        const double since =
+            static_cast<double>(static_cast<std::int64_t>(fault.time - metadata.process.start_ns));
+        fault.time =
+            metadata.process.start_ticks +
+            static_cast<std::uint64_t>(ns_per_tick > 0 && since > 0 ? since / ns_per_tick : 0);
+    }
+    std::ranges::stable_sort(metadata.page_faults, {}, &PageFault::time);
+}
+
+// "TID name"
+void read_thread(std::uint32_t serial, const std::string& text, TraceMetadata& metadata) {
+    const std::size_t space = text.find(' ');
+    if (space == std::string::npos) return;
+    metadata.thread_of_tid[static_cast<std::uint32_t>(std::strtoul(text.c_str(), nullptr, 10))] =
+        serial;
+    metadata.thread_names[serial] = text.substr(space + 1);
+}
+
+// Takes the times of the first and the last event of a raw chunk.
+void add_event_times(TraceMetadata& metadata, const Bytes& payload, const ChunkHead& head) {
+    struct {
+        TraceMetadata& metadata;
+        void event(const Event& recorded) const {
+            metadata.first_event = std::min(metadata.first_event, recorded.time);
+            metadata.last_event = std::max(metadata.last_event, recorded.time);
+        }
+        void cost(std::uint32_t) const {}
+        void text(Kind, std::uint64_t, std::span<const std::uint8_t>) const {}
+    } sink{metadata};
+    expand(std::span(reinterpret_cast<const std::uint64_t*>(payload.data()),
+                     payload.size() / sizeof(std::uint64_t)),
+           head.first, sink);
+}
+
+void read_text(Kind kind, std::uint32_t thread, const std::string& text, TraceMetadata& metadata,
+               Symbols& symbols) {
+    if (kind == Kind::modules) symbols.add_modules(text);
+    else if (kind == Kind::thread) read_thread(thread, text, metadata);
+    else if (kind == Kind::python) metadata.python.parse(text);
+}
+
+// Finds the stacks that events name. A C stack that is always joined with a Python stack is not
+// among them.
+void find_named_stacks(TraceReader& trace, TraceMetadata& metadata) {
+    metadata.python.named_stacks.resize(metadata.nodes.size());
+    Bytes payload;
+    std::vector<Event> events;
+    for (const ChunkPlace& chunk : trace.chunks()) {
+        if (chunk.head.kind != ChunkKind::events && chunk.head.kind != ChunkKind::raw) continue;
+        if (!read_events(trace, chunk, payload, events)) continue;
+        for (const Event& event : events)
+            if (event.stack < metadata.python.named_stacks.size())
+                metadata.python.named_stacks[event.stack] = true;
+    }
+}
+
+}  // namespace
+
+double TraceMetadata::seconds_per_tick() const {
+    const auto ticks = static_cast<double>(process.end_ticks - process.start_ticks);
+    return ticks > 0 ? static_cast<double>(process.end_ns - process.start_ns) * 1e-9 / ticks : 0;
+}
+
+double TraceMetadata::seconds_at(std::uint64_t ticks) const {
+    return static_cast<double>(static_cast<std::int64_t>(ticks - process.start_ticks)) *
+           seconds_per_tick();
+}
+
+TraceMetadata read_metadata(TraceReader& trace, Symbols& symbols) {
+    TraceMetadata metadata;
+    SiteNumbers site_numbers;
+    Bytes payload;
+    for (const ChunkPlace& chunk : trace.chunks()) {
+        const ChunkHead& head = chunk.head;
+        if (head.kind == ChunkKind::events) {
+            metadata.first_event = std::min(metadata.first_event, head.first);
+            metadata.last_event = std::max(metadata.last_event, head.last);
+            continue;
+        }
+        if (!trace.read(chunk, payload)) {
+            ++metadata.unreadable_chunks;
+            continue;
+        }
+        const std::string text(payload.begin(), payload.end());
+        switch (head.kind) {
+            case ChunkKind::process:
+                if (payload.size() < sizeof metadata.process) break;
+                std::memcpy(&metadata.process, payload.data(), sizeof metadata.process);
+                metadata.program = text.substr(sizeof metadata.process);
+                if (const std::size_t end = metadata.program.find('\0'); end != std::string::npos) {
+                    metadata.rank = metadata.program.substr(end + 1);
+                    metadata.program.resize(end);
+                }
+                if (const std::size_t end = metadata.rank.find('\0'); end != std::string::npos) {
+                    metadata.attached_after =
+                        std::strtod(metadata.rank.c_str() + end + 1, nullptr) * 1e-9;
+                    metadata.rank.resize(end);
+                }
+                if (metadata.process.page_bytes == 0) metadata.process.page_bytes = 4096;
+                break;
+            case ChunkKind::nodes: read_nodes(head, payload, metadata); break;
+            case ChunkKind::modules: symbols.add_modules(text); break;
+            case ChunkKind::code: symbols.add_jit_functions(text); break;
+            case ChunkKind::thread: read_thread(head.thread, text, metadata); break;
+            case ChunkKind::python: metadata.python.parse(text); break;
+            case ChunkKind::samples: read_samples(head, payload, metadata); break;
+            case ChunkKind::faults: read_page_faults(head, payload, metadata, site_numbers); break;
+            case ChunkKind::mappings:
+                metadata.mappings = text;
+                metadata.mappings_time = head.first;
+                break;
+            case ChunkKind::raw:
+                read_texts(payload, [&](Kind kind, std::span<const std::uint8_t> bytes) {
+                    read_text(kind, head.thread, std::string(bytes.begin(), bytes.end()), metadata,
+                              symbols);
+                });
+                add_event_times(metadata, payload, head);
+                break;
+            case ChunkKind::events: break;
+            default: ++metadata.unreadable_chunks;  // of another version of the format
+        }
+    }
+    // A process that was killed writes no end: the last event's time is taken.
+    if (metadata.last_event > metadata.process.end_ticks)
+        metadata.process.end_ticks = metadata.last_event;
+    drop_hook_faults(metadata, symbols);
+    order_page_faults(metadata);
+    if (metadata.python.has_frames()) find_named_stacks(trace, metadata);
+    return metadata;
+}
+
+}  // namespace assay::heap
