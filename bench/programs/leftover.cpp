@@ -19,7 +19,7 @@ using namespace assay::storage;
 namespace {
 
 constexpr std::uint32_t ranks = 2;
-constexpr std::uint64_t odd =
+constexpr std::uint64_t multiplier =
     0x9E3779B1;  // prime to any number of extents below it: every place comes once
 
 }  // namespace
@@ -29,37 +29,38 @@ int main(int argc, char** argv) {
     const std::uint64_t extents = std::strtoull(argv[3], nullptr, 10),
                         bytes = std::strtoull(argv[4], nullptr, 10);
     const int fd = open(argv[2], O_CREAT | O_RDWR | O_TRUNC, 0644);
-    struct stat about{};
-    if (fd < 0 || fstat(fd, &about)) return 2;
+    struct stat info{};
+    if (fd < 0 || fstat(fd, &info)) return 2;
     Failure failure;
     // A record for every 8 KiB of store: room for as many, of which little becomes real.
-    auto store = Store::make(argv[1], extents * 10'000, ranks, "bench", "bench-leftover", failure);
+    auto store =
+        Store::create(argv[1], extents * 10'000, ranks, "bench", "bench-leftover", failure);
     if (!store) {
         std::fprintf(stderr, "bench-leftover: %s\n", failure.what.c_str());
         return 2;
     }
-    const std::uint32_t slot = slot_of(*store, about.st_dev, about.st_ino, argv[2]);
+    const std::uint32_t slot = acquire_slot(*store, info.st_dev, info.st_ino, argv[2]);
     std::unique_ptr<Writer> writers[ranks];
     for (std::uint32_t rank = 0; rank < ranks; ++rank)
         writers[rank] = std::make_unique<Writer>(*store, rank);
     for (std::uint64_t k = 0; k < extents; ++k) {
         Writer& writer = *writers[k % ranks];
-        std::uint64_t place = 0;
-        char* to = writer.reserve(bytes, 1, place);
+        std::uint64_t ring_offset = 0;
+        char* to = writer.reserve(bytes, 1, ring_offset);
         if (!to) return 2;
-        writer.begin();
+        writer.begin_write();
         std::memset(to, static_cast<int>(k % 255 + 1), bytes);
         Record record{};
         record.file = slot;
         record.generation = store->file(slot).generation;
-        record.kind = static_cast<std::uint64_t>(Kind::data);
-        record.begin = k * odd % extents * bytes;
+        record.kind = static_cast<std::uint64_t>(RecordKind::data);
+        record.begin = k * multiplier % extents * bytes;
         record.length = bytes;
         record.stride = bytes;
         record.count = 1;
-        writer.publish(&record, 1, place, bytes);
+        writer.publish(&record, 1, ring_offset, bytes);
     }
-    store->super().phase = Phase::active;
+    store->superblock().phase = Phase::active;
     std::printf("%s\n", store->path().c_str());
     std::fflush(stdout);
     std::_Exit(0);  // dead, with everything in it

@@ -7,184 +7,192 @@
 
 #include "storage/accelerator/file.hpp"
 
-using assay::storage::At;
-using assay::storage::File;
+using assay::storage::AcceleratedFile;
 using assay::storage::Job;
-using assay::storage::Pointer;
+using assay::storage::PositionKind;
+using assay::storage::TransferStart;
 
 namespace {
 
-void tell(MPI_Status* status, MPI_Count bytes) {
+void set_status(MPI_Status* status, MPI_Count bytes) {
     if (status == MPI_STATUS_IGNORE) return;
     PMPI_Status_set_elements_x(status, MPI_BYTE, bytes);
     PMPI_Status_set_cancelled(status, 0);
 }
 
-int write(File* file, At at, const void* buffer, MPI_Count count, MPI_Datatype type,
-          MPI_Status* status) {
+int write(AcceleratedFile* file, TransferStart start, const void* buffer, MPI_Count count,
+          MPI_Datatype type, MPI_Status* status) {
     MPI_Count moved = 0;
-    const int code = file->write(at, buffer, count, type, &moved);
-    tell(status, moved);
+    const int code = file->write(start, buffer, count, type, &moved);
+    set_status(status, moved);
     return file->raise(code);
 }
 
-int read(File* file, At at, void* buffer, MPI_Count count, MPI_Datatype type, MPI_Status* status) {
+int read(AcceleratedFile* file, TransferStart start, void* buffer, MPI_Count count,
+         MPI_Datatype type, MPI_Status* status) {
     MPI_Count moved = 0;
-    const int code = file->read(at, buffer, count, type, &moved);
-    tell(status, moved);
+    const int code = file->read(start, buffer, count, type, &moved);
+    set_status(status, moved);
     return file->raise(code);
 }
 
 // Non-blocking transfers are over when the call returns: at memory's speed there is nothing to
 // overlap. Their request is a generalised one, complete from the start, that still knows how many
 // bytes were moved.
-int told(void* bytes, MPI_Status* status) {
-    tell(status, *static_cast<MPI_Count*>(bytes));
+int query_request(void* bytes, MPI_Status* status) {
+    set_status(status, *static_cast<MPI_Count*>(bytes));
     status->MPI_SOURCE = MPI_UNDEFINED;
     status->MPI_TAG = MPI_UNDEFINED;
     return MPI_SUCCESS;
 }
-int freed(void* bytes) {
+int free_request(void* bytes) {
     delete static_cast<MPI_Count*>(bytes);
     return MPI_SUCCESS;
 }
-int cancelled(void*, int) { return MPI_SUCCESS; }
+int cancel_request(void*, int) { return MPI_SUCCESS; }
 
-int request_of(File* file, int code, MPI_Count moved, MPI_Request* request) {
+int completed_request(AcceleratedFile* file, int code, MPI_Count moved, MPI_Request* request) {
     if (code) {
         *request = MPI_REQUEST_NULL;
         return file->raise(code);
     }
-    PMPI_Grequest_start(told, freed, cancelled, new MPI_Count(moved), request);
+    PMPI_Grequest_start(query_request, free_request, cancel_request, new MPI_Count(moved), request);
     return PMPI_Grequest_complete(*request);
 }
 
-int start_write(File* file, At at, const void* buffer, MPI_Count count, MPI_Datatype type,
-                MPI_Request* request) {
+int start_write(AcceleratedFile* file, TransferStart start, const void* buffer, MPI_Count count,
+                MPI_Datatype type, MPI_Request* request) {
     MPI_Count moved = 0;
-    const int code = file->write(at, buffer, count, type, &moved);
-    return request_of(file, code, moved, request);
+    const int code = file->write(start, buffer, count, type, &moved);
+    return completed_request(file, code, moved, request);
 }
 
-int start_read(File* file, At at, void* buffer, MPI_Count count, MPI_Datatype type,
-               MPI_Request* request) {
+int start_read(AcceleratedFile* file, TransferStart start, void* buffer, MPI_Count count,
+               MPI_Datatype type, MPI_Request* request) {
     MPI_Count moved = 0;
-    const int code = file->read(at, buffer, count, type, &moved);
-    return request_of(file, code, moved, request);
+    const int code = file->read(start, buffer, count, type, &moved);
+    return completed_request(file, code, moved, request);
 }
 
 // Split collectives: done at their beginning, told at their end.
-int begin_write(File* file, At at, const void* buffer, MPI_Count count, MPI_Datatype type) {
+int begin_write(AcceleratedFile* file, TransferStart start, const void* buffer, MPI_Count count,
+                MPI_Datatype type) {
     if (file->split.active) return file->raise(MPI_ERR_OTHER);
-    const int code = write(file, at, buffer, count, type, &file->split.status);
+    const int code = write(file, start, buffer, count, type, &file->split.status);
     file->split.active = code == MPI_SUCCESS;
     return code;
 }
-int begin_read(File* file, At at, void* buffer, MPI_Count count, MPI_Datatype type) {
+int begin_read(AcceleratedFile* file, TransferStart start, void* buffer, MPI_Count count,
+               MPI_Datatype type) {
     if (file->split.active) return file->raise(MPI_ERR_OTHER);
-    const int code = read(file, at, buffer, count, type, &file->split.status);
+    const int code = read(file, start, buffer, count, type, &file->split.status);
     file->split.active = code == MPI_SUCCESS;
     return code;
 }
-int end_split(File* file, MPI_Status* status) {
+int end_split(AcceleratedFile* file, MPI_Status* status) {
     if (!file->split.active) return file->raise(MPI_ERR_OTHER);
     file->split.active = false;
     if (status != MPI_STATUS_IGNORE) *status = file->split.status;
     return MPI_SUCCESS;
 }
 
-constexpr At given(MPI_Offset offset, bool collective = false) {
-    return {Pointer::given, offset, collective};
+constexpr TransferStart at_offset(MPI_Offset offset, bool collective = false) {
+    return {PositionKind::explicit_offset, offset, collective};
 }
-constexpr At own(bool collective = false) { return {Pointer::own, 0, collective}; }
-constexpr At shared{Pointer::shared, 0, false};
-constexpr At ordered{Pointer::ordered, 0, true};
+constexpr TransferStart individual(bool collective = false) {
+    return {PositionKind::individual, 0, collective};
+}
+constexpr TransferStart shared{PositionKind::shared, 0, false};
+constexpr TransferStart ordered{PositionKind::ordered, 0, true};
 
 }  // namespace
 
 // One line a call: its name, the type of its count, where it begins.
-#define OWN_OR(pass, answer)                     \
-    if (File* file = File::of(f)) return answer; \
+#define ACCELERATED_OR(pass, answer)                                     \
+    if (AcceleratedFile* file = AcceleratedFile::find(f)) return answer; \
     return pass
 #define DATA_AT(name, Count, collective)                                                     \
     ASSAY_EXPORT int MPI_File_write_##name(MPI_File f, MPI_Offset o, const void* b, Count n, \
                                            MPI_Datatype t, MPI_Status* s) {                  \
-        OWN_OR(PMPI_File_write_##name(f, o, b, n, t, s),                                     \
-               write(file, given(o, collective), b, n, t, s));                               \
+        ACCELERATED_OR(PMPI_File_write_##name(f, o, b, n, t, s),                             \
+                       write(file, at_offset(o, collective), b, n, t, s));                   \
     }                                                                                        \
     ASSAY_EXPORT int MPI_File_read_##name(MPI_File f, MPI_Offset o, void* b, Count n,        \
                                           MPI_Datatype t, MPI_Status* s) {                   \
-        OWN_OR(PMPI_File_read_##name(f, o, b, n, t, s),                                      \
-               read(file, given(o, collective), b, n, t, s));                                \
+        ACCELERATED_OR(PMPI_File_read_##name(f, o, b, n, t, s),                              \
+                       read(file, at_offset(o, collective), b, n, t, s));                    \
     }
-#define DATA(suffix, Count, where)                                                              \
+#define DATA(suffix, Count, start)                                                              \
     ASSAY_EXPORT int MPI_File_write##suffix(MPI_File f, const void* b, Count n, MPI_Datatype t, \
                                             MPI_Status* s) {                                    \
-        OWN_OR(PMPI_File_write##suffix(f, b, n, t, s), write(file, where, b, n, t, s));         \
+        ACCELERATED_OR(PMPI_File_write##suffix(f, b, n, t, s), write(file, start, b, n, t, s)); \
     }                                                                                           \
     ASSAY_EXPORT int MPI_File_read##suffix(MPI_File f, void* b, Count n, MPI_Datatype t,        \
                                            MPI_Status* s) {                                     \
-        OWN_OR(PMPI_File_read##suffix(f, b, n, t, s), read(file, where, b, n, t, s));           \
+        ACCELERATED_OR(PMPI_File_read##suffix(f, b, n, t, s), read(file, start, b, n, t, s));   \
     }
 // The nonblocking ones wait for nobody, so the collective ones are like the others.
-#define START_AT(name, Count)                                                                     \
-    ASSAY_EXPORT int MPI_File_iwrite_##name(MPI_File f, MPI_Offset o, const void* b, Count n,     \
-                                            MPI_Datatype t, MPI_Request* r) {                     \
-        OWN_OR(PMPI_File_iwrite_##name(f, o, b, n, t, r),                                         \
-               start_write(file, given(o), b, n, t, r));                                          \
-    }                                                                                             \
-    ASSAY_EXPORT int MPI_File_iread_##name(MPI_File f, MPI_Offset o, void* b, Count n,            \
-                                           MPI_Datatype t, MPI_Request* r) {                      \
-        OWN_OR(PMPI_File_iread_##name(f, o, b, n, t, r), start_read(file, given(o), b, n, t, r)); \
+#define START_AT(name, Count)                                                                 \
+    ASSAY_EXPORT int MPI_File_iwrite_##name(MPI_File f, MPI_Offset o, const void* b, Count n, \
+                                            MPI_Datatype t, MPI_Request* r) {                 \
+        ACCELERATED_OR(PMPI_File_iwrite_##name(f, o, b, n, t, r),                             \
+                       start_write(file, at_offset(o), b, n, t, r));                          \
+    }                                                                                         \
+    ASSAY_EXPORT int MPI_File_iread_##name(MPI_File f, MPI_Offset o, void* b, Count n,        \
+                                           MPI_Datatype t, MPI_Request* r) {                  \
+        ACCELERATED_OR(PMPI_File_iread_##name(f, o, b, n, t, r),                              \
+                       start_read(file, at_offset(o), b, n, t, r));                           \
     }
-#define START(suffix, Count, where)                                                              \
+#define START(suffix, Count, start)                                                              \
     ASSAY_EXPORT int MPI_File_iwrite##suffix(MPI_File f, const void* b, Count n, MPI_Datatype t, \
                                              MPI_Request* r) {                                   \
-        OWN_OR(PMPI_File_iwrite##suffix(f, b, n, t, r), start_write(file, where, b, n, t, r));   \
+        ACCELERATED_OR(PMPI_File_iwrite##suffix(f, b, n, t, r),                                  \
+                       start_write(file, start, b, n, t, r));                                    \
     }                                                                                            \
     ASSAY_EXPORT int MPI_File_iread##suffix(MPI_File f, void* b, Count n, MPI_Datatype t,        \
                                             MPI_Request* r) {                                    \
-        OWN_OR(PMPI_File_iread##suffix(f, b, n, t, r), start_read(file, where, b, n, t, r));     \
+        ACCELERATED_OR(PMPI_File_iread##suffix(f, b, n, t, r),                                   \
+                       start_read(file, start, b, n, t, r));                                     \
     }
 #define SPLIT_AT(begin, Count)                                                                \
     ASSAY_EXPORT int MPI_File_write_at_all_##begin(MPI_File f, MPI_Offset o, const void* b,   \
                                                    Count n, MPI_Datatype t) {                 \
-        OWN_OR(PMPI_File_write_at_all_##begin(f, o, b, n, t),                                 \
-               begin_write(file, given(o, true), b, n, t));                                   \
+        ACCELERATED_OR(PMPI_File_write_at_all_##begin(f, o, b, n, t),                         \
+                       begin_write(file, at_offset(o, true), b, n, t));                       \
     }                                                                                         \
     ASSAY_EXPORT int MPI_File_read_at_all_##begin(MPI_File f, MPI_Offset o, void* b, Count n, \
                                                   MPI_Datatype t) {                           \
-        OWN_OR(PMPI_File_read_at_all_##begin(f, o, b, n, t),                                  \
-               begin_read(file, given(o, true), b, n, t));                                    \
+        ACCELERATED_OR(PMPI_File_read_at_all_##begin(f, o, b, n, t),                          \
+                       begin_read(file, at_offset(o, true), b, n, t));                        \
     }
-#define SPLIT(suffix, Count, where)                                                               \
+#define SPLIT(suffix, Count, start)                                                               \
     ASSAY_EXPORT int MPI_File_write##suffix(MPI_File f, const void* b, Count n, MPI_Datatype t) { \
-        OWN_OR(PMPI_File_write##suffix(f, b, n, t), begin_write(file, where, b, n, t));           \
+        ACCELERATED_OR(PMPI_File_write##suffix(f, b, n, t), begin_write(file, start, b, n, t));   \
     }                                                                                             \
     ASSAY_EXPORT int MPI_File_read##suffix(MPI_File f, void* b, Count n, MPI_Datatype t) {        \
-        OWN_OR(PMPI_File_read##suffix(f, b, n, t), begin_read(file, where, b, n, t));             \
+        ACCELERATED_OR(PMPI_File_read##suffix(f, b, n, t), begin_read(file, start, b, n, t));     \
     }
 #define SPLIT_END(name)                                                                      \
     ASSAY_EXPORT int MPI_File_write_##name##_end(MPI_File f, const void* b, MPI_Status* s) { \
-        OWN_OR(PMPI_File_write_##name##_end(f, b, s), end_split(file, s));                   \
+        ACCELERATED_OR(PMPI_File_write_##name##_end(f, b, s), end_split(file, s));           \
     }                                                                                        \
     ASSAY_EXPORT int MPI_File_read_##name##_end(MPI_File f, void* b, MPI_Status* s) {        \
-        OWN_OR(PMPI_File_read_##name##_end(f, b, s), end_split(file, s));                    \
+        ACCELERATED_OR(PMPI_File_read_##name##_end(f, b, s), end_split(file, s));            \
     }
 
 DATA_AT(at, int, false)
 DATA_AT(at_all, int, true)
-DATA(, int, own())
-DATA(_all, int, own(true))
+DATA(, int, individual())
+DATA(_all, int, individual(true))
 DATA(_shared, int, shared)
 DATA(_ordered, int, ordered)
 START_AT(at, int)
 START_AT(at_all, int)
-START(, int, own())
-START(_all, int, own())
+START(, int, individual())
+START(_all, int, individual())
 START(_shared, int, shared)
 SPLIT_AT(begin, int)
-SPLIT(_all_begin, int, own(true))
+SPLIT(_all_begin, int, individual(true))
 SPLIT(_ordered_begin, int, ordered)
 SPLIT_END(at_all)
 SPLIT_END(all)
@@ -192,17 +200,17 @@ SPLIT_END(ordered)
 #if MPI_VERSION >= 4
 DATA_AT(at_c, MPI_Count, false)
 DATA_AT(at_all_c, MPI_Count, true)
-DATA(_c, MPI_Count, own())
-DATA(_all_c, MPI_Count, own(true))
+DATA(_c, MPI_Count, individual())
+DATA(_all_c, MPI_Count, individual(true))
 DATA(_shared_c, MPI_Count, shared)
 DATA(_ordered_c, MPI_Count, ordered)
 START_AT(at_c, MPI_Count)
 START_AT(at_all_c, MPI_Count)
-START(_c, MPI_Count, own())
-START(_all_c, MPI_Count, own())
+START(_c, MPI_Count, individual())
+START(_all_c, MPI_Count, individual())
 START(_shared_c, MPI_Count, shared)
 SPLIT_AT(begin_c, MPI_Count)
-SPLIT(_all_begin_c, MPI_Count, own(true))
+SPLIT(_all_begin_c, MPI_Count, individual(true))
 SPLIT(_ordered_begin_c, MPI_Count, ordered)
 #endif
 
@@ -210,29 +218,31 @@ SPLIT(_ordered_begin_c, MPI_Count, ordered)
 
 ASSAY_EXPORT int MPI_File_open(MPI_Comm comm, const char* name, int mode, MPI_Info info,
                                MPI_File* f) {
-    return File::open(comm, name, mode, info, f);
+    return AcceleratedFile::open(comm, name, mode, info, f);
 }
 ASSAY_EXPORT int MPI_File_close(MPI_File* f) {
-    return File::of(*f) ? File::close(f) : PMPI_File_close(f);
+    return AcceleratedFile::find(*f) ? AcceleratedFile::close(f) : PMPI_File_close(f);
 }
 ASSAY_EXPORT int MPI_File_delete(const char* name, MPI_Info info) {
-    return File::remove(name, info);
+    return AcceleratedFile::remove(name, info);
 }
-ASSAY_EXPORT int MPI_File_sync(MPI_File f) { OWN_OR(PMPI_File_sync(f), file->raise(file->sync())); }
+ASSAY_EXPORT int MPI_File_sync(MPI_File f) {
+    ACCELERATED_OR(PMPI_File_sync(f), file->raise(file->sync()));
+}
 ASSAY_EXPORT int MPI_File_get_size(MPI_File f, MPI_Offset* size) {
-    OWN_OR(PMPI_File_get_size(f, size), file->raise(file->get_size(size)));
+    ACCELERATED_OR(PMPI_File_get_size(f, size), file->raise(file->get_size(size)));
 }
 ASSAY_EXPORT int MPI_File_set_size(MPI_File f, MPI_Offset size) {
-    OWN_OR(PMPI_File_set_size(f, size), file->raise(file->set_size(size)));
+    ACCELERATED_OR(PMPI_File_set_size(f, size), file->raise(file->set_size(size)));
 }
 ASSAY_EXPORT int MPI_File_preallocate(MPI_File f, MPI_Offset size) {
-    OWN_OR(PMPI_File_preallocate(f, size), file->raise(file->preallocate(size)));
+    ACCELERATED_OR(PMPI_File_preallocate(f, size), file->raise(file->preallocate(size)));
 }
 ASSAY_EXPORT int MPI_File_get_amode(MPI_File f, int* mode) {
-    OWN_OR(PMPI_File_get_amode(f, mode), (*mode = file->mode(), MPI_SUCCESS));
+    ACCELERATED_OR(PMPI_File_get_amode(f, mode), (*mode = file->mode(), MPI_SUCCESS));
 }
 ASSAY_EXPORT int MPI_File_get_group(MPI_File f, MPI_Group* group) {
-    OWN_OR(PMPI_File_get_group(f, group), PMPI_Comm_group(file->comm(), group));
+    ACCELERATED_OR(PMPI_File_get_group(f, group), PMPI_Comm_group(file->comm(), group));
 }
 
 // ---- view and pointers
@@ -240,32 +250,33 @@ ASSAY_EXPORT int MPI_File_get_group(MPI_File f, MPI_Group* group) {
 ASSAY_EXPORT int MPI_File_set_view(MPI_File f, MPI_Offset displacement, MPI_Datatype etype,
                                    MPI_Datatype filetype, const char* representation,
                                    MPI_Info info) {
-    OWN_OR(PMPI_File_set_view(f, displacement, etype, filetype, representation, info),
-           file->raise(file->set_view(displacement, etype, filetype, representation, info)));
+    ACCELERATED_OR(
+        PMPI_File_set_view(f, displacement, etype, filetype, representation, info),
+        file->raise(file->set_view(displacement, etype, filetype, representation, info)));
 }
 ASSAY_EXPORT int MPI_File_set_atomicity(MPI_File f, int on) {
-    OWN_OR(PMPI_File_set_atomicity(f, on), file->raise(file->set_atomicity(on)));
+    ACCELERATED_OR(PMPI_File_set_atomicity(f, on), file->raise(file->set_atomicity(on)));
 }
 ASSAY_EXPORT int MPI_File_get_atomicity(MPI_File f, int* on) {
-    OWN_OR(PMPI_File_get_atomicity(f, on), file->get_atomicity(on));
+    ACCELERATED_OR(PMPI_File_get_atomicity(f, on), file->get_atomicity(on));
 }
 ASSAY_EXPORT int MPI_File_seek(MPI_File f, MPI_Offset offset, int whence) {
-    OWN_OR(PMPI_File_seek(f, offset, whence), file->raise(file->seek(offset, whence)));
+    ACCELERATED_OR(PMPI_File_seek(f, offset, whence), file->raise(file->seek(offset, whence)));
 }
 ASSAY_EXPORT int MPI_File_seek_shared(MPI_File f, MPI_Offset offset, int whence) {
-    OWN_OR(PMPI_File_seek_shared(f, offset, whence),
-           file->raise(file->seek_shared(offset, whence)));
+    ACCELERATED_OR(PMPI_File_seek_shared(f, offset, whence),
+                   file->raise(file->seek_shared(offset, whence)));
 }
 ASSAY_EXPORT int MPI_File_get_position(MPI_File f, MPI_Offset* offset) {
-    OWN_OR(PMPI_File_get_position(f, offset), file->raise(file->get_position(offset)));
+    ACCELERATED_OR(PMPI_File_get_position(f, offset), file->raise(file->get_position(offset)));
 }
 ASSAY_EXPORT int MPI_File_get_position_shared(MPI_File f, MPI_Offset* offset) {
-    OWN_OR(PMPI_File_get_position_shared(f, offset),
-           file->raise(file->get_position_shared(offset)));
+    ACCELERATED_OR(PMPI_File_get_position_shared(f, offset),
+                   file->raise(file->get_position_shared(offset)));
 }
 ASSAY_EXPORT int MPI_File_get_byte_offset(MPI_File f, MPI_Offset offset, MPI_Offset* displacement) {
-    OWN_OR(PMPI_File_get_byte_offset(f, offset, displacement),
-           file->raise(file->get_byte_offset(offset, displacement)));
+    ACCELERATED_OR(PMPI_File_get_byte_offset(f, offset, displacement),
+                   file->raise(file->get_byte_offset(offset, displacement)));
 }
 
 // ---- the job

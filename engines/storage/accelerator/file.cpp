@@ -8,43 +8,45 @@
 #include <cerrno>
 #include <cstring>
 
-#include "storage/accelerator/heard.hpp"
+#include "storage/accelerator/comm_epoch.hpp"
 #include "storage/accelerator/remote.hpp"
 
 namespace assay::storage {
 
 // ---- what every transfer begins with
 
-int File::refuse(At at, MPI_Count count, bool writing) const {
+int AcceleratedFile::check_transfer(TransferStart start, MPI_Count count, bool writing) const {
     if (count < 0) return MPI_ERR_COUNT;
-    if (at.pointer == Pointer::given && at.offset < 0) return MPI_ERR_ARG;
+    if (start.kind == PositionKind::explicit_offset && start.offset < 0) return MPI_ERR_ARG;
     if (writing && mode_ & MPI_MODE_RDONLY) return MPI_ERR_READ_ONLY;
     if (!writing && mode_ & MPI_MODE_WRONLY) return MPI_ERR_ACCESS;
-    if (mode_ & MPI_MODE_SEQUENTIAL && (at.pointer == Pointer::given || at.pointer == Pointer::own))
+    if (mode_ & MPI_MODE_SEQUENTIAL &&
+        (start.kind == PositionKind::explicit_offset || start.kind == PositionKind::individual))
         return MPI_ERR_UNSUPPORTED_OPERATION;
     return MPI_SUCCESS;
 }
 
 // The byte of the view's data at which the transfer begins; moves the pointer past it.
-int File::place(At at, std::int64_t bytes, std::int64_t& logical) {
+int AcceleratedFile::advance_position(TransferStart start, std::int64_t bytes,
+                                      std::int64_t& logical) {
     const std::int64_t etypes = (bytes + etype_ - 1) / etype_;
     std::int64_t first = 0;
-    switch (at.pointer) {
-        case Pointer::given: first = at.offset; break;
-        case Pointer::own: first = position_.fetch_add(etypes); break;
-        case Pointer::shared: {
+    switch (start.kind) {
+        case PositionKind::explicit_offset: first = start.offset; break;
+        case PositionKind::individual: first = position_.fetch_add(etypes); break;
+        case PositionKind::shared: {
             std::uint64_t base = 0;
-            if (const int code = pointer(etypes, false, base)) return code;
+            if (const int code = shared_pointer(etypes, false, base)) return code;
             first = static_cast<std::int64_t>(base);
             break;
         }
-        case Pointer::ordered: {
+        case PositionKind::ordered: {
             std::int64_t mine = etypes, before = 0, all = 0;
             PMPI_Exscan(&mine, &before, 1, MPI_INT64_T, MPI_SUM, comm_);
             if (rank_ == 0) before = 0;
             PMPI_Allreduce(&mine, &all, 1, MPI_INT64_T, MPI_SUM, comm_);
             std::uint64_t base = 0;
-            if (rank_ == 0) pointer(all, false, base);  // of its own node
+            if (rank_ == 0) shared_pointer(all, false, base);  // of its own node
             PMPI_Bcast(&base, 1, MPI_UINT64_T, 0, comm_);
             first = static_cast<std::int64_t>(base) + before;
             break;
@@ -54,14 +56,15 @@ int File::place(At at, std::int64_t bytes, std::int64_t& logical) {
     return MPI_SUCCESS;
 }
 
-int File::pointer(std::int64_t amount, bool set, std::uint64_t& before) {
-    if (job_->node_of(pointer_home_) != job_->node())
-        return job_->remote()->pointer(pointer_home_, pointer_slot_, amount, set, before)
+int AcceleratedFile::shared_pointer(std::int64_t amount, bool set, std::uint64_t& before) {
+    if (job_->node_of(shared_pointer_home_) != job_->node())
+        return job_->remote()->shared_pointer(shared_pointer_home_, shared_pointer_slot_, amount,
+                                              set, before)
                    ? MPI_SUCCESS
                    : MPI_ERR_IO;
-    auto& word = job_->store().super().pointers[pointer_slot_];
-    before = set ? word.exchange(static_cast<std::uint64_t>(amount))
-                 : word.fetch_add(static_cast<std::uint64_t>(amount));
+    auto& shared = job_->store().superblock().shared_pointers[shared_pointer_slot_];
+    before = set ? shared.exchange(static_cast<std::uint64_t>(amount))
+                 : shared.fetch_add(static_cast<std::uint64_t>(amount));
     return MPI_SUCCESS;
 }
 
@@ -69,10 +72,10 @@ int File::pointer(std::int64_t amount, bool set, std::uint64_t& before) {
 // locks keep ranks apart. (Locks of an open file, not of the process: the MPI may close files of
 // its own. And far beyond the bytes that they stand for: the MPI locks those itself at times, and
 // would wait for us.)
-class File::Alone {
+class AcceleratedFile::RangeLock {
 public:
-    Alone(const File& file, std::int64_t logical, std::int64_t bytes, short kind)
-        : fd_(file.atomic_ && bytes ? file.locks_ : -1) {
+    RangeLock(const AcceleratedFile& file, std::int64_t logical, std::int64_t bytes, short kind)
+        : fd_(file.atomic_ && bytes ? file.lock_fd_ : -1) {
         if (fd_ < 0) return;
         range_.l_type = kind;
         range_.l_whence = SEEK_SET;
@@ -82,13 +85,13 @@ public:
         while (fcntl(fd_, F_OFD_SETLKW, &range_) && errno == EINTR) {
         }
     }
-    ~Alone() {
+    ~RangeLock() {
         if (fd_ < 0) return;
         range_.l_type = F_UNLCK;
         fcntl(fd_, F_OFD_SETLK, &range_);
     }
-    Alone(const Alone&) = delete;
-    Alone& operator=(const Alone&) = delete;
+    RangeLock(const RangeLock&) = delete;
+    RangeLock& operator=(const RangeLock&) = delete;
 
 private:
     int fd_;
@@ -97,165 +100,170 @@ private:
 
 // ---- writing
 
-int File::write(At at, const void* buffer, MPI_Count count, MPI_Datatype type, MPI_Count* moved) {
+int AcceleratedFile::write(TransferStart start, const void* buffer, MPI_Count count,
+                           MPI_Datatype type, MPI_Count* moved) {
     *moved = 0;
-    meet(at);
-    const int code = write_own(at, buffer, count, type, moved);
-    visible(at.collective);
+    begin_transfer(start);
+    const int code = write_data(start, buffer, count, type, moved);
+    end_transfer(start.collective);
     return code;
 }
 
-int File::write_own(At at, const void* buffer, MPI_Count count, MPI_Datatype type,
-                    MPI_Count* moved) {
+int AcceleratedFile::write_data(TransferStart start, const void* buffer, MPI_Count count,
+                                MPI_Datatype type, MPI_Count* moved) {
     std::int64_t logical = 0;
-    if (const int code = refuse(at, count, true)) {
-        if (at.pointer == Pointer::ordered) place(at, 0, logical);  // the others count on it
+    if (const int code = check_transfer(start, count, true)) {
+        if (start.kind == PositionKind::ordered)
+            advance_position(start, 0, logical);  // the others count on it
         return code;
     }
     const auto memory = flatten(type);
     const std::int64_t bytes = memory->size * count;
-    int code = place(at, bytes, logical);
+    int code = advance_position(start, bytes, logical);
     if (code) return code;
     if (bypass_) {
-        const Alone alone(*this, logical, bytes, F_WRLCK);
+        const RangeLock lock(*this, logical, bytes, F_WRLCK);
         MPI_Status status;
 #if MPI_VERSION >= 4
-        code = PMPI_File_write_at_c(anchor_, logical / etype_, buffer, count, type, &status);
+        code = PMPI_File_write_at_c(mpi_file_, logical / etype_, buffer, count, type, &status);
 #else
-        code = PMPI_File_write_at(anchor_, logical / etype_, buffer, static_cast<int>(count), type,
-                                  &status);
+        code = PMPI_File_write_at(mpi_file_, logical / etype_, buffer, static_cast<int>(count),
+                                  type, &status);
 #endif
     } else {
         std::lock_guard hold(job_->lock());
         // What this process has heard of is older than what it writes now.
-        if (!one_node_ && !job_->knowledge().look_elsewhere()) code = MPI_ERR_IO;
-        else if (!memory->known) code = MPI_ERR_UNSUPPORTED_OPERATION;
-        else code = store_bytes(logical, static_cast<const char*>(buffer), *memory, bytes);
+        if (!one_node_ && !job_->directory().refresh_remote()) code = MPI_ERR_IO;
+        else if (!memory->decoded) code = MPI_ERR_UNSUPPORTED_OPERATION;
+        else code = write_to_store(logical, static_cast<const char*>(buffer), *memory, bytes);
     }
     if (!code) *moved = bytes;
     return code;
 }
 
-int File::store_bytes(std::int64_t logical, const char* buffer, const Flat& memory,
-                      std::int64_t bytes) {
+int AcceleratedFile::write_to_store(std::int64_t logical, const char* buffer,
+                                    const FlatType& memory, std::int64_t bytes) {
     auto& writer = job_->writer();
     const auto& slot = job_->store().file(slot_);
     std::vector<Record> records;
     for (std::int64_t done = 0; done < bytes;) {
         std::int64_t part =
-            std::min<std::int64_t>(bytes - done, static_cast<std::int64_t>(writer.most_bytes()));
+            std::min<std::int64_t>(bytes - done, static_cast<std::int64_t>(writer.max_bytes()));
         BlockList blocks;
         for (;; part = std::max<std::int64_t>(1, part / 2)) {
             blocks.blocks.clear();
-            walk(*view_, displacement_, logical + done, part, blocks);
-            if (blocks.blocks.size() <= writer.most_records()) break;
+            append_blocks(*view_, displacement_, logical + done, part, blocks);
+            if (blocks.blocks.size() <= writer.max_records()) break;
         }
         std::uint64_t from = 0;
         char* to = writer.reserve(static_cast<std::size_t>(part), blocks.blocks.size(), from);
         if (!to)
             return writer.error() == ENOSPC || writer.error() == EDQUOT ? MPI_ERR_NO_SPACE
                                                                         : MPI_ERR_IO;
-        writer.begin();
+        writer.begin_write();
         if (memory.contiguous) {
             std::memcpy(to, buffer + done, static_cast<std::size_t>(part));
         } else {
             BlockList pieces;
-            walk(memory, 0, done, part, pieces);
+            append_blocks(memory, 0, done, part, pieces);
             for (const auto& piece : pieces.blocks)
                 for (std::int64_t k = 0; k < piece.count; ++k, to += piece.length)
                     std::memcpy(to, buffer + piece.begin + k * piece.stride,
                                 static_cast<std::size_t>(piece.length));
         }
         records.clear();
-        std::uint64_t place = 0, end = 0;
+        std::uint64_t ring_offset = 0, end = 0;
         for (const auto& block : blocks.blocks) {
             Record record{};
             record.file = slot_;
             record.generation = slot.generation.load(std::memory_order_relaxed);
-            record.kind = static_cast<std::uint64_t>(Kind::data);
+            record.kind = static_cast<std::uint64_t>(RecordKind::data);
             record.begin = static_cast<std::uint64_t>(block.begin);
             record.length = static_cast<std::uint64_t>(block.length);
             record.stride = static_cast<std::uint64_t>(block.stride);
             record.count = static_cast<std::uint64_t>(block.count);
-            record.place = place;
-            place += record.length * record.count;
+            record.ring_offset = ring_offset;
+            ring_offset += record.length * record.count;
             end = std::max(end, record.begin + (record.count - 1) * record.stride + record.length);
             records.push_back(record);
         }
         writer.publish(records.data(), records.size(), from, static_cast<std::size_t>(part));
-        grow(end);
+        extend(end);
         done += part;
     }
     return MPI_SUCCESS;
 }
 
-void File::grow(std::uint64_t end) {
-    auto& of = job_->store().file(slot_).end;
-    std::uint64_t known = of.load(std::memory_order_relaxed);
-    while (known < end && !of.compare_exchange_weak(known, end)) {
+void AcceleratedFile::extend(std::uint64_t end) {
+    auto& end_of_file = job_->store().file(slot_).end;
+    std::uint64_t known = end_of_file.load(std::memory_order_relaxed);
+    while (known < end && !end_of_file.compare_exchange_weak(known, end)) {
     }
 }
 
 // ---- reading
 
 // The file's size, looked up only as far as it matters: whether it is `at_least` so much.
-std::uint64_t File::size_now(std::uint64_t at_least) {
-    const std::uint64_t elsewhere_end = one_node_ ? 0 : job_->knowledge().end_elsewhere(slot_);
+std::uint64_t AcceleratedFile::current_size(std::uint64_t at_least) {
+    const std::uint64_t remote_end = one_node_ ? 0 : job_->directory().remote_end(slot_);
     const std::uint64_t size = std::max(
-        {job_->store().file(slot_).end.load(std::memory_order_relaxed), elsewhere_end, file_size_});
+        {job_->store().file(slot_).end.load(std::memory_order_relaxed), remote_end, file_size_});
     if (size >= at_least) return size;
     if (const off_t end = fd_ >= 0 ? lseek(fd_, 0, SEEK_END) : -1; end >= 0)
         file_size_ = static_cast<std::uint64_t>(end);
     return std::max(size, file_size_);
 }
 
-int File::read(At at, void* buffer, MPI_Count count, MPI_Datatype type, MPI_Count* moved) {
+int AcceleratedFile::read(TransferStart start, void* buffer, MPI_Count count, MPI_Datatype type,
+                          MPI_Count* moved) {
     *moved = 0;
-    meet(at);
-    visible(at.collective);
+    begin_transfer(start);
+    end_transfer(start.collective);
     std::int64_t logical = 0;
-    if (const int code = refuse(at, count, false)) {
-        if (at.pointer == Pointer::ordered) place(at, 0, logical);  // the others count on it
+    if (const int code = check_transfer(start, count, false)) {
+        if (start.kind == PositionKind::ordered)
+            advance_position(start, 0, logical);  // the others count on it
         return code;
     }
     const auto memory = flatten(type);
     const std::int64_t bytes = memory->size * count;
-    if (const int code = place(at, bytes, logical)) return code;
-    if (!memory->known && !bypass_) return MPI_ERR_UNSUPPORTED_OPERATION;
+    if (const int code = advance_position(start, bytes, logical)) return code;
+    if (!memory->decoded && !bypass_) return MPI_ERR_UNSUPPORTED_OPERATION;
     if (bypass_) {
-        const Alone alone(*this, logical, bytes, F_RDLCK);
+        const RangeLock lock(*this, logical, bytes, F_RDLCK);
         MPI_Status status;
 #if MPI_VERSION >= 4
         const int code =
-            PMPI_File_read_at_c(anchor_, logical / etype_, buffer, count, type, &status);
+            PMPI_File_read_at_c(mpi_file_, logical / etype_, buffer, count, type, &status);
 #else
-        const int code = PMPI_File_read_at(anchor_, logical / etype_, buffer,
+        const int code = PMPI_File_read_at(mpi_file_, logical / etype_, buffer,
                                            static_cast<int>(count), type, &status);
 #endif
         PMPI_Get_elements_x(&status, MPI_BYTE, moved);
         return code;
     }
     std::lock_guard hold(job_->lock());
-    if (!look()) return MPI_ERR_IO;
-    const int code = load_bytes(logical, static_cast<char*>(buffer), *memory, bytes, *moved);
-    if (at.pointer == Pointer::own && *moved < bytes) position_ -= bytes / etype_ - *moved / etype_;
+    if (!refresh_directory()) return MPI_ERR_IO;
+    const int code = read_blocks(logical, static_cast<char*>(buffer), *memory, bytes, *moved);
+    if (start.kind == PositionKind::individual && *moved < bytes)
+        position_ -= bytes / etype_ - *moved / etype_;
     return code;
 }
 
-int File::load_bytes(std::int64_t logical, char* buffer, const Flat& memory, std::int64_t bytes,
-                     MPI_Count& got) {
+int AcceleratedFile::read_blocks(std::int64_t logical, char* buffer, const FlatType& memory,
+                                 std::int64_t bytes, MPI_Count& got) {
     BlockList blocks;
-    walk(*view_, displacement_, logical, bytes, blocks);
+    append_blocks(*view_, displacement_, logical, bytes, blocks);
     std::uint64_t furthest = 0;
     for (const auto& block : blocks.blocks)
         furthest =
             std::max(furthest, static_cast<std::uint64_t>(
                                    block.begin + (block.count - 1) * block.stride + block.length));
-    const std::uint64_t end = size_now(furthest);
+    const std::uint64_t end = current_size(furthest);
     std::vector<char> packed;
     char* to = buffer;
     if (!memory.contiguous) packed.resize(static_cast<std::size_t>(bytes)), to = packed.data();
-    std::vector<Wanted> remote;
+    std::vector<RemoteRead> remote_reads;
     bool more = true;
     for (const auto& block : blocks.blocks)
         for (std::int64_t k = 0; k < block.count && more; ++k) {
@@ -265,17 +273,17 @@ int File::load_bytes(std::int64_t logical, char* buffer, const Flat& memory, std
                 more = false;
                 break;
             }
-            load_range(begin, upto, to + got, remote);
+            read_range(begin, upto, to + got, remote_reads);
             got += static_cast<std::int64_t>(upto - begin);
             more = upto == begin + static_cast<std::uint64_t>(block.length);
         }
-    if (!settle(remote)) {
+    if (!fetch_remote(remote_reads)) {
         got = 0;
         return MPI_ERR_IO;
     }
     if (memory.contiguous || !got) return MPI_SUCCESS;
     BlockList pieces;
-    walk(memory, 0, 0, got, pieces);
+    append_blocks(memory, 0, 0, got, pieces);
     const char* from = packed.data();
     for (const auto& piece : pieces.blocks)
         for (std::int64_t k = 0; k < piece.count; ++k, from += piece.length)
@@ -286,37 +294,38 @@ int File::load_bytes(std::int64_t logical, char* buffer, const Flat& memory, std
 
 // Takes in what others have written, as far as the rule promises it now. False: another node does
 // not answer.
-bool File::look() {
-    job_->knowledge().look_here(job_->settings().visibility == Visibility::immediate || atomic_);
-    return one_node_ || job_->knowledge().look_elsewhere();
+bool AcceleratedFile::refresh_directory() {
+    job_->directory().scan_node(job_->settings().visibility == Visibility::immediate || atomic_);
+    return one_node_ || job_->directory().refresh_remote();
 }
 
-void File::load_range(std::uint64_t begin, std::uint64_t end, char* to,
-                      std::vector<Wanted>& remote) {
-    Index& index = job_->knowledge().index(slot_);
-    const std::uint64_t missed = one_node_ ? job_->knowledge().missed() : 0;
+void AcceleratedFile::read_range(std::uint64_t begin, std::uint64_t end, char* to,
+                                 std::vector<RemoteRead>& remote_reads) {
+    Index& index = job_->directory().index(slot_);
+    const std::uint64_t evicted_before = one_node_ ? job_->directory().evicted_before() : 0;
     const Store& store = job_->store();
     while (begin < end) {
-        const Found found = index.find(begin, end);
-        const std::uint64_t bytes = found.upto - begin;
-        if (!found.data || found.rank == in_file || found.sequence < missed) {
-            read_file(begin, found.upto, to);
-        } else if (found.rank & elsewhere) {
-            remote.push_back(
-                {static_cast<int>(found.rank & ~elsewhere), found.place, bytes, to, begin});
+        const Lookup found = index.find(begin, end);
+        const std::uint64_t bytes = found.end - begin;
+        if (!found.data || found.rank == file_system_rank || found.sequence < evicted_before) {
+            read_file_system(begin, found.end, to);
+        } else if (found.rank & remote_rank_bit) {
+            remote_reads.push_back({static_cast<int>(found.rank & ~remote_rank_bit),
+                                    found.ring_offset, bytes, to, begin});
         } else {
-            const bool before = job_->there(found.rank, found.place);
-            if (before) std::memcpy(to, store.data(found.rank, found.place), bytes);
+            const bool before = job_->in_ring(found.rank, found.ring_offset);
+            if (before) std::memcpy(to, store.data(found.rank, found.ring_offset), bytes);
             std::atomic_thread_fence(std::memory_order_seq_cst);
             // The writer may have needed the space meanwhile: then the file system has the bytes.
-            if (!before || !job_->there(found.rank, found.place)) read_file(begin, found.upto, to);
+            if (!before || !job_->in_ring(found.rank, found.ring_offset))
+                read_file_system(begin, found.end, to);
         }
         to += bytes;
-        begin = found.upto;
+        begin = found.end;
     }
 }
 
-void File::read_file(std::uint64_t begin, std::uint64_t end, char* to) const {
+void AcceleratedFile::read_file_system(std::uint64_t begin, std::uint64_t end, char* to) const {
     while (begin < end && fd_ >= 0) {
         const ssize_t got = pread(fd_, to, end - begin, static_cast<off_t>(begin));
         if (got < 0 && errno == EINTR) continue;
@@ -328,14 +337,15 @@ void File::read_file(std::uint64_t begin, std::uint64_t end, char* to) const {
 }
 
 // Brings what other nodes have; false: one cannot be reached, and nobody else has its bytes.
-bool File::settle(std::vector<Wanted>& remote) {
-    if (remote.empty()) return true;
-    job_->remote()->fetch(remote);
+bool AcceleratedFile::fetch_remote(std::vector<RemoteRead>& remote_reads) {
+    if (remote_reads.empty()) return true;
+    job_->remote()->fetch(remote_reads);
     bool good = true;
-    for (const auto& wanted : remote) {
-        if (wanted.fate == Wanted::gone)
-            read_file(wanted.file_begin, wanted.file_begin + wanted.bytes, wanted.to);
-        good &= wanted.fate != Wanted::failed;
+    for (const auto& request : remote_reads) {
+        if (request.state == RemoteRead::evicted)
+            read_file_system(request.file_offset, request.file_offset + request.bytes,
+                             request.buffer);
+        good &= request.state != RemoteRead::failed;
     }
     return good;
 }
@@ -343,17 +353,18 @@ bool File::settle(std::vector<Wanted>& remote) {
 // A collective transfer begins when all have come to it: what any of them wrote before is then
 // older than what is written now, and seen by what is read now. MPI does not promise that, but its
 // own collective transfers begin with an exchange, and libraries above them count on it.
-void File::meet(At at) {
-    if (!at.collective || job_->settings().visibility != Visibility::immediate) return;
-    if (at.pointer != Pointer::ordered)
+void AcceleratedFile::begin_transfer(TransferStart start) {
+    if (!start.collective || job_->settings().visibility != Visibility::immediate) return;
+    if (start.kind != PositionKind::ordered)
         PMPI_Barrier(comm_);  // ordered ones meet where they find their places
-    hear();
+    advance_comm_epoch();
 }
 
 // Under the rule that says so, a collective transfer is a moment at which ranks see each other's
 // writes.
-void File::visible(bool collective) {
-    if (collective && !bypass_ && job_->settings().visibility == Visibility::collective) exchange();
+void AcceleratedFile::end_transfer(bool collective) {
+    if (collective && !bypass_ && job_->settings().visibility == Visibility::collective)
+        synchronize();
 }
 
 }  // namespace assay::storage

@@ -1,10 +1,9 @@
-// An open file: its view, its pointers, and the way of bytes between the program's buffers and the
-// stores.
+// An open file: its view, its pointers, and transfers between the program's buffers and the stores.
 //
-// Behind every handle is a file that the MPI itself has opened, on MPI_COMM_SELF: calls that are of
-// no concern here, error handlers and Fortran's numbers go on working with it. What this library
-// cannot do better (an atomic mode across nodes, foreign data representations) is done through it,
-// once all that is in the stores is in the file (`bypass`).
+// The handle is that of a file that the MPI itself has opened on MPI_COMM_SELF, so calls that this
+// library does not handle, error handlers and Fortran's handles work with it. What this library
+// cannot accelerate (atomic mode across nodes, foreign data representations) goes through the MPI's
+// file after the stores are drained (`bypass`).
 #pragma once
 
 #include <atomic>
@@ -20,26 +19,29 @@
 
 namespace assay::storage {
 
-// Where a transfer begins.
-enum class Pointer { given, own, shared, ordered };
-struct At {
-    Pointer pointer = Pointer::own;
-    MPI_Offset offset = 0;  // in etypes, if given
+// Where a transfer begins. The kinds are those of MPI 4.0, 14.4: explicit offsets, individual file
+// pointers, shared file pointers (with `ordered` for the collective calls in rank order).
+enum class PositionKind { explicit_offset, individual, shared, ordered };
+struct TransferStart {
+    PositionKind kind = PositionKind::individual;
+    MPI_Offset offset = 0;  // in etypes, of explicit_offset
     bool collective = false;
 };
 
-class File {
+class AcceleratedFile {
 public:
     static int open(MPI_Comm comm, const char* name, int mode, MPI_Info info, MPI_File* handle);
-    // The file behind a handle; null: the MPI's own business.
-    static File* of(MPI_File handle);
+    // The file of a handle; null: it is not accelerated.
+    static AcceleratedFile* find(MPI_File handle);
     static int close(MPI_File* handle);
-    // What is in the stores of a file that could be removed is to be written nowhere.
+    // Removes the file; its data in the stores are dropped.
     static int remove(const char* name, MPI_Info info);
-    ~File();
+    ~AcceleratedFile();
 
-    int write(At at, const void* buffer, MPI_Count count, MPI_Datatype type, MPI_Count* moved);
-    int read(At at, void* buffer, MPI_Count count, MPI_Datatype type, MPI_Count* moved);
+    int write(TransferStart start, const void* buffer, MPI_Count count, MPI_Datatype type,
+              MPI_Count* moved);
+    int read(TransferStart start, void* buffer, MPI_Count count, MPI_Datatype type,
+             MPI_Count* moved);
 
     int sync();
     int set_size(MPI_Offset size);
@@ -56,7 +58,7 @@ public:
     int get_byte_offset(MPI_Offset offset, MPI_Offset* displacement) const;
     int mode() const { return mode_; }
     MPI_Comm comm() const { return comm_; }
-    // Calls the error handler that the program has set for the file.
+    // Calls the error handler of the file, if `code` is an error.
     int raise(int code);
 
     struct Pending {
@@ -65,49 +67,51 @@ public:
     } split;
 
 private:
-    class Alone;
-    File() = default;
-    int claim(int mode);
-    void arrive();
-    int refuse(At at, MPI_Count count, bool writing) const;
-    int place(At at, std::int64_t bytes, std::int64_t& logical);
-    int write_own(At at, const void* buffer, MPI_Count count, MPI_Datatype type, MPI_Count* moved);
-    int store_bytes(std::int64_t logical, const char* buffer, const Flat& memory,
-                    std::int64_t bytes);
-    int load_bytes(std::int64_t logical, char* buffer, const Flat& memory, std::int64_t bytes,
-                   MPI_Count& got);
-    void load_range(std::uint64_t begin, std::uint64_t end, char* to, std::vector<Wanted>& remote);
-    void read_file(std::uint64_t begin, std::uint64_t end, char* to) const;
-    bool settle(std::vector<Wanted>& remote);
-    void grow(std::uint64_t end);
-    std::uint64_t size_now(std::uint64_t at_least);
-    void exchange();
-    int complete();
-    bool contested();
-    bool look();
-    int into_bypass();
-    int pointer(std::int64_t amount, bool set, std::uint64_t& before);
-    void meet(At at);
-    void visible(bool collective);
+    class RangeLock;
+    AcceleratedFile() = default;
+    int claim_slot(int mode);
+    void join();
+    int check_transfer(TransferStart start, MPI_Count count, bool writing) const;
+    int advance_position(TransferStart start, std::int64_t bytes, std::int64_t& logical);
+    int write_data(TransferStart start, const void* buffer, MPI_Count count, MPI_Datatype type,
+                   MPI_Count* moved);
+    int write_to_store(std::int64_t logical, const char* buffer, const FlatType& memory,
+                       std::int64_t bytes);
+    int read_blocks(std::int64_t logical, char* buffer, const FlatType& memory, std::int64_t bytes,
+                    MPI_Count& got);
+    void read_range(std::uint64_t begin, std::uint64_t end, char* to,
+                    std::vector<RemoteRead>& remote_reads);
+    void read_file_system(std::uint64_t begin, std::uint64_t end, char* to) const;
+    bool fetch_remote(std::vector<RemoteRead>& remote_reads);
+    void extend(std::uint64_t end);
+    std::uint64_t current_size(std::uint64_t at_least);
+    void synchronize();
+    int flush();
+    bool conflicts_exist();
+    bool refresh_directory();
+    int enter_bypass();
+    int shared_pointer(std::int64_t amount, bool set, std::uint64_t& before);
+    void begin_transfer(TransferStart start);
+    void end_transfer(bool collective);
 
     Job* job_ = nullptr;
     MPI_Comm comm_ = MPI_COMM_NULL;
     int rank_ = 0, size_ = 1;
     std::vector<int> world_ranks_;  // of the communicator's ranks
     bool one_node_ = true;
-    MPI_File anchor_ = MPI_FILE_NULL;
+    MPI_File mpi_file_ = MPI_FILE_NULL;
     int fd_ = -1;
-    int locks_ = -1;  // the file again, for the file system's locks
+    int lock_fd_ = -1;  // opened again for file locks
     int mode_ = 0;
     bool atomic_ = false, bypass_ = false;
     std::string path_;
     std::uint32_t slot_ = 0;
-    std::uint64_t file_size_ = 0;  // of the file system's file, as last seen
+    std::uint64_t file_size_ = 0;  // size in the file system, when last looked up
     std::int64_t displacement_ = 0, etype_ = 1;
-    std::shared_ptr<const Flat> view_;
+    std::shared_ptr<const FlatType> view_;
     std::atomic<std::int64_t> position_{0};  // individual pointer, in etypes
-    std::uint32_t pointer_slot_ = 0;
-    int pointer_home_ = 0;  // world rank whose node keeps the shared pointer
+    std::uint32_t shared_pointer_slot_ = 0;
+    int shared_pointer_home_ = 0;  // world rank whose node holds the shared pointer
 };
 
 }  // namespace assay::storage

@@ -26,7 +26,7 @@ namespace {
 // thread.
 struct Files {
     std::shared_mutex lock;
-    std::unordered_map<MPI_File, std::unique_ptr<File>> by_handle;
+    std::unordered_map<MPI_File, std::unique_ptr<AcceleratedFile>> by_handle;
 };
 Files& files() {
     static auto* open = new Files;  // outlives every destructor
@@ -35,7 +35,7 @@ Files& files() {
 
 // The name that the file system knows: without the file system's type in front that ROMIO and OMPIO
 // take ("ufs:").
-std::string plain(const char* name) {
+std::string strip_prefix(const char* name) {
     const char* colon = std::strchr(name, ':');
     const char* slash = std::strchr(name, '/');
     const bool typed = colon && colon - name >= 2 && (!slash || colon < slash);
@@ -49,15 +49,15 @@ std::int64_t nanoseconds(const timespec& time) {
 // Before Linux 6.13 times of files advance by the kernel's tick. A change from outside within the
 // tick of the last write would not be seen at the next open: so that tick ends before this close
 // does.
-void tick_passed(const timespec& last_write) {
-    static const bool fine = [] {
-        utsname about{};
+void wait_for_clock_tick(const timespec& last_write) {
+    static const bool fine_grained = [] {
+        utsname info{};
         int major = 0, minor = 0;
-        return uname(&about) == 0 && std::sscanf(about.release, "%d.%d", &major, &minor) == 2 &&
+        return uname(&info) == 0 && std::sscanf(info.release, "%d.%d", &major, &minor) == 2 &&
                (major > 6 || (major == 6 && minor >= 13));
     }();
-    if (fine) return;
-    for (int patience = 0; patience < 20; ++patience) {
+    if (fine_grained) return;
+    for (int attempt = 0; attempt < 20; ++attempt) {
         timespec now{};
         clock_gettime(CLOCK_REALTIME_COARSE, &now);
         if (nanoseconds(now) > nanoseconds(last_write)) return;
@@ -66,18 +66,18 @@ void tick_passed(const timespec& last_write) {
 }
 
 // The same answer on every rank: the worst.
-int worst(MPI_Comm comm, int code) {
+int worst_code(MPI_Comm comm, int code) {
     int found = code;
     PMPI_Allreduce(MPI_IN_PLACE, &found, 1, MPI_INT, MPI_MAX, comm);
     return found;
 }
 
-bool wanted(Job& job, const std::string& name, MPI_Info info) {
+bool is_accelerated(Job& job, const std::string& name, MPI_Info info) {
     if (info != MPI_INFO_NULL) {
         char value[16]{};
-        int given = 0;
-        PMPI_Info_get(info, "assay_io", sizeof value - 1, value, &given);
-        if (given) return std::strcmp(value, "disable") != 0;
+        int is_set = 0;
+        PMPI_Info_get(info, "assay_io", sizeof value - 1, value, &is_set);
+        if (is_set) return std::strcmp(value, "disable") != 0;
     }
     return job.settings().covers(name);
 }
@@ -98,11 +98,11 @@ int to_default_handler(int code) {
     return code;
 }
 
-constexpr int own_modes = MPI_MODE_DELETE_ON_CLOSE | MPI_MODE_APPEND | MPI_MODE_SEQUENTIAL;
+constexpr int handled_modes = MPI_MODE_DELETE_ON_CLOSE | MPI_MODE_APPEND | MPI_MODE_SEQUENTIAL;
 
 }  // namespace
 
-File* File::of(MPI_File handle) {
+AcceleratedFile* AcceleratedFile::find(MPI_File handle) {
     if (!Job::current()) return nullptr;
     auto& open = files();
     std::shared_lock hold(open.lock);
@@ -110,11 +110,13 @@ File* File::of(MPI_File handle) {
     return found == open.by_handle.end() ? nullptr : found->second.get();
 }
 
-int File::open(MPI_Comm comm, const char* name, int mode, MPI_Info info, MPI_File* handle) {
+int AcceleratedFile::open(MPI_Comm comm, const char* name, int mode, MPI_Info info,
+                          MPI_File* handle) {
     Job* job = Job::current();
-    const std::string path = plain(name);
-    if (!job || !wanted(*job, path, info)) return PMPI_File_open(comm, name, mode, info, handle);
-    std::unique_ptr<File> file(new File);
+    const std::string path = strip_prefix(name);
+    if (!job || !is_accelerated(*job, path, info))
+        return PMPI_File_open(comm, name, mode, info, handle);
+    std::unique_ptr<AcceleratedFile> file(new AcceleratedFile);
     file->job_ = job;
     PMPI_Comm_dup(comm, &file->comm_);
     PMPI_Comm_rank(file->comm_, &file->rank_);
@@ -128,40 +130,40 @@ int File::open(MPI_Comm comm, const char* name, int mode, MPI_Info info, MPI_Fil
     // The first rank makes the file, as the mode says; then it is there for the others.
     int code = MPI_SUCCESS;
     if (file->rank_ == 0)
-        code = PMPI_File_open(MPI_COMM_SELF, name, mode & ~own_modes, info, &file->anchor_);
+        code = PMPI_File_open(MPI_COMM_SELF, name, mode & ~handled_modes, info, &file->mpi_file_);
     int first = code;
     PMPI_Bcast(&first, 1, MPI_INT, 0, file->comm_);
     if (first) return file->rank_ == 0 ? first : to_default_handler(first);
     if (file->rank_ != 0)
         code = PMPI_File_open(MPI_COMM_SELF, name,
-                              mode & ~(own_modes | MPI_MODE_CREATE | MPI_MODE_EXCL), info,
-                              &file->anchor_);
-    if (worst(file->comm_, code)) {
-        if (!code) PMPI_File_close(&file->anchor_);
+                              mode & ~(handled_modes | MPI_MODE_CREATE | MPI_MODE_EXCL), info,
+                              &file->mpi_file_);
+    if (worst_code(file->comm_, code)) {
+        if (!code) PMPI_File_close(&file->mpi_file_);
         return code ? code : to_default_handler(MPI_ERR_OTHER);
     }
 
     char absolute[PATH_MAX];
     file->path_ = realpath(path.c_str(), absolute) ? absolute : path;
-    code = file->claim(mode);
-    if (worst(file->comm_, code)) {
+    code = file->claim_slot(mode);
+    if (worst_code(file->comm_, code)) {
         // Not ours after all.
         if (!code) job->store().file(file->slot_).users.fetch_sub(1);
-        job->say_once("too many files, too long a name or a foreign rank: " + path +
-                      " is left to the MPI's own I/O");
-        PMPI_File_close(&file->anchor_);
-        if (job->settings().strict) PMPI_Abort(job->world(), 2);
+        job->report_once("too many files, too long a name or a foreign rank: " + path +
+                         " is left to the MPI's own I/O");
+        PMPI_File_close(&file->mpi_file_);
+        if (job->settings().required) PMPI_Abort(job->world(), 2);
         return PMPI_File_open(comm, name, mode & ~(MPI_MODE_CREATE | MPI_MODE_EXCL), info, handle);
     }
-    file->arrive();
-    *handle = file->anchor_;
+    file->join();
+    *handle = file->mpi_file_;
     std::unique_lock hold(files().lock);
     files().by_handle[*handle] = std::move(file);
     return MPI_SUCCESS;
 }
 
 // Local: which nodes take part, which slot the file has, whether what is known of it still holds.
-int File::claim(int mode) {
+int AcceleratedFile::claim_slot(int mode) {
     mode_ = mode;
     MPI_Group world, mine;
     PMPI_Comm_group(job_->world(), &world);
@@ -177,11 +179,11 @@ int File::claim(int mode) {
         one_node_ &= job_->node_of(rank) == job_->node();
     }
     fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
-    struct stat about{};
-    if (fd_ >= 0 ? fstat(fd_, &about) : stat(path_.c_str(), &about)) return 1;
-    file_size_ = static_cast<std::uint64_t>(about.st_size);
+    struct stat info{};
+    if (fd_ >= 0 ? fstat(fd_, &info) : stat(path_.c_str(), &info)) return 1;
+    file_size_ = static_cast<std::uint64_t>(info.st_size);
     Store& store = job_->store();
-    slot_ = slot_of(store, about.st_dev, about.st_ino, path_);
+    slot_ = acquire_slot(store, info.st_dev, info.st_ino, path_);
     if (slot_ == file_slots) return 1;
     auto& slot = store.file(slot_);
     {
@@ -189,9 +191,9 @@ int File::claim(int mode) {
         TableLock lock(store);
         const bool known = slot.size.load() >= 0;
         if (known && slot.users.load() == 1 &&
-            (slot.size != about.st_size || slot.changed != nanoseconds(about.st_mtim) ||
-             slot.created != nanoseconds(about.st_ctim))) {
-            slot.forget_before = store.now();
+            (slot.size != info.st_size || slot.mtime_ns != nanoseconds(info.st_mtim) ||
+             slot.ctime_ns != nanoseconds(info.st_ctim))) {
+            slot.valid_from = store.now();
             slot.end = 0;
         }
         if (known && slot.users.load() == 1) slot.size = -1;  // from now on it is in use
@@ -201,21 +203,22 @@ int File::claim(int mode) {
 }
 
 // Collective: a shared pointer, and what the others have written so far.
-void File::arrive() {
+void AcceleratedFile::join() {
     if (rank_ == 0) {
         Store& store = job_->store();
-        pointer_slot_ = pointer_slots;
-        auto* used = store.super().pointer_used;
+        shared_pointer_slot_ = shared_pointer_slots;
+        auto* used = store.superblock().shared_pointer_used;
         std::uint8_t free = 0;
-        for (std::uint32_t k = 0; k < pointer_slots && pointer_slot_ == pointer_slots;
+        for (std::uint32_t k = 0;
+             k < shared_pointer_slots && shared_pointer_slot_ == shared_pointer_slots;
              ++k, free = 0)
-            if (used[k].compare_exchange_strong(free, 1)) pointer_slot_ = k;
-        if (pointer_slot_ == pointer_slots)
-            pointer_slot_ = 0;  // hundreds of files open at a time: they share one
-        store.super().pointers[pointer_slot_] = 0;
+            if (used[k].compare_exchange_strong(free, 1)) shared_pointer_slot_ = k;
+        if (shared_pointer_slot_ == shared_pointer_slots)
+            shared_pointer_slot_ = 0;  // hundreds of files open at a time: they share one
+        store.superblock().shared_pointers[shared_pointer_slot_] = 0;
     }
-    PMPI_Bcast(&pointer_slot_, 1, MPI_UINT32_T, 0, comm_);
-    pointer_home_ = world_ranks_[0];
+    PMPI_Bcast(&shared_pointer_slot_, 1, MPI_UINT32_T, 0, comm_);
+    shared_pointer_home_ = world_ranks_[0];
     if (!one_node_) {
         const std::uint32_t mine[2] = {slot_, job_->store().file(slot_).generation.load()};
         std::vector<std::uint32_t> slots(2 * static_cast<std::size_t>(size_));
@@ -223,47 +226,48 @@ void File::arrive() {
         std::lock_guard hold(job_->lock());
         for (std::size_t k = 0; k < world_ranks_.size(); ++k)
             if (const int node = job_->node_of(world_ranks_[k]); node != job_->node())
-                job_->knowledge().share(slot_, node, slots[2 * k], slots[2 * k + 1]);
+                job_->directory().share(slot_, node, slots[2 * k], slots[2 * k + 1]);
     }
-    exchange();
+    synchronize();
     if (mode_ & MPI_MODE_APPEND) {
-        position_ = static_cast<std::int64_t>(size_now(~0ull));
+        position_ = static_cast<std::int64_t>(current_size(~0ull));
         std::uint64_t before = 0;
-        if (rank_ == 0) pointer(position_.load(), true, before);
+        if (rank_ == 0) shared_pointer(position_.load(), true, before);
         PMPI_Barrier(comm_);
     }
 }
 
 // All that this rank has written is in the file system, and will stay so.
-int File::complete() {
-    const std::uint64_t upto = job_->store().head(job_->local()).tail.load();
-    bool good = job_->drain().finish(job_->local(), upto);
+int AcceleratedFile::flush() {
+    const std::uint64_t upto = job_->store().head(job_->local_rank()).tail.load();
+    bool good = job_->drain().finish(job_->local_rank(), upto);
     if (good && !one_node_) {
         std::lock_guard hold(job_->lock());
-        good = job_->settlement().settle(upto);
+        good = job_->resolver().resolve(upto);
     }
     if (!good && rank_ == 0)
-        std::fprintf(stderr,
-                     "assay io: %s could not be written to the file system: %s; its data are kept "
-                     "in the nodes' stores\n",
-                     path_.c_str(),
-                     std::strerror(static_cast<int>(job_->store().super().drain_failed.load())));
+        std::fprintf(
+            stderr,
+            "assay io: %s could not be written to the file system: %s; its data are kept "
+            "in the nodes' stores\n",
+            path_.c_str(),
+            std::strerror(static_cast<int>(job_->store().superblock().drain_failed.load())));
     return good ? MPI_SUCCESS : MPI_ERR_IO;
 }
 
 // Drains that come later, each node's at its time, know no order between nodes.
-bool File::contested() {
+bool AcceleratedFile::conflicts_exist() {
     if (one_node_) return false;
     bool found = false;
     {
         std::lock_guard hold(job_->lock());
-        found = job_->settlement().contested();
+        found = job_->resolver().has_conflicts();
     }
-    return worst(comm_, found);
+    return worst_code(comm_, found);
 }
 
-int File::close(MPI_File* handle) {
-    std::unique_ptr<File> file;
+int AcceleratedFile::close(MPI_File* handle) {
+    std::unique_ptr<AcceleratedFile> file;
     {
         std::unique_lock hold(files().lock);
         const auto found = files().by_handle.find(*handle);
@@ -273,43 +277,44 @@ int File::close(MPI_File* handle) {
     Job& job = *file->job_;
     auto& slot = job.store().file(file->slot_);
     int code = MPI_SUCCESS;
-    const bool removes = file->mode_ & MPI_MODE_DELETE_ON_CLOSE;
-    file->exchange();
-    if (removes) slot.gone = 1;
-    else if (!job.settings().detach || file->contested()) code = file->complete();
+    const bool deletes = file->mode_ & MPI_MODE_DELETE_ON_CLOSE;
+    file->synchronize();
+    if (deletes) slot.deleted = 1;
+    else if (!job.settings().detach || file->conflicts_exist()) code = file->flush();
     PMPI_Barrier(file->comm_);
-    code = worst(file->comm_, code);
-    struct stat about{};
-    if (!removes && stat(file->path_.c_str(), &about) == 0) {
-        tick_passed(about.st_mtim);
-        slot.changed = nanoseconds(about.st_mtim);
-        slot.created = nanoseconds(about.st_ctim);
-        slot.size = job.settings().detach ? -1 : about.st_size;
+    code = worst_code(file->comm_, code);
+    struct stat info{};
+    if (!deletes && stat(file->path_.c_str(), &info) == 0) {
+        wait_for_clock_tick(info.st_mtim);
+        slot.mtime_ns = nanoseconds(info.st_mtim);
+        slot.ctime_ns = nanoseconds(info.st_ctim);
+        slot.size = job.settings().detach ? -1 : info.st_size;
     }
-    if (file->rank_ == 0) job.store().super().pointer_used[file->pointer_slot_] = 0;
+    if (file->rank_ == 0)
+        job.store().superblock().shared_pointer_used[file->shared_pointer_slot_] = 0;
     slot.users.fetch_sub(1);
-    if (removes && file->rank_ == 0) unlink(file->path_.c_str());
+    if (deletes && file->rank_ == 0) unlink(file->path_.c_str());
     PMPI_Barrier(file->comm_);
     const int closed = PMPI_File_close(handle);
     if (code) return to_default_handler(code);
     return closed;
 }
 
-int File::remove(const char* name, MPI_Info info) {
+int AcceleratedFile::remove(const char* name, MPI_Info info) {
     Job* job = Job::current();
-    struct stat about{};
-    const bool known = job && stat(plain(name).c_str(), &about) == 0;
+    struct stat status{};
+    const bool known = job && stat(strip_prefix(name).c_str(), &status) == 0;
     const int code = PMPI_File_delete(name, info);
     if (code || !known) return code;
     TableLock lock(job->store());
-    const auto slot = find_slot(job->store(), about.st_dev, about.st_ino);
-    if (slot != file_slots) job->store().file(slot).gone = 1;
+    const auto slot = find_slot(job->store(), status.st_dev, status.st_ino);
+    if (slot != file_slots) job->store().file(slot).deleted = 1;
     return code;
 }
 
-File::~File() {
+AcceleratedFile::~AcceleratedFile() {
     if (fd_ >= 0) ::close(fd_);
-    if (locks_ >= 0) ::close(locks_);
+    if (lock_fd_ >= 0) ::close(lock_fd_);
     if (comm_ != MPI_COMM_NULL) PMPI_Comm_free(&comm_);
 }
 

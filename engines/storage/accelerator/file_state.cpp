@@ -11,54 +11,54 @@
 
 namespace assay::storage {
 
-int File::raise(int code) {
-    if (code) PMPI_File_call_errhandler(anchor_, code);
+int AcceleratedFile::raise(int code) {
+    if (code) PMPI_File_call_errhandler(mpi_file_, code);
     return code;
 }
 
 // ---- what ranks know of each other
 
 // What was written before this is known to whoever reads after it.
-void File::exchange() {
-    std::uint64_t moment = job_->store().now();
-    PMPI_Allreduce(MPI_IN_PLACE, &moment, 1, MPI_UINT64_T, MPI_MAX,
+void AcceleratedFile::synchronize() {
+    std::uint64_t latest = job_->store().now();
+    PMPI_Allreduce(MPI_IN_PLACE, &latest, 1, MPI_UINT64_T, MPI_MAX,
                    comm_);  // by now it is published
-    job_->store().no_earlier(moment + 1);
+    job_->store().advance_clock(latest + 1);
     std::lock_guard hold(job_->lock());
-    job_->knowledge().look_here(true);
-    job_->knowledge().moment();
+    job_->directory().scan_node(true);
+    job_->directory().note_synchronization();
 }
 
-int File::sync() {
-    if (bypass_) return PMPI_File_sync(anchor_);
-    exchange();
-    if (mode_ & MPI_MODE_RDONLY || !job_->settings().stored) return MPI_SUCCESS;
-    int code = complete();
+int AcceleratedFile::sync() {
+    if (bypass_) return PMPI_File_sync(mpi_file_);
+    synchronize();
+    if (mode_ & MPI_MODE_RDONLY || !job_->settings().sync_to_storage) return MPI_SUCCESS;
+    int code = flush();
     PMPI_Allreduce(MPI_IN_PLACE, &code, 1, MPI_INT, MPI_MAX, comm_);
     return code;
 }
 
 // ---- size
 
-int File::get_size(MPI_Offset* size) {
+int AcceleratedFile::get_size(MPI_Offset* size) {
     std::lock_guard hold(job_->lock());
-    if (!look()) return MPI_ERR_IO;
-    *size = static_cast<MPI_Offset>(size_now(~0ull));
+    if (!refresh_directory()) return MPI_ERR_IO;
+    *size = static_cast<MPI_Offset>(current_size(~0ull));
     return MPI_SUCCESS;
 }
 
-int File::set_size(MPI_Offset size) {
+int AcceleratedFile::set_size(MPI_Offset size) {
     if (mode_ & MPI_MODE_RDONLY) return MPI_ERR_READ_ONLY;
     if (size < 0) return MPI_ERR_ARG;
     int code = MPI_SUCCESS;
-    exchange();
+    synchronize();
     MPI_Offset seen = 0;
     code = get_size(&seen);
     auto now = static_cast<std::uint64_t>(seen);
     PMPI_Allreduce(MPI_IN_PLACE, &now, 1, MPI_UINT64_T, MPI_MAX, comm_);
     if (static_cast<std::uint64_t>(size) < now) {
         // What is cut off must not be written afterwards.
-        code = complete();
+        code = flush();
         PMPI_Barrier(comm_);
     }
     auto& slot = job_->store().file(slot_);
@@ -73,21 +73,22 @@ int File::set_size(MPI_Offset size) {
         Record record{};
         record.file = slot_;
         record.generation = slot.generation.load();
-        record.kind = static_cast<std::uint64_t>(Kind::truncate);
+        record.kind = static_cast<std::uint64_t>(RecordKind::truncate);
         record.begin = static_cast<std::uint64_t>(size);
-        std::uint64_t place = 0;
-        if (!job_->writer().reserve(0, 1, place)) return MPI_ERR_IO;
-        job_->writer().begin();
-        job_->writer().publish(&record, 1, place, 0);  // of no bytes, at the ring's next position
-        job_->knowledge().cut(slot_, record.sequence, static_cast<std::uint64_t>(size));
+        std::uint64_t ring_offset = 0;
+        if (!job_->writer().reserve(0, 1, ring_offset)) return MPI_ERR_IO;
+        job_->writer().begin_write();
+        job_->writer().publish(&record, 1, ring_offset,
+                               0);  // of no bytes, at the ring's next position
+        job_->directory().truncate(slot_, record.sequence, static_cast<std::uint64_t>(size));
     }
     PMPI_Barrier(comm_);
     return MPI_SUCCESS;
 }
 
-int File::preallocate(MPI_Offset size) {
+int AcceleratedFile::preallocate(MPI_Offset size) {
     MPI_Offset now = 0;
-    exchange();
+    synchronize();
     get_size(&now);
     PMPI_Allreduce(MPI_IN_PLACE, &now, 1, MPI_INT64_T, MPI_MAX, comm_);
     return size > now ? set_size(size) : MPI_SUCCESS;
@@ -95,17 +96,17 @@ int File::preallocate(MPI_Offset size) {
 
 // ---- view and pointers
 
-int File::set_view(MPI_Offset displacement, MPI_Datatype etype, MPI_Datatype filetype,
-                   const char* representation, MPI_Info info) {
+int AcceleratedFile::set_view(MPI_Offset displacement, MPI_Datatype etype, MPI_Datatype filetype,
+                              const char* representation, MPI_Info info) {
     std::uint64_t shared = 0;
     if (displacement == MPI_DISPLACEMENT_CURRENT) {
         if (!(mode_ & MPI_MODE_SEQUENTIAL)) return MPI_ERR_ARG;
-        if (rank_ == 0) pointer(0, false, shared);
+        if (rank_ == 0) shared_pointer(0, false, shared);
         PMPI_Bcast(&shared, 1, MPI_UINT64_T, 0, comm_);
         displacement = offset_of(*view_, displacement_, static_cast<std::int64_t>(shared) * etype_);
     }
     const int code =
-        PMPI_File_set_view(anchor_, displacement, etype, filetype, representation, info);
+        PMPI_File_set_view(mpi_file_, displacement, etype, filetype, representation, info);
     int worst = code;
     PMPI_Allreduce(MPI_IN_PLACE, &worst, 1, MPI_INT, MPI_MAX, comm_);
     if (code || worst) return code ? code : MPI_ERR_NOT_SAME;
@@ -121,97 +122,99 @@ int File::set_view(MPI_Offset displacement, MPI_Datatype etype, MPI_Datatype fil
         etype_ = std::max<std::int64_t>(1, size);
         position_ = 0;
     }
-    if (rank_ == 0) pointer(0, true, shared);
+    if (rank_ == 0) shared_pointer(0, true, shared);
     PMPI_Barrier(comm_);
-    if (foreign || !view->known) return into_bypass();
+    if (foreign || !view->decoded) return enter_bypass();
     return MPI_SUCCESS;
 }
 
 // From here on the MPI does it: nothing of the file may be anywhere else.
-int File::into_bypass() {
+int AcceleratedFile::enter_bypass() {
     if (bypass_) return MPI_SUCCESS;
-    job_->say_once(
+    job_->report_once(
         path_ +
         ": an atomic mode across nodes or a data representation that is left to the MPI's own I/O");
-    exchange();
-    int code = complete();
+    synchronize();
+    int code = flush();
     PMPI_Allreduce(MPI_IN_PLACE, &code, 1, MPI_INT, MPI_MAX, comm_);
-    job_->store().file(slot_).forget_before = job_->store().now();
+    job_->store().file(slot_).valid_from = job_->store().now();
     bypass_ = !code;
     return code;
 }
 
-int File::set_atomicity(int on) {
+int AcceleratedFile::set_atomicity(int on) {
     int range[2] = {on != 0, -(on != 0)};
     PMPI_Allreduce(MPI_IN_PLACE, range, 2, MPI_INT, MPI_MAX, comm_);
     if (range[0] != -range[1]) return MPI_ERR_NOT_SAME;
     // On a node every transfer is atomic as it is: one publication, one look at what is published.
-    if (on) exchange();
+    if (on) synchronize();
     atomic_ = on;
     if (on && !one_node_) {
-        if (const int code = into_bypass()) return code;
-        if (locks_ < 0)
-            locks_ =
+        if (const int code = enter_bypass()) return code;
+        if (lock_fd_ < 0)
+            lock_fd_ =
                 ::open(path_.c_str(), (mode_ & MPI_MODE_RDONLY ? O_RDONLY : O_RDWR) | O_CLOEXEC);
     }
     PMPI_Barrier(comm_);
     return MPI_SUCCESS;
 }
 
-int File::get_atomicity(int* on) {
+int AcceleratedFile::get_atomicity(int* on) {
     *on = atomic_;
     return MPI_SUCCESS;
 }
 
-int File::seek(MPI_Offset offset, int whence) {
+int AcceleratedFile::seek(MPI_Offset offset, int whence) {
     if (mode_ & MPI_MODE_SEQUENTIAL) return MPI_ERR_UNSUPPORTED_OPERATION;
     std::int64_t base = 0;
     if (whence == MPI_SEEK_CUR) base = position_;
     else if (whence == MPI_SEEK_END) {
         std::lock_guard hold(job_->lock());
-        base = (bytes_before(*view_, displacement_, static_cast<std::int64_t>(size_now(~0ull))) +
-                etype_ - 1) /
-               etype_;
+        base =
+            (bytes_before(*view_, displacement_, static_cast<std::int64_t>(current_size(~0ull))) +
+             etype_ - 1) /
+            etype_;
     } else if (whence != MPI_SEEK_SET) return MPI_ERR_ARG;
     if (base + offset < 0) return MPI_ERR_ARG;
     position_ = base + offset;
     return MPI_SUCCESS;
 }
 
-int File::seek_shared(MPI_Offset offset, int whence) {
+int AcceleratedFile::seek_shared(MPI_Offset offset, int whence) {
     std::int64_t base = 0;
     std::uint64_t before = 0;
-    exchange();
-    if (rank_ == 0) pointer(0, false, before);
+    synchronize();
+    if (rank_ == 0) shared_pointer(0, false, before);
     if (whence == MPI_SEEK_CUR) base = static_cast<std::int64_t>(before);
     else if (whence == MPI_SEEK_END) {
         std::lock_guard hold(job_->lock());
-        base = (bytes_before(*view_, displacement_, static_cast<std::int64_t>(size_now(~0ull))) +
-                etype_ - 1) /
-               etype_;
+        base =
+            (bytes_before(*view_, displacement_, static_cast<std::int64_t>(current_size(~0ull))) +
+             etype_ - 1) /
+            etype_;
     } else if (whence != MPI_SEEK_SET) return MPI_ERR_ARG;
     int code = MPI_SUCCESS;
     if (rank_ == 0) {
         if (base + offset < 0) code = MPI_ERR_ARG;
-        else pointer(base + offset, true, before);
+        else shared_pointer(base + offset, true, before);
     }
     PMPI_Bcast(&code, 1, MPI_INT, 0, comm_);
     return code;
 }
 
-int File::get_position(MPI_Offset* offset) {
+int AcceleratedFile::get_position(MPI_Offset* offset) {
     *offset = position_;
     return mode_ & MPI_MODE_SEQUENTIAL ? MPI_ERR_UNSUPPORTED_OPERATION : MPI_SUCCESS;
 }
 
-int File::get_position_shared(MPI_Offset* offset) {
+int AcceleratedFile::get_position_shared(MPI_Offset* offset) {
     std::uint64_t now = 0;
-    const int code = pointer(0, false, now);
+    const int code = shared_pointer(0, false, now);
     *offset = static_cast<MPI_Offset>(now);
     return code;
 }
 
-int File::get_byte_offset(MPI_Offset offset, MPI_Offset* displacement) const {
+int AcceleratedFile::get_byte_offset(MPI_Offset offset, MPI_Offset* displacement) const {
     if (offset < 0) return MPI_ERR_ARG;
     *displacement = offset_of(*view_, displacement_, offset * etype_);
     return MPI_SUCCESS;

@@ -6,13 +6,13 @@ namespace assay::storage {
 namespace {
 
 // What a constructor was called with; counts wider than int where the MPI has them.
-struct Contents {
+struct TypeContents {
     std::vector<MPI_Count> integers;
     std::vector<MPI_Count> addresses;
     std::vector<MPI_Datatype> types;
     int combiner = MPI_COMBINER_NAMED;
 
-    explicit Contents(MPI_Datatype type) {
+    explicit TypeContents(MPI_Datatype type) {
 #if MPI_VERSION >= 4
         MPI_Count n_integers, n_addresses, n_counts, n_types;
         PMPI_Type_get_envelope_c(type, &n_integers, &n_addresses, &n_counts, &n_types, &combiner);
@@ -43,15 +43,15 @@ struct Contents {
         addresses.assign(aints.begin(), aints.end());
 #endif
     }
-    ~Contents() {
+    ~TypeContents() {
         for (auto& type : types) {
             int a, b, c, inner;
             PMPI_Type_get_envelope(type, &a, &b, &c, &inner);
             if (inner != MPI_COMBINER_NAMED) PMPI_Type_free(&type);
         }
     }
-    Contents(const Contents&) = delete;
-    Contents& operator=(const Contents&) = delete;
+    TypeContents(const TypeContents&) = delete;
+    TypeContents& operator=(const TypeContents&) = delete;
 
 private:
 #if MPI_VERSION >= 4
@@ -101,59 +101,60 @@ std::int64_t size_of(MPI_Datatype type) {
 }
 
 // Predefined types are whole, but for pairs with a gap inside or after.
-void named(MPI_Datatype type, std::int64_t at, BlockList& out) {
+void add_predefined(MPI_Datatype type, std::int64_t base, BlockList& out) {
     const std::int64_t size = size_of(type);
     if (type == MPI_SHORT_INT)
-        out.add(at, sizeof(short)),
-            out.add(at + static_cast<std::int64_t>(sizeof(int)), sizeof(int));
+        out.add(base, sizeof(short)),
+            out.add(base + static_cast<std::int64_t>(sizeof(int)), sizeof(int));
     else if (type == MPI_LONG_DOUBLE_INT)
-        out.add(at, sizeof(long double)),
-            out.add(at + static_cast<std::int64_t>(sizeof(long double)), sizeof(int));
-    else if (size) out.add(at, size);
+        out.add(base, sizeof(long double)),
+            out.add(base + static_cast<std::int64_t>(sizeof(long double)), sizeof(int));
+    else if (size) out.add(base, size);
 }
 
-bool flatten_into(MPI_Datatype type, std::int64_t at, BlockList& out);
+bool flatten_into(MPI_Datatype type, std::int64_t base, BlockList& out);
 
 // `n` instances of a type, one after the other.
-bool repeat(MPI_Datatype type, std::int64_t at, std::int64_t n, BlockList& out) {
+bool repeat(MPI_Datatype type, std::int64_t base, std::int64_t n, BlockList& out) {
     if (n <= 0) return true;
-    BlockList one;
-    if (!flatten_into(type, 0, one)) return false;
+    BlockList instance;
+    if (!flatten_into(type, 0, instance)) return false;
     const std::int64_t extent = extent_of(type);
-    if (one.blocks.size() == 1 && one.blocks[0].count == 1 && extent >= one.blocks[0].length) {
-        const auto& block = one.blocks[0];
-        if (block.length == extent) out.add(at + block.begin, n * extent);
-        else out.add(Blocks{at + block.begin, block.length, extent, n});
+    if (instance.blocks.size() == 1 && instance.blocks[0].count == 1 &&
+        extent >= instance.blocks[0].length) {
+        const auto& block = instance.blocks[0];
+        if (block.length == extent) out.add(base + block.begin, n * extent);
+        else out.add(Blocks{base + block.begin, block.length, extent, n});
         return true;
     }
     for (std::int64_t k = 0; k < n; ++k)
-        for (auto block : one.blocks) {
-            block.begin += at + k * extent;
+        for (auto block : instance.blocks) {
+            block.begin += base + k * extent;
             out.add(block);
         }
     return true;
 }
 
-bool subarray(const Contents& of, std::int64_t at, BlockList& out) {
-    const int n = static_cast<int>(of.integers[0]);
-    const auto* sizes = &of.integers[1];
+bool subarray(const TypeContents& contents, std::int64_t base, BlockList& out) {
+    const int n = static_cast<int>(contents.integers[0]);
+    const auto* sizes = &contents.integers[1];
     const auto *subsizes = sizes + n, *starts = sizes + 2 * n;
-    const bool c_order = of.integers[1 + 3 * n] == MPI_ORDER_C;
+    const bool c_order = contents.integers[1 + 3 * n] == MPI_ORDER_C;
     // Dimensions from the fastest to the slowest.
     std::vector<int> order(n);
     for (int k = 0; k < n; ++k) order[k] = c_order ? n - 1 - k : k;
     std::vector<std::int64_t> pitch(n), at_index(n, 0);
-    std::int64_t product = extent_of(of.types[0]), lines = 1;
+    std::int64_t product = extent_of(contents.types[0]), lines = 1;
     for (int k = 0; k < n; ++k) {
         pitch[order[k]] = product;
         product *= sizes[order[k]];
         if (k) lines *= subsizes[order[k]];
     }
     for (std::int64_t line = 0; line < lines; ++line) {
-        std::int64_t offset = at;
+        std::int64_t offset = base;
         for (int k = 0; k < n; ++k)
             offset += (starts[order[k]] + (k ? at_index[order[k]] : 0)) * pitch[order[k]];
-        if (!repeat(of.types[0], offset, subsizes[order[0]], out)) return false;
+        if (!repeat(contents.types[0], offset, subsizes[order[0]], out)) return false;
         for (int k = 1; k < n; ++k) {
             if (++at_index[order[k]] < subsizes[order[k]]) break;
             at_index[order[k]] = 0;
@@ -164,8 +165,8 @@ bool subarray(const Contents& of, std::int64_t at, BlockList& out) {
 
 // The indices along one dimension that belong to a process (MPI 4.0, 5.1.4): block, cyclic(k) or
 // all.
-std::vector<std::int64_t> owned(std::int64_t size, int distribution, std::int64_t argument,
-                                std::int64_t processes, std::int64_t coordinate) {
+std::vector<std::int64_t> darray_indices(std::int64_t size, int distribution, std::int64_t argument,
+                                         std::int64_t processes, std::int64_t coordinate) {
     std::vector<std::int64_t> mine;
     if (distribution == MPI_DISTRIBUTE_NONE) processes = 1, coordinate = 0;
     std::int64_t block = argument;
@@ -177,30 +178,30 @@ std::vector<std::int64_t> owned(std::int64_t size, int distribution, std::int64_
     return mine;
 }
 
-bool darray(const Contents& of, std::int64_t at, BlockList& out) {
-    const auto& given = of.integers;
-    const int n = static_cast<int>(given[2]);
-    const bool c_order = given[3 + 4 * n] == MPI_ORDER_C;
-    std::int64_t rank = given[1];
+bool darray(const TypeContents& contents, std::int64_t base, BlockList& out) {
+    const auto& integers = contents.integers;
+    const int n = static_cast<int>(integers[2]);
+    const bool c_order = integers[3 + 4 * n] == MPI_ORDER_C;
+    std::int64_t rank = integers[1];
     std::vector<std::vector<std::int64_t>> mine(n);
     std::vector<std::int64_t> pitch(n);
     // Ranks are numbered in C order whatever the array's order is.
     for (int k = n - 1; k >= 0; --k) {
-        const auto processes = given[3 + 3 * n + k];
-        mine[k] = owned(given[3 + k], static_cast<int>(given[3 + n + k]), given[3 + 2 * n + k],
-                        processes, rank % processes);
+        const auto processes = integers[3 + 3 * n + k];
+        mine[k] = darray_indices(integers[3 + k], static_cast<int>(integers[3 + n + k]),
+                                 integers[3 + 2 * n + k], processes, rank % processes);
         rank /= processes;
         if (mine[k].empty()) return true;
     }
-    std::int64_t product = extent_of(of.types[0]);
+    std::int64_t product = extent_of(contents.types[0]);
     std::vector<int> order(n);
     for (int k = 0; k < n; ++k) order[k] = c_order ? n - 1 - k : k;
-    for (int k : order) pitch[k] = product, product *= given[3 + k];
+    for (int k : order) pitch[k] = product, product *= integers[3 + k];
     std::vector<std::size_t> index(n, 0);
     for (;;) {
-        std::int64_t offset = at;
+        std::int64_t offset = base;
         for (int k = 0; k < n; ++k) offset += mine[k][index[k]] * pitch[k];
-        if (!repeat(of.types[0], offset, 1, out)) return false;
+        if (!repeat(contents.types[0], offset, 1, out)) return false;
         int k = 0;
         for (; k < n; ++k) {
             if (++index[order[k]] < mine[order[k]].size()) break;
@@ -210,65 +211,65 @@ bool darray(const Contents& of, std::int64_t at, BlockList& out) {
     }
 }
 
-bool flatten_into(MPI_Datatype type, std::int64_t at, BlockList& out) {
-    const Contents of(type);
-    const auto& n = of.integers;
-    const auto& a = of.addresses;
-    const auto& t = of.types;
+bool flatten_into(MPI_Datatype type, std::int64_t base, BlockList& out) {
+    const TypeContents contents(type);
+    const auto& n = contents.integers;
+    const auto& a = contents.addresses;
+    const auto& t = contents.types;
     bool good = true;
-    switch (of.combiner) {
-        case MPI_COMBINER_NAMED: named(type, at, out); break;
+    switch (contents.combiner) {
+        case MPI_COMBINER_NAMED: add_predefined(type, base, out); break;
         case MPI_COMBINER_F90_REAL:
         case MPI_COMBINER_F90_COMPLEX:
-        case MPI_COMBINER_F90_INTEGER: out.add(at, size_of(type)); break;
+        case MPI_COMBINER_F90_INTEGER: out.add(base, size_of(type)); break;
         case MPI_COMBINER_DUP:
-        case MPI_COMBINER_RESIZED: good = flatten_into(t[0], at, out); break;
-        case MPI_COMBINER_CONTIGUOUS: good = repeat(t[0], at, n[0], out); break;
+        case MPI_COMBINER_RESIZED: good = flatten_into(t[0], base, out); break;
+        case MPI_COMBINER_CONTIGUOUS: good = repeat(t[0], base, n[0], out); break;
         case MPI_COMBINER_VECTOR:
             for (std::int64_t k = 0; k < n[0] && good; ++k)
-                good = repeat(t[0], at + k * n[2] * extent_of(t[0]), n[1], out);
+                good = repeat(t[0], base + k * n[2] * extent_of(t[0]), n[1], out);
             break;
         case MPI_COMBINER_HVECTOR:
             for (std::int64_t k = 0; k < n[0] && good; ++k)
-                good = repeat(t[0], at + k * a[0], n[1], out);
+                good = repeat(t[0], base + k * a[0], n[1], out);
             break;
         case MPI_COMBINER_INDEXED:
             for (std::int64_t k = 0; k < n[0] && good; ++k)
-                good = repeat(t[0], at + n[1 + n[0] + k] * extent_of(t[0]), n[1 + k], out);
+                good = repeat(t[0], base + n[1 + n[0] + k] * extent_of(t[0]), n[1 + k], out);
             break;
         case MPI_COMBINER_HINDEXED:
             for (std::int64_t k = 0; k < n[0] && good; ++k)
-                good = repeat(t[0], at + a[k], n[1 + k], out);
+                good = repeat(t[0], base + a[k], n[1 + k], out);
             break;
         case MPI_COMBINER_INDEXED_BLOCK:
             for (std::int64_t k = 0; k < n[0] && good; ++k)
-                good = repeat(t[0], at + n[2 + k] * extent_of(t[0]), n[1], out);
+                good = repeat(t[0], base + n[2 + k] * extent_of(t[0]), n[1], out);
             break;
         case MPI_COMBINER_HINDEXED_BLOCK:
             for (std::int64_t k = 0; k < n[0] && good; ++k)
-                good = repeat(t[0], at + a[k], n[1], out);
+                good = repeat(t[0], base + a[k], n[1], out);
             break;
         case MPI_COMBINER_STRUCT:
             for (std::int64_t k = 0; k < n[0] && good; ++k)
-                good = repeat(t[k], at + a[k], n[1 + k], out);
+                good = repeat(t[k], base + a[k], n[1 + k], out);
             break;
-        case MPI_COMBINER_SUBARRAY: good = subarray(of, at, out); break;
-        case MPI_COMBINER_DARRAY: good = darray(of, at, out); break;
+        case MPI_COMBINER_SUBARRAY: good = subarray(contents, base, out); break;
+        case MPI_COMBINER_DARRAY: good = darray(contents, base, out); break;
         default: good = false;
     }
     return good;
 }
 
-Flat taken_apart(MPI_Datatype type) {
-    Flat flat;
+FlatType decode(MPI_Datatype type) {
+    FlatType flat;
     BlockList list;
-    flat.known = flatten_into(type, 0, list);
+    flat.decoded = flatten_into(type, 0, list);
     flat.blocks = std::move(list.blocks);
     flat.size = size_of(type);
     flat.extent = extent_of(type);
     std::int64_t sum = 0;
     for (const auto& block : flat.blocks) {
-        flat.before.push_back(sum);
+        flat.preceding_bytes.push_back(sum);
         sum += block.length * block.count;
     }
     flat.contiguous = flat.blocks.size() == 1 && flat.blocks[0].count == 1 &&
@@ -276,15 +277,15 @@ Flat taken_apart(MPI_Datatype type) {
     return flat;
 }
 
-int forget(MPI_Datatype, int, void* value, void*) {
-    delete static_cast<std::shared_ptr<const Flat>*>(value);
+int delete_attribute(MPI_Datatype, int, void* value, void*) {
+    delete static_cast<std::shared_ptr<const FlatType>*>(value);
     return MPI_SUCCESS;
 }
 
 int keyval() {
     static int key = MPI_KEYVAL_INVALID;
     if (key == MPI_KEYVAL_INVALID)
-        PMPI_Type_create_keyval(MPI_TYPE_NULL_COPY_FN, forget, &key, nullptr);
+        PMPI_Type_create_keyval(MPI_TYPE_NULL_COPY_FN, delete_attribute, &key, nullptr);
     return key;
 }
 
@@ -317,18 +318,18 @@ void BlockList::add(Blocks next) {
     blocks.push_back(next);
 }
 
-std::shared_ptr<const Flat> flatten(MPI_Datatype type) {
+std::shared_ptr<const FlatType> flatten(MPI_Datatype type) {
     void* value = nullptr;
     int found = 0;
     PMPI_Type_get_attr(type, keyval(), &value, &found);
-    if (found) return *static_cast<std::shared_ptr<const Flat>*>(value);
-    auto flat = std::make_shared<const Flat>(taken_apart(type));
-    PMPI_Type_set_attr(type, keyval(), new std::shared_ptr<const Flat>(flat));
+    if (found) return *static_cast<std::shared_ptr<const FlatType>*>(value);
+    auto flat = std::make_shared<const FlatType>(decode(type));
+    PMPI_Type_set_attr(type, keyval(), new std::shared_ptr<const FlatType>(flat));
     return flat;
 }
 
-void walk(const Flat& flat, std::int64_t origin, std::int64_t from, std::int64_t bytes,
-          BlockList& into) {
+void append_blocks(const FlatType& flat, std::int64_t origin, std::int64_t from, std::int64_t bytes,
+                   BlockList& into) {
     if (bytes <= 0 || flat.size <= 0) return;
     if (flat.contiguous) {
         into.add(origin + from, bytes);
@@ -354,8 +355,9 @@ void walk(const Flat& flat, std::int64_t origin, std::int64_t from, std::int64_t
         return;
     }
     auto entry = static_cast<std::size_t>(
-        std::upper_bound(flat.before.begin(), flat.before.end(), skip) - flat.before.begin() - 1);
-    skip -= flat.before[entry];
+        std::upper_bound(flat.preceding_bytes.begin(), flat.preceding_bytes.end(), skip) -
+        flat.preceding_bytes.begin() - 1);
+    skip -= flat.preceding_bytes[entry];
     while (bytes > 0) {
         const auto& block = flat.blocks[entry];
         const std::int64_t base = origin + tile * flat.extent + block.begin;
@@ -380,13 +382,13 @@ void walk(const Flat& flat, std::int64_t origin, std::int64_t from, std::int64_t
     }
 }
 
-std::int64_t offset_of(const Flat& flat, std::int64_t origin, std::int64_t from) {
-    BlockList one;
-    walk(flat, origin, from, 1, one);
-    return one.blocks.empty() ? origin + from : one.blocks[0].begin;
+std::int64_t offset_of(const FlatType& flat, std::int64_t origin, std::int64_t from) {
+    BlockList instance;
+    append_blocks(flat, origin, from, 1, instance);
+    return instance.blocks.empty() ? origin + from : instance.blocks[0].begin;
 }
 
-std::int64_t bytes_before(const Flat& flat, std::int64_t origin, std::int64_t end) {
+std::int64_t bytes_before(const FlatType& flat, std::int64_t origin, std::int64_t end) {
     if (end <= origin || flat.size <= 0 || flat.extent <= 0) return 0;
     const std::int64_t tiles = (end - origin) / flat.extent, rest = (end - origin) % flat.extent;
     std::int64_t bytes = tiles * flat.size;

@@ -6,7 +6,7 @@
 // that have no buffer.
 #include <string>
 
-#include "storage/accelerator/heard.hpp"
+#include "storage/accelerator/comm_epoch.hpp"
 #include "storage/accelerator/mpi.hpp"
 
 extern "C" {
@@ -18,7 +18,7 @@ int MPI_Finalize();
 namespace {
 
 // Fortran pads with blanks.
-std::string text(const char* characters, std::size_t length) {
+std::string trimmed(const char* characters, std::size_t length) {
     const std::string whole(characters, length);
     const auto last = whole.find_last_not_of(' ');
     const auto first = whole.find_first_not_of(' ');
@@ -41,16 +41,16 @@ void* address(void* buffer) { return buffer == &mpi_fortran_bottom_ ? MPI_BOTTOM
 
 template <class Call>
 void with_status(MPI_Fint* status, MPI_Fint* error, Call call) {
-    MPI_Status own;
-    *error = call(&own);
-    if (status != mpi_fortran_status_ignore_) PMPI_Status_c2f(&own, status);
+    MPI_Status result;
+    *error = call(&result);
+    if (status != mpi_fortran_status_ignore_) PMPI_Status_c2f(&result, status);
 }
 
 template <class Call>
 void with_request(MPI_Fint* request, MPI_Fint* error, Call call) {
-    MPI_Request own;
-    *error = call(&own);
-    if (!*error) *request = PMPI_Request_c2f(own);
+    MPI_Request result;
+    *error = call(&result);
+    if (!*error) *request = PMPI_Request_c2f(result);
 }
 
 }  // namespace
@@ -66,29 +66,29 @@ void with_request(MPI_Fint* request, MPI_Fint* error, Call call) {
 #define DATA_AT(name)                                                                   \
     BINDING(file_##name, MPI_Fint* f, MPI_Offset* o, char* b, MPI_Fint* n, MPI_Fint* t, \
             MPI_Fint* s, MPI_Fint* e) {                                                 \
-        with_status(s, e, [&](MPI_Status* own) {                                        \
-            return MPI_File_##name(FILE_OF(f), *o, address(b), *n, TYPE_OF(t), own);    \
+        with_status(s, e, [&](MPI_Status* result) {                                     \
+            return MPI_File_##name(FILE_OF(f), *o, address(b), *n, TYPE_OF(t), result); \
         });                                                                             \
     }
 #define DATA(name)                                                                    \
     BINDING(file_##name, MPI_Fint* f, char* b, MPI_Fint* n, MPI_Fint* t, MPI_Fint* s, \
             MPI_Fint* e) {                                                            \
-        with_status(s, e, [&](MPI_Status* own) {                                      \
-            return MPI_File_##name(FILE_OF(f), address(b), *n, TYPE_OF(t), own);      \
+        with_status(s, e, [&](MPI_Status* result) {                                   \
+            return MPI_File_##name(FILE_OF(f), address(b), *n, TYPE_OF(t), result);   \
         });                                                                           \
     }
 #define START_AT(name)                                                                  \
     BINDING(file_##name, MPI_Fint* f, MPI_Offset* o, char* b, MPI_Fint* n, MPI_Fint* t, \
             MPI_Fint* r, MPI_Fint* e) {                                                 \
-        with_request(r, e, [&](MPI_Request* own) {                                      \
-            return MPI_File_##name(FILE_OF(f), *o, address(b), *n, TYPE_OF(t), own);    \
+        with_request(r, e, [&](MPI_Request* result) {                                   \
+            return MPI_File_##name(FILE_OF(f), *o, address(b), *n, TYPE_OF(t), result); \
         });                                                                             \
     }
 #define START(name)                                                                   \
     BINDING(file_##name, MPI_Fint* f, char* b, MPI_Fint* n, MPI_Fint* t, MPI_Fint* r, \
             MPI_Fint* e) {                                                            \
-        with_request(r, e, [&](MPI_Request* own) {                                    \
-            return MPI_File_##name(FILE_OF(f), address(b), *n, TYPE_OF(t), own);      \
+        with_request(r, e, [&](MPI_Request* result) {                                 \
+            return MPI_File_##name(FILE_OF(f), address(b), *n, TYPE_OF(t), result);   \
         });                                                                           \
     }
 #define SPLIT(name)                                                                             \
@@ -104,8 +104,8 @@ void with_request(MPI_Fint* request, MPI_Fint* error, Call call) {
     SPLIT_END(name)
 #define SPLIT_END(name)                                                          \
     BINDING(file_##name##_end, MPI_Fint* f, char* b, MPI_Fint* s, MPI_Fint* e) { \
-        with_status(s, e, [&](MPI_Status* own) {                                 \
-            return MPI_File_##name##_end(FILE_OF(f), address(b), own);           \
+        with_status(s, e, [&](MPI_Status* result) {                              \
+            return MPI_File_##name##_end(FILE_OF(f), address(b), result);        \
         });                                                                      \
     }
 
@@ -140,19 +140,20 @@ SPLIT(read_ordered)
 
 BINDING(file_open, MPI_Fint* comm, char* name, MPI_Fint* mode, MPI_Fint* info, MPI_Fint* f,
         MPI_Fint* e, int length) {
-    MPI_File own;
-    *e = MPI_File_open(PMPI_Comm_f2c(*comm), text(name, static_cast<std::size_t>(length)).c_str(),
-                       *mode, PMPI_Info_f2c(*info), &own);
-    if (!*e) *f = PMPI_File_c2f(own);
+    MPI_File result;
+    *e =
+        MPI_File_open(PMPI_Comm_f2c(*comm), trimmed(name, static_cast<std::size_t>(length)).c_str(),
+                      *mode, PMPI_Info_f2c(*info), &result);
+    if (!*e) *f = PMPI_File_c2f(result);
 }
 BINDING(file_close, MPI_Fint* f, MPI_Fint* e) {
-    MPI_File own = FILE_OF(f);
-    *e = MPI_File_close(&own);
-    if (!*e) *f = PMPI_File_c2f(own);
+    MPI_File result = FILE_OF(f);
+    *e = MPI_File_close(&result);
+    if (!*e) *f = PMPI_File_c2f(result);
 }
 BINDING(file_delete, char* name, MPI_Fint* info, MPI_Fint* e, int length) {
-    *e =
-        MPI_File_delete(text(name, static_cast<std::size_t>(length)).c_str(), PMPI_Info_f2c(*info));
+    *e = MPI_File_delete(trimmed(name, static_cast<std::size_t>(length)).c_str(),
+                         PMPI_Info_f2c(*info));
 }
 BINDING(file_sync, MPI_Fint* f, MPI_Fint* e) { *e = MPI_File_sync(FILE_OF(f)); }
 BINDING(file_get_size, MPI_Fint* f, MPI_Offset* size, MPI_Fint* e) {
@@ -168,14 +169,14 @@ BINDING(file_get_amode, MPI_Fint* f, MPI_Fint* mode, MPI_Fint* e) {
     *e = MPI_File_get_amode(FILE_OF(f), mode);
 }
 BINDING(file_get_group, MPI_Fint* f, MPI_Fint* group, MPI_Fint* e) {
-    MPI_Group own;
-    *e = MPI_File_get_group(FILE_OF(f), &own);
-    if (!*e) *group = PMPI_Group_c2f(own);
+    MPI_Group result;
+    *e = MPI_File_get_group(FILE_OF(f), &result);
+    if (!*e) *group = PMPI_Group_c2f(result);
 }
 BINDING(file_set_view, MPI_Fint* f, MPI_Offset* displacement, MPI_Fint* etype, MPI_Fint* filetype,
         char* representation, MPI_Fint* info, MPI_Fint* e, int length) {
     *e = MPI_File_set_view(FILE_OF(f), *displacement, TYPE_OF(etype), TYPE_OF(filetype),
-                           text(representation, static_cast<std::size_t>(length)).c_str(),
+                           trimmed(representation, static_cast<std::size_t>(length)).c_str(),
                            PMPI_Info_f2c(*info));
 }
 BINDING(file_set_atomicity, MPI_Fint* f, MPI_Fint* on, MPI_Fint* e) {
@@ -203,11 +204,11 @@ BINDING(file_get_byte_offset, MPI_Fint* f, MPI_Offset* offset, MPI_Offset* displ
 
 // Fortran's communication passes by, as its I/O would.
 BINDING(init, MPI_Fint* e) {
-    assay::storage::always_heard();
+    assay::storage::assume_communication();
     *e = MPI_Init(nullptr, nullptr);
 }
 BINDING(init_thread, MPI_Fint* required, MPI_Fint* provided, MPI_Fint* e) {
-    assay::storage::always_heard();
+    assay::storage::assume_communication();
     *e = MPI_Init_thread(nullptr, nullptr, *required, provided);
 }
 BINDING(finalize, MPI_Fint* e) { *e = MPI_Finalize(); }
@@ -220,80 +221,80 @@ BINDING(finalize, MPI_Fint* e) { *e = MPI_Finalize(); }
 
 namespace {
 
-void told(MPI_Fint* error, int code) {
+void set_error(MPI_Fint* error, int code) {
     if (error) *error = code;
 }
 
 }  // namespace
 
 BINDING(init, MPI_Fint* e) {
-    assay::storage::always_heard();
-    told(e, MPI_Init(nullptr, nullptr));
+    assay::storage::assume_communication();
+    set_error(e, MPI_Init(nullptr, nullptr));
 }
 BINDING(init_thread, MPI_Fint* required, MPI_Fint* provided, MPI_Fint* e) {
-    assay::storage::always_heard();
-    told(e, MPI_Init_thread(nullptr, nullptr, *required, provided));
+    assay::storage::assume_communication();
+    set_error(e, MPI_Init_thread(nullptr, nullptr, *required, provided));
 }
-BINDING(finalize, MPI_Fint* e) { told(e, MPI_Finalize()); }
+BINDING(finalize, MPI_Fint* e) { set_error(e, MPI_Finalize()); }
 
 BINDING(file_open, MPI_Fint* comm, char* name, MPI_Fint* mode, MPI_Fint* info, MPI_Fint* f,
         MPI_Fint* e, std::size_t length) {
-    MPI_File own;
-    const int code = MPI_File_open(*comm, text(name, length).c_str(), *mode, *info, &own);
-    if (!code) *f = PMPI_File_c2f(own);
-    told(e, code);
+    MPI_File result;
+    const int code = MPI_File_open(*comm, trimmed(name, length).c_str(), *mode, *info, &result);
+    if (!code) *f = PMPI_File_c2f(result);
+    set_error(e, code);
 }
 BINDING(file_close, MPI_Fint* f, MPI_Fint* e) {
-    MPI_File own = PMPI_File_f2c(*f);
-    const int code = MPI_File_close(&own);
-    if (!code) *f = PMPI_File_c2f(own);
-    told(e, code);
+    MPI_File result = PMPI_File_f2c(*f);
+    const int code = MPI_File_close(&result);
+    if (!code) *f = PMPI_File_c2f(result);
+    set_error(e, code);
 }
 BINDING(file_delete, char* name, MPI_Fint* info, MPI_Fint* e, std::size_t length) {
-    told(e, MPI_File_delete(text(name, length).c_str(), *info));
+    set_error(e, MPI_File_delete(trimmed(name, length).c_str(), *info));
 }
-BINDING(file_sync, MPI_Fint* f, MPI_Fint* e) { told(e, MPI_File_sync(PMPI_File_f2c(*f))); }
+BINDING(file_sync, MPI_Fint* f, MPI_Fint* e) { set_error(e, MPI_File_sync(PMPI_File_f2c(*f))); }
 BINDING(file_get_size, MPI_Fint* f, MPI_Offset* size, MPI_Fint* e) {
-    told(e, MPI_File_get_size(PMPI_File_f2c(*f), size));
+    set_error(e, MPI_File_get_size(PMPI_File_f2c(*f), size));
 }
 BINDING(file_set_size, MPI_Fint* f, MPI_Offset* size, MPI_Fint* e) {
-    told(e, MPI_File_set_size(PMPI_File_f2c(*f), *size));
+    set_error(e, MPI_File_set_size(PMPI_File_f2c(*f), *size));
 }
 BINDING(file_preallocate, MPI_Fint* f, MPI_Offset* size, MPI_Fint* e) {
-    told(e, MPI_File_preallocate(PMPI_File_f2c(*f), *size));
+    set_error(e, MPI_File_preallocate(PMPI_File_f2c(*f), *size));
 }
 BINDING(file_get_amode, MPI_Fint* f, MPI_Fint* mode, MPI_Fint* e) {
-    told(e, MPI_File_get_amode(PMPI_File_f2c(*f), mode));
+    set_error(e, MPI_File_get_amode(PMPI_File_f2c(*f), mode));
 }
 BINDING(file_get_group, MPI_Fint* f, MPI_Fint* group, MPI_Fint* e) {
-    told(e, MPI_File_get_group(PMPI_File_f2c(*f), group));
+    set_error(e, MPI_File_get_group(PMPI_File_f2c(*f), group));
 }
 BINDING(file_set_view, MPI_Fint* f, MPI_Offset* displacement, MPI_Fint* etype, MPI_Fint* filetype,
         char* representation, MPI_Fint* info, MPI_Fint* e, std::size_t length) {
-    told(e, MPI_File_set_view(PMPI_File_f2c(*f), *displacement, *etype, *filetype,
-                              text(representation, length).c_str(), *info));
+    set_error(e, MPI_File_set_view(PMPI_File_f2c(*f), *displacement, *etype, *filetype,
+                                   trimmed(representation, length).c_str(), *info));
 }
 BINDING(file_set_atomicity, MPI_Fint* f, MPI_Fint* on, MPI_Fint* e) {
-    told(e, MPI_File_set_atomicity(PMPI_File_f2c(*f), *on != 0));
+    set_error(e, MPI_File_set_atomicity(PMPI_File_f2c(*f), *on != 0));
 }
 BINDING(file_get_atomicity, MPI_Fint* f, MPI_Fint* on, MPI_Fint* e) {
-    told(e, MPI_File_get_atomicity(PMPI_File_f2c(*f), on));
+    set_error(e, MPI_File_get_atomicity(PMPI_File_f2c(*f), on));
 }
 BINDING(file_seek, MPI_Fint* f, MPI_Offset* offset, MPI_Fint* whence, MPI_Fint* e) {
-    told(e, MPI_File_seek(PMPI_File_f2c(*f), *offset, *whence));
+    set_error(e, MPI_File_seek(PMPI_File_f2c(*f), *offset, *whence));
 }
 BINDING(file_seek_shared, MPI_Fint* f, MPI_Offset* offset, MPI_Fint* whence, MPI_Fint* e) {
-    told(e, MPI_File_seek_shared(PMPI_File_f2c(*f), *offset, *whence));
+    set_error(e, MPI_File_seek_shared(PMPI_File_f2c(*f), *offset, *whence));
 }
 BINDING(file_get_position, MPI_Fint* f, MPI_Offset* offset, MPI_Fint* e) {
-    told(e, MPI_File_get_position(PMPI_File_f2c(*f), offset));
+    set_error(e, MPI_File_get_position(PMPI_File_f2c(*f), offset));
 }
 BINDING(file_get_position_shared, MPI_Fint* f, MPI_Offset* offset, MPI_Fint* e) {
-    told(e, MPI_File_get_position_shared(PMPI_File_f2c(*f), offset));
+    set_error(e, MPI_File_get_position_shared(PMPI_File_f2c(*f), offset));
 }
 BINDING(file_get_byte_offset, MPI_Fint* f, MPI_Offset* offset, MPI_Offset* displacement,
         MPI_Fint* e) {
-    told(e, MPI_File_get_byte_offset(PMPI_File_f2c(*f), *offset, displacement));
+    set_error(e, MPI_File_get_byte_offset(PMPI_File_f2c(*f), *offset, displacement));
 }
 
 #endif

@@ -36,23 +36,23 @@ std::string foreign_mpi() {
            std::string(text, std::strcspn(text, "\n,")) + "; take libassay-io of that MPI";
 }
 
-bool everywhere(MPI_Comm comm, bool mine) {
+bool all_ranks(MPI_Comm comm, bool mine) {
     int good = mine;
     PMPI_Allreduce(MPI_IN_PLACE, &good, 1, MPI_INT, MPI_MIN, comm);
     return good;
 }
 
 // The first rank's words that has any, on every rank.
-std::string first_words(MPI_Comm comm, const std::string& words) {
+std::string first_message(MPI_Comm comm, const std::string& message) {
     int rank, size;
     PMPI_Comm_rank(comm, &rank);
     PMPI_Comm_size(comm, &size);
-    int who = words.empty() ? size : rank;
-    PMPI_Allreduce(MPI_IN_PLACE, &who, 1, MPI_INT, MPI_MIN, comm);
-    if (who == size) return {};
+    int first_rank = message.empty() ? size : rank;
+    PMPI_Allreduce(MPI_IN_PLACE, &first_rank, 1, MPI_INT, MPI_MIN, comm);
+    if (first_rank == size) return {};
     char text[1024]{};
-    std::snprintf(text, sizeof text, "%s", words.c_str());
-    PMPI_Bcast(text, sizeof text, MPI_BYTE, who, comm);
+    std::snprintf(text, sizeof text, "%s", message.c_str());
+    PMPI_Bcast(text, sizeof text, MPI_BYTE, first_rank, comm);
     return text;
 }
 
@@ -60,11 +60,11 @@ std::string new_job_name() {
     char text[32];
     timespec now{};
     clock_gettime(CLOCK_REALTIME, &now);
-    const std::uint64_t words[] = {static_cast<std::uint64_t>(now.tv_sec),
-                                   static_cast<std::uint64_t>(now.tv_nsec),
-                                   static_cast<std::uint64_t>(getpid())};
+    const std::uint64_t message[] = {static_cast<std::uint64_t>(now.tv_sec),
+                                     static_cast<std::uint64_t>(now.tv_nsec),
+                                     static_cast<std::uint64_t>(getpid())};
     std::snprintf(text, sizeof text, "%012lx",
-                  static_cast<unsigned long>(XXH3_64bits(words, sizeof words) >> 16));
+                  static_cast<unsigned long>(XXH3_64bits(message, sizeof message) >> 16));
     return text;
 }
 
@@ -74,14 +74,14 @@ Job* Job::current() { return job.get(); }
 
 Job::~Job() = default;
 
-void Job::say(const std::string& words) const {
-    if (rank_ == 0) std::fprintf(stderr, "assay io: %s\n", words.c_str());
+void Job::report(const std::string& message) const {
+    if (rank_ == 0) std::fprintf(stderr, "assay io: %s\n", message.c_str());
 }
 
-void Job::say_once(const std::string& words) {
-    if (std::find(said_.begin(), said_.end(), words) != said_.end()) return;
-    said_.push_back(words);
-    say(words);
+void Job::report_once(const std::string& message) {
+    if (std::find(reported_.begin(), reported_.end(), message) != reported_.end()) return;
+    reported_.push_back(message);
+    report(message);
 }
 
 void Job::start() {
@@ -90,18 +90,18 @@ void Job::start() {
         std::_Exit(2);  // not even MPI_Abort can be called with handles of another MPI
     }
     job.reset(new Job);
-    std::string wrong = job->agree();
-    if (wrong.empty()) wrong = job->found_store();
-    if (wrong.empty()) return;
-    const bool strict = job->settings_.strict;
-    job->say(wrong + (strict ? "" : "; going on with the MPI's own I/O"));
+    std::string error = job->agree_on_settings();
+    if (error.empty()) error = job->create_store();
+    if (error.empty()) return;
+    const bool required = job->settings_.required;
+    job->report(error + (required ? "" : "; going on with the MPI's own I/O"));
     const MPI_Comm world = job->world_;
     job.reset();
-    if (strict) PMPI_Abort(world, 2);
+    if (required) PMPI_Abort(world, 2);
 }
 
 // Every rank has the same wishes, and they can be understood.
-std::string Job::agree() {
+std::string Job::agree_on_settings() {
     PMPI_Comm_dup(MPI_COMM_WORLD, &world_);
     PMPI_Comm_set_errhandler(world_, MPI_ERRORS_RETURN);
     PMPI_Comm_rank(world_, &rank_);
@@ -112,16 +112,16 @@ std::string Job::agree() {
     PMPI_Allreduce(MPI_IN_PLACE, range, 2, MPI_INT64_T, MPI_MAX, world_);
     if (range[0] != -range[1])
         return "the ranks' settings (ASSAY_IO_*) differ; pass the same environment to all";
-    return settings_.wrong;
+    return settings_.error;
 }
 
-std::string Job::found_store() {
+std::string Job::create_store() {
     PMPI_Comm_split_type(world_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node_comm_);
     if (settings_.ranks_per_node) {
         MPI_Comm whole = node_comm_;
-        int place;
-        PMPI_Comm_rank(whole, &place);
-        PMPI_Comm_split(whole, place / static_cast<int>(settings_.ranks_per_node), rank_,
+        int node_rank;
+        PMPI_Comm_rank(whole, &node_rank);
+        PMPI_Comm_split(whole, node_rank / static_cast<int>(settings_.ranks_per_node), rank_,
                         &node_comm_);
         PMPI_Comm_free(&whole);
     }
@@ -138,94 +138,99 @@ std::string Job::found_store() {
     char path[4096]{};
     if (local_rank_ == 0) {
         store_ =
-            Store::make(settings_.store, settings_.size, static_cast<std::uint32_t>(local_size_),
-                        name, std::string(name) + "-" + std::to_string(rank_), failure);
+            Store::create(settings_.store, settings_.size, static_cast<std::uint32_t>(local_size_),
+                          name, std::string(name) + "-" + std::to_string(rank_), failure);
         if (store_) std::snprintf(path, sizeof path, "%s", store_->path().c_str());
     }
     PMPI_Bcast(path, sizeof path, MPI_BYTE, 0, node_comm_);
     if (local_rank_ != 0 && path[0]) store_ = Store::attach(path, failure);
-    if (const auto words = first_words(world_, failure.what); !words.empty()) {
+    if (const auto message = first_message(world_, failure.what); !message.empty()) {
         if (store_ && local_rank_ == 0) store_->remove();
-        return words;
+        return message;
     }
-    spread_nodes();
+    exchange_node_map();
     writer_ = std::make_unique<Writer>(*store_, local_);
     drain_ = std::make_unique<Drain>(*store_, settings_.drain_threads);
-    knowledge_ = std::make_unique<Knowledge>(*this);
-    std::string wrong;
+    directory_ = std::make_unique<WriteDirectory>(*this);
+    std::string error;
     if (node_count_ > 1) {
-        writer_->before_giving_way([this](std::uint64_t first, std::uint64_t drained) {
-            return settlement_.make_room(first, drained);
+        writer_->set_eviction_guard([this](std::uint64_t first, std::uint64_t drained) {
+            return resolver_.prepare_eviction(first, drained);
         });
-        remote_ = Remote::start(*this, wrong);
+        remote_ = Remote::start(*this, error);
     }
-    wrong = first_words(world_, wrong);
-    if (!wrong.empty()) {
-        remote_.reset(), knowledge_.reset(), drain_.reset(), writer_.reset();
+    error = first_message(world_, error);
+    if (!error.empty()) {
+        remote_.reset(), directory_.reset(), drain_.reset(), writer_.reset();
         if (local_rank_ == 0) store_->remove();
-        return wrong;
+        return error;
     }
-    writer_->warm(settings_.warm);
+    writer_->prefault(settings_.prefault_seconds);
     PMPI_Barrier(node_comm_);
-    writer_->map_others(settings_.warm / 2);
+    writer_->map_other_rings(settings_.prefault_seconds / 2);
     if (local_rank_ == 0) {
-        store_->super().phase = Phase::active;
+        store_->superblock().phase = Phase::active;
         drain_->start(settings_.drain_lag_ms);
     }
     PMPI_Barrier(world_);
     return {};
 }
 
-void Job::spread_nodes() {
+void Job::exchange_node_map() {
     int node = rank_;  // the world rank of the node's first
     PMPI_Bcast(&node, 1, MPI_INT, 0, node_comm_);
     const int mine[2] = {node, local_rank_};
-    std::vector<int> all(2 * static_cast<std::size_t>(size_));
-    PMPI_Allgather(mine, 2, MPI_INT, all.data(), 2, MPI_INT, world_);
+    std::vector<int> all_drained(2 * static_cast<std::size_t>(size_));
+    PMPI_Allgather(mine, 2, MPI_INT, all_drained.data(), 2, MPI_INT, world_);
     nodes_.resize(static_cast<std::size_t>(size_));
-    std::unordered_map<int, int> number;
+    std::unordered_map<int, int> node_numbers;
     for (std::size_t k = 0; k < nodes_.size(); ++k) {
-        const auto entry = number.emplace(all[2 * k], static_cast<int>(number.size())).first;
-        nodes_[k] = {entry->second, static_cast<std::uint32_t>(all[2 * k + 1])};
+        const auto entry =
+            node_numbers.emplace(all_drained[2 * k], static_cast<int>(node_numbers.size())).first;
+        nodes_[k] = {entry->second, static_cast<std::uint32_t>(all_drained[2 * k + 1])};
     }
-    node_count_ = static_cast<int>(number.size());
+    node_count_ = static_cast<int>(node_numbers.size());
 }
 
 void Job::end() {
     if (!job) return;
-    auto& of = *job;
-    const bool waited =
-        of.settings_.detach || of.drain_->finish(of.local_, of.store_->head(of.local_).tail.load());
-    const bool all = everywhere(of.world_, waited);  // until then others may still read from here
-    of.remote_.reset();
-    of.knowledge_.reset();
-    of.writer_.reset();
-    if (of.local_rank_ == 0) {
-        of.drain_->stop();
-        auto& super = of.store_->super();
+    auto& self = *job;
+    const bool drained =
+        self.settings_.detach ||
+        self.drain_->finish(self.local_, self.store_->head(self.local_).tail.load());
+    const bool all_drained =
+        all_ranks(self.world_, drained);  // until then others may still read from here
+    self.remote_.reset();
+    self.directory_.reset();
+    self.writer_.reset();
+    if (self.local_rank_ == 0) {
+        self.drain_->stop();
+        auto& superblock = self.store_->superblock();
         bool pending = false;
-        for (std::uint32_t rank = 0; rank < of.store_->ranks(); ++rank)
-            pending |= of.store_->head(rank).drained.load() != of.store_->head(rank).tail.load();
-        if (const auto lost = super.discarded.load())
+        for (std::uint32_t rank = 0; rank < self.store_->ranks(); ++rank)
+            pending |=
+                self.store_->head(rank).drained.load() != self.store_->head(rank).tail.load();
+        if (const auto lost = superblock.discarded.load())
             std::fprintf(stderr,
                          "assay io: %lu bytes were written to files that have been removed or "
                          "replaced since\n",
                          static_cast<unsigned long>(lost));
-        if (!pending) of.store_->remove();
-        else if (all && of.settings_.detach) super.phase = Phase::detached;
+        if (!pending) self.store_->remove();
+        else if (all_drained && self.settings_.detach) superblock.phase = Phase::detached;
         if (pending)
             std::fprintf(
                 stderr,
                 "assay io: %s on %s holds data that are not in the file system yet%s%s; assay io "
                 "%s %s\n",
-                of.store_->path().c_str(), super.host, super.drain_failed ? ": " : "",
-                super.drain_failed ? std::strerror(static_cast<int>(super.drain_failed)) : "",
-                of.settings_.detach ? "drain" : "recover", of.store_->path().c_str());
+                self.store_->path().c_str(), superblock.host, superblock.drain_failed ? ": " : "",
+                superblock.drain_failed ? std::strerror(static_cast<int>(superblock.drain_failed))
+                                        : "",
+                self.settings_.detach ? "drain" : "recover", self.store_->path().c_str());
     }
-    of.drain_.reset();
-    PMPI_Barrier(of.world_);
-    PMPI_Comm_free(&of.node_comm_);
-    PMPI_Comm_free(&of.world_);
+    self.drain_.reset();
+    PMPI_Barrier(self.world_);
+    PMPI_Comm_free(&self.node_comm_);
+    PMPI_Comm_free(&self.world_);
     job.reset();
 }
 

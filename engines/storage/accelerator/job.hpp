@@ -1,9 +1,8 @@
-// This process's part in the job: the node's store, its own end of it, and what it needs of the
-// others.
+// The accelerator's state in this process, from MPI_Init to MPI_Finalize: the node's store, this
+// rank's writer, and the connections to other nodes.
 //
-// All of it stands between MPI_Init and MPI_Finalize. Whatever hinders it is said once, by rank 0,
-// and the program goes on with the MPI's own I/O (or does not start, with ASSAY_IO_REQUIRE): before
-// any data are taken, never later.
+// If the start fails, rank 0 prints the reason once and the program goes on with the MPI's own I/O;
+// with ASSAY_IO_REQUIRE it is aborted. After the start there is no such fallback.
 #pragma once
 
 #include <memory>
@@ -11,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include "storage/accelerator/knowledge.hpp"
+#include "storage/accelerator/conflict_resolver.hpp"
 #include "storage/accelerator/mpi.hpp"
 #include "storage/accelerator/settings.hpp"
-#include "storage/accelerator/settlement.hpp"
+#include "storage/accelerator/write_directory.hpp"
 #include "storage/store/drain.hpp"
 #include "storage/store/store.hpp"
 #include "storage/store/writer.hpp"
@@ -25,8 +24,7 @@ class Remote;
 
 class Job {
 public:
-    // The job, while it stands; null before MPI_Init, after MPI_Finalize and where nothing is
-    // accelerated.
+    // Null before MPI_Init, after MPI_Finalize, and if nothing is accelerated.
     static Job* current();
     static void start();
     static void end();
@@ -36,52 +34,52 @@ public:
     MPI_Comm world() const { return world_; }
     int rank() const { return rank_; }
     int size() const { return size_; }
-    std::uint32_t local() const { return local_; }
+    std::uint32_t local_rank() const { return local_; }
     Store& store() { return *store_; }
     Writer& writer() { return *writer_; }
     Drain& drain() { return *drain_; }
     Remote* remote() { return remote_.get(); }
-    Knowledge& knowledge() { return *knowledge_; }
-    Settlement& settlement() { return settlement_; }
+    WriteDirectory& directory() { return *directory_; }
+    ConflictResolver& resolver() { return resolver_; }
     std::mutex& lock() { return lock_; }
     int node() const { return nodes_[static_cast<std::size_t>(rank_)].node; }
     int node_of(int world_rank) const { return nodes_[static_cast<std::size_t>(world_rank)].node; }
-    std::uint32_t local_of(int world_rank) const {
-        return nodes_[static_cast<std::size_t>(world_rank)].local;
+    std::uint32_t local_rank_of(int world_rank) const {
+        return nodes_[static_cast<std::size_t>(world_rank)].local_rank;
     }
     int nodes() const { return node_count_; }
-    // A word for the user: on standard error, by world rank 0 alone.
-    void say(const std::string& words) const;
-    void say_once(const std::string& words);
+    // Prints a line to standard error on world rank 0; report_once: each message once.
+    void report(const std::string& message) const;
+    void report_once(const std::string& message);
 
-    // Whether data at `place` of the local rank's ring are still there.
-    bool there(std::uint32_t rank, std::uint64_t place) const {
-        return place >= store_->head(rank).first_byte.load(std::memory_order_acquire);
+    // Whether the data at `ring_offset` of a local rank are still in its ring.
+    bool in_ring(std::uint32_t rank, std::uint64_t ring_offset) const {
+        return ring_offset >= store_->head(rank).first_byte.load(std::memory_order_acquire);
     }
 
 private:
-    struct Where {
+    struct Location {
         int node;
-        std::uint32_t local;
+        std::uint32_t local_rank;
     };
-    std::string agree();
-    std::string found_store();
-    void spread_nodes();
+    std::string agree_on_settings();
+    std::string create_store();
+    void exchange_node_map();
 
     Settings settings_;
     MPI_Comm world_ = MPI_COMM_NULL, node_comm_ = MPI_COMM_NULL;
     int rank_ = 0, size_ = 1, local_rank_ = 0, local_size_ = 1;
     std::uint32_t local_ = 0;
-    std::vector<Where> nodes_;
+    std::vector<Location> nodes_;
     int node_count_ = 1;
     std::unique_ptr<Store> store_;
     std::unique_ptr<Writer> writer_;
     std::unique_ptr<Drain> drain_;
     std::unique_ptr<Remote> remote_;
-    std::unique_ptr<Knowledge> knowledge_;
-    Settlement settlement_{*this};
+    std::unique_ptr<WriteDirectory> directory_;
+    ConflictResolver resolver_{*this};
     std::mutex lock_;
-    std::vector<std::string> said_;
+    std::vector<std::string> reported_;
 };
 
 }  // namespace assay::storage

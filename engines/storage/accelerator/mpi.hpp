@@ -1,8 +1,7 @@
-// MPI as this library sees it: the C interface only, and nothing that must be there when the
-// library is loaded.
+// MPI's C interface, without any symbol that must exist when this library is loaded.
 //
-// It is put in front of whole command lines, and so into processes that have no MPI. Functions are
-// bound when they are called; the few objects that an MPI has in place of constants are weak.
+// The library is preloaded into every process of a command line, also into those without MPI.
+// Functions are bound lazily; the objects that some MPIs use for constants are weak symbols.
 #pragma once
 
 #define OMPI_SKIP_MPICXX 1
@@ -34,5 +33,5 @@
 #pragma weak OMPI_C_MPI_TYPE_NULL_COPY_FN
 #endif
 
-// What the program calls; everything else of the library is hidden.
+// Marks the functions that the program calls; all other symbols are hidden.
 #define ASSAY_EXPORT extern "C" __attribute__((visibility("default")))

@@ -1,9 +1,8 @@
-// Other nodes' stores through MPI's one-sided reads, where those are worth it: a network that moves
-// the bytes by itself.
+// Reads from other nodes' stores by MPI's one-sided communication, for networks with RDMA.
 //
-// Over TCP an MPI's window either does not exist or stands still while its target computes. So it
-// is tried at the start: a rank reads from one that sleeps. What does not answer meanwhile is not
-// used.
+// Over TCP an MPI's window either does not exist or makes no progress while its target computes. So
+// it is tested at the start: a rank reads from one that sleeps. If no answer arrives in time, the
+// window is not used.
 #pragma once
 
 #include <memory>
@@ -15,19 +14,19 @@
 namespace assay::storage {
 
 class Job;
-struct Wanted;
+struct RemoteRead;
 
 class Window {
 public:
-    // Collective over the job. Null: there is none that makes progress by itself; `why` in words.
-    static std::unique_ptr<Window> open(Job& job, std::string& why);
+    // Collective over the job. Null: there is no usable window; `reason` says why.
+    static std::unique_ptr<Window> open(Job& job, std::string& reason);
     ~Window();
     // False: MPI reported an error.
-    bool fetch(std::vector<Wanted*>& wanted);
+    bool fetch(std::vector<RemoteRead*>& reads);
 
 private:
     explicit Window(Job& job) : job_(job) {}
-    bool progresses();
+    bool makes_progress();
     Job& job_;
     MPI_Win window_ = MPI_WIN_NULL;
 };

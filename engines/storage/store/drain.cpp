@@ -21,12 +21,12 @@
 namespace assay::storage {
 namespace {
 
-constexpr std::size_t most_pieces = 1u << 20;
+constexpr std::size_t max_pieces = 1u << 20;
 constexpr std::size_t small_batch = 32u << 20, large_batch = 1u << 30;
-constexpr std::size_t one_write = 4u << 20;  // bytes of a write to the file system, at most
-constexpr std::size_t gather_below =
-    32u << 10;  // pieces on average smaller than this are copied together first
-constexpr std::size_t open_files = 256;
+constexpr std::size_t max_write_bytes = 4u << 20;  // to the file system
+constexpr std::size_t gather_threshold =
+    32u << 10;  // pieces that are smaller on average are copied into one buffer first
+constexpr std::size_t max_open_files = 256;
 
 std::uint64_t key(const Record& record) {
     return std::uint64_t{record.generation} << 32 | record.file;
@@ -43,55 +43,55 @@ Drain::~Drain() {
 }
 
 void Drain::add(Batch& batch, const Record& record, std::uint32_t rank) const {
-    if (static_cast<Kind>(record.kind) != Kind::data)
-        return;  // the file was cut when the record was written
+    if (static_cast<RecordKind>(record.kind) != RecordKind::data)
+        return;  // the file was truncated when the record was written
     const auto& slot = store_.file(record.file);
-    if (slot.generation.load() != record.generation || slot.gone ||
-        record.sequence < slot.forget_before.load())
+    if (slot.generation.load() != record.generation || slot.deleted ||
+        record.sequence < slot.valid_from.load())
         return;
     for (std::uint64_t k = 0; k < record.count; ++k) {
         const std::uint64_t begin = record.begin + k * record.stride;
         batch.pieces.push_back({key(record), begin, begin + record.length,
-                                store_.data(rank, record.place + k * record.length),
+                                store_.data(rank, record.ring_offset + k * record.length),
                                 record.sequence, rank});
     }
     batch.bytes += record.length * record.count;
 }
 
-Drain::Batch Drain::plan(std::size_t most_bytes) const {
+Drain::Batch Drain::plan(std::size_t max_bytes) const {
     const std::uint32_t ranks = store_.ranks();
     Batch batch;
-    batch.upto.resize(ranks);
-    const std::uint64_t before = horizon(store_);
+    batch.end_record.resize(ranks);
+    const std::uint64_t limit = horizon(store_);
     using Next = std::pair<std::uint64_t, std::uint32_t>;  // sequence, rank
     std::priority_queue<Next, std::vector<Next>, std::greater<>> next;
     std::vector<std::uint64_t> tail(ranks);
     for (std::uint32_t rank = 0; rank < ranks; ++rank) {
         const auto& head = store_.head(rank);
         tail[rank] = head.tail.load(std::memory_order_acquire);
-        batch.upto[rank] = head.drained.load();
-        if (batch.upto[rank] < tail[rank])
-            next.push({store_.record(rank, batch.upto[rank]).sequence, rank});
+        batch.end_record[rank] = head.drained.load();
+        if (batch.end_record[rank] < tail[rank])
+            next.push({store_.record(rank, batch.end_record[rank]).sequence, rank});
     }
     std::size_t moved = 0;
-    while (!next.empty() && next.top().first <= before && batch.bytes < most_bytes &&
-           batch.pieces.size() < most_pieces && moved < most_pieces) {
+    while (!next.empty() && next.top().first <= limit && batch.bytes < max_bytes &&
+           batch.pieces.size() < max_pieces && moved < max_pieces) {
         const auto rank = next.top().second;
         next.pop();
-        add(batch, store_.record(rank, batch.upto[rank]), rank);
+        add(batch, store_.record(rank, batch.end_record[rank]), rank);
         ++moved;
-        if (++batch.upto[rank] < tail[rank])
-            next.push({store_.record(rank, batch.upto[rank]).sequence, rank});
+        if (++batch.end_record[rank] < tail[rank])
+            next.push({store_.record(rank, batch.end_record[rank]).sequence, rank});
     }
     return batch;
 }
 
-// Sorted by place in the file, and where pieces overlap only the newest stays.
-void Drain::resolve(std::vector<Piece>& pieces) {
-    auto by_place = [](const Piece& a, const Piece& b) {
+// Sorts the pieces by file offset; where pieces overlap, the newest stays.
+void Drain::keep_newest(std::vector<Piece>& pieces) {
+    auto by_offset = [](const Piece& a, const Piece& b) {
         return a.file != b.file ? a.file < b.file : a.begin < b.begin;
     };
-    std::stable_sort(pieces.begin(), pieces.end(), by_place);
+    std::stable_sort(pieces.begin(), pieces.end(), by_offset);
     bool overlap = false;
     for (std::size_t k = 1; k < pieces.size() && !overlap; ++k)
         overlap = pieces[k].file == pieces[k - 1].file && pieces[k].begin < pieces[k - 1].end;
@@ -101,13 +101,13 @@ void Drain::resolve(std::vector<Piece>& pieces) {
     });
     std::map<std::pair<std::uint64_t, std::uint64_t>, Piece> kept;  // disjoint, by file and begin
     for (const auto& piece : pieces) {
-        auto at = kept.lower_bound({piece.file, piece.begin});
-        if (at != kept.begin() && std::prev(at)->second.file == piece.file &&
-            std::prev(at)->second.end > piece.begin)
-            --at;
-        while (at != kept.end() && at->second.file == piece.file && at->second.begin < piece.end) {
-            const Piece old = at->second;
-            at = kept.erase(at);
+        auto it = kept.lower_bound({piece.file, piece.begin});
+        if (it != kept.begin() && std::prev(it)->second.file == piece.file &&
+            std::prev(it)->second.end > piece.begin)
+            --it;
+        while (it != kept.end() && it->second.file == piece.file && it->second.begin < piece.end) {
+            const Piece old = it->second;
+            it = kept.erase(it);
             if (old.begin < piece.begin) {
                 Piece part = old;
                 part.end = piece.begin;
@@ -117,20 +117,19 @@ void Drain::resolve(std::vector<Piece>& pieces) {
                 Piece part = old;
                 part.data += piece.end - old.begin;
                 part.begin = piece.end;
-                at = kept.emplace(std::pair{part.file, part.begin}, part).first;
+                it = kept.emplace(std::pair{part.file, part.begin}, part).first;
             }
         }
         kept.emplace(std::pair{piece.file, piece.begin}, piece);
     }
     pieces.clear();
-    for (const auto& [place, piece] : kept) pieces.push_back(piece);
+    for (const auto& [ring_offset, piece] : kept) pieces.push_back(piece);
 }
 
-// The file by its name, if that still is the file; -1: it is gone or another one; -2: it cannot be
-// opened.
+// Opens the file by its name; -1: it was removed or replaced; -2: it cannot be opened.
 int Drain::descriptor(std::uint64_t file) {
     if (const auto found = files_.find(file); found != files_.end()) return found->second;
-    if (files_.size() >= open_files) {
+    if (files_.size() >= max_open_files) {
         for (auto [other, fd] : files_)
             if (fd >= 0) close(fd);
         files_.clear();
@@ -138,9 +137,9 @@ int Drain::descriptor(std::uint64_t file) {
     const auto& slot = store_.file(static_cast<std::uint32_t>(file));
     int fd = open(slot.path, O_WRONLY | O_CLOEXEC);
     if (fd < 0 && errno != ENOENT) return -2;
-    struct stat about{};
-    // The device's number may be another after a reboot; the inode is not.
-    if (fd >= 0 && (fstat(fd, &about) || about.st_ino != slot.inode)) {
+    struct stat info{};
+    // The device number may change with a reboot; the inode does not.
+    if (fd >= 0 && (fstat(fd, &info) || info.st_ino != slot.inode)) {
         close(fd);
         fd = -1;
     }
@@ -148,8 +147,8 @@ int Drain::descriptor(std::uint64_t file) {
     return fd;
 }
 
-// A list of writes, each of neighbouring pieces, that the writing threads take from one by one.
-struct Drain::Output {
+// The writes of a batch, each of adjacent pieces. The writing threads take them in turn.
+struct Drain::WriteQueue {
     struct Write {
         int fd;
         std::size_t first, count, bytes;
@@ -159,9 +158,9 @@ struct Drain::Output {
     std::atomic<std::size_t> next{0};
     std::atomic<int> error{0};
 
-    void one(const Write& write, std::vector<char>& gathered) {
+    void write_gathered(const Write& write, std::vector<char>& gathered) {
         std::vector<iovec> parts;
-        if (write.count > 1 && write.bytes / write.count < gather_below) {
+        if (write.count > 1 && write.bytes / write.count < gather_threshold) {
             gathered.resize(write.bytes);
             char* to = gathered.data();
             for (std::size_t k = write.first; k < write.first + write.count; ++k) {
@@ -175,97 +174,97 @@ struct Drain::Output {
                 parts.push_back(
                     {const_cast<char*>(pieces[k].data), pieces[k].end - pieces[k].begin});
         }
-        auto at = static_cast<off_t>(pieces[write.first].begin);
+        auto offset = static_cast<off_t>(pieces[write.first].begin);
         for (std::size_t from = 0; from < parts.size();) {
-            const ssize_t got =
-                pwritev(write.fd, &parts[from],
-                        static_cast<int>(std::min<std::size_t>(parts.size() - from, IOV_MAX)), at);
-            if (got < 0 && errno == EINTR) continue;
-            if (got <= 0) {
-                error = got < 0 ? errno : ENOSPC;
+            const ssize_t written = pwritev(
+                write.fd, &parts[from],
+                static_cast<int>(std::min<std::size_t>(parts.size() - from, IOV_MAX)), offset);
+            if (written < 0 && errno == EINTR) continue;
+            if (written <= 0) {
+                error = written < 0 ? errno : ENOSPC;
                 return;
             }
-            at += got;
-            auto left = static_cast<std::size_t>(got);
-            while (from < parts.size() && left >= parts[from].iov_len)
-                left -= parts[from++].iov_len;
-            if (left) {
-                parts[from].iov_base = static_cast<char*>(parts[from].iov_base) + left;
-                parts[from].iov_len -= left;
+            offset += written;
+            auto remaining = static_cast<std::size_t>(written);
+            while (from < parts.size() && remaining >= parts[from].iov_len)
+                remaining -= parts[from++].iov_len;
+            if (remaining) {
+                parts[from].iov_base = static_cast<char*>(parts[from].iov_base) + remaining;
+                parts[from].iov_len -= remaining;
             }
         }
     }
-    void work() {
+    void run() {
         std::vector<char> gathered;
         for (std::size_t k; (k = next.fetch_add(1)) < writes.size() && !error.load();)
-            one(writes[k], gathered);
+            write_gathered(writes[k], gathered);
     }
 };
 
-void* Drain::writing(void* output) {
-    static_cast<Output*>(output)->work();
+void* Drain::write_thread(void* queue) {
+    static_cast<WriteQueue*>(queue)->run();
     return nullptr;
 }
 
 int Drain::write(const std::vector<Piece>& pieces) {
-    Output output{pieces};
+    WriteQueue queue{pieces};
     for (std::size_t k = 0; k < pieces.size();) {
         const int fd = descriptor(pieces[k].file);
         if (fd == -2) return errno;
         std::size_t bytes = 0, count = 0;
         while (k + count < pieces.size() && pieces[k + count].file == pieces[k].file &&
-               bytes < one_write && pieces[k + count].begin == pieces[k].begin + bytes) {
+               bytes < max_write_bytes && pieces[k + count].begin == pieces[k].begin + bytes) {
             bytes += pieces[k + count].end - pieces[k + count].begin;
             ++count;
         }
-        if (fd >= 0) output.writes.push_back({fd, k, count, bytes});
-        else store_.super().discarded.fetch_add(bytes);
+        if (fd >= 0) queue.writes.push_back({fd, k, count, bytes});
+        else store_.superblock().discarded.fetch_add(bytes);
         k += count;
     }
     std::vector<pthread_t> helpers;
-    for (unsigned k = 1; k < threads_ && k < output.writes.size(); ++k) {
+    for (unsigned k = 1; k < threads_ && k < queue.writes.size(); ++k) {
         pthread_t helper;
-        if (pthread_create(&helper, nullptr, writing, &output) == 0) helpers.push_back(helper);
+        if (pthread_create(&helper, nullptr, write_thread, &queue) == 0) helpers.push_back(helper);
     }
-    output.work();
+    queue.run();
     for (auto helper : helpers) pthread_join(helper, nullptr);
-    return output.error.load();
+    return queue.error.load();
 }
 
-Drain::Step Drain::step(std::size_t most_bytes) {
-    auto& super = store_.super();
-    if (super.drain_failed.load()) return Step::failed;
-    std::uint32_t free = 0;
-    if (!super.drain_lock.compare_exchange_strong(free, 1, std::memory_order_acquire))
+Drain::Step Drain::step(std::size_t max_bytes) {
+    auto& superblock = store_.superblock();
+    if (superblock.drain_failed.load()) return Step::failed;
+    std::uint32_t expected = 0;
+    if (!superblock.drain_lock.compare_exchange_strong(expected, 1, std::memory_order_acquire))
         return Step::busy;
-    Batch batch = plan(most_bytes);
+    Batch batch = plan(max_bytes);
     bool any = false;
     for (std::uint32_t rank = 0; rank < store_.ranks(); ++rank)
-        any |= batch.upto[rank] != store_.head(rank).drained.load();
+        any |= batch.end_record[rank] != store_.head(rank).drained.load();
     int error = 0;
     if (any) {
-        resolve(batch.pieces);
+        keep_newest(batch.pieces);
         error = write(batch.pieces);
         if (!error)
             for (std::uint32_t rank = 0; rank < store_.ranks(); ++rank) {
                 auto& drained = store_.head(rank).drained;
-                drained.store(batch.upto[rank], std::memory_order_release);
+                drained.store(batch.end_record[rank], std::memory_order_release);
                 if (store_.persistent()) write_back(&drained, sizeof drained);
             }
-        else super.drain_failed.store(static_cast<std::uint32_t>(error));
+        else superblock.drain_failed.store(static_cast<std::uint32_t>(error));
     }
-    super.drain_lock.store(0, std::memory_order_release);
+    superblock.drain_lock.store(0, std::memory_order_release);
     return error ? Step::failed : any ? Step::moved : Step::idle;
 }
 
-bool Drain::finish(std::uint32_t rank, std::uint64_t upto) {
+bool Drain::finish(std::uint32_t rank, std::uint64_t end_record) {
     auto& drained = store_.head(rank).drained;
-    while (drained.load(std::memory_order_acquire) < upto) {
-        const Step done = step(large_batch);
-        if (done == Step::failed) return false;
-        if (done != Step::moved) {
-            const timespec moment{0, 20'000};
-            nanosleep(&moment, nullptr);
+    while (drained.load(std::memory_order_acquire) < end_record) {
+        const Step result = step(large_batch);
+        if (result == Step::failed) return false;
+        if (result != Step::moved) {
+            const timespec pause{0, 20'000};
+            nanosleep(&pause, nullptr);
         }
     }
     return true;
@@ -273,25 +272,25 @@ bool Drain::finish(std::uint32_t rank, std::uint64_t upto) {
 
 void Drain::start(unsigned lag_ms) {
     lag_ms_ = lag_ms;
-    running_ = pthread_create(&thread_, nullptr, background, this) == 0;
+    running_ = pthread_create(&thread_, nullptr, drain_thread, this) == 0;
 }
 
 void Drain::stop() {
     if (!running_) return;
     stop_ = true;
-    store_.hurry();
+    store_.request_drain();
     pthread_join(thread_, nullptr);
     running_ = false;
 }
 
-void* Drain::background(void* self) {
+void* Drain::drain_thread(void* self) {
     auto& drain = *static_cast<Drain*>(self);
-    auto& hurry = drain.store_.super().hurry;
+    auto& drain_requests = drain.store_.superblock().drain_requests;
     setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), 19);
     while (!drain.stop_.load()) {
         const timespec lag{drain.lag_ms_ / 1000,
                            static_cast<long>(drain.lag_ms_ % 1000) * 1'000'000};
-        syscall(SYS_futex, &hurry, FUTEX_WAIT, hurry.load(), &lag, nullptr, 0);
+        syscall(SYS_futex, &drain_requests, FUTEX_WAIT, drain_requests.load(), &lag, nullptr, 0);
         while (!drain.stop_.load() && drain.step(small_batch) == Step::moved) {
         }
     }

@@ -1,11 +1,10 @@
-// From the store into the file system, in an order that a reader of the file could not tell from
-// the writes' own.
+// Writes the store's data into the file system. A reader of the file cannot tell the order from
+// that of the writes.
 //
-// A batch takes of every rank the records that are older than a moment before which none can appear
-// any more (each rank says when it has begun a write that has no sequence yet). Within a batch the
-// newest write of a byte wins; blocks of several ranks that lie side by side in the file go out as
-// one write. One process of the node drains at a time: the leader's background thread, or whoever
-// waits for it and has nothing better to do.
+// A batch takes each rank's records up to the horizon: no record older than that can still appear
+// (a rank announces a write that has no sequence yet). Within a batch the newest write of a byte
+// wins. Blocks of several ranks that are adjacent in the file become one write. One process of the
+// node drains at a time: the leader's background thread, or a process that waits for the drain.
 #pragma once
 
 #include <pthread.h>
@@ -24,22 +23,21 @@ namespace assay::storage {
 
 class Drain {
 public:
-    // `threads` write at a time.
+    // `threads` write in parallel.
     Drain(Store& store, unsigned threads);
     ~Drain();
     Drain(const Drain&) = delete;
     Drain& operator=(const Drain&) = delete;
 
     enum class Step { idle, busy, moved, failed };
-    // Drains a batch of at most so many bytes (a record is never split). busy: another process is
-    // at it.
-    Step step(std::size_t most_bytes);
+    // Drains a batch of about `max_bytes` (a record is never split). busy: another process drains.
+    Step step(std::size_t max_bytes);
 
-    // Until the rank's records before `upto` are in the file system; false and the store's
-    // drain_failed: they cannot.
-    bool finish(std::uint32_t rank, std::uint64_t upto);
+    // Drains until the rank's records before `end_record` are in the file system. False: they
+    // cannot be written, see the superblock's drain_failed.
+    bool finish(std::uint32_t rank, std::uint64_t end_record);
 
-    // In the background, at the lowest priority, from when a write is `lag_ms` old.
+    // Drains in a background thread at the lowest priority, every `lag_ms` or on request.
     void start(unsigned lag_ms);
     void stop();
 
@@ -53,18 +51,18 @@ private:
     };
     struct Batch {
         std::vector<Piece> pieces;
-        std::vector<std::uint64_t> upto;  // by rank: records that are done with it
+        std::vector<std::uint64_t> end_record;  // by rank: drained up to here afterwards
         std::size_t bytes = 0;
     };
-    struct Output;
+    struct WriteQueue;
 
-    Batch plan(std::size_t most_bytes) const;
+    Batch plan(std::size_t max_bytes) const;
     void add(Batch& batch, const Record& record, std::uint32_t rank) const;
-    static void resolve(std::vector<Piece>& pieces);
+    static void keep_newest(std::vector<Piece>& pieces);
     int write(const std::vector<Piece>& pieces);
     int descriptor(std::uint64_t file);
-    static void* background(void* self);
-    static void* writing(void* output);
+    static void* drain_thread(void* self);
+    static void* write_thread(void* queue);
 
     Store& store_;
     unsigned threads_;

@@ -6,9 +6,9 @@
 namespace assay::storage {
 namespace {
 
-constexpr std::uint64_t worth_a_run = 16;   // blocks: fewer are cheaper as extents
-constexpr std::size_t most_runs = 64;       // every lookup asks each
-constexpr std::size_t least_recent = 4096;  // extents before a merge is worth its pass
+constexpr std::uint64_t min_run_blocks = 16;      // fewer blocks are cheaper as extents
+constexpr std::size_t max_runs = 64;              // every lookup visits each
+constexpr std::size_t min_recent_extents = 4096;  // fewer are not worth a compaction
 
 bool newer(std::uint64_t a, std::uint32_t rank_a, std::uint64_t b, std::uint32_t rank_b) {
     return a != b ? a > b : rank_a > rank_b;
@@ -17,79 +17,79 @@ bool newer(std::uint64_t a, std::uint32_t rank_a, std::uint64_t b, std::uint32_t
 }  // namespace
 
 void Index::add(const Record& record, std::uint32_t rank, std::uint64_t position) {
-    if (static_cast<Kind>(record.kind) == Kind::truncate) {
-        cuts_.push_back({record.sequence, record.begin});
+    if (static_cast<RecordKind>(record.kind) == RecordKind::truncate) {
+        truncations_.push_back({record.sequence, record.begin});
         return;
     }
-    Run run{record.begin, record.length,   record.stride,   record.count, record.place,
+    Run run{record.begin, record.length,   record.stride,   record.count, record.ring_offset,
             position,     record.sequence, record.sequence, rank,         1};
-    if (static_cast<Kind>(record.kind) == Kind::filed) run.rank = in_file;
-    if (run.count > 1 || run.rank == in_file) return add(run);
+    if (static_cast<RecordKind>(record.kind) == RecordKind::tombstone) run.rank = file_system_rank;
+    if (run.count > 1 || run.rank == file_system_rank) return add(run);
     run.stride = run.length;
-    const auto found = open_.find(rank);
-    if (found == open_.end()) {
-        open_.emplace(rank, run);
+    const auto it = growing_.find(rank);
+    if (it == growing_.end()) {
+        growing_.emplace(rank, run);
         return;
     }
-    Run& open = found->second;
-    const bool follows = run.length == open.length &&
-                         run.place == open.place + open.count * open.length &&
-                         position == open.record + open.count;
-    if (follows && run.begin > open.begin) {
-        if (open.count == 1 && run.begin - open.begin >= run.length)
-            open.stride = run.begin - open.begin;
-        if (run.begin == open.begin + open.count * open.stride) {
-            ++open.count;
-            ++open.records;
-            open.newest = run.newest;
+    Run& growing = it->second;
+    const bool follows = run.length == growing.length &&
+                         run.ring_offset == growing.ring_offset + growing.count * growing.length &&
+                         position == growing.first_record + growing.count;
+    if (follows && run.begin > growing.begin) {
+        if (growing.count == 1 && run.begin - growing.begin >= run.length)
+            growing.stride = run.begin - growing.begin;
+        if (run.begin == growing.begin + growing.count * growing.stride) {
+            ++growing.count;
+            ++growing.records;
+            growing.newest = run.newest;
             return;
         }
-        if (open.count == 1) open.stride = open.length;
+        if (growing.count == 1) growing.stride = growing.length;
     }
-    add(open);
-    open = run;
+    add(growing);
+    growing = run;
 }
 
 void Index::add(const Run& run) {
-    if (run.count < worth_a_run) return dissolve(run);
+    if (run.count < min_run_blocks) return split(run);
     runs_.push_back(run);
-    if (runs_.size() <= most_runs) return;
-    // The shortest gives way: it costs the fewest extents.
+    if (runs_.size() <= max_runs) return;
+    // The shortest run is split: it becomes the fewest extents.
     const auto shortest = std::min_element(
         runs_.begin(), runs_.end(), [](const Run& a, const Run& b) { return a.count < b.count; });
     const Run old = *shortest;
     runs_.erase(shortest);
-    dissolve(old);
+    split(old);
 }
 
-void Index::dissolve(const Run& run) {
+void Index::split(const Run& run) {
     for (std::uint64_t k = 0; k < run.count; ++k)
         insert({run.begin + k * run.stride, run.begin + k * run.stride + run.length,
-                run.place + k * run.length, sequence(run, k), run.rank});
+                run.ring_offset + k * run.length, sequence(run, k), run.rank});
 }
 
 void Index::clear() {
     runs_.clear();
-    open_.clear();
+    growing_.clear();
     sorted_.clear();
     recent_.clear();
-    cuts_.clear();
+    truncations_.clear();
 }
 
 std::uint64_t Index::sequence(const Run& run, std::uint64_t block) const {
     return run.records == 1 || run.oldest == run.newest ? run.newest : sequence_of_(run, block);
 }
 
-// Into recent_, of which it takes what is older and keeps what is newer.
+// Inserts into recent_: older parts there are replaced, newer ones stay.
 void Index::insert(Extent extent) {
     if (recent_.empty() && (sorted_.empty() || sorted_.back().end <= extent.begin)) {
         sorted_.push_back(extent);
         return;
     }
-    auto at = recent_.lower_bound(extent.begin);
-    if (at != recent_.begin() && std::prev(at)->second.end > extent.begin) --at;
-    while (extent.begin < extent.end && at != recent_.end() && at->second.begin < extent.end) {
-        Extent old = at->second;
+    auto it = recent_.lower_bound(extent.begin);
+    if (it != recent_.begin() && std::prev(it)->second.end > extent.begin) --it;
+    while (extent.begin < extent.end && it != recent_.end() && it->second.begin < extent.end) {
+        Extent old = it->second;
         if (newer(old.sequence, old.rank, extent.sequence, extent.rank)) {
             if (extent.begin < old.begin) {
                 Extent part = extent;
@@ -97,133 +97,133 @@ void Index::insert(Extent extent) {
                 recent_.emplace(part.begin, part);
             }
             if (old.end > extent.begin) {
-                extent.place += old.end - extent.begin;
+                extent.ring_offset += old.end - extent.begin;
                 extent.begin = old.end;
             }
-            ++at;
+            ++it;
             continue;
         }
-        at = recent_.erase(at);
+        it = recent_.erase(it);
         if (old.begin < extent.begin) {
             Extent part = old;
             part.end = extent.begin;
             recent_.emplace(part.begin, part);
         }
         if (old.end > extent.end) {
-            old.place += extent.end - old.begin;
+            old.ring_offset += extent.end - old.begin;
             old.begin = extent.end;
-            at = recent_.emplace(old.begin, old).first;
+            it = recent_.emplace(old.begin, old).first;
         }
     }
     if (extent.begin < extent.end) recent_.emplace(extent.begin, extent);
-    if (recent_.size() > least_recent + sorted_.size() / 8) settle();
+    if (recent_.size() > min_recent_extents + sorted_.size() / 8) compact();
 }
 
-// Merges recent_ into sorted_: one pass over both, in which the newer of two that overlap wins.
-void Index::settle() {
-    std::vector<Extent> all;
-    all.reserve(sorted_.size() + recent_.size());
-    auto put = [&](const Extent& extent) {
-        if (extent.begin < extent.end) all.push_back(extent);
+// Merges recent_ into sorted_ in one pass over both; where two overlap, the newer wins.
+void Index::compact() {
+    std::vector<Extent> merged;
+    merged.reserve(sorted_.size() + recent_.size());
+    auto append = [&](const Extent& extent) {
+        if (extent.begin < extent.end) merged.push_back(extent);
     };
     std::size_t k = 0;
-    Extent left{};
-    bool have = false;
-    auto next_old = [&] {
-        have = k < sorted_.size();
-        if (have) left = sorted_[k++];
+    Extent older{};
+    bool has_older = false;
+    auto next_older = [&] {
+        has_older = k < sorted_.size();
+        if (has_older) older = sorted_[k++];
     };
-    next_old();
+    next_older();
     for (auto& [begin, recent] : recent_) {
-        Extent fresh = recent;
-        while (have && left.end <= fresh.begin) put(left), next_old();
-        while (have && left.begin < fresh.end) {
-            if (newer(left.sequence, left.rank, fresh.sequence, fresh.rank)) {
-                Extent part = fresh;
-                part.end = std::min(fresh.end, left.begin);
-                if (part.begin < part.end) put(part);
-                if (left.end >= fresh.end) {
-                    fresh.begin = fresh.end;
+        Extent newer_extent = recent;
+        while (has_older && older.end <= newer_extent.begin) append(older), next_older();
+        while (has_older && older.begin < newer_extent.end) {
+            if (newer(older.sequence, older.rank, newer_extent.sequence, newer_extent.rank)) {
+                Extent part = newer_extent;
+                part.end = std::min(newer_extent.end, older.begin);
+                if (part.begin < part.end) append(part);
+                if (older.end >= newer_extent.end) {
+                    newer_extent.begin = newer_extent.end;
                     break;
                 }
-                fresh.place += left.end - fresh.begin;
-                fresh.begin = left.end;
-                put(left);
-                next_old();
+                newer_extent.ring_offset += older.end - newer_extent.begin;
+                newer_extent.begin = older.end;
+                append(older);
+                next_older();
             } else {
-                Extent part = left;
-                part.end = std::min(left.end, fresh.begin);
-                put(part);
-                if (left.end > fresh.end) {
-                    left.place += fresh.end - left.begin;
-                    left.begin = fresh.end;
+                Extent part = older;
+                part.end = std::min(older.end, newer_extent.begin);
+                append(part);
+                if (older.end > newer_extent.end) {
+                    older.ring_offset += newer_extent.end - older.begin;
+                    older.begin = newer_extent.end;
                     break;
                 }
-                next_old();
+                next_older();
             }
         }
-        put(fresh);
+        append(newer_extent);
     }
-    while (have) put(left), next_old();
-    sorted_ = std::move(all);
+    while (has_older) append(older), next_older();
+    sorted_ = std::move(merged);
     recent_.clear();
 }
 
-bool Index::cut_off(std::uint64_t sequence, std::uint64_t at) const {
-    for (const auto& cut : cuts_)
-        if (cut.sequence > sequence && at >= cut.size) return true;
+bool Index::is_truncated(std::uint64_t sequence, std::uint64_t offset) const {
+    for (const auto& truncation : truncations_)
+        if (truncation.sequence > sequence && offset >= truncation.size) return true;
     return false;
 }
 
-void Index::consider(Found& best, std::uint64_t at, const Extent& candidate) const {
-    if (candidate.begin > at) {
-        best.upto = std::min(best.upto, candidate.begin);
+void Index::take_if_newer(Lookup& best, std::uint64_t offset, const Extent& candidate) const {
+    if (candidate.begin > offset) {
+        best.end = std::min(best.end, candidate.begin);
         return;
     }
-    if (candidate.end <= at) return;
-    best.upto = std::min(best.upto, candidate.end);
+    if (candidate.end <= offset) return;
+    best.end = std::min(best.end, candidate.end);
     if (best.data && !newer(candidate.sequence, candidate.rank, best.sequence, best.rank)) return;
     best.data = true;
     best.rank = candidate.rank;
     best.sequence = candidate.sequence;
-    best.place = candidate.place + (at - candidate.begin);
+    best.ring_offset = candidate.ring_offset + (offset - candidate.begin);
 }
 
-Found Index::find(std::uint64_t at, std::uint64_t end) {
-    Found best;
-    best.upto = end;
-    auto of_run = [&](const Run& run) {
-        if (at >= run.end()) return;
-        const std::uint64_t block = at <= run.begin ? 0 : (at - run.begin) / run.stride;
+Lookup Index::find(std::uint64_t offset, std::uint64_t end) {
+    Lookup best;
+    best.end = end;
+    auto take_from_run = [&](const Run& run) {
+        if (offset >= run.end()) return;
+        const std::uint64_t block = offset <= run.begin ? 0 : (offset - run.begin) / run.stride;
         for (std::uint64_t k = block; k < std::min(block + 2, run.count); ++k) {
             const std::uint64_t begin = run.begin + k * run.stride;
-            if (begin >= best.upto) break;
-            consider(best, at,
-                     {begin, begin + run.length, run.place + k * run.length,
-                      begin <= at ? sequence(run, k) : 0, run.rank});
+            if (begin >= best.end) break;
+            take_if_newer(best, offset,
+                          {begin, begin + run.length, run.ring_offset + k * run.length,
+                           begin <= offset ? sequence(run, k) : 0, run.rank});
         }
     };
-    for (const auto& run : runs_) of_run(run);
-    for (const auto& [rank, run] : open_) of_run(run);
+    for (const auto& run : runs_) take_from_run(run);
+    for (const auto& [rank, run] : growing_) take_from_run(run);
     if (!sorted_.empty()) {
-        auto from = std::upper_bound(sorted_.begin(), sorted_.end(), at,
+        auto from = std::upper_bound(sorted_.begin(), sorted_.end(), offset,
                                      [](std::uint64_t a, const Extent& b) { return a < b.begin; });
-        if (from != sorted_.begin()) consider(best, at, *std::prev(from));
-        if (from != sorted_.end()) consider(best, at, *from);
+        if (from != sorted_.begin()) take_if_newer(best, offset, *std::prev(from));
+        if (from != sorted_.end()) take_if_newer(best, offset, *from);
     }
     if (!recent_.empty()) {
-        auto from = recent_.upper_bound(at);
-        if (from != recent_.begin()) consider(best, at, std::prev(from)->second);
-        if (from != recent_.end()) consider(best, at, from->second);
+        auto from = recent_.upper_bound(offset);
+        if (from != recent_.begin()) take_if_newer(best, offset, std::prev(from)->second);
+        if (from != recent_.end()) take_if_newer(best, offset, from->second);
     }
-    for (const auto& cut : cuts_)
-        if (cut.size > at) best.upto = std::min(best.upto, cut.size);
-    if (best.data && cut_off(best.sequence, at)) best.data = false;
+    for (const auto& truncation : truncations_)
+        if (truncation.size > offset) best.end = std::min(best.end, truncation.size);
+    if (best.data && is_truncated(best.sequence, offset)) best.data = false;
     return best;
 }
 
 std::size_t Index::bytes() const {
-    return runs_.capacity() * sizeof(Run) + open_.size() * (sizeof(Run) + 48) +
+    return runs_.capacity() * sizeof(Run) + growing_.size() * (sizeof(Run) + 48) +
            sorted_.capacity() * sizeof(Extent) + recent_.size() * (sizeof(Extent) + 48);
 }
 

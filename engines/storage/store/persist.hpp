@@ -1,8 +1,7 @@
-// Stores that outlive the power: written back from the cache and ordered, where the memory is
-// persistent.
+// Cache write-back and ordering for stores in persistent memory.
 //
 // clwb where the processor has it, else clflushopt, else clflush (Intel SDM, volume 1, 11.4 and
-// 12). Other processors have no such memory today; there a fence is all.
+// 12). Other processors have no persistent memory today: there it is a fence only.
 #pragma once
 
 #include <cstddef>
@@ -16,9 +15,9 @@
 namespace assay::storage {
 
 #if defined(__x86_64__)
-__attribute__((target("clwb"))) inline void write_back_clwb(char* at) { _mm_clwb(at); }
-__attribute__((target("clflushopt"))) inline void write_back_clflushopt(char* at) {
-    _mm_clflushopt(at);
+__attribute__((target("clwb"))) inline void write_back_clwb(char* line) { _mm_clwb(line); }
+__attribute__((target("clflushopt"))) inline void write_back_clflushopt(char* line) {
+    _mm_clflushopt(line);
 }
 
 inline int write_back_kind() {
@@ -32,12 +31,12 @@ inline int write_back_kind() {
 
 inline void write_back(const void* from, std::size_t bytes) {
     const int kind = write_back_kind();
-    auto* at =
+    auto* line =
         reinterpret_cast<char*>(reinterpret_cast<std::uintptr_t>(from) & ~std::uintptr_t{63});
-    for (auto* end = static_cast<const char*>(from) + bytes; at < end; at += 64)
-        if (kind == 2) write_back_clwb(at);
-        else if (kind == 1) write_back_clflushopt(at);
-        else _mm_clflush(at);
+    for (auto* end = static_cast<const char*>(from) + bytes; line < end; line += 64)
+        if (kind == 2) write_back_clwb(line);
+        else if (kind == 1) write_back_clflushopt(line);
+        else _mm_clflush(line);
 }
 inline void persist_fence() { _mm_sfence(); }
 #else

@@ -6,7 +6,7 @@ namespace assay::storage {
 
 namespace {
 
-// Of the record to which a counter of the rank points; without one: the end of time.
+// The sequence of the record to which a counter of the rank points; 2^64 - 1: there is none.
 std::uint64_t sequence_at(const Store& store, std::uint32_t rank,
                           const std::atomic<std::uint64_t>& counter) {
     const auto& head = store.head(rank);
@@ -16,13 +16,13 @@ std::uint64_t sequence_at(const Store& store, std::uint32_t rank,
         const std::uint64_t sequence = store.record(rank, position).sequence;
         std::atomic_thread_fence(std::memory_order_seq_cst);
         if (head.first_record.load(std::memory_order_acquire) <= position)
-            return sequence;  // else it was another's by then
+            return sequence;  // else the slot was reused meanwhile
     }
 }
 
 }  // namespace
 
-// A write that begins from now on gets a later sequence than now; one that has begun says so.
+// A write that begins later gets a later sequence; one that has begun has set `pending`.
 std::uint64_t horizon(const Store& store) {
     std::uint64_t before = store.now();
     for (std::uint32_t rank = 0; rank < store.ranks(); ++rank)
@@ -32,21 +32,21 @@ std::uint64_t horizon(const Store& store) {
 }
 
 Progress progress(const Store& store) {
-    Progress now{};
-    now.now = store.now();
-    now.horizon = now.drained = now.oldest = horizon(store);
+    Progress result{};
+    result.now = store.now();
+    result.horizon = result.drained = result.oldest = horizon(store);
     for (std::uint32_t rank = 0; rank < store.ranks(); ++rank) {
         const auto& head = store.head(rank);
-        now.drained = std::min(now.drained, sequence_at(store, rank, head.drained));
-        now.oldest = std::min(now.oldest, sequence_at(store, rank, head.first_record));
-        if (const auto settling = head.settling.load(std::memory_order_seq_cst))
-            now.drained = std::min(now.drained, settling);
+        result.drained = std::min(result.drained, sequence_at(store, rank, head.drained));
+        result.oldest = std::min(result.oldest, sequence_at(store, rank, head.first_record));
+        if (const auto resolving = head.resolving.load(std::memory_order_seq_cst))
+            result.drained = std::min(result.drained, resolving);
     }
-    now.failed = store.super().drain_failed.load();
-    return now;
+    result.failed = store.superblock().drain_failed.load();
+    return result;
 }
 
-std::uint64_t oldest_but_of(const Store& store, std::uint32_t rank) {
+std::uint64_t oldest_except(const Store& store, std::uint32_t rank) {
     std::uint64_t oldest = ~0ull;
     for (std::uint32_t other = 0; other < store.ranks(); ++other)
         if (other != rank)

@@ -1,5 +1,4 @@
-// How far a node is, in sequences: what of its ranks can still appear, what the file system has,
-// what is still held.
+// A node's progress, as sequences: what can still appear, what is drained, what is still held.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +10,15 @@ namespace assay::storage {
 struct Progress {
     std::uint64_t now;      // the node's clock: no record has a later sequence
     std::uint64_t horizon;  // every record older than this is published
-    std::uint64_t drained;  // what every record older than this wrote is in the file system, and
-                            // stays as it is
-    std::uint64_t oldest;   // no record older than this is in a ring any more
-    std::uint64_t failed;   // errno of a drain that gets no further
+    std::uint64_t drained;  // the data of every record older than this are in the file system, and
+                            // are not rewritten there
+    std::uint64_t oldest;   // no record older than this is left in a ring
+    std::uint64_t failed;   // errno of a failed drain; 0: none
 };
 
 std::uint64_t horizon(const Store& store);
 Progress progress(const Store& store);
-// The oldest record in the rings of all ranks but one; none: the end of time.
-std::uint64_t oldest_but_of(const Store& store, std::uint32_t rank);
+// The sequence of the oldest record in the rings of all other ranks; 2^64 - 1: there is none.
+std::uint64_t oldest_except(const Store& store, std::uint32_t rank);
 
 }  // namespace assay::storage

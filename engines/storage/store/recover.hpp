@@ -1,7 +1,7 @@
-// What a job that ended early has left in a store, put where it belongs.
+// Recovery: writes what an aborted job left in its store into the file system.
 //
-// Nothing needs to have been saved: a record that was published is whole, and says all. Records
-// that are not (torn by a power failure, or damaged) are counted, told and left out.
+// A published record is complete and describes its data, so nothing else had to be saved. Records
+// that are torn by a power failure or damaged are counted, reported and left out.
 #pragma once
 
 #include <cstdint>
@@ -12,24 +12,24 @@
 
 namespace assay::storage {
 
-struct Leftover {
+struct UndrainedFile {
     std::string path;
     std::uint64_t records = 0, bytes = 0;
     bool gone = false;  // the file has been removed or replaced
 };
 
-struct Contents {
+struct UndrainedData {
     std::uint64_t records = 0, bytes = 0, torn = 0;
-    std::vector<Leftover> files;
+    std::vector<UndrainedFile> files;
 };
 
-// What is not in the file system yet.
-Contents contents(const Store& store);
+// What the file system does not have yet.
+UndrainedData undrained_data(const Store& store);
 
-// True where a running job holds the store; otherwise it is held by the caller from now on.
+// True: a running job has locked the store. False: this process has locked it now.
 bool in_use(const Store& store);
 
-// Writes it there. `error`: errno of what hindered it, 0 if nothing did; the store is then empty.
-Contents recover(Store& store, unsigned threads, int& error);
+// Drains the store and returns what it held. `error`: errno; 0: the store is empty now.
+UndrainedData recover(Store& store, unsigned threads, int& error);
 
 }  // namespace assay::storage

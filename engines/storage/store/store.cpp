@@ -38,12 +38,12 @@ namespace assay::storage {
 namespace {
 
 constexpr long tmpfs_magic = 0x01021994;
-constexpr std::uint64_t record_per = 8192;  // bytes of data for which there is one record
-constexpr std::uint64_t least_records = 1u << 16;
-constexpr std::uint64_t least_ring = 1u << 20;
+constexpr std::uint64_t data_bytes_per_record = 8192;
+constexpr std::uint64_t min_records = 1u << 16;
+constexpr std::uint64_t min_ring_bytes = 1u << 20;
 constexpr std::uint64_t huge_page = 2u << 20;  // the alignment of a dax device
 
-std::string reason() { return std::strerror(errno); }
+std::string errno_text() { return std::strerror(errno); }
 
 std::uint64_t available_memory() {
     std::uint64_t kib = 0;
@@ -56,10 +56,10 @@ std::uint64_t available_memory() {
     return kib << 10;
 }
 
-std::uint64_t device_bytes(const struct stat& about) {
+std::uint64_t device_bytes(const struct stat& info) {
     char path[128];
-    std::snprintf(path, sizeof path, "/sys/dev/char/%u:%u/size", major(about.st_rdev),
-                  minor(about.st_rdev));
+    std::snprintf(path, sizeof path, "/sys/dev/char/%u:%u/size", major(info.st_rdev),
+                  minor(info.st_rdev));
     std::uint64_t bytes = 0;
     if (FILE* file = std::fopen(path, "r")) {
         if (std::fscanf(file, "%lu", &bytes) != 1) bytes = 0;
@@ -68,72 +68,72 @@ std::uint64_t device_bytes(const struct stat& about) {
     return bytes / huge_page * huge_page;
 }
 
-// The numbers of a superblock, if there is one.
-struct Peek {
+// What a superblock says; `store` is false where there is none.
+struct SuperblockSummary {
     bool store = false;
     std::uint32_t version = 0;
     Phase phase = Phase::clean;
     std::string job;
-    Shape shape{};
+    StoreLayout layout{};
     std::uint64_t bytes = 0;
 };
 
-Peek peek(int fd, std::size_t present) {
-    if (present < Shape::first_rank()) return {};
+SuperblockSummary read_superblock(int fd, std::size_t existing_bytes) {
+    if (existing_bytes < StoreLayout::ranks_offset()) return {};
     void* map = mmap(nullptr, huge_page, PROT_READ, MAP_SHARED, fd,
-                     0);  // a device maps in whole huge pages only
+                     0);  // a device can only be mapped in whole huge pages
     if (map == MAP_FAILED) return {};
-    const auto& super = *static_cast<const Superblock*>(map);
-    Peek seen{super.magic == store_magic,
-              super.version,
-              super.phase,
-              std::string(super.job, strnlen(super.job, sizeof super.job)),
-              Shape{super.ranks, super.record_slots, super.ring_bytes},
-              super.bytes};
+    const auto& superblock = *static_cast<const Superblock*>(map);
+    SuperblockSummary summary{
+        superblock.magic == store_magic,
+        superblock.version,
+        superblock.phase,
+        std::string(superblock.job, strnlen(superblock.job, sizeof superblock.job)),
+        StoreLayout{superblock.ranks, superblock.record_slots, superblock.ring_bytes},
+        superblock.bytes};
     munmap(map, huge_page);
-    return seen;
+    return summary;
 }
 
-// What another job has left in a device or file that is to be used, in words; empty: nothing that
-// counts.
-std::string left_behind(int fd, const std::string& path, std::size_t present) {
-    const auto [store, version, phase, job, shape, bytes] = peek(fd, present);
-    if (!store || phase == Phase::clean || phase == Phase::making) return {};
+// Why a device or file may not be overwritten: another job's data are in it. Empty: it may.
+std::string unrecovered_data(int fd, const std::string& path, std::size_t existing_bytes) {
+    const auto [store, version, phase, job, layout, bytes] = read_superblock(fd, existing_bytes);
+    if (!store || phase == Phase::clean || phase == Phase::formatting) return {};
     if (version != store_version)
         return path + " holds data of another version of Assay (job " + job +
-               "); recover them with that version";
+               "); fix: recover them with that version";
     return path + " holds data of job " + job +
-           " that may not be in the file system yet; first: assay io recover " + path;
+           " that may not be in the file system yet; fix: assay io recover " + path;
     return {};
 }
 
 }  // namespace
 
-std::uint64_t check_of(const Record& record) {
-    return XXH3_64bits(&record, offsetof(Record, check));
+std::uint64_t checksum_of(const Record& record) {
+    return XXH3_64bits(&record, offsetof(Record, checksum));
 }
 
-Shape Shape::fitting(std::size_t bytes, std::uint32_t ranks) {
-    Shape shape{ranks, least_records, 0};
-    if (bytes <= first_rank()) return shape;
-    const std::uint64_t each = (bytes - first_rank()) / ranks / page * page;
-    if (each > page)
-        shape.record_slots =
-            std::max(least_records, each / (record_per + sizeof(Record)) / 64 * 64);
-    const std::uint64_t overhead = page + shape.record_slots * sizeof(Record);
-    shape.ring_bytes = each > overhead ? (each - overhead) / page * page : 0;
-    return shape;
+StoreLayout StoreLayout::fit(std::size_t bytes, std::uint32_t ranks) {
+    StoreLayout layout{ranks, min_records, 0};
+    if (bytes <= ranks_offset()) return layout;
+    const std::uint64_t rank_bytes = (bytes - ranks_offset()) / ranks / page * page;
+    if (rank_bytes > page)
+        layout.record_slots =
+            std::max(min_records, rank_bytes / (data_bytes_per_record + sizeof(Record)) / 64 * 64);
+    const std::uint64_t overhead = page + layout.record_slots * sizeof(Record);
+    layout.ring_bytes = rank_bytes > overhead ? (rank_bytes - overhead) / page * page : 0;
+    return layout;
 }
 
 bool Store::map(std::size_t bytes, Failure& failure) {
-    // With MAP_SYNC what is flushed from the cache is on the medium: a device, or a file system
-    // with dax.
+    // With MAP_SYNC (a dax device, or a file system with dax) data that are flushed from the cache
+    // are on the medium.
     void* map =
         mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED_VALIDATE | MAP_SYNC, fd_, 0);
     persistent_ = map != MAP_FAILED;
     if (map == MAP_FAILED) map = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
     if (map == MAP_FAILED) {
-        failure.what = path_ + " cannot be mapped: " + reason();
+        failure.what = path_ + " cannot be mapped: " + errno_text();
         return false;
     }
     map_ = static_cast<char*>(map);
@@ -144,112 +144,116 @@ bool Store::map(std::size_t bytes, Failure& failure) {
 }
 
 void Store::format(const std::string& job) {
-    auto& about = super();
-    about.phase.store(Phase::making);
-    about.magic = store_magic;
-    about.version = store_version;
-    about.ranks = shape_.ranks;
-    about.bytes = mapped_;
-    about.record_slots = shape_.record_slots;
-    about.ring_bytes = shape_.ring_bytes;
-    std::snprintf(about.job, sizeof about.job, "%s", job.c_str());
-    gethostname(about.host, sizeof about.host - 1);
-    about.created = std::time(nullptr);
-    about.persistent = persistent_;
-    timespec real{}, steady{};
-    clock_gettime(CLOCK_REALTIME, &real);
+    auto& block = superblock();
+    block.phase.store(Phase::formatting);
+    block.magic = store_magic;
+    block.version = store_version;
+    block.ranks = layout_.ranks;
+    block.bytes = mapped_;
+    block.record_slots = layout_.record_slots;
+    block.ring_bytes = layout_.ring_bytes;
+    std::snprintf(block.job, sizeof block.job, "%s", job.c_str());
+    gethostname(block.host, sizeof block.host - 1);
+    block.created = std::time(nullptr);
+    block.persistent = persistent_;
+    timespec realtime{}, steady{};
+    clock_gettime(CLOCK_REALTIME, &realtime);
     clock_gettime(CLOCK_MONOTONIC, &steady);
-    about.skew = (real.tv_sec - steady.tv_sec) * 1'000'000'000 + real.tv_nsec - steady.tv_nsec;
-    about.hurry = about.table_lock = about.drain_lock = about.drain_failed = 0;
-    about.discarded = 0;
-    for (std::size_t k = 0; k < pointer_slots; ++k)
-        about.pointers[k] = 0, about.pointer_used[k] = 0;
+    block.clock_offset =
+        (realtime.tv_sec - steady.tv_sec) * 1'000'000'000 + realtime.tv_nsec - steady.tv_nsec;
+    block.drain_requests = block.table_lock = block.drain_lock = block.drain_failed = 0;
+    block.discarded = 0;
+    for (std::size_t k = 0; k < shared_pointer_slots; ++k)
+        block.shared_pointers[k] = 0, block.shared_pointer_used[k] = 0;
     if (backing_ !=
-        Backing::memory)  // a fresh file of a tmpfs is zero as it is, and is not to be touched
+        Backing::memory)  // a new tmpfs file reads as zero; touching it would allocate it
         for (std::uint32_t k = 0; k < file_slots; ++k) file(k).generation = 0, file(k).users = 0;
-    for (std::uint32_t rank = 0; rank < shape_.ranks; ++rank) {
-        auto& of = head(rank);
-        of.tail = of.pending = of.drained = of.first_record = of.first_byte = 0;
-        of.ring = shape_.ring_bytes;
-        of.real = backing_ == Backing::device ? shape_.ring_bytes : 0;
+    for (std::uint32_t rank = 0; rank < layout_.ranks; ++rank) {
+        auto& rank_head = head(rank);
+        rank_head.tail = rank_head.pending = rank_head.drained = rank_head.first_record =
+            rank_head.first_byte = 0;
+        rank_head.ring_bytes = layout_.ring_bytes;
+        rank_head.prefaulted = backing_ == Backing::device ? layout_.ring_bytes : 0;
     }
-    write_back(&about, superblock_bytes);
+    write_back(&block, superblock_bytes);
     persist_fence();
 }
 
-std::unique_ptr<Store> Store::make(const std::string& where, std::uint64_t size,
-                                   std::uint32_t ranks, const std::string& job,
-                                   const std::string& name, Failure& failure) {
+std::unique_ptr<Store> Store::create(const std::string& location, std::uint64_t size,
+                                     std::uint32_t ranks, const std::string& job,
+                                     const std::string& name, Failure& failure) {
     std::unique_ptr<Store> store(new Store);
-    struct stat about{};
-    const bool exists = stat(where.c_str(), &about) == 0;
-    const bool folder = exists && S_ISDIR(about.st_mode);
-    store->path_ = folder ? where + "/assay-io-" + name : where;
-    if (!exists && where.find_last_of('/') != std::string::npos) {
+    struct stat info{};
+    const bool exists = stat(location.c_str(), &info) == 0;
+    const bool folder = exists && S_ISDIR(info.st_mode);
+    store->path_ = folder ? location + "/assay-io-" + name : location;
+    if (!exists && location.find_last_of('/') != std::string::npos) {
         struct stat parent{};
-        const std::string above =
-            where.substr(0, std::max<std::size_t>(1, where.find_last_of('/')));
-        if (stat(above.c_str(), &parent) || !S_ISDIR(parent.st_mode)) {
-            failure.what = where + " cannot be a store: there is no folder " + above;
+        const std::string parent_path =
+            location.substr(0, std::max<std::size_t>(1, location.find_last_of('/')));
+        if (stat(parent_path.c_str(), &parent) || !S_ISDIR(parent.st_mode)) {
+            failure.what = location + " cannot be a store: there is no folder " + parent_path;
             return nullptr;
         }
     }
-    const bool device = exists && S_ISCHR(about.st_mode);
-    if (exists && !folder && !device && !S_ISREG(about.st_mode)) {
-        failure.what = where + " cannot be a store: name a folder, a file or a /dev/dax device";
+    const bool device = exists && S_ISCHR(info.st_mode);
+    if (exists && !folder && !device && !S_ISREG(info.st_mode)) {
+        failure.what =
+            location + " cannot be a store: it is neither a folder, a file nor a /dev/dax device";
         return nullptr;
     }
     store->fd_ = open(store->path_.c_str(), O_RDWR | O_CLOEXEC | (device ? 0 : O_CREAT), 0600);
     if (store->fd_ < 0) {
-        failure.what = store->path_ + " cannot be opened as a store: " + reason();
+        failure.what = store->path_ + " cannot be opened as a store: " + errno_text();
         return nullptr;
     }
     if (flock(store->fd_, LOCK_EX | LOCK_NB)) {
         failure.what = store->path_ + " is in use by another job";
         return nullptr;
     }
-    fstat(store->fd_, &about);
-    const std::uint64_t present =
-        device ? device_bytes(about) : static_cast<std::uint64_t>(about.st_size);
-    if (const auto left = left_behind(store->fd_, store->path_, present); !left.empty()) {
-        failure.what = left;
+    fstat(store->fd_, &info);
+    const std::uint64_t existing_bytes =
+        device ? device_bytes(info) : static_cast<std::uint64_t>(info.st_size);
+    if (const auto problem = unrecovered_data(store->fd_, store->path_, existing_bytes);
+        !problem.empty()) {
+        failure.what = problem;
         return nullptr;
     }
-    struct statfs room{};
-    fstatfs(store->fd_, &room);
-    store->backing_ = device                       ? Backing::device
-                      : room.f_type == tmpfs_magic ? Backing::memory
-                                                   : Backing::file;
-    const std::uint64_t free =
-        static_cast<std::uint64_t>(room.f_bavail) * room.f_bsize + (device ? 0 : present);
+    struct statfs fs_info{};
+    fstatfs(store->fd_, &fs_info);
+    store->backing_ = device                          ? Backing::device
+                      : fs_info.f_type == tmpfs_magic ? Backing::memory
+                                                      : Backing::file;
+    const std::uint64_t free = static_cast<std::uint64_t>(fs_info.f_bavail) * fs_info.f_bsize +
+                               (device ? 0 : existing_bytes);
     std::uint64_t bytes = size;
-    if (device) bytes = size && size < present ? size : present;
+    if (device) bytes = size && size < existing_bytes ? size : existing_bytes;
     else if (!bytes)
         bytes = store->backing_ == Backing::memory ? std::min(free / 2, available_memory() / 4)
                                                    : free / 2;
     bytes = bytes / huge_page * huge_page;
-    store->shape_ = Shape::fitting(bytes, ranks);
-    const bool own = !exists || folder;
-    if (store->shape_.ring_bytes < least_ring) {
-        failure.what = where + " is too small for " + std::to_string(ranks) +
+    store->layout_ = StoreLayout::fit(bytes, ranks);
+    const bool remove_on_failure = !exists || folder;
+    if (store->layout_.ring_bytes < min_ring_bytes) {
+        failure.what = location + " is too small for " + std::to_string(ranks) +
                        " ranks: " + std::to_string(bytes >> 20) +
-                       " MiB, of which each needs 6 MiB and their tables 16 MiB";
-        if (own) unlink(store->path_.c_str());
+                       " MiB; each rank needs 6 MiB, the tables need 16 MiB";
+        if (remove_on_failure) unlink(store->path_.c_str());
         return nullptr;
     }
     if (!device && ftruncate(store->fd_, static_cast<off_t>(bytes))) {
-        failure.what = store->path_ + " cannot be made " + std::to_string(bytes >> 20) +
-                       " MiB large: " + reason();
-        if (own) unlink(store->path_.c_str());
+        failure.what = store->path_ + " cannot be extended to " + std::to_string(bytes >> 20) +
+                       " MiB: " + errno_text();
+        if (remove_on_failure) unlink(store->path_.c_str());
         return nullptr;
     }
     if (!store->map(bytes, failure)) return nullptr;
     int error = store->populate(0, superblock_bytes);
     for (std::uint32_t rank = 0; rank < ranks && !error; ++rank)
-        error = store->populate(store->shape_.head(rank), page);
+        error = store->populate(store->layout_.head_offset(rank), page);
     if (error) {
-        failure.what = store->path_ + " has no room: " + std::strerror(error);
-        if (own) unlink(store->path_.c_str());
+        failure.what = store->path_ + " has no space left: " + std::strerror(error);
+        if (remove_on_failure) unlink(store->path_.c_str());
         return nullptr;
     }
     store->format(job);
@@ -261,33 +265,35 @@ std::unique_ptr<Store> Store::attach(const std::string& path, Failure& failure) 
     store->path_ = path;
     store->fd_ = open(path.c_str(), O_RDWR | O_CLOEXEC);
     if (store->fd_ < 0) {
-        failure.what = path + " cannot be opened: " + reason();
+        failure.what = path + " cannot be opened: " + errno_text();
         return nullptr;
     }
-    struct stat about{};
-    fstat(store->fd_, &about);
-    const bool device = S_ISCHR(about.st_mode);
-    if (!device && !S_ISREG(about.st_mode)) {
+    struct stat info{};
+    fstat(store->fd_, &info);
+    const bool device = S_ISCHR(info.st_mode);
+    if (!device && !S_ISREG(info.st_mode)) {
         failure.what = path + " is not a store of Assay";
         return nullptr;
     }
-    struct statfs room{};
-    fstatfs(store->fd_, &room);
-    store->backing_ = device                       ? Backing::device
-                      : room.f_type == tmpfs_magic ? Backing::memory
-                                                   : Backing::file;
-    const std::uint64_t present =
-        device ? device_bytes(about) : static_cast<std::uint64_t>(about.st_size);
-    const auto [good, version, phase, job, shape, bytes] = peek(store->fd_, present);
-    const bool fits = shape.ranks && shape.ranks < (1u << 20) && shape.record_slots &&
-                      shape.record_slots < (1ull << 40) && shape.ring_bytes &&
-                      shape.ring_bytes < (1ull << 50) && shape.bytes() <= bytes && bytes <= present;
-    if (good && version != store_version)
+    struct statfs fs_info{};
+    fstatfs(store->fd_, &fs_info);
+    store->backing_ = device                          ? Backing::device
+                      : fs_info.f_type == tmpfs_magic ? Backing::memory
+                                                      : Backing::file;
+    const std::uint64_t existing_bytes =
+        device ? device_bytes(info) : static_cast<std::uint64_t>(info.st_size);
+    const auto [valid, version, phase, job, layout, bytes] =
+        read_superblock(store->fd_, existing_bytes);
+    const bool fits = layout.ranks && layout.ranks < (1u << 20) && layout.record_slots &&
+                      layout.record_slots < (1ull << 40) && layout.ring_bytes &&
+                      layout.ring_bytes < (1ull << 50) && layout.bytes() <= bytes &&
+                      bytes <= existing_bytes;
+    if (valid && version != store_version)
         failure.what = path + " is a store of version " + std::to_string(version) +
                        "; this Assay reads version " + std::to_string(store_version);
-    else if (!good || !fits) failure.what = path + " is not a store of Assay, or a damaged one";
+    else if (!valid || !fits) failure.what = path + " is not a store of Assay, or it is damaged";
     if (failure) return nullptr;
-    store->shape_ = shape;
+    store->layout_ = layout;
     if (!store->map(bytes, failure)) return nullptr;
     return store;
 }
@@ -301,78 +307,78 @@ std::uint64_t Store::now() const {
     timespec steady{};
     clock_gettime(CLOCK_MONOTONIC, &steady);
     return static_cast<std::uint64_t>(steady.tv_sec * 1'000'000'000 + steady.tv_nsec +
-                                      super().skew.load(std::memory_order_relaxed));
+                                      superblock().clock_offset.load(std::memory_order_relaxed));
 }
 
-void Store::no_earlier(std::uint64_t moment) const {
-    const std::uint64_t mine = now();
-    if (moment > mine) super().skew.fetch_add(static_cast<std::int64_t>(moment - mine));
+void Store::advance_clock(std::uint64_t sequence) const {
+    const std::uint64_t current = now();
+    if (sequence > current)
+        superblock().clock_offset.fetch_add(static_cast<std::int64_t>(sequence - current));
 }
 
-void Store::hurry() const {
-    super().hurry.fetch_add(1);
-    syscall(SYS_futex, &super().hurry, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+void Store::request_drain() const {
+    superblock().drain_requests.fetch_add(1);
+    syscall(SYS_futex, &superblock().drain_requests, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
 int Store::populate(std::size_t from, std::size_t bytes) const {
     if (!bytes) return 0;
     const std::size_t begin = from / page * page,
                       end = std::min(mapped_, (from + bytes + page - 1) / page * page);
-    // A file's blocks are its file system's to give. A tmpfs gives pages as they are touched: huge
-    // ones, where it may.
+    // A file system allocates a file's blocks in fallocate. A tmpfs allocates pages at the first
+    // touch, and huge ones if it is configured so.
     if (backing_ == Backing::file &&
         fallocate(fd_, 0, static_cast<off_t>(begin), static_cast<off_t>(end - begin)))
         if (errno != EOPNOTSUPP) return errno;
     if (!madvise(map_ + begin, end - begin, MADV_POPULATE_WRITE)) return 0;
-    if (errno == EINVAL) return touch(begin, end);  // before Linux 5.14
+    if (errno == EINVAL) return touch_pages(begin, end);  // before Linux 5.14
     return errno == EFAULT || errno == ENOMEM ? ENOSPC : errno;
 }
 
-// Page by page; what a full device does to that is not to be survived, so room is made sure of
-// first.
-int Store::touch(std::size_t begin, std::size_t end) const {
+// Touches page by page. On a full device that would raise SIGBUS, so the space is allocated first.
+int Store::touch_pages(std::size_t begin, std::size_t end) const {
     if (backing_ != Backing::device &&
         fallocate(fd_, 0, static_cast<off_t>(begin), static_cast<off_t>(end - begin)))
         if (errno != EOPNOTSUPP) return errno;
-    for (std::size_t at = begin; at < end; at += page)
-        reinterpret_cast<std::atomic<char>*>(map_ + at)->fetch_or(0);
+    for (std::size_t offset = begin; offset < end; offset += page)
+        reinterpret_cast<std::atomic<char>*>(map_ + offset)->fetch_or(0);
     return 0;
 }
 
-void Store::map_ahead(std::size_t from, std::size_t bytes) const {
+void Store::map_pages(std::size_t from, std::size_t bytes) const {
     const std::size_t begin = from / page * page,
                       end = std::min(mapped_, (from + bytes + page - 1) / page * page);
     if (begin < end) madvise(map_ + begin, end - begin, MADV_POPULATE_READ);
 }
 
 void Store::remove() {
-    super().phase.store(Phase::clean);
-    write_back(&super(), superblock_bytes);
+    superblock().phase.store(Phase::clean);
+    write_back(&superblock(), superblock_bytes);
     persist_fence();
     if (backing_ != Backing::device) unlink(path_.c_str());
 }
 
-TableLock::TableLock(const Store& store) : word_(store.super().table_lock) {
-    std::uint32_t free = 0;
-    while (!word_.compare_exchange_weak(free, 1, std::memory_order_acquire))
-        free = 0, sched_yield();
+TableLock::TableLock(const Store& store) : lock_(store.superblock().table_lock) {
+    std::uint32_t expected = 0;
+    while (!lock_.compare_exchange_weak(expected, 1, std::memory_order_acquire))
+        expected = 0, sched_yield();
 }
-TableLock::~TableLock() { word_.store(0, std::memory_order_release); }
+TableLock::~TableLock() { lock_.store(0, std::memory_order_release); }
 
 std::uint32_t find_slot(const Store& store, std::uint64_t device, std::uint64_t inode) {
     for (std::uint32_t k = 0; k < file_slots; ++k) {
         const auto& slot = store.file(k);
         if (!slot.generation.load(std::memory_order_acquire))
-            return file_slots;  // slots are taken from the front
-        if (slot.device == device && slot.inode == inode && !slot.gone) return k;
+            return file_slots;  // slots are taken in order
+        if (slot.device == device && slot.inode == inode && !slot.deleted) return k;
     }
     return file_slots;
 }
 
 namespace {
 
-// No record of the slot waits to be drained: the slot can serve another file.
-bool idle(const Store& store, const FileSlot& slot) {
+// Nobody uses the slot and all records are drained, so the slot can serve another file.
+bool is_idle(const Store& store, const FileSlot& slot) {
     if (slot.users.load()) return false;
     for (std::uint32_t rank = 0; rank < store.ranks(); ++rank)
         if (store.head(rank).drained.load() != store.head(rank).tail.load()) return false;
@@ -381,28 +387,29 @@ bool idle(const Store& store, const FileSlot& slot) {
 
 }  // namespace
 
-std::uint32_t slot_of(const Store& store, std::uint64_t device, std::uint64_t inode,
-                      const std::string& path) {
+std::uint32_t acquire_slot(const Store& store, std::uint64_t device, std::uint64_t inode,
+                           const std::string& path) {
     if (path.size() >= path_limit) return file_slots;
     TableLock lock(store);
-    if (const auto known = find_slot(store, device, inode); known != file_slots) {
-        store.file(known).users.fetch_add(1);
-        return known;
+    if (const auto existing = find_slot(store, device, inode); existing != file_slots) {
+        store.file(existing).users.fetch_add(1);
+        return existing;
     }
     std::uint32_t chosen = file_slots;
     for (std::uint32_t k = 0; k < file_slots && chosen == file_slots; ++k)
         if (!store.file(k).generation.load()) chosen = k;
     for (std::uint32_t k = 0; k < file_slots && chosen == file_slots; ++k)
-        if (idle(store, store.file(k))) chosen = k;
+        if (is_idle(store, store.file(k))) chosen = k;
     if (chosen == file_slots) return chosen;
     auto& slot = store.file(chosen);
-    if (store.populate(Shape::files() + chosen * sizeof slot, sizeof slot)) return file_slots;
+    if (store.populate(StoreLayout::files_offset() + chosen * sizeof slot, sizeof slot))
+        return file_slots;
     slot.device = device;
     slot.inode = inode;
-    slot.end = slot.forget_before = 0;
+    slot.end = slot.valid_from = 0;
     slot.size = -1;
-    slot.changed = slot.created = 0;
-    slot.gone = 0;
+    slot.mtime_ns = slot.ctime_ns = 0;
+    slot.deleted = 0;
     slot.users = 1;
     std::snprintf(slot.path, path_limit, "%s", path.c_str());
     slot.generation.fetch_add(1, std::memory_order_release);

@@ -1,7 +1,7 @@
-// A store: made by one process of the node, mapped by all. Knows nothing of MPI.
+// A store: one process of the node creates it, all processes map it. It knows nothing of MPI.
 //
-// No exceptions: this is loaded into other people's programs. What fails says so in `Failure`, in
-// words for them.
+// No exceptions, because it is loaded into users' programs. A failure is reported in `Failure`, as
+// one line for the user.
 #pragma once
 
 #include <cstdint>
@@ -21,75 +21,77 @@ enum class Backing { memory, device, file };  // tmpfs; /dev/dax*; any other fil
 
 class Store {
 public:
-    // `where` is a folder, a file or a /dev/dax device. Made in the state `making`, locked against
-    // other jobs. `size` 0 stands for a sensible share of what is there.
-    static std::unique_ptr<Store> make(const std::string& where, std::uint64_t size,
-                                       std::uint32_t ranks, const std::string& job,
-                                       const std::string& name, Failure& failure);
+    // `location` is a folder, a file or a /dev/dax device. The store is in the phase `formatting`
+    // and locked against other jobs. `size` in bytes; 0: a default share of the free space.
+    static std::unique_ptr<Store> create(const std::string& location, std::uint64_t size,
+                                         std::uint32_t ranks, const std::string& job,
+                                         const std::string& name, Failure& failure);
     static std::unique_ptr<Store> attach(const std::string& path, Failure& failure);
     ~Store();
     Store(const Store&) = delete;
     Store& operator=(const Store&) = delete;
 
     const std::string& path() const { return path_; }
-    Backing backing() const { return backing_; }
     bool persistent() const { return persistent_; }
-    const Shape& shape() const { return shape_; }
-    std::uint32_t ranks() const { return shape_.ranks; }
+    const StoreLayout& layout() const { return layout_; }
+    std::uint32_t ranks() const { return layout_.ranks; }
     int descriptor() const { return fd_; }
 
-    Superblock& super() const { return *at<Superblock>(0); }
+    Superblock& superblock() const { return *object<Superblock>(0); }
     FileSlot& file(std::uint32_t slot) const {
-        return *at<FileSlot>(Shape::files() + slot * sizeof(FileSlot));
+        return *object<FileSlot>(StoreLayout::files_offset() + slot * sizeof(FileSlot));
     }
-    RankHead& head(std::uint32_t rank) const { return *at<RankHead>(shape_.head(rank)); }
+    RankHead& head(std::uint32_t rank) const {
+        return *object<RankHead>(layout_.head_offset(rank));
+    }
     Record& record(std::uint32_t rank, std::uint64_t position) const {
-        return *at<Record>(shape_.records(rank) + position % shape_.record_slots * sizeof(Record));
+        return *object<Record>(layout_.records_offset(rank) +
+                               position % layout_.record_slots * sizeof(Record));
     }
     char* data(std::uint32_t rank, std::uint64_t position) const {
-        return map_ + shape_.data(rank) +
-               position % head(rank).ring.load(std::memory_order_relaxed);
+        return map_ + layout_.data_offset(rank) +
+               position % head(rank).ring_bytes.load(std::memory_order_relaxed);
     }
 
-    // This moment on the job's clock, in nanoseconds.
+    // The job's clock, in nanoseconds.
     std::uint64_t now() const;
-    // Never again earlier than `moment` (another node has seen it).
-    void no_earlier(std::uint64_t moment) const;
+    // From now on the clock is at `sequence`, which another node has seen, or later.
+    void advance_clock(std::uint64_t sequence) const;
 
-    // Someone waits for what is to be drained.
-    void hurry() const;
+    // Wakes the drain.
+    void request_drain() const;
 
-    // Makes [from, from + bytes) of the store real memory, or fails with errno.
+    // Allocates the pages of [from, from + bytes). Returns 0 or errno.
     int populate(std::size_t from, std::size_t bytes) const;
-    // Enters what is real memory already into this process's page tables, before it is read.
-    void map_ahead(std::size_t from, std::size_t bytes) const;
+    // Maps allocated pages into this process before they are read.
+    void map_pages(std::size_t from, std::size_t bytes) const;
 
-    // All done: the store goes (a file) or is marked as empty (a device). Its maker calls it.
+    // Unlinks the store (a file) or marks it as empty (a device). Its creator calls it.
     void remove();
 
 private:
     Store() = default;
     bool map(std::size_t bytes, Failure& failure);
-    int touch(std::size_t begin, std::size_t end) const;
+    int touch_pages(std::size_t begin, std::size_t end) const;
     void format(const std::string& job);
     template <class T>
-    T* at(std::size_t offset) const {
+    T* object(std::size_t offset) const {
         return reinterpret_cast<T*>(map_ + offset);
     }
 
     std::string path_;
     Backing backing_ = Backing::memory;
     bool persistent_ = false;
-    Shape shape_{};
+    StoreLayout layout_{};
     int fd_ = -1;
     char* map_ = nullptr;
     std::size_t mapped_ = 0;
 };
 
-// The check that a record carries.
-std::uint64_t check_of(const Record& record);
+// XXH3 of the record without its `checksum`.
+std::uint64_t checksum_of(const Record& record);
 
-// The node's lock on the table of files and the shared pointers: held for a few instructions.
+// The node's spin lock on the file table and the shared pointers.
 class TableLock {
 public:
     explicit TableLock(const Store& store);
@@ -98,14 +100,14 @@ public:
     TableLock& operator=(const TableLock&) = delete;
 
 private:
-    std::atomic<std::uint32_t>& word_;
+    std::atomic<std::uint32_t>& lock_;
 };
 
-// The slot of the file, made if it has none; file_slots when the table is full or the path too
-// long.
-std::uint32_t slot_of(const Store& store, std::uint64_t device, std::uint64_t inode,
-                      const std::string& path);
-// The slot of the file if it has one, else file_slots.
+// Takes the file's slot, or a new one, and counts a user. file_slots: the table is full or the path
+// is too long.
+std::uint32_t acquire_slot(const Store& store, std::uint64_t device, std::uint64_t inode,
+                           const std::string& path);
+// The file's slot; file_slots: it has none.
 std::uint32_t find_slot(const Store& store, std::uint64_t device, std::uint64_t inode);
 
 }  // namespace assay::storage

@@ -12,13 +12,13 @@
 namespace assay::storage {
 namespace {
 
-constexpr std::uint64_t step = 8u << 20;     // bytes made real at a time
-constexpr std::uint64_t ahead = 128u << 20;  // bytes that are kept real ahead of the writer
-constexpr std::uint64_t nap_ns = 50'000;     // of a writer that waits for the drain
-constexpr std::uint64_t patience_ns =
-    120'000'000'000;  // a drain that moves nothing for so long has failed
+constexpr std::uint64_t prefault_step = 8u << 20;     // bytes at a time
+constexpr std::uint64_t prefault_ahead = 128u << 20;  // bytes ahead of the writer
+constexpr std::uint64_t drain_poll_ns = 50'000;
+constexpr std::uint64_t drain_timeout_ns =
+    120'000'000'000;  // a drain without progress for so long has failed
 
-void nap(std::uint64_t ns) {
+void sleep_ns(std::uint64_t ns) {
     const timespec time{static_cast<time_t>(ns / 1'000'000'000),
                         static_cast<long>(ns % 1'000'000'000)};
     nanosleep(&time, nullptr);
@@ -29,173 +29,176 @@ void nap(std::uint64_t ns) {
 Writer::Writer(Store& store, std::uint32_t rank)
     : store_(store), head_(store.head(rank)), rank_(rank) {
     mapped_.resize(store.ranks());
-    running_ = pthread_create(&thread_, nullptr, warmer, this) == 0;
+    running_ = pthread_create(&thread_, nullptr, prefault_thread, this) == 0;
 }
 
 Writer::~Writer() {
     stop_ = true;
-    wanted_.fetch_add(1);
+    prefault_target_.fetch_add(1);
     if (running_) pthread_join(thread_, nullptr);
 }
 
-void Writer::warm(double seconds) {
+void Writer::prefault(double seconds) {
     const std::uint64_t until = store_.now() + static_cast<std::uint64_t>(seconds * 1e9);
-    while (store_.now() < until && head_.real.load() < head_.ring.load() &&
-           make_real(head_.real.load() + 1)) {
+    while (store_.now() < until && head_.prefaulted.load() < head_.ring_bytes.load() &&
+           prefault_until(head_.prefaulted.load() + 1)) {
     }
 }
 
-void Writer::map_others(double seconds) {
+void Writer::map_other_rings(double seconds) {
     const std::uint64_t until = store_.now() + static_cast<std::uint64_t>(seconds * 1e9);
-    while (store_.now() < until && map_another()) {
+    while (store_.now() < until && map_next_step()) {
     }
-    maps_ = true;
+    maps_other_rings_ = true;
 }
 
-// A step of the first rank that has more than is mapped; false: there is none.
-bool Writer::map_another() {
+// Maps the next pages of another rank's ring; false: all that are prefaulted are mapped.
+bool Writer::map_next_step() {
     for (std::uint32_t rank = 0; rank < store_.ranks(); ++rank) {
-        const std::uint64_t real = store_.head(rank).real.load();
-        if (rank == rank_ || mapped_[rank] >= real) continue;
-        const std::uint64_t bytes = std::min(step, real - mapped_[rank]);
-        store_.map_ahead(store_.shape().data(rank) + mapped_[rank], bytes);
+        const std::uint64_t prefaulted = store_.head(rank).prefaulted.load();
+        if (rank == rank_ || mapped_[rank] >= prefaulted) continue;
+        const std::uint64_t bytes = std::min(prefault_step, prefaulted - mapped_[rank]);
+        store_.map_pages(store_.layout().data_offset(rank) + mapped_[rank], bytes);
         mapped_[rank] += bytes;
         return true;
     }
     return false;
 }
 
-void* Writer::warmer(void* self) {
+void* Writer::prefault_thread(void* self) {
     auto& writer = *static_cast<Writer*>(self);
     while (!writer.stop_.load()) {
-        const std::uint64_t real = writer.head_.real.load();
-        // Before the first write nothing is known of how much will be needed.
-        const std::uint64_t wanted = writer.wanted_.load();
-        if (wanted && real < std::min(wanted + ahead, writer.head_.ring.load())) {
-            if (!writer.make_real(real + 1)) nap(1'000'000);
-        } else if (!writer.maps_.load() || !writer.map_another()) {
-            nap(1'000'000);
+        const std::uint64_t prefaulted = writer.head_.prefaulted.load();
+        // Nothing is prefaulted before the first write: the demand is unknown.
+        const std::uint64_t target = writer.prefault_target_.load();
+        if (target &&
+            prefaulted < std::min(target + prefault_ahead, writer.head_.ring_bytes.load())) {
+            if (!writer.prefault_until(prefaulted + 1)) sleep_ns(1'000'000);
+        } else if (!writer.maps_other_rings_.load() || !writer.map_next_step()) {
+            sleep_ns(1'000'000);
         }
     }
     return nullptr;
 }
 
-bool Writer::make_real(std::uint64_t upto) {
-    pthread_mutex_lock(&growing_);
-    while (head_.real.load() < upto && !full_.load()) {
-        const std::uint64_t from = head_.real.load(),
-                            bytes = std::min(step, head_.ring.load() - from);
+bool Writer::prefault_until(std::uint64_t end) {
+    pthread_mutex_lock(&prefault_lock_);
+    while (head_.prefaulted.load() < end && !device_full_.load()) {
+        const std::uint64_t from = head_.prefaulted.load(),
+                            bytes = std::min(prefault_step, head_.ring_bytes.load() - from);
         if (!bytes) break;
-        if (store_.populate(store_.shape().data(rank_) + from, bytes)) {
-            // The device is full: the ring ends here. All that is in it lies in its first lap, so
-            // no position moves.
-            full_ = true;
-            if (from) head_.ring = from;
+        if (store_.populate(store_.layout().data_offset(rank_) + from, bytes)) {
+            // The device is full, so the ring ends here. The writer is still in the first lap of
+            // the ring, so no offset changes its place.
+            device_full_ = true;
+            if (from) head_.ring_bytes = from;
             else error_ = ENOSPC;
         } else {
-            head_.real = from + bytes;
+            head_.prefaulted = from + bytes;
         }
     }
-    pthread_mutex_unlock(&growing_);
-    return head_.real.load() >= upto;
+    pthread_mutex_unlock(&prefault_lock_);
+    return head_.prefaulted.load() >= end;
 }
 
-std::size_t Writer::most_bytes() const {
-    return std::max<std::size_t>(page, head_.ring.load() / 4);
+std::size_t Writer::max_bytes() const {
+    return std::max<std::size_t>(page, head_.ring_bytes.load() / 4);
 }
 
-bool Writer::give_way() {
+bool Writer::evict() {
     const std::uint64_t first = head_.first_record.load(std::memory_order_relaxed);
     const std::uint64_t drained = head_.drained.load(std::memory_order_acquire);
     if (first == drained) return false;
-    if (may_go_ && first >= cleared_) {
-        cleared_ = may_go_(first, drained);
-        if (first >= cleared_) {
+    if (eviction_guard_ && first >= evictable_before_) {
+        evictable_before_ = eviction_guard_(first, drained);
+        if (first >= evictable_before_) {
             error_ = EIO;
-            refused_ = true;
+            eviction_refused_ = true;
             return false;
         }
     }
     const Record& oldest = store_.record(rank_, first);
-    if (static_cast<Kind>(oldest.kind) == Kind::data)
-        head_.first_byte.store(oldest.place + oldest.length * oldest.count,
+    if (static_cast<RecordKind>(oldest.kind) == RecordKind::data)
+        head_.first_byte.store(oldest.ring_offset + oldest.length * oldest.count,
                                std::memory_order_release);
     head_.first_record.store(first + 1, std::memory_order_release);
     std::atomic_thread_fence(
-        std::memory_order_seq_cst);  // readers look at first_byte after their copy
+        std::memory_order_seq_cst);  // readers check first_byte after their copy
     return true;
 }
 
 bool Writer::wait_for_drain() {
-    auto& super = store_.super();
+    auto& superblock = store_.superblock();
     const std::uint64_t before = head_.drained.load();
-    const std::uint64_t until = store_.now() + patience_ns;
+    const std::uint64_t until = store_.now() + drain_timeout_ns;
     while (head_.drained.load() == before) {
-        if (const auto failed = super.drain_failed.load()) {
+        if (const auto failed = superblock.drain_failed.load()) {
             error_ = static_cast<int>(failed);
             return false;
         }
-        store_.hurry();
+        store_.request_drain();
         if (store_.now() > until) {
             error_ = ETIMEDOUT;
             return false;
         }
-        nap(nap_ns);
+        sleep_ns(drain_poll_ns);
     }
     return true;
 }
 
-char* Writer::reserve(std::size_t bytes, std::size_t records, std::uint64_t& place) {
+char* Writer::reserve(std::size_t bytes, std::size_t records, std::uint64_t& ring_offset) {
     for (;;) {
-        const std::uint64_t ring = head_.ring.load();
-        std::uint64_t from = next_;
+        const std::uint64_t ring = head_.ring_bytes.load();
+        std::uint64_t from = next_ring_offset_;
         if (from % ring + bytes > ring) from += ring - from % ring;
         const bool space = from + bytes - head_.first_byte.load(std::memory_order_relaxed) <= ring;
         const bool slots = head_.tail.load(std::memory_order_relaxed) + records -
                                head_.first_record.load(std::memory_order_relaxed) <=
-                           store_.shape().record_slots - spare_records();
+                           store_.layout().record_slots - reserved_records();
         if (space && slots) {
-            wanted_.store(from + bytes + 1, std::memory_order_relaxed);
-            const std::uint64_t real = head_.real.load(std::memory_order_relaxed);
-            if (real < ring && from + bytes > real && !make_real(std::min(from + bytes, ring))) {
+            prefault_target_.store(from + bytes + 1, std::memory_order_relaxed);
+            const std::uint64_t prefaulted = head_.prefaulted.load(std::memory_order_relaxed);
+            if (prefaulted < ring && from + bytes > prefaulted &&
+                !prefault_until(std::min(from + bytes, ring))) {
                 if (error_) return nullptr;
-                if (head_.ring.load() != ring) continue;  // smaller than thought: look again
+                if (head_.ring_bytes.load() != ring) continue;  // the ring has become smaller
             }
-            next_ = from;
-            place = from;
+            next_ring_offset_ = from;
+            ring_offset = from;
             return store_.data(rank_, from);
         }
         if (bytes > ring) {
             error_ = ENOSPC;
             return nullptr;
         }
-        // With nothing left in it the ring can begin anew wherever that helps.
-        if (!give_way()) {
-            if (refused_) return nullptr;
+        // An empty ring can start at any offset.
+        if (!evict()) {
+            if (eviction_refused_) return nullptr;
             if (head_.first_record.load() == head_.tail.load()) head_.first_byte.store(from);
             else if (!wait_for_drain()) return nullptr;
         }
     }
 }
 
-void Writer::begin() { head_.pending.store(store_.now(), std::memory_order_seq_cst); }
+void Writer::begin_write() { head_.pending.store(store_.now(), std::memory_order_seq_cst); }
 
-void Writer::publish(Record* records, std::size_t count, std::uint64_t place, std::size_t bytes) {
+void Writer::publish(Record* records, std::size_t count, std::uint64_t ring_offset,
+                     std::size_t bytes) {
     const bool durable = store_.persistent();
     if (durable && bytes) {
-        write_back(store_.data(rank_, place), bytes);
+        write_back(store_.data(rank_, ring_offset), bytes);
         persist_fence();
     }
     const std::uint64_t sequence = store_.now(), tail = head_.tail.load(std::memory_order_relaxed);
     for (std::size_t k = 0; k < count; ++k) {
         if (!records[k].sequence) records[k].sequence = sequence;
-        records[k].place += place;
-        records[k].check = check_of(records[k]);
+        records[k].ring_offset += ring_offset;
+        records[k].checksum = checksum_of(records[k]);
         Record& slot = store_.record(rank_, tail + k);
         slot = records[k];
         if (durable) write_back(&slot, sizeof slot);
     }
-    next_ = place + bytes;
+    next_ring_offset_ = ring_offset + bytes;
     if (durable) persist_fence();
     head_.tail.store(tail + count, std::memory_order_release);
     if (durable) {

@@ -14,7 +14,7 @@ constexpr std::uint64_t file_bytes = 4096;
 
 struct Byte {
     bool written = false;
-    std::uint64_t sequence = 0, place = 0;
+    std::uint64_t sequence = 0, ring_offset = 0;
     std::uint32_t rank = 0;
 };
 
@@ -23,26 +23,26 @@ class Model {
 public:
     explicit Model(unsigned seed)
         : random_(seed), index_([this](const Run& run, std::uint64_t block) {
-              return records_[run.rank][run.record + block].sequence;
+              return records_[run.rank][run.first_record + block].sequence;
           }) {}
 
     void write(std::uint32_t rank, std::uint64_t begin, std::uint64_t length, std::uint64_t stride,
                std::uint64_t count) {
         Record record{};
-        record.kind = static_cast<std::uint64_t>(Kind::data);
+        record.kind = static_cast<std::uint64_t>(RecordKind::data);
         record.sequence = ++clock_;
         record.begin = begin, record.length = length, record.stride = stride, record.count = count;
-        record.place = place_[rank];
+        record.ring_offset = ring_offset_[rank];
         for (std::uint64_t k = 0; k < count; ++k)
             for (std::uint64_t b = 0; b < length && begin + k * stride + b < file_bytes; ++b)
-                truth_[begin + k * stride + b] = {true, clock_, record.place + k * length + b,
+                truth_[begin + k * stride + b] = {true, clock_, record.ring_offset + k * length + b,
                                                   rank};
-        place_[rank] += length * count;
+        ring_offset_[rank] += length * count;
         records_[rank].push_back(record);
     }
     void truncate(std::uint32_t rank, std::uint64_t size) {
         Record record{};
-        record.kind = static_cast<std::uint64_t>(Kind::truncate);
+        record.kind = static_cast<std::uint64_t>(RecordKind::truncate);
         record.sequence = ++clock_;
         record.begin = size;
         for (std::uint64_t k = size; k < file_bytes; ++k) truth_[k] = {};
@@ -51,21 +51,22 @@ public:
     // Ranks are read one after the other, not in the order of time.
     void ingest() {
         for (std::uint32_t rank = 0; rank < ranks; ++rank)
-            for (; seen_[rank] < records_[rank].size(); ++seen_[rank])
-                index_.add(records_[rank][seen_[rank]], rank, seen_[rank]);
+            for (; ingested_[rank] < records_[rank].size(); ++ingested_[rank])
+                index_.add(records_[rank][ingested_[rank]], rank, ingested_[rank]);
     }
     bool agrees() {
         ingest();
-        for (std::uint64_t at = 0; at < file_bytes;) {
-            const auto found = index_.find(at, file_bytes);
-            if (found.upto <= at || found.upto > file_bytes) return false;
-            for (std::uint64_t k = at; k < found.upto; ++k) {
+        for (std::uint64_t offset = 0; offset < file_bytes;) {
+            const auto found = index_.find(offset, file_bytes);
+            if (found.end <= offset || found.end > file_bytes) return false;
+            for (std::uint64_t k = offset; k < found.end; ++k) {
                 const auto& byte = truth_[k];
                 if (byte.written != found.data) return false;
-                if (found.data && (byte.rank != found.rank || byte.place != found.place + (k - at)))
+                if (found.data && (byte.rank != found.rank ||
+                                   byte.ring_offset != found.ring_offset + (k - offset)))
                     return false;
             }
-            at = found.upto;
+            offset = found.end;
         }
         return true;
     }
@@ -77,7 +78,7 @@ public:
 
 private:
     std::mt19937 random_;
-    std::uint64_t clock_ = 0, place_[ranks]{}, seen_[ranks]{};
+    std::uint64_t clock_ = 0, ring_offset_[ranks]{}, ingested_[ranks]{};
     std::vector<Record> records_[ranks];
     std::vector<Byte> truth_ = std::vector<Byte>(file_bytes);
     Index index_;
@@ -121,11 +122,11 @@ TEST_CASE("a million strided writes of four ranks take less than a megabyte") {
     for (std::uint64_t k = 0; k < each; ++k)
         for (std::uint32_t rank = 0; rank < 4; ++rank) {
             Record record{};
-            record.kind = static_cast<std::uint64_t>(Kind::data);
+            record.kind = static_cast<std::uint64_t>(RecordKind::data);
             record.sequence = 4 * k + rank + 1;
             record.begin = (4 * k + rank) * block, record.length = record.stride = block,
             record.count = 1;
-            record.place = k * block;
+            record.ring_offset = k * block;
             index.add(record, rank, k);
         }
     CHECK(index.bytes() < 1'000'000);
@@ -133,8 +134,8 @@ TEST_CASE("a million strided writes of four ranks take less than a megabyte") {
         const auto found = index.find(k * block + 5, 2'000'000 * block);
         CHECK(found.data);
         CHECK(found.rank == k % 4);
-        CHECK(found.place == k / 4 * block + 5);
-        CHECK(found.upto == (k + 1) * block);
+        CHECK(found.ring_offset == k / 4 * block + 5);
+        CHECK(found.end == (k + 1) * block);
     }
     CHECK(!index.find(4 * each * block, 4 * each * block + 10).data);
 }
@@ -142,12 +143,12 @@ TEST_CASE("a million strided writes of four ranks take less than a megabyte") {
 TEST_CASE("offsets beyond 2 and 4 GiB, and single writes beyond them") {
     Index index([](const Run&, std::uint64_t) { return std::uint64_t{0}; });
     Record record{};
-    record.kind = static_cast<std::uint64_t>(Kind::data);
+    record.kind = static_cast<std::uint64_t>(RecordKind::data);
     record.sequence = 1, record.begin = 5ull << 40, record.length = record.stride = 6ull << 30,
     record.count = 1;
     index.add(record, 7, 0);
     const auto found = index.find((5ull << 40) + (5ull << 30), 6ull << 40);
     CHECK(found.data);
-    CHECK(found.place == 5ull << 30);
-    CHECK(found.upto == (5ull << 40) + (6ull << 30));
+    CHECK(found.ring_offset == 5ull << 30);
+    CHECK(found.end == (5ull << 40) + (6ull << 30));
 }

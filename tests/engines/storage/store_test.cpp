@@ -34,34 +34,35 @@ struct Folder {
     }
 };
 
-std::uint32_t slot_for(const Store& store, const std::string& path) {
-    struct stat about{};
-    REQUIRE(stat(path.c_str(), &about) == 0);
-    return slot_of(store, about.st_dev, about.st_ino, path);
+std::uint32_t slot_of_file(const Store& store, const std::string& path) {
+    struct stat info{};
+    REQUIRE(stat(path.c_str(), &info) == 0);
+    return acquire_slot(store, info.st_dev, info.st_ino, path);
 }
 
-bool put(Store& store, Writer& writer, std::uint32_t slot, std::uint64_t at, const void* data,
-         std::size_t bytes) {
-    std::uint64_t place = 0;
-    char* to = writer.reserve(bytes, 1, place);
+bool write_block(Store& store, Writer& writer, std::uint32_t slot, std::uint64_t offset,
+                 const void* data, std::size_t bytes) {
+    std::uint64_t ring_offset = 0;
+    char* to = writer.reserve(bytes, 1, ring_offset);
     if (!to) return false;
-    writer.begin();
+    writer.begin_write();
     std::memcpy(to, data, bytes);
     Record record{};
     record.file = slot, record.generation = store.file(slot).generation;
-    record.kind = static_cast<std::uint64_t>(Kind::data);
-    record.begin = at, record.length = record.stride = bytes, record.count = 1;
-    writer.publish(&record, 1, place, bytes);
+    record.kind = static_cast<std::uint64_t>(RecordKind::data);
+    record.begin = offset, record.length = record.stride = bytes, record.count = 1;
+    writer.publish(&record, 1, ring_offset, bytes);
     return true;
 }
 
 constexpr std::uint64_t small_store = 64u << 20;
 
-std::unique_ptr<Store> made(const std::string& where, std::uint32_t ranks, const char* name = "t") {
+std::unique_ptr<Store> create_store(const std::string& where, std::uint32_t ranks,
+                                    const char* name = "t") {
     Failure failure;
-    auto store = Store::make(where, small_store, ranks, "job", name, failure);
+    auto store = Store::create(where, small_store, ranks, "job", name, failure);
     REQUIRE_MESSAGE(store, failure.what);
-    store->super().phase = Phase::active;
+    store->superblock().phase = Phase::active;
     return store;
 }
 
@@ -70,8 +71,8 @@ std::unique_ptr<Store> made(const std::string& where, std::uint32_t ranks, const
 TEST_CASE("more goes through a ring than it holds") {
     Folder folder;
     const auto path = folder.file("out");
-    auto store = made(folder.path, 1);
-    const auto slot = slot_for(*store, path);
+    auto store = create_store(folder.path, 1);
+    const auto slot = slot_of_file(*store, path);
     Writer writer(*store, 0);
     Drain drain(*store, 2);
     drain.start(1);
@@ -79,7 +80,7 @@ TEST_CASE("more goes through a ring than it holds") {
     std::vector<char> data(block);
     for (std::size_t k = 0; k < blocks; ++k) {
         std::memset(data.data(), static_cast<int>(k % 251), block);
-        REQUIRE(put(*store, writer, slot, k * block, data.data(), block));
+        REQUIRE(write_block(*store, writer, slot, k * block, data.data(), block));
     }
     CHECK(drain.finish(0, store->head(0).tail));
     drain.stop();
@@ -99,8 +100,8 @@ TEST_CASE(
     const auto path = folder.file("out");
     constexpr std::uint32_t ranks = 3;
     constexpr std::size_t cells = 64, cell = 512;
-    auto store = made(folder.path, ranks);
-    const auto slot = slot_for(*store, path);
+    auto store = create_store(folder.path, ranks);
+    const auto slot = slot_of_file(*store, path);
     // What was written last to each cell, with the sequence that it was given: one for each rank,
     // compared at the end.
     struct Last {
@@ -122,12 +123,13 @@ TEST_CASE(
             std::mt19937 random(rank);
             std::uint64_t words[cell / 8];
             for (std::uint64_t k = 1; k <= 20'000; ++k) {
-                const std::size_t at = random() % cells;
+                const std::size_t offset = random() % cells;
                 const std::uint64_t value = k * ranks + rank;
                 for (auto& word : words) word = value;
-                put(*store, writer, slot, at * cell, words, sizeof words);
-                last->sequence[rank][at] = store->record(rank, store->head(rank).tail - 1).sequence;
-                last->value[rank][at] = value;
+                write_block(*store, writer, slot, offset * cell, words, sizeof words);
+                last->sequence[rank][offset] =
+                    store->record(rank, store->head(rank).tail - 1).sequence;
+                last->value[rank][offset] = value;
             }
             drain.finish(rank, store->head(rank).tail);
         }
@@ -142,13 +144,13 @@ TEST_CASE(
     for (std::uint32_t rank = 0; rank < ranks; ++rank)
         REQUIRE(rest.finish(rank, store->head(rank).tail));
     std::ifstream in(path, std::ios::binary);
-    for (std::size_t at = 0; at < cells; ++at) {
+    for (std::size_t offset = 0; offset < cells; ++offset) {
         std::uint64_t words[cell / 8];
         in.read(reinterpret_cast<char*>(words), sizeof words);
         std::uint32_t newest = 0;
         for (std::uint32_t rank = 1; rank < ranks; ++rank)
-            if (last->sequence[rank][at] >= last->sequence[newest][at]) newest = rank;
-        for (auto word : words) REQUIRE(word == last->value[newest][at]);
+            if (last->sequence[rank][offset] >= last->sequence[newest][offset]) newest = rank;
+        for (auto word : words) REQUIRE(word == last->value[newest][offset]);
     }
     munmap(last, sizeof(Last));
     store->remove();
@@ -157,21 +159,21 @@ TEST_CASE(
 namespace {
 
 // Two ranks write versions of cells until they are killed; what each had been told was written is
-// in `told`.
+// in `acknowledged`.
 constexpr std::uint32_t crash_ranks = 2;
 constexpr std::size_t crash_cells = 40, crash_cell = 3000;
 
-[[noreturn]] void doomed(Store& store, std::uint32_t slot, std::uint32_t rank,
-                         volatile std::uint64_t* told) {
+[[noreturn]] void write_until_killed(Store& store, std::uint32_t slot, std::uint32_t rank,
+                                     volatile std::uint64_t* acknowledged) {
     Writer writer(store, rank);
     Drain drain(store, 1);
     if (rank == 0) drain.start(1);
     std::vector<std::uint64_t> words(crash_cell / 8);
     for (std::uint64_t k = 1;; ++k) {
         for (auto& word : words) word = k;
-        put(store, writer, slot, (rank * crash_cells + k % crash_cells) * crash_cell, words.data(),
-            crash_cell);
-        told[rank] = k;
+        write_block(store, writer, slot, (rank * crash_cells + k % crash_cells) * crash_cell,
+                    words.data(), crash_cell);
+        acknowledged[rank] = k;
     }
 }
 
@@ -179,21 +181,21 @@ constexpr std::size_t crash_cells = 40, crash_cell = 3000;
 
 TEST_CASE("killed at a thousand moments, nothing that was written is lost and nothing is torn") {
     Folder folder;
-    auto* told = static_cast<volatile std::uint64_t*>(
+    auto* acknowledged = static_cast<volatile std::uint64_t*>(
         mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
     std::mt19937 random(7);
     std::uint64_t most = 0;
     for (int round = 0; round < 1000; ++round) {
         const auto path = folder.file("out");
-        told[0] = 0;
-        told[1] = 0;
+        acknowledged[0] = 0;
+        acknowledged[1] = 0;
         std::vector<pid_t> children;
         {
-            auto store = made(folder.path, crash_ranks);
-            const auto slot = slot_for(*store, path);
+            auto store = create_store(folder.path, crash_ranks);
+            const auto slot = slot_of_file(*store, path);
             for (std::uint32_t rank = 0; rank < crash_ranks; ++rank) {
                 const pid_t child = fork();
-                if (!child) doomed(*store, slot, rank, told);
+                if (!child) write_until_killed(*store, slot, rank, acknowledged);
                 children.push_back(child);
             }
             usleep(random() % 4000);
@@ -201,30 +203,30 @@ TEST_CASE("killed at a thousand moments, nothing that was written is lost and no
             for (auto child : children) waitpid(child, nullptr, 0);
         }
         Failure failure;
-        auto left = Store::attach(folder.path / "assay-io-t", failure);
-        REQUIRE_MESSAGE(left, failure.what);
-        REQUIRE(!in_use(*left));
+        auto store = Store::attach(folder.path / "assay-io-t", failure);
+        REQUIRE_MESSAGE(store, failure.what);
+        REQUIRE(!in_use(*store));
         int error = 0;
-        CHECK(recover(*left, 1, error).torn == 0);
+        CHECK(recover(*store, 1, error).torn == 0);
         REQUIRE(error == 0);
-        left->remove();
+        store->remove();
         std::ifstream in(path, std::ios::binary);
         for (std::uint32_t rank = 0; rank < crash_ranks; ++rank) {
-            const std::uint64_t last = told[rank];
+            const std::uint64_t last = acknowledged[rank];
             most = std::max(most, last);
-            for (std::uint64_t at = 0; at < crash_cells; ++at) {
+            for (std::uint64_t offset = 0; offset < crash_cells; ++offset) {
                 std::vector<std::uint64_t> words(crash_cell / 8);
                 in.clear();
-                in.seekg(static_cast<std::streamoff>((rank * crash_cells + at) * crash_cell));
+                in.seekg(static_cast<std::streamoff>((rank * crash_cells + offset) * crash_cell));
                 in.read(reinterpret_cast<char*>(words.data()),
                         static_cast<std::streamsize>(words.size() * 8));
-                std::uint64_t expected = last / crash_cells * crash_cells + at;
+                std::uint64_t expected = last / crash_cells * crash_cells + offset;
                 if (expected > last)
                     expected = expected >= crash_cells ? expected - crash_cells : 0;
                 if (!expected || expected > last) continue;
                 // One more may have been published that the rank did not live to tell of.
                 const bool right = words[0] == expected ||
-                                   (words[0] == last + 1 && (last + 1) % crash_cells == at);
+                                   (words[0] == last + 1 && (last + 1) % crash_cells == offset);
                 REQUIRE(right);
                 for (auto word : words) REQUIRE(word == words[0]);
             }
@@ -232,16 +234,16 @@ TEST_CASE("killed at a thousand moments, nothing that was written is lost and no
         fs::remove(path);
     }
     CHECK(most > crash_cells);  // else nothing was ever overwritten
-    munmap(const_cast<std::uint64_t*>(told), 4096);
+    munmap(const_cast<std::uint64_t*>(acknowledged), 4096);
 }
 
 TEST_CASE("a torn record is recognised, told and left out") {
     Folder folder;
     const auto path = folder.file("out");
-    auto store = made(folder.path, 1);
-    const auto slot = slot_for(*store, path);
+    auto store = create_store(folder.path, 1);
+    const auto slot = slot_of_file(*store, path);
     Writer writer(*store, 0);
-    for (std::uint64_t k = 0; k < 3; ++k) put(*store, writer, slot, 8 * k, "01234567", 8);
+    for (std::uint64_t k = 0; k < 3; ++k) write_block(*store, writer, slot, 8 * k, "01234567", 8);
     store->record(0, 1).begin ^= 1u << 20;
     int error = 0;
     const auto found = recover(*store, 1, error);
@@ -258,16 +260,16 @@ TEST_CASE("a store that is used, left behind, too small or nowhere is refused in
     Folder folder;
     Failure failure;
     {
-        auto store = made(folder.path / "pool", 1);
-        CHECK(!Store::make(folder.path / "pool", small_store, 1, "other", "x", failure));
+        auto store = create_store(folder.path / "pool", 1);
+        CHECK(!Store::create(folder.path / "pool", small_store, 1, "other", "x", failure));
         CHECK(failure.what.find("in use by another job") != std::string::npos);
     }
-    CHECK(!Store::make(folder.path / "pool", small_store, 1, "other", "x", failure));
+    CHECK(!Store::create(folder.path / "pool", small_store, 1, "other", "x", failure));
     CHECK(failure.what.find("assay io recover " + (folder.path / "pool").string()) !=
           std::string::npos);
-    CHECK(!Store::make(folder.path, 1u << 20, 4, "other", "x", failure));
+    CHECK(!Store::create(folder.path, 1u << 20, 4, "other", "x", failure));
     CHECK(failure.what.find("too small for 4 ranks") != std::string::npos);
-    CHECK(!Store::make(folder.path / "no" / "such", small_store, 1, "other", "x", failure));
+    CHECK(!Store::create(folder.path / "no" / "such", small_store, 1, "other", "x", failure));
     CHECK(failure.what.find("there is no folder") != std::string::npos);
     CHECK(!Store::attach(folder.file("text"), failure));
     CHECK(failure.what.find("is not a store") != std::string::npos);
@@ -275,16 +277,16 @@ TEST_CASE("a store that is used, left behind, too small or nowhere is refused in
 
 TEST_CASE("a file system that refuses keeps all in the store") {
     Folder folder;
-    auto store = made(folder.path, 1);
+    auto store = create_store(folder.path, 1);
     const auto path = folder.file("out");
-    const auto slot = slot_for(*store, path);
+    const auto slot = slot_of_file(*store, path);
     Writer writer(*store, 0);
-    put(*store, writer, slot, 0, "abc", 3);
+    write_block(*store, writer, slot, 0, "abc", 3);
     // Beyond the largest offset that a file can have.
-    put(*store, writer, slot, ~0ull / 2 - 1, "abc", 3);
+    write_block(*store, writer, slot, ~0ull / 2 - 1, "abc", 3);
     int error = 0;
     const auto before = recover(*store, 1, error);
     CHECK(error == EINVAL);
-    CHECK(contents(*store).bytes == before.bytes);
+    CHECK(undrained_data(*store).bytes == before.bytes);
     store->remove();
 }

@@ -76,7 +76,7 @@ def test_what_was_written_outlives_the_power(boots: dict[str, Any]) -> None:
 
 def test_a_device_with_data_is_not_taken_by_the_next_job(boots: dict[str, Any]) -> None:
     said = (boots["folder"] / "refused").read_text()
-    assert "that may not be in the file system yet; first: assay io recover /dev/dax0.0" in said
+    assert "that may not be in the file system yet; fix: assay io recover /dev/dax0.0" in said
 
 
 def test_a_file_that_is_kept_needs_a_size() -> None:

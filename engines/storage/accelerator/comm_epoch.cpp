@@ -1,4 +1,4 @@
-#include "storage/accelerator/heard.hpp"
+#include "storage/accelerator/comm_epoch.hpp"
 
 #include <atomic>
 
@@ -6,30 +6,30 @@
 
 namespace {
 
-std::atomic<std::uint64_t> count{1};
+std::atomic<std::uint64_t> epoch{1};
 std::atomic<bool> always{false};
 
 }  // namespace
 
 namespace assay::storage {
 
-std::uint64_t heard() {
-    return always.load(std::memory_order_relaxed) ? count.fetch_add(1) + 1
-                                                  : count.load(std::memory_order_relaxed);
+std::uint64_t comm_epoch() {
+    return always.load(std::memory_order_relaxed) ? epoch.fetch_add(1) + 1
+                                                  : epoch.load(std::memory_order_relaxed);
 }
-void hear() { count.fetch_add(1); }
-void always_heard() { always = true; }
+void advance_comm_epoch() { epoch.fetch_add(1); }
+void assume_communication() { always = true; }
 
 }  // namespace assay::storage
 
 // The call is the MPI's; afterwards something may have been heard.
-#define HEARS(name, parameters, arguments)             \
+#define RECEIVES(name, parameters, arguments)             \
     ASSAY_EXPORT int MPI_##name parameters {           \
         const int code = PMPI_##name arguments;        \
-        count.fetch_add(1, std::memory_order_relaxed); \
+        epoch.fetch_add(1, std::memory_order_relaxed); \
         return code;                                   \
     }
-#define HEARS_C(name, parameters, arguments) HEARS(name##_c, parameters, arguments)
+#define RECEIVES_C(name, parameters, arguments) RECEIVES(name##_c, parameters, arguments)
 #define S MPI_Status*
 #define R MPI_Request*
 #define T MPI_Datatype
@@ -75,31 +75,31 @@ void always_heard() { always = true; }
        const T u[], C c),                                                                          \
       (b, n, at, t, d, m, to, u, c))
 
-WITH_BUFFERS(HEARS, int, int)
+WITH_BUFFERS(RECEIVES, int, int)
 #if MPI_VERSION >= 4
-WITH_BUFFERS(HEARS_C, MPI_Count, MPI_Aint)
+WITH_BUFFERS(RECEIVES_C, MPI_Count, MPI_Aint)
 #endif
 
-HEARS(Probe, (int from, int tag, C c, S s), (from, tag, c, s))
-HEARS(Iprobe, (int from, int tag, C c, int* f, S s), (from, tag, c, f, s))
-HEARS(Mprobe, (int from, int tag, C c, MPI_Message* m, S s), (from, tag, c, m, s))
-HEARS(Wait, (R r, S s), (r, s))
-HEARS(Waitall, (int n, MPI_Request r[], MPI_Status s[]), (n, r, s))
-HEARS(Waitany, (int n, MPI_Request r[], int* k, S s), (n, r, k, s))
-HEARS(Waitsome, (int n, MPI_Request r[], int* m, int k[], MPI_Status s[]), (n, r, m, k, s))
-HEARS(Test, (R r, int* f, S s), (r, f, s))
-HEARS(Testall, (int n, MPI_Request r[], int* f, MPI_Status s[]), (n, r, f, s))
-HEARS(Testany, (int n, MPI_Request r[], int* k, int* f, S s), (n, r, k, f, s))
-HEARS(Testsome, (int n, MPI_Request r[], int* m, int k[], MPI_Status s[]), (n, r, m, k, s))
-HEARS(Barrier, (C c), (c))
-HEARS(Comm_dup, (C c, C* d), (c, d))
-HEARS(Comm_split, (C c, int color, int key, C* d), (c, color, key, d))
-HEARS(Win_fence, (int a, MPI_Win w), (a, w))
-HEARS(Win_wait, (MPI_Win w), (w))
-HEARS(Win_start, (MPI_Group g, int a, MPI_Win w), (g, a, w))
-HEARS(Win_complete, (MPI_Win w), (w))
-HEARS(Win_lock, (int k, int r, int a, MPI_Win w), (k, r, a, w))
-HEARS(Win_unlock, (int r, MPI_Win w), (r, w))
-HEARS(Win_flush, (int r, MPI_Win w), (r, w))
-HEARS(Win_flush_all, (MPI_Win w), (w))
-HEARS(Win_sync, (MPI_Win w), (w))
+RECEIVES(Probe, (int from, int tag, C c, S s), (from, tag, c, s))
+RECEIVES(Iprobe, (int from, int tag, C c, int* f, S s), (from, tag, c, f, s))
+RECEIVES(Mprobe, (int from, int tag, C c, MPI_Message* m, S s), (from, tag, c, m, s))
+RECEIVES(Wait, (R r, S s), (r, s))
+RECEIVES(Waitall, (int n, MPI_Request r[], MPI_Status s[]), (n, r, s))
+RECEIVES(Waitany, (int n, MPI_Request r[], int* k, S s), (n, r, k, s))
+RECEIVES(Waitsome, (int n, MPI_Request r[], int* m, int k[], MPI_Status s[]), (n, r, m, k, s))
+RECEIVES(Test, (R r, int* f, S s), (r, f, s))
+RECEIVES(Testall, (int n, MPI_Request r[], int* f, MPI_Status s[]), (n, r, f, s))
+RECEIVES(Testany, (int n, MPI_Request r[], int* k, int* f, S s), (n, r, k, f, s))
+RECEIVES(Testsome, (int n, MPI_Request r[], int* m, int k[], MPI_Status s[]), (n, r, m, k, s))
+RECEIVES(Barrier, (C c), (c))
+RECEIVES(Comm_dup, (C c, C* d), (c, d))
+RECEIVES(Comm_split, (C c, int color, int key, C* d), (c, color, key, d))
+RECEIVES(Win_fence, (int a, MPI_Win w), (a, w))
+RECEIVES(Win_wait, (MPI_Win w), (w))
+RECEIVES(Win_start, (MPI_Group g, int a, MPI_Win w), (g, a, w))
+RECEIVES(Win_complete, (MPI_Win w), (w))
+RECEIVES(Win_lock, (int k, int r, int a, MPI_Win w), (k, r, a, w))
+RECEIVES(Win_unlock, (int r, MPI_Win w), (r, w))
+RECEIVES(Win_flush, (int r, MPI_Win w), (r, w))
+RECEIVES(Win_flush_all, (MPI_Win w), (w))
+RECEIVES(Win_sync, (MPI_Win w), (w))

@@ -1,0 +1,251 @@
+#include "storage/accelerator/conflict_resolver.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "storage/accelerator/job.hpp"
+
+namespace assay::storage {
+namespace {
+
+constexpr std::uint64_t poll_ns = 50'000;
+constexpr std::uint64_t timeout_ns = 120'000'000'000;
+
+// Until it is so; false: it is not, for too long.
+template <class Condition>
+bool wait_until(const Store& store, Condition condition) {
+    for (const std::uint64_t until = store.now() + timeout_ns; !condition();) {
+        if (store.now() > until) return false;
+        const timespec pause{0, poll_ns};
+        nanosleep(&pause, nullptr);
+    }
+    return true;
+}
+
+// The file that the slot means, to be written; -1: it is another one now, or none.
+int open_slot_file(const FileSlot& slot) {
+    const int fd = open(slot.path, O_WRONLY | O_CLOEXEC);
+    struct stat info{};
+    if (fd >= 0 && (fstat(fd, &info) || info.st_ino != slot.inode)) {
+        close(fd);
+        return -1;
+    }
+    return fd;
+}
+
+bool write_whole(int fd, const char* data, std::uint64_t bytes, std::uint64_t offset) {
+    while (bytes) {
+        const ssize_t got = pwrite(fd, data, bytes, static_cast<off_t>(offset));
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) return false;
+        data += got, offset += static_cast<std::uint64_t>(got),
+            bytes -= static_cast<std::uint64_t>(got);
+    }
+    return true;
+}
+
+}  // namespace
+
+// Whoever settles after this rank has begun waits until it has ended, its words kept.
+struct ConflictResolver::ResolvingMark {
+    explicit ResolvingMark(Job& job) : resolving(job.store().head(job.local_rank()).resolving) {}
+    ~ResolvingMark() { resolving.store(0, std::memory_order_seq_cst); }
+    std::atomic<std::uint64_t>& resolving;
+};
+
+std::vector<ConflictResolver::Piece> ConflictResolver::winning_pieces(std::uint64_t from,
+                                                                      std::uint64_t upto,
+                                                                      bool& conflict) {
+    const Store& store = job_.store();
+    auto& directory = job_.directory();
+    std::vector<Piece> pieces;
+    for (std::uint64_t k = from; k < upto; ++k) {
+        const Record& record = store.record(job_.local_rank(), k);
+        const auto& slot = store.file(record.file);
+        if (static_cast<RecordKind>(record.kind) != RecordKind::data ||
+            slot.generation != record.generation || slot.deleted || !directory.shared(record.file))
+            continue;
+        Index& others = directory.others(record.file);
+        Index& all = directory.index(record.file);
+        if (!others.runs() && !others.extents()) continue;
+        for (std::uint64_t block = 0; block < record.count; ++block) {
+            const std::uint64_t begin = record.begin + block * record.stride,
+                                end = begin + record.length;
+            for (std::uint64_t offset = begin; offset < end;) {
+                const Lookup other = others.find(offset, end);
+                conflict |= other.data;
+                if (!other.data || other.sequence > record.sequence) {
+                    offset = other.end;
+                    continue;
+                }
+                const Lookup newest = all.find(offset, other.end);
+                const std::uint64_t ring_offset =
+                    record.ring_offset + block * record.length + (offset - begin);
+                if (newest.data && newest.rank == job_.local_rank() &&
+                    newest.ring_offset == ring_offset)
+                    pieces.push_back({record.file, record.generation, offset, newest.end,
+                                      ring_offset, record.sequence});
+                offset = newest.end;
+            }
+        }
+    }
+    return pieces;
+}
+
+bool ConflictResolver::has_conflicts() {
+    bool found = false;
+    if (!job_.directory().any_shared()) return false;
+    const auto& head = job_.store().head(job_.local_rank());
+    if (!job_.directory().query_nodes()) return true;
+    job_.directory().scan_node(true);
+    winning_pieces(std::max(resolved_before_, head.first_record.load()), head.tail.load(), found);
+    return found;
+}
+
+// All that is older than `sequence` has been told.
+bool ConflictResolver::wait_until_published(std::uint64_t sequence) {
+    auto& directory = job_.directory();
+    bool reached = true;
+    return wait_until(job_.store(),
+                      [&] {
+                          reached = directory.query_nodes();
+                          return !reached ||
+                                 (directory.all_nodes_beyond(&Progress::horizon, sequence) &&
+                                  horizon(job_.store()) > sequence);
+                      }) &&
+           reached;
+}
+
+// And is in the file system.
+bool ConflictResolver::wait_until_drained(std::uint64_t sequence) {
+    auto& directory = job_.directory();
+    bool possible = true;
+    return wait_until(job_.store(),
+                      [&] {
+                          job_.store().request_drain();
+                          const Progress local_progress = progress(job_.store());
+                          possible = directory.query_nodes(true) && !local_progress.failed &&
+                                     !directory.remote_drain_failed();
+                          return !possible ||
+                                 (directory.all_nodes_beyond(&Progress::drained, sequence) &&
+                                  local_progress.drained > sequence);
+                      }) &&
+           possible;
+}
+
+bool ConflictResolver::rewrite(const std::vector<Piece>& pieces) {
+    const Store& store = job_.store();
+    int fd = -1;
+    bool good = true;
+    for (std::size_t k = 0; k < pieces.size() && good; ++k) {
+        const auto& piece = pieces[k];
+        if (!k || piece.file != pieces[k - 1].file) {
+            if (fd >= 0) close(fd);
+            fd = open_slot_file(store.file(piece.file));
+        }
+        if (fd >= 0)
+            good = write_whole(fd, store.data(job_.local_rank(), piece.ring_offset),
+                               piece.end - piece.begin, piece.begin);
+    }
+    if (fd >= 0) close(fd);
+    return good;
+}
+
+bool ConflictResolver::resolve(std::uint64_t from, std::uint64_t upto,
+                               std::vector<Piece>& rewritten) {
+    auto& head = job_.store().head(job_.local_rank());
+    auto& directory = job_.directory();
+    std::uint64_t newest = 0, oldest = ~0ull;
+    for (std::uint64_t k = from; k < upto; ++k) {
+        newest = std::max(newest, job_.store().record(job_.local_rank(), k).sequence);
+        oldest = std::min(oldest, job_.store().record(job_.local_rank(), k).sequence);
+    }
+    bool conflict = false;
+    if (!wait_until_published(newest)) return false;
+    directory.scan_node(true);
+    if (winning_pieces(from, upto, conflict).empty()) return true;
+    if (!wait_until_drained(newest)) return false;
+    // From here on others that settle wait for this one; what they wrote meanwhile is theirs to put
+    // right.
+    head.resolving.store(oldest, std::memory_order_seq_cst);
+    if (!directory.query_nodes()) return false;
+    directory.scan_node(true);
+    rewritten = winning_pieces(from, upto, conflict);
+    return rewrite(rewritten);
+}
+
+bool ConflictResolver::resolve(std::uint64_t upto) {
+    if (!job_.directory().any_shared()) return true;
+    const ResolvingMark mark(job_);
+    std::vector<Piece> rewritten;
+    if (!resolve(
+            std::max(resolved_before_, job_.store().head(job_.local_rank()).first_record.load()),
+            upto, rewritten))
+        return false;
+    resolved_before_ = std::max(resolved_before_, upto);
+    return true;
+}
+
+std::uint64_t ConflictResolver::prepare_eviction(std::uint64_t first, std::uint64_t drained) {
+    if (!job_.directory().any_shared()) return drained;
+    // Fewer at a time where their pieces are more than words can be kept of.
+    for (std::uint64_t upto = drained; upto > first; upto = first + (upto - first) / 2) {
+        const ResolvingMark mark(job_);
+        std::vector<Piece> rewritten;
+        if (!resolve(first, upto, rewritten)) return first;
+        if (publish_tombstones(rewritten, first, upto)) return upto;
+    }
+    return first;
+}
+
+// Of what was rewritten now, and of what was before and is still in question; false: it would be
+// too many words.
+bool ConflictResolver::publish_tombstones(const std::vector<Piece>& pieces, std::uint64_t first,
+                                          std::uint64_t drained) {
+    const Store& store = job_.store();
+    std::vector<Record> tombstones;
+    for (const auto& piece : pieces) {
+        const std::uint64_t length = piece.end - piece.begin;
+        if (!tombstones.empty()) {
+            Record& last = tombstones.back();
+            const bool continues = last.file == piece.file && last.sequence == piece.sequence &&
+                                   last.length == length && piece.begin > last.begin;
+            if (continues && last.count == 1) {
+                last.stride = piece.begin - last.begin, last.count = 2;
+                continue;
+            }
+            if (continues && piece.begin == last.begin + last.count * last.stride) {
+                ++last.count;
+                continue;
+            }
+        }
+        Record tombstone{};
+        tombstone.sequence = piece.sequence;
+        tombstone.file = piece.file;
+        tombstone.generation = piece.generation;
+        tombstone.begin = piece.begin;
+        tombstone.length = length;
+        tombstone.count = 1;
+        tombstone.kind = static_cast<std::uint64_t>(RecordKind::tombstone);
+        tombstones.push_back(tombstone);
+    }
+    const std::uint64_t oldest_local = oldest_except(store, job_.local_rank());
+    for (std::uint64_t k = first; k < drained; ++k) {
+        Record old = store.record(job_.local_rank(), k);
+        const bool obsolete = oldest_local > old.sequence &&
+                              job_.directory().all_nodes_beyond(&Progress::oldest, old.sequence);
+        if (static_cast<RecordKind>(old.kind) != RecordKind::tombstone || obsolete) continue;
+        old.ring_offset = 0;
+        tombstones.push_back(old);
+    }
+    if (tombstones.size() > job_.writer().reserved_records()) return false;
+    if (!tombstones.empty()) job_.writer().publish(tombstones.data(), tombstones.size());
+    return true;
+}
+
+}  // namespace assay::storage

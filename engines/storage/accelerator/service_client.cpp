@@ -1,0 +1,210 @@
+#include "storage/accelerator/service_client.hpp"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace assay::storage {
+namespace {
+
+constexpr int connect_timeout_ms = 3000;   // for a connection
+constexpr int answer_timeout_ms = 60'000;  // for the next byte of an answer
+constexpr std::size_t max_in_flight = 64;
+constexpr std::uint64_t min_readahead = 256u << 10, max_readahead = 4u << 20;
+
+bool send_all(int fd, const void* data, std::size_t bytes) {
+    for (const char* next = static_cast<const char*>(data); bytes;) {
+        const ssize_t got = send(fd, next, bytes, MSG_NOSIGNAL);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) return false;
+        next += got;
+        bytes -= static_cast<std::size_t>(got);
+    }
+    return true;
+}
+
+bool receive_all(int fd, void* data, std::size_t bytes) {
+    for (char* next = static_cast<char*>(data); bytes;) {
+        const ssize_t got = recv(fd, next, bytes, 0);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) return false;  // also after answer_ms without a byte
+        next += got;
+        bytes -= static_cast<std::size_t>(got);
+    }
+    return true;
+}
+
+void set_timeout(int fd, int milliseconds) {
+    const timeval time{milliseconds / 1000, milliseconds % 1000 * 1000};
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time);
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &time, sizeof time);
+}
+
+}  // namespace
+
+std::unique_ptr<ServiceClient> ServiceClient::connect_to(std::uint32_t host, std::uint32_t port,
+                                                         const Key& key) {
+    const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd < 0) return nullptr;
+    std::unique_ptr<ServiceClient> client(new ServiceClient(fd));
+    set_timeout(fd, connect_timeout_ms);
+    sockaddr_in to{};
+    to.sin_family = AF_INET;
+    to.sin_addr.s_addr = host;
+    to.sin_port = htons(static_cast<std::uint16_t>(port));
+    const int on = 1;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    Key answer{};
+    const bool good = connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof to) == 0 &&
+                      send_all(fd, key.data(), sizeof key) &&
+                      receive_all(fd, answer.data(), sizeof answer) && answer == key;
+    if (!good) return nullptr;
+    set_timeout(fd, answer_timeout_ms);
+    return client;
+}
+
+ServiceClient::~ServiceClient() { close(fd_); }
+
+bool ServiceClient::fetch(std::vector<NodeRead>& reads) {
+    bool good = true;
+    if (reads.size() == 1) good = fetch_one(reads[0].rank, *reads[0].read);
+    else good = receive_readahead() && fetch_pipelined(reads);
+    if (!good)
+        for (auto& each : reads) each.read->state = RemoteRead::failed;
+    return good;
+}
+
+bool ServiceClient::shared_pointer(std::uint32_t slot, std::int64_t amount, bool set,
+                                   std::uint64_t& before) {
+    const Request request{set ? Request::set_pointer : Request::add_pointer, slot, 0,
+                          static_cast<std::uint64_t>(amount)};
+    return receive_readahead() && send_all(fd_, &request, sizeof request) &&
+           receive_all(fd_, &before, sizeof before);
+}
+
+bool ServiceClient::request_updates(std::uint64_t now, bool drain_now) {
+    const Request request{Request::updates, 0, now, drain_now};
+    return receive_readahead() && send_all(fd_, &request, sizeof request);
+}
+
+bool ServiceClient::receive_updates(std::uint64_t now, const RecordHandler& handle,
+                                    Update& update) {
+    do {
+        std::uint64_t head = 0, tail = 0;
+        if (!receive_all(fd_, &head, sizeof head) || head < sizeof update) return false;
+        std::vector<char> payload(head);
+        if (!receive_all(fd_, payload.data(), head) || !receive_all(fd_, &tail, sizeof tail))
+            return false;
+        std::memcpy(&update, payload.data(), sizeof update);
+        for (std::size_t offset = sizeof update; offset + sizeof(RankRecords) <= head;) {
+            RankRecords header;
+            std::memcpy(&header, payload.data() + offset, sizeof header);
+            offset += sizeof header;
+            for (std::uint32_t k = 0; k < header.records && offset + sizeof(Record) <= head;
+                 ++k, offset += sizeof(Record)) {
+                Record record;
+                std::memcpy(&record, payload.data() + offset, sizeof record);
+                handle(header.rank, header.first + k, record);
+            }
+        }
+    } while (update.more && request_updates(now, false));
+    return !update.more;
+}
+
+// The answer to a request of exactly so many bytes.
+bool ServiceClient::receive_answer(char* to, std::uint64_t bytes, RemoteRead::State& state) {
+    std::uint64_t head = 0, tail = 0;
+    if (!receive_all(fd_, &head, sizeof head)) return false;
+    state = RemoteRead::evicted;
+    if (!head) return true;
+    if (head != bytes) return false;
+    if (!receive_all(fd_, to, bytes) || !receive_all(fd_, &tail, sizeof tail)) return false;
+    if (tail) state = RemoteRead::received;
+    return true;
+}
+
+// Many requests are on their way before the first answer: a strided read costs one round trip, not
+// one a block.
+bool ServiceClient::fetch_pipelined(std::vector<NodeRead>& reads) {
+    std::size_t sent = 0;
+    for (std::size_t k = 0; k < reads.size(); ++k) {
+        if (sent == k) {
+            std::vector<Request> requests;
+            for (; sent < reads.size() && requests.size() < max_in_flight; ++sent)
+                requests.push_back({Request::read, reads[sent].rank, reads[sent].read->ring_offset,
+                                    reads[sent].read->bytes});
+            if (!send_all(fd_, requests.data(), requests.size() * sizeof(Request))) return false;
+        }
+        RemoteRead& read = *reads[k].read;
+        if (!receive_answer(read.buffer, read.bytes, read.state)) return false;
+    }
+    return true;
+}
+
+bool ServiceClient::fetch_one(std::uint32_t rank, RemoteRead& read) {
+    const bool sequential = rank == last_rank_ && read.ring_offset == last_end_;
+    last_rank_ = rank;
+    last_end_ = read.ring_offset + read.bytes;
+    std::uint64_t copied = copy_readahead(rank, read.ring_offset, read.bytes, read.buffer);
+    if (copied < read.bytes) {
+        if (!receive_readahead()) return false;
+        copied += copy_readahead(rank, read.ring_offset + copied, read.bytes - copied,
+                                 read.buffer + copied);
+    }
+    if (copied < read.bytes) {
+        const Request request{Request::read, rank, read.ring_offset + copied, read.bytes - copied};
+        if (!send_all(fd_, &request, sizeof request) ||
+            !receive_answer(read.buffer + copied, read.bytes - copied, read.state))
+            return false;
+        if (read.state != RemoteRead::received) return true;
+    }
+    read.state = RemoteRead::received;
+    if (!sequential || readahead_pending_) return true;
+    const std::uint64_t readahead_end =
+        readahead_.rank == rank ? readahead_.ring_offset + readahead_.bytes.size() : 0;
+    return request_readahead(rank, std::max(readahead_end, last_end_),
+                             std::clamp(8 * read.bytes, min_readahead, max_readahead));
+}
+
+bool ServiceClient::request_readahead(std::uint32_t rank, std::uint64_t ring_offset,
+                                      std::uint64_t bytes) {
+    readahead_request_ = {Request::read_available, rank, ring_offset, bytes};
+    readahead_pending_ = send_all(fd_, &readahead_request_, sizeof readahead_request_);
+    return readahead_pending_;
+}
+
+// What was asked for ahead, in place of what came early before.
+bool ServiceClient::receive_readahead() {
+    if (!readahead_pending_) return true;
+    readahead_pending_ = false;
+    readahead_.bytes.clear();
+    std::uint64_t head = 0, tail = 0;
+    if (!receive_all(fd_, &head, sizeof head) || head > readahead_request_.amount) return false;
+    if (!head) return true;
+    readahead_.rank = readahead_request_.rank;
+    readahead_.ring_offset = readahead_request_.ring_offset;
+    readahead_.bytes.resize(head);
+    if (!receive_all(fd_, readahead_.bytes.data(), head) || !receive_all(fd_, &tail, sizeof tail))
+        return false;
+    if (!tail) readahead_.bytes.clear();
+    return true;
+}
+
+std::uint64_t ServiceClient::copy_readahead(std::uint32_t rank, std::uint64_t ring_offset,
+                                            std::uint64_t bytes, char* to) const {
+    if (rank != readahead_.rank || ring_offset < readahead_.ring_offset ||
+        ring_offset >= readahead_.ring_offset + readahead_.bytes.size())
+        return 0;
+    const std::uint64_t skip = ring_offset - readahead_.ring_offset,
+                        n = std::min(bytes, readahead_.bytes.size() - skip);
+    std::memcpy(to, readahead_.bytes.data() + skip, n);
+    return n;
+}
+
+}  // namespace assay::storage

@@ -1,0 +1,75 @@
+// A connection to another node's service.
+//
+// Consecutive writes of a rank are consecutive in its ring. So a process that reads in the order of
+// writing gets the next bytes by readahead. A ring offset is never reused, so bytes that were read
+// ahead stay valid.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "storage/accelerator/service.hpp"
+
+namespace assay::storage {
+
+// A read of bytes from the data ring of a rank on another node.
+struct RemoteRead {
+    enum State { pending, received, evicted, failed };  // evicted: only the file system has them
+    int world_rank;
+    std::uint64_t ring_offset, bytes;
+    char* buffer;
+    std::uint64_t file_offset;
+    State state = pending;
+};
+
+// A read, with the rank's number on its node.
+struct NodeRead {
+    std::uint32_t rank;
+    RemoteRead* read;
+};
+
+class ServiceClient {
+public:
+    // `host` is in network byte order. Null: no service with this key answers.
+    static std::unique_ptr<ServiceClient> connect_to(std::uint32_t host, std::uint32_t port,
+                                                     const Key& key);
+    ~ServiceClient();
+    ServiceClient(const ServiceClient&) = delete;
+    ServiceClient& operator=(const ServiceClient&) = delete;
+
+    // Sets the state of each read. False: the connection is broken.
+    bool fetch(std::vector<NodeRead>& reads);
+    // Asks for the records that the node's ranks have published since the last request. Several
+    // nodes can be asked before the first answer is received.
+    bool request_updates(std::uint64_t now, bool drain_now);
+    // Receives the answer and calls `handle` for each record.
+    using RecordHandler =
+        std::function<void(std::uint32_t rank, std::uint64_t position, const Record& record)>;
+    bool receive_updates(std::uint64_t now, const RecordHandler& handle, Update& update);
+    bool shared_pointer(std::uint32_t slot, std::int64_t amount, bool set, std::uint64_t& before);
+
+private:
+    explicit ServiceClient(int fd) : fd_(fd) {}
+    bool fetch_one(std::uint32_t rank, RemoteRead& read);
+    bool fetch_pipelined(std::vector<NodeRead>& reads);
+    bool request_readahead(std::uint32_t rank, std::uint64_t ring_offset, std::uint64_t bytes);
+    bool receive_readahead();
+    std::uint64_t copy_readahead(std::uint32_t rank, std::uint64_t ring_offset, std::uint64_t bytes,
+                                 char* to) const;
+    bool receive_answer(char* to, std::uint64_t bytes, RemoteRead::State& state);
+
+    int fd_;
+    std::uint32_t last_rank_ = ~0u;
+    std::uint64_t last_end_ = 0;
+    struct {
+        std::uint32_t rank = 0;
+        std::uint64_t ring_offset = 0;
+        std::vector<char> bytes;
+    } readahead_;
+    Request readahead_request_{};
+    bool readahead_pending_ = false;
+};
+
+}  // namespace assay::storage

@@ -1,0 +1,180 @@
+#include "storage/accelerator/write_directory.hpp"
+
+#include <algorithm>
+#include <atomic>
+
+#include "storage/accelerator/comm_epoch.hpp"
+#include "storage/accelerator/job.hpp"
+#include "storage/accelerator/remote.hpp"
+
+namespace assay::storage {
+
+WriteDirectory::WriteDirectory(Job& job) : job_(job), scanned_(job.store().ranks()) {
+    for (int rank = 0; rank < job.size(); ++rank)
+        if (job.node_of(rank) != job.node())
+            world_ranks_[{job.node_of(rank), job.local_rank_of(rank)}] =
+                static_cast<std::uint32_t>(rank);
+}
+
+// ---- files
+
+WriteDirectory::FileEntry& WriteDirectory::entry_of(std::uint32_t slot) {
+    const auto& file = job_.store().file(slot);
+    const std::uint32_t generation = file.generation.load();
+    const std::uint64_t valid_from = file.valid_from.load();
+    auto found = entries_.find(slot);
+    if (found == entries_.end()) {
+        const auto sequence_at = [this, slot](const Run& run, std::uint64_t block) {
+            return sequence_of(slot, run, block);
+        };
+        found = entries_
+                    .emplace(slot, FileEntry{generation,
+                                             valid_from,
+                                             Index(sequence_at),
+                                             Index(sequence_at),
+                                             0,
+                                             0,
+                                             0,
+                                             {}})
+                    .first;
+    }
+    auto& entry = found->second;
+    if (entry.generation != generation || entry.valid_from != valid_from) {
+        entry.index.clear();
+        entry.others.clear();
+        entry.sequence_tables.clear();
+        entry.end = entry.truncated_at = 0;
+        entry.generation = generation;
+        entry.valid_from = valid_from;
+    }
+    return entry;
+}
+
+// Of a block whose record is one of many of its run: in the ring still, or noted when it was told.
+std::uint64_t WriteDirectory::sequence_of(std::uint32_t slot, const Run& run, std::uint64_t block) {
+    const std::uint64_t position = run.first_record + block;
+    if (!(run.rank & remote_rank_bit)) {
+        const Store& store = job_.store();
+        return position < store.head(run.rank).first_record.load()
+                   ? run.newest
+                   : store.record(run.rank, position).sequence;
+    }
+    const auto& table = entries_.at(slot).sequence_tables[run.rank];
+    const auto it = std::lower_bound(table.positions.begin(), table.positions.end(), position);
+    return it == table.positions.end() || *it != position
+               ? run.newest
+               : table.sequences[static_cast<std::size_t>(it - table.positions.begin())];
+}
+
+void WriteDirectory::share(std::uint32_t slot, int node, std::uint32_t remote_slot,
+                           std::uint32_t remote_generation) {
+    remote_slots_[{node, remote_slot}] = {remote_generation, slot};
+    nodes_.insert(node);
+    shared_.insert(slot);
+}
+
+void WriteDirectory::truncate(std::uint32_t slot, std::uint64_t sequence, std::uint64_t size) {
+    auto& entry = entry_of(slot);
+    entry.truncated_at = sequence;
+    entry.truncated_to = entry.end = size;
+}
+
+// ---- this node
+
+void WriteDirectory::scan_node(bool all) {
+    const Store& store = job_.store();
+    bool missed = false;
+    for (std::uint32_t rank = all ? 0 : job_.local_rank();
+         rank < (all ? store.ranks() : job_.local_rank() + 1); ++rank) {
+        const auto& head = store.head(rank);
+        const std::uint64_t tail = head.tail.load(std::memory_order_acquire);
+        std::uint64_t& seen = scanned_[rank];
+        if (seen == tail) continue;
+        const std::uint64_t first = head.first_record.load(std::memory_order_acquire);
+        missed |= first > seen;
+        seen = std::max(seen, first);
+        for (; seen < tail; ++seen) {
+            const Record record = store.record(rank, seen);
+            std::atomic_thread_fence(std::memory_order_acquire);
+            if (head.first_record.load(std::memory_order_acquire) >
+                seen) {  // it has given way meanwhile
+                missed = true;
+                continue;
+            }
+            const auto& file = store.file(record.file);
+            if (file.generation.load() != record.generation ||
+                record.sequence < file.valid_from.load())
+                continue;
+            auto& entry = entry_of(record.file);
+            entry.index.add(record, rank, seen);
+            if (rank != job_.local_rank() && shared(record.file))
+                entry.others.add(record, rank, seen);
+        }
+    }
+    // What has given way was in the file by then, with all of this node that is older.
+    if (missed) evicted_before_ = progress(store).drained;
+}
+
+// ---- other nodes
+
+void WriteDirectory::note_synchronization() {
+    ++synchronizations_;
+    advance_comm_epoch();
+}
+
+bool WriteDirectory::refresh_remote() {
+    const std::uint64_t now =
+        job_.settings().visibility == Visibility::immediate ? comm_epoch() : synchronizations_;
+    if (now == last_epoch_) return true;
+    if (!query_nodes()) return false;
+    last_epoch_ = now;
+    return true;
+}
+
+bool WriteDirectory::query_nodes(bool drain_now) {
+    if (nodes_.empty()) return true;
+    const bool good = job_.remote()->fetch_updates(
+        nodes_, drain_now,
+        [this](int node, std::uint32_t rank, std::uint64_t position, const Record& record) {
+            add_remote(node, rank, position, record);
+        },
+        progress_);
+    for (const auto& [node, progress] : progress_) job_.store().advance_clock(progress.now + 1);
+    return good;
+}
+
+void WriteDirectory::add_remote(int node, std::uint32_t rank, std::uint64_t position,
+                                const Record& record) {
+    const auto found = remote_slots_.find({node, record.file});
+    if (found == remote_slots_.end() || found->second.generation != record.generation) return;
+    const std::uint32_t slot = found->second.slot;
+    if (record.sequence < job_.store().file(slot).valid_from.load()) return;
+    const std::uint32_t world_rank = world_ranks_.at({node, rank});
+    auto& seen = received_[world_rank];
+    if (position < seen) return;  // told anew over a new connection
+    seen = position + 1;
+    auto& entry = entry_of(slot);
+    auto& table = entry.sequence_tables[world_rank | remote_rank_bit];
+    table.positions.push_back(position);
+    table.sequences.push_back(record.sequence);
+    entry.index.add(record, world_rank | remote_rank_bit, position);
+    entry.others.add(record, world_rank | remote_rank_bit, position);
+    if (static_cast<RecordKind>(record.kind) == RecordKind::truncate)
+        return;  // who cut it said so: `cut`
+    const std::uint64_t end = record.begin + (record.count - 1) * record.stride + record.length;
+    entry.end = std::max(
+        entry.end, record.sequence < entry.truncated_at ? std::min(end, entry.truncated_to) : end);
+}
+
+bool WriteDirectory::all_nodes_beyond(std::uint64_t Progress::* member,
+                                      std::uint64_t sequence) const {
+    return std::all_of(progress_.begin(), progress_.end(),
+                       [&](const auto& each) { return each.second.*member > sequence; });
+}
+
+bool WriteDirectory::remote_drain_failed() const {
+    return std::any_of(progress_.begin(), progress_.end(),
+                       [](const auto& each) { return each.second.failed != 0; });
+}
+
+}  // namespace assay::storage

@@ -1,0 +1,95 @@
+// Which rank wrote which bytes of a file, as far as this process knows. It scans the records of its
+// own node in the store, and asks other nodes for theirs. The job's lock protects everything here.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <set>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "storage/store/index.hpp"
+#include "storage/store/progress.hpp"
+#include "storage/store/store.hpp"
+
+namespace assay::storage {
+
+class Job;
+
+// An index identifies ranks of other nodes by their world rank with this bit, and ranks of this
+// node by their number on the node.
+constexpr std::uint32_t remote_rank_bit = 1u << 31;
+
+class WriteDirectory {
+public:
+    explicit WriteDirectory(Job& job);
+
+    // Adds the new records of this node's ranks, or of this rank only.
+    void scan_node(bool all);
+    // Adds the new records of other nodes, if this process has communicated (visibility
+    // `immediate`) or synchronized (others) since the last time. False: a node cannot be reached.
+    bool refresh_remote();
+    // The ranks have synchronized: the next refresh_remote() asks the other nodes.
+    void note_synchronization();
+    // Asks all nodes for new records and their progress. Afterwards this node's clock is ahead of
+    // theirs, and theirs are not behind the time of the request (L. Lamport, Time, clocks, and the
+    // ordering of events, 1978). `drain_now`: the nodes start to drain.
+    bool query_nodes(bool drain_now = false);
+    // Whether a member of the last known progress is above `sequence` on all other nodes.
+    bool all_nodes_beyond(std::uint64_t Progress::* member, std::uint64_t sequence) const;
+    bool remote_drain_failed() const;
+
+    // The writes of all ranks.
+    Index& index(std::uint32_t slot) { return entry_of(slot).index; }
+    // The writes of all other ranks; filled for files that other nodes have open too.
+    Index& others(std::uint32_t slot) { return entry_of(slot).others; }
+    // The end of the furthest write of another node.
+    std::uint64_t remote_end(std::uint32_t slot) { return entry_of(slot).end; }
+    // The file was truncated to `size` at `sequence`.
+    void truncate(std::uint32_t slot, std::uint64_t sequence, std::uint64_t size);
+    // Another node has the file of this slot open too, in its own slot.
+    void share(std::uint32_t slot, int node, std::uint32_t remote_slot,
+               std::uint32_t remote_generation);
+    bool shared(std::uint32_t slot) const { return shared_.count(slot); }
+    bool any_shared() const { return !nodes_.empty(); }
+    // Records of this node were evicted before this process had scanned them: what is older than
+    // this sequence is read from the file system.
+    std::uint64_t evicted_before() const { return evicted_before_; }
+
+private:
+    struct SequenceTable {
+        std::vector<std::uint64_t> positions, sequences;
+    };
+    struct FileEntry {
+        std::uint32_t generation;
+        std::uint64_t valid_from;
+        Index index, others;
+        std::uint64_t end = 0;
+        std::uint64_t truncated_at = 0, truncated_to = 0;  // sequence, size
+        std::unordered_map<std::uint32_t, SequenceTable>
+            sequence_tables;  // of records that lie on other nodes, by their rank
+    };
+    struct RemoteSlot {
+        std::uint32_t generation, slot;
+    };
+
+    FileEntry& entry_of(std::uint32_t slot);
+    std::uint64_t sequence_of(std::uint32_t slot, const Run& run, std::uint64_t block);
+    void add_remote(int node, std::uint32_t rank, std::uint64_t position, const Record& record);
+
+    Job& job_;
+    std::vector<std::uint64_t> scanned_;  // by rank of this node
+    std::uint64_t evicted_before_ = 0;
+    std::unordered_map<std::uint32_t, FileEntry> entries_;
+    std::map<std::pair<int, std::uint32_t>, RemoteSlot> remote_slots_;  // by node and slot there
+    std::map<std::pair<int, std::uint32_t>, std::uint32_t> world_ranks_;
+    std::map<std::uint32_t, std::uint64_t> received_;  // by world rank
+    std::set<std::uint32_t> shared_;                   // slots of files
+    std::set<int> nodes_;                              // with which they are shared
+    std::map<int, Progress> progress_;
+    std::uint64_t synchronizations_ = 0, last_epoch_ = 0;
+};
+
+}  // namespace assay::storage
