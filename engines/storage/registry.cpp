@@ -1,4 +1,4 @@
-// The table of the storage benchmarks that need an MPI's own I/O: executables assay-io-<mpi>.
+// The measurements of assay-io-bench-<mpi>: the benchmarks of an MPI's own I/O.
 #include <array>
 
 #include "core/registry.hpp"
@@ -19,4 +19,4 @@ constexpr std::array table = {
 
 }  // namespace
 
-int main(int argc, char** argv) { return engine_main("assay-io", table, argc, argv); }
+int main(int argc, char** argv) { return engine_main("assay-io-bench", table, argc, argv); }

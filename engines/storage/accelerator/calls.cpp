@@ -1,8 +1,8 @@
-// The calls of MPI that this library answers. Each asks whether the file is one of its own, and
-// hands it on if not.
+// The MPI functions that this library intercepts. Each checks whether the file is accelerated, and
+// calls the MPI's own function if not.
 //
-// What is not listed here (info, extents of types, conversions) is answered by the MPI from the
-// file behind the handle.
+// Functions that are not listed here (info, extents of types, conversions) go to the MPI directly,
+// which answers from its own file behind the handle.
 #include <cstring>
 
 #include "storage/accelerator/file.hpp"
@@ -36,9 +36,9 @@ int read(AcceleratedFile* file, TransferStart start, void* buffer, MPI_Count cou
     return file->raise(code);
 }
 
-// Non-blocking transfers are over when the call returns: at memory's speed there is nothing to
-// overlap. Their request is a generalised one, complete from the start, that still knows how many
-// bytes were moved.
+// Nonblocking transfers are complete when the call returns: at memory's speed there is nothing to
+// overlap. Their request is a generalized request, complete from the start, whose query function
+// reports how many bytes were transferred.
 int query_request(void* bytes, MPI_Status* status) {
     set_status(status, *static_cast<MPI_Count*>(bytes));
     status->MPI_SOURCE = MPI_UNDEFINED;
@@ -74,7 +74,7 @@ int start_read(AcceleratedFile* file, TransferStart start, void* buffer, MPI_Cou
     return completed_request(file, code, moved, request);
 }
 
-// Split collectives: done at their beginning, told at their end.
+// Split collectives transfer in the begin call and return the status in the end call.
 int begin_write(AcceleratedFile* file, TransferStart start, const void* buffer, MPI_Count count,
                 MPI_Datatype type) {
     if (file->split.active) return file->raise(MPI_ERR_OTHER);
@@ -107,7 +107,7 @@ constexpr TransferStart ordered{PositionKind::ordered, 0, true};
 
 }  // namespace
 
-// One line a call: its name, the type of its count, where it begins.
+// One line per function: its name, the type of its count, where the transfer begins.
 #define ACCELERATED_OR(pass, answer)                                     \
     if (AcceleratedFile* file = AcceleratedFile::find(f)) return answer; \
     return pass
@@ -131,7 +131,7 @@ constexpr TransferStart ordered{PositionKind::ordered, 0, true};
                                            MPI_Status* s) {                                     \
         ACCELERATED_OR(PMPI_File_read##suffix(f, b, n, t, s), read(file, start, b, n, t, s));   \
     }
-// The nonblocking ones wait for nobody, so the collective ones are like the others.
+// Nonblocking transfers wait for no rank, so the collective ones are like the others.
 #define START_AT(name, Count)                                                                 \
     ASSAY_EXPORT int MPI_File_iwrite_##name(MPI_File f, MPI_Offset o, const void* b, Count n, \
                                             MPI_Datatype t, MPI_Request* r) {                 \

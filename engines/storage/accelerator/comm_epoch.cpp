@@ -22,8 +22,8 @@ void assume_communication() { always = true; }
 
 }  // namespace assay::storage
 
-// The call is the MPI's; afterwards something may have been heard.
-#define RECEIVES(name, parameters, arguments)             \
+// Calls the MPI's function, then counts: it may have received something.
+#define RECEIVES(name, parameters, arguments)          \
     ASSAY_EXPORT int MPI_##name parameters {           \
         const int code = PMPI_##name arguments;        \
         epoch.fetch_add(1, std::memory_order_relaxed); \
@@ -35,7 +35,8 @@ void assume_communication() { always = true; }
 #define T MPI_Datatype
 #define C MPI_Comm
 
-// Those that have a form for large counts: H for each, N a count, D a displacement.
+// Functions that also exist with large counts. H: the macro for each; N: the type of a count; D: of
+// a displacement.
 #define WITH_BUFFERS(H, N, D)                                                                      \
     H(Recv, (void* b, N n, T t, int from, int tag, C c, S s), (b, n, t, from, tag, c, s))          \
     H(Mrecv, (void* b, N n, T t, MPI_Message* m, S s), (b, n, t, m, s))                            \

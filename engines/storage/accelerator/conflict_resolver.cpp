@@ -16,7 +16,7 @@ namespace {
 constexpr std::uint64_t poll_ns = 50'000;
 constexpr std::uint64_t timeout_ns = 120'000'000'000;
 
-// Until it is so; false: it is not, for too long.
+// Polls until the condition holds. False: timeout.
 template <class Condition>
 bool wait_until(const Store& store, Condition condition) {
     for (const std::uint64_t until = store.now() + timeout_ns; !condition();) {
@@ -27,7 +27,7 @@ bool wait_until(const Store& store, Condition condition) {
     return true;
 }
 
-// The file that the slot means, to be written; -1: it is another one now, or none.
+// Opens the file of the slot for writing; -1: it was removed or replaced.
 int open_slot_file(const FileSlot& slot) {
     const int fd = open(slot.path, O_WRONLY | O_CLOEXEC);
     struct stat info{};
@@ -51,7 +51,7 @@ bool write_whole(int fd, const char* data, std::uint64_t bytes, std::uint64_t of
 
 }  // namespace
 
-// Whoever settles after this rank has begun waits until it has ended, its words kept.
+// Clears `resolving` at the end of the scope. Ranks that resolve later wait for that.
 struct ConflictResolver::ResolvingMark {
     explicit ResolvingMark(Job& job) : resolving(job.store().head(job.local_rank()).resolving) {}
     ~ResolvingMark() { resolving.store(0, std::memory_order_seq_cst); }
@@ -107,7 +107,7 @@ bool ConflictResolver::has_conflicts() {
     return found;
 }
 
-// All that is older than `sequence` has been told.
+// Waits until this process knows all records that are older than `sequence`.
 bool ConflictResolver::wait_until_published(std::uint64_t sequence) {
     auto& directory = job_.directory();
     bool reached = true;
@@ -121,7 +121,7 @@ bool ConflictResolver::wait_until_published(std::uint64_t sequence) {
            reached;
 }
 
-// And is in the file system.
+// Waits until their data are in the file system.
 bool ConflictResolver::wait_until_drained(std::uint64_t sequence) {
     auto& directory = job_.directory();
     bool possible = true;
@@ -170,8 +170,8 @@ bool ConflictResolver::resolve(std::uint64_t from, std::uint64_t upto,
     directory.scan_node(true);
     if (winning_pieces(from, upto, conflict).empty()) return true;
     if (!wait_until_drained(newest)) return false;
-    // From here on others that settle wait for this one; what they wrote meanwhile is theirs to put
-    // right.
+    // From here on other ranks that resolve wait for this one. What they have written meanwhile
+    // they resolve themselves.
     head.resolving.store(oldest, std::memory_order_seq_cst);
     if (!directory.query_nodes()) return false;
     directory.scan_node(true);
@@ -193,7 +193,7 @@ bool ConflictResolver::resolve(std::uint64_t upto) {
 
 std::uint64_t ConflictResolver::prepare_eviction(std::uint64_t first, std::uint64_t drained) {
     if (!job_.directory().any_shared()) return drained;
-    // Fewer at a time where their pieces are more than words can be kept of.
+    // Fewer records at a time if they need more tombstones than can be published.
     for (std::uint64_t upto = drained; upto > first; upto = first + (upto - first) / 2) {
         const ResolvingMark mark(job_);
         std::vector<Piece> rewritten;
@@ -203,8 +203,8 @@ std::uint64_t ConflictResolver::prepare_eviction(std::uint64_t first, std::uint6
     return first;
 }
 
-// Of what was rewritten now, and of what was before and is still in question; false: it would be
-// too many words.
+// Publishes tombstones for the rewritten pieces, and repeats those tombstones that are evicted
+// while a node may still need them. False: they are too many.
 bool ConflictResolver::publish_tombstones(const std::vector<Piece>& pieces, std::uint64_t first,
                                           std::uint64_t drained) {
     const Store& store = job_.store();

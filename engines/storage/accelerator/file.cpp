@@ -13,7 +13,7 @@
 
 namespace assay::storage {
 
-// ---- what every transfer begins with
+// ---- the start of a transfer
 
 int AcceleratedFile::check_transfer(TransferStart start, MPI_Count count, bool writing) const {
     if (count < 0) return MPI_ERR_COUNT;
@@ -26,7 +26,8 @@ int AcceleratedFile::check_transfer(TransferStart start, MPI_Count count, bool w
     return MPI_SUCCESS;
 }
 
-// The byte of the view's data at which the transfer begins; moves the pointer past it.
+// Sets `logical`, the byte of the view's data at which the transfer begins, and advances the
+// pointer.
 int AcceleratedFile::advance_position(TransferStart start, std::int64_t bytes,
                                       std::int64_t& logical) {
     const std::int64_t etypes = (bytes + etype_ - 1) / etype_;
@@ -46,7 +47,7 @@ int AcceleratedFile::advance_position(TransferStart start, std::int64_t bytes,
             if (rank_ == 0) before = 0;
             PMPI_Allreduce(&mine, &all, 1, MPI_INT64_T, MPI_SUM, comm_);
             std::uint64_t base = 0;
-            if (rank_ == 0) shared_pointer(all, false, base);  // of its own node
+            if (rank_ == 0) shared_pointer(all, false, base);  // held by its own node
             PMPI_Bcast(&base, 1, MPI_UINT64_T, 0, comm_);
             first = static_cast<std::int64_t>(base) + before;
             break;
@@ -68,10 +69,12 @@ int AcceleratedFile::shared_pointer(std::int64_t amount, bool set, std::uint64_t
     return MPI_SUCCESS;
 }
 
-// In an atomic mode that the MPI does: it does it for this rank alone, so the file system's own
-// locks keep ranks apart. (Locks of an open file, not of the process: the MPI may close files of
-// its own. And far beyond the bytes that they stand for: the MPI locks those itself at times, and
-// would wait for us.)
+// A file lock on the bytes of a transfer, for the atomic mode in bypass: the MPI's file is open on
+// MPI_COMM_SELF, so its own locks do not exclude other ranks.
+//
+// These are locks of the open file description, because the MPI may close files of its own, which
+// would drop locks of the process. They are shifted by 2^62 bytes, because some MPIs lock the bytes
+// themselves and would wait for this lock.
 class AcceleratedFile::RangeLock {
 public:
     RangeLock(const AcceleratedFile& file, std::int64_t logical, std::int64_t bytes, short kind)
@@ -114,7 +117,7 @@ int AcceleratedFile::write_data(TransferStart start, const void* buffer, MPI_Cou
     std::int64_t logical = 0;
     if (const int code = check_transfer(start, count, true)) {
         if (start.kind == PositionKind::ordered)
-            advance_position(start, 0, logical);  // the others count on it
+            advance_position(start, 0, logical);  // the other ranks are in it
         return code;
     }
     const auto memory = flatten(type);
@@ -132,7 +135,7 @@ int AcceleratedFile::write_data(TransferStart start, const void* buffer, MPI_Cou
 #endif
     } else {
         std::lock_guard hold(job_->lock());
-        // What this process has heard of is older than what it writes now.
+        // Writes that this process may know of must get older sequences than this one.
         if (!one_node_ && !job_->directory().refresh_remote()) code = MPI_ERR_IO;
         else if (!memory->decoded) code = MPI_ERR_UNSUPPORTED_OPERATION;
         else code = write_to_store(logical, static_cast<const char*>(buffer), *memory, bytes);
@@ -203,7 +206,7 @@ void AcceleratedFile::extend(std::uint64_t end) {
 
 // ---- reading
 
-// The file's size, looked up only as far as it matters: whether it is `at_least` so much.
+// The file's size. The file system is asked only if the known size is below `at_least`.
 std::uint64_t AcceleratedFile::current_size(std::uint64_t at_least) {
     const std::uint64_t remote_end = one_node_ ? 0 : job_->directory().remote_end(slot_);
     const std::uint64_t size = std::max(
@@ -222,7 +225,7 @@ int AcceleratedFile::read(TransferStart start, void* buffer, MPI_Count count, MP
     std::int64_t logical = 0;
     if (const int code = check_transfer(start, count, false)) {
         if (start.kind == PositionKind::ordered)
-            advance_position(start, 0, logical);  // the others count on it
+            advance_position(start, 0, logical);  // the other ranks are in it
         return code;
     }
     const auto memory = flatten(type);
@@ -292,8 +295,8 @@ int AcceleratedFile::read_blocks(std::int64_t logical, char* buffer, const FlatT
     return MPI_SUCCESS;
 }
 
-// Takes in what others have written, as far as the rule promises it now. False: another node does
-// not answer.
+// Adds the writes of other ranks to the directory, as the visibility requires it now. False: a node
+// does not answer.
 bool AcceleratedFile::refresh_directory() {
     job_->directory().scan_node(job_->settings().visibility == Visibility::immediate || atomic_);
     return one_node_ || job_->directory().refresh_remote();
@@ -316,7 +319,7 @@ void AcceleratedFile::read_range(std::uint64_t begin, std::uint64_t end, char* t
             const bool before = job_->in_ring(found.rank, found.ring_offset);
             if (before) std::memcpy(to, store.data(found.rank, found.ring_offset), bytes);
             std::atomic_thread_fence(std::memory_order_seq_cst);
-            // The writer may have needed the space meanwhile: then the file system has the bytes.
+            // If the data were evicted during the copy, the file system has them.
             if (!before || !job_->in_ring(found.rank, found.ring_offset))
                 read_file_system(begin, found.end, to);
         }
@@ -333,10 +336,10 @@ void AcceleratedFile::read_file_system(std::uint64_t begin, std::uint64_t end, c
         to += got;
         begin += static_cast<std::uint64_t>(got);
     }
-    std::memset(to, 0, end - begin);  // a hole, or beyond what has been written yet
+    std::memset(to, 0, end - begin);  // a hole, or beyond the end of the file
 }
 
-// Brings what other nodes have; false: one cannot be reached, and nobody else has its bytes.
+// Fetches the data that other nodes hold. False: a node cannot be reached.
 bool AcceleratedFile::fetch_remote(std::vector<RemoteRead>& remote_reads) {
     if (remote_reads.empty()) return true;
     job_->remote()->fetch(remote_reads);
@@ -350,18 +353,17 @@ bool AcceleratedFile::fetch_remote(std::vector<RemoteRead>& remote_reads) {
     return good;
 }
 
-// A collective transfer begins when all have come to it: what any of them wrote before is then
-// older than what is written now, and seen by what is read now. MPI does not promise that, but its
-// own collective transfers begin with an exchange, and libraries above them count on it.
+// A collective transfer begins with a barrier: what any rank wrote before is older than what is
+// written now, and visible to what is read now. MPI does not guarantee that, but the MPIs' own
+// collective transfers begin with an exchange, and libraries rely on it.
 void AcceleratedFile::begin_transfer(TransferStart start) {
     if (!start.collective || job_->settings().visibility != Visibility::immediate) return;
     if (start.kind != PositionKind::ordered)
-        PMPI_Barrier(comm_);  // ordered ones meet where they find their places
+        PMPI_Barrier(comm_);  // ordered transfers synchronize in advance_position()
     advance_comm_epoch();
 }
 
-// Under the rule that says so, a collective transfer is a moment at which ranks see each other's
-// writes.
+// With the visibility `collective`, a collective transfer makes all writes before it visible.
 void AcceleratedFile::end_transfer(bool collective) {
     if (collective && !bypass_ && job_->settings().visibility == Visibility::collective)
         synchronize();

@@ -1,5 +1,5 @@
-// Opening and closing: who the file is, whether it is still the one that was known, and the end of
-// its way to disk.
+// Opening and closing: identifies the file, checks whether it was changed from outside, and drains
+// it.
 #include <fcntl.h>
 #include <limits.h>
 #include <sys/stat.h>
@@ -22,8 +22,7 @@
 namespace assay::storage {
 namespace {
 
-// A process has few files open at a time, and finds one by its handle on every call, from whichever
-// thread.
+// The open files by handle. Every call looks one up, from any thread.
 struct Files {
     std::shared_mutex lock;
     std::unordered_map<MPI_File, std::unique_ptr<AcceleratedFile>> by_handle;
@@ -33,8 +32,7 @@ Files& files() {
     return *open;
 }
 
-// The name that the file system knows: without the file system's type in front that ROMIO and OMPIO
-// take ("ufs:").
+// Removes the file system prefix that ROMIO and OMPIO accept ("ufs:").
 std::string strip_prefix(const char* name) {
     const char* colon = std::strchr(name, ':');
     const char* slash = std::strchr(name, '/');
@@ -46,9 +44,9 @@ std::int64_t nanoseconds(const timespec& time) {
     return time.tv_sec * 1'000'000'000 + time.tv_nsec;
 }
 
-// Before Linux 6.13 times of files advance by the kernel's tick. A change from outside within the
-// tick of the last write would not be seen at the next open: so that tick ends before this close
-// does.
+// Before Linux 6.13 file times have the resolution of the kernel's tick. A change from outside in
+// the same tick as the last write would not be noticed at the next open, so close waits for the
+// tick's end.
 void wait_for_clock_tick(const timespec& last_write) {
     static const bool fine_grained = [] {
         utsname info{};
@@ -65,7 +63,7 @@ void wait_for_clock_tick(const timespec& last_write) {
     }
 }
 
-// The same answer on every rank: the worst.
+// The highest error code of all ranks, on every rank.
 int worst_code(MPI_Comm comm, int code) {
     int found = code;
     PMPI_Allreduce(MPI_IN_PLACE, &found, 1, MPI_INT, MPI_MAX, comm);
@@ -82,8 +80,8 @@ bool is_accelerated(Job& job, const std::string& name, MPI_Info info) {
     return job.settings().covers(name);
 }
 
-// Errors of opening and closing go to the handler of MPI_FILE_NULL, which not every MPI lets one
-// call without a file.
+// Calls the error handler of MPI_FILE_NULL, as for errors of opening and closing. Not every MPI
+// allows that without a file, so one is opened.
 int to_default_handler(int code) {
     MPI_Errhandler handler;
     MPI_File file;
@@ -127,7 +125,7 @@ int AcceleratedFile::open(MPI_Comm comm, const char* name, int mode, MPI_Info in
     if (mode & MPI_MODE_SEQUENTIAL && mode & MPI_MODE_RDWR)
         return to_default_handler(MPI_ERR_UNSUPPORTED_OPERATION);
 
-    // The first rank makes the file, as the mode says; then it is there for the others.
+    // The first rank creates the file if the mode asks for it; then the others open it.
     int code = MPI_SUCCESS;
     if (file->rank_ == 0)
         code = PMPI_File_open(MPI_COMM_SELF, name, mode & ~handled_modes, info, &file->mpi_file_);
@@ -147,10 +145,11 @@ int AcceleratedFile::open(MPI_Comm comm, const char* name, int mode, MPI_Info in
     file->path_ = realpath(path.c_str(), absolute) ? absolute : path;
     code = file->claim_slot(mode);
     if (worst_code(file->comm_, code)) {
-        // Not ours after all.
+        // The file cannot be accelerated.
         if (!code) job->store().file(file->slot_).users.fetch_sub(1);
-        job->report_once("too many files, too long a name or a foreign rank: " + path +
-                         " is left to the MPI's own I/O");
+        job->report_once(
+            "too many open files, too long a path or a rank outside of MPI_COMM_WORLD: " + path +
+            " uses the MPI's own I/O");
         PMPI_File_close(&file->mpi_file_);
         if (job->settings().required) PMPI_Abort(job->world(), 2);
         return PMPI_File_open(comm, name, mode & ~(MPI_MODE_CREATE | MPI_MODE_EXCL), info, handle);
@@ -162,7 +161,7 @@ int AcceleratedFile::open(MPI_Comm comm, const char* name, int mode, MPI_Info in
     return MPI_SUCCESS;
 }
 
-// Local: which nodes take part, which slot the file has, whether what is known of it still holds.
+// Local: sets the nodes that take part and the slot, and drops what is known of a changed file.
 int AcceleratedFile::claim_slot(int mode) {
     mode_ = mode;
     MPI_Group world, mine;
@@ -187,7 +186,7 @@ int AcceleratedFile::claim_slot(int mode) {
     if (slot_ == file_slots) return 1;
     auto& slot = store.file(slot_);
     {
-        // The first who opens it again looks whether it was changed from outside.
+        // The first process that opens it again checks whether it was changed from outside.
         TableLock lock(store);
         const bool known = slot.size.load() >= 0;
         if (known && slot.users.load() == 1 &&
@@ -196,13 +195,13 @@ int AcceleratedFile::claim_slot(int mode) {
             slot.valid_from = store.now();
             slot.end = 0;
         }
-        if (known && slot.users.load() == 1) slot.size = -1;  // from now on it is in use
+        if (known && slot.users.load() == 1) slot.size = -1;  // in use
     }
     view_ = flatten(MPI_BYTE);
     return MPI_SUCCESS;
 }
 
-// Collective: a shared pointer, and what the others have written so far.
+// Collective: allocates a shared pointer and makes all writes so far visible.
 void AcceleratedFile::join() {
     if (rank_ == 0) {
         Store& store = job_->store();
@@ -214,7 +213,7 @@ void AcceleratedFile::join() {
              ++k, free = 0)
             if (used[k].compare_exchange_strong(free, 1)) shared_pointer_slot_ = k;
         if (shared_pointer_slot_ == shared_pointer_slots)
-            shared_pointer_slot_ = 0;  // hundreds of files open at a time: they share one
+            shared_pointer_slot_ = 0;  // hundreds of open files: they share one pointer
         store.superblock().shared_pointers[shared_pointer_slot_] = 0;
     }
     PMPI_Bcast(&shared_pointer_slot_, 1, MPI_UINT32_T, 0, comm_);
@@ -237,7 +236,7 @@ void AcceleratedFile::join() {
     }
 }
 
-// All that this rank has written is in the file system, and will stay so.
+// Drains what this rank has written and resolves its conflicts.
 int AcceleratedFile::flush() {
     const std::uint64_t upto = job_->store().head(job_->local_rank()).tail.load();
     bool good = job_->drain().finish(job_->local_rank(), upto);
@@ -248,14 +247,15 @@ int AcceleratedFile::flush() {
     if (!good && rank_ == 0)
         std::fprintf(
             stderr,
-            "assay io: %s could not be written to the file system: %s; its data are kept "
-            "in the nodes' stores\n",
+            "assay io: %s could not be written to the file system: %s; its data "
+            "stay in the nodes' stores\n",
             path_.c_str(),
             std::strerror(static_cast<int>(job_->store().superblock().drain_failed.load())));
     return good ? MPI_SUCCESS : MPI_ERR_IO;
 }
 
-// Drains that come later, each node's at its time, know no order between nodes.
+// Collective: whether any rank's data conflict with another node's. Such files are drained before
+// close returns, because later drains of several nodes have no order.
 bool AcceleratedFile::conflicts_exist() {
     if (one_node_) return false;
     bool found = false;

@@ -1,5 +1,5 @@
-// What a file is besides its bytes: size, view, pointers, atomicity, and the moments at which ranks
-// see each other.
+// The state of a file besides its bytes: size, view, pointers, atomicity, and synchronization
+// between ranks.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -16,13 +16,13 @@ int AcceleratedFile::raise(int code) {
     return code;
 }
 
-// ---- what ranks know of each other
+// ---- synchronization
 
-// What was written before this is known to whoever reads after it.
+// Collective: what any rank wrote before is visible to every rank afterwards.
 void AcceleratedFile::synchronize() {
     std::uint64_t latest = job_->store().now();
     PMPI_Allreduce(MPI_IN_PLACE, &latest, 1, MPI_UINT64_T, MPI_MAX,
-                   comm_);  // by now it is published
+                   comm_);  // all earlier writes are published now
     job_->store().advance_clock(latest + 1);
     std::lock_guard hold(job_->lock());
     job_->directory().scan_node(true);
@@ -57,7 +57,7 @@ int AcceleratedFile::set_size(MPI_Offset size) {
     auto now = static_cast<std::uint64_t>(seen);
     PMPI_Allreduce(MPI_IN_PLACE, &now, 1, MPI_UINT64_T, MPI_MAX, comm_);
     if (static_cast<std::uint64_t>(size) < now) {
-        // What is cut off must not be written afterwards.
+        // What is cut off must not be drained later.
         code = flush();
         PMPI_Barrier(comm_);
     }
@@ -68,7 +68,7 @@ int AcceleratedFile::set_size(MPI_Offset size) {
     file_size_ = static_cast<std::uint64_t>(size);
     slot.end = static_cast<std::uint64_t>(size);
     if (static_cast<std::uint64_t>(size) < now) {
-        // On every node, once: each index learns that older bytes beyond are none.
+        // Each rank publishes the truncation: indexes ignore older bytes beyond it.
         std::lock_guard hold(job_->lock());
         Record record{};
         record.file = slot_;
@@ -79,7 +79,7 @@ int AcceleratedFile::set_size(MPI_Offset size) {
         if (!job_->writer().reserve(0, 1, ring_offset)) return MPI_ERR_IO;
         job_->writer().begin_write();
         job_->writer().publish(&record, 1, ring_offset,
-                               0);  // of no bytes, at the ring's next position
+                               0);  // without data
         job_->directory().truncate(slot_, record.sequence, static_cast<std::uint64_t>(size));
     }
     PMPI_Barrier(comm_);
@@ -128,12 +128,12 @@ int AcceleratedFile::set_view(MPI_Offset displacement, MPI_Datatype etype, MPI_D
     return MPI_SUCCESS;
 }
 
-// From here on the MPI does it: nothing of the file may be anywhere else.
+// Drains the file; from then on the MPI's own I/O does all transfers.
 int AcceleratedFile::enter_bypass() {
     if (bypass_) return MPI_SUCCESS;
     job_->report_once(
         path_ +
-        ": an atomic mode across nodes or a data representation that is left to the MPI's own I/O");
+        ": atomic mode across nodes or a foreign data representation: the MPI's own I/O is used");
     synchronize();
     int code = flush();
     PMPI_Allreduce(MPI_IN_PLACE, &code, 1, MPI_INT, MPI_MAX, comm_);
@@ -146,7 +146,8 @@ int AcceleratedFile::set_atomicity(int on) {
     int range[2] = {on != 0, -(on != 0)};
     PMPI_Allreduce(MPI_IN_PLACE, range, 2, MPI_INT, MPI_MAX, comm_);
     if (range[0] != -range[1]) return MPI_ERR_NOT_SAME;
-    // On a node every transfer is atomic as it is: one publication, one look at what is published.
+    // Within a node every transfer is atomic already: a write is published at once, a read looks at
+    // the published records once.
     if (on) synchronize();
     atomic_ = on;
     if (on && !one_node_) {

@@ -5,7 +5,7 @@
 namespace assay::storage {
 namespace {
 
-// What a constructor was called with; counts wider than int where the MPI has them.
+// The arguments of a datatype constructor, with large counts if the MPI has them.
 struct TypeContents {
     std::vector<MPI_Count> integers;
     std::vector<MPI_Count> addresses;
@@ -24,8 +24,8 @@ struct TypeContents {
         PMPI_Type_get_contents_c(type, n_integers, n_addresses, n_counts, n_types, ints.data(),
                                  aints.data(), counts.data(), types.data());
         types.resize(n_types);
-        // With large counts, what are ints and addresses otherwise are counts, in the same order
-        // (MPI 4.0, table 5.1), but for the orders and distributions, which stay ints.
+        // With large counts, the ints and addresses are counts, in the same order (MPI 4.0, table
+        // 5.1); only orders and distributions stay ints.
         integers.assign(ints.begin(), ints.end());
         addresses.assign(aints.begin(), aints.end());
         if (n_counts) reorder(ints, counts, n_counts);
@@ -100,7 +100,7 @@ std::int64_t size_of(MPI_Datatype type) {
     return size;
 }
 
-// Predefined types are whole, but for pairs with a gap inside or after.
+// Predefined types are contiguous, except pairs with padding.
 void add_predefined(MPI_Datatype type, std::int64_t base, BlockList& out) {
     const std::int64_t size = size_of(type);
     if (type == MPI_SHORT_INT)
@@ -114,7 +114,7 @@ void add_predefined(MPI_Datatype type, std::int64_t base, BlockList& out) {
 
 bool flatten_into(MPI_Datatype type, std::int64_t base, BlockList& out);
 
-// `n` instances of a type, one after the other.
+// Adds `n` consecutive instances of a type.
 bool repeat(MPI_Datatype type, std::int64_t base, std::int64_t n, BlockList& out) {
     if (n <= 0) return true;
     BlockList instance;
@@ -163,8 +163,7 @@ bool subarray(const TypeContents& contents, std::int64_t base, BlockList& out) {
     return true;
 }
 
-// The indices along one dimension that belong to a process (MPI 4.0, 5.1.4): block, cyclic(k) or
-// all.
+// The indices along one dimension that a process has (MPI 4.0, 5.1.4): block, cyclic(k) or all.
 std::vector<std::int64_t> darray_indices(std::int64_t size, int distribution, std::int64_t argument,
                                          std::int64_t processes, std::int64_t coordinate) {
     std::vector<std::int64_t> mine;
@@ -185,7 +184,7 @@ bool darray(const TypeContents& contents, std::int64_t base, BlockList& out) {
     std::int64_t rank = integers[1];
     std::vector<std::vector<std::int64_t>> mine(n);
     std::vector<std::int64_t> pitch(n);
-    // Ranks are numbered in C order whatever the array's order is.
+    // Ranks are in C order, whatever the array's order is.
     for (int k = n - 1; k >= 0; --k) {
         const auto processes = integers[3 + 3 * n + k];
         mine[k] = darray_indices(integers[3 + k], static_cast<int>(integers[3 + n + k]),
@@ -336,7 +335,7 @@ void append_blocks(const FlatType& flat, std::int64_t origin, std::int64_t from,
         return;
     }
     std::int64_t tile = from / flat.size, skip = from % flat.size;
-    // One block an instance: whole instances are blocks at the stride of the extent.
+    // One block per instance: whole instances are blocks with the extent as stride.
     const auto& first = flat.blocks[0];
     if (flat.blocks.size() == 1 && first.count == 1 && flat.extent >= first.length) {
         if (skip) {

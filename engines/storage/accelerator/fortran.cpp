@@ -1,9 +1,8 @@
-// Fortran's calls, where an MPI's own bindings go past the names that this library answers to.
+// Fortran bindings that bypass the C functions which this library intercepts.
 //
-// Open MPI's bindings call the C functions by their PMPI names: so they are answered here, for
-// mpif.h and the module mpi (mpi_..._) and for mpi_f08 (ompi_..._f), and handed on to the C
-// functions. MPICH's call the C functions, and so arrive by themselves, but for those of mpi_f08
-// that have no buffer.
+// Open MPI's bindings call the PMPI functions, so the bindings themselves are intercepted here, for
+// mpif.h and the module mpi (mpi_..._) and for mpi_f08 (ompi_..._f), and call the C functions.
+// MPICH's bindings call the C functions, except those of mpi_f08 that have no buffer.
 #include <string>
 
 #include "storage/accelerator/comm_epoch.hpp"
@@ -17,7 +16,7 @@ int MPI_Finalize();
 
 namespace {
 
-// Fortran pads with blanks.
+// Removes the blanks that Fortran pads with.
 std::string trimmed(const char* characters, std::size_t length) {
     const std::string whole(characters, length);
     const auto last = whole.find_last_not_of(' ');
@@ -29,7 +28,7 @@ std::string trimmed(const char* characters, std::size_t length) {
 
 #ifdef OMPI_MAJOR_VERSION
 
-// Where Fortran programs point when they mean no status, or no buffer but addresses.
+// The addresses of Fortran's MPI_STATUS_IGNORE and MPI_BOTTOM.
 extern "C" {
 extern MPI_Fint mpi_fortran_status_ignore_[] __attribute__((weak));
 extern MPI_Fint mpi_fortran_bottom_ __attribute__((weak));
@@ -202,7 +201,7 @@ BINDING(file_get_byte_offset, MPI_Fint* f, MPI_Offset* offset, MPI_Offset* displ
     *e = MPI_File_get_byte_offset(FILE_OF(f), *offset, displacement);
 }
 
-// Fortran's communication passes by, as its I/O would.
+// Fortran's communication cannot be intercepted in C either, so it is assumed.
 BINDING(init, MPI_Fint* e) {
     assay::storage::assume_communication();
     *e = MPI_Init(nullptr, nullptr);
@@ -215,8 +214,7 @@ BINDING(finalize, MPI_Fint* e) { *e = MPI_Finalize(); }
 
 #else  // MPICH
 
-// Handles are one integer each, the error is optional, and a text has its length as a last
-// argument.
+// A handle is one integer, the error is optional, and the length of a string is the last argument.
 #define BINDING(name, ...) ASSAY_EXPORT void mpi_##name##_f08_(__VA_ARGS__)
 
 namespace {

@@ -13,11 +13,12 @@
 namespace assay::storage {
 namespace {
 
-// Never destroyed by exit(): a program that ends without MPI_Finalize is over, and nothing may wait
-// for others then.
+// Not destroyed by exit(): if a program ends without MPI_Finalize, nothing may wait for other
+// ranks.
 std::unique_ptr<Job>& job = *new std::unique_ptr<Job>;
 
-// The MPI that runs is the one that this library was compiled for, or its handles mean nothing.
+// Why the running MPI is not the one that this library was compiled for: their handles differ.
+// Empty: it is.
 std::string foreign_mpi() {
     char text[MPI_MAX_LIBRARY_VERSION_STRING]{};
     int length = 0;
@@ -32,8 +33,8 @@ std::string foreign_mpi() {
         std::strstr(text, "MPICH") != nullptr || std::strstr(text, "Intel") != nullptr;
 #endif
     if (same) return {};
-    return std::string("this is the library for ") + &mine[0] + ", and the program runs under " +
-           std::string(text, std::strcspn(text, "\n,")) + "; take libassay-io of that MPI";
+    return std::string("this library is for ") + &mine[0] + ", but the program runs with " +
+           std::string(text, std::strcspn(text, "\n,")) + "; fix: load the libassay-io of that MPI";
 }
 
 bool all_ranks(MPI_Comm comm, bool mine) {
@@ -42,7 +43,7 @@ bool all_ranks(MPI_Comm comm, bool mine) {
     return good;
 }
 
-// The first rank's words that has any, on every rank.
+// The message of the first rank that has one, on every rank.
 std::string first_message(MPI_Comm comm, const std::string& message) {
     int rank, size;
     PMPI_Comm_rank(comm, &rank);
@@ -94,13 +95,13 @@ void Job::start() {
     if (error.empty()) error = job->create_store();
     if (error.empty()) return;
     const bool required = job->settings_.required;
-    job->report(error + (required ? "" : "; going on with the MPI's own I/O"));
+    job->report(error + (required ? "" : "; the MPI's own I/O is used"));
     const MPI_Comm world = job->world_;
     job.reset();
     if (required) PMPI_Abort(world, 2);
 }
 
-// Every rank has the same wishes, and they can be understood.
+// Reads the settings; returns an error if they are invalid or differ between ranks.
 std::string Job::agree_on_settings() {
     PMPI_Comm_dup(MPI_COMM_WORLD, &world_);
     PMPI_Comm_set_errhandler(world_, MPI_ERRORS_RETURN);
@@ -111,7 +112,8 @@ std::string Job::agree_on_settings() {
     std::int64_t range[2] = {mine, -mine};
     PMPI_Allreduce(MPI_IN_PLACE, range, 2, MPI_INT64_T, MPI_MAX, world_);
     if (range[0] != -range[1])
-        return "the ranks' settings (ASSAY_IO_*) differ; pass the same environment to all";
+        return "the ranks have different settings (ASSAY_IO_*); fix: pass the same environment to "
+               "all";
     return settings_.error;
 }
 
@@ -177,7 +179,7 @@ std::string Job::create_store() {
 }
 
 void Job::exchange_node_map() {
-    int node = rank_;  // the world rank of the node's first
+    int node = rank_;  // the world rank of the node's leader
     PMPI_Bcast(&node, 1, MPI_INT, 0, node_comm_);
     const int mine[2] = {node, local_rank_};
     std::vector<int> all_drained(2 * static_cast<std::size_t>(size_));
@@ -199,7 +201,7 @@ void Job::end() {
         self.settings_.detach ||
         self.drain_->finish(self.local_, self.store_->head(self.local_).tail.load());
     const bool all_drained =
-        all_ranks(self.world_, drained);  // until then others may still read from here
+        all_ranks(self.world_, drained);  // other ranks may read this store until here
     self.remote_.reset();
     self.directory_.reset();
     self.writer_.reset();
@@ -212,16 +214,16 @@ void Job::end() {
                 self.store_->head(rank).drained.load() != self.store_->head(rank).tail.load();
         if (const auto lost = superblock.discarded.load())
             std::fprintf(stderr,
-                         "assay io: %lu bytes were written to files that have been removed or "
-                         "replaced since\n",
+                         "assay io: %lu bytes were not drained: their files were removed or "
+                         "replaced\n",
                          static_cast<unsigned long>(lost));
         if (!pending) self.store_->remove();
         else if (all_drained && self.settings_.detach) superblock.phase = Phase::detached;
         if (pending)
             std::fprintf(
                 stderr,
-                "assay io: %s on %s holds data that are not in the file system yet%s%s; assay io "
-                "%s %s\n",
+                "assay io: %s on %s holds data that are not in the file system yet%s%s; fix: "
+                "assay io %s %s\n",
                 self.store_->path().c_str(), superblock.host, superblock.drain_failed ? ": " : "",
                 superblock.drain_failed ? std::strerror(static_cast<int>(superblock.drain_failed))
                                         : "",

@@ -39,7 +39,7 @@ std::unique_ptr<Remote> Remote::start(Job& job, std::string& error) {
     if (rdma) {
         std::string reason;
         remote->window_ = Window::open(job, reason);
-        if (!remote->window_) job.report(reason + "; other nodes' data come by the service");
+        if (!remote->window_) job.report(reason + "; data of other nodes are read over TCP");
     }
     return remote;
 }
@@ -69,7 +69,7 @@ Remote::Address Remote::local_address() const {
     return mine;
 }
 
-// The way to a node: by the first of its addresses at which it is itself that answers.
+// The connection to a node, by the first of its addresses that answers with the key.
 ServiceClient* Remote::client(int node) {
     auto& connection = clients_[node];
     const auto& address = addresses_[static_cast<std::size_t>(node)];

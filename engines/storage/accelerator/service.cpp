@@ -17,7 +17,7 @@ namespace assay::storage {
 namespace {
 
 constexpr std::size_t receive_chunk = 64u << 10;
-constexpr std::size_t send_chunk = 4u << 20;  // then the other callers have their turn
+constexpr std::size_t send_chunk = 4u << 20;  // then the next client is served
 
 }  // namespace
 
@@ -42,7 +42,7 @@ std::unique_ptr<Service> Service::start(Store& store, const Key& key, std::strin
         service->running_ = pthread_create(&service->thread_, nullptr, run, service.get()) == 0;
     }
     if (service->running_) return service;
-    error = std::string("no service for other nodes: ") + std::strerror(errno);
+    error = std::string("the service for other nodes cannot start: ") + std::strerror(errno);
     return nullptr;
 }
 
@@ -142,7 +142,7 @@ bool Service::in_ring(const Request& request) const {
            store_.head(request.rank).first_byte.load(std::memory_order_acquire);
 }
 
-// How many of the bytes that are asked for have been published and lie one after the other.
+// The number of requested bytes that are published and contiguous in the ring.
 std::uint64_t Service::contiguous_bytes(const Request& request) const {
     const auto& head = store_.head(request.rank);
     const std::uint64_t tail = head.tail.load(std::memory_order_acquire);
@@ -159,7 +159,7 @@ std::uint64_t Service::contiguous_bytes(const Request& request) const {
 
 std::vector<char> Service::pack_updates(std::vector<std::uint64_t>& reported) const {
     reported.resize(store_.ranks());
-    Update update{progress(store_), 0};  // first: what it promises is told below
+    Update update{progress(store_), 0};  // first, because it vouches for the records below
     std::vector<char> payload(sizeof update);
     for (std::uint32_t rank = 0; rank < store_.ranks(); ++rank) {
         const auto& head = store_.head(rank);
@@ -170,7 +170,7 @@ std::vector<char> Service::pack_updates(std::vector<std::uint64_t>& reported) co
         if (from >= end) continue;
         std::vector<Record> records;
         for (std::uint64_t k = from; k < end; ++k) records.push_back(store_.record(rank, k));
-        // Those that have given way meanwhile are not told; the file system has what they were of.
+        // Records that were evicted meanwhile are left out; the file system has their data.
         std::atomic_thread_fence(std::memory_order_seq_cst);
         const std::uint64_t first =
             std::clamp(head.first_record.load(std::memory_order_acquire), from, end);
@@ -212,7 +212,7 @@ void Service::prepare(Answer& answer, Client& client) {
                       : shared_pointer.fetch_add(request.amount);
 }
 
-// Sends what the socket takes. False: the caller is gone.
+// Sends as much as the socket takes. False: the connection is broken.
 bool Service::send_answers(int fd, Client& client) {
     std::size_t sent_now = 0;
     while (!client.out.empty() && sent_now < send_chunk) {

@@ -13,7 +13,7 @@
 namespace assay::storage {
 namespace {
 
-constexpr int connect_timeout_ms = 3000;   // for a connection
+constexpr int connect_timeout_ms = 3000;
 constexpr int answer_timeout_ms = 60'000;  // for the next byte of an answer
 constexpr std::size_t max_in_flight = 64;
 constexpr std::uint64_t min_readahead = 256u << 10, max_readahead = 4u << 20;
@@ -33,7 +33,7 @@ bool receive_all(int fd, void* data, std::size_t bytes) {
     for (char* next = static_cast<char*>(data); bytes;) {
         const ssize_t got = recv(fd, next, bytes, 0);
         if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) return false;  // also after answer_ms without a byte
+        if (got <= 0) return false;  // also after a timeout
         next += got;
         bytes -= static_cast<std::size_t>(got);
     }
@@ -117,7 +117,7 @@ bool ServiceClient::receive_updates(std::uint64_t now, const RecordHandler& hand
     return !update.more;
 }
 
-// The answer to a request of exactly so many bytes.
+// Receives the answer to a request of exactly `bytes` bytes.
 bool ServiceClient::receive_answer(char* to, std::uint64_t bytes, RemoteRead::State& state) {
     std::uint64_t head = 0, tail = 0;
     if (!receive_all(fd_, &head, sizeof head)) return false;
@@ -129,8 +129,8 @@ bool ServiceClient::receive_answer(char* to, std::uint64_t bytes, RemoteRead::St
     return true;
 }
 
-// Many requests are on their way before the first answer: a strided read costs one round trip, not
-// one a block.
+// Sends up to 64 requests before the first answer arrives, so that a strided read does not cost a
+// round trip per block.
 bool ServiceClient::fetch_pipelined(std::vector<NodeRead>& reads) {
     std::size_t sent = 0;
     for (std::size_t k = 0; k < reads.size(); ++k) {
@@ -179,7 +179,7 @@ bool ServiceClient::request_readahead(std::uint32_t rank, std::uint64_t ring_off
     return readahead_pending_;
 }
 
-// What was asked for ahead, in place of what came early before.
+// Receives the pending readahead, which replaces the one before.
 bool ServiceClient::receive_readahead() {
     if (!readahead_pending_) return true;
     readahead_pending_ = false;

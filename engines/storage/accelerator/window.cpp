@@ -12,7 +12,7 @@ namespace assay::storage {
 namespace {
 
 constexpr unsigned target_sleep_us = 100'000;      // of the rank that is read from
-constexpr double max_response_s = 0.05;            // an answer that takes longer has waited for it
+constexpr double max_response_s = 0.05;            // a longer response has waited for the target
 constexpr std::uint64_t max_get_bytes = 1u << 30;  // counts are ints
 
 }  // namespace
@@ -26,13 +26,13 @@ std::unique_ptr<Window> Window::open(Job& job, std::string& reason) {
     PMPI_Allreduce(MPI_IN_PLACE, &created, 1, MPI_INT, MPI_MIN, job.world());
     if (!created) {
         window->window_ = MPI_WIN_NULL;
-        reason = "this MPI has no window over this network";
+        reason = "this MPI cannot create a window over this network";
         return nullptr;
     }
     PMPI_Win_set_errhandler(window->window_, MPI_ERRORS_RETURN);
     PMPI_Win_lock_all(MPI_MODE_NOCHECK, window->window_);
     if (window->makes_progress()) return window;
-    reason = "this MPI's window stands still while its target computes";
+    reason = "this MPI's window makes no progress while its target computes";
     return nullptr;
 }
 
@@ -42,7 +42,7 @@ Window::~Window() {
     PMPI_Win_free(&window_);
 }
 
-// The first rank of another node sleeps, and rank 0 reads from it.
+// Rank 0 reads from the first rank of another node, which sleeps.
 bool Window::makes_progress() {
     int size;
     PMPI_Comm_size(job_.world(), &size);
@@ -80,7 +80,7 @@ bool Window::fetch(std::vector<RemoteRead*>& reads) {
         }
     }
     if (PMPI_Win_flush_all(window_)) return false;
-    // Were they still there?
+    // Were the data still in the rings?
     for (std::size_t k = 0; k < reads.size(); ++k)
         PMPI_Get(&first[k], 8, MPI_BYTE, reads[k]->world_rank, offsetof(RankHead, first_byte), 8,
                  MPI_BYTE, window_);

@@ -50,7 +50,8 @@ WriteDirectory::FileEntry& WriteDirectory::entry_of(std::uint32_t slot) {
     return entry;
 }
 
-// Of a block whose record is one of many of its run: in the ring still, or noted when it was told.
+// The sequence of a block in a run of many records: from the ring of this node, or from the table
+// of received records.
 std::uint64_t WriteDirectory::sequence_of(std::uint32_t slot, const Run& run, std::uint64_t block) {
     const std::uint64_t position = run.first_record + block;
     if (!(run.rank & remote_rank_bit)) {
@@ -97,7 +98,7 @@ void WriteDirectory::scan_node(bool all) {
             const Record record = store.record(rank, seen);
             std::atomic_thread_fence(std::memory_order_acquire);
             if (head.first_record.load(std::memory_order_acquire) >
-                seen) {  // it has given way meanwhile
+                seen) {  // it was evicted meanwhile
                 missed = true;
                 continue;
             }
@@ -111,7 +112,7 @@ void WriteDirectory::scan_node(bool all) {
                 entry.others.add(record, rank, seen);
         }
     }
-    // What has given way was in the file by then, with all of this node that is older.
+    // The evicted records were drained, and all older ones of this node too.
     if (missed) evicted_before_ = progress(store).drained;
 }
 
@@ -151,7 +152,7 @@ void WriteDirectory::add_remote(int node, std::uint32_t rank, std::uint64_t posi
     if (record.sequence < job_.store().file(slot).valid_from.load()) return;
     const std::uint32_t world_rank = world_ranks_.at({node, rank});
     auto& seen = received_[world_rank];
-    if (position < seen) return;  // told anew over a new connection
+    if (position < seen) return;  // received again over a new connection
     seen = position + 1;
     auto& entry = entry_of(slot);
     auto& table = entry.sequence_tables[world_rank | remote_rank_bit];
@@ -160,7 +161,7 @@ void WriteDirectory::add_remote(int node, std::uint32_t rank, std::uint64_t posi
     entry.index.add(record, world_rank | remote_rank_bit, position);
     entry.others.add(record, world_rank | remote_rank_bit, position);
     if (static_cast<RecordKind>(record.kind) == RecordKind::truncate)
-        return;  // who cut it said so: `cut`
+        return;  // every node gets it by truncate()
     const std::uint64_t end = record.begin + (record.count - 1) * record.stride + record.length;
     entry.end = std::max(
         entry.end, record.sequence < entry.truncated_at ? std::min(end, entry.truncated_to) : end);

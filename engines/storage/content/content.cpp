@@ -9,57 +9,59 @@ namespace assay::storage {
 namespace {
 
 constexpr std::size_t page = 4096;
-constexpr int as_body = 0,
-              as_place = 1;  // in place of a destination: two keys that have nothing in common
+constexpr int body_stream = 0,
+              page_stream = 1;  // two independent keys
 
 }  // namespace
 
 Content::Content(int writer, std::uint64_t signature)
-    : body_(stamp_key(writer, as_body, signature)),
-      place_(stamp_key(writer, as_place, signature)) {}
+    : body_key_(stamp_key(writer, body_stream, signature)),
+      page_key_(stamp_key(writer, page_stream, signature)) {}
 
-// Of consecutive offsets too: transfers may be shorter than a word.
+// Differs for consecutive offsets too, since transfers may be shorter than a word.
 std::uint64_t Content::page_word(std::uint64_t offset) const {
-    return stamped_word(place_, 8 * offset);
+    return stamped_word(page_key_, 8 * offset);
 }
 
-void Content::fill(std::byte* buffer, std::size_t bytes) const { stamp(buffer, bytes, body_); }
+void Content::fill(std::byte* buffer, std::size_t bytes) const { stamp(buffer, bytes, body_key_); }
 
-void Content::place(std::byte* buffer, std::size_t bytes, std::uint64_t offset) const {
-    for (std::size_t at = 0; at < bytes; at += page) {
-        const std::uint64_t word = page_word(offset + at);
-        std::memcpy(buffer + at, &word, std::min<std::size_t>(8, bytes - at));
+void Content::stamp_pages(std::byte* buffer, std::size_t bytes, std::uint64_t offset) const {
+    for (std::size_t buffer_offset = 0; buffer_offset < bytes; buffer_offset += page) {
+        const std::uint64_t word = page_word(offset + buffer_offset);
+        std::memcpy(buffer + buffer_offset, &word, std::min<std::size_t>(8, bytes - buffer_offset));
     }
 }
 
-std::optional<Wrong> Content::misplaced(const std::byte* buffer, std::size_t bytes,
-                                        std::uint64_t offset) const {
-    for (std::size_t at = 0; at < bytes; at += page) {
-        const std::uint64_t expected = page_word(offset + at);
+std::optional<Mismatch> Content::check_pages(const std::byte* buffer, std::size_t bytes,
+                                             std::uint64_t offset) const {
+    for (std::size_t buffer_offset = 0; buffer_offset < bytes; buffer_offset += page) {
+        const std::uint64_t expected = page_word(offset + buffer_offset);
         std::uint64_t observed = expected;
-        std::memcpy(&observed, buffer + at, std::min<std::size_t>(8, bytes - at));
+        std::memcpy(&observed, buffer + buffer_offset,
+                    std::min<std::size_t>(8, bytes - buffer_offset));
         if (observed != expected)
-            return Wrong{
-                offset + at + static_cast<std::size_t>(__builtin_ctzll(observed ^ expected)) / 8,
-                expected, observed};
+            return Mismatch{offset + buffer_offset +
+                                static_cast<std::size_t>(__builtin_ctzll(observed ^ expected)) / 8,
+                            expected, observed};
     }
     return std::nullopt;
 }
 
-std::optional<Wrong> Content::wrong(std::byte* buffer, std::size_t bytes,
-                                    std::uint64_t offset) const {
-    const std::optional<Wrong> page_word_wrong = misplaced(buffer, bytes, offset);
-    for (std::size_t at = 0; at < bytes; at += page) {
-        const std::uint64_t word = stamped_word(body_, at);
-        std::memcpy(buffer + at, &word, std::min<std::size_t>(8, bytes - at));
+std::optional<Mismatch> Content::check_bytes(std::byte* buffer, std::size_t bytes,
+                                             std::uint64_t offset) const {
+    const std::optional<Mismatch> page_mismatch = check_pages(buffer, bytes, offset);
+    for (std::size_t buffer_offset = 0; buffer_offset < bytes; buffer_offset += page) {
+        const std::uint64_t word = stamped_word(body_key_, buffer_offset);
+        std::memcpy(buffer + buffer_offset, &word, std::min<std::size_t>(8, bytes - buffer_offset));
     }
-    const auto at = first_wrong_byte(buffer, bytes, body_);
-    if (!at || (page_word_wrong && page_word_wrong->offset < offset + *at)) return page_word_wrong;
-    const std::size_t word_at = *at / 8 * 8;
-    const std::uint64_t expected = stamped_word(body_, word_at);
+    const auto buffer_offset = first_wrong_byte(buffer, bytes, body_key_);
+    if (!buffer_offset || (page_mismatch && page_mismatch->offset < offset + *buffer_offset))
+        return page_mismatch;
+    const std::size_t word_offset = *buffer_offset / 8 * 8;
+    const std::uint64_t expected = stamped_word(body_key_, word_offset);
     std::uint64_t observed = expected;
-    std::memcpy(&observed, buffer + word_at, std::min<std::size_t>(8, bytes - word_at));
-    return Wrong{offset + *at, expected, observed};
+    std::memcpy(&observed, buffer + word_offset, std::min<std::size_t>(8, bytes - word_offset));
+    return Mismatch{offset + *buffer_offset, expected, observed};
 }
 
 }  // namespace assay::storage

@@ -1,10 +1,10 @@
-// What a transfer holds: a function of writer, repetition and offset in the file, cheap enough to
-// be set and looked at in the timed part.
+// The content of a transfer: a function of writer, repetition and file offset, cheap enough to be
+// set and checked in the timed part.
 //
-// The body of a buffer is stamped once (core/pattern.hpp), with a key of writer and repetition. At
-// each transfer only the first word of every page is set, to a hash of where in the file it lies:
-// eight stores for 32 KiB. A reader looks at these words in the timed part, so that what is stale,
-// misplaced or missing is always seen, and at every byte when it was asked to.
+// The body of a buffer is stamped once (core/pattern.hpp), with a key of writer and repetition.
+// Each transfer sets only the first word of every page (the page word), to a hash of its file
+// offset: eight stores for 32 KiB. A reader checks the page words in the timed part, which detects
+// stale, misplaced and missing data, and every byte on request.
 #pragma once
 
 #include <cstddef>
@@ -13,27 +13,28 @@
 
 namespace assay::storage {
 
-struct Wrong {
+struct Mismatch {
     std::uint64_t offset;              // in the file, of the first wrong byte
-    std::uint64_t expected, observed;  // the 8 bytes from the word that it lies in
+    std::uint64_t expected, observed;  // the 8 bytes of the word that contains it
 };
 
 class Content {
 public:
     Content(int writer, std::uint64_t signature);
 
-    // `buffer` is 8-byte aligned and `bytes` long; all but the page words.
+    // Stamps all bytes but the page words. `buffer` is 8-byte aligned and `bytes` long.
     void fill(std::byte* buffer, std::size_t bytes) const;
-    // The page words of a transfer at `offset`.
-    void place(std::byte* buffer, std::size_t bytes, std::uint64_t offset) const;
-    std::optional<Wrong> misplaced(const std::byte* buffer, std::size_t bytes,
-                                   std::uint64_t offset) const;
-    // Every byte. Overwrites the page words.
-    std::optional<Wrong> wrong(std::byte* buffer, std::size_t bytes, std::uint64_t offset) const;
+    // Sets the page words of a transfer at `offset` of the file; check_pages() compares them.
+    void stamp_pages(std::byte* buffer, std::size_t bytes, std::uint64_t offset) const;
+    std::optional<Mismatch> check_pages(const std::byte* buffer, std::size_t bytes,
+                                        std::uint64_t offset) const;
+    // Compares every byte. Overwrites the page words.
+    std::optional<Mismatch> check_bytes(std::byte* buffer, std::size_t bytes,
+                                        std::uint64_t offset) const;
 
 private:
     std::uint64_t page_word(std::uint64_t offset) const;
-    std::uint64_t body_, place_;  // keys
+    std::uint64_t body_key_, page_key_;  // keys
 };
 
 }  // namespace assay::storage

@@ -1,5 +1,5 @@
-// What a device holds while it is measured: the first word of every page says where it lies.
-// Whatever size it was written in, a transfer of any other finds the same words.
+// The content of a device while it is measured: the first word of every page is a hash of its
+// offset. So transfers of any size find the same words.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +14,11 @@ inline const Content& device_content() {
     static const Content content(0, 0);
     return content;
 }
-inline void place_words(std::byte* data, std::size_t bytes, std::size_t offset) {
-    device_content().place(data, bytes, offset);
+inline void stamp_device_pages(std::byte* data, std::size_t bytes, std::size_t offset) {
+    device_content().stamp_pages(data, bytes, offset);
 }
-inline bool words_are_right(const std::byte* data, std::size_t bytes, std::size_t offset) {
-    return !device_content().misplaced(data, bytes, offset);
+inline bool pages_match(const std::byte* data, std::size_t bytes, std::size_t offset) {
+    return !device_content().check_pages(data, bytes, offset);
 }
 
 }  // namespace assay::storage

@@ -1,6 +1,6 @@
-// A point is one operation, pattern, method, number of threads and transfer size. Threads start
-// together, each on a core and a part of the target of its own, and stop when the time is over:
-// what they have moved by then counts.
+// A point is a combination of operation, pattern, method, number of threads and transfer size. The
+// threads start together, each on its own core and part of the target, and stop when the time is
+// over. The transfers that are complete by then count.
 #include "storage/device/device.hpp"
 
 #include <fmt/format.h>
@@ -33,8 +33,7 @@ struct Point {
     std::size_t threads, size;
 };
 
-// Stores that go to memory past the caches: on persistent memory they are durable once the fence
-// has passed.
+// Copies with non-temporal stores. On persistent memory they are durable after the fence.
 bool stream_copy(std::byte* to, const std::byte* from, std::size_t bytes) {
 #ifdef __SSE2__
     auto* const target = reinterpret_cast<__m128i*>(to);
@@ -56,7 +55,7 @@ constexpr bool has_stream_copy =
     false;
 #endif
 
-// One thread's part of a point.
+// The transfers of one thread at a point.
 class Mover {
 public:
     Mover(const Target& target, const Point& point, std::size_t index)
@@ -72,11 +71,11 @@ public:
         const std::size_t offset = begin_ + next() * point_.size;
         auto* const data = static_cast<std::byte*>(buffer_.data());
         if (point_.op == "write") {
-            place_words(data, point_.size, offset);
+            stamp_device_pages(data, point_.size, offset);
             return write(data, offset);
         }
         if (!read(data, offset)) return false;
-        if (target_.is_filled() && !words_are_right(data, point_.size, offset)) ++wrong;
+        if (target_.is_filled() && !pages_match(data, point_.size, offset)) ++wrong;
         return true;
     }
 
@@ -87,7 +86,7 @@ public:
 
 private:
     std::size_t next() {
-        if (point_.pattern == "sequential") return at_++ % count_;
+        if (point_.pattern == "sequential") return next_++ % count_;
         state_ ^= state_ << 13;  // xorshift64 (Marsaglia 2003)
         state_ ^= state_ >> 7;
         state_ ^= state_ << 17;
@@ -114,7 +113,7 @@ private:
     const Target& target_;
     const Point& point_;
     NodeMemory buffer_;
-    std::size_t begin_, count_, at_ = 0;
+    std::size_t begin_, count_, next_ = 0;
     std::uint64_t state_;
 };
 
@@ -123,7 +122,7 @@ struct Pass {
     std::uint64_t wrong = 0;
 };
 
-Pass run_pass(const Target& target, const Point& point, double wanted, Histogram& latency) {
+Pass run_pass(const Target& target, const Point& point, double duration_s, Histogram& latency) {
     std::vector<std::unique_ptr<Mover>> movers;
     for (std::size_t t = 0; t < point.threads; ++t)
         movers.push_back(std::make_unique<Mover>(target, point, t));
@@ -136,16 +135,16 @@ Pass run_pass(const Target& target, const Point& point, double wanted, Histogram
                 bind_to_core(static_cast<int>(t) % core_count());
                 start.arrive_and_wait();
                 const Nanoseconds begin = now(),
-                                  end = begin + static_cast<Nanoseconds>(wanted * 1e9);
+                                  end = begin + static_cast<Nanoseconds>(duration_s * 1e9);
                 Nanoseconds last = begin;
                 while (last < end && !interrupted()) {
                     if (!mover.move()) {
                         mover.error = errno;
                         break;
                     }
-                    const Nanoseconds at = now();
-                    mover.latency.record(at - last);
-                    last = at;
+                    const Nanoseconds finish = now();
+                    mover.latency.record(finish - last);
+                    last = finish;
                     ++mover.moved;
                 }
                 mover.seconds_taken = seconds(last - begin);
@@ -157,7 +156,7 @@ Pass run_pass(const Target& target, const Point& point, double wanted, Histogram
         if (mover->error)
             throw Error(fmt::format("{}: cannot {} {} bytes: {}", target.path(), point.op,
                                     point.size, std::strerror(mover->error)),
-                        "see the kernel's log (dmesg)");
+                        "look for I/O errors in the kernel log (dmesg)");
         longest = std::max(longest, mover->seconds_taken);
         transfers += static_cast<double>(mover->moved);
         pass.wrong += mover->wrong;
@@ -168,22 +167,23 @@ Pass run_pass(const Target& target, const Point& point, double wanted, Histogram
     return pass;
 }
 
-std::vector<std::string> words_of(const Options& options, const char* name,
-                                  const std::set<std::string>& known) {
-    std::vector<std::string> words;
+std::vector<std::string> parse_list(const Options& options, const char* name,
+                                    const std::set<std::string>& known) {
+    std::vector<std::string> values;
     std::string text = options.text(name);
-    for (std::size_t at = 0; at < text.size();) {
-        const std::size_t comma = std::min(text.find(',', at), text.size());
-        words.push_back(text.substr(at, comma - at));
-        if (!known.contains(words.back())) {
-            std::string all;
-            for (const std::string& one : known) all += (all.empty() ? "" : ", ") + one;
-            throw Error(fmt::format("--{} {}: no '{}'", name, text, words.back()),
-                        "there are: " + all);
+    for (std::size_t begin = 0; begin < text.size();) {
+        const std::size_t comma = std::min(text.find(',', begin), text.size());
+        values.push_back(text.substr(begin, comma - begin));
+        if (!known.contains(values.back())) {
+            std::string choices;
+            for (const std::string& choice : known)
+                choices += (choices.empty() ? "" : ", ") + choice;
+            throw Error(fmt::format("--{} {}: unknown value '{}'", name, text, values.back()),
+                        "choose from " + choices);
         }
-        at = comma + 1;
+        begin = comma + 1;
     }
-    return words;
+    return values;
 }
 
 std::vector<std::int64_t> thread_counts(const Options& options) {
@@ -194,31 +194,31 @@ std::vector<std::int64_t> thread_counts(const Options& options) {
     return counts;
 }
 
-// Why a point cannot be measured here; empty where it can.
-std::string waived_because(const Target& target, const Point& point) {
+// Why a point cannot be measured here; empty: it can.
+std::string waived_reason(const Target& target, const Point& point) {
     const bool mapped = point.method == "mmap" || point.method == "stream";
-    if (target.is_device() && !mapped) return target.why_not_direct();
-    if (point.method == "direct" && target.direct() < 0) return target.why_not_direct();
+    if (target.is_device() && !mapped) return target.direct_unavailable();
+    if (point.method == "direct" && target.direct() < 0) return target.direct_unavailable();
     if (point.method == "stream" && !has_stream_copy)
-        return "this processor has no such stores that we know";
+        return "no non-temporal stores are known for this processor";
     if (target.bytes() / point.threads < point.size)
-        return "a thread's part is shorter than a transfer: see --bytes";
+        return "a thread's part is shorter than a transfer: raise --bytes";
     return "";
 }
 
 std::vector<Point> points_of(const Options& options) {
     std::vector<Point> points;
-    for (const std::string& op : words_of(options, "op", {"write", "read"}))
-        for (const std::string& pattern : words_of(options, "pattern", {"sequential", "random"}))
+    for (const std::string& op : parse_list(options, "op", {"write", "read"}))
+        for (const std::string& pattern : parse_list(options, "pattern", {"sequential", "random"}))
             for (const std::string& method :
-                 words_of(options, "method", {"call", "direct", "mmap", "stream"}))
+                 parse_list(options, "method", {"call", "direct", "mmap", "stream"}))
                 for (const std::int64_t threads : thread_counts(options))
                     for (const std::int64_t size : options.integers("sizes")) {
                         if (size % static_cast<std::int64_t>(data_page))
                             throw Error(fmt::format("--sizes {}: not a multiple of 4 KiB", size),
                                         "give multiples of 4 KiB");
                         if (op == "read" && method == "stream")
-                            continue;  // there are no such loads
+                            continue;  // non-temporal stores only write
                         points.push_back({op, pattern, method, static_cast<std::size_t>(threads),
                                           static_cast<std::size_t>(size)});
                     }
@@ -239,10 +239,10 @@ public:
                              {"transfer", point.size},  {"on", target_.kind()},
                              {"bytes", target_.bytes()}};
         const Subject subject{.host = host_name(), .device = target_.path()};
-        if (const std::string reason = waived_because(target_, point); !reason.empty()) {
-            // Said once of a method, not of each of its points.
+        if (const std::string reason = waived_reason(target_, point); !reason.empty()) {
+            // Reported once for a method and reason, not for each point.
             const std::string key = point.method + reason;
-            if (said_.insert(key).second)
+            if (reported_.insert(key).second)
                 bench_.sink.waived(device, "bandwidth", subject, {{"method", point.method}},
                                    reason);
             return;
@@ -267,20 +267,20 @@ public:
         }
     }
 
-    double seconds_a_point() const { return seconds_ * static_cast<double>(repeats_); }
+    double seconds_per_point() const { return seconds_ * static_cast<double>(repeats_); }
 
 private:
     Bench& bench_;
     const Target& target_;
     const double seconds_;
     const std::int64_t repeats_;
-    std::set<std::string> said_;
+    std::set<std::string> reported_;
 };
 
 }  // namespace
 
 void detail::run_device(const Options& options, Bench& bench) {
-    catch_interrupts();  // so that the file is removed
+    catch_interrupts();  // so that the temporary file is removed
     const std::vector<Point> points = points_of(options);
     const bool writes =
         std::ranges::any_of(points, [](const Point& point) { return point.op == "write"; });
@@ -289,11 +289,12 @@ void detail::run_device(const Options& options, Bench& bench) {
     Sweep sweep(options, bench, target);
     for (std::size_t k = 0; k < points.size() && !interrupted(); ++k) {
         const Point& point = points[k];
-        const double left = static_cast<double>(points.size() - k) * sweep.seconds_a_point();
+        const double remaining_s =
+            static_cast<double>(points.size() - k) * sweep.seconds_per_point();
         bench.sink.progress(static_cast<double>(k) / static_cast<double>(points.size()),
                             fmt::format("{} {} {}, {} threads, {} B", point.op, point.pattern,
                                         point.method, point.threads, point.size),
-                            left);
+                            remaining_s);
         sweep.measure(point);
     }
 }

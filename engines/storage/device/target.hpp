@@ -1,4 +1,5 @@
-// What is measured: a file of our own in a folder, a file that is there, or a device of memory.
+// The target of a measurement: a temporary file in a folder, an existing file, or a /dev/dax
+// device.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +9,8 @@ namespace assay::storage {
 
 class Target {
 public:
-    // Throws Error for a path that is none of these, that has less room than `bytes`, or that holds
-    // something while it is to be written to without `overwrite`.
+    // Throws Error for any other path, if there is less space than `bytes`, or if existing data
+    // would be overwritten without `overwrite`.
     Target(const std::string& path, std::size_t bytes, bool writes, bool overwrite);
     ~Target() { release(); }
     Target(const Target&) = delete;
@@ -19,10 +20,10 @@ public:
     const std::string& kind() const { return kind_; }  // the file system's name, or "devdax"
     std::size_t bytes() const { return bytes_; }
     bool is_device() const { return is_device_; }
-    bool is_filled() const { return filled_; }  // with the pattern that reads are compared with
+    bool is_filled() const { return filled_; }  // with the pattern that reads are checked against
     int descriptor() const { return descriptor_; }
-    int direct() const { return direct_; }  // -1: see why_not_direct
-    const std::string& why_not_direct() const { return why_not_direct_; }
+    int direct() const { return direct_; }  // -1: see direct_unavailable
+    const std::string& direct_unavailable() const { return direct_unavailable_; }
     std::byte* mapping() const { return mapping_; }
 
 private:
@@ -34,9 +35,9 @@ private:
     void fill();
     void release();
 
-    std::string path_, kind_, why_not_direct_;
+    std::string path_, kind_, direct_unavailable_;
     std::size_t bytes_;
-    bool is_device_ = false, is_ours_ = false, filled_ = false;
+    bool is_device_ = false, is_temporary_ = false, filled_ = false;
     int descriptor_ = -1, direct_ = -1;
     std::byte* mapping_ = nullptr;
 };

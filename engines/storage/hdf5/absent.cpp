@@ -1,4 +1,4 @@
-// Where no HDF5 of this MPI was found: the measurement is waived, with the reason.
+// Without HDF5 for this MPI the measurement is waived, with the reason.
 #ifndef ASSAY_HDF5
 #include "core/error.hpp"
 #include "storage/hdf5/hdf5.hpp"

@@ -9,10 +9,10 @@
 namespace assay::storage {
 namespace {
 
-Json params_of(const Ranks& ranks, const Shape& shape, bool reading) {
+Json params_of(const Ranks& ranks, const DatasetShape& shape, bool reading) {
     const char* const patterns[] = {"CONTIG", "INTERLEAVED"};
     const char* const options[] = {"FULL", "PARTIAL", "STRIDED"};
-    Json params = ranks.about();
+    Json params = ranks.parameters();
     params["op"] = reading ? "read" : "write";
     params["mem_pattern"] = patterns[static_cast<int>(shape.memory)];
     params["file_pattern"] = patterns[static_cast<int>(shape.file)];
@@ -24,14 +24,14 @@ Json params_of(const Ranks& ranks, const Shape& shape, bool reading) {
     return params;
 }
 
-void report(Ranks& ranks, const Shape& shape, bool reading, const PassTimes& mine,
+void report(Ranks& ranks, const DatasetShape& shape, bool reading, const PassTimes& mine,
             std::uint64_t wrong) {
     double longest[] = {mine.open,  mine.metadata, mine.raw,
                         mine.close, mine.compute,  mine.observed};
     ranks.max(longest);
     std::uint64_t sum[] = {wrong};
     ranks.sum(sum);
-    if (!ranks.first()) return;
+    if (!ranks.is_root()) return;
     const std::uint64_t particles =
         reading ? shape.particles_read(ranks.size()) : shape.particles();
     const double bytes = static_cast<double>(particles) * sizeof(Particle) *
@@ -60,8 +60,9 @@ void detail::run_hdf5(const Options& options, Bench& bench) {
     with_ranks(bench, hdf5, options, [&](Ranks& ranks) {
         const std::string& file = options.text("file");
         if (file.empty())
-            throw Error("no file given", "name one that every rank can reach: --file");
-        const Shape shape = read_shape(options);
+            throw Error("no file given",
+                        "give a path that every rank can reach: --file /scratch/t.h5");
+        const DatasetShape shape = read_shape(options);
         Steps steps(ranks, shape, file);
         remove_file(ranks, file);
         report(ranks, shape, false, steps.write(), 0);

@@ -1,4 +1,4 @@
-// HDF5's handles, closed where they go out of scope, and its failures.
+// HDF5 handles that close themselves, and error checks.
 #pragma once
 
 #include <hdf5.h>
@@ -13,11 +13,11 @@ namespace assay::storage {
 class Handle {
 public:
     using Close = herr_t (*)(hid_t);
-    // Ends the job where `id` is a failure.
-    Handle(Ranks& ranks, hid_t id, Close closing, const char* doing) : id_(id), close_(closing) {
+    // Aborts the job if `id` is an error.
+    Handle(Ranks& ranks, hid_t id, Close closer, const char* doing) : id_(id), close_(closer) {
         if (id < 0)
             ranks.fail(std::string("HDF5 cannot ") + doing,
-                       "its own words are on standard error: see --verbose");
+                       "see its error stack on standard error: --verbose");
     }
     ~Handle() { close(); }
     Handle(Handle&& other) noexcept : id_(std::exchange(other.id_, -1)), close_(other.close_) {}
@@ -38,7 +38,7 @@ private:
 inline void require(Ranks& ranks, herr_t status, const char* doing) {
     if (status < 0)
         ranks.fail(std::string("HDF5 cannot ") + doing,
-                   "its own words are on standard error: see --verbose");
+                   "see its error stack on standard error: --verbose");
 }
 
 }  // namespace assay::storage

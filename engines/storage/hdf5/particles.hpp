@@ -1,5 +1,5 @@
-// What is written: h5bench's particles (of VPIC), six floats and two integers each, every value a
-// function of time step, rank and place.
+// The data: h5bench's particles (of VPIC). Every value is a function of time step, rank, index and
+// variable.
 #pragma once
 
 #include <cstdint>

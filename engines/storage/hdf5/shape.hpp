@@ -1,5 +1,4 @@
-// How the particles of all ranks make one dataset: a rank's share beside another's along the first
-// dimension.
+// The shape of a dataset: the parts of the ranks follow each other along the first dimension.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +11,7 @@ namespace assay::storage {
 enum class Pattern { contiguous, interleaved };
 enum class ReadOption { full, partial, strided };
 
-struct Shape {
+struct DatasetShape {
     int dims;
     std::uint64_t extent[3];  // of one rank
     std::int64_t timesteps;
@@ -26,7 +25,7 @@ struct Shape {
     std::uint64_t particles_read(int ranks) const;  // of one rank, in one step
 };
 
-// Throws Error for what contradicts itself.
-Shape read_shape(const Options& options);
+// Throws Error for options that contradict each other.
+DatasetShape read_shape(const Options& options);
 
 }  // namespace assay::storage

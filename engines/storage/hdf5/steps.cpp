@@ -21,7 +21,7 @@ auto timed(double& sum, Work work) {
     return work();
 }
 
-// A value's bits as they lie in memory.
+// A value's bits in memory.
 std::int32_t bits(std::int32_t number, int variable) {
     return variable == integer_variable ? number
                                         : std::bit_cast<std::int32_t>(static_cast<float>(number));
@@ -37,11 +37,11 @@ hid_t type_of(int variable) {
 
 }  // namespace
 
-Steps::Steps(Ranks& ranks, const Shape& shape, std::string file)
+Steps::Steps(Ranks& ranks, const DatasetShape& shape, std::string file)
     : ranks_(ranks), shape_(shape), file_(std::move(file)) {
     if (shape.memory == Pattern::interleaved) particles_.resize(shape.particles());
     else
-        for (auto& one : arrays_) one.resize(shape.particles());
+        for (auto& array : arrays_) array.resize(shape.particles());
 }
 
 Handle Steps::access() const {
@@ -99,8 +99,9 @@ std::uint64_t Steps::index_of(std::uint64_t k, bool reading) const {
 void Steps::fill(std::int64_t step) {
     for (std::uint64_t k = 0; k < shape_.particles(); ++k)
         for (int v = 0; v < variables; ++v) {
-            const std::int32_t is = bits(value(step, ranks_.rank(), k, v), v);
-            (shape_.memory == Pattern::interleaved ? part(particles_[k], v) : arrays_[v][k]) = is;
+            const std::int32_t stored = bits(value(step, ranks_.rank(), k, v), v);
+            (shape_.memory == Pattern::interleaved ? part(particles_[k], v) : arrays_[v][k]) =
+                stored;
         }
 }
 
@@ -108,10 +109,10 @@ void Steps::compare(std::int64_t step) {
     const std::uint64_t moved = shape_.particles_read(ranks_.size());
     for (std::uint64_t k = 0; k < moved; ++k)
         for (int v = 0; v < variables; ++v) {
-            std::int32_t& is =
+            std::int32_t& stored =
                 shape_.memory == Pattern::interleaved ? part(particles_[k], v) : arrays_[v][k];
-            wrong_ += is != bits(value(step, ranks_.rank(), index_of(k, true), v), v);
-            is = -1;  // so that the next step's must really be read
+            wrong_ += stored != bits(value(step, ranks_.rank(), index_of(k, true), v), v);
+            stored = -1;  // so that the next step must overwrite it
         }
 }
 
@@ -127,8 +128,8 @@ void Steps::move(hid_t dataset, hid_t memory_type, hid_t memory_space, hid_t fil
     require(ranks_, status, reading ? "read a dataset" : "write a dataset");
 }
 
-// Every combination of an array a variable, or one of particles, in memory and in the file. HDF5
-// itself gathers and scatters the members of a compound type.
+// Handles every combination of contiguous and interleaved, in memory and in the file. HDF5 itself
+// gathers and scatters the members of a compound type.
 void Steps::move_step(hid_t file, std::int64_t step, bool reading, PassTimes& times) {
     const Handle properties = transfer(), in_file = selected(reading), particle = particle_type();
     const hsize_t moved = reading ? shape_.particles_read(ranks_.size()) : shape_.particles();
@@ -142,11 +143,11 @@ void Steps::move_step(hid_t file, std::int64_t step, bool reading, PassTimes& ti
                           : H5Gcreate2(file, name.c_str(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT),
                       H5Gclose, reading ? "open a group" : "make a group");
     });
-    const auto dataset = [&](const char* called, hid_t type) {
+    const auto dataset = [&](const char* dataset_name, hid_t type) {
         return timed(times.metadata, [&] {
             return Handle(ranks_,
-                          reading ? H5Dopen2(group, called, H5P_DEFAULT)
-                                  : H5Dcreate2(group, called, type, file_space(), H5P_DEFAULT,
+                          reading ? H5Dopen2(group, dataset_name, H5P_DEFAULT)
+                                  : H5Dcreate2(group, dataset_name, type, file_space(), H5P_DEFAULT,
                                                H5P_DEFAULT, H5P_DEFAULT),
                           H5Dclose, reading ? "open a dataset" : "make a dataset");
         });
@@ -166,10 +167,10 @@ void Steps::move_step(hid_t file, std::int64_t step, bool reading, PassTimes& ti
         return;
     }
     for (int v = 0; v < variables; ++v) {
-        const Handle one = dataset(variable_names[v], type_of(v));
+        const Handle variable_dataset = dataset(variable_names[v], type_of(v));
         if (shape_.memory == Pattern::contiguous) {
-            move(one, type_of(v), in_memory, in_file, properties, arrays_[v].data(), reading,
-                 times);
+            move(variable_dataset, type_of(v), in_memory, in_file, properties, arrays_[v].data(),
+                 reading, times);
             continue;
         }
         const hsize_t extent = moved * variables, start = static_cast<hsize_t>(v),
@@ -177,14 +178,15 @@ void Steps::move_step(hid_t file, std::int64_t step, bool reading, PassTimes& ti
         const Handle strided(ranks_, H5Screate_simple(1, &extent, nullptr), H5Sclose,
                              "make a data space");
         H5Sselect_hyperslab(strided, H5S_SELECT_SET, &start, &stride, &moved, nullptr);
-        move(one, type_of(v), strided, in_file, properties, particles_.data(), reading, times);
+        move(variable_dataset, type_of(v), strided, in_file, properties, particles_.data(), reading,
+             times);
     }
 }
 
 PassTimes Steps::pass(bool reading) {
     PassTimes times;
     const Handle list = access();
-    double beside = 0;  // filling and comparing, which is nobody's time
+    double untimed = 0;  // filling and comparing
     ranks_.barrier();
     const Nanoseconds begin = now();
     Handle file = timed(times.open, [&] {
@@ -196,9 +198,9 @@ PassTimes Steps::pass(bool reading) {
         });
     });
     for (std::int64_t step = 0; step < shape_.timesteps; ++step) {
-        if (!reading) timed(beside, [&] { fill(step); });
+        if (!reading) timed(untimed, [&] { fill(step); });
         move_step(file, step, reading, times);
-        if (reading) timed(beside, [&] { compare(step); });
+        if (reading) timed(untimed, [&] { compare(step); });
         if (shape_.compute_s > 0)
             timed(times.compute, [&] {
                 std::this_thread::sleep_for(std::chrono::duration<double>(shape_.compute_s));
@@ -208,16 +210,16 @@ PassTimes Steps::pass(bool reading) {
                         fmt::format("{} step {}", reading ? "read" : "written", step));
     }
     timed(times.close, [&] { ranks_.guarded("closes a file", [&] { file.close(); }); });
-    times.observed = seconds(now() - begin) - times.compute - beside;
+    times.observed = seconds(now() - begin) - times.compute - untimed;
     return times;
 }
 
 PassTimes Steps::write() { return pass(false); }
 
 PassTimes Steps::read() {
-    for (auto& one : arrays_) std::ranges::fill(one, -1);
-    for (Particle& one : particles_)
-        for (int v = 0; v < variables; ++v) part(one, v) = -1;
+    for (auto& array : arrays_) std::ranges::fill(array, -1);
+    for (Particle& particle : particles_)
+        for (int v = 0; v < variables; ++v) part(particle, v) = -1;
     return pass(true);
 }
 

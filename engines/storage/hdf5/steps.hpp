@@ -1,4 +1,4 @@
-// One pass over the file: all time steps written, or read and compared.
+// A pass over the file: writes all time steps, or reads and compares them.
 #pragma once
 
 #ifdef ASSAY_HDF5
@@ -14,7 +14,7 @@ struct PassTimes {  // seconds, this rank's
 
 class Steps {
 public:
-    Steps(Ranks& ranks, const Shape& shape, std::string file);
+    Steps(Ranks& ranks, const DatasetShape& shape, std::string file);
 
     PassTimes write();
     PassTimes read();
@@ -27,7 +27,7 @@ private:
     Handle file_space() const;
     Handle selected(bool reading) const;
     std::uint64_t index_of(std::uint64_t k,
-                           bool reading) const;  // of the k-th particle that is moved
+                           bool reading) const;  // of the k-th transferred particle
 
     void fill(std::int64_t step);
     void compare(std::int64_t step);
@@ -37,11 +37,11 @@ private:
               hid_t properties, void* data, bool reading, PassTimes& times);
 
     Ranks& ranks_;
-    const Shape& shape_;
+    const DatasetShape& shape_;
     std::string file_;
-    std::vector<Particle> particles_;  // of an interleaved memory pattern
+    std::vector<Particle> particles_;  // if interleaved in memory
     std::vector<std::int32_t>
-        arrays_[variables];  // of a contiguous one: the bits of a float or an integer
+        arrays_[variables];  // if contiguous: the bits of a float or an integer
     std::uint64_t wrong_ = 0;
 };
 

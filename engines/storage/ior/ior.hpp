@@ -1,10 +1,12 @@
-// Parallel I/O as IOR asks for it (its MPI-IO back end): every rank writes blocks of transfers into
-// one file, or one each, and reads its own or another rank's back. By hand, under any MPI launcher:
+// Parallel I/O as IOR does it with its MPI-IO back end: every rank writes blocks of transfers into
+// a shared file or its own file, and reads back its own or another rank's data. To run it by hand,
+// under any MPI launcher:
 //
-//     mpirun -np 2 assay-io-openmpi run storage.ior --file /dev/shm/t --transfer 32k --block 192m
+//     mpirun -np 2 assay-io-bench-openmpi run storage.ior --file /dev/shm/t --transfer 32k --block
+//     192m
 //       --reorder --fsync
 //
-// Of IOR's options each has a parameter; 'assay io bench ior' takes them under IOR's own names.
+// Each IOR option has a parameter; 'assay io bench ior' accepts IOR's own names.
 #pragma once
 
 #include <array>
@@ -19,32 +21,31 @@ void run_ior(const Options&, Bench&);
 inline constexpr std::array ior_parameters = {
     Parameter{"file", Kind::text, "", "", "the test file (IOR: -o)"},
     Parameter{"transfer", Kind::integers, "B", "256KiB",
-              "sizes of a transfer, one after the other (-t)", 1, 1 << 30},
-    Parameter{"block", Kind::integer, "B", "1MiB",
-              "written by a rank in one piece of the file (-b); of several transfer sizes, rounded "
-              "up to each",
-              1, 1e15},
+              "transfer sizes, measured one after the other (-t)", 1, 1 << 30},
+    Parameter{
+        "block", Kind::integer, "B", "1MiB",
+        "contiguous bytes of a rank (-b); rounded up to each transfer size if there are several", 1,
+        1e15},
     Parameter{"segments", Kind::integer, "", "1",
-              "how often the blocks of all ranks follow each other (-s)", 1, 1e9},
-    Parameter{"repetitions", Kind::integer, "", "1", "how often all is done (-i)", 1, 1e6},
+              "number of segments, each with a block of every rank (-s)", 1, 1e9},
+    Parameter{"repetitions", Kind::integer, "", "1", "repetitions of the test (-i)", 1, 1e6},
     Parameter{"write", Kind::flag, "", "", "write (-w)"},
     Parameter{"read", Kind::flag, "", "", "read (-r)"},
     Parameter{"check_write", Kind::flag, "", "",
-              "read what was written again, untimed, and compare every byte (-W)"},
+              "read the file back, untimed, and compare every byte (-W)"},
     Parameter{"check_read", Kind::flag, "", "",
-              "compare every byte of each read transfer, beside the clock (-R)"},
+              "compare every byte of each read transfer, outside of the timed part (-R)"},
     Parameter{"collective", Kind::flag, "", "", "collective calls (-c)"},
-    Parameter{"reorder", Kind::flag, "", "", "read what another rank has written (-C)"},
-    Parameter{"read_own", Kind::flag, "", "", "with reorder: read one's own data too, before"},
+    Parameter{"reorder", Kind::flag, "", "", "read the data of another rank (-C)"},
+    Parameter{"read_own", Kind::flag, "", "", "with reorder: first read the rank's own data too"},
     Parameter{"task_offset", Kind::integer, "", "1",
-              "from how many nodes further on; within one node, how many ranks (-Q)", 1, 1e7},
+              "with reorder: distance to the writer in nodes; on one node, in ranks (-Q)", 1, 1e7},
     Parameter{"barriers", Kind::flag, "", "",
               "barriers between opening, transfers and closing (-g)"},
     Parameter{"signature", Kind::integer, "", "0",
-              "of the data, to read an earlier run's file; 0: another in each repetition (-G)", 0,
-              4e9},
+              "seed of the data, needed to read an earlier run's file; 0: random (-G)", 0, 4e9},
     Parameter{"keep", Kind::flag, "", "", "do not remove the file (-k)"},
-    Parameter{"fsync", Kind::flag, "", "", "MPI_File_sync after writing, timed (-e)"},
+    Parameter{"fsync", Kind::flag, "", "", "call MPI_File_sync after writing, timed (-e)"},
     Parameter{"file_per_process", Kind::flag, "", "", "a file for each rank (-F)"},
     Parameter{"random", Kind::flag, "", "", "transfers in random order (-z)"},
     Parameter{"preallocate", Kind::flag, "", "", "preallocate the file before writing (-p)"},
@@ -53,21 +54,22 @@ inline constexpr std::array ior_parameters = {
     timeout_parameter,
 };
 inline constexpr std::array ior_metrics = {
-    Metric{"bandwidth", "B/s", Better::higher,
-           "bytes of all ranks over the longest rank's time from opening to closing; each "
-           "repetition a sample"},
+    Metric{
+        "bandwidth", "B/s", Better::higher,
+        "bytes of all ranks divided by the longest rank's time from opening to closing; a sample "
+        "per repetition"},
     Metric{"rate", "1/s", Better::higher,
-           "transfers of all ranks over the longest rank's time for them"},
-    Metric{"latency", "s", Better::lower, "of one transfer, over all ranks and repetitions"},
-    Metric{"open_time", "s", Better::lower, "the longest rank's"},
+           "transfers of all ranks divided by the longest rank's time for them"},
+    Metric{"latency", "s", Better::lower, "time of one transfer, of all ranks and repetitions"},
+    Metric{"open_time", "s", Better::lower, "the longest rank's time to open the file"},
     Metric{"transfer_time", "s", Better::lower,
-           "the longest rank's, with the sync that --fsync asks for"},
-    Metric{"close_time", "s", Better::lower, "the longest rank's"},
-    Metric{"total_time", "s", Better::lower, "the longest rank's, from opening to closing"},
+           "the longest rank's time for its transfers, with the sync of --fsync"},
+    Metric{"close_time", "s", Better::lower, "the longest rank's time to close the file"},
+    Metric{"total_time", "s", Better::lower, "the longest rank's time from opening to closing"},
     Metric{"straggler", "1", Better::none,
-           "time of the slowest rank's own transfers over the median rank's; the subject is that "
-           "rank"},
-    Metric{"wrong", "1", Better::lower, "transfers that did not hold what was written there"},
+           "transfer time of the slowest rank divided by the median of the others; the subject is "
+           "the slowest rank"},
+    Metric{"wrong", "1", Better::lower, "transfers with wrong data"},
 };
 }  // namespace detail
 

@@ -62,15 +62,15 @@ std::vector<Plan> read_plans(const Options& options) {
               .random = options.flag("random"),
               .preallocate = options.flag("preallocate")};
     if (plan.file.empty())
-        throw Error("no file given", "name one that every rank can reach: --file");
+        throw Error("no file given", "give a path that every rank can reach: --file /scratch/t");
     if (!plan.write && !plan.read && !plan.check_write && !plan.check_read)
         plan.write = plan.read = true;  // as IOR does
     if (plan.check_read) plan.read = true;
-    if (!plan.reorder) plan.read_own = false;  // it is all that is read
+    if (!plan.reorder) plan.read_own = false;  // own data are read anyway
     if (!plan.write && plan.signature == 0)
         throw Error(
-            "nothing is written, and of what is there no signature is given",
-            "write it before with --keep and --signature N, and give the same number here (-G)");
+            "nothing is written, and the signature of the existing file is not given",
+            "write it first with --keep --signature N, then give the same --signature here (-G)");
     const std::vector<std::int64_t> sizes = options.integers("transfer");
     const std::uint64_t block = plan.block;
     std::vector<Plan> plans;
@@ -79,18 +79,19 @@ std::vector<Plan> read_plans(const Options& options) {
         plan.block =
             sizes.size() > 1 ? (block + plan.transfer - 1) / plan.transfer * plan.transfer : block;
         if (plan.block % plan.transfer)
-            throw Error(fmt::format("a block of {} B holds no whole number of transfers of {} B",
-                                    plan.block, plan.transfer),
-                        "give a block (-b) that is a multiple of the transfer (-t)");
+            throw Error(
+                fmt::format("a block of {} B is not a multiple of a transfer of {} B", plan.block,
+                            plan.transfer),
+                "choose a block (-b) that is a multiple of the transfer (-t), e.g. -t 32k -b 192m");
         plans.push_back(plan);
     }
     return plans;
 }
 
-int writer_read_by(int rank, const Plan& plan, const Ranks& ranks, int nodes_further) {
+int writer_read_by(int rank, const Plan& plan, const Ranks& ranks, int node_shift) {
     if (!plan.reorder) return rank;
     const int step = ranks.hosts() > 1 ? ranks.ranks_on_first() : 1;
-    return static_cast<int>((rank + std::int64_t{nodes_further} * step) % ranks.size());
+    return static_cast<int>((rank + std::int64_t{node_shift} * step) % ranks.size());
 }
 
 }  // namespace assay::storage

@@ -1,4 +1,4 @@
-// What is asked for, and where each transfer lies.
+// The plan of an IOR test: its options, and the file offset of each transfer.
 #pragma once
 
 #include <cstdint>
@@ -22,19 +22,19 @@ struct Plan {
     std::uint64_t bytes(int ranks) const {
         return static_cast<std::uint64_t>(ranks) * segments * block;
     }
-    // Of the k-th transfer of a rank's part.
+    // The file offset of a rank's k-th transfer.
     std::uint64_t offset(std::uint64_t k, int rank, int ranks) const;
     std::string file_of(int rank) const;
-    // The offsets of a rank's transfers in the order in which they are made.
+    // The numbers of a rank's transfers in the order in which they are made.
     std::vector<std::uint64_t> order() const;
     Json params() const;
 };
 
-// One plan for each transfer size. Throws Error for what contradicts itself.
+// One plan per transfer size. Throws Error for options that contradict each other.
 std::vector<Plan> read_plans(const Options& options);
 
-// Whose data a rank reads: with `reorder` a rank's some nodes further on, as IOR has it with ranks
-// placed node by node. On one node that would be its own again, so there it is another rank's.
-int writer_read_by(int rank, const Plan& plan, const Ranks& ranks, int nodes_further);
+// The rank whose data `rank` reads. With `reorder` it is on a node `node_shift` nodes further, as
+// in IOR with ranks that are numbered node by node. On one node it is `node_shift` ranks further.
+int writer_read_by(int rank, const Plan& plan, const Ranks& ranks, int node_shift);
 
 }  // namespace assay::storage

@@ -7,50 +7,50 @@
 namespace assay::storage {
 namespace {
 
-std::string packed(const std::vector<Located>& located) {
+std::string to_json(const std::vector<LocatedMismatch>& mismatches) {
     Json all = Json::array();
-    for (const Located& one : located)
-        all.push_back({one.file, one.writer, one.reader, one.transfer, one.wrong.offset,
-                       one.wrong.expected, one.wrong.observed});
+    for (const LocatedMismatch& mismatch : mismatches)
+        all.push_back({mismatch.file, mismatch.writer, mismatch.reader, mismatch.transfer,
+                       mismatch.wrong.offset, mismatch.wrong.expected, mismatch.wrong.observed});
     return all.dump();
 }
 
 void report_corruptions(Ranks& ranks, const Plan& plan, const Json& params,
                         const std::vector<std::string>& gathered) {
     for (const std::string& of_rank : gathered)
-        for (const Json& one : Json::parse(of_rank)) {
-            const std::uint64_t offset = one[4];
-            Json where = params;
-            where["size"] = plan.transfer;
-            where["file"] = one[0];
-            where["file_offset"] = offset;
-            where["writer"] = one[1];
-            where["reader"] = one[2];
-            const Subject subject{.host = ranks.host(one[1].get<int>()),
-                                  .peer = ranks.host(one[2].get<int>())};
-            ranks.sink.corruption(ranks.measurement, subject, where, one[3],
-                                  offset - plan.offset(one[3], one[1], ranks.size()), one[5],
-                                  one[6]);
+        for (const Json& mismatch : Json::parse(of_rank)) {
+            const std::uint64_t offset = mismatch[4];
+            Json details = params;
+            details["size"] = plan.transfer;
+            details["file"] = mismatch[0];
+            details["file_offset"] = offset;
+            details["writer"] = mismatch[1];
+            details["reader"] = mismatch[2];
+            const Subject subject{.host = ranks.host(mismatch[1].get<int>()),
+                                  .peer = ranks.host(mismatch[2].get<int>())};
+            ranks.sink.corruption(ranks.measurement, subject, details, mismatch[3],
+                                  offset - plan.offset(mismatch[3], mismatch[1], ranks.size()),
+                                  mismatch[5], mismatch[6]);
         }
 }
 
-// The slowest rank by the median of its own times, against the median of all ranks.
+// The slowest rank by the median of its times, against the median of the other ranks.
 void report_straggler(Ranks& ranks, const Json& params,
                       const std::vector<std::vector<double>>& rank_times) {
-    std::vector<double> medians, of_one(rank_times.size());
+    std::vector<double> medians, rank_samples(rank_times.size());
     for (int rank = 0; rank < ranks.size(); ++rank) {
         for (std::size_t k = 0; k < rank_times.size(); ++k)
-            of_one[k] = rank_times[k][static_cast<std::size_t>(rank)];
-        medians.push_back(summarize(of_one).median);
+            rank_samples[k] = rank_times[k][static_cast<std::size_t>(rank)];
+        medians.push_back(summarize(rank_samples).median);
     }
     const auto slowest = std::ranges::max_element(medians);
     const int rank = static_cast<int>(slowest - medians.begin());
-    // Against the others: among two ranks the slower one would stand in its own way.
+    // Without the slowest itself, which would distort the median of few ranks.
     std::vector<double> others(medians);
     others.erase(others.begin() + rank);
-    const double middle = summarize(others).median;
-    if (middle <= 0) return;
-    const double ratio[] = {*slowest / middle};
+    const double others_median = summarize(others).median;
+    if (others_median <= 0) return;
+    const double ratio[] = {*slowest / others_median};
     ranks.sink.measurement(ranks.measurement, "straggler", {.host = ranks.host(rank), .rank = rank},
                            params, summarize(ratio));
 }
@@ -68,10 +68,10 @@ void Tally::add(double open_s, double transfer_s, double close_s, double total_s
     rank_times.push_back(std::move(own_times));
 }
 
-void Tally::take_wrong(const Tally& other) {
+void Tally::add_mismatches(const Tally& other) {
     wrong += other.wrong;
-    for (const Located& one : other.located)
-        if (located.size() < located_at_most) located.push_back(one);
+    for (const LocatedMismatch& mismatch : other.mismatches)
+        if (mismatches.size() < max_mismatches) mismatches.push_back(mismatch);
 }
 
 void report(Ranks& ranks, const Plan& plan, const std::string& operation,
@@ -79,13 +79,13 @@ void report(Ranks& ranks, const Plan& plan, const std::string& operation,
     const Histogram latency = ranks.merged(tally.latency);
     std::uint64_t wrong[] = {tally.wrong};
     ranks.sum(wrong);
-    const std::vector<std::string> located = ranks.gather(packed(tally.located));
-    if (!ranks.first()) return;
-    Json params = ranks.about();
+    const std::vector<std::string> mismatches = ranks.gather(to_json(tally.mismatches));
+    if (!ranks.is_root()) return;
+    Json params = ranks.parameters();
     params["op"] = operation;
     if (!read_from.empty()) params["data"] = read_from;
     params.update(plan.params());
-    report_corruptions(ranks, plan, params, located);
+    report_corruptions(ranks, plan, params, mismatches);
     const auto emit = [&](const char* metric, const std::vector<double>& samples) {
         if (!samples.empty())
             ranks.sink.measurement(ranks.measurement, metric, {}, params, summarize(samples),
@@ -99,7 +99,7 @@ void report(Ranks& ranks, const Plan& plan, const std::string& operation,
     emit("transfer_time", tally.transfer);
     emit("close_time", tally.close);
     emit("total_time", tally.total);
-    // In collective calls all wait for all, and none is seen to be slow.
+    // In collective calls all ranks wait for the slowest, which cannot be identified.
     if (!plan.collective && ranks.size() > 1 && !tally.rank_times.empty())
         report_straggler(ranks, params, tally.rank_times);
     const double count[] = {static_cast<double>(wrong[0])};

@@ -1,4 +1,4 @@
-// What the repetitions of one plan have shown, and its records.
+// The results of a plan over its repetitions, and their records.
 #pragma once
 
 #include "storage/content/content.hpp"
@@ -6,34 +6,33 @@
 
 namespace assay::storage {
 
-inline constexpr std::size_t located_at_most = 8;  // wrong transfers that a rank says the place of
+inline constexpr std::size_t max_mismatches = 8;  // that a rank reports in detail
 
-struct Located {
+struct LocatedMismatch {
     std::string file;
     int writer, reader;
     std::uint64_t transfer;
-    Wrong wrong;
+    Mismatch wrong;
 };
 
-// Of one operation. Rank 0 has the times of all.
+// The results of one operation. The times of all ranks are on rank 0 only.
 struct Tally {
     Histogram latency;  // this rank's
     std::uint64_t wrong = 0;
-    std::vector<Located> located;
-    double own = 0,
-           beside =
-               0;  // of the present pass: this rank's transfers; comparing, which is not counted
+    std::vector<LocatedMismatch> mismatches;
+    // Of the present pass: this rank's transfers; its comparisons, which are not counted.
+    double own_s = 0, compare_s = 0;
 
-    // A sample a repetition.
+    // A sample per repetition.
     std::vector<double> bandwidth, rate, open, transfer, close, total;
     std::vector<std::vector<double>> rank_times;
 
     void add(double open_s, double transfer_s, double close_s, double total_s,
              std::vector<double> own_times, const Plan& plan, int ranks);
-    void take_wrong(const Tally& other);
+    void add_mismatches(const Tally& other);
 };
 
-// Collective; rank 0 writes the records. `read_from` says whose data was read, "" of a write.
+// Collective; rank 0 writes the records. `read_from` says whose data were read; "" for a write.
 void report(Ranks& ranks, const Plan& plan, const std::string& operation,
             const std::string& read_from, Tally& tally);
 

@@ -17,9 +17,8 @@ namespace {
 constexpr int exit_unusable = 2;
 constexpr Nanoseconds progress_interval = 200'000'000;
 
-// Which library answers this executable's MPI-IO: the file that the loader took MPI_File_open from.
-// Nothing that an environment variable asks for is believed; the loader only warns where it cannot
-// preload.
+// The library that provides MPI-IO: the file that the loader took MPI_File_open from. LD_PRELOAD is
+// no evidence, because the loader only warns if it cannot preload a library.
 std::string io_library() {
     Dl_info found{};
     if (!dladdr(reinterpret_cast<void*>(&MPI_File_open), &found) || !found.dli_fname)
@@ -28,7 +27,7 @@ std::string io_library() {
     return path.substr(path.rfind('/') + 1);
 }
 
-std::string io_word() {
+std::string io_mode() {
     const std::string library = io_library();
     if (library.starts_with("libassay-io")) return "accelerated";
     if (library.starts_with("libmpi")) return "stock";
@@ -42,24 +41,24 @@ Ranks::Ranks(Bench& bench, const Measurement& measurement_, const Options& optio
       measurement(measurement_),
       rank_(bench.transport.rank()),
       library_(bench.transport.library()),
-      io_(io_word()),
+      io_(io_mode()),
       transport_(bench.transport),
       round_(options.integer("round")),
       limit_(static_cast<Nanoseconds>(options.real("timeout") * 1e9)),
-      watchdog_(limit_, [this] { stalled(); }) {
+      watchdog_(limit_, [this] { report_stall(); }) {
     hosts_.assign(static_cast<std::size_t>(transport_.size()), "");
     std::string all;
-    for (const std::string& one : gather(host_name())) all += one + '\n';
+    for (const std::string& name : gather(host_name())) all += name + '\n';
     guarded("waits for the list of hosts", [&] { transport_.broadcast(all); });
-    std::size_t at = 0;
-    for (std::string& one : hosts_) {
-        const std::size_t end = all.find('\n', at);
-        one = all.substr(at, end - at);
-        at = end + 1;
+    std::size_t begin = 0;
+    for (std::string& name : hosts_) {
+        const std::size_t end = all.find('\n', begin);
+        name = all.substr(begin, end - begin);
+        begin = end + 1;
     }
     if (options.flag("accelerated") && io_ != "accelerated")
-        fail(fmt::format("the accelerator is not loaded: MPI-IO is answered by {}", io_library()),
-             "is its library on every host, and built for this MPI? see 'assay doctor'");
+        fail(fmt::format("the accelerator is not loaded: MPI-IO comes from {}", io_library()),
+             "check with 'assay doctor' that its library is on every host and built for this MPI");
     MPI_File_set_errhandler(MPI_FILE_NULL, MPI_ERRORS_RETURN);
 }
 
@@ -71,7 +70,7 @@ int Ranks::ranks_on_first() const {
     return static_cast<int>(std::ranges::count(hosts_, hosts_.front()));
 }
 
-Json Ranks::about() const {
+Json Ranks::parameters() const {
     return {
         {"mpi", library_}, {"io", io_}, {"ranks", size()}, {"nodes", hosts()}, {"round", round_}};
 }
@@ -95,7 +94,7 @@ void Ranks::sum(std::span<std::uint64_t> values) {
 }
 
 std::vector<double> Ranks::gather(double mine) {
-    std::vector<double> all(first() ? hosts_.size() : 0);
+    std::vector<double> all(is_root() ? hosts_.size() : 0);
     guarded("waits for the other ranks' times", [&] {
         MPI_Gather(&mine, 1, MPI_DOUBLE, all.data(), 1, MPI_DOUBLE, 0, MPI_COMM_WORLD);
     });
@@ -120,12 +119,12 @@ Histogram Ranks::merged(const Histogram& mine) {
 
 void Ranks::check(int status, const char* doing, const std::string& file) {
     if (status == MPI_SUCCESS) return;
-    char words[MPI_MAX_ERROR_STRING];
+    char text[MPI_MAX_ERROR_STRING];
     int length = 0;
-    MPI_Error_string(status, words, &length);
+    MPI_Error_string(status, text, &length);
     fail(fmt::format("cannot {} {}: {}", doing, file,
-                     std::string(words, static_cast<std::size_t>(length))),
-         "does every host see that folder, may it be written, and is there room?");
+                     std::string(text, static_cast<std::size_t>(length))),
+         "check on every host that the folder exists, is writable and has space");
 }
 
 void Ranks::fail(const std::string& what, const std::string& fix) {
@@ -136,35 +135,35 @@ void Ranks::fail(const std::string& what, const std::string& fix) {
 }
 
 void Ranks::progress(double done, const std::string& label) {
-    const Nanoseconds at = now();
-    if (!first() || at - last_progress_ < progress_interval) return;
-    last_progress_ = at;
+    const Nanoseconds time = now();
+    if (!is_root() || time - last_progress_ < progress_interval) return;
+    last_progress_ = time;
     const double share = std::clamp(done, 0.0, 1.0);
-    sink.progress(share, label, share > 0 ? seconds(at - begun_) * (1 - share) / share : -1);
+    sink.progress(share, label, share > 0 ? seconds(time - start_) * (1 - share) / share : -1);
 }
 
-// On the watchdog's thread, while the main thread is inside MPI: end the process without it.
-void Ranks::stalled() {
-    const std::string me = hosts_.empty() || host(rank_).empty() ? host_name() : host(rank_);
-    sink.failure(
-        fmt::format("rank {} on {} {} for more than {:.0f} s", rank_, me, doing_, seconds(limit_)),
-        "see whether the file system answers on every host, or raise --timeout",
-        {.host = me, .rank = rank_});
+// Runs on the watchdog's thread while the main thread is inside MPI, so it ends the process itself.
+void Ranks::report_stall() {
+    const std::string this_host = hosts_.empty() || host(rank_).empty() ? host_name() : host(rank_);
+    sink.failure(fmt::format("rank {} on {} {} for more than {:.0f} s", rank_, this_host, doing_,
+                             seconds(limit_)),
+                 "check that the file system responds on every host, or raise --timeout",
+                 {.host = this_host, .rank = rank_});
     _exit(exit_unusable);
 }
 
 void with_ranks(Bench& bench, const Measurement& measurement, const Options& options,
                 const std::function<void(Ranks&)>& body) {
-    const bool speaks = bench.transport.rank() == 0;
+    const bool is_root = bench.transport.rank() == 0;
     try {
         Ranks ranks(bench, measurement, options);
         body(ranks);
     } catch (const Error&) {
-        if (speaks) throw;
+        if (is_root) throw;
     }
 }
 
-File::File(Ranks& ranks, MPI_Comm comm, std::string path, int mode)
+MpiFile::MpiFile(Ranks& ranks, MPI_Comm comm, std::string path, int mode)
     : ranks_(ranks), path_(std::move(path)) {
     const int status = ranks.guarded("opens a file", [&] {
         return MPI_File_open(comm, path_.c_str(), mode, MPI_INFO_NULL, &handle_);
@@ -172,21 +171,21 @@ File::File(Ranks& ranks, MPI_Comm comm, std::string path, int mode)
     ranks.check(status, "open", path_);
 }
 
-void File::sync() {
+void MpiFile::sync() {
     ranks_.check(ranks_.guarded("syncs a file", [&] { return MPI_File_sync(handle_); }), "sync",
                  path_);
 }
 
-void File::close() {
+void MpiFile::close() {
     ranks_.check(ranks_.guarded("closes a file", [&] { return MPI_File_close(&handle_); }), "close",
                  path_);
 }
 
 void remove_file(Ranks& ranks, const std::string& path) {
-    remove_own_file(ranks, ranks.first() ? path : "");
+    remove_rank_file(ranks, ranks.is_root() ? path : "");
 }
 
-void remove_own_file(Ranks& ranks, const std::string& path) {
+void remove_rank_file(Ranks& ranks, const std::string& path) {
     ranks.barrier();
     if (!path.empty())
         ranks.guarded("removes a file", [&] { MPI_File_delete(path.c_str(), MPI_INFO_NULL); });

@@ -1,9 +1,8 @@
-// A storage benchmark as one rank sees it: who the others are, how long a call may take, and how to
-// stop.
+// What the storage benchmarks share: the ranks of the job, collectives under a watchdog, errors.
 //
-// MPI itself is called here, not the transport: what is measured is the MPI-IO of the MPI that this
-// executable was built with, and its collectives belong to it. Every call that may wait stands
-// under a watchdog, which names this rank and what it was doing when the call does not come back.
+// MPI is called directly, not through the transport, because the MPI-IO of this executable's MPI is
+// what is measured. Every call that may wait is watched: if it does not return in time, the
+// watchdog reports this rank and what it was doing.
 #pragma once
 
 #define OMPI_SKIP_MPICXX 1  // the C interface only
@@ -23,17 +22,17 @@
 
 namespace assay::storage {
 
-// Parameters that all benchmarks of parallel I/O have.
+// Parameters of all benchmarks of parallel I/O.
 inline constexpr Parameter timeout_parameter{
-    "timeout", Kind::real, "s", "120", "longest that one call may take", 0.1, 1e6};
-inline constexpr Parameter accelerated_parameter{
-    "accelerated", Kind::flag, "", "", "refuse to measure unless the accelerator is loaded"};
+    "timeout", Kind::real, "s", "120", "time limit of one call", 0.1, 1e6};
+inline constexpr Parameter accelerated_parameter{"accelerated", Kind::flag, "", "",
+                                                 "fail unless the accelerator is loaded"};
 inline constexpr Parameter round_parameter{
-    "round", Kind::integer, "", "1", "which of several runs this is", 1, 1e9};
+    "round", Kind::integer, "", "1", "number of this run in a series", 1, 1e9};
 
 class Ranks {
 public:
-    // Collective. Ends the job where the accelerator is wanted and is not loaded.
+    // Collective. Aborts the job if --accelerated is given and the accelerator is not loaded.
     Ranks(Bench& bench, const Measurement& measurement, const Options& options);
 
     Sink& sink;
@@ -41,15 +40,15 @@ public:
 
     int rank() const { return rank_; }
     int size() const { return static_cast<int>(hosts_.size()); }
-    bool first() const { return rank_ == 0; }
+    bool is_root() const { return rank_ == 0; }
     const std::string& host(int rank) const { return hosts_[static_cast<std::size_t>(rank)]; }
-    int hosts() const;           // how many different ones
-    int ranks_on_first() const;  // ranks on the first of them
-    // What every record of this run says of it: MPI, accelerated or stock, ranks, hosts, round.
-    Json about() const;
+    int hosts() const;           // number of distinct hosts
+    int ranks_on_first() const;  // number of ranks on rank 0's host
+    // Parameters of every record of this run: MPI, accelerated or stock, ranks, hosts, round.
+    Json parameters() const;
 
-    // Around calls that may wait for other ranks: half as long again as an own transfer, so that a
-    // rank whose own call does not come back speaks first. `doing` outlives the call.
+    // Watches a call that may wait for other ranks. Its limit is 1.5 times that of a transfer, so
+    // that a rank whose own transfer hangs reports first. `doing` must outlive the call.
     template <class Call>
     auto guarded(const char* doing, Call call) {
         doing_ = doing;
@@ -60,11 +59,10 @@ public:
         } leave{watchdog_};
         return call();
     }
-    // For loops of own transfers: each is given a time of its own, without the price of a second
-    // clock.
-    void enter(const char* doing, Nanoseconds at) {
+    // For loops of transfers: watches one, with the caller's timestamp, which saves a clock call.
+    void enter(const char* doing, Nanoseconds time) {
         doing_ = doing;
-        watchdog_.enter(at);
+        watchdog_.enter(time);
     }
     void leave() { watchdog_.leave(); }
 
@@ -76,41 +74,40 @@ public:
     std::vector<std::string> gather(const std::string& mine);
     Histogram merged(const Histogram& mine);  // of all ranks, on every rank
 
-    // Ends the job when an MPI call has failed: what was being done, to which file, and MPI's own
-    // words.
+    // Aborts the job if `status` is an error; the message has the action, the file and MPI's text.
     void check(int status, const char* doing, const std::string& file);
     [[noreturn]] void fail(const std::string& what, const std::string& fix);
 
-    // From rank 0, at most 5 a second; the time left is reckoned from what is done.
+    // Reports progress from rank 0, at most 5 times a second, with an estimate of the time left.
     void progress(double done, const std::string& label);
 
 private:
-    void stalled();
+    void report_stall();
 
     int rank_ = 0;
     std::vector<std::string> hosts_;
     std::string library_, io_;
     Transport& transport_;
     std::int64_t round_;
-    Nanoseconds limit_, begun_ = now(), last_progress_ = 0;
+    Nanoseconds limit_, start_ = now(), last_progress_ = 0;
     const char* doing_ = "";
     Watchdog watchdog_;
 };
 
-// Makes the ranks and runs `body`. An Error is thrown by every rank alike; rank 0 passes it on, so
-// that the user reads it once.
+// Runs `body` with the ranks. All ranks throw the same Error; only rank 0 rethrows it, so that the
+// user reads it once.
 void with_ranks(Bench& bench, const Measurement& measurement, const Options& options,
                 const std::function<void(Ranks&)>& body);
 
-// An open file; closing is explicit, since it is timed.
-class File {
+// An open file of the measured MPI-IO. Closing is explicit, since it is timed.
+class MpiFile {
 public:
-    File(Ranks& ranks, MPI_Comm comm, std::string path, int mode);
-    ~File() {
+    MpiFile(Ranks& ranks, MPI_Comm comm, std::string path, int mode);
+    ~MpiFile() {
         if (handle_ != MPI_FILE_NULL) MPI_File_close(&handle_);
     }
-    File(const File&) = delete;
-    File& operator=(const File&) = delete;
+    MpiFile(const MpiFile&) = delete;
+    MpiFile& operator=(const MpiFile&) = delete;
 
     MPI_File handle() const { return handle_; }
     const std::string& path() const { return path_; }
@@ -123,9 +120,9 @@ private:
     MPI_File handle_ = MPI_FILE_NULL;
 };
 
-// Collective: rank 0 removes the file, or every rank its own, where there is one; no rank goes on
-// before that.
+// Collective: rank 0 removes the file, or every rank its own file (if the path is not empty),
+// between two barriers.
 void remove_file(Ranks& ranks, const std::string& path);
-void remove_own_file(Ranks& ranks, const std::string& path);
+void remove_rank_file(Ranks& ranks, const std::string& path);
 
 }  // namespace assay::storage

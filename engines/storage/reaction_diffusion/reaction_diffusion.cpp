@@ -17,12 +17,12 @@ struct Times {
 
 class Solver {
 public:
-    Solver(Ranks& ranks, const Options& options, const Layout& layout, Writing writing)
+    Solver(Ranks& ranks, const Options& options, const Layout& layout, SnapshotSettings settings)
         : ranks_(ranks),
           steps_(options.integer("steps")),
           interval_(options.integer("interval")),
           keep_(options.flag("keep")),
-          writing_(std::move(writing)),
+          settings_(std::move(settings)),
           tile_(ranks, layout) {}
 
     void run();
@@ -40,7 +40,7 @@ private:
     Ranks& ranks_;
     const std::int64_t steps_, interval_;
     const bool keep_;
-    const Writing writing_;
+    const SnapshotSettings settings_;
     Tile tile_;
     Times times_;
     std::int64_t written_ = 0, wrong_ = 0;
@@ -58,19 +58,18 @@ void Solver::run() {
     }
 }
 
-// Between the snapshot's close and the next step it is read back and compared; nothing of that is
-// timed, and ranks go on together, so that none waits in its halo exchange for another that still
-// compares.
+// The snapshot is read back and compared before the next step. That is not timed, and the ranks go
+// on together, so that the comparison does not count as waiting in the halo exchange.
 void Solver::snapshot() {
-    const std::string file = snapshot_file(writing_, tile_.layout, written_);
-    double taken = 0;
+    const std::string file = snapshot_file(settings_, tile_.layout, written_);
+    double elapsed_s = 0;
     ranks_.barrier();
-    timed(taken, [&] { write_snapshot(ranks_, tile_, writing_, file); });
-    times_.write += taken;
-    times_.snapshots.push_back(taken);
+    timed(elapsed_s, [&] { write_snapshot(ranks_, tile_, settings_, file); });
+    times_.write += elapsed_s;
+    times_.snapshots.push_back(elapsed_s);
     ++written_;
     digest_ = digest_of_tiles(ranks_, tile_);
-    if (digest_of_file(ranks_, tile_.layout, writing_, file) != digest_) ++wrong_;
+    if (digest_of_file(ranks_, tile_.layout, settings_, file) != digest_) ++wrong_;
     if (keep_) ranks_.barrier();
     else remove_file(ranks_, file);
 }
@@ -80,17 +79,17 @@ void Solver::report() {
     double longest[] = {times_.compute, times_.communication, times_.write, total};
     ranks_.max(longest);
     ranks_.max(times_.snapshots);
-    if (!ranks_.first()) return;
+    if (!ranks_.is_root()) return;
     const Layout& layout = tile_.layout;
     const char* const types[] = {"manual", "view", "chunk"};
-    Json params = ranks_.about();
+    Json params = ranks_.parameters();
     params.update({{"op", "write"},
                    {"length", layout.length},
                    {"xnp", layout.xnp},
                    {"ynp", layout.ynp},
-                   {"iotype", types[static_cast<int>(writing_.type)]},
-                   {"calls", writing_.collective ? "collective" : "independent"},
-                   {"sync", writing_.sync},
+                   {"iotype", types[static_cast<int>(settings_.type)]},
+                   {"calls", settings_.collective ? "collective" : "independent"},
+                   {"sync", settings_.sync},
                    {"steps", steps_},
                    {"interval", interval_},
                    {"files", written_}});
@@ -115,8 +114,7 @@ IoType read_io_type(const std::string& text) {
         {"manual", IoType::manual}, {"view", IoType::view}, {"chunk", IoType::chunk}};
     const auto found = types.find(text);
     if (found == types.end())
-        throw Error("--iotype " + text + ": no such way of writing",
-                    "there are: manual, view, chunk");
+        throw Error("--iotype " + text + ": unknown iotype", "choose from manual, view, chunk");
     return found->second;
 }
 
@@ -125,10 +123,11 @@ IoType read_io_type(const std::string& text) {
 void detail::run_reaction_diffusion(const Options& options, Bench& bench) {
     with_ranks(bench, reaction_diffusion, options, [&](Ranks& ranks) {
         if (options.text("file").empty())
-            throw Error("no prefix of files given", "name one that every rank can reach: --file");
-        const Layout layout = lay_out(static_cast<int>(options.integer("length")),
-                                      static_cast<int>(options.integer("xnp")),
-                                      static_cast<int>(options.integer("ynp")), ranks.size());
+            throw Error("no file prefix given",
+                        "give a prefix that every rank can reach: --file /scratch/out_");
+        const Layout layout = make_layout(static_cast<int>(options.integer("length")),
+                                          static_cast<int>(options.integer("xnp")),
+                                          static_cast<int>(options.integer("ynp")), ranks.size());
         Solver solver(ranks, options, layout,
                       {options.text("file"), read_io_type(options.text("iotype")),
                        options.flag("collective"), !options.flag("nosync")});

@@ -16,7 +16,7 @@ std::uint64_t hash(std::uint64_t cell, double value) {
     return stamp_key(0, 0, stamp_key(0, 0, cell) ^ std::bit_cast<std::uint64_t>(value));
 }
 
-std::uint64_t summed(Ranks& ranks, std::uint64_t mine) {
+std::uint64_t global_sum(Ranks& ranks, std::uint64_t mine) {
     std::uint64_t sum[] = {mine};  // modulo 2^64
     ranks.sum(sum);
     return sum[0];
@@ -24,44 +24,46 @@ std::uint64_t summed(Ranks& ranks, std::uint64_t mine) {
 
 }  // namespace
 
-std::string snapshot_file(const Writing& writing, const Layout& layout, std::int64_t number) {
-    return fmt::format("{}{}x{}-{}x{}-{:06}.bin", writing.prefix, layout.length, layout.length,
+std::string snapshot_file(const SnapshotSettings& settings, const Layout& layout,
+                          std::int64_t number) {
+    return fmt::format("{}{}x{}-{}x{}-{:06}.bin", settings.prefix, layout.length, layout.length,
                        layout.width(), layout.height(), number);
 }
 
-void write_snapshot(Ranks& ranks, const Tile& tile, const Writing& writing,
+void write_snapshot(Ranks& ranks, const Tile& tile, const SnapshotSettings& settings,
                     const std::string& path) {
     const Layout& layout = tile.layout;
-    File file(ranks, MPI_COMM_WORLD, path,
-              MPI_MODE_CREATE | MPI_MODE_WRONLY | MPI_MODE_UNIQUE_OPEN);
-    const auto put = [&](MPI_Offset offset, const double* data, int count, MPI_Datatype type) {
+    MpiFile file(ranks, MPI_COMM_WORLD, path,
+                 MPI_MODE_CREATE | MPI_MODE_WRONLY | MPI_MODE_UNIQUE_OPEN);
+    const auto write_cells = [&](MPI_Offset offset, const double* data, int count,
+                                 MPI_Datatype type) {
         const int status = ranks.guarded("writes a snapshot", [&] {
-            return writing.collective ? MPI_File_write_at_all(file.handle(), offset, data, count,
-                                                              type, MPI_STATUS_IGNORE)
-                                      : MPI_File_write_at(file.handle(), offset, data, count, type,
-                                                          MPI_STATUS_IGNORE);
+            return settings.collective ? MPI_File_write_at_all(file.handle(), offset, data, count,
+                                                               type, MPI_STATUS_IGNORE)
+                                       : MPI_File_write_at(file.handle(), offset, data, count, type,
+                                                           MPI_STATUS_IGNORE);
         });
         ranks.check(status, "write", path);
     };
     constexpr MPI_Offset cell = sizeof(double);
     const MPI_Offset w = layout.width(), h = layout.height(), edge = layout.length;
-    switch (writing.type) {
+    switch (settings.type) {
         case IoType::manual:
             for (int y = 0; y < h; ++y)
-                put(cell * ((tile.y0() + y) * edge + tile.x0()), &tile.u[tile.at(0, y)],
-                    layout.width(), MPI_DOUBLE);
+                write_cells(cell * ((tile.y0() + y) * edge + tile.x0()), &tile.u[tile.index(0, y)],
+                            layout.width(), MPI_DOUBLE);
             break;
         case IoType::view:
             ranks.check(MPI_File_set_view(file.handle(), 0, MPI_DOUBLE, tile.in_file(), "native",
                                           MPI_INFO_NULL),
                         "set the view of", path);
-            put(0, tile.u.data(), 1, tile.in_memory());
+            write_cells(0, tile.u.data(), 1, tile.in_memory());
             break;
         case IoType::chunk:
-            put(cell * w * h * ranks.rank(), tile.u.data(), 1, tile.in_memory());
+            write_cells(cell * w * h * ranks.rank(), tile.u.data(), 1, tile.in_memory());
             break;
     }
-    if (writing.sync) file.sync();
+    if (settings.sync) file.sync();
     file.close();
 }
 
@@ -72,39 +74,40 @@ std::uint64_t digest_of_tiles(Ranks& ranks, const Tile& tile) {
             const auto cell = static_cast<std::uint64_t>(tile.y0() + y) *
                                   static_cast<std::uint64_t>(tile.layout.length) +
                               static_cast<std::uint64_t>(tile.x0() + x);
-            sum += hash(cell, tile.u[tile.at(x, y)]);
+            sum += hash(cell, tile.u[tile.index(x, y)]);
         }
-    return summed(ranks, sum);
+    return global_sum(ranks, sum);
 }
 
-std::uint64_t digest_of_file(Ranks& ranks, const Layout& layout, const Writing& writing,
+std::uint64_t digest_of_file(Ranks& ranks, const Layout& layout, const SnapshotSettings& settings,
                              const std::string& path) {
     const auto cells =
         static_cast<std::uint64_t>(layout.length) * static_cast<std::uint64_t>(layout.length);
     const auto share = [&](int rank) {
         return cells * static_cast<std::uint64_t>(rank) / static_cast<std::uint64_t>(ranks.size());
     };
-    File file(ranks, MPI_COMM_WORLD, path, MPI_MODE_RDONLY);
+    MpiFile file(ranks, MPI_COMM_WORLD, path, MPI_MODE_RDONLY);
     std::vector<double> values(read_at_once);
     std::uint64_t sum = 0;
-    // From the last rank's share to the first's: mostly what others have written.
+    // In reverse order of ranks, so that most of it was written by other ranks.
     const int mine = ranks.size() - 1 - ranks.rank();
-    for (std::uint64_t at = share(mine); at < share(mine + 1);) {
-        const std::uint64_t count = std::min(read_at_once, share(mine + 1) - at);
+    for (std::uint64_t first = share(mine); first < share(mine + 1);) {
+        const std::uint64_t count = std::min(read_at_once, share(mine + 1) - first);
         std::ranges::fill(values, -1.0);
         const int status = ranks.guarded("reads a snapshot", [&] {
-            return MPI_File_read_at(file.handle(), static_cast<MPI_Offset>(at * sizeof(double)),
+            return MPI_File_read_at(file.handle(), static_cast<MPI_Offset>(first * sizeof(double)),
                                     values.data(), static_cast<int>(count), MPI_DOUBLE,
                                     MPI_STATUS_IGNORE);
         });
         ranks.check(status, "read", path);
         for (std::uint64_t k = 0; k < count; ++k)
-            sum += hash(writing.type == IoType::chunk ? layout.cell_of_chunk(at + k) : at + k,
-                        values[k]);
-        at += count;
+            sum +=
+                hash(settings.type == IoType::chunk ? layout.cell_of_chunk(first + k) : first + k,
+                     values[k]);
+        first += count;
     }
     file.close();
-    return summed(ranks, sum);
+    return global_sum(ranks, sum);
 }
 
 }  // namespace assay::storage

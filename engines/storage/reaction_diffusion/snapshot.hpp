@@ -1,5 +1,5 @@
-// Snapshots of u: written in one of RDBench's three ways, and read back, untimed, by another
-// sharing-out than they were written in.
+// Snapshots of u: written in one of RDBench's three ways, and read back, untimed, with another
+// distribution over the ranks.
 #pragma once
 
 #include "storage/reaction_diffusion/tile.hpp"
@@ -8,23 +8,24 @@ namespace assay::storage {
 
 enum class IoType { manual, view, chunk };
 
-struct Writing {
+struct SnapshotSettings {
     std::string prefix;
     IoType type;
     bool collective, sync;
 };
 
-// RDBench's name: PREFIX, edge, edge of a tile, number.
-std::string snapshot_file(const Writing& writing, const Layout& layout, std::int64_t number);
+// RDBench's file name: prefix, size of the square, size of a tile, number.
+std::string snapshot_file(const SnapshotSettings& settings, const Layout& layout,
+                          std::int64_t number);
 
-// Collective; from opening to closing.
-void write_snapshot(Ranks& ranks, const Tile& tile, const Writing& writing,
+// Collective: opens, writes and closes the file.
+void write_snapshot(Ranks& ranks, const Tile& tile, const SnapshotSettings& settings,
                     const std::string& file);
 
-// A sum over all cells of a hash of each with its place: the same whatever the tiles, another where
-// two cells change places. Collective.
+// Collective: the sum over all cells of a hash of index and value. It does not depend on the tiles,
+// and it changes if two cells are exchanged.
 std::uint64_t digest_of_tiles(Ranks& ranks, const Tile& tile);
-std::uint64_t digest_of_file(Ranks& ranks, const Layout& layout, const Writing& writing,
+std::uint64_t digest_of_file(Ranks& ranks, const Layout& layout, const SnapshotSettings& settings,
                              const std::string& file);
 
 }  // namespace assay::storage

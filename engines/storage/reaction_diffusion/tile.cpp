@@ -1,6 +1,6 @@
-// Every cell is computed by the same operations in the same order wherever its tile's borders lie,
-// and CMake keeps the compiler from fusing them: snapshots of the same square are the same to the
-// last bit.
+// Every cell is computed by the same operations in the same order, wherever the borders of its tile
+// are, and CMake forbids fused operations (-ffp-contract=off). So snapshots of the same square are
+// equal to the last bit.
 #include "storage/reaction_diffusion/tile.hpp"
 
 #include <fmt/format.h>
@@ -10,38 +10,38 @@
 namespace assay::storage {
 namespace {
 
-// RDBench's system: feed and kill rate, step of time, diffusion of u and v.
+// RDBench's system: feed and kill rate, time step, diffusion of u and v.
 constexpr double feed = 0.04, kill = 0.06075, dt = 0.2, diffusion_u = 0.05, diffusion_v = 0.1;
 
-// What is there at the beginning: squares in the middle, of half these edges.
+// Initial state: squares in the middle with these half edges.
 constexpr int half_u = 3, half_v = 6;
 constexpr double initial_u = 0.7, initial_v = 0.9;
 
-bool within(int at, int length, int half) {
-    return at >= length / 2 - half && at < length / 2 + half;
+bool within(int coordinate, int length, int half) {
+    return coordinate >= length / 2 - half && coordinate < length / 2 + half;
 }
 
 }  // namespace
 
-std::uint64_t Layout::cell_of_chunk(std::uint64_t place) const {
+std::uint64_t Layout::cell_of_chunk(std::uint64_t chunk_index) const {
     const auto w = static_cast<std::uint64_t>(width()), h = static_cast<std::uint64_t>(height());
-    const std::uint64_t tile = place / (w * h), within_tile = place % (w * h);
-    const std::uint64_t x = tile % static_cast<std::uint64_t>(xnp) * w + within_tile % w;
-    const std::uint64_t y = tile / static_cast<std::uint64_t>(xnp) * h + within_tile / w;
+    const std::uint64_t tile = chunk_index / (w * h), index_in_tile = chunk_index % (w * h);
+    const std::uint64_t x = tile % static_cast<std::uint64_t>(xnp) * w + index_in_tile % w;
+    const std::uint64_t y = tile / static_cast<std::uint64_t>(xnp) * h + index_in_tile / w;
     return y * static_cast<std::uint64_t>(length) + x;
 }
 
-Layout lay_out(int length, int xnp, int ynp, int ranks) {
+Layout make_layout(int length, int xnp, int ynp, int ranks) {
     int dims[2] = {ynp, xnp};
     const int given = (xnp ? xnp : 1) * (ynp ? ynp : 1);
     if (ranks % given || (xnp && ynp && given != ranks))
-        throw Error(fmt::format("--xnp {} and --ynp {} do not share out {} ranks", xnp, ynp, ranks),
-                    "their product is the number of ranks; 0 leaves one of them open");
+        throw Error(fmt::format("--xnp {} and --ynp {} do not divide {} ranks", xnp, ynp, ranks),
+                    "their product must be the number of ranks; 0 leaves one of them open");
     MPI_Dims_create(ranks, 2, dims);
     if (length % dims[0] || length % dims[1])
-        throw Error(fmt::format("an edge of {} cells cannot be shared out over {} x {} ranks",
-                                length, dims[1], dims[0]),
-                    "give a length that both divide, or --xnp and --ynp");
+        throw Error(fmt::format("an edge of {} cells cannot be divided over {} x {} ranks", length,
+                                dims[1], dims[0]),
+                    "choose a --length that both divide, or other --xnp and --ynp");
     return {length, dims[1], dims[0]};
 }
 
@@ -58,12 +58,12 @@ Tile::Tile(Ranks& ranks, const Layout& layout_)
                 return within(x0() + x, layout.length, half) &&
                        within(y0() + y, layout.length, half);
             };
-            if (in(half_u)) u[at(x, y)] = initial_u;
-            if (in(half_v)) v[at(x, y)] = initial_v;
+            if (in(half_u)) u[index(x, y)] = initial_u;
+            if (in(half_v)) v[index(x, y)] = initial_v;
         }
     MPI_Type_vector(h, 1, w + 2, MPI_DOUBLE, &side_);
-    const int with_halo[] = {h + 2, w + 2}, inner[] = {h, w}, one[] = {1, 1};
-    MPI_Type_create_subarray(2, with_halo, inner, one, MPI_ORDER_C, MPI_DOUBLE, &in_memory_);
+    const int with_halo[] = {h + 2, w + 2}, inner[] = {h, w}, corner[] = {1, 1};
+    MPI_Type_create_subarray(2, with_halo, inner, corner, MPI_ORDER_C, MPI_DOUBLE, &in_memory_);
     const int whole[] = {layout.length, layout.length}, begin[] = {y0(), x0()};
     MPI_Type_create_subarray(2, whole, inner, begin, MPI_ORDER_C, MPI_DOUBLE, &in_file_);
     for (MPI_Datatype* type : {&side_, &in_memory_, &in_file_}) MPI_Type_commit(type);
@@ -93,21 +93,21 @@ void Tile::exchange(Cells& cells) {
         MPI_Sendrecv(&cells[from], sent, type, to, tag, &cells[into], sent, type, source, tag,
                      MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     };
-    swap(w, MPI_DOUBLE, at(0, 0), up, at(0, h), down, 0);
-    swap(w, MPI_DOUBLE, at(0, h - 1), down, at(0, -1), up, 1);
-    swap(1, side_, at(0, 0), left, at(w, 0), right, 2);
-    swap(1, side_, at(w - 1, 0), right, at(-1, 0), left, 3);
+    swap(w, MPI_DOUBLE, index(0, 0), up, index(0, h), down, 0);
+    swap(w, MPI_DOUBLE, index(0, h - 1), down, index(0, -1), up, 1);
+    swap(1, side_, index(0, 0), left, index(w, 0), right, 2);
+    swap(1, side_, index(w - 1, 0), right, index(-1, 0), left, 3);
 }
 
 void Tile::step() {
-    const std::size_t row = at(0, 1) - at(0, 0);
+    const std::size_t row = index(0, 1) - index(0, 0);
     const auto laplacian = [row](const double* s, std::size_t i) {
         return s[i - 1] + s[i + 1] + s[i - row] + s[i + row] - 4.0 * s[i];
     };
     const double *const pu = u.data(), *const pv = v.data();
     double *const qu = next_u_.data(), *const qv = next_v_.data();
     for (int y = 0; y < layout.height(); ++y) {
-        const std::size_t begin = at(0, y), end = at(layout.width(), y);
+        const std::size_t begin = index(0, y), end = index(layout.width(), y);
         for (std::size_t i = begin; i < end; ++i) {
             const double a = pu[i], b = pv[i];
             const double du = diffusion_u * laplacian(pu, i) + (a * a * b - (feed + kill) * a);

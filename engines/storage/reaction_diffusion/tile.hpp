@@ -1,5 +1,4 @@
-// A rank's part of the square, with a halo of one cell around it, and how ranks lie beside each
-// other.
+// A rank's tile of the square, with a halo of one cell, and the arrangement of the tiles.
 #pragma once
 
 #include <vector>
@@ -8,19 +7,17 @@
 
 namespace assay::storage {
 
-// How the square is shared out: as many tiles in x and y as ranks, row by row in the order of
-// ranks.
+// The division of the square: xnp x ynp tiles, one per rank, row by row in the order of ranks.
 struct Layout {
     int length, xnp, ynp;
     int width() const { return length / xnp; }
     int height() const { return length / ynp; }
-    // The cell, counted row by row over the whole square, that lies at this place of
-    // tile-after-tile order.
-    std::uint64_t cell_of_chunk(std::uint64_t place) const;
+    // The index of a cell in row-by-row order of the square, from its index in tile-by-tile order.
+    std::uint64_t cell_of_chunk(std::uint64_t chunk_index) const;
 };
 
-// Throws Error where tiles would not be equal.
-Layout lay_out(int length, int xnp, int ynp, int ranks);
+// Throws Error if the tiles would not be equal.
+Layout make_layout(int length, int xnp, int ynp, int ranks);
 
 using Cells = std::vector<double>;
 
@@ -34,17 +31,17 @@ public:
     const Layout layout;
     int x0() const { return column_ * layout.width(); }
     int y0() const { return row_ * layout.height(); }
-    std::size_t at(int x, int y) const {  // from -1 to the width or height
+    std::size_t index(int x, int y) const {  // from -1 to the width or height
         return static_cast<std::size_t>(y + 1) * static_cast<std::size_t>(layout.width() + 2) +
                static_cast<std::size_t>(x + 1);
     }
-    std::size_t cells_with_halo() const { return at(layout.width(), layout.height()) + 1; }
+    std::size_t cells_with_halo() const { return index(layout.width(), layout.height()) + 1; }
 
     Cells u, v;
     void exchange_halos();
-    void step();  // of time; the halos are those of the neighbours
+    void step();  // one time step; the halos must be exchanged before
 
-    // The inner cells of the array with its halo, and of the square.
+    // Datatypes of the inner cells: in the array with its halo, and in the file.
     MPI_Datatype in_memory() const { return in_memory_; }
     MPI_Datatype in_file() const { return in_file_; }
 

@@ -237,7 +237,7 @@ std::unique_ptr<Store> Store::create(const std::string& location, std::uint64_t 
     if (store->layout_.ring_bytes < min_ring_bytes) {
         failure.what = location + " is too small for " + std::to_string(ranks) +
                        " ranks: " + std::to_string(bytes >> 20) +
-                       " MiB; each rank needs 6 MiB, the tables need 16 MiB";
+                       " MiB, but each rank needs 6 MiB and the tables need 16 MiB";
         if (remove_on_failure) unlink(store->path_.c_str());
         return nullptr;
     }
@@ -290,7 +290,7 @@ std::unique_ptr<Store> Store::attach(const std::string& path, Failure& failure) 
                       bytes <= existing_bytes;
     if (valid && version != store_version)
         failure.what = path + " is a store of version " + std::to_string(version) +
-                       "; this Assay reads version " + std::to_string(store_version);
+                       ", this Assay reads version " + std::to_string(store_version);
     else if (!valid || !fits) failure.what = path + " is not a store of Assay, or it is damaged";
     if (failure) return nullptr;
     store->layout_ = layout;

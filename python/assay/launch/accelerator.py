@@ -1,7 +1,7 @@
-"""The accelerator of parallel I/O in front of a program: which library, and what it is told.
+"""The accelerator of parallel I/O: its library for an MPI, and its environment variables.
 
-It is one shared library for each MPI, loaded before the MPI's own by LD_PRELOAD. Only the ranks get that
-environment, never the launcher: they are started through ``env`` (``Segment.env``).
+There is one shared library for each MPI, which LD_PRELOAD loads before the MPI's own. Only the ranks get that
+environment, not the launcher: they are started through ``env`` (``Segment.env``).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from assay.launch.engines import engines_folder
 
 
 def library(mpi: str) -> Path:
-    """The accelerator for an MPI ("openmpi", "mpich", "mpich-wheel"). Raises UserError when it is not built."""
+    """The accelerator for an MPI ("openmpi", "mpich", "mpich-wheel"). Raises UserError if it is not built."""
     path = engines_folder() / f"libassay-io-{mpi}.so"
     if not path.is_file():
         raise UserError(
@@ -32,10 +32,10 @@ def environment(
     consistency: str | None = None,
     required: bool = False,
 ) -> dict[str, str]:
-    """What a rank's environment needs. ``files``: globs of what is accelerated (none: all that MPI opens);
-    ``store``: the node-local memory (a folder, a file, /dev/dax*); ``size``: bytes of it on each node; ``required``:
-    where it cannot accelerate it ends the program instead of handing on to the MPI's own I/O."""
-    asked = {
+    """The environment variables of a rank. ``files``: globs of the files to accelerate (none: all files);
+    ``store``: the node-local memory (a folder, a file, /dev/dax*); ``size``: its bytes on each node; ``required``:
+    if it cannot accelerate, it aborts the program instead of using the MPI's own I/O."""
+    variables = {
         "LD_PRELOAD": str(library(mpi)),
         "ASSAY_IO_FILES": ":".join(files) or None,
         "ASSAY_IO_STORE": store,
@@ -43,4 +43,4 @@ def environment(
         "ASSAY_IO_CONSISTENCY": consistency,
         "ASSAY_IO_REQUIRE": "1" if required else None,
     }
-    return {name: value for name, value in asked.items() if value is not None}
+    return {name: value for name, value in variables.items() if value is not None}

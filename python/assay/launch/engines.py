@@ -124,7 +124,7 @@ def probe(flavour: str = "") -> Path:
 
 def storage_bench(flavour: str) -> Path:
     """The executable that measures parallel I/O through an MPI's own MPI-IO."""
-    path = engines_folder() / f"assay-io-{flavour}"
+    path = engines_folder() / f"assay-io-bench-{flavour}"
     if not path.is_file():
         raise UserError(
             f"the engine {path.name} is not built: no {flavour} development files were found for it",
@@ -165,7 +165,7 @@ def described() -> Description | None:
 
 def described_storage() -> list[Described]:
     """What the benchmarks of parallel I/O can measure, as the first MPI's executable says; none where none is built."""
-    executables = sorted(engines_folder().glob("assay-io-*"))
+    executables = sorted(engines_folder().glob("assay-io-bench-*"))
     return describe(executables[0]).measurements if executables else []
 
 

@@ -1,7 +1,7 @@
-"""A user's own command line with a library in front of its ranks, whatever launches them.
+"""Preloads a library into the ranks of a user's command line, for any launcher.
 
-The launcher itself should not carry the library: its words get what makes it pass an environment on (Open MPI's
-``-x``, Hydra's ``-genv``). Where no launcher is known, the whole command carries it; the library is made for that.
+The launcher itself should not load the library, so its options pass the environment on to the ranks (Open MPI's
+``-x``, Hydra's ``-genv``). With an unknown launcher the whole command gets the environment; the library permits that.
 """
 
 from __future__ import annotations
@@ -15,48 +15,50 @@ from pathlib import Path
 
 from assay.launch.engines import flavours
 
-ASK_LIMIT_S = 10
+VERSION_LIMIT_S = 10
 LAUNCHERS = re.compile(r"(mpirun|mpiexec|orterun|prterun|srun)(\.[a-z]+|\.hydra)?$")
 
 
-def launcher_of(words: Sequence[str]) -> str | None:
-    """The name of the launcher that a command line begins with."""
-    found = LAUNCHERS.match(Path(words[0]).name)
-    return found[1] if found else None
+def launcher_of(command: Sequence[str]) -> str | None:
+    """The name of the launcher in a command line; None if there is none that is known."""
+    match = LAUNCHERS.match(Path(command[0]).name)
+    return match[1] if match else None
 
 
-def mpi_of(words: Sequence[str]) -> str | None:
-    """Which of the MPIs that Assay is built for a command line runs under; None when that cannot be told."""
-    if launcher_of(words) not in (None, "srun"):
-        return _of_launcher(words[0])
-    for word in words:
-        program = shutil.which(word)
-        if program and (found := _of_program(program)):
-            return found
+def mpi_of(command: Sequence[str]) -> str | None:
+    """The MPI of a command line, among those that Assay is built for; None if it cannot be determined."""
+    if launcher_of(command) not in (None, "srun"):
+        return _mpi_of_launcher(command[0])
+    for argument in command:
+        program = shutil.which(argument)
+        if program and (match := _mpi_of_program(program)):
+            return match
     return None
 
 
-def with_environment(words: Sequence[str], env: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
-    """The words and the environment that bring ``env`` to the ranks."""
-    launcher = launcher_of(words)
+def with_environment(command: Sequence[str], env: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
+    """The command line and the environment that pass ``env`` to the ranks."""
+    launcher = launcher_of(command)
     if launcher in (None, "srun"):  # srun passes its own environment on
-        return list(words), dict(env)
-    if _of_launcher(words[0]) == "openmpi":
-        passed = [word for name, value in env.items() for word in ("-x", f"{name}={value}")]
+        return list(command), dict(env)
+    if _mpi_of_launcher(command[0]) == "openmpi":
+        options = [argument for name, value in env.items() for argument in ("-x", f"{name}={value}")]
     else:
-        passed = [word for name, value in env.items() for word in ("-genv", name, value)]
-    return [words[0], *passed, *words[1:]], {}
+        options = [argument for name, value in env.items() for argument in ("-genv", name, value)]
+    return [command[0], *options, *command[1:]], {}
 
 
 def _version(launcher: str) -> str:
     try:
-        told = subprocess.run([launcher, "--version"], capture_output=True, text=True, timeout=ASK_LIMIT_S)
+        result = subprocess.run(
+            [launcher, "--version"], capture_output=True, text=True, timeout=VERSION_LIMIT_S
+        )
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return told.stdout + told.stderr
+    return result.stdout + result.stderr
 
 
-def _of_launcher(launcher: str) -> str | None:
+def _mpi_of_launcher(launcher: str) -> str | None:
     version = _version(launcher).lower()
     if "open mpi" in version or "openrte" in version:
         return "openmpi"
@@ -66,15 +68,15 @@ def _of_launcher(launcher: str) -> str | None:
     return "mpich-wheel" if wheel and "mpich-wheel" in flavours() else "mpich"
 
 
-def _of_program(program: str) -> str | None:
-    """By the MPI library that it is linked with."""
+def _mpi_of_program(program: str) -> str | None:
+    """The MPI that a program is linked with."""
     try:
-        told = subprocess.run(["ldd", program], capture_output=True, text=True, timeout=ASK_LIMIT_S)
+        result = subprocess.run(["ldd", program], capture_output=True, text=True, timeout=VERSION_LIMIT_S)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = re.search(r"libmpi(?:ch)?\.so\.(\d+) => (\S+)", told.stdout)
-    if not found:
+    match = re.search(r"libmpi(?:ch)?\.so\.(\d+) => (\S+)", result.stdout)
+    if not match:
         return None
-    if int(found[1]) >= 40:
+    if int(match[1]) >= 40:
         return "openmpi"
-    return "mpich-wheel" if "site-packages" in found[2] or "/.venv/" in found[2] else "mpich"
+    return "mpich-wheel" if "site-packages" in match[2] or "/.venv/" in match[2] else "mpich"

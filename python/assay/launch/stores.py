@@ -1,4 +1,4 @@
-"""Stores of node-local memory on this machine: which there are, what they hold, and their rescue (``assay-store``)."""
+"""Stores of node-local memory on this machine: lists, reads and recovers them (``assay-store``)."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from assay.errors import UserError
 from assay.launch.engines import engines_folder
 
 LIST_LIMIT_S = 60
-RESCUE_LIMIT_S = 24 * 3600  # a full device through a slow file system
+RECOVER_LIMIT_S = 24 * 3600  # a full device through a slow file system
 DEFAULT_STORE = "/dev/shm"
 
 
-class Missing(Struct):
-    """A file and what of it is in the store alone."""
+class UndrainedFile(Struct):
+    """A file, and how much of it is only in the store."""
 
     path: str
     records: int
     bytes: int
-    gone: bool  # removed or replaced since
+    gone: bool  # removed or replaced
 
 
-class Held(Struct):
-    """What a store holds that is not in the file system. Of a store in use nothing is known."""
+class StoreContents(Struct):
+    """What a store holds that is not in the file system. Of a store in use the counts are 0."""
 
     store: str
     job: str
@@ -42,11 +42,11 @@ class Held(Struct):
     records: int
     bytes: int
     torn: int
-    files: list[Missing]
+    files: list[UndrainedFile]
 
 
-class Rescued(Struct):
-    """What was written to the file system. ``torn``: records that were not whole, and left out."""
+class RecoveredStore(Struct):
+    """What was written into the file system. ``torn``: incomplete records, which were left out."""
 
     store: str
     records: int
@@ -54,27 +54,29 @@ class Rescued(Struct):
     torn: int
     discarded: int
     error: str
-    files: list[Missing]
+    files: list[UndrainedFile]
 
 
-def found(where: Iterable[str] = ()) -> list[str]:
-    """Paths of stores: those given; else all in the usual folder and in $ASSAY_IO_STORE, and the devices."""
-    given = list(where)
-    if given:
-        return [one for path in given for one in ([path] if not Path(path).is_dir() else _in_folder(path))]
+def find_stores(paths: Iterable[str] = ()) -> list[str]:
+    """Paths of stores: those given; else all in /dev/shm and $ASSAY_IO_STORE, and devices with a store."""
+    chosen = list(paths)
+    if chosen:
+        return [
+            store for path in chosen for store in ([path] if not Path(path).is_dir() else _in_folder(path))
+        ]
     folders = dict.fromkeys([os.environ.get("ASSAY_IO_STORE", DEFAULT_STORE), DEFAULT_STORE])
     stores = [store for folder in folders if Path(folder).is_dir() for store in _in_folder(folder)]
     return stores + [device for device in glob.glob("/dev/dax*.*") if _is_store(device)]
 
 
-def held(store: str) -> Held:
-    """Raises UserError when it is none."""
-    return msgspec.json.decode(_told(["list", store], LIST_LIMIT_S), type=Held)
+def read_store(store: str) -> StoreContents:
+    """Raises UserError if it is not a store."""
+    return msgspec.json.decode(_run_tool(["list", store], LIST_LIMIT_S), type=StoreContents)
 
 
-def rescue(store: str) -> Rescued:
-    """Writes what it holds to the file system and removes it. Raises UserError; nothing is lost then."""
-    return msgspec.json.decode(_told(["recover", store], RESCUE_LIMIT_S), type=Rescued)
+def recover_store(store: str) -> RecoveredStore:
+    """Writes its data into the file system and removes it. Raises UserError; then the store is kept."""
+    return msgspec.json.decode(_run_tool(["recover", store], RECOVER_LIMIT_S), type=RecoveredStore)
 
 
 def _in_folder(folder: str) -> list[str]:
@@ -83,22 +85,24 @@ def _in_folder(folder: str) -> list[str]:
 
 def _is_store(path: str) -> bool:
     try:
-        held(path)
+        read_store(path)
     except UserError:
         return False
     return True
 
 
-def _told(words: list[str], limit_s: float) -> bytes:
+def _run_tool(arguments: list[str], limit_s: float) -> bytes:
     tool = engines_folder() / "assay-store"
     if not tool.is_file():
         raise UserError(f"no {tool.name} in {tool.parent}", "build it with 'make setup'")
     try:
-        done = subprocess.run([tool, *words], capture_output=True, timeout=limit_s)
+        result = subprocess.run([tool, *arguments], capture_output=True, timeout=limit_s)
     except subprocess.TimeoutExpired:
-        raise UserError(f"{words[-1]}: not done after {limit_s:.0f} s", "what it holds is kept") from None
-    if done.returncode != 0:
-        message = done.stderr.decode(errors="replace").strip().removeprefix("assay-store: ")
+        raise UserError(
+            f"{arguments[-1]}: no end after {limit_s:.0f} s", "the store is kept: run assay io recover again"
+        ) from None
+    if result.returncode != 0:
+        message = result.stderr.decode(errors="replace").strip().removeprefix("assay-store: ")
         what, _, fix = message.partition("; ")
         raise UserError(what, fix.removeprefix("fix: "))
-    return done.stdout
+    return result.stdout

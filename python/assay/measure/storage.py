@@ -1,7 +1,7 @@
-"""Benchmarks of parallel I/O: stock and accelerated in turns, over numbers of nodes, in one run.
+"""Benchmarks of parallel I/O: stock and accelerated alternate, over numbers of nodes, in one run.
 
-A step is one start of the engine: one variant, on one number of nodes, in one round. The rounds are outermost, so
-that stock and accelerated of the same round are measured within seconds of each other.
+A step is one start of the engine: a variant on a number of nodes in a round. Rounds are the outermost loop, so that
+stock and accelerated of the same round are measured within seconds of each other.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from assay.measure.course import Course
 from assay.measure.session import Session, option_words
 from assay.records.schema import Measurement, Scalar, Subject
 from assay.records.statistics import summarize
-from assay.records.storage import ACCELERATED, HDF5, IOR, SOLVER, SPEEDUP, STOCK, side_by_side, speedups
+from assay.records.storage import ACCELERATED, HDF5, IOR, SOLVER, SPEEDUP, STOCK, pair_variants, speedups
 
 SILENCE_MARGIN_S = 30.0
-# What is compared of each benchmark.
+# The metrics that are compared, by benchmark.
 COMPARED = {
     IOR: ("bandwidth", "rate"),
     SOLVER: ("bandwidth",),
@@ -35,20 +35,20 @@ COMPARED = {
 SPEEDUP_DESCRIBED = Described(
     name=SPEEDUP,
     scope="group",
-    help="the same benchmark accelerated over stock, round by round: assay io bench --both",
+    help="ratio of accelerated to stock in the same round: assay io bench --both",
     parameters=[
         Parameter("of", "text", "", "", "the benchmark", 0, 0),
-        Parameter("figure", "text", "", "", "which of its metrics", 0, 0),
+        Parameter("figure", "text", "", "", "the metric", 0, 0),
         Parameter("op", "text", "", "", "write or read", 0, 0),
-        Parameter("transfer", "integer", "B", "", "size of a transfer", 0, 2**62),
+        Parameter("transfer", "integer", "B", "", "transfer size", 0, 2**62),
     ],
-    metrics=[Metric("ratio", "1", "higher", "accelerated over stock; each round a sample")],
+    metrics=[Metric("ratio", "1", "higher", "accelerated divided by stock; a sample per round")],
 )
 
 
 @dataclass(frozen=True)
-class Accelerator:
-    """How the accelerator is asked to work; None leaves it to its own defaults."""
+class AcceleratorOptions:
+    """Settings of the accelerator; None: its default."""
 
     store: str | None = None
     size: int | None = None
@@ -57,7 +57,7 @@ class Accelerator:
 
 @dataclass
 class StorageRequest:
-    """What is asked of a storage system, by which benchmark. ``hosts``: one for each rank, in rank order."""
+    """A storage measurement to run. ``hosts``: the host of each rank, in rank order."""
 
     measurement: str
     launcher: Launcher
@@ -65,11 +65,11 @@ class StorageRequest:
     hosts: list[str]
     params: dict[str, Scalar]
     variants: Sequence[str]  # of STOCK and ACCELERATED
-    nodes: Sequence[int] = ()  # of so many hosts, one after the other; none: all of them
+    nodes: Sequence[int] = ()  # numbers of hosts to use; none: all of them
     rounds: int = 3
     timeout: float = 120.0
-    accelerator: Accelerator = field(default_factory=Accelerator)
-    files: str = ""  # the glob of what is accelerated
+    accelerator: AcceleratorOptions = field(default_factory=AcceleratorOptions)
+    files: str = ""  # glob of the files to accelerate
 
     def placements(self) -> list[list[str]]:
         """The ranks' hosts for each number of nodes."""
@@ -78,7 +78,7 @@ class StorageRequest:
 
 
 def measure_storage(session: Session, request: StorageRequest) -> None:
-    """All rounds, then what the accelerator gains; of what was measured, also when it ended early."""
+    """Runs all steps, in rounds; stops at the first that fails."""
     steps = [
         (number, hosts, variant)
         for number in range(1, request.rounds + 1)
@@ -91,7 +91,7 @@ def measure_storage(session: Session, request: StorageRequest) -> None:
         key = f"{request.measurement} {request.launcher.name} {variant}, {count} nodes, round {number}"
         if key not in session.run.info.completed and not session.run_step(
             key,
-            _started(request, number, hosts, variant),
+            _start_command(request, number, hosts, variant),
             course.step(f"{variant}, round {number}", 1.0),
             request.timeout + SILENCE_MARGIN_S,
             request.launcher,
@@ -100,34 +100,34 @@ def measure_storage(session: Session, request: StorageRequest) -> None:
         course.completed(1.0)
 
 
-def _started(request: StorageRequest, number: int, hosts: list[str], variant: str) -> Started:
+def _start_command(request: StorageRequest, number: int, hosts: list[str], variant: str) -> Started:
     engine = storage_bench(request.launcher.flavour)
     params: dict[str, Scalar] = {**request.params, "round": number, "timeout": request.timeout}
     env: dict[str, str] = {}
     if variant == ACCELERATED:
         params["accelerated"] = True
-        wanted = request.accelerator
+        options = request.accelerator
         files = [request.files] if request.files else []
-        # Required: what it hands on to the MPI would be measured under its name.
+        # Required: otherwise the MPI's own I/O could be measured as accelerated.
         env = environment(
-            request.launcher.flavour, files, wanted.store, wanted.size, wanted.consistency, required=True
+            request.launcher.flavour, files, options.store, options.size, options.consistency, required=True
         )
     argv = [str(engine), "run", request.measurement, *option_words(params)]
     command = request.launcher.command(request.site, [Segment(hosts, env)], argv)
-    silent = [] if request.site.name == "here" else hosts
-    return Started(command, request.launcher.environment(request.site), silent)
+    watched_hosts = [] if request.site.name == "here" else hosts
+    return Started(command, request.launcher.environment(request.site), watched_hosts)
 
 
 def compare(session: Session, measurement: str) -> None:
-    """A record of what the accelerator gains for each thing that was measured in both ways."""
+    """Appends a speedup record for everything that was measured in both variants."""
     for metric in COMPARED[measurement]:
-        for pair in list(side_by_side(session.run.records, measurement, metric)):
+        for pair in list(pair_variants(session.run.records, measurement, metric)):
             if STOCK not in pair or ACCELERATED not in pair:
                 continue
             ratios = speedups(pair[STOCK], pair[ACCELERATED])
             if not ratios:
                 continue
-            about = {key: value for key, value in pair[STOCK].params.items() if key != "io"}
+            params = {key: value for key, value in pair[STOCK].params.items() if key != "io"}
             session.run.append(
                 Measurement(
                     name=SPEEDUP,
@@ -135,7 +135,7 @@ def compare(session: Session, measurement: str) -> None:
                     unit="1",
                     better="higher",
                     subject=Subject(),
-                    params={"of": measurement, "figure": metric, **about},
+                    params={"of": measurement, "figure": metric, **params},
                     summary=summarize(ratios),
                     samples=ratios,
                 )
@@ -143,7 +143,7 @@ def compare(session: Session, measurement: str) -> None:
 
 
 def waive(session: Session, launcher: Launcher, described: Described, reason: str) -> None:
-    """Says why something is not there under an MPI."""
+    """Appends a waived record with the reason for an MPI."""
     metric = described.metrics[0]
     session.run.append(
         Measurement(
@@ -158,23 +158,23 @@ def waive(session: Session, launcher: Launcher, described: Described, reason: st
     )
 
 
-def waived_here(flavour: str, measurement: str) -> str | None:
-    """Why a benchmark cannot be run with that MPI; None when it can."""
+def waived_reason(flavour: str, measurement: str) -> str | None:
+    """Why a benchmark cannot run with an MPI; None: it can."""
     return describe(storage_bench(flavour)).find(measurement).waived
 
 
 @contextlib.contextmanager
 def scratch(folder: Path) -> Iterator[Path]:
-    """A folder of one's own below ``folder``, which every host must see; removed at the end."""
+    """A temporary folder below ``folder``, which every host must mount; removed at the end."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        made = Path(tempfile.mkdtemp(prefix="assay-io-", dir=folder))
+        path = Path(tempfile.mkdtemp(prefix="assay-io-", dir=folder))
     except OSError as error:
         raise UserError(
             f"cannot write to {folder}: {error.strerror}",
-            "name a folder of the file system to measure: --folder",
+            "give a folder on the file system to measure: --folder",
         ) from None
     try:
-        yield made
+        yield path
     finally:
-        shutil.rmtree(made, ignore_errors=True)
+        shutil.rmtree(path, ignore_errors=True)

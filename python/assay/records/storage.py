@@ -1,8 +1,8 @@
-"""The figures of storage benchmarks across the rounds in which they were measured.
+"""The figures of storage benchmarks over all rounds.
 
-Stock and accelerated are measured in turns, so that what changes on a machine meanwhile meets both. Each round is
-a record of its own; what is shown of them is the median over all their samples, and of a ratio the median over the
-rounds, each of which compares what was measured close together.
+Stock and accelerated alternate, so that changes of the machine affect both. Each round is a record of its own. The
+value of a figure is the median over all samples; a ratio is the median over the rounds, each of which compares what
+was measured close together.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ SPEEDUP = "storage.speedup"
 PARALLEL = (IOR, SOLVER, HDF5)
 
 STOCK, ACCELERATED = "stock", "accelerated"
-OF_A_RUN = ("round", "digest")  # parameters that tell repetitions of the same thing apart
+REPETITION_PARAMS = ("round", "digest")  # parameters that differ between repetitions
 
 
 @dataclass
@@ -38,7 +38,7 @@ class Figure:
 
     @property
     def samples(self) -> list[float]:
-        """All repetitions of all rounds; of a distribution the median of each round."""
+        """All repetitions of all rounds; for a distribution the median of each round."""
         return [
             x for r in self.records for x in (r.samples or [r.summary.median if r.summary else float("nan")])
         ]
@@ -47,13 +47,13 @@ class Figure:
     def median(self) -> float:
         return statistics.median(self.samples)
 
-    def percentile(self, which: str) -> float | None:
+    def percentile(self, name: str) -> float | None:
         """The median over the rounds of "p5", "p95", "p99", "min" or "max"."""
-        found = [getattr(r.summary, which) for r in self.records if r.summary]
-        known = [x for x in found if x is not None]
-        return statistics.median(known) if known else None
+        rounds = [getattr(r.summary, name) for r in self.records if r.summary]
+        values = [x for x in rounds if x is not None]
+        return statistics.median(values) if values else None
 
-    def at(self, round_number: Scalar) -> float | None:
+    def in_round(self, round_number: Scalar) -> float | None:
         """The median of one round."""
         for r in self.records:
             if r.params.get("round") == round_number and r.summary:
@@ -62,9 +62,9 @@ class Figure:
 
 
 def figures(records: Iterable[AnyRecord], name: str, metric: str = "") -> list[Figure]:
-    """In the order of measuring. Subjects tell figures apart where they are devices or hosts, not where one was found
-    to be the slowest."""
-    found: dict[str, Figure] = {}
+    """In the order of measuring. Figures of devices are distinguished by host; other subjects (such as the slowest
+    rank) do not distinguish figures."""
+    by_key: dict[str, Figure] = {}
     for r in records:
         if (
             not isinstance(r, Measurement)
@@ -73,29 +73,29 @@ def figures(records: Iterable[AnyRecord], name: str, metric: str = "") -> list[F
             or r.summary is None
         ):
             continue
-        params = {key: value for key, value in r.params.items() if key not in OF_A_RUN}
+        params = {key: value for key, value in r.params.items() if key not in REPETITION_PARAMS}
         key = repr((r.metric, sorted(params.items(), key=str), r.subject.host if name == DEVICE else ""))
-        figure = found.setdefault(key, Figure(r.name, r.metric, r.unit, r.better, params, r.subject))
-        # A round that was cut short and made again in a resumed run is there twice: the later one counts.
-        figure.records = [*(one for one in figure.records if one.params != r.params), r]
-    return list(found.values())
+        figure = by_key.setdefault(key, Figure(r.name, r.metric, r.unit, r.better, params, r.subject))
+        # A round that was interrupted and repeated in a resumed run has two records: the later one counts.
+        figure.records = [*(record for record in figure.records if record.params != r.params), r]
+    return list(by_key.values())
 
 
-def side_by_side(records: Iterable[AnyRecord], name: str, metric: str) -> Iterator[dict[str, Figure]]:
-    """Stock and accelerated of what is otherwise the same, by that word; one of them may be missing."""
+def pair_variants(records: Iterable[AnyRecord], name: str, metric: str) -> Iterator[dict[str, Figure]]:
+    """The figures that differ in the variant only, by variant; one of them may be missing."""
     pairs: dict[str, dict[str, Figure]] = {}
     for figure in figures(records, name, metric):
-        rest = {key: value for key, value in figure.params.items() if key != "io"}
-        pairs.setdefault(repr(sorted(rest.items(), key=str)), {})[str(figure.params.get("io"))] = figure
+        shared = {key: value for key, value in figure.params.items() if key != "io"}
+        pairs.setdefault(repr(sorted(shared.items(), key=str)), {})[str(figure.params.get("io"))] = figure
     yield from pairs.values()
 
 
 def speedups(stock: Figure, accelerated: Figure) -> list[float]:
-    """Accelerated over stock, round by round, above one where it is better; of rounds that both have."""
+    """Accelerated to stock in each round that has both; above 1: accelerated is better."""
     ratios = []
     for r in stock.records:
-        other = accelerated.at(r.params.get("round", 1))
-        if r.summary and r.summary.median > 0 and other:
-            ratio = other / r.summary.median
+        accelerated_rate = accelerated.in_round(r.params.get("round", 1))
+        if r.summary and r.summary.median > 0 and accelerated_rate:
+            ratio = accelerated_rate / r.summary.median
             ratios.append(1 / ratio if stock.better == "lower" else ratio)
     return ratios

@@ -1,5 +1,5 @@
-"""A node's own storage in the terminal: a table for each operation and pattern, a row a method and number of threads,
-a column a transfer size; and the peaks."""
+"""A node's own storage in the terminal: a table for each operation and pattern, with a row for each method and number
+of threads and a column for each transfer size; and the peaks."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ METHODS = {"call": "calls", "direct": "calls, direct", "mmap": "mapping", "strea
 
 
 def show_device(console: Console, records: Iterable[AnyRecord]) -> None:
-    found = figures(records, DEVICE, "bandwidth")
-    for host, device in dict.fromkeys((f.subject.host, f.params.get("on")) for f in found):
-        chosen = [f for f in found if (f.subject.host, f.params.get("on")) == (host, device)]
+    bandwidths = figures(records, DEVICE, "bandwidth")
+    for host, device in dict.fromkeys((f.subject.host, f.params.get("on")) for f in bandwidths):
+        chosen = [f for f in bandwidths if (f.subject.host, f.params.get("on")) == (host, device)]
         path = chosen[0].records[0].subject.device
         for op, pattern in dict.fromkeys((f.params["op"], f.params["pattern"]) for f in chosen):
             rows = [f for f in chosen if (f.params["op"], f.params["pattern"]) == (op, pattern)]
@@ -27,12 +27,13 @@ def show_device(console: Console, records: Iterable[AnyRecord]) -> None:
         for op in dict.fromkeys(f.params["op"] for f in chosen):
             best = max((f for f in chosen if f.params["op"] == op), key=lambda f: f.median)
             console.print(
-                Text(f"peak {op}: {format_quantity(best.median, best.unit)} ({_how(best)})"), soft_wrap=True
+                Text(f"peak {op}: {format_quantity(best.median, best.unit)} ({_describe(best)})"),
+                soft_wrap=True,
             )
         console.print()
 
 
-def _how(figure: Figure) -> str:
+def _describe(figure: Figure) -> str:
     p = figure.params
     threads = f"{p['threads']} thread" + ("" if p["threads"] == 1 else "s")
     return f"{p['pattern']}, {METHODS[str(p['method'])]}, {threads}, {format_size(int(p['transfer']))}"

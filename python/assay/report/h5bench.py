@@ -1,4 +1,4 @@
-"""HDF5's results as h5bench writes them: "metric, value, unit", a line each, of a write and of a read."""
+"""HDF5 results in h5bench's CSV: lines of "metric, value, unit" for each write and read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from assay.records.schema import AnyRecord, Measurement
 from assay.records.storage import HDF5
 
 MB = 1e6
-# h5bench's names of our metrics, in its order; rates in MB/s, times in s.
+# h5bench's names of the metrics, in its order; rates in MB/s, times in s.
 LINES = (
     ("raw {op} time", "raw_time", "seconds"),
     ("metadata time", "metadata_time", "seconds"),
@@ -24,11 +24,11 @@ METRICS = {metric for _, metric, _ in LINES}
 
 def passes(records: Iterable[AnyRecord]) -> Iterator[dict[str, Measurement]]:
     """The metrics of each write and each read, in order."""
-    found: dict[str, dict[str, Measurement]] = {}
+    by_params: dict[str, dict[str, Measurement]] = {}
     for r in records:
         if isinstance(r, Measurement) and r.name == HDF5 and r.summary:
-            found.setdefault(repr(sorted(r.params.items(), key=str)), {})[r.metric] = r
-    yield from found.values()
+            by_params.setdefault(repr(sorted(r.params.items(), key=str)), {})[r.metric] = r
+    yield from by_params.values()
 
 
 def h5bench_lines(metrics: dict[str, Measurement]) -> list[str]:
@@ -53,10 +53,10 @@ def h5bench_lines(metrics: dict[str, Measurement]) -> list[str]:
 
 
 def write_h5bench_csv(records: Iterable[AnyRecord], path: Path) -> None:
-    blocks = ["\n".join(h5bench_lines(one)) for one in passes(records) if one.keys() >= METRICS]
+    blocks = ["\n".join(h5bench_lines(metrics)) for metrics in passes(records) if metrics.keys() >= METRICS]
     try:
         path.write_text("\n\n".join(blocks) + "\n")
     except OSError as error:
         raise UserError(
-            f"--h5bench-csv {path}: {error.strerror}", "name a file that can be written"
+            f"--h5bench-csv {path}: {error.strerror}", "give a path that can be written"
         ) from None

@@ -1,7 +1,7 @@
-"""IOR's own ways of saying its results: the columns of its terminal output, and its JSON.
+"""Results in IOR's formats: the columns of its terminal output, and its JSON.
 
-Whoever compares with figures of years keeps IOR's units (MiB, KiB) and names. IOR has one test for each set of
-options; here that is each variant, number of nodes and transfer size.
+IOR's units (MiB, KiB) and names are kept, so that results can be compared with older ones. IOR has one test for each
+set of options; here that is each variant, number of nodes and transfer size.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ HEADER = (
     "open(s)    wr/rd(s)   close(s)   total(s)   iter"
 )
 METRICS = ("bandwidth", "rate", "open_time", "transfer_time", "close_time", "total_time")
-OF_AN_OPERATION = ("op", "data", "round")
+OPERATION_PARAMS = ("op", "data", "round")
 
 
 @dataclass(frozen=True)
 class Row:
-    """One operation of one repetition. Times in seconds."""
+    """An operation of a repetition. Times in seconds, rates in B/s and 1/s."""
 
     access: str
     bandwidth: float
@@ -44,7 +44,7 @@ class Row:
 
     @property
     def latency(self) -> float:
-        """As IOR reckons it: a rank's time for its transfers over their number."""
+        """As IOR computes it: a rank's time for its transfers divided by their number."""
         return int(self.params["ranks"]) / self.rate if self.rate else 0.0
 
 
@@ -54,17 +54,17 @@ def rows(records: Iterable[AnyRecord]) -> Iterator[Row]:
     for r in records:
         if isinstance(r, Measurement) and r.name == IOR and r.samples:
             parts.setdefault(repr(sorted(r.params.items(), key=str)), {})[r.metric] = r
-    for one in parts.values():
-        if any(name not in one for name in METRICS):  # of a run that was cut short
+    for metrics in parts.values():
+        if any(name not in metrics for name in METRICS):  # of an interrupted run
             continue
-        params = one["total_time"].params
-        for values in zip(*(one[name].samples for name in METRICS), strict=True):
+        params = metrics["total_time"].params
+        for values in zip(*(metrics[name].samples for name in METRICS), strict=True):
             bandwidth, rate, opened, transfer, closed, total = values
             yield Row(str(params["op"]), bandwidth, rate, opened, transfer, closed, total, params)
 
 
 def _number(value: float) -> str:
-    """IOR's PPDouble: ten wide, six digits below one, two below an hour."""
+    """IOR's PPDouble: 10 characters; 6 decimals below 1, 2 below 3600, else none."""
     return f"{value:<10.{6 if value < 1 else 2 if value < 3600 else 0}f} "
 
 
@@ -72,17 +72,17 @@ def line(row: Row, iteration: int) -> str:
     figures = (row.bandwidth / MIB, row.rate, row.latency, int(row.params["block"]) / KIB,
                int(row.params["transfer"]) / KIB, row.open, row.transfer, row.close, row.total)  # fmt: skip
     text = [_number(value) for value in figures]
-    text[2] += " "  # IOR's column of latencies is one wider
+    text[2] += " "  # IOR's latency column is one character wider
     return f"{row.access:<10}{''.join(text)}{iteration:<4d}".rstrip()
 
 
 def tests(records: Iterable[AnyRecord]) -> list[list[Row]]:
-    """IOR's tests: the rows of what was asked in the same way."""
-    found: dict[str, list[Row]] = {}
+    """IOR's tests: the rows with the same options."""
+    by_options: dict[str, list[Row]] = {}
     for row in rows(records):
-        asked = {key: value for key, value in row.params.items() if key not in OF_AN_OPERATION}
-        found.setdefault(repr(sorted(asked.items(), key=str)), []).append(row)
-    return list(found.values())
+        options = {key: value for key, value in row.params.items() if key not in OPERATION_PARAMS}
+        by_options.setdefault(repr(sorted(options.items(), key=str)), []).append(row)
+    return list(by_options.values())
 
 
 def iterations(test: Sequence[Row]) -> Iterator[tuple[int, Row]]:
@@ -95,22 +95,24 @@ def iterations(test: Sequence[Row]) -> Iterator[tuple[int, Row]]:
 
 
 def ior_json(run: Run) -> dict[str, Any]:
-    """As IOR 4 writes it with -O summaryFormat=JSON, and of each test whether it was accelerated."""
-    found = tests(run.records)
+    """As IOR 4 writes it with -O summaryFormat=JSON; each test also says whether it was accelerated."""
+    all_tests = tests(run.records)
     return {
         "Version": f"assay {run.info.assay}",
         "Began": run.info.started,
         "Command line": " ".join(run.info.command),
         "Machine": " ".join(dict.fromkeys(run.info.hosts)),
-        "tests": [_test(number, test) for number, test in enumerate(found)],
-        "summary": [one for number, test in enumerate(found) for one in _summaries(number, test)],
+        "tests": [_test(number, test) for number, test in enumerate(all_tests)],
+        "summary": [summary for number, test in enumerate(all_tests) for summary in _summaries(number, test)],
         "Finished": run.info.ended or time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime()),
     }
 
 
 def _test(number: int, test: Sequence[Row]) -> dict[str, Any]:
     params = test[0].params
-    most = {access: max(row.bandwidth for row in test if row.access == access) for access in _accesses(test)}
+    fastest = {
+        access: max(row.bandwidth for row in test if row.access == access) for access in _accesses(test)
+    }
     return {
         "TestID": number,
         "StartTime": "",
@@ -141,7 +143,7 @@ def _test(number: int, test: Sequence[Row]) -> dict[str, Any]:
         "Results": [[_result(row) for _, row in group] for group in _by_iteration(test)],
         "max": {
             f"{access}{unit}": rate / factor
-            for access, rate in most.items()
+            for access, rate in fastest.items()
             for unit, factor in (("MiB", MIB), ("MB", MB))
         },
     }
@@ -208,4 +210,4 @@ def write_ior_json(run: Run, path: Path) -> None:
     try:
         path.write_bytes(msgspec.json.format(msgspec.json.encode(ior_json(run)), indent=2) + b"\n")
     except OSError as error:
-        raise UserError(f"--ior-json {path}: {error.strerror}", "name a file that can be written") from None
+        raise UserError(f"--ior-json {path}: {error.strerror}", "give a path that can be written") from None

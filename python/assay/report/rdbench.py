@@ -1,4 +1,4 @@
-"""The solver's results as RDBench writes them: one JSON object a run, its fields and units."""
+"""The solver's results in RDBench's format: a JSON object per run, with its fields and units."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ METRICS = {"compute_time", "communication_time", "write_time", "bandwidth", "sna
 
 def runs(records: Iterable[AnyRecord]) -> Iterator[dict[str, Measurement]]:
     """The metrics of each start of the solver, in order."""
-    found: dict[str, dict[str, Measurement]] = {}
+    by_params: dict[str, dict[str, Measurement]] = {}
     for r in records:
         if isinstance(r, Measurement) and r.name == SOLVER and r.summary:
             params = {key: value for key, value in r.params.items() if key != "digest"}
-            found.setdefault(repr(sorted(params.items(), key=str)), {})[r.metric] = r
-    yield from found.values()
+            by_params.setdefault(repr(sorted(params.items(), key=str)), {})[r.metric] = r
+    yield from by_params.values()
 
 
 def rdbench_json(metrics: dict[str, Measurement]) -> dict[str, Any]:
@@ -62,11 +62,15 @@ def rdbench_json(metrics: dict[str, Measurement]) -> dict[str, Any]:
 
 
 def write_rdbench_json(records: Iterable[AnyRecord], path: Path) -> None:
-    """A line a run."""
-    lines = [msgspec.json.encode(rdbench_json(one)) + b"\n" for one in runs(records) if one.keys() >= METRICS]
+    """Writes a line per run."""
+    lines = [
+        msgspec.json.encode(rdbench_json(metrics)) + b"\n"
+        for metrics in runs(records)
+        if metrics.keys() >= METRICS
+    ]
     try:
         path.write_bytes(b"".join(lines))
     except OSError as error:
         raise UserError(
-            f"--rdbench-json {path}: {error.strerror}", "name a file that can be written"
+            f"--rdbench-json {path}: {error.strerror}", "give a path that can be written"
         ) from None

@@ -1,4 +1,4 @@
-"""Storage benchmarks in the terminal: stock and accelerated side by side, then each in its original's own columns."""
+"""Storage benchmarks in the terminal: stock and accelerated side by side; IOR also in its own columns."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from rich.table import Table
 from rich.text import Text
 
 from assay.records.schema import AnyRecord, Measurement, Scalar
-from assay.records.storage import ACCELERATED, HDF5, IOR, SOLVER, SPEEDUP, STOCK, Figure, side_by_side
+from assay.records.storage import ACCELERATED, HDF5, IOR, SOLVER, SPEEDUP, STOCK, Figure, pair_variants
 from assay.records.units import format_quantity, format_size
 from assay.report.device import show_device
 from assay.report.ior import HEADER, iterations, line, tests
 
 PHASES = {"compute_time": "compute", "communication_time": "communication", "write_time": "write"}
-MOST_ROWS = 24  # of IOR's own table; a sweep is read side by side
+MAX_ROWS = 24  # of IOR's own table; a longer sweep has only the table of both variants
 
 
 def show_storage(console: Console, records: Sequence[AnyRecord]) -> None:
@@ -27,11 +27,11 @@ def show_storage(console: Console, records: Sequence[AnyRecord]) -> None:
 
 
 def _show_solver(console: Console, records: Sequence[AnyRecord]) -> None:
-    """Where the time goes, and what the writing reaches."""
-    pairs = list(side_by_side(records, SOLVER, "bandwidth"))
+    """The phases of the solver, and its write rate."""
+    pairs = list(pair_variants(records, SOLVER, "bandwidth"))
     if not pairs:
         return
-    times = {metric: list(side_by_side(records, SOLVER, metric)) for metric in PHASES}
+    times = {metric: list(pair_variants(records, SOLVER, metric)) for metric in PHASES}
     table = _table(
         ["MPI", "nodes", "ranks", "square", "written as"], [*PHASES.values(), "write rate", "times"]
     )
@@ -39,39 +39,44 @@ def _show_solver(console: Console, records: Sequence[AnyRecord]) -> None:
         params = _params(pair)
         square = f"{params['length']} x {params['length']}"
         row = [str(params[key]) for key in ("mpi", "nodes", "ranks")]
-        phases = [_variants(times[metric][k]) if k < len(times[metric]) else "-" for metric in PHASES]
+        phases = [
+            _stock_and_accelerated(times[metric][k]) if k < len(times[metric]) else "-" for metric in PHASES
+        ]
         table.add_row(
             *row,
             square,
             f"{params['iotype']}, {params['calls']}",
             *phases,
-            _variants(pair),
-            _times(pair, records),
+            _stock_and_accelerated(pair),
+            _speedup(pair, records),
         )
     console.print(table)
-    legend = (
-        "the longest rank's seconds and the rate of writing, stock / accelerated; medians over all rounds"
-    )
+    legend = "times of the longest rank and write rate, stock / accelerated; medians over all rounds"
     console.print(Text(legend, style="dim"), soft_wrap=True)
     console.print()
 
 
 def _show_hdf5(console: Console, records: Sequence[AnyRecord]) -> None:
-    raw = list(side_by_side(records, HDF5, "raw_rate"))
+    raw = list(pair_variants(records, HDF5, "raw_rate"))
     if not raw:
         return
-    observed = list(side_by_side(records, HDF5, "observed_rate"))
+    observed = list(pair_variants(records, HDF5, "observed_rate"))
     table = _table(
         ["MPI", "operation", "nodes", "ranks", "memory to file"], ["raw", "times", "observed", "times"]
     )
-    for one, other in zip(raw, observed, strict=False):
-        params = _params(one)
+    for raw_pair, observed_pair in zip(raw, observed, strict=False):
+        params = _params(raw_pair)
         patterns = f"{params['mem_pattern']} to {params['file_pattern']}, {params['calls']}"
         if "read_option" in params:
             patterns += f", {params['read_option']}"
         row = [str(params[key]) for key in ("mpi", "op", "nodes", "ranks")]
         table.add_row(
-            *row, patterns, _variants(one), _times(one, records), _variants(other), _times(other, records)
+            *row,
+            patterns,
+            _stock_and_accelerated(raw_pair),
+            _speedup(raw_pair, records),
+            _stock_and_accelerated(observed_pair),
+            _speedup(observed_pair, records),
         )
     console.print(table)
     legend = "raw: in H5Dwrite and H5Dread; observed: from opening to closing the file; stock / accelerated"
@@ -79,21 +84,23 @@ def _show_hdf5(console: Console, records: Sequence[AnyRecord]) -> None:
     console.print()
 
 
-def _variants(pair: dict[str, Figure]) -> str:
-    return " / ".join(_figure(pair[one], lambda f: f.median) for one in (STOCK, ACCELERATED) if one in pair)
+def _stock_and_accelerated(pair: dict[str, Figure]) -> str:
+    return " / ".join(
+        _format(pair[variant], lambda f: f.median) for variant in (STOCK, ACCELERATED) if variant in pair
+    )
 
 
 def _params(pair: dict[str, Figure]) -> dict[str, Scalar]:
-    """Of either variant: they differ in nothing else."""
+    """The parameters of the pair, from either variant."""
     return next(iter(pair.values())).params
 
 
 def _show_ior(console: Console, records: Sequence[AnyRecord]) -> None:
-    pairs = list(side_by_side(records, IOR, "bandwidth"))
+    pairs = list(pair_variants(records, IOR, "bandwidth"))
     if not pairs:
         return
-    own = [row for test in tests(records) for row in iterations(test)]
-    if len(own) <= MOST_ROWS:
+    ior_rows = [row for test in tests(records) for row in iterations(test)]
+    if len(ior_rows) <= MAX_ROWS:
         for test in tests(records):
             params = test[0].params
             console.print(
@@ -106,70 +113,72 @@ def _show_ior(console: Console, records: Sequence[AnyRecord]) -> None:
             for number, row in iterations(test):
                 console.print(line(row, number), soft_wrap=True)
         console.print()
-    rates, latencies = (list(side_by_side(records, IOR, metric)) for metric in ("rate", "latency"))
+    rates, latencies = (list(pair_variants(records, IOR, metric)) for metric in ("rate", "latency"))
     rows = list(zip(pairs, rates, latencies, strict=False))
     for mpi in dict.fromkeys(_params(pair)["mpi"] for pair in pairs):
         console.print(Text(str(mpi), style="bold"))
-        texts, numbers = (
+        text_columns, number_columns = (
             ["operation", "nodes", "ranks", "transfer"],
             ["stock", "accelerated", "times", "alone"],
         )
-        table = _table(texts, [*numbers, "p50", "p99"])
+        table = _table(text_columns, [*number_columns, "p50", "p99"])
         for pair, rate, latency in rows:
             params = _params(pair)
             if params["mpi"] != mpi:
                 continue
-            whose = f", {params['data']}" if "data" in params else ""
-            about = [f"{params['op']}{whose}", str(params["nodes"]), str(params["ranks"])]
+            data = f", {params['data']}" if "data" in params else ""
+            cells = [f"{params['op']}{data}", str(params["nodes"]), str(params["ranks"])]
             size = format_size(int(params["transfer"]))
-            table.add_row(*about, size, *_both(pair, records), _times(rate, records), *_percentiles(latency))
+            table.add_row(
+                *cells, size, *_rates(pair, records), _speedup(rate, records), *_percentiles(latency)
+            )
         console.print(table)
     legend = (
         "bandwidth from opening to closing the file, medians over all rounds; times: accelerated over stock, "
-        "round by round;\nalone: of the transfers without opening and closing; p50, p99: of one transfer, "
+        "round by round;\nalone: only the transfers, without opening and closing; p50, p99: time of a transfer, "
         "stock / accelerated"
     )
     console.print(Text(legend, style="dim"), soft_wrap=True)
     console.print()
 
 
-def _table(texts: Sequence[str], numbers: Sequence[str]) -> Table:
+def _table(text_columns: Sequence[str], number_columns: Sequence[str]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in texts:
-        table.add_column(title, no_wrap=title != texts[-1])
-    for title in numbers:
+    for title in text_columns:
+        table.add_column(title, no_wrap=title != text_columns[-1])
+    for title in number_columns:
         table.add_column(title, justify="right")
     return table
 
 
-def _both(pair: dict[str, Figure], records: Iterable[AnyRecord]) -> list[str]:
-    cells = [_figure(pair.get(variant), lambda one: one.median) for variant in (STOCK, ACCELERATED)]
-    return [*cells, _times(pair, records)]
+def _rates(pair: dict[str, Figure], records: Iterable[AnyRecord]) -> list[str]:
+    cells = [_format(pair.get(variant), lambda figure: figure.median) for variant in (STOCK, ACCELERATED)]
+    return [*cells, _speedup(pair, records)]
 
 
-def _times(pair: dict[str, Figure], records: Iterable[AnyRecord]) -> str:
-    """The speedup's own record."""
-    one = next(iter(pair.values()))
-    wanted = {"of": one.name, "figure": one.metric} | {
-        key: value for key, value in one.params.items() if key != "io"
+def _speedup(pair: dict[str, Figure], records: Iterable[AnyRecord]) -> str:
+    """The value of the speedup record of the pair."""
+    figure = next(iter(pair.values()))
+    params = {"of": figure.name, "figure": figure.metric} | {
+        key: value for key, value in figure.params.items() if key != "io"
     }
     for r in records:
-        if isinstance(r, Measurement) and r.name == SPEEDUP and r.summary and r.params == wanted:
+        if isinstance(r, Measurement) and r.name == SPEEDUP and r.summary and r.params == params:
             return f"{r.summary.median:.2f}"
     return "-"
 
 
 def _percentiles(pair: dict[str, Figure]) -> list[str]:
     shown = []
-    for read in (lambda one: one.median, lambda one: one.percentile("p99")):
-        values = [_figure(pair[variant], read) for variant in (STOCK, ACCELERATED) if variant in pair]
+    for read in (lambda figure: figure.median, lambda figure: figure.percentile("p99")):
+        values = [_format(pair[variant], read) for variant in (STOCK, ACCELERATED) if variant in pair]
         shown.append(" / ".join(values))
     return shown
 
 
-def _figure(one: Figure | None, read: Callable[[Figure], float | None]) -> str:
-    value = read(one) if one else None
-    return "-" if value is None or one is None else format_quantity(value, one.unit)
+def _format(figure: Figure | None, read: Callable[[Figure], float | None]) -> str:
+    value = read(figure) if figure else None
+    return "-" if value is None or figure is None else format_quantity(value, figure.unit)
 
 
 def _show_waived(console: Console, records: Iterable[AnyRecord]) -> None:

@@ -10,14 +10,14 @@ using namespace assay::storage;
 namespace {
 
 constexpr std::size_t transfer = 3 * 4096 + 1000;  // not whole pages
-constexpr std::uint64_t at = 47008 * 3;
+constexpr std::uint64_t file_offset = 47008 * 3;
 
 // As one transfer lies in a buffer; words, for their alignment.
 std::vector<std::uint64_t> written(const Content& content, std::uint64_t offset,
                                    std::size_t bytes = transfer) {
     std::vector<std::uint64_t> buffer(bytes / 8 + 2);
     content.fill(reinterpret_cast<std::byte*>(buffer.data()), bytes);
-    content.place(reinterpret_cast<std::byte*>(buffer.data()), bytes, offset);
+    content.stamp_pages(reinterpret_cast<std::byte*>(buffer.data()), bytes, offset);
     return buffer;
 }
 
@@ -29,30 +29,30 @@ std::byte* bytes_of(std::vector<std::uint64_t>& buffer) {
 
 TEST_CASE("what was written there is right") {
     const Content content(3, 7);
-    auto buffer = written(content, at);
-    CHECK_FALSE(content.misplaced(bytes_of(buffer), transfer, at));
-    CHECK_FALSE(content.wrong(bytes_of(buffer), transfer, at));
+    auto buffer = written(content, file_offset);
+    CHECK_FALSE(content.check_pages(bytes_of(buffer), transfer, file_offset));
+    CHECK_FALSE(content.check_bytes(bytes_of(buffer), transfer, file_offset));
 }
 
 TEST_CASE("another place, writer or repetition is seen without comparing every byte") {
     const Content content(3, 7);
-    auto buffer = written(content, at);
-    CHECK(content.misplaced(bytes_of(buffer), transfer, at + 4096));
-    CHECK(content.misplaced(bytes_of(buffer), transfer, at + 1));
-    CHECK(Content(2, 7).misplaced(bytes_of(buffer), transfer, at));
-    CHECK(Content(3, 8).misplaced(bytes_of(buffer), transfer, at));
+    auto buffer = written(content, file_offset);
+    CHECK(content.check_pages(bytes_of(buffer), transfer, file_offset + 4096));
+    CHECK(content.check_pages(bytes_of(buffer), transfer, file_offset + 1));
+    CHECK(Content(2, 7).check_pages(bytes_of(buffer), transfer, file_offset));
+    CHECK(Content(3, 8).check_pages(bytes_of(buffer), transfer, file_offset));
 }
 
 TEST_CASE("every wrong byte is found at its offset in the file") {
     const Content content(3, 7);
-    for (const std::size_t place : {std::size_t{0}, std::size_t{9}, std::size_t{4095},
-                                    std::size_t{4096}, std::size_t{4103}, transfer - 1}) {
-        auto buffer = written(content, at);
-        bytes_of(buffer)[place] ^= std::byte{0x20};
-        const auto wrong = content.wrong(bytes_of(buffer), transfer, at);
-        REQUIRE(wrong);
-        CHECK(wrong->offset == at + place);
-        CHECK(__builtin_popcountll(wrong->expected ^ wrong->observed) == 1);
+    for (const std::size_t position : {std::size_t{0}, std::size_t{9}, std::size_t{4095},
+                                       std::size_t{4096}, std::size_t{4103}, transfer - 1}) {
+        auto buffer = written(content, file_offset);
+        bytes_of(buffer)[position] ^= std::byte{0x20};
+        const auto mismatch = content.check_bytes(bytes_of(buffer), transfer, file_offset);
+        REQUIRE(mismatch);
+        CHECK(mismatch->offset == file_offset + position);
+        CHECK(__builtin_popcountll(mismatch->expected ^ mismatch->observed) == 1);
     }
 }
 
@@ -60,8 +60,8 @@ TEST_CASE("transfers shorter than a word are told apart") {
     for (const std::size_t bytes : {1, 3, 7}) {
         const Content content(0, 1);
         auto buffer = written(content, 100, bytes);
-        CHECK_FALSE(content.wrong(bytes_of(buffer), bytes, 100));
+        CHECK_FALSE(content.check_bytes(bytes_of(buffer), bytes, 100));
         bytes_of(buffer)[bytes - 1] ^= std::byte{1};
-        CHECK(content.wrong(bytes_of(buffer), bytes, 100));
+        CHECK(content.check_bytes(bytes_of(buffer), bytes, 100));
     }
 }

@@ -104,12 +104,12 @@ def test_hdf5s_own_tool_reads_the_file(folder: Path, capfd: pytest.CaptureFixtur
     ("words", "said"),
     [
         (["DIM_1=viel"], "is not a number"),
-        (["READ_OPTION=CS"], "there are: FULL, PARTIAL, STRIDED"),
-        (["COMPRESS=YES"], "is not known here"),
-        (["FULL"], "is no setting"),
-        (["COLLECTIVE_DATA=1"], "neither YES nor NO"),
+        (["READ_OPTION=CS"], "choose from FULL, PARTIAL, STRIDED"),
+        (["COMPRESS=YES"], "is not supported"),
+        (["FULL"], "is not a setting"),
+        (["COLLECTIVE_DATA=1"], "must be YES or NO"),
         (["DIM_2=4"], "raise num_dims"),
-        (["READ_OPTION=STRIDED", "BLOCK_SIZE=65", "STRIDE_SIZE=64"], "none longer than the stride"),
+        (["READ_OPTION=STRIDED", "BLOCK_SIZE=65", "STRIDE_SIZE=64"], "blocks no longer than the stride"),
         (["--config", "nowhere.cfg"], "cannot be read"),
     ],
 )

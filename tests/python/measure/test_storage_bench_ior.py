@@ -136,14 +136,14 @@ def test_a_rank_that_never_answers_is_named(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["-t", "4k", "-b", "6k"], "holds no whole number of transfers"),
-        (["-a", "POSIX"], "Assay measures MPIIO"),
+        (["-t", "4k", "-b", "6k"], "is not a multiple of a transfer"),
+        (["-a", "POSIX"], "only MPIIO is supported"),
         (["-t", "4x"], "unknown unit"),
         (["-Y"], "unrecognized arguments: -Y"),
         (["--sizes", "4k", "-t", "4k"], "--sizes and -t are both given"),
-        (["--node-counts", "2"], "there are 1 hosts"),
+        (["--node-counts", "2"], "there are only 1 hosts"),
         (["--folder", "/proc/nowhere"], "cannot write to /proc/nowhere"),
-        (["--", "-r"], "no signature"),
+        (["--", "-r"], "signature of the existing file"),
     ],
 )
 def test_what_cannot_be_is_one_line(

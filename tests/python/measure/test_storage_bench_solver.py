@@ -113,8 +113,8 @@ def test_a_snapshot_that_was_changed_is_seen(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["-L", "25"], "cannot be shared out over"),
-        (["--xnp", "3"], "do not share out 2 ranks"),
+        (["-L", "25"], "cannot be divided over"),
+        (["--xnp", "3"], "do not divide 2 ranks"),
         (["--iotype", "log"], "invalid choice"),
     ],
 )

@@ -75,7 +75,7 @@ def test_nothing_of_the_users_is_overwritten(folder: Path, capfd: pytest.Capture
     precious.write_bytes(b"x" * (1 << 20))
     assert main(["io", "device", str(precious), *SHORT, "-o", "refused"]) == 2
     said = capfd.readouterr()
-    assert "holds something that would be lost; give --overwrite" in said.out + said.err
+    assert "exists and would be overwritten; give --overwrite" in said.out + said.err
     read = measured(capfd, str(precious), "--op", "read", "--sizes", "4k")
     assert read and all(r["params"]["op"] == "read" for r in read if "op" in r["params"])
     assert precious.read_bytes() == b"x" * (1 << 20)
@@ -84,10 +84,10 @@ def test_nothing_of_the_users_is_overwritten(folder: Path, capfd: pytest.Capture
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["/nowhere/at/all"], "is not there"),
+        (["/nowhere/at/all"], "does not exist"),
         (["disk", "--sizes", "6000"], "not a multiple of 4 KiB"),
-        (["disk", "--op", "erase"], "no 'erase'"),
-        (["disk", "--method", "fast"], "there are: call, direct, mmap, stream"),
+        (["disk", "--op", "erase"], "unknown value 'erase'"),
+        (["disk", "--method", "fast"], "choose from call, direct, mmap, stream"),
         (["/dev/null", "--op", "read"], "cannot map"),
     ],
 )

@@ -1,4 +1,4 @@
-"""``assay io``: storage, measured and accelerated. One file a sub-verb."""
+"""``assay io``: measures and accelerates storage. One file per sub-verb."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from assay.commands.io.bench import Bench
 from assay.commands.io.device import Device
 from assay.commands.io.doctor import Doctor
 from assay.commands.io.playground import Playground
-from assay.commands.io.recover import Rescue
+from assay.commands.io.recover import Recover
 from assay.commands.io.run import RunProgram
 from assay.commands.parser import Example, Parser
 
-# argparse has no public name for it.
+# argparse has no public name for this type.
 Verbs: TypeAlias = "argparse._SubParsersAction[Parser]"
 
 
 class SubVerb(Protocol):
-    """As ``assay.cli.Command``, one level down."""
+    """Like ``assay.cli.Command``, for ``assay io``."""
 
     def prepare(self, verbs: Verbs) -> None: ...
 
@@ -29,8 +29,8 @@ SUB_VERBS: list[SubVerb] = [
     Device(),
     Playground(),
     Doctor(),
-    Rescue("recover"),
-    Rescue("drain"),
+    Recover("recover"),
+    Recover("drain"),
 ]
 
 
@@ -39,11 +39,11 @@ class Io:
     and HDF5 (h5bench), stock and accelerated."""
 
     name = "io"
-    notes = "'assay io bench --help' and so on tell more."
+    notes = "See also the --help of each command."
     examples = [
-        Example("assay io run -- mpirun -n 64 ./app", "its parallel I/O at the speed of memory", "a program"),
+        Example("assay io run -- mpirun -n 64 ./app", "parallel I/O at the speed of memory", "a program"),
         Example("assay io bench ior", "transfer sizes, with and without the accelerator", "minutes"),
-        Example("assay io doctor", "what this node has for the accelerator"),
+        Example("assay io doctor", "what the accelerator can use on this node"),
     ]
 
     def prepare_parser(self, parser: Parser) -> None:

@@ -1,4 +1,4 @@
-"""``assay io bench``: parallel I/O by the benchmarks that are known, with and without the accelerator."""
+"""``assay io bench``: benchmarks of parallel I/O, with and without the accelerator."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from assay.launch.reach import check_hosts
 from assay.measure.session import Session
 from assay.measure.storage import (
     SPEEDUP_DESCRIBED,
-    Accelerator,
+    AcceleratorOptions,
     StorageRequest,
     compare,
     measure_storage,
     scratch,
     waive,
-    waived_here,
+    waived_reason,
 )
 from assay.records.run import Run
 from assay.records.schema import Scalar
@@ -43,13 +43,13 @@ if TYPE_CHECKING:
 MEASUREMENTS = {"ior": IOR, "reaction-diffusion": SOLVER, "hdf5": HDF5}
 SUMMARIES = {
     "ior": "Bandwidth of write, local and remote read, over transfer sizes and nodes, as IOR measures it",
-    "reaction-diffusion": "A solver that computes, exchanges halos and writes snapshots, as RDBench does",
-    "hdf5": "Datasets of time steps written and read through HDF5, in h5bench's patterns",
+    "reaction-diffusion": "A solver that computes, exchanges halos and writes snapshots, like RDBench",
+    "hdf5": "Write and read of time steps through HDF5, in h5bench's patterns",
 }
 EXAMPLES = {
     "ior": [
         Example("assay io bench ior", "4 KiB to 1 MiB; write, local and remote read", "minutes"),
-        Example("assay io bench ior -n 2 --repeats 1 -t 32k -b 192k -C -e", "as IOR is asked", "an MPI"),
+        Example("assay io bench ior -n 2 --repeats 1 -t 32k -b 192k -C -e", "with IOR's options", "an MPI"),
         Example('assay io bench ior -w "n[1-4]" --sizes 4k,1m --folder /scratch/me', needs="a cluster"),
     ],
     "reaction-diffusion": [
@@ -71,7 +71,7 @@ def _counts(text: str) -> list[int]:
 
 
 class Bench:
-    """The sub-verb, with one of its own for each benchmark."""
+    """The sub-verb, with a sub-verb for each benchmark."""
 
     def prepare(self, verbs: Verbs) -> None:
         parser = verbs.add_parser(
@@ -97,10 +97,10 @@ class Bench:
 
 def _add_options(parser: Parser, name: str) -> None:
     add(parser, "--mpi", "default: the first that works")
-    add(parser, "-n --ranks", "shared out over the hosts")
+    add(parser, "-n --ranks", "distributed over the hosts")
     add(parser, "-w --hosts")
     add(parser, "--lab")
-    add(parser, "--repeats", "turns of each variant; default: 3")
+    add(parser, "--repeats", "rounds of each variant; default: 3")
     parser.add_argument(
         "--folder",
         type=Path,
@@ -113,33 +113,33 @@ def _add_options(parser: Parser, name: str) -> None:
         "--node-counts",
         type=_counts,
         metavar="LIST",
-        help="measure with so many hosts, such as 1,2,4",
+        help="numbers of hosts to measure with, such as 1,2,4",
     )
-    which = advanced.add_mutually_exclusive_group()
-    which.add_argument(
-        "--both", action="store_true", help="stock and accelerated in turns (default where built)"
+    variant = advanced.add_mutually_exclusive_group()
+    variant.add_argument(
+        "--both", action="store_true", help="stock and accelerated alternately (default if built)"
     )
-    which.add_argument("--stock", action="store_true", help="the MPI's own I/O alone")
-    which.add_argument("--accelerated", action="store_true", help="the accelerator alone")
+    variant.add_argument("--stock", action="store_true", help="only the MPI's own I/O")
+    variant.add_argument("--accelerated", action="store_true", help="only the accelerator")
     add(advanced, "--timeout", "an I/O call; default: 120s", default=120.0)
     if name == "ior":
         add(advanced, "--sizes", "transfers, one after the other")
         advanced.add_argument(
-            "--ior-json", type=Path, metavar="FILE", help="the results in IOR's own JSON too"
+            "--ior-json", type=Path, metavar="FILE", help="also write the results in IOR's JSON"
         )
     if name == "reaction-diffusion":
         advanced.add_argument(
             "--rdbench-json",
             type=Path,
             metavar="FILE",
-            help="the results in RDBench's JSON, one line per run",
+            help="also write the results in RDBench's JSON, a line per run",
         )
     if name == "hdf5":
         advanced.add_argument(
-            "--h5bench-csv", type=Path, metavar="FILE", help="the results in h5bench's CSV too"
+            "--h5bench-csv", type=Path, metavar="FILE", help="also write the results in h5bench's CSV"
         )
         advanced.add_argument(
-            "--config", type=Path, metavar="FILE", help="settings of h5bench, one KEY=VALUE per line"
+            "--config", type=Path, metavar="FILE", help="file of h5bench settings, a KEY=VALUE per line"
         )
     add(advanced, "--store")
     add(advanced, "--store-size")
@@ -148,28 +148,28 @@ def _add_options(parser: Parser, name: str) -> None:
 
 def run_bench(args: argparse.Namespace) -> int:
     request = build_request(args)
-    wanted = specifications(args, "io")
+    specs = specifications(args, "io")
     check_hosts(request.site, request.hosts)
     run = open_run(f"io-{args.benchmark}", args)
     run.info.hosts = request.hosts
     run.info.options = {"mpi": request.launcher.name, "variants": list(request.variants), **request.params}
     run.save()
     session = Session(run, verbose=args.verbose, quiet=args.json)
-    session.err.print(_introduce(request))
+    session.err.print(_summary(request))
     if request.variants == [STOCK] and not args.stock:
-        waive(session, request.launcher, SPEEDUP_DESCRIBED, _missing(request.launcher.flavour))
+        waive(session, request.launcher, SPEEDUP_DESCRIBED, _no_accelerator_reason(request.launcher.flavour))
     with session.interruptible():
         measure(session, request, args.folder or run.path)
     compare(session, request.measurement)
-    status = session.conclude(wanted)
-    _write_originals(args, run)
+    status = session.conclude(specs)
+    _write_original_formats(args, run)
     if args.json:
         session.print_json()
     return status
 
 
-def _write_originals(args: argparse.Namespace, run: Run) -> None:
-    """What the benchmark's original would have written, where it was asked for."""
+def _write_original_formats(args: argparse.Namespace, run: Run) -> None:
+    """Writes the results in the original benchmark's format, if requested."""
     if getattr(args, "ior_json", None):
         write_ior_json(run, args.ior_json)
     if getattr(args, "rdbench_json", None):
@@ -179,40 +179,40 @@ def _write_originals(args: argparse.Namespace, run: Run) -> None:
 
 
 def measure(session: Session, request: StorageRequest, folder: Path) -> None:
-    """In a folder of its own, unless the benchmark's own options have named the file."""
+    """Measures in a scratch folder, unless the benchmark's own options name the file."""
     if "file" in request.params:
         request.files = f"{request.params['file']}*"
         measure_storage(session, request)
         return
-    with scratch(folder.resolve()) as place:
-        request.params["file"] = str(place / "file")
-        request.files = f"{place}/*"
+    with scratch(folder.resolve()) as scratch_folder:
+        request.params["file"] = str(scratch_folder / "file")
+        request.files = f"{scratch_folder}/*"
         measure_storage(session, request)
 
 
-def _introduce(request: StorageRequest) -> str:
+def _summary(request: StorageRequest) -> str:
     ranks, hosts = len(request.hosts), list(dict.fromkeys(request.hosts))
-    where = "on this machine" if request.site.name == "here" else f"on {fold(hosts)}"
+    location = "on this machine" if request.site.name == "here" else f"on {fold(hosts)}"
     variants = " and ".join(request.variants)
-    return f"{request.measurement}: {ranks} ranks {where} under {request.launcher.name}, {variants}"
+    return f"{request.measurement}: {ranks} ranks {location} under {request.launcher.name}, {variants}"
 
 
 def build_request(args: argparse.Namespace) -> StorageRequest:
-    """Checks the options against each other; every refusal happens here, before anything is started."""
+    """Checks the options against each other, before anything is started."""
     measurement = MEASUREMENTS[args.benchmark]
-    site, hosts = _place(args)
+    site, hosts = _hosts_of_ranks(args)
     launcher = _launcher(args, site)
-    if reason := waived_here(launcher.flavour, measurement):
+    if reason := waived_reason(launcher.flavour, measurement):
         raise UserError(
-            f"{args.benchmark} cannot be measured with {launcher.name}: {reason}", "take another --mpi"
+            f"{args.benchmark} cannot be measured with {launcher.name}: {reason}", "choose another --mpi"
         )
     params = _params(args)
     describe(storage_bench(launcher.flavour)).find(measurement).check_bounds(params)
     distinct = len(dict.fromkeys(hosts))
     if args.node_counts and args.node_counts[-1] > distinct:
         raise UserError(
-            f"--node-counts {args.node_counts[-1]}: there are {distinct} hosts",
-            "name more hosts, or fewer nodes",
+            f"--node-counts {args.node_counts[-1]}: there are only {distinct} hosts",
+            "give more hosts or fewer nodes",
         )
     return StorageRequest(
         measurement=measurement,
@@ -224,45 +224,43 @@ def build_request(args: argparse.Namespace) -> StorageRequest:
         nodes=args.node_counts or (),
         rounds=args.repeats or 3,
         timeout=args.timeout,
-        accelerator=Accelerator(args.store, args.store_size, args.consistency),
+        accelerator=AcceleratorOptions(args.store, args.store_size, args.consistency),
     )
 
 
 def _params(args: argparse.Namespace) -> dict[str, Scalar]:
-    words = [word for word in args.others if word != "--"]
+    arguments = [argument for argument in args.others if argument != "--"]
     if getattr(args, "config", None):
-        words = [*h5bench_file(args.config), *words]
-    params = READERS[args.benchmark][0](words)
+        arguments = [*h5bench_file(args.config), *arguments]
+    params = READERS[args.benchmark][0](arguments)
     if getattr(args, "sizes", None):
-        if "-t" in words:
-            raise UserError("--sizes and -t are both given", "give one of them")
+        if "-t" in arguments:
+            raise UserError("--sizes and -t are both given", "give only one of them")
         params["transfer"] = ",".join(map(str, args.sizes))
     return params
 
 
-def _place(args: argparse.Namespace) -> tuple[Site, list[str]]:
-    """A host for each rank: as many on each host as share out evenly, node by node."""
-    named = host_list(args.hosts, None, "--hosts")
+def _hosts_of_ranks(args: argparse.Namespace) -> tuple[Site, list[str]]:
+    """The host of each rank: the same number on each host, node by node."""
+    hosts_given = host_list(args.hosts, None, "--hosts")
     if args.lab is not None:
         lab = Lab.load(args.lab or None)
-        site, hosts = lab_site(lab), named or list(lab.hosts)
-    elif named:
-        site, hosts = REMOTE, named
+        site, hosts = lab_site(lab), hosts_given or list(lab.hosts)
+    elif hosts_given:
+        site, hosts = REMOTE, hosts_given
     else:
         ranks = args.ranks or max(2, len(os.sched_getaffinity(0)))
         return HERE, [socket.gethostname()] * ranks
     ranks = args.ranks or len(hosts)
     if ranks % len(hosts):
-        raise UserError(
-            f"{ranks} ranks do not share out over {len(hosts)} hosts", "give a multiple of the hosts with -n"
-        )
+        raise UserError(f"-n {ranks} is not a multiple of {len(hosts)} hosts", f"e.g. -n {2 * len(hosts)}")
     return site, [host for host in hosts for _ in range(ranks // len(hosts))]
 
 
 def _launcher(args: argparse.Namespace, site: Site) -> Launcher:
     names = [x.name for x in LAUNCHERS if x.flavour]
     if args.mpi and args.mpi not in names:
-        raise UserError(f"--mpi {args.mpi}: no MPI of that name", f"there are: {', '.join(names)}")
+        raise UserError(f"--mpi {args.mpi}: unknown MPI", f"choose from {', '.join(names)}")
     launcher = find_launcher(args.mpi) if args.mpi else default_launcher()
     if site.lab and launcher.name == "mpich":
         raise UserError(
@@ -277,11 +275,11 @@ def _variants(args: argparse.Namespace, flavour: str) -> list[str]:
     if args.accelerated or args.both:
         library(flavour)
         return [ACCELERATED] if args.accelerated else [STOCK, ACCELERATED]
-    return [STOCK] if _missing(flavour) else [STOCK, ACCELERATED]
+    return [STOCK] if _no_accelerator_reason(flavour) else [STOCK, ACCELERATED]
 
 
-def _missing(flavour: str) -> str:
-    """Why there is no accelerator; empty where there is one."""
+def _no_accelerator_reason(flavour: str) -> str:
+    """Why there is no accelerator; empty if there is one."""
     try:
         library(flavour)
     except UserError as error:

@@ -1,4 +1,4 @@
-"""``assay io device``: what a node's own storage gives, before anything parallel is built on it."""
+"""``assay io device``: the bandwidth of a node's own storage."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Device:
             "device",
             help="bandwidth of a node's own storage, over threads and transfer sizes",
             description="Bandwidth of a node's own storage over threads and transfer sizes, write and read, sequential "
-            "and random: a folder (a file is made there and removed), a file, or a device of memory.",
+            "and random: of a folder (with a temporary file), a file, or a /dev/dax device.",
             examples=EXAMPLES,
         )
         parser.add_argument("path", metavar="PATH", help="a folder, a file, or /dev/dax*")
@@ -51,7 +51,7 @@ class Device:
         parser.add_argument(
             "--method",
             metavar="LIST",
-            help="call, direct (past the page cache), mmap, stream (stores past the caches); default: all",
+            help="call, direct (O_DIRECT), mmap, stream (non-temporal stores); default: all",
         )
         parser.add_argument(
             "--bytes", type=size, metavar="SIZE", help="size of the file to work on (default: 256MiB)"
@@ -59,17 +59,17 @@ class Device:
         add(parser, "--budget", "each point; default: 0.2s")
         add(parser, "--repeats", "of each point; default: 3")
         parser.add_argument(
-            "--overwrite", action="store_true", help="what the file or device holds may be lost"
+            "--overwrite", action="store_true", help="allow overwriting an existing file or a device"
         )
         add_output(parser)
         parser.set_defaults(io_verb=run_device)
 
 
 def run_device(args: argparse.Namespace) -> int:
-    site, hosts = _place(args)
+    site, hosts = _site_and_hosts(args)
     params = _params(args, site)
     describe(probe()).find(DEVICE).check_bounds(params)
-    wanted = specifications(args, "io") if "write" in str(params.get("op", "write")) else specifications(args)
+    specs = specifications(args, "io") if "write" in str(params.get("op", "write")) else specifications(args)
     check_hosts(site, hosts)
     run = open_run("io-device", args)
     run.info.hosts = hosts
@@ -78,24 +78,24 @@ def run_device(args: argparse.Namespace) -> int:
     session = Session(run, verbose=args.verbose, quiet=args.json)
     with session.interruptible():
         measure_node(session, DEVICE, site, hosts, None, params)
-    status = session.conclude(wanted)
+    status = session.conclude(specs)
     if args.json:
         session.print_json()
     return status
 
 
-def _place(args: argparse.Namespace) -> tuple[Site, list[str]]:
-    named = host_list(args.hosts, None, "--hosts")
+def _site_and_hosts(args: argparse.Namespace) -> tuple[Site, list[str]]:
+    hosts_given = host_list(args.hosts, None, "--hosts")
     if args.lab is not None:
         lab = Lab.load(args.lab or None)
-        return lab_site(lab), named or list(lab.hosts)
-    return (REMOTE, named) if named else (HERE, [socket.gethostname()])
+        return lab_site(lab), hosts_given or list(lab.hosts)
+    return (REMOTE, hosts_given) if hosts_given else (HERE, [socket.gethostname()])
 
 
 def _params(args: argparse.Namespace, site: Site) -> dict[str, Scalar]:
     path = Path(args.path)
     if site.name == "here" and not path.exists() and not path.parent.is_dir():
-        raise UserError(f"{path} is not there", "name a folder, a file or a device")
+        raise UserError(f"{path} does not exist", "give a folder, a file or a device, e.g. /dev/shm")
     params: dict[str, Scalar] = {"path": str(path.absolute())}
     for option in ("sizes", "threads"):
         if getattr(args, option):

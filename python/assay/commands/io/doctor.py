@@ -1,4 +1,4 @@
-"""``assay io doctor``: what this node has for the accelerator, and what stands in its way."""
+"""``assay io doctor``: what the accelerator can use on this node, and what prevents it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from assay.errors import EXIT_PASS, EXIT_UNUSABLE, UserError
 from assay.launch.accelerator import library
 from assay.launch.backends import Backend, backends
 from assay.launch.engines import flavours
-from assay.launch.stores import Held, found, held
+from assay.launch.stores import StoreContents, find_stores, read_store
 from assay.records.units import format_quantity
 from assay.report.terminal import console
 
@@ -28,7 +28,7 @@ EXAMPLES = [
     Example("assay io doctor --json"),
     Example('pdsh -w "n[1-64]" assay io doctor', "every node of a cluster", "a cluster"),
 ]
-WORDS = {
+KIND_NAMES = {
     "devdax": "persistent memory, device",
     "fsdax": "persistent memory, file system",
     "memory": "memory",
@@ -42,7 +42,7 @@ class Doctor:
     def prepare(self, verbs: Verbs) -> None:
         parser = verbs.add_parser(
             "doctor",
-            help="what this node has for the accelerator, and what prevents it",
+            help="what the accelerator can use on this node, and what prevents it",
             description="Lists where a store can be on this node (persistent memory, memory, local file systems), "
             "the MPIs that the accelerator is built for, and stores that jobs have left.",
             examples=EXAMPLES,
@@ -52,15 +52,15 @@ class Doctor:
 
 
 def run_doctor(args: argparse.Namespace) -> int:
-    """Exit status 2 when there is no place for a store, or no library."""
-    places = backends()
+    """Exit status 2 if no store is possible here, or no library is built."""
+    backends_here = backends()
     mpis = [name for name in sorted(flavours()) if name and _built(name)]
-    left = [store for store in (_held(path) for path in found()) if store is not None]
+    stores = [store for store in (_read_store(path) for path in find_stores()) if store is not None]
     if args.json:
-        print(msgspec.json.encode({"backends": places, "mpis": mpis, "stores": left}).decode())
+        print(msgspec.json.encode({"backends": backends_here, "mpis": mpis, "stores": stores}).decode())
     else:
-        _show(places, mpis, left)
-    usable = any(not place.hindrance for place in places)
+        _show(backends_here, mpis, stores)
+    usable = any(not backend.hindrance for backend in backends_here)
     return EXIT_PASS if usable and mpis else EXIT_UNUSABLE
 
 
@@ -72,40 +72,40 @@ def _built(mpi: str) -> bool:
     return True
 
 
-def _held(path: str) -> Held | None:
+def _read_store(path: str) -> StoreContents | None:
     try:
-        return held(path)
+        return read_store(path)
     except UserError:
         return None
 
 
-def _show(places: list[Backend], mpis: list[str], left: list[Held]) -> None:
-    table = Table(box=box.SIMPLE, title=f"places for a store on {socket.gethostname()}", title_justify="left")
+def _show(backends_here: list[Backend], mpis: list[str], stores: list[StoreContents]) -> None:
+    table = Table(box=box.SIMPLE, title=f"possible stores on {socket.gethostname()}", title_justify="left")
     for name, justify in (
         ("path", "left"),
-        ("what", "left"),
+        ("kind", "left"),
         ("size", "right"),
         ("free", "right"),
         ("", "left"),
     ):
         table.add_column(name, justify=justify)  # type: ignore[arg-type]
-    for place in places:
-        outlives = "outlives the power" if place.persistent else ""
+    for backend in backends_here:
+        note = "persistent" if backend.persistent else ""
         table.add_row(
-            place.path,
-            WORDS[place.kind],
-            format_quantity(place.size, "B"),
-            format_quantity(place.free, "B"),
-            place.hindrance or outlives,
+            backend.path,
+            KIND_NAMES[backend.kind],
+            format_quantity(backend.size, "B"),
+            format_quantity(backend.free, "B"),
+            backend.hindrance or note,
         )
     out = console()
     out.print(table)
-    if not any(place.kind == "devdax" for place in places):
-        out.print("no persistent memory as a device (ndctl create-namespace --mode=devdax makes one)")
+    if not any(backend.kind == "devdax" for backend in backends_here):
+        out.print("no devdax device; with persistent memory: ndctl create-namespace --mode=devdax")
     out.print(
-        f"MPIs: {', '.join(mpis) or 'none; make setup builds the accelerator for each MPI that it finds'}"
+        f"MPIs: {', '.join(mpis) or 'none (make setup builds the accelerator for each MPI that it finds)'}"
     )
-    for store in left:
+    for store in stores:
         state = f"in use by job {store.job}" if store.in_use else (
             f"left by job {store.job}, {format_quantity(store.bytes, 'B')} not in the file system: "
             f"assay io recover {store.store}"

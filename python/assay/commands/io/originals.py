@@ -1,7 +1,7 @@
-"""The benchmarks' own options, as their originals spell them, read into parameters of the engine.
+"""Parses the options of the original benchmarks (IOR, RDBench, h5bench) into parameters of the engine.
 
-``assay io bench ior -t 32k -b 192m -C -e`` means what it means to IOR; whoever has scripts for IOR, RDBench or h5bench
-keeps their words. What an original knows and Assay does not is refused by name, never ignored.
+``assay io bench ior -t 32k -b 192m -C -e`` means the same as for IOR, so scripts keep their options. An option that
+Assay does not support is an error; it is never ignored.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class _Original(argparse.ArgumentParser):
 
 
 def ior_size(text: str) -> int:
-    """As IOR writes them: 32k, 192m, 1g are binary."""
+    """IOR's sizes: 32k, 192m, 1g are binary."""
     return parse_size(text.upper() if text[-1:] in "mg" and text[:-1].isdigit() else text)
 
 
@@ -34,33 +34,33 @@ def _size(text: str) -> int:
 
 def _number(text: str) -> int:
     if not text.isascii() or not text.isdigit():
-        raise argparse.ArgumentTypeError(f"'{text}' is not a whole number")
+        raise argparse.ArgumentTypeError(f"'{text}' is not an integer")
     return int(text)
 
 
 def _mpiio(text: str) -> str:
     if text.upper() != "MPIIO":
         raise argparse.ArgumentTypeError(
-            f"'{text}': Assay measures MPIIO; for a node's own see 'assay io device'"
+            f"'{text}': only MPIIO is supported; for a node's own storage see 'assay io device'"
         )
     return text
 
 
-# IOR's flags, by the parameters of the engine.
+# IOR's flags and the engine's parameters for them.
 IOR_FLAGS = {
     "-w": "write", "-r": "read", "-W": "check_write", "-R": "check_read", "-c": "collective", "-C": "reorder",
     "-e": "fsync", "-F": "file_per_process", "-g": "barriers", "-k": "keep", "-z": "random", "-p": "preallocate",
 }  # fmt: skip
-IOR_HELP = """IOR's own options (after '--' where Assay has one of that name: -w, -o, -v):
+IOR_HELP = """IOR's own options (after '--' for those that Assay has too: -w, -o, -v):
   -a MPIIO   -t SIZE transfer   -b SIZE block   -s N segments   -i N repetitions   -o FILE test file
-  -w write   -r read   -W compare what was written   -R compare what is read   -k keep the file
-  -C read another rank's data   -Q N from how many nodes further on   -G N signature of the data
+  -w write   -r read   -W check written data   -R check read data   -k keep the file
+  -C read another rank's data   -Q N distance in nodes for -C   -G N signature of the data
   -c collective   -F a file per process   -z random order   -p preallocate   -g barriers   -e fsync"""
 
 
-def ior_parameters(words: Sequence[str]) -> dict[str, Scalar]:
-    """Of IOR's command line. Without any word: what tells most in little time."""
-    if not words:
+def ior_parameters(arguments: Sequence[str]) -> dict[str, Scalar]:
+    """Parameters of an IOR command line. Without arguments: a default sweep of transfer sizes."""
+    if not arguments:
         return {"transfer": "4096,32768,262144,1048576", "block": 32 << 20, "reorder": True, "read_own": True,
                 "fsync": True, "check_write": True, "write": True, "read": True}  # fmt: skip
     parser = _Original(prog="ior", add_help=False, allow_abbrev=False)
@@ -77,23 +77,23 @@ def ior_parameters(words: Sequence[str]) -> dict[str, Scalar]:
     parser.add_argument("-o", dest="file")
     for option, name in IOR_FLAGS.items():
         parser.add_argument(option, dest=name, action="store_true")
-    found = vars(parser.parse_args(words))
-    found.pop("a")
-    if found["block"] % found["transfer"]:
+    parsed = vars(parser.parse_args(arguments))
+    parsed.pop("a")
+    if parsed["block"] % parsed["transfer"]:
         raise UserError(
-            f"ior: a block (-b) of {found['block']} B holds no whole number of transfers (-t) of {found['transfer']} B",
-            "give a block that is a multiple of the transfer",
+            f"ior: a block (-b) of {parsed['block']} B is not a multiple of a transfer (-t) of {parsed['transfer']} B",
+            "e.g. -t 32k -b 192m",
         )
-    return {name: value for name, value in found.items() if value not in (None, False)}
+    return {name: value for name, value in parsed.items() if value not in (None, False)}
 
 
 RDBENCH_HELP = """RDBench's own options:
   -L N edge of the square   -s N steps   -i N steps between snapshots   --iotype manual|view|chunk
   -c collective   --nosync   --xnp N, --ynp N ranks in x and y
-  -o PREFIX of the files, which are then kept (after '--')"""
+  -o PREFIX prefix of the files, which are then kept (after '--')"""
 
 
-def rdbench_parameters(words: Sequence[str]) -> dict[str, Scalar]:
+def rdbench_parameters(arguments: Sequence[str]) -> dict[str, Scalar]:
     parser = _Original(prog="reaction-diffusion", add_help=False, allow_abbrev=False)
     for options, name in (
         (("-L", "--length"), "length"),
@@ -107,9 +107,9 @@ def rdbench_parameters(words: Sequence[str]) -> dict[str, Scalar]:
     parser.add_argument("-c", "--collective", action="store_true")
     parser.add_argument("--nosync", action="store_true")
     parser.add_argument("-o", "--output", dest="file")
-    found = vars(parser.parse_args(list(words)))
-    found["keep"] = found["file"] is not None  # as RDBench does
-    return {name: value for name, value in found.items() if value not in (None, False)}
+    parsed = vars(parser.parse_args(list(arguments)))
+    parsed["keep"] = parsed["file"] is not None  # as RDBench does
+    return {name: value for name, value in parsed.items() if value not in (None, False)}
 
 
 H5BENCH_HELP = """h5bench's own settings, as KEY=VALUE or in a file of them (--config FILE): MEM_PATTERN and
@@ -133,7 +133,7 @@ H5BENCH_CHOICES = {
     "FILE_PATTERN": ("CONTIG", "INTERLEAVED"),
     "READ_OPTION": ("FULL", "PARTIAL", "STRIDED"),
 }
-# What h5bench's own samples set, where it means what is done here anyway.
+# Settings of h5bench's samples that need no action here.
 H5BENCH_ACCEPTED = {
     "MODE": ("SYNC",),
     "BENCHMARK_TYPE": ("write", "read"),
@@ -142,13 +142,13 @@ H5BENCH_ACCEPTED = {
 }
 
 
-def h5bench_parameters(words: Sequence[str]) -> dict[str, Scalar]:
-    """ "KEY=VALUE", the values as h5bench spells them: "1 K", "8 M", "YES", "1 s"."""
+def h5bench_parameters(arguments: Sequence[str]) -> dict[str, Scalar]:
+    """Parameters of KEY=VALUE settings, with values as in h5bench: "1 K", "8 M", "YES", "1 s"."""
     params: dict[str, Scalar] = {}
-    for word in words:
-        key, equals, value = (part.strip() for part in word.partition("="))
+    for argument in arguments:
+        key, equals, value = (part.strip() for part in argument.partition("="))
         if not equals:
-            raise UserError(f"hdf5: '{word}' is no setting", "write it as KEY=VALUE, such as DIM_1=1M")
+            raise UserError(f"hdf5: '{argument}' is not a setting", "write KEY=VALUE, e.g. DIM_1=1M")
         params |= _h5bench_setting(key.upper(), value)
     return params
 
@@ -158,12 +158,12 @@ def _h5bench_setting(key: str, value: str) -> dict[str, Scalar]:
         return {key.lower(): _scaled(key, value)}
     if key in H5BENCH_SWITCHES:
         if value.upper() not in ("YES", "NO"):
-            raise UserError(f"hdf5: {key}={value} is neither YES nor NO", "write one of them")
+            raise UserError(f"hdf5: {key}={value} must be YES or NO", f"e.g. {key}=YES")
         return {key.lower(): True} if value.upper() == "YES" else {}
     if key in H5BENCH_CHOICES:
         if value.upper() not in H5BENCH_CHOICES[key]:
             raise UserError(
-                f"hdf5: {key}={value} is not measured", f"there are: {', '.join(H5BENCH_CHOICES[key])}"
+                f"hdf5: {key}={value} is not supported", f"choose from {', '.join(H5BENCH_CHOICES[key])}"
             )
         return {key.lower(): value.upper()}
     if key == "EMULATED_COMPUTE_TIME_PER_TIMESTEP":
@@ -171,7 +171,7 @@ def _h5bench_setting(key: str, value: str) -> dict[str, Scalar]:
     if value in H5BENCH_ACCEPTED.get(key, ()):
         return {}
     known = [*H5BENCH_NUMBERS, *H5BENCH_SWITCHES, *H5BENCH_CHOICES, "EMULATED_COMPUTE_TIME_PER_TIMESTEP"]
-    raise UserError(f"hdf5: {key}={value} is not known here", f"there are: {', '.join(known)}")
+    raise UserError(f"hdf5: {key}={value} is not supported", f"choose from {', '.join(known)}")
 
 
 def _scaled(key: str, value: str) -> int:
@@ -181,7 +181,7 @@ def _scaled(key: str, value: str) -> int:
         factor = 1024 ** (" KMG".index(number[-1].upper()))
         number = number[:-1]
     if not number.isdigit():
-        raise UserError(f"hdf5: {key}={value} is not a number", "write it as 1024, 1K or 8M")
+        raise UserError(f"hdf5: {key}={value} is not a number", "e.g. 1024, 1K or 8M")
     return int(number) * factor
 
 
@@ -191,16 +191,16 @@ def _seconds(key: str, value: str) -> float:
     try:
         return float(parts[0]) * units[parts[1] if len(parts) > 1 else "s"]
     except (ValueError, KeyError, IndexError):
-        raise UserError(f"hdf5: {key}={value} is not a time", "write it as '1 s' or '500 ms'") from None
+        raise UserError(f"hdf5: {key}={value} is not a time", "e.g. '1 s' or '500 ms'") from None
 
 
 def h5bench_file(path: Path) -> list[str]:
-    """The settings of h5bench's own file, one KEY=VALUE a line, "#" begins a comment."""
+    """The settings in an h5bench file: KEY=VALUE per line, "#" begins a comment."""
     try:
         lines = path.read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(
-            f"--config {path}: cannot be read: {error}", "name a file of h5bench's settings"
+            f"--config {path}: cannot be read: {error}", "give a file of h5bench settings"
         ) from None
     return [text for line in lines if (text := line.split("#", 1)[0].strip())]
 

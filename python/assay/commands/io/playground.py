@@ -1,4 +1,4 @@
-"""``assay io playground``: all of it on a virtual cluster, by one command, with pictures at the end."""
+"""``assay io playground``: all storage benchmarks on a virtual cluster, by one command."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from assay.launch.engines import describe, storage_bench
 from assay.launch.launchers import Launcher, find_launcher
 from assay.launch.placement import lab_site
 from assay.measure.session import Session
-from assay.measure.storage import StorageRequest, compare, waive, waived_here
+from assay.measure.storage import StorageRequest, compare, waive, waived_reason
 from assay.records.schema import Scalar
 from assay.records.storage import ACCELERATED, HDF5, IOR, SOLVER, STOCK
 
 if TYPE_CHECKING:
     from assay.commands.io import Verbs
 
-MPIS = ("openmpi", "mpich-wheel")  # those that stay on the wire across lab hosts
+MPIS = ("openmpi", "mpich-wheel")  # those that use the network between lab hosts
 IOR_PARAMS: dict[str, Scalar] = {
     "transfer": "32768,1048576",
     "block": 8 << 20,
     **dict.fromkeys(("write", "read", "reorder", "read_own", "check_write", "fsync"), True),
 }
-ABOUT = """Makes a virtual cluster (see 'assay lab --help'; needs root), runs the three benchmarks across its hosts,
-stock and accelerated, and ends it, whatever happens. Its parallel file system is a folder of this machine, which all
-hosts see: stock figures are those of its page cache."""
+DESCRIPTION = """Makes a virtual cluster (see 'assay lab --help'; needs root), runs the three benchmarks across its
+hosts, stock and accelerated, and removes it again. Its parallel file system is a folder of this machine that all hosts
+share, so stock figures are those of its page cache."""
 EXAMPLES = [
     Example("assay io playground", "four hosts, both MPIs, three benchmarks: five minutes", "root"),
     Example("assay io playground --mpi openmpi --nodes 8", needs="root"),
@@ -48,8 +48,8 @@ class Playground:
     def prepare(self, verbs: Verbs) -> None:
         parser = verbs.add_parser(
             "playground",
-            help="the three benchmarks across a virtual cluster, by one command",
-            description=ABOUT,
+            help="run the three benchmarks on a virtual cluster",
+            description=DESCRIPTION,
             examples=EXAMPLES,
         )
         add(parser, "--nodes", "default: 4", default=4)
@@ -63,14 +63,14 @@ def run_playground(args: argparse.Namespace) -> int:
     if args.mpi not in (None, *MPIS):
         raise UserError(f"--mpi {args.mpi}: it does not stay on the wire", f"one of {', '.join(MPIS)}")
     launchers = _launchers([args.mpi] if args.mpi else MPIS)
-    wanted = specifications(args, "io")
+    specs = specifications(args, "io")
     run = open_run("io-playground", args)
     session = Session(run, verbose=args.verbose, quiet=args.json)
     with session.interruptible(), _lab(args.nodes) as lab:
         _run_all(session, launchers, lab, args.repeats)
     for measurement in (IOR, SOLVER, HDF5):
         compare(session, measurement)
-    status = session.conclude(wanted)
+    status = session.conclude(specs)
     if args.json:
         session.print_json()
     return status
@@ -81,22 +81,22 @@ def _run_all(session: Session, launchers: list[Launcher], lab: Lab, rounds: int)
     run.info.hosts = list(lab.hosts)
     run.info.options = {"mpi": [launcher.name for launcher in launchers], "rounds": rounds}
     run.save()
-    session.err.print(f"{len(lab.hosts)} hosts stand; {' and '.join(x.name for x in launchers)}")
+    session.err.print(f"{len(lab.hosts)} hosts are up; {' and '.join(x.name for x in launchers)}")
     for launcher in launchers:
         for measurement, params in (
             (IOR, IOR_PARAMS),
             (SOLVER, READERS["reaction-diffusion"][0](["-L", "512", "-s", "40", "-i", "4"])),
             (HDF5, READERS["hdf5"][0](["DIM_1=64K", "TIMESTEPS=3"])),
         ):
-            _run_one(session, launcher, lab, measurement, dict(params), rounds)
+            _run_benchmark(session, launcher, lab, measurement, dict(params), rounds)
 
 
-def _run_one(
+def _run_benchmark(
     session: Session, launcher: Launcher, lab: Lab, measurement: str, params: dict[str, Scalar], rounds: int
 ) -> None:
     if session.interrupted:
         return
-    if reason := waived_here(launcher.flavour, measurement):
+    if reason := waived_reason(launcher.flavour, measurement):
         waive(session, launcher, describe(storage_bench(launcher.flavour)).find(measurement), reason)
         return
     hosts = list(lab.hosts)
@@ -117,7 +117,7 @@ def _run_one(
 
 
 def _launchers(names: list[str] | tuple[str, ...]) -> list[Launcher]:
-    """Those that work here; one that does not is no reason to do nothing."""
+    """The launchers that work here. Raises UserError if none does."""
     found, reasons = [], []
     for name in names:
         try:
@@ -139,7 +139,7 @@ def _variants(launcher: Launcher) -> list[str]:
 
 @contextlib.contextmanager
 def _lab(hosts: int) -> Iterator[Lab]:
-    """A lab of our own name, so that none of the user's is touched; ended whatever happens."""
+    """A lab with a name of its own, so that no lab of the user is touched; it is always removed."""
     name = f"playground-{os.getpid()}"
     try:
         yield Lab.up(hosts, name=name)

@@ -1,4 +1,4 @@
-"""``assay io run``: a user's MPI program with its MPI-IO in node-local memory."""
+"""``assay io run``: runs an MPI program with its MPI-IO in node-local memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from assay.errors import UserError
 from assay.launch.accelerator import environment
 from assay.launch.engines import flavours
 from assay.launch.preload import mpi_of, with_environment
-from assay.launch.stores import DEFAULT_STORE, found, held, rescue
+from assay.launch.stores import DEFAULT_STORE, find_stores, read_store, recover_store
 from assay.records.units import format_quantity
 
 if TYPE_CHECKING:
@@ -27,15 +27,15 @@ EXAMPLES = [
     Example("assay io run --store /local/nvme --store-size 64GiB -- srun ./app", needs="a program"),
     Example(
         "assay io run --detach -- mpirun -n 64 ./app",
-        "close does not wait; 'assay io drain' later",
+        "close does not wait; run 'assay io drain' later",
         "a program",
     ),
 ]
 NOTES = """\
-what ranks see of each other's writes (--consistency):
+when ranks see each other's writes (--consistency):
   immediate    at once, as on a local file system
   collective   at collective calls, sync, close and open
-  commit       at sync, close and open alone: what MPI promises, and no more
+  commit       only at sync, close and open: what MPI guarantees
 """
 
 
@@ -45,10 +45,10 @@ class RunProgram:
     def prepare(self, verbs: Verbs) -> None:
         parser = verbs.add_parser(
             "run",
-            help="an unmodified MPI program with its parallel I/O in node-local memory",
-            description="Runs an unmodified MPI program. What it writes through MPI-IO goes into memory of its node, "
-            "is read from there by all ranks, and is complete in the file system when the file is closed. Its "
-            "output and exit status stay as they are.",
+            help="run an MPI program with its parallel I/O in node-local memory",
+            description="Runs an unmodified MPI program. What it writes through MPI-IO goes into its node's memory, "
+            "is read from there by all ranks, and is in the file system when the file is closed. The "
+            "program's output and exit status are unchanged.",
             usage="%(prog)s [options] -- mpirun ... PROGRAM [ARGUMENT ...]",
             notes=NOTES,
             examples=EXAMPLES,
@@ -58,19 +58,23 @@ class RunProgram:
         add(parser, "--store-size", "default: a share of the memory")
         parser.add_argument(
             "--files", action="append", default=[], metavar="GLOB",
-            help="only these files; with ! in front: not these; again for more (default: all)",
+            help="accelerate only these files; !GLOB excludes; may be repeated (default: all)",
         )  # fmt: skip
         add(parser, "--consistency")
         parser.add_argument(
-            "--detach", action="store_true", help="neither close nor sync waits for the file system"
+            "--detach", action="store_true", help="close and sync do not wait for the file system"
         )
         parser.add_argument(
             "--sync",
             choices=("stored", "visible"),
-            help="what MPI_File_sync means: in the file system (default), or seen by other ranks",
+            help="MPI_File_sync ensures: data are in the file system (default), or visible to other ranks",
         )
-        parser.add_argument("--transport", choices=("auto", "service", "rma"), help="to other nodes' data")
-        parser.add_argument("--require", action="store_true", help="without acceleration do not run at all")
+        parser.add_argument(
+            "--transport",
+            choices=("auto", "service", "rma"),
+            help="how data of other nodes are read (default: auto)",
+        )
+        parser.add_argument("--require", action="store_true", help="fail if acceleration is not possible")
         add(parser, "--mpi", "the program's; default: the launcher's")
         parser.set_defaults(io_verb=run_program)
 
@@ -81,30 +85,30 @@ def run_program(args: argparse.Namespace) -> int:
     mpi = args.mpi or mpi_of(args.program)
     if mpi is None:
         built = ", ".join(sorted(name for name in flavours() if name))
-        raise UserError(f"cannot tell the MPI of {args.program[0]}", f"name it: --mpi ({built})")
+        raise UserError(f"cannot tell which MPI {args.program[0]} uses", f"give --mpi: {built}")
     job = secrets.token_hex(6)
     env = environment(mpi, args.files, args.store, args.store_size, args.consistency)
     env["ASSAY_IO_JOB"] = job
-    chosen = {
+    settings = {
         "ASSAY_IO_DETACH": "1" if args.detach else None,
         "ASSAY_IO_REQUIRE": "1" if args.require else None,
         "ASSAY_IO_SYNC": args.sync,
         "ASSAY_IO_TRANSPORT": args.transport,
     }
-    env |= {name: value for name, value in chosen.items() if value}
-    words, added = with_environment(args.program, env)
-    status = _to_its_end(words, added)
-    _look_after(job, args)
+    env |= {name: value for name, value in settings.items() if value}
+    command, extra_env = with_environment(args.program, env)
+    status = _run_command(command, extra_env)
+    _recover_job(job, args)
     return status
 
 
-def _to_its_end(words: list[str], added: dict[str, str]) -> int:
+def _run_command(command: list[str], extra_env: dict[str, str]) -> int:
     """Ctrl-C reaches the program itself, and SIGTERM is passed on; its output and exit status are its own."""
     try:
-        process = subprocess.Popen(words, env={**os.environ, **added})
+        process = subprocess.Popen(command, env={**os.environ, **extra_env})
     except OSError as error:
         raise UserError(
-            f"cannot run {words[0]}: {error.strerror}", "is it on PATH, and executable?"
+            f"cannot run {command[0]}: {error.strerror}", "check that it is on PATH and executable"
         ) from None
     before = {
         signal.SIGINT: signal.signal(signal.SIGINT, signal.SIG_IGN),
@@ -118,25 +122,25 @@ def _to_its_end(words: list[str], added: dict[str, str]) -> int:
     return 128 - status if status < 0 else status
 
 
-def _look_after(job: str, args: argparse.Namespace) -> None:
-    """What a job that died has left on this machine goes where it belongs."""
-    for store in found([args.store or DEFAULT_STORE]):
+def _recover_job(job: str, args: argparse.Namespace) -> None:
+    """Writes what an aborted job has left on this machine into the file system."""
+    for store in find_stores([args.store or DEFAULT_STORE]):
         try:
-            left = held(store)
+            contents = read_store(store)
         except UserError:
             continue
-        if left.job != job or left.in_use:
+        if contents.job != job or contents.in_use:
             continue
         if args.detach:
             print(
-                f"assay io: {store} holds {format_quantity(left.bytes, 'B')}: assay io drain {store}",
+                f"assay io: {store} holds {format_quantity(contents.bytes, 'B')}: assay io drain {store}",
                 file=sys.stderr,
             )
             continue
-        done = rescue(store)
-        torn = f"; {done.torn} records were torn and are left out" if done.torn else ""
+        recovered = recover_store(store)
+        torn = f"; {recovered.torn} torn records are left out" if recovered.torn else ""
         print(
-            f"assay io: the program ended early; {format_quantity(done.bytes, 'B')} of "
-            f"{len(done.files)} files were brought from {store} to the file system{torn}",
+            f"assay io: the program ended early; {format_quantity(recovered.bytes, 'B')} of "
+            f"{len(recovered.files)} files were written from {store} to the file system{torn}",
             file=sys.stderr,
         )
