@@ -1,5 +1,5 @@
 // The main of an executable with a table of measurements: assay-probe, built once for each MPI, and
-// assay-io.
+// assay-io-bench.
 //
 //   assay-probe --describe                     prints what it can measure, as JSON
 //   assay-probe run NAME [--param value ...]   measures; writes records to standard output
