@@ -1,6 +1,6 @@
-"""Why a run looks as it does: rules over its records, each of which finds one kind of cause.
+"""Explains a run: rules over its records, each of which finds one kind of cause.
 
-A rule is one function from the evidence to what it found. ``RULES`` is all of them.
+A rule is a function from ``Evidence`` to findings. ``RULES`` lists them all.
 """
 
 from __future__ import annotations
@@ -46,8 +46,10 @@ RULES: dict[str, Rule] = {
 def explain(
     records: Iterable[AnyRecord], hosts: Sequence[str] = (), options: Options | None = None
 ) -> list[Finding]:
-    """All findings about a run, faults before warnings, and advice last. Records of earlier explanations are not
-    looked at."""
+    """Returns all findings about a run: faults, then warnings, then advice.
+
+    ``hosts`` are in rank order. Findings among the records are ignored.
+    """
     evidence = Evidence(records, hosts, options)
     findings = [finding for rule in RULES.values() for finding in rule(evidence)]
     return sorted(findings, key=lambda finding: ("fault", "warning", "advice").index(finding.severity))

@@ -1,7 +1,7 @@
-"""Payloads that arrived changed: where, and what they have in common.
+"""Finds corrupted payloads and what they have in common.
 
-One bad pair may be a path; several that share an end are that end's memory, adapter or cable. A constant
-offset points at a buffer or a DMA engine, scattered ones at a link without a working checksum.
+A single bad pair may be a path; several that share a host point at that host's memory, adapter or cable. A constant
+offset points at a buffer or a DMA engine, scattered offsets at a link without a working checksum.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ MOST_DETAILS = 8
 
 
 def corruption(evidence: Evidence) -> list[Finding]:
-    """One finding for an end that all the corrupted pairs share, else one for each pair."""
-    # What a file holds is another matter than what a message carried: explain/storage.py.
+    """Returns one finding for a host that all corrupted pairs share, else one for each pair."""
+    # Corrupted files are the matter of explain/storage.py.
     records = [
         record
         for record in evidence.records

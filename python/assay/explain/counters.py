@@ -1,8 +1,8 @@
-"""Port counters: what the adapters themselves say about a run.
+"""Port counters of the adapters that grew during a run.
 
-Records "network.counters" hold how much a counter of a device grew during the run. Errors on a link are a
-warning on their own (they cost retransmissions before they cost bandwidth), and make a finding about the
-same host surer. Drops and waiting for credits come with any congestion and blame nobody alone.
+"network.counters" records hold the growth of a device's counter. Link errors are a warning by themselves (they cost
+retransmissions before they cost bandwidth) and raise the confidence of a finding about the same host. Drops and
+waits for credits occur in any congestion and are no finding by themselves.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Growth(NamedTuple):
 
 
 def growth(evidence: Evidence, names: set[str]) -> dict[str, list[Growth]]:
-    """The named counters that grew, by host."""
+    """Returns the counters among ``names`` that grew, by host."""
     grown: dict[str, list[Growth]] = defaultdict(list)
     for record in evidence.measurements(MEASUREMENT):
         if record.metric in names and record.summary and record.summary.median > 0:
@@ -57,7 +57,7 @@ def growth(evidence: Evidence, names: set[str]) -> dict[str, list[Growth]]:
 
 
 def port_errors(evidence: Evidence) -> list[Finding]:
-    """A link that counted errors during the run; one finding a device."""
+    """Finds links that counted errors during the run; one finding a device."""
     findings = []
     for host, grown in growth(evidence, ERRORS).items():
         for device in dict.fromkeys(counter.device for counter in grown):
@@ -73,7 +73,7 @@ def port_errors(evidence: Evidence) -> list[Finding]:
                     evidence=[counter.record for counter in counters],
                     details=[str(counter) for counter in counters],
                     fix=f"reseat or replace the cable and transceiver of {device} on {host}, then "
-                    "the switch port; firmware comes last",
+                    "the switch port; update firmware last",
                 )
             )
     return findings

@@ -1,12 +1,11 @@
-"""Who looks slow: the host, side, pair or block that makes a pair matrix uneven.
+"""Finds suspects: hosts, sides, pairs or blocks that look slow in a pair matrix.
 
-A suspect is an effect that is both large (a host: below -5 %) and rare: so far out that chance alone
-would produce half a one in the whole matrix. For 256 hosts that is five median absolute deviations; for 8
-it is three, for 10,000 six. The deviation is the larger of that of the effects and that
-which the residuals imply, and never zero, so that hosts which are all the same need no luck.
+A suspect's effect is both large (a host: below -5 %) and rare: chance alone is expected to produce 0.5 suspects in
+the whole matrix. For 8 hosts that is three median absolute deviations, for 256 five, for 10,000 six. The deviation is
+the larger of that of the effects and that which the residuals imply, and has a lower bound, so that small
+differences among very equal hosts do not count.
 
-A suspect is no verdict yet: ``assay.explain.retest`` has it measured again, alone. So this side may be
-too sensitive, and leaves it to the other to be sure.
+A suspect is not a fault yet: ``assay.explain.retest`` measures it again, alone. So this test may be too sensitive.
 """
 
 from __future__ import annotations
@@ -22,16 +21,16 @@ from assay.explain.matrix import PairMatrix
 from assay.explain.polish import FEWEST, SCALE_FLOOR, Fit, Floats, fit, sample, spread
 from assay.explain.suspect import CHANCE, CONSISTENT, NORMAL, Suspect
 
-LEAST_EFFECT = float(np.log(0.95))  # a host within 5 % is no suspect,
+LEAST_EFFECT = float(np.log(0.95))  # a host within 5 % is not suspected,
 LEAST_PAIR_EFFECT = float(np.log(0.80))  # nor is a single pair, seen once, within 20 %
-PAIRS_WITH_ENDS = 2  # of which the ends are suspects too; each costs time to measure again
-MOST_PAIRS = 4  # more bad pairs than this have a common cause; the worst will do to find it
+PAIRS_WITH_ENDS = 2  # pairs whose ends are suspected too; each costs time to measure again
+MOST_PAIRS = 4  # more bad pairs have a common cause; the worst suffice to find it
 
 
 def suspects(matrix: PairMatrix) -> list[Suspect]:
-    """Everything in the matrix that looks slow: hosts, blocks, pairs, each kind the worst first.
+    """Returns everything in the matrix that looks slow: hosts, then blocks, then pairs, the worst of each first.
 
-    With two or three hosts only pairs can be named: which end is slow cannot be told.
+    With two or three hosts only pairs are returned: which end is slow is undecidable.
     """
     if len(matrix.hosts) < FEWEST:
         return _few(matrix)
@@ -42,7 +41,7 @@ def suspects(matrix: PairMatrix) -> list[Suspect]:
     rest = _without(matrix, model, sides)
     blocks = blocks or uneven_blocks(matrix, rest)
     pairs = [] if blocks else _pairs(matrix, rest, max(spread(rest), model.sigma))
-    # A bad pair may be all that shows under load of a slow host: have its ends measured with others too.
+    # A bad pair may be the only sign of a slow host under load: its ends are measured with others too.
     if pairs:
         worst = pairs[:PAIRS_WITH_ENDS]
         sides += _side(matrix, model, "transmit", [matrix.hosts.index(suspect.hosts[0]) for suspect in worst])
@@ -53,7 +52,7 @@ def suspects(matrix: PairMatrix) -> list[Suspect]:
 def _side(
     matrix: PairMatrix, model: Fit, side: Literal["transmit", "receive"], named: Sequence[int] = ()
 ) -> list[Suspect]:
-    """The hosts with one slow side; or the others among those ``named``, however fast they look."""
+    """Returns the hosts whose ``side`` is slow; with ``named``, those of the named hosts that are not."""
     tests = int(np.isfinite(model.transmit).sum() + np.isfinite(model.receive).sum())
     limit = NORMAL.inv_cdf(CHANCE / tests)
     count = len(matrix.hosts)
@@ -83,9 +82,9 @@ def _side(
 
 
 def _without(matrix: PairMatrix, model: Fit, sides: list[Suspect]) -> Floats:
-    """The cells, relative to their component's level, without what the suspected hosts explain.
+    """Returns the cells relative to their component's median, without the effects of suspected hosts.
 
-    Not the residuals: those of a row with one bad cell of two are wrong in both.
+    These are not the residuals: in a row of two cells a single bad cell disturbs both residuals.
     """
     index = {host: number for number, host in enumerate(matrix.hosts)}
     explained = np.zeros((2, len(matrix.hosts)), np.float32)
@@ -101,7 +100,7 @@ def _without(matrix: PairMatrix, model: Fit, sides: list[Suspect]) -> Floats:
 
 
 def _pairs(matrix: PairMatrix, value: Floats, sigma: float) -> list[Suspect]:
-    """The worst single cells: a path, or a cable within the network, that only few pairs use."""
+    """Returns the worst single cells: a path, or a cable inside the network, that only few pairs use."""
     z = value / sigma
     limit = NORMAL.inv_cdf(CHANCE / value.size)
     bad = np.flatnonzero((value < LEAST_PAIR_EFFECT) & (z < limit))
@@ -112,7 +111,7 @@ def _pairs(matrix: PairMatrix, value: Floats, sigma: float) -> list[Suspect]:
 
 
 def _few(matrix: PairMatrix) -> list[Suspect]:
-    """Of two or three hosts: the pairs that are slower than the fastest."""
+    """With two or three hosts: returns the pairs that are slower than the fastest."""
     if not matrix.value.size:
         return []
     effect = matrix.value - matrix.value.max()

@@ -1,4 +1,4 @@
-"""Why GPUs copy slower than they could: a link that is too narrow, or one that several share."""
+"""Finds why GPUs copy slowly: a PCIe link that is too narrow, or a path that several share."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from assay.records.units import format_quantity, format_share
 
 NAME = "node.gpu_copy"
 WAYS = {"h2d": "copies to it", "d2h": "copies from it"}
-KEPT = 0.9  # of what a GPU reaches alone; below, the others are in its way
-FULL = 0.95  # of what its link could do
+KEPT = 0.9  # of what a GPU reaches alone; below it, the other GPUs slow it down
+FULL = 0.95  # of the card's link rate
 
 
 def gpu_copies(evidence: Evidence) -> list[Finding]:
@@ -19,7 +19,7 @@ def gpu_copies(evidence: Evidence) -> list[Finding]:
 
 
 def _narrow_links(evidence: Evidence) -> Iterator[Finding]:
-    """A link that, while its GPU copied, was slower than the card can do."""
+    """Finds links that were slower than the card supports while its GPU copied."""
     facts = {
         (record.subject.host, record.subject.device): record.facts
         for record in evidence.records
@@ -59,7 +59,7 @@ def _narrow_links(evidence: Evidence) -> Iterator[Finding]:
 
 
 def _rate(transfers: float, lanes: float) -> float:
-    """B/s one way: 8b/10b until PCIe 2, 128b/130b since (PCI-SIG, PCI Express Base Specification)."""
+    """Returns B/s in one direction: 8b/10b coding until PCIe 2, 128b/130b later (PCI Express Base Specification)."""
     return transfers * lanes * (0.8 if transfers <= 5e9 else 128 / 130) / 8
 
 
@@ -68,7 +68,7 @@ def _link(transfers: float, lanes: float) -> str:
 
 
 def _shared_paths(evidence: Evidence) -> Iterator[Finding]:
-    """GPUs that lose much of their bandwidth while the others copy too, worst way first; one finding a host."""
+    """Finds GPUs that lose much bandwidth while the others copy too; one finding a host, for its worst direction."""
     alone = {_key(r): r for r in evidence.measurements(NAME, "bandwidth") if r.params.get("gpus") == "one"}
     together = {_key(r): r for r in evidence.measurements(NAME, "bandwidth") if r.params.get("gpus") == "all"}
     for host in dict.fromkeys(host for host, _, _ in together):
@@ -96,8 +96,8 @@ def _shared_paths(evidence: Evidence) -> Iterator[Finding]:
                 f"alone, {format_quantity(r.median, 'B/s')} with all"
                 for _, one, r in slowed
             ],
-            fix="nvidia-smi topo -m and lspci -tv show which GPUs hang on one switch or processor: spread them "
-            "over the slots of all processors; 'assay mem' tells whether the memory is fast enough",
+            fix="nvidia-smi topo -m and lspci -tv show which GPUs share a switch or a processor: spread them "
+            "over the slots of all processors; 'assay mem' measures whether the memory is fast enough",
         )
 
 

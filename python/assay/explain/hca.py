@@ -1,9 +1,9 @@
-"""Did the adapters carry what they were asked to? The binding of HCAs, proven by their byte counters.
+"""Checks the binding of adapters (HCAs) by their byte counters.
 
-A variable that an MPI does not know, or a device that it finds too far away, is ignored in silence, and half
-of a server's bandwidth is gone. Contract: "network.counters" with the metrics port_xmit_data and
-port_rcv_data (in bytes) or tx_bytes and rx_bytes, subject {host, device}; the run's options "servers" and
-"servers_hcas" say what was asked, as the command line does.
+An MPI silently ignores a variable that it does not know, or a device that it finds too far away, and half of a
+server's bandwidth is lost. Input: "network.counters" records with the metrics port_xmit_data and port_rcv_data (in
+bytes) or tx_bytes and rx_bytes, subject {host, device}. The run's options "servers" and "servers_hcas" hold the
+requested binding as on the command line.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from assay.records.schema import Finding, Measurement, Subject
 from assay.records.units import format_quantity, format_share
 
 KINDS = ({"port_xmit_data", "port_rcv_data"}, {"tx_bytes", "rx_bytes"})
-LEAST_OF_FAIR = 0.5  # of its fair share, below which an adapter was not used as asked
-MOST_OF_OTHER = 0.05  # of all bytes, which management traffic on another adapter stays below
+LEAST_OF_FAIR = 0.5  # of its fair share; below it an adapter was not used as requested
+MOST_OF_OTHER = 0.05  # of all bytes; management traffic on another adapter is less
 
 
 def hca_binding(evidence: Evidence) -> list[Finding]:
-    """Adapters that were asked and carried less than half of their share, or carried data unasked."""
+    """Finds requested adapters that carried less than half of their share, and others that carried data."""
     requested = [name.partition(":")[0] for name in _names(evidence.options.get("servers_hcas"), ":")]
     servers = [host for name in _names(evidence.options.get("servers"), None) for host in NodeSet(name)]
     return (
@@ -48,10 +48,10 @@ def _of_host(evidence: Evidence, host: str, requested: list[str]) -> list[Findin
         share, fair = carried.get(device, 0.0) / total, 1 / len(requested)
         subject, adapter = Subject(host=host, device=device), f"{device} on {host}"
         if device in requested and share < LEAST_OF_FAIR * fair:
-            cause, effect = f"{adapter} was asked for and hardly used", share / fair - 1
+            cause, effect = f"{adapter} was requested and hardly used", share / fair - 1
             findings.append(_finding(cause, subject, "fault", effect, records, details))
         elif device not in requested and share > MOST_OF_OTHER:
-            cause = f"{adapter} carried data and was not asked for"
+            cause = f"{adapter} carried data and was not requested"
             findings.append(_finding(cause, subject, "fault", None, records, details))
     return findings
 
@@ -80,10 +80,10 @@ def _finding(
 
 
 def _carried(evidence: Evidence, host: str, requested: list[str]) -> tuple[dict[str, float], list[int]]:
-    """Bytes by device of one host, its ports together, and the records that say so.
+    """Returns the bytes of each device of a host (all of its ports) and the ids of their records.
 
-    One kind of counters only, that of the adapters asked for: an InfiniBand device also shows as a network
-    interface. Counters that did not grow are not recorded, so when none of those asked did, any kind will do.
+    Only one kind of counter is used, that of the requested adapters: an InfiniBand device is a network interface too.
+    Counters that did not grow are not recorded, so if none of the requested adapters has one, any kind is used.
     """
     host_counters = [record for record in evidence.measurements(MEASUREMENT) if record.subject.host == host]
     kinds = [[record for record in host_counters if record.metric in kind] for kind in KINDS]
@@ -96,12 +96,12 @@ def _carried(evidence: Evidence, host: str, requested: list[str]) -> tuple[dict[
 
 
 def _device(record: Measurement) -> str:
-    """The device without its port: "mlx5_0" of "mlx5_0:1"."""
+    """Returns the device without its port: "mlx5_0" of "mlx5_0:1"."""
     return (record.subject.device or "").partition(":")[0]
 
 
 def _names(option: object, separator: str | None) -> list[str]:
-    """An option that is a list, or one text with separators; none when it was not given."""
+    """Splits an option that is a list or a text with separators; empty if it was not given."""
     if isinstance(option, list):
         return [str(name) for name in option]
     if not isinstance(option, str) or not option:

@@ -1,12 +1,12 @@
-"""The pair matrix of a run, as the culprit's model wants it: who sent to whom, and how fast.
+"""The pair matrix of a run: the bandwidth between each measured pair of hosts.
 
-A "host" here is what an engine calls a rank: its host, or host:0, host:1 where a host has several (a server
-with two adapters). Between ranks of one host there is no network, and no cell.
+A "host" here is a rank: its host, or host:0, host:1 if a host has several (a server with two adapters). Ranks of the
+same host have no cell, since no network is between them.
 
-One space of hosts serves all-to-all and client/server alike; what was not measured is not there. So a
-matrix is a list of cells (source, target, logarithm of the bandwidth) and ten shifts of 10,000 hosts
-take as little room as they should. Cells are relative to the median of their own size and operation,
-which is what makes several sizes and operations of one run comparable, and their mean less noisy.
+All-to-all and client/server share one index of hosts. The matrix is sparse, a list of cells (source, target,
+logarithm of the bandwidth), so ten shifts of 10,000 hosts need little memory. Cells are relative to the median of
+their message size and operation: several sizes and operations of a run are then comparable, and their mean is less
+noisy.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from assay.records.schema import AnyRecord, Pairs, Scalar
 
-# A message this long is limited by bandwidth on every network that we know; below, latency decides.
+# Bytes. Bandwidth limits messages of this size on all known networks; latency limits shorter ones.
 BANDWIDTH_SIZE = 64 * 1024
 LARGEST = 8  # sizes within this factor of the largest one are combined
 
@@ -53,15 +53,15 @@ class PairMatrix:
         op: Scalar,
         hosts: Sequence[str] = (),
     ) -> PairMatrix:
-        """The bandwidth matrix of one measurement, size and operation; ``hosts`` gives the rank order."""
+        """Builds the matrix of one measurement, size (B) and operation; ``hosts`` is the rank order."""
         rows = [row for row in _bandwidth_rows(records) if _layer(row) == (name, op, size)]
         return _combine({(name, op, size): rows} if rows else {}, hosts)
 
     @classmethod
     def of_bandwidth(cls, records: Iterable[AnyRecord], hosts: Sequence[str] = ()) -> PairMatrix:
-        """The matrix that says most about the links of a run: its large messages, all operations.
+        """Builds the matrix of a run's large messages, all operations combined.
 
-        Empty (no hosts) when the run has no pair matrix, or all its ranks are on one host.
+        It has no hosts if the run has no pair matrix or all its ranks are on one host.
         """
         layers: dict[Layer, list[Pairs]] = defaultdict(list)
         for row in _bandwidth_rows(records):
@@ -72,7 +72,7 @@ class PairMatrix:
 
     @classmethod
     def from_dense(cls, bandwidth: NDArray[np.floating], hosts: Sequence[str]) -> PairMatrix:
-        """From a square array [source, target] in B/s; NaN and the diagonal are not measured."""
+        """Builds the matrix from a square array [source, target] in B/s; NaN and the diagonal are left out."""
         with np.errstate(divide="ignore", invalid="ignore"):
             logs = np.log(bandwidth.astype(np.float32))
         np.fill_diagonal(logs, np.nan)
@@ -99,16 +99,16 @@ def _bytes(layer: Layer) -> float:
 
 
 def host_of(label: str) -> str:
-    """The host of a rank: "server2" of "server2:1", and of "server2"."""
+    """Returns the host of a rank: "server2" of "server2:1" and of "server2"."""
     name, _, number = label.rpartition(":")
     return name if name and number.isdigit() else label
 
 
 def _combine(layers: dict[Layer, list[Pairs]], order: Sequence[str]) -> PairMatrix:
-    """The mean over the layers that measured a cell, of its value relative to the layer's median."""
+    """Averages each cell over the layers that measured it, relative to the layer's median."""
     rows = [row for layer in layers.values() for row in layer]
     senders = [str(row.subject.host) for row in rows]
-    # Senders in the given order, else in that of their rows; then, as they come, those who only receive.
+    # Senders in the given order, else in that of their rows; then those that only receive.
     rank = {host: number for number, host in enumerate(order)}
     first = sorted(
         dict.fromkeys(senders), key=lambda host: rank.get(host, rank.get(host_of(host), len(rank)))
@@ -129,7 +129,7 @@ def _combine(layers: dict[Layer, list[Pairs]], order: Sequence[str]) -> PairMatr
 
 
 def _cells(rows: Iterable[Pairs], index: dict[str, int]) -> Cells:
-    """The cells of one layer, labels numbered by ``index``."""
+    """Returns the cells of a layer, hosts numbered by ``index``."""
     sources, targets, values = [], [], []
     for row in rows:
         source = index[str(row.subject.host)]
@@ -143,7 +143,7 @@ def _cells(rows: Iterable[Pairs], index: dict[str, int]) -> Cells:
 
 
 def _centred(cells: Cells, machine: NDArray[np.integer]) -> Cells:
-    """The cells between two hosts, relative to their median; ``machine`` numbers the host of each label."""
+    """Keeps the cells between different machines, relative to their median; ``machine`` [host] numbers them."""
     source, target, value = cells
     is_between = machine[source] != machine[target]
     value = value[is_between]
@@ -153,8 +153,8 @@ def _centred(cells: Cells, machine: NDArray[np.integer]) -> Cells:
 def _mean_by(
     key: NDArray[np.int64], value: NDArray[np.float32], cells: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """The mean of the values of each key, keys ascending."""
-    if key.size * 4 < cells:  # sparse: sort what there is instead of counting what could be
+    """Returns the ascending distinct keys and the mean value of each."""
+    if key.size * 4 < cells:  # sparse: sorting the keys is cheaper than counting all possible ones
         distinct, which = np.unique(key, return_inverse=True)
         return distinct, (np.bincount(which, value) / np.bincount(which)).astype(np.float32)
     count = np.bincount(key, minlength=cells)

@@ -1,11 +1,11 @@
-"""Median polish of a pair matrix: what each host's sides, and each shift, do to the bandwidth.
+"""Median polish of a pair matrix: the effects of sending host, receiving host and shift on the bandwidth.
 
     log bandwidth(i to j) = transmit(i) + receive(j) + shift(j - i) + residual
 
-Medians, so that a minority of bad cells moves nothing (J. W. Tukey, Exploratory Data Analysis, 1977).
-The shift term takes out what the schedule does to everybody at once: a shift by half of the hosts
-crosses the top of the tree, and on a healthy, oversubscribed network it is slower for all. 4096 x 4096
-cells take seconds: the cells are put into groups once, and each step is one gather and one sort.
+Medians are insensitive to a minority of bad cells (J. W. Tukey, Exploratory Data Analysis, 1977). The shift term
+removes what the schedule does to all hosts at once: a shift by half of the hosts crosses the top of the tree, and on
+a healthy, oversubscribed network it is slower for all. 4096 x 4096 cells take seconds: the cells are grouped once,
+and each step is one gather and one sort.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from numpy.typing import NDArray
 from assay.explain.matrix import PairMatrix
 from assay.records.statistics import robust_sigma
 
-SCALE_FLOOR = 0.005  # no bandwidth is known better than to half a percent
-ENOUGH = 1 << 20  # values, to know their spread to a thousandth
-FEWEST = 4  # members below which there is no majority to compare with
+SCALE_FLOOR = 0.005  # relative; no bandwidth is known more precisely
+ENOUGH = 1 << 20  # values for a spread with an error of 0.1 %
+FEWEST = 4  # members; fewer have no majority to compare with
 
 Floats = NDArray[np.float32]
 
 
 def sample(cells: int) -> slice:
-    """Every cell, or of many millions every so many-th: enough for a median, a spread, a mean of blocks."""
+    """Returns the slice of all cells, or of every k-th if there are millions: enough for medians and means."""
     return slice(None, None, cells // ENOUGH + 1)
 
 
 def spread(value: Floats) -> float:
-    """A robust standard deviation: scaled median absolute deviation from the median."""
+    """Returns a robust standard deviation of the values, from a sample if they are many."""
     return robust_sigma(value[sample(value.size)])
 
 
 class Groups:
-    """Medians by group, for one fixed grouping of the cells: the step that the polish repeats."""
+    """Medians by group for a fixed grouping of the cells, which the polish repeats."""
 
     def __init__(self, group: NDArray[np.integer], count: int) -> None:
         self.size: NDArray[np.int64] = np.bincount(group, minlength=count)
@@ -52,7 +52,7 @@ class Groups:
             self.place = np.repeat(np.arange(count) * self.width, self.size) + slot
 
     def median(self, value: Floats) -> Floats:
-        """One median a group; NaN for a group without cells."""
+        """Returns one median for each group; NaN for a group without cells."""
         if self.place is None:
             table = value[self.order].copy()
         else:
@@ -70,9 +70,9 @@ class Groups:
 
 @dataclass
 class Fit:
-    """What the polish found, in logarithms.
+    """The fitted effects, as natural logarithms of relative bandwidth.
 
-    An effect has no zero of its own: compare it with the others of its ``component``.
+    An effect has no absolute zero: compare it with the others of its ``component``.
     """
 
     value: Floats  # [cell], without the effect of the shift
@@ -84,7 +84,7 @@ class Fit:
 
 
 def fit(matrix: PairMatrix) -> Fit:
-    """Median polish of the matrix: a few sweeps, until no effect moves by more than 0.2 %."""
+    """Fits the matrix by median polish: at most six sweeps, until no effect changes by more than 0.2 %."""
     count = len(matrix.hosts)
     by_source, by_target = Groups(matrix.source, count), Groups(matrix.target, count)
     value = _without_shifts(matrix)
@@ -97,7 +97,7 @@ def fit(matrix: PairMatrix) -> Fit:
             break
     residual = value - transmit[matrix.source] - receive[matrix.target]
     parameters = int(np.count_nonzero(by_source.size) + np.count_nonzero(by_target.size)) - 1
-    # Every parameter makes a residual smaller than the error that it stands for.
+    # Each fitted parameter makes residuals smaller than the errors.
     correction = np.sqrt(residual.size / max(residual.size - parameters, 1))
     sigma = max(spread(residual) * float(correction), SCALE_FLOOR)
     transmit[by_source.size == 0] = np.nan
@@ -106,11 +106,11 @@ def fit(matrix: PairMatrix) -> Fit:
 
 
 def _without_shifts(matrix: PairMatrix) -> Floats:
-    """The cells less the median of their shift, where everybody takes part in every shift."""
+    """Subtracts the median of each shift, if most hosts take part in every shift."""
     count = len(matrix.hosts)
     if count < FEWEST:
         return matrix.value
-    shift = (matrix.target - matrix.source - 1) % count  # from 0; nobody sends to itself
+    shift = (matrix.target - matrix.source - 1) % count  # from 0; no host sends to itself
     groups = Groups(shift, count - 1)
     if ((groups.size > 0) & (groups.size * 2 <= count)).any():
         return matrix.value
@@ -120,9 +120,9 @@ def _without_shifts(matrix: PairMatrix) -> Floats:
 
 
 def _components(matrix: PairMatrix) -> NDArray[np.int64]:
-    """Which senders and receivers can be compared: the smallest index reachable through cells.
+    """Labels the senders and receivers that can be compared, by the smallest index reachable through cells.
 
-    Clients that send to servers and servers that send to clients have no level in common.
+    Clients that send to servers and servers that send to clients are different components.
     """
     count = len(matrix.hosts)
     label = np.arange(2 * count)

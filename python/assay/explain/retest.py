@@ -1,8 +1,8 @@
-"""The second look: suspects measured again, pair by pair, each alone on the network.
+"""The retest: suspects are measured again, pair by pair, each alone on the network.
 
-What is still slow then is the hardware's or the configuration's fault; what has vanished was congestion,
-which a loaded network has without being at fault. The same few controls, pairs that nobody suspects, are
-measured in the same way, because a pair alone is faster than one among many.
+What is still slow is a fault of hardware or configuration; what has recovered was congestion, which is no fault.
+Controls, a few pairs that are not suspected, are measured in the same way, because a pair alone is faster than a
+pair among many.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from assay.explain.suspect import Suspect
 from assay.records.schema import AnyRecord, Measurement
 
 MEASUREMENT = "network.pairs"
-MOST_SUSPECTS = 16  # the worst; more have a common cause, and each costs time
+MOST_SUSPECTS = 16  # the worst; more have a common cause, and each costs time to measure
 OWN_PAIRS = 4
 CONTROL_PAIRS = 8
 LEAST_EFFECT = math.log(0.90)  # what has to be left of the effect,
@@ -36,7 +36,7 @@ Pair = tuple[str, str]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the second look showed: the suspect's pairs against the controls, as a logarithm."""
+    """The result of a retest. ``effect``: logarithm of the suspect's median rate over that of the controls."""
 
     effect: float
     persists: bool
@@ -48,10 +48,10 @@ class Outcome:
 
 
 def plan_retest(suspects: Sequence[Suspect], matrix: PairMatrix) -> list[Pair]:
-    """The pairs (source, target) to measure one after another: the suspects' and the controls.
+    """Returns the pairs (source, target) to measure one after another: those of suspects, then controls.
 
-    Only pairs that the run has measured, with ends as little suspected as possible. Empty without suspects,
-    or when nothing is left to compare with.
+    Only pairs that the run has measured, with partners that are suspected as little as possible. Empty without
+    suspects or without controls.
     """
     if not suspects:
         return []
@@ -63,7 +63,7 @@ def plan_retest(suspects: Sequence[Suspect], matrix: PairMatrix) -> list[Pair]:
         return []
     chosen: list[int] = []
     for mask in covered[: len(worst)]:
-        # A partner that is itself suspected says nothing about this one; but better that than nobody.
+        # A suspected partner says little about this suspect, but is better than none.
         cells_of_suspect = np.flatnonzero(mask & (times == times[mask].min()))
         chosen += _spaced(cells_of_suspect, OWN_PAIRS).tolist()
     cells = dict.fromkeys([*chosen, *controls.tolist()])
@@ -71,7 +71,7 @@ def plan_retest(suspects: Sequence[Suspect], matrix: PairMatrix) -> list[Pair]:
 
 
 def _covered(suspect: Suspect, matrix: PairMatrix) -> np.typing.NDArray[np.bool_]:
-    """Which cells of the matrix use what is suspected; ``Suspect.covers``, for all of them at once."""
+    """Returns a mask of the cells that involve the suspect: ``Suspect.covers`` for all cells at once."""
     sends = np.isin(matrix.hosts, suspect.hosts)
     if suspect.side == "receive":
         return sends[matrix.target]
@@ -81,14 +81,14 @@ def _covered(suspect: Suspect, matrix: PairMatrix) -> np.typing.NDArray[np.bool_
 
 
 def _spaced(cells: np.typing.NDArray[np.intp], limit: int) -> np.typing.NDArray[np.intp]:
-    """At most ``most`` of the cells, evenly spaced: near partners and far ones, few hosts twice."""
+    """Returns at most ``limit`` of the cells, evenly spaced, so that partners are near and far."""
     if len(cells) > limit:
         cells = cells[np.linspace(0, len(cells) - 1, limit).round().astype(int)]
     return cells
 
 
 def retested_pairs(records: Iterable[AnyRecord]) -> dict[Pair, Measurement]:
-    """The bandwidths that were measured alone, by pair; the last one counts."""
+    """Returns the bandwidths measured alone, by pair; the last record of a pair counts."""
     return {
         (record.subject.host, record.subject.peer): record
         for record in records
@@ -104,7 +104,7 @@ def retested_pairs(records: Iterable[AnyRecord]) -> dict[Pair, Measurement]:
 def outcome_of(
     suspect: Suspect, suspects: Sequence[Suspect], alone: dict[Pair, Measurement]
 ) -> Outcome | None:
-    """What became of a suspect; None when it, or nothing to compare it with, was measured again."""
+    """Returns the result of a suspect's retest; None if it was not retested or there are no controls."""
     times = {pair: sum(other.covers(*pair) for other in suspects) for pair in alone}
     suspected = [pair for pair in alone if suspect.covers(*pair)]
     suspected = [pair for pair in suspected if times[pair] == min(times[other] for other in suspected)]

@@ -1,8 +1,8 @@
-"""From suspects to findings: slow hosts, pairs and blocks, and what was only congestion.
+"""Turns suspects into findings: slow hosts, pairs and blocks, and congestion.
 
-A suspect that is still slow when measured alone is a fault. One that is not was held up by others: no
-fault, and a warning only if the loss was large and one-sided. In a run without a second look only what chance
-cannot explain is reported, and is said to be less sure.
+A suspect that is still slow when measured alone is a fault. Otherwise other traffic slowed it: that is no fault, and
+a warning only if the loss was large and one-sided. Without a retest, only suspects that chance cannot explain are
+reported, with less confidence.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from assay.explain.suspect import Side, Suspect
 from assay.records.schema import Finding, Subject
 from assay.records.units import format_quantity, format_share
 
-CHANCE = 0.001  # in a run without a second look: healthy subjects of a run that may look as bad
+CHANCE = 0.001  # without a retest: healthy subjects of a run that may look as bad
 LEAST_UNTESTED = {"transmit": 0.15, "receive": 0.15, "pair": 0.5, "block": 0.3}  # loss, likewise,
-LEAST_UNTESTED_OF_FEW = 0.3  # and among so few hosts that their own spread is hardly known
+LEAST_UNTESTED_OF_FEW = 0.3  # and with few hosts, whose spread is hardly known
 FEW = 32
-LEAST_CONGESTION = 0.4  # loss under load that is worth a warning although it vanishes alone
+LEAST_CONGESTION = 0.4  # loss under load that is a warning although the pair recovers alone
 
-Observation = tuple[Suspect, Outcome | None]  # what a suspect showed under load, and measured alone
+Observation = tuple[Suspect, Outcome | None]  # a suspect under load, and its retest
 
 LINK = (
     "the cable and transceiver, the negotiated speed and width (ethtool, ibstat), the PCIe link (lspci -vv)"
@@ -42,9 +42,9 @@ FIX = {
 
 
 def slow_host(evidence: Evidence) -> list[Finding]:
-    """Hosts that send or receive more slowly than their peers; one finding a host.
+    """Finds hosts that send or receive more slowly than their peers; one finding a host.
 
-    Of a host with several ranks the worst speaks for each side; the details name them all.
+    Of several ranks of a host the worst counts for each side; the details name them all.
     """
     by_host: dict[str, list[Observation]] = {}
     for suspect, outcome in evidence.suspects:
@@ -71,12 +71,12 @@ def _host_finding(evidence: Evidence, host: str, observed: list[Observation]) ->
 
 
 def slow_pair(evidence: Evidence) -> list[Finding]:
-    """Single paths that are slow, although both ends are fast with others."""
+    """Finds single paths that are slow although both ends are fast with others."""
     return _paths(evidence, "pair")
 
 
 def slow_block(evidence: Evidence) -> list[Finding]:
-    """Groups of hosts that reach each other and not the rest, or another group, at full rate."""
+    """Finds groups of hosts that reach each other at full rate, but not the rest or another group."""
     return _paths(evidence, "block")
 
 
@@ -91,7 +91,7 @@ def _paths(evidence: Evidence, side: Literal["pair", "block"]) -> list[Finding]:
 
 
 def _is_explained(evidence: Evidence, pair: Suspect) -> bool:
-    """Whether an end of the pair, or its block, is at fault already: one finding a fault."""
+    """Whether an end of the pair or its block has a finding already."""
     return any(
         other.side != "pair"
         and other.covers(pair.hosts[0], pair.peers[0])
@@ -101,7 +101,7 @@ def _is_explained(evidence: Evidence, pair: Suspect) -> bool:
 
 
 def congestion(evidence: Evidence) -> list[Finding]:
-    """Large losses under load that vanish when measured alone: a warning, for the network is shared."""
+    """Finds large losses under load that vanish when measured alone: a warning, since the network is shared."""
     return [
         _path_finding(evidence, "congestion", suspect, outcome)
         for suspect, outcome in evidence.suspects
@@ -118,7 +118,7 @@ def _path_finding(evidence: Evidence, rule: str, suspect: Suspect, outcome: Outc
     hosts, peers = _fold(suspect.hosts), _fold(suspect.peers)
     path = f"from {hosts} to {peers}" if peers else f"{hosts} ({suspect.side})"
     effect = suspect.effect if rule == "congestion" else _effect(suspect, outcome)
-    cause = f"{path}: {format_share(math.exp(effect))} of the rate of its like"
+    cause = f"{path}: {format_share(math.exp(effect))} of the rate of similar paths"
     if rule == "congestion":
         cause += " under load, full rate alone"
     peer = host_of(suspect.peers[0]) if suspect.side == "pair" else None
@@ -134,7 +134,7 @@ def _finding(
     subject: Subject,
     observed: list[Observation],
 ) -> Finding:
-    """What all findings about speed have in common: the figures, the counters, how sure, what to do."""
+    """Builds a finding about speed: figures, counters, confidence and fix."""
     is_congestion, is_untested = rule == "congestion", any(outcome is None for _, outcome in observed)
     hosts = observed[0][0].hosts
     details = [line for suspect, outcome in observed for line in _figures(suspect, outcome)]
@@ -173,11 +173,11 @@ def _finding(
 def _figures(suspect: Suspect, outcome: Outcome | None) -> list[str]:
     compared = "the fastest" if suspect.with_best else "the median"
     subject = f"{suspect.hosts[0]} {suspect.side}" if len(suspect.hosts) == 1 else suspect.side
-    lines = [f"{subject}: {-_loss(suspect.effect):+.0%} against {compared} of its like under load"]
+    lines = [f"{subject}: {-_loss(suspect.effect):+.0%} against {compared} of its peers under load"]
     if not suspect.with_best:
         lines[0] += f", {-suspect.z:.1f} standard deviations"
     if suspect.with_best and suspect.side == "pair":
-        lines.append("too few hosts to tell which end is slow: add one")
+        lines.append("too few hosts to decide which end is slow: add one")
     if outcome is None:
         return [*lines, "not retested: congestion is not excluded"]
     suspected, control = format_quantity(outcome.suspected, "B/s"), format_quantity(outcome.control, "B/s")
@@ -197,7 +197,7 @@ def _is_fault(evidence: Evidence, suspect: Suspect, outcome: Outcome | None) -> 
 
 
 def _effect(suspect: Suspect, outcome: Outcome | None) -> float:
-    """The logarithm to report: measured alone, where it was."""
+    """Returns the effect (logarithm) to report: that of the retest, if there was one."""
     return outcome.effect if outcome else suspect.effect
 
 

@@ -1,4 +1,4 @@
-"""A suspect: something that looks slow in a pair matrix, and how easily chance makes it look so."""
+"""A suspect: something that looks slow in a pair matrix, and how likely that is by chance."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import Literal
 
-CHANCE = 0.5  # suspects of a kind that a healthy matrix is expected to yield, whatever its size
-CONSISTENT = 0.5  # more than this share of a subject's cells have to show at least half of its effect
+CHANCE = 0.5  # expected number of suspects of a kind in a healthy matrix of any size
+CONSISTENT = 0.5  # share of a subject's cells that have to show at least half of its effect
 NORMAL = NormalDist()
 
 Side = Literal["transmit", "receive", "pair", "block"]

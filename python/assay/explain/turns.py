@@ -1,7 +1,7 @@
-"""Two directions between two hosts that take turns, where the hosts' links would carry both.
+"""Finds pairs of hosts whose two directions take turns although the links would carry both at once.
 
-A host that sends to one and receives from another shows what its links carry both ways. Where the same two hosts
-exchange messages and get less, neither link nor limiter is the cause: the MPI lets the directions wait for each
+A host that sends to one host and receives from another shows what its links carry in both directions. If two hosts
+that exchange messages reach less, neither link nor limiter is the cause: the MPI makes the directions wait for each
 other, as Open MPI's put protocol does on one TCP socket.
 """
 
@@ -69,7 +69,7 @@ def _rates(record: Flows, a: str, b: str) -> list[float]:
 
 
 def _both_ways(flows: list[Flows]) -> dict[str, float]:
-    """What each host carried in both directions at once, with two different partners."""
+    """Returns the rate (B/s) of each host in both directions at once, with two different partners."""
     sums: dict[str, list[float]] = defaultdict(list)
     for record in flows:
         if (record.params.get("experiment"), record.params.get("way")) != ("host", "both"):

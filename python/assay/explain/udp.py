@@ -1,4 +1,4 @@
-"""Where UDP messages were lost, and what to do about it: the receiving engine counted them by place."""
+"""Finds where UDP messages were lost, from the receiving engine's counts of each drop point."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ DROP_POINTS = {
         "take a sender with more capacity, or offer less (--rate)",
     ),
     "lost_unseen": DropPoint(
-        "on the way: nothing on the receiving host has seen them",
+        "in the network: no counter of the receiving host has seen them",
         "look at the counters of the switch's ports, at cables and transceivers, at flow control (ethtool -a "
         "{device})",
     ),
@@ -48,7 +48,7 @@ DROP_POINTS = {
 
 
 def udp_loss(evidence: Evidence) -> list[Finding]:
-    """One finding for each place that lost messages; what the sender dropped is no fault of the tested host."""
+    """Returns a finding for each drop point with losses; drops in the sender are only a warning."""
     findings = []
     for metric, drop_point in DROP_POINTS.items():
         for record in evidence.measurements(NAME, metric):
@@ -96,7 +96,7 @@ def _loss_beside(evidence: Evidence, record: Measurement) -> Measurement | None:
 
 
 def _counters(evidence: Evidence, record: Measurement) -> list[str]:
-    """Counters of the host and its adapter that grew meanwhile."""
+    """Returns the counters of the host and its adapter that grew during the reception."""
     return [
         f"{other.params.get('counter')} grew by {other.summary.median:.0f}"
         for other in evidence.measurements(NAME, "device_counter")

@@ -1,4 +1,4 @@
-"""A virtual cluster of network namespaces on this machine: a playground, and the tests' ground truth."""
+"""A virtual cluster of network namespaces on this machine, for trying Assay and for tests with known rates."""
 
 from assay.lab.fabric import Lab, take_down
 from assay.lab.state import Fault, Rates

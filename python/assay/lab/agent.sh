@@ -1,6 +1,6 @@
 #!/bin/sh
-# agent [OPTION...] HOST WORD...: what launchers call in place of ssh; words are joined and evaluated by
-# a shell, as ssh does. Options make no sense here and are skipped, with the values that ssh's own take.
+# agent [OPTION...] HOST ARGUMENT...: replaces ssh for launchers. A shell evaluates the joined arguments, as ssh
+# does. Options of ssh and their values are ignored.
 while :; do
     case ${1-} in
         -[lpoiFJb]) shift 2 ;;

@@ -1,21 +1,21 @@
 #!/bin/sh
-# enter NODE COMMAND [ARGUMENT...]: runs a command inside a node of the lab, folder and environment kept.
+# enter NODE COMMAND [ARGUMENT...]: runs a command inside a node of the lab, in the same folder and environment.
 #
-# A copy lies in the lab's state folder and learns from its own path which lab it serves. Plain sh,
-# because launchers start one for each host and Python alone would take longer than a whole start does.
+# A copy is in the lab's state folder; its path names the lab. Plain sh, because launchers start it once for each
+# host, and starting Python would take longer than the launch.
 state=${0%/*}
 ASSAY_LAB=${state##*/}
 node=$1
 shift
 read -r pid 2>/dev/null <"$state/nodes/$node/pid"
-# Process numbers are reused; the node's holder sits in the node's folder.
+# Process ids are reused; the process that holds the node has the node's folder as its working directory.
 if ! [ "/proc/$pid/cwd" -ef "$state/nodes/$node" ]; then
     echo "assay: node '$node' of lab '$ASSAY_LAB' is not running; see 'assay lab status --lab $ASSAY_LAB'" >&2
     exit 2
 fi
 
-# A node's /tmp is its own. What a command needs from the machine's (a checkout, a run's folder) is bound
-# by its first component, into every node at once, since launchers go on from one to the others.
+# A node has a private /tmp. The top-level folder of the machine's /tmp that a command needs (a checkout, a run's
+# folder) is bind-mounted into every node at once, since launchers go from one node to the others.
 share() {
     top=${1#/tmp/}
     top=${top%%/*}

@@ -1,7 +1,7 @@
-"""A lab as the rest of Assay sees it: made, found, entered, made ill, taken down.
+"""The lab's interface to the rest of Assay: create, load, enter, plant faults, take down.
 
-``Lab.up`` is all or nothing: whatever goes wrong on the way, Ctrl-C included, undoes it. The head node
-stands on the core bridge without limits; launchers run there.
+``Lab.up`` completes or removes everything it made, also on Ctrl-C. The head node is attached to the core bridge
+without rate limits; launchers run there.
 """
 
 from __future__ import annotations
@@ -26,7 +26,10 @@ _HEAD = Host(traffic.HEAD, "core", "10.77.255.1")
 
 
 def lay_out(hosts: int, cabinets: int) -> list[Host]:
-    """h0, h1, ... in cabinet order, spread evenly, the first cabinets one more. Raises UserError."""
+    """Returns h0, h1, ... in cabinet order, spread evenly; the first cabinets get the remainder.
+
+    Raises UserError for counts that are not possible.
+    """
     if not 1 <= hosts <= _MOST_HOSTS:
         raise UserError(
             f"a lab of {hosts} hosts is not possible", f"give --nodes a number from 1 to {_MOST_HOSTS}"
@@ -64,7 +67,7 @@ class Lab:
 
     @classmethod
     def load(cls, name: str | None = None) -> Lab:
-        """The lab called ``name`` (else ASSAY_LAB's, else "lab"). Raises UserError when it is not up."""
+        """Loads the lab ``name`` (default: $ASSAY_LAB, else "lab"). Raises UserError if it is not up."""
         lab_state = state.read(state.lab_name(name))
         tools.require()  # to enter its nodes, or to look at them
         return cls(lab_state)
@@ -80,7 +83,7 @@ class Lab:
         name: str | None = None,
         mtu: int = 1500,
     ) -> Lab:
-        """Make a lab, whole or not at all. Raises UserError when one is up, or it cannot be."""
+        """Creates a lab completely or not at all. Raises UserError if it exists already or cannot be created."""
         name = state.lab_name(name)
         members = lay_out(hosts, cabinets)
         tools.require()
@@ -115,7 +118,7 @@ class Lab:
         return lab
 
     def _share(self, *paths: Path) -> None:
-        """Show in every node what of the machine's /tmp commands will need (entering from there does)."""
+        """Bind-mounts into every node the folders of the machine's /tmp that commands need (entering does it)."""
         for path_folder in {path if path.is_dir() else path.parent for path in paths}:
             if path_folder.is_relative_to("/tmp"):
                 subprocess.run(
@@ -123,7 +126,7 @@ class Lab:
                 )
 
     def address(self, host: str) -> str:
-        """The IPv4 address of a host or of the head."""
+        """Returns the IPv4 address of a host or of the head."""
         return (_HEAD if host == self.head else self._host(host)).address
 
     def _host(self, name: str) -> Host:
@@ -134,11 +137,11 @@ class Lab:
         return self.nodes[name]
 
     def select(self, names: str) -> list[str]:
-        """The hosts, in lab order, that a node set such as "h[0-3],h6" names. Raises UserError."""
+        """Returns the hosts of a node set such as "h[0-3],h6". Raises UserError for an unknown one."""
         return [name for name in self._parse(names) if self._host(name)]
 
     def select_nodes(self, names: str) -> list[str]:
-        """Like ``select``, of all that can be entered: the head and the switch too."""
+        """Like ``select``, but also accepts the head and the switch."""
         others = (self.head, traffic.SWITCH)
         return [name for name in self._parse(names) if name in others or self._host(name)]
 
@@ -152,11 +155,11 @@ class Lab:
         return chosen
 
     def enter(self, host: str, argv: Sequence[str]) -> list[str]:
-        """The command that runs ``argv`` inside a node, in the present folder and environment."""
+        """Returns the command that runs ``argv`` inside a node, in the current folder and environment."""
         return [str(state.folder(self.name) / "enter"), host, *argv]
 
     def fault(self, hosts: Sequence[str], fault: Fault | None) -> None:
-        """Add to what is wrong with the hosts; None makes them healthy. Stays until then."""
+        """Adds a fault to the hosts; None removes all of their faults."""
         with state.updated(self.name) as lab_state:
             switch = self._holder(traffic.SWITCH)
             had_loss = _is_lossy(lab_state)
@@ -169,7 +172,7 @@ class Lab:
         self.nodes = {host.name: host for host in lab_state.hosts}
 
     def _lose(self, lab_state: state.State, had_loss: bool, switch: int) -> None:
-        """Plant the loss that the hosts' faults ask for; nft is needed only where some is, or was."""
+        """Plants the packet loss of the hosts' faults; calls nft only if there is or was any."""
         if not had_loss and not _is_lossy(lab_state):
             return
         standing = [host for host in lab_state.hosts if self.alive(host.name)]
@@ -177,7 +180,7 @@ class Lab:
         traffic.plant_loss(standing, head, switch)
 
     def fault_rate(self, text: str, side: str) -> float:
-        """B/s of "50mbit", or of "50%" of what a host is planted to send ("tx") or receive ("rx") at.
+        """Parses a rate ("50mbit") or a share ("50%") of the planted rate of a side ("tx", "rx"), in B/s.
 
         Raises UserError for anything else, and for a rate above the planted one.
         """
@@ -186,11 +189,14 @@ class Lab:
             return _share_of(text, rate_limit)
         rate = traffic.parse_rate(text)
         if rate_limit is not None and rate > rate_limit:
-            raise UserError(f"--{side} {text} is above the planted rate", "a fault can only slow a host down")
+            raise UserError(
+                f"--{side} {text} is above the planted rate",
+                "give a lower rate: a fault only slows a host down",
+            )
         return rate
 
     def _holder(self, node: str) -> int:
-        """The process that holds the node open. Raises UserError when it is gone."""
+        """Returns the process that holds the node's namespaces open. Raises UserError if it has ended."""
         folder = state.folder(self.name) / "nodes" / node
         with contextlib.suppress(OSError, ValueError):
             pid = int((folder / "pid").read_text())
@@ -202,7 +208,7 @@ class Lab:
         )
 
     def alive(self, node: str) -> bool:
-        """Whether the node stands."""
+        """Whether the node's process runs."""
         with contextlib.suppress(UserError):
             return self._holder(node) > 0
         return False
@@ -212,9 +218,9 @@ class Lab:
 
 
 def take_down(name: str | None = None) -> tuple[str, bool]:
-    """End a lab, and whatever a crash left of one: its name, and whether there was anything to end.
+    """Ends a lab, or what a crash left of it. Returns its name and whether there was anything to end.
 
-    Raises UserError when processes resist.
+    Raises UserError if processes do not end.
     """
     name = state.lab_name(name)
     tools.require()
@@ -232,7 +238,7 @@ def _undo(name: str) -> int:
 
 @contextlib.contextmanager
 def _uninterrupted() -> Iterator[None]:
-    """A second Ctrl-C waits until the lab is undone (that is bounded)."""
+    """Defers a second Ctrl-C until the lab is removed, which takes a limited time."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
         yield
@@ -256,13 +262,15 @@ def _is_lossy(lab_state: state.State) -> bool:
 
 def _share_of(text: str, rate_limit: float | None) -> float:
     if rate_limit is None:
-        raise UserError(f"{text} of what? No rate is planted", "give an absolute rate, such as 50mbit")
+        raise UserError(
+            f"{text} needs a planted rate, and there is none", "give an absolute rate, such as 50mbit"
+        )
     try:
         share = float(text.strip().removesuffix("%")) / 100
     except ValueError:
         share = 0.0
     if not 0 < share <= 1:
         raise UserError(
-            f"'{text}' is not a share", "give one above 0% and up to 100%; --down cuts a host off"
+            f"'{text}' is not a share", "give one above 0% and up to 100%, or --down to take the link down"
         )
     return share * rate_limit

@@ -1,10 +1,9 @@
 """The nodes of a lab: processes that hold namespaces open, and how to find and end them.
 
-A node is ``node.sh`` in network, host name, mount and IPC namespaces of its own (without the last, MPIs
-go round the network through shared memory). Nothing is pinned by a mount or a name: when a lab's last
-process ends, the kernel takes its namespaces, interfaces and mounts with it. To undo a lab is therefore
-to end its processes, and those are known by a mark in the namespace itself (see ``node.sh``), whatever
-became of the state folder or of the nodes' holders.
+A node is ``node.sh`` in separate network, host name, mount and IPC namespaces (with a shared IPC namespace, MPIs
+bypass the network through shared memory). No mount or name pins a namespace: when the last process of a lab ends,
+the kernel removes its namespaces, interfaces and mounts. Removing a lab therefore means ending its processes. A
+mark in the host name namespace identifies them (see ``node.sh``), also without the state folder.
 """
 
 from __future__ import annotations
@@ -28,11 +27,11 @@ _MARK = "assay-lab."
 
 @contextlib.contextmanager
 def nodes(lab: str, names: Sequence[str], state: Path) -> Iterator[dict[str, int]]:
-    """Start the nodes; the block gets the process that holds each open, and makes a lab of them.
+    """Starts the nodes and yields the process that holds each open.
 
-    They outlive the block if ``lab.json`` stands in ``state`` at its end, else they end by themselves,
-    also when this process is killed: what they wait for is the end of a pipe.
-    Raises UserError when a node cannot be made, or not within 30 s.
+    They outlive the block if ``state`` has a ``lab.json`` at its end. Else they end by themselves, also if this
+    process is killed: they wait for the end of a pipe.
+    Raises UserError if a node cannot be created within 30 s.
     """
     gate, release = os.pipe()
     outputs: dict[str, int] = {}
@@ -49,10 +48,10 @@ def nodes(lab: str, names: Sequence[str], state: Path) -> Iterator[dict[str, int
 
 
 def _start(lab: str, name: str, state: Path, gate: int) -> int:
-    """Start one node; gives the descriptor to read its words from."""
+    """Starts one node; returns the descriptor to read its output from."""
     (state / "nodes" / name).mkdir()
     unshare = [tools.find("unshare", "util-linux"), "-n", "-u", "-m", "-i", "--propagation", "private"]
-    # setsid --fork: out of reach of this terminal's Ctrl-C, and nobody's child to be waited for.
+    # setsid --fork: this terminal's Ctrl-C does not reach it, and no parent has to wait for it.
     argv = [tools.find("setsid", "util-linux"), "--fork", *unshare]
     argv += ["sh", str(Path(__file__).with_name("node.sh")), lab, name, str(state)]
     output, node_end = os.pipe()
@@ -78,19 +77,19 @@ def _await_ready(name: str, descriptor: int, deadline: float) -> None:
         chunk = os.read(descriptor, 4096)
         if not chunk:
             reason = output.decode(errors="replace").strip().replace("\n", " / ")
-            raise UserError(f"node '{name}' could not be made: {reason}", tools.KERNEL_HINT)
+            raise UserError(f"node '{name}' could not be made: {reason}", tools.KERNEL_FIX)
         output += chunk
 
 
 def members(lab: str | None = None) -> dict[int, tuple[str, str]]:
-    """Every process inside a lab (or in this one): its id, with the lab's and the node's name."""
+    """Returns every process inside any lab, or inside ``lab``: process id to names of lab and node."""
     outside = os.readlink("/proc/self/ns/uts")
     marks: dict[str, tuple[str, str] | None] = {outside: None}
     processes = {}
     for entry in os.scandir("/proc"):
         if not entry.name.isdigit():
             continue
-        with contextlib.suppress(OSError):  # it has just ended, or is not ours to look at
+        with contextlib.suppress(OSError):  # it has just ended, or must not be inspected
             namespace = os.readlink(f"/proc/{entry.name}/ns/uts")
             if namespace not in marks:
                 marks[namespace] = _mark(entry.name)
@@ -101,7 +100,7 @@ def members(lab: str | None = None) -> dict[int, tuple[str, str]]:
 
 
 def _mark(pid: str) -> tuple[str, str] | None:
-    """The lab and the node that this process' host name namespace belongs to, if any."""
+    """Returns the lab and the node of a process's host name namespace, if any."""
     command = [tools.find("nsenter", "util-linux"), "-t", pid, "-u", "cat"]
     command += ["/proc/sys/kernel/domainname", "/proc/sys/kernel/hostname"]
     names = subprocess.run(command, capture_output=True, text=True, timeout=tools.TIME_LIMIT_S).stdout.split()
@@ -111,15 +110,15 @@ def _mark(pid: str) -> tuple[str, str] | None:
 
 
 def refuse_inside() -> None:
-    """Raises UserError within a lab: from there, it would end itself half-way."""
+    """Raises UserError inside a lab, where this process would end itself half-way."""
     if Path("/proc/sys/kernel/domainname").read_text().startswith(_MARK):
-        raise UserError("this is inside a lab", "make and end labs from outside, on the machine itself")
+        raise UserError("this is inside a lab", "create and end labs on the machine itself")
 
 
 def end(lab: str) -> int:
-    """Kill whatever runs in the lab; gives how many processes that were.
+    """Kills every process in the lab; returns how many.
 
-    Repeats until none is left, as one may start another meanwhile. Raises UserError if some resist for 10 s.
+    Repeats until none is left, since a process may start another. Raises UserError after 10 s.
     """
     killed: set[int] = set()
     deadline = time.monotonic() + _END_LIMIT_S

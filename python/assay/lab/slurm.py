@@ -1,8 +1,8 @@
-"""Slurm in a lab: a controller on the head node and one daemon a host, all from the machine's packages.
+"""Slurm in a lab: a controller on the head node and a daemon on each host, from the machine's packages.
 
-Everything lies in the lab's folder: its own key, sockets and configuration, so that /etc/slurm and
-/etc/munge of the machine are neither read nor written. The daemons are ordinary ones; what is switched
-off is what needs control groups or a database. They run inside the nodes and so end with the lab.
+Key, sockets and configuration are in the lab's folder; /etc/slurm and /etc/munge of the machine are neither read
+nor written. What needs control groups or a database is switched off. The daemons run inside the nodes and end with
+the lab.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ PartitionName=all Nodes={names} Default=YES MaxTime=INFINITE State=UP OverSubscr
 
 
 def require() -> None:
-    """Raises UserError naming the packages when Slurm is not installed."""
+    """Raises UserError that names the packages if Slurm is not installed."""
     missing = [program for program in _PROGRAMS if tools.locate(program) is None]
     if missing:
         raise UserError(f"no Slurm here ({', '.join(missing)} missing)", "apt-get install slurm-wlm munge")
@@ -63,9 +63,9 @@ def start(
     head: str,
     enter: Callable[[str, Sequence[str]], list[str]],
 ) -> None:
-    """Start Slurm in a lab that stands, and wait until every host is idle (30 s at most).
+    """Starts Slurm in a complete lab and waits at most 30 s until every host is idle.
 
-    ``folder`` is made and holds all of its files; ``enter`` is ``Lab.enter``. Raises UserError.
+    ``folder`` is created and holds all of its files; ``enter`` is ``Lab.enter``. Raises UserError.
     """
     folder.mkdir(mode=0o755)
     (folder / "controller").mkdir()
@@ -94,7 +94,7 @@ def _configuration(name: str, folder: Path, hosts: Sequence[Host], head: str) ->
 
 
 def _daemon(argv: list[str]) -> None:
-    """Start what goes into the background by itself."""
+    """Starts a program that puts itself into the background."""
     tools.run(argv, activity=f"starting {Path(argv[2]).name}")
 
 

@@ -1,9 +1,8 @@
-"""What a lab keeps on disk: one folder a lab, one JSON file that says what was planted.
+"""The state of a lab on disk: a folder for each lab with one JSON file of what was planted.
 
 ``/run/assay/lab/NAME`` holds ``lab.json`` and what must be files: the scripts, the nodes' folders, the
-hosts file, Slurm's configuration. Making the folder claims the name; ``lab.json`` appears last, so a lab
-that has it is complete. Nothing else depends on this folder: ``namespaces.end`` finds a lab's processes
-without it.
+hosts file, Slurm's configuration. Creating the folder claims the name; ``lab.json`` is written last, so a lab
+that has it is complete. ``namespaces.end`` finds a lab's processes without this folder.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _LOCK_LIMIT_S = 10.0
 
 
 class Rates(msgspec.Struct, omit_defaults=True, frozen=True):
-    """Planted limits in B/s; None is no limit. ``duplex`` holds the sum of both directions of a host,
+    """Planted limits in B/s; None is no limit. ``duplex`` limits the sum of both directions of a host,
     ``cabinet`` each direction of a cabinet's uplink."""
 
     up: float | None = None
@@ -37,8 +36,8 @@ class Rates(msgspec.Struct, omit_defaults=True, frozen=True):
 
 
 class Fault(msgspec.Struct, omit_defaults=True, frozen=True):
-    """What is wrong with a host: its transmit or receive rate (B/s), the share of packets that its cable loses
-    on the way out (``tx_loss``) or in (``rx_loss``), or its cable pulled (``down``)."""
+    """The planted faults of a host: a lower transmit or receive rate (B/s), the share of packets lost that it sends
+    (``tx_loss``) or that are sent to it (``rx_loss``), and whether its link is down."""
 
     tx: float | None = None
     rx: float | None = None
@@ -64,9 +63,9 @@ class State(msgspec.Struct):
 
 
 def lab_name(name: str | None) -> str:
-    """``name``, else ASSAY_LAB of the environment, else "lab". Raises UserError when that cannot be."""
+    """Returns ``name``, else $ASSAY_LAB, else "lab". Raises UserError if it is not a valid name."""
     chosen = name or os.environ.get("ASSAY_LAB") or DEFAULT_NAME
-    # 64 bytes hold the mark (a domain name) and 108 the path of a socket in the lab's folder.
+    # The mark (a domain name) has at most 64 bytes, the path of a socket in the lab's folder 108.
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,39}", chosen):
         raise UserError(
             f"'{chosen}' cannot be the name of a lab", "use up to 40 letters, digits, '-', '_', '.'"
@@ -79,7 +78,7 @@ def folder(name: str) -> Path:
 
 
 def claim(name: str) -> Path:
-    """Make the lab's folder; that it did not exist makes the name ours. Raises UserError if it did."""
+    """Creates the lab's folder, which claims the name. Raises UserError if it exists."""
     path = folder(name)
     try:
         os.makedirs(path)
@@ -93,7 +92,7 @@ def claim(name: str) -> Path:
 
 
 def forget(name: str) -> None:
-    """Remove the lab's folder, and those above it that this leaves empty."""
+    """Removes the lab's folder and its parents that are empty then."""
     shutil.rmtree(folder(name), ignore_errors=True)
     for parent in (ROOT, ROOT.parent):
         with contextlib.suppress(OSError):
@@ -101,12 +100,12 @@ def forget(name: str) -> None:
 
 
 def list_labs() -> list[str]:
-    """Names of the labs that are up."""
+    """Returns the names of the labs that are up."""
     return sorted(path.parent.name for path in ROOT.glob("*/lab.json"))
 
 
 def read(name: str) -> State:
-    """Raises UserError when no such lab is up."""
+    """Reads the state of a lab. Raises UserError if no such lab is up."""
     try:
         return msgspec.json.decode((folder(name) / "lab.json").read_bytes(), type=State)
     except FileNotFoundError:
@@ -119,7 +118,7 @@ def read(name: str) -> State:
 
 
 def write(state: State) -> None:
-    """Replace ``lab.json`` at once: a reader sees the old one or the new one, whole."""
+    """Replaces ``lab.json`` atomically."""
     path = folder(state.name) / "lab.json"
     draft = path.with_suffix(".new")
     draft.write_bytes(msgspec.json.format(msgspec.json.encode(state)))
@@ -128,7 +127,7 @@ def write(state: State) -> None:
 
 @contextlib.contextmanager
 def updated(name: str) -> Iterator[State]:
-    """The state to change, written when the block ends well; one at a time, waiting 10 s at most."""
+    """Yields the state to change and writes it if the block succeeds; locked, waiting at most 10 s."""
     read(name)  # the clear error, when there is none
     deadline = time.monotonic() + _LOCK_LIMIT_S
     with (folder(name) / "lock").open("w") as lock:

@@ -1,7 +1,6 @@
-"""Running the machine's own tools (ip, tc, nsenter, ...): found once, bounded in time, errors in one line.
+"""Runs the machine's tools (ip, tc, nsenter, ...) with a time limit and errors of one line.
 
-The lab is made with the tools that an administrator would use, so that every step can be repeated by
-hand. Here is what all such calls share.
+The lab uses the tools that an administrator uses, so every step can be repeated by hand.
 """
 
 from __future__ import annotations
@@ -15,21 +14,21 @@ from pathlib import Path
 from assay.errors import UserError
 
 TIME_LIMIT_S = 30.0
-KERNEL_HINT = (
+KERNEL_FIX = (
     "the lab needs a kernel with network namespaces, veth, bridge and tbf (for --duplex-rate also ifb, "
     "u32 and mirred), and in a container all privileges"
 )
 
 
 def locate(tool: str) -> str | None:
-    """The path of ``tool``, looked for also in the sbin folders, which "su" leaves out of PATH."""
+    """Returns the path of ``tool``; also searches the sbin folders, which "su" leaves out of PATH."""
     return shutil.which(
         tool, path=os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
     )
 
 
 def find(tool: str, package: str) -> str:
-    """The path of ``tool``. Raises UserError naming the Debian ``package`` that brings it."""
+    """Returns the path of ``tool``. Raises UserError that names its Debian ``package``."""
     path = locate(tool)
     if path is None:
         raise UserError(f"'{tool}' is missing, and a lab needs it", f"apt-get install {package}")
@@ -37,7 +36,7 @@ def find(tool: str, package: str) -> str:
 
 
 def require() -> None:
-    """Raises UserError unless a lab can be made here at all: as root, with iproute2 and util-linux."""
+    """Raises UserError unless a lab can be created here: as root, with iproute2 and util-linux."""
     if not Path("/etc/hosts").exists():  # each host has its own, mounted over it
         raise UserError("this machine has no /etc/hosts", "make one: echo '127.0.0.1 localhost' > /etc/hosts")
     if os.geteuid() != 0:
@@ -52,7 +51,7 @@ def require() -> None:
 
 
 def run(argv: Sequence[str], stdin: str = "", activity: str = "") -> None:
-    """Run to the end, within 30 s. Raises UserError with what was being done and the tool's last words."""
+    """Runs a tool for at most 30 s. Raises UserError with ``activity`` and the end of the tool's output."""
     activity = activity or " ".join(argv)
     try:
         done = subprocess.run(argv, input=stdin, capture_output=True, text=True, timeout=TIME_LIMIT_S)
@@ -62,4 +61,4 @@ def run(argv: Sequence[str], stdin: str = "", activity: str = "") -> None:
         ) from None
     if done.returncode != 0:
         message = " / ".join((done.stderr or done.stdout).strip().splitlines()[-2:])
-        raise UserError(f"{activity} failed: {message or f'exit code {done.returncode}'}", KERNEL_HINT)
+        raise UserError(f"{activity} failed: {message or f'exit code {done.returncode}'}", KERNEL_FIX)

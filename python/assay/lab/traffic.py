@@ -1,4 +1,4 @@
-"""The network of a lab: a switch of bridges, and token buckets where a real one has limits.
+"""The network of a lab: a switch made of bridges, and token buckets where a real network has limits.
 
 ::
 
@@ -7,16 +7,15 @@
                                 |            |                  | bridge core | port head ...... eth0 of head
       eth0 of h2 ...... port h2 | bridge c1  | up1 ...... down1 |
 
-Dots are veth pairs; everything between the eth0s is in the namespace of the node "switch". A bucket on
-a host's eth0 is its transmit limit, one on its port the receive limit, one on each end of an uplink the
-cabinet's. The duplex limit needs both directions in one bucket: the port's traffic, in and out, is led
-through one ifb device that has it.
+Dots are veth pairs; everything between the eth0s is in the namespace of the node "switch". A token bucket on a
+host's eth0 limits its transmit rate, one on its port the receive rate, and one on each end of an uplink the rate
+of the cabinet. The duplex limit needs both directions in one bucket, so an ifb device carries the port's traffic
+of both directions.
 
-Loss is planted in the switch, where a bad cable's would be seen from: neither host's counters know of it. Each
-packet is dropped by its own chance, so while any loss is planted the hosts send packets that fit the cable, not
-the 64 kB blocks that virtual ones would carry whole.
+Packet loss is planted in the switch, so neither host's counters see it, as with a bad cable. Packets are dropped
+independently. While any loss is planted, the hosts send packets of the MTU instead of 64 kB segments.
 
-All of it is text for ``ip -batch``, ``tc -batch`` and ``nft -f``: one process for the whole switch.
+The network is set up by text for ``ip -batch``, ``tc -batch`` and ``nft -f``: one process for the whole switch.
 """
 
 from __future__ import annotations
@@ -33,60 +32,63 @@ INTERFACE = "eth0"
 SWITCH = "switch"
 HEAD = "head"
 _PREFIX = 16
-# A bucket lets a burst pass at once, so a lone message is faster than the rate by that much: the burst is small where
-# the rate is. But it holds the blocks that hosts send, or the kernel cuts them up, which on a fast wire costs more than
-# the wire: there they are of 64 kB, and small on a slow one.
+# A bucket lets a burst pass at once, so a single message exceeds the rate by the burst: at a low rate the burst is
+# small. It must hold the segments that hosts send, or the kernel splits them, which on a fast link costs more than the
+# link itself: segments are 64 kB on a fast link and small on a slow one.
 _FAST = 125e6  # B/s
 _BURST, _BURST_S = 16 * 1024, 0.5e-3  # at least, and what the timer lets pass at once
 _FAST_BURST, _FAST_BURST_S = 128 * 1024, 1e-3
 _BLOCK = 8 * 1024
-# What waits for it, in bursts: some milliseconds. A longer queue would keep the acknowledgements of one direction
-# waiting behind the other's data, and TCP would leave a fifth of a slow link empty.
+# The queue's length in bursts: some milliseconds. In a longer one the acknowledgements of one direction wait behind the
+# data of the other, and TCP leaves a fifth of a slow link unused.
 _QUEUE = 4
-_LOSS_PARTS = 1_000_000_000  # loss is planted in these parts
-_MOST_SEGMENTS = 65535  # of a block that a device takes whole, where nothing is said
+_LOSS_PARTS = 1_000_000_000  # resolution of the planted loss
+_MOST_SEGMENTS = 65535  # the kernel's default of gso_max_segs
 
 
 def parse_rate(text: str) -> float:
-    """B/s of a rate as tc writes it ("100mbit") or as Assay does ("100 Mbit/s", "12.5 MB/s").
+    """Parses a rate as tc writes it ("100mbit") or as Assay does ("100 Mbit/s", "12.5 MB/s"), in B/s.
 
-    Raises UserError.
+    Raises UserError outside 8 kbit/s to 800 Gbit/s.
     """
     match = re.fullmatch(r"\s*(\S*?)\s*([kmgt]?)bit(?:/s)?\s*", text, re.IGNORECASE)
-    if match:  # tc's letters are of either case: "m" is mega, there is no millibit
+    if match:  # tc ignores letter case: "m" is mega
         prefix = match[2].lower() if match[2] in "kK" else match[2].upper()
         text = f"{match[1]} {prefix}bit/s"
     rate = parse_in(text, "B/s")
     if not 1e3 <= rate <= 1e11:
-        raise UserError(f"a rate of '{text}' cannot be planted", "give one from 8kbit to 800gbit")
+        raise UserError(
+            f"a rate of '{text}' cannot be planted", "give one from 8kbit to 800gbit, e.g. 100mbit"
+        )
     return rate
 
 
 def parse_loss(text: str) -> float:
-    """The share of packets to lose: "1%", "0.001". Raises UserError."""
+    """Parses the share of packets to lose: "1%", "0.001". Raises UserError."""
     share = parse_in(text, "1")
     if not 1 / _LOSS_PARTS <= share < 1:
         raise UserError(
-            f"'{text}' is no loss", "give a share above 0% and under 100%; --down cuts a host off"
+            f"a loss of '{text}' cannot be planted",
+            "give a share above 0% and under 100%, e.g. 1%, or --down to take the link down",
         )
     return share
 
 
 def parse_mtu(text: str) -> int:
-    """The largest packet of the lab's cables, in bytes. Raises UserError."""
+    """Parses the MTU of the lab's links, in bytes. Raises UserError outside 576 to 65535."""
     if not text.isascii() or not text.isdigit() or not 576 <= int(text) <= 65535:
         raise UserError(f"an MTU of '{text}' is not possible", "give bytes from 576 to 65535, such as 9000")
     return int(text)
 
 
 def planted_rate(rates: Rates, side: str) -> float | None:
-    """The rate (B/s) at which a host can at most send ("tx") or receive ("rx"), None without a limit."""
+    """Returns the highest rate (B/s) at which a host can send ("tx") or receive ("rx"); None without a limit."""
     limits = [rate for rate in (rates.up if side == "tx" else rates.down, rates.duplex) if rate is not None]
     return min(limits, default=None)
 
 
 def _shape(device: str, rate: float | None) -> str:
-    """The tc command that makes ``rate`` (B/s) the limit of what leaves by ``device``."""
+    """Returns the tc command that limits what ``device`` sends to ``rate`` (B/s)."""
     if rate is None:
         return f"qdisc replace dev {device} root noqueue"
     min_burst, seconds = (_BURST, _BURST_S) if rate < _FAST else (_FAST_BURST, _FAST_BURST_S)
@@ -96,7 +98,7 @@ def _shape(device: str, rate: float | None) -> str:
 
 
 def _share_one_bucket(port: str, rate: float) -> Iterator[str]:
-    """tc commands that lead both directions of ``port`` through the one bucket of its ifb device."""
+    """Yields the tc commands that send both directions of ``port`` through the bucket of its ifb device."""
     yield _shape(f"{port}-duplex", rate)
     yield f"qdisc add dev {port} clsact"
     for direction in ("ingress", "egress"):
@@ -107,7 +109,7 @@ def _share_one_bucket(port: str, rate: float) -> Iterator[str]:
 
 
 def build(hosts: Sequence[Host], head: Host, rates: Rates, switch: int, mtu: int) -> None:
-    """Lay the cables between the nodes that stand, and plant the limits. ``switch`` is its node's process."""
+    """Creates the links between the nodes and plants the limits. ``switch`` is the process of the switch node."""
     links, limits = [f"link add name core mtu {mtu} type bridge", "link set core up"], []
     for number, cabinet in enumerate(dict.fromkeys(host.cabinet for host in hosts)):
         up, down = f"up{number}", f"down{number}"
@@ -144,15 +146,15 @@ def build(hosts: Sequence[Host], head: Host, rates: Rates, switch: int, mtu: int
 
 
 def apply_fault(host: Host, fault: Fault, rates: Rates, switch: int) -> None:
-    """Give ``host`` this fault instead of the one that it has; ``Fault()`` makes it healthy."""
+    """Replaces the fault of ``host``; ``Fault()`` makes it healthy."""
     _batch(host.pid, "tc", [_shape(INTERFACE, fault.tx or rates.up)])
     _batch(switch, "tc", [_shape(host.name, fault.rx or rates.down)])
-    # The port goes down, not eth0: so the host sees what a pulled cable shows it, and keeps its routes.
+    # The port goes down, not eth0: the host then loses its carrier and keeps its routes.
     _batch(switch, "ip", [f"link set {host.name} {'down' if fault.down else 'up'}"])
 
 
 def plant_loss(hosts: Sequence[Host], head: Host, switch: int) -> None:
-    """Let each host's cable lose what its fault says, instead of what it lost before."""
+    """Replaces the planted packet loss of all hosts by that of their faults."""
     rules: dict[str, list[str]] = {"prerouting": [], "postrouting": []}
     for host in hosts:
         for hook, port, share in (
@@ -162,7 +164,7 @@ def plant_loss(hosts: Sequence[Host], head: Host, switch: int) -> None:
             if share is not None:
                 chance = f"numgen random mod {_LOSS_PARTS} < {round(share * _LOSS_PARTS)}"
                 rules[hook].append(f'{port} "{host.name}" {chance} drop')
-    # A table that is declared exists, so that it can be deleted whatever was there.
+    # Declaring the table first lets the deletion succeed if there was none.
     table = ["table bridge loss", "delete table bridge loss"]
     lossy = any(rules.values())
     if lossy:
@@ -178,7 +180,7 @@ def plant_loss(hosts: Sequence[Host], head: Host, switch: int) -> None:
 
 
 def _batch(pid: int, tool: str, commands: Sequence[str]) -> None:
-    """Run the commands of ``ip`` or ``tc`` in the network namespace of a process."""
+    """Runs the commands of ``ip`` or ``tc`` in the network namespace of a process."""
     if commands:
         argv = [tools.find(tool, "iproute2"), "-batch", "-"]
         _run_in_namespace(pid, argv, commands, f"setting up the lab's network with {tool}")

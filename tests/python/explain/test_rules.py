@@ -83,7 +83,7 @@ def test_faults_come_before_warnings() -> None:
     assert [finding.severity for finding in explain(planted)] == ["fault", "warning"]
 
 
-def test_an_mpi_that_goes_round_the_network() -> None:
+def test_an_mpi_that_bypasses_the_network() -> None:
     records: list[AnyRecord] = [
         measured("network.wire", "share", 0.03, "h3", identity=8),
         measured("network.wire", "share", 1.0, "h4"),
@@ -96,7 +96,7 @@ def test_an_mpi_that_goes_round_the_network() -> None:
         [8],
     )
     assert finding.effect == pytest.approx(-0.97)
-    assert "goes round the network on h3" in finding.cause
+    assert "bypasses the network on h3" in finding.cause
 
 
 def test_one_corrupted_pair_is_located() -> None:
@@ -146,8 +146,8 @@ def test_port_errors_are_a_warning_a_device() -> None:
 @pytest.mark.parametrize(
     ("carried", "device", "effect", "says"),
     [
-        ((9.9e9, 0.1e9), "mlx5_1", -0.98, "was asked for and hardly used"),
-        ((4e9, 4e9, 2e9), "mlx5_2", None, "was not asked for"),
+        ((9.9e9, 0.1e9), "mlx5_1", -0.98, "was requested and hardly used"),
+        ((4e9, 4e9, 2e9), "mlx5_2", None, "was not requested"),
     ],
 )
 def test_an_adapter_that_did_not_do_what_it_was_asked(

@@ -1,9 +1,8 @@
-"""One guest, from its boot to its end: QEMU's command line, the job inside, its output and exit code.
+"""Runs a job in a QEMU guest: command line, boot, output and exit code.
 
-Emulated (TCG) unless hardware virtualisation is really there: a /dev/kvm alone proves nothing. The guest's
-root is this machine's own, over 9p, read-only under an overlay in memory: every program here runs there, with
-the same paths, and nothing that it writes comes back but what lies under ``output``. Its standard output and
-error come through ports of their own, so that no word of a kernel mixes with them.
+The guest is emulated (TCG) unless KVM works: a /dev/kvm alone is no proof. Its root is this machine's root over 9p,
+read-only under an overlay in memory: every program runs there under the same path, and only what is written below
+``output`` comes back. Standard output and error have their own ports, so kernel messages do not mix with them.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from assay.lab.guest.kernel import Kernel, prepare_kernel
 from assay.lab.tools import find
 
 SCRIPTS = Path(__file__).parent
-BOOT_LIMIT_S = 90.0  # a boot takes 5 s on a quiet machine and 30 s on a loaded one; beyond, it hangs
+BOOT_LIMIT_S = 90.0  # a boot takes 5 s on a quiet machine and 30 s on a loaded one; after more it hangs
 BOOTS = 2
-FOLDERS = "assay-guest-"  # then the number of the process that they belong to
+FOLDERS = "assay-guest-"  # then the id of the process that owns them
 LABEL_BYTES = 2 << 20  # of an NVDIMM, beside its region
 MIB = 1 << 20
-# What a job inherits, besides what begins with these.
+# The variables that a job inherits, by name and by prefix.
 KEPT = ("PATH", "HOME", "PYTHONPATH", "LANG", "TERM", "LD_LIBRARY_PATH")
 KEPT_PREFIXES = ("ASSAY_",)
 NOT_STARTED = 125  # the guest's exit code when its hardware could not be made ready
@@ -40,7 +39,7 @@ NOT_STARTED = 125  # the guest's exit code when its hardware could not be made r
 
 @dataclass(frozen=True)
 class Hardware:
-    """What the guest has. ``rdma_rate`` is tc's spelling ("80mbit") or empty; bytes elsewhere."""
+    """The guest's hardware; sizes in bytes. ``rdma_rate`` is a rate as tc writes it ("80mbit") or empty."""
 
     cpus: int = 2
     memory: int = 1024 * MIB
@@ -53,7 +52,7 @@ class Hardware:
     )
 
     def setup(self) -> str:
-        """The shell lines that make it ready inside."""
+        """Returns the shell line that sets it up inside the guest."""
         lines = []
         if self.rdma:
             lines.append(shlex.join(["bash", str(SCRIPTS / "rdma.sh"), str(self.rdma), self.rdma_rate]))
@@ -64,7 +63,7 @@ class Hardware:
 
 @dataclass(frozen=True)
 class Guest:
-    """A machine and its job. ``output`` is a folder whose content is the same inside and outside."""
+    """A machine and its job. ``output`` is a folder that host and guest share."""
 
     hardware: Hardware
     command: Sequence[str]
@@ -75,7 +74,7 @@ class Guest:
 
 @dataclass
 class Ended:
-    """``code`` is the job's exit code; None when the guest never said it."""
+    """How a guest ended. ``code`` is the job's exit code; None if the guest did not report it."""
 
     code: int | None
     is_up: bool
@@ -84,7 +83,7 @@ class Ended:
 
 
 def _remove_left_behind() -> None:
-    """Folders of those who were killed, and had no time to: they may hold a device's memory."""
+    """Removes the folders of processes that were killed; they may hold a device's memory."""
     for folder in Path(tempfile.gettempdir()).glob(f"{FOLDERS}*-*"):
         owner = folder.name.removeprefix(FOLDERS).partition("-")[0]
         if owner.isdigit() and not Path("/proc", owner).exists():
@@ -92,8 +91,11 @@ def _remove_left_behind() -> None:
 
 
 def run_guest(guest: Guest, stdout: int | None = None, stderr: int | None = None) -> int:
-    """Boots, runs the command, ends; its exit code. Output goes to the given file descriptors, by default to
-    this process's own. Raises UserError when the guest does not come up, or not to an end in time."""
+    """Boots a guest, runs its command and returns the exit code.
+
+    Output goes to the given file descriptors, by default to those of this process. Raises UserError if the guest does
+    not boot or does not end in time.
+    """
     _require(guest)
     kernel = prepare_kernel()
     _remove_left_behind()
@@ -110,15 +112,15 @@ def run_guest(guest: Guest, stdout: int | None = None, stderr: int | None = None
             if ended.is_up or ended.timed_out:
                 break
             if attempt + 1 < BOOTS:
-                print("the guest did not come up; once more", file=sys.stderr)
+                print("the guest did not boot; trying once more", file=sys.stderr)
     if ended.timed_out:
-        raise UserError(f"the guest was not done within {guest.limit_s:.0f} s", "give it more: --timeout")
+        raise UserError(f"the guest was not done within {guest.limit_s:.0f} s", "give a longer --timeout")
     if not ended.is_up:
-        raise UserError(f"the guest did not come up: {ended.console or 'no word from it'}", "try again")
+        raise UserError(f"the guest did not boot: {ended.console or 'no output'}", "try again")
     if ended.code is None:
-        raise UserError(f"the guest ended without a word: {ended.console}", "more memory, perhaps: --memory")
+        raise UserError(f"the guest ended without an exit code: {ended.console}", "try more memory: --memory")
     if ended.code == NOT_STARTED:
-        raise UserError("the guest's hardware could not be made ready", "its words are above")
+        raise UserError("the guest's hardware could not be set up", "see the messages above")
     return ended.code
 
 
@@ -132,17 +134,17 @@ def _require(guest: Guest) -> None:
     if guest.hardware.numa > guest.hardware.cpus:
         raise UserError(
             f"{guest.hardware.numa} NUMA nodes with {guest.hardware.cpus} processors",
-            "give each node one at least: --cpus",
+            "give at least one processor for each node: --cpus",
         )
     if guest.output is not None and not guest.output.is_dir():
-        raise UserError(f"no folder {guest.output} for the output", "make it first")
+        raise UserError(f"no folder {guest.output} for the output", "create it first")
 
 
 def _job(guest: Guest) -> str:
     kept = {
         name: value for name, value in os.environ.items() if name in KEPT or name.startswith(KEPT_PREFIXES)
     }
-    # Whatever is timed inside an emulated machine is no performance.
+    # Times in an emulated machine say nothing about performance: records say so by this variable.
     lines = [f"export {name}={shlex.quote(value)}" for name, value in (kept | guest.environment).items()]
     lines.append("export ASSAY_GUEST=emulated")
     if guest.output is not None:
@@ -164,13 +166,13 @@ def _memory_file(folder: Path, hardware: Hardware) -> None:
 
 
 def is_virtualised() -> bool:
-    """Whether KVM can really be used: its own module has to be there, not just a device of that name."""
+    """Whether KVM works: its kernel module must be loaded; /dev/kvm may exist without it."""
     modules = ("kvm_intel", "kvm_amd")
     return os.access("/dev/kvm", os.W_OK) and any(Path("/sys/module", module).is_dir() for module in modules)
 
 
 def qemu_command(guest: Guest, kernel: Kernel, folder: Path) -> list[str]:
-    """The command, without the descriptors of the ports (see ``_ports``)."""
+    """Returns QEMU's command without the descriptors of the ports (see ``_ports``)."""
     hardware = guest.hardware
     accelerator = ["-accel", "kvm"] if is_virtualised() else ["-accel", "tcg,thread=multi"]
     machine = "q35,nvdimm=on" if hardware.pmem else "q35"
@@ -206,13 +208,13 @@ def _kernel_command_line(kernel: Kernel, folder: Path) -> str:
 
 
 def _numa(hardware: Hardware) -> list[str]:
-    """Nodes with their share of memory and processors; 10 to themselves and 21 to each other."""
+    """Splits memory and processors over the nodes; distance 10 within a node, 21 between nodes."""
     options: list[str] = []
     share = hardware.memory // hardware.numa // MIB
     for node in range(hardware.numa):
         first = node * hardware.cpus // hardware.numa
         last = (node + 1) * hardware.cpus // hardware.numa - 1
-        # The first takes what a division leaves over.
+        # Node 0 takes the remainder of the division.
         size = share if node else hardware.memory // MIB - share * (hardware.numa - 1)
         options += ["-object", f"memory-backend-ram,id=m{node},size={size}M"]
         options += ["-numa", f"node,nodeid={node},cpus={first}-{last},memdev=m{node}"]
@@ -223,7 +225,7 @@ def _numa(hardware: Hardware) -> list[str]:
 
 
 def _ports(descriptors: Sequence[int]) -> list[str]:
-    """Standard output, standard error and state, as ports 1 to 3 over descriptors that QEMU inherits."""
+    """Maps standard output, standard error and state to ports 1 to 3, over descriptors that QEMU inherits."""
     options = ["-device", "virtio-serial-pci"]
     for number, descriptor in enumerate(descriptors, 1):
         options += ["-add-fd", f"fd={descriptor},set={number}"]
@@ -233,10 +235,10 @@ def _ports(descriptors: Sequence[int]) -> list[str]:
 
 
 def _boot(guest: Guest, kernel: Kernel, folder: Path, descriptors: Sequence[int], deadline: float) -> Ended:
-    """One attempt. The guest's end is QEMU's; a QEMU whose parent dies is killed with it."""
+    """Boots once. The guest ends when QEMU ends; QEMU is killed if its parent dies."""
     state, console = folder / "state", folder / "console"
     state.touch()
-    # QEMU writes to pipes of its own: it takes no descriptor that can be read too, as a terminal's can.
+    # QEMU writes to pipes: it refuses descriptors that are readable too, as a terminal's.
     with _Relays(descriptors) as relays, open(state, "ab") as state_file, open(console, "wb") as console_file:
         ports = [*relays.ends, state_file.fileno()]
         command = [*qemu_command(guest, kernel, folder), *_ports(ports), "-serial", f"file:{console}"]
@@ -263,7 +265,7 @@ def _boot(guest: Guest, kernel: Kernel, folder: Path, descriptors: Sequence[int]
 
 
 class _Relays:
-    """Pipes whose writing ends a guest gets, each copied to a descriptor of this process until it closes."""
+    """Pipes that a guest writes to, each copied to a descriptor of this process until it closes."""
 
     def __init__(self, targets: Sequence[int]) -> None:
         pipes = [os.pipe() for _ in targets]
@@ -279,7 +281,7 @@ class _Relays:
         return self
 
     def release(self) -> None:
-        """Closes the writing ends here, once somebody else has them."""
+        """Closes this process's writing ends, once QEMU has inherited them."""
         while self.ends:
             os.close(self.ends.pop())
 
@@ -292,13 +294,13 @@ class _Relays:
     def _copy(source: int, target: int) -> None:
         with open(source, "rb", buffering=0) as pipe:
             while chunk := pipe.read(1 << 16):
-                with contextlib.suppress(OSError):  # a reader that went away: the guest may still finish
+                with contextlib.suppress(OSError):  # the reader has closed: the guest may still finish
                     while chunk:
                         chunk = chunk[os.write(target, chunk) :]
 
 
 def _await(process: subprocess.Popen[bytes], state: Path, up_until: float, until: float) -> bool:
-    """Waits for the end, as long as the guest comes up and finishes in time; True when time ran out."""
+    """Waits for the end while the guest boots and finishes in time. Returns whether time ran out."""
     while process.poll() is None:
         time.sleep(0.05)
         now = time.monotonic()

@@ -1,10 +1,10 @@
 #!/bin/bash
-# The first process of a guest, on the host's own root under an overlay: makes the hardware ready that was asked
-# for, runs the job, says how it ended, and powers off.
+# The first process of a guest, on the host's root under an overlay: sets up the requested hardware, runs the job,
+# reports its exit code, and powers off.
 #
-# The kernel's command line gives assay.job=FOLDER: there lie `hardware` (the scripts to run, with arguments)
-# and `job` (the command, with its environment and folder). Output goes to virtio ports, never to the
-# console: 1 standard output, 2 standard error, 3 the state ("up", then the exit code).
+# The kernel's command line has assay.job=FOLDER with `hardware` (the scripts to run, with arguments) and `job` (the
+# command, with its environment and folder). Output goes to virtio ports, never to the console: 1 standard output, 2
+# standard error, 3 the state ("up", then the exit code).
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LANG=C.UTF-8
 for word in $(cat /proc/cmdline); do case $word in assay.job=*) job=${word#assay.job=} ;; assay.modules=*) modules=${word#assay.modules=} ;; esac; done
 mount -t tmpfs tmpfs /run
@@ -32,7 +32,7 @@ else
 fi
 sync
 echo "$code" >"$state"
-# What the ports still hold has to reach the host.
+# The ports' buffers have to reach the host.
 sleep 0.2
 echo o >/proc/sysrq-trigger
 sleep 10

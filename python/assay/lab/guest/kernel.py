@@ -1,7 +1,7 @@
-"""The guests' kernel: Debian's, unpacked beside the system's own and never installed.
+"""The kernel of guests: Debian's package, unpacked into a cache and not installed.
 
-Kept in a cache (/var/cache/assay for root, else ~/.cache/assay), once for each version. The bzImage's payload
-is unpacked too: QEMU boots an uncompressed vmlinux by PVH, which saves a third of the time under emulation.
+The cache is /var/cache/assay for root, else ~/.cache/assay, with a folder for each version. The bzImage's payload is
+unpacked too: QEMU boots an uncompressed vmlinux by PVH, which saves a third of the time under emulation.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TOOLS = {
 }
 # Offsets of the x86 boot protocol's header (Documentation/arch/x86/boot.rst of the kernel).
 SETUP_SECTORS, PAYLOAD_OFFSET, PAYLOAD_LENGTH = 0x1F1, 0x248, 0x24C
-FORMAT = 1  # of the cache: one more with every change of what is kept there
+FORMAT = 1  # version of the cache's layout
 BOOT_MODULES = ("virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay")
 
 
@@ -50,7 +50,7 @@ def cache() -> Path:
 
 
 def prepare_kernel() -> Kernel:
-    """The newest kernel there is in the cache; fetched and unpacked when there is none."""
+    """Returns the newest kernel of the cache; fetches and unpacks one if there is none. Raises UserError."""
     ready = sorted(cache().glob("*/ready"), key=lambda path: path.stat().st_mtime)
     if ready:
         return _kernel(ready[-1].parent)
@@ -86,17 +86,17 @@ def _kernel(folder: Path) -> Kernel:
     return Kernel(folder.name, folder / "vmlinux", folder / "root", folder / "initramfs.gz")
 
 
-def _run(argv_in: list[str], cwd: Path | None = None) -> str:
-    argv = [find(argv_in[0], argv_in[0]), *argv_in[1:]]
+def _run(command: list[str], cwd: Path | None = None) -> str:
+    argv = [find(command[0], command[0]), *command[1:]]
     try:
         done = subprocess.run(
             argv, capture_output=True, text=True, timeout=FETCH_LIMIT_S, check=True, cwd=cwd
         )
     except subprocess.CalledProcessError as error:
-        last = (error.stderr or error.stdout or "").strip().splitlines()[-1:] or ["no word why"]
-        raise UserError(f"{argv_in[0]} failed: {last[0]}", "a guest needs Debian's kernel package") from None
+        last = (error.stderr or error.stdout or "").strip().splitlines()[-1:] or ["no message"]
+        raise UserError(f"{command[0]} failed: {last[0]}", "a guest needs Debian's kernel package") from None
     except subprocess.TimeoutExpired:
-        raise UserError(f"{argv_in[0]} took over {FETCH_LIMIT_S:.0f} s", "is the network up?") from None
+        raise UserError(f"{command[0]} took over {FETCH_LIMIT_S:.0f} s", "is the network up?") from None
     return done.stdout
 
 
@@ -114,7 +114,7 @@ def _unpack(package: Path, target: Path) -> None:
 
 
 def payload(image: bytes) -> bytes:
-    """The vmlinux inside a bzImage that was compressed with xz."""
+    """Returns the vmlinux inside a bzImage that is compressed with xz. Raises UserError otherwise."""
     sectors = image[SETUP_SECTORS] or 4
     offset, length = struct.unpack_from("<II", image, PAYLOAD_OFFSET)
     start = (sectors + 1) * 512 + offset
@@ -139,7 +139,7 @@ exec $B switch_root /new /bin/bash $init
 
 
 def _build_initramfs(target: Path, version: str) -> None:
-    """A megabyte: busybox, and the modules that bring the host's own root."""
+    """Builds the initramfs, 1 MB: busybox and the modules that mount the host's root."""
     tree = target / "initramfs"
     for folder in ("bin", "m", "proc", "sys", "dev", "ro", "rw", "new"):
         (tree / folder).mkdir(parents=True)

@@ -1,5 +1,5 @@
-# pmem.sh DEVDAX_BYTES: the guest's persistent memory, as /dev/dax0.0 and, of what is left, as a file system
-# with direct access on /mnt/pmem. What an earlier guest has made of it stays.
+# pmem.sh DEVDAX_BYTES: sets up persistent memory as /dev/dax0.0 of that size and the rest as a file system with
+# direct access (DAX) on /mnt/pmem. Namespaces of an earlier guest are kept.
 set -e
 for module in nfit nd_pmem device_dax dax_pmem ext4; do modprobe $module; done
 new=

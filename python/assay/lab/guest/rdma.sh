@@ -1,8 +1,8 @@
-# rdma.sh COUNT [RATE]: SoftRoCE devices rxe0, rxe1 ... whose traffic really crosses wires.
+# rdma.sh COUNT [RATE]: creates SoftRoCE devices rxe0, rxe1 ... whose traffic crosses veth links.
 #
-# The kernel's rdma_rxe serves the initial network namespace only, so every device's end stays there, on a veth
-# whose other end lies in a namespace that routes between them. Policy routing keeps the kernel from delivering
-# to its own addresses directly; RATE shapes both ends of each wire.
+# The kernel's rdma_rxe serves the initial network namespace only, so every device is there, on a veth whose peer is
+# in a namespace that routes between them. Policy routing keeps the kernel from delivering to local addresses
+# directly; RATE limits both ends of each link.
 set -e
 count=$1 rate=$2
 modprobe rdma_rxe
@@ -21,9 +21,9 @@ for ((i = 0; i < count; i++)); do
     ip netns exec switch ip addr add 10.200.$i.254/24 dev p$i
     ip netns exec switch ip link set p$i up
     ip route add default via 10.200.$i.254 dev v$i table $((100 + i))
-    ip rule add pref 10 iif v$i lookup local                          # from the wire: deliver
+    ip rule add pref 10 iif v$i lookup local                          # from the link: deliver
     ip rule add pref 20 to 10.200.$i.1/32 from 10.200.$i.1 lookup local # to itself: deliver
-    ip rule add pref 30 from 10.200.$i.1 to 10.200.0.0/16 lookup $((100 + i)) # to others: onto the wire
+    ip rule add pref 30 from 10.200.$i.1 to 10.200.0.0/16 lookup $((100 + i)) # to others: onto the link
     if [ -n "$rate" ]; then
         tc qdisc add dev v$i root tbf rate "$rate" burst 128kb limit 512kb
         ip netns exec switch tc qdisc add dev p$i root tbf rate "$rate" burst 128kb limit 512kb
