@@ -94,7 +94,7 @@ def build_parser() -> Parser:
             examples=command.examples,
         )
         command.prepare_parser(verb)
-        verb.set_defaults(execute=command.run, parser=verb)
+        verb.set_defaults(execute=command.run)
     return parser
 
 
@@ -111,7 +111,7 @@ def parse(parser: Parser, arguments: list[str]) -> argparse.Namespace:
         arguments, program = _split(typed)
         args, others = parser.parse_known_args(arguments)
     if others and not getattr(args, "takes_others", False):
-        _refuse(getattr(args, "parser", parser), others)
+        _refuse(args.parser, others)
     args.others, args.resumed = others, resumed
     if program is not None:
         args.program = program

@@ -32,45 +32,43 @@ Group = argparse._ArgumentGroup | argparse.ArgumentParser
 T = TypeVar("T")
 
 
-def reader(parse: Callable[[str], T]) -> Callable[[str], T]:
-    """``parse`` for argparse, which puts the option's name before the error."""
+def reader(parse: Callable[[str], T], fix: str = "") -> Callable[[str], T]:
+    """``parse`` for argparse, which puts the option's name before the error. ``fix`` is for what is no quantity at
+    all; other errors have better ones."""
 
     def read(text: str) -> T:
         try:
             return parse(text)
         except UserError as error:
+            if fix and (not error.fix or error.what.endswith("is not a quantity")):
+                error = UserError(error.what, fix)
             raise argparse.ArgumentTypeError(str(error)) from None
 
     return read
 
 
-def quantity(unit: str) -> Callable[[str], float]:
-    """A reader of quantities in ``unit``; a bare number is in that unit."""
-
-    def parse(text: str) -> float:
-        try:
-            return float(text)
-        except ValueError:
-            return parse_in(text, unit)
-
-    return reader(parse)
-
-
-@reader
-def duration(text: str) -> float:
-    """Seconds, above zero: "20s", "3min", "500ms"; a bare number is in seconds."""
+def _parse_quantity(text: str, unit: str) -> float:
+    """A bare number is in ``unit``."""
     try:
-        seconds = float(text)
+        return float(text)
     except ValueError:
-        seconds = parse_in(text, "s")
+        return parse_in(text, unit)
+
+
+def _parse_duration(text: str) -> float:
+    seconds = _parse_quantity(text, "s")
     if not 0 < seconds < math.inf:
-        raise UserError(f"{text}: not a duration above zero", "give a time, such as 20s or 3min")
+        raise UserError(f"'{text}' is not a time above zero")
     return seconds
 
 
-size = reader(parse_size)  # bytes: "65536", "64KiB", "64k"; k, m and g are binary as in IOR and fio
-sizes = reader(parse_sizes)  # "4KiB,1MiB", or "16B:4GiB", a factor of four each
-share = quantity("1")  # "5%" or 0.05
+# Seconds above zero; a bare number is in seconds.
+duration = reader(_parse_duration, "give a time, such as 20s or 3min")
+# Bytes; a bare number is in bytes, and k, m and g are binary, as in IOR and fio.
+size = reader(parse_size, "give a size, such as 4096, 64KiB or 1m")
+# "4KiB,1MiB", or "16B:4GiB", a factor of four each.
+sizes = reader(parse_sizes, "give sizes, such as 4KiB,1MiB or 16B:4GiB")
+share = reader(lambda text: _parse_quantity(text, "1"), "give a share, such as 5% or 0.05")
 
 
 @reader

@@ -43,6 +43,7 @@ class Parser(argparse.ArgumentParser):
             description=textwrap.fill(" ".join(description.split()), _width()),
             **options,
         )
+        self.set_defaults(parser=self)  # the innermost parser's own comes last
         self.examples = list(examples)
         self.notes = notes
         self._advanced: argparse._ArgumentGroup | None = None

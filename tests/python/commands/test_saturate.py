@@ -49,7 +49,7 @@ def refused(capsys, *words: str) -> str:
         (["saturate", "--topology", "a=n[1-3]", "b=n3"], "in two cabinets"),
         (["saturate", "-w", "n[1-4]", "--topology", "a=n[1-3]"], "not in both"),
         (["saturate", "-w", "n[1-4]", "--confidence", "0"], "not a share"),
-        (["saturate", "-w", "n[1-4]", "--budget", "0"], "not a duration"),
+        (["saturate", "-w", "n[1-4]", "--budget", "0"], "not a time"),
         (["saturate", "-w", "no-such-host-[1-2].invalid"], "unknown host"),
         (["model", "/no/such/run"], "not a run directory"),
         (["model", "--limit", "0"], "not a positive share"),

@@ -466,7 +466,7 @@ def test_options_that_do_not_go_together(tmp_path: Path) -> None:
         "--attach", "1", "--", "true", cwd=tmp_path
     )
     assert "--budget needs --attach" in refused("--budget", "1s", "--", "true", cwd=tmp_path)
-    assert "not a duration above zero" in refused("--attach", "1", "--budget=-1", cwd=tmp_path)
+    assert "not a time above zero" in refused("--attach", "1", "--budget=-1", cwd=tmp_path)
 
 
 def test_a_program_that_assay_has_started(program: Path, tmp_path: Path) -> None:
