@@ -1,4 +1,4 @@
-"""Specifications held against records: what was asked, what was seen, and the verdict."""
+"""Judges the records of a run against a specification."""
 
 from assay.judge.criteria import Specification, Vocabulary
 from assay.judge.specification import find_specification, load_specification

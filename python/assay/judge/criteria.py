@@ -1,4 +1,4 @@
-"""What a criterion and a specification are, once read."""
+"""The types of a specification that has been read: criteria, limits, conditions."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from assay.records.units import Quantity, format_as, format_quantity, format_sha
 STATISTICS = ("median", "min", "max", "p5", "p95", "p99")
 SUBJECT_FIELDS = tuple(Subject.__struct_fields__)
 
-Condition = Scalar | Quantity  # what a parameter or a field of the subject has to be
+Condition = Scalar | Quantity  # the required value of a parameter or of a field of the subject
 
 
 @dataclass(frozen=True)
 class Share:
-    """A limit taken from the machine: ``share`` times the median of the metric ``of``."""
+    """A limit relative to another metric: ``share`` times the median of the metric ``of``."""
 
     share: float
     of: str
@@ -39,17 +39,17 @@ class Criterion:
     min: Limit | None = None
     max: Limit | None = None
     spelled: tuple[str, str] = ("", "")  # the units that min and max are written in: "Gbit/s"
-    rule: str = ""  # with no metric: the rule that may find nothing; empty means any
+    rule: str = ""  # without a metric: the rule that must find nothing; empty means any
     fact: str = ""  # instead of a metric: "cpu.governor"
-    equals: tuple[Scalar, ...] = ()  # of a fact: one of these
-    absent: str = ""  # of a fact: "pass" where a machine without such a thing is in order
+    equals: tuple[Scalar, ...] = ()  # accepted values of the fact
+    absent: str = ""  # "pass" if a machine without this fact passes
     fix: str = ""  # the command that would fix it; {device} stands for the device
     title: str = ""
-    hosts: str = ""  # "one" or "several": in a run on any other number it means nothing and is left out
+    hosts: str = ""  # "one" or "several": the criterion is skipped in runs on another number of hosts
     line: int = 0
 
     def __str__(self) -> str:
-        """The criterion in words, which is what a verdict shows."""
+        """The text that a verdict shows."""
         if self.title:
             return self.title
         if self.fact:
@@ -62,8 +62,7 @@ class Criterion:
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """What a specification may speak of. None leaves that check to the judging, where what is not there
-    never passes."""
+    """The names that a specification may use. None: not checked here; an unknown name then never passes."""
 
     metrics: Mapping[str, str] | None = None  # "measurement/metric" -> its unit
     rules: Collection[str] | None = None  # names of the rules that find causes
@@ -82,7 +81,7 @@ class Specification:
 
 
 def format_conditions(where: Mapping[str, Condition]) -> str:
-    """Conditions as they are read: " op=send size=1 MiB", with the leading space; empty for none."""
+    """Formats conditions as " op=send size=1 MiB", with the leading space; empty for none."""
     return "".join(f" {key}={_format_condition(value)}" for key, value in where.items())
 
 

@@ -1,8 +1,7 @@
-"""Criteria on facts: what a host or a device is, held against what it should be.
+"""Judges criteria on facts of hosts and devices.
 
-Every host of the run has to have the fact, on every device that the criterion speaks of; the worst decides.
-A machine that has no such thing (no frequency control, no such device) is not in order by that: only
-``absent = "pass"`` says so.
+Every host of the run must have the fact, on every device that the criterion selects; the worst decides. A machine
+without it (no frequency control, no such device) passes only with ``absent = "pass"``.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from assay.records.units import Quantity, format_as, format_quantity
 
 
 class _Check(NamedTuple):
-    """One context held against a criterion; ``slack`` is relative, positive when within."""
+    """A context checked against a criterion; ``slack`` is relative and positive within the limit."""
 
     slack: float
     is_within: bool
     context: Context
     required: Quantity | None
-    spelled: str = ""  # the unit that the specification gives it in
+    spelled: str = ""  # the unit of the limit in the specification
 
 
 def judge_fact(criterion: Criterion, records: Sequence[AnyRecord], hosts: Collection[str]) -> Verdict:
@@ -36,7 +35,7 @@ def judge_fact(criterion: Criterion, records: Sequence[AnyRecord], hosts: Collec
         f"{host} has no {criterion.fact}{format_conditions(criterion.where)}"
         for host in sorted(set(hosts) - hosts_with_fact)
     ]
-    # A host may be known to its user by another name than to itself: its number is sure, its name a guess.
+    # A host may have another name for its user than for itself, so only the number of hosts is compared.
     if len(hosts_with_fact) >= len(set(hosts)):
         problems = []
     if not with_fact and not problems:
@@ -90,7 +89,7 @@ def _check(criterion: Criterion, context: Context) -> _Check:
         if not isinstance(value, int | float):
             return _Check(-math.inf, False, context, limit)
         slack = value - limit.value if bound == "min" else limit.value - value
-        # Link shares are quotients: 1 and 0.9999999999 are the same.
+        # Shares are quotients: 0.9999999999 counts as 1.
         is_within = slack >= 0 or math.isclose(value, limit.value, rel_tol=1e-9)
         one = _Check(slack / abs(limit.value) if limit.value else slack, is_within, context, limit, spelled)
         worst = min(worst, one, key=lambda held: held.slack)

@@ -1,9 +1,8 @@
-"""A specification: criteria as data, in TOML, checked whole before anything is measured.
+"""Reads a specification: criteria in TOML, checked completely before anything is measured.
 
-A mistake in a specification is a wrong verdict waiting to happen, so nothing is ignored: every key,
-unit, metric and rule has to be known, every bound has to make sense, and no two criteria may say
-something about the same figure. Each refusal names the file and the line. There is no expression
-language: a limit is a quantity, or a share of something that the machine itself has shown.
+A mistake in a specification would give a wrong verdict, so nothing is ignored: every key, unit, metric and rule must
+be known, min must not exceed max, and no two criteria may be about the same figure. Each error names file and line.
+There is no expression language: a limit is a quantity, or a share of another metric of the run.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ from assay.records.units import Quantity, describe_unit, parse_in, parse_quantit
 
 
 def find_specification(name: str) -> Path:
-    """The file of a specification given by path, or by the name of a built-in one ("self")."""
+    """Finds a specification by path or by the name of a built-in one ("self"). Raises UserError."""
     return find_built_in("specs", name, "specification")
 
 
 def load_specification(path: str | Path, vocabulary: Vocabulary | None = None) -> Specification:
-    """Read and check a specification. Raises UserError with file and line for anything not exactly right."""
+    """Reads and checks a specification. Raises UserError with file and line for any mistake."""
     return _Reader(TomlFile(path, "criterion", "specification"), vocabulary or Vocabulary()).specification()
 
 
@@ -77,7 +76,7 @@ class _Reader:
         return self._fact(table) if "fact" in table else self._bounds(table)
 
     def _parameters(self, tables: Any) -> dict[str, dict[str, Scalar]]:
-        """``[parameters."node.udp_receive"]``: in which setting a measurement is to be run."""
+        """Reads ``[parameters."node.udp_receive"]``: the parameters that a measurement is run with."""
         if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
             self.refuse("parameters", "'parameters' are not tables", 'head them [parameters."measurement"]')
         known = self.known.parameters
@@ -249,7 +248,7 @@ class _Reader:
     def _condition(self, name: str, value: Any, key: str) -> Condition:
         if not isinstance(value, str | int | float | bool):
             self.refuse(key, f"'{name}' has to be one value", "a text, a number, a quantity or a truth value")
-        # "1 MiB" is a quantity and has to be a right one; "h3" or "2x2" is a name.
+        # "1 MiB" must be a valid quantity; "h3" and "2x2" are names.
         if (
             isinstance(value, str)
             and name not in SUBJECT_FIELDS
@@ -269,7 +268,7 @@ class _Reader:
             self.refuse(key, error.what, error.fix)
 
     def _unit(self, metric: str, key: str) -> str | None:
-        """The unit of a known metric; None while the known ones are not given."""
+        """Returns the unit of a metric; None if the known metrics are not given."""
         if metric.count("/") != 1:
             self.refuse(
                 key, f"'{metric}' is not a metric", "write measurement/metric, such as node.memory/bandwidth"
@@ -298,7 +297,7 @@ def _spellings(table: dict[str, Any]) -> tuple[str, str]:
 
 
 def _identity(criterion: Criterion) -> tuple[str, ...]:
-    """What a criterion is about, without its bounds: two of the same figure are one too many."""
+    """Identifies the figure that a criterion is about; two criteria must not share one."""
     where = repr(sorted(criterion.where.items()))
     return criterion.metric, criterion.fact, criterion.rule, criterion.statistic, where
 

@@ -1,8 +1,7 @@
-"""Criteria held against the records of a run.
+"""Judges criteria against the records of a run.
 
-The rule above all others: what was not measured does not pass. The worst matching record decides; one
-that is missing, waived, in error or in another unit makes the criterion inconclusive, unless another
-one has failed it already.
+What was not measured does not pass. The worst matching record decides. A record that is missing, waived, in error or
+in another unit makes the criterion inconclusive, unless another record fails it.
 """
 
 from __future__ import annotations
@@ -42,9 +41,9 @@ Outcome = Literal["PASS", "FAIL", "INCONCLUSIVE"]
 def judge(
     specification: Specification, records: Iterable[AnyRecord], hosts: Collection[str] = ()
 ) -> list[Verdict]:
-    """One verdict a criterion, in the order of the specification.
+    """Returns one verdict for each criterion, in the order of the specification.
 
-    ``hosts`` are those of the run: a figure of a node has to be there for each of them.
+    ``hosts`` are those of the run: each needs a value of every metric of a node.
     """
     records = list(records)
     verdicts = []
@@ -66,7 +65,7 @@ def judge(
 
 
 def overall(verdicts: Iterable[Verdict]) -> Outcome:
-    """FAIL if anything failed; else INCONCLUSIVE if anything was, or if there was nothing to judge."""
+    """Returns FAIL if any verdict failed; else INCONCLUSIVE if any is, or if there are none; else PASS."""
     outcomes = {verdict.outcome for verdict in verdicts}
     if "FAIL" in outcomes:
         return "FAIL"
@@ -74,21 +73,21 @@ def overall(verdicts: Iterable[Verdict]) -> Outcome:
 
 
 def _hosts(records: Iterable[AnyRecord], hosts: Collection[str]) -> set[str]:
-    """The hosts of the run: those given, else those that the records speak of."""
+    """Returns the given hosts, else those of the records."""
     subjects = [item.subject for item in records if not isinstance(item, Verdict | Capacity | Comparison)]
     return set(hosts) or {name for item in subjects for name in (item.host, item.peer) if name}
 
 
 class _Judged(NamedTuple):
-    """One record held against one bound; ``slack`` is relative and positive when within it."""
+    """A record checked against a bound; ``slack`` is relative and positive within the bound."""
 
     slack: float
     record: Measurement
     observed: float
     required: float
     is_within: bool
-    source: list[int]  # records that a limit was taken from
-    spelled: str  # the unit that the specification gives the limit in
+    source: list[int]  # ids of the records that a relative limit was taken from
+    spelled: str  # the unit of the limit in the specification
 
 
 def _judge_bounds(criterion: Criterion, records: Sequence[AnyRecord], hosts: Collection[str]) -> Verdict:
@@ -132,7 +131,7 @@ def _judge_bounds(criterion: Criterion, records: Sequence[AnyRecord], hosts: Col
 
 
 def _reason(criterion: Criterion, worst: _Judged, matching: Sequence[Measurement]) -> str:
-    """What the reader cannot see from the figures: whose they are, and where a limit came from."""
+    """Explains which record decided and where a relative limit comes from."""
     parts = []
     if len(matching) > 1:
         parts.append(f"the worst of {len(matching)}: {_describe(worst.record, matching)}")
@@ -143,7 +142,7 @@ def _reason(criterion: Criterion, worst: _Judged, matching: Sequence[Measurement
 
 
 def _unknown_keys(criterion: Criterion, records: Sequence[AnyRecord]) -> str:
-    """Conditions on what no record of that metric has: most likely misspelled."""
+    """Describes a condition on a parameter that no record of the metric has; "" if there is none."""
     same_metric = _matching(criterion.metric, {}, records)
     params = {key for record in same_metric for key in record.params}
     unknown = [key for key in criterion.where if key not in params and key not in SUBJECT_FIELDS]
@@ -158,17 +157,17 @@ def _missing(
     hosts: Collection[str],
     records: Sequence[AnyRecord] = (),
 ) -> list[str]:
-    """Why the matching records are not all that there should be."""
+    """Returns a message for each missing record."""
     if not matching:
         return [
             f"nothing measured {criterion.metric}{format_conditions(criterion.where)}"
             + _unknown_keys(criterion, records)
         ]
-    # Of a network, who has a figure depends on the pattern: a server that is only written to sends nothing.
+    # In a network the pattern decides who has a value: a server that is only written to sends nothing.
     if not criterion.metric.startswith("node.") or "host" in criterion.where:
         return []
     measured = {record.subject.host for record in matching if record.subject.host}
-    # A host may be known to its user by another name than to itself: its number is sure, its name a guess.
+    # A host may have another name for its user than for itself, so only the number of hosts is compared.
     if len(measured) >= len(set(hosts)):
         return []
     return [f"{host}: {criterion.metric} was not measured" for host in sorted(set(hosts) - measured)]
@@ -186,17 +185,17 @@ def _matching(metric: str, where: dict[str, Condition], records: Iterable[AnyRec
 
 def _holds(key: str, condition: Condition, record: Measurement) -> bool:
     if record.status == "waived" and key not in record.params and key not in SUBJECT_FIELDS:
-        return True  # it stands for all that would have been measured
+        return True  # it represents everything that would have been measured
     value = record.params.get(key, getattr(record.subject, key, None))
     if isinstance(condition, Quantity):
         is_number = isinstance(value, int | float) and not isinstance(value, bool)
         return is_number and math.isclose(float(value), condition.value, rel_tol=1e-9)  # type: ignore[arg-type]
-    # True == 1 in Python; a truth value and a count are different things in a specification.
+    # True == 1 in Python, but in a specification a boolean is not a count.
     return isinstance(value, bool) == isinstance(condition, bool) and value == condition
 
 
 def _value(record: Measurement, statistic: str) -> float | str:
-    """The figure of a record, or why it has none."""
+    """Returns the value of a record's statistic, or the reason why there is none."""
     if record.status != "ok":
         return f"{record.status}, {record.reason or 'no reason given'}"
     if record.summary is None or record.summary.n == 0:
@@ -210,9 +209,9 @@ def _value(record: Measurement, statistic: str) -> float | str:
 def _required(
     limit: Limit, record: Measurement, records: Iterable[AnyRecord]
 ) -> tuple[float | str, list[int]]:
-    """The bound for one record in the record's unit, with the ids it was taken from; or why there is none.
+    """Returns the bound in the record's unit, or the reason why there is none, and the ids that it was taken from.
 
-    A share is of the same host's figure where that host has one, else of the median over all of them.
+    A share refers to the value of the same host if there is one, else to the median of all hosts.
     """
     if isinstance(limit, Quantity):
         if limit.unit != record.unit:
@@ -231,7 +230,7 @@ def _required(
 
 
 def _describe(record: Measurement, among: Sequence[Measurement] = ()) -> str:
-    """Which record it is: its subject and parameters, of several only those in which they differ."""
+    """Describes a record by subject and parameters; with ``among``, only by the parameters that differ."""
     subject = record.subject
     subject_parts = [
         part for part in (subject.host, subject.peer and f"to {subject.peer}", subject.device) if part
@@ -247,7 +246,7 @@ def _describe(record: Measurement, among: Sequence[Measurement] = ()) -> str:
 
 
 def _judge_findings(criterion: Criterion, records: Sequence[AnyRecord]) -> Verdict:
-    """No fault among the findings; warnings do not fail. A run that was cut short proves nothing."""
+    """Passes without a fault among the findings; warnings do not fail. A run that ended early is inconclusive."""
     verdict = Verdict(criterion=str(criterion), outcome="PASS")
     findings = [one for one in records if isinstance(one, Finding) and criterion.rule in ("", one.rule)]
     faults = [finding for finding in findings if finding.severity == "fault"]

@@ -1,6 +1,6 @@
-"""What node-local memory this machine has for the accelerator: tmpfs, persistent memory, local file systems.
+"""Finds node-local storage for the accelerator: tmpfs, persistent memory, local file systems.
 
-Read from /proc and /sys under $ASSAY_ROOT, so that tests plant machines.
+It reads /proc and /sys below $ASSAY_ROOT, so that tests can plant machines.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from pathlib import Path
 
 from msgspec import Struct
 
-# File systems whose bytes are on this machine. Others (Lustre, NFS, GPFS) are what one accelerates.
+# Local file systems. Others (Lustre, NFS, GPFS) are what is accelerated.
 LOCAL = {"ext4", "ext3", "ext2", "xfs", "btrfs", "f2fs", "zfs"}
-# Mounts that are nobody's place for data.
+# Mounts that are not for data.
 NOT_FOR_DATA = ("/boot", "/etc", "/run", "/proc", "/sys", "/dev/pts", "/snap", "/usr")
 
 
 class Backend(Struct):
-    """One place for a store. ``size`` and ``free`` in bytes; ``hindrance`` is empty where it can be used."""
+    """A location for a store. ``size`` and ``free`` in bytes; ``hindrance`` is empty if it can be used."""
 
     path: str
     kind: str  # devdax, fsdax, memory, file
@@ -29,7 +29,7 @@ class Backend(Struct):
 
 
 def backends() -> list[Backend]:
-    """Best first: persistent memory, memory, files."""
+    """Returns the locations, best first: persistent memory, memory, files."""
     order = {"devdax": 0, "fsdax": 1, "memory": 2, "file": 3}
     return sorted(
         _devices() + _mounts(), key=lambda backend: (order[backend.kind], -backend.free, backend.path)
@@ -60,7 +60,7 @@ def _device_hindrance(path: str) -> str:
     except OSError:
         return "no such device: is the driver device_dax loaded?"
     if not os.access(device, os.R_OK | os.W_OK):
-        return f"no permission (an administrator would type: chmod 666 {path})"
+        return f"no permission (ask an administrator for: chmod 666 {path})"
     return ""
 
 

@@ -1,7 +1,7 @@
-"""The engines' executables: where they are, and what each says it can measure (``--describe``).
+"""The engines' executables: their paths, and the measurements that they describe (``--describe``).
 
-Options, documentation, the list of measurements and the check of specifications are all built from these
-descriptions; nothing about a measurement is declared a second time in Python.
+Options, documentation, the list of measurements and the check of specifications come from these descriptions;
+Python declares nothing about a measurement again.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Described(Struct):
     waived: str | None = None
 
     def check_bounds(self, params: Mapping[str, Scalar]) -> None:
-        """Refuses what the engine would refuse of numbers, before it is started; lists are left to it."""
+        """Raises UserError for a number out of bounds, before the engine is started; the engine checks lists."""
         for parameter in self.parameters:
             if parameter.name not in params or parameter.kind not in ("integer", "real"):
                 continue
@@ -92,7 +92,7 @@ class Description(Struct):
 
 
 def metrics_of(measurements: Iterable[Described]) -> dict[str, str]:
-    """Every metric with its unit: {"network.all_to_all/bandwidth": "B/s"}."""
+    """Returns every metric with its unit: {"network.all_to_all/bandwidth": "B/s"}."""
     return {
         f"{measurement.name}/{metric.name}": metric.unit
         for measurement in measurements
@@ -101,7 +101,7 @@ def metrics_of(measurements: Iterable[Described]) -> dict[str, str]:
 
 
 def engines_folder() -> Path:
-    """Where the executables are: $ASSAY_ENGINES, beside an installed package, or the checkout's build."""
+    """Returns the executables' folder: $ASSAY_ENGINES, else an installed package's bin, else the build."""
     if "ASSAY_ENGINES" in os.environ:
         return Path(os.environ["ASSAY_ENGINES"])
     package = Path(__file__).resolve().parent.parent
@@ -110,7 +110,7 @@ def engines_folder() -> Path:
 
 
 def probe(flavour: str = "") -> Path:
-    """The executable for an MPI flavour ("openmpi", "mpich", "mpich-wheel"); "" needs no MPI."""
+    """Returns the executable for an MPI ("openmpi", "mpich", "mpich-wheel"; "" is without MPI). Raises UserError."""
     name = f"assay-probe-{flavour}" if flavour else "assay-probe"
     path = engines_folder() / name
     if not path.is_file():
@@ -123,7 +123,7 @@ def probe(flavour: str = "") -> Path:
 
 
 def storage_bench(flavour: str) -> Path:
-    """The executable that measures parallel I/O through an MPI's own MPI-IO."""
+    """Returns the executable that measures parallel I/O through an MPI's MPI-IO. Raises UserError."""
     path = engines_folder() / f"assay-io-bench-{flavour}"
     if not path.is_file():
         raise UserError(
@@ -134,13 +134,13 @@ def storage_bench(flavour: str) -> Path:
 
 
 def flavours() -> list[str]:
-    """The MPI flavours for which an engine is built."""
+    """Returns the MPIs for which an engine is built."""
     return sorted(p.name.removeprefix("assay-probe-") for p in engines_folder().glob("assay-probe-*"))
 
 
 @functools.cache
 def describe(executable: Path) -> Description:
-    """What this executable says of itself; refuses one of another record schema."""
+    """Reads an executable's description. Raises UserError, also for another version of the schema."""
     try:
         output = subprocess.run(
             [executable, "--describe"], capture_output=True, timeout=DESCRIBE_LIMIT_S, check=True
@@ -148,28 +148,28 @@ def describe(executable: Path) -> Description:
         description = msgspec.json.decode(output, type=Description)
     except (OSError, subprocess.SubprocessError, msgspec.MsgspecError) as error:
         raise UserError(
-            f"{executable} does not describe itself: {error}", "build it anew: make setup"
+            f"{executable} does not describe itself: {error}", "build it again: make setup"
         ) from error
     if description.schema != SCHEMA_VERSION:
         raise UserError(
             f"{executable} writes record schema {description.schema}, not {SCHEMA_VERSION}",
-            "build it anew: make setup",
+            "build it again: make setup",
         )
     return description
 
 
 def described() -> Description | None:
-    """What the engines can measure; None where none is built that could tell."""
+    """Returns what the engines can measure; None if no engine is built."""
     return describe(probe()) if (engines_folder() / "assay-probe").is_file() else None
 
 
 def described_storage() -> list[Described]:
-    """What the benchmarks of parallel I/O can measure, as the first MPI's executable says; none where none is built."""
+    """Returns the benchmarks of parallel I/O, as the first MPI's executable describes them; empty if none is built."""
     executables = sorted(engines_folder().glob("assay-io-bench-*"))
     return describe(executables[0]).measurements if executables else []
 
 
 def described_profilers() -> list[Described]:
-    """What the profilers' own executables can measure."""
+    """Returns what the profilers' executables can measure; empty if none is built."""
     alloc = engines_folder() / "assay-alloc"
     return describe(alloc).measurements if alloc.is_file() else []

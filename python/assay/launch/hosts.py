@@ -1,7 +1,7 @@
-"""Host lists as HPC users write them: ClusterShell's node sets, from options and files.
+"""Host lists: ClusterShell's node sets, from options and files.
 
 ``client[1-3,10]``, ``rack[1-2]n[01-48]``, ``@group``, ``a,b`` and exclusions ``n[1-9]!n3`` are all read by
-ClusterShell; here its refusals become one line that names the fault and the fix.
+ClusterShell; its errors become one line with the mistake and the fix.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ EXAMPLE = "write it like 'client[1-3,10]' or 'a,b'"
 
 
 def parse_hosts(text: str, option: str) -> list[str]:
-    """The host names of one node set, in its order, each once. ``option`` names the source in errors."""
+    """Returns the hosts of a node set in its order, each once. ``option`` names the source in a UserError."""
     try:
         hosts = list(NodeSet(text))
     except NodeSetException as error:
@@ -32,7 +32,7 @@ def _reason(error: NodeSetException) -> str:
 
 
 def read_hosts(path: Path, option: str) -> list[str]:
-    """The hosts of a file: one name or node set a line, ``#`` begins a comment."""
+    """Reads the hosts of a file: a name or node set on each line; ``#`` begins a comment. Raises UserError."""
     try:
         lines = path.read_text().splitlines()
     except OSError as error:
@@ -52,7 +52,7 @@ def read_hosts(path: Path, option: str) -> list[str]:
 
 
 def host_list(text: str | None, path: str | None, option: str) -> list[str]:
-    """The hosts of ``--option`` or ``--option-file``, not both; empty when neither was given."""
+    """Returns the hosts of ``--option`` or ``--option-file``; empty if neither is given. Raises UserError."""
     if text is not None and path is not None:
         raise UserError(f"{option} and {option}-file are both given", "give one of them")
     if text is not None:
@@ -68,7 +68,7 @@ def host_list(text: str | None, path: str | None, option: str) -> list[str]:
 
 
 def refuse_shared(servers: list[str], clients: list[str]) -> None:
-    """A host is a server or a client; one that is both would measure its own memory."""
+    """Raises UserError for a host that is server and client: it would measure its memory."""
     shared = [host for host in servers if host in set(clients)]
     if shared:
         raise UserError(
@@ -78,5 +78,5 @@ def refuse_shared(servers: list[str], clients: list[str]) -> None:
 
 
 def fold(hosts: list[str]) -> str:
-    """The shortest way to write them, for people: "h[0-7]"."""
+    """Formats hosts as a node set: "h[0-7]"."""
     return str(NodeSet.fromlist(hosts))

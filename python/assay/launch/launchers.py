@@ -1,7 +1,7 @@
-"""Launchers: each turns segments into one command line, and reads its own tool's last words.
+"""Launchers: each turns segments into one command line and reads the errors of its tool.
 
-One small class a launcher, in one visible list. They differ in options only; supervision, limits and the
-reading of records are the same for all (``supervise``).
+``LAUNCHERS`` lists one small class for each. They differ in options only; ``supervise`` starts them, keeps time limits
+and reads records.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class Launcher(Protocol):
         """Why it cannot be used on this machine, and what would fix that; None when it can."""
 
     def command(self, site: Site, segments: Sequence[Segment], argv: Sequence[str]) -> list[str]:
-        """The command that starts ``argv`` as the ranks of ``segments``."""
+        """Returns the command that starts ``argv`` as the ranks of ``segments``."""
 
     def environment(self, site: Site) -> dict[str, str]:
-        """What is added to the environment of that command."""
+        """Returns the variables to add to that command's environment."""
 
     def diagnose(self, stderr: str) -> str | None:
-        """The tool's own last words (standard error) as one sentence naming rank and host, if it can."""
+        """Returns one sentence that names rank and host from the tool's standard error; None if it has none."""
 
 
 def _is_here(host: str) -> bool:
@@ -48,12 +48,12 @@ def _is_here(host: str) -> bool:
 
 
 def _with_env(segment: Segment, argv: Sequence[str]) -> list[str]:
-    """The words that start a rank with its segment's environment, under any launcher."""
+    """Returns the command that starts a rank with its segment's environment, under any launcher."""
     return ["env", *(f"{k}={v}" for k, v in segment.env.items()), *argv] if segment.env else list(argv)
 
 
 class Local:
-    """No MPI: one process on one host, through ssh where that is another one."""
+    """Without MPI: one process on one host, through ssh if it is remote."""
 
     name = "local"
     flavour = ""
@@ -87,7 +87,7 @@ class Local:
 
 
 class OpenMpi:
-    """Open MPI's mpirun, 4.x: its rsh start-up tree flat, so that no host is needed to reach another."""
+    """Open MPI's mpirun 4.x, without its start-up tree, so that no host is started through another."""
 
     name = "openmpi"
     flavour = "openmpi"
@@ -112,10 +112,10 @@ class OpenMpi:
         if site.interface:
             command += ["--mca", "oob_tcp_if_include", site.interface, "--mca", "pml", "ob1"]
             command += ["--mca", "btl", "tcp,self", "--mca", "btl_tcp_if_include", site.interface]
-            command += ["--mca", "osc", "pt2pt"]  # one-sided over that path; the others look for RDMA
+            command += ["--mca", "osc", "pt2pt"]  # one-sided over that interface; other components need RDMA
             command += ["--mca", "mpi_yield_when_idle", "1"]
-            # Messages are sent, not put: a put asks for each of its pieces, the asking waits behind what goes the
-            # other way on the same socket, and the two directions between two hosts then take turns.
+            # Send, not put: a put requests each fragment, the request waits behind the data of the other
+            # direction on the same socket, and the two directions between two hosts then take turns.
             command += ["--mca", "btl_tcp_flags", "1"]
         ranks = sum(len(s.hosts) for s in segments)
         crowded = site.lab is not None or (site.name == "here" and ranks > (os.cpu_count() or 1))
@@ -130,7 +130,7 @@ class OpenMpi:
         return site.wrap(command)
 
     def environment(self, site: Site) -> dict[str, str]:
-        # Root runs it in labs, containers and on new machines; Open MPI wants that said twice.
+        # Root runs it in labs, containers and on new machines; Open MPI requires both variables.
         return {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
     def diagnose(self, stderr: str) -> str | None:
@@ -144,7 +144,7 @@ class OpenMpi:
 
 
 class Hydra:
-    """MPICH's mpiexec (Hydra): the system's, or that of PyPI's wheel beside this Python."""
+    """MPICH's mpiexec (Hydra): the system's, or that of PyPI's wheel next to this Python."""
 
     def __init__(self, name: str, candidates: Sequence[str]) -> None:
         self.name = name
@@ -172,7 +172,7 @@ class Hydra:
         hosts = Counter(host for segment in segments for host in segment.hosts)
         if site.name == "here":
             command += ["-launcher", "fork"]
-        else:  # one list for all segments; a host that is named twice has its ranks one after the other
+        else:  # one list for all segments; a host in several segments has consecutive ranks
             command += ["-hosts", ",".join(f"{host}:{ranks}" for host, ranks in hosts.items())]
         for index, segment in enumerate(segments):
             command += [":"] if index else []
@@ -190,7 +190,7 @@ class Hydra:
 
 
 class Srun:
-    """Slurm's srun, inside an allocation or making one; ranks start through PMIx with Open MPI."""
+    """Slurm's srun, in an allocation or a new one; ranks start through PMIx with Open MPI."""
 
     name = "srun"
     flavour = "openmpi"
@@ -252,7 +252,7 @@ def find_launcher(name: str) -> Launcher:
 
 
 def default_launcher() -> Launcher:
-    """Slurm's inside an allocation; else the first MPI that works here."""
+    """Returns srun inside an allocation, else the first MPI that works here. Raises UserError if none does."""
     order = [x for x in LAUNCHERS if x.flavour]
     if "SLURM_JOB_ID" in os.environ:
         order.sort(key=lambda x: x.name != "srun")
@@ -266,7 +266,7 @@ def default_launcher() -> Launcher:
 
 
 def launcher_on(name: str | None, site: Site) -> Launcher:
-    """The named one or the first that works here; none that the site cannot do with."""
+    """Returns the named launcher or the default one. Raises UserError if the site does not support it."""
     launcher = find_launcher(name) if name else default_launcher()
     if site.lab and launcher.name == "srun" and not site.lab.slurm:
         raise UserError("this lab has no Slurm", "make it with 'assay lab up --slurm'")

@@ -1,8 +1,8 @@
 """Where ranks run: this machine, hosts reached by ssh, a Slurm allocation, or the lab.
 
-A *segment* is one rank on each of its hosts with an environment of its own (servers bound to one adapter,
-say); rank order is segment order, hosts in their order. A *site* knows how its hosts are entered. A
-launcher turns both into one command.
+A *segment* is one rank on each of its hosts with a common environment (e.g. servers bound to one adapter); ranks
+are numbered by segment, then by host. A *site* describes how its hosts are entered. A launcher turns both into one
+command.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from assay.lab import Lab
 
 @dataclass(frozen=True)
 class Segment:
-    """One rank on each host, in order; a host may stand in it several times."""
+    """One rank on each host, in order; a host may occur several times."""
 
     hosts: list[str]
     env: dict[str, str] = field(default_factory=dict)
@@ -23,7 +23,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Site:
-    """Where the hosts are. ``agent`` stands in for ssh; ``interface`` is where MPI's traffic must go."""
+    """Where the hosts are. ``agent`` replaces ssh; ``interface`` is the network device that MPI must use."""
 
     name: str  # "here", "ssh", "lab"
     agent: str | None = None
@@ -31,7 +31,7 @@ class Site:
     lab: Lab | None = None
 
     def wrap(self, argv: Sequence[str]) -> list[str]:
-        """The command as it is started on this machine: in the lab, from its head."""
+        """Returns the command as started on this machine; in a lab it runs on the head node."""
         return self.lab.enter(self.lab.head, argv) if self.lab else list(argv)
 
 

@@ -1,8 +1,7 @@
-"""Which hosts answer at all, asked before anything is started on them.
+"""Checks that hosts answer before anything is started on them.
 
-A TCP connection to the ssh port that is accepted *or refused* shows a living host; only silence, or a
-route that does not exist, shows a dead one. This needs no privilege and no daemon. A host whose name does
-not resolve is a mistake in the list, and is said at once.
+A host is up if a TCP connection to its ssh port is accepted *or refused*; it is down without an answer or a route.
+This needs no privilege and no daemon. A name that does not resolve is an error at once.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ CONCURRENT = 64
 
 
 def check_hosts(site: Site, hosts: Sequence[str]) -> None:
-    """Raises UserError naming the hosts that are unknown or do not answer."""
+    """Raises UserError that names the hosts that are unknown or do not answer."""
     unique = list(dict.fromkeys(hosts))
     if site.name == "here":
         return
@@ -41,7 +40,7 @@ def _check_lab(site: Site, hosts: list[str]) -> None:
             f"the lab has no host {', '.join(unknown)}",
             f"it has {site.lab.hosts[0]} to {site.lab.hosts[-1]}; see 'assay lab status'",
         )
-    # Asked from the lab's head, where the launcher will run.
+    # Checked from the lab's head, where the launcher runs.
     command = site.lab.enter(site.lab.head, [sys.executable, __file__, *hosts])
     output = subprocess.run(command, capture_output=True, text=True, timeout=60 + LIMIT_S, check=True).stdout
     _refuse(json.loads(output))
@@ -57,7 +56,7 @@ def _refuse(dead: dict[str, str]) -> None:
 
 
 def probe_hosts(hosts: Sequence[str]) -> dict[str, str]:
-    """The hosts that are not there, each with the reason."""
+    """Returns the hosts that cannot be reached, with the reason."""
     with ThreadPoolExecutor(CONCURRENT) as pool:
         answers = pool.map(_probe, hosts)
         return {host: reason for host, reason in zip(hosts, answers, strict=True) if reason}

@@ -1,8 +1,8 @@
 """SimGrid as a launcher: the ranks of a job are actors in one process, on the hosts of a platform file.
 
-So every network measurement of Assay runs in the simulator by the same command as on a cluster, and a user's
-own MPI program too. Globals are not kept apart a rank for Assay's engine, which has none that matter; a
-user's program gets a copy of its own for each rank, as SimGrid does by default.
+Assay's network measurements and users' MPI programs run in the simulator by the same command as on a cluster. Ranks of
+Assay's engine share global variables, since it has none that matter; ranks of a user's program get copies of them, as
+SimGrid does by default.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FLAVOUR = "smpi"
 
 
 def unavailable() -> str | None:
-    """Why nothing can be simulated here; None when it can."""
+    """Returns why SimGrid cannot be used here; None if it can."""
     if shutil.which("smpirun") is None:
         return "no smpirun of SimGrid on PATH (Debian: apt-get install libsimgrid-dev, then make setup)"
     if FLAVOUR not in flavours():
@@ -57,15 +57,15 @@ class Simulator:
         return {}
 
     def diagnose(self, stderr: str) -> str | None:
-        """SimGrid's own complaint of the platform or of a deadlock, as one sentence."""
+        """Extracts SimGrid's message about the platform or a deadlock."""
         complaint = re.search(r"\[\S*/?CRITICAL\]\s*(.+)|Parse error.*|Uncaught exception.*?: (.+)", stderr)
         if complaint is None:
             return None
-        return f"SimGrid refuses: {(complaint[1] or complaint[2] or complaint[0]).strip()}"
+        return f"SimGrid failed: {(complaint[1] or complaint[2] or complaint[0]).strip()}"
 
 
 def platform_hosts(path: Path) -> list[str]:
-    """The hosts of a platform file, in its order: those that are named and those of its clusters."""
+    """Returns the hosts of a platform file in its order, those of clusters too. Raises UserError."""
     try:
         root = ET.parse(path).getroot()
     except OSError as error:
@@ -96,6 +96,6 @@ def expand_radical(text: str, path: Path) -> list[int]:
     for part in text.split(","):
         first, _, last = part.partition("-")
         if not first.isdigit() or (last and not last.isdigit()):
-            raise UserError(f"{path}: radical '{text}' is no list of numbers", "write it like 0-15")
+            raise UserError(f"{path}: radical '{text}': expected numbers and ranges", "write it like 0-15,20")
         numbers += range(int(first), int(last or first) + 1)
     return numbers

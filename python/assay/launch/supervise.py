@@ -1,9 +1,8 @@
-"""Runs one engine to its end: reads its lines, keeps its limits, names what went wrong, ends all it started.
+"""Runs an engine: reads its records, applies time limits, explains failures, and ends everything it started.
 
-Every started process carries ``ASSAY_RUN=<token>`` in its environment. Whatever is left on this machine
-after the launcher has ended (a rank in a lab host whose network is down hears nothing) is found by it and
-killed. Ranks on other machines end themselves: the launcher's connection is gone, and each engine has a
-watchdog of its own.
+Every started process has ``ASSAY_RUN=<token>`` in its environment. Processes that are left on this machine after the
+launcher has ended (a rank in a lab host whose network is down gets no signal) are found by the token and killed.
+Ranks on other machines end themselves: the launcher's connection is gone, and each engine has a watchdog.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ from assay.launch.load import Load, LoadMeter
 from assay.records.schema import AnyLine, AnyRecord, Failure, Hello, Progress, Ready, Subject, decode_line
 
 TAIL_BYTES = 16_384  # of the launcher's standard error, kept for diagnosis
-GRACE_S = 5.0  # between asking processes to end and killing them
+GRACE_S = 5.0  # between SIGTERM and SIGKILL
 
 
 @dataclass
 class Started:
-    """What to start: the words, what they add to the environment, and the hosts that must answer.
+    """What to start: arguments, additional environment, and the hosts that must answer.
 
-    ``stdin``: a descriptor that it reads from, where it is told step by step what to do.
+    ``stdin``: a descriptor for an engine that reads its steps from it.
     """
 
     argv: list[str]
@@ -58,7 +57,7 @@ class Limits:
 
 @dataclass
 class Ending:
-    """How it ended. ``failure`` is None when every rank finished."""
+    """How an engine ended. ``failure`` is None if every rank finished."""
 
     failure: Failure | None = None
     interrupted: bool = False
@@ -75,11 +74,11 @@ def run_engine(
     other: Started | None = None,
     on_ready: Callable[[], object] = lambda: None,
 ) -> Ending:
-    """Starts, reads to the end, and leaves nothing running. Ctrl-C ends the engine and returns normally.
+    """Starts an engine, reads its output to the end, and leaves nothing running. Ctrl-C ends it and returns normally.
 
-    ``other`` is the second side of a measurement between two processes: it is started when the first says
-    that it is ready for it, and both are read to their ends. ``on_ready`` hears of each time that an engine
-    says so, all records before it having been passed on.
+    ``other`` is the second side of a measurement between two processes: it is started when the first reports that it
+    is ready, and both are read to their ends. ``on_ready`` is called for each such report, after ``on_record`` for all
+    records before it. Raises UserError if the engine cannot be started.
     """
     limits = limits or Limits()
     token = secrets.token_hex(8)
@@ -103,8 +102,8 @@ def run_engine(
 
 
 class _Watched:
-    """The processes of one measurement, each in a group of its own: their lines in one queue (None when one
-    has ended), the end of their standard error."""
+    """The processes of a measurement, each in a separate process group: their lines in one queue (None when a process
+    has ended) and the end of their standard error."""
 
     def __init__(self, started: Started, token: str) -> None:
         self._token = token
@@ -155,7 +154,7 @@ class _Watched:
                 os.killpg(process.pid, how)
 
     def has_failed(self) -> bool:
-        """Whether one of those that have closed their output ended badly."""
+        """Whether a process that has closed its output ended with an error."""
         for process in self._processes:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 if process.wait(timeout=0.2) != 0:
@@ -206,7 +205,7 @@ def _read(
     on_progress: Callable[[Progress], object],
     on_ready: Callable[[], object],
 ) -> Failure | None:
-    """Reads lines until the end. A failure that an engine reported, or that silence shows; else None."""
+    """Reads lines until the end. Returns a failure that an engine reported or that silence shows; else None."""
     running, alone = 1, False
     silent = dict(enumerate(started.hosts))  # ranks that have not said hello, with their hosts
     deadline = time.monotonic() + limits.start
@@ -220,7 +219,7 @@ def _read(
             running -= 1
             if running == 0:
                 return reported
-            if watched.has_failed():  # the side that is left may still say what it saw
+            if watched.has_failed():  # the other side may still report a failure
                 alone, deadline = True, time.monotonic() + GRACE_S
             continue
         message = _decode(line)
@@ -234,8 +233,8 @@ def _read(
         elif isinstance(message, Progress):
             on_progress(message)
         elif isinstance(message, Failure):
-            # What follows is a launcher that may wait for a dead host, and ranks that fall with the first:
-            # an MPI may crash where a peer is lost, and be heard of sooner.
+            # The launcher may now wait for a dead host, and other ranks fail as a consequence: an MPI may crash
+            # where a peer is lost, and report that first.
             if reported is None:
                 reported, deadline = message, time.monotonic() + GRACE_S
             elif message.primary and not reported.primary:
@@ -247,7 +246,7 @@ def _read(
 
 
 def _drain(watched: _Watched, on_record: Callable[[AnyRecord], object]) -> None:
-    """After an interruption: the records that were on their way."""
+    """After an interruption: passes on the records that are still in the pipe."""
     deadline = time.monotonic() + GRACE_S
     while (left := deadline - time.monotonic()) > 0:
         try:
@@ -262,7 +261,7 @@ def _drain(watched: _Watched, on_record: Callable[[AnyRecord], object]) -> None:
 
 
 def _decode(line: bytes) -> AnyLine | None:
-    """A line of an engine; None for a launcher's own words among them (some print to standard output)."""
+    """Decodes a line of an engine; None for other output, since some launchers print to standard output."""
     try:
         message: AnyLine = decode_line(line)
         return message
@@ -279,14 +278,15 @@ def _silence(silent: Sequence[str], limits: Limits) -> Failure:
             subject=Subject(host=silent[0]) if len(set(silent)) == 1 else Subject(),
         )
     return Failure(
-        what=f"no word from any rank for {limits.silence:.0f} s", fix="see whether the hosts still answer"
+        what=f"no message from any rank for {limits.silence:.0f} s",
+        fix="check whether the hosts still answer",
     )
 
 
 def _explained(
     failure: Failure | None, status: int, stderr: str, diagnose: Callable[[str], str | None]
 ) -> Failure:
-    """The best explanation there is: the engine's, the launcher's, else the last words themselves."""
+    """Builds the failure from the engine's message, else the launcher's, else the end of standard error."""
     diagnosis = diagnose(stderr)
     if failure is None:
         return Failure(what=diagnosis or _most_telling_line(stderr) or _ending(status))
@@ -302,10 +302,10 @@ def _ending(status: int) -> str:
 
 
 def _most_telling_line(stderr: str) -> str:
-    """The line of a launcher's output that tells most; "" when there is none.
+    """Returns the most informative line of a launcher's output; "" if there is none.
 
-    An engine's or the accelerator's own error ("assay-probe: what; fix") is the cause of all that follows; else the
-    first line that speaks of an error, without what launchers say about their own help; else the last.
+    An error of an engine or the accelerator ("assay-probe: what; fix") is the cause of all that follows. Else it is the
+    first line with an error, except launchers' notes about their help; else the last line.
     """
     lines = [line.strip(" *-=\t") for line in stderr.splitlines()]
     lines = [line for line in lines if line and not _LAUNCHER_CHATTER.search(line)]

@@ -1,1 +1,1 @@
-"""Records: what engines emit, what a run directory keeps, and the units in which both speak."""
+"""Records: their schema, the run directory that keeps them, units and statistics."""

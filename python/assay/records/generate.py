@@ -1,9 +1,8 @@
-"""Writes what other languages know of a record, from the one definition in ``assay.records.schema``.
+"""Generates the JSON Schema and the TypeScript types of records from ``assay.records.schema``.
 
-``python -m assay.records.generate`` writes the JSON Schema (for engines and for others' tools) and the
-TypeScript types (for the report). Both are committed, so that neither a compiler nor the web's build
-needs Python, and a test holds them against a fresh generation. The TypeScript is made from the JSON
-Schema, not from the structs: there is one walk over the structs, and it is msgspec's.
+Run it with ``python -m assay.records.generate``. The JSON Schema is for engines and other tools, the types for the
+report. Both are committed, so that building the engines and the page needs no Python; a test compares them with a
+fresh generation. The TypeScript is derived from the JSON Schema that msgspec makes.
 """
 
 from __future__ import annotations
@@ -110,7 +109,7 @@ def _type(schema: JsonSchema) -> str:
 
 
 def generated() -> dict[str, str]:
-    """What each generated file, named from the repository's root, should contain."""
+    """Returns the contents of each generated file, by its path from the repository's root."""
     return {
         SCHEMA_FILE: json.dumps(json_schema(), indent=2) + "\n",
         TYPES_FILE: typescript(),

@@ -1,10 +1,10 @@
-"""A run: a directory that holds what was asked and everything that was measured.
+"""A run: a directory with the command and everything that was measured.
 
-    run.json        what was asked, on which hosts, when, and how it ended (RunInfo)
+    run.json        command, hosts, start, end and outcome (RunInfo)
     records.jsonl   one record a line, append-only, flushed line by line
 
-Files are the truth. A killed run keeps every whole line that it wrote; a torn last line is dropped on
-reading, and ``run.json`` then still says "running", which a reader takes for "partial".
+A killed run keeps every complete line; an incomplete last line is dropped on reading. Its ``run.json`` still says
+"running", which is read as "partial".
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ from assay.records.schema import (
 )
 from assay.records.storage import SPEEDUP
 
-CONCLUSIONS = Verdict | Finding | Capacity | Comparison  # drawn from what was measured
+CONCLUSIONS = Verdict | Finding | Capacity | Comparison  # derived from measurements
 
-RUNS = Path("runs")  # where runs are kept unless told otherwise: below the current directory
+RUNS = Path("runs")  # the default folder of runs, below the current directory
 
 
 def as_text(argument: str) -> str:
-    """A word of a command line, which may be no text: then what can be shown of it."""
+    """Returns a command line's argument as text; bytes that are no UTF-8 are escaped."""
     return os.fsencode(argument).decode(errors="backslashreplace")
 
 
 class Run:
-    """One run directory. Made by ``create``, read back by ``load``."""
+    """A run directory: ``create`` makes one, ``load`` reads one."""
 
     def __init__(self, path: Path, info: RunInfo, records: list[AnyRecord]) -> None:
         self.path = path
@@ -58,7 +58,7 @@ class Run:
 
     @classmethod
     def create(cls, verb: str, command: list[str], parent: Path = RUNS, path: Path | None = None) -> Run:
-        """A new directory: ``path``, which must not hold a run yet, or PARENT/DATE-TIME-VERB-XXXX."""
+        """Creates ``path``, which must not hold a run yet, or PARENT/DATE-TIME-VERB-XXXX. Raises UserError."""
         now = datetime.now(UTC)
         identity = f"{now:%Y%m%d-%H%M%S}-{verb}-{secrets.token_hex(2)}"
         folder = path or parent / identity
@@ -80,7 +80,7 @@ class Run:
 
     @classmethod
     def load(cls, path: Path | str) -> Run:
-        """Reads a run directory; the run says "partial" when nobody finished it."""
+        """Reads a run directory. A run that was not finished is "partial". Raises UserError."""
         folder = Path(path)
         try:
             info = msgspec.json.decode((folder / "run.json").read_bytes(), type=RunInfo)
@@ -99,8 +99,10 @@ class Run:
 
     @classmethod
     def reopen(cls, path: Path | str) -> Run:
-        """A run that ended early, to be gone on with: without its conclusions, which will be drawn anew, and
-        without node figures of a measurement that was cut short."""
+        """Reopens a run that ended early, without its conclusions and without node figures of incomplete measurements.
+
+        Raises UserError if the run is complete.
+        """
         run = cls.load(path)
         if run.info.state == "complete":
             raise UserError(f"{run.path} is complete: there is nothing to resume", "start a new run")
@@ -111,12 +113,12 @@ class Run:
         return run
 
     def withdraw(self, chosen: Callable[[AnyRecord], bool]) -> None:
-        """Takes conclusions back that are to be drawn anew; what was measured is nobody's to withdraw."""
+        """Removes the chosen conclusions, so that they can be derived again; measurements are never removed."""
         self.records = [r for r in self.records if not (isinstance(r, CONCLUSIONS) and chosen(r))]
         self._rewrite()
 
     def _rewrite(self) -> None:
-        if self._file is not None:  # it would go on into the file that is replaced
+        if self._file is not None:  # else it would write to the replaced file
             self._file.close()
             self._file = None
         temporary = self.path / ".records.jsonl"
@@ -124,7 +126,7 @@ class Run:
         os.replace(temporary, self.path / "records.jsonl")
 
     def append(self, record: AnyRecord) -> AnyRecord:
-        """Gives the record its id, writes it, and flushes. What a host is, is kept once."""
+        """Assigns the record's id, writes it and flushes. An equal ``Context`` is kept once."""
         if isinstance(record, Context) and any(
             isinstance(kept, Context) and (kept.subject, kept.facts) == (record.subject, record.facts)
             for kept in self.records
@@ -139,20 +141,20 @@ class Run:
         return record
 
     def save(self) -> None:
-        """Writes run.json anew, whole or not at all."""
+        """Replaces run.json atomically."""
         temporary = self.path / ".run.json"
         temporary.write_bytes(msgspec.json.format(encode(self.info), indent=1) + b"\n")
         os.replace(temporary, self.path / "run.json")
 
     def discard(self) -> None:
-        """Takes a run back that has not begun: what it has made, as far as that is empty."""
+        """Removes a run that has not begun: run.json, and its folders if they are empty."""
         (self.path / "run.json").unlink(missing_ok=True)
         for folder in (*(path for path in self.path.iterdir() if path.is_dir()), self.path):
             with contextlib.suppress(OSError):
                 folder.rmdir()
 
     def finish(self, state: str, reason: str = "") -> None:
-        """Ends the run: "complete", "partial" or "failed", with the reason for people."""
+        """Ends the run as "complete", "partial" or "failed", with a reason."""
         assert state in ("complete", "partial", "failed")
         self.info.state = state  # type: ignore[assignment]
         self.info.reason = reason
@@ -168,7 +170,7 @@ def _is_provisional(record: AnyRecord, completed: list[str]) -> bool:
         return True
     if not isinstance(record, Measurement):
         return False
-    if record.name == SPEEDUP:  # reckoned from others at the end
+    if record.name == SPEEDUP:  # computed from others at the end
         return True
     if not record.name.startswith("node."):
         return False
@@ -176,7 +178,7 @@ def _is_provisional(record: AnyRecord, completed: list[str]) -> bool:
 
 
 def read_records(path: Path) -> Iterator[AnyRecord]:
-    """Every record of the file; a last line without its end, or torn, is left out."""
+    """Yields every record of the file; an incomplete last line is dropped. Raises UserError."""
     with contextlib.suppress(FileNotFoundError), open(path, "rb") as lines:
         for number, line in enumerate(lines, 1):
             if not line.endswith(b"\n"):
@@ -190,7 +192,7 @@ def read_records(path: Path) -> Iterator[AnyRecord]:
 
 
 def newest_run(parent: Path = RUNS) -> Path:
-    """The newest run directory below ``parent``."""
+    """Returns the newest run directory below ``parent``. Raises UserError if there is none."""
     runs = sorted(parent.glob("*/run.json"), key=lambda p: p.stat().st_mtime)
     if not runs:
         raise UserError(f"no runs in {parent}/", "start one with 'assay check'")

@@ -1,7 +1,7 @@
-"""TOML files that people write, with the line of every key: a mistake is refused where it stands.
+"""TOML files with the line of every key, so that an error can name it.
 
-``tomllib`` drops line numbers. The k-th ``[[name]]`` header of the text is the k-th table of that list, so
-the line of a key is looked for between two headers.
+``tomllib`` drops line numbers. The k-th ``[[name]]`` header of the text is the k-th table of that list, so a key's
+line is searched between two headers.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def find_built_in(folder: str, name: str, kind: str) -> Path:
 
 
 class TomlFile:
-    """A file that has been parsed; ``table`` is the index of the ``[[array]]`` table being read, or -1."""
+    """A parsed file; ``table`` is the index of the ``[[array]]`` table that is being read, or -1."""
 
     def __init__(self, path: str | Path, array: str, kind: str) -> None:
         self.path = Path(path)
@@ -59,7 +59,7 @@ class TomlFile:
         self.table = -1
 
     def line_of(self, key: str = "") -> int:
-        """The line of ``key`` in the current table (or of its header), counted from 1."""
+        """Returns the line of ``key`` in the current table, else of its header, counted from 1."""
         first, last = 1, len(self.lines)
         if self.table >= 0 and self.headers:
             index = min(self.table, len(self.headers) - 1)
@@ -79,7 +79,7 @@ class TomlFile:
     def only(
         self, table: dict[str, Any], known: tuple[str, ...], context: str, reported_key: str = ""
     ) -> None:
-        """Refuses a key that is not among the known ones."""
+        """Raises UserError for a key that is not known."""
         for key in table:
             if key not in known:
                 self.refuse(

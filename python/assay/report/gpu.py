@@ -1,4 +1,4 @@
-"""GPU copies in the terminal: the two lines of COBALT's gpu-copy, then each GPU alone and among the others."""
+"""Prints GPU copies: the two lines of COBALT's gpu-copy, then each GPU alone and with all others."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ NAME = "node.gpu_copy"
 TOTALS = {"h2d": "Total write speed:", "d2h": "Total read speed: ", "both": "Both at once:     "}
 HEADINGS = {"h2d": "write", "d2h": "read", "both": "both"}
 LEGEND = (
-    "write: from this machine's memory to the GPU; read: from it; both: the sum of both ways at once. alone / all:\n"
-    "while no other GPU copies / while all do. link: what PCIe carries one way at the link's speed while it copies;\n"
-    "the headers of its packets are of that."
+    "write: from this machine's memory to the GPU; read: from it; both: the sum of both directions at once.\n"
+    "alone / all: while no other GPU copies / while all do. link: the PCIe rate of one direction at the link's speed\n"
+    "during the copy, packet headers included."
 )
 
 Figures = dict[tuple[str, str, str], Measurement]  # by metric, direction, and gpus ("one", "all", "")

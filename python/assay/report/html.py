@@ -1,10 +1,9 @@
-"""Makes ``report.html``: one file that holds a whole run and the program that shows it.
+"""Writes ``report.html``: one file with a whole run and the page that shows it.
 
-The page is built once, from ``web/``, as a template with a marker where the data goes; a report is that
-template with the run put in its place, so writing one needs no Node. The data are JSON lines (``run.json``
-first, then the records), compressed and in base64: the browser takes them row by row out of its own
-DecompressionStream, so that a matrix of 4096 hosts is never one string of 300 MB. The file loads nothing:
-it can be mailed, archived and opened from disk years later.
+The page is built once from ``web/`` as a template with a marker; a report is that template with the run in place of
+the marker, so writing one needs no Node. The data are JSON lines (``run.json``, then the records), compressed, in
+base64. The browser reads them line by line from a DecompressionStream, so that a matrix of 4096 hosts is never one
+string of 300 MB. The file loads nothing from the network: it can be mailed, archived and opened from disk.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _CHECKOUT = Path(__file__).resolve().parents[3] / "web" / "dist" / REPORT_NAME
 
 
 class MatrixKey(NamedTuple):
-    """What tells the matrices of one run apart."""
+    """Identifies a pair matrix of a run."""
 
     name: str
     metric: str
@@ -47,8 +46,10 @@ class MatrixKey(NamedTuple):
 
 
 def build_report(run_dir: Path, output: Path | None = None) -> Path:
-    """Writes the report of the run in ``run_dir`` to ``output`` (default: ``report.html`` beside the run's
-    own files) and returns its path. The file appears whole or not at all."""
+    """Writes the report of the run in ``run_dir`` atomically to ``output`` (default: ``report.html`` in ``run_dir``).
+
+    Returns its path. Raises UserError if the page is not built or the file cannot be written.
+    """
     page = _template()
     run = Run.load(run_dir)
     target = output or run_dir / REPORT_NAME
@@ -78,15 +79,15 @@ def _lines(run: Run) -> Iterator[bytes]:
 
 
 def _reduced(row: Pairs, kept: set[MatrixKey]) -> Pairs:
-    """Pair matrices are nearly all of a large report: digits that nobody will see are left behind, and of a
-    matrix that is not shown only the row's head is kept, so that it can be cited and its absence told."""
+    """Shrinks a row of a pair matrix, since these are most of a large report: fewer digits, and only the head of a
+    row whose matrix is not kept, so that findings can cite it and the page can say that it is missing."""
     if _matrix_key(row) not in kept:
         return msgspec.structs.replace(row, peers=[], values=[])
     return msgspec.structs.replace(row, values=[float(f"{v:.{PAIR_DIGITS}g}") for v in row.values])
 
 
 def _kept_matrices(records: list[AnyRecord]) -> set[MatrixKey]:
-    """The matrices that fit into ``PAIR_VALUES``, the largest messages first; one is always shown."""
+    """Returns the matrices that fit into ``PAIR_VALUES``, largest messages first; at least one."""
     extent: Counter[MatrixKey] = Counter()
     for record in records:
         if isinstance(record, Pairs):

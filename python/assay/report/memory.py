@@ -1,4 +1,4 @@
-"""Memory in the terminal: the paced workload as COBALT's mem-test prints it, and bandwidth between nodes."""
+"""Prints memory measurements: bandwidth between NUMA nodes, and the paced workload like COBALT's mem-test."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def show_memory(console: Console, records: Iterable[AnyRecord]) -> None:
 
 
 def _show_peak(console: Console, records: Sequence[Measurement]) -> None:
-    """A row for each operation and kind of stores, a column for each set of cores and memory."""
+    """Prints a row for each operation and kind of store, a column for each set of cores and memory."""
     if not records:
         return
     columns = list(dict.fromkeys(_describe_cores(r) for r in records))
@@ -42,9 +42,7 @@ def _show_peak(console: Console, records: Sequence[Measurement]) -> None:
     console.print(table)
     best = max(records, key=lambda record: record.median)
     peak = f"peak {format_quantity(best.median, best.unit)} ({best.params['operation']}, {_describe_cores(best)})"
-    legend = (
-        "; bytes that really move, a regular store reads its line first unless the processor is seen not to"
-    )
+    legend = "; bytes moved: a regular store reads its line first, unless the processor is measured not to"
     console.print(Text(peak + legend, style="dim"))
     console.print()
 
@@ -104,7 +102,7 @@ def _show_steps(console: Console, records: Sequence[Measurement]) -> None:
 
 
 def show_histogram(console: Console, histogram: Histogram, unit: str) -> None:
-    """A bar a bin, without the empty ends; each that holds anything shows."""
+    """Prints a bar for each bin without the empty ends; a bin with any sample has a visible bar."""
     filled = [k for k, count in enumerate(histogram.counts) if count]
     if not filled:
         return

@@ -1,4 +1,4 @@
-"""The network's model for people: a table of capacities, level by level, and of the curves' errors."""
+"""Prints the network's model: a table of capacities by level, and the error of each simulated curve."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEVELS = {
     "backbone": "backbone",
     "network": "network",
 }
-SIMILAR = 0.03  # hosts whose capacities are this close are shown as one line
+SIMILAR = 0.03  # relative; hosts whose capacities differ less share a line
 
 
 def show_model(out: Console, records: Sequence[AnyRecord]) -> None:
@@ -31,7 +31,7 @@ def show_model(out: Console, records: Sequence[AnyRecord]) -> None:
 
 def _show_capacities(out: Console, capacities: Sequence[Capacity]) -> None:
     table = Table(title="capacities", title_justify="left")
-    for heading in ("level", "of", "way", "capacity", "95 % interval", "what it rests on"):
+    for heading in ("level", "of", "way", "capacity", "95 % interval", "source"):
         table.add_column(heading, justify="right" if heading == "capacity" else "left", overflow="fold")
     for group in _groups(capacities):
         table.add_row(*_row(group))
@@ -39,7 +39,7 @@ def _show_capacities(out: Console, capacities: Sequence[Capacity]) -> None:
 
 
 def _groups(capacities: Sequence[Capacity]) -> Iterable[list[Capacity]]:
-    """Hosts of one cabinet that are alike stand in one line; all else in one each."""
+    """Groups similar hosts of a cabinet for one line; everything else has a line each."""
     groups: dict[tuple[str, str, str, str], list[Capacity]] = {}
     for capacity in capacities:
         key = (capacity.level, capacity.cabinet or capacity.of, capacity.way, capacity.state)
@@ -78,7 +78,7 @@ def _row(group: list[Capacity]) -> list[str]:
 
 
 def _worst(points: Sequence[Comparison]) -> str:
-    """Of those that are judged."""
+    """Formats the largest error of the points that are judged."""
     judged = [point for point in points if not point.waived]
     if not judged or any(point.error is None for point in judged):
         return "unknown"
@@ -88,7 +88,7 @@ def _worst(points: Sequence[Comparison]) -> str:
 
 
 def _show_comparison(out: Console, points: Sequence[Comparison]) -> None:
-    """One line a curve: its last point, and the largest error of all."""
+    """Prints one line for each curve: its last point and its largest error."""
     table = Table(title="simulated against measured", title_justify="left")
     for heading in ("curve", "points", "at", "measured", "simulated", "largest error"):
         table.add_column(heading, justify="left" if heading == "curve" else "right", overflow="fold")

@@ -1,4 +1,4 @@
-"""RDMA in the terminal: perftest's table, so that its users can hold the two side by side."""
+"""Prints RDMA measurements as perftest does, so that the two can be compared line by line."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class RdmaRow:
 
 
 def rdma_rows(records: Iterable[AnyRecord]) -> list[RdmaRow]:
-    """A row for each pair of ports, operation and size, in the order in which they were measured."""
+    """Returns a row for each pair of ports, operation and size, in the order of measurement."""
     rows: dict[str, RdmaRow] = {}
     for record in records:
         if not isinstance(record, Measurement) or record.name != NAME or record.summary is None:
@@ -63,7 +63,7 @@ def rdma_rows(records: Iterable[AnyRecord]) -> list[RdmaRow]:
 
 
 def table_row(size: int, iterations: int, peak: float, average: float, rate: float) -> str:
-    """A row as perftest prints it; below 1 Gb/sec with more digits than its two."""
+    """Formats a row as perftest does, from B/s and messages/s; below 1 Gb/sec with four decimals."""
     gbits = [value * 8 / 1e9 for value in (peak, average)]
     peak_text, average_text = (f"{v:.2f}" if v >= 1 else f"{v:.4f}" for v in gbits)
     columns = (f" {size:<10} {iterations:<10}", f"{peak_text:<7}", f"{average_text:<7}", f"{rate / 1e6:.6f}")
@@ -71,7 +71,7 @@ def table_row(size: int, iterations: int, peak: float, average: float, rate: flo
 
 
 def show_rdma(console: Console, records: Iterable[AnyRecord]) -> None:
-    """A table for each pair of ports and operation, a row a size; nothing when nothing was measured."""
+    """Prints a table for each pair of ports and operation, with a row for each size."""
     rows = rdma_rows(records)
     for title in dict.fromkeys(row.title for row in rows):
         chosen = [row for row in rows if row.title == title]
@@ -88,7 +88,7 @@ def show_rdma(console: Console, records: Iterable[AnyRecord]) -> None:
 
 
 def _remark(row: RdmaRow) -> str:
-    """What perftest does not say: the spread over the repetitions, and messages that arrived wrong."""
+    """Formats what perftest lacks: the spread over the repetitions, and corrupted messages."""
     share = row.spread / row.bandwidth if row.bandwidth else 0.0
     remark = f"   median of {row.repeats}, ± {100 * share:.1f} %" if row.repeats > 1 else ""
     return remark + (f"   {row.corrupted} corrupted" if row.corrupted else "")

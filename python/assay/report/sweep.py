@@ -1,4 +1,4 @@
-"""The sweep of a network run as rows: what the table, --json, and --compat-netsan are made of."""
+"""The rows of a network run's sweep, for the table, --json and --compat-netsan."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SWEEPS = ("network.client_server", "network.all_to_all")
 
 @dataclass
 class SweepRow:
-    """One size and operation. SI base units; None where it was not measured.
+    """One size and operation, in SI base units; None if it was not measured.
 
     ``times``: the timed seconds of each client; ``peers`` and ``iterations``: how many peers each client
     had, and how many messages went to each.
@@ -35,7 +35,7 @@ class SweepRow:
 
 
 def sweep_rows(records: Iterable[AnyRecord]) -> list[SweepRow]:
-    """A row for each measurement, size and operation, in the order in which they were measured."""
+    """Returns a row for each measurement, size and operation, in the order of measurement."""
     rows: dict[tuple[str, int, str], SweepRow] = {}
     for record in records:
         if not isinstance(record, Measurement) or record.name not in SWEEPS or record.summary is None:
@@ -67,13 +67,13 @@ def _fill(row: SweepRow, record: Measurement) -> None:
             setattr(row, record.metric, median)
 
 
-# The Network Sanitizer's own table. Its columns are sums over clients, its "MB" are 2^20 bytes, and its
-# latency divides by 10e-6 where 1e-6 was meant; kept as they were, so that old and new runs compare.
+# The table of the Network Sanitizer. Its columns are sums over clients, its "MB" are 2^20 bytes, and its latency
+# divides by 10e-6 instead of 1e-6. These are kept, so that old and new runs are comparable.
 NETSAN_HEADER = "   size(B)  time(s)  bw(MB/s) lat(us)       iops"
 
 
 def netsan_row(size: int, times: Sequence[float], peers: int, iterations: int) -> str:
-    """One row of the original's table from each client's time (s), its peers, and messages per peer."""
+    """Formats a row of that table from each client's time (s), its peers, and messages per peer."""
     operations = peers * iterations
     time = sum(times)
     bandwidth = sum(size * operations / (2**20 * t) for t in times)
@@ -85,7 +85,7 @@ def netsan_row(size: int, times: Sequence[float], peers: int, iterations: int) -
 def netsan_table(
     rows: Iterable[SweepRow], servers: Sequence[str], adapters: int, clients: Sequence[str]
 ) -> str:
-    """The original's whole output: who took part, then a row a size (of the first operation measured)."""
+    """Formats its whole output: servers and clients, then a row for each size of the first operation."""
     named = ",".join(f"{server}:{adapters}" if adapters > 1 else server for server in servers)
     lines = [
         f"Servers({len(servers)}): {named}".rstrip(),

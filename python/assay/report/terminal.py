@@ -1,6 +1,6 @@
-"""What a run says in the terminal: the sweep, the nodes, the findings, the verdicts.
+"""Prints a run in the terminal: tables of measurements, findings, verdicts.
 
-Colour only on a terminal (rich sees to it); the same words without it.
+rich adds colour on a terminal only; the text is the same without it.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from assay.report.storage import show_storage
 from assay.report.sweep import SweepRow, sweep_rows
 from assay.report.udp import show_udp
 
-WIDTH = 132  # where there is no terminal: a log or a pipe should not be folded at 80
+WIDTH = 132  # columns without a terminal: a log or a pipe is not folded at 80
 
 LEGEND = (
-    "bandwidth: verified bytes of all over the slowest's time; per client: the median, each over its own.\n"
-    "latency: until complete at the target; of a send the whole round trip of message and answer, as an\n"
-    "all to all asks it of a few messages beside its streams, whose rate says nothing about it."
+    "bandwidth: verified bytes of all clients over the slowest client's time; per client: the median client.\n"
+    "latency: until complete at the target; of a send the round trip of message and answer. An all to all\n"
+    "measures it with a few separate messages, so it is not the inverse of the rate."
 )
 
-# Shown by functions of their own.
+# Measurements with a separate table.
 SEPARATE_TABLES = {
     "node.memory",
     "node.memory_paced",
@@ -66,10 +66,10 @@ def console(stderr: bool = False) -> Console:
 
 
 def show_run(console: Console, records: Sequence[AnyRecord]) -> None:
-    """Every table that the records fill."""
+    """Prints every table for which there are records."""
     if any(isinstance(r, Context) and r.facts.get("machine.virtual") == "emulated" for r in records):
         console.print(
-            Text("measured in an emulated guest: its rates and times are no performance", style="yellow")
+            Text("measured in an emulated guest: rates and times are not meaningful", style="yellow")
         )
     show_memory(console, records)
     show_nodes(console, records)
@@ -88,7 +88,7 @@ def show_run(console: Console, records: Sequence[AnyRecord]) -> None:
 
 
 def show_nodes(console: Console, records: Iterable[AnyRecord]) -> None:
-    """Node measurements that have no table of their own, and what was not measured, with the reason."""
+    """Prints node measurements without a separate table, and what was not measured, with the reason."""
     measured = [r for r in records if isinstance(r, Measurement) and r.name.startswith("node.")]
     with_value = [r for r in measured if r.summary is not None and r.name not in SEPARATE_TABLES]
     if with_value:
@@ -153,7 +153,7 @@ def show_findings(console: Console, findings: Sequence[Finding]) -> None:
 
 
 def show_verdicts(console: Console, verdicts: Sequence[Verdict], title: str = "") -> None:
-    """The verdicts as people read them: what was observed and required, by what margin, and why."""
+    """Prints the verdicts: observed and required values, margin, reason and fix."""
     if not verdicts:
         return
     table = Table(box=None, pad_edge=False, header_style="bold", title=title or None, title_justify="left")
@@ -179,7 +179,7 @@ def show_verdicts(console: Console, verdicts: Sequence[Verdict], title: str = ""
 
 
 def _required(verdict: Verdict) -> str:
-    """As the observed value is written: "100 %" beside "102 %", "0" beside a count."""
+    """Formats the required value like the observed one: "100 %" beside "102 %", "0" beside a count."""
     observed, required = verdict.observed, verdict.required
     if verdict.unit == "1" and observed is not None and required is not None and observed != int(observed):
         return format_share(required)

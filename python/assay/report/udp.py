@@ -1,4 +1,4 @@
-"""UDP in the terminal: the two lines of COBALT's eth-test, and what its users ask next."""
+"""Prints UDP measurements: the two lines of COBALT's eth-test, then losses, gaps and settings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Figures = Mapping[str, Measurement]
 
 
 def show_udp(console: Console, records: Iterable[AnyRecord]) -> None:
-    """A block for each reception and each sending; nothing when nothing was measured."""
+    """Prints a block for each reception and each sending."""
     for (name, subject, _), figures in _groups(records).items():
         if "bandwidth" not in figures:
             continue
@@ -35,7 +35,7 @@ def show_udp(console: Console, records: Iterable[AnyRecord]) -> None:
 
 
 def _groups(records: Iterable[AnyRecord]) -> dict[tuple[str, Subject, str], dict[str, Measurement]]:
-    """The figures of all streams together, by who measured them and what was asked."""
+    """Groups the figures of all streams by measurement, subject and settings."""
     groups: dict[tuple[str, Subject, str], dict[str, Measurement]] = {}
     for record in records:
         if not isinstance(record, Measurement) or record.name not in (RECEIVE, SEND) or not record.summary:
@@ -97,7 +97,7 @@ def _received(subject: Subject, figures: Figures) -> list[str]:
 
 
 def _percent(share: float) -> str:
-    """Three decimals, as COBALT's test writes it; one lost message of billions is still not 0.000%."""
+    """Formats with three decimals like COBALT's test; a small loss is never shown as 0.000%."""
     text = f"{100 * share:.3f}%"
     return f"{100 * share:.1e}%" if share and text == "0.000%" else text
 

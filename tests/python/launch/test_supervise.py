@@ -61,7 +61,7 @@ def test_silence_after_the_start_ends_the_run_and_keeps_the_records(short_grace:
     ending, records, _ = run(
         'hello(0, "a"); measured(1); time.sleep(60)', ["a"], Limits(start=20, silence=0.5)
     )
-    assert ending.failure is not None and "no word from any rank" in ending.failure.what
+    assert ending.failure is not None and "no message from any rank" in ending.failure.what
     assert len(records) == 1
 
 

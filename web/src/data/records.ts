@@ -45,7 +45,7 @@ export interface Comparison {
 }
 
 /**
- * What a host is: once a host and run. ``facts`` has dotted keys ("cpu.model", "mpi.library").
+ * Facts about a host or a device, once in a run. Keys are dotted: "cpu.model", "mpi.library".
  */
 export interface Context {
   kind: "context";
@@ -55,7 +55,7 @@ export interface Context {
 }
 
 /**
- * A payload that did not arrive as it was sent: the first wrong byte of one message.
+ * A corrupted payload: the first wrong byte of a message.
  */
 export interface Corruption {
   kind: "corruption";
@@ -70,7 +70,7 @@ export interface Corruption {
 }
 
 /**
- * Something that ended a measurement early: a rank that died, a host that does not answer.
+ * A measurement that ended early, and why: a rank died, a host does not answer.
  */
 export interface Failure {
   kind: "failure";
@@ -82,7 +82,7 @@ export interface Failure {
 }
 
 /**
- * A cause, named: who is at fault, by how much, how sure, why we think so, and what to do.
+ * A cause: the subject at fault, its effect, confidence, evidence and fix.
  */
 export interface Finding {
   kind: "finding";
@@ -100,10 +100,10 @@ export interface Finding {
 }
 
 /**
- * Flows that ran at one time: ``values[k]`` is the rate from ``sources[k]`` to ``targets[k]``.
+ * Concurrent flows: ``values[k]`` is the rate from ``sources[k]`` to ``targets[k]``.
  *
- * ``slices[k]`` are the flow's rates in equal parts of the time in which all of them ran. No values where they
- * did not all run at one time.
+ * ``slices[k]`` are the flow's rates in equal parts of the time in which all flows ran. Without such a time there are
+ * no values.
  */
 export interface Flows {
   kind: "flows";
@@ -150,8 +150,8 @@ export interface Measurement {
 /**
  * One row of a pair matrix: ``values[k]`` is the metric from ``subject.host`` to ``peers[k]``.
  *
- * A matrix of n hosts is n such rows, so that no line grows beyond n values and a killed run keeps
- * the rows that it had. A pair that was not measured is left out.
+ * A matrix of n hosts has n rows, so that a line has at most n values and a killed run keeps its complete rows. Pairs
+ * that were not measured are left out.
  */
 export interface Pairs {
   kind: "pairs";
@@ -167,7 +167,7 @@ export interface Pairs {
 }
 
 /**
- * ``run.json``: what was asked, on what, when, and how it ended.
+ * ``run.json``: command, hosts, times and outcome of a run.
  */
 export interface RunInfo {
   id: string;
@@ -186,7 +186,7 @@ export interface RunInfo {
 }
 
 /**
- * What was measured. A network subject is a directed pair: bytes go from ``host`` to ``peer``.
+ * The subject of a record. In a network it is a directed pair: bytes go from ``host`` to ``peer``.
  */
 export interface Subject {
   host?: string | null;
@@ -213,7 +213,7 @@ export interface Summary {
 }
 
 /**
- * One criterion of a specification held against the records.
+ * The judgement of a criterion of a specification.
  *
  * ``margin`` is (observed - required) / required, positive when better than required.
  */
