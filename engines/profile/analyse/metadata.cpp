@@ -10,7 +10,21 @@
 namespace assay::heap {
 namespace {
 
-void read_nodes(const ChunkHead& head, const Bytes& payload, TraceMetadata& metadata) {
+// The most nodes that a trace can have: each takes at least two bytes of a chunk. Chunks whose
+// heads are damaged held as many more as zstd packs into their bytes.
+std::uint64_t most_nodes(const TraceReader& trace) {
+    constexpr std::uint64_t compression = 1024;
+    std::uint64_t most = stack::lost_root + 1 + compression * trace.damaged();
+    for (const ChunkPlace& chunk : trace.chunks())
+        if (chunk.head.kind == ChunkKind::nodes)
+            most += std::min(chunk.head.count, chunk.head.raw_bytes / 2);
+    return most;
+}
+
+// False when the head's figures cannot be true of any trace.
+bool read_nodes(const ChunkHead& head, const Bytes& payload, std::uint64_t most,
+                TraceMetadata& metadata) {
+    if (head.count > most || head.first > most - head.count) return false;
     Reader in(payload);
     if (metadata.nodes.size() < head.first + head.count)
         metadata.nodes.resize(head.first + head.count);
@@ -20,6 +34,7 @@ void read_nodes(const ChunkHead& head, const Bytes& payload, TraceMetadata& meta
         address += static_cast<std::uint64_t>(unzigzag(in.varint()));
         if (in.ok() && parent < head.first + k) metadata.nodes[head.first + k] = {parent, address};
     }
+    return true;
 }
 
 void read_samples(const ChunkHead& head, const Bytes& payload, TraceMetadata& metadata) {
@@ -148,6 +163,7 @@ double TraceMetadata::seconds_at(std::uint64_t ticks) const {
 
 TraceMetadata read_metadata(TraceReader& trace, Symbols& symbols) {
     TraceMetadata metadata;
+    const std::uint64_t most = most_nodes(trace);
     SiteNumbers site_numbers;
     Bytes payload;
     for (const ChunkPlace& chunk : trace.chunks()) {
@@ -178,7 +194,9 @@ TraceMetadata read_metadata(TraceReader& trace, Symbols& symbols) {
                 }
                 if (metadata.process.page_bytes == 0) metadata.process.page_bytes = 4096;
                 break;
-            case ChunkKind::nodes: read_nodes(head, payload, metadata); break;
+            case ChunkKind::nodes:
+                metadata.unreadable_chunks += !read_nodes(head, payload, most, metadata);
+                break;
             case ChunkKind::modules: symbols.add_modules(text); break;
             case ChunkKind::code: symbols.add_jit_functions(text); break;
             case ChunkKind::thread: read_thread(head.thread, text, metadata); break;

@@ -7,6 +7,7 @@
 #include <xxhash.h>
 #include <zstd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
@@ -157,7 +158,7 @@ bool read_events(TraceReader& trace, const ChunkPlace& place, Bytes& room,
     if (place.head.kind != ChunkKind::raw)
         return decode_events(room, place.head.count, place.head.thread, place.head.first, into);
     into.clear();
-    into.reserve(place.head.count);
+    into.reserve(std::min<std::size_t>(place.head.count, room.size() / sizeof(std::uint64_t)));
     EventSink sink{into};
     expand(words_in(room), place.head.first, sink);
     return true;

@@ -3,10 +3,13 @@
 #include <doctest/doctest.h>
 #include <unistd.h>
 
+#include <cstddef>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "core/error.hpp"
 #include "profile/analyse/analyse.hpp"
@@ -21,9 +24,17 @@ std::span<const std::uint8_t> bytes_of(const std::string& text) {
     return {reinterpret_cast<const std::uint8_t*>(text.data()), text.size()};
 }
 
+struct Chunk {
+    ChunkHead head;
+    Bytes payload;
+};
+
 // Chunks of all kinds: a process, two stacks, recorded (raw) events and packed events.
-void write_trace(const std::string& path) {
-    TraceWriter writer(path);
+std::vector<Chunk> planted_chunks() {
+    std::vector<Chunk> chunks;
+    const auto add = [&](const ChunkHead& head, std::span<const std::uint8_t> payload) {
+        chunks.push_back({head, Bytes(payload.begin(), payload.end())});
+    };
     Process process{.pid = 7,
                     .parent = 1,
                     .start_ticks = 1000,
@@ -33,18 +44,17 @@ void write_trace(const std::string& path) {
                     .complete = 1};
     Bytes payload(sizeof process);
     std::memcpy(payload.data(), &process, sizeof process);
-    writer.write({.kind = ChunkKind::process, .count = 1}, payload);
+    add({.kind = ChunkKind::process, .count = 1}, payload);
     payload.clear();
     for (const std::uint64_t parent : {1, 3}) {
         put_varint(payload, parent);
         put_varint(payload, zigzag(0x1234));
     }
-    writer.write({.kind = ChunkKind::nodes, .count = 2, .first = 3, .last = 5}, payload);
-    writer.write({.kind = ChunkKind::modules, .count = 1},
-                 bytes_of("0 1000 9000 - /nowhere/object.so\n"));
-    writer.write({.kind = ChunkKind::thread, .count = 1}, bytes_of("worker"));
-    writer.write({.kind = ChunkKind::mappings, .count = 1, .first = 2000},
-                 bytes_of("1000 5000 3f /nowhere/object.so\n"));
+    add({.kind = ChunkKind::nodes, .count = 2, .first = 3, .last = 5}, payload);
+    add({.kind = ChunkKind::modules, .count = 1}, bytes_of("0 1000 9000 - /nowhere/object.so\n"));
+    add({.kind = ChunkKind::thread, .count = 1}, bytes_of("worker"));
+    add({.kind = ChunkKind::mappings, .count = 1, .first = 2000},
+        bytes_of("1000 5000 3f /nowhere/object.so\n"));
     std::vector<std::uint64_t> raw = {8 | code_of(4) << 4 | 4 << 13,
                                       9 | 0x7f0000000000ull << 4};  // define, base
     for (std::uint64_t k = 0; k < 20; ++k) {
@@ -56,8 +66,7 @@ void write_trace(const std::string& path) {
     for (const std::uint64_t word : std::initializer_list<std::uint64_t>{
              50'000 << 4, 11 | 1 << 4 | 4 << 8, 0x7fff12345670, 1ull << 33})
         raw.push_back(word);  // pause, wide
-    writer.write(
-        {.kind = ChunkKind::raw, .count = static_cast<std::uint32_t>(raw.size()), .first = 70},
+    add({.kind = ChunkKind::raw, .count = static_cast<std::uint32_t>(raw.size()), .first = 70},
         {reinterpret_cast<const std::uint8_t*>(raw.data()), raw.size() * sizeof raw[0]});
     std::vector<Event> events;
     for (std::uint64_t k = 0; k < 20; ++k)
@@ -65,23 +74,57 @@ void write_trace(const std::string& path) {
             {4000 + 16 * k, name_block(1, k) | std::uint64_t{1} << kind_shift, 50, 4, 0});
     payload.clear();
     encode_events(events, 1, events.front().time, payload);
-    writer.write({.kind = ChunkKind::events,
-                  .thread = 1,
-                  .count = 20,
-                  .first = events.front().time,
-                  .last = events.back().time},
-                 payload);
+    add({.kind = ChunkKind::events,
+         .thread = 1,
+         .count = 20,
+         .first = events.front().time,
+         .last = events.back().time},
+        payload);
     payload.clear();
     for (const std::uint64_t value : {0, 200, 100}) put_varint(payload, value);
-    writer.write({.kind = ChunkKind::samples, .count = 1, .first = 3000, .last = 3000}, payload);
+    add({.kind = ChunkKind::samples, .count = 1, .first = 3000, .last = 3000}, payload);
+    return chunks;
+}
+
+// Checksums are valid, whatever the chunks hold.
+void write_trace(const std::string& path, const std::vector<Chunk>& chunks) {
+    std::filesystem::remove(path);
+    TraceWriter writer(path);
+    for (const Chunk& chunk : chunks) writer.write(chunk.head, chunk.payload);
+}
+
+// In memory: thousands of traces are written.
+std::string trace_path() {
+    const std::filesystem::path memory = "/dev/shm";
+    return (std::filesystem::is_directory(memory) ? memory
+                                                  : std::filesystem::temp_directory_path()) /
+           ("assay-damage-" + std::to_string(getpid()) + ".heap");
+}
+
+// What the analysis says of a trace; "" where it ends in an Error.
+std::string analysis(const std::string& path) {
+    char* text = nullptr;
+    std::size_t size = 0;
+    std::FILE* into = open_memstream(&text, &size);
+    REQUIRE(into != nullptr);
+    bool whole = true;
+    try {
+        analyse(path, ~std::uint64_t{0}, into);
+    } catch (const Error&) {
+        whole = false;
+    }
+    std::fclose(into);
+    std::string said = whole ? std::string(text, size) : "";
+    std::free(text);
+    CHECK((said.empty() || nlohmann::json::accept(said)));
+    return said;
 }
 
 }  // namespace
 
 TEST_CASE("with any byte changed or cut off, the analysis ends normally or in one Error") {
-    const std::string path = std::filesystem::temp_directory_path() /
-                             ("assay-damage-" + std::to_string(getpid()) + ".heap");
-    write_trace(path);
+    const std::string path = trace_path();
+    write_trace(path, planted_chunks());
     std::ifstream in(path, std::ios::binary);
     const std::string whole((std::istreambuf_iterator<char>(in)), {});
     std::FILE* nowhere = std::fopen("/dev/null", "w");
@@ -107,5 +150,43 @@ TEST_CASE("with any byte changed or cut off, the analysis ends normally or in on
     }
     CHECK(good == 3 * whole.size());  // one chunk is lost, never the whole trace
     std::fclose(nowhere);
+    std::filesystem::remove(path);
+}
+
+TEST_CASE("with damage under valid checksums the decoders end normally or in one Error") {
+    const std::string path = trace_path();
+    const std::vector<Chunk> chunks = planted_chunks();
+    write_trace(path, chunks);
+    const std::string whole = analysis(path);
+    REQUIRE(!whole.empty());
+    constexpr std::uint8_t flips[] = {0x01, 0x80, 0xff};
+
+    // The payload of any chunk. Most of it is figures, so most damage changes what is said.
+    std::size_t damaged = 0, noticed = 0;
+    for (std::size_t k = 0; k < chunks.size(); ++k) {
+        for (std::size_t offset = 0; offset < chunks[k].payload.size(); ++offset) {
+            for (const std::uint8_t flip : flips) {
+                std::vector<Chunk> changed = chunks;
+                changed[k].payload[offset] ^= flip;
+                write_trace(path, changed);
+                ++damaged;
+                noticed += analysis(path) != whole;
+            }
+        }
+    }
+    CHECK(noticed > damaged / 2);
+
+    // What a head says of its payload: kind, thread, count, first and last.
+    for (std::size_t k = 0; k < chunks.size(); ++k) {
+        for (std::size_t offset = offsetof(ChunkHead, kind);
+             offset < offsetof(ChunkHead, raw_bytes); ++offset) {
+            for (const std::uint8_t flip : flips) {
+                std::vector<Chunk> changed = chunks;
+                reinterpret_cast<std::uint8_t*>(&changed[k].head)[offset] ^= flip;
+                write_trace(path, changed);
+                analysis(path);
+            }
+        }
+    }
     std::filesystem::remove(path);
 }

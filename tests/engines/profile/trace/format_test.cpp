@@ -16,7 +16,7 @@ using namespace assay::heap;
 namespace {
 
 struct Folder {
-    std::string path = "/tmp/assay-trace-XXXXXX";
+    std::string path = "/dev/shm/assay-trace-XXXXXX";  // in memory: thousands are written
     Folder() { REQUIRE(mkdtemp(path.data()) != nullptr); }
     ~Folder() { [[maybe_unused]] const int status = std::system(("rm -rf " + path).c_str()); }
     std::string operator/(const std::string& name) const { return path + "/" + name; }
