@@ -14,6 +14,7 @@ from assay.launch.preload import with_environment
 
 ROOT = Path(__file__).resolve().parents[3]
 BUILT = ROOT / "build/tests/mpiio"
+PATIENT = ROOT / "build/tests/patient_mpi/libpatient-mpi.so"  # see tests/engines/patient_mpi
 LIMIT_S = 240
 MPIRUN = {
     "openmpi": ["mpirun.openmpi", "--oversubscribe"],
@@ -30,12 +31,20 @@ AS_ROOT = {
 
 def words(mpi: str, ranks: int, program: list[str], env: dict[str, str] | None = None) -> list[str]:
     line = [*MPIRUN[mpi], "-n", str(ranks), *program]
+    env = {**patient(mpi), **(env or {})}
     return with_environment(line, env)[0] if env else line
+
+
+def patient(mpi: str, in_front: str = "") -> dict[str, str]:
+    """What lets ranks of MPICH wait without spinning, behind a library ``in_front``. Open MPI has a setting."""
+    libraries = [library for library in (in_front, "" if mpi == "openmpi" else str(PATIENT)) if library]
+    return {"LD_PRELOAD": ":".join(libraries)} if libraries else {}
 
 
 def accelerated(mpi: str, store: Path, **more: str) -> dict[str, str]:
     """What puts the accelerator in front; where it cannot be had, the program does not run."""
-    return environment(mpi, store=str(store), size=128 << 20) | {"ASSAY_IO_REQUIRE": "1"} | more
+    env = environment(mpi, store=str(store), size=128 << 20)
+    return env | patient(mpi, env["LD_PRELOAD"]) | {"ASSAY_IO_REQUIRE": "1"} | more
 
 
 def run(line: list[str], **more: str) -> subprocess.CompletedProcess[str]:

@@ -1,0 +1,28 @@
+// Makes MPICH wait without spinning, for tests that start more ranks than there are processors.
+//
+// MPICH (device ch4:ucx) polls UCX without pause while it waits for a message. With three ranks on
+// two processors, the rank that would send gets no processor until the scheduler takes one away
+// (milliseconds), and a test of some thousand messages takes a minute. Loaded with LD_PRELOAD, this
+// library gives the processor up after a poll that found nothing: at once for the first 64, then by
+// sleeping. What MPI does is the same.
+#include <dlfcn.h>
+#include <sched.h>
+#include <unistd.h>
+
+namespace {
+
+constexpr unsigned yields = 64;      // idle polls in a row that only yield
+constexpr useconds_t pause_us = 20;  // after that; with the timer's slack some 70
+
+}  // namespace
+
+extern "C" unsigned ucp_worker_progress(void* worker) {
+    static const auto real =
+        reinterpret_cast<unsigned (*)(void*)>(dlsym(RTLD_NEXT, "ucp_worker_progress"));
+    thread_local unsigned idle = 0;
+    const unsigned events = real(worker);
+    if (events > 0) idle = 0;
+    else if (++idle < yields) sched_yield();
+    else usleep(pause_us);
+    return events;
+}
