@@ -1,8 +1,8 @@
 """The three commands on a lab of two cabinets with planted rates: what was planted is found, and the platform that
 is written carries the same curves in the simulator.
 
-Rates are what TCP leaves of a planted rate. A busy machine holds single rounds up, never speeds them up: a study
-that falls short is made again.
+Rates are what TCP leaves of a planted rate. Where Assay itself says that the machine was busy with other programs, the
+study is made again; where it is busy still, the proof must not say FAIL, and nothing more is asked of the figures.
 """
 
 from __future__ import annotations
@@ -78,6 +78,10 @@ def study(lab: Lab, folder: Path, launcher: str) -> tuple[list, int, str]:
     return Run.load(folder).records, proved.returncode, proved.stdout + proved.stderr
 
 
+def busy(folder: Path) -> bool:
+    return bool(Run.load(folder).info.busy)
+
+
 def off(records: list) -> dict[str, float]:
     """How far each planted capacity is from what was found."""
     planted = {("host", "up"): HOST, ("host", "down"): HOST, ("host", "limiter"): DUPLEX}
@@ -95,9 +99,12 @@ def test_planted_rates_come_out_and_the_simulation_agrees(lab: Lab, launcher: st
         pytest.skip(why)
     for attempt in range(TRIES):
         records, status, said = study(lab, tmp_path / str(attempt), launcher)
-        errors = off(records)
-        if max(errors.values()) <= 0.05 and status == 0:
+        if not busy(tmp_path / str(attempt)):
             break
+    else:
+        assert status == 0 or "this machine was busy" in said, said
+        return
+    errors = off(records)
     assert max(errors.values()) <= 0.05, errors
     assert status == 0, said
     points = [r for r in records if isinstance(r, Comparison)]
@@ -127,11 +134,13 @@ def test_cabinets_that_nobody_names_are_found(make_lab, tmp_path: Path):
         words = ["--lab", name, "--launcher", "mpich-wheel", "--confidence", "4%", "-o", str(folder)]
         measured = assay("saturate", *words)
         assert measured.returncode == 0, measured.stderr
-        cabinets = Run.load(folder).info.options["cabinets"]
         proved = assay("model", str(folder), "--platform", str(folder / "platform.xml"))
-        if cabinets == expected and proved.returncode == 0:
+        if not busy(folder):
             break
-    assert cabinets == expected
+    else:
+        assert proved.returncode == 0 or "this machine was busy" in proved.stdout, proved.stdout
+        return
+    assert Run.load(folder).info.options["cabinets"] == expected
     assert proved.returncode == 0, proved.stdout
     found = [r for r in Run.load(folder).records if isinstance(r, Capacity)]
     links = [r for r in found if r.level == "cabinet" and r.way in ("up", "down")]

@@ -11,13 +11,14 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from assay.lab import Fault, Lab
+from assay.lab.namespaces import members
 from assay.records.run import Run
 from assay.records.schema import Finding, Measurement, Verdict
 
@@ -88,6 +89,30 @@ def await_word(process: subprocess.Popen[str], word: str) -> None:
         if word in line:
             return
     raise AssertionError(f"it never said '{word}'")
+
+
+def engines_in(lab: Lab, host: str, measurement: str) -> list[int]:
+    """Process ids of engines in a host of the lab."""
+    found = []
+    for pid, (_, node) in members(lab.name).items():
+        with suppress(OSError):  # it has ended
+            if node == host and measurement.encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.append(pid)
+    return found
+
+
+def await_data(lab: Lab, host: str, amount: float) -> None:
+    """Until so many bytes have come to a host."""
+
+    def received() -> int:
+        table = Path(f"/proc/{lab.nodes[host].pid}/net/dev").read_text()
+        (line,) = [line for line in table.splitlines() if line.strip().startswith(f"{lab.interface}:")]
+        return int(line.partition(":")[2].split()[0])
+
+    begin, deadline = received(), time.monotonic() + LIMIT_S
+    while received() < begin + amount:
+        assert time.monotonic() < deadline, "no data came"
+        time.sleep(0.01)
 
 
 def judged(lab: Lab, where: Path, tested: str, peer: str, specification: Path) -> tuple[int, Run]:
@@ -200,8 +225,9 @@ def test_a_sender_that_is_killed(lab: Lab, tmp_path: Path) -> None:
     with on(lab, "h1", receive) as receiver:
         await_word(receiver, "waiting for a sender")
         with on(lab, "h0", send):
-            time.sleep(2)
-            subprocess.run(lab.enter("h0", ["pkill", "-KILL", "-f", "node.udp_send"]), timeout=10, check=True)
+            await_data(lab, "h1", OFFERED)
+            for pid in engines_in(lab, "h0", "node.udp_send"):
+                os.kill(pid, signal.SIGKILL)
             begun = time.monotonic()
             out, _ = receiver.communicate(timeout=LIMIT_S)
     assert time.monotonic() - begun < 20
@@ -252,15 +278,14 @@ def test_ctrl_c_keeps_what_has_arrived(lab: Lab, tmp_path: Path) -> None:
         [str(ASSAY), *words, "--budget", "60", "-o", str(tmp_path / "run")],
         stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
-    time.sleep(4)
+    await_data(lab, "h1", OFFERED)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=LIMIT_S)
     assert process.returncode == 130
     run = Run.load(tmp_path / "run")
     assert run.info.state == "partial"
     assert figure(run, "bandwidth") > 0.5 * OFFERED
-    left = subprocess.run(lab.enter("h0", ["pgrep", "-f", "node.udp"]), capture_output=True, timeout=10)
-    assert left.returncode == 1, "nothing is left running"
+    assert engines_in(lab, "h0", "node.udp") == engines_in(lab, "h1", "node.udp") == []
 
 
 # ---- bad input: one line

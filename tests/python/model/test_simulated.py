@@ -12,7 +12,7 @@ from assay.cli import main
 from assay.launch import simulator
 from assay.measure.saturation import read_cabinets
 from assay.records.run import Run
-from assay.records.schema import Capacity, Comparison, Verdict
+from assay.records.schema import Capacity, Comparison, Finding, Pairs, Verdict
 
 pytestmark = [
     pytest.mark.slow,
@@ -103,39 +103,42 @@ def test_a_users_program_runs_on_it_with_more_and_faster_links(studied, capfd, t
     source = tmp_path / "transfer.c"
     source.write_text(PROGRAM)
     platform = str(folder / "hidden.xml")
-    host = hidden.hosts[0]
+    host, other = hidden.hosts[:2]
 
     def seconds(*options: str) -> float:
         assert main(["simulate", platform, "--nodes", "2", *options, "--", str(source), "1000000"]) == 0
         return float(capfd.readouterr().out.split()[-1])
 
+    def with_links(names: list[str], bandwidth: str) -> list[str]:
+        return [word for name in names for word in ("--set", f"{name}.bandwidth={bandwidth}")]
+
+    up = hidden.capacity["host", host, "up"]
     before = seconds()
-    faster = [f"{host}-out.bandwidth=1TBps", f"{host}-both.bandwidth=1TBps"]
+    assert before == pytest.approx(1e6 / up, rel=0.5)
+    # A tenth of the sender's rate, so it alone is the limit; and next to no limit on the whole way, so that what is
+    # left are latencies.
+    slower = seconds(*with_links([f"{host}-out"], f"{up / 10:.0f}Bps"))
+    assert slower == pytest.approx(1e6 / (up / 10), rel=0.2)
     known = (folder / "hidden.xml").read_text()
-    asked = [setting for setting in faster if f'id="{setting.split(".")[0]}"' in known]
-    after = seconds(*[word for setting in asked for word in ("--set", setting)])
-    assert after <= before
-    assert before == pytest.approx(1e6 / hidden.capacity["host", host, "up"], rel=0.5)
+    way = [f"{host}-out", f"{host}-both", f"{other}-both", f"{other}-in"]
+    faster = seconds(*with_links([link for link in way if f'id="{link}"' in known], "1000TBps"))
+    assert faster < before / 2
 
 
 def test_nets_sweep_runs_in_the_simulator(studied, tmp_path: Path):
-    _, folder = studied
-    words = [
-        "--",
-        "net",
-        "--sizes",
-        "1KiB,64KiB",
-        "--repeats",
-        "4",
-        "--rounds",
-        "2",
-        "--no-retest",
-        "-o",
-        str(tmp_path / "net"),
-    ]
-    assert main(["simulate", str(folder / "hidden.xml"), "--nodes", "4", *words]) in (0, 1)
+    hidden, folder = studied
+    sweep = ["--sizes", "1KiB,64KiB", "--repeats", "4", "--rounds", "2", "--no-retest"]
+    words = ["--nodes", "4", "--", "net", *sweep, "-o", str(tmp_path / "net")]
+    assert main(["simulate", str(folder / "hidden.xml"), *words]) == 0
     run = Run.load(tmp_path / "net")
     assert run.info.state == "complete"
+    assert [r for r in run.records if isinstance(r, Finding)] == []  # no host is slow
+    rows = [r for r in run.records if isinstance(r, Pairs) and r.params["size"] == 64 << 10]
+    rates = {(r.subject.host, peer): rate for r in rows for peer, rate in zip(r.peers, r.values, strict=True)}
+    assert len(rates) == 4 * 2  # two rounds, a partner each
+    for (host, peer), rate in rates.items():
+        planted = min(hidden.capacity["host", str(host), "up"], hidden.capacity["host", peer, "down"])
+        assert 0.3 * planted < rate <= 1.01 * planted
 
 
 PROGRAM = """

@@ -6,9 +6,8 @@ import json
 from pathlib import Path
 
 import make_run
+import matplotlib.pyplot as plt
 import pytest
-
-plt = pytest.importorskip("matplotlib.pyplot", reason="no matplotlib here")
 
 DOCS = Path(__file__).parents[3] / "docs"
 NOTEBOOKS = sorted(DOCS.glob("storage_*.ipynb"))

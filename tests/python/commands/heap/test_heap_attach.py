@@ -37,7 +37,9 @@ from assay.records.schema import Measurement
 pytestmark = [
     pytest.mark.programs,
     *NEEDED,
-    pytest.mark.skipif(os.uname().machine != "x86_64", reason="processes are attached to on x86-64 alone"),
+    pytest.mark.skipif(
+        os.uname().machine != "x86_64", reason="optional: processes are attached to on x86-64 alone"
+    ),
 ]
 
 
@@ -390,7 +392,7 @@ def test_another_users_process(program: Path, tmp_path: Path) -> None:
     nobody: dict[str, Any] = {"user": 65534, "group": 65534}
     library = engines_folder().resolve() / "libassay-heap.so"
     if subprocess.run(["test", "-r", library], **nobody).returncode != 0:
-        pytest.skip("no other user may read the engines")
+        pytest.skip("optional: no other user may read this checkout")
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         others = shutil.copy(program, folder)
@@ -421,7 +423,7 @@ def test_a_process_that_keeps_others_out() -> None:
     nobody: dict[str, Any] = {"user": 65534, "group": 65534} if os.geteuid() == 0 else {}
     recorder = engines_folder() / "assay-heap"
     if nobody and subprocess.run(["test", "-x", recorder], **nobody).returncode != 0:
-        pytest.skip("no other user may run the engines")
+        pytest.skip("optional: no other user may read this checkout")
 
     def told(pid: int, root: str) -> str:
         words = [recorder, "record", "--attach", str(pid), "/tmp"]
@@ -454,7 +456,7 @@ def test_a_program_of_32_bits(tmp_path: Path) -> None:
     try:
         subprocess.run([other], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=LIMIT_S)
     except OSError as error:
-        pytest.skip(f"the kernel runs no programs of 32 bits: {error.strerror}")
+        pytest.skip(f"optional: the kernel runs no programs of 32 bits: {error.strerror}")
     with running(other) as one:
         said = refused("--attach", str(one.pid), "-o", str(tmp_path / "run"), cwd=tmp_path)
         assert "runs a program of another architecture" in said and said.count("\n") == 1

@@ -17,7 +17,7 @@ from assay.report.heap import UNKNOWN_CODE, problems
 pytestmark = [
     pytest.mark.programs,
     *NEEDED,
-    pytest.mark.skipif(platform.machine() != "x86_64", reason="followed on x86-64 alone"),
+    pytest.mark.skipif(platform.machine() != "x86_64", reason="optional: followed on x86-64 alone"),
 ]
 
 SCRIPT = """

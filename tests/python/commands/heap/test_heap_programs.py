@@ -215,7 +215,7 @@ def test_real_programs_say_what_they_always_say(
     words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if shutil.which(words[0]) is None:
-        pytest.skip(f"no {words[0]} here")
+        pytest.skip(f"optional: no {words[0]} here")
     (tmp_path / "Hello.java").write_text(JAVA)
     monkeypatch.chdir(tmp_path)
     bare = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S)

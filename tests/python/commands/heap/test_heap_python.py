@@ -57,7 +57,7 @@ def interpreters() -> dict[str, str]:
 
 def interpreter(version: str) -> str:
     if version not in INTERPRETERS:
-        pytest.skip(f"no Python {version} here")
+        pytest.skip(f"optional: no Python {version} here")
     return INTERPRETERS[version]
 
 
@@ -377,7 +377,7 @@ def test_an_interpreter_in_a_program(tmp_path: Path) -> None:
     """Loaded when the program has run for long, begun and ended twice, and entered by another thread."""
     library = next(Path("/usr/lib").glob("*/libpython3.1[123].so.1.0"), None)
     if library is None:
-        pytest.skip("no interpreter to be had as a library")
+        pytest.skip("optional: no interpreter as a library (libpython)")
     subprocess.run(
         ["gcc", "-g", "-pthread", EMBEDDED, "-ldl", "-o", tmp_path / "embedded"], check=True, timeout=LIMIT_S
     )
