@@ -14,6 +14,7 @@ import pytest
 from documents import ROOT, Block
 
 from assay.cli import build_parser, parse
+from assay.errors import UserError
 
 LIMIT_S = 300
 BUDGET = {"check": "2s", "net": "3s"}  # where the text gives none
@@ -36,11 +37,10 @@ def test_commands_are_in_blocks_of_sh_or_console(block: Block) -> None:
 
 @pytest.mark.parametrize("block", SHOWN, ids=str)
 def test_options_are_known(block: Block) -> None:
-    parser = build_parser()
     for line in block.lines():
         for command in documents.simple_commands(line):
             if documents.is_assay(command):
-                parse_only(parser, command)
+                parse_only(command)
             elif command[0] == "make":
                 assert_target(command[1])
             else:
@@ -49,11 +49,28 @@ def test_options_are_known(block: Block) -> None:
                 )
 
 
-def parse_only(parser: object, command: list[str]) -> None:
+@pytest.mark.parametrize("path", documents.documents(), ids=lambda path: str(path.relative_to(ROOT)))
+def test_options_within_sentences_are_known(path: Path) -> None:
+    text = documents.FENCE.sub("", path.read_text())
+    for span in re.findall(r"`(assay [a-z][^`]*)`", text):
+        command = shlex.split(span.replace("\n", " "))
+        if any(word in ("COMMAND", "RUN", "DIR", "SPEC") or word.endswith("...") for word in command):
+            continue
+        try:
+            parse_only(command)
+        except UserError as error:
+            if "required" not in str(error):  # a verb that is named without its arguments
+                raise
+
+
+PARSER = build_parser()
+
+
+def parse_only(command: list[str]) -> None:
     words = [word for word in command[1:] if word != "--help"]
     if command[0].endswith("run_netsan.sh"):
         words.insert(0, "net")
-    parse(parser, words)  # type: ignore[arg-type]  # raises UserError with the reason
+    parse(PARSER, words)  # raises UserError with the reason
 
 
 def assert_target(target: str) -> None:
