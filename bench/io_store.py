@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The store's own times: what a program's start waits for it, with a log of 64 GiB, and a million extents' rescue.
+"""The store's costs: the start of a program with a store of 64 GiB, and the recovery of a million extents.
 
-The start is the whole time of a program that opens, writes and closes a file of 64 KiB, less the same program's without
-the accelerator. The rescue is of extents of 512 B in no order, from the store of a dead job into a file on the same
-tmpfs."""
+The start is the time of a program that opens, writes and closes a file of 64 KiB, minus that of the same program
+without the accelerator. The recovery writes extents of 512 B in a scattered order from the store of a dead job into a
+file on the same tmpfs."""
 
 from __future__ import annotations
 
@@ -38,37 +38,42 @@ EXTENTS, EXTENT = 1_000_000, 512
 TINY = ["storage.ior", "--transfer", "32k", "--block", "32k", "--repetitions", "1"]
 
 
-def ran(words: list[str], env: Mapping[str, str] | None = None) -> tuple[str, float]:
-    """What the program said, and its seconds."""
-    began = time.monotonic()
-    done = subprocess.run(
-        words, capture_output=True, text=True, timeout=LIMIT_S, check=True, env={**os.environ, **(env or {})}
+def run(command: list[str], env: Mapping[str, str] | None = None) -> tuple[str, float]:
+    """The program's output and its time in seconds."""
+    start_time = time.monotonic()
+    result = subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT_S,
+        check=True,
+        env={**os.environ, **(env or {})},
     )
-    return done.stdout, time.monotonic() - began
+    return result.stdout, time.monotonic() - start_time
 
 
-def rounds(seconds: Callable[[], float]) -> list[float]:
+def repeat(seconds: Callable[[], float]) -> list[float]:
     return [seconds() for _ in range(ROUNDS)]
 
 
-def start(launcher: Launcher, folder: str) -> float:
-    """How much longer the program takes with the accelerator."""
+def start_cost(launcher: Launcher, folder: str) -> float:
+    """The additional time of a program with the accelerator, in seconds."""
     argv = [str(storage_bench(launcher.flavour)), "run", *TINY, "--file", f"{folder}/file"]
-    took = []
+    seconds = []
     for env in ({}, environment(launcher.flavour, store=folder, size=LOG, required=True)):
         command = launcher.command(HERE, [Segment([socket.gethostname()] * RANKS, env)], argv)
-        took.append(ran(command, launcher.environment(HERE))[1])
-    return took[1] - took[0]
+        seconds.append(run(command, launcher.environment(HERE))[1])
+    return seconds[1] - seconds[0]
 
 
-def rescue(folder: str) -> float:
+def recover(folder: str) -> float:
     target = Path(folder, "file")
-    left, _ = ran([str(BIN / "bench-leftover"), folder, str(target), str(EXTENTS), str(EXTENT)])
-    said, took = ran([str(BIN / "assay-store"), "recover", left.strip()])
-    assert json.loads(said)["records"] == EXTENTS and target.stat().st_size == EXTENTS * EXTENT
+    store, _ = run([str(BIN / "bench-leftover"), folder, str(target), str(EXTENTS), str(EXTENT)])
+    result, seconds = run([str(BIN / "assay-store"), "recover", store.strip()])
+    assert json.loads(result)["records"] == EXTENTS and target.stat().st_size == EXTENTS * EXTENT
     assert b"\0" not in target.read_bytes()  # every extent has arrived
     target.unlink()
-    return took
+    return seconds
 
 
 def main() -> None:
@@ -85,16 +90,16 @@ def main() -> None:
                 except UserError as error:
                     print(f"bench: {error}", file=sys.stderr)
                     continue
-                starts = rounds(partial(start, launcher, folder))
+                starts = repeat(partial(start_cost, launcher, folder))
                 figure(
-                    f"io.{mpi} start with a log of 64 GiB",
+                    f"io.{mpi} start with a store of 64 GiB",
                     starts,
                     0.5,
                     "lower",
                     "s",
                     "the same program without it",
                 )
-            figure("io rescue of a million extents", rounds(partial(rescue, folder)), 1.0, "lower", "s")
+            figure("io recovery of a million extents", repeat(partial(recover, folder)), 1.0, "lower", "s")
         finally:
             subprocess.run(["umount", folder], check=True)
 

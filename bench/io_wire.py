@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Another node's data: a rank reads what one on another host wrote, which computes meanwhile and enters no MPI.
+"""Another node's data: a rank reads what a rank on another host wrote, which computes and does not enter MPI.
 
-Two lab hosts with a link of 400 Mbit/s. The limit is what iperf3's TCP gets through the same link just before, in the
-same direction; reads are of 32 KiB and of 1 MiB, in the order of writing."""
+Two lab hosts with a link of 400 Mbit/s. The reference is iperf3's TCP rate over the same link just before, in the same
+direction; reads are of 32 KiB and 1 MiB, in the order of writing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ PEER = "iperf3 TCP over the same link"
 LIMIT_S = 120
 
 
-def wire(lab: Lab) -> float:
+def iperf_rate(lab: Lab) -> float:
     """B/s of a TCP stream from h1 to h0."""
     server = subprocess.Popen(
         lab.enter("h1", ["iperf3", "-s", "-1", "--forceflush"]), stdout=subprocess.PIPE, text=True
@@ -40,16 +40,16 @@ def wire(lab: Lab) -> float:
     try:
         assert server.stdout is not None
         next(line for line in server.stdout if "listening" in line)
-        words = lab.enter("h0", ["iperf3", "-c", lab.address("h1"), "-R", "-t", "3", "-O", "1", "-J"])
-        said = subprocess.run(words, capture_output=True, text=True, check=True, timeout=LIMIT_S)
-        return float(json.loads(said.stdout)["end"]["sum_received"]["bits_per_second"]) / 8
+        command = lab.enter("h0", ["iperf3", "-c", lab.address("h1"), "-R", "-t", "3", "-O", "1", "-J"])
+        result = subprocess.run(command, capture_output=True, text=True, check=True, timeout=LIMIT_S)
+        return float(json.loads(result.stdout)["end"]["sum_received"]["bits_per_second"]) / 8
     finally:
         server.kill()
         server.wait()
 
 
-def read(lab: Lab, mpi: str, transfer: int) -> float:
-    """B/s that h0 reads of what h1 wrote."""
+def read_rate(lab: Lab, mpi: str, transfer: int) -> float:
+    """B/s at which h0 reads what h1 wrote."""
     launcher, site = find_launcher(mpi), lab_site(lab)
     with tempfile.TemporaryDirectory(prefix="bench-io-", dir=ROOT / "build") as folder:
         env = environment(launcher.flavour, required=True) | {"ASSAY_IO_DRAIN_LAG": "60000"}
@@ -60,11 +60,11 @@ def read(lab: Lab, mpi: str, transfer: int) -> float:
             str(TOTAL),
         ]
         command = launcher.command(site, [Segment(["h0", "h1"], env)], program)
-        said = subprocess.run(
+        result = subprocess.run(
             command, stdout=subprocess.PIPE, text=True, check=True, timeout=LIMIT_S,
             env={**os.environ, **launcher.environment(site)},
         )  # fmt: skip
-        return float(said.stdout)
+        return float(result.stdout)
 
 
 def main() -> None:
@@ -77,8 +77,8 @@ def main() -> None:
             for name, transfer in TRANSFERS.items():
                 shares = []
                 for _ in range(ROUNDS):
-                    limit = wire(lab)
-                    shares.append(read(lab, mpi, transfer) / limit)
+                    limit = iperf_rate(lab)
+                    shares.append(read_rate(lab, mpi, transfer) / limit)
                 figure(
                     f"io.{mpi} {name} read of another node's data over the wire",
                     shares,

@@ -1,5 +1,5 @@
-// Leaves a store behind as a killed job does: EXTENTS writes of BYTES each, one a record, in no
-// order, of which none is in the file yet. Prints the store's path.
+// Leaves a store as a killed job does: EXTENTS writes of BYTES each, one per record, in a scattered
+// order, none of them drained. Prints the store's path.
 //
 //   bench-leftover FOLDER FILE EXTENTS BYTES
 #include <fcntl.h>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr std::uint32_t ranks = 2;
 constexpr std::uint64_t multiplier =
-    0x9E3779B1;  // prime to any number of extents below it: every place comes once
+    0x9E3779B1;  // coprime to any number of extents below it: every offset occurs once
 
 }  // namespace
 
@@ -32,7 +32,7 @@ int main(int argc, char** argv) {
     struct stat info{};
     if (fd < 0 || fstat(fd, &info)) return 2;
     Failure failure;
-    // A record for every 8 KiB of store: room for as many, of which little becomes real.
+    // The store has a record for every 8 KiB, so it is large; little of it gets pages.
     auto store =
         Store::create(argv[1], extents * 10'000, ranks, "bench", "bench-leftover", failure);
     if (!store) {
@@ -63,5 +63,5 @@ int main(int argc, char** argv) {
     store->superblock().phase = Phase::active;
     std::printf("%s\n", store->path().c_str());
     std::fflush(stdout);
-    std::_Exit(0);  // dead, with everything in it
+    std::_Exit(0);  // without draining
 }

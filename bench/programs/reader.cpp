@@ -1,5 +1,5 @@
-// Rank 0 reads in turn what rank 1 wrote, while rank 1 computes and enters no MPI: bytes/s, on
-// standard output.
+// Rank 0 reads sequentially what rank 1 wrote, while rank 1 computes and does not enter MPI. Prints
+// bytes/s.
 //
 //   bench-reader-MPI FILE TRANSFER TOTAL
 #define OMPI_SKIP_MPICXX 1
@@ -18,30 +18,32 @@ int main(int argc, char** argv) {
     const int transfer = std::atoi(argv[2]);
     const MPI_Offset total = std::atoll(argv[3]);
     std::vector<unsigned char> bytes(static_cast<std::size_t>(transfer));
-    const auto value = [](MPI_Offset at) { return static_cast<unsigned char>(at / 4096 % 251); };
+    const auto value = [](MPI_Offset offset) {
+        return static_cast<unsigned char>(offset / 4096 % 251);
+    };
     MPI_File file;
     if (const int code = MPI_File_open(MPI_COMM_WORLD, argv[1], MPI_MODE_CREATE | MPI_MODE_RDWR,
                                        MPI_INFO_NULL, &file)) {
-        char why[MPI_MAX_ERROR_STRING];
+        char reason[MPI_MAX_ERROR_STRING];
         int length = 0;
-        MPI_Error_string(code, why, &length);
-        std::fprintf(stderr, "%s: %s\n", argv[1], why);
+        MPI_Error_string(code, reason, &length);
+        std::fprintf(stderr, "%s: %s\n", argv[1], reason);
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
-    for (MPI_Offset at = 0; rank == 1 && at < total; at += transfer) {
-        for (int k = 0; k < transfer; ++k) bytes[static_cast<std::size_t>(k)] = value(at + k);
-        MPI_File_write_at(file, at, bytes.data(), transfer, MPI_BYTE, MPI_STATUS_IGNORE);
+    for (MPI_Offset offset = 0; rank == 1 && offset < total; offset += transfer) {
+        for (int k = 0; k < transfer; ++k) bytes[static_cast<std::size_t>(k)] = value(offset + k);
+        MPI_File_write_at(file, offset, bytes.data(), transfer, MPI_BYTE, MPI_STATUS_IGNORE);
     }
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank == 0) {
         const double from = MPI_Wtime();
         long wrong = 0;
         double took = 0;
-        for (MPI_Offset at = 0; at < total; at += transfer) {
-            MPI_File_read_at(file, at, bytes.data(), transfer, MPI_BYTE, MPI_STATUS_IGNORE);
+        for (MPI_Offset offset = 0; offset < total; offset += transfer) {
+            MPI_File_read_at(file, offset, bytes.data(), transfer, MPI_BYTE, MPI_STATUS_IGNORE);
             took = MPI_Wtime() - from;
             for (int k = 0; k < transfer; k += 512)
-                wrong += bytes[static_cast<std::size_t>(k)] != value(at + k);
+                wrong += bytes[static_cast<std::size_t>(k)] != value(offset + k);
         }
         if (wrong) std::fprintf(stderr, "%ld wrong bytes\n", wrong);
         std::printf("%.0f\n", wrong ? 0 : static_cast<double>(total) / took);
@@ -49,12 +51,11 @@ int main(int argc, char** argv) {
         const int done = 1;
         MPI_Send(&done, 1, MPI_INT, 1, 0, MPI_COMM_WORLD);
     } else {
-        // Computes for longer than the other can possibly read, in pieces; looks for the end
-        // between them.
+        // Computes in pieces until rank 0 has finished, which it checks between the pieces.
         volatile double sum = 0;
-        for (int over = 0; !over;) {
+        for (int finished = 0; !finished;) {
             for (int k = 0; k < 400'000'000; ++k) sum = sum + k;
-            MPI_Iprobe(0, 0, MPI_COMM_WORLD, &over, MPI_STATUS_IGNORE);
+            MPI_Iprobe(0, 0, MPI_COMM_WORLD, &finished, MPI_STATUS_IGNORE);
         }
         int done = 0;
         MPI_Recv(&done, 1, MPI_INT, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);

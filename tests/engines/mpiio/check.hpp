@@ -1,4 +1,5 @@
-// What the cases share: who they are, where their files lie, and how they say what is wrong.
+// What the cases share: rank and size, the folder of the files, and EXPECT, which records the first
+// failure.
 #pragma once
 
 #define OMPI_SKIP_MPICXX 1
@@ -12,7 +13,7 @@
 #include <vector>
 
 inline int rank, size;
-inline std::string folder, failure;  // of the case: its first
+inline std::string folder, failure;  // failure: the first of the case
 
 struct Case {
     const char* name;
@@ -29,7 +30,7 @@ constexpr int rdwr = MPI_MODE_RDWR | MPI_MODE_CREATE;
 
 inline std::string path(const char* name) { return folder + "/" + name; }
 
-inline MPI_File opened(const char* name, int mode = rdwr, MPI_Comm comm = MPI_COMM_WORLD) {
+inline MPI_File open_file(const char* name, int mode = rdwr, MPI_Comm comm = MPI_COMM_WORLD) {
     MPI_File file = MPI_FILE_NULL;
     EXPECT(MPI_File_open(comm, path(name).c_str(), mode, MPI_INFO_NULL, &file) == MPI_SUCCESS);
     return file;
@@ -47,14 +48,14 @@ inline std::vector<int> filled(int n, int first) {
     return values;
 }
 
-inline void settle(MPI_File file) {
+inline void sync_all(MPI_File file) {
     MPI_File_sync(file);
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_File_sync(file);
 }
 
-// The file as every other program sees it, after it was closed.
-inline std::vector<int> on_disk(const char* name) {
+// The file as another program reads it, after it was closed.
+inline std::vector<int> read_back(const char* name) {
     std::ifstream in(path(name), std::ios::binary);
     std::vector<char> bytes{std::istreambuf_iterator<char>(in), {}};
     std::vector<int> values(bytes.size() / sizeof(int));

@@ -1,10 +1,9 @@
-// MPI-IO with planted faults, loaded before an MPI's own: what the benchmarks must find. The
-// environment says which:
+// MPI-IO with planted faults, preloaded before an MPI's own, which the benchmarks must find. The
+// environment selects them:
 //
-//     PLANTED_SLOW=RANK:MICROSECONDS   every read and write of that rank takes so much longer
-//     PLANTED_FLIP=OFFSET              a write of the byte at that offset of the file has a bit
-//                                      flipped
-//     PLANTED_STALL=RANK               that rank's first write never returns
+//     PLANTED_SLOW=RANK:MICROSECONDS   delays every read and write of that rank
+//     PLANTED_FLIP=OFFSET              flips a bit of the byte at that file offset when it is
+//     written PLANTED_STALL=RANK               that rank's first write never returns
 #define OMPI_SKIP_MPICXX 1
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
@@ -23,7 +22,7 @@ int rank() {
     return number;
 }
 
-// Busy, as a slow device is: asleep it would give its processor to the others.
+// Spins, because a sleep would give its processor to the other ranks.
 void delay() {
     static const char* const planted = std::getenv("PLANTED_SLOW");
     static const bool mine = planted && std::atoi(planted) == rank();
@@ -40,15 +39,14 @@ void stall() {
         for (;;) pause();
 }
 
-// The data as they are to be written: a copy where a byte is to be wrong.
+// The data to write: a copy with the flipped bit if the transfer contains the byte.
 const void* flipped(const void* data, MPI_Offset offset, int count, MPI_Datatype type,
                     std::vector<char>& copy) {
     static const char* const planted = std::getenv("PLANTED_FLIP");
     int size = 0;
     MPI_Type_size(type, &size);
     const MPI_Offset at = planted ? std::atoll(planted) - offset : -1;
-    const MPI_Offset bytes =
-        MPI_Offset{count} * size;  // of what lies in one piece; nothing else is planted in
+    const MPI_Offset bytes = MPI_Offset{count} * size;  // contiguous data only
     if (at < 0 || at >= bytes) return data;
     copy.assign(static_cast<const char*>(data), static_cast<const char*>(data) + bytes);
     copy[static_cast<std::size_t>(at)] ^= 0x10;

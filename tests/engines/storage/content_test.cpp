@@ -9,10 +9,10 @@ using namespace assay::storage;
 
 namespace {
 
-constexpr std::size_t transfer = 3 * 4096 + 1000;  // not whole pages
+constexpr std::size_t transfer = 3 * 4096 + 1000;  // not a multiple of pages
 constexpr std::uint64_t file_offset = 47008 * 3;
 
-// As one transfer lies in a buffer; words, for their alignment.
+// A transfer in a buffer; of words, for the alignment.
 std::vector<std::uint64_t> written(const Content& content, std::uint64_t offset,
                                    std::size_t bytes = transfer) {
     std::vector<std::uint64_t> buffer(bytes / 8 + 2);
@@ -27,14 +27,14 @@ std::byte* bytes_of(std::vector<std::uint64_t>& buffer) {
 
 }  // namespace
 
-TEST_CASE("what was written there is right") {
+TEST_CASE("correct data pass") {
     const Content content(3, 7);
     auto buffer = written(content, file_offset);
     CHECK_FALSE(content.check_pages(bytes_of(buffer), transfer, file_offset));
     CHECK_FALSE(content.check_bytes(bytes_of(buffer), transfer, file_offset));
 }
 
-TEST_CASE("another place, writer or repetition is seen without comparing every byte") {
+TEST_CASE("the page words detect another offset, writer or repetition") {
     const Content content(3, 7);
     auto buffer = written(content, file_offset);
     CHECK(content.check_pages(bytes_of(buffer), transfer, file_offset + 4096));
@@ -43,7 +43,7 @@ TEST_CASE("another place, writer or repetition is seen without comparing every b
     CHECK(Content(3, 8).check_pages(bytes_of(buffer), transfer, file_offset));
 }
 
-TEST_CASE("every wrong byte is found at its offset in the file") {
+TEST_CASE("a wrong byte is found at its file offset") {
     const Content content(3, 7);
     for (const std::size_t position : {std::size_t{0}, std::size_t{9}, std::size_t{4095},
                                        std::size_t{4096}, std::size_t{4103}, transfer - 1}) {
@@ -56,7 +56,7 @@ TEST_CASE("every wrong byte is found at its offset in the file") {
     }
 }
 
-TEST_CASE("transfers shorter than a word are told apart") {
+TEST_CASE("transfers shorter than a word are compared") {
     for (const std::size_t bytes : {1, 3, 7}) {
         const Content content(0, 1);
         auto buffer = written(content, 100, bytes);

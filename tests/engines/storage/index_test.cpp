@@ -1,5 +1,4 @@
-// The index against a plain array of bytes: whatever order and pattern the writes have, the newest
-// wins.
+// Compares the index with a plain array of bytes: the newest write wins, in any order and pattern.
 #include "storage/store/index.hpp"
 
 #include <doctest/doctest.h>
@@ -18,7 +17,7 @@ struct Byte {
     std::uint32_t rank = 0;
 };
 
-// Several ranks that write, and what each byte should be.
+// Writes of several ranks, and the expected state of each byte.
 class Model {
 public:
     explicit Model(unsigned seed)
@@ -48,7 +47,7 @@ public:
         for (std::uint64_t k = size; k < file_bytes; ++k) truth_[k] = {};
         records_[rank].push_back(record);
     }
-    // Ranks are read one after the other, not in the order of time.
+    // Adds rank after rank, so not in the order of sequences.
     void ingest() {
         for (std::uint32_t rank = 0; rank < ranks; ++rank)
             for (; ingested_[rank] < records_[rank].size(); ++ingested_[rank])
@@ -86,7 +85,7 @@ private:
 
 }  // namespace
 
-TEST_CASE("whatever is written, the newest byte is found") {
+TEST_CASE("the newest write of each byte is found") {
     for (unsigned seed = 0; seed < 200; ++seed) {
         Model model(seed);
         for (int step = 0; step < 60; ++step) {

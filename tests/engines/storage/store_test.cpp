@@ -1,5 +1,4 @@
-// The store itself: space that comes and goes, an order that survives the drain, and a death at any
-// moment.
+// The store: reuse of ring space, the order of drained writes, and recovery after a kill.
 #include "storage/store/store.hpp"
 
 #include <doctest/doctest.h>
@@ -68,7 +67,7 @@ std::unique_ptr<Store> create_store(const std::string& where, std::uint32_t rank
 
 }  // namespace
 
-TEST_CASE("more goes through a ring than it holds") {
+TEST_CASE("a ring takes more data than it holds") {
     Folder folder;
     const auto path = folder.file("out");
     auto store = create_store(folder.path, 1);
@@ -95,15 +94,15 @@ TEST_CASE("more goes through a ring than it holds") {
 }
 
 TEST_CASE(
-    "writes of several processes to the same bytes reach the file in the order of their time") {
+    "writes of several processes to the same bytes reach the file in the order of their "
+    "sequences") {
     Folder folder;
     const auto path = folder.file("out");
     constexpr std::uint32_t ranks = 3;
     constexpr std::size_t cells = 64, cell = 512;
     auto store = create_store(folder.path, ranks);
     const auto slot = slot_of_file(*store, path);
-    // What was written last to each cell, with the sequence that it was given: one for each rank,
-    // compared at the end.
+    // The last write of each rank to each cell, with its sequence; compared at the end.
     struct Last {
         std::uint64_t sequence[ranks][cells];
         std::uint64_t value[ranks][cells];
@@ -179,7 +178,7 @@ constexpr std::size_t crash_cells = 40, crash_cell = 3000;
 
 }  // namespace
 
-TEST_CASE("killed at a thousand moments, nothing that was written is lost and nothing is torn") {
+TEST_CASE("after 1000 kills no acknowledged write is lost and none is torn") {
     Folder folder;
     auto* acknowledged = static_cast<volatile std::uint64_t*>(
         mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));
@@ -224,7 +223,7 @@ TEST_CASE("killed at a thousand moments, nothing that was written is lost and no
                 if (expected > last)
                     expected = expected >= crash_cells ? expected - crash_cells : 0;
                 if (!expected || expected > last) continue;
-                // One more may have been published that the rank did not live to tell of.
+                // The rank may have published one more write before it could acknowledge it.
                 const bool right = words[0] == expected ||
                                    (words[0] == last + 1 && (last + 1) % crash_cells == offset);
                 REQUIRE(right);
@@ -233,11 +232,11 @@ TEST_CASE("killed at a thousand moments, nothing that was written is lost and no
         }
         fs::remove(path);
     }
-    CHECK(most > crash_cells);  // else nothing was ever overwritten
+    CHECK(most > crash_cells);  // otherwise nothing was overwritten
     munmap(const_cast<std::uint64_t*>(acknowledged), 4096);
 }
 
-TEST_CASE("a torn record is recognised, told and left out") {
+TEST_CASE("a torn record is counted and left out") {
     Folder folder;
     const auto path = folder.file("out");
     auto store = create_store(folder.path, 1);
@@ -256,7 +255,7 @@ TEST_CASE("a torn record is recognised, told and left out") {
     store->remove();
 }
 
-TEST_CASE("a store that is used, left behind, too small or nowhere is refused in words") {
+TEST_CASE("a store that is in use, unrecovered, too small or without a folder is refused") {
     Folder folder;
     Failure failure;
     {
@@ -275,7 +274,7 @@ TEST_CASE("a store that is used, left behind, too small or nowhere is refused in
     CHECK(failure.what.find("is not a store") != std::string::npos);
 }
 
-TEST_CASE("a file system that refuses keeps all in the store") {
+TEST_CASE("if the file system fails, the store keeps the data") {
     Folder folder;
     auto store = create_store(folder.path, 1);
     const auto path = folder.file("out");

@@ -13,7 +13,7 @@ from assay.launch.accelerator import environment
 from assay.launch.preload import with_environment
 
 ROOT = Path(__file__).resolve().parents[3]
-BUILT = ROOT / "build/tests/mpiio"
+PROGRAMS = ROOT / "build/tests/mpiio"
 PATIENT = ROOT / "build/tests/patient_mpi/libpatient-mpi.so"  # see tests/engines/patient_mpi
 LIMIT_S = 240
 MPIRUN = {
@@ -29,10 +29,10 @@ AS_ROOT = {
 }
 
 
-def words(mpi: str, ranks: int, program: list[str], env: dict[str, str] | None = None) -> list[str]:
-    line = [*MPIRUN[mpi], "-n", str(ranks), *program]
+def mpi_command(mpi: str, ranks: int, program: list[str], env: dict[str, str] | None = None) -> list[str]:
+    command = [*MPIRUN[mpi], "-n", str(ranks), *program]
     env = {**patient(mpi), **(env or {})}
-    return with_environment(line, env)[0] if env else line
+    return with_environment(command, env)[0] if env else command
 
 
 def patient(mpi: str, in_front: str = "") -> dict[str, str]:
@@ -41,18 +41,18 @@ def patient(mpi: str, in_front: str = "") -> dict[str, str]:
     return {"LD_PRELOAD": ":".join(libraries)} if libraries else {}
 
 
-def accelerated(mpi: str, store: Path, **more: str) -> dict[str, str]:
-    """What puts the accelerator in front; where it cannot be had, the program does not run."""
+def accelerated(mpi: str, store: Path, **extra: str) -> dict[str, str]:
+    """The accelerator's environment; if it cannot accelerate, the program is aborted."""
     env = environment(mpi, store=str(store), size=128 << 20)
-    return env | patient(mpi, env["LD_PRELOAD"]) | {"ASSAY_IO_REQUIRE": "1"} | more
+    return env | patient(mpi, env["LD_PRELOAD"]) | {"ASSAY_IO_REQUIRE": "1"} | extra
 
 
-def run(line: list[str], **more: str) -> subprocess.CompletedProcess[str]:
-    env = {**os.environ, **AS_ROOT, **more}
-    return subprocess.run(line, capture_output=True, text=True, timeout=LIMIT_S, env=env)
+def run(command: list[str], **extra: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, **AS_ROOT, **extra}
+    return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, env=env)
 
 
-def in_memory() -> Iterator[Path]:
+def memory_folder() -> Iterator[Path]:
     """A folder of a fixture's, in memory."""
     folder = Path(tempfile.mkdtemp(prefix="assay-test-io-", dir="/dev/shm"))
     yield folder

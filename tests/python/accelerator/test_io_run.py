@@ -12,7 +12,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from mpi_programs import AS_ROOT, BUILT, LIMIT_S, MPIRUN, ROOT, accelerated, in_memory, run, words
+from mpi_programs import (
+    AS_ROOT,
+    LIMIT_S,
+    MPIRUN,
+    PROGRAMS,
+    ROOT,
+    accelerated,
+    memory_folder,
+    mpi_command,
+    run,
+)
 
 pytestmark = pytest.mark.programs
 
@@ -59,7 +69,7 @@ def writer(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def shm() -> Iterator[Path]:
-    yield from in_memory()
+    yield from memory_folder()
 
 
 def assay(*args: str) -> subprocess.CompletedProcess[str]:
@@ -79,9 +89,9 @@ def check_blocks(file: Path, rank: int, blocks: int) -> None:
 
 def test_a_program_runs_and_its_file_is_complete(writer: Path, tmp_path: Path, shm: Path) -> None:
     file = tmp_path / "out"
-    done = assay("io", "run", "--store", str(shm), "--store-size", "64MiB", "--require", "--",
+    result = assay("io", "run", "--store", str(shm), "--store-size", "64MiB", "--require", "--",
                  *MPIRUN["mpich"], "-n", "2", str(writer), str(file), "500")  # fmt: skip
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
     check_blocks(file, 0, 500)
     check_blocks(file, 1, 500)
     assert file.stat().st_size == 1000 * 4096 and list(shm.iterdir()) == []
@@ -89,9 +99,9 @@ def test_a_program_runs_and_its_file_is_complete(writer: Path, tmp_path: Path, s
 
 def test_a_program_that_dies_loses_nothing(writer: Path, tmp_path: Path, shm: Path) -> None:
     file = tmp_path / "out"
-    done = assay("io", "run", "--store", str(shm), "--store-size", "64MiB", "--",
+    result = assay("io", "run", "--store", str(shm), "--store-size", "64MiB", "--",
                  *MPIRUN["mpich"], "-n", "2", str(writer), str(file), "300", "abort")  # fmt: skip
-    assert done.returncode != 0
+    assert result.returncode != 0
     check_blocks(file, 0, 300)
     check_blocks(file, 1, 300)
     assert list(shm.iterdir()) == []
@@ -103,33 +113,31 @@ def test_killed_ranks_have_written_what_they_were_told(
 ) -> None:
     """kill -9 of a rank; its launcher ends the rest. Then ``assay io recover``."""
     file = tmp_path / "out"
-    line = words("mpich", 2, [str(writer), str(file), "-1"], accelerated("mpich", shm))
-    job = subprocess.Popen(line, env={**os.environ, **AS_ROOT}, stderr=subprocess.DEVNULL)
-    told = [tmp_path / f"out.told.{rank}" for rank in (0, 1)]
-    until = time.monotonic() + 60
-    while not all(one.exists() and one.stat().st_size for one in told) and time.monotonic() < until:
+    command = mpi_command("mpich", 2, [str(writer), str(file), "-1"], accelerated("mpich", shm))
+    job = subprocess.Popen(command, env={**os.environ, **AS_ROOT}, stderr=subprocess.DEVNULL)
+    logs = [tmp_path / f"out.told.{rank}" for rank in (0, 1)]
+    deadline = time.monotonic() + 60
+    while not all(path.exists() and path.stat().st_size for path in logs) and time.monotonic() < deadline:
         time.sleep(0.01)  # until both have begun
     time.sleep(after_s)
-    victim = subprocess.run(
-        ["pgrep", "-f", f"{writer} {file} -1"], capture_output=True, text=True, timeout=10
-    )
-    ranks = [int(pid) for pid in victim.stdout.split() if int(pid) != job.pid]
+    pgrep = subprocess.run(["pgrep", "-f", f"{writer} {file} -1"], capture_output=True, text=True, timeout=10)
+    ranks = [int(pid) for pid in pgrep.stdout.split() if int(pid) != job.pid]
     for pid in ranks[-1:]:
         os.kill(pid, signal.SIGKILL)
     job.wait(timeout=60)
-    (left,) = shm.iterdir()
-    done = assay("io", "recover", str(left), "--json")
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["torn"] == 0
+    (store,) = shm.iterdir()
+    result = assay("io", "recover", str(store), "--json")
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["torn"] == 0
     for rank in (0, 1):
-        lines = told[rank].read_text().split("\n")
+        lines = logs[rank].read_text().split("\n")
         check_blocks(file, rank, len(lines) - 1)
     assert list(shm.iterdir()) == []
 
 
 def test_detached_data_wait_in_the_store(writer: Path, tmp_path: Path, shm: Path) -> None:
     file = tmp_path / "out"
-    line = [
+    command = [
         *MPIRUN["mpich"],
         "-genv",
         "ASSAY_IO_DRAIN_LAG",
@@ -140,8 +148,8 @@ def test_detached_data_wait_in_the_store(writer: Path, tmp_path: Path, shm: Path
         str(file),
         "200",
     ]
-    done = assay("io", "run", "--store", str(shm), "--store-size", "64MiB", "--detach", "--", *line)
-    assert done.returncode == 0 and "assay io drain" in done.stderr
+    result = assay("io", "run", "--store", str(shm), "--store-size", "64MiB", "--detach", "--", *command)
+    assert result.returncode == 0 and "assay io drain" in result.stderr
     assert file.stat().st_size == 0
     listed = assay("io", "drain", "--list", "--json", str(shm))
     assert json.loads(listed.stdout)["bytes"] == 400 * 4096
@@ -152,7 +160,7 @@ def test_detached_data_wait_in_the_store(writer: Path, tmp_path: Path, shm: Path
 
 def test_files_outside_the_patterns_are_untouched(writer: Path, tmp_path: Path, shm: Path) -> None:
     file = tmp_path / "other.bin"
-    line = [
+    command = [
         *MPIRUN["mpich"],
         "-genv",
         "ASSAY_IO_DRAIN_LAG",
@@ -163,8 +171,8 @@ def test_files_outside_the_patterns_are_untouched(writer: Path, tmp_path: Path, 
         str(file),
         "100",
     ]
-    done = assay("io", "run", "--store", str(shm), "--detach", "--files", "*.h5", "--", *line)
-    assert done.returncode == 0
+    result = assay("io", "run", "--store", str(shm), "--detach", "--files", "*.h5", "--", *command)
+    assert result.returncode == 0
     assert file.stat().st_size == 200 * 4096  # by the MPI itself: nothing waits for a drain
     assert list(shm.iterdir()) == []
 
@@ -173,7 +181,7 @@ def test_files_outside_the_patterns_are_untouched(writer: Path, tmp_path: Path, 
 
 
 @pytest.mark.parametrize(
-    ("options", "words_of_it"),
+    ("options", "message"),
     [
         ({"ASSAY_IO_SIZE": "4M"}, "is too small for 2 ranks"),
         ({"ASSAY_IO_STORE": "/no/such/place"}, "there is no folder"),
@@ -183,49 +191,51 @@ def test_files_outside_the_patterns_are_untouched(writer: Path, tmp_path: Path, 
     ],
 )
 def test_it_goes_on_with_the_mpis_own(
-    writer: Path, tmp_path: Path, shm: Path, options: dict[str, str], words_of_it: str
+    writer: Path, tmp_path: Path, shm: Path, options: dict[str, str], message: str
 ) -> None:
     file = tmp_path / "out"
     env = accelerated("mpich", shm) | {"ASSAY_IO_REQUIRE": "0"} | options
-    done = run(words("mpich", 2, [str(writer), str(file), "50"], env))
-    assert done.returncode == 0
-    assert done.stderr.count("assay io:") == 1 and words_of_it in done.stderr
-    assert "the MPI's own I/O is used" in done.stderr
+    result = run(mpi_command("mpich", 2, [str(writer), str(file), "50"], env))
+    assert result.returncode == 0
+    assert result.stderr.count("assay io:") == 1 and message in result.stderr
+    assert "the MPI's own I/O is used" in result.stderr
     check_blocks(file, 1, 50)
     # And with --require nothing is begun.
-    strict = run(
-        words("mpich", 2, [str(writer), str(tmp_path / "none"), "50"], env | {"ASSAY_IO_REQUIRE": "1"})
+    required = run(
+        mpi_command("mpich", 2, [str(writer), str(tmp_path / "none"), "50"], env | {"ASSAY_IO_REQUIRE": "1"})
     )
-    assert strict.returncode != 0 and not (tmp_path / "none").exists()
+    assert required.returncode != 0 and not (tmp_path / "none").exists()
 
 
 def test_ranks_that_disagree(writer: Path, tmp_path: Path, shm: Path) -> None:
     env = accelerated("mpich", shm) | {"ASSAY_IO_REQUIRE": "0"}
     file = str(tmp_path / "out")
-    one, other = (
+    first, second = (
         ["-n", "1", "env", f"ASSAY_IO_SIZE={size}", str(writer), file, "50"] for size in ("64M", "32M")
     )
     passed = [word for name, value in env.items() for word in ("-genv", name, value)]
-    done = run([*MPIRUN["mpich"], *passed, *one, ":", *other])
-    assert done.returncode == 0 and "different settings (ASSAY_IO_*)" in done.stderr
+    result = run([*MPIRUN["mpich"], *passed, *first, ":", *second])
+    assert result.returncode == 0 and "different settings (ASSAY_IO_*)" in result.stderr
     check_blocks(Path(file), 1, 50)
 
 
 def test_the_library_of_another_mpi(writer: Path, tmp_path: Path, shm: Path) -> None:
     env = accelerated("openmpi", shm)
-    done = run(words("mpich", 2, [str(writer), str(tmp_path / "out"), "50"], env))
-    assert done.returncode != 0 and not (tmp_path / "out").exists()
-    assert "this library is for Open MPI" in done.stderr and "MPICH" in done.stderr
+    result = run(mpi_command("mpich", 2, [str(writer), str(tmp_path / "out"), "50"], env))
+    assert result.returncode != 0 and not (tmp_path / "out").exists()
+    assert "this library is for Open MPI" in result.stderr and "MPICH" in result.stderr
 
 
 def test_a_process_without_mpi_is_left_alone(shm: Path) -> None:
     for mpi in ("openmpi", "mpich"):
-        done = run(["env", *(f"{k}={v}" for k, v in accelerated(mpi, shm).items()), "sh", "-c", "echo hello"])
-        assert (done.returncode, done.stdout, done.stderr) == (0, "hello\n", "")
+        result = run(
+            ["env", *(f"{k}={v}" for k, v in accelerated(mpi, shm).items()), "sh", "-c", "echo hello"]
+        )
+        assert (result.returncode, result.stdout, result.stderr) == (0, "hello\n", "")
 
 
 @pytest.mark.parametrize(
-    ("line", "said"),
+    ("command", "message"),
     [
         (["io", "run"], "no program given"),
         (["io", "run", "--", "/no/such/program"], "cannot tell which MPI"),
@@ -234,16 +244,16 @@ def test_a_process_without_mpi_is_left_alone(shm: Path) -> None:
         (["io", "recover", "/no/such/store"], "cannot be opened"),
     ],
 )
-def test_one_line_for_a_users_mistake(line: list[str], said: str) -> None:
-    done = assay(*line)
-    assert done.returncode == 2 and said in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
+def test_one_line_for_a_users_mistake(command: list[str], message: str) -> None:
+    result = assay(*command)
+    assert result.returncode == 2 and message in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
 
 
 def test_the_doctor_knows_memory_and_what_is_left(shm: Path) -> None:
-    done = assay("io", "doctor", "--json")
-    told = json.loads(done.stdout)
-    assert done.returncode == 0 and {"openmpi", "mpich", "mpich-wheel"} <= set(told["mpis"])
-    (memory,) = [place for place in told["backends"] if place["path"] == "/dev/shm"]
+    result = assay("io", "doctor", "--json")
+    doctor = json.loads(result.stdout)
+    assert result.returncode == 0 and {"openmpi", "mpich", "mpich-wheel"} <= set(doctor["mpis"])
+    (memory,) = [backend for backend in doctor["backends"] if backend["path"] == "/dev/shm"]
     assert (memory["kind"], memory["persistent"], memory["hindrance"]) == ("memory", False, "")
-    assert BUILT.is_dir()
+    assert PROGRAMS.is_dir()

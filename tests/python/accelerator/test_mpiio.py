@@ -12,14 +12,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from mpi_programs import BUILT, MPIRUN, MPIS, accelerated, in_memory, run, words
+from mpi_programs import MPIRUN, MPIS, PROGRAMS, accelerated, memory_folder, mpi_command, run
 
 pytestmark = pytest.mark.programs
 
 # What the stock libraries fail: ROMIO takes MPI_SHORT_INT for six bytes without a gap. Open MPI's own is not asked:
 # under load it hangs now and then.
 STOCK_FAULTS = {"mpich": {"memory-types"}, "mpich-wheel": {"memory-types"}}
-PROMISED, TOGETHER = 16, 7
+STANDARD, VISIBILITY = 16, 7
 
 FORTRAN = """
 program rotate
@@ -51,42 +51,42 @@ end program
 @pytest.fixture
 def shm() -> Iterator[Path]:
     """Memory: a place for stores."""
-    yield from in_memory()
+    yield from memory_folder()
 
 
 @pytest.fixture
 def data(shm: Path) -> Iterator[Path]:
     """Memory again, for the files: what is tested is not this machine's disk."""
-    yield from in_memory()
+    yield from memory_folder()
 
 
-def outcome(done: subprocess.CompletedProcess[str]) -> dict[str, str]:
+def outcome(result: subprocess.CompletedProcess[str]) -> dict[str, str]:
     """Case -> what was wrong with it; empty for one that is right."""
-    found = {}
-    for line in done.stdout.splitlines():
+    outcomes = {}
+    for line in result.stdout.splitlines():
         state, _, rest = line.partition(" ")
         if state in ("ok", "bad"):
-            name, _, why = rest.partition(": ")
-            found[name] = why
-    return found
+            name, _, reason = rest.partition(": ")
+            outcomes[name] = reason
+    return outcomes
 
 
 @pytest.mark.parametrize("mpi", STOCK_FAULTS)
 def test_the_cases_are_right(mpi: str, data: Path) -> None:
-    done = run(words(mpi, 3, [str(BUILT / f"mpiio-{mpi}"), str(data)]))
-    found = outcome(done)
-    assert len(found) == PROMISED + TOGETHER, done.stdout + done.stderr
-    assert {name for name, why in found.items() if why} <= STOCK_FAULTS[mpi], found
+    result = run(mpi_command(mpi, 3, [str(PROGRAMS / f"mpiio-{mpi}"), str(data)]))
+    outcomes = outcome(result)
+    assert len(outcomes) == STANDARD + VISIBILITY, result.stdout + result.stderr
+    assert {name for name, reason in outcomes.items() if reason} <= STOCK_FAULTS[mpi], outcomes
 
 
 @pytest.mark.parametrize("ranks_per_node", ["0", "1"], ids=["one-node", "a-node-each"])
 @pytest.mark.parametrize("mpi", MPIS)
 def test_the_accelerator_keeps_every_promise(mpi: str, ranks_per_node: str, data: Path, shm: Path) -> None:
     env = accelerated(mpi, shm, ASSAY_IO_RANKS_PER_NODE=ranks_per_node)
-    done = run(words(mpi, 3, [str(BUILT / f"mpiio-{mpi}"), str(data)], env))
-    found = outcome(done)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert len(found) == PROMISED + TOGETHER and not any(found.values()), done.stdout
+    result = run(mpi_command(mpi, 3, [str(PROGRAMS / f"mpiio-{mpi}"), str(data)], env))
+    outcomes = outcome(result)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert len(outcomes) == STANDARD + VISIBILITY and not any(outcomes.values()), result.stdout
     assert list(shm.iterdir()) == []  # the store has gone with the job
 
 
@@ -97,8 +97,10 @@ def test_weaker_visibility_is_still_mpis_own(
 ) -> None:
     """The cases synchronise as MPI asks; but for the atomic mode they need nothing stronger."""
     env = accelerated("mpich", shm, ASSAY_IO_RANKS_PER_NODE=ranks_per_node, ASSAY_IO_CONSISTENCY=consistency)
-    done = run(words("mpich", 3, [str(BUILT / "mpiio-mpich"), str(data), "promised"], env))
-    assert not any(outcome(done).values()) and len(outcome(done)) == PROMISED, done.stdout + done.stderr
+    result = run(mpi_command("mpich", 3, [str(PROGRAMS / "mpiio-mpich"), str(data), "standard"], env))
+    assert not any(outcome(result).values()) and len(outcome(result)) == STANDARD, (
+        result.stdout + result.stderr
+    )
 
 
 @pytest.mark.parametrize("seed", ["1", "2", "3"])
@@ -110,28 +112,28 @@ def test_histories_that_no_store_has_room_for(
 ) -> None:
     """6 MB a rank for 8 MB of writes: what is read and what is in the file at the end is what was written last."""
     env = accelerated("mpich", shm, ASSAY_IO_RANKS_PER_NODE=ranks_per_node, ASSAY_IO_SIZE=str(size))
-    line = [str(BUILT / "mpiio-mpich"), str(data), "random-histories"]
-    done = run(words("mpich", 4, line, env), ASSAY_TEST_SEED=seed)
-    assert done.stdout == "ok random-histories\n", done.stdout + done.stderr
+    command = [str(PROGRAMS / "mpiio-mpich"), str(data), "random-histories"]
+    result = run(mpi_command("mpich", 4, command, env), ASSAY_TEST_SEED=seed)
+    assert result.stdout == "ok random-histories\n", result.stdout + result.stderr
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="clocks are root's")
-@pytest.mark.parametrize("case", ["told-by-a-message", "written-over-unread"])
+@pytest.mark.parametrize("case", ["visible-after-message", "overwritten-unread"])
 def test_nodes_whose_clocks_are_hours_apart(case: str, data: Path, shm: Path) -> None:
     env = accelerated("mpich", shm, ASSAY_IO_RANKS_PER_NODE="1")
     program = [
         "env",
         *(f"{key}={value}" for key, value in env.items()),
-        str(BUILT / "mpiio-mpich"),
+        str(PROGRAMS / "mpiio-mpich"),
         str(data),
         case,
     ]
-    line = list(MPIRUN["mpich"])
+    command = list(MPIRUN["mpich"])
     for seconds in (9000, 18000, 0):  # a clock cannot be set to before the machine has started
         apart = ["unshare", "--time", "--fork", "--monotonic", str(seconds), "--boottime", str(seconds)]
-        line += ["-n", "1", *apart, *program, ":"]
-    done = run(line[:-1])
-    assert done.stdout == f"ok {case}\n", done.stdout + done.stderr
+        command += ["-n", "1", *apart, *program, ":"]
+    result = run(command[:-1])
+    assert result.stdout == f"ok {case}\n", result.stdout + result.stderr
 
 
 def test_detached_files_that_nodes_wrote_in_turn_are_put_right_at_once(data: Path, shm: Path) -> None:
@@ -139,8 +141,10 @@ def test_detached_files_that_nodes_wrote_in_turn_are_put_right_at_once(data: Pat
     env = accelerated(
         "mpich", shm, ASSAY_IO_RANKS_PER_NODE="1", ASSAY_IO_DRAIN_LAG="100000", ASSAY_IO_DETACH="1"
     )
-    done = run(words("mpich", 3, [str(BUILT / "mpiio-mpich"), str(data), "written-over-unread"], env))
-    assert done.stdout == "ok written-over-unread\n", done.stdout + done.stderr
+    result = run(
+        mpi_command("mpich", 3, [str(PROGRAMS / "mpiio-mpich"), str(data), "overwritten-unread"], env)
+    )
+    assert result.stdout == "ok overwritten-unread\n", result.stdout + result.stderr
 
 
 @pytest.mark.parametrize("binding", ["mpi_f08", "mpif.h"])
@@ -163,6 +167,6 @@ def test_fortran(mpi: str, binding: str, tmp_path: Path, shm: Path) -> None:
     )
     # Detached, and with a drain that never starts by itself: what is in the store alone was not written by the MPI.
     env = accelerated(mpi, shm, ASSAY_IO_DETACH="1", ASSAY_IO_DRAIN_LAG="100000")
-    done = run(words(mpi, 2, [str(program)], env))
-    assert (done.returncode, done.stdout) == (0, ""), done.stdout + done.stderr
+    result = run(mpi_command(mpi, 2, [str(program)], env))
+    assert (result.returncode, result.stdout) == (0, ""), result.stdout + result.stderr
     assert len(list(shm.iterdir())) == 1 and target.stat().st_size == 0

@@ -12,7 +12,7 @@ import sys
 from typing import Any
 
 import pytest
-from mpi_programs import BUILT, ROOT
+from mpi_programs import PROGRAMS, ROOT
 from test_io_run import WRITER, check_blocks
 
 from assay.launch.accelerator import library
@@ -26,42 +26,43 @@ def boots(in_guest: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     folder = tmp_path_factory.mktemp("persistent")
     (folder / "writer.c").write_text(WRITER.replace("abort();", 'system("echo b >/proc/sysrq-trigger");'))
     subprocess.run(["mpicc.mpich", "-o", folder / "writer", folder / "writer.c"], check=True, timeout=120)
-    cases = shutil.copy(BUILT / "mpiio-mpich", folder / "cases")
+    cases = shutil.copy(PROGRAMS / "mpiio-mpich", folder / "cases")
     common = f"ASSAY_IO_REQUIRE=1 LD_PRELOAD={library('mpich')}"
-    into = {kind: f">{folder}/{kind} 2>{folder}/{kind}.words" for kind in ("devdax", "fsdax")}
+    redirect = {kind: f">{folder}/{kind} 2>{folder}/{kind}.words" for kind in ("devdax", "fsdax")}
     first = f"""
         mkdir -p {folder}/a {folder}/b
-        ASSAY_IO_STORE=/dev/dax0.0 {common} {cases} {folder}/a promised {into["devdax"]}
+        ASSAY_IO_STORE=/dev/dax0.0 {common} {cases} {folder}/a standard {redirect["devdax"]}
         mkdir /mnt/pmem/stores
-        ASSAY_IO_STORE=/mnt/pmem/stores ASSAY_IO_SIZE=40M {common} {cases} {folder}/b promised {into["fsdax"]}
+        ASSAY_IO_STORE=/mnt/pmem/stores ASSAY_IO_SIZE=40M {common} {cases} {folder}/b standard {redirect["fsdax"]}
         {ROOT}/assay io doctor --json >{folder}/doctor
         ASSAY_IO_STORE=/dev/dax0.0 ASSAY_IO_DRAIN_LAG=100000 {common} {folder}/writer {folder}/out {BLOCKS} fail
     """
-    again = f"ASSAY_IO_STORE=/dev/dax0.0 {common} {cases} {folder}/a explicit-offsets >{folder}/refused 2>&1"
-    second = f"{again}; {ROOT}/assay io recover --json >{folder}/recovered"
+    retry = f"ASSAY_IO_STORE=/dev/dax0.0 {common} {cases} {folder}/a explicit-offsets >{folder}/refused 2>&1"
+    second = f"{retry}; {ROOT}/assay io recover --json >{folder}/recovered"
     hardware = ["--pmem", "64MiB", "--pmem-file", str(folder / "memory"), "--share", str(folder)]
-    lost = in_guest(*hardware, "--", "sh", "-c", first)
+    first_boot = in_guest(*hardware, "--", "sh", "-c", first)
     size = (folder / "out").stat().st_size
-    back = in_guest(*hardware, "--", "sh", "-c", second)
-    assert back.returncode == 0, lost.stderr + back.stderr
-    return {"folder": folder, "lost": lost, "size": size}
+    second_boot = in_guest(*hardware, "--", "sh", "-c", second)
+    assert second_boot.returncode == 0, first_boot.stderr + second_boot.stderr
+    return {"folder": folder, "lost": first_boot, "size": size}
 
 
 @pytest.mark.parametrize("kind", ["devdax", "fsdax"])
 def test_mpiio_on_persistent_memory(boots: dict[str, Any], kind: str) -> None:
     lines = (boots["folder"] / kind).read_text().splitlines()
-    words = (boots["folder"] / f"{kind}.words").read_text()
-    assert len(lines) == 16 and all(line.startswith("ok ") for line in lines), (lines, words)
+    stderr = (boots["folder"] / f"{kind}.words").read_text()
+    assert len(lines) == 16 and all(line.startswith("ok ") for line in lines), (lines, stderr)
 
 
 def test_the_doctor_knows_both_kinds(boots: dict[str, Any]) -> None:
     import json
 
-    places = {
-        place["kind"]: place for place in json.loads((boots["folder"] / "doctor").read_text())["backends"]
+    backends = {
+        backend["kind"]: backend
+        for backend in json.loads((boots["folder"] / "doctor").read_text())["backends"]
     }
-    assert places["devdax"]["path"] == "/dev/dax0.0" and places["devdax"]["persistent"]
-    assert places["fsdax"]["path"] == "/mnt/pmem" and places["fsdax"]["persistent"]
+    assert backends["devdax"]["path"] == "/dev/dax0.0" and backends["devdax"]["persistent"]
+    assert backends["fsdax"]["path"] == "/mnt/pmem" and backends["fsdax"]["persistent"]
 
 
 def test_what_was_written_outlives_the_power(boots: dict[str, Any]) -> None:
@@ -69,19 +70,19 @@ def test_what_was_written_outlives_the_power(boots: dict[str, Any]) -> None:
 
     assert boots["lost"].returncode == 2  # the guest ended without a word
     assert boots["size"] == 0  # nothing had been drained
-    told = json.loads((boots["folder"] / "recovered").read_text())
-    assert (told["records"], told["torn"], told["bytes"]) == (BLOCKS, 0, BLOCKS * 4096)
+    recovered = json.loads((boots["folder"] / "recovered").read_text())
+    assert (recovered["records"], recovered["torn"], recovered["bytes"]) == (BLOCKS, 0, BLOCKS * 4096)
     check_blocks(boots["folder"] / "out", 0, BLOCKS)
 
 
 def test_a_device_with_data_is_not_taken_by_the_next_job(boots: dict[str, Any]) -> None:
-    said = (boots["folder"] / "refused").read_text()
-    assert "that may not be in the file system yet; fix: assay io recover /dev/dax0.0" in said
+    output = (boots["folder"] / "refused").read_text()
+    assert "that may not be in the file system yet; fix: assay io recover /dev/dax0.0" in output
 
 
 def test_a_file_that_is_kept_needs_a_size() -> None:
-    line = [sys.executable, "-m", "assay", "lab", "vm", "--pmem-file", "x", "--", "true"]
-    done = subprocess.run(
-        line, capture_output=True, text=True, timeout=60, env={"PYTHONPATH": str(ROOT / "python")}
+    command = [sys.executable, "-m", "assay", "lab", "vm", "--pmem-file", "x", "--", "true"]
+    result = subprocess.run(
+        command, capture_output=True, text=True, timeout=60, env={"PYTHONPATH": str(ROOT / "python")}
     )
-    assert done.returncode == 2 and "--pmem-file without --pmem" in done.stderr
+    assert result.returncode == 2 and "--pmem-file without --pmem" in result.stderr

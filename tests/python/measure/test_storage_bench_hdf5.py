@@ -33,23 +33,23 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 @pytest.mark.parametrize("memory", PATTERNS)
 @pytest.mark.parametrize("file", PATTERNS)
 def test_what_is_written_is_read(capfd: pytest.CaptureFixture[str], mpi: str, memory: str, file: str) -> None:
-    words = [
+    arguments = [
         f"MEM_PATTERN={memory}",
         f"FILE_PATTERN={file}",
         "COLLECTIVE_DATA=YES",
         "COLLECTIVE_METADATA=YES",
     ]
-    records = bench(capfd, "hdf5", mpi, *SMALL, *words)
+    records = bench(capfd, "hdf5", mpi, *SMALL, *arguments)
     assert median(records, "wrong") == 0
     for op in ("write", "read"):
-        raw, observed = (median(records, f"{one}_rate", op=op) for one in ("raw", "observed"))
+        raw, observed = (median(records, f"{kind}_rate", op=op) for kind in ("raw", "observed"))
         assert 0 < observed <= raw
         assert raw * median(records, "raw_time", op=op) == pytest.approx(2 * 512 * 32 * 2)
 
 
 @pytest.mark.parametrize("mpi", MPIS)
 @pytest.mark.parametrize(
-    ("words", "read"),
+    ("arguments", "read"),
     [
         (["READ_OPTION=PARTIAL", "TO_READ_NUM_PARTICLES=256"], 256),
         (["READ_OPTION=STRIDED", "STRIDE_SIZE=64", "BLOCK_SIZE=8"], 2 * 512 // 64 * 8),
@@ -58,9 +58,9 @@ def test_what_is_written_is_read(capfd: pytest.CaptureFixture[str], mpi: str, me
     ],
 )
 def test_parts_are_read_and_compared(
-    capfd: pytest.CaptureFixture[str], mpi: str, words: list[str], read: int
+    capfd: pytest.CaptureFixture[str], mpi: str, arguments: list[str], read: int
 ) -> None:
-    records = bench(capfd, "hdf5", mpi, *SMALL, *words)
+    records = bench(capfd, "hdf5", mpi, *SMALL, *arguments)
     assert median(records, "wrong") == 0
     moved = median(records, "raw_rate", op="read") * median(records, "raw_time", op="read")
     assert moved == pytest.approx(read * 32 * 2)
@@ -68,8 +68,8 @@ def test_parts_are_read_and_compared(
 
 @pytest.mark.parametrize("mpi", MPIS)
 def test_computing_is_not_observed(folder: Path, capfd: pytest.CaptureFixture[str], mpi: str) -> None:
-    words = ["EMULATED_COMPUTE_TIME_PER_TIMESTEP=500 ms", "--h5bench-csv", "h5.csv"]
-    records = bench(capfd, "hdf5", mpi, *SMALL, *words)
+    arguments = ["EMULATED_COMPUTE_TIME_PER_TIMESTEP=500 ms", "--h5bench-csv", "h5.csv"]
+    records = bench(capfd, "hdf5", mpi, *SMALL, *arguments)
     assert median(records, "compute_time", op="write") >= 1.0
     assert median(records, "observed_time", op="write") < 1.0
     blocks = (folder / "h5.csv").read_text().split("\n\n")
@@ -87,21 +87,21 @@ def test_hdf5s_own_tool_reads_the_file(folder: Path, capfd: pytest.CaptureFixtur
     from assay.launch.placement import HERE, Segment
 
     launcher, file = find_launcher(mpi), folder / "kept.h5"
-    words = ["run", "storage.hdf5", "--file", str(file), "--dim-1", "8", "--timesteps", "1", "--keep"]
-    command = launcher.command(HERE, [Segment(["here"] * 2)], [str(storage_bench(mpi)), *words])
+    arguments = ["run", "storage.hdf5", "--file", str(file), "--dim-1", "8", "--timesteps", "1", "--keep"]
+    command = launcher.command(HERE, [Segment(["here"] * 2)], [str(storage_bench(mpi)), *arguments])
     environment = {**os.environ, **launcher.environment(HERE)}
     subprocess.run(command, check=True, timeout=60, capture_output=True, env=environment)
-    said = subprocess.run(
+    dump = subprocess.run(
         ["h5dump", "-d", "/Timestep_0/id_1", str(file)], check=True, capture_output=True, text=True
     )
-    assert "H5T_STD_I32LE" in said.stdout and "( 16 ) / ( 16 )" in said.stdout
-    found = [int(x) for line in re.findall(r"\(\d+\): (.*)", said.stdout) for x in re.findall(r"\d+", line)]
+    assert "H5T_STD_I32LE" in dump.stdout and "( 16 ) / ( 16 )" in dump.stdout
+    found = [int(x) for line in re.findall(r"\(\d+\): (.*)", dump.stdout) for x in re.findall(r"\d+", line)]
     expected = [((k * 2654435761) ^ (rank * 97 + 6 * 7919)) & 0xFFFFFF for rank in (0, 1) for k in range(8)]
     assert found == expected
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("arguments", "message"),
     [
         (["DIM_1=viel"], "is not a number"),
         (["READ_OPTION=CS"], "choose from FULL, PARTIAL, STRIDED"),
@@ -113,13 +113,15 @@ def test_hdf5s_own_tool_reads_the_file(folder: Path, capfd: pytest.CaptureFixtur
         (["--config", "nowhere.cfg"], "cannot be read"),
     ],
 )
-def test_what_cannot_be_is_one_line(capfd: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
+def test_what_cannot_be_is_one_line(
+    capfd: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
     mpi = next((m for m in ("openmpi", "mpich") if with_hdf5(m)), None)
     if mpi is None:
         pytest.skip("no MPI with HDF5 here")
-    assert main(["io", "bench", "hdf5", "--mpi", mpi, "-n", "2", "--stock", "-o", "out", *words]) == 2
+    assert main(["io", "bench", "hdf5", "--mpi", mpi, "-n", "2", "--stock", "-o", "out", *arguments]) == 2
     captured = capfd.readouterr()
-    assert said in captured.err + captured.out and "Traceback" not in captured.err
+    assert message in captured.err + captured.out and "Traceback" not in captured.err
 
 
 def test_settings_come_from_h5benchs_own_file(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -28,14 +28,16 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     assert left == []  # of the folders that the files were written in
 
 
-def ior(capfd: pytest.CaptureFixture[str], mpi: str, *words: str, status: int = 0) -> list[dict[str, Any]]:
-    return bench(capfd, "ior", mpi, *words, status=status)
+def ior(
+    capfd: pytest.CaptureFixture[str], mpi: str, *arguments: str, status: int = 0
+) -> list[dict[str, Any]]:
+    return bench(capfd, "ior", mpi, *arguments, status=status)
 
 
 @pytest.mark.parametrize("mpi", MPIS)
 def test_what_ior_reports_is_in_its_json(folder: Path, capfd: pytest.CaptureFixture[str], mpi: str) -> None:
     """Of each repetition a write and a read, whose bytes over their time are the bandwidth."""
-    words = [
+    arguments = [
         "--",
         "-w",
         "-r",
@@ -53,18 +55,18 @@ def test_what_ior_reports_is_in_its_json(folder: Path, capfd: pytest.CaptureFixt
         "-e",
         "-g",
     ]
-    records = ior(capfd, mpi, "--repeats", "2", "--ior-json", "ior.json", *words)
-    said = json.loads((folder / "ior.json").read_text())
-    jsonschema_of_ior.check(said)
-    (test,) = said["tests"]
-    assert [[one["access"] for one in both] for both in test["Results"]] == [["write", "read"]] * 4
+    records = ior(capfd, mpi, "--repeats", "2", "--ior-json", "ior.json", *arguments)
+    ior_json = json.loads((folder / "ior.json").read_text())
+    jsonschema_of_ior.check(ior_json)
+    (test,) = ior_json["tests"]
+    assert [[record["access"] for record in both] for both in test["Results"]] == [["write", "read"]] * 4
     moved = 2 * 4 * 470080
-    for one in (one for both in test["Results"] for one in both):
-        assert one["bwMiB"] * one["totalTime"] == pytest.approx(moved / 2**20)
-        assert one["iops"] * one["wrRdTime"] == pytest.approx(2 * 40)
-        assert one["totalTime"] >= max(one["openTime"], one["wrRdTime"], one["closeTime"])
-        assert one["xferKiB"] == 47008 / 1024
-    assert {one["operation"] for one in said["summary"]} == {"write", "read"}
+    for record in (record for both in test["Results"] for record in both):
+        assert record["bwMiB"] * record["totalTime"] == pytest.approx(moved / 2**20)
+        assert record["iops"] * record["wrRdTime"] == pytest.approx(2 * 40)
+        assert record["totalTime"] >= max(record["openTime"], record["wrRdTime"], record["closeTime"])
+        assert record["xferKiB"] == 47008 / 1024
+    assert {record["operation"] for record in ior_json["summary"]} == {"write", "read"}
     percentiles = [r["summary"] for r in of_kind(records, "measurement") if r["metric"] == "latency"]
     assert all(s["n"] == 2 * 2 * 40 and s["min"] <= s["median"] <= s["p99"] <= s["max"] for s in percentiles)
     read = {r["params"]["data"] for r in of_kind(records, "measurement") if r["params"].get("op") == "read"}
@@ -79,8 +81,8 @@ def test_a_wrong_byte_is_reported_with_its_offset(
 ) -> None:
     """Rank 1's block begins at 65536: byte 70003 is in its second transfer of 4096."""
     plant(monkeypatch, mpi, flip="70003")
-    words = ["--repeats", "1", "--", "-w", "-r", option, "-t", "4k", "-b", "64k"]
-    records = ior(capfd, mpi, *words, status=1)
+    arguments = ["--repeats", "1", "--", "-w", "-r", option, "-t", "4k", "-b", "64k"]
+    records = ior(capfd, mpi, *arguments, status=1)
     found = of_kind(records, "corruption")
     assert {r["params"]["file_offset"] for r in found} == {70003}
     assert {(r["params"]["writer"], r["message"], r["offset"]) for r in found} == {
@@ -134,7 +136,7 @@ def test_a_rank_that_never_answers_is_named(
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("arguments", "message"),
     [
         (["-t", "4k", "-b", "6k"], "is not a multiple of a transfer"),
         (["-a", "POSIX"], "only MPIIO is supported"),
@@ -147,14 +149,14 @@ def test_a_rank_that_never_answers_is_named(
     ],
 )
 def test_what_cannot_be_is_one_line(
-    folder: Path, capfd: pytest.CaptureFixture[str], words: list[str], said: str
+    folder: Path, capfd: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
     mpi = next((m for m in ("openmpi", "mpich") if available(m)), None)
     if mpi is None:
         pytest.skip("no MPI here")
-    assert main(["io", "bench", "ior", "--mpi", mpi, "--stock", "-o", "out", *words]) == 2
+    assert main(["io", "bench", "ior", "--mpi", mpi, "--stock", "-o", "out", *arguments]) == 2
     captured = capfd.readouterr()
-    assert said in captured.err + captured.out
+    assert message in captured.err + captured.out
     assert "Traceback" not in captured.err
 
 
@@ -172,8 +174,8 @@ def test_the_accelerator_is_never_assumed(
     fake.unlink(missing_ok=True)
     fake.write_bytes(b"no library")
     monkeypatch.setenv("ASSAY_ENGINES", str(engines))
-    words = ["--mpi", "openmpi", "--accelerated", "--repeats", "1", "-t", "4k", "-b", "1m"]
-    assert main(["io", "bench", "ior", *words]) == 2
+    arguments = ["--mpi", "openmpi", "--accelerated", "--repeats", "1", "-t", "4k", "-b", "1m"]
+    assert main(["io", "bench", "ior", *arguments]) == 2
     assert "the accelerator is not loaded" in capfd.readouterr().out
 
 
@@ -186,9 +188,20 @@ def test_stock_and_accelerated_take_turns(folder: Path, capfd: pytest.CaptureFix
     """Both are verified in every byte, and the ratio of each round is that of its own figures."""
     if not accelerated(mpi):
         pytest.skip(f"no accelerator for {mpi} here")
-    words = ["--both", "--repeats", "3", "--json", "-o", "out", "--sizes", "4k,64k", "--store-size", "256M"]
+    arguments = [
+        "--both",
+        "--repeats",
+        "3",
+        "--json",
+        "-o",
+        "out",
+        "--sizes",
+        "4k,64k",
+        "--store-size",
+        "256M",
+    ]
     ior = ["-b", "1m", "-C", "-e", "-w", "-r", "-W", "-R"]
-    assert main(["io", "bench", "ior", "--mpi", mpi, "-n", "2", *words, "--", *ior]) == 0
+    assert main(["io", "bench", "ior", "--mpi", mpi, "-n", "2", *arguments, "--", *ior]) == 0
     records = json.loads(capfd.readouterr().out)["records"]
     figures = [r for r in of_kind(records, "measurement") if r["metric"] == "bandwidth"]
     turns = list(dict.fromkeys((r["params"]["round"], r["params"]["io"]) for r in figures))
@@ -202,24 +215,26 @@ def test_stock_and_accelerated_take_turns(folder: Path, capfd: pytest.CaptureFix
     ]
     speedups = [r for r in of_kind(records, "measurement") if r["name"] == "storage.speedup"]
     assert len(speedups) == 2 * 2 * 2  # sizes, operations, with and without opening and closing
-    (one,) = (r for r in speedups if r["params"]["figure"] == "bandwidth" and r["params"]["op"] == "write"
+    (record,) = (r for r in speedups if r["params"]["figure"] == "bandwidth" and r["params"]["op"] == "write"
               and r["params"]["transfer"] == 65536)  # fmt: skip
     rates = {
         (r["params"]["round"], r["params"]["io"]): r["summary"]["median"]
         for r in figures
         if r["params"]["op"] == "write" and r["params"]["transfer"] == 65536
     }
-    assert one["samples"] == pytest.approx([rates[k, "accelerated"] / rates[k, "stock"] for k in (1, 2, 3)])
+    assert record["samples"] == pytest.approx(
+        [rates[k, "accelerated"] / rates[k, "stock"] for k in (1, 2, 3)]
+    )
 
 
 def test_an_interrupted_run_is_gone_on_with(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """A stalled round ends the run; resumed without the fault it makes what is missing, and no more."""
     if not available("openmpi"):
         pytest.skip("no openmpi here")
-    words = ["--repeats", "2", "-t", "4k", "-b", "64k"]
+    arguments = ["--repeats", "2", "-t", "4k", "-b", "64k"]
     with pytest.MonkeyPatch.context() as context:
         plant(context, "openmpi", stall="0")
-        ior(capfd, "openmpi", "--timeout", "1s", *words, status=2)
+        ior(capfd, "openmpi", "--timeout", "1s", *arguments, status=2)
     assert main(["run", "--resume", "out"]) == 0
     capfd.readouterr()
     run = json.loads((folder / "out" / "run.json").read_text())
@@ -235,8 +250,8 @@ def test_what_the_accelerator_hands_on_is_not_measured_as_its_own(
     """A store too small for it: its own words, and no figure."""
     if not accelerated(mpi):
         pytest.skip(f"no accelerator for {mpi} here")
-    words = ["--accelerated", "--repeats", "1", "--store-size", "1M", "-t", "4k", "-b", "1m"]
-    assert main(["io", "bench", "ior", "--mpi", mpi, "-n", "2", "-o", "out", *words]) == 2
+    arguments = ["--accelerated", "--repeats", "1", "--store-size", "1M", "-t", "4k", "-b", "1m"]
+    assert main(["io", "bench", "ior", "--mpi", mpi, "-n", "2", "-o", "out", *arguments]) == 2
     captured = capfd.readouterr()
     assert "is too small" in captured.out and "Traceback" not in captured.err
     assert b'"bandwidth"' not in (folder / "out" / "records.jsonl").read_bytes()

@@ -37,9 +37,9 @@ def computed(steps: int) -> NDArray[np.float64]:
     return u
 
 
-def solve(capfd: pytest.CaptureFixture[str], mpi: str, *words: str, **about: Any) -> list[dict[str, Any]]:
+def solve(capfd: pytest.CaptureFixture[str], mpi: str, *arguments: str, **about: Any) -> list[dict[str, Any]]:
     common = ["-L", str(LENGTH), "-s", str(STEPS), "-i", str(INTERVAL), "--repeats", "1"]
-    return bench(capfd, "reaction-diffusion", mpi, *common, *words, **about)
+    return bench(capfd, "reaction-diffusion", mpi, *common, *arguments, **about)
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +50,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("mpi", MPIS)
 @pytest.mark.parametrize(
-    ("ranks", "words"),
+    ("ranks", "arguments"),
     [
         (1, ["--iotype", "view"]),
         (2, ["--iotype", "manual"]),
@@ -60,9 +60,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     ],
 )
 def test_snapshots_are_what_the_equations_give(
-    folder: Path, capfd: pytest.CaptureFixture[str], mpi: str, ranks: int, words: list[str]
+    folder: Path, capfd: pytest.CaptureFixture[str], mpi: str, ranks: int, arguments: list[str]
 ) -> None:
-    records = solve(capfd, mpi, *words, "--", "-o", str(folder / "out_"), ranks=ranks)
+    records = solve(capfd, mpi, *arguments, "--", "-o", str(folder / "out_"), ranks=ranks)
     assert median(records, "wrong") == 0
     assert {r["params"]["files"] for r in of_kind(records, "measurement")} == {3}
     about = of_kind(records, "measurement")[0]["params"]
@@ -71,7 +71,7 @@ def test_snapshots_are_what_the_equations_give(
     assert sorted(path.name for path in folder.glob("out_*")) == names
     for number, name in enumerate(names):
         cells = np.fromfile(folder / name)
-        if "chunk" in words:  # tile after tile, in the order of ranks
+        if "chunk" in arguments:  # tile after tile, in the order of ranks
             tiles = cells.reshape(about["ynp"], about["xnp"], height, width)
             cells = tiles.transpose(0, 2, 1, 3).reshape(-1)
         assert np.array_equal(cells.reshape(LENGTH, LENGTH), computed(number * INTERVAL))
@@ -90,13 +90,15 @@ def test_the_digest_is_that_of_the_cells(folder: Path, capfd: pytest.CaptureFixt
 @pytest.mark.parametrize("mpi", MPIS)
 def test_its_own_json_and_the_phases(folder: Path, capfd: pytest.CaptureFixture[str], mpi: str) -> None:
     records = solve(capfd, mpi, "--nosync", "--rdbench-json", "rd.json")
-    said = json.loads((folder / "rd.json").read_text())
-    assert (said["L"], said["nprocs"], said["nfiles"], said["nosync"]) == (LENGTH, 2, 3, True)
-    assert said["totalWriteSizeByte"] == 3 * 8 * LENGTH * LENGTH
-    assert said["writeBandwidthByte"] * said["writeTimeSec"] == pytest.approx(said["totalWriteSizeByte"])
-    assert len(said["phaseDurationsSec"]["write"]) == 3
+    rdbench = json.loads((folder / "rd.json").read_text())
+    assert (rdbench["L"], rdbench["nprocs"], rdbench["nfiles"], rdbench["nosync"]) == (LENGTH, 2, 3, True)
+    assert rdbench["totalWriteSizeByte"] == 3 * 8 * LENGTH * LENGTH
+    assert rdbench["writeBandwidthByte"] * rdbench["writeTimeSec"] == pytest.approx(
+        rdbench["totalWriteSizeByte"]
+    )
+    assert len(rdbench["phaseDurationsSec"]["write"]) == 3
     show_every_prefix(folder / "out")
-    phases = [median(records, f"{one}_time") for one in ("compute", "communication", "write")]
+    phases = [median(records, f"{phase}_time") for phase in ("compute", "communication", "write")]
     assert max(phases) <= median(records, "total_time") <= sum(phases) * 1.001
 
 
@@ -111,7 +113,7 @@ def test_a_snapshot_that_was_changed_is_seen(
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("arguments", "message"),
     [
         (["-L", "25"], "cannot be divided over"),
         (["--xnp", "3"], "do not divide 2 ranks"),
@@ -119,10 +121,10 @@ def test_a_snapshot_that_was_changed_is_seen(
     ],
 )
 def test_what_cannot_be_is_one_line(
-    folder: Path, capfd: pytest.CaptureFixture[str], words: list[str], said: str
+    folder: Path, capfd: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
     from assay.cli import main
 
-    assert main(["io", "bench", "reaction-diffusion", "-n", "2", "--stock", "-o", "out", *words]) == 2
+    assert main(["io", "bench", "reaction-diffusion", "-n", "2", "--stock", "-o", "out", *arguments]) == 2
     captured = capfd.readouterr()
-    assert said in captured.err + captured.out and "Traceback" not in captured.err
+    assert message in captured.err + captured.out and "Traceback" not in captured.err

@@ -31,8 +31,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def measured(capfd: pytest.CaptureFixture[str], *words: str, status: int = 0) -> list[dict[str, Any]]:
-    assert main(["io", "device", *words, *SHORT, "--json", "-o", "out"]) == status
+def measured(capfd: pytest.CaptureFixture[str], *arguments: str, status: int = 0) -> list[dict[str, Any]]:
+    assert main(["io", "device", *arguments, *SHORT, "--json", "-o", "out"]) == status
     records = json.loads(capfd.readouterr().out)["records"]
     return [r for r in records if r["kind"] == "measurement"]
 
@@ -51,9 +51,9 @@ def test_every_point_is_measured_and_compared(folder: Path, capfd: pytest.Captur
     assert len(compared) >= 16 and set(compared) == {0}
     for key, r in points.items():
         (rate,) = (
-            one["summary"]["median"]
-            for one in records
-            if one["metric"] == "rate" and one["params"] == r["params"]
+            record["summary"]["median"]
+            for record in records
+            if record["metric"] == "rate" and record["params"] == r["params"]
         )
         assert rate * key[4] == pytest.approx(r["summary"]["median"], rel=0.5)
     assert list((folder / "disk").iterdir()) == []
@@ -74,15 +74,15 @@ def test_nothing_of_the_users_is_overwritten(folder: Path, capfd: pytest.Capture
     precious = folder / "disk" / "precious"
     precious.write_bytes(b"x" * (1 << 20))
     assert main(["io", "device", str(precious), *SHORT, "-o", "refused"]) == 2
-    said = capfd.readouterr()
-    assert "exists and would be overwritten; give --overwrite" in said.out + said.err
+    captured = capfd.readouterr()
+    assert "exists and would be overwritten; give --overwrite" in captured.out + captured.err
     read = measured(capfd, str(precious), "--op", "read", "--sizes", "4k")
     assert read and all(r["params"]["op"] == "read" for r in read if "op" in r["params"])
     assert precious.read_bytes() == b"x" * (1 << 20)
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("arguments", "message"),
     [
         (["/nowhere/at/all"], "does not exist"),
         (["disk", "--sizes", "6000"], "not a multiple of 4 KiB"),
@@ -91,10 +91,12 @@ def test_nothing_of_the_users_is_overwritten(folder: Path, capfd: pytest.Capture
         (["/dev/null", "--op", "read"], "cannot map"),
     ],
 )
-def test_what_cannot_be_is_one_line(capfd: pytest.CaptureFixture[str], words: list[str], said: str) -> None:
-    assert main(["io", "device", *words, "--budget", "0.02", "-o", "out"]) == 2
+def test_what_cannot_be_is_one_line(
+    capfd: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    assert main(["io", "device", *arguments, "--budget", "0.02", "-o", "out"]) == 2
     captured = capfd.readouterr()
-    assert said in captured.err + captured.out and "Traceback" not in captured.err
+    assert message in captured.err + captured.out and "Traceback" not in captured.err
 
 
 def test_ctrl_c_keeps_what_was_measured_and_removes_the_file(folder: Path) -> None:

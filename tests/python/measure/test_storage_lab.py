@@ -28,8 +28,8 @@ pytestmark = [pytest.mark.programs, pytest.mark.skipif(not available("openmpi"),
 
 
 def received(lab: Lab, host: str) -> int:
-    words = lab.enter(host, ["cat", f"/sys/class/net/{lab.interface}/statistics/rx_bytes"])
-    return int(subprocess.run(words, capture_output=True, text=True, check=True, timeout=20).stdout)
+    arguments = lab.enter(host, ["cat", f"/sys/class/net/{lab.interface}/statistics/rx_bytes"])
+    return int(subprocess.run(arguments, capture_output=True, text=True, check=True, timeout=20).stdout)
 
 
 @pytest.mark.skipif(
@@ -49,7 +49,7 @@ def test_another_nodes_data_come_over_the_wire(
     monkeypatch.setenv("PYTHONPATH", str(ROOT / "python"))  # for what runs inside the lab
     lab = make_lab(hosts=2)
     before = [received(lab, host) for host in lab.hosts]
-    words = [
+    arguments = [
         "--lab",
         lab.name,
         "--mpi",
@@ -64,7 +64,7 @@ def test_another_nodes_data_come_over_the_wire(
         "out",
     ]
     ior = ["-t", "64k", "-b", str(BLOCK), "-C", "-e", "-w", "-r", "-R"]
-    assert main(["io", "bench", "ior", *words, "--", *ior]) == 0
+    assert main(["io", "bench", "ior", *arguments, "--", *ior]) == 0
     records: list[dict[str, Any]] = json.loads(capfd.readouterr().out)["records"]
     grown = [after - was for after, was in zip((received(lab, h) for h in lab.hosts), before, strict=True)]
     assert min(grown) >= BLOCK
@@ -81,8 +81,8 @@ def labs() -> set[str]:
     return {path.name for path in LABS.glob("playground-*")} if LABS.is_dir() else set()
 
 
-def playground(folder: Path, *words: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "assay", "io", "playground", "-o", str(folder / "out"), *words]
+def playground(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "assay", "io", "playground", "-o", str(folder / "out"), *arguments]
     env = {**os.environ, "PYTHONPATH": str(ROOT / "python")}
     return subprocess.Popen(
         command, cwd=folder, env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE

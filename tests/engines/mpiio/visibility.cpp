@@ -1,4 +1,4 @@
-#include "mpiio/together.hpp"
+#include "mpiio/visibility.hpp"
 
 #include <unistd.h>
 
@@ -9,11 +9,11 @@
 
 namespace {
 
-// One after the other: who has the token reads what the one before wrote, and writes over a part of
-// it.
-void told_by_a_message() {
+// A token goes from rank to rank: its holder reads what the previous one wrote, and overwrites a
+// part of it.
+void visible_after_message() {
     constexpr int n = 1000, rounds = 150;
-    MPI_File file = opened("message");
+    MPI_File file = open_file("message");
     std::vector<int> expected(n, -1), read(n);
     for (int turn = 0; turn < rounds; ++turn) {
         const int begin = turn * 37 % (n / 2), length = turn ? n / 2 - turn % 7 : n;
@@ -36,13 +36,13 @@ void told_by_a_message() {
     MPI_File_read_at(file, 0, read.data(), n, MPI_INT, MPI_STATUS_IGNORE);
     EXPECT(read == expected);
     MPI_File_close(&file);
-    EXPECT(on_disk("message") == expected);
+    EXPECT(read_back("message") == expected);
 }
 
-// All write, all pass a barrier, all read all; and every block is another rank's in the next round.
-void told_by_a_barrier() {
+// All ranks write, pass a barrier and read everything; the blocks change ranks in each round.
+void visible_after_barrier() {
     constexpr int n = 300, rounds = 40;
-    MPI_File file = opened("barrier");
+    MPI_File file = open_file("barrier");
     std::vector<int> expected(static_cast<std::size_t>(n * size)), read(expected.size());
     for (int round = 0; round < rounds; ++round) {
         const int block = (rank + round) % size;
@@ -56,15 +56,14 @@ void told_by_a_barrier() {
         MPI_Barrier(MPI_COMM_WORLD);
     }
     MPI_File_close(&file);
-    EXPECT(on_disk("barrier") == expected);
+    EXPECT(read_back("barrier") == expected);
 }
 
-// One collective transfer after the other, and nothing else that could tell: each is over
-// everywhere before the next.
-void told_by_a_collective_transfer() {
+// Only collective transfers, no other communication: each is complete on all ranks before the next.
+void visible_after_collective() {
     constexpr int n = 300, rounds = 60;
     std::mt19937 random(static_cast<unsigned>(rank));
-    MPI_File file = opened("collective");
+    MPI_File file = open_file("collective");
     std::vector<int> expected(static_cast<std::size_t>(n * size)), read(expected.size());
     for (int round = 0; round < rounds; ++round) {
         usleep(random() % 4 == 0 ? 3000 : 0);
@@ -79,14 +78,14 @@ void told_by_a_collective_transfer() {
         EXPECT(read == expected);
     }
     MPI_File_close(&file);
-    EXPECT(on_disk("collective") == expected);
+    EXPECT(read_back("collective") == expected);
 }
 
-// The same bytes by one rank after the other, in patterns that overlap; nobody reads before the
-// file is closed.
-void written_over_unread() {
+// Ranks overwrite the same bytes in turn, in overlapping patterns; no rank reads before the file is
+// closed.
+void overwritten_unread() {
     constexpr int n = 4000, rounds = 30;
-    MPI_File file = opened("unread");
+    MPI_File file = open_file("unread");
     std::vector<int> expected(n, 0);
     for (int turn = 0; turn < rounds * size; ++turn) {
         const int stride = 3 + turn % 5, first = turn * 11 % 50, count = (n - 2 - first) / stride;
@@ -97,19 +96,19 @@ void written_over_unread() {
                                   MPI_STATUS_IGNORE);
         }
         for (int k = 0; k < count; ++k)
-            for (int at = first + k * stride; at < first + k * stride + 2; ++at)
-                expected[static_cast<std::size_t>(at)] = turn;
+            for (int offset = first + k * stride; offset < first + k * stride + 2; ++offset)
+                expected[static_cast<std::size_t>(offset)] = turn;
         MPI_Barrier(MPI_COMM_WORLD);
     }
     MPI_File_close(&file);
-    auto whole = on_disk("unread");
-    whole.resize(n);
-    EXPECT(whole == expected);
+    auto content = read_back("unread");
+    content.resize(n);
+    EXPECT(content == expected);
 }
 
-// How long the file is by now, and how long after it was cut.
+// The size of the file after writes and after a truncation.
 void lengths() {
-    MPI_File file = opened("lengths");
+    MPI_File file = open_file("lengths");
     for (int turn = 0; turn < 3 * size; ++turn) {
         if (turn % size == rank)
             MPI_File_write_at(file, turn * 100 * 4, &turn, 1, MPI_INT, MPI_STATUS_IGNORE);
@@ -135,13 +134,13 @@ void lengths() {
     MPI_File_close(&file);
 }
 
-// A block that one rank wrote, and another after it, who then writes more than a store holds: what
-// gives way there must not bring the older one back, for whoever never looked before.
-void gone_from_the_store() {
-    constexpr int n = 2000, much = 4 << 20, calls = 12;  // 192 MiB
+// Two ranks write the same block, then the second writes more than a store holds. The eviction of
+// its block must not make the older data visible again to a rank that has not read before.
+void evicted_from_store() {
+    constexpr int n = 2000, large_count = 4 << 20, calls = 12;  // 192 MiB
     if (size < 2) return;
-    MPI_File file = opened("gone");
-    std::vector<int> block(n, 1), more(much, 3), read(n);
+    MPI_File file = open_file("gone");
+    std::vector<int> block(n, 1), more(large_count, 3), read(n);
     int token = 0;
     if (rank == 1) {
         MPI_File_write_at(file, 0, block.data(), n, MPI_INT, MPI_STATUS_IGNORE);
@@ -152,7 +151,7 @@ void gone_from_the_store() {
         for (int k = 1; k < n; k += 2)
             MPI_File_write_at(file, k * 4, &k, 1, MPI_INT, MPI_STATUS_IGNORE);
         for (int k = 0; k < calls; ++k)
-            EXPECT(MPI_File_write_at(file, 1 << 20, more.data(), much, MPI_INT,
+            EXPECT(MPI_File_write_at(file, 1 << 20, more.data(), large_count, MPI_INT,
                                      MPI_STATUS_IGNORE) == MPI_SUCCESS);
     }
     MPI_Barrier(MPI_COMM_WORLD);
@@ -160,32 +159,32 @@ void gone_from_the_store() {
     MPI_File_read_at(file, 0, read.data(), n, MPI_INT, MPI_STATUS_IGNORE);
     EXPECT(read == block);
     MPI_File_close(&file);
-    auto whole = on_disk("gone");
-    whole.resize(n);
-    EXPECT(whole == block);
+    auto content = read_back("gone");
+    content.resize(n);
+    EXPECT(content == block);
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank == 0) unlink(path("gone").c_str());
 }
 
-// A history that every rank draws from the same numbers: one acts at a time, and tells whoever acts
-// next. Whatever is read is what the history says, and so is the file.
+// A random history, the same on all ranks: one rank acts at a time and sends a message to the next.
+// Every read, and the file at the end, must agree with the history.
 void random_histories() {
-    constexpr int n = 1 << 19, acts = 1500;  // 2 MiB
+    constexpr int n = 1 << 19, steps = 1500;  // 2 MiB
     const char* seed = std::getenv("ASSAY_TEST_SEED");
     std::mt19937 random(seed ? static_cast<unsigned>(std::atoi(seed)) : 17u);
     const auto below = [&](int limit) {
         return static_cast<int>(random() % static_cast<unsigned>(limit));
     };
-    MPI_File file = opened("history");
+    MPI_File file = open_file("history");
     std::vector<int> model, bytes(n);
     int last = 0, token = 0;
-    for (int act = 1; act <= acts && failure.empty(); ++act) {
-        const int who = below(size), kind = below(100);
+    for (int step = 1; step <= steps && failure.empty(); ++step) {
+        const int writer = below(size), kind = below(100);
         const int begin = below(n - 1), most = kind % 3 ? 600 : n / 4,
                   length = 1 + below(std::min(most, n - begin));
         const int stride = 2 + below(7), parts = 1 + below(40), cut = below(n);
         if (kind >= 97) {
-            // All together.
+            // Collective steps.
             if (kind == 97) MPI_Barrier(MPI_COMM_WORLD);
             if (kind == 98) EXPECT(MPI_File_sync(file) == MPI_SUCCESS);
             if (kind == 99) {
@@ -194,31 +193,32 @@ void random_histories() {
             }
             continue;
         }
-        if (who != last && rank == last) MPI_Send(&token, 1, MPI_INT, who, act, MPI_COMM_WORLD);
-        if (who != last && rank == who)
-            MPI_Recv(&token, 1, MPI_INT, last, act, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        last = who;
+        if (writer != last && rank == last)
+            MPI_Send(&token, 1, MPI_INT, writer, step, MPI_COMM_WORLD);
+        if (writer != last && rank == writer)
+            MPI_Recv(&token, 1, MPI_INT, last, step, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        last = writer;
         const auto covers = [&](int upto) {
             if (static_cast<int>(model.size()) < upto) model.resize(static_cast<std::size_t>(upto));
         };
         if (kind < 45) {
             covers(begin + length);
-            std::fill_n(model.begin() + begin, length, act);
-            std::fill_n(bytes.begin(), length, act);
-            if (rank == who)
+            std::fill_n(model.begin() + begin, length, step);
+            std::fill_n(bytes.begin(), length, step);
+            if (rank == writer)
                 EXPECT(MPI_File_write_at(file, MPI_Offset{begin} * 4, bytes.data(), length, MPI_INT,
                                          MPI_STATUS_IGNORE) == MPI_SUCCESS);
         } else if (kind < 60) {
             for (int k = 0; k < parts && begin + k * stride < n; ++k) {
-                const int at = begin + k * stride;
-                covers(at + 1);
-                model[static_cast<std::size_t>(at)] = -act;
-                const int value = -act;
-                if (rank == who)
-                    MPI_File_write_at(file, MPI_Offset{at} * 4, &value, 1, MPI_INT,
+                const int offset = begin + k * stride;
+                covers(offset + 1);
+                model[static_cast<std::size_t>(offset)] = -step;
+                const int value = -step;
+                if (rank == writer)
+                    MPI_File_write_at(file, MPI_Offset{offset} * 4, &value, 1, MPI_INT,
                                       MPI_STATUS_IGNORE);
             }
-        } else if (rank == who) {
+        } else if (rank == writer) {
             MPI_Status status;
             EXPECT(MPI_File_read_at(file, MPI_Offset{begin} * 4, bytes.data(), length, MPI_INT,
                                     &status) == MPI_SUCCESS);
@@ -227,30 +227,29 @@ void random_histories() {
             const auto wrong =
                 std::mismatch(bytes.begin(), bytes.begin() + has, model.begin() + begin);
             if (wrong.first != bytes.begin() + has && failure.empty())
-                failure = "act " + std::to_string(act) + ": " + std::to_string(*wrong.first) +
+                failure = "act " + std::to_string(step) + ": " + std::to_string(*wrong.first) +
                           " in place of " + std::to_string(*wrong.second) + " at " +
                           std::to_string(begin + (wrong.first - bytes.begin()));
-            MPI_Offset whole = 0;
-            MPI_File_get_size(file, &whole);
-            EXPECT(whole == static_cast<MPI_Offset>(model.size() * 4));
+            MPI_Offset content = 0;
+            MPI_File_get_size(file, &content);
+            EXPECT(content == static_cast<MPI_Offset>(model.size() * 4));
         }
     }
     if (!failure.empty()) {
         std::printf("bad random-histories: rank %d: %s\n", rank, failure.c_str());
         std::fflush(stdout);
-        MPI_Abort(MPI_COMM_WORLD, 1);  // the others wait for a word
+        MPI_Abort(MPI_COMM_WORLD, 1);  // the other ranks wait for a message
     }
     MPI_File_close(&file);
-    EXPECT(on_disk("history") == model);
+    EXPECT(read_back("history") == model);
 }
 
 }  // namespace
 
-const std::vector<Case> together = {
-    {"told-by-a-message", told_by_a_message},
-    {"told-by-a-barrier", told_by_a_barrier},
-    {"told-by-a-collective-transfer", told_by_a_collective_transfer},
-    {"written-over-unread", written_over_unread},
-    {"lengths", lengths},
-    {"gone-from-the-store", gone_from_the_store},
-    {"random-histories", random_histories}};
+const std::vector<Case> visibility = {{"visible-after-message", visible_after_message},
+                                      {"visible-after-barrier", visible_after_barrier},
+                                      {"visible-after-collective", visible_after_collective},
+                                      {"overwritten-unread", overwritten_unread},
+                                      {"lengths", lengths},
+                                      {"evicted-from-store", evicted_from_store},
+                                      {"random-histories", random_histories}};
