@@ -1,11 +1,12 @@
-// assay-heap: records the memory of a program, and reads what was recorded.
+// assay-heap: records the allocations of a program, and analyses the traces.
 //
-//   assay-heap record [OPTION ...] FOLDER -- PROGRAM [ARGUMENT ...]   the program's own output and
-//                                                                     exit status
-//   assay-heap record [OPTION ...] --attach PID FOLDER   of a process that runs, until SIGINT
-//   assay-heap analyse TRACE   what became of it, as JSON on standard output
-//   assay-heap import FILE     the same of a file of heaptrack's
-//   assay-heap pack TRACE      the same in a tenth of the room
+//   assay-heap record [OPTION ...] DIRECTORY -- PROGRAM [ARGUMENT ...]
+//                              runs the program; output and exit status are the program's
+//   assay-heap record [OPTION ...] --attach PID DIRECTORY
+//                              records a running process, until SIGINT
+//   assay-heap analyse TRACE   prints an analysis as JSON
+//   assay-heap import FILE     prints an analysis of a heaptrack file as JSON
+//   assay-heap pack TRACE      compresses a trace to a tenth of its size
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -27,8 +28,8 @@ namespace {
 
 using namespace assay;
 
-// Beside this executable.
-std::string library() {
+// The hook library, beside this executable.
+std::string library_path() {
     const auto path =
         std::filesystem::read_symlink("/proc/self/exe").parent_path() / "libassay-heap.so";
     if (!std::filesystem::exists(path))
@@ -36,7 +37,7 @@ std::string library() {
     return path;
 }
 
-// Ends as the program ended, also by a signal.
+// Exits with the program's status, or by the same signal.
 [[noreturn]] void end_as(int status) {
     if (WIFSIGNALED(status)) {
         const rlimit none{0, 0};
@@ -48,42 +49,40 @@ std::string library() {
 }
 
 int run(int argc, char** argv) {
-    CLI::App app("Records the memory of a program, and reads what was recorded.", "assay-heap");
+    CLI::App app("Records the allocations of a program, and analyses the traces.", "assay-heap");
     app.require_subcommand(1);
     heap::Settings settings;
     CLI::App* record =
-        app.add_subcommand("record", "runs a program; its output and exit status are its own");
-    record->add_option("folder", settings.folder, "where traces go")
+        app.add_subcommand("record", "run a program, or attach to one, and record it");
+    record->add_option("directory", settings.directory, "directory for the traces")
         ->required()
         ->check(CLI::ExistingDirectory);
-    record->add_option("--at-least", settings.at_least, "bytes: leave smaller blocks out");
+    record->add_option("--at-least", settings.at_least, "leave out blocks of fewer bytes");
     record->add_option("--sample", settings.sample,
-                       "bytes: about one block for each so many that are asked for");
-    record->add_option("--ranks", settings.ranks, "of an MPI program only these: 0,3");
-    record->add_flag("!--no-python", settings.reads_python,
-                     "do not look for Python's functions: C stacks alone");
-    record->add_flag("!--no-faults", settings.watches_faults,
-                     "do not watch who touches memory first");
+                       "record about one block per so many requested bytes");
+    record->add_option("--ranks", settings.ranks, "record only these MPI ranks, e.g. 0,3");
+    record->add_flag("!--no-python", settings.records_python, "do not record Python functions");
+    record->add_flag("!--no-faults", settings.watches_faults, "do not record page faults");
     record->add_option("--dump-at", settings.dump_at,
-                       "bytes in memory at which a profile is written on the way");
+                       "write a profile when so many bytes are resident");
     CLI::Option* process =
-        record->add_option("--attach", settings.process, "a process that runs already");
+        record->add_option("--attach", settings.process, "pid of a running process");
     record
         ->add_option("--for", settings.seconds,
-                     "seconds that it is recorded; else until it ends, or SIGINT")
+                     "seconds to stay attached; default: until it ends, or SIGINT")
         ->needs(process)
         ->check(CLI::PositiveNumber);
-    record->add_option("program", settings.program, "after --")->excludes(process);
+    record->add_option("program", settings.program, "the program and its arguments, after --")
+        ->excludes(process);
     std::string trace;
     std::uint64_t bytes = ~std::uint64_t{0};
-    CLI::App* analyse =
-        app.add_subcommand("analyse", "what became of it, as JSON on standard output");
+    CLI::App* analyse = app.add_subcommand("analyse", "print an analysis of a trace as JSON");
     analyse->add_option("trace", trace)->required();
-    analyse->add_option("--bytes", bytes, "only so much of it, while it is being written");
-    CLI::App* pack = app.add_subcommand("pack", "the same in a tenth of the room");
+    analyse->add_option("--bytes", bytes, "analyse only the first so many bytes");
+    CLI::App* pack = app.add_subcommand("pack", "compress a trace to a tenth of its size");
     pack->add_option("trace", trace)->required();
     CLI::App* import =
-        app.add_subcommand("import", "a file of heaptrack's, as JSON on standard output");
+        app.add_subcommand("import", "print an analysis of a heaptrack file as JSON");
     import->add_option("file", trace)->required();
     try {
         app.parse(argc, argv);
@@ -91,7 +90,7 @@ int run(int argc, char** argv) {
         return app.exit(error) == 0 ? 0 : exit_unusable;
     }
     if (record->parsed()) {
-        settings.library = library();
+        settings.library = library_path();
         if (process->count() == 0 && settings.program.empty())
             throw Error("no program given", "write it after --");
         if (process->count() != 0) {

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "profile/trace/event_merger.hpp"
 #include "profile/trace/hash.hpp"
-#include "profile/trace/replay.hpp"
 
 namespace assay::alloc {
 namespace {
@@ -214,9 +214,9 @@ private:
 // What is missing would be replayed as a leak, or not at all.
 void check_whole(heap::TraceReader& trace, const std::string& path) {
     heap::Bytes payload;
-    heap::Process process;
-    for (const heap::ChunkPlace& place : trace.chunks())
-        if (place.head.kind == heap::ChunkKind::process && trace.read(place, payload))
+    heap::ProcessInfo process;
+    for (const heap::ChunkRef& chunk : trace.chunks())
+        if (chunk.header.kind == heap::ChunkKind::process && trace.read(chunk, payload))
             std::memcpy(&process, payload.data(), std::min(payload.size(), sizeof process));
     if (process.sample > 0 || process.at_least > 0)
         throw Error(path + " holds a part of the allocations only",
@@ -233,17 +233,17 @@ Walk<Visitor> walked(const std::string& path, Visitor& visitor) {
     heap::TraceReader trace(path);
     const std::string fix = "replay needs a whole trace: record it anew";
     check_whole(trace, path);
-    if (trace.damaged() > 0)
-        throw Error(path + " is damaged: " + std::to_string(trace.damaged()) +
+    if (trace.damaged_bytes() > 0)
+        throw Error(path + " is damaged: " + std::to_string(trace.damaged_bytes()) +
                         " bytes of it belong to no whole chunk",
                     fix);
-    heap::Replay replay(trace);
+    heap::EventMerger merger(trace);
     Walk<Visitor> walk(visitor);
-    replay.for_each([&](std::uint32_t thread, const Event& event) { walk(thread, event); });
-    if (replay.unreadable() > 0)
-        throw Error(
-            path + " is damaged: " + std::to_string(replay.unreadable()) + " chunks cannot be read",
-            fix);
+    merger.for_each([&](std::uint32_t thread, const Event& event) { walk(thread, event); });
+    if (merger.unreadable_chunks() > 0)
+        throw Error(path + " is damaged: " + std::to_string(merger.unreadable_chunks()) +
+                        " chunks cannot be read",
+                    fix);
     return walk;
 }
 

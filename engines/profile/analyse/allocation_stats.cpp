@@ -118,8 +118,8 @@ void AllocationStats::add(std::uint32_t thread, const Event& event) {
         case Kind::free:
             if (remove_block(thread, event.time, address, block)) weight = block.weight;
             stack(event.stack).frees += weight;
-            if (event.cost != 0) {
-                stack(event.stack).sampled_free_ticks += event.cost * weight;
+            if (event.call_ticks != 0) {
+                stack(event.stack).sampled_free_ticks += event.call_ticks * weight;
                 stack(event.stack).sampled_frees += weight;
             }
             if (block.weight == 0) break;  // an unknown block
@@ -155,7 +155,7 @@ void AllocationStats::add(std::uint32_t thread, const Event& event) {
         case Kind::stack: record_stack_depth(stats, event); break;
         default: break;
     }
-    stats.calls[static_cast<std::size_t>(kind) & 15].add(event.cost, weight);
+    stats.calls[static_cast<std::size_t>(kind) & 15].add(event.call_ticks, weight);
 }
 
 void AllocationStats::record_allocation(std::uint32_t thread, const Event& event,
@@ -173,8 +173,8 @@ void AllocationStats::record_allocation(std::uint32_t thread, const Event& event
     stats.bytes += size * weight;
     stats.min_size = std::min(stats.min_size, size);
     stats.max_size = std::max(stats.max_size, size);
-    if (event.cost != 0) {
-        stats.sampled_ticks += event.cost * weight;
+    if (event.call_ticks != 0) {
+        stats.sampled_ticks += event.call_ticks * weight;
         stats.sampled_calls += weight;
     }
     count += weight;

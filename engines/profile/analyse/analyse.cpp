@@ -16,7 +16,7 @@
 #include "profile/analyse/fragmentation.hpp"
 #include "profile/analyse/globals.hpp"
 #include "profile/analyse/metadata.hpp"
-#include "profile/trace/replay.hpp"
+#include "profile/trace/event_merger.hpp"
 
 namespace assay::heap {
 namespace {
@@ -327,8 +327,9 @@ void Analysis::write_json(const ReadSummary& summary, std::FILE* output) {
           {"program", metadata.program},
           {"rank", metadata.rank},
           {"seconds", metadata.seconds_at(metadata.process.end_ticks)},
-          {"complete", metadata.process.complete != 0},
-          {"detached", metadata.process.complete == static_cast<std::uint32_t>(Ending::left)},
+          {"complete", metadata.process.end_state != 0},
+          {"detached",
+           metadata.process.end_state == static_cast<std::uint32_t>(EndState::detached)},
           {"attached_after",
            metadata.attached_after ? Json(*metadata.attached_after) : Json(nullptr)},
           {"at_least", metadata.process.at_least},
@@ -378,12 +379,12 @@ void analyse(const std::string& path, std::uint64_t bytes, std::FILE* output) {
     Symbols symbols;
     const TraceMetadata metadata = read_metadata(trace, symbols);
     Analysis analysis(metadata, symbols);
-    Replay replay(trace);
-    replay.for_each([&](std::uint32_t thread, const Event& event) { analysis.add(thread, event); });
+    EventMerger merger(trace);
+    merger.for_each([&](std::uint32_t thread, const Event& event) { analysis.add(thread, event); });
     analysis.write_json({.imported_from = "",
                          .bytes = trace.bytes(),
-                         .damaged_bytes = trace.damaged(),
-                         .unreadable_chunks = replay.unreadable()},
+                         .damaged_bytes = trace.damaged_bytes(),
+                         .unreadable_chunks = merger.unreadable_chunks()},
                         output);
 }
 

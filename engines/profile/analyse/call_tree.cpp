@@ -71,7 +71,7 @@ std::uint32_t CallTree::find(stack::StackId stack) {
     std::uint32_t node = unknown_;
     if (stack == stack::complete_root) node = child(none, location_number(start));
     else if (stack > stack::lost_root && tag_of(address) == joined_tag)
-        node = join(parent, named_in(address));
+        node = join(parent, id_in(address));
     else if (stack > stack::lost_root && address > stack::unused_address && !is_python(address))
         node = append(node_of_caller(parent), symbols_.find(address));
     return node_of_stack_[stack] = node;
@@ -113,7 +113,7 @@ std::uint32_t CallTree::append(std::uint32_t node, const std::vector<Location>& 
 std::uint32_t CallTree::append_frames(std::uint32_t node,
                                       const std::vector<stack::StackId>& frames) {
     for (auto frame = frames.rbegin(); frame != frames.rend(); ++frame) {
-        const auto known = python_.locations.find(named_in(stacks_[*frame].address));
+        const auto known = python_.locations.find(id_in(stacks_[*frame].address));
         node = child(node, known != python_.locations.end() ? location_number(known->second, true)
                                                             : location_number(unknown_python));
     }

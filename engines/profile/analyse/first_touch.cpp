@@ -25,13 +25,13 @@ bool touches_for_caller(const Location& location) {
 Location touching_location(const FaultSite& site, Symbols& symbols) {
     if (site.pc >> 63 != 0) return {"(kernel, for the program)", "", 0, "", false};
     std::uint64_t pc = site.pc;
-    for (std::size_t sp = 0; sp < stack_words;) {
+    for (std::size_t sp = 0; sp < fault_stack_words;) {
         for (const Location& location : symbols.find(pc))
             if (!touches_for_caller(location)) return location;
         const auto offset = symbols.return_address_offset(pc);
         if (!offset || *offset % sizeof site.words[0] != 0) break;
         sp += *offset / sizeof site.words[0];
-        if (sp >= stack_words || site.words[sp] == 0) break;
+        if (sp >= fault_stack_words || site.words[sp] == 0) break;
         pc = site.words[sp++] - 1;  // the call, not the instruction after it
     }
     return symbols.find(site.pc).front();
@@ -88,8 +88,8 @@ void FirstTouchStats::add(std::uint32_t thread, const Event& event) {
     if (metadata_.page_faults.empty()) return;
     const Kind kind = kind_of(event);
     const std::uint64_t address = address_of(event), page = address / page_;
-    if (is_named(address)) return;
-    const bool allocates = gives(kind, address, event.size);
+    if (is_block_id(address)) return;
+    const bool allocates = is_allocation(kind, address, event.size);
     if (const auto faults = unattributed_.find(thread);
         faults != unattributed_.end() && !faults->second.empty()) {
         if (allocates) attribute_to_allocation(faults->second, event);

@@ -27,7 +27,7 @@ Fragmentation measure_fragmentation(const Blocks& blocks, std::uint64_t page) {
         page_bytes_used;  // requested bytes by shared page
     for (const auto& [address, block] : blocks) {
         fragmentation.live += block.size;
-        if (is_named(address) || block.size == 0) continue;
+        if (is_block_id(address) || block.size == 0) continue;
         for_shared_pages(address, block.size, page, [&](std::uint64_t number, std::uint64_t bytes) {
             page_bytes_used[number] += static_cast<std::uint32_t>(bytes);
         });
@@ -42,7 +42,7 @@ Fragmentation measure_fragmentation(const Blocks& blocks, std::uint64_t page) {
                                                        bytes * Fragmentation::tenths / page)];
     tsl::robin_map<std::uint32_t, Fragmentation::Pin> pins;
     for (const auto& [address, block] : blocks) {
-        if (is_named(address) || block.size == 0) continue;
+        if (is_block_id(address) || block.size == 0) continue;
         double empty = 0;
         for_shared_pages(address, block.size, page, [&](std::uint64_t number, std::uint64_t bytes) {
             const double in_use = page_bytes_used[number];

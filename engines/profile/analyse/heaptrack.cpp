@@ -106,7 +106,7 @@ public:
         metadata.first_event = 0;
         metadata.process.end_ns = metadata.process.end_ticks = metadata.last_event =
             std::max<std::uint64_t>(metadata.last_event, 1);
-        metadata.process.complete = lines.damaged() ? 0 : 1;
+        metadata.process.end_state = lines.damaged() ? 0 : 1;
     }
     struct AllocationInfo {
         std::uint64_t size;
@@ -201,7 +201,7 @@ void replay_events(LineReader& lines, const std::vector<FileTables::AllocationIn
             const std::uint64_t number = numbers.get();
             if (number >= allocations.size()) continue;
             if (line[0] == '+') {
-                live[number].push_back(name_block(0, next_block++));
+                live[number].push_back(block_id(0, next_block++));
                 event(Kind::malloc, live[number].back(), allocations[number].size,
                       allocations[number].stack);
             } else if (!live[number].empty()) {

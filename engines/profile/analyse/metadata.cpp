@@ -7,6 +7,8 @@
 #include <cstring>
 #include <type_traits>
 
+#include "profile/heap/event_decoder.hpp"
+
 namespace assay::heap {
 namespace {
 
@@ -14,18 +16,18 @@ namespace {
 // heads are damaged held as many more as zstd packs into their bytes.
 std::uint64_t most_nodes(const TraceReader& trace) {
     constexpr std::uint64_t compression = 1024;
-    std::uint64_t most = stack::lost_root + 1 + compression * trace.damaged();
-    for (const ChunkPlace& chunk : trace.chunks())
-        if (chunk.head.kind == ChunkKind::nodes)
-            most += std::min(chunk.head.count, chunk.head.raw_bytes / 2);
+    std::uint64_t most = stack::lost_root + 1 + compression * trace.damaged_bytes();
+    for (const ChunkRef& chunk : trace.chunks())
+        if (chunk.header.kind == ChunkKind::nodes)
+            most += std::min(chunk.header.count, chunk.header.raw_bytes / 2);
     return most;
 }
 
 // False when the head's figures cannot be true of any trace.
-bool read_nodes(const ChunkHead& head, const Bytes& payload, std::uint64_t most,
+bool read_nodes(const ChunkHeader& head, const Bytes& payload, std::uint64_t most,
                 TraceMetadata& metadata) {
     if (head.count > most || head.first > most - head.count) return false;
-    Reader in(payload);
+    VarintReader in(payload);
     if (metadata.nodes.size() < head.first + head.count)
         metadata.nodes.resize(head.first + head.count);
     std::uint64_t address = 0;
@@ -37,8 +39,8 @@ bool read_nodes(const ChunkHead& head, const Bytes& payload, std::uint64_t most,
     return true;
 }
 
-void read_samples(const ChunkHead& head, const Bytes& payload, TraceMetadata& metadata) {
-    Reader in(payload);
+void read_samples(const ChunkHeader& head, const Bytes& payload, TraceMetadata& metadata) {
+    VarintReader in(payload);
     std::uint64_t time = head.first >> time_shift;
     std::int64_t pages[2] = {0, 0};
     for (std::uint32_t k = 0; k < head.count; ++k) {
@@ -57,10 +59,10 @@ using SiteNumbers = std::unordered_map<FaultSite, std::uint32_t, HashFaultSite>;
 
 // Leaves the times in nanoseconds: order_page_faults() converts them. Few sites touch many pages,
 // so each site is stored once.
-void read_page_faults(const ChunkHead& head, const Bytes& payload, TraceMetadata& metadata,
+void read_page_faults(const ChunkHeader& head, const Bytes& payload, TraceMetadata& metadata,
                       SiteNumbers& numbers) {
     metadata.has_page_faults = true;
-    Reader in(payload);
+    VarintReader in(payload);
     const auto next = [&in](std::uint64_t before) {
         return before + static_cast<std::uint64_t>(unzigzag(in.varint()));
     };
@@ -112,19 +114,19 @@ void read_thread(std::uint32_t serial, const std::string& text, TraceMetadata& m
 }
 
 // Takes the times of the first and the last event of a raw chunk.
-void add_event_times(TraceMetadata& metadata, const Bytes& payload, const ChunkHead& head) {
+void add_event_times(TraceMetadata& metadata, const Bytes& payload, const ChunkHeader& head) {
     struct {
         TraceMetadata& metadata;
         void event(const Event& recorded) const {
             metadata.first_event = std::min(metadata.first_event, recorded.time);
             metadata.last_event = std::max(metadata.last_event, recorded.time);
         }
-        void cost(std::uint32_t) const {}
+        void call_ticks(std::uint32_t) const {}
         void text(Kind, std::uint64_t, std::span<const std::uint8_t>) const {}
     } sink{metadata};
-    expand(std::span(reinterpret_cast<const std::uint64_t*>(payload.data()),
-                     payload.size() / sizeof(std::uint64_t)),
-           head.first, sink);
+    decode_buffer(std::span(reinterpret_cast<const std::uint64_t*>(payload.data()),
+                            payload.size() / sizeof(std::uint64_t)),
+                  head.first, sink);
 }
 
 void read_text(Kind kind, std::uint32_t thread, const std::string& text, TraceMetadata& metadata,
@@ -140,8 +142,8 @@ void find_named_stacks(TraceReader& trace, TraceMetadata& metadata) {
     metadata.python.named_stacks.resize(metadata.nodes.size());
     Bytes payload;
     std::vector<Event> events;
-    for (const ChunkPlace& chunk : trace.chunks()) {
-        if (chunk.head.kind != ChunkKind::events && chunk.head.kind != ChunkKind::raw) continue;
+    for (const ChunkRef& chunk : trace.chunks()) {
+        if (chunk.header.kind != ChunkKind::events && chunk.header.kind != ChunkKind::raw) continue;
         if (!read_events(trace, chunk, payload, events)) continue;
         for (const Event& event : events)
             if (event.stack < metadata.python.named_stacks.size())
@@ -166,8 +168,8 @@ TraceMetadata read_metadata(TraceReader& trace, Symbols& symbols) {
     const std::uint64_t most = most_nodes(trace);
     SiteNumbers site_numbers;
     Bytes payload;
-    for (const ChunkPlace& chunk : trace.chunks()) {
-        const ChunkHead& head = chunk.head;
+    for (const ChunkRef& chunk : trace.chunks()) {
+        const ChunkHeader& head = chunk.header;
         if (head.kind == ChunkKind::events) {
             metadata.first_event = std::min(metadata.first_event, head.first);
             metadata.last_event = std::max(metadata.last_event, head.last);

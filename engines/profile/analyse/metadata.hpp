@@ -24,7 +24,7 @@ struct MemorySample {
 // Where a thread took a page fault: the instruction, and the last words of the thread's stack.
 struct FaultSite {
     std::uint64_t pc = 0;
-    StackWords words{};
+    FaultStack words{};
     bool operator==(const FaultSite&) const = default;
 };
 
@@ -37,7 +37,7 @@ struct PageFault {
 };
 
 struct TraceMetadata {
-    Process process{};
+    ProcessInfo process{};
     std::string program, rank;  // rank: in MPI_COMM_WORLD; empty for a program without MPI
     std::optional<double> attached_after;  // seconds since the process's start; none: not attached
     std::vector<stack::Node> nodes;        // of the stack tree

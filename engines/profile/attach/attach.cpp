@@ -16,7 +16,7 @@
 #include "profile/attach/call.hpp"
 #include "profile/attach/standing.hpp"
 #include "profile/attach/status.hpp"
-#include "profile/heap/attached.hpp"
+#include "profile/heap/attach_entry.hpp"
 
 namespace assay::attach {
 namespace {
@@ -67,12 +67,12 @@ Needed needed_of(const Process& process, pid_t pid) {
     return needed;
 }
 
-[[noreturn]] void throw_refused(pid_t pid, heap::Answer answer) {
+[[noreturn]] void throw_refused(pid_t pid, heap::AttachResult answer) {
     switch (answer) {
-        case heap::Answer::started_with_it:
+        case heap::AttachResult::preloaded:
             throw Error(fmt::format("process {} was started by 'assay heap'", pid),
                         "it cannot be attached to as well");
-        case heap::Answer::nothing_to_hook:
+        case heap::AttachResult::no_allocator:
             throw Error(fmt::format("process {} has no allocator that could be recorded", pid));
         default:
             throw Error(fmt::format("process {} cannot make its buffers in /dev/shm", pid),
@@ -112,9 +112,9 @@ Attachment::Attachment(pid_t pid, const std::string& library, const std::string&
             throw Error(fmt::format("process {} has another version of {} loaded", pid, library),
                         "it can be attached to by that one alone");
         look_at(threads_.ids());
-        const auto answer = static_cast<heap::Answer>(
+        const auto answer = static_cast<heap::AttachResult>(
             guest.call(function, {guest.put(settings), settings.size() + 1}) & 0xffffffff);
-        if (answer != heap::Answer::yes) throw_refused(pid, answer);
+        if (answer != heap::AttachResult::attached) throw_refused(pid, answer);
     });
     const std::vector<Mapping> files = files_mapped_in(pid);
     if (const Mapping* hooks = mapping_of(files, library); hooks != nullptr) here_ = hooks->begin;

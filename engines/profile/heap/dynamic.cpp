@@ -13,8 +13,7 @@ Dynamic::Dynamic(const dl_phdr_info& object) : bias(object.dlpi_addr) {
     std::uint64_t calls_at = 0, calls_bytes = 0, data_at = 0, data_bytes = 0, table = 0;
     for (; entry->d_tag != DT_NULL; ++entry) {
         const std::uint64_t value = entry->d_un.d_ptr;
-        // The loader has made addresses of most objects' offsets, and left those of a few as they
-        // were.
+        // The loader replaces offsets by addresses in most objects, but not in all.
         const std::uint64_t at = value < bias ? bias + value : value;
         switch (entry->d_tag) {
             case DT_GNU_HASH: hashes = reinterpret_cast<const std::uint32_t*>(at); break;

@@ -1,5 +1,4 @@
-// The tables of a loaded object that its loader reads: symbols, their names, and what is to be
-// bound to them.
+// The dynamic section of a loaded object: symbols, their names, and relocations.
 #pragma once
 
 #include <link.h>
@@ -16,8 +15,8 @@ struct Dynamic {
     const std::uint32_t* hashes = nullptr;  // DT_GNU_HASH
     const ElfW(Sym) * symbols = nullptr;
     const char* names = nullptr;
-    std::span<const ElfW(Rela)> calls,
-        data;  // DT_JMPREL, bound at the first call or before; DT_RELA
+    std::span<const ElfW(Rela)> calls;  // DT_JMPREL, bound at the first call or before
+    std::span<const ElfW(Rela)> data;   // DT_RELA
 };
 
 }  // namespace assay::heap

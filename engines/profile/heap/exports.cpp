@@ -5,8 +5,9 @@
 
 namespace assay::heap {
 
-// The table: buckets, first symbol, words and shift of a filter; the filter; for each bucket its
-// first symbol; and from the first symbol on their hashes, whose lowest bit ends a bucket.
+// DT_GNU_HASH:
+//     buckets | first symbol | filter words | filter shift | Bloom filter | first symbol of each
+//     bucket | hash of each symbol from the first on; the lowest bit marks the last of a bucket
 std::uint64_t Exports::find(const char* name) const {
     const Dynamic& t = tables_;
     if (t.hashes == nullptr || t.hashes[0] == 0 || t.hashes[2] == 0) return 0;
@@ -20,12 +21,12 @@ std::uint64_t Exports::find(const char* name) const {
     const auto* bucket = reinterpret_cast<const std::uint32_t*>(filter + words);
     const std::uint32_t* chain = bucket + buckets;
     for (std::uint32_t k = bucket[hash % buckets]; k >= first; ++k) {
-        const std::uint32_t found = chain[k - first];
+        const std::uint32_t symbol_hash = chain[k - first];
         const ElfW(Sym) & symbol = t.symbols[k];
-        if ((found | 1) == (hash | 1) && symbol.st_shndx != SHN_UNDEF &&
+        if ((symbol_hash | 1) == (hash | 1) && symbol.st_shndx != SHN_UNDEF &&
             strcmp(t.names + symbol.st_name, name) == 0)
             return t.bias + symbol.st_value;
-        if ((found & 1) != 0) break;
+        if ((symbol_hash & 1) != 0) break;
     }
     return 0;
 }

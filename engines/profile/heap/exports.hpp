@@ -1,8 +1,7 @@
-// What a loaded object exports, looked up in its own tables.
+// Looks up what a loaded object exports, in its own hash table.
 //
-// dlsym would do it too, but waits for a lock that a thread holds while it loads an object, whose
-// constructors may wait for this very thread; and a name that is not there changes what dlerror
-// tells the program.
+// dlsym is not used: it waits for a lock that a thread holds while it loads an object, whose
+// constructors may wait for this thread. It would also change what dlerror tells the program.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +13,7 @@ namespace assay::heap {
 class Exports {
 public:
     explicit Exports(const dl_phdr_info& object) : tables_(object) {}
-    // Its address; 0 when it is not exported.
+    // The address of a name; 0 if it is not exported.
     std::uint64_t find(const char* name) const;
 
 private:

@@ -9,24 +9,24 @@
 namespace assay::heap {
 
 Filter filter;
-TakenBlocks taken;
+SampledBlocks sampled_blocks;
 
-bool TakenBlocks::reserve() {
+bool SampledBlocks::reserve() {
     const std::size_t bytes = (std::size_t{1} << set_bits) * ways * sizeof *slots_;
-    const long at = syscall(SYS_mmap, nullptr, bytes, PROT_READ | PROT_WRITE,
-                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (at == -1) return false;
+    const long mapping = syscall(SYS_mmap, nullptr, bytes, PROT_READ | PROT_WRITE,
+                                 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (mapping == -1) return false;
     if (slots_ != nullptr) syscall(SYS_munmap, slots_, bytes);
-    slots_ = reinterpret_cast<std::atomic<std::uint64_t>*>(at);
+    slots_ = reinterpret_cast<std::atomic<std::uint64_t>*>(mapping);
     return true;
 }
 
-std::atomic<std::uint64_t>* TakenBlocks::set_of(const void* block) const {
+std::atomic<std::uint64_t>* SampledBlocks::set_of(const void* block) const {
     const std::uint64_t hash = reinterpret_cast<std::uint64_t>(block) * 0x9e3779b97f4a7c15ull;
     return slots_ + (hash >> (64 - set_bits)) * ways;
 }
 
-bool TakenBlocks::insert(const void* block) {
+bool SampledBlocks::insert(const void* block) {
     std::atomic<std::uint64_t>* set = set_of(block);
     for (std::size_t way = 0; way < ways; ++way) {
         std::uint64_t empty = 0;
@@ -37,11 +37,11 @@ bool TakenBlocks::insert(const void* block) {
     return false;
 }
 
-bool TakenBlocks::erase(const void* block) {
+bool SampledBlocks::erase(const void* block) {
     std::atomic<std::uint64_t>* set = set_of(block);
-    const auto wanted = reinterpret_cast<std::uint64_t>(block);
+    const auto address = reinterpret_cast<std::uint64_t>(block);
     for (std::size_t way = 0; way < ways; ++way)
-        if (set[way].load(std::memory_order_acquire) == wanted) {
+        if (set[way].load(std::memory_order_acquire) == address) {
             set[way].store(0, std::memory_order_release);
             return true;
         }
@@ -50,14 +50,15 @@ bool TakenBlocks::erase(const void* block) {
 
 namespace {
 
-// Of 0 < x <= 1, to a millionth: the C library's own is in a library that a program need not have.
+// The natural logarithm for 0 < x <= 1, to a millionth. libm is not used: the program may not have
+// it.
 double logarithm(double x) {
     constexpr double ln2 = 0.6931471805599453;
     constexpr std::uint64_t mantissa = (std::uint64_t{1} << 52) - 1,
-                            one = std::uint64_t{1023} << 52;
+                            exponent_of_1 = std::uint64_t{1023} << 52;
     const auto bits = std::bit_cast<std::uint64_t>(x);
     const int exponent = static_cast<int>(bits >> 52) - 1023;
-    const auto m = std::bit_cast<double>((bits & mantissa) | one);  // 1 <= m < 2
+    const auto m = std::bit_cast<double>((bits & mantissa) | exponent_of_1);  // 1 <= m < 2
     const double z = (m - 1.4142135623730951) / (m + 1.4142135623730951), zz = z * z;
     return ln2 * (exponent + 0.5) +
            2 * z * (1 + zz * (1.0 / 3 + zz * (1.0 / 5 + zz * (1.0 / 7 + zz / 9))));
@@ -65,7 +66,7 @@ double logarithm(double x) {
 
 }  // namespace
 
-std::int64_t next_gap(std::uint64_t& state) {
+std::int64_t next_sample_gap(std::uint64_t& state) {
     state ^= state << 13;
     state ^= state >> 7;
     state ^= state << 17;

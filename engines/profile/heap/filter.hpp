@@ -1,8 +1,8 @@
-// Which blocks are recorded: all, those of a size, or a sample.
+// Which blocks are recorded: all, those of at least some size, or a sample.
 //
-// A sample takes each byte that is asked for with the same probability, and the block that it
-// belongs to: large blocks nearly always, small ones seldom (gperftools' and Go's way). Whether a
-// block that is freed was taken is looked up in a table of their addresses.
+// Sampling takes each requested byte with the same probability, and with it the block: large blocks
+// nearly always, small ones seldom, as gperftools and Go do. A table of the sampled blocks'
+// addresses tells whether a freed block was sampled.
 #pragma once
 
 #include <atomic>
@@ -12,18 +12,18 @@
 namespace assay::heap {
 
 struct Filter {
-    bool is_on = false;                      // not all are recorded
-    std::uint64_t at_least = 0, sample = 0;  // bytes; sample 0: all
+    bool is_active = false;                  // not all blocks are recorded
+    std::uint64_t at_least = 0, sample = 0;  // bytes; about one block in `sample` bytes, 0: all
 };
 extern Filter filter;
 
-// Addresses of the live blocks that were taken: sets of a few, each a half of a cache line. One
-// that finds its set full is not taken.
-class TakenBlocks {
+// A hash set of the addresses of live sampled blocks, in sets of 4 (half a cache line). A block
+// whose set is full is not sampled.
+class SampledBlocks {
 public:
-    bool reserve();  // false when there is no memory
+    bool reserve();  // false if there is no memory
     bool insert(const void* block);
-    bool erase(const void* block);  // whether it was there
+    bool erase(const void* block);  // false if it was not in the set
 
 private:
     static constexpr std::size_t set_bits = 17, ways = 4;
@@ -31,9 +31,9 @@ private:
 
     std::atomic<std::uint64_t>* slots_ = nullptr;
 };
-extern TakenBlocks taken;
+extern SampledBlocks sampled_blocks;
 
-// Bytes until the next one that is taken: exponentially distributed, of this thread.
-std::int64_t next_gap(std::uint64_t& state);
+// Bytes until the next sample, exponentially distributed. `state` is the thread's generator.
+std::int64_t next_sample_gap(std::uint64_t& state);
 
 }  // namespace assay::heap

@@ -1,10 +1,9 @@
-// The functions that stand in front of the allocator's: each calls the real one and writes down
-// what it did.
+// The hooks: functions that interpose the allocator's, call the real one, and record what it did.
 //
-// The real ones are the next in the search order (dlsym RTLD_NEXT): glibc's, or those of an
-// allocator that the program was linked with or preloads; in a process that was attached to, those
-// that it has called until then. Until they are known, requests are served from a small arena that
-// is never freed. No hook changes an argument, a result or errno.
+// The real functions are the next in the search order (dlsym RTLD_NEXT): glibc's, or those of an
+// allocator that the program is linked with or preloads. In an attached process they are those that
+// it called before. Until they are known, requests are served from a small bootstrap buffer, whose
+// blocks are never freed. No hook changes an argument, a result or errno.
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
@@ -22,7 +21,7 @@
 namespace assay::heap {
 namespace {
 
-struct Real {
+struct RealFunctions {
     void* (*malloc)(size_t);
     void* (*calloc)(size_t, size_t);
     void* (*realloc)(void*, size_t);
@@ -42,28 +41,27 @@ struct Real {
     int (*pthread_getattr_np)(pthread_t, pthread_attr_t*);
     void (*_exit)(int);
 };
-Real real;
+RealFunctions real;
 
 enum class Resolving : int { no, now, done };
 std::atomic<Resolving> resolving{Resolving::no};
 
-// For what dlsym itself asks for.
-alignas(16) char early[64 << 10];
-std::atomic<std::size_t> early_used{0};
+// Serves what dlsym itself allocates. The size is stored 16 bytes before a block.
+alignas(16) char bootstrap[64 << 10];
+std::atomic<std::size_t> bootstrap_used{0};
 
-void* early_block(size_t bytes) {
-    const std::size_t whole =
-        (bytes + 31) & ~std::size_t{15};  // a size before the block, for realloc
-    const std::size_t at = early_used.fetch_add(whole);
-    if (at + whole > sizeof early) return nullptr;
-    memcpy(early + at, &bytes, sizeof bytes);
-    return early + at + 16;
+void* bootstrap_block(size_t bytes) {
+    const std::size_t whole = (bytes + 31) & ~std::size_t{15};
+    const std::size_t offset = bootstrap_used.fetch_add(whole);
+    if (offset + whole > sizeof bootstrap) return nullptr;
+    memcpy(bootstrap + offset, &bytes, sizeof bytes);
+    return bootstrap + offset + 16;
 }
-bool is_early(const void* p) { return p >= early && p < early + sizeof early; }
+bool is_bootstrap(const void* p) { return p >= bootstrap && p < bootstrap + sizeof bootstrap; }
 
-// find(where, name) for each.
+// Calls find(pointer, name) for each function.
 template <class Find>
-void find_all(Find find) {
+void for_each_function(Find find) {
     find(real.malloc, "malloc");
     find(real.calloc, "calloc");
     find(real.realloc, "realloc");
@@ -84,58 +82,60 @@ void find_all(Find find) {
     find(real._exit, "_exit");
 }
 
-// False while this very thread (or another) is at it.
+// False while this thread or another is resolving.
 __attribute__((noinline)) bool resolve_now() {
     auto expected = Resolving::no;
     if (!resolving.compare_exchange_strong(expected, Resolving::now))
         return expected == Resolving::done;
-    find_all([]<class F>(F*& into, const char* name) {
+    for_each_function([]<class F>(F*& into, const char* name) {
         into = reinterpret_cast<F*>(dlsym(RTLD_NEXT, name));
     });
     resolving.store(Resolving::done, std::memory_order_release);
     return true;
 }
 
-// False when the real ones cannot be had yet: the request is then an early one.
+// False if the real functions are not known yet; the bootstrap buffer serves the request then.
 inline bool resolve() {
     return __builtin_expect(resolving.load(std::memory_order_acquire) == Resolving::done, 1) ||
            resolve_now();
 }
 
-// A call that gives a block: timed now and then, then written down.
+// Makes a call that returns a block and records it. Some calls are timed.
 template <class Call>
-__attribute__((always_inline)) inline void* giving(Kind kind, std::uint64_t size,
-                                                   const assay::stack::Frame& caller, Call call) {
-    Thread* thread = recording();
-    if (thread == nullptr || !is_wanted(*thread, size)) return call();
-    const std::uint64_t start = takes_cost(*thread) ? assay::stack::ticks() : 0;
+__attribute__((always_inline)) inline void* record_allocation(Kind kind, std::uint64_t size,
+                                                              const assay::stack::Frame& caller,
+                                                              Call call) {
+    Thread* thread = recording_thread();
+    if (thread == nullptr || !is_selected(*thread, size)) return call();
+    const std::uint64_t start = should_time_call(*thread) ? assay::stack::ticks() : 0;
     void* block = call();
     const std::uint64_t time = assay::stack::ticks();
-    if (block == nullptr ||
-        (__builtin_expect(filter.is_on, 0) && filter.sample != 0 && !taken.insert(block)))
+    if (block == nullptr || (__builtin_expect(filter.is_active, 0) && filter.sample != 0 &&
+                             !sampled_blocks.insert(block)))
         return block;
     if (record(*thread, time, kind, block, size, caller) && start != 0)
-        record_cost(*thread, ticks_between(start, time));
+        record_call_ticks(*thread, ticks_between(start, time));
     return block;
 }
 
-// Whether the block that is about to be given up has been recorded, as far as that can be told.
-inline bool is_recorded(void* block) {
-    if (__builtin_expect(!filter.is_on, 1)) return true;
-    if (filter.sample != 0) return taken.erase(block);
+// Whether the allocation of a block that is about to be freed was recorded, as far as is known.
+inline bool was_recorded(void* block) {
+    if (__builtin_expect(!filter.is_active, 1)) return true;
+    if (filter.sample != 0) return sampled_blocks.erase(block);
     return real.malloc_usable_size == nullptr || real.malloc_usable_size(block) >= filter.at_least;
 }
 
-// Of what needs no hurry.
-void note(Kind kind, const void* at, std::uint64_t bytes, const assay::stack::Frame& caller) {
-    if (Thread* thread = recording())
-        record(*thread, assay::stack::ticks(), kind, at, bytes, caller);
+// Records mappings and the like, which are rare.
+void record_mapping(Kind kind, const void* address, std::uint64_t bytes,
+                    const assay::stack::Frame& caller) {
+    if (Thread* thread = recording_thread())
+        record(*thread, assay::stack::ticks(), kind, address, bytes, caller);
 }
 
 }  // namespace
 
-void resolve_by(std::uint64_t (*address_of)(const char* name)) {
-    find_all([=]<class F>(F*& into, const char* name) {
+void set_real_functions(std::uint64_t (*address_of)(const char* name)) {
+    for_each_function([=]<class F>(F*& into, const char* name) {
         into = reinterpret_cast<F*>(address_of(name));
     });
     resolving.store(Resolving::done, std::memory_order_release);
@@ -149,72 +149,77 @@ using assay::stack::Frame;
 #define ASSAY_HOOK extern "C" __attribute__((visibility("default"), noinline))
 
 ASSAY_HOOK void* malloc(size_t size) {
-    if (!resolve()) return early_block(size);
-    return giving(Kind::malloc, size, ASSAY_CALLER(), [=] { return real.malloc(size); });
+    if (!resolve()) return bootstrap_block(size);
+    return record_allocation(Kind::malloc, size, ASSAY_CALLER(), [=] { return real.malloc(size); });
 }
 
 ASSAY_HOOK void* calloc(size_t count, size_t size) {
     size_t bytes = 0;
     if (!resolve())
-        return __builtin_mul_overflow(count, size, &bytes) ? nullptr : early_block(bytes);
-    const std::uint64_t asked = static_cast<std::uint64_t>(count) * size;
-    return giving(Kind::calloc, asked, ASSAY_CALLER(), [=] { return real.calloc(count, size); });
+        return __builtin_mul_overflow(count, size, &bytes) ? nullptr : bootstrap_block(bytes);
+    const std::uint64_t requested = static_cast<std::uint64_t>(count) * size;
+    return record_allocation(Kind::calloc, requested, ASSAY_CALLER(),
+                             [=] { return real.calloc(count, size); });
 }
 
 ASSAY_HOOK void free(void* block) {
-    if (block == nullptr || is_early(block) || !resolve()) return;
-    Thread* thread = recording();
-    if (thread == nullptr || !is_recorded(block)) return real.free(block);
+    if (block == nullptr || is_bootstrap(block) || !resolve()) return;
+    Thread* thread = recording_thread();
+    if (thread == nullptr || !was_recorded(block)) return real.free(block);
     const std::uint64_t time = assay::stack::ticks();
-    if (!record(*thread, time, Kind::free, block, 0, ASSAY_CALLER()) || !takes_cost(*thread))
+    if (!record(*thread, time, Kind::free, block, 0, ASSAY_CALLER()) || !should_time_call(*thread))
         return real.free(block);
     const std::uint64_t start = assay::stack::ticks();
     real.free(block);
-    record_cost(*thread, ticks_between(start, assay::stack::ticks()));
+    record_call_ticks(*thread, ticks_between(start, assay::stack::ticks()));
 }
 
 namespace {
 
-void* reallocated(void* block, size_t size, const Frame& caller) {
-    Thread* thread = recording();
+void* record_reallocation(void* block, size_t size, const Frame& caller) {
+    Thread* thread = recording_thread();
     if (thread == nullptr) return real.realloc(block, size);
-    if (!is_recorded(block))
-        return giving(Kind::malloc, size, caller, [=] { return real.realloc(block, size); });
-    // Two events: the old block may be another thread's before the new one is known here.
+    if (!was_recorded(block))
+        return record_allocation(Kind::malloc, size, caller,
+                                 [=] { return real.realloc(block, size); });
+    // Two events: another thread may get the old block before realloc returns here.
     const std::uint64_t start = assay::stack::ticks();
-    assay::stack::StackId stack = assay::stack::no_stack;  // of both
+    assay::stack::StackId stack = assay::stack::no_stack;  // of both events
     record(*thread, start, Kind::realloc_from, block, 0, caller,
-           [&] { return stack = stack_of(*thread, caller); });
-    const std::uint64_t called = takes_cost(*thread) ? assay::stack::ticks() : 0;
-    void* moved = real.realloc(block, size);
+           [&] { return stack = capture_stack(*thread, caller); });
+    const std::uint64_t call_start = should_time_call(*thread) ? assay::stack::ticks() : 0;
+    void* result = real.realloc(block, size);
     const std::uint64_t time = assay::stack::ticks();
-    const bool failed = moved == nullptr && size != 0;
-    // A sampled block is so until it is freed, whatever becomes of its size.
-    if (filter.sample != 0 && (failed || moved != nullptr)) taken.insert(failed ? block : moved);
-    if (record(*thread, time, Kind::realloc, failed ? block : moved,
+    const bool failed = result == nullptr && size != 0;
+    // A sampled block stays sampled until it is freed, whatever its new size.
+    if (filter.sample != 0 && (failed || result != nullptr))
+        sampled_blocks.insert(failed ? block : result);
+    if (record(*thread, time, Kind::realloc, failed ? block : result,
                failed ? not_reallocated : size, caller, [=] { return stack; }) &&
-        called != 0)
-        record_cost(*thread, ticks_between(called, time));
-    return moved;
+        call_start != 0)
+        record_call_ticks(*thread, ticks_between(call_start, time));
+    return result;
 }
 
-// A block of the first moments that is to grow: moved to the real allocator.
-void* adopted(void* block, size_t size, const Frame& caller) {
-    size_t had = 0;
-    memcpy(&had, static_cast<char*>(block) - 16, sizeof had);
-    void* moved = giving(Kind::malloc, size, caller, [=] { return real.malloc(size); });
-    if (moved != nullptr) memcpy(moved, block, had < size ? had : size);
-    return moved;
+// Moves a block of the bootstrap buffer to the real allocator, for realloc.
+void* migrate_bootstrap_block(void* block, size_t size, const Frame& caller) {
+    size_t old_size = 0;
+    memcpy(&old_size, static_cast<char*>(block) - 16, sizeof old_size);
+    void* result = record_allocation(Kind::malloc, size, caller, [=] { return real.malloc(size); });
+    if (result != nullptr) memcpy(result, block, old_size < size ? old_size : size);
+    return result;
 }
 
 }  // namespace
 
 ASSAY_HOOK void* realloc(void* block, size_t size) {
-    if (!resolve()) return block == nullptr ? early_block(size) : nullptr;
+    if (!resolve()) return block == nullptr ? bootstrap_block(size) : nullptr;
     const Frame caller = ASSAY_CALLER();
     if (block == nullptr)
-        return giving(Kind::malloc, size, caller, [=] { return real.realloc(nullptr, size); });
-    return is_early(block) ? adopted(block, size, caller) : reallocated(block, size, caller);
+        return record_allocation(Kind::malloc, size, caller,
+                                 [=] { return real.realloc(nullptr, size); });
+    return is_bootstrap(block) ? migrate_bootstrap_block(block, size, caller)
+                               : record_reallocation(block, size, caller);
 }
 
 ASSAY_HOOK void* reallocarray(void* block, size_t count, size_t size) {
@@ -223,29 +228,31 @@ ASSAY_HOOK void* reallocarray(void* block, size_t count, size_t size) {
         errno = ENOMEM;
         return nullptr;
     }
-    if (!resolve()) return block == nullptr ? early_block(bytes) : nullptr;
+    if (!resolve()) return block == nullptr ? bootstrap_block(bytes) : nullptr;
     const Frame caller = ASSAY_CALLER();
     if (block == nullptr)
-        return giving(Kind::malloc, bytes, caller, [=] { return real.realloc(nullptr, bytes); });
-    return is_early(block) ? adopted(block, bytes, caller) : reallocated(block, bytes, caller);
+        return record_allocation(Kind::malloc, bytes, caller,
+                                 [=] { return real.realloc(nullptr, bytes); });
+    return is_bootstrap(block) ? migrate_bootstrap_block(block, bytes, caller)
+                               : record_reallocation(block, bytes, caller);
 }
 
 ASSAY_HOOK void* memalign(size_t alignment, size_t size) {
     if (!resolve()) return nullptr;
-    return giving(Kind::memalign, size, ASSAY_CALLER(),
-                  [=] { return real.memalign(alignment, size); });
+    return record_allocation(Kind::memalign, size, ASSAY_CALLER(),
+                             [=] { return real.memalign(alignment, size); });
 }
 
 ASSAY_HOOK void* aligned_alloc(size_t alignment, size_t size) {
     if (!resolve()) return nullptr;
-    return giving(Kind::memalign, size, ASSAY_CALLER(),
-                  [=] { return real.aligned_alloc(alignment, size); });
+    return record_allocation(Kind::memalign, size, ASSAY_CALLER(),
+                             [=] { return real.aligned_alloc(alignment, size); });
 }
 
 ASSAY_HOOK int posix_memalign(void** into, size_t alignment, size_t size) {
     if (!resolve()) return ENOMEM;
     int status = 0;
-    giving(Kind::memalign, size, ASSAY_CALLER(), [&]() -> void* {
+    record_allocation(Kind::memalign, size, ASSAY_CALLER(), [&]() -> void* {
         status = real.posix_memalign(into, alignment, size);
         return status == 0 ? *into : nullptr;
     });
@@ -254,26 +261,28 @@ ASSAY_HOOK int posix_memalign(void** into, size_t alignment, size_t size) {
 
 ASSAY_HOOK void* valloc(size_t size) {
     if (!resolve()) return nullptr;
-    return giving(Kind::memalign, size, ASSAY_CALLER(), [=] { return real.valloc(size); });
+    return record_allocation(Kind::memalign, size, ASSAY_CALLER(),
+                             [=] { return real.valloc(size); });
 }
 
 ASSAY_HOOK void* pvalloc(size_t size) {
     if (!resolve()) return nullptr;
-    return giving(Kind::memalign, size, ASSAY_CALLER(), [=] { return real.pvalloc(size); });
+    return record_allocation(Kind::memalign, size, ASSAY_CALLER(),
+                             [=] { return real.pvalloc(size); });
 }
 
 ASSAY_HOOK size_t malloc_usable_size(void* block) {
     if (block == nullptr || !resolve()) return 0;
-    if (!is_early(block)) return real.malloc_usable_size(block);
-    size_t had = 0;
-    memcpy(&had, static_cast<char*>(block) - 16, sizeof had);
-    return had;
+    if (!is_bootstrap(block)) return real.malloc_usable_size(block);
+    size_t old_size = 0;
+    memcpy(&old_size, static_cast<char*>(block) - 16, sizeof old_size);
+    return old_size;
 }
 
 ASSAY_HOOK void* mmap(void* at, size_t bytes, int protection, int flags, int fd, off_t offset) {
     if (!resolve() || real.mmap == nullptr) return MAP_FAILED;
     void* mapped = real.mmap(at, bytes, protection, flags, fd, offset);
-    if (mapped != MAP_FAILED) note(Kind::map, mapped, bytes, ASSAY_CALLER());
+    if (mapped != MAP_FAILED) record_mapping(Kind::map, mapped, bytes, ASSAY_CALLER());
     return mapped;
 }
 
@@ -281,7 +290,7 @@ ASSAY_HOOK void* mmap64(void*, size_t, int, int, int, off64_t) __attribute__((al
 
 ASSAY_HOOK int munmap(void* at, size_t bytes) {
     if (!resolve()) return -1;
-    note(Kind::unmap, at, bytes, ASSAY_CALLER());
+    record_mapping(Kind::unmap, at, bytes, ASSAY_CALLER());
     const int status = real.munmap(at, bytes);
     assay::stack::unmap_count.fetch_add(1, std::memory_order_release);
     return status;
@@ -293,18 +302,18 @@ ASSAY_HOOK void* mremap(void* at, size_t old_bytes, size_t bytes, int flags, ...
     va_start(rest, flags);
     void* wanted = (flags & MREMAP_FIXED) != 0 ? va_arg(rest, void*) : nullptr;
     va_end(rest);
-    note(Kind::unmap, at, old_bytes, ASSAY_CALLER());
+    record_mapping(Kind::unmap, at, old_bytes, ASSAY_CALLER());
     void* mapped = real.mremap(at, old_bytes, bytes, flags, wanted);
     assay::stack::unmap_count.fetch_add(1, std::memory_order_release);
     const bool failed = mapped == MAP_FAILED;
-    note(Kind::map, failed ? at : mapped, failed ? old_bytes : bytes, ASSAY_CALLER());
+    record_mapping(Kind::map, failed ? at : mapped, failed ? old_bytes : bytes, ASSAY_CALLER());
     return mapped;
 }
 
 ASSAY_HOOK int brk(void* end) {
     if (!resolve() || real.brk == nullptr) return -1;
     const int status = real.brk(end);
-    if (status == 0) note(Kind::brk, end, 0, ASSAY_CALLER());
+    if (status == 0) record_mapping(Kind::brk, end, 0, ASSAY_CALLER());
     return status;
 }
 
@@ -312,8 +321,8 @@ ASSAY_HOOK void* sbrk(intptr_t more) {
     if (!resolve() || real.sbrk == nullptr) return reinterpret_cast<void*>(-1);
     void* before = real.sbrk(more);
     if (before != reinterpret_cast<void*>(-1) && more != 0)
-        note(Kind::brk, static_cast<char*>(before) + more,
-             more > 0 ? static_cast<std::uint64_t>(more) : 0, ASSAY_CALLER());
+        record_mapping(Kind::brk, static_cast<char*>(before) + more,
+                       more > 0 ? static_cast<std::uint64_t>(more) : 0, ASSAY_CALLER());
     return before;
 }
 
@@ -327,16 +336,16 @@ ASSAY_HOOK int dlclose(void* object) {
 
 ASSAY_HOOK int pthread_getattr_np(pthread_t thread, pthread_attr_t* into) {
     if (!resolve() || real.pthread_getattr_np == nullptr) return ENOSYS;
-    const bool before = asks_for_attributes;
-    asks_for_attributes = true;
+    const bool before = in_getattr_np;
+    in_getattr_np = true;
     const int status = real.pthread_getattr_np(thread, into);
-    asks_for_attributes = before;
+    in_getattr_np = before;
     return status;
 }
 
-// Ends that run no destructors: they are the program's own all the same.
+// _exit runs no destructors, but the program ends by itself all the same.
 ASSAY_HOOK [[noreturn]] void _exit(int status) {
-    ends_by_itself();
+    note_exit();
     if (resolve() && real._exit != nullptr) real._exit(status);
     for (;;) syscall(SYS_exit_group, status);
 }

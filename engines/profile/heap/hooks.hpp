@@ -1,32 +1,32 @@
-// The names of what is hooked, and the functions behind the hooks.
+// The names of the hooked functions.
 #pragma once
 
 #include <cstdint>
 
 namespace assay::heap {
 
-inline constexpr const char* hooked[] = {"malloc",
-                                         "calloc",
-                                         "realloc",
-                                         "reallocarray",
-                                         "free",
-                                         "memalign",
-                                         "aligned_alloc",
-                                         "posix_memalign",
-                                         "valloc",
-                                         "pvalloc",
-                                         "malloc_usable_size",
-                                         "mmap",
-                                         "mmap64",
-                                         "munmap",
-                                         "mremap",
-                                         "brk",
-                                         "sbrk",
-                                         "dlclose",
-                                         "pthread_getattr_np"};
+inline constexpr const char* hooked_names[] = {"malloc",
+                                               "calloc",
+                                               "realloc",
+                                               "reallocarray",
+                                               "free",
+                                               "memalign",
+                                               "aligned_alloc",
+                                               "posix_memalign",
+                                               "valloc",
+                                               "pvalloc",
+                                               "malloc_usable_size",
+                                               "mmap",
+                                               "mmap64",
+                                               "munmap",
+                                               "mremap",
+                                               "brk",
+                                               "sbrk",
+                                               "dlclose",
+                                               "pthread_getattr_np"};
 
-// Where no hook can find them itself: each is what `address_of` says, 0 for none. Before the first
-// hook is called.
-void resolve_by(std::uint64_t (*address_of)(const char* name));
+// Sets the real functions in an attached process, where dlsym cannot be called. `address_of`
+// returns 0 for a function that does not exist. Call it before the first hook is called.
+void set_real_functions(std::uint64_t (*address_of)(const char* name));
 
 }  // namespace assay::heap

@@ -1,4 +1,4 @@
-// The list of loaded objects, as it goes into the trace; and who else wants to know of new ones.
+// Records the list of loaded objects, and looks for interpreters and unhooked calls in new ones.
 #include <elf.h>
 #include <limits.h>
 #include <link.h>
@@ -14,15 +14,15 @@
 namespace assay::heap {
 namespace {
 
-std::atomic<unsigned long long> modules_seen{
-    0};  // objects loaded and unloaded, as the loader counts them; 0: none listed
-constexpr std::size_t text_room = 16 << 10;    // of one event's text, a quarter of a buffer
-constexpr std::size_t modules_room = 1 << 20;  // of all loaded objects
+// Objects loaded and unloaded, as the loader counts them, when the list was recorded; 0: never.
+std::atomic<unsigned long long> objects_seen{0};
+constexpr std::size_t max_text_bytes = 16 << 10;  // of one event, a quarter of a buffer
+constexpr std::size_t max_list_bytes = 1 << 20;   // of the whole list
 
 struct ModuleText {
     char* at;
     char* end;
-    bool is_early = false;  // an object is still being loaded
+    bool is_incomplete = false;  // an object is not relocated yet
 
     void add(const char* text) {
         while (*text != 0 && at < end) *at++ = *text++;
@@ -36,11 +36,11 @@ struct ModuleText {
     }
 };
 
-// One line an object: "load-bias begin end build-id path".
+// Appends a line: "load-bias begin end build-id path".
 int write_module(dl_phdr_info* info, std::size_t, void* into) {
-    if (*variable(no_python_variable) == 0) look_for_python(*info);
+    if (*setting(no_python_variable) == 0) detect_python(*info);
     auto& text = *static_cast<ModuleText*>(into);
-    if (has_bound_hooks() && !bind_hooks_in(*info)) text.is_early = true;
+    if (has_bound_hooks() && !bind_hooks_in(*info)) text.is_incomplete = true;
     std::uint64_t begin = ~std::uint64_t{0}, end = 0;
     const char* id = nullptr;
     std::size_t id_bytes = 0;
@@ -90,57 +90,57 @@ int write_module(dl_phdr_info* info, std::size_t, void* into) {
     return 0;
 }
 
-int look_again(dl_phdr_info* info, std::size_t, void*) {
-    look_for_python(*info);
+int detect_python_in(dl_phdr_info* info, std::size_t, void*) {
+    detect_python(*info);
     return 0;
 }
 
 int count_changes(dl_phdr_info* info, std::size_t, void* into) {
     *static_cast<unsigned long long*>(into) = info->dlpi_adds + info->dlpi_subs;
-    return 1;  // the first object tells it
+    return 1;  // every object has the same counts
 }
 
 }  // namespace
 
-void forget_modules() { modules_seen.store(0, std::memory_order_relaxed); }
+void invalidate_modules() { objects_seen.store(0, std::memory_order_relaxed); }
 
-void note_new_code(Thread& thread) {
+void check_new_code(Thread& thread) {
     const std::uint64_t rules = thread.unwinder->counts().rules;
-    if (rules == thread.rules) return;
-    thread.rules = rules;
-    const ErrnoKept errno_kept;
-    if (__builtin_expect(awaits_python.load(std::memory_order_relaxed), 0))
-        dl_iterate_phdr(look_again, nullptr);
-    if (modules_seen.load(std::memory_order_relaxed) == 0)
-        return;  // to be listed with the next buffer, and not before
-    note_modules(thread);
+    if (rules == thread.rules_seen) return;
+    thread.rules_seen = rules;
+    const ErrnoGuard errno_guard;
+    if (__builtin_expect(python_pending.load(std::memory_order_relaxed), 0))
+        dl_iterate_phdr(detect_python_in, nullptr);
+    if (objects_seen.load(std::memory_order_relaxed) == 0)
+        return;  // the list is recorded with the next buffer
+    record_modules(thread);
 }
 
-// dlopen itself is not hooked: it looks at who called it to know where to search. New objects are
-// noticed when their code is on a stack for the first time, and before any is unloaded.
-void note_modules(Thread& thread) {
+// dlopen is not hooked, because it searches depending on its caller. New objects are noticed when
+// their code is on a stack for the first time, and before any object is unloaded.
+void record_modules(Thread& thread) {
     unsigned long long changes = 0;
     dl_iterate_phdr(count_changes, &changes);
-    if (modules_seen.exchange(changes, std::memory_order_acq_rel) == changes) return;
-    static char room[modules_room];
+    if (objects_seen.exchange(changes, std::memory_order_acq_rel) == changes) return;
+    static char room[max_list_bytes];
     static std::atomic_flag writing;
-    if (writing.test_and_set(
-            std::memory_order_acquire)) {  // another thread is at it, maybe a moment too early
-        forget_modules();
+    // Another thread records the list; it may have begun before the last change.
+    if (writing.test_and_set(std::memory_order_acquire)) {
+        invalidate_modules();
         return;
     }
     ModuleText text{room, room + sizeof room};
     dl_iterate_phdr(write_module, &text);
-    if (text.is_early) forget_modules();
+    if (text.is_incomplete) invalidate_modules();
     const std::size_t bytes = static_cast<std::size_t>(text.at - room);
-    // Whole lines, a piece at a time: a buffer may be nearly full.
+    // In pieces of whole lines, since a buffer may be nearly full.
     for (std::size_t at = 0; at < bytes;) {
-        std::size_t end = std::min(bytes, at + text_room);
+        std::size_t end = std::min(bytes, at + max_text_bytes);
         while (end < bytes && end > at && room[end - 1] != '\n') --end;
         record_text(thread, Kind::modules, room + at, end - at);
         at = end;
     }
-    tell_of_python(thread);
+    report_unsupported_python(thread);
     writing.clear(std::memory_order_release);
 }
 

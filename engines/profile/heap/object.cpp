@@ -9,17 +9,17 @@ namespace {
 
 std::uint64_t page() { return static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE)); }
 
-// Whether the kernel lets it be written now.
+// Whether the mapping of an address is writable now.
 bool is_writable(std::uint64_t address) {
     const int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
     if (fd < 0) return true;
     char text[4096];
     Range range;
     std::uint64_t number = 0;
-    int field = 0;  // of the line: begin, end, rights, the rest
-    bool found = false, writable = true;
-    for (ssize_t n; !found && (n = read(fd, text, sizeof text)) > 0;)
-        for (ssize_t k = 0; k < n && !found; ++k) {
+    int field = 0;  // of a line: begin, end, permissions, the rest
+    bool is_found = false, writable = true;
+    for (ssize_t n; !is_found && (n = read(fd, text, sizeof text)) > 0;)
+        for (ssize_t k = 0; k < n && !is_found; ++k) {
             const char c = text[k];
             if (c == '\n') {
                 field = 0;
@@ -31,8 +31,8 @@ bool is_writable(std::uint64_t address) {
                 number =
                     number << 4 | static_cast<std::uint64_t>(c <= '9' ? c - '0' : c - 'a' + 10);
             } else if (++field == 4 &&
-                       range.contains(address)) {  // the second letter of its rights
-                found = true;
+                       range.contains(address)) {  // second letter of the permissions
+                is_found = true;
                 writable = c == 'w';
             }
         }
@@ -54,7 +54,7 @@ Range range_of(const dl_phdr_info& object) {
     return range;
 }
 
-Range sealed_in(const dl_phdr_info& object) {
+Range relro_of(const dl_phdr_info& object) {
     for (int k = 0; k < object.dlpi_phnum; ++k)
         if (const ElfW(Phdr) & segment = object.dlpi_phdr[k]; segment.p_type == PT_GNU_RELRO) {
             const std::uint64_t at = object.dlpi_addr + segment.p_vaddr;
@@ -64,7 +64,7 @@ Range sealed_in(const dl_phdr_info& object) {
 }
 
 bool is_relocated(const dl_phdr_info& object) {
-    const Range sealed = sealed_in(object);
+    const Range sealed = relro_of(object);
     return sealed.end <= sealed.begin || !is_writable(sealed.begin);
 }
 

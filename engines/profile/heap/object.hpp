@@ -1,4 +1,4 @@
-// Where a loaded object lies, and whether its loader has finished with it.
+// The address range of a loaded object, and whether the loader has finished relocating it.
 #pragma once
 
 #include <link.h>
@@ -13,10 +13,11 @@ struct Range {
 };
 
 Range range_of(const dl_phdr_info& object);
-// What the loader has made read-only once all was bound; whole pages, as it reckons them. Empty
-// where it seals nothing.
-Range sealed_in(const dl_phdr_info& object);
-// Before, none of its functions can be called. Of one in which nothing is sealed it cannot be told.
+// The pages that the loader makes read-only after relocation (PT_GNU_RELRO), rounded as it does;
+// empty if there are none.
+Range relro_of(const dl_phdr_info& object);
+// None of its functions can be called before. True for an object without RELRO, where it is
+// unknown.
 bool is_relocated(const dl_phdr_info& object);
 
 }  // namespace assay::heap

@@ -24,15 +24,15 @@ namespace assay::heap {
 
 std::atomic<Phase> phase{Phase::fresh};
 constinit thread_local Thread* self __attribute__((tls_model("initial-exec"))) = nullptr;
-constinit thread_local bool asks_for_attributes __attribute__((tls_model("initial-exec"))) = false;
+constinit thread_local bool in_getattr_np __attribute__((tls_model("initial-exec"))) = false;
 stack::Tree tree;
 
 namespace {
 
-Header* header = nullptr;
+ArenaHeader* header = nullptr;
 char* buffers = nullptr;
-std::atomic<Thread*> threads{nullptr};
-std::atomic<std::uint32_t> epoch{1};  // one more with each new arena
+std::atomic<Thread*> all_threads{nullptr};
+std::atomic<std::uint32_t> epoch{1};  // number of the current arena
 pthread_key_t thread_key;
 std::atomic<bool> is_registered{false};
 char arena_path[PATH_MAX];
@@ -42,139 +42,137 @@ void futex(std::atomic<std::uint32_t>& word, int operation, std::uint32_t value,
     syscall(SYS_futex, &word, operation, value, limit, nullptr, 0);
 }
 
-BufferHead* buffer_at(std::uint32_t index) {
-    return reinterpret_cast<BufferHead*>(buffers + std::size_t{index} * buffer_bytes);
+BufferHeader* buffer_at(std::uint32_t index) {
+    return reinterpret_cast<BufferHeader*>(buffers + std::size_t{index} * buffer_bytes);
 }
 
-// Seconds that a thread waits for the recorder before it takes it for dead and the program goes on
-// unrecorded.
-constexpr int patience_s = 20;
+// Seconds that a thread waits for a free buffer; then recording stops and the program goes on.
+constexpr int recorder_timeout_s = 20;
 
-// Whether there is still somebody who empties buffers. Of a recorder that has started the program
-// nothing is known: its number may be another container's.
+// Whether the recorder still exists. This is known only after attaching: a recorder that started
+// the program may be in another PID namespace.
 bool has_recorder() {
     const auto recorder = static_cast<pid_t>(header->recorder.load(std::memory_order_relaxed));
     return !has_bound_hooks() || recorder == 0 || kill(recorder, 0) == 0 || errno != ESRCH;
 }
 
-// Nothing more is recorded. Of a process that was attached to, nothing is left behind either.
-void give_up() {
+// Stops recording. In an attached process the hooks are removed, too.
+void stop_without_recorder() {
     phase.store(Phase::off, std::memory_order_release);
     if (!has_bound_hooks()) return;
     unbind_hooks();
     if (header->recorder_gone.load(std::memory_order_acquire) != 0) return;
-    // A recorder that was killed has not tidied up: its memory is given back.
+    // A killed recorder has not deleted the arena: do it here.
     unlink(arena_path);
-    rmdir(variable(directory_variable));
+    rmdir(setting(directory_variable));
     madvise(static_cast<void*>(header), arena_bytes, MADV_REMOVE);
 }
 
-void enroll(Thread& thread) {
+void join_arena(Thread& thread) {
     thread.epoch = epoch.load(std::memory_order_relaxed);
-    thread.serial = header->threads.fetch_add(1, std::memory_order_relaxed);
+    thread.serial = header->thread_count.fetch_add(1, std::memory_order_relaxed);
     thread.sequence = 0;
     thread.step = stack::ticks() >> time_shift;
-    thread.low = thread.range = 0;
+    thread.depth_low = thread.depth_range = 0;
 }
 
 void name_thread(Thread& thread);
 
-// A free buffer for this thread; looks from where it found the last one. False when there is none
-// any more.
-bool take_buffer(Thread& thread) {
+// Takes a free buffer, waiting for one if needed. False if nothing is recorded any more.
+bool acquire_buffer(Thread& thread) {
     const bool is_new = thread.epoch != epoch.load(std::memory_order_relaxed);
-    if (is_new) enroll(thread);
-    for (int waited = 0; waited < patience_s * 100; ++waited) {
+    if (is_new) join_arena(thread);
+    for (int waited = 0; waited < recorder_timeout_s * 100; ++waited) {
         if (phase.load(std::memory_order_relaxed) == Phase::off) return false;
         if (header->recorder_gone.load(std::memory_order_acquire) != 0) break;
-        const std::uint32_t seen = header->freed.load(std::memory_order_acquire);
-        // From the low end, so that few buffers stay warm while the recorder keeps up.
+        const std::uint32_t seen = header->buffers_freed.load(std::memory_order_acquire);
+        // From the first on: while the recorder keeps up, few buffers are used and stay cached.
         for (std::uint32_t index = 0; index < buffer_count; ++index) {
             auto expected = static_cast<std::uint32_t>(BufferState::free);
-            if (header->state[index].load(std::memory_order_relaxed) != expected ||
-                !header->state[index].compare_exchange_strong(
+            if (header->buffer_states[index].load(std::memory_order_relaxed) != expected ||
+                !header->buffer_states[index].compare_exchange_strong(
                     expected, static_cast<std::uint32_t>(BufferState::filling),
                     std::memory_order_acq_rel))
                 continue;
-            BufferHead* head = buffer_at(index);
+            BufferHeader* head = buffer_at(index);
             head->used.store(0, std::memory_order_relaxed);
             head->thread = thread.serial;
             head->sequence = thread.sequence++;
-            thread.buffer = index;
-            thread.head = head;
+            thread.buffer_index = index;
+            thread.buffer_header = head;
             head->step = thread.step;
-            thread.words.start(reinterpret_cast<std::uint64_t*>(head + 1),
-                               buffer_room / sizeof(std::uint64_t));
+            thread.encoder.start(reinterpret_cast<std::uint64_t*>(head + 1),
+                                 buffer_room / sizeof(std::uint64_t));
             if (is_new) {
                 name_thread(thread);
-                note_modules(thread);
+                record_modules(thread);
             }
             return true;
         }
         if (!has_recorder()) break;
         const timespec limit{0, 10'000'000};
-        futex(header->freed, FUTEX_WAIT, seen, &limit);
+        futex(header->buffers_freed, FUTEX_WAIT, seen, &limit);
     }
-    give_up();
+    stop_without_recorder();
     return false;
 }
 
-void hand_over(Thread& thread) {
-    if (thread.head == nullptr) return;
-    header->state[thread.buffer].store(static_cast<std::uint32_t>(BufferState::full),
-                                       std::memory_order_release);
-    thread.head = nullptr;
-    thread.words.stop();
+void submit_buffer(Thread& thread) {
+    if (thread.buffer_header == nullptr) return;
+    header->buffer_states[thread.buffer_index].store(static_cast<std::uint32_t>(BufferState::full),
+                                                     std::memory_order_release);
+    thread.buffer_header = nullptr;
+    thread.encoder.stop();
 }
 
-// How much of its own stack the thread has in memory, at its end.
+// Records at a thread's exit how many bytes of its stack are resident.
 void record_residency(Thread& thread) {
-    constexpr std::uint64_t most_pages = 64;
+    constexpr std::uint64_t max_pages = 64;
     const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
     const stack::Bounds& bounds = thread.unwinder->bounds();
-    unsigned char present[most_pages];
-    std::uint64_t resident = 0, pages = most_pages;
+    unsigned char present[max_pages];
+    std::uint64_t resident = 0, pages = max_pages;
     for (std::uint64_t end = bounds.high & ~(page - 1); end > bounds.low && pages > 0;) {
         pages = std::min(pages, (end - bounds.low) / page);
         if (mincore(reinterpret_cast<void*>(end - pages * page), pages * page, present) != 0) {
-            pages /= 2;  // the main thread's is mapped as far as it has grown
+            pages /= 2;  // the main thread's stack is mapped only as far as it has grown
             continue;
         }
         for (std::uint64_t k = 0; k < pages; ++k) resident += (present[k] & 1) * page;
         end -= pages * page;
     }
-    if (thread.words.at == nullptr || (thread.words.at >= thread.words.end && !turn_over(thread)))
+    if (thread.encoder.next == nullptr ||
+        (thread.encoder.next >= thread.encoder.limit && !switch_buffer(thread)))
         return;
-    thread.words.put(Kind::stack, stack::no_stack, 0, 0, resident);
+    thread.encoder.put(Kind::stack, stack::no_stack, 0, 0, resident);
     publish(thread);
 }
 
-// What stands for a thread that has said goodbye: always busy, so that nothing more is recorded of
-// it.
-Thread departed;
+// Replaces the state of a thread that has exited: in_hook stays set, so nothing is recorded.
+Thread exited_thread;
 
-// Other destructors of this thread still free what they hold: put off to the last round that there
-// is.
-void thread_ends(void* state) {
+// Other destructors of this thread still free blocks, so this one waits for the last round.
+void on_thread_exit(void* state) {
     auto* thread = static_cast<Thread*>(state);
-    if (++thread->rounds < PTHREAD_DESTRUCTOR_ITERATIONS) {
+    if (++thread->destructor_rounds < PTHREAD_DESTRUCTOR_ITERATIONS) {
         pthread_setspecific(thread_key, thread);
         return;
     }
-    thread->busy = 1;
+    thread->in_hook = 1;
     record_residency(*thread);
-    hand_over(*thread);
-    self = &departed;
+    submit_buffer(*thread);
+    self = &exited_thread;
     thread->ended.store(true, std::memory_order_release);
 }
 
 stack::Bounds stack_bounds() {
-    if (asks_for_attributes) {
-        // As far as is mapped; a thread's own data lie above its stack.
-        const auto self_at = static_cast<std::uint64_t>(pthread_self()),
+    if (in_getattr_np) {
+        // From /proc/self/maps; the thread's control block lies above its stack.
+        const auto control_block = static_cast<std::uint64_t>(pthread_self()),
                    here = reinterpret_cast<std::uint64_t>(__builtin_frame_address(0));
         const stack::Bounds mapping = stack::mapping_of(here);
-        return {mapping.low, self_at > here && self_at < mapping.high ? self_at : mapping.high};
+        return {mapping.low, control_block > here && control_block < mapping.high ? control_block
+                                                                                  : mapping.high};
     }
     pthread_attr_t attributes;
     void* low = nullptr;
@@ -186,16 +184,16 @@ stack::Bounds stack_bounds() {
     return {from, from + bytes};
 }
 
-// Not by mmap(), which is hooked.
+// By system call: mmap() is hooked.
 void* map(std::size_t bytes, int flags = MAP_PRIVATE | MAP_ANONYMOUS, int fd = -1) {
-    const long at =
+    const long address =
         syscall(SYS_mmap, nullptr, bytes, PROT_READ | PROT_WRITE, flags | MAP_NORESERVE, fd, 0);
-    return at == -1 ? nullptr : reinterpret_cast<void*>(at);
+    return address == -1 ? nullptr : reinterpret_cast<void*>(address);
 }
 
-// A state that an ended thread has left, or a new one.
-Thread* take_state() {
-    for (Thread* t = threads.load(std::memory_order_acquire); t != nullptr; t = t->next) {
+// The state of a thread that has ended, or a new one.
+Thread* acquire_thread() {
+    for (Thread* t = all_threads.load(std::memory_order_acquire); t != nullptr; t = t->next) {
         bool ended = true;
         if (t->ended.compare_exchange_strong(ended, false, std::memory_order_acq_rel)) return t;
     }
@@ -204,8 +202,8 @@ Thread* take_state() {
     auto* thread = new (at) Thread;
     thread->unwinder = static_cast<stack::Unwinder*>(map(sizeof(stack::Unwinder)));
     if (thread->unwinder == nullptr) return nullptr;
-    thread->next = threads.load(std::memory_order_relaxed);
-    while (!threads.compare_exchange_weak(thread->next, thread, std::memory_order_acq_rel)) {
+    thread->next = all_threads.load(std::memory_order_relaxed);
+    while (!all_threads.compare_exchange_weak(thread->next, thread, std::memory_order_acq_rel)) {
     }
     return thread;
 }
@@ -231,14 +229,14 @@ void read_program(char* into, std::size_t bytes) {
     into[n > 0 ? n : 0] = 0;
 }
 
-// "directory/PID.N.arena", complete before it appears under that name.
-bool create_arena(const char* folder) {
+// Creates "DIRECTORY/PID.N.arena". The file gets this name when it is complete.
+bool create_arena(const char* directory) {
     char part[PATH_MAX];
     const auto pid = static_cast<unsigned>(getpid());
     const std::uint64_t stamp = stack::ticks();
     const auto write_name = [&](char* into, const char* suffix) {
-        // snprintf is async-signal-unsafe in name only: it allocates nothing for these conversions.
-        return __builtin_snprintf(into, PATH_MAX, "%s/%u.%llx%s", folder, pid,
+        // For these conversions snprintf allocates nothing.
+        return __builtin_snprintf(into, PATH_MAX, "%s/%u.%llx%s", directory, pid,
                                   static_cast<unsigned long long>(stamp), suffix) < PATH_MAX;
     };
     if (!write_name(part, ".part") || !write_name(arena_path, ".arena")) return false;
@@ -252,14 +250,14 @@ bool create_arena(const char* folder) {
         unlink(part);
         return false;
     }
-    header = static_cast<Header*>(at);
+    header = static_cast<ArenaHeader*>(at);
     buffers = static_cast<char*>(at) + header_bytes;
     header->pid = pid;
     header->parent = static_cast<std::uint32_t>(getppid());
     header->start_ticks = stack::ticks();
     header->start_ns = real_time_ns();
     read_program(header->program, sizeof header->program);
-    strncpy(header->rank, own_rank(), sizeof header->rank - 1);
+    strncpy(header->rank, mpi_rank(), sizeof header->rank - 1);
     header->magic = arena_magic;
     tree.release();
     if (!tree.reserve(node_count,
@@ -268,48 +266,47 @@ bool create_arena(const char* folder) {
     return rename(part, arena_path) == 0;
 }
 
-// The arena is of no more use: threads take part in the next one when they have something to
-// record.
-void let_go() {
+// Unmaps the arena. Threads join the next one at their next event.
+void detach_arena() {
     if (header != nullptr) syscall(SYS_munmap, header, arena_bytes);
     header = nullptr;
     epoch.fetch_add(1, std::memory_order_relaxed);
     stack::generation.fetch_add(1, std::memory_order_relaxed);
-    forget_modules();
-    restart_python();
-    for (Thread* t = threads.load(std::memory_order_relaxed); t != nullptr; t = t->next) {
-        t->head = nullptr;
-        t->words.stop();
+    invalidate_modules();
+    reset_python();
+    for (Thread* t = all_threads.load(std::memory_order_relaxed); t != nullptr; t = t->next) {
+        t->buffer_header = nullptr;
+        t->encoder.stop();
     }
 }
 
-// The child of a fork is a process of its own: its parent's arena is let go, its threads are gone.
-void in_child() {
-    forget_modules();
+// The child of a fork gets its own arena. Its parent's other all_threads do not exist in it.
+void after_fork_in_child() {
+    invalidate_modules();
     if (phase.load(std::memory_order_relaxed) != Phase::active) return;
     phase.store(Phase::starting, std::memory_order_relaxed);
-    let_go();
+    detach_arena();
     self = nullptr;
     pthread_setspecific(thread_key, nullptr);
-    for (Thread* t = threads.load(std::memory_order_relaxed); t != nullptr; t = t->next)
+    for (Thread* t = all_threads.load(std::memory_order_relaxed); t != nullptr; t = t->next)
         t->ended.store(true, std::memory_order_relaxed);
-    phase.store(create_arena(variable(directory_variable)) ? Phase::active : Phase::off,
+    phase.store(create_arena(setting(directory_variable)) ? Phase::active : Phase::off,
                 std::memory_order_release);
 }
 
-// What the C library is to tell: once, and where it may allocate.
-void register_here() {
+// Registers callbacks with the C library, once. This may allocate.
+void register_callbacks() {
     if (is_registered.exchange(true)) return;
-    pthread_key_create(&thread_key, thread_ends);
-    pthread_atfork(nullptr, nullptr, in_child);
+    pthread_key_create(&thread_key, on_thread_exit);
+    pthread_atfork(nullptr, nullptr, after_fork_in_child);
 }
 
 }  // namespace
 
 void record_text(Thread& thread, Kind kind, const char* text, std::size_t bytes) {
-    while (!thread.words.put_text(kind, text, bytes)) {
-        hand_over(thread);
-        if (!take_buffer(thread)) return;
+    while (!thread.encoder.put_text(kind, text, bytes)) {
+        submit_buffer(thread);
+        if (!acquire_buffer(thread)) return;
     }
     publish(thread);
 }
@@ -320,22 +317,22 @@ bool start() {
     auto expected = Phase::fresh;
     if (environ == nullptr || !phase.compare_exchange_strong(expected, Phase::starting))
         return false;
-    const char* folder = variable(directory_variable);
-    if (*folder == 0 || !is_wanted_rank() || !read_filter() || !create_arena(folder)) {
+    const char* directory = setting(directory_variable);
+    if (*directory == 0 || !is_recorded_rank() || !load_filter() || !create_arena(directory)) {
         phase.store(Phase::off, std::memory_order_release);
         return false;
     }
-    register_here();
+    register_callbacks();
     phase.store(Phase::active, std::memory_order_release);
     return true;
 }
 
-bool start_again() {
+bool restart() {
     phase.store(Phase::starting, std::memory_order_release);
-    let_go();
-    for (Thread* t = threads.load(std::memory_order_relaxed); t != nullptr; t = t->next)
-        t->busy = 0;  // one that found no buffer has stayed so
-    const bool is_ready = read_filter() && create_arena(variable(directory_variable));
+    detach_arena();
+    for (Thread* t = all_threads.load(std::memory_order_relaxed); t != nullptr; t = t->next)
+        t->in_hook = 0;  // still set in a thread that got no buffer
+    const bool is_ready = load_filter() && create_arena(setting(directory_variable));
     phase.store(is_ready ? Phase::active : Phase::off, std::memory_order_release);
     return is_ready;
 }
@@ -344,96 +341,98 @@ void stop() {
     if (phase.load(std::memory_order_relaxed) != Phase::active) return;
     phase.store(Phase::off, std::memory_order_release);
     header->nodes_used.store(tree.size(), std::memory_order_release);
-    header->ended.store(static_cast<std::uint32_t>(Ending::left), std::memory_order_release);
+    header->end_state.store(static_cast<std::uint32_t>(EndState::detached),
+                            std::memory_order_release);
 }
 
-void ends_by_itself() {
+void note_exit() {
     if (phase.load(std::memory_order_acquire) != Phase::active ||
         header->pid != static_cast<std::uint32_t>(getpid()))
         return;
     header->nodes_used.store(tree.size(), std::memory_order_release);
-    header->ended.store(static_cast<std::uint32_t>(Ending::by_itself), std::memory_order_release);
+    header->end_state.store(static_cast<std::uint32_t>(EndState::exited),
+                            std::memory_order_release);
 }
 
-Thread* attach() {
-    const ErrnoKept errno_kept;
+Thread* register_thread() {
+    const ErrnoGuard errno_guard;
     const Phase now = phase.load(std::memory_order_acquire);
     if (now == Phase::fresh) {
         if (!start()) return nullptr;
     } else if (now != Phase::active) {
         return nullptr;
     }
-    if (self != nullptr) return self;  // made by start() itself
-    Thread* thread = take_state();
+    if (self != nullptr) return self;  // created by start()
+    Thread* thread = acquire_thread();
     if (thread == nullptr) return nullptr;
-    thread->busy = 1;
+    thread->in_hook = 1;
     self = thread;  // before anything that may allocate
     thread->epoch = 0;
-    thread->gap = first_gap;
-    thread->rounds = 0;
-    thread->pthread = static_cast<std::uint64_t>(pthread_self());
-    thread->random = stack::ticks() | 1;
-    thread->until_sample = next_gap(thread->random);
+    thread->timing_gap = first_gap;
+    thread->destructor_rounds = 0;
+    thread->pthread_id = static_cast<std::uint64_t>(pthread_self());
+    thread->random_state = stack::ticks() | 1;
+    thread->bytes_to_sample = next_sample_gap(thread->random_state);
     thread->unwinder->set_bounds(stack_bounds());
     pthread_setspecific(thread_key, thread);
-    if (!take_buffer(*thread)) return nullptr;
-    thread->busy = 0;
+    if (!acquire_buffer(*thread)) return nullptr;
+    thread->in_hook = 0;
     return thread;
 }
 
-bool turn_over(Thread& thread) {
-    const ErrnoKept errno_kept;
+bool switch_buffer(Thread& thread) {
+    const ErrnoGuard errno_guard;
     header->nodes_used.store(tree.size(),
-                             std::memory_order_release);  // before the events that speak of them
-    hand_over(thread);
-    if (phase.load(std::memory_order_relaxed) == Phase::active && take_buffer(thread)) {
-        note_modules(thread);
+                             std::memory_order_release);  // before the events that name them
+    submit_buffer(thread);
+    if (phase.load(std::memory_order_relaxed) == Phase::active && acquire_buffer(thread)) {
+        record_modules(thread);
         return true;
     }
-    if (header != nullptr) header->lost.fetch_add(1, std::memory_order_relaxed);
+    if (header != nullptr) header->lost_events.fetch_add(1, std::memory_order_relaxed);
     return false;
 }
 
 void record_depth(Thread& thread, std::uint64_t sp, std::uint32_t stack) {
     const stack::Bounds& bounds = thread.unwinder->bounds();
-    if (sp < bounds.low || sp >= bounds.high) return;  // a stack of the program's own making
+    if (sp < bounds.low || sp >= bounds.high) return;  // a stack that the program made itself
     const std::uint64_t depth = bounds.high - sp, margin = depth / 8 + 512;
-    thread.low = sp - margin;
-    thread.range = 2 * margin;
-    thread.words.put(Kind::stack, stack, 0, 0, depth);
+    thread.depth_low = sp - margin;
+    thread.depth_range = 2 * margin;
+    thread.encoder.put(Kind::stack, stack, 0, 0, depth);
 }
 
 void before_unloading() {
-    const ErrnoKept errno_kept;
-    if (Thread* thread = recording()) {
-        thread->busy = 1;
-        note_modules(*thread);
-        thread->busy = 0;
+    const ErrnoGuard errno_guard;
+    if (Thread* thread = recording_thread()) {
+        thread->in_hook = 1;
+        record_modules(*thread);
+        thread->in_hook = 0;
     }
-    leave_python();
+    pause_python();
 }
 
 void after_unloading() {
     stack::generation.fetch_add(1, std::memory_order_release);
-    return_to_python();
+    resume_python();
 }
 
 namespace {
 
-// At the end of the process: what the last thread has, and the bell.
+// At the exit of the process.
 __attribute__((destructor)) void finish() {
     if (phase.load(std::memory_order_acquire) != Phase::active) return;
-    if (Thread* thread = recording()) {
-        thread->busy = 1;
+    if (Thread* thread = recording_thread()) {
+        thread->in_hook = 1;
         record_residency(*thread);
-        note_modules(*thread);
-        thread->busy = 0;
+        record_modules(*thread);
+        thread->in_hook = 0;
     }
-    ends_by_itself();
+    note_exit();
 }
 
 __attribute__((constructor(101))) void begin() {
-    register_here();
+    register_callbacks();
     start();
 }
 

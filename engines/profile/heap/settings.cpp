@@ -9,9 +9,9 @@
 namespace assay::heap {
 namespace {
 
-char given[8 << 10];  // empty: the environment has them
+char settings_block[8 << 10];  // set by attaching; empty: the environment is used
 
-// After "name=" in an entry; null when it is another's.
+// The value in "name=value"; null for another name.
 const char* value_of(const char* entry, const char* name) {
     const std::size_t n = strlen(name);
     return strncmp(entry, name, n) == 0 && entry[n] == '=' ? entry + n + 1 : nullptr;
@@ -33,28 +33,28 @@ std::uint64_t number_in(const char* text) {
 
 }  // namespace
 
-const char* variable(const char* name) {
-    if (given[0] == 0) return in_environment(name);
-    for (const char* entry = given; *entry != 0; entry += strlen(entry) + 1)
+const char* setting(const char* name) {
+    if (settings_block[0] == 0) return in_environment(name);
+    for (const char* entry = settings_block; *entry != 0; entry += strlen(entry) + 1)
         if (const char* value = value_of(entry, name)) return value;
     return "";
 }
 
-bool take_settings(const char* variables, std::size_t bytes) {
-    if (bytes + 2 > sizeof given) return false;
-    memset(given, 0, sizeof given);
-    memcpy(given, variables, bytes);
+bool set_settings(const char* variables, std::size_t bytes) {
+    if (bytes + 2 > sizeof settings_block) return false;
+    memset(settings_block, 0, sizeof settings_block);
+    memcpy(settings_block, variables, bytes);
     return true;
 }
 
-const char* own_rank() {
+const char* mpi_rank() {
     for (const char* name : rank_variables)
         if (const char* rank = in_environment(name); *rank != 0) return rank;
     return "";
 }
 
-bool is_wanted_rank() {
-    const char *ranks = variable(ranks_variable), *own = own_rank();
+bool is_recorded_rank() {
+    const char *ranks = setting(ranks_variable), *own = mpi_rank();
     if (*ranks == 0) return true;
     if (*own == 0) return false;
     for (const char* at = ranks; *at != 0;) {
@@ -65,11 +65,11 @@ bool is_wanted_rank() {
     return false;
 }
 
-bool read_filter() {
-    filter.at_least = number_in(variable(at_least_variable));
-    filter.sample = number_in(variable(sample_variable));
-    filter.is_on = (filter.at_least | filter.sample) != 0;
-    return filter.sample == 0 || taken.reserve();
+bool load_filter() {
+    filter.at_least = number_in(setting(at_least_variable));
+    filter.sample = number_in(setting(sample_variable));
+    filter.is_active = (filter.at_least | filter.sample) != 0;
+    return filter.sample == 0 || sampled_blocks.reserve();
 }
 
 }  // namespace assay::heap

@@ -1,25 +1,25 @@
-// What is asked of the profiled process: by variables of its environment, or, where it was running
-// already, by whoever has attached to it.
+// The settings of the profiled process: from its environment, or from the recorder that attached to
+// it.
 #pragma once
 
 #include <cstddef>
 
 namespace assay::heap {
 
-// As it was asked for; empty for nothing. getenv is not called: it may not be ready yet, and
-// programs may have an own one.
-const char* variable(const char* name);
+// The value of a setting; empty if it is not set. getenv is not used: it may not be ready yet, and
+// programs may define their own.
+const char* setting(const char* name);
 
-// From here on these, "NAME=VALUE" each, a zero after each and one more after the last. False when
-// there is no room.
-bool take_settings(const char* variables, std::size_t bytes);
+// Replaces all settings: "NAME=VALUE" entries, each ended by a zero, one more zero after the last.
+// False if they are too long.
+bool set_settings(const char* variables, std::size_t bytes);
 
-// Whether this process is none of an MPI program's, or one of those that are wanted.
-bool is_wanted_rank();
-// In an MPI program; empty for none.
-const char* own_rank();
+// Whether this process is recorded: it is not an MPI rank, or one of the chosen ranks.
+bool is_recorded_rank();
+// The MPI rank; empty if there is none.
+const char* mpi_rank();
 
-// What is left out of the profile. False when there is no memory for it.
-bool read_filter();
+// Sets `filter` from the settings. False if there is no memory.
+bool load_filter();
 
 }  // namespace assay::heap

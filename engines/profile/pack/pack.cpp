@@ -10,93 +10,96 @@
 #include <tsl/robin_map.h>
 
 #include "core/error.hpp"
+#include "profile/trace/event_merger.hpp"
 #include "profile/trace/file.hpp"
 #include "profile/trace/hash.hpp"
-#include "profile/trace/replay.hpp"
 
 namespace assay::heap {
 namespace {
 
-constexpr int level = 9;
+constexpr int compression_level = 9;
 constexpr std::size_t chunk_events = 64 << 10;
 
 class Packer {
 public:
-    Packer(TraceReader& trace, const std::string& path) : trace_(trace), writer_(path, level) {}
+    Packer(TraceReader& trace, const std::string& path)
+        : trace_(trace), writer_(path, compression_level) {}
 
     void run() {
-        for (const ChunkPlace& place : trace_.chunks()) copy_words(place);
+        for (const ChunkRef& chunk : trace_.chunks()) copy_chunk(chunk);
         if (!python_.empty()) writer_.write({.kind = ChunkKind::python, .count = 1}, python_);
-        // In the order of time: whose block an address is, hangs on who had it last.
-        Replay replay(trace_);
-        replay.for_each([this](std::uint32_t thread, const Event& event) { add(thread, event); });
-        for (auto& [thread, lane] : lanes_) flush(thread, lane);
-        if (!writer_.failed().empty())
-            throw Error("cannot write the packed trace: " + writer_.failed());
+        // In the order of time: the last allocation at an address determines the block.
+        EventMerger merger(trace_);
+        merger.for_each([this](std::uint32_t thread, const Event& event) { add(thread, event); });
+        for (auto& [thread, output] : threads_) flush(thread, output);
+        if (!writer_.error().empty())
+            throw Error("cannot write the packed trace: " + writer_.error());
     }
 
 private:
-    struct Lane {
+    struct ThreadOutput {
         std::vector<Event> events;
-        std::uint64_t blocks = 0;  // given so far
+        std::uint64_t block_count = 0;  // allocated so far
     };
 
-    // All that is no event.
-    void copy_words(const ChunkPlace& place) {
-        if (place.head.kind == ChunkKind::events || !trace_.read(place, payload_)) return;
-        if (place.head.kind != ChunkKind::raw) return writer_.write(place.head, payload_);
+    // Copies everything but events.
+    void copy_chunk(const ChunkRef& chunk) {
+        if (chunk.header.kind == ChunkKind::events || !trace_.read(chunk, payload_)) return;
+        if (chunk.header.kind != ChunkKind::raw) return writer_.write(chunk.header, payload_);
         const Bytes raw = payload_;
         read_texts(raw, [&](Kind kind, std::span<const std::uint8_t> text) {
             if (kind == Kind::python) {  // many, and short
                 python_.insert(python_.end(), text.begin(), text.end());
                 return;
             }
-            const ChunkKind what = kind == Kind::modules ? ChunkKind::modules : ChunkKind::thread;
-            writer_.write({.kind = what, .thread = place.head.thread, .count = 1}, text);
+            const ChunkKind text_kind =
+                kind == Kind::modules ? ChunkKind::modules : ChunkKind::thread;
+            writer_.write({.kind = text_kind, .thread = chunk.header.thread, .count = 1}, text);
         });
     }
 
     void add(std::uint32_t thread, Event event) {
-        Lane& lane = lanes_[thread];
+        ThreadOutput& output = threads_[thread];
         const Kind kind = kind_of(event);
         const std::uint64_t address = address_of(event);
-        if (gives(kind, address, event.size)) {
-            // One that is still there was freed unseen: that is said, since the name tells nobody.
-            if (const auto stale = names_.find(address); stale != names_.end())
-                lane.events.push_back(
+        if (is_allocation(kind, address, event.size)) {
+            // A block still known at this address was freed unseen. Its end is recorded, since a
+            // reader cannot see it from ids.
+            if (const auto known = block_ids_.find(address); known != block_ids_.end())
+                output.events.push_back(
                     {event.time,
-                     stale->second | static_cast<std::uint64_t>(Kind::free) << kind_shift, 0, 0,
+                     known->second | static_cast<std::uint64_t>(Kind::free) << kind_shift, 0, 0,
                      0});
-            const std::uint64_t name = name_block(thread, lane.blocks++);
-            names_[address] = name;
-            rename(event, name);
+            const std::uint64_t id = block_id(thread, output.block_count++);
+            block_ids_[address] = id;
+            set_address(event, id);
         } else if (kind == Kind::free || kind == Kind::realloc_from) {
-            if (const auto known = names_.find(address); known != names_.end()) {
-                rename(event, known->second);
+            if (const auto known = block_ids_.find(address); known != block_ids_.end()) {
+                set_address(event, known->second);
                 if (kind == Kind::realloc_from) reallocated_[thread] = known->second;
-                names_.erase(known);
+                block_ids_.erase(known);
             } else {
                 reallocated_.erase(thread);
             }
         } else if (kind == Kind::realloc && event.size == not_reallocated) {
             if (const auto same = reallocated_.find(thread); same != reallocated_.end()) {
-                names_[address] = same->second;
-                rename(event, same->second);
+                block_ids_[address] = same->second;
+                set_address(event, same->second);
             }
         }
-        lane.events.push_back(event);
-        if (lane.events.size() >= chunk_events) flush(thread, lane);
+        output.events.push_back(event);
+        if (output.events.size() >= chunk_events) flush(thread, output);
     }
 
-    static void rename(Event& event, std::uint64_t name) {
-        event.address = name | (event.address & ~address_mask);
+    static void set_address(Event& event, std::uint64_t id) {
+        event.address = id | (event.address & ~address_mask);
     }
 
-    void flush(std::uint32_t thread, Lane& lane) {
-        std::vector<Event>& events = lane.events;
+    void flush(std::uint32_t thread, ThreadOutput& output) {
+        std::vector<Event>& events = output.events;
         if (events.empty()) return;
         payload_.clear();
-        encode_events(events, thread, events.front().time, payload_);
+        encode_columns(events, thread, events.front().time, payload_);
         writer_.write({.kind = ChunkKind::events,
                        .thread = thread,
                        .count = static_cast<std::uint32_t>(events.size()),
@@ -109,10 +112,11 @@ private:
     TraceReader& trace_;
     TraceWriter writer_;
     Bytes payload_, python_;
-    std::map<std::uint32_t, Lane> lanes_;                            // by thread
-    tsl::robin_map<std::uint64_t, std::uint64_t, BlockHash> names_;  // of live blocks
-    std::map<std::uint32_t, std::uint64_t>
-        reallocated_;  // the block that a thread is about to reallocate
+    std::map<std::uint32_t, ThreadOutput> threads_;
+    tsl::robin_map<std::uint64_t, std::uint64_t, BlockHash>
+        block_ids_;  // of live blocks, by address
+    // By thread: the block that it is reallocating.
+    std::map<std::uint32_t, std::uint64_t> reallocated_;
 };
 
 }  // namespace

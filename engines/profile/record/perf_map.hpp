@@ -1,7 +1,6 @@
-// Names of code that was made at run time, by whoever made it: in /tmp/perf-PID.map, a line a
-// function, "begin bytes name", the numbers in hexadecimal (Linux,
-// tools/perf/Documentation/jit-interface.txt). V8, HotSpot, CPython and others write it when they
-// are asked to.
+// Names of code that was made at run time, from /tmp/perf-PID.map: a line per function, "begin
+// bytes name", numbers in hexadecimal (Linux, tools/perf/Documentation/jit-interface.txt). V8,
+// HotSpot, CPython and others write this file on request.
 #pragma once
 
 #include <cstdint>
@@ -12,8 +11,8 @@
 
 namespace assay::heap {
 
-// The lines that hold an address of one of these nodes; empty where there is no such file, or it is
-// another user's.
+// The lines that contain the address of one of these nodes; empty if there is no file, or if it
+// belongs to another user.
 std::string names_of_code(std::uint32_t pid, std::span<const stack::Node> nodes);
 
 }  // namespace assay::heap

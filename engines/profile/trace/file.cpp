@@ -13,19 +13,20 @@
 #include <cstring>
 
 #include "core/error.hpp"
+#include "profile/heap/event_decoder.hpp"
 
 namespace assay::heap {
 namespace {
 
-constexpr std::uint32_t most_raw = 256u << 20;
+constexpr std::uint32_t max_raw_bytes = 256u << 20;
 
 bool is_compressed(ChunkKind kind) { return kind != ChunkKind::raw && kind != ChunkKind::events; }
 
-std::uint32_t sum_of(const void* data, std::size_t bytes) {
+std::uint32_t checksum(const void* data, std::size_t bytes) {
     return static_cast<std::uint32_t>(XXH3_64bits(data, bytes));
 }
-std::uint32_t head_sum(const ChunkHead& head) {
-    return sum_of(&head, offsetof(ChunkHead, head_sum));
+std::uint32_t header_sum(const ChunkHeader& header) {
+    return checksum(&header, offsetof(ChunkHeader, header_sum));
 }
 
 }  // namespace
@@ -44,27 +45,28 @@ TraceWriter::~TraceWriter() {
     close(fd_);
 }
 
-void TraceWriter::write(ChunkHead head, std::span<const std::uint8_t> payload) {
-    if (!failed_.empty()) return;
+void TraceWriter::write(ChunkHeader header, std::span<const std::uint8_t> payload) {
+    if (!error_.empty()) return;
     std::span<const std::uint8_t> stored = payload;
-    if (is_compressed(head.kind)) {
-        out_.resize(ZSTD_compressBound(payload.size()));
-        stored = {out_.data(), ZSTD_compress2(context_, out_.data(), out_.size(), payload.data(),
-                                              payload.size())};
+    if (is_compressed(header.kind)) {
+        compressed_.resize(ZSTD_compressBound(payload.size()));
+        stored = {compressed_.data(),
+                  ZSTD_compress2(context_, compressed_.data(), compressed_.size(), payload.data(),
+                                 payload.size())};
     }
-    head.raw_bytes = static_cast<std::uint32_t>(payload.size());
-    head.stored_bytes = static_cast<std::uint32_t>(stored.size());
-    head.payload_sum = sum_of(stored.data(), stored.size());
-    head.head_sum = head_sum(head);
-    put(&head, sizeof head);
+    header.raw_bytes = static_cast<std::uint32_t>(payload.size());
+    header.stored_bytes = static_cast<std::uint32_t>(stored.size());
+    header.payload_sum = checksum(stored.data(), stored.size());
+    header.header_sum = header_sum(header);
+    put(&header, sizeof header);
     put(stored.data(), stored.size());
 }
 
 void TraceWriter::put(const void* data, std::size_t bytes) {
-    for (std::size_t done = 0; done < bytes && failed_.empty();) {
+    for (std::size_t done = 0; done < bytes && error_.empty();) {
         const ssize_t n = ::write(fd_, static_cast<const char*>(data) + done, bytes - done);
         if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) failed_ = std::strerror(errno);
+        if (n <= 0) error_ = std::strerror(errno);
         else done += static_cast<std::size_t>(n);
     }
     bytes_ += bytes;
@@ -73,21 +75,21 @@ void TraceWriter::put(const void* data, std::size_t bytes) {
 TraceReader::TraceReader(const std::string& path, std::uint64_t bytes)
     : context_(ZSTD_createDCtx()) {
     const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    struct stat about{};
-    if (fd < 0 || fstat(fd, &about) != 0) {
-        const std::string why = std::strerror(errno);
+    struct stat status{};
+    if (fd < 0 || fstat(fd, &status) != 0) {
+        const std::string reason = std::strerror(errno);
         if (fd >= 0) close(fd);
-        throw Error("cannot read " + path + ": " + why);
+        throw Error("cannot read " + path + ": " + reason);
     }
-    bytes_ = std::min(bytes, static_cast<std::uint64_t>(about.st_size));
-    void* at = bytes_ > 0 ? mmap(nullptr, bytes_, PROT_READ, MAP_PRIVATE, fd, 0) : nullptr;
+    bytes_ = std::min(bytes, static_cast<std::uint64_t>(status.st_size));
+    void* mapping = bytes_ > 0 ? mmap(nullptr, bytes_, PROT_READ, MAP_PRIVATE, fd, 0) : nullptr;
     close(fd);
-    if (at == MAP_FAILED) throw Error("cannot read " + path + ": " + std::strerror(errno));
-    data_ = static_cast<const std::uint8_t*>(at);
+    if (mapping == MAP_FAILED) throw Error("cannot read " + path + ": " + std::strerror(errno));
+    data_ = static_cast<const std::uint8_t*>(mapping);
     scan();
     if (chunks_.empty())
-        throw Error(path + " is no heap trace, or nothing of it is whole",
-                    "record it anew: assay heap -- PROGRAM");
+        throw Error(path + " is no heap trace, or no chunk of it is readable",
+                    "record it again: assay heap -- PROGRAM");
 }
 
 TraceReader::~TraceReader() {
@@ -95,79 +97,81 @@ TraceReader::~TraceReader() {
     ZSTD_freeDCtx(context_);
 }
 
-bool TraceReader::is_head(std::uint64_t at, ChunkHead& head) const {
-    if (at + sizeof head > bytes_) return false;
-    std::memcpy(&head, data_ + at, sizeof head);
-    return head.magic == ChunkHead::tag && head.head_sum == head_sum(head) &&
-           head.raw_bytes <= most_raw && head.stored_bytes <= bytes_ - at - sizeof head;
+bool TraceReader::read_header(std::uint64_t offset, ChunkHeader& header) const {
+    if (offset + sizeof header > bytes_) return false;
+    std::memcpy(&header, data_ + offset, sizeof header);
+    return header.magic == ChunkHeader::tag && header.header_sum == header_sum(header) &&
+           header.raw_bytes <= max_raw_bytes &&
+           header.stored_bytes <= bytes_ - offset - sizeof header;
 }
 
 void TraceReader::scan() {
-    for (std::uint64_t at = 0; at < bytes_;) {
-        ChunkHead head;
-        if (!is_head(at, head)) {
-            ++damaged_;
-            ++at;
+    for (std::uint64_t offset = 0; offset < bytes_;) {
+        ChunkHeader header;
+        if (!read_header(offset, header)) {
+            ++damaged_bytes_;
+            ++offset;
             continue;
         }
-        chunks_.push_back({head, at + sizeof head});
-        at += sizeof head + head.stored_bytes;
+        chunks_.push_back({header, offset + sizeof header});
+        offset += sizeof header + header.stored_bytes;
     }
 }
 
-bool TraceReader::read(const ChunkPlace& place, Bytes& into) {
-    const std::uint8_t* stored = data_ + place.offset;
-    into.resize(place.head.raw_bytes);
-    if (sum_of(stored, place.head.stored_bytes) != place.head.payload_sum) return false;
-    if (!is_compressed(place.head.kind)) {
-        into.assign(stored, stored + place.head.stored_bytes);
+bool TraceReader::read(const ChunkRef& chunk, Bytes& into) {
+    const std::uint8_t* stored = data_ + chunk.offset;
+    into.resize(chunk.header.raw_bytes);
+    if (checksum(stored, chunk.header.stored_bytes) != chunk.header.payload_sum) return false;
+    if (!is_compressed(chunk.header.kind)) {
+        into.assign(stored, stored + chunk.header.stored_bytes);
         return true;
     }
     return ZSTD_decompressDCtx(context_, into.data(), into.size(), stored,
-                               place.head.stored_bytes) == place.head.raw_bytes;
+                               chunk.header.stored_bytes) == chunk.header.raw_bytes;
 }
 
 namespace {
 
-std::span<const std::uint64_t> words_in(const Bytes& payload) {
+std::span<const std::uint64_t> as_words(const Bytes& payload) {
     return {reinterpret_cast<const std::uint64_t*>(payload.data()),
             payload.size() / sizeof(std::uint64_t)};
 }
 
 struct EventSink {
     std::vector<Event>& events;
-    void event(const Event& one) { events.push_back(one); }
-    void cost(std::uint32_t ticks) {
-        if (!events.empty()) events.back().cost = ticks;
+    void event(const Event& event) { events.push_back(event); }
+    void call_ticks(std::uint32_t ticks) {
+        if (!events.empty()) events.back().call_ticks = ticks;
     }
     void text(Kind, std::uint64_t, std::span<const std::uint8_t>) {}
 };
 
 struct TextSink {
-    const std::function<void(Kind, std::span<const std::uint8_t>)>& say;
+    const std::function<void(Kind, std::span<const std::uint8_t>)>& visit;
     void event(const Event&) {}
-    void cost(std::uint32_t) {}
-    void text(Kind kind, std::uint64_t, std::span<const std::uint8_t> bytes) { say(kind, bytes); }
+    void call_ticks(std::uint32_t) {}
+    void text(Kind kind, std::uint64_t, std::span<const std::uint8_t> bytes) { visit(kind, bytes); }
 };
 
 }  // namespace
 
-bool read_events(TraceReader& trace, const ChunkPlace& place, Bytes& room,
+bool read_events(TraceReader& trace, const ChunkRef& chunk, Bytes& buffer,
                  std::vector<Event>& into) {
-    if (!trace.read(place, room)) return false;
-    if (place.head.kind != ChunkKind::raw)
-        return decode_events(room, place.head.count, place.head.thread, place.head.first, into);
+    if (!trace.read(chunk, buffer)) return false;
+    if (chunk.header.kind != ChunkKind::raw)
+        return decode_columns(buffer, chunk.header.count, chunk.header.thread, chunk.header.first,
+                              into);
     into.clear();
-    into.reserve(std::min<std::size_t>(place.head.count, room.size() / sizeof(std::uint64_t)));
+    into.reserve(std::min<std::size_t>(chunk.header.count, buffer.size() / sizeof(std::uint64_t)));
     EventSink sink{into};
-    expand(words_in(room), place.head.first, sink);
+    decode_buffer(as_words(buffer), chunk.header.first, sink);
     return true;
 }
 
 void read_texts(const Bytes& payload,
-                const std::function<void(Kind, std::span<const std::uint8_t>)>& text) {
-    TextSink sink{text};
-    expand(words_in(payload), 0, sink);
+                const std::function<void(Kind, std::span<const std::uint8_t>)>& visit) {
+    TextSink sink{visit};
+    decode_buffer(as_words(payload), 0, sink);
 }
 
 }  // namespace assay::heap

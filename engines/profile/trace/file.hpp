@@ -13,17 +13,19 @@ struct ZSTD_DCtx_s;
 
 namespace assay::heap {
 
-// A disk that is full ends the trace, not the program: `failed` says so from then on.
+// A full disk ends the trace, not the program: after the first failed write nothing more is
+// written, and error() says why.
 class TraceWriter {
 public:
-    explicit TraceWriter(const std::string& path, int level = 1);  // zstd's; throws Error
+    // `level` is zstd's. Throws Error when the file cannot be created.
+    explicit TraceWriter(const std::string& path, int level = 1);
     ~TraceWriter();
     TraceWriter(const TraceWriter&) = delete;
     TraceWriter& operator=(const TraceWriter&) = delete;
 
-    // `head` but for its lengths and sums.
-    void write(ChunkHead head, std::span<const std::uint8_t> payload);
-    const std::string& failed() const { return failed_; }
+    // Fills in the lengths and sums of `header`.
+    void write(ChunkHeader header, std::span<const std::uint8_t> payload);
+    const std::string& error() const { return error_; }  // empty: none
     std::uint64_t bytes() const { return bytes_; }
 
 private:
@@ -31,47 +33,48 @@ private:
 
     int fd_;
     ZSTD_CCtx_s* context_;
-    Bytes out_;
+    Bytes compressed_;
     std::uint64_t bytes_ = 0;
-    std::string failed_;
+    std::string error_;
 };
 
-// A chunk that has been found whole by its head; its payload is read when it is asked for.
-struct ChunkPlace {
-    ChunkHead head;
-    std::uint64_t offset;  // of the payload
+// A chunk in a trace; its header is valid, its payload has not been read.
+struct ChunkRef {
+    ChunkHeader header;
+    std::uint64_t offset;  // of the payload in the file
 };
 
 class TraceReader {
 public:
-    // Of a trace that is still being written, the first `bytes`. Throws Error: not there, no trace.
+    // Reads only the first `bytes` of a trace that is still being written. Throws Error when the
+    // file cannot be read or holds no chunk.
     explicit TraceReader(const std::string& path, std::uint64_t bytes = ~std::uint64_t{0});
     ~TraceReader();
     TraceReader(const TraceReader&) = delete;
     TraceReader& operator=(const TraceReader&) = delete;
 
-    const std::vector<ChunkPlace>& chunks() const { return chunks_; }
-    std::uint64_t damaged() const { return damaged_; }  // bytes that belong to no whole chunk
-    std::uint64_t bytes() const { return bytes_; }      // read
-    // False when the payload is not what its sum says.
-    bool read(const ChunkPlace& place, Bytes& into);
+    const std::vector<ChunkRef>& chunks() const { return chunks_; }
+    std::uint64_t damaged_bytes() const { return damaged_bytes_; }  // bytes outside of whole chunks
+    std::uint64_t bytes() const { return bytes_; }                  // bytes read
+    // Reads and decompresses a payload; false if it does not match its sum.
+    bool read(const ChunkRef& chunk, Bytes& into);
 
 private:
     void scan();
-    bool is_head(std::uint64_t at, ChunkHead& head) const;
+    bool read_header(std::uint64_t offset, ChunkHeader& header) const;
 
     const std::uint8_t* data_ = nullptr;
-    std::uint64_t bytes_ = 0, damaged_ = 0;
+    std::uint64_t bytes_ = 0, damaged_bytes_ = 0;
     ZSTD_DCtx_s* context_;
-    std::vector<ChunkPlace> chunks_;
+    std::vector<ChunkRef> chunks_;
 };
 
-// The events of a chunk of either kind; `room` is for its payload. False when it is damaged.
-bool read_events(TraceReader& trace, const ChunkPlace& place, Bytes& room,
+// The events of a chunk, raw or packed; `buffer` is memory for its payload. False if it is damaged.
+bool read_events(TraceReader& trace, const ChunkRef& chunk, Bytes& buffer,
                  std::vector<Event>& into);
 
-// The texts among the events of a raw chunk: text(kind, time, bytes).
+// Calls visit(kind, text) for each text in the payload of a raw chunk.
 void read_texts(const Bytes& payload,
-                const std::function<void(Kind, std::span<const std::uint8_t>)>& text);
+                const std::function<void(Kind, std::span<const std::uint8_t>)>& visit);
 
 }  // namespace assay::heap

@@ -9,163 +9,168 @@
 namespace assay::heap {
 namespace {
 
-constexpr std::uint8_t kind_bits = 15, timed = 16, foreign = 32, plain = 64;  // plain: an address
-constexpr std::uint64_t number_mask = (std::uint64_t{1} << number_bits) - 1;
-constexpr std::size_t longest = 10;                                    // bytes of a varint
-constexpr std::size_t most_values = 2;                                 // of an event in one column
-constexpr std::size_t most_bytes = 256u << 20;                         // of a stream
-constexpr int level = 9, longest_least_match = 7, least_hash_log = 6;  // as zstd bounds them
+// Bits in the column of kinds.
+constexpr std::uint8_t kind_mask = 15, has_call_ticks = 16, other_thread = 32, raw_address = 64;
+constexpr std::uint64_t number_mask = (std::uint64_t{1} << block_number_bits) - 1;
+constexpr std::size_t max_values = 2;  // of one event in one column
+constexpr std::size_t max_stream_bytes = 256u << 20;
+constexpr int level = 9, max_min_match = 7, min_hash_log = 6;  // zstd's own bounds
 
-// Streams of bytes, each in the shorter of two ways: with all repetitions that can be found, or
-// with hardly any, where they are chance, and it is better said how often each byte is there.
-class Press {
+// Compresses each stream in two ways and keeps the shorter: with all matches that zstd finds, or
+// nearly by entropy coding alone, which is better where matches are only chance.
+class StreamCompressor {
 public:
-    Press() : thorough_(ZSTD_createCCtx()), plain_(ZSTD_createCCtx()) {
-        ZSTD_CCtx_setParameter(thorough_.get(), ZSTD_c_compressionLevel, level);
-        ZSTD_CCtx_setParameter(plain_.get(), ZSTD_c_compressionLevel, 1);
-        ZSTD_CCtx_setParameter(plain_.get(), ZSTD_c_strategy, ZSTD_fast);
-        ZSTD_CCtx_setParameter(plain_.get(), ZSTD_c_minMatch, longest_least_match);
-        ZSTD_CCtx_setParameter(plain_.get(), ZSTD_c_hashLog, least_hash_log);
+    StreamCompressor() : matching_(ZSTD_createCCtx()), entropy_(ZSTD_createCCtx()) {
+        ZSTD_CCtx_setParameter(matching_.get(), ZSTD_c_compressionLevel, level);
+        ZSTD_CCtx_setParameter(entropy_.get(), ZSTD_c_compressionLevel, 1);
+        ZSTD_CCtx_setParameter(entropy_.get(), ZSTD_c_strategy, ZSTD_fast);
+        ZSTD_CCtx_setParameter(entropy_.get(), ZSTD_c_minMatch, max_min_match);
+        ZSTD_CCtx_setParameter(entropy_.get(), ZSTD_c_hashLog, min_hash_log);
     }
     void append(std::span<const std::uint8_t> bytes, Bytes& to) {
         put_varint(to, bytes.size());
         if (bytes.empty()) return;
-        const std::size_t most = ZSTD_compressBound(bytes.size());
-        room_.resize(2 * most);
-        const std::size_t found = ZSTD_compress2(thorough_.get(), room_.data(), most, bytes.data(),
-                                                 bytes.size()),
-                          counted = ZSTD_compress2(plain_.get(), room_.data() + most, most,
-                                                   bytes.data(), bytes.size());
-        const std::span<const std::uint8_t> pressed = found <= counted
-                                                          ? std::span(room_.data(), found)
-                                                          : std::span(room_.data() + most, counted);
-        put_varint(to, pressed.size());
-        to.insert(to.end(), pressed.begin(), pressed.end());
+        const std::size_t bound = ZSTD_compressBound(bytes.size());
+        output_.resize(2 * bound);
+        const std::size_t matched_bytes = ZSTD_compress2(matching_.get(), output_.data(), bound,
+                                                         bytes.data(), bytes.size()),
+                          entropy_bytes = ZSTD_compress2(entropy_.get(), output_.data() + bound,
+                                                         bound, bytes.data(), bytes.size());
+        const std::span<const std::uint8_t> smaller =
+            matched_bytes <= entropy_bytes ? std::span(output_.data(), matched_bytes)
+                                           : std::span(output_.data() + bound, entropy_bytes);
+        put_varint(to, smaller.size());
+        to.insert(to.end(), smaller.begin(), smaller.end());
     }
 
 private:
     struct Free {
         void operator()(ZSTD_CCtx* context) const { ZSTD_freeCCtx(context); }
     };
-    std::unique_ptr<ZSTD_CCtx, Free> thorough_, plain_;
-    Bytes room_;
+    std::unique_ptr<ZSTD_CCtx, Free> matching_, entropy_;
+    Bytes output_;
 };
 
-// A column being filled: room for the worst case is there from the start.
-class Column {
+// Writes a column. Memory for the worst case is reserved at the start.
+class ColumnWriter {
 public:
     void clear(std::size_t values) {
-        if (heads_.size() < values) {
-            heads_.resize(values);
-            tails_.resize(values * (longest - 1));
+        if (first_bytes_.size() < values) {
+            first_bytes_.resize(values);
+            other_bytes_.resize(values * (max_varint_bytes - 1));
         }
-        head_ = heads_.data();
-        tail_ = tails_.data();
+        next_first_ = first_bytes_.data();
+        next_other_ = other_bytes_.data();
     }
     void put(std::uint64_t value) {
-        std::uint8_t** at = &head_;
-        while (value >= 128) {
-            *(*at)++ = static_cast<std::uint8_t>(value | 128);
-            value >>= 7;
-            at = &tail_;
-        }
-        *(*at)++ = static_cast<std::uint8_t>(value);
+        std::uint8_t** next = &next_first_;
+        encode_varint(value, [&](std::uint8_t byte) {
+            *(*next)++ = byte;
+            next = &next_other_;
+        });
     }
-    void append_to(Bytes& to, Press& press) const {
-        press.append({heads_.data(), static_cast<const std::uint8_t*>(head_)}, to);
-        press.append({tails_.data(), static_cast<const std::uint8_t*>(tail_)}, to);
+    void append_to(Bytes& to, StreamCompressor& compressor) const {
+        compressor.append({first_bytes_.data(), static_cast<const std::uint8_t*>(next_first_)}, to);
+        compressor.append({other_bytes_.data(), static_cast<const std::uint8_t*>(next_other_)}, to);
     }
 
 private:
-    Bytes heads_, tails_;
-    std::uint8_t *head_ = nullptr, *tail_ = nullptr;
+    Bytes first_bytes_, other_bytes_;
+    std::uint8_t *next_first_ = nullptr, *next_other_ = nullptr;
 };
 
-// A column being read; not ok where it is no such thing or has ended.
-class ReadColumn {
+// Reads a column; `ok` is false when it is damaged or has ended.
+class ColumnReader {
 public:
-    void take(Reader& from, std::size_t values) {
-        ok_ = unpress(from, values, heads_) && unpress(from, values * (longest - 1), tails_);
-        if (!ok_) heads_.clear();
-        head_ = heads_.data();
-        tail_ = tails_.data();
+    void load(VarintReader& from, std::size_t values) {
+        ok_ = decompress(from, values, first_bytes_) &&
+              decompress(from, values * (max_varint_bytes - 1), other_bytes_);
+        if (!ok_) first_bytes_.clear();
+        next_first_ = first_bytes_.data();
+        next_other_ = other_bytes_.data();
     }
-    std::size_t values() const { return heads_.size(); }
+    std::size_t values() const { return first_bytes_.size(); }
     std::uint64_t varint() {
-        if (head_ == heads_.data() + heads_.size()) return ok_ = false;
-        std::uint64_t value = *head_ & 127;
-        bool more = *head_++ >= 128;
-        for (int shift = 7; more && shift < 64; shift += 7) {
-            if (tail_ == tails_.data() + tails_.size()) return ok_ = false;
-            value |= static_cast<std::uint64_t>(*tail_ & 127) << shift;
-            more = *tail_++ >= 128;
-        }
+        const std::uint8_t** next = &next_first_;
+        const std::uint8_t* end = first_bytes_.data() + first_bytes_.size();
+        std::uint64_t value = 0;
+        const bool is_whole = decode_varint(value, [&](std::uint8_t& byte) {
+            if (*next == end) return false;
+            byte = *(*next)++;
+            next = &next_other_;
+            end = other_bytes_.data() + other_bytes_.size();
+            return true;
+        });
+        ok_ = ok_ && is_whole;
         return value;
     }
     bool ok() const { return ok_; }
 
 private:
-    static bool unpress(Reader& from, std::size_t most, Bytes& into) {
+    static bool decompress(VarintReader& from, std::size_t max_size, Bytes& into) {
         struct Free {
             void operator()(ZSTD_DCtx* context) const { ZSTD_freeDCtx(context); }
         };
         thread_local const std::unique_ptr<ZSTD_DCtx, Free> context(ZSTD_createDCtx());
         const std::uint64_t bytes = from.varint();
         into.clear();
-        if (bytes == 0 || bytes > std::min(most, most_bytes)) return bytes == 0 && from.ok();
-        const auto pressed = from.take(from.varint());
+        if (bytes == 0 || bytes > std::min(max_size, max_stream_bytes))
+            return bytes == 0 && from.ok();
+        const auto frame = from.take(from.varint());
         into.resize(bytes);
-        return from.ok() && ZSTD_decompressDCtx(context.get(), into.data(), bytes, pressed.data(),
-                                                pressed.size()) == bytes;
+        return from.ok() && ZSTD_decompressDCtx(context.get(), into.data(), bytes, frame.data(),
+                                                frame.size()) == bytes;
     }
 
-    Bytes heads_, tails_;
-    const std::uint8_t *head_ = nullptr, *tail_ = nullptr;
+    Bytes first_bytes_, other_bytes_;
+    const std::uint8_t *next_first_ = nullptr, *next_other_ = nullptr;
     bool ok_ = false;
 };
 
-template <class OneColumn>
+template <class Column>
 struct Columns {
-    OneColumn kinds, given, others, blocks, sizes, stacks, costs;  // given, others: times
+    Column kinds, allocation_times, other_times, blocks, sizes, stacks, call_ticks;
 
-    std::array<OneColumn*, 7> all() {
-        return {&kinds, &given, &others, &blocks, &sizes, &stacks, &costs};
+    std::array<Column*, 7> all() {
+        return {&kinds, &allocation_times, &other_times, &blocks, &sizes, &stacks, &call_ticks};
     }
-    OneColumn& times(Kind kind) { return gives_block(kind) ? given : others; }
+    Column& times(Kind kind) { return returns_block(kind) ? allocation_times : other_times; }
 };
 
 }  // namespace
 
-void encode_events(std::span<const Event> events, std::uint32_t thread, std::uint64_t first,
-                   Bytes& to) {
-    thread_local Columns<Column> columns;
-    for (Column* column : columns.all()) column->clear(most_values * events.size());
-    std::uint64_t time = first >> time_shift, next = 0,
-                  number = 0;  // number: of the next new block
+void encode_columns(std::span<const Event> events, std::uint32_t thread, std::uint64_t first,
+                    Bytes& to) {
+    thread_local Columns<ColumnWriter> columns;
+    for (ColumnWriter* column : columns.all()) column->clear(max_values * events.size());
+    std::uint64_t time = first >> time_shift, first_number = 0,
+                  number = 0;  // of the next new block
     const auto is_new = [](const Event& e) {
-        return is_named(address_of(e)) && gives(kind_of(e), address_of(e), e.size);
+        return is_block_id(address_of(e)) && is_allocation(kind_of(e), address_of(e), e.size);
     };
     for (const Event& event : events)
         if (is_new(event)) {
-            next = number = address_of(event) & number_mask;
+            first_number = number = address_of(event) & number_mask;
             break;
         }
     for (const Event& event : events) {
         const Kind kind = kind_of(event);
-        const std::uint64_t at = address_of(event);
-        unsigned flags = static_cast<unsigned>(kind) | (event.cost != 0 ? timed : 0u);
-        if (!is_named(at)) {
-            flags |= plain;
-            columns.blocks.put(at);
+        const std::uint64_t address = address_of(event);
+        unsigned flags =
+            static_cast<unsigned>(kind) | (event.call_ticks != 0 ? has_call_ticks : 0u);
+        if (!is_block_id(address)) {
+            flags |= raw_address;
+            columns.blocks.put(address);
         } else if (is_new(event)) {
             ++number;
-        } else if (const auto owner = static_cast<std::uint32_t>((at & ~named) >> number_bits);
-                   owner == thread && (at & number_mask) < number) {
-            columns.blocks.put(number - (at & number_mask));
+        } else if (const auto owner =
+                       static_cast<std::uint32_t>((address & ~block_id_flag) >> block_number_bits);
+                   owner == thread && (address & number_mask) < number) {
+            columns.blocks.put(number - (address & number_mask));
         } else {
-            flags |= foreign;
+            flags |= other_thread;
             columns.blocks.put(owner);
-            columns.blocks.put(at & number_mask);
+            columns.blocks.put(address & number_mask);
         }
         columns.kinds.put(flags);
         const std::uint64_t t = event.time >> time_shift;
@@ -173,45 +178,46 @@ void encode_events(std::span<const Event> events, std::uint32_t thread, std::uin
         time = std::max(time, t);
         if (has_size(kind)) columns.sizes.put(event.size);
         columns.stacks.put(event.stack);
-        if (event.cost != 0) columns.costs.put(event.cost);
+        if (event.call_ticks != 0) columns.call_ticks.put(event.call_ticks);
     }
-    thread_local Press press;
-    put_varint(to, next);
-    for (const Column* column : columns.all()) column->append_to(to, press);
+    thread_local StreamCompressor compressor;
+    put_varint(to, first_number);
+    for (const ColumnWriter* column : columns.all()) column->append_to(to, compressor);
 }
 
-bool decode_events(std::span<const std::uint8_t> from, std::uint32_t count, std::uint32_t thread,
-                   std::uint64_t first, std::vector<Event>& into) {
-    thread_local Columns<ReadColumn> columns;
-    Reader all(from);
+bool decode_columns(std::span<const std::uint8_t> from, std::uint32_t count, std::uint32_t thread,
+                    std::uint64_t first, std::vector<Event>& into) {
+    thread_local Columns<ColumnReader> columns;
+    VarintReader all(from);
     std::uint64_t time = first >> time_shift, number = all.varint();
-    for (ReadColumn* column : columns.all()) column->take(all, most_values * std::size_t{count});
+    for (ColumnReader* column : columns.all()) column->load(all, max_values * std::size_t{count});
     into.clear();
     if (columns.kinds.values() != count) return false;
     into.reserve(count);
-    auto& [kinds, given, others, blocks, sizes, stacks, costs] = columns;
+    auto& [kinds, allocation_times, other_times, blocks, sizes, stacks, call_ticks] = columns;
     for (std::uint32_t k = 0; k < count; ++k) {
         const std::uint64_t flags = kinds.varint();
-        const auto kind = static_cast<Kind>(flags & kind_bits);
+        const auto kind = static_cast<Kind>(flags & kind_mask);
         time += columns.times(kind).varint();
         Event event{time << time_shift, 0, has_size(kind) ? sizes.varint() : 0,
                     static_cast<std::uint32_t>(stacks.varint()), 0};
-        if ((flags & timed) != 0) event.cost = static_cast<std::uint32_t>(costs.varint());
+        if ((flags & has_call_ticks) != 0)
+            event.call_ticks = static_cast<std::uint32_t>(call_ticks.varint());
         std::uint64_t block = 0;
-        if ((flags & plain) != 0) {
+        if ((flags & raw_address) != 0) {
             block = blocks.varint() & address_mask;
-        } else if ((flags & foreign) != 0) {
+        } else if ((flags & other_thread) != 0) {
             const auto owner = static_cast<std::uint32_t>(blocks.varint());
-            block = name_block(owner, blocks.varint() & number_mask);
-        } else if (gives(kind, named, event.size)) {
-            block = name_block(thread, number++ & number_mask);
+            block = block_id(owner, blocks.varint() & number_mask);
+        } else if (is_allocation(kind, block_id_flag, event.size)) {
+            block = block_id(thread, number++ & number_mask);
         } else {
-            block = name_block(thread, (number - blocks.varint()) & number_mask);
+            block = block_id(thread, (number - blocks.varint()) & number_mask);
         }
         event.address = (block & address_mask) | static_cast<std::uint64_t>(kind) << kind_shift;
         into.push_back(event);
     }
-    return std::ranges::all_of(columns.all(), &ReadColumn::ok);
+    return std::ranges::all_of(columns.all(), &ColumnReader::ok);
 }
 
 }  // namespace assay::heap

@@ -1,5 +1,5 @@
-// Where blocks stand in a hash table whose size is a power of two: their addresses have most low
-// bits in common, and their names (format.hpp) the numbers of each thread's blocks.
+// Hashes of blocks for tables whose size is a power of two. Addresses share most of their low bits,
+// and block ids (format.hpp) share the numbers of each thread's blocks.
 #pragma once
 
 #include <cstddef>
@@ -14,12 +14,12 @@ inline std::size_t spread(std::uint64_t value) {
     return static_cast<std::size_t>(value ^ value >> 32);
 }
 
-// What lies on one page, or was named in a row, stays together: programs come back to it.
+// Blocks of one page, and ids with consecutive numbers, stay together: programs use them together.
 struct BlockHash {
     std::size_t operator()(std::uint64_t block) const {
-        constexpr int together = 8;
-        if (!is_named(block)) block >>= place_shift;
-        return spread(block >> together) << together | (block & ((1u << together) - 1));
+        constexpr int low_bits = 8;
+        if (!is_block_id(block)) block >>= address_shift;
+        return spread(block >> low_bits) << low_bits | (block & ((1u << low_bits) - 1));
     }
 };
 

@@ -32,7 +32,7 @@ Event event(Kind kind, std::uint64_t step, std::uint64_t address, std::uint64_t 
 void write_events(heap::TraceWriter& writer, std::uint32_t thread,
                   const std::vector<Event>& events) {
     heap::Bytes payload;
-    heap::encode_events(events, thread, events.front().time, payload);
+    heap::encode_columns(events, thread, events.front().time, payload);
     writer.write({.kind = heap::ChunkKind::events,
                   .thread = thread,
                   .count = static_cast<std::uint32_t>(events.size()),
@@ -121,8 +121,8 @@ TEST_CASE("a script makes the calls of a trace whose blocks have addresses") {
 
 TEST_CASE("and of a packed one, whose blocks have names") {
     const Folder folder;
-    write_trace(folder / "trace", heap::name_block(0, 0), heap::name_block(0, 1),
-                heap::name_block(0, 2), heap::name_block(1, 0));
+    write_trace(folder / "trace", heap::block_id(0, 0), heap::block_id(0, 1), heap::block_id(0, 2),
+                heap::block_id(1, 0));
     prepare(folder / "trace", folder / "script");
     check_script(load(folder / "script"));
 }

@@ -32,12 +32,12 @@ struct Planted {
         return static_cast<stack::StackId>(nodes.size() - 1);
     }
     stack::StackId frame(stack::StackId outer, const std::string& name, bool is_entry) {
-        const stack::StackId location = add(stack::no_stack, tagged(place_tag, nodes.size()));
+        const stack::StackId location = add(stack::no_stack, with_tag(line_tag, nodes.size()));
         python.parse("place " + std::to_string(location) + " 7 /a b/x.py\t" + name + "\n");
-        return add(outer, tagged(frame_tag, location | (is_entry ? entry_bit : 0)));
+        return add(outer, with_tag(frame_tag, location | (is_entry ? entry_bit : 0)));
     }
     stack::StackId join(stack::StackId native, stack::StackId frames) {
-        return add(native, tagged(joined_tag, frames));
+        return add(native, with_tag(joined_tag, frames));
     }
     // The names of a stack's functions, the outermost first.
     std::string functions_of(stack::StackId stack) {
@@ -85,7 +85,7 @@ TEST_CASE("a damaged trace") {
     const auto c = p.add(p.add(stack::complete_root, caller), eval);
     CHECK(p.functions_of(p.join(c, 4711)) == "main eval");
     CHECK(p.functions_of(p.join(c, c)) == "main eval");
-    const auto unknown = p.add(stack::no_stack, tagged(frame_tag, entry_bit | 4711));
+    const auto unknown = p.add(stack::no_stack, with_tag(frame_tag, entry_bit | 4711));
     p.python.locations[1] = {};
     CHECK(p.functions_of(p.join(c, unknown)) == "main eval (a Python function)");
 }

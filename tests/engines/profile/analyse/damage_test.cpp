@@ -25,23 +25,23 @@ std::span<const std::uint8_t> bytes_of(const std::string& text) {
 }
 
 struct Chunk {
-    ChunkHead head;
+    ChunkHeader head;
     Bytes payload;
 };
 
 // Chunks of all kinds: a process, two stacks, recorded (raw) events and packed events.
 std::vector<Chunk> planted_chunks() {
     std::vector<Chunk> chunks;
-    const auto add = [&](const ChunkHead& head, std::span<const std::uint8_t> payload) {
+    const auto add = [&](const ChunkHeader& head, std::span<const std::uint8_t> payload) {
         chunks.push_back({head, Bytes(payload.begin(), payload.end())});
     };
-    Process process{.pid = 7,
-                    .parent = 1,
-                    .start_ticks = 1000,
-                    .start_ns = 5,
-                    .end_ticks = 9000,
-                    .end_ns = 5000,
-                    .complete = 1};
+    ProcessInfo process{.pid = 7,
+                        .parent = 1,
+                        .start_ticks = 1000,
+                        .start_ns = 5,
+                        .end_ticks = 9000,
+                        .end_ns = 5000,
+                        .end_state = 1};
     Bytes payload(sizeof process);
     std::memcpy(payload.data(), &process, sizeof process);
     add({.kind = ChunkKind::process, .count = 1}, payload);
@@ -71,9 +71,9 @@ std::vector<Chunk> planted_chunks() {
     std::vector<Event> events;
     for (std::uint64_t k = 0; k < 20; ++k)
         events.push_back(
-            {4000 + 16 * k, name_block(1, k) | std::uint64_t{1} << kind_shift, 50, 4, 0});
+            {4000 + 16 * k, block_id(1, k) | std::uint64_t{1} << kind_shift, 50, 4, 0});
     payload.clear();
-    encode_events(events, 1, events.front().time, payload);
+    encode_columns(events, 1, events.front().time, payload);
     add({.kind = ChunkKind::events,
          .thread = 1,
          .count = 20,
@@ -90,7 +90,7 @@ std::vector<Chunk> planted_chunks() {
 void write_trace(const std::string& path, const std::vector<Chunk>& chunks) {
     std::filesystem::remove(path);
     TraceWriter writer(path);
-    for (const Chunk& chunk : chunks) writer.write(chunk.head, chunk.payload);
+    for (const Chunk& chunk : chunks) writer.write(chunk.header, chunk.payload);
 }
 
 // In memory: thousands of traces are written.
@@ -178,8 +178,8 @@ TEST_CASE("with damage under valid checksums the decoders end normally or in one
 
     // What a head says of its payload: kind, thread, count, first and last.
     for (std::size_t k = 0; k < chunks.size(); ++k) {
-        for (std::size_t offset = offsetof(ChunkHead, kind);
-             offset < offsetof(ChunkHead, raw_bytes); ++offset) {
+        for (std::size_t offset = offsetof(ChunkHeader, kind);
+             offset < offsetof(ChunkHeader, raw_bytes); ++offset) {
             for (const std::uint8_t flip : flips) {
                 std::vector<Chunk> changed = chunks;
                 reinterpret_cast<std::uint8_t*>(&changed[k].head)[offset] ^= flip;

@@ -41,6 +41,6 @@ TEST_CASE("pages inside of a block are full, pages at its ends partly") {
 
 TEST_CASE("blocks without an address count for no page") {
     Blocks blocks;
-    blocks[name_block(0, 7)] = block(100, 1);
+    blocks[block_id(0, 7)] = block(100, 1);
     CHECK(measure_fragmentation(blocks, page).pages == 0);
 }

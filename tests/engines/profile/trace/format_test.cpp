@@ -1,4 +1,4 @@
-// Traces: what is written is read, and what is damaged is left out, never believed and never fatal.
+// Traces: what was written is read, and damaged parts are left out.
 #include <doctest/doctest.h>
 #include <unistd.h>
 
@@ -7,25 +7,25 @@
 #include <random>
 
 #include "core/error.hpp"
+#include "profile/trace/event_merger.hpp"
 #include "profile/trace/file.hpp"
-#include "profile/trace/replay.hpp"
 
 using namespace assay;
 using namespace assay::heap;
 
 namespace {
 
-struct Folder {
+struct Directory {
     std::string path = "/dev/shm/assay-trace-XXXXXX";  // in memory: thousands are written
-    Folder() { REQUIRE(mkdtemp(path.data()) != nullptr); }
-    ~Folder() { [[maybe_unused]] const int status = std::system(("rm -rf " + path).c_str()); }
+    Directory() { REQUIRE(mkdtemp(path.data()) != nullptr); }
+    ~Directory() { [[maybe_unused]] const int status = std::system(("rm -rf " + path).c_str()); }
     std::string operator/(const std::string& name) const { return path + "/" + name; }
 };
 
 Event event(Kind kind, std::uint64_t time, std::uint64_t address, std::uint64_t size,
-            std::uint32_t stack, std::uint32_t cost = 0) {
+            std::uint32_t stack, std::uint32_t call_ticks = 0) {
     return {time, address | (static_cast<std::uint64_t>(kind) << kind_shift),
-            has_size(kind) ? size : 0, stack, cost};
+            has_size(kind) ? size : 0, stack, call_ticks};
 }
 
 std::vector<Event> random_events(std::mt19937_64& random, std::size_t count, std::uint64_t& time) {
@@ -44,12 +44,12 @@ std::vector<Event> random_events(std::mt19937_64& random, std::size_t count, std
 
 bool same(const Event& a, const Event& b) {
     return a.time == b.time && a.address == b.address && a.size == b.size && a.stack == b.stack &&
-           a.cost == b.cost;
+           a.call_ticks == b.call_ticks;
 }
 
 void write_events(TraceWriter& writer, std::uint32_t thread, const std::vector<Event>& events) {
     Bytes payload;
-    encode_events(events, thread, events.front().time, payload);
+    encode_columns(events, thread, events.front().time, payload);
     writer.write({.kind = ChunkKind::events,
                   .thread = thread,
                   .count = static_cast<std::uint32_t>(events.size()),
@@ -60,41 +60,41 @@ void write_events(TraceWriter& writer, std::uint32_t thread, const std::vector<E
 
 }  // namespace
 
-TEST_CASE("events come back as they were, whatever they hold") {
+TEST_CASE("columns are decoded as they were encoded") {
     std::mt19937_64 random(1);
     for (int round = 0; round < 200; ++round) {
         std::uint64_t time = (random() >> 8) & ~std::uint64_t{15};
         auto events = random_events(random, 1 + random() % 300, time);
-        // Some blocks have names: new ones the next, others any that there are.
+        // Some blocks have ids: new ones the next number, others any existing one.
         std::uint64_t number = random() % 1000;
         for (Event& one : events) {
             const Kind kind = kind_of(one);
             if (random() % 2 == 0) continue;
-            const bool is_new = gives(kind, named, one.size);
-            const std::uint64_t name =
-                is_new ? name_block(7, number++)
-                       : name_block(static_cast<std::uint32_t>(5 + random() % 3),
-                                    random() % (number + 1));
+            const bool is_new = is_allocation(kind, block_id_flag, one.size);
+            const std::uint64_t name = is_new
+                                           ? block_id(7, number++)
+                                           : block_id(static_cast<std::uint32_t>(5 + random() % 3),
+                                                      random() % (number + 1));
             if (kind != Kind::map && kind != Kind::unmap)
                 one.address = name | static_cast<std::uint64_t>(kind) << kind_shift;
         }
         Bytes bytes;
-        encode_events(events, 7, events.front().time, bytes);
+        encode_columns(events, 7, events.front().time, bytes);
         std::vector<Event> back;
-        REQUIRE(decode_events(bytes, static_cast<std::uint32_t>(events.size()), 7,
-                              events.front().time, back));
+        REQUIRE(decode_columns(bytes, static_cast<std::uint32_t>(events.size()), 7,
+                               events.front().time, back));
         REQUIRE(back.size() == events.size());
         for (std::size_t k = 0; k < events.size(); ++k) REQUIRE(same(events[k], back[k]));
-        // Shorter by any number of bytes it is no such thing, and nothing beyond its end is read.
+        // Truncated columns are refused, and nothing beyond their end is read.
         for (std::size_t n = 0; n < bytes.size(); n += 1 + bytes.size() / 50)
-            CHECK_FALSE(decode_events(std::span(bytes).first(n),
-                                      static_cast<std::uint32_t>(events.size()), 7, 0, back));
+            CHECK_FALSE(decode_columns(std::span(bytes).first(n),
+                                       static_cast<std::uint32_t>(events.size()), 7, 0, back));
     }
 }
 
-TEST_CASE("threads are replayed in the order of time, blocks given up before they are given out") {
-    const Folder folder;
-    const std::string path = folder / "a.heap";
+TEST_CASE("threads are merged in the order of time, frees before allocations") {
+    const Directory directory;
+    const std::string path = directory / "a.heap";
     {
         TraceWriter writer(path);
         write_events(
@@ -105,9 +105,9 @@ TEST_CASE("threads are replayed in the order of time, blocks given up before the
         write_events(writer, 1, {event(Kind::malloc, 960, 0x4000, 8, 5)});
     }
     TraceReader reader(path);
-    Replay replay(reader);
+    EventMerger merger(reader);
     std::vector<std::pair<std::uint64_t, Kind>> order;
-    replay.for_each(
+    merger.for_each(
         [&](std::uint32_t, const Event& one) { order.emplace_back(one.time, kind_of(one)); });
     const std::vector<std::pair<std::uint64_t, Kind>> expected = {{160, Kind::malloc},
                                                                   {320, Kind::free},
@@ -117,9 +117,9 @@ TEST_CASE("threads are replayed in the order of time, blocks given up before the
     CHECK(order == expected);
 }
 
-TEST_CASE("every byte of a trace flipped, and every length: whole chunks are read, nothing else") {
-    const Folder folder;
-    const std::string path = folder / "a.heap", damaged = folder / "b.heap";
+TEST_CASE("a trace with any flipped byte or of any length: only whole chunks are read") {
+    const Directory directory;
+    const std::string path = directory / "a.heap", damaged = directory / "b.heap";
     std::mt19937_64 random(2);
     std::uint64_t time = 1 << 20;
     std::size_t written = 0;
@@ -138,8 +138,8 @@ TEST_CASE("every byte of a trace flipped, and every length: whole chunks are rea
         std::size_t events = 0;
         try {
             TraceReader reader(damaged);
-            Replay replay(reader);
-            replay.for_each([&](std::uint32_t, const Event&) { ++events; });
+            EventMerger merger(reader);
+            merger.for_each([&](std::uint32_t, const Event&) { ++events; });
         } catch (const Error&) {
         }
         return events;
@@ -152,5 +152,5 @@ TEST_CASE("every byte of a trace flipped, and every length: whole chunks are rea
     }
     for (std::size_t bytes = 0; bytes < whole.size(); bytes += 7)
         REQUIRE(read(whole.substr(0, bytes)) % 20 == 0);
-    CHECK_THROWS_AS(TraceReader(folder / "none.heap"), Error);
+    CHECK_THROWS_AS(TraceReader(directory / "none.heap"), Error);
 }

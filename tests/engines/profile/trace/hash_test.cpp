@@ -1,4 +1,4 @@
-// Tables of blocks stay as small as they should, whatever addresses and names have in common.
+// Hash tables of blocks stay small, whatever addresses or ids have in common.
 #include <doctest/doctest.h>
 #include <tsl/robin_map.h>
 
@@ -18,7 +18,7 @@ std::size_t buckets_of(std::size_t blocks, auto block) {
 
 }  // namespace
 
-TEST_CASE("blocks of any stride, and of several threads by their names, fill a table evenly") {
+TEST_CASE("blocks of any stride, and ids of several threads, fill a table evenly") {
     constexpr std::size_t blocks = 100'000, most = 512 << 10;
     for (int shift = 4; shift <= 21; ++shift)
         CHECK(buckets_of<BlockHash>(blocks, [=](std::size_t k) {
@@ -26,7 +26,7 @@ TEST_CASE("blocks of any stride, and of several threads by their names, fill a t
               }) <= most);
     for (const std::size_t threads : {1, 3, 8, 64})
         CHECK(buckets_of<BlockHash>(blocks, [=](std::size_t k) {
-                  return name_block(static_cast<std::uint32_t>(k % threads), k / threads);
+                  return block_id(static_cast<std::uint32_t>(k % threads), k / threads);
               }) <= most);
     CHECK(buckets_of<NumberHash>(blocks, [](std::size_t k) { return k << 9; }) <= most);
 }

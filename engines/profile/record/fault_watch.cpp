@@ -1,4 +1,4 @@
-#include "profile/record/faults.hpp"
+#include "profile/record/fault_watch.hpp"
 
 #include <asm/perf_regs.h>
 #include <linux/perf_event.h>
@@ -16,11 +16,10 @@
 namespace assay::heap {
 namespace {
 
-constexpr std::size_t most_pages = 1024,
-                      least_pages =
-                          128;  // of a ring; the fewest are what each user has for a processor
-constexpr std::size_t most_counters =
-    16384;  // each takes a file descriptor, and some microseconds of a thread that stands still
+// Of a ring. By default a user may lock enough memory for the smallest one on each processor.
+constexpr std::size_t max_ring_pages = 1024, min_ring_pages = 128;
+// Each takes a file descriptor, and some microseconds while the threads are stopped.
+constexpr std::size_t max_counters = 16384;
 
 #if defined(__aarch64__)
 constexpr int pc_register = PERF_REG_ARM64_PC;
@@ -28,7 +27,7 @@ constexpr int pc_register = PERF_REG_ARM64_PC;
 constexpr int pc_register = PERF_REG_X86_IP;
 #endif
 
-// As the kernel writes it (perf_event_open(2), PERF_RECORD_SAMPLE), up to the words of the stack.
+// As the kernel writes it (perf_event_open(2), PERF_RECORD_SAMPLE), up to the registers.
 struct Sample {
     std::uint64_t pc;
     std::uint32_t pid, tid;
@@ -48,7 +47,7 @@ int open_event(perf_event_attr wanted, pid_t thread, int processor) {
         syscall(SYS_perf_event_open, &wanted, thread, processor, -1, PERF_FLAG_FD_CLOEXEC));
 }
 
-// Counts nothing: whose room all others use, however many threads there are.
+// Counts nothing: its ring is shared by the counters of all threads.
 int open_holder(int processor) {
     perf_event_attr wanted{};
     wanted.config = PERF_COUNT_SW_DUMMY;
@@ -63,7 +62,7 @@ int open_counter(pid_t thread, int processor, FaultWatch::From from, bool with_k
     wanted.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_ADDR |
                          PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER;
     wanted.sample_regs_user = std::uint64_t{1} << pc_register;
-    wanted.sample_stack_user = sizeof(StackWords);
+    wanted.sample_stack_user = sizeof(FaultStack);
     wanted.disabled = wanted.enable_on_exec = from == FaultWatch::From::exec ? 1 : 0;
     wanted.inherit = 1;
     wanted.exclude_kernel = with_kernel ? 0 : 1;
@@ -86,7 +85,7 @@ bool FaultWatch::prepare() {
         if (fd < 0) continue;  // offline, or not allowed
         void* base = MAP_FAILED;
         std::size_t bytes = 0;
-        for (std::size_t pages = most_pages; base == MAP_FAILED && pages >= least_pages;
+        for (std::size_t pages = max_ring_pages; base == MAP_FAILED && pages >= min_ring_pages;
              pages /= 2) {
             bytes = pages * page_bytes();
             base = mmap(nullptr, page_bytes() + bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -101,7 +100,7 @@ bool FaultWatch::prepare() {
 }
 
 bool FaultWatch::watch(std::span<const pid_t> threads, From from) {
-    bool is_allowed = !rings_.empty() && threads.size() * rings_.size() <= most_counters;
+    bool is_allowed = !rings_.empty() && threads.size() * rings_.size() <= max_counters;
     for (const pid_t thread : threads)
         for (const Ring& ring : rings_) is_allowed = is_allowed && watch(thread, ring, from);
     if (!is_allowed) close_counters();
@@ -141,11 +140,11 @@ void FaultWatch::drain(const std::function<void(const Fault&)>& take) {
                 read(from, &fault.pc, sizeof fault.pc);
                 from += sizeof fault.pc;
             }
-            std::uint64_t copied = 0, used = 0;  // `used`: of what has been copied
+            std::uint64_t copied = 0, used = 0;  // `used`: valid bytes of those copied
             read(from, &copied, sizeof copied);
-            if (copied == 0 || copied > sizeof fault.words) return fault;
+            if (copied == 0 || copied > sizeof fault.stack) return fault;
             read(from + sizeof copied + copied, &used, sizeof used);
-            read(from + sizeof copied, fault.words.data(), std::min(copied, used));
+            read(from + sizeof copied, fault.stack.data(), std::min(copied, used));
             return fault;
         };
         while (at < end) {

@@ -1,0 +1,337 @@
+#include "profile/record/trace_recorder.hpp"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <fstream>
+#include <sstream>
+
+#include "core/error.hpp"
+#include "profile/record/mappings.hpp"
+#include "profile/record/perf_map.hpp"
+#include "profile/stack/machine.hpp"
+
+namespace assay::heap {
+namespace {
+
+constexpr Nanoseconds sample_ns = 10'000'000;
+constexpr Nanoseconds first_list_interval_ns = 20'000'000,
+                      max_list_interval_ns = 10'000'000'000;  // between lists of mappings
+constexpr std::uint32_t faults_per_chunk = 4096;
+constexpr std::uint32_t max_unused_nodes = 64;  // gaps left by threads that were killed
+
+// Maps the arena and locks its file until it is closed: without the lock, another recorder knows
+// that this one was killed.
+ArenaHeader* map_arena(const std::string& path, int& arena_fd) {
+    const int fd = arena_fd = open(path.c_str(), O_RDWR | O_CLOEXEC);
+    void* mapping = fd >= 0 ? mmap(nullptr, arena_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0)
+                            : MAP_FAILED;
+    const std::string reason = std::strerror(errno);
+    if (mapping == MAP_FAILED && fd >= 0) close(fd);
+    if (mapping == MAP_FAILED) throw Error("cannot read " + path + ": " + reason);
+    auto* header = static_cast<ArenaHeader*>(mapping);
+    if (header->magic != arena_magic) {
+        munmap(mapping, arena_bytes);
+        close(fd);
+        throw Error(path + " was written by another version of Assay", "delete it");
+    }
+    flock(fd, LOCK_EX | LOCK_NB);
+    header->recorder.store(static_cast<std::uint32_t>(getpid()), std::memory_order_relaxed);
+    return header;
+}
+
+// The start time (field 22 of /proc/PID/stat) and the state of a process; 0 if there is none.
+std::uint64_t start_time_of(std::uint32_t pid, char* state = nullptr) {
+    std::ifstream in("/proc/" + std::to_string(pid) + "/stat");
+    std::string line;
+    std::getline(in, line);
+    const std::size_t name_end = line.rfind(')');
+    if (name_end == std::string::npos) return 0;
+    std::istringstream fields(line.substr(name_end + 1));
+    std::string field;
+    for (int k = 3; k <= 22 && fields >> field; ++k)
+        if (k == 3 && state != nullptr) *state = field[0];
+    return std::strtoull(field.c_str(), nullptr, 10);
+}
+
+std::uint64_t real_time_ns() {
+    timespec t{};
+    clock_gettime(CLOCK_REALTIME, &t);
+    return static_cast<std::uint64_t>(t.tv_sec) * 1'000'000'000u +
+           static_cast<std::uint64_t>(t.tv_nsec);
+}
+
+}  // namespace
+
+TraceRecorder::TraceRecorder(const std::string& arena, const std::string& trace,
+                             const Settings& settings)
+    : header_(map_arena(arena, arena_fd_)),
+      arena_path_(arena),
+      trace_path_(trace),
+      settings_(settings),
+      writer_(trace) {
+    statm_ = open(("/proc/" + std::to_string(pid()) + "/statm").c_str(), O_RDONLY | O_CLOEXEC);
+    process_start_ = start_time_of(pid());
+    list_interval_ = first_list_interval_ns;
+    last_list_ = now();
+    write_process(EndState::none);
+}
+
+TraceRecorder::~TraceRecorder() {
+    // A detached process keeps the mapping but not the memory.
+    if (ending() == EndState::detached)
+        madvise(static_cast<void*>(header_), arena_bytes, MADV_REMOVE);
+    munmap(static_cast<void*>(header_), arena_bytes);
+    close(arena_fd_);
+    if (statm_ >= 0) close(statm_);
+    unlink(arena_path_.c_str());
+}
+
+const BufferHeader* TraceRecorder::buffer(std::uint32_t index) const {
+    return reinterpret_cast<const BufferHeader*>(reinterpret_cast<const char*>(header_) +
+                                                 header_bytes + std::size_t{index} * buffer_bytes);
+}
+
+BufferState TraceRecorder::state(std::uint32_t index) const {
+    return static_cast<BufferState>(header_->buffer_states[index].load(std::memory_order_acquire));
+}
+
+bool TraceRecorder::drain() {
+    std::vector<std::uint32_t> full;
+    for (std::uint32_t index = 0; index < buffer_count; ++index)
+        if (state(index) == BufferState::full) full.push_back(index);
+    std::ranges::sort(full, {}, [&](std::uint32_t index) {
+        return std::pair(buffer(index)->thread, buffer(index)->sequence);
+    });
+    bool copied = false;
+    for (const std::uint32_t index : full) {
+        const BufferHeader* buffer_header = buffer(index);
+        std::uint32_t& next = sequence_[buffer_header->thread];
+        if (buffer_header->sequence != next)
+            continue;  // an earlier buffer became full after this loop began
+        copy_buffer(index, buffer_header->used.load(std::memory_order_acquire));
+        ++next;
+        header_->buffer_states[index].store(static_cast<std::uint32_t>(BufferState::free),
+                                            std::memory_order_release);
+        copied = true;
+    }
+    if (copied) {
+        header_->buffers_freed.fetch_add(1, std::memory_order_release);
+        syscall(SYS_futex, &header_->buffers_freed, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+    }
+    return copied;
+}
+
+// Copied unchanged: packing now would take processor time from the program.
+void TraceRecorder::copy_buffer(std::uint32_t index, std::size_t bytes) {
+    const BufferHeader* buffer_header = buffer(index);
+    bytes =
+        std::min<std::size_t>(bytes, buffer_room) / sizeof(std::uint64_t) * sizeof(std::uint64_t);
+    if (bytes == 0) return;
+    write_nodes(header_->nodes_used.load(std::memory_order_acquire), false);
+    writer_.write({.kind = ChunkKind::raw,
+                   .thread = buffer_header->thread,
+                   .count = static_cast<std::uint32_t>(bytes / sizeof(std::uint64_t)),
+                   .first = buffer_header->step,
+                   .last = buffer_header->step},
+                  {reinterpret_cast<const std::uint8_t*>(buffer_header + 1), bytes});
+}
+
+// Stops at a node whose thread has not filled it yet, unless the process has ended.
+void TraceRecorder::write_nodes(std::uint32_t end, bool has_ended) {
+    auto* nodes = reinterpret_cast<stack::Node*>(reinterpret_cast<char*>(header_) + nodes_offset);
+    Bytes payload;
+    std::uint64_t before = 0;
+    std::uint32_t n = nodes_written_;
+    for (; n < end; ++n) {
+        const std::uint64_t address =
+            std::atomic_ref(nodes[n].address).load(std::memory_order_acquire);
+        if (address == 0 && !has_ended) break;
+        put_varint(payload, nodes[n].parent);
+        put_varint(payload, zigzag(static_cast<std::int64_t>(address - before)));
+        before = address;
+    }
+    if (n == nodes_written_) return;
+    writer_.write(
+        {.kind = ChunkKind::nodes, .count = n - nodes_written_, .first = nodes_written_, .last = n},
+        payload);
+    nodes_written_ = n;
+}
+
+// Includes nodes that a killed process had not published in nodes_used.
+std::uint32_t TraceRecorder::count_nodes() const {
+    const auto* nodes =
+        reinterpret_cast<const stack::Node*>(reinterpret_cast<const char*>(header_) + nodes_offset);
+    std::uint32_t end =
+        std::max(header_->nodes_used.load(std::memory_order_acquire), nodes_written_);
+    for (std::uint32_t n = end; n < node_count && n < end + max_unused_nodes; ++n)
+        if (nodes[n].address != 0) end = n + 1;
+    return end;
+}
+
+void TraceRecorder::sample() {
+    const Nanoseconds t = now();
+    list_mappings();
+    if (statm_ < 0 || t - last_sample_ < sample_ns) return;
+    last_sample_ = t;
+    char text[128];
+    const ssize_t n = pread(statm_, text, sizeof text - 1, 0);
+    if (n <= 0) return;
+    text[n] = 0;
+    std::int64_t pages[2] = {0, 0};
+    if (std::sscanf(text, "%ld %ld", &pages[0], &pages[1]) != 2 || pages[0] == 0) return;
+    resident_bytes_ =
+        static_cast<std::uint64_t>(pages[1]) * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
+    const std::uint64_t time = stack::ticks() >> time_shift;
+    if (sample_count_ == 0) {
+        samples_first_ = sample_time_ = time;
+        pages_[0] = pages_[1] = 0;
+    }
+    put_varint(samples_, time - sample_time_);
+    for (int k = 0; k < 2; ++k) {
+        put_varint(samples_, zigzag(pages[k] - pages_[k]));
+        pages_[k] = pages[k];
+    }
+    sample_time_ = time;
+    if (++sample_count_ == 64) write_samples();
+}
+
+// At growing intervals: it takes time, and a program's variables change little.
+void TraceRecorder::list_mappings() {
+    const Nanoseconds t = now();
+    if (t - last_list_ < list_interval_) return;
+    last_list_ = t;
+    list_interval_ = std::min(2 * list_interval_, max_list_interval_ns);
+    const std::uint64_t ticks = stack::ticks();
+    if (std::string list = mappings_of(pid()); !list.empty()) {
+        mappings_ = std::move(list);
+        mappings_time_ = ticks;
+    }
+}
+
+void TraceRecorder::write_mappings() {
+    if (mappings_.empty()) return;
+    writer_.write(
+        {.kind = ChunkKind::mappings, .count = 1, .first = mappings_time_, .last = mappings_time_},
+        {reinterpret_cast<const std::uint8_t*>(mappings_.data()), mappings_.size()});
+}
+
+void TraceRecorder::write_code() {
+    const auto* nodes =
+        reinterpret_cast<const stack::Node*>(reinterpret_cast<const char*>(header_) + nodes_offset);
+    const std::string names = names_of_code(pid(), {nodes + first_node, nodes + nodes_written_});
+    if (names.empty()) return;
+    writer_.write({.kind = ChunkKind::code, .count = 1, .first = 0, .last = 0},
+                  {reinterpret_cast<const std::uint8_t*>(names.data()), names.size()});
+}
+
+void TraceRecorder::note_fault(const Fault& fault) {
+    if (fault_count_ == 0) {
+        first_fault_ = fault;
+        last_fault_ = {0, 0, fault.ns, 0, 0, {}};
+    }
+    const auto delta = [](std::uint64_t now, std::uint64_t before) {
+        return zigzag(static_cast<std::int64_t>(now - before));
+    };
+    put_varint(faults_, delta(fault.ns, last_fault_.ns));
+    put_varint(faults_, fault.tid);
+    put_varint(faults_, delta(fault.pc, last_fault_.pc));
+    put_varint(faults_, delta(fault.address, last_fault_.address));
+    for (std::size_t k = 0; k < fault_stack_words; ++k)
+        put_varint(faults_, delta(fault.stack[k], last_fault_.stack[k]));
+    last_fault_ = fault;
+    if (++fault_count_ == faults_per_chunk) write_faults();
+}
+
+void TraceRecorder::write_faults() {
+    writer_.write({.kind = ChunkKind::faults,
+                   .count = fault_count_,
+                   .first = first_fault_.ns,
+                   .last = last_fault_.ns},
+                  faults_);
+    faults_.clear();
+    fault_count_ = 0;
+}
+
+void TraceRecorder::write_samples() {
+    if (sample_count_ == 0) return;
+    writer_.write({.kind = ChunkKind::samples,
+                   .count = sample_count_,
+                   .first = samples_first_ << time_shift,
+                   .last = sample_time_ << time_shift},
+                  samples_);
+    samples_.clear();
+    sample_count_ = 0;
+}
+
+bool TraceRecorder::crosses_dump_threshold() {
+    if (settings_.dump_at == 0 || resident_bytes_ < std::max(settings_.dump_at, next_dump_))
+        return false;
+    next_dump_ = resident_bytes_ + resident_bytes_ / 2;
+    return true;
+}
+
+EndState TraceRecorder::ending() const {
+    return static_cast<EndState>(header_->end_state.load(std::memory_order_acquire));
+}
+
+bool TraceRecorder::has_ended() {
+    if (ending() == EndState::detached) return true;
+    char state = 'X';
+    const std::uint64_t start = start_time_of(pid(), &state);
+    return start == 0 || start != process_start_ || state == 'Z' || state == 'X';
+}
+
+void TraceRecorder::abandon() { header_->recorder_gone.store(1, std::memory_order_release); }
+
+void TraceRecorder::finish(bool is_replaced) {
+    while (drain()) {
+    }
+    for (std::uint32_t index = 0; index < buffer_count; ++index)
+        if (state(index) == BufferState::filling)
+            copy_buffer(index, buffer(index)->used.load(std::memory_order_acquire));
+    write_nodes(count_nodes(), true);
+    write_code();
+    write_samples();
+    write_mappings();
+    if (settings_.watches_faults) write_faults();
+    write_process(is_replaced && ending() == EndState::none ? EndState::exited : ending());
+}
+
+void TraceRecorder::write_process(EndState ending) {
+    ProcessInfo info{.pid = header_->pid,
+                     .parent = header_->parent,
+                     .start_ticks = header_->start_ticks,
+                     .start_ns = header_->start_ns,
+                     .end_ticks = stack::ticks(),
+                     .end_ns = real_time_ns(),
+                     .lost = header_->lost_events.load(std::memory_order_relaxed),
+                     .end_state = static_cast<std::uint32_t>(ending),
+                     .page_bytes = static_cast<std::uint32_t>(sysconf(_SC_PAGESIZE)),
+                     .at_least = settings_.at_least,
+                     .sample = settings_.sample};
+    payload_.resize(sizeof info);
+    std::memcpy(payload_.data(), &info, sizeof info);
+    std::string text(header_->program, strnlen(header_->program, sizeof header_->program));
+    const std::string rank(header_->rank, strnlen(header_->rank, sizeof header_->rank));
+    const bool is_attached =
+        settings_.process != 0 && header_->pid == static_cast<std::uint32_t>(settings_.process);
+    if (!rank.empty() || is_attached) text += '\0' + rank;
+    if (is_attached) text += '\0' + std::to_string(settings_.ran_ns);
+    payload_.insert(payload_.end(), text.begin(), text.end());
+    writer_.write(
+        {.kind = ChunkKind::process, .count = 1, .first = info.start_ticks, .last = info.end_ticks},
+        payload_);
+}
+
+}  // namespace assay::heap
