@@ -25,8 +25,8 @@ from assay.launch.engines import engines_folder  # noqa: E402 - the path comes f
 
 ROUNDS = 5
 BLOCKS = 20_000_000
-PEER_BLOCKS = 2_000_000  # of heaptrack, whose slow-down is reckoned by the block
-DHAT_BLOCKS = 200_000  # of valgrind's, which is slower still
+PEER_BLOCKS = 2_000_000  # for heaptrack, whose overhead is measured per block
+DHAT_BLOCKS = 200_000  # for DHAT, which is slower still
 LIMIT_S = 300
 CHURN = engines_folder() / "bench-churn"
 PYTHON = """
@@ -46,7 +46,7 @@ def seconds(words: Sequence[str | Path], environment: dict[str, str] | None = No
 
 
 def recorded(words: Sequence[str | Path], folder: str, options: Sequence[str] = ()) -> tuple[float, Path]:
-    """Seconds, and the trace of the largest process."""
+    """Seconds that it took, and the trace of the largest process."""
     place = Path(tempfile.mkdtemp(dir=folder))
     took = seconds([engines_folder() / "assay-heap", "record", *options, place, "--", *words])
     return took, max(place.glob("*.heap"), key=lambda path: path.stat().st_size)

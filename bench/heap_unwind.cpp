@@ -1,5 +1,5 @@
-// What a stack costs: a capture of some 20 frames on a hit of the layout memo, by rules alone, and
-// by libunwind's own cached backtrace, in one run. One JSON line a figure.
+// Time to capture a stack of about 20 frames: on a hit of the layout memo, by rules alone, and by
+// libunwind's cached backtrace. Prints one JSON line per figure.
 #define UNW_LOCAL_ONLY
 #include <fmt/format.h>
 #include <libunwind.h>
@@ -50,8 +50,7 @@ struct Walker {
     }
 };
 
-// A tree of calls: at every fifth level one of two ways, so that a leaf is reached by several
-// stacks.
+// A tree of calls with two branches at every fifth level, so that a leaf has several stacks.
 template <int Depth, int Path>
 __attribute__((noinline)) void descend(Walker& w) {
     volatile char pad[24 + 8 * (Depth % 4)];
@@ -68,8 +67,8 @@ __attribute__((noinline)) void descend(Walker& w) {
     pad[1] = pad[0];
 }
 
-double nanoseconds(Mode how, std::uint64_t captures) {
-    mode = how;
+double nanoseconds(Mode new_mode, std::uint64_t captures) {
+    mode = new_mode;
     Walker w;
     w.left = captures;
     const double begin = cpu_seconds();
@@ -95,14 +94,14 @@ int main() {
 
     constexpr int rounds = 9;
     constexpr std::uint64_t captures = 2'000'000;
-    std::vector<double> memo, rules, peer;
+    std::vector<double> memo, rules, libunwind;
     for (int r = 0; r < rounds; ++r) {
-        const double bare = nanoseconds(Mode::none, captures);
-        memo.push_back(nanoseconds(Mode::memo, captures) - bare);
-        rules.push_back(nanoseconds(Mode::rules, captures / 8) - bare);
-        peer.push_back(nanoseconds(Mode::libunwind, captures / 8) - bare);
+        const double baseline = nanoseconds(Mode::none, captures);
+        memo.push_back(nanoseconds(Mode::memo, captures) - baseline);
+        rules.push_back(nanoseconds(Mode::rules, captures / 8) - baseline);
+        libunwind.push_back(nanoseconds(Mode::libunwind, captures / 8) - baseline);
     }
-    const auto say = [](const char* name, std::vector<double> v, const char* limit) {
+    const auto print_figure = [](const char* name, std::vector<double> v, const char* limit) {
         std::sort(v.begin(), v.end());
         fmt::print(
             "{{\"name\": \"{}\", \"value\": {:.1f}, \"unit\": \"ns\", \"better\": \"lower\", "
@@ -110,8 +109,8 @@ int main() {
             "\"frames\": {}, \"spread\": [{:.1f}, {:.1f}]}}\n",
             name, v[v.size() / 2], limit, frames, v.front(), v.back());
     };
-    say("heap.unwind.hit", memo, "30");
-    say("heap.unwind.rules", rules, "null");
-    say("heap.unwind.libunwind", peer, "null");
+    print_figure("heap.unwind.hit", memo, "30");
+    print_figure("heap.unwind.rules", rules, "null");
+    print_figure("heap.unwind.libunwind", libunwind, "null");
     return sink == 1;
 }

@@ -1,8 +1,8 @@
-// Allocates and frees N blocks in T threads from 13 frames deep along 8 ways, sizes mixed as
-// programs mix them, with 256 blocks live in each thread: nearly nothing but malloc and free, the
-// worst that a heap profiler can meet.
+// Allocates and frees N blocks in T threads, 13 frames deep along 8 paths, with a mix of sizes and
+// 256 live blocks per thread. It does little but malloc and free: the worst case for a heap
+// profiler.
 //
-//     churn [N = 20000000] [T = 2]      prints the seconds that it took
+//     churn [N = 20000000] [T = 2]      prints the time in seconds
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -27,7 +27,7 @@ struct Worker {
     }
 };
 
-// Mostly small; one of 16 is of some KiB, one of 256 of tens, one of 4096 of hundreds.
+// Mostly small; 1 of 16 has some KiB, 1 of 256 tens of KiB, 1 of 4096 hundreds of KiB.
 std::size_t pick(std::uint64_t r) {
     const auto share = r & 4095;
     r >>= 12;
@@ -46,8 +46,8 @@ ALONE void leaf(Worker& w) {
     oldest = block;
 }
 
-// Every fifth frame chooses its callee, so that a stack cannot be guessed from its innermost
-// frames. Each has a size of its own.
+// Every fifth frame chooses its callee, so that the innermost frames do not determine the stack.
+// Frame sizes differ.
 template <int depth, int way>
 ALONE void descend(Worker& w) {
     volatile char own[24 + 8 * (depth % 4)];

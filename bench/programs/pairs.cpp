@@ -1,5 +1,5 @@
-// Pairs of malloc and free as a program makes them, with one clock around all of them: what the
-// allocator study's own figure is held against. Prints seconds a pair.
+// Pairs of malloc and free, timed as a whole. The allocator study's figure is compared with it.
+// Prints seconds per pair.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>

@@ -344,10 +344,10 @@ ASSAY_HOOK int pthread_getattr_np(pthread_t thread, pthread_attr_t* into) {
 }
 
 // _exit runs no destructors, but the program ends by itself all the same.
-ASSAY_HOOK [[noreturn]] void _exit(int status) {
+ASSAY_HOOK void _exit(int status) {
     note_exit();
     if (resolve() && real._exit != nullptr) real._exit(status);
     for (;;) syscall(SYS_exit_group, status);
 }
 
-ASSAY_HOOK [[noreturn]] void _Exit(int) __attribute__((alias("_exit")));
+ASSAY_HOOK void _Exit(int) __attribute__((alias("_exit")));

@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <fstream>
+#include <sstream>
 #include <vector>
 
 namespace assay::heap {
@@ -42,12 +42,12 @@ std::string mappings_of(std::uint32_t pid) {
     std::uint64_t object_end = 0;
     for (std::string line; std::getline(maps, line);) {
         std::uint64_t begin = 0, end = 0;
-        char permissions[5] = {};
-        int path_offset = 0;
-        if (std::sscanf(line.c_str(), "%lx-%lx %4s %*x %*s %*u %n", &begin, &end, permissions,
-                        &path_offset) < 3)
-            continue;
-        std::string path = line.substr(static_cast<std::size_t>(path_offset));
+        char dash = 0;
+        std::string permissions, offset, device, inode, path;
+        std::istringstream fields(line);
+        fields >> std::hex >> begin >> dash >> end >> permissions >> offset >> device >> inode;
+        if (!fields || permissions.size() < 4) continue;
+        std::getline(fields >> std::ws, path);
         // The anonymous mapping after an object's data is its .bss.
         if (path.empty() && begin == object_end) path = object;
         if (path.empty() || path[0] != '/') continue;

@@ -106,6 +106,7 @@ pid_t launch(Settings& settings, const std::string& arenas, FaultWatch& faults) 
         std::signal(SIGTERM, SIG_DFL);
         std::signal(SIGPIPE, SIG_DFL);
         std::vector<char*> argv;
+        argv.reserve(program.size() + 1);
         for (std::string& word : program) argv.push_back(word.data());
         argv.push_back(nullptr);
         close(start_pipe[1]);
@@ -311,7 +312,7 @@ void record_running(Settings settings) {
     settings.watches_faults = settings.watches_faults && faults.prepare();
     std::string environment;
     for (const auto& [name, value] : environment_of(settings, arenas.path()))
-        environment += name + '=' + value + '\0';
+        environment.append(name).append(1, '=').append(value).append(1, '\0');
     attach::Attachment attachment(
         settings.process, settings.library, environment, [&](std::span<const pid_t> threads) {
             settings.watches_faults =

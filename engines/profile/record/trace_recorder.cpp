@@ -188,8 +188,11 @@ void TraceRecorder::sample() {
     const ssize_t n = pread(statm_, text, sizeof text - 1, 0);
     if (n <= 0) return;
     text[n] = 0;
-    std::int64_t pages[2] = {0, 0};
-    if (std::sscanf(text, "%ld %ld", &pages[0], &pages[1]) != 2 || pages[0] == 0) return;
+    char *first_end = nullptr, *second_end = nullptr;
+    const std::int64_t size = std::strtoll(text, &first_end, 10),
+                       resident = std::strtoll(first_end, &second_end, 10);
+    if (size == 0 || second_end == first_end) return;
+    const std::int64_t pages[2] = {size, resident};
     resident_bytes_ =
         static_cast<std::uint64_t>(pages[1]) * static_cast<std::uint64_t>(sysconf(_SC_PAGESIZE));
     const std::uint64_t time = stack::ticks() >> time_shift;

@@ -1,9 +1,9 @@
-// Captures against the compiler's own unwinder, on a processor for which there is no libunwind
-// here: through fixed and variable frames, the C library, throw and longjmp, threads, and signals
-// that interrupt whatever runs.
+// Compares captured stacks with the compiler's own unwinder (_Unwind_Backtrace), since libunwind is not
+// available for aarch64 here: through fixed and variable frames, the C library, throw and longjmp,
+// threads and signals.
 //
-// Prints "CAPTURES captures, WRONG wrong"; of captures in signal handlers apart, which are right if
-// they go through the signal's frame and the interrupted function to the end that main has.
+// Prints "CAPTURES captures, WRONG wrong", and separately for captures in signal handlers. Those are
+// right if they pass the signal frame and the interrupted function and end where main's stack does.
 #include <alloca.h>
 #include <pthread.h>
 #include <signal.h>
@@ -167,14 +167,14 @@ void go(int depth) {
     }
 }
 
-// Leaf code, which keeps its return address in the register.
+// A leaf function, whose return address stays in the link register.
 __attribute__((noinline)) unsigned leaf(unsigned n) {
     unsigned sum = 0;
     for (unsigned k = 0; k < n; ++k) sum = sum * 31 + k;
     return sum;
 }
 
-// Handler, signal frame, what was interrupted (leaf or main, and C's own below it).
+// Expects the handler, the signal frame, and the interrupted function (leaf or main).
 __attribute__((noinline)) void on_signal(int) {
     const Ours ours(own.unwinder->capture(ASSAY_CALLER(), tree));
     interrupted.wrong =
@@ -183,8 +183,7 @@ __attribute__((noinline)) void on_signal(int) {
     interrupted.captures = interrupted.captures + 1;
 }
 
-// What a signal handler returns to, as the kernel's own is described: qemu's has no call-frame
-// information.
+// The signal trampoline, with call-frame information as the kernel's has; qemu's has none.
 extern "C" void back_from_signal();
 #if defined(__aarch64__)
 asm(".text\n.cfi_startproc\n.cfi_signal_frame\nnop\n.globl back_from_signal\nback_from_signal:\n"

@@ -25,15 +25,15 @@ std::span<const std::uint8_t> bytes_of(const std::string& text) {
 }
 
 struct Chunk {
-    ChunkHeader head;
+    ChunkHeader header;
     Bytes payload;
 };
 
 // Chunks of all kinds: a process, two stacks, recorded (raw) events and packed events.
 std::vector<Chunk> planted_chunks() {
     std::vector<Chunk> chunks;
-    const auto add = [&](const ChunkHeader& head, std::span<const std::uint8_t> payload) {
-        chunks.push_back({head, Bytes(payload.begin(), payload.end())});
+    const auto add = [&](const ChunkHeader& header, std::span<const std::uint8_t> payload) {
+        chunks.push_back({header, Bytes(payload.begin(), payload.end())});
     };
     ProcessInfo process{.pid = 7,
                         .parent = 1,
@@ -176,13 +176,13 @@ TEST_CASE("with damage under valid checksums the decoders end normally or in one
     }
     CHECK(noticed > damaged / 2);
 
-    // What a head says of its payload: kind, thread, count, first and last.
+    // What a header says of its payload: kind, thread, count, first and last.
     for (std::size_t k = 0; k < chunks.size(); ++k) {
         for (std::size_t offset = offsetof(ChunkHeader, kind);
              offset < offsetof(ChunkHeader, raw_bytes); ++offset) {
             for (const std::uint8_t flip : flips) {
                 std::vector<Chunk> changed = chunks;
-                reinterpret_cast<std::uint8_t*>(&changed[k].head)[offset] ^= flip;
+                reinterpret_cast<std::uint8_t*>(&changed[k].header)[offset] ^= flip;
                 write_trace(path, changed);
                 analysis(path);
             }

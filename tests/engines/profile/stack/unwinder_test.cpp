@@ -1,6 +1,5 @@
-// Every capture against libunwind, through frames of every kind that a compiler makes: fixed,
-// variable (alloca), realigned, through the C library, through signal frames, after throw and
-// longjmp.
+// Compares every captured stack with libunwind's, through all kinds of frames: fixed, variable
+// (alloca), realigned, of the C library, signal frames, and after throw and longjmp.
 #define UNW_LOCAL_ONLY
 #include "profile/stack/unwinder.hpp"
 
@@ -43,7 +42,7 @@ Bounds own_stack() {
     return {reinterpret_cast<std::uint64_t>(low), reinterpret_cast<std::uint64_t>(low) + bytes};
 }
 
-// As the profiler has it: zeroed memory of its own.
+// In zeroed memory, as in the profiler.
 Unwinder& unwinder() {
     thread_local Unwinder* made = [] {
         void* at = mmap(nullptr, sizeof(Unwinder), PROT_READ | PROT_WRITE,
@@ -59,7 +58,7 @@ struct Tally {
     std::uint64_t captures = 0, wrong = 0, frames = 0, deepest = 0;
 } thread_local tally;
 
-// The stack that an id stands for, innermost first.
+// The addresses of a stack, innermost first.
 unsigned path(StackId id, std::uint64_t* addresses, unsigned most, StackId& root) {
     unsigned n = 0;
     for (; id > lost_root && n < most; id = tree().node(id).parent)
@@ -71,7 +70,7 @@ unsigned path(StackId id, std::uint64_t* addresses, unsigned most, StackId& root
 constexpr unsigned most_frames = 2000;
 StackId expected_root = complete_root;
 
-// Our stack of the caller of this function, against libunwind's.
+// Compares our stack of the caller of this function with libunwind's.
 __attribute__((noinline)) void capture() {
     const Frame caller = ASSAY_CALLER();
     const StackId id = unwinder().capture(caller, tree());
@@ -215,7 +214,7 @@ constexpr unsigned ways = 400;
 
 void run(unsigned seed, std::uint64_t captures) {
     tally = {};
-    // Programs come back to where they have been: each way is taken many times, in changing order.
+    // As in programs, the same stacks come again many times, in changing order.
     Random order(seed);
     while (tally.captures < captures) {
         Random way(seed * 1000 + static_cast<unsigned>(order()) % ways);
@@ -241,10 +240,10 @@ TEST_CASE("ten million captures agree with libunwind, frame by frame") {
     for (std::thread& thread : threads) thread.join();
     for (unsigned t = 0; t < 2; ++t) {
         const Tally& one = tallies[t];
-        CHECK(walks[t] < one.captures / 2);  // the memo is what is tested
+        CHECK(walks[t] < one.captures / 2);  // most captures hit the memo
         CHECK(one.captures >= 5'000'000);
         CHECK(one.wrong == 0);
-        CHECK(one.deepest > 28);  // more than one segment
+        CHECK(one.deepest > 28);  // more than an entry of the memo holds
         MESSAGE("mean depth " << one.frames << ", deepest " << one.deepest << ", walks "
                               << walks[t]);
     }
@@ -261,7 +260,7 @@ __attribute__((noinline)) void recurse(int depth) {
 
 }  // namespace
 
-TEST_CASE("a deep recursion is a chain of segments, and each depth its own stack") {
+TEST_CASE("deep recursions are captured in full") {
     tally = {};
     for (int round = 0; round < 3; ++round)
         for (int depth : {1, 27, 28, 29, 100, 500, 1500}) recurse(depth);
@@ -287,8 +286,7 @@ void run_coroutine(void* memory, std::size_t bytes, int depth) {
     coroutine_context.uc_link = &main_context;
     makecontext(&coroutine_context, reinterpret_cast<void (*)()>(on_own_stack), 1, depth);
     for (int turn = 0; turn < 2; ++turn) {
-        expected_root =
-            lost_root;  // where makecontext began says nothing of a caller, and there is none
+        expected_root = lost_root;  // makecontext's start routine has no caller
         swapcontext(&main_context, &coroutine_context);
         expected_root = complete_root;
         if (turn == 0) recurse(3);
@@ -297,14 +295,14 @@ void run_coroutine(void* memory, std::size_t bytes, int depth) {
 
 }  // namespace
 
-TEST_CASE("stacks of coroutines, in memory that comes and goes") {
+TEST_CASE("stacks of coroutines, in memory that is mapped and unmapped") {
     tally = {};
     constexpr std::size_t bytes = 256 << 10;
     std::mt19937 random(7);
     for (int round = 0; round < 200; ++round) {
         const int depth = static_cast<int>(random() % 100);
         if (round % 2) {
-            // One of a guard page at either end: what lies beyond can't be read.
+            // With an unreadable guard page at either end.
             auto* at = static_cast<char*>(
                 mmap(nullptr, bytes + 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
             mprotect(at + 4096, bytes - round * 1000 / 4096 * 4096, PROT_READ | PROT_WRITE);
@@ -312,7 +310,7 @@ TEST_CASE("stacks of coroutines, in memory that comes and goes") {
                           depth);
             munmap(at, bytes + 8192);
         } else {
-            void* at = std::malloc(bytes);  // a mapping of its own, which is given back unseen
+            void* at = std::malloc(bytes);  // its own mapping, unmapped without a hook
             run_coroutine(at, bytes, depth);
             std::free(at);
         }
@@ -322,7 +320,7 @@ TEST_CASE("stacks of coroutines, in memory that comes and goes") {
     CHECK(tally.deepest > 90);
 }
 
-TEST_CASE("a hit is what a walk by rules finds, and the same place is learned once") {
+TEST_CASE("a hit equals a walk by rules, and a stack is learned once") {
     struct Twice {
         static __attribute__((noinline)) std::pair<StackId, StackId> stack() {
             const Frame caller = ASSAY_CALLER();

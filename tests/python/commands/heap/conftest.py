@@ -1,4 +1,4 @@
-"""The planted programs, built once."""
+"""Builds the planted programs, once per session."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attaching to programs that run: what is planted in them is found to the byte, and they are none the worse for it."""
+"""Attaching to running programs: planted allocations are found to the byte, and the programs are not disturbed."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @contextlib.contextmanager
 def traced(pid: int) -> Iterator[None]:
-    """By a process that is not Assay, as a debugger does."""
+    """Traces the process from outside, as a debugger does."""
     tracer = subprocess.Popen(
         [sys.executable, "-c", TRACER, str(pid)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     )
@@ -143,7 +143,7 @@ def test_until_its_end(program: Path, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not faults_can_be_watched(), reason="page faults cannot be watched here")
 def test_who_touches_first_meanwhile(program: Path, tmp_path: Path) -> None:
-    """A thread that was there, another that was, and one that comes later: each page once."""
+    """Pages touched by two existing threads and by a later one: each is counted once."""
     pages = {"touch 20": 20 * 256, "let it touch 12": 12 * 256, "let another touch 7": 7 * 256}
     with running(program, "counts") as one:
         one.tell("touch 5")
@@ -206,7 +206,7 @@ def test_python(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("turns", [6])
 def test_waits_are_not_disturbed(program: Path, tmp_path: Path, turns: int) -> None:
-    """Reading, sleeping, polling, a semaphore, a signal to come, with every signal blocked."""
+    """Threads in read, nanosleep, epoll_wait, sem_wait and sigwaitinfo, with every signal blocked."""
     with running(program, "waits") as one:
         for turn in range(turns):
             Recorder(one.pid, tmp_path / str(turn)).end()
@@ -299,7 +299,7 @@ def test_killed_meanwhile(program: Path, tmp_path: Path) -> None:
 
 
 def test_the_recorder_is_killed(program: Path, tmp_path: Path) -> None:
-    """The program goes on, does not wait for anybody, and has no hook in it any more; it can be attached to again."""
+    """The program goes on without waiting, the hooks are removed, and it can be attached to again."""
     with running(program, "tight") as one:
         recorder = Recorder(one.pid, tmp_path / "killed")
         until = time.monotonic() + 30
@@ -310,7 +310,7 @@ def test_the_recorder_is_killed(program: Path, tmp_path: Path) -> None:
                      if line.endswith(".arena")}  # fmt: skip
         recorder.process.kill()
         recorder.process.wait()
-        while arenas.exists():  # what a program whose buffers are full tidies up when nobody takes them
+        while arenas.exists():  # the program deletes them when its buffers are full
             assert time.monotonic() < until
             time.sleep(0.01)
         Recorder(one.pid, tmp_path / "again").end()
@@ -323,7 +323,7 @@ def test_the_recorder_is_killed(program: Path, tmp_path: Path) -> None:
 
 
 def test_nothing_is_left_of_it(program: Path, tmp_path: Path) -> None:
-    """Each word through which its objects call one another is what it was, but for those that were not bound yet."""
+    """All words of the global offset tables are as before, except those that were unbound."""
     before = set(Path("/dev/shm").glob("assay-heap-*"))
     with running(program, "obeys") as one:
         Recorder(one.pid, tmp_path / "run").end()
@@ -343,7 +343,7 @@ def test_nothing_is_left_of_it(program: Path, tmp_path: Path) -> None:
                     continue
                 begin, end = (int(word, 16) for word in fields[0].split("-"))
                 if "ld-linux" in fields[5] or not fields[1].startswith("r"):
-                    continue  # the loader lists what is loaded
+                    continue  # the loader's list of objects
                 memory.seek(begin)
                 words = memoryview(memory.read(end - begin)).cast("Q")
                 assert not [hex(word) for word in words if min(code) <= word < max(ends)], line
@@ -375,7 +375,7 @@ def test_processes_that_cannot_be_attached_to(program: Path, planted: Path, tmp_
 
 
 def test_a_debugger_that_comes_meanwhile(program: Path, tmp_path: Path) -> None:
-    """Then the hooks cannot be taken out from outside: they go by themselves."""
+    """The recorder cannot remove the hooks then: they remove themselves."""
     with running(program, "tight") as one:
         recorder = Recorder(one.pid, tmp_path / "run")
         with traced(one.pid):
@@ -419,7 +419,7 @@ sys.exit(7)
 
 
 def test_a_process_that_keeps_others_out() -> None:
-    """And one that the system keeps others out of, which is planted: the rule would be the whole machine's."""
+    """Also a process that refuses tracing itself: the system's setting would affect the whole machine."""
     nobody: dict[str, Any] = {"user": 65534, "group": 65534} if os.geteuid() == 0 else {}
     recorder = engines_folder() / "assay-heap"
     if nobody and subprocess.run(["test", "-x", recorder], **nobody).returncode != 0:

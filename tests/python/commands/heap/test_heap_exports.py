@@ -1,4 +1,4 @@
-"""A profile shown again, compared, and handed to other tools, which read it."""
+"""Showing, comparing and exporting profiles; other tools read the exports."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_callgrind_reads_it(planted: Path, tmp_path: Path) -> None:
 
 
 def test_pprof_reads_it(planted: Path, tmp_path: Path) -> None:
-    """Its fields, by their numbers, as profile.proto gives them."""
+    """The fields of a pprof profile by number (profile.proto)."""
     heap(tmp_path / "run", planted, "leak")
     said = subprocess.run(
         [ASSAY, "heap", tmp_path / "run", "--export", "pprof"], capture_output=True, check=True
@@ -89,7 +89,7 @@ def test_pprof_reads_it(planted: Path, tmp_path: Path) -> None:
 
 
 def messages(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Field numbers and values of a protocol buffer that has numbers and parts only."""
+    """Field numbers and values of a protocol buffer with varints and length-delimited fields only."""
     at = 0
 
     def number() -> int:

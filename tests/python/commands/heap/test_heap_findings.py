@@ -1,4 +1,4 @@
-"""What ``assay heap`` finds in planted programs: totals to the byte, and the advice on each fault."""
+"""Findings of ``assay heap`` on planted programs: totals to the byte, and the advice on each fault."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def test_every_way_to_ask(planted: Path, tmp_path: Path) -> None:
     heap(tmp_path / "run", planted, "ways")
     one = profile(tmp_path / "run")
     nodes = [n for k, n in enumerate(one.nodes) if "every_way" in functions(one, k)]
-    # Twelve, and the text that is duplicated; libstdc++ rounds an aligned one up to its alignment.
+    # Twelve blocks and strdup's source; libstdc++ rounds an aligned block up to its alignment.
     assert sum(n.count for n in nodes if n.min_size == n.max_size == 1000) == 12
     assert sum(n.count for n in nodes if n.min_size == n.max_size == 1024) == 1
     assert sum(n.leaked_count for n in nodes) == 0
@@ -113,7 +113,7 @@ def test_what_is_asked_of_the_system_itself(planted: Path, tmp_path: Path) -> No
         - (bare.threads[0].calls[kind].count if kind in bare.threads[0].calls else 0)
         for kind in ("map", "unmap", "brk")
     }
-    assert more == {"map": 2, "unmap": 2, "brk": 2}  # to move one is to give it up and to ask anew
+    assert more == {"map": 2, "unmap": 2, "brk": 2}  # mremap counts as unmap and map
     assert one.totals.mapped_bytes - bare.totals.mapped_bytes == (1 << 20) + (3 << 20)
 
 
@@ -141,7 +141,7 @@ def test_what_is_never_there_at_once_does_not_add_up(planted: Path, tmp_path: Pa
     assert peaks["first_half"].function_inclusive_peak == 1_000_000
     assert peaks["leak"].function_exclusive_peak == 3_000_000
     callers = [n for n in one.nodes if one.locations[n.location].function.startswith("both_halves")]
-    assert sorted(n.inclusive_peak for n in callers) == [1_000_000, 3_000_000]  # a line each
+    assert sorted(n.inclusive_peak for n in callers) == [1_000_000, 3_000_000]  # each on its own line
 
 
 def test_pages_that_a_few_blocks_keep(planted: Path, tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ def test_pages_that_a_few_blocks_keep(planted: Path, tmp_path: Path) -> None:
     one = profile(tmp_path / "run")
     assert one.fragmentation is not None
     assert 19_000 < one.fragmentation.pages < 22_000
-    # Pages are looked at again when a quarter more is empty: the worst moment may be missed by that.
+    # Pages are examined when a quarter more is empty, so the maximum may be missed by that much.
     assert one.fragmentation.empty > 0.75 * one.fragmentation.pages * one.fragmentation.page_bytes
     worst = one.fragmentation.pins[0]
     assert "interleave" in one.allocation_site(worst.node).function
@@ -185,7 +185,7 @@ def test_who_touches_first(planted: Path, tmp_path: Path) -> None:
     stack = max(one.touches.stacks, key=lambda t: t.pages)
     assert "ask_large" in one.allocation_site(stack.node).function
     assert abs(stack.pages - pages) <= 2
-    # 49 huge pages lie wholly inside of it, or 50; what is left at its ends goes on by small ones.
+    # 49 or 50 huge pages lie inside of it; its ends use small pages.
     assert 49 <= stack.with_huge <= 50 + 2 * 512
     assert abs(dict(one.touches.threads)[1] - pages) <= 50
     (cause,) = advice(tmp_path / "run")
@@ -194,7 +194,7 @@ def test_who_touches_first(planted: Path, tmp_path: Path) -> None:
 
 @pytest.mark.skipif(not faults_can_be_watched(), reason="page faults cannot be watched here")
 def test_who_has_it_touched(planted: Path, tmp_path: Path) -> None:
-    """Not memset, memcpy, the kernel and the standard library, but who calls them."""
+    """First touch is attributed to the callers of memset, memcpy, read and the standard library."""
     heap(tmp_path / "run", planted, "fills")
     touches = profile(tmp_path / "run").touches
     assert touches is not None

@@ -1,4 +1,4 @@
-"""Code that a program makes at run time: stacks go through it, under the names that its maker tells."""
+"""Stacks through code that was made at run time, with names from perf's map file."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def names_gone() -> Iterator[list[int]]:
-    """Processes whose names are thrown away at the end."""
+    """Deletes the map files of the processes at the end."""
     processes: list[int] = []
     yield processes
     for pid in processes:
@@ -45,7 +45,7 @@ def names_gone() -> Iterator[list[int]]:
 
 
 def stack_of(one: HeapProfile, function: str) -> list[str]:
-    """The innermost first, of the one place that this function has asked from."""
+    """The stack of the only allocation site in this function, innermost first."""
     (node,) = [
         k for k, n in enumerate(one.nodes) if n.count and one.allocation_site(k).function.startswith(function)
     ]
@@ -77,9 +77,9 @@ def test_stacks_go_through_it(
 
 
 def test_functions_of_nodejs(names_gone: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the C program through V8's own code and the script's functions to the C function that asks."""
+    """The stack goes from the C program through V8 and the script's functions to the C function that allocates."""
     node = subprocess.run([ROOT / "packaging/setup.sh", "node"], capture_output=True, text=True, check=True)
-    monkeypatch.chdir(tmp_path)  # it leaves a log where it runs
+    monkeypatch.chdir(tmp_path)  # node writes a log into its working directory
     script = tmp_path / "script.js"
     script.write_text(SCRIPT)
     words = ["--perf-basic-prof", "--interpreted-frames-native-stack", script]

@@ -1,4 +1,4 @@
-"""Parts of a program: blocks of a size, samples, ranks, profiles on the way."""
+"""Options that select what is recorded: sizes, samples, ranks, dumps."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = [*NEEDED, pytest.mark.programs]
 def test_blocks_of_a_size_and_more(planted: Path, tmp_path: Path) -> None:
     done = heap(tmp_path / "run", planted, "grow", options=["--at-least", "40kB"])
     node = of(profile(tmp_path / "run"), "grow")
-    # Of sizes 10, 20 ... 50,000 those from 40,000 on; one or two below it have that room in fact.
+    # Of sizes 10, 20 ... 50,000 those from 40,000 on; one or two smaller blocks have that usable size.
     assert 1001 <= node.count <= 1004
     assert "blocks under 39.1 KiB were left out" in done.stderr
 

@@ -1,4 +1,4 @@
-"""Programs are none the worse for being recorded: exceptions, signals, coroutines, forks, kills, real ones."""
+"""Recording does not change programs: exceptions, signals, coroutines, forks, kills, real programs."""
 
 from __future__ import annotations
 
@@ -32,9 +32,7 @@ pytestmark = [*NEEDED, pytest.mark.programs]
 def test_leaving_frames_in_other_ways(planted: Path, tmp_path: Path, what: str) -> None:
     done = heap(tmp_path / "run", planted, what)
     assert (done.returncode, done.stdout) == (7, "done\n")
-    name, blocks = (
-        ("throwing", 21 + 1) if what == "throw" else ("jumping", 21)
-    )  # the exception's text is one more
+    name, blocks = ("throwing", 21 + 1) if what == "throw" else ("jumping", 21)  # plus the exception's text
     assert of(profile(tmp_path / "run"), name).count == 100 * blocks
 
 
@@ -44,7 +42,7 @@ def test_signals_in_the_middle(planted: Path, tmp_path: Path) -> None:
 
 
 def test_threads_that_ask_the_c_library_first(planted: Path, tmp_path: Path) -> None:
-    """pthread_getattr_np allocates while it holds the lock that it takes."""
+    """pthread_getattr_np allocates while it holds its lock."""
     heap(tmp_path / "run", planted, "attributes")
     one = profile(tmp_path / "run")
     assert of(one, "leak").leaked == 10 * 1000
@@ -61,7 +59,7 @@ def test_threads_that_ask_the_c_library_first(planted: Path, tmp_path: Path) -> 
 
 @pytest.mark.parametrize("kind", ["-pie", "-no-pie"])
 def test_segments_that_lie_apart(kind: str, tmp_path: Path) -> None:
-    """As a linker for pages of 2 MiB leaves them: what tells of stacks is then not beside the code."""
+    """As linked for pages of 2 MiB: .eh_frame is then not mapped beside the code."""
     program = built(tmp_path / "apart", kind, "-Wl,-z,max-page-size=0x200000")
     heap(tmp_path / "run", program, "leak")
     one = profile(tmp_path / "run")
@@ -110,7 +108,7 @@ def test_killed_without_a_word(planted: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("words", [["exit at once"], ["two lines"]])
 def test_ends_of_its_own(small: Path, tmp_path: Path, words: list[str]) -> None:
-    """Also without destructors, and by becoming another program."""
+    """Also by _exit and by exec."""
     heap(tmp_path / "run", "sh", "-c", 'exec "$0" "$@"', small, *words)
     assert [one.process.complete for one in profiles(tmp_path / "run")] == [True, True]
 

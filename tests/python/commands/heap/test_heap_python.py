@@ -1,4 +1,4 @@
-"""Python's functions in heap profiles: known totals of known lines, in the place where they were called from."""
+"""Python functions in heap profiles: known totals of known lines, at the right place on the stack."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ ROOT = Path(__file__).parents[4]
 PLANTED = ROOT / "tests/fixtures/heap/planted.py"
 EMBEDDED = ROOT / "tests/fixtures/heap/embedded.c"
 LIMIT_S = 120
-HEAD = 33  # bytes that an object of bytes takes beyond what it holds
-LARGE = 40_000  # bytes: the planted blocks are larger than any other that their lines ask for
+HEAD = 33  # overhead of a bytes object, in bytes
+LARGE = 40_000  # bytes: planted blocks are larger than all others of their lines
 READ = ("3.11", "3.12", "3.13")
 SYSTEM = "/usr/bin/python3"
 SEARCHED = 5000  # rows that each search makes
@@ -45,7 +45,7 @@ def version_of(python: str | Path) -> str:
 
 
 def interpreters() -> dict[str, str]:
-    """By version: the system's, this one, those on the PATH, and what pyenv has."""
+    """Interpreters by version: the system's, this one, those on PATH, and pyenv's."""
     named = (shutil.which(f"python{version}") for version in READ)
     places = [SYSTEM, sys.executable, *named, *Path.home().glob(".pyenv/versions/3.*/bin/python3")]
     found: dict[str, str] = {}
@@ -68,14 +68,14 @@ WAYS = ("calls", "recursion", "callbacks", "generators", "coroutines", "objects"
 
 @pytest.fixture(scope="module", params=READ)
 def one(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> HeapProfile:
-    """One run of each interpreter, in all these ways."""
+    """One run of each interpreter with all planted ways."""
     return planted(tmp_path_factory.mktemp("planted"), interpreter(request.param), *WAYS)
 
 
 def recorded(
     where: Path, *words: str | Path, malloc: str = "malloc", status: int = 0, options: Sequence[str] = ()
 ) -> list[HeapProfile]:
-    """Of all its processes, that which has allocated most first."""
+    """The profiles of all processes, the one that allocated most first."""
     tool, folder = engines_folder() / "assay-heap", where / "heap"
     folder.mkdir(parents=True)
     environment = os.environ | {"PYTHONMALLOC": malloc}
@@ -108,13 +108,13 @@ def line(name: str) -> int:
 
 
 def frames(one: HeapProfile, node: int) -> list[str]:
-    """Python's functions and lines on a stack, the outermost first."""
+    """The Python functions and lines on a stack, outermost first."""
     places = [one.locations[one.nodes[at].location] for at in one.stack(node)]
     return [f"{place.function}:{place.line}" for place in reversed(places) if place.is_python]
 
 
 def large(one: HeapProfile, way: str) -> Iterator[int]:
-    """Nodes of large blocks that a line of the planted program has asked for in this way."""
+    """Nodes of large blocks that were allocated below this line of the planted program."""
     for number, node in enumerate(one.nodes):
         if node.count == 0 or node.min_size < LARGE:
             continue
@@ -124,7 +124,7 @@ def large(one: HeapProfile, way: str) -> Iterator[int]:
 
 
 def stacks(one: HeapProfile, way: str) -> dict[tuple[str, ...], int]:
-    """Bytes of large blocks by the functions and lines of Python on their stacks."""
+    """Bytes of large blocks by the Python functions and lines on their stacks."""
     found: Counter[tuple[str, ...]] = Counter()
     for node in large(one, way):
         found[tuple(frames(one, node))] += one.nodes[node].bytes
@@ -132,7 +132,7 @@ def stacks(one: HeapProfile, way: str) -> dict[tuple[str, ...], int]:
 
 
 def lines(one: HeapProfile, way: str) -> dict[tuple[str, int], int]:
-    """Bytes of large blocks by who is told to have asked for them."""
+    """Bytes of large blocks by allocation site."""
     found: Counter[tuple[str, int]] = Counter()
     for node in large(one, way):
         asker = one.allocation_site(node)
@@ -141,7 +141,7 @@ def lines(one: HeapProfile, way: str) -> dict[tuple[str, int], int]:
 
 
 def at(*frames: str) -> tuple[str, ...]:
-    """("two@two calls", ...): the functions, with the lines of these names."""
+    """Functions with the line numbers of the named lines, from ("two@two calls", ...)."""
     return tuple(
         f"{function}:{line(name)}" for function, _, name in (frame.partition("@") for frame in frames)
     )
@@ -163,14 +163,12 @@ def test_functions_and_lines(one: HeapProfile) -> None:
 
 
 def test_from_the_c_program_to_python_to_the_c_function(one: HeapProfile) -> None:
-    """The C frames that lead to the interpreter, the functions that it runs, and the C functions that these call."""
+    """A stack holds the C frames before the interpreter, the Python functions, and the C functions that these call."""
     for node in large(one, "calls"):
         places = [one.locations[one.nodes[k].location] for k in one.stack(node)][::-1]
         kinds, names = [place.is_python for place in places], [place.function for place in places]
         first, last = kinds.index(True), len(kinds) - 1 - kinds[::-1].index(True)
-        assert all(
-            kinds[first : last + 1]
-        )  # one after the other, with nothing of the interpreter's between them
+        assert all(kinds[first : last + 1])  # consecutive, without frames of the interpreter between them
         assert names[first - 1].startswith("_PyEval_EvalFrameDefault")
         assert "_PyEval_EvalFrameDefault" not in names[last:]
         assert "Py_RunMain" in names[:first] and last < len(kinds) - 1
@@ -181,9 +179,7 @@ def test_recursion(one: HeapProfile) -> None:
     assert sorted(stack.count(f"sink:{line('recursion')}") for stack in found) == [0, 7]
     assert lines(one, "recursion") == {("sink", line("bottom")): 2 * (3_000_000 + HEAD)}
     (figures,) = (f for f in one.by("bytes", by_function) if f.location.function == "sink")
-    assert (
-        6_000_000 <= figures.inclusive < 6_000_000 + LARGE
-    )  # it counts once, however often it is on the stack
+    assert 6_000_000 <= figures.inclusive < 6_000_000 + LARGE  # a recursive function counts once
 
 
 def test_from_c_back_to_python(one: HeapProfile) -> None:
@@ -216,13 +212,13 @@ def test_coroutines(one: HeapProfile) -> None:
 
 
 def test_qualified_names(one: HeapProfile) -> None:
-    """Methods, properties, closures and what Unicode allows; __init__ without what the interpreter puts around it."""
+    """Methods, properties, closures, names in Unicode; __init__ without the interpreter's frame around it."""
     found = lines(one, "objects")
     comprehension = {function for function, where in found if where == line("comprehension")}
     assert comprehension in (
         {"objects"},
         {"objects.<locals>.<listcomp>"},
-    )  # from 3.12 on it is no function any more
+    )  # inlined from 3.12 on
     assert found == {
         ("Owner.__init__", line("init")): 300_000 + HEAD,
         ("Owner.copied", line("property")): 300_001 + HEAD,
@@ -266,7 +262,7 @@ def test_code_that_takes_the_place_of_other_code(one: HeapProfile) -> None:
 
 
 def test_a_library_that_lets_the_interpreter_go(one: HeapProfile) -> None:
-    """What it asks for meanwhile is asked for by the line that waits for it."""
+    """Allocations in a library that has released the GIL belong to the line that called it."""
     waiting = f"search:{line('search')}"
     of_library = [
         (frames(one, k), n.count)
@@ -299,7 +295,7 @@ def test_exports_and_figures_know_them(one: HeapProfile) -> None:
 
 
 def test_with_pythons_own_allocator(tmp_path: Path) -> None:
-    """Large blocks are seen in any case; code comes and goes unseen."""
+    """Large blocks are always recorded; code objects are freed and reused unseen."""
     one = planted(tmp_path, SYSTEM, "calls", "made", malloc="pymalloc")
     assert sum(stacks(one, "calls").values()) == 4_000_000 + 3 * HEAD
     made(one)
@@ -322,7 +318,7 @@ def test_a_fork(tmp_path: Path) -> None:
 
 
 def test_the_end_of_an_interpreter(tmp_path: Path) -> None:
-    """Threads still work for it when it goes, some of them in a library that does not know."""
+    """Threads are still running when the interpreter ends, some of them without the GIL."""
     one = planted(tmp_path, SYSTEM, "ends")
     assert lines(one, "leave") == {("leave", line("leave")): 450_000 + HEAD}
 
@@ -353,7 +349,7 @@ def test_packing_loses_nothing(tmp_path: Path) -> None:
 
 
 def test_another_version(tmp_path: Path) -> None:
-    """Its functions are not seen, and that is said."""
+    """Its functions are not recorded, and the report says so."""
     source = tmp_path / "planted.c"
     source.write_text(
         "#include <stdlib.h>\n"
@@ -374,7 +370,7 @@ def test_an_older_version(tmp_path: Path) -> None:
 
 
 def test_an_interpreter_in_a_program(tmp_path: Path) -> None:
-    """Loaded when the program has run for long, begun and ended twice, and entered by another thread."""
+    """An interpreter loaded late, started and finalized twice, and entered by another thread."""
     library = next(Path("/usr/lib").glob("*/libpython3.1[123].so.1.0"), None)
     if library is None:
         pytest.skip("optional: no interpreter as a library (libpython)")
@@ -405,7 +401,7 @@ def test_the_report_has_them_and_their_source(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "two" in done.stderr and done.stdout == ""
-    assert "Py_RunMain" not in done.stderr.partition("Findings")[2]  # what no line of Python can change
+    assert "Py_RunMain" not in done.stderr.partition("Findings")[2]  # no Python line can change it
     (one,) = load_profiles(tmp_path / "run")
     page = heap_page(one, one.title, datetime.now(UTC).isoformat())
     assert "# line: two" in page.sources[str(PLANTED)].text
@@ -427,7 +423,7 @@ for _ in range(100): ask()
 
 
 def asked_by(one: HeapProfile, function: str) -> tuple[int, int]:
-    """Blocks and bytes of the planted size or more, from that function, whose callers are all known."""
+    """Blocks and bytes of at least the planted size from this function; all its callers are known."""
     found = []
     for k, node in enumerate(one.nodes):
         names = [one.locations[one.nodes[at].location].function for at in one.stack(k)]
@@ -444,7 +440,7 @@ def test_in_a_library_that_is_loaded_late(options: list[str], tmp_path: Path) ->
 
 
 def test_in_a_sample(tmp_path: Path) -> None:
-    """Some 50 of the 100 blocks: within four standard deviations."""
+    """About 50 of the 100 blocks, within four standard deviations."""
     (one,) = recorded(tmp_path, SYSTEM, "-c", ASKING, options=["--sample", "100000"])
     assert asked_by(one, "ask")[1] == pytest.approx(5_000_000, rel=0.57)
 

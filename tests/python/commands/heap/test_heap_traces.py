@@ -1,4 +1,4 @@
-"""Traces that are damaged or packed, and what cannot be recorded: one clear line."""
+"""Damaged and packed traces, and programs that cannot be recorded, which give one clear line."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = [*NEEDED, pytest.mark.programs]
 
 @pytest.mark.parametrize(("what", "blocks"), [("live", 400_000), ("large", 20_000)])
 def test_many_live_blocks_in_bounded_memory(small: Path, tmp_path: Path, what: str, blocks: int) -> None:
-    """Their addresses, and their names once the trace is packed, have most of their bits in common."""
+    """Their addresses, and their ids in a packed trace, share most of their bits."""
     tool = engines_folder() / "assay-heap"
     subprocess.run([tool, "record", tmp_path, "--", small, what], check=True, timeout=LIMIT_S)
     (trace,) = tmp_path.glob("*.heap")
@@ -55,8 +55,7 @@ def test_a_truncated_trace_shows_what_it_holds(planted: Path, tmp_path: Path) ->
 
 @pytest.mark.parametrize("what", ["ways", "grow", "handover", "threads"])
 def test_packing_loses_nothing(planted: Path, tmp_path: Path, what: str) -> None:
-    """The same figures from a trace as it was recorded and from the packed one, which is much smaller; and a third
-    time from that, packed again."""
+    """A trace gives the same figures as recorded, packed (and much smaller), and packed twice."""
     tool = engines_folder() / "assay-heap"
     subprocess.run([tool, "record", tmp_path, "--", planted, what], capture_output=True, timeout=LIMIT_S)
     (trace,) = tmp_path.glob("*.heap")
@@ -65,7 +64,7 @@ def test_packing_loses_nothing(planted: Path, tmp_path: Path, what: str) -> None
         said = subprocess.run([tool, "analyse", trace], capture_output=True, check=True, timeout=LIMIT_S)
         one = json.loads(said.stdout)
         del one["trace"]
-        del one["fragmentation"], one["touches"]  # of addresses, which a packed trace has no more
+        del one["fragmentation"], one["touches"]  # need addresses, which a packed trace does not have
         found.append(one)
         sizes.append(trace.stat().st_size)
         subprocess.run([tool, "pack", trace], check=True, timeout=LIMIT_S)
@@ -89,7 +88,7 @@ def test_a_static_program(tmp_path: Path) -> None:
 
 
 def test_a_setuid_program(planted: Path, tmp_path: Path) -> None:
-    """The loader takes nothing from the environment of one who becomes somebody else."""
+    """The loader ignores LD_PRELOAD for setuid programs."""
     if os.geteuid() != 0:
         pytest.skip("making one needs root")
     other = tmp_path / "setuid"
@@ -128,7 +127,7 @@ def test_a_run_without_a_trace(tmp_path: Path) -> None:
 
 
 def test_a_full_disk(planted: Path, tmp_path: Path) -> None:
-    """The program goes on and ends as it would; what was written until then is kept."""
+    """The program goes on and ends normally; what was written before is kept."""
     if os.geteuid() != 0:
         pytest.skip("a small file system needs root")
     small = tmp_path / "small"
