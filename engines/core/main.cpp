@@ -12,8 +12,8 @@ int report_errors(std::string_view program, const std::function<int()>& body) {
     try {
         return body();
     } catch (const Error& error) {
-        fmt::print(stderr, "{}: {}{}{}\n", program, error.what(), error.fix.empty() ? "" : "; ",
-                   error.fix);
+        fmt::print(stderr, "{}: {}{}{}\n", program, error.what(),
+                   error.fix.empty() ? "" : "; fix: ", error.fix);
     } catch (const std::exception& error) {
         fmt::print(stderr, "{}: defect: {}\n", program, error.what());
     }

@@ -8,7 +8,7 @@ namespace assay {
 
 inline constexpr int exit_unusable = 2;  // bad input, or it cannot run here
 
-// Returns the exit code of `body`. An Error is printed as "program: what; fix" and gives
+// Returns the exit code of `body`. An Error is printed as "program: what; fix: ..." and gives
 // exit_unusable; any other exception is printed as a defect.
 int report_errors(std::string_view program, const std::function<int()>& body);
 

@@ -95,7 +95,7 @@ PortName find_port(const std::string& device, int port) {
                     "give one of them");
     if (std::ranges::find(known, name.device) == known.end())
         throw Error("no RDMA device is called '" + name.device + "'",
-                    known.empty() ? "there is none" : "there are: " + joined(known));
+                    known.empty() ? "there is none" : "name one of: " + joined(known));
     if (name.port == 0) name.port = port;
     if (name.port == 0) return first_active({name.device});
     const std::vector<int> numbers = ports(name.device);

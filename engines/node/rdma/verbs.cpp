@@ -179,9 +179,10 @@ void Device::choose_address() {
         for (const Gid& gid : table)
             known += fmt::format("{}{} is {} ({})", known.empty() ? "" : ", ", gid.index,
                                  gid.address, gid.type);
-        refuse(needs_.gid_index < 0 ? "has no address"
-                                    : fmt::format("has no GID of index {}", needs_.gid_index),
-               known.empty() ? "its network interface needs an IP address" : known);
+        refuse(
+            needs_.gid_index < 0 ? "has no address"
+                                 : fmt::format("has no GID of index {}", needs_.gid_index),
+            known.empty() ? "give its network interface an IP address" : "choose one of: " + known);
     }
     if (library().query_gid(context_.get(), static_cast<std::uint8_t>(name_.port), gid_->index,
                             &raw_gid_) != 0)
@@ -217,7 +218,7 @@ void Device::make_queue_pairs() {
                fmt::format("its limit is {} (--depth)", limits_.max_qp_wr));
     if (entries > limits_.max_cqe)
         refuse(fmt::format("has no completion queue of {} entries", entries),
-               fmt::format("its limit is {} (--qps, --depth)", limits_.max_cqe));
+               fmt::format("ask for {} at most (--qps, --depth)", limits_.max_cqe));
     queue_.reset(library().create_cq(context_.get(), entries, nullptr, nullptr, 0));
     if (!queue_)
         refuse(fmt::format("gives no completion queue of {} entries: {}", entries,

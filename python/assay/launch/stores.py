@@ -103,6 +103,6 @@ def _run_tool(arguments: list[str], limit_s: float) -> bytes:
         ) from None
     if result.returncode != 0:
         message = result.stderr.decode(errors="replace").strip().removeprefix("assay-store: ")
-        what, _, fix = message.partition("; ")
-        raise UserError(what, fix.removeprefix("fix: "))
+        what, _, fix = message.partition("; fix: ")
+        raise UserError(what, fix)
     return result.stdout

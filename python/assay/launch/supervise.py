@@ -304,8 +304,8 @@ def _ending(status: int) -> str:
 def _most_telling_line(stderr: str) -> str:
     """Returns the most informative line of a launcher's output; "" if there is none.
 
-    An error of an engine or the accelerator ("assay-probe: what; fix") is the cause of all that follows. Else it is the
-    first line with an error, except launchers' notes about their help; else the last line.
+    An error of an engine or the accelerator ("assay-probe: what; fix: ...") is the cause of all that follows. Else it
+    is the first line with an error, except launchers' notes about their help; else the last line.
     """
     lines = [line.strip(" *-=\t") for line in stderr.splitlines()]
     lines = [line for line in lines if line and not _LAUNCHER_CHATTER.search(line)]

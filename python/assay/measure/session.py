@@ -32,6 +32,7 @@ from assay.launch.supervise import Ending, Limits, Started, run_engine
 from assay.records import schema
 from assay.records.run import Run
 from assay.records.schema import AnyRecord
+from assay.records.units import parse_size
 from assay.report.html import build_report
 from assay.report.terminal import console, show_outcome, show_run, show_verdicts
 
@@ -263,7 +264,7 @@ class Session:
             for r in self.run.records
             if isinstance(r, schema.Measurement) and r.name == measurement and r.metric == "corrupted"
         }
-        sizes = [int(size) for size in str(params["sizes"]).split(",")]
+        sizes = [parse_size(size) for size in str(params["sizes"]).split(",")]
         left = [size for size in sizes if any((size, op) not in have for op in ops)] or sizes[-1:]
         return {**params, "sizes": ",".join(map(str, left))}
 

@@ -14,6 +14,7 @@ import pytest
 from assay.cli import build_parser, parse
 from assay.commands.parser import Example, Parser
 from assay.errors import UserError
+from assay.launch.engines import storage_bench
 from assay.launch.launchers import default_launcher
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -65,7 +66,7 @@ def test_the_examples_run(verb: str, tmp_path: Path) -> None:
     """In their order and in one folder: a later one may show what an earlier one has recorded."""
     environment = {**os.environ, "PATH": f"{ROOT}:{os.environ['PATH']}"}
     for example in VERBS[verb].examples:
-        if example.needs not in ("", "an MPI") or (example.needs and not has_mpi()):
+        if example.needs not in ("", "an MPI") or (example.needs and not has_mpi(verb)):
             continue
         done = subprocess.run(
             ["bash", "-c", example.command],
@@ -84,9 +85,12 @@ def test_the_examples_run(verb: str, tmp_path: Path) -> None:
         assert fit, f"{example.command}: exit code {done.returncode}\n{said}"
 
 
-def has_mpi() -> bool:
+def has_mpi(verb: str) -> bool:
+    """And the engines of the verb are built for it."""
     try:
-        default_launcher()
+        launcher = default_launcher()
+        if verb.startswith("io bench"):
+            storage_bench(launcher.flavour)
     except UserError:
         return False
     return True

@@ -94,10 +94,10 @@ def test_a_launcher_that_lingers_after_a_failure_is_ended(short_grace: None) -> 
 
 def test_an_engines_refusal_is_the_cause_not_the_launchers_talk_after_it() -> None:
     ending, _, _ = run(
-        'print("assay-probe: sizes of 0; give at least 1", file=sys.stderr);'
+        'print("assay-probe: sizes of 0; fix: give at least 1", file=sys.stderr);'
         'print("-----\\nmpirun noticed", file=sys.stderr); sys.exit(2)'
     )
-    assert ending.failure is not None and ending.failure.what == "sizes of 0; give at least 1"
+    assert ending.failure is not None and ending.failure.what == "sizes of 0; fix: give at least 1"
 
 
 def test_a_death_without_words_still_says_how_it_ended() -> None:

@@ -75,7 +75,7 @@ def test_nothing_of_the_users_is_overwritten(folder: Path, capfd: pytest.Capture
     precious.write_bytes(b"x" * (1 << 20))
     assert main(["io", "device", str(precious), *SHORT, "-o", "refused"]) == 2
     captured = capfd.readouterr()
-    assert "exists and would be overwritten; give --overwrite" in captured.out + captured.err
+    assert "exists and would be overwritten; fix: give --overwrite" in captured.out + captured.err
     read = measured(capfd, str(precious), "--op", "read", "--sizes", "4k")
     assert read and all(r["params"]["op"] == "read" for r in read if "op" in r["params"])
     assert precious.read_bytes() == b"x" * (1 << 20)

@@ -445,7 +445,7 @@ def test_a_process_that_keeps_others_out() -> None:
         rule.write_text("0\n")
         assert f"process {one.pid} may not be attached to" in told(one.pid, planted)
         rule.write_text("1\n")
-        assert f"{rule} is 1; become root, or write 0 into it" in told(one.pid, planted)
+        assert f"{rule} is 1; fix: become root, or write 0 into it" in told(one.pid, planted)
         one.end()
 
 
