@@ -1,6 +1,6 @@
 """The command line: one visible list of verbs, one place where errors become exit codes.
 
-Each verb is a class in ``assay.commands`` (one file a verb) whose docstring is its help; see ``Command``.
+Each verb is a class in ``assay.commands`` (one file per verb) whose docstring is its help; see ``Command``.
 """
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ def _refuse(parser: Parser, unknown: list[str]) -> None:
 
 
 def _split(arguments: list[str]) -> tuple[list[str], list[str] | None]:
-    """Of a verb that says so (``takes_program``): its own arguments, and those behind "--". None for other verbs."""
+    """Splits at "--" for a verb with ``takes_program``: its arguments, and the program's. None for other verbs."""
     takes = {command.name for command in COMMANDS if getattr(command, "takes_program", False)}
     if not arguments or arguments[0] not in takes:
         return arguments, None

@@ -1,14 +1,14 @@
 """The one error of the Python side that a user is meant to see.
 
 Raised anywhere, caught once in ``assay.cli.main``: the user reads one line (what is wrong, where, and
-what to do), never a traceback. Anything else that escapes is a defect of Assay.
+its fix), never a traceback. Anything else that escapes is a defect of Assay.
 """
 
 # Exit codes, the same for every verb.
 EXIT_PASS = 0
 EXIT_FAIL = 1
 EXIT_UNUSABLE = 2  # bad input, not runnable, or inconclusive
-EXIT_INTERRUPTED = 130  # Ctrl-C: what was measured has been kept
+EXIT_INTERRUPTED = 130  # Ctrl-C or SIGTERM; the records so far are kept
 
 EXIT_OF = {"PASS": EXIT_PASS, "FAIL": EXIT_FAIL, "INCONCLUSIVE": EXIT_UNUSABLE}  # of a run's outcome
 

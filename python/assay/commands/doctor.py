@@ -53,7 +53,7 @@ SHOWN_FACTS: dict[str, str | None] = {
     "pcie.device_share": "%",
 }
 
-SHOWN_WORDS = {"pcie.width": "x{}", "pcie.device_share": "{} of what the device can do"}
+SHOWN_FORMATS = {"pcie.width": "x{}", "pcie.device_share": "{} of what the device can do"}
 
 
 @dataclass
@@ -139,7 +139,7 @@ def _settings(specifications: list[Specification]) -> list[Check]:
         return [Check("settings", "facts", "note", error.what, error.fix)]
     checks = []
     for specification in specifications:
-        facts = [one for one in specification.criteria if one.fact]
+        facts = [criterion for criterion in specification.criteria if criterion.fact]
         for verdict in judge(replace(specification, criteria=facts), contexts, [socket.gethostname()]):
             found = verdict.observed_text or "not on this machine"
             if verdict.reason and verdict.observed_text:
@@ -160,14 +160,14 @@ def _devices(contexts: list[Context]) -> list[Check]:
         if device is None or facts.get("interface.kind") == "virtual":
             continue
         node = "" if context.subject.numa is None else f"NUMA node {context.subject.numa}"
-        words = [node] if node else []
+        texts = [node] if node else []
         for name, unit in SHOWN_FACTS.items():
             value = facts.get(name)
             if value is not None:
                 plain = unit is None or not isinstance(value, int | float)
                 shown = str(value) if plain else _in_unit(float(value), unit or "")
-                words.append(SHOWN_WORDS.get(name, "{}").format(shown))
-        checks.append(Check("devices", device, "ok", ", ".join(words)))
+                texts.append(SHOWN_FORMATS.get(name, "{}").format(shown))
+        checks.append(Check("devices", device, "ok", ", ".join(texts)))
     return checks
 
 

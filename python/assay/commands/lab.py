@@ -153,7 +153,7 @@ def _status(args: argparse.Namespace) -> int:
             host.address,
             _shown(fault.tx or lab.rates.up),
             _shown(fault.rx or lab.rates.down),
-            _fault_words(fault) if lab.alive(host.name) else "[bold red]dead[/]",
+            _describe_fault(fault) if lab.alive(host.name) else "[bold red]dead[/]",
             str(len(running[host.name])),
         )
     print(f"lab '{lab.name}': {_summary(lab)}")
@@ -199,15 +199,15 @@ def _described(lab: Fabric, running: dict[str, list[int]]) -> dict[str, object]:
 
 
 def _summary(lab: Fabric) -> str:
-    words = f"{_count(len(lab.hosts), 'host')} ({NodeSet.fromlist(lab.hosts)})"
-    words += f" in {_count(len(lab.cabinets), 'cabinet')}"
+    text = f"{_count(len(lab.hosts), 'host')} ({NodeSet.fromlist(lab.hosts)})"
+    text += f" in {_count(len(lab.cabinets), 'cabinet')}"
     if lab.rates.duplex is not None:
-        words += f", {_shown(lab.rates.duplex)} a host both ways together"
+        text += f", {_shown(lab.rates.duplex)} a host both ways together"
     if lab.rates.cabinet is not None:
-        words += f", {_shown(lab.rates.cabinet)} a cabinet"
+        text += f", {_shown(lab.rates.cabinet)} a cabinet"
     if lab.mtu != 1500:
-        words += f", MTU {lab.mtu}"
-    return words + (", with Slurm" if lab.slurm else "")
+        text += f", MTU {lab.mtu}"
+    return text + (", with Slurm" if lab.slurm else "")
 
 
 def _count(number: int, thing: str) -> str:
@@ -219,14 +219,14 @@ def _shown(rate: float | None) -> str:
     return "unlimited" if rate is None else format_quantity(rate * 8, "B/s").replace("B/s", "bit/s")
 
 
-def _fault_words(fault: Fault) -> str:
-    words = [side for side, rate in (("tx", fault.tx), ("rx", fault.rx)) if rate is not None]
-    words += [
+def _describe_fault(fault: Fault) -> str:
+    parts = [side for side, rate in (("tx", fault.tx), ("rx", fault.rx)) if rate is not None]
+    parts += [
         f"{side} loses {format_share(loss)}"
         for side, loss in (("tx", fault.tx_loss), ("rx", fault.rx_loss))
         if loss is not None
     ]
-    return ", ".join([*words, "down"] if fault.down else words) or "-"
+    return ", ".join([*parts, "down"] if fault.down else parts) or "-"
 
 
 def _prepare_exec(verbs: _Verbs) -> None:

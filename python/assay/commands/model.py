@@ -61,16 +61,16 @@ class Model:
             session.err.print(f"not simulated: {why}; so nothing shows that this platform is right")
             self._show(session, args, target)
             return _end(session, args, state, reason, 0 if args.no_simulation else 2)
-        said = prove(session, model, target, args.limit)
+        proof = prove(session, model, target, args.limit)
         self._show(session, args, target)
         if not args.json:
             session.out.print(
-                f"{said.outcome}: {said.reason or said.observed_text}; required {said.required_text}"
+                f"{proof.outcome}: {proof.reason or proof.observed_text}; required {proof.required_text}"
             )
         if session.ended_early:
             state, reason = "partial", session.ended_early
             session.err.print(f"the simulation ended early: {session.ended_early}", soft_wrap=True)
-        code = {"PASS": 0, "FAIL": 1}.get(said.outcome, 2)
+        code = {"PASS": 0, "FAIL": 1}.get(proof.outcome, 2)
         return _end(session, args, state, reason, 130 if session.interrupted else code)
 
     def _show(self, session: Session, args: argparse.Namespace, target: Path) -> None:

@@ -85,14 +85,14 @@ def _find_cabinets(study: Study) -> str:
     if study.grouped_by:
         return f"{len(study.cabinets)} cabinets, found by {study.grouped_by}"
     return (
-        "who stands in which cabinet cannot be told: neither times of messages nor contention tell hosts apart; "
-        "taken as one cabinet, give --topology where it is known better"
+        "the cabinets are not known: neither latency nor contention separates the hosts; taken as one cabinet, "
+        "give --topology where it is known"
     )
 
 
 def build_request(args: argparse.Namespace) -> SaturationRequest:
     hosts = host_list(args.hosts, args.hosts_file, "--hosts")
-    cabinets = read_given(args.topology) if args.topology else {}
+    cabinets = read_topology(args.topology) if args.topology else {}
     named = [host for members in cabinets.values() for host in members]
     if not hosts and args.lab is None:
         hosts = named
@@ -112,11 +112,11 @@ def build_request(args: argparse.Namespace) -> SaturationRequest:
     return SaturationRequest(launcher, site, hosts, pace, cabinets, {"timeout": args.timeout})
 
 
-def read_given(words: list[str]) -> Topology:
+def read_topology(items: list[str]) -> Topology:
     """``a=n[1-4]`` for each cabinet, or the name of a file with a line of that kind for each."""
-    lines = [(word, "--topology") for word in words]
-    if len(words) == 1 and "=" not in words[0]:
-        path = Path(words[0])
+    lines = [(item, "--topology") for item in items]
+    if len(items) == 1 and "=" not in items[0]:
+        path = Path(items[0])
         try:
             text = path.read_text()
         except (OSError, UnicodeDecodeError) as error:
@@ -126,10 +126,10 @@ def read_given(words: list[str]) -> Topology:
         stripped = [(line.split("#", 1)[0].strip(), i) for i, line in enumerate(text.splitlines(), 1)]
         lines = [(line, f"--topology {path}:{i}:") for line, i in stripped if line]
     cabinets: Topology = {}
-    for word, where in lines:
-        name, separated, hosts = word.partition("=")
+    for item, where in lines:
+        name, separated, hosts = item.partition("=")
         if not separated or not name.strip():
-            raise UserError(f"{where} '{word}': not CABINET=HOSTS", "write it like a=node[1-4]")
+            raise UserError(f"{where} '{item}': not CABINET=HOSTS", "write it like a=node[1-4]")
         if name.strip() in cabinets:
             raise UserError(f"{where} '{name.strip()}' is there twice", "give each cabinet once")
         cabinets[name.strip()] = parse_hosts(hosts.strip(), where)

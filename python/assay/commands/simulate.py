@@ -51,8 +51,8 @@ class Simulate:
         add(parser, "-v --verbose")
 
     def run(self, args: argparse.Namespace) -> int:
-        words = args.program
-        if not words:
+        arguments = args.program
+        if not arguments:
             raise UserError("what is to be simulated?", "after --: net, saturate, or an MPI program")
         why = simulator.unavailable()
         if why:
@@ -63,20 +63,20 @@ class Simulate:
             if len(hosts) < 2:
                 raise UserError("one host alone has no network", "simulate two hosts at least")
             launcher = Simulator(platform, Path(folder))
-            if words[0] == "net":
-                return _net(args, words[1:], launcher, hosts)
-            if words[0] == "saturate":
-                return _saturate(args, words[1:], launcher, hosts)
-            return _program(words, launcher, hosts, args.verbose, Path(folder))
+            if arguments[0] == "net":
+                return _net(args, arguments[1:], launcher, hosts)
+            if arguments[0] == "saturate":
+                return _saturate(args, arguments[1:], launcher, hosts)
+            return _program(arguments, launcher, hosts, args.verbose, Path(folder))
 
 
 def _parsed(
-    verb: net.Net | saturate.Saturate, words: list[str], args: argparse.Namespace
+    verb: net.Net | saturate.Saturate, arguments: list[str], args: argparse.Namespace
 ) -> argparse.Namespace:
     """The measurement's own options, without those that say where."""
     parser = Parser(prog=f"assay simulate -- {verb.name}")
     verb.prepare_parser(parser)
-    parsed = parser.parse_args(words)
+    parsed = parser.parse_args(arguments)
     for option in ("lab", "launcher"):
         if getattr(parsed, option) is not None:
             raise UserError(f"--{option} with a simulation", "the platform file says where")
@@ -85,28 +85,28 @@ def _parsed(
     return parsed
 
 
-def _net(args: argparse.Namespace, words: list[str], launcher: Simulator, hosts: list[str]) -> int:
-    parsed = _parsed(net.Net(), words, args)
+def _net(args: argparse.Namespace, arguments: list[str], launcher: Simulator, hosts: list[str]) -> int:
+    parsed = _parsed(net.Net(), arguments, args)
     if not (parsed.hosts or parsed.clients or parsed.servers):
         parsed.hosts = ",".join(hosts)
     return net.conduct(parsed, net.build_request(parsed, launcher), built_in=())
 
 
-def _saturate(args: argparse.Namespace, words: list[str], launcher: Simulator, hosts: list[str]) -> int:
-    parsed = _parsed(saturate.Saturate(), words, args)
+def _saturate(args: argparse.Namespace, arguments: list[str], launcher: Simulator, hosts: list[str]) -> int:
+    parsed = _parsed(saturate.Saturate(), arguments, args)
     if parsed.hosts or parsed.hosts_file:
         raise UserError(
             "-w with a simulation", "the platform file says which hosts there are; --nodes N for the first N"
         )
-    cabinets = saturate.read_given(parsed.topology) if parsed.topology else {}
+    cabinets = saturate.read_topology(parsed.topology) if parsed.topology else {}
     # Simulated time costs nothing by lasting, and no two repetitions differ.
     pace = Effort(repeats=1, seconds=1e-4, echoes=4, messages=4)
     request = SaturationRequest(launcher, HERE, hosts, pace, cabinets)
     return saturate.conduct(parsed, request, specifications(parsed), "saturate")
 
 
-def _program(words: list[str], launcher: Simulator, hosts: list[str], verbose: bool, folder: Path) -> int:
-    program = Path(words[0])
+def _program(arguments: list[str], launcher: Simulator, hosts: list[str], verbose: bool, folder: Path) -> int:
+    program = Path(arguments[0])
     if not program.is_file():
         raise UserError(
             f"{program}: no such program",
@@ -119,7 +119,7 @@ def _program(words: list[str], launcher: Simulator, hosts: list[str], verbose: b
             f"{program}: not compiled for SimGrid",
             f"compile it with smpicc or smpicxx: smpicc -O2 -o {program.name} ...",
         )
-    command = launcher.smpirun(hosts, [str(program.resolve()), *words[1:]])
+    command = launcher.smpirun(hosts, [str(program.resolve()), *arguments[1:]])
     if verbose:
         print("+ " + " ".join(command), file=sys.stderr)
     with subprocess.Popen(command) as process:  # its input and output are the user's; Ctrl-C reaches it too

@@ -71,8 +71,8 @@ class Udp:
                 measure_udp(session, End(site, here), sender, args.hosts, params)
             else:
                 session.err.print(_next_step(args))
-                own = {**params, "host": args.hosts}
-                session.measure(NAMES[args.side], Local(), site, [Segment([here])], own, flavour="")
+                chosen = {**params, "host": args.hosts}
+                session.measure(NAMES[args.side], Local(), site, [Segment([here])], chosen, flavour="")
         status = session.conclude(wanted)
         if args.json:
             session.print_json()

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from assay.errors import UserError
 from assay.launch.engines import describe
 from assay.measure.allocators import Allocator, engine, started
-from assay.measure.course import Course
+from assay.measure.progress import ProgressTracker
 from assay.measure.session import Session
 from assay.profile.alloc import CYCLE, HANDOVER, MIXED, RETENTION, THREADS
 from assay.records.schema import Measurement, Scalar, Subject
@@ -81,18 +81,18 @@ def steps_of(plan: Plan) -> list[Step]:
 def run_steps(session: Session, steps: Sequence[Step]) -> None:
     """All of them that the run does not have yet. One that fails is not the end of the others."""
     left = [step for step in steps if step.key not in session.run.info.completed]
-    course = Course([step.expected_s for step in left if not step.allocator.missing])
+    tracker = ProgressTracker([step.expected_s for step in left if not step.allocator.missing])
     for step in left:
         if session.interrupted:
             return
         if step.allocator.missing:
             _waive(session, step)
             continue
-        whole = course.step(step.allocator.name, step.expected_s)
+        whole = tracker.step(step.allocator.name, step.expected_s)
         session.run_step(
             step.key, started(step.measurement, step.allocator, step.params), whole, silence_s=SILENCE_S
         )
-        course.completed(step.expected_s)
+        tracker.completed(step.expected_s)
         session.carry_on()
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from assay.errors import UserError
 from assay.launch.engines import engines_folder
 from assay.launch.supervise import Started
-from assay.measure.session import option_words
+from assay.measure.session import option_arguments
 from assay.records.schema import Scalar
 
 CHECK_LIMIT_S = 60
@@ -195,7 +195,7 @@ def _of_loader(file: str) -> list[Path]:
 
 def check(allocator: Allocator) -> str:
     """The file whose malloc a process on this allocator calls. Raises UserError where it is not the allocator's."""
-    done = _engine_says(["check", *option_words(allocator.params())], CHECK_LIMIT_S)
+    done = _engine_says(["check", *option_arguments(allocator.params())], CHECK_LIMIT_S)
     return done.strip()
 
 
@@ -219,5 +219,5 @@ def _engine_says(words: Sequence[str], limit_s: float) -> str:
 
 
 def started(measurement: str, allocator: Allocator, params: Mapping[str, Scalar]) -> Started:
-    words = option_words({**allocator.params(), **params})
+    words = option_arguments({**allocator.params(), **params})
     return Started([str(engine()), "run", measurement, *words], {})

@@ -32,7 +32,7 @@ TEN_GBIT = 10e9 / 8  # B/s
 
 @dataclass(frozen=True)
 class Offer:
-    """What is offered for acceptance, and what stands by to test it."""
+    """The hosts that are offered for acceptance, and the peer that tests them."""
 
     site: Site
     hosts: list[str]
@@ -48,16 +48,16 @@ class Offer:
 
 
 def needed(specification: Specification) -> list[str]:
-    """The measurements that the criteria speak of, in the order of the engines' own list."""
+    """The measurements that the criteria name, in the engines' order."""
     asked = set(_metrics(specification))
     return [
         measurement.name
         for measurement in describe(probe()).measurements
         if measurement.name == SETTINGS
         or any(
-            fnmatchcase(f"{measurement.name}/{metric.name}", one)
+            fnmatchcase(f"{measurement.name}/{metric.name}", pattern)
             for metric in measurement.metrics
-            for one in asked
+            for pattern in asked
         )
     ]
 
@@ -109,13 +109,13 @@ def _receive(session: Session, specification: Specification, offer: Offer, param
     params |= specification.parameters.get("node.udp_send", {})
     todo: list[tuple[str, str]] = []
     for host in offer.hosts:
-        found = offer.interfaces or fast_interfaces(session.run.records, host)
+        interfaces = offer.interfaces or fast_interfaces(session.run.records, host)
         if not offer.peer:
             session.waive(name, host, "no system to send from was named: give --peer HOST")
-        elif not found:
+        elif not interfaces:
             session.waive(name, host, "no interface of 10 Gbit/s is up: name others with --interfaces")
         else:
-            todo += [(host, interface) for interface in found]
+            todo += [(host, interface) for interface in interfaces]
     for host, interface in todo:
         session.err.print(f"{host} {interface} receives UDP from {offer.peer}")
         more = (host, interface) != todo[-1]

@@ -30,13 +30,13 @@ def draw_conclusions(run: Run, cabinets: Topology) -> Model:
 
 
 def model_of(run: Run) -> Model:
-    words = run.info.options.get("cabinets")
-    if not isinstance(words, list) or not words:
+    cabinets = run.info.options.get("cabinets")
+    if not isinstance(cabinets, list) or not cabinets:
         raise UserError(
             f"{run.path} has no saturation study that got as far as the cabinets",
             "measure one with 'assay saturate'",
         )
-    model = draw_conclusions(run, read_cabinets(words))
+    model = draw_conclusions(run, read_cabinets(cabinets))
     if not any(c.state == "measured" and c.unit == "B/s" for c in model.capacities):
         raise UserError(
             f"{run.path}: no capacity is known: no round had a plateau or the study ended before",
@@ -60,11 +60,11 @@ def prove(session: Session, model: Model, platform: Path, limit: float) -> Verdi
     for point in comparisons(pairs, simulated, model):
         run.append(point)
     points = [r for r in run.records if isinstance(r, Comparison)]
-    said = verdict(points, limit)
-    if said.outcome == "FAIL" and run.info.busy:
-        said.outcome, said.reason = (
+    proof = verdict(points, limit)
+    if proof.outcome == "FAIL" and run.info.busy:
+        proof.outcome, proof.reason = (
             "INCONCLUSIVE",
             f"{run.info.busy}; measure again when nothing else runs here",
         )
-    run.append(said)
-    return said
+    run.append(proof)
+    return proof

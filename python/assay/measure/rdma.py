@@ -17,7 +17,7 @@ from assay.measure.session import Session, Side
 from assay.records.schema import AnyRecord, Context, Scalar
 
 MEASUREMENT = "node.rdma"
-# The listening side's own; everything else it takes over from the client.
+# The parameters of the listening side; it receives all others from the client.
 LISTENING = ("port", "timeout", "realtime", "gid_index", "mtu", "service_level", "traffic_class")
 TIMEOUT_S = 20.0  # the engine's default
 SILENCE_MARGIN_S = 30.0  # beyond the engine's own limit, before it is taken for lost
@@ -134,17 +134,17 @@ def _device(port: Port) -> str:
 
 def _free_port() -> int:
     """A TCP port that nobody uses now: several measurements may run on one machine."""
-    with socket.socket() as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def why_no_pair(ports: Sequence[Port]) -> str:
     """Why no port of a host has another one to send to."""
     active = [port.device for port in ports if port.active]
-    found = (
+    state = (
         f"{len(active)} of this machine's RDMA ports are active"
         if len(active) != 1
         else f"only {active[0]} is active"
     )
-    return f"{found}, and two that are connected are needed; or name another host: assay rdma -d DEVICE --peer HOST"
+    return f"{state}, and two that are connected are needed; or name another host: assay rdma -d DEVICE --peer HOST"

@@ -31,7 +31,7 @@ SILENCE_S = 600.0
 
 @dataclass
 class SaturationRequest:
-    """Who takes part, how closely to look, and who stands where (discovered when nobody says)."""
+    """The hosts, the effort, and the cabinets (measured when empty)."""
 
     launcher: Launcher
     site: Site
@@ -42,18 +42,18 @@ class SaturationRequest:
 
 
 class Conductor:
-    """Feeds a course with what the engine answers; ``stdin`` is the engine's end of the line to it."""
+    """Feeds the experiments with the engine's answers; ``stdin`` is the engine's end of the pipe."""
 
     def __init__(
         self,
-        course: Generator[Round, Result, object],
+        rounds: Generator[Round, Result, object],
         labels: Sequence[str],
-        had: Mapping[str, Result],
+        known: Mapping[str, Result],
         on_step: Callable[[], None] = lambda: None,
     ) -> None:
-        self._course = course
+        self._rounds = rounds
         self._ranks = {label: rank for rank, label in enumerate(labels)}
-        self._had = had
+        self._known = known
         self._on_step = on_step
         self._asked: Round | None = None
         self._answer = Result()
@@ -61,15 +61,15 @@ class Conductor:
         self.finished = False
         self.stdin, self._line = os.pipe()
 
-    def heard(self, record: AnyRecord) -> AnyRecord:
-        """Takes the record for the round that was asked, if it is of it."""
+    def receive(self, record: AnyRecord) -> AnyRecord:
+        """Takes the record for the round that was asked, if it belongs to that round."""
         if self._asked is None or not isinstance(record, Flows | Measurement):
             return record
         if record.name == NAME and record.params.get("round") == self._asked.key:
-            strangers = [host for host in _hosts_of(record) if host not in self._ranks]
-            if strangers:
+            unknown = [host for host in _hosts_of(record) if host not in self._ranks]
+            if unknown:
                 self.failure = self.failure or UserError(
-                    f"the host '{strangers[0]}' takes part, which nobody has named",
+                    f"the host '{unknown[0]}' takes part but was not named",
                     "name each machine once, as it calls itself",
                 )
             if isinstance(record, Flows):
@@ -79,7 +79,7 @@ class Conductor:
         return record
 
     def ready(self) -> None:
-        """The engine waits: for the next round that the run has not yet, or for the end."""
+        """The engine waits: sends the next round that the run does not have yet, or ends the engine."""
         try:
             asked = self._next() if self.failure is None else None
         except UserError as error:
@@ -89,18 +89,18 @@ class Conductor:
         elif self._line >= 0:
             try:
                 os.write(self._line, asked.line(self._ranks))
-            except BrokenPipeError:  # it has ended; whoever reads it says why
+            except BrokenPipeError:  # it has ended; its reader says why
                 self.close()
 
     def _next(self) -> Round | None:
         try:
             if self._asked is None:
-                self._asked = next(self._course)
+                self._asked = next(self._rounds)
             else:
-                self._asked = self._course.send(self._answer)
+                self._asked = self._rounds.send(self._answer)
             self._on_step()
-            while (known := self._had.get(self._asked.key)) is not None and known.complete(self._asked):
-                self._asked = self._course.send(known)
+            while (result := self._known.get(self._asked.key)) is not None and result.complete(self._asked):
+                self._asked = self._rounds.send(result)
                 self._on_step()
         except StopIteration:
             self.finished = True
@@ -122,7 +122,7 @@ def _hosts_of(record: Flows | Measurement) -> list[str]:
 
 
 def measure_saturation(session: Session, request: SaturationRequest) -> Study:
-    """Runs the study as far as it goes; the topology stands in the run's options as soon as it is known."""
+    """Runs the study as far as it goes; the run's options hold the topology as soon as it is known."""
     labels = request.hosts
     study = Study(list(labels), request.effort, dict(request.cabinets))
     steps = _Steps(session, study)
@@ -171,7 +171,7 @@ def _converse(
 
 
 class _Steps:
-    """What the study tells while it goes on: to the run who stands where, to the user how far it is."""
+    """Reports of the study while it runs: the cabinets to the run, the progress to the user."""
 
     def __init__(self, session: Session, study: Study) -> None:
         self._session, self._study = session, study

@@ -1,10 +1,10 @@
 """One run from its first measurement to its verdict, the same for every verb.
 
     session.measure(...)    starts an engine; records go to the run as they come, progress to the terminal
-    session.conclude(...)   explains, judges, writes the report, says the outcome; gives the exit code
+    session.conclude(...)   explains, judges, writes the report, prints the outcome; returns the exit code
 
-A failure or Ctrl-C ends the measuring, never the run: what was measured is kept, judged as far as it goes,
-and the run says that it is partial.
+A failure or Ctrl-C ends the measuring, not the run: the records so far are kept and judged, and the run is marked
+as partial.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ Outcome = Literal["PASS", "FAIL", "INCONCLUSIVE"]
 
 
 class Conductor(Protocol):
-    """Tells an engine step by step what to measure, over its standard input."""
+    """Sends an engine each next round to measure, over its standard input."""
 
     stdin: int
-    finished: bool  # it has nothing more to ask
+    finished: bool  # no round is left
 
-    def heard(self, record: AnyRecord) -> AnyRecord: ...
+    def receive(self, record: AnyRecord) -> AnyRecord: ...
 
     def ready(self) -> None: ...
 
@@ -71,7 +71,7 @@ class Session:
         self.quiet = quiet
         self.ended_early = ""  # why measuring stopped; empty while it goes on
         self.interrupted = False
-        self.failed = ""  # what went wrong in a measurement that others were measured in spite of
+        self.failed = ""  # the failure of a measurement after which others went on
         self.out = console()
         self.err = console(stderr=True)
 
@@ -131,15 +131,15 @@ class Session:
         keep: bool = True,
     ) -> bool:
         """One measurement that a conductor leads from round to round; its records are kept unless they are only
-        of interest to him. True when he came to his end."""
+        of interest to it. True when the conductor finished."""
         if self.ended_early:
             return False
         started = replace(
             _started(measurement, launcher, site, segments, params, None), stdin=conductor.stdin
         )
 
-        def heard(record: AnyRecord) -> None:
-            record = conductor.heard(record)
+        def on_record(record: AnyRecord) -> None:
+            record = conductor.receive(record)
             if keep:
                 self.run.append(record)
 
@@ -152,7 +152,9 @@ class Session:
             limits = Limits(start=START_LIMIT_S, silence=silence_s)
             ending = self._heed(
                 [started],
-                lambda: run_engine(started, heard, on_progress, launcher.diagnose, limits, on_ready=ready),
+                lambda: run_engine(
+                    started, on_record, on_progress, launcher.diagnose, limits, on_ready=ready
+                ),
             )
         if ending and conductor.finished and keep:
             self._complete(measurement)
@@ -162,15 +164,15 @@ class Session:
         self,
         key: str,
         started: Started,
-        whole: Callable[[schema.Progress], schema.Progress],
+        overall: Callable[[schema.Progress], schema.Progress],
         silence_s: float,
         launcher: Launcher | None = None,
     ) -> bool:
-        """One engine among several of a longer course, of which ``whole`` knows how far it has come; ``key`` is
-        the step's name among what the run has completed. True when it finished."""
+        """Runs one engine among several; ``overall`` turns its progress into that of all of them, and ``key`` is the
+        step's name in the run's ``completed``. True when it finished."""
         if self.ended_early:
             return False
-        if self._supervise(key, [started], launcher or Local(), silence_s, whole):
+        if self._supervise(key, [started], launcher or Local(), silence_s, overall):
             self._complete(key)
         return not self.ended_early
 
@@ -200,7 +202,7 @@ class Session:
         started: Sequence[Started],
         launcher: Launcher,
         silence_s: float,
-        whole: Callable[[schema.Progress], schema.Progress] = lambda said: said,
+        overall: Callable[[schema.Progress], schema.Progress] = lambda progress: progress,
     ) -> bool:
         with self._progress(title) as on_progress:
             return self._heed(
@@ -208,7 +210,7 @@ class Session:
                 lambda: run_engine(
                     started[0],
                     self.run.append,
-                    lambda said: on_progress(whole(said)),
+                    lambda progress: on_progress(overall(progress)),
                     launcher.diagnose,
                     Limits(start=START_LIMIT_S, silence=silence_s),
                     other=started[1] if len(started) > 1 else None,
@@ -218,8 +220,8 @@ class Session:
     def _heed(self, started: Sequence[Started], run: Callable[[], Ending]) -> bool:
         """Runs an engine and draws the consequences of how it ended; True when it finished."""
         if self.verbose:
-            for one in started:
-                self.err.print("+ " + " ".join(one.argv), soft_wrap=True)
+            for engine in started:
+                self.err.print("+ " + " ".join(engine.argv), soft_wrap=True)
         ending = run()
         if self.verbose and ending.stderr.strip():
             self.err.print(ending.stderr.rstrip(), soft_wrap=True)
@@ -233,7 +235,7 @@ class Session:
         return not self.ended_early
 
     def interrupt(self) -> None:
-        """Ctrl-C has come, also between two engines: nothing more is measured, and what there is is concluded."""
+        """Ctrl-C, during an engine or between two: nothing more is measured, and the run is concluded."""
         self.interrupted, self.ended_early = True, "interrupted"
 
     @contextmanager
@@ -250,7 +252,7 @@ class Session:
             self.failed, self.ended_early = self.failed or self.ended_early, ""
 
     def give_up(self, error: UserError) -> None:
-        """Nothing can be measured here: the run says so, and what is asked of it stays inconclusive."""
+        """Nothing can be measured here: the run records the failure, and its criteria stay inconclusive."""
         self.run.append(schema.Failure(what=error.what, fix=error.fix))
         self.ended_early = error.what
 
@@ -284,21 +286,21 @@ class Session:
         with Progress(*columns, console=self.err, transient=True) as bar:
             task = bar.add_task("starting", total=1.0, name=measurement, left="")
 
-            def update(said: schema.Progress) -> None:
-                left = f"{said.left_s:.0f} s left" if said.left_s >= 0 else ""
-                bar.update(task, completed=said.done, description=said.label, left=left)
+            def update(progress: schema.Progress) -> None:
+                left = f"{progress.left_s:.0f} s left" if progress.left_s >= 0 else ""
+                bar.update(task, completed=progress.done, description=progress.label, left=left)
 
             yield update
 
     def conclude(self, specifications: Sequence[Specification]) -> int:
-        """Explains and judges what there is, writes the report, shows it all; the exit code.
+        """Explains and judges the records, writes the report, and shows both. Returns the exit code.
 
         Without a specification nothing is judged: the code says whether everything was measured.
         """
         hosts, options = self.run.info.hosts, self.run.info.options
         for finding in explain(self.run.records, hosts, options):
             self.run.append(finding)
-        verdicts = [v for one in specifications for v in judge(one, self.run.records, hosts)]
+        verdicts = [v for spec in specifications for v in judge(spec, self.run.records, hosts)]
         for verdict in verdicts:
             self.run.append(verdict)
         self.ended_early = self.ended_early or self.failed
@@ -337,22 +339,22 @@ class Session:
 
     def print_json(self) -> None:
         """The whole run as one JSON object on standard output."""
-        whole = schema.ReportData(run=self.run.info, records=self.run.records)
-        sys.stdout.buffer.write(msgspec.json.encode(whole) + b"\n")
+        data = schema.ReportData(run=self.run.info, records=self.run.records)
+        sys.stdout.buffer.write(msgspec.json.encode(data) + b"\n")
 
 
 class _Log:
-    """Progress where there is no terminal: the first word at once, then one line in 15 s."""
+    """Progress where there is no terminal: the first line at once, then one every 15 s."""
 
     def __init__(self, console: Console, name: str) -> None:
         self._console, self._name, self._last = console, name, 0.0
 
-    def __call__(self, said: schema.Progress) -> None:
+    def __call__(self, progress: schema.Progress) -> None:
         now = time.monotonic()
         if now - self._last >= 15:
             self._last = now
-            left = f", {said.left_s:.0f} s left" if said.left_s >= 0 else ""
-            self._console.print(f"{self._name}: {said.done:.0%} {said.label}{left}")
+            left = f", {progress.left_s:.0f} s left" if progress.left_s >= 0 else ""
+            self._console.print(f"{self._name}: {progress.done:.0%} {progress.label}{left}")
 
 
 def _started(
@@ -364,19 +366,19 @@ def _started(
     flavour: str | None,
 ) -> Started:
     engine = probe(launcher.flavour if flavour is None else flavour)
-    argv = launcher.command(site, segments, [str(engine), "run", measurement, *option_words(params)])
+    argv = launcher.command(site, segments, [str(engine), "run", measurement, *option_arguments(params)])
     hosts = [host for segment in segments for host in segment.hosts]
     here = site.name != REMOTE.name and launcher.flavour != SIMULATED
     return Started(argv, launcher.environment(site), [] if site.name == "here" else hosts, timed_here=here)
 
 
-def option_words(params: Mapping[str, schema.Scalar]) -> list[str]:
+def option_arguments(params: Mapping[str, schema.Scalar]) -> list[str]:
     """A measurement's parameters as the engine reads them: {"sizes": "1,2", "no_verify": True}."""
-    words: list[str] = []
+    arguments: list[str] = []
     for name, value in params.items():
         option = "--" + name.replace("_", "-")
         if value is True:
-            words.append(option)
+            arguments.append(option)
         elif value is not False:
-            words += [option, str(value)]
-    return words
+            arguments += [option, str(value)]
+    return arguments

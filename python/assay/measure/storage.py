@@ -19,8 +19,8 @@ from assay.launch.engines import Described, Metric, Parameter, describe, storage
 from assay.launch.launchers import Launcher
 from assay.launch.placement import Segment, Site
 from assay.launch.supervise import Started
-from assay.measure.course import Course
-from assay.measure.session import Session, option_words
+from assay.measure.progress import ProgressTracker
+from assay.measure.session import Session, option_arguments
 from assay.records.schema import Measurement, Scalar, Subject
 from assay.records.statistics import summarize
 from assay.records.storage import ACCELERATED, HDF5, IOR, SOLVER, SPEEDUP, STOCK, pair_variants, speedups
@@ -85,19 +85,19 @@ def measure_storage(session: Session, request: StorageRequest) -> None:
         for hosts in request.placements()
         for variant in (request.variants if number % 2 else list(reversed(request.variants)))
     ]
-    course = Course([1.0] * len(steps))
+    tracker = ProgressTracker([1.0] * len(steps))
     for number, hosts, variant in steps:
         count = len(set(hosts))
         key = f"{request.measurement} {request.launcher.name} {variant}, {count} nodes, round {number}"
         if key not in session.run.info.completed and not session.run_step(
             key,
             _start_command(request, number, hosts, variant),
-            course.step(f"{variant}, round {number}", 1.0),
+            tracker.step(f"{variant}, round {number}", 1.0),
             request.timeout + SILENCE_MARGIN_S,
             request.launcher,
         ):
             break
-        course.completed(1.0)
+        tracker.completed(1.0)
 
 
 def _start_command(request: StorageRequest, number: int, hosts: list[str], variant: str) -> Started:
@@ -112,7 +112,7 @@ def _start_command(request: StorageRequest, number: int, hosts: list[str], varia
         env = environment(
             request.launcher.flavour, files, options.store, options.size, options.consistency, required=True
         )
-    argv = [str(engine), "run", request.measurement, *option_words(params)]
+    argv = [str(engine), "run", request.measurement, *option_arguments(params)]
     command = request.launcher.command(request.site, [Segment(hosts, env)], argv)
     watched_hosts = [] if request.site.name == "here" else hosts
     return Started(command, request.launcher.environment(request.site), watched_hosts)

@@ -79,14 +79,14 @@ def find_address(end: End, where: str) -> str:
     argv = Local().command(end.site, [Segment([end.host])], ["ip", "-json", "address", "show", "dev", where])
     try:
         done = subprocess.run(argv, capture_output=True, text=True, timeout=ASK_LIMIT_S)
-    except FileNotFoundError:  # no ip here: the engine will say what it thinks of the name
+    except FileNotFoundError:  # no ip command here: the engine checks the name
         return where
     except subprocess.TimeoutExpired:
         raise UserError(f"{end.host} does not answer within {ASK_LIMIT_S:.0f} s") from None
     if done.returncode != 0:
         return where
-    found = [a for link in json.loads(done.stdout) if link for a in link["addr_info"]]
-    lasting = [a for a in found if a.get("scope") != "link"]
+    addresses = [a for link in json.loads(done.stdout) if link for a in link["addr_info"]]
+    lasting = [a for a in addresses if a.get("scope") != "link"]
     if not lasting:
         raise UserError(
             f"the interface {where} of {end.host} has no address",

@@ -31,10 +31,10 @@ def test_a_host_that_nobody_has_named_ends_the_study():
 
     conductor = Conductor(course(), ["a", "b"], {})
     conductor.ready()
-    conductor.heard(echo(asked, "a", "b"))
+    conductor.receive(echo(asked, "a", "b"))
     conductor.ready()
     assert conductor.failure is None and len(answers) == 1
-    conductor.heard(echo(asked, "a", "vm:1"))
+    conductor.receive(echo(asked, "a", "vm:1"))
     conductor.ready()
     assert conductor.failure is not None and "'vm:1'" in str(conductor.failure)
     assert len(answers) == 1 and conductor.stdin == -1

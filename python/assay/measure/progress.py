@@ -1,0 +1,33 @@
+"""The progress of several engines in turn, shown as one: the share that is done, and the time left.
+
+Each step has an expected time. The time that the steps so far have taken corrects the estimate.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from assay.records.schema import Progress
+
+
+class ProgressTracker:
+    """``expected_s``: the expected time of each step that is still to be made, in seconds."""
+
+    def __init__(self, expected_s: Sequence[float]) -> None:
+        self._total_s = sum(expected_s)
+        self._done_s = 0.0  # expected time of the completed steps
+        self._begun = time.monotonic()
+
+    def step(self, label: str, expected_s: float) -> Callable[[Progress], Progress]:
+        """Returns a function from the progress of one step to that of all steps."""
+
+        def overall(progress: Progress) -> Progress:
+            done = (self._done_s + progress.done * expected_s) / self._total_s
+            left = (time.monotonic() - self._begun) * (1 - done) / done if done > 0 else -1.0
+            return Progress(done=done, label=f"{label}: {progress.label}", left_s=left)
+
+        return overall
+
+    def completed(self, expected_s: float) -> None:
+        self._done_s += expected_s
