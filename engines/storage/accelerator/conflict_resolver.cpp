@@ -98,13 +98,14 @@ std::vector<ConflictResolver::Piece> ConflictResolver::winning_pieces(std::uint6
 }
 
 bool ConflictResolver::has_conflicts() {
-    bool found = false;
+    bool conflict = false;
     if (!job_.directory().any_shared()) return false;
     const auto& head = job_.store().head(job_.local_rank());
     if (!job_.directory().query_nodes()) return true;
     job_.directory().scan_node(true);
-    winning_pieces(std::max(resolved_before_, head.first_record.load()), head.tail.load(), found);
-    return found;
+    winning_pieces(std::max(resolved_before_, head.first_record.load()), head.tail.load(),
+                   conflict);
+    return conflict;
 }
 
 // Waits until this process knows all records that are older than `sequence`.

@@ -199,8 +199,8 @@ int AcceleratedFile::write_to_store(std::int64_t logical, const char* buffer,
 
 void AcceleratedFile::extend(std::uint64_t end) {
     auto& end_of_file = job_->store().file(slot_).end;
-    std::uint64_t known = end_of_file.load(std::memory_order_relaxed);
-    while (known < end && !end_of_file.compare_exchange_weak(known, end)) {
+    std::uint64_t current = end_of_file.load(std::memory_order_relaxed);
+    while (current < end && !end_of_file.compare_exchange_weak(current, end)) {
     }
 }
 
@@ -308,23 +308,23 @@ void AcceleratedFile::read_range(std::uint64_t begin, std::uint64_t end, char* t
     const std::uint64_t evicted_before = one_node_ ? job_->directory().evicted_before() : 0;
     const Store& store = job_->store();
     while (begin < end) {
-        const Lookup found = index.find(begin, end);
-        const std::uint64_t bytes = found.end - begin;
-        if (!found.data || found.rank == file_system_rank || found.sequence < evicted_before) {
-            read_file_system(begin, found.end, to);
-        } else if (found.rank & remote_rank_bit) {
-            remote_reads.push_back({static_cast<int>(found.rank & ~remote_rank_bit),
-                                    found.ring_offset, bytes, to, begin});
+        const Lookup lookup = index.find(begin, end);
+        const std::uint64_t bytes = lookup.end - begin;
+        if (!lookup.data || lookup.rank == file_system_rank || lookup.sequence < evicted_before) {
+            read_file_system(begin, lookup.end, to);
+        } else if (lookup.rank & remote_rank_bit) {
+            remote_reads.push_back({static_cast<int>(lookup.rank & ~remote_rank_bit),
+                                    lookup.ring_offset, bytes, to, begin});
         } else {
-            const bool before = job_->in_ring(found.rank, found.ring_offset);
-            if (before) std::memcpy(to, store.data(found.rank, found.ring_offset), bytes);
+            const bool before = job_->in_ring(lookup.rank, lookup.ring_offset);
+            if (before) std::memcpy(to, store.data(lookup.rank, lookup.ring_offset), bytes);
             std::atomic_thread_fence(std::memory_order_seq_cst);
             // If the data were evicted during the copy, the file system has them.
-            if (!before || !job_->in_ring(found.rank, found.ring_offset))
-                read_file_system(begin, found.end, to);
+            if (!before || !job_->in_ring(lookup.rank, lookup.ring_offset))
+                read_file_system(begin, lookup.end, to);
         }
         to += bytes;
-        begin = found.end;
+        begin = lookup.end;
     }
 }
 

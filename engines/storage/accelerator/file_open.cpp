@@ -65,9 +65,9 @@ void wait_for_clock_tick(const timespec& last_write) {
 
 // The highest error code of all ranks, on every rank.
 int worst_code(MPI_Comm comm, int code) {
-    int found = code;
-    PMPI_Allreduce(MPI_IN_PLACE, &found, 1, MPI_INT, MPI_MAX, comm);
-    return found;
+    int worst = code;
+    PMPI_Allreduce(MPI_IN_PLACE, &worst, 1, MPI_INT, MPI_MAX, comm);
+    return worst;
 }
 
 bool is_accelerated(Job& job, const std::string& name, MPI_Info info) {
@@ -104,8 +104,8 @@ AcceleratedFile* AcceleratedFile::find(MPI_File handle) {
     if (!Job::current()) return nullptr;
     auto& open = files();
     std::shared_lock hold(open.lock);
-    const auto found = open.by_handle.find(handle);
-    return found == open.by_handle.end() ? nullptr : found->second.get();
+    const auto entry = open.by_handle.find(handle);
+    return entry == open.by_handle.end() ? nullptr : entry->second.get();
 }
 
 int AcceleratedFile::open(MPI_Comm comm, const char* name, int mode, MPI_Info info,
@@ -188,14 +188,14 @@ int AcceleratedFile::claim_slot(int mode) {
     {
         // The first process that opens it again checks whether it was changed from outside.
         TableLock lock(store);
-        const bool known = slot.size.load() >= 0;
-        if (known && slot.users.load() == 1 &&
+        const bool was_closed = slot.size.load() >= 0;
+        if (was_closed && slot.users.load() == 1 &&
             (slot.size != info.st_size || slot.mtime_ns != nanoseconds(info.st_mtim) ||
              slot.ctime_ns != nanoseconds(info.st_ctim))) {
             slot.valid_from = store.now();
             slot.end = 0;
         }
-        if (known && slot.users.load() == 1) slot.size = -1;  // in use
+        if (was_closed && slot.users.load() == 1) slot.size = -1;  // in use
     }
     view_ = flatten(MPI_BYTE);
     return MPI_SUCCESS;
@@ -258,21 +258,21 @@ int AcceleratedFile::flush() {
 // close returns, because later drains of several nodes have no order.
 bool AcceleratedFile::conflicts_exist() {
     if (one_node_) return false;
-    bool found = false;
+    bool conflict = false;
     {
         std::lock_guard hold(job_->lock());
-        found = job_->resolver().has_conflicts();
+        conflict = job_->resolver().has_conflicts();
     }
-    return worst_code(comm_, found);
+    return worst_code(comm_, conflict);
 }
 
 int AcceleratedFile::close(MPI_File* handle) {
     std::unique_ptr<AcceleratedFile> file;
     {
         std::unique_lock hold(files().lock);
-        const auto found = files().by_handle.find(*handle);
-        file = std::move(found->second);
-        files().by_handle.erase(found);
+        const auto entry = files().by_handle.find(*handle);
+        file = std::move(entry->second);
+        files().by_handle.erase(entry);
     }
     Job& job = *file->job_;
     auto& slot = job.store().file(file->slot_);
@@ -303,9 +303,9 @@ int AcceleratedFile::close(MPI_File* handle) {
 int AcceleratedFile::remove(const char* name, MPI_Info info) {
     Job* job = Job::current();
     struct stat status{};
-    const bool known = job && stat(strip_prefix(name).c_str(), &status) == 0;
+    const bool exists = job && stat(strip_prefix(name).c_str(), &status) == 0;
     const int code = PMPI_File_delete(name, info);
-    if (code || !known) return code;
+    if (code || !exists) return code;
     TableLock lock(job->store());
     const auto slot = find_slot(job->store(), status.st_dev, status.st_ino);
     if (slot != file_slots) job->store().file(slot).deleted = 1;

@@ -319,9 +319,9 @@ void BlockList::add(Blocks next) {
 
 std::shared_ptr<const FlatType> flatten(MPI_Datatype type) {
     void* value = nullptr;
-    int found = 0;
-    PMPI_Type_get_attr(type, keyval(), &value, &found);
-    if (found) return *static_cast<std::shared_ptr<const FlatType>*>(value);
+    int is_set = 0;
+    PMPI_Type_get_attr(type, keyval(), &value, &is_set);
+    if (is_set) return *static_cast<std::shared_ptr<const FlatType>*>(value);
     auto flat = std::make_shared<const FlatType>(decode(type));
     PMPI_Type_set_attr(type, keyval(), new std::shared_ptr<const FlatType>(flat));
     return flat;

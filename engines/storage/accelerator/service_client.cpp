@@ -76,7 +76,7 @@ bool ServiceClient::fetch(std::vector<NodeRead>& reads) {
     if (reads.size() == 1) good = fetch_one(reads[0].rank, *reads[0].read);
     else good = receive_readahead() && fetch_pipelined(reads);
     if (!good)
-        for (auto& each : reads) each.read->state = RemoteRead::failed;
+        for (auto& node_read : reads) node_read.read->state = RemoteRead::failed;
     return good;
 }
 

@@ -54,13 +54,13 @@ void read_flag(const char* name, bool& into, std::string& error) {
 }
 
 std::vector<std::string> split_patterns(const std::string& text) {
-    std::vector<std::string> found;
+    std::vector<std::string> patterns;
     for (std::size_t from = 0; from < text.size();) {
         const auto to = std::min(text.find(':', from), text.size());
-        if (to > from) found.push_back(text.substr(from, to - from));
+        if (to > from) patterns.push_back(text.substr(from, to - from));
         from = to + 1;
     }
-    return found;
+    return patterns;
 }
 
 }  // namespace

@@ -22,23 +22,23 @@ WriteDirectory::FileEntry& WriteDirectory::entry_of(std::uint32_t slot) {
     const auto& file = job_.store().file(slot);
     const std::uint32_t generation = file.generation.load();
     const std::uint64_t valid_from = file.valid_from.load();
-    auto found = entries_.find(slot);
-    if (found == entries_.end()) {
+    auto it = entries_.find(slot);
+    if (it == entries_.end()) {
         const auto sequence_at = [this, slot](const Run& run, std::uint64_t block) {
             return sequence_of(slot, run, block);
         };
-        found = entries_
-                    .emplace(slot, FileEntry{generation,
-                                             valid_from,
-                                             Index(sequence_at),
-                                             Index(sequence_at),
-                                             0,
-                                             0,
-                                             0,
-                                             {}})
-                    .first;
+        it = entries_
+                 .emplace(slot, FileEntry{generation,
+                                          valid_from,
+                                          Index(sequence_at),
+                                          Index(sequence_at),
+                                          0,
+                                          0,
+                                          0,
+                                          {}})
+                 .first;
     }
-    auto& entry = found->second;
+    auto& entry = it->second;
     if (entry.generation != generation || entry.valid_from != valid_from) {
         entry.index.clear();
         entry.others.clear();
@@ -146,9 +146,9 @@ bool WriteDirectory::query_nodes(bool drain_now) {
 
 void WriteDirectory::add_remote(int node, std::uint32_t rank, std::uint64_t position,
                                 const Record& record) {
-    const auto found = remote_slots_.find({node, record.file});
-    if (found == remote_slots_.end() || found->second.generation != record.generation) return;
-    const std::uint32_t slot = found->second.slot;
+    const auto it = remote_slots_.find({node, record.file});
+    if (it == remote_slots_.end() || it->second.generation != record.generation) return;
+    const std::uint32_t slot = it->second.slot;
     if (record.sequence < job_.store().file(slot).valid_from.load()) return;
     const std::uint32_t world_rank = world_ranks_.at({node, rank});
     auto& seen = received_[world_rank];
@@ -169,13 +169,14 @@ void WriteDirectory::add_remote(int node, std::uint32_t rank, std::uint64_t posi
 
 bool WriteDirectory::all_nodes_beyond(std::uint64_t Progress::* member,
                                       std::uint64_t sequence) const {
-    return std::all_of(progress_.begin(), progress_.end(),
-                       [&](const auto& each) { return each.second.*member > sequence; });
+    return std::all_of(progress_.begin(), progress_.end(), [&](const auto& node_progress) {
+        return node_progress.second.*member > sequence;
+    });
 }
 
 bool WriteDirectory::remote_drain_failed() const {
     return std::any_of(progress_.begin(), progress_.end(),
-                       [](const auto& each) { return each.second.failed != 0; });
+                       [](const auto& node_progress) { return node_progress.second.failed != 0; });
 }
 
 }  // namespace assay::storage

@@ -168,15 +168,15 @@ Pass run_pass(const Target& target, const Point& point, double duration_s, Histo
 }
 
 std::vector<std::string> parse_list(const Options& options, const char* name,
-                                    const std::set<std::string>& known) {
+                                    const std::set<std::string>& allowed) {
     std::vector<std::string> values;
     std::string text = options.text(name);
     for (std::size_t begin = 0; begin < text.size();) {
         const std::size_t comma = std::min(text.find(',', begin), text.size());
         values.push_back(text.substr(begin, comma - begin));
-        if (!known.contains(values.back())) {
+        if (!allowed.contains(values.back())) {
             std::string choices;
-            for (const std::string& choice : known)
+            for (const std::string& choice : allowed)
                 choices += (choices.empty() ? "" : ", ") + choice;
             throw Error(fmt::format("--{} {}: unknown value '{}'", name, text, values.back()),
                         "choose from " + choices);
@@ -187,7 +187,8 @@ std::vector<std::string> parse_list(const Options& options, const char* name,
 }
 
 std::vector<std::int64_t> thread_counts(const Options& options) {
-    if (std::vector<std::int64_t> given = options.integers("threads"); !given.empty()) return given;
+    if (std::vector<std::int64_t> requested = options.integers("threads"); !requested.empty())
+        return requested;
     std::vector<std::int64_t> counts{1};
     while (counts.back() * 2 < core_count()) counts.push_back(counts.back() * 2);
     if (core_count() > 1) counts.push_back(core_count());

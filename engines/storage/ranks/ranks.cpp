@@ -20,10 +20,10 @@ constexpr Nanoseconds progress_interval = 200'000'000;
 // The library that provides MPI-IO: the file that the loader took MPI_File_open from. LD_PRELOAD is
 // no evidence, because the loader only warns if it cannot preload a library.
 std::string io_library() {
-    Dl_info found{};
-    if (!dladdr(reinterpret_cast<void*>(&MPI_File_open), &found) || !found.dli_fname)
+    Dl_info info{};
+    if (!dladdr(reinterpret_cast<void*>(&MPI_File_open), &info) || !info.dli_fname)
         return "unknown";
-    const std::string path = found.dli_fname;
+    const std::string path = info.dli_fname;
     return path.substr(path.rfind('/') + 1);
 }
 

@@ -112,10 +112,10 @@ void Solver::report() {
 IoType read_io_type(const std::string& text) {
     const std::map<std::string, IoType> types{
         {"manual", IoType::manual}, {"view", IoType::view}, {"chunk", IoType::chunk}};
-    const auto found = types.find(text);
-    if (found == types.end())
+    const auto type = types.find(text);
+    if (type == types.end())
         throw Error("--iotype " + text + ": unknown iotype", "choose from manual, view, chunk");
-    return found->second;
+    return type->second;
 }
 
 }  // namespace

@@ -33,8 +33,8 @@ std::uint64_t Layout::cell_of_chunk(std::uint64_t chunk_index) const {
 
 Layout make_layout(int length, int xnp, int ynp, int ranks) {
     int dims[2] = {ynp, xnp};
-    const int given = (xnp ? xnp : 1) * (ynp ? ynp : 1);
-    if (ranks % given || (xnp && ynp && given != ranks))
+    const int fixed_ranks = (xnp ? xnp : 1) * (ynp ? ynp : 1);
+    if (ranks % fixed_ranks || (xnp && ynp && fixed_ranks != ranks))
         throw Error(fmt::format("--xnp {} and --ynp {} do not divide {} ranks", xnp, ynp, ranks),
                     "their product must be the number of ranks; 0 leaves one of them open");
     MPI_Dims_create(ranks, 2, dims);

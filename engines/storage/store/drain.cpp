@@ -128,7 +128,7 @@ void Drain::keep_newest(std::vector<Piece>& pieces) {
 
 // Opens the file by its name; -1: it was removed or replaced; -2: it cannot be opened.
 int Drain::descriptor(std::uint64_t file) {
-    if (const auto found = files_.find(file); found != files_.end()) return found->second;
+    if (const auto it = files_.find(file); it != files_.end()) return it->second;
     if (files_.size() >= max_open_files) {
         for (auto [other, fd] : files_)
             if (fd >= 0) close(fd);

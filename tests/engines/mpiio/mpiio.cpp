@@ -407,10 +407,10 @@ void large_offsets() {
 
 // Several open files: one of all ranks, one of this rank only, one of half of the ranks.
 void several_files() {
-    const std::string own = "own" + std::to_string(rank);
+    const std::string own_name = "own" + std::to_string(rank);
     MPI_Comm half;
     MPI_Comm_split(MPI_COMM_WORLD, rank % 2, rank, &half);
-    MPI_File a = open_file("all"), b = open_file(own.c_str(), rdwr, MPI_COMM_SELF),
+    MPI_File a = open_file("all"), b = open_file(own_name.c_str(), rdwr, MPI_COMM_SELF),
              c = open_file(rank % 2 ? "odd" : "even", rdwr, half);
     int member;
     MPI_Comm_rank(half, &member);
@@ -424,7 +424,7 @@ void several_files() {
     MPI_File_close(&a);
     MPI_File_close(&b);
     MPI_Comm_free(&half);
-    EXPECT(read_back(own.c_str()) == filled(50, 1000 * rank));
+    EXPECT(read_back(own_name.c_str()) == filled(50, 1000 * rank));
     const auto all = read_back("all");
     EXPECT(static_cast<int>(all.size()) == 50 * size &&
            all[static_cast<std::size_t>(size * 49 + size - 1)] == 1000 * (size - 1) + 49);
@@ -476,13 +476,13 @@ int main(int argc, char** argv) {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     folder = argv[1];
-    const std::string wanted = argc > 2 ? argv[2] : "";
+    const std::string selected = argc > 2 ? argv[2] : "";
     std::vector<Case> cases;
-    if (wanted != "visibility") cases = standard;
-    if (wanted != "standard") cases.insert(cases.end(), visibility.begin(), visibility.end());
+    if (selected != "visibility") cases = standard;
+    if (selected != "standard") cases.insert(cases.end(), visibility.begin(), visibility.end());
     for (const auto& test_case : cases) {
-        if (!wanted.empty() && wanted != "standard" && wanted != "visibility" &&
-            wanted != test_case.name)
+        if (!selected.empty() && selected != "standard" && selected != "visibility" &&
+            selected != test_case.name)
             continue;
         failure.clear();
         test_case.run();

@@ -56,16 +56,16 @@ public:
     bool agrees() {
         ingest();
         for (std::uint64_t offset = 0; offset < file_bytes;) {
-            const auto found = index_.find(offset, file_bytes);
-            if (found.end <= offset || found.end > file_bytes) return false;
-            for (std::uint64_t k = offset; k < found.end; ++k) {
+            const auto lookup = index_.find(offset, file_bytes);
+            if (lookup.end <= offset || lookup.end > file_bytes) return false;
+            for (std::uint64_t k = offset; k < lookup.end; ++k) {
                 const auto& byte = truth_[k];
-                if (byte.written != found.data) return false;
-                if (found.data && (byte.rank != found.rank ||
-                                   byte.ring_offset != found.ring_offset + (k - offset)))
+                if (byte.written != lookup.data) return false;
+                if (lookup.data && (byte.rank != lookup.rank ||
+                                    byte.ring_offset != lookup.ring_offset + (k - offset)))
                     return false;
             }
-            offset = found.end;
+            offset = lookup.end;
         }
         return true;
     }
@@ -117,8 +117,8 @@ TEST_CASE("the newest write of each byte is found") {
 TEST_CASE("a million strided writes of four ranks take less than a megabyte") {
     std::vector<Record> records;
     Index index([&](const Run&, std::uint64_t) { return std::uint64_t{0}; });
-    constexpr std::uint64_t block = 4096, each = 250'000;
-    for (std::uint64_t k = 0; k < each; ++k)
+    constexpr std::uint64_t block = 4096, blocks_per_rank = 250'000;
+    for (std::uint64_t k = 0; k < blocks_per_rank; ++k)
         for (std::uint32_t rank = 0; rank < 4; ++rank) {
             Record record{};
             record.kind = static_cast<std::uint64_t>(RecordKind::data);
@@ -130,13 +130,13 @@ TEST_CASE("a million strided writes of four ranks take less than a megabyte") {
         }
     CHECK(index.bytes() < 1'000'000);
     for (std::uint64_t k : {0ull, 1ull, 999'999ull, 123'456ull}) {
-        const auto found = index.find(k * block + 5, 2'000'000 * block);
-        CHECK(found.data);
-        CHECK(found.rank == k % 4);
-        CHECK(found.ring_offset == k / 4 * block + 5);
-        CHECK(found.end == (k + 1) * block);
+        const auto lookup = index.find(k * block + 5, 2'000'000 * block);
+        CHECK(lookup.data);
+        CHECK(lookup.rank == k % 4);
+        CHECK(lookup.ring_offset == k / 4 * block + 5);
+        CHECK(lookup.end == (k + 1) * block);
     }
-    CHECK(!index.find(4 * each * block, 4 * each * block + 10).data);
+    CHECK(!index.find(4 * blocks_per_rank * block, 4 * blocks_per_rank * block + 10).data);
 }
 
 TEST_CASE("offsets beyond 2 and 4 GiB, and single writes beyond them") {
@@ -146,8 +146,8 @@ TEST_CASE("offsets beyond 2 and 4 GiB, and single writes beyond them") {
     record.sequence = 1, record.begin = 5ull << 40, record.length = record.stride = 6ull << 30,
     record.count = 1;
     index.add(record, 7, 0);
-    const auto found = index.find((5ull << 40) + (5ull << 30), 6ull << 40);
-    CHECK(found.data);
-    CHECK(found.ring_offset == 5ull << 30);
-    CHECK(found.end == (5ull << 40) + (6ull << 30));
+    const auto lookup = index.find((5ull << 40) + (5ull << 30), 6ull << 40);
+    CHECK(lookup.data);
+    CHECK(lookup.ring_offset == 5ull << 30);
+    CHECK(lookup.end == (5ull << 40) + (6ull << 30));
 }

@@ -245,10 +245,10 @@ TEST_CASE("a torn record is counted and left out") {
     for (std::uint64_t k = 0; k < 3; ++k) write_block(*store, writer, slot, 8 * k, "01234567", 8);
     store->record(0, 1).begin ^= 1u << 20;
     int error = 0;
-    const auto found = recover(*store, 1, error);
-    CHECK(found.torn == 1);
-    CHECK(found.records == 2);
-    CHECK(found.bytes == 16);
+    const auto recovered = recover(*store, 1, error);
+    CHECK(recovered.torn == 1);
+    CHECK(recovered.records == 2);
+    CHECK(recovered.bytes == 16);
     std::string text(24, '?');
     std::ifstream(path).read(text.data(), 24);
     CHECK(text == std::string("01234567") + std::string(8, '\0') + "01234567");
