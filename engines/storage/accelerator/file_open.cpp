@@ -50,9 +50,12 @@ std::int64_t nanoseconds(const timespec& time) {
 void wait_for_clock_tick(const timespec& last_write) {
     static const bool fine_grained = [] {
         utsname info{};
-        int major = 0, minor = 0;
-        return uname(&info) == 0 && std::sscanf(info.release, "%d.%d", &major, &minor) == 2 &&
-               (major > 6 || (major == 6 && minor >= 13));
+        if (uname(&info) != 0) return false;
+        char* rest = nullptr;
+        const long major = std::strtol(info.release, &rest, 10);
+        if (*rest != '.') return false;
+        const long minor = std::strtol(rest + 1, nullptr, 10);
+        return major > 6 || (major == 6 && minor >= 13);
     }();
     if (fine_grained) return;
     for (int attempt = 0; attempt < 20; ++attempt) {

@@ -82,6 +82,7 @@ void Remote::fetch(std::vector<RemoteRead>& reads) {
     std::lock_guard hold(lock_);
     if (window_) {
         std::vector<RemoteRead*> all;
+        all.reserve(reads.size());
         for (auto& read : reads) all.push_back(&read);
         if (window_->fetch(all)) return;
     }

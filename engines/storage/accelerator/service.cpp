@@ -111,7 +111,7 @@ bool Service::receive(int fd, Client& client) {
     std::size_t consumed = 0;
     if (!client.greeted) {
         if (client.in.size() < sizeof key_) return true;
-        if (std::memcmp(client.in.data(), key_.data(), sizeof key_)) return false;
+        if (std::memcmp(client.in.data(), key_.data(), sizeof key_) != 0) return false;
         client.greeted = true;
         consumed = sizeof key_;
         Answer greeting{};

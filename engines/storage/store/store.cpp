@@ -16,8 +16,10 @@
 #include <cerrno>
 #include <climits>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <string_view>
 
 #include "storage/store/persist.hpp"
 
@@ -48,9 +50,13 @@ std::string errno_text() { return std::strerror(errno); }
 std::uint64_t available_memory() {
     std::uint64_t kib = 0;
     if (FILE* file = std::fopen("/proc/meminfo", "r")) {
+        constexpr std::string_view field = "MemAvailable:";
         char text[128];
         while (std::fgets(text, sizeof text, file))
-            if (std::sscanf(text, "MemAvailable: %lu", &kib) == 1) break;
+            if (std::string_view(text).starts_with(field)) {
+                kib = std::strtoull(text + field.size(), nullptr, 10);
+                break;
+            }
         std::fclose(file);
     }
     return kib << 10;
@@ -62,7 +68,8 @@ std::uint64_t device_bytes(const struct stat& info) {
                   minor(info.st_rdev));
     std::uint64_t bytes = 0;
     if (FILE* file = std::fopen(path, "r")) {
-        if (std::fscanf(file, "%lu", &bytes) != 1) bytes = 0;
+        char text[32];
+        if (std::fgets(text, sizeof text, file)) bytes = std::strtoull(text, nullptr, 10);
         std::fclose(file);
     }
     return bytes / huge_page * huge_page;

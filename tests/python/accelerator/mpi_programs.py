@@ -1,4 +1,4 @@
-"""Starting MPI programs with and without the accelerator, on one host."""
+"""Starts MPI programs with and without the accelerator, on one host."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def run(command: list[str], **extra: str) -> subprocess.CompletedProcess[str]:
 
 
 def memory_folder() -> Iterator[Path]:
-    """A folder of a fixture's, in memory."""
+    """A temporary folder in memory, for fixtures."""
     folder = Path(tempfile.mkdtemp(prefix="assay-test-io-", dir="/dev/shm"))
     yield folder
     shutil.rmtree(folder)

@@ -1,4 +1,4 @@
-"""``assay io run`` and what comes after it: programs that die, stores that are left, wishes that cannot be had."""
+"""``assay io run``, recovery after it, and errors: aborted programs, leftover stores, impossible settings."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WRITER = r"""
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-/* Blocks that say who wrote them and when, until killed; each rank says on a line of its own what it has written. */
+/* Writes blocks that identify rank and number, until killed; each rank logs the blocks that it has written. */
 int main(int argc, char** argv) {
     MPI_Init(&argc, &argv);
     int rank, blocks = atoi(argv[2]);
@@ -80,7 +80,7 @@ def assay(*args: str) -> subprocess.CompletedProcess[str]:
 
 
 def check_blocks(file: Path, rank: int, blocks: int) -> None:
-    """The first ``blocks`` blocks of a rank are all there, and whole."""
+    """The first ``blocks`` blocks of a rank are in the file and complete."""
     with file.open("rb") as data:
         for k in range(blocks):
             data.seek((k * 2 + rank) * 4096)
@@ -108,10 +108,10 @@ def test_a_program_that_dies_loses_nothing(writer: Path, tmp_path: Path, shm: Pa
 
 
 @pytest.mark.parametrize("after_s", [0.05, 0.2, 0.5])
-def test_killed_ranks_have_written_what_they_were_told(
+def test_acknowledged_writes_of_killed_ranks_are_recovered(
     writer: Path, tmp_path: Path, shm: Path, after_s: float
 ) -> None:
-    """kill -9 of a rank; its launcher ends the rest. Then ``assay io recover``."""
+    """kill -9 of a rank; its launcher ends the other. Then ``assay io recover``."""
     file = tmp_path / "out"
     command = mpi_command("mpich", 2, [str(writer), str(file), "-1"], accelerated("mpich", shm))
     job = subprocess.Popen(command, env={**os.environ, **AS_ROOT}, stderr=subprocess.DEVNULL)
@@ -173,11 +173,11 @@ def test_files_outside_the_patterns_are_untouched(writer: Path, tmp_path: Path, 
     ]
     result = assay("io", "run", "--store", str(shm), "--detach", "--files", "*.h5", "--", *command)
     assert result.returncode == 0
-    assert file.stat().st_size == 200 * 4096  # by the MPI itself: nothing waits for a drain
+    assert file.stat().st_size == 200 * 4096  # written by the MPI itself, not by a drain
     assert list(shm.iterdir()) == []
 
 
-# ---- what cannot be had
+# ---- impossible settings
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,7 @@ def test_files_outside_the_patterns_are_untouched(writer: Path, tmp_path: Path, 
         ({"ASSAY_IO_CONSISTENCY": "soon"}, "immediate, collective or commit is expected"),
     ],
 )
-def test_it_goes_on_with_the_mpis_own(
+def test_impossible_settings_fall_back_to_the_mpis_own_io(
     writer: Path, tmp_path: Path, shm: Path, options: dict[str, str], message: str
 ) -> None:
     file = tmp_path / "out"
@@ -200,7 +200,7 @@ def test_it_goes_on_with_the_mpis_own(
     assert result.stderr.count("assay io:") == 1 and message in result.stderr
     assert "the MPI's own I/O is used" in result.stderr
     check_blocks(file, 1, 50)
-    # And with --require nothing is begun.
+    # With ASSAY_IO_REQUIRE the program is aborted.
     required = run(
         mpi_command("mpich", 2, [str(writer), str(tmp_path / "none"), "50"], env | {"ASSAY_IO_REQUIRE": "1"})
     )
@@ -244,13 +244,13 @@ def test_a_process_without_mpi_is_left_alone(shm: Path) -> None:
         (["io", "recover", "/no/such/store"], "cannot be opened"),
     ],
 )
-def test_one_line_for_a_users_mistake(command: list[str], message: str) -> None:
+def test_bad_input_is_one_line(command: list[str], message: str) -> None:
     result = assay(*command)
     assert result.returncode == 2 and message in result.stderr
     assert len(result.stderr.strip().splitlines()) == 1
 
 
-def test_the_doctor_knows_memory_and_what_is_left(shm: Path) -> None:
+def test_the_doctor_lists_memory_mpis_and_stores(shm: Path) -> None:
     result = assay("io", "doctor", "--json")
     doctor = json.loads(result.stdout)
     assert result.returncode == 0 and {"openmpi", "mpich", "mpich-wheel"} <= set(doctor["mpis"])

@@ -1,7 +1,7 @@
-"""What MPI-IO promises holds with the accelerator in front: each case of tests/engines/mpiio, under each MPI.
+"""MPI-IO conformance of the accelerator: each case of tests/engines/mpiio, under each MPI.
 
-The same program under the MPI's own I/O shows that the cases are right; where that fails one (ROMIO and OMPIO have
-faults of their own), only the accelerator is held to it.
+The same program under the MPI's own I/O validates the cases. ROMIO and OMPIO fail some of them; the accelerator must
+pass them all.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from mpi_programs import MPIRUN, MPIS, PROGRAMS, accelerated, memory_folder, mpi
 
 pytestmark = pytest.mark.programs
 
-# What the stock libraries fail: ROMIO takes MPI_SHORT_INT for six bytes without a gap. Open MPI's own is not asked:
-# under load it hangs now and then.
+# Cases that the stock libraries fail: ROMIO treats MPI_SHORT_INT as six bytes without a gap. Open MPI's own I/O is not
+# tested: under load it hangs sometimes.
 STOCK_FAULTS = {"mpich": {"memory-types"}, "mpich-wheel": {"memory-types"}}
 STANDARD, VISIBILITY = 16, 7
 
@@ -50,18 +50,18 @@ end program
 
 @pytest.fixture
 def shm() -> Iterator[Path]:
-    """Memory: a place for stores."""
+    """A folder in memory for stores."""
     yield from memory_folder()
 
 
 @pytest.fixture
 def data(shm: Path) -> Iterator[Path]:
-    """Memory again, for the files: what is tested is not this machine's disk."""
+    """A folder in memory for the files, so that this machine's disk does not matter."""
     yield from memory_folder()
 
 
 def outcome(result: subprocess.CompletedProcess[str]) -> dict[str, str]:
-    """Case -> what was wrong with it; empty for one that is right."""
+    """By case: why it failed; empty if it passed."""
     outcomes = {}
     for line in result.stdout.splitlines():
         state, _, rest = line.partition(" ")
@@ -72,7 +72,7 @@ def outcome(result: subprocess.CompletedProcess[str]) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("mpi", STOCK_FAULTS)
-def test_the_cases_are_right(mpi: str, data: Path) -> None:
+def test_stock_mpi_passes_the_cases(mpi: str, data: Path) -> None:
     result = run(mpi_command(mpi, 3, [str(PROGRAMS / f"mpiio-{mpi}"), str(data)]))
     outcomes = outcome(result)
     assert len(outcomes) == STANDARD + VISIBILITY, result.stdout + result.stderr
@@ -81,21 +81,21 @@ def test_the_cases_are_right(mpi: str, data: Path) -> None:
 
 @pytest.mark.parametrize("ranks_per_node", ["0", "1"], ids=["one-node", "a-node-each"])
 @pytest.mark.parametrize("mpi", MPIS)
-def test_the_accelerator_keeps_every_promise(mpi: str, ranks_per_node: str, data: Path, shm: Path) -> None:
+def test_the_accelerator_passes_all_cases(mpi: str, ranks_per_node: str, data: Path, shm: Path) -> None:
     env = accelerated(mpi, shm, ASSAY_IO_RANKS_PER_NODE=ranks_per_node)
     result = run(mpi_command(mpi, 3, [str(PROGRAMS / f"mpiio-{mpi}"), str(data)], env))
     outcomes = outcome(result)
     assert result.returncode == 0, result.stdout + result.stderr
     assert len(outcomes) == STANDARD + VISIBILITY and not any(outcomes.values()), result.stdout
-    assert list(shm.iterdir()) == []  # the store has gone with the job
+    assert list(shm.iterdir()) == []  # the store was removed
 
 
 @pytest.mark.parametrize("ranks_per_node", ["0", "1"], ids=["one-node", "a-node-each"])
 @pytest.mark.parametrize("consistency", ["collective", "commit"])
-def test_weaker_visibility_is_still_mpis_own(
+def test_weaker_visibility_passes_the_standard_cases(
     consistency: str, ranks_per_node: str, data: Path, shm: Path
 ) -> None:
-    """The cases synchronise as MPI asks; but for the atomic mode they need nothing stronger."""
+    """The cases synchronise as MPI requires, so they need no stronger visibility."""
     env = accelerated("mpich", shm, ASSAY_IO_RANKS_PER_NODE=ranks_per_node, ASSAY_IO_CONSISTENCY=consistency)
     result = run(mpi_command("mpich", 3, [str(PROGRAMS / "mpiio-mpich"), str(data), "standard"], env))
     assert not any(outcome(result).values()) and len(outcome(result)) == STANDARD, (
@@ -107,17 +107,17 @@ def test_weaker_visibility_is_still_mpis_own(
 @pytest.mark.parametrize(
     ("ranks_per_node", "size"), [("0", 43_000_000), ("1", 27_000_000), ("2", 37_000_000)]
 )
-def test_histories_that_no_store_has_room_for(
+def test_histories_larger_than_the_store(
     ranks_per_node: str, size: int, seed: str, data: Path, shm: Path
 ) -> None:
-    """6 MB a rank for 8 MB of writes: what is read and what is in the file at the end is what was written last."""
+    """6 MB per rank for 8 MB of writes: reads and the final file have the last writes."""
     env = accelerated("mpich", shm, ASSAY_IO_RANKS_PER_NODE=ranks_per_node, ASSAY_IO_SIZE=str(size))
     command = [str(PROGRAMS / "mpiio-mpich"), str(data), "random-histories"]
     result = run(mpi_command("mpich", 4, command, env), ASSAY_TEST_SEED=seed)
     assert result.stdout == "ok random-histories\n", result.stdout + result.stderr
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="clocks are root's")
+@pytest.mark.skipif(os.geteuid() != 0, reason="setting clocks needs root")
 @pytest.mark.parametrize("case", ["visible-after-message", "overwritten-unread"])
 def test_nodes_whose_clocks_are_hours_apart(case: str, data: Path, shm: Path) -> None:
     env = accelerated("mpich", shm, ASSAY_IO_RANKS_PER_NODE="1")
@@ -129,15 +129,15 @@ def test_nodes_whose_clocks_are_hours_apart(case: str, data: Path, shm: Path) ->
         case,
     ]
     command = list(MPIRUN["mpich"])
-    for seconds in (9000, 18000, 0):  # a clock cannot be set to before the machine has started
+    for seconds in (9000, 18000, 0):  # a clock cannot be set to before the boot
         apart = ["unshare", "--time", "--fork", "--monotonic", str(seconds), "--boottime", str(seconds)]
         command += ["-n", "1", *apart, *program, ":"]
     result = run(command[:-1])
     assert result.stdout == f"ok {case}\n", result.stdout + result.stderr
 
 
-def test_detached_files_that_nodes_wrote_in_turn_are_put_right_at_once(data: Path, shm: Path) -> None:
-    """Drains that come later know no order between nodes: who wrote last is settled while they can still ask."""
+def test_conflicts_in_detached_files_are_resolved_at_close(data: Path, shm: Path) -> None:
+    """Later drains have no order between nodes, so conflicts are resolved while the nodes can still communicate."""
     env = accelerated(
         "mpich", shm, ASSAY_IO_RANKS_PER_NODE="1", ASSAY_IO_DRAIN_LAG="100000", ASSAY_IO_DETACH="1"
     )
@@ -165,7 +165,7 @@ def test_fortran(mpi: str, binding: str, tmp_path: Path, shm: Path) -> None:
     subprocess.run(
         [f"mpifort.{mpi}", "-ffree-line-length-none", "-o", program, source], check=True, timeout=120
     )
-    # Detached, and with a drain that never starts by itself: what is in the store alone was not written by the MPI.
+    # Detached, and with a drain that does not start: data that are only in the store were not written by the MPI.
     env = accelerated(mpi, shm, ASSAY_IO_DETACH="1", ASSAY_IO_DRAIN_LAG="100000")
     result = run(mpi_command(mpi, 2, [str(program)], env))
     assert (result.returncode, result.stdout) == (0, ""), result.stdout + result.stderr

@@ -1,7 +1,7 @@
 """Persistent memory, in a guest: a store on a device and on a file system with dax, and a power failure.
 
-The guest is reset in the middle, which loses all that is in its memory and page cache. Processor caches of a real
-machine are not emulated: that they are written back in order is code that no test here can hold to account.
+The guest is reset while a program runs, which loses its memory and page cache. Processor caches are not emulated, so
+the write-back of cache lines is not tested.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ BLOCKS = 200
 
 @pytest.fixture(scope="module")
 def boots(in_guest: Any, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """Two boots with one memory: work on both kinds of it and a power failure; then what is left is recovered."""
+    """Two boots with the same memory: stores of both kinds and a power failure; then the recovery."""
     folder = tmp_path_factory.mktemp("persistent")
     (folder / "writer.c").write_text(WRITER.replace("abort();", 'system("echo b >/proc/sysrq-trigger");'))
     subprocess.run(["mpicc.mpich", "-o", folder / "writer", folder / "writer.c"], check=True, timeout=120)
@@ -54,7 +54,7 @@ def test_mpiio_on_persistent_memory(boots: dict[str, Any], kind: str) -> None:
     assert len(lines) == 16 and all(line.startswith("ok ") for line in lines), (lines, stderr)
 
 
-def test_the_doctor_knows_both_kinds(boots: dict[str, Any]) -> None:
+def test_the_doctor_lists_both_kinds(boots: dict[str, Any]) -> None:
     import json
 
     backends = {
@@ -65,22 +65,22 @@ def test_the_doctor_knows_both_kinds(boots: dict[str, Any]) -> None:
     assert backends["fsdax"]["path"] == "/mnt/pmem" and backends["fsdax"]["persistent"]
 
 
-def test_what_was_written_outlives_the_power(boots: dict[str, Any]) -> None:
+def test_writes_survive_a_power_failure(boots: dict[str, Any]) -> None:
     import json
 
-    assert boots["lost"].returncode == 2  # the guest ended without a word
+    assert boots["lost"].returncode == 2  # the guest was reset
     assert boots["size"] == 0  # nothing had been drained
     recovered = json.loads((boots["folder"] / "recovered").read_text())
     assert (recovered["records"], recovered["torn"], recovered["bytes"]) == (BLOCKS, 0, BLOCKS * 4096)
     check_blocks(boots["folder"] / "out", 0, BLOCKS)
 
 
-def test_a_device_with_data_is_not_taken_by_the_next_job(boots: dict[str, Any]) -> None:
+def test_a_device_with_unrecovered_data_is_refused(boots: dict[str, Any]) -> None:
     output = (boots["folder"] / "refused").read_text()
     assert "that may not be in the file system yet; fix: assay io recover /dev/dax0.0" in output
 
 
-def test_a_file_that_is_kept_needs_a_size() -> None:
+def test_a_pmem_file_needs_a_size() -> None:
     command = [sys.executable, "-m", "assay", "lab", "vm", "--pmem-file", "x", "--", "true"]
     result = subprocess.run(
         command, capture_output=True, text=True, timeout=60, env={"PYTHONPATH": str(ROOT / "python")}

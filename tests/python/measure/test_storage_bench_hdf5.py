@@ -113,9 +113,7 @@ def test_hdf5s_own_tool_reads_the_file(folder: Path, capfd: pytest.CaptureFixtur
         (["--config", "nowhere.cfg"], "cannot be read"),
     ],
 )
-def test_what_cannot_be_is_one_line(
-    capfd: pytest.CaptureFixture[str], arguments: list[str], message: str
-) -> None:
+def test_bad_input_is_one_line(capfd: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
     mpi = next((m for m in ("openmpi", "mpich") if with_hdf5(m)), None)
     if mpi is None:
         pytest.skip("no MPI with HDF5 here")

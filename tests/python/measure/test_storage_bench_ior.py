@@ -1,5 +1,5 @@
-"""``assay io bench ior`` finds what is planted: a wrong byte at its offset, a slow rank, a rank that never answers;
-and says what IOR says."""
+"""``assay io bench ior`` finds planted faults (a wrong byte at its offset, a slow rank, a rank that hangs) and writes
+IOR's JSON."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.chdir(tmp_path)
     yield tmp_path
     left = [path for path in tmp_path.rglob("assay-io-*") if path.is_dir()]
-    assert left == []  # of the folders that the files were written in
+    assert left == []  # scratch folders
 
 
 def ior(
@@ -36,7 +36,7 @@ def ior(
 
 @pytest.mark.parametrize("mpi", MPIS)
 def test_what_ior_reports_is_in_its_json(folder: Path, capfd: pytest.CaptureFixture[str], mpi: str) -> None:
-    """Of each repetition a write and a read, whose bytes over their time are the bandwidth."""
+    """A write and a read per repetition, whose bandwidth is bytes divided by time."""
     arguments = [
         "--",
         "-w",
@@ -95,10 +95,10 @@ def test_a_wrong_byte_is_reported_with_its_offset(
 
 
 @pytest.mark.parametrize("mpi", MPIS)
-def test_stale_data_are_seen_without_being_asked_to_compare(
+def test_stale_data_are_detected_without_full_comparison(
     folder: Path, capfd: pytest.CaptureFixture[str], mpi: str
 ) -> None:
-    """A file that was written with one signature is read with another."""
+    """A file is written with one signature and read with another."""
     file = str(folder / "kept")
     ior(capfd, mpi, "--repeats", "1", "-t", "4k", "-b", "64k", "-G", "7", "-k", "--", "-w", "-o", file)
     (folder / "out").rename(folder / "before")
@@ -125,7 +125,7 @@ def test_a_slow_rank_is_named(
 
 
 @pytest.mark.parametrize("mpi", MPIS)
-def test_a_rank_that_never_answers_is_named(
+def test_a_hanging_rank_is_named(
     folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, mpi: str
 ) -> None:
     plant(monkeypatch, mpi, stall="1")
@@ -148,7 +148,7 @@ def test_a_rank_that_never_answers_is_named(
         (["--", "-r"], "signature of the existing file"),
     ],
 )
-def test_what_cannot_be_is_one_line(
+def test_bad_input_is_one_line(
     folder: Path, capfd: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
     mpi = next((m for m in ("openmpi", "mpich") if available(m)), None)
@@ -160,10 +160,10 @@ def test_what_cannot_be_is_one_line(
     assert "Traceback" not in captured.err
 
 
-def test_the_accelerator_is_never_assumed(
+def test_a_missing_accelerator_is_detected(
     folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A library of that name that is none: the engine looks at who answers MPI-IO, not at what was asked for."""
+    """A file with the library's name that is no library: the engine checks which library provides MPI-IO."""
     if not available("openmpi"):
         pytest.skip("no openmpi here")
     engines = folder / "engines"
@@ -227,8 +227,8 @@ def test_stock_and_accelerated_take_turns(folder: Path, capfd: pytest.CaptureFix
     )
 
 
-def test_an_interrupted_run_is_gone_on_with(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """A stalled round ends the run; resumed without the fault it makes what is missing, and no more."""
+def test_an_interrupted_run_is_resumed(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """A stalled round ends the run; resumed without the fault it runs only the missing steps."""
     if not available("openmpi"):
         pytest.skip("no openmpi here")
     arguments = ["--repeats", "2", "-t", "4k", "-b", "64k"]
@@ -244,10 +244,10 @@ def test_an_interrupted_run_is_gone_on_with(folder: Path, capfd: pytest.CaptureF
 
 
 @pytest.mark.parametrize("mpi", ["openmpi", "mpich"])
-def test_what_the_accelerator_hands_on_is_not_measured_as_its_own(
+def test_a_fallback_is_not_measured_as_accelerated(
     folder: Path, capfd: pytest.CaptureFixture[str], mpi: str
 ) -> None:
-    """A store too small for it: its own words, and no figure."""
+    """A store that is too small: its error message, and no figure."""
     if not accelerated(mpi):
         pytest.skip(f"no accelerator for {mpi} here")
     arguments = ["--accelerated", "--repeats", "1", "--store-size", "1M", "-t", "4k", "-b", "1m"]

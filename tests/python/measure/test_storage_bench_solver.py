@@ -120,7 +120,7 @@ def test_a_snapshot_that_was_changed_is_seen(
         (["--iotype", "log"], "invalid choice"),
     ],
 )
-def test_what_cannot_be_is_one_line(
+def test_bad_input_is_one_line(
     folder: Path, capfd: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
     from assay.cli import main

@@ -91,9 +91,7 @@ def test_nothing_of_the_users_is_overwritten(folder: Path, capfd: pytest.Capture
         (["/dev/null", "--op", "read"], "cannot map"),
     ],
 )
-def test_what_cannot_be_is_one_line(
-    capfd: pytest.CaptureFixture[str], arguments: list[str], message: str
-) -> None:
+def test_bad_input_is_one_line(capfd: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
     assert main(["io", "device", *arguments, "--budget", "0.02", "-o", "out"]) == 2
     captured = capfd.readouterr()
     assert message in captured.err + captured.out and "Traceback" not in captured.err

@@ -1,5 +1,5 @@
-"""Storage benchmarks across lab hosts: what is read from another node has gone over the wire; the playground stands
-and falls by one command."""
+"""Storage benchmarks across lab hosts: reads from another node use the network; the playground makes and removes its
+lab."""
 
 from __future__ import annotations
 
