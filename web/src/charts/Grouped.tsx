@@ -43,13 +43,13 @@ export function Grouped({ title, label, unit, bars, stacked }: Props) {
 
 function options(unit: string, bars: Bars, stacked: boolean): EChartsCoreOption {
   const { base, text, axisLine, line } = look();
-  const shown = (value: number) => quantity(value, unit);
+  const format = (value: number) => quantity(value, unit);
   return {
     ...base,
     grid: { left: 4, right: 24, top: 32, bottom: 8, containLabel: true },
     xAxis: {
       type: "value",
-      axisLabel: { ...text, formatter: shown, hideOverlap: true },
+      axisLabel: { ...text, formatter: format, hideOverlap: true },
       splitLine: line,
     },
     yAxis: {

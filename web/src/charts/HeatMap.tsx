@@ -62,28 +62,29 @@ export function HeatMap({ matrix, marks, label }: Props) {
   const shape = `${matrix.rows.length} x ${matrix.columns.length}`;
   useEffect(() => setView(whole(matrix)), [shape]);
   const fits = view.r1 <= matrix.rows.length && view.c1 <= matrix.columns.length;
-  const shown = fits ? view : whole(matrix);
+  const visible = fits ? view : whole(matrix);
 
-  const geometry = available > 0 ? layout(matrix, shown, available) : undefined;
+  const geometry = available > 0 ? layout(matrix, visible, available) : undefined;
   useLayoutEffect(() => {
-    if (geometry) draw(canvas.current!, matrix, shown, geometry, marks);
-  }, [matrix, shown, available, marks, theme]);
+    if (geometry) draw(canvas.current!, matrix, visible, geometry, marks);
+  }, [matrix, visible, available, marks, theme]);
 
   const isWhole =
-    shown.r1 - shown.r0 === matrix.rows.length && shown.c1 - shown.c0 === matrix.columns.length;
+    visible.r1 - visible.r0 === matrix.rows.length &&
+    visible.c1 - visible.c0 === matrix.columns.length;
   const showAll = () => {
     setView(whole(matrix));
     setHover(undefined);
   };
 
   const onMove = (event: PointerEvent) => {
-    const at = { x: event.offsetX, y: event.offsetY };
-    if (drag) setDrag({ from: drag.from, to: at });
-    setHover(hoverAt(matrix, shown, geometry!, at));
+    const point = { x: event.offsetX, y: event.offsetY };
+    if (drag) setDrag({ from: drag.from, to: point });
+    setHover(hoverAt(matrix, visible, geometry!, point));
   };
   const onUp = () => {
     if (drag && Math.hypot(drag.to.x - drag.from.x, drag.to.y - drag.from.y) > DRAG) {
-      setView(selected(shown, geometry!, drag.from, drag.to));
+      setView(selected(visible, geometry!, drag.from, drag.to));
       setHover(undefined);
     }
     setDrag(undefined);
@@ -93,7 +94,7 @@ export function HeatMap({ matrix, marks, label }: Props) {
     const step = STEPS[event.key];
     if (!step || !geometry) return;
     event.preventDefault();
-    setHover((now) => stepped(matrix, shown, geometry, now, step));
+    setHover((now) => stepped(matrix, visible, geometry, now, step));
   };
 
   return (
@@ -107,18 +108,18 @@ export function HeatMap({ matrix, marks, label }: Props) {
           onPointerMove={onMove}
           onPointerLeave={() => setHover(undefined)}
           onPointerDown={(event: PointerEvent) => {
-            const at = { x: event.offsetX, y: event.offsetY };
-            setDrag({ from: at, to: at });
+            const point = { x: event.offsetX, y: event.offsetY };
+            setDrag({ from: point, to: point });
           }}
           onPointerUp={onUp}
           onDblClick={showAll}
           onKeyDown={onKey}
           onBlur={() => setHover(undefined)}
         />
-        {geometry && hover && <Outline view={shown} geometry={geometry} hover={hover} />}
+        {geometry && hover && <Outline view={visible} geometry={geometry} hover={hover} />}
         {drag && <Selection from={drag.from} to={drag.to} />}
         {geometry && hover && (
-          <Tip matrix={matrix} view={shown} geometry={geometry} hover={hover} />
+          <Tip matrix={matrix} view={visible} geometry={geometry} hover={hover} />
         )}
       </div>
       {!isWhole && (
@@ -163,16 +164,17 @@ function hoverOn(
   };
 }
 
-function cellAt(view: View, geometry: Geometry, at: Point): { row: number; column: number } {
+function cellAt(view: View, geometry: Geometry, point: Point): { row: number; column: number } {
   return {
-    row: view.r0 + Math.floor(((at.y - geometry.top) / geometry.plotHeight) * (view.r1 - view.r0)),
+    row:
+      view.r0 + Math.floor(((point.y - geometry.top) / geometry.plotHeight) * (view.r1 - view.r0)),
     column:
-      view.c0 + Math.floor(((at.x - geometry.left) / geometry.plotWidth) * (view.c1 - view.c0)),
+      view.c0 + Math.floor(((point.x - geometry.left) / geometry.plotWidth) * (view.c1 - view.c0)),
   };
 }
 
-function hoverAt(matrix: Matrix, view: View, geometry: Geometry, at: Point): Hover | undefined {
-  const { row, column } = cellAt(view, geometry, at);
+function hoverAt(matrix: Matrix, view: View, geometry: Geometry, point: Point): Hover | undefined {
+  const { row, column } = cellAt(view, geometry, point);
   const inside = row >= view.r0 && row < view.r1 && column >= view.c0 && column < view.c1;
   return inside ? hoverOn(matrix, view, geometry, row, column) : undefined;
 }
@@ -251,16 +253,16 @@ function Tip({
   geometry: Geometry;
   hover: Hover;
 }) {
-  const at = box(view, geometry, hover);
-  const onRight = at.left > geometry.width / 2;
+  const point = box(view, geometry, hover);
+  const onRight = point.left > geometry.width / 2;
   const side: Record<string, number> = onRight
-    ? { right: geometry.width - at.left + 8 }
-    : { left: at.left + at.width + 8 };
+    ? { right: geometry.width - point.left + 8 }
+    : { left: point.left + point.width + 8 };
   const pair = hover.worst ?? hover;
   const bad = hover.worst !== undefined && deviation(matrix, hover.worst.value) < NOTABLE;
   const many = hover.rows * hover.columns > 1;
   return (
-    <div class="heatmap-tip" role="status" style={pixels({ top: at.top, ...side })}>
+    <div class="heatmap-tip" role="status" style={pixels({ top: point.top, ...side })}>
       <strong>
         {matrix.rows[pair.row]} → {matrix.columns[pair.column]}
       </strong>

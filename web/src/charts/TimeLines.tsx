@@ -57,7 +57,7 @@ function options(unit: string, lines: TimeLine[]): EChartsCoreOption {
     legend: {
       ...base.legend,
       type: "scroll",
-      selected: Object.fromEntries(lines.map((one) => [one.name, !one.hidden])),
+      selected: Object.fromEntries(lines.map((line) => [line.name, !line.hidden])),
     },
     grid: { left: 4, right: 18, top: 38, bottom: 30, containLabel: true },
     dataZoom: [{ type: "inside", zoomOnMouseWheel: "ctrl" }],
@@ -82,16 +82,16 @@ function options(unit: string, lines: TimeLine[]): EChartsCoreOption {
           ...points.map((p) => `${p.seriesName}: ${quantity(p.value[1], unit)}`),
         ].join("\n"),
     },
-    series: lines.map((one, k) => ({
+    series: lines.map((line, k) => ({
       type: "line",
-      name: one.name,
-      data: one.points,
+      name: line.name,
+      data: line.points,
       color: colour(`series-${k % SERIES}`),
       showSymbol: false,
       step: "end",
       sampling: "max",
       lineStyle: { width: 1.5, type: k < SERIES ? "solid" : "dashed" },
-      ...(one.filled ? { areaStyle: { opacity: 0.18 } } : {}),
+      ...(line.filled ? { areaStyle: { opacity: 0.18 } } : {}),
     })),
   };
 }

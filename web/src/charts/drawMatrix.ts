@@ -117,7 +117,7 @@ function drawCells(
   const image = new ImageData(width, height);
   for (let y = 0; y < height; y += 1) {
     for (let x = 0; x < width; x += 1) {
-      const found = worstIn(
+      const worst = worstIn(
         matrix,
         view,
         view.r0 + y * rowBin,
@@ -125,8 +125,8 @@ function drawCells(
         rowBin,
         columnBin,
       );
-      if (!found) continue; // not measured: the page shows through
-      const [r, g, b] = rampColour(steps, deviation(matrix, found.value), range);
+      if (!worst) continue; // not measured: the page shows through
+      const [r, g, b] = rampColour(steps, deviation(matrix, worst.value), range);
       image.data.set([r, g, b, 255], (y * width + x) * 4);
     }
   }
@@ -216,7 +216,7 @@ export function cellScale(matrix: Matrix): { factor: number; prefix: string } {
     [1e-6, "µ"],
     [1e-9, "n"],
   ];
-  const [factor, prefix] = steps.find(([least]) => matrix.median >= least) ?? [1, ""];
+  const [factor, prefix] = steps.find(([min]) => matrix.median >= min) ?? [1, ""];
   return { factor, prefix };
 }
 
@@ -278,12 +278,12 @@ function drawNames(
   for (let k = from; k < to; k += 1) {
     const isMarked = marks.has(names[k]!);
     if (!isMarked && ((k - from) % step !== 0 || !isFree(k))) continue;
-    const at = (k - from + 0.5) * cell;
+    const center = (k - from + 0.5) * cell;
     pen.font = isMarked ? FONT_MARKED : FONT;
     pen.fillStyle = colour(isMarked ? "fault" : "ink-soft");
     pen.save();
-    if (axis === "row") pen.translate(geometry.left - 6, geometry.top + at);
-    else pen.translate(geometry.left + at, geometry.top - (flat ? 12 : 6));
+    if (axis === "row") pen.translate(geometry.left - 6, geometry.top + center);
+    else pen.translate(geometry.left + center, geometry.top - (flat ? 12 : 6));
     if (!flat) pen.rotate(-Math.PI / 2);
     pen.textAlign = axis === "row" ? "right" : flat ? "center" : "left";
     const text = !isMarked

@@ -59,7 +59,7 @@ export function colour(name: string): string {
 export type Rgb = [number, number, number];
 
 function rgb(hex: string): Rgb {
-  return [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16)) as Rgb;
+  return [1, 3, 5].map((position) => parseInt(hex.slice(position, position + 2), 16)) as Rgb;
 }
 
 /** The diverging ramp: -1 is worst, 0 is the median, +1 is best; 256 steps, read by rampColour. */
@@ -68,16 +68,16 @@ export function ramp(): Rgb[] {
     rgb(colour(`ramp-${name}`)),
   );
   return Array.from({ length: 256 }, (_, step) => {
-    const at = (step / 255) * (stops.length - 1);
-    const low = Math.min(Math.floor(at), stops.length - 2);
+    const position = (step / 255) * (stops.length - 1);
+    const low = Math.min(Math.floor(position), stops.length - 2);
     return [0, 1, 2].map((c) =>
-      Math.round(stops[low]![c]! + (stops[low + 1]![c]! - stops[low]![c]!) * (at - low)),
+      Math.round(stops[low]![c]! + (stops[low + 1]![c]! - stops[low]![c]!) * (position - low)),
     ) as Rgb;
   });
 }
 
 /** The colour of a deviation when the ramp ends at ±`range`. */
 export function rampColour(steps: Rgb[], deviation: number, range: number): Rgb {
-  const at = Math.max(0, Math.min(1, deviation / range / 2 + 0.5));
-  return steps[Math.round(at * 255)]!;
+  const position = Math.max(0, Math.min(1, deviation / range / 2 + 0.5));
+  return steps[Math.round(position * 255)]!;
 }

@@ -36,12 +36,12 @@ export function allocatorPoints(measurements: readonly Measurement[]): Measureme
   );
 }
 
-export function asked(points: readonly Measurement[]): Asked {
+export function settings(points: readonly Measurement[]): Asked {
   const values = (name: string): Scalar[] => {
-    const found = points
+    const values = points
       .filter((point) => point.name === CYCLE)
       .map((point) => point.params?.[name]);
-    return [...new Set(found.filter((value) => value !== undefined))] as Scalar[];
+    return [...new Set(values.filter((value) => value !== undefined))] as Scalar[];
   };
   return {
     threads: values("threads")

@@ -146,20 +146,20 @@ function isShared(key: string, records: Measurement[]): boolean {
 }
 
 function difference(record: Measurement, among: Measurement[]): string {
-  const own = [...traits(record)].filter(([key]) => !isShared(key, among));
-  return own.map(([, words]) => words).join(", ");
+  const differing = [...traits(record)].filter(([key]) => !isShared(key, among));
+  return differing.map(([, text]) => text).join(", ");
 }
 
 function shared(records: Measurement[]): string {
   const common = [...traits(records[0]!)].filter(([key]) => isShared(key, records));
-  return common.length > 0 ? `, ${common.map(([, words]) => words).join(", ")}` : "";
+  return common.length > 0 ? `, ${common.map(([, text]) => text).join(", ")}` : "";
 }
 
 export function distributions(measurements: readonly Measurement[]): Distribution[] {
-  const own = measurements.filter(
+  const differing = measurements.filter(
     (record) => record.histogram && record.histogram.counts.some((count) => count > 0),
   );
-  return own.map((record, index) => ({
+  return differing.map((record, index) => ({
     key: String(record.id ?? index),
     title: [`${record.name} ${record.metric}`, ...traits(record).values()].join(", "),
     unit: record.unit,

@@ -1,7 +1,7 @@
-// A heap profile made ready for the views: figures by function, by line and by stack, of whatever metric.
+// Prepares a heap profile for the views: any metric by function, by line and by stack.
 //
-// "Own" is what a line or function has asked for itself, the library's functions that it has called to do so
-// included; "total" is that and what was asked for below it. A function that is several times on a stack counts once.
+// Exclusive figures are allocations that a line or function made itself, through allocator functions too; inclusive
+// ones add those of everything that it calls. A recursive function counts once for each stack.
 
 import type { HeapPage } from "./heapPage";
 
@@ -9,7 +9,7 @@ type Fold = "sum" | "least" | "most" | "mean" | "peak";
 
 export interface Metric {
   key: string;
-  words: string;
+  label: string;
   unit: string;
   fold: Fold;
   /** Of a node; of a mean, what is divided. */
@@ -27,7 +27,7 @@ const ticks =
   (page: HeapPage, node: number): number =>
     page.nodes[name][node]! * page.tick;
 
-// Only a sample of the calls is timed: their mean is taken for all.
+// Only a sample of the calls is timed; their mean is taken for all calls.
 const spent =
   (
     ticksOf: "sampled_ticks" | "sampled_free_ticks",
@@ -44,53 +44,53 @@ const spent =
 /** Reallocations here of blocks that were allocated elsewhere. */
 export const FOREIGN_REALLOCATIONS: Metric = {
   key: "foreign_reallocations",
-  words: "reallocations of others' blocks",
+  label: "reallocations of others' blocks",
   unit: "1",
   fold: "sum",
   of: column("foreign_reallocations"),
 };
 
 export const METRICS: Metric[] = [
-  { key: "bytes", words: "allocated", unit: "B", fold: "sum", of: column("bytes") },
-  { key: "count", words: "allocations", unit: "1", fold: "sum", of: column("count") },
-  { key: "peak", words: "peak", unit: "B", fold: "peak", of: column("exclusive_peak") },
+  { key: "bytes", label: "allocated", unit: "B", fold: "sum", of: column("bytes") },
+  { key: "count", label: "allocations", unit: "1", fold: "sum", of: column("count") },
+  { key: "peak", label: "peak", unit: "B", fold: "peak", of: column("exclusive_peak") },
   {
     key: "at_peak",
-    words: "live at the process's peak",
+    label: "live at the process's peak",
     unit: "B",
     fold: "sum",
     of: column("at_peak"),
   },
-  { key: "leaked", words: "not freed", unit: "B", fold: "sum", of: column("leaked") },
+  { key: "leaked", label: "not freed", unit: "B", fold: "sum", of: column("leaked") },
   {
     key: "leaked_count",
-    words: "blocks not freed",
+    label: "blocks not freed",
     unit: "1",
     fold: "sum",
     of: column("leaked_count"),
   },
   {
     key: "temporary",
-    words: "freed before the next allocation",
+    label: "freed before the next allocation",
     unit: "1",
     fold: "sum",
     of: column("temporary"),
   },
-  { key: "reallocated", words: "reallocations", unit: "1", fold: "sum", of: column("reallocated") },
-  { key: "frees", words: "frees made here", unit: "1", fold: "sum", of: column("frees") },
+  { key: "reallocated", label: "reallocations", unit: "1", fold: "sum", of: column("reallocated") },
+  { key: "frees", label: "frees made here", unit: "1", fold: "sum", of: column("frees") },
   {
     key: "mean_size",
-    words: "size, mean",
+    label: "size, mean",
     unit: "B",
     fold: "mean",
     of: column("bytes"),
     by: column("count"),
   },
-  { key: "least", words: "size, least", unit: "B", fold: "least", of: column("min_size") },
-  { key: "most", words: "size, largest", unit: "B", fold: "most", of: column("max_size") },
+  { key: "least", label: "size, least", unit: "B", fold: "least", of: column("min_size") },
+  { key: "most", label: "size, largest", unit: "B", fold: "most", of: column("max_size") },
   {
     key: "lifetime",
-    words: "lifetime, mean",
+    label: "lifetime, mean",
     unit: "s",
     fold: "mean",
     of: ticks("lifetime_sum"),
@@ -98,28 +98,28 @@ export const METRICS: Metric[] = [
   },
   {
     key: "shortest",
-    words: "lifetime, shortest",
+    label: "lifetime, shortest",
     unit: "s",
     fold: "least",
     of: ticks("min_lifetime"),
   },
   {
     key: "longest",
-    words: "lifetime, longest",
+    label: "lifetime, longest",
     unit: "s",
     fold: "most",
     of: ticks("max_lifetime"),
   },
   {
     key: "malloc_time",
-    words: "time in malloc",
+    label: "time in malloc",
     unit: "s",
     fold: "sum",
     of: spent("sampled_ticks", "sampled_calls", "count"),
   },
   {
     key: "free_time",
-    words: "time in free",
+    label: "time in free",
     unit: "s",
     fold: "sum",
     of: spent("sampled_free_ticks", "sampled_frees", "frees"),
@@ -127,19 +127,19 @@ export const METRICS: Metric[] = [
 ];
 
 export function metricOf(key: string): Metric {
-  return METRICS.find((one) => one.key === key) ?? METRICS[0]!;
+  return METRICS.find((entry) => entry.key === key) ?? METRICS[0]!;
 }
 
-/** Whether parts of it add up to a whole, so that shares and flame graphs make sense. */
+/** Whether the metric is additive, as shares and flame graphs require. */
 export function isSum(metric: Metric): boolean {
   return metric.fold === "sum";
 }
 
-/** Of one line or function, which `place` stands for. */
+/** The figures of a line or function, by its location. Inclusive: with everything that it calls. */
 export interface Entry {
-  place: number;
-  own: number;
-  total: number;
+  location: number;
+  exclusive: number;
+  inclusive: number;
 }
 
 export type Group = "function" | "line";
@@ -158,42 +158,45 @@ class Folded {
     this.any = new Uint8Array(size);
   }
 
-  add(at: number, value: number, weight: number): void {
-    if (this.fold === "least") this.a[at] = this.any[at] ? Math.min(this.a[at]!, value) : value;
-    else if (this.fold === "most") this.a[at] = Math.max(this.a[at]!, value);
-    else this.a[at]! += value;
-    this.b[at]! += weight;
-    this.any[at] = 1;
+  add(index: number, value: number, weight: number): void {
+    if (this.fold === "least")
+      this.a[index] = this.any[index] ? Math.min(this.a[index]!, value) : value;
+    else if (this.fold === "most") this.a[index] = Math.max(this.a[index]!, value);
+    else this.a[index]! += value;
+    this.b[index]! += weight;
+    this.any[index] = 1;
   }
 
-  at(k: number): number {
+  get(k: number): number {
     return this.fold === "mean" ? (this.b[k]! > 0 ? this.a[k]! / this.b[k]! : 0) : this.a[k]!;
   }
 }
 
 export class HeapModel {
-  readonly asker: Int32Array; // of each node, the place that has asked
+  readonly allocationSite: Int32Array; // [node]: the location whose call allocated
   readonly children: number[][];
   readonly roots: number[] = [];
   private readonly entriesOf = new Map<string, Entry[]>();
   private readonly totalsOf = new Map<string, Float64Array>();
 
   constructor(readonly page: HeapPage) {
-    const { parent, location: place } = page.nodes;
-    const handsOn = page.locations.is_allocator_frame;
-    this.asker = new Int32Array(parent.length);
+    const { parent, location } = page.nodes;
+    const isAllocatorFrame = page.locations.is_allocator_frame;
+    this.allocationSite = new Int32Array(parent.length);
     this.children = parent.map(() => []);
-    const told = new Uint8Array(parent.length); // somebody on the stack does not merely hand on
+    const hasSite = new Uint8Array(parent.length); // a frame on the stack is not the allocator's
     parent.forEach((caller, node) => {
       if (caller >= 0) this.children[caller]!.push(node);
       else this.roots.push(node);
-      const own = place[node]!;
-      told[node] = !handsOn[own] || (caller >= 0 && told[caller]) ? 1 : 0;
-      this.asker[node] = handsOn[own] && caller >= 0 && told[caller] ? this.asker[caller]! : own;
+      const frame = location[node]!;
+      const callerHasSite = caller >= 0 && hasSite[caller];
+      hasSite[node] = !isAllocatorFrame[frame] || callerHasSite ? 1 : 0;
+      this.allocationSite[node] =
+        isAllocatorFrame[frame] && callerHasSite ? this.allocationSite[caller]! : frame;
     });
   }
 
-  /** Whether blocks were asked for, or given up, right at this node. */
+  /** Whether blocks were allocated or freed at this node itself. */
   isUsed(metric: Metric, node: number): boolean {
     const { count, frees, reallocated, leaked_count } = this.page.nodes;
     if (metric.fold === "mean") return metric.by!(this.page, node) > 0;
@@ -202,28 +205,28 @@ export class HeapModel {
     return count[node]! + frees[node]! + reallocated[node]! > 0;
   }
 
-  /** Of all functions or lines that have any, the largest own figure first. */
+  /** All functions or lines with a figure, the largest exclusive one first. */
   entries(metric: Metric, group: Group): Entry[] {
     const key = `${metric.key} ${group}`;
-    let found = this.entriesOf.get(key);
-    if (!found) {
-      found = metric.fold === "peak" ? this.peaks(group) : this.folded(metric, group);
-      found = found
-        .filter((one) => one.own > 0 || one.total > 0)
-        .sort((x, y) => y.own - x.own || y.total - x.total);
-      this.entriesOf.set(key, found);
+    let entries = this.entriesOf.get(key);
+    if (!entries) {
+      entries = metric.fold === "peak" ? this.peaks(group) : this.folded(metric, group);
+      entries = entries
+        .filter((entry) => entry.exclusive > 0 || entry.inclusive > 0)
+        .sort((x, y) => y.exclusive - x.exclusive || y.inclusive - x.inclusive);
+      this.entriesOf.set(key, entries);
     }
-    return found;
+    return entries;
   }
 
-  /** Of each function that has any of its own, the line where most of it is. */
+  /** For each function with an exclusive figure, its line with the largest one. */
   busiest(metric: Metric): Map<number, number> {
-    const found = new Map<number, number>();
-    for (const { place, own } of this.entries(metric, "line")) {
-      const of = this.page.locations.function_id[place]!;
-      if (own > 0 && !found.has(of)) found.set(of, place);
+    const lines = new Map<number, number>();
+    for (const { location, exclusive } of this.entries(metric, "line")) {
+      const functionId = this.page.locations.function_id[location]!;
+      if (exclusive > 0 && !lines.has(functionId)) lines.set(functionId, location);
     }
-    return found;
+    return lines;
   }
 
   private peaks(group: Group): Entry[] {
@@ -234,119 +237,129 @@ export class HeapModel {
       function_exclusive_peak,
       function_inclusive_peak,
     } = this.page.locations;
-    return function_id.flatMap((function_, place) => {
+    return function_id.flatMap((function_, location) => {
       if (group === "line")
-        return [{ place, own: exclusive_peak[place]!, total: inclusive_peak[place]! }];
-      return function_ === place
-        ? [{ place, own: function_exclusive_peak[place]!, total: function_inclusive_peak[place]! }]
+        return [
+          { location, exclusive: exclusive_peak[location]!, inclusive: inclusive_peak[location]! },
+        ];
+      return function_ === location
+        ? [
+            {
+              location,
+              exclusive: function_exclusive_peak[location]!,
+              inclusive: function_inclusive_peak[location]!,
+            },
+          ]
         : [];
     });
   }
 
   private folded(metric: Metric, group: Group): Entry[] {
-    const { parent, location: place } = this.page.nodes;
+    const { parent, location } = this.page.nodes;
     const key = this.groupKey(group);
     const size = this.page.locations.function_id.length;
-    const own = new Folded(size, metric.fold);
-    const total = new Folded(size, metric.fold);
-    const seen = new Int32Array(size).fill(-1);
+    const exclusive = new Folded(size, metric.fold);
+    const inclusive = new Folded(size, metric.fold);
+    const visited = new Int32Array(size).fill(-1);
     for (let node = 0; node < parent.length; node += 1) {
       if (!this.isUsed(metric, node)) continue;
       const value = metric.of(this.page, node);
       const weight = metric.by?.(this.page, node) ?? 0;
-      own.add(key(this.asker[node]!), value, weight);
-      for (let at = node; at >= 0; at = parent[at]!) {
-        const of = key(place[at]!);
-        if (seen[of] === node) continue;
-        seen[of] = node;
-        total.add(of, value, weight);
+      exclusive.add(key(this.allocationSite[node]!), value, weight);
+      for (let index = node; index >= 0; index = parent[index]!) {
+        const member = key(location[index]!);
+        if (visited[member] === node) continue;
+        visited[member] = node;
+        inclusive.add(member, value, weight);
       }
     }
-    return Array.from({ length: size }, (_, at) => ({
-      place: at,
-      own: own.at(at),
-      total: total.at(at),
+    return Array.from({ length: size }, (_, index) => ({
+      location: index,
+      exclusive: exclusive.get(index),
+      inclusive: inclusive.get(index),
     }));
   }
 
-  groupKey(group: Group): (place: number) => number {
+  groupKey(group: Group): (location: number) => number {
     const first = this.page.locations.function_id;
-    return group === "line" ? (place) => place : (place) => first[place]!;
+    return group === "line" ? (location) => location : (location) => first[location]!;
   }
 
-  /** Of each node with all below it. */
+  /** The inclusive figure of each node. */
   totals(metric: Metric): Float64Array {
-    let found = this.totalsOf.get(metric.key);
-    if (!found) {
+    let totals = this.totalsOf.get(metric.key);
+    if (!totals) {
       const { parent, inclusive_peak } = this.page.nodes;
       const folded = new Folded(parent.length, metric.fold);
       const sums = metric.fold === "sum";
       if (metric.fold === "peak") {
-        found = Float64Array.from(inclusive_peak);
+        totals = Float64Array.from(inclusive_peak);
       } else {
         for (let node = 0; node < parent.length; node += 1) {
           if (!this.isUsed(metric, node)) continue;
           const value = metric.of(this.page, node);
           const weight = metric.by?.(this.page, node) ?? 0;
           if (sums) folded.add(node, value, weight);
-          else for (let at = node; at >= 0; at = parent[at]!) folded.add(at, value, weight);
+          else
+            for (let index = node; index >= 0; index = parent[index]!)
+              folded.add(index, value, weight);
         }
-        found = Float64Array.from(parent, (_, node) => folded.at(node));
+        totals = Float64Array.from(parent, (_, node) => folded.get(node));
         if (sums)
           for (let node = parent.length - 1; node >= 0; node -= 1)
-            if (parent[node]! >= 0) found[parent[node]!]! += found[node]!;
+            if (parent[node]! >= 0) totals[parent[node]!]! += totals[node]!;
       }
-      this.totalsOf.set(metric.key, found);
+      this.totalsOf.set(metric.key, totals);
     }
-    return found;
+    return totals;
   }
 
-  /** The places from the outermost caller to this node. */
+  /** The locations from the outermost caller to this node. */
   stack(node: number): number[] {
-    const found: number[] = [];
-    for (let at = node; at >= 0; at = this.page.nodes.parent[at]!)
-      found.push(this.page.nodes.location[at]!);
-    return found.reverse();
+    const stack: number[] = [];
+    for (let index = node; index >= 0; index = this.page.nodes.parent[index]!)
+      stack.push(this.page.nodes.location[index]!);
+    return stack.reverse();
   }
 
-  /** Stacks with a figure of their own that pass through a place (of this line, or of its function); any if none. */
+  /** Stacks with an exclusive figure that pass through a location (its line, or its function), or all stacks. */
   stacks(
     metric: Metric,
     through: number | undefined,
     group: Group,
-    ownOnly: boolean,
+    exclusiveOnly: boolean,
   ): { node: number; value: number }[] {
-    const { parent, location: place } = this.page.nodes;
+    const { parent, location } = this.page.nodes;
     const key = this.groupKey(group);
-    const wanted = through === undefined ? -1 : key(through);
-    const inside = new Uint8Array(parent.length); // the place is on the stack
-    const found: { node: number; value: number }[] = [];
+    const target = through === undefined ? -1 : key(through);
+    const inside = new Uint8Array(parent.length); // [node]: the location is on its stack
+    const stacks: { node: number; value: number }[] = [];
     for (let node = 0; node < parent.length; node += 1) {
       const caller = parent[node]!;
       inside[node] =
-        wanted < 0 || key(place[node]!) === wanted || (caller >= 0 && inside[caller]) ? 1 : 0;
+        target < 0 || key(location[node]!) === target || (caller >= 0 && inside[caller]) ? 1 : 0;
       if (
         !inside[node] ||
         !this.isUsed(metric, node) ||
-        (ownOnly && wanted >= 0 && key(this.asker[node]!) !== wanted)
+        (exclusiveOnly && target >= 0 && key(this.allocationSite[node]!) !== target)
       )
         continue;
       const weight = metric.by?.(this.page, node) ?? 1;
       const value = weight > 0 ? metric.of(this.page, node) / (metric.by ? weight : 1) : 0;
-      if (value > 0) found.push({ node, value });
+      if (value > 0) stacks.push({ node, value });
     }
-    return found.sort((x, y) => y.value - x.value);
+    return stacks.sort((x, y) => y.value - x.value);
   }
 
-  functionName(place: number): string {
-    return shortName(this.page.locations.function[place]!);
+  functionName(location: number): string {
+    return shortName(this.page.locations.function[location]!);
   }
 
   /** "solver.cpp:42", or the object where no source is known. */
-  source(place: number): string {
+  source(location: number): string {
     const { file, line, module } = this.page.locations;
-    const name = basename(file[place]!);
-    return name ? `${name}:${line[place]}` : basename(module[place]!);
+    const name = basename(file[location]!);
+    return name ? `${name}:${line[location]}` : basename(module[location]!);
   }
 }
 

@@ -52,8 +52,8 @@ export class MatrixBuilder {
   }
 
   private columnOf(peer: string): number {
-    const known = this.columns.get(peer);
-    if (known !== undefined) return known;
+    const index = this.columns.get(peer);
+    if (index !== undefined) return index;
     this.columns.set(peer, this.columns.size);
     return this.columns.size - 1;
   }

@@ -26,26 +26,27 @@ export interface Platform {
 export function platform(capacities: readonly Capacity[]): Platform {
   const cabinets = new Map<string, Cabinet>();
   const hosts = new Map<string, Host>();
-  const found: Platform = { cabinets: [] };
+  const result: Platform = { cabinets: [] };
   const cabinet = (name: string): Cabinet => {
     if (!cabinets.has(name)) cabinets.set(name, { name, hosts: [] });
     return cabinets.get(name)!;
   };
-  for (const one of capacities) {
-    if (one.level === "backbone") found.backbone = one;
-    if (one.level === "inside") cabinet(one.of).inside = one;
-    if (one.level === "cabinet") Object.assign(cabinet(one.of), { [one.way]: one });
-    if (one.level !== "host") continue;
-    let host = hosts.get(one.of);
+  for (const capacity of capacities) {
+    if (capacity.level === "backbone") result.backbone = capacity;
+    if (capacity.level === "inside") cabinet(capacity.of).inside = capacity;
+    if (capacity.level === "cabinet")
+      Object.assign(cabinet(capacity.of), { [capacity.way]: capacity });
+    if (capacity.level !== "host") continue;
+    let host = hosts.get(capacity.of);
     if (!host) {
-      host = { name: one.of };
-      hosts.set(one.of, host);
-      cabinet(one.cabinet ?? "").hosts.push(host);
+      host = { name: capacity.of };
+      hosts.set(capacity.of, host);
+      cabinet(capacity.cabinet ?? "").hosts.push(host);
     }
-    Object.assign(host, { [one.way]: one });
+    Object.assign(host, { [capacity.way]: capacity });
   }
-  found.cabinets = [...cabinets.values()];
-  return found;
+  result.cabinets = [...cabinets.values()];
+  return result;
 }
 
 export interface Overlaid {

@@ -29,7 +29,7 @@ export interface Figure {
 
 /** The figures of one benchmark; records that were waived or failed have none. */
 export function figuresOf(measurements: readonly Measurement[], name: string): Figure[] {
-  const found = new Map<string, Figure>();
+  const byKey = new Map<string, Figure>();
   for (const record of measurements) {
     const middle = record.summary?.median;
     if (record.name !== name || middle === undefined || (record.status ?? "ok") !== "ok") continue;
@@ -38,7 +38,7 @@ export function figuresOf(measurements: readonly Measurement[], name: string): F
     );
     const host = name === DEVICE ? (record.subject?.host ?? "") : "";
     const key = JSON.stringify([record.metric, host, Object.entries(params).sort()]);
-    const figure = found.get(key) ?? {
+    const figure = byKey.get(key) ?? {
       name,
       metric: record.metric,
       unit: record.unit,
@@ -53,11 +53,11 @@ export function figuresOf(measurements: readonly Measurement[], name: string): F
       JSON.stringify(record.params),
       record.samples?.length ? record.samples : [middle],
     );
-    found.set(key, figure);
+    byKey.set(key, figure);
   }
-  for (const figure of found.values())
+  for (const figure of byKey.values())
     figure.value = median(Float32Array.from([...figure.rounds.values()].flat()));
-  return [...found.values()];
+  return [...byKey.values()];
 }
 
 export function isStorage(record: Measurement): boolean {
@@ -160,14 +160,14 @@ function barsOf(
   metrics: [metric: string, name: string][],
   title: (params: Params) => string,
 ): Bars {
-  const wanted = figures.filter(({ metric }) => metrics.some(([one]) => one === metric));
-  const categories = [...new Set(wanted.map(({ params }) => title(params)))];
+  const selected = figures.filter(({ metric }) => metrics.some(([name]) => name === metric));
+  const categories = [...new Set(selected.map(({ params }) => title(params)))];
   const series = metrics.map(([metric, name]) => ({
     name,
     values: categories.map(
       (category) =>
-        wanted.find((one) => one.metric === metric && title(one.params) === category)?.value ??
-        null,
+        selected.find((figure) => figure.metric === metric && title(figure.params) === category)
+          ?.value ?? null,
     ),
   }));
   return { categories, series };

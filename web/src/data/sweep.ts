@@ -23,13 +23,13 @@ export function isSweepPoint(record: Measurement): boolean {
 }
 
 export function sweeps(points: readonly Measurement[]): Sweep[] {
-  const found = new Map<string, Sweep>();
+  const sweeps = new Map<string, Sweep>();
   const rows = new Map<string, SweepRow>();
   for (const point of points) {
     const { size, op, ...params } = withoutIterations(point.params);
     const key = JSON.stringify([point.name, ...Object.entries(params).sort()]);
-    const sweep = found.get(key) ?? { key, name: point.name, params, rows: [] };
-    found.set(key, sweep);
+    const sweep = sweeps.get(key) ?? { key, name: point.name, params, rows: [] };
+    sweeps.set(key, sweep);
     const rowKey = JSON.stringify([key, size, op]);
     let row = rows.get(rowKey);
     if (!row) {
@@ -39,11 +39,11 @@ export function sweeps(points: readonly Measurement[]): Sweep[] {
     }
     row.metrics[point.metric] = point;
   }
-  for (const sweep of found.values()) {
+  for (const sweep of sweeps.values()) {
     const order = operations(sweep);
     sweep.rows.sort((a, b) => order.indexOf(a.op) - order.indexOf(b.op) || a.size - b.size);
   }
-  return [...found.values()];
+  return [...sweeps.values()];
 }
 
 /** Parameters less the number of iterations, which adapts to each size and so tells no two sweeps apart. */

@@ -3,7 +3,7 @@
 import { useMemo, useState } from "preact/hooks";
 
 import { Curves } from "../charts/Curves";
-import { asked, panels } from "../data/allocators";
+import { settings, panels } from "../data/allocators";
 import type { Measurement } from "../data/records";
 import { Choice } from "./Choice";
 
@@ -13,10 +13,10 @@ const STATES: Record<string, string> = {
 };
 
 export function Allocators({ points }: { points: Measurement[] }) {
-  const { threads, states } = useMemo(() => asked(points), [points]);
+  const { threads, states } = useMemo(() => settings(points), [points]);
   const [count, setCount] = useState(String(threads[0] ?? 1));
   const [state, setState] = useState(states[0] ?? "repeated");
-  const shown = useMemo(() => panels(points, Number(count), state), [points, count, state]);
+  const chosen = useMemo(() => panels(points, Number(count), state), [points, count, state]);
   return (
     <section id="allocators">
       <h2>Allocators over the size of a block</h2>
@@ -25,7 +25,7 @@ export function Allocators({ points }: { points: Measurement[] }) {
           <Choice
             label="Threads"
             value={count}
-            options={threads.map((one) => [String(one), String(one)])}
+            options={threads.map((option) => [String(option), String(option)])}
             onChange={setCount}
           />
         )}
@@ -33,7 +33,7 @@ export function Allocators({ points }: { points: Measurement[] }) {
           <Choice
             label="Blocks"
             value={state}
-            options={states.map((one) => [one, STATES[one] ?? one])}
+            options={states.map((option) => [option, STATES[option] ?? option])}
             onChange={setState}
           />
         )}
@@ -42,7 +42,7 @@ export function Allocators({ points }: { points: Measurement[] }) {
         </p>
       </div>
       <div class="charts">
-        {shown.map(({ key, title, unit, curves }) => (
+        {chosen.map(({ key, title, unit, curves }) => (
           <Curves
             key={key}
             title={title}

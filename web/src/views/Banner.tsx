@@ -120,7 +120,9 @@ export function overall(run: Run): Outcome {
 function unjudged(run: Run): string {
   if (run.info.outcome || run.verdicts.length > 0 || run.failures.length > 0) return "";
   if (run.heaps.length > 0) return "Heap profile";
-  return run.measurements.some((one) => one.name.startsWith("profile.alloc.")) ? "Allocators" : "";
+  return run.measurements.some((record) => record.name.startsWith("profile.alloc."))
+    ? "Allocators"
+    : "";
 }
 
 function reason(run: Run, outcome: Outcome): string {
@@ -153,21 +155,21 @@ function headline(run: Run): { name: string; value: string; note: string }[] {
         (best, m) => (!best || better(middle(m)!, middle(best)!) ? m : best),
         undefined,
       );
-  const at = (m: (typeof points)[0]) =>
+  const params = (m: (typeof points)[0]) =>
     [quantity(Number(m.params?.["size"]), "B"), m.params?.["op"]].filter(Boolean).join(" ");
-  const most = extreme("bandwidth", (a, b) => a > b);
-  if (most)
+  const highest = extreme("bandwidth", (a, b) => a > b);
+  if (highest)
     tiles.push({
       name: "Aggregate bandwidth",
-      value: quantity(middle(most), "B/s"),
-      note: `best, at ${at(most)}`,
+      value: quantity(middle(highest), "B/s"),
+      note: `best, at ${params(highest)}`,
     });
-  const least = extreme("latency", (a, b) => a < b);
-  if (least)
+  const lowest = extreme("latency", (a, b) => a < b);
+  if (lowest)
     tiles.push({
       name: "Latency",
-      value: quantity(middle(least), "s"),
-      note: `least p50, at ${at(least)}`,
+      value: quantity(middle(lowest), "s"),
+      note: `least p50, at ${params(lowest)}`,
     });
   const checked = points.filter((m) => m.metric === "corrupted");
   if (checked.length > 0) {

@@ -58,16 +58,16 @@ function Bars({ group }: { group: BarGroup }) {
 }
 
 function BarRow({ bar, group, scale }: { bar: Bar; group: BarGroup; scale: number }) {
-  const at = (value: number) => `${value * scale}%`;
+  const position = (value: number) => `${value * scale}%`;
   return (
     <div class="bars-row" role="row">
       <span role="rowheader">{bar.label}</span>
       <span class="bars-track" aria-hidden="true">
-        <span class="bars-bar" style={{ width: at(bar.value) }} />
+        <span class="bars-bar" style={{ width: position(bar.value) }} />
         {bar.low !== undefined && bar.high !== undefined && (
           <span
             class="bars-spread"
-            style={{ left: at(bar.low), width: at(bar.high - bar.low) }}
+            style={{ left: position(bar.low), width: position(bar.high - bar.low) }}
             title={`5th to 95th percentile: ${quantity(bar.low, group.unit)} to ${quantity(bar.high, group.unit)}`}
           />
         )}
@@ -75,7 +75,7 @@ function BarRow({ bar, group, scale }: { bar: Bar; group: BarGroup; scale: numbe
           <span
             key={value}
             class="bars-limit"
-            style={{ left: at(value) }}
+            style={{ left: position(value) }}
             title={`required: ${quantity(value, group.unit)}`}
           />
         ))}
@@ -97,7 +97,10 @@ function Numa({ matrices }: { matrices: Matrix[] }) {
         <Choice
           label="Of"
           value={matrix.key}
-          options={matrices.map((one) => [one.key, `${one.params["host"]}: ${one.params["of"]}`])}
+          options={matrices.map((item) => [
+            item.key,
+            `${item.params["host"]}: ${item.params["of"]}`,
+          ])}
           onChange={setKey}
         />
         <p class="soft">
@@ -117,21 +120,21 @@ const NO_MARKS = { rows: new Map<string, string>(), columns: new Map<string, str
 
 function Distributions({ distributions }: { distributions: Distribution[] }) {
   const [key, setKey] = useState(distributions[0]!.key);
-  const shown = distributions.find((candidate) => candidate.key === key) ?? distributions[0]!;
+  const selected = distributions.find((candidate) => candidate.key === key) ?? distributions[0]!;
   return (
     <figure class="distribution">
-      <figcaption>{distributions.length === 1 ? shown.title : "Distribution"}</figcaption>
+      <figcaption>{distributions.length === 1 ? selected.title : "Distribution"}</figcaption>
       {distributions.length > 1 && (
         <div class="controls">
           <Choice
             label="Of"
             value={key}
-            options={distributions.map((one) => [one.key, one.title])}
+            options={distributions.map((item) => [item.key, item.title])}
             onChange={setKey}
           />
         </div>
       )}
-      <Bins distribution={shown} />
+      <Bins distribution={selected} />
     </figure>
   );
 }

@@ -46,7 +46,7 @@ function OwnValues({ row }: { row: FactRow }) {
 }
 
 function FactHosts({ row }: { row: FactRow }) {
-  const hosts = row.values.flatMap(([, own]) => own);
+  const hosts = row.values.flatMap(([, names]) => names);
   if (hosts.length === row.total)
     return <span class="soft">{row.total === 1 ? hosts[0] : `all ${row.total}`}</span>;
   return (
@@ -57,7 +57,7 @@ function FactHosts({ row }: { row: FactRow }) {
   );
 }
 
-const OWN = 0.5; // with a value for every second host, a fact is a host's own, like its uptime: not "odd"
+const PER_HOST_SHARE = 0.5; // with a value for every second host, a fact is a host's own, like its uptime: not "odd"
 const LISTED = 3; // and with no more values than this it is listed all the same
 
 export function Hosts({ contexts }: { contexts: Context[] }) {
@@ -71,7 +71,7 @@ export function Hosts({ contexts }: { contexts: Context[] }) {
       <Table
         caption="Facts of the hosts"
         columns={COLUMNS}
-        rows={factRows(contexts.filter((one) => !one.subject?.device))}
+        rows={factRows(contexts.filter((context) => !context.subject?.device))}
       />
       {devices.length > 0 && (
         <>
@@ -105,12 +105,12 @@ const DEVICE_COLUMNS: Column<DeviceRow>[] = [
 function deviceRows(contexts: Context[]): DeviceRow[] {
   const rows = new Map<string, DeviceRow>();
   for (const { subject = {}, facts = {} } of contexts) {
-    const words = Object.entries(facts).map(
+    const texts = Object.entries(facts).map(
       ([fact, value]) => `${fact.split(".").slice(1).join(".")} ${factText(fact, value)}`,
     );
     const [device, numa] = [subject.device ?? "", subject.numa ?? undefined];
-    const key = JSON.stringify([device, numa, words]);
-    const row = rows.get(key) ?? { device, numa, facts: words.join(", "), hosts: [] };
+    const key = JSON.stringify([device, numa, texts]);
+    const row = rows.get(key) ?? { device, numa, facts: texts.join(", "), hosts: [] };
     rows.set(key, row);
     const host = subject.host ?? "this machine";
     if (!row.hosts.includes(host)) row.hosts.push(host); // each engine that ran on a host says its own
@@ -125,8 +125,8 @@ function factRows(contexts: Context[]): FactRow[] {
     byHost.set(host, { ...byHost.get(host), ...facts });
   }
   const facts = new Map<string, Map<string, string[]>>();
-  for (const [host, own] of byHost) {
-    for (const [fact, value] of Object.entries(own)) {
+  for (const [host, hostFacts] of byHost) {
+    for (const [fact, value] of Object.entries(hostFacts)) {
       const values = facts.get(fact) ?? new Map<string, string[]>();
       facts.set(fact, values);
       const text = factText(fact, value);
@@ -136,11 +136,11 @@ function factRows(contexts: Context[]): FactRow[] {
     }
   }
   const total = byHost.size;
-  return [...facts].sort().flatMap(([fact, found]): FactRow[] => {
-    const values = [...found].sort(
+  return [...facts].sort().flatMap(([fact, hostsByValue]): FactRow[] => {
+    const values = [...hostsByValue].sort(
       (a, b) => b[1].length - a[1].length || naturally(a[1][0]!, b[1][0]!),
     );
-    if (values.length > LISTED && values.length >= total * OWN)
+    if (values.length > LISTED && values.length >= total * PER_HOST_SHARE)
       return [{ fact, values, total, odd: false }];
     return values.map((value, index) => ({ fact, values: [value], total, odd: index > 0 }));
   });

@@ -180,14 +180,14 @@ export function subjectText(subject: Subject | undefined): string {
     typeof subject.numa === "number" ? `NUMA node ${subject.numa}` : "",
     typeof subject.rank === "number" ? `rank ${subject.rank}` : "",
   ].filter(Boolean);
-  const who = subject.peer ? `${subject.host} → ${subject.peer}` : subject.host;
-  return extra.length > 0 ? `${who} (${extra.join(", ")})` : who;
+  const pair = subject.peer ? `${subject.host} → ${subject.peer}` : subject.host;
+  return extra.length > 0 ? `${pair} (${extra.join(", ")})` : pair;
 }
 
 function citation(record: Measurement | PairsHead): string {
   const head = `${record.name} ${record.metric}, ${parameters(record.params ?? {})}`;
-  const who = subjectText(record.subject);
+  const pair = subjectText(record.subject);
   if (record.kind === "pairs")
-    return `${head}: from ${who}${record.count > 0 ? ` to ${record.count} peers` : ""}`;
-  return `${who ? `${who}: ` : ""}${head}: ${quantity(record.summary?.median, record.unit)}`;
+    return `${head}: from ${pair}${record.count > 0 ? ` to ${record.count} peers` : ""}`;
+  return `${pair ? `${pair}: ` : ""}${head}: ${quantity(record.summary?.median, record.unit)}`;
 }

@@ -87,10 +87,10 @@ interface SelectorsProps {
 function Selectors({ matrices, matrix, onChange }: SelectorsProps) {
   const now = facets(matrix);
   const choose = (facet: number, value: string) => {
-    const wanted = now.map((own, index) => (index === facet ? value : own));
+    const target = now.map((current, index) => (index === facet ? value : current));
     const likeness = (candidate: Matrix) =>
       facets(candidate).reduce(
-        (sum, own, index) => sum + (own === wanted[index] ? (index === facet ? 10 : 1) : 0),
+        (sum, current, index) => sum + (current === target[index] ? (index === facet ? 10 : 1) : 0),
         0,
       );
     const best = matrices.reduce((a, b) => (likeness(b) > likeness(a) ? b : a));
@@ -139,7 +139,7 @@ function marksOf(findings: Finding[]): Marks {
 
 function Scale({ matrix }: { matrix: Matrix }) {
   const range = scaleRange(matrix);
-  const at = (deviation: number) =>
+  const tick = (deviation: number) =>
     quantity(
       matrix.lowerIsBetter ? matrix.median / (1 + deviation) : matrix.median * (1 + deviation),
       matrix.unit,
@@ -150,7 +150,7 @@ function Scale({ matrix }: { matrix: Matrix }) {
       <div class="scale-ends">
         <span>
           {percent(-range)}
-          <small>{range < 1 ? `worse: ${at(-range)}` : "worse"}</small>
+          <small>{range < 1 ? `worse: ${tick(-range)}` : "worse"}</small>
         </span>
         <span>
           median
@@ -158,7 +158,7 @@ function Scale({ matrix }: { matrix: Matrix }) {
         </span>
         <span>
           {percent(range)}
-          <small>better: {at(range)}</small>
+          <small>better: {tick(range)}</small>
         </span>
       </div>
     </div>

@@ -25,16 +25,16 @@ function titleOf({ host, params }: Figure): string {
 
 export function StorageDevice({ figures }: { figures: Figure[] }) {
   const kinds = useMemo(() => {
-    const found = new Map<string, Figure[]>();
+    const byKind = new Map<string, Figure[]>();
     for (const figure of figures.filter(({ metric }) => metric === "bandwidth")) {
-      found.set(kindOf(figure), [...(found.get(kindOf(figure)) ?? []), figure]);
+      byKind.set(kindOf(figure), [...(byKind.get(kindOf(figure)) ?? []), figure]);
     }
-    return found;
+    return byKind;
   }, [figures]);
   const [key, setKey] = useState([...kinds.keys()][0]!);
-  const shown = kinds.get(key) ?? [...kinds.values()][0]!;
-  const [map, curves] = useMemo(() => [deviceMap(shown), deviceCurves(shown)], [shown]);
-  const peak = shown.reduce((best, one) => (one.value > best.value ? one : best));
+  const selected = kinds.get(key) ?? [...kinds.values()][0]!;
+  const [map, curves] = useMemo(() => [deviceMap(selected), deviceCurves(selected)], [selected]);
+  const peak = selected.reduce((best, item) => (item.value > best.value ? item : best));
   return (
     <section id="storage-device">
       <h2>A node's own storage</h2>
@@ -42,7 +42,7 @@ export function StorageDevice({ figures }: { figures: Figure[] }) {
         <Choice
           label="Of"
           value={key}
-          options={[...kinds].map(([one, [first]]) => [one, titleOf(first!)])}
+          options={[...kinds].map(([item, [first]]) => [item, titleOf(first!)])}
           onChange={setKey}
         />
         <p class="soft">

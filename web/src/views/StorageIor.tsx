@@ -18,11 +18,11 @@ export function StorageIor({ figures }: { figures: Figure[] }) {
   const [axis, setAxis] = useState<"transfer" | "nodes">(
     nodes.length > sizes.length ? "nodes" : "transfer",
   );
-  const [at, setAt] = useState<Record<string, number>>({});
+  const [fixedValues, setFixedValues] = useState<Record<string, number>>({});
   const [scale, setScale] = useState<Scale>("linear");
   const other = axis === "transfer" ? "nodes" : "transfer";
   const others = axis === "transfer" ? nodes : sizes;
-  const chosen = at[other] ?? others.at(-1)!;
+  const chosen = fixedValues[other] ?? others.at(-1)!;
   const panels = useMemo(
     () => panelsOf(figures, axis, { [other]: chosen }),
     [figures, axis, other, chosen],
@@ -52,7 +52,7 @@ export function StorageIor({ figures }: { figures: Figure[] }) {
             label={other === "transfer" ? "Transfer size" : "Nodes"}
             value={String(chosen)}
             options={others.map((value) => [String(value), named(value)])}
-            onChange={(value) => setAt({ ...at, [other]: Number(value) })}
+            onChange={(value) => setFixedValues({ ...fixedValues, [other]: Number(value) })}
           />
         )}
         <Choice<Scale>

@@ -24,7 +24,8 @@ export function CallTree(props: ViewProps) {
   const toggle = (node: number) => {
     const next = new Set(open);
     if (!next.delete(node))
-      for (const one of hotPath([node], (at) => model.children[at]!, totals)) next.add(one);
+      for (const opened of hotPath([node], (parent) => model.children[parent]!, totals))
+        next.add(opened);
     setOpen(next);
   };
   const rows: { node: number; depth: number }[] = [];
@@ -36,9 +37,9 @@ export function CallTree(props: ViewProps) {
   };
   visit(model.roots, 0);
   return (
-    <div class="calltree" role="tree" aria-label={`Call tree by: ${metric.words}`}>
+    <div class="calltree" role="tree" aria-label={`Call tree by: ${metric.label}`}>
       {rows.map(({ node, depth }) => {
-        const place = model.page.nodes.location[node]!;
+        const location = model.page.nodes.location[node]!;
         const inner = ranked(model.children[node]!).length;
         return (
           <div
@@ -64,12 +65,12 @@ export function CallTree(props: ViewProps) {
               <button
                 type="button"
                 class="link"
-                title={model.page.locations.function[place]}
-                onClick={() => props.select({ place, group: "line" }, "source")}
+                title={model.page.locations.function[location]}
+                onClick={() => props.select({ location, group: "line" }, "source")}
               >
-                {model.functionName(place)}
+                {model.functionName(location)}
               </button>{" "}
-              <small>{model.source(place)}</small>
+              <small>{model.source(location)}</small>
             </span>
           </div>
         );
@@ -84,12 +85,12 @@ function hotPath(
   children: (node: number) => number[],
   totals: Float64Array,
 ): Set<number> {
-  const found = new Set<number>();
+  const path = new Set<number>();
   let nodes = from;
   for (let caller = 0; ;) {
     const best = nodes.reduce((a, b) => (a < 0 || totals[b]! > totals[a]! ? b : a), -1);
-    if (best < 0 || totals[best]! < OPEN_SHARE * caller) return found;
-    found.add(best);
+    if (best < 0 || totals[best]! < OPEN_SHARE * caller) return path;
+    path.add(best);
     caller = totals[best]!;
     nodes = children(best);
   }

@@ -6,7 +6,7 @@ import { basename, shortName } from "../../data/heap";
 import { Table, type Column } from "../Table";
 import { amount, share } from "./Figure";
 import type { ViewProps } from "./props";
-import { placeColumn } from "./PlaceLink";
+import { locationColumn } from "./LocationLink";
 
 interface Stack {
   node: number;
@@ -30,7 +30,7 @@ export function FirstTouch({ model, select }: ViewProps) {
           pages: touches!.node_pages[k]!,
           left: touches!.node_with_huge[k]!,
         }))
-        .filter((one) => one.node >= 0),
+        .filter((row) => row.node >= 0),
     [touches],
   );
   const lines = useMemo(
@@ -51,17 +51,17 @@ export function FirstTouch({ model, select }: ViewProps) {
         id: "pages",
         header: "page faults",
         numeric: true,
-        value: (one) => one.pages,
-        show: (one) => amount(one.pages, "1"),
+        value: (row) => row.pages,
+        show: (row) => amount(row.pages, "1"),
       },
       {
         id: "left",
         header: "with huge pages",
         numeric: true,
-        value: (one) => one.left,
-        show: (one) => amount(one.left, "1"),
+        value: (row) => row.left,
+        show: (row) => amount(row.left, "1"),
       },
-      placeColumn("asked for by", model, select, (one) => model.asker[one.node]!),
+      locationColumn("asked for by", model, select, (row) => model.allocationSite[row.node]!),
     ],
     [model],
   );
@@ -71,16 +71,16 @@ export function FirstTouch({ model, select }: ViewProps) {
         id: "pages",
         header: "page faults",
         numeric: true,
-        value: (one) => one.pages,
-        show: (one) => amount(one.pages, "1"),
+        value: (row) => row.pages,
+        show: (row) => amount(row.pages, "1"),
       },
       {
         id: "function",
         header: "touched in",
-        value: (one) => one.function,
-        show: (one) => <span title={one.function}>{shortName(one.function)}</span>,
+        value: (row) => row.function,
+        show: (row) => <span title={row.function}>{shortName(row.function)}</span>,
       },
-      { id: "at", header: "at", value: (one) => one.at },
+      { id: "at", header: "at", value: (row) => row.at },
     ],
     [],
   );
@@ -91,8 +91,8 @@ export function FirstTouch({ model, select }: ViewProps) {
         (kernel.perf_event_paranoid above 2).
       </p>
     );
-  const pages = stacks.reduce((sum, one) => sum + one.pages, 0);
-  const left = stacks.reduce((sum, one) => sum + one.left, 0);
+  const pages = stacks.reduce((sum, row) => sum + row.pages, 0);
+  const left = stacks.reduce((sum, row) => sum + row.left, 0);
   const most = Math.max(1, ...touches.thread_pages);
   return (
     <>
@@ -107,7 +107,7 @@ export function FirstTouch({ model, select }: ViewProps) {
         {touches.thread.map((thread, k) => (
           <div class="bars-row" role="row" key={thread}>
             <span role="rowheader">
-              {thread} {threads.find((one) => one.thread === thread)?.name}
+              {thread} {threads.find((row) => row.thread === thread)?.name}
             </span>
             <span class="bars-track" aria-hidden="true">
               <span

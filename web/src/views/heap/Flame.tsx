@@ -18,19 +18,19 @@ interface Box {
 
 export function Flame({ model, metric, select }: ViewProps) {
   const [top, setTop] = useState<number | undefined>();
-  const [words, setWords] = useState("");
+  const [query, setQuery] = useState("");
   const totals = model.totals(metric);
   const whole = model.roots.reduce((sum, node) => sum + totals[node]!, 0);
   const boxes = useMemo(
-    () => lay(top, model.roots, model.children, model.page.nodes.parent, totals),
+    () => layOut(top, model.roots, model.children, model.page.nodes.parent, totals),
     [model, totals, top],
   );
-  const height = boxes.reduce((most, box) => Math.max(most, box.depth + 1), 1) * ROW;
+  const height = boxes.reduce((deepest, box) => Math.max(deepest, box.depth + 1), 1) * ROW;
   const names = model.page.locations.function;
   const isFound = (node: number) =>
-    words !== "" &&
-    names[model.page.nodes.location[node]!]!.toLowerCase().includes(words.toLowerCase());
-  const found = useMemo(() => foundShare(boxes, isFound), [boxes, words]);
+    query !== "" &&
+    names[model.page.nodes.location[node]!]!.toLowerCase().includes(query.toLowerCase());
+  const foundPart = useMemo(() => foundShare(boxes, isFound), [boxes, query]);
   return (
     <>
       <div class="controls">
@@ -38,12 +38,12 @@ export function Flame({ model, metric, select }: ViewProps) {
           <span>Search</span>
           <input
             type="search"
-            value={words}
+            value={query}
             placeholder="function"
-            onInput={(event) => setWords(event.currentTarget.value)}
+            onInput={(event) => setQuery(event.currentTarget.value)}
           />
         </label>
-        {words && <p class="soft">{share(found) || "nothing"} of what is shown</p>}
+        {query && <p class="soft">{share(foundPart) || "nothing"} of what is shown</p>}
         {top !== undefined && (
           <button type="button" onClick={() => setTop(undefined)}>
             Show all
@@ -54,10 +54,10 @@ export function Flame({ model, metric, select }: ViewProps) {
         class="flame"
         style={{ height: `${height}px` }}
         role="img"
-        aria-label={`Flame graph by: ${metric.words}`}
+        aria-label={`Flame graph by: ${metric.label}`}
       >
         {boxes.map(({ node, left, width, depth }) => {
-          const place = model.page.nodes.location[node]!;
+          const location = model.page.nodes.location[node]!;
           return (
             <div
               key={node}
@@ -66,13 +66,13 @@ export function Flame({ model, metric, select }: ViewProps) {
                 left: `${left * 100}%`,
                 width: `${width * 100}%`,
                 bottom: `${depth * ROW}px`,
-                filter: `hue-rotate(${hue(names[place]!)}deg)`,
+                filter: `hue-rotate(${hue(names[location]!)}deg)`,
               }}
-              title={`${names[place]}\n${model.source(place)}\n${amount(totals[node]!, metric.unit)}, ${share(totals[node]! / whole)} of all\ndouble-click: source`}
+              title={`${names[location]}\n${model.source(location)}\n${amount(totals[node]!, metric.unit)}, ${share(totals[node]! / whole)} of all\ndouble-click: source`}
               onClick={() => setTop(node)}
-              onDblClick={() => select({ place, group: "line" }, "source")}
+              onDblClick={() => select({ location, group: "line" }, "source")}
             >
-              {width > 0.02 ? model.functionName(place) : ""}
+              {width > 0.02 ? model.functionName(location) : ""}
             </div>
           );
         })}
@@ -81,7 +81,7 @@ export function Flame({ model, metric, select }: ViewProps) {
   );
 }
 
-function lay(
+function layOut(
   top: number | undefined,
   roots: number[],
   children: number[][],
@@ -92,7 +92,7 @@ function lay(
   let depth = 0;
   if (top !== undefined) {
     const callers: number[] = [];
-    for (let at = parent[top]!; at >= 0; at = parent[at]!) callers.push(at);
+    for (let caller = parent[top]!; caller >= 0; caller = parent[caller]!) callers.push(caller);
     for (const node of callers.reverse()) boxes.push({ node, left: 0, width: 1, depth: depth++ });
   }
   const start = top === undefined ? roots : [top];

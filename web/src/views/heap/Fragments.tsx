@@ -6,7 +6,7 @@ import { quantity } from "../../data/format";
 import { Table, type Column } from "../Table";
 import { amount, share } from "./Figure";
 import type { ViewProps } from "./props";
-import { placeColumn } from "./PlaceLink";
+import { locationColumn } from "./LocationLink";
 
 interface Row {
   node: number;
@@ -24,7 +24,7 @@ export function Fragments({ model, select }: ViewProps) {
           bytes: pages!.pin_bytes[k]!,
           blocks: pages!.pin_blocks[k]!,
         }))
-        .filter((one) => one.node >= 0),
+        .filter((row) => row.node >= 0),
     [pages],
   );
   const columns = useMemo(
@@ -33,17 +33,17 @@ export function Fragments({ model, select }: ViewProps) {
         id: "bytes",
         header: "empty bytes kept",
         numeric: true,
-        value: (one) => one.bytes,
-        show: (one) => amount(one.bytes, "B"),
+        value: (row) => row.bytes,
+        show: (row) => amount(row.bytes, "B"),
       },
       {
         id: "blocks",
         header: "with blocks",
         numeric: true,
-        value: (one) => one.blocks,
-        show: (one) => amount(one.blocks, "1"),
+        value: (row) => row.blocks,
+        show: (row) => amount(row.blocks, "1"),
       },
-      placeColumn("asked for by", model, select, (one) => model.asker[one.node]!),
+      locationColumn("asked for by", model, select, (row) => model.allocationSite[row.node]!),
     ],
     [model],
   );
@@ -54,16 +54,16 @@ export function Fragments({ model, select }: ViewProps) {
         no addresses.
       </p>
     );
-  const held = pages.pages * pages.page_bytes;
+  const kept = pages.pages * pages.page_bytes;
   const most = Math.max(1, ...pages.filled);
   return (
     <>
       <p>
         After {quantity(pages.seconds, "s")} the process had {quantity(pages.resident, "B")} in
         memory, of which {quantity(pages.live, "B")} were in use. Blocks that were live lay on{" "}
-        {amount(pages.pages, "1")} pages, {quantity(held, "B")}:{" "}
-        {quantity(Math.max(0, held - pages.live), "B")} of these were empty and could not be given
-        back. The remaining {quantity(Math.max(0, pages.resident - held), "B")} are code, variables,
+        {amount(pages.pages, "1")} pages, {quantity(kept, "B")}:{" "}
+        {quantity(Math.max(0, kept - pages.live), "B")} of these were empty and could not be given
+        back. The remaining {quantity(Math.max(0, pages.resident - kept), "B")} are code, variables,
         and what the allocator keeps.
       </p>
       <div class="bars-plot" role="table" aria-label="Pages by how full they are">

@@ -9,66 +9,66 @@ import type { ViewProps } from "./props";
 import { Stacks } from "./Stacks";
 
 export function Functions({ model, metric, selection, select }: ViewProps) {
-  const [words, setWords] = useState("");
+  const [query, setQuery] = useState("");
   const entries = model.entries(metric, "function");
-  const shown = useMemo(() => {
-    const wanted = words.toLowerCase();
+  const matching = useMemo(() => {
+    const text = query.toLowerCase();
     const { function: names, file } = model.page.locations;
-    return entries.filter(({ place }) =>
-      `${names[place]} ${file[place]}`.toLowerCase().includes(wanted),
+    return entries.filter(({ location }) =>
+      `${names[location]} ${file[location]}`.toLowerCase().includes(text),
     );
-  }, [entries, words, model]);
+  }, [entries, query, model]);
   const columns = useMemo((): Column<Entry>[] => {
-    const most = entries.reduce((a, one) => Math.max(a, one.own), 0);
+    const largest = entries.reduce((a, entry) => Math.max(a, entry.exclusive), 0);
     const busiest = model.busiest(metric);
-    const at = (one: Entry) => busiest.get(one.place) ?? one.place;
+    const busiestLine = (entry: Entry) => busiest.get(entry.location) ?? entry.location;
     return [
       {
-        id: "own",
-        header: "own",
+        id: "exclusive",
+        header: "exclusive",
         numeric: true,
-        value: (one) => one.own,
-        show: (one) => amount(one.own, metric.unit),
+        value: (entry) => entry.exclusive,
+        show: (entry) => amount(entry.exclusive, metric.unit),
       },
       {
         id: "bar",
         header: "",
-        value: (one) => one.own,
-        show: (one) => <ShareBar part={most ? one.own / most : 0} />,
+        value: (entry) => entry.exclusive,
+        show: (entry) => <ShareBar part={largest ? entry.exclusive / largest : 0} />,
       },
       {
-        id: "total",
+        id: "inclusive",
         header: "with callees",
         numeric: true,
-        value: (one) => one.total,
-        show: (one) => amount(one.total, metric.unit),
+        value: (entry) => entry.inclusive,
+        show: (entry) => amount(entry.inclusive, metric.unit),
       },
       {
         id: "function",
         header: "function",
-        value: (one) => model.functionName(one.place),
-        show: (one) => (
+        value: (entry) => model.functionName(entry.location),
+        show: (entry) => (
           <button
             type="button"
             class="link"
-            title={model.page.locations.function[one.place]}
-            onClick={() => select({ place: one.place, group: "function" })}
+            title={model.page.locations.function[entry.location]}
+            onClick={() => select({ location: entry.location, group: "function" })}
           >
-            {model.functionName(one.place)}
+            {model.functionName(entry.location)}
           </button>
         ),
       },
       {
         id: "source",
         header: "at",
-        value: (one) => model.source(at(one)),
-        show: (one) => (
+        value: (entry) => model.source(busiestLine(entry)),
+        show: (entry) => (
           <button
             type="button"
             class="link soft"
-            onClick={() => select({ place: at(one), group: "function" }, "source")}
+            onClick={() => select({ location: busiestLine(entry), group: "function" }, "source")}
           >
-            {model.source(at(one))}
+            {model.source(busiestLine(entry))}
           </button>
         ),
       },
@@ -80,12 +80,12 @@ export function Functions({ model, metric, selection, select }: ViewProps) {
         <span>Search</span>
         <input
           type="search"
-          value={words}
+          value={query}
           placeholder="function or file"
-          onInput={(event) => setWords(event.currentTarget.value)}
+          onInput={(event) => setQuery(event.currentTarget.value)}
         />
       </label>
-      <Table caption={`Functions by: ${metric.words}`} columns={columns} rows={shown} />
+      <Table caption={`Functions by: ${metric.label}`} columns={columns} rows={matching} />
       {selection && <Stacks model={model} metric={metric} selection={selection} select={select} />}
     </>
   );

@@ -46,7 +46,7 @@ export function Heap({ pages }: { pages: HeapPage[] }) {
           <Choice
             label="Process"
             value={String(process)}
-            options={pages.map((one, k) => [String(k), one.title])}
+            options={pages.map((item, k) => [String(k), item.title])}
             onChange={(k) => {
               setProcess(Number(k));
               setSelection(undefined);
@@ -55,7 +55,7 @@ export function Heap({ pages }: { pages: HeapPage[] }) {
         </div>
       )}
       <div class="tabs" role="tablist" aria-label="Views of the profile">
-        {Object.entries(VIEWS).map(([name, words]) => (
+        {Object.entries(VIEWS).map(([name, label]) => (
           <button
             key={name}
             type="button"
@@ -63,7 +63,7 @@ export function Heap({ pages }: { pages: HeapPage[] }) {
             aria-selected={view === name}
             onClick={() => setView(name as ViewName)}
           >
-            {words}
+            {label}
           </button>
         ))}
       </div>
@@ -73,15 +73,15 @@ export function Heap({ pages }: { pages: HeapPage[] }) {
             <Choice
               label="Metric"
               value={metricKey}
-              options={METRICS.filter((one) => view !== "flame" || isSum(one)).map((one) => [
-                one.key,
-                one.words,
+              options={METRICS.filter((item) => view !== "flame" || isSum(item)).map((item) => [
+                item.key,
+                item.label,
               ])}
               onChange={setMetric}
             />
             {selection && (
               <p class="soft">
-                {model.functionName(selection.place)} ({model.source(selection.place)}){" "}
+                {model.functionName(selection.location)} ({model.source(selection.location)}){" "}
                 <button
                   type="button"
                   onClick={() => setSelection(undefined)}

@@ -22,16 +22,16 @@ export function OverTime({ model }: ViewProps) {
     ];
     const perSecond = 1 / timeline.step;
     return {
-      memory: memory.filter((one) => one.points.length > 0),
+      memory: memory.filter((thread) => thread.points.length > 0),
       rate: [{ name: "allocated", points: steps(timeline.bytes, perSecond), filled: true }],
       allocations: [
         { name: "allocations", points: steps(timeline.count, perSecond), filled: true },
       ],
       stacks: [...threads]
-        .filter((one) => one.depth.length > 0)
+        .filter((thread) => thread.depth.length > 0)
         .sort((a, b) => b.deepest - a.deepest)
         .slice(0, STACKS)
-        .map((one): TimeLine => ({ name: nameOf(one), points: steps(held(one.depth)) })),
+        .map((thread): TimeLine => ({ name: nameOf(thread), points: steps(kept(thread.depth)) })),
     };
   }, [model]);
   return (
@@ -67,7 +67,7 @@ export function OverTime({ model }: ViewProps) {
 }
 
 /** A depth holds until another is known. */
-function held(depth: number[]): number[] {
+function kept(depth: number[]): number[] {
   let last = 0;
   return depth.map((value) => (last = value || last));
 }

@@ -17,20 +17,20 @@ export function Ranks({ ranks }: { ranks: HeapRank[] }) {
       id,
       header,
       numeric: true,
-      value: (one) => one[id],
-      show: (one) => (
-        <span class={one.outlier.includes(id) ? "suspect" : undefined}>
-          {amount(one[id], unit)}
+      value: (rank) => rank[id],
+      show: (rank) => (
+        <span class={rank.outlier.includes(id) ? "suspect" : undefined}>
+          {amount(rank[id], unit)}
         </span>
       ),
     });
     return [
-      { id: "name", header: "process", value: (one) => one.name },
+      { id: "name", header: "process", value: (rank) => rank.name },
       {
         id: "outlier",
         header: "",
-        value: (one) => one.outlier.length,
-        show: (one) => (one.outlier.length ? "unlike the others" : ""),
+        value: (rank) => rank.outlier.length,
+        show: (rank) => (rank.outlier.length ? "unlike the others" : ""),
       },
       number("peak", "peak", "B"),
       number("bytes", "allocated", "B"),
@@ -40,8 +40,8 @@ export function Ranks({ ranks }: { ranks: HeapRank[] }) {
         id: "seconds",
         header: "ran for",
         numeric: true,
-        value: (one) => one.seconds,
-        show: (one) => quantity(one.seconds, "s"),
+        value: (rank) => rank.seconds,
+        show: (rank) => quantity(rank.seconds, "s"),
       },
     ];
   }, []);

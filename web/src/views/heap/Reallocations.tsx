@@ -6,10 +6,10 @@ import { FOREIGN_REALLOCATIONS, metricOf } from "../../data/heap";
 import { Table, type Column } from "../Table";
 import { amount } from "./Figure";
 import type { ViewProps } from "./props";
-import { placeColumn } from "./PlaceLink";
+import { locationColumn } from "./LocationLink";
 
 interface Row {
-  place: number;
+  location: number;
   times: number;
   steps: number; // for each block that was new here
   bytes: number;
@@ -18,20 +18,30 @@ interface Row {
 export function Reallocations({ model, select }: ViewProps) {
   const rows = useMemo(() => {
     const counts = new Map(
-      model.entries(metricOf("count"), "line").map((one) => [one.place, one.own]),
+      model.entries(metricOf("count"), "line").map((entry) => [entry.location, entry.exclusive]),
     );
     const sizes = new Map(
-      model.entries(metricOf("bytes"), "line").map((one) => [one.place, one.own]),
+      model.entries(metricOf("bytes"), "line").map((entry) => [entry.location, entry.exclusive]),
     );
     const foreign = new Map(
-      model.entries(FOREIGN_REALLOCATIONS, "line").map((one) => [one.place, one.own]),
+      model
+        .entries(FOREIGN_REALLOCATIONS, "line")
+        .map((entry) => [entry.location, entry.exclusive]),
     );
     return model
       .entries(metricOf("reallocated"), "line")
-      .filter((one) => one.own > 0)
-      .map(({ place, own }): Row => {
-        const fresh = Math.max(1, (counts.get(place) ?? 0) - own + (foreign.get(place) ?? 0));
-        return { place, times: own, steps: own / fresh, bytes: sizes.get(place) ?? 0 };
+      .filter((entry) => entry.exclusive > 0)
+      .map(({ location, exclusive }): Row => {
+        const fresh = Math.max(
+          1,
+          (counts.get(location) ?? 0) - exclusive + (foreign.get(location) ?? 0),
+        );
+        return {
+          location,
+          times: exclusive,
+          steps: exclusive / fresh,
+          bytes: sizes.get(location) ?? 0,
+        };
       });
   }, [model]);
   const columns = useMemo(
@@ -40,24 +50,24 @@ export function Reallocations({ model, select }: ViewProps) {
         id: "times",
         header: "reallocations",
         numeric: true,
-        value: (one) => one.times,
-        show: (one) => amount(one.times, "1"),
+        value: (entry) => entry.times,
+        show: (entry) => amount(entry.times, "1"),
       },
       {
         id: "steps",
         header: "for each block",
         numeric: true,
-        value: (one) => one.steps,
-        show: (one) => one.steps.toFixed(1),
+        value: (entry) => entry.steps,
+        show: (entry) => entry.steps.toFixed(1),
       },
       {
         id: "bytes",
         header: "asked for in all",
         numeric: true,
-        value: (one) => one.bytes,
-        show: (one) => amount(one.bytes, "B"),
+        value: (entry) => entry.bytes,
+        show: (entry) => amount(entry.bytes, "B"),
       },
-      placeColumn("line", model, select, (one) => one.place),
+      locationColumn("line", model, select, (entry) => entry.location),
     ],
     [model],
   );

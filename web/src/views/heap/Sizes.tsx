@@ -17,10 +17,10 @@ export function Sizes({ model, selection, select }: ViewProps) {
   const of = useMemo(() => spreadOf(model, selection), [model, selection]);
   const functions = model
     .entries(metricOf("count"), "function")
-    .filter((one) => one.own > 0)
+    .filter((entry) => entry.exclusive > 0)
     .slice(0, FUNCTIONS);
-  const chosen = selection ? page.locations.function_id[selection.place]! : -1;
-  const listed = functions.some((one) => one.place === chosen);
+  const chosen = selection ? page.locations.function_id[selection.location]! : -1;
+  const listed = functions.some((entry) => entry.location === chosen);
   return (
     <>
       <div class="controls">
@@ -32,13 +32,15 @@ export function Sizes({ model, selection, select }: ViewProps) {
             ...(chosen >= 0 && !listed
               ? [[String(chosen), model.functionName(chosen)] as [string, string]]
               : []),
-            ...functions.map(({ place }): [string, string] => [
-              String(place),
-              model.functionName(place),
+            ...functions.map(({ location }): [string, string] => [
+              String(location),
+              model.functionName(location),
             ]),
           ]}
-          onChange={(place) =>
-            select(place === "-1" ? undefined : { place: Number(place), group: "function" })
+          onChange={(location) =>
+            select(
+              location === "-1" ? undefined : { location: Number(location), group: "function" },
+            )
           }
         />
       </div>
@@ -79,10 +81,10 @@ function spreadOf(
     };
   }
   const key = model.groupKey("function");
-  const wanted = key(selection.place);
+  const target = key(selection.location);
   const sum = { sizes: page.sizes.map(() => 0), lifetimes: page.sizes.map(() => 0) };
   for (const [node, spread] of Object.entries(page.histograms)) {
-    if (key(model.asker[Number(node)]!) !== wanted) continue;
+    if (key(model.allocationSite[Number(node)]!) !== target) continue;
     for (const kind of ["sizes", "lifetimes"] as const) {
       const [first, ...counts] = spread[kind];
       counts.forEach((count, k) => (sum[kind][first! + k]! += count));
@@ -101,7 +103,7 @@ function Bins({
   name: (k: number) => string;
 }) {
   const whole = counts.reduce((sum, count) => sum + count, 0);
-  const most = Math.max(1, ...counts);
+  const largest = Math.max(1, ...counts);
   const from = counts.findIndex((count) => count > 0);
   const to = counts.findLastIndex((count) => count > 0) + 1;
   return (
@@ -113,7 +115,7 @@ function Bins({
           <div class="bars-row" role="row" key={k}>
             <span role="rowheader">{name(from + k)}</span>
             <span class="bars-track" aria-hidden="true">
-              <span class="bars-bar" style={{ width: `${(95 * count) / most}%` }} />
+              <span class="bars-bar" style={{ width: `${(95 * count) / largest}%` }} />
             </span>
             <span class="numeric" role="cell">
               {count.toLocaleString("en")} <small>{share(count / whole)}</small>
@@ -135,7 +137,7 @@ function LifetimeOverSize({ model }: { model: HeapModel }) {
   const used = lifetimes[0]!.map((_, size) => rows.some(({ row }) => row[size]! > 0));
   const from = used.indexOf(true);
   const to = used.lastIndexOf(true) + 1;
-  const most = Math.log1p(Math.max(...rows.map(({ row }) => Math.max(...row))));
+  const largest = Math.log1p(Math.max(...rows.map(({ row }) => Math.max(...row))));
   const high = rows.at(-1)!.k;
   const low = rows[0]!.k;
   const levels = Array.from({ length: high - low + 1 }, (_, k) => high - k);
@@ -154,7 +156,7 @@ function LifetimeOverSize({ model }: { model: HeapModel }) {
             {lifetimes[level]!.slice(from, to).map((count, k) => (
               <span
                 class="cell"
-                style={{ "--heat": count ? 0.12 + (0.88 * Math.log1p(count)) / most : 0 }}
+                style={{ "--heat": count ? 0.12 + (0.88 * Math.log1p(count)) / largest : 0 }}
                 title={
                   count
                     ? `${count.toLocaleString("en")} blocks of ${exactSize(2 ** (from + k))} and more that lived ${quantity(TICKS * 2 ** level * tick, "s")} and more`

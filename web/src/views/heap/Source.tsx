@@ -10,23 +10,24 @@ import type { ViewProps } from "./props";
 import { Stacks } from "./Stacks";
 
 export function Source({ model, metric, selection, select }: ViewProps) {
-  const [kind, setKind] = useState<"own" | "total">("own");
+  const [kind, setKind] = useState<"exclusive" | "inclusive">("exclusive");
   const { locations, sources } = model.page;
   const byFile = useMemo(() => {
-    const found = new Map<string, Entry[]>();
-    for (const one of model.entries(metric, "line")) {
-      const file = locations.file[one.place]!;
-      if (file) found.set(file, [...(found.get(file) ?? []), one]);
+    const entries = new Map<string, Entry[]>();
+    for (const entry of model.entries(metric, "line")) {
+      const file = locations.file[entry.location]!;
+      if (file) entries.set(file, [...(entries.get(file) ?? []), entry]);
     }
-    return found;
+    return entries;
   }, [model, metric]);
   const files = useMemo(() => {
-    const most = (file: string) => (byFile.get(file) ?? []).reduce((a, one) => a + one.own, 0);
+    const largest = (file: string) =>
+      (byFile.get(file) ?? []).reduce((a, entry) => a + entry.exclusive, 0);
     return [...new Set([...byFile.keys(), ...Object.keys(sources)])].sort(
-      (a, b) => most(b) - most(a) || a.localeCompare(b),
+      (a, b) => largest(b) - largest(a) || a.localeCompare(b),
     );
   }, [byFile, sources]);
-  const chosen = selection ? locations.file[selection.place] : undefined;
+  const chosen = selection ? locations.file[selection.location] : undefined;
   const file = chosen || files.find((name) => sources[name]) || files[0];
   if (!file) return <p class="soft">Nothing is known of the sources: compile with -g.</p>;
   return (
@@ -45,8 +46,8 @@ export function Source({ model, metric, selection, select }: ViewProps) {
           label="Figures"
           value={kind}
           options={[
-            ["own", "of the line itself"],
-            ["total", "with callees"],
+            ["exclusive", "of the line itself"],
+            ["inclusive", "with callees"],
           ]}
           onChange={setKind}
         />
@@ -67,39 +68,39 @@ export function Source({ model, metric, selection, select }: ViewProps) {
   );
 }
 
-function firstIn(files: string[], file: string): { place: number; group: "function" } {
-  return { place: files.indexOf(file), group: "function" };
+function firstIn(files: string[], file: string): { location: number; group: "function" } {
+  return { location: files.indexOf(file), group: "function" };
 }
 
 interface LinesProps extends ViewProps {
   file: string;
   entries: Entry[];
-  kind: "own" | "total";
+  kind: "exclusive" | "inclusive";
 }
 
 function Lines({ file, entries, kind, model, metric, selection, select }: LinesProps) {
   const { locations, sources } = model.page;
   const source = sources[file];
   const figures = useMemo(() => {
-    const found = new Map<number, Entry>(); // by line: inlined copies and template instances are one line
-    for (const one of entries) {
-      const line = locations.line[one.place]!;
-      const before = found.get(line);
-      if (!before) found.set(line, one);
+    const byLine = new Map<number, Entry>(); // by line: inlined copies and template instances are one line
+    for (const entry of entries) {
+      const line = locations.line[entry.location]!;
+      const before = byLine.get(line);
+      if (!before) byLine.set(line, entry);
       else if (metric.fold === "sum" || metric.fold === "peak")
-        found.set(line, {
-          place: before.place,
-          own: before.own + one.own,
-          total: before.total + one.total,
+        byLine.set(line, {
+          location: before.location,
+          exclusive: before.exclusive + entry.exclusive,
+          inclusive: before.inclusive + entry.inclusive,
         });
     }
-    return found;
+    return byLine;
   }, [entries, metric]);
-  const most = [...figures.values()].reduce((a, one) => Math.max(a, one[kind]), 0);
+  const largest = [...figures.values()].reduce((a, entry) => Math.max(a, entry[kind]), 0);
   const at = useRef<HTMLDivElement>(null);
   const line =
-    selection && locations.file[selection.place] === file
-      ? locations.line[selection.place]!
+    selection && locations.file[selection.location] === file
+      ? locations.line[selection.location]!
       : busiest(figures, kind);
   useEffect(() => {
     const box = at.current?.parentElement;
@@ -127,16 +128,22 @@ function Lines({ file, entries, kind, model, metric, selection, select }: LinesP
       )}
       <div class="source" tabIndex={0} role="region" aria-label={`Source of ${file}`}>
         {source.text.split("\n").map((text, k) => {
-          const one = figures.get(k + 1);
-          const value = one?.[kind] ?? 0;
+          const entry = figures.get(k + 1);
+          const value = entry?.[kind] ?? 0;
           return (
             <div
               key={k}
               ref={k + 1 === line ? at : undefined}
-              class={`line${one ? " known" : ""}${selection && k + 1 === line ? " chosen" : ""}`}
-              onClick={one ? () => select({ place: one.place, group: "line" }) : undefined}
+              class={`line${entry ? " known" : ""}${selection && k + 1 === line ? " chosen" : ""}`}
+              onClick={
+                entry ? () => select({ location: entry.location, group: "line" }) : undefined
+              }
             >
-              <span class="heat" style={{ opacity: most ? value / most : 0 }} aria-hidden="true" />
+              <span
+                class="heat"
+                style={{ opacity: largest ? value / largest : 0 }}
+                aria-hidden="true"
+              />
               <span class="figure">{value > 0 ? amount(value, metric.unit) : ""}</span>
               <span class="number">{k + 1}</span>
               <code>{text || " "}</code>
@@ -148,26 +155,27 @@ function Lines({ file, entries, kind, model, metric, selection, select }: LinesP
   );
 }
 
-function busiest(figures: Map<number, Entry>, kind: "own" | "total"): number {
+function busiest(figures: Map<number, Entry>, kind: "exclusive" | "inclusive"): number {
   let best = 0;
-  for (const [line, one] of figures) if (!best || one[kind] > figures.get(best)![kind]) best = line;
+  for (const [line, entry] of figures)
+    if (!best || entry[kind] > figures.get(best)![kind]) best = line;
   return best;
 }
 
 function Details({ model, selection }: ViewProps) {
-  const { place, group } = selection!;
-  const key = model.groupKey(group)(place);
+  const { location, group } = selection!;
+  const key = model.groupKey(group)(location);
   return (
     <div class="table-box">
       <table>
         <caption>
-          {group === "line" ? model.source(place) : model.functionName(place)}: all figures
+          {group === "line" ? model.source(location) : model.functionName(location)}: all figures
         </caption>
         <thead>
           <tr>
             <th scope="col">metric</th>
             <th scope="col" class="numeric">
-              own
+              exclusive
             </th>
             <th scope="col" class="numeric">
               with callees
@@ -176,12 +184,12 @@ function Details({ model, selection }: ViewProps) {
         </thead>
         <tbody>
           {METRICS.map((metric) => {
-            const found = model.entries(metric, group).find((one) => one.place === key);
+            const entries = model.entries(metric, group).find((entry) => entry.location === key);
             return (
               <tr key={metric.key}>
-                <th scope="row">{metric.words}</th>
-                <td class="numeric">{found ? amount(found.own, metric.unit) : "–"}</td>
-                <td class="numeric">{found ? amount(found.total, metric.unit) : "–"}</td>
+                <th scope="row">{metric.label}</th>
+                <td class="numeric">{entries ? amount(entries.exclusive, metric.unit) : "–"}</td>
+                <td class="numeric">{entries ? amount(entries.inclusive, metric.unit) : "–"}</td>
               </tr>
             );
           })}

@@ -11,38 +11,38 @@ const SHOWN = 50;
 const INNERMOST = 3; // frames in a stack's own line
 
 export function Stacks({ model, metric, selection, select }: ViewProps) {
-  const [own, setOwn] = useState<"own" | "through">("through");
-  const found = model.stacks(
+  const [kind, setKind] = useState<"exclusive" | "through">("through");
+  const stacks = model.stacks(
     metric,
-    selection?.place,
+    selection?.location,
     selection?.group ?? "function",
-    own === "own",
+    kind === "exclusive",
   );
-  const whole = found.reduce((sum, one) => sum + one.value, 0);
+  const whole = stacks.reduce((sum, stack) => sum + stack.value, 0);
   const sums = metric.fold === "sum";
   return (
     <div class="stacks">
       <div class="controls">
         <h3>
           {selection
-            ? `Stacks ${own === "own" ? "that end in" : "through"} ${model.functionName(selection.place)}`
+            ? `Stacks ${kind === "exclusive" ? "that end in" : "through"} ${model.functionName(selection.location)}`
             : "Stacks"}
-          : {metric.words}
+          : {metric.label}
         </h3>
         {selection && (
           <Choice
             label="Of"
-            value={own}
+            value={kind}
             options={[
-              ["through", "what it and its callees ask for"],
-              ["own", "what it asks for itself"],
+              ["through", "what it and its callees allocate"],
+              ["exclusive", "what it allocates itself"],
             ]}
-            onChange={setOwn}
+            onChange={setKind}
           />
         )}
       </div>
-      {found.length === 0 && <p class="soft">None.</p>}
-      {found.slice(0, SHOWN).map(({ node, value }) => (
+      {stacks.length === 0 && <p class="soft">None.</p>}
+      {stacks.slice(0, SHOWN).map(({ node, value }) => (
         <details key={node}>
           <summary>
             <span class="numeric">{amount(value, metric.unit)}</span>
@@ -50,41 +50,41 @@ export function Stacks({ model, metric, selection, select }: ViewProps) {
             {sums && <small>{share(value / whole)}</small>}
             <span>
               {inWords(
-                model.stack(node).map((place) => model.functionName(place)),
-                model.functionName(model.asker[node]!),
+                model.stack(node).map((location) => model.functionName(location)),
+                model.functionName(model.allocationSite[node]!),
               )}
             </span>
           </summary>
           <ol class="frames">
-            {model.stack(node).map((place, k) => (
-              <li key={k} class={place === model.asker[node] ? "asker" : ""}>
+            {model.stack(node).map((location, k) => (
+              <li key={k} class={location === model.allocationSite[node] ? "allocation-site" : ""}>
                 <button
                   type="button"
                   class="link"
-                  title={model.page.locations.function[place]}
-                  onClick={() => select({ place, group: "line" }, "source")}
+                  title={model.page.locations.function[location]}
+                  onClick={() => select({ location, group: "line" }, "source")}
                 >
-                  {model.functionName(place)}
+                  {model.functionName(location)}
                 </button>{" "}
                 <small>
-                  {model.source(place)}
-                  {model.page.locations.inlined[place] ? ", inlined" : ""}
+                  {model.source(location)}
+                  {model.page.locations.inlined[location] ? ", inlined" : ""}
                 </small>
               </li>
             ))}
           </ol>
         </details>
       ))}
-      {found.length > SHOWN && (
-        <p class="soft">and {(found.length - SHOWN).toLocaleString("en")} more with less</p>
+      {stacks.length > SHOWN && (
+        <p class="soft">and {(stacks.length - SHOWN).toLocaleString("en")} more with less</p>
       )}
     </div>
   );
 }
 
 /** The innermost frames, from who has asked outwards. */
-function inWords(names: string[], asker: string): string {
-  const from = names.lastIndexOf(asker) + 1;
+function inWords(names: string[], allocationSite: string): string {
+  const from = names.lastIndexOf(allocationSite) + 1;
   return names
     .slice(Math.max(0, from - INNERMOST), from)
     .reverse()

@@ -18,9 +18,9 @@ export function Summary(props: ViewProps) {
         </p>
       ))}
       <dl class="tiles">
-        {tiles(props).map(([words, value, detail]) => (
-          <div key={words}>
-            <dt>{words}</dt>
+        {tiles(props).map(([label, value, detail]) => (
+          <div key={label}>
+            <dt>{label}</dt>
             <dd>
               {value}
               {detail && <small>{detail}</small>}
@@ -42,14 +42,15 @@ function tiles({ model }: ViewProps): [string, string, string][] {
   const most = (values: number[]) => values.reduce((a, b) => Math.max(a, b), 0);
   const calls = (kinds: string[]) =>
     threads.reduce(
-      (sum, one) => sum + kinds.reduce((part, kind) => part + (one.calls[kind]?.seconds ?? 0), 0),
+      (sum, entry) =>
+        sum + kinds.reduce((part, kind) => part + (entry.calls[kind]?.seconds ?? 0), 0),
       0,
     );
   const malloc = calls(["malloc", "calloc", "memalign", "realloc"]);
   const free = calls(["free"]);
   const rate = most(timeline.bytes) / timeline.step;
-  const variable = objects.reduce((sum, one) => sum + one.data + one.bss, 0);
-  const perThread = objects.reduce((sum, one) => sum + one.tls, 0);
+  const variable = objects.reduce((sum, entry) => sum + entry.data + entry.bss, 0);
+  const perThread = objects.reduce((sum, entry) => sum + entry.tls, 0);
   return [
     [
       "Ran for",
@@ -92,7 +93,7 @@ function tiles({ model }: ViewProps): [string, string, string][] {
     ["Time in free", quantity(free, "s"), seconds ? `${share(free / seconds)} of the run` : ""],
     [
       "Largest stack",
-      quantity(most(threads.map((one) => one.deepest)), "B"),
+      quantity(most(threads.map((entry) => entry.deepest)), "B"),
       "of a thread, where it allocates",
     ],
     [
@@ -109,26 +110,26 @@ function tiles({ model }: ViewProps): [string, string, string][] {
 }
 
 function TopFunctions({ model, metric, select }: ViewProps) {
-  const entries = model.entries(metric, "function").filter((one) => one.own > 0);
+  const entries = model.entries(metric, "function").filter((entry) => entry.exclusive > 0);
   if (entries.length === 0) return null;
   const whole =
     metric.fold === "peak"
       ? model.page.totals.peak
-      : entries.reduce((sum, one) => sum + one.own, 0);
+      : entries.reduce((sum, entry) => sum + entry.exclusive, 0);
   return (
     <figure class="top">
-      <figcaption>{metric.words}</figcaption>
-      {entries.slice(0, TOP).map(({ place, own }) => (
-        <div key={place} class="top-row">
-          <ShareBar part={own / whole} />
-          <span class="numeric">{amount(own, metric.unit)}</span>
+      <figcaption>{metric.label}</figcaption>
+      {entries.slice(0, TOP).map(({ location, exclusive }) => (
+        <div key={location} class="top-row">
+          <ShareBar part={exclusive / whole} />
+          <span class="numeric">{amount(exclusive, metric.unit)}</span>
           <button
             type="button"
             class="link"
-            title={model.page.locations.function[place]}
-            onClick={() => select({ place, group: "function" }, "source")}
+            title={model.page.locations.function[location]}
+            onClick={() => select({ location, group: "function" }, "source")}
           >
-            {model.functionName(place)}
+            {model.functionName(location)}
           </button>
         </div>
       ))}

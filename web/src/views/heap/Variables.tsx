@@ -10,7 +10,7 @@ import type { ViewProps } from "./props";
 
 export function Variables({ model }: ViewProps) {
   const { objects, variables, threads } = model.page;
-  const size = (one: HeapObject) => one.data + one.bss + one.tls;
+  const size = (variable: HeapObject) => variable.data + variable.bss + variable.tls;
   const most = Math.max(1, ...objects.map(size));
   const parts: [keyof HeapObject & ("data" | "bss" | "tls"), string][] = [
     ["data", "initialised"],
@@ -23,35 +23,38 @@ export function Variables({ model }: ViewProps) {
         id: "bytes",
         header: "size",
         numeric: true,
-        value: (one) => one.bytes,
-        show: (one) => quantity(one.bytes, "B"),
+        value: (variable) => variable.bytes,
+        show: (variable) => quantity(variable.bytes, "B"),
       },
       {
         id: "resident",
         header: "in memory",
         numeric: true,
-        value: (one) => one.resident ?? undefined,
-        show: (one) => (one.resident === null ? "–" : quantity(one.resident, "B")),
+        value: (variable) => variable.resident ?? undefined,
+        show: (variable) => (variable.resident === null ? "–" : quantity(variable.resident, "B")),
       },
       {
         id: "name",
         header: "variable",
-        value: (one) => one.name,
-        show: (one) => <code title={one.name}>{shortName(one.name)}</code>,
+        value: (variable) => variable.name,
+        show: (variable) => <code title={variable.name}>{shortName(variable.name)}</code>,
       },
       {
         id: "kind",
         header: "",
-        value: (one) => (one.per_thread ? 1 : 0),
-        show: (one) => (one.per_thread ? `one for each of ${threads.length} threads` : ""),
+        value: (variable) => (variable.per_thread ? 1 : 0),
+        show: (variable) =>
+          variable.per_thread ? `one for each of ${threads.length} threads` : "",
       },
       {
         id: "at",
         header: "at",
-        value: (one) => one.file || one.object,
-        show: (one) => (
-          <span title={one.file || one.object}>
-            {one.file ? `${basename(one.file)}:${one.line}` : basename(one.object)}
+        value: (variable) => variable.file || variable.object,
+        show: (variable) => (
+          <span title={variable.file || variable.object}>
+            {variable.file
+              ? `${basename(variable.file)}:${variable.line}`
+              : basename(variable.object)}
           </span>
         ),
       },
@@ -61,31 +64,33 @@ export function Variables({ model }: ViewProps) {
   return (
     <>
       <p class="legend">
-        {parts.map(([part, words], k) => (
+        {parts.map(([part, label], k) => (
           <span key={part}>
-            <i class={`part-${k}`} /> {words}
+            <i class={`part-${k}`} /> {label}
           </span>
         ))}
       </p>
       <div class="bars-plot" role="table" aria-label="Variables by object">
-        {objects.slice(0, 20).map((one) => (
-          <div class="bars-row" role="row" key={one.path}>
-            <span role="rowheader" title={one.path}>
-              {basename(one.path)}
+        {objects.slice(0, 20).map((variable) => (
+          <div class="bars-row" role="row" key={variable.path}>
+            <span role="rowheader" title={variable.path}>
+              {basename(variable.path)}
             </span>
             <span class="bars-track stacked" aria-hidden="true">
-              {parts.map(([part, words], k) => (
+              {parts.map(([part, label], k) => (
                 <span
                   key={part}
                   class={`part-${k}`}
-                  style={{ width: `${(95 * one[part]) / most}%` }}
-                  title={`${words}: ${quantity(one[part], "B")}`}
+                  style={{ width: `${(95 * variable[part]) / most}%` }}
+                  title={`${label}: ${quantity(variable[part], "B")}`}
                 />
               ))}
             </span>
             <span class="numeric" role="cell">
-              {quantity(size(one), "B")}{" "}
-              {one.resident !== null && <small>{quantity(one.resident, "B")} in memory</small>}
+              {quantity(size(variable), "B")}{" "}
+              {variable.resident !== null && (
+                <small>{quantity(variable.resident, "B")} in memory</small>
+              )}
             </span>
           </div>
         ))}

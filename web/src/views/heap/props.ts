@@ -4,7 +4,7 @@ import type { Group, HeapModel, Metric } from "../../data/heap";
 
 /** A place of the program, as its line or its whole function. */
 export interface Selection {
-  place: number;
+  location: number;
   group: Group;
 }
 

@@ -84,7 +84,7 @@ export function Model({
 
 /** Curves that belong over one another: of one experiment, or of one cabinet with the others. More than four would not be told apart. */
 function panels(curves: Overlaid[]): { title: string; curves: Overlaid[] }[] {
-  const found = new Map<string, Overlaid[]>();
+  const byTitle = new Map<string, Overlaid[]>();
   for (const curve of curves) {
     const [of, kind = of!] = curve.name.split(": ");
     const trunk = ["to the others", "from the others", "both directions"].includes(kind);
@@ -93,9 +93,9 @@ function panels(curves: Overlaid[]): { title: string; curves: Overlaid[] }[] {
       : curve.name.startsWith("each host")
         ? "each host"
         : kind;
-    found.set(title, [...(found.get(title) ?? []), curve]);
+    byTitle.set(title, [...(byTitle.get(title) ?? []), curve]);
   }
-  return [...found].flatMap(([title, all]) =>
+  return [...byTitle].flatMap(([title, all]) =>
     Array.from({ length: Math.ceil(all.length / 4) }, (_, part) => ({
       title: all.length > 4 ? `${title} (${part + 1})` : title,
       curves: all.slice(4 * part, 4 * part + 4),

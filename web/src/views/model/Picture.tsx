@@ -15,10 +15,10 @@ export function Picture({ platform }: { platform: Platform }) {
   const { cabinets } = platform;
   const columns = Math.min(4, cabinets.length);
   const rows = Math.ceil(cabinets.length / columns);
-  const tallest = Math.max(...cabinets.map((one) => Math.ceil(one.hosts.length / COLUMNS)));
+  const tallest = Math.max(...cabinets.map((cabinet) => Math.ceil(cabinet.hosts.length / COLUMNS)));
   const height = 134 + tallest * SQUARE;
   const fastest = Math.max(
-    ...cabinets.flatMap((one) => one.hosts.map((host) => host.up?.value ?? 0)),
+    ...cabinets.flatMap((cabinet) => cabinet.hosts.map((host) => host.up?.value ?? 0)),
   );
   const several = cabinets.length > 1;
   const top = several ? 48 : 4;
@@ -28,7 +28,7 @@ export function Picture({ platform }: { platform: Platform }) {
       style={{ maxWidth: columns * (WIDTH + 16) }}
       viewBox={`0 0 ${columns * (WIDTH + 16)} ${top + rows * (height + 24)}`}
       role="img"
-      aria-label={spoken(platform)}
+      aria-label={describe(platform)}
     >
       {several && (
         <g>
@@ -115,26 +115,27 @@ function Box({ cabinet, x, y, height, fastest, trunk }: BoxProps) {
   );
 }
 
-export function amount(one: Capacity | undefined): string {
-  if (one?.value === undefined || one.value === null) return "?";
-  return `${one.state === "at_least" ? "\u2265 " : ""}${quantity(one.value, one.unit)}`;
+export function amount(capacity: Capacity | undefined): string {
+  if (capacity?.value === undefined || capacity.value === null) return "?";
+  return `${capacity.state === "at_least" ? "\u2265 " : ""}${quantity(capacity.value, capacity.unit)}`;
 }
 
 /** One figure where the hosts are alike, from the least to the most where not. */
-function range(hosts: readonly Host[], way: "up" | "down" | "limiter"): string {
-  const known = hosts
-    .map((host) => host[way])
-    .filter((one): one is Capacity => typeof one?.value === "number");
-  if (known.length === 0) return "?";
-  const sorted = known.sort((a, b) => a.value! - b.value!);
+function range(hosts: readonly Host[], direction: "up" | "down" | "limiter"): string {
+  const capacities = hosts
+    .map((host) => host[direction])
+    .filter((capacity): capacity is Capacity => typeof capacity?.value === "number");
+  if (capacities.length === 0) return "?";
+  const sorted = capacities.sort((a, b) => a.value! - b.value!);
   const [least, most] = [sorted[0]!, sorted[sorted.length - 1]!];
   if (most.value! <= least.value! * 1.03) return amount(sorted[Math.floor(sorted.length / 2)]);
   return `${amount(least)} to ${amount(most)}`;
 }
 
-function spoken({ cabinets, backbone }: Platform): string {
+function describe({ cabinets, backbone }: Platform): string {
   const each = cabinets.map(
-    (one) => `${one.name} with ${one.hosts.length} hosts, to the others ${amount(one.up)}`,
+    (cabinet) =>
+      `${cabinet.name} with ${cabinet.hosts.length} hosts, to the others ${amount(cabinet.up)}`,
   );
   return `The platform: ${each.join("; ")}; between cabinets ${amount(backbone)}. The table below has the figures.`;
 }

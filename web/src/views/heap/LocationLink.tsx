@@ -7,24 +7,24 @@ import type { ViewProps } from "./props";
 interface Props {
   model: HeapModel;
   select: ViewProps["select"];
-  place: number;
+  location: number;
 }
 
-export function PlaceLink({ model, select, place }: Props) {
+export function LocationLink({ model, select, location }: Props) {
   return (
     <button
       type="button"
       class="link"
-      title={model.page.locations.function[place]}
-      onClick={() => select({ place, group: "line" }, "source")}
+      title={model.page.locations.function[location]}
+      onClick={() => select({ location, group: "line" }, "source")}
     >
-      {model.functionName(place)} <small>{model.source(place)}</small>
+      {model.functionName(location)} <small>{model.source(location)}</small>
     </button>
   );
 }
 
 /** Of rows that stand for a line. */
-export function placeColumn<T>(
+export function locationColumn<T>(
   header: string,
   model: HeapModel,
   select: ViewProps["select"],
@@ -34,6 +34,6 @@ export function placeColumn<T>(
     id: "line",
     header,
     value: (row) => model.functionName(of(row)),
-    show: (row) => <PlaceLink model={model} select={select} place={of(row)} />,
+    show: (row) => <LocationLink model={model} select={select} location={of(row)} />,
   };
 }
