@@ -79,17 +79,20 @@ class SkipCounter:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if reason := skip_reason(report):
-            kind = next((f"{kind} tests" for kind in KINDS if kind in report.keywords), "tests")
+            kind = next((f"{kind} test" for kind in KINDS if kind in report.keywords), "test")
             self._skipped[kind, reason] += 1
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if reason := skip_reason(report):
-            self._skipped["modules", reason] += 1
+            self._skipped["module", reason] += 1
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """The last line."""
     skipped = config.stash[SKIPPED]
     if skipped and not hasattr(config, "workerinput"):
-        parts = [f"{count} {kind} ({reason})" for (kind, reason), count in sorted(skipped.items())]
+        parts = [
+            f"{count} {kind}{'s' if count > 1 else ''} ({reason})"
+            for (kind, reason), count in sorted(skipped.items())
+        ]
         print(f"not tested here: {', '.join(parts)}")

@@ -78,7 +78,7 @@ def checkout(shared: Path, folder: Path) -> Path:
         return ROOT
     version = f"import sys; sys.exit(sys.version_info[:2] != {tuple(sys.version_info[:2])})"
     if subprocess.run([SYSTEM_PYTHON, "-c", version], check=False).returncode != 0:
-        pytest.skip("no system Python of the environment's version")
+        pytest.skip("optional: no system Python of the environment's version")
     copy = shared / "checkout"
     copy.mkdir()
     shutil.copy(ROOT / "assay", copy)
