@@ -56,9 +56,10 @@ def _value(figures: Figures, metric: str) -> float:
 
 def _streams(figures: Figures, rate_parameter: str) -> str:
     params = figures["bandwidth"].params
+    seconds = float(params.get("budget") or params["seconds"])  # "seconds" in older runs
     return (
         f"{params['streams']} streams of {format_size(int(params['size']))} messages, "
-        f"{format_bit_rate(float(params[rate_parameter]))} wanted for {float(params['seconds']):g} s"
+        f"{format_bit_rate(float(params[rate_parameter]))} wanted for {seconds:g} s"
     )
 
 

@@ -280,8 +280,8 @@ def test_ctrl_c_keeps_what_has_arrived(lab: Lab, tmp_path: Path) -> None:
     )  # fmt: skip
     await_data(lab, "h1", OFFERED)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=LIMIT_S)
-    assert process.returncode == 130
+    out, err = process.communicate(timeout=LIMIT_S)
+    assert process.returncode == 130, out + err
     run = Run.load(tmp_path / "run")
     assert run.info.state == "partial"
     assert figure(run, "bandwidth") > 0.5 * OFFERED

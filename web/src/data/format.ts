@@ -108,6 +108,7 @@ const COUNTS: Record<string, string> = {
 const NAMELESS = new Set(["op", "operation", "schedule"]);
 // And those that are quantities.
 const UNITS: Record<string, string> = {
+  budget: "s",
   buffer: "B",
   offered: "B/s",
   rate: "B/s",
