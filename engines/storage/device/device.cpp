@@ -124,11 +124,13 @@ struct Pass {
 
 Pass run_pass(const Target& target, const Point& point, double duration_s, Histogram& latency) {
     std::vector<std::unique_ptr<Mover>> movers;
+    movers.reserve(point.threads);
     for (std::size_t t = 0; t < point.threads; ++t)
         movers.push_back(std::make_unique<Mover>(target, point, t));
     std::barrier start(static_cast<std::ptrdiff_t>(point.threads));
     {
         std::vector<std::jthread> pool;
+        pool.reserve(point.threads);
         for (std::size_t t = 0; t < point.threads; ++t)
             pool.emplace_back([&, t] {
                 Mover& mover = *movers[t];

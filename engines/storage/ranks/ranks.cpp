@@ -28,7 +28,7 @@ std::string io_library() {
 }
 
 std::string io_mode() {
-    const std::string library = io_library();
+    std::string library = io_library();
     if (library.starts_with("libassay-io")) return "accelerated";
     if (library.starts_with("libmpi")) return "stock";
     return library;

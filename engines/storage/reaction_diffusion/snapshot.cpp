@@ -95,9 +95,9 @@ std::uint64_t digest_of_file(Ranks& ranks, const Layout& layout, const SnapshotS
         const std::uint64_t count = std::min(read_at_once, share(mine + 1) - first);
         std::ranges::fill(values, -1.0);
         const int status = ranks.guarded("reads a snapshot", [&] {
-            return MPI_File_read_at(file.handle(), static_cast<MPI_Offset>(first * sizeof(double)),
-                                    values.data(), static_cast<int>(count), MPI_DOUBLE,
-                                    MPI_STATUS_IGNORE);
+            return MPI_File_read_at(
+                file.handle(), static_cast<MPI_Offset>(first) * MPI_Offset{sizeof(double)},
+                values.data(), static_cast<int>(count), MPI_DOUBLE, MPI_STATUS_IGNORE);
         });
         ranks.check(status, "read", path);
         for (std::uint64_t k = 0; k < count; ++k)
