@@ -310,7 +310,7 @@ def _most_telling_line(stderr: str) -> str:
     lines = [line.strip(" *-=\t") for line in stderr.splitlines()]
     lines = [line for line in lines if line and not _LAUNCHER_CHATTER.search(line)]
     for line in lines:
-        if match := re.match(r"assay(?:-probe|-alloc|-io| io): (.*)", line):
+        if match := re.match(r"assay(?:-probe|-alloc|-io-bench| io): (.*)", line):
             return match[1]
     errors = [line for line in lines if _ERROR.search(line)]
     return (errors or lines[-1:] or [""])[0]
