@@ -20,23 +20,24 @@
 namespace assay::node {
 namespace {
 
-// Of Documentation/networking/statistics.rst: what an interface lost or refused on reception.
+// Receive losses of an interface (Documentation/networking/statistics.rst).
 constexpr std::array interface_counters = {"rx_dropped",      "rx_missed_errors", "rx_fifo_errors",
                                            "rx_over_errors",  "rx_crc_errors",    "rx_frame_errors",
                                            "rx_length_errors"};
-constexpr std::array trouble = {"drop", "discard",  "miss",    "no_buf", "nobuf", "out_of_buf",
-                                "fifo", "overflow", "overrun", "pause",  "crc",   "_err"};
-constexpr std::uint32_t most_private = 65536;  // adapters with many queues have thousands
+constexpr std::array problem_words = {"drop",    "discard",    "miss", "no_buf",
+                                      "nobuf",   "out_of_buf", "fifo", "overflow",
+                                      "overrun", "pause",      "crc",  "_err"};
+constexpr std::uint32_t max_private_counters = 65536;  // adapters with many queues have thousands
 
-// Two lines a protocol in /proc/net/snmp: names, then values.
+// /proc/net/snmp has two lines per protocol: names, then values.
 void read_snmp(DropCounters& counters) {
     std::ifstream file(procfs("net/snmp"));
     for (std::string names, values; std::getline(file, names) && std::getline(file, values);) {
-        std::istringstream name_words(names), value_words(values);
+        std::istringstream name_fields(names), value_fields(values);
         std::string protocol, name, skipped;
-        name_words >> protocol;
-        value_words >> skipped;
-        for (std::uint64_t value; name_words >> name && value_words >> value;) {
+        name_fields >> protocol;
+        value_fields >> skipped;
+        for (std::uint64_t value; name_fields >> name && value_fields >> value;) {
             if (protocol == "Udp:" && name == "RcvbufErrors")
                 counters["udp.receive_buffer_errors"] = value;
             if (protocol == "Udp:" && name == "InErrors") counters["udp.in_errors"] = value;
@@ -44,28 +45,32 @@ void read_snmp(DropCounters& counters) {
                 counters["ip.reassembly_failures"] = value;
         }
     }
-    std::ifstream six(procfs("net/snmp6"));
+    std::ifstream snmp6(procfs("net/snmp6"));
     std::string name;
-    for (std::uint64_t value; six >> name >> value;)
+    for (std::uint64_t value; snmp6 >> name >> value;)
         if (name == "Ip6ReasmFails") counters["ip6.reassembly_failures"] = value;
 }
 
-// A line a processor; the second field counts what did not fit into its queue.
+// /proc/net/softnet_stat has a line per processor; the second field counts packets that did not fit
+// into its queue.
 void read_softnet(DropCounters& counters) {
     std::ifstream file(procfs("net/softnet_stat"));
     std::uint64_t dropped = 0;
-    bool found = false;
+    bool any = false;
     for (std::string line; std::getline(file, line);) {
-        std::istringstream words(line);
+        std::istringstream fields(line);
         std::uint64_t processed = 0, count = 0;
-        if (words >> std::hex >> processed >> count) found = true, dropped += count;
+        if (fields >> std::hex >> processed >> count) {
+            any = true;
+            dropped += count;
+        }
     }
-    if (found) counters["softnet.dropped"] = dropped;
+    if (any) counters["softnet.dropped"] = dropped;
 }
 
-std::uint64_t of(const DropCounters& counters, const std::string& name) {
-    const auto found = counters.find(name);
-    return found == counters.end() ? 0 : found->second;
+std::uint64_t value_of(const DropCounters& counters, const std::string& name) {
+    const auto entry = counters.find(name);
+    return entry == counters.end() ? 0 : entry->second;
 }
 
 }  // namespace
@@ -83,41 +88,41 @@ DropCounters read_drops(const std::string& interface) {
     return counters;
 }
 
-DropCounters grown(const DropCounters& before, const DropCounters& after) {
+DropCounters growth(const DropCounters& before, const DropCounters& after) {
     DropCounters difference;
     for (const auto& [name, value] : after)
-        if (const auto earlier = of(before, name); value > earlier && before.contains(name))
+        if (const auto earlier = value_of(before, name); value > earlier && before.contains(name))
             difference[name] = value - earlier;
     return difference;
 }
 
 Losses attribute(std::uint64_t lost, std::uint64_t socket, std::uint64_t sender,
-                 const DropCounters& grown) {
-    std::uint64_t left = lost;
-    const auto take = [&left](std::uint64_t counted) {
-        const std::uint64_t taken = std::min(left, counted);
-        left -= taken;
-        return taken;
+                 const DropCounters& growth) {
+    std::uint64_t remaining = lost;
+    const auto attribute_to = [&remaining](std::uint64_t bound) {
+        const std::uint64_t attributed = std::min(remaining, bound);
+        remaining -= attributed;
+        return attributed;
     };
-    const std::uint64_t softnet = of(grown, "softnet.dropped");
-    // The kernel counts what did not fit into a processor's queue for the interface as well.
-    const std::uint64_t dropped = of(grown, "nic.rx_dropped");
-    const std::uint64_t refused = dropped > softnet ? dropped - softnet : 0;
-    // Drivers report one and the same loss as missed, as over or as fifo.
-    const std::uint64_t no_room =
-        std::max({of(grown, "nic.rx_missed_errors"), of(grown, "nic.rx_fifo_errors"),
-                  of(grown, "nic.rx_over_errors")});
-    const std::uint64_t damaged = of(grown, "nic.rx_crc_errors") +
-                                  of(grown, "nic.rx_frame_errors") +
-                                  of(grown, "nic.rx_length_errors");
+    const std::uint64_t softnet = value_of(growth, "softnet.dropped");
+    // The kernel counts a packet dropped from a processor's queue for the interface as well.
+    const std::uint64_t dropped = value_of(growth, "nic.rx_dropped");
+    const std::uint64_t dropped_by_driver = dropped > softnet ? dropped - softnet : 0;
+    // Drivers report the same loss as missed, over or fifo.
+    const std::uint64_t overrun =
+        std::max({value_of(growth, "nic.rx_missed_errors"), value_of(growth, "nic.rx_fifo_errors"),
+                  value_of(growth, "nic.rx_over_errors")});
+    const std::uint64_t damaged = value_of(growth, "nic.rx_crc_errors") +
+                                  value_of(growth, "nic.rx_frame_errors") +
+                                  value_of(growth, "nic.rx_length_errors");
     Losses losses;
-    losses.socket = take(socket);
-    losses.softnet = take(softnet);
-    losses.nic = take(refused + no_room + damaged);
-    losses.reassembly =
-        take(of(grown, "ip.reassembly_failures") + of(grown, "ip6.reassembly_failures"));
-    losses.sender = take(sender);
-    losses.unseen = left;
+    losses.socket = attribute_to(socket);
+    losses.softnet = attribute_to(softnet);
+    losses.nic = attribute_to(dropped_by_driver + overrun + damaged);
+    losses.reassembly = attribute_to(value_of(growth, "ip.reassembly_failures") +
+                                     value_of(growth, "ip6.reassembly_failures"));
+    losses.sender = attribute_to(sender);
+    losses.unseen = remaining;
     return losses;
 }
 
@@ -127,15 +132,14 @@ DropCounters read_private_counters(const std::string& interface) {
     if (fd < 0) return counters;
     ifreq request{};
     std::strncpy(request.ifr_name, interface.c_str(), IFNAMSIZ - 1);
-    const auto ask = [&](void* what) {
-        request.ifr_data = static_cast<char*>(what);
+    const auto ethtool = [&](void* request_data) {
+        request.ifr_data = static_cast<char*>(request_data);
         return ioctl(fd, SIOCETHTOOL, &request) == 0;
     };
     ethtool_drvinfo info{};
     info.cmd = ETHTOOL_GDRVINFO;
-    if (ask(&info) && info.n_stats > 0 && info.n_stats <= most_private) {
-        // Room for counters that appear between the calls would not help: the kernel fills as many
-        // as there are.
+    if (ethtool(&info) && info.n_stats > 0 && info.n_stats <= max_private_counters) {
+        // The kernel writes as many counters as exist by then: space for 64 more.
         std::vector<std::uint64_t> names(2 +
                                          (std::size_t{info.n_stats} + 64) * ETH_GSTRING_LEN / 8);
         std::vector<std::uint64_t> values(2 + std::size_t{info.n_stats} + 64);
@@ -146,17 +150,17 @@ DropCounters read_private_counters(const std::string& interface) {
         strings->len = info.n_stats;
         stats->cmd = ETHTOOL_GSTATS;
         stats->n_stats = info.n_stats;
-        if (ask(strings) && ask(stats)) {
+        if (ethtool(strings) && ethtool(stats)) {
             for (std::uint32_t i = 0; i < std::min(strings->len, stats->n_stats); ++i) {
                 const auto* text =
                     reinterpret_cast<const char*>(strings->data) + std::size_t{i} * ETH_GSTRING_LEN;
                 const std::string name(text, strnlen(text, ETH_GSTRING_LEN));
                 const bool sending =
                     name.find("tx") != std::string::npos && name.find("rx") == std::string::npos;
-                const auto speaks_of = [&](const char* word) {
+                const auto contains = [&](const char* word) {
                     return name.find(word) != std::string::npos;
                 };
-                if (!sending && std::ranges::any_of(trouble, speaks_of))
+                if (!sending && std::ranges::any_of(problem_words, contains))
                     counters[name] = stats->data[i];
             }
         }

@@ -12,20 +12,19 @@
 
 #include "core/topology.hpp"
 
-#ifndef UDP_GRO  // glibc names it since 2.33
+#ifndef UDP_GRO  // defined by glibc since 2.33
 #define UDP_GRO 104
 #endif
 
 namespace assay::node {
 namespace {
 
-// The kernel never hands over more than this as one block; a few of them stay in the second-level
-// cache.
+// The kernel's largest block. A few blocks fit into the second-level cache.
 constexpr std::size_t block_bytes = 65536;
 constexpr std::size_t blocks = 8;
-constexpr int rest_ms = 50;  // between looks at whether to stop, when nothing comes
+constexpr int poll_ms = 50;  // between checks for the end when nothing arrives
 
-struct Blocks {
+struct ReceiveBlocks {
     std::vector<std::byte> data = std::vector<std::byte>(block_bytes * blocks);
     std::array<mmsghdr, blocks> headers{};
     std::array<iovec, blocks> parts{};
@@ -34,7 +33,7 @@ struct Blocks {
     };
     std::array<Control, blocks> controls{};
 
-    Blocks() {
+    ReceiveBlocks() {
         for (std::size_t i = 0; i < blocks; ++i) {
             parts[i] = {data.data() + i * block_bytes, block_bytes};
             headers[i].msg_hdr.msg_iov = &parts[i];
@@ -46,8 +45,8 @@ struct Blocks {
         for (std::size_t i = 0; i < blocks; ++i)
             headers[i].msg_hdr.msg_controllen = sizeof(Control);
     }
-    // Bytes of each message in block i; 0 when it is a single one.
-    std::size_t step(std::size_t i) {
+    // Bytes of each message in block i; 0 if the block is a single message.
+    std::size_t message_bytes(std::size_t i) {
         for (cmsghdr* c = CMSG_FIRSTHDR(&headers[i].msg_hdr); c != nullptr;
              c = CMSG_NXTHDR(&headers[i].msg_hdr, c))
             if (c->cmsg_level == IPPROTO_UDP && c->cmsg_type == UDP_GRO) {
@@ -79,9 +78,9 @@ struct alignas(128) Listener::Worker {
     std::vector<std::uint64_t> intervals{};
     std::optional<Corruption> corruption{};
     std::uint64_t largest_block = 1;
-    std::optional<Blocks> blocks{};  // made by the thread, so on its NUMA node
-    std::atomic<std::uint64_t> shown_unique = 0;
-    std::atomic<Nanoseconds> shown_last = 0;
+    std::optional<ReceiveBlocks> blocks{};  // allocated by the thread, so on its NUMA node
+    std::atomic<std::uint64_t> live_unique = 0;
+    std::atomic<Nanoseconds> live_last = 0;
     std::jthread thread{};
 };
 
@@ -98,8 +97,8 @@ Listener::Listener(std::vector<UdpSocket>& sockets, const Hello& hello, bool ver
       payload_(payload_of(hello.run, hello.size)),
       verify_(verify),
       numa_(numa),
-      began_(now()),
-      accounts_(hello.streams),
+      start_(now()),
+      trackers_(hello.streams),
       jitters_(hello.streams) {
     for (int t = 0; t < threads; ++t) {
         workers_.push_back(std::make_unique<Worker>());
@@ -123,88 +122,92 @@ void Listener::work(Worker& worker) {
     while (!stopping_.load(std::memory_order_relaxed)) {
         bool any = false;
         for (const std::size_t s : worker.sockets) any |= drain(worker, s);
-        if (!any) poll(polled.data(), polled.size(), rest_ms);
+        if (!any) poll(polled.data(), polled.size(), poll_ms);
     }
 }
 
-// Once through what waits in a socket, as far as the blocks go. False when nothing did.
+// Receives what waits in a socket, at most one set of blocks. Returns false if there was nothing.
 bool Listener::drain(Worker& worker, std::size_t socket) {
-    Blocks& b = *worker.blocks;
+    ReceiveBlocks& b = *worker.blocks;
     b.rearm();
     const int n = recvmmsg(sockets_[socket].fd(), b.headers.data(), blocks, MSG_DONTWAIT, nullptr);
     if (n <= 0) return false;
-    const Nanoseconds at = now();
+    const Nanoseconds time = now();
     const std::uint64_t before = worker.unique, messages_before = worker.messages;
     for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) {
-        const std::size_t bytes = b.headers[i].msg_len, step = b.step(i);
-        if (step != 0)
-            worker.largest_block = std::max(worker.largest_block, (bytes + step - 1) / step);
-        take(worker, static_cast<const std::byte*>(b.parts[i].iov_base), bytes, step ? step : bytes,
-             socket, at);
+        const std::size_t bytes = b.headers[i].msg_len, message_bytes = b.message_bytes(i);
+        if (message_bytes != 0)
+            worker.largest_block =
+                std::max(worker.largest_block, (bytes + message_bytes - 1) / message_bytes);
+        process_block(worker, static_cast<const std::byte*>(b.parts[i].iov_base), bytes,
+                      message_bytes ? message_bytes : bytes, socket, time);
     }
-    if (worker.messages == messages_before) return true;  // none of them ours
+    if (worker.messages == messages_before) return true;  // no message of this run
     const std::uint64_t fresh = worker.unique - before;
     if (worker.first == 0) {
-        worker.first = at;
+        worker.first = time;
         worker.first_batch = fresh;
     } else {
-        worker.gap = std::max(worker.gap, at - worker.last);
+        worker.gap = std::max(worker.gap, time - worker.last);
     }
-    worker.last = at;
-    const auto interval = static_cast<std::size_t>((at - began_) / interval_ns);
+    worker.last = time;
+    const auto interval = static_cast<std::size_t>((time - start_) / interval_ns);
     if (interval >= worker.intervals.size()) worker.intervals.resize(interval + 1);
     worker.intervals[interval] += fresh;
-    worker.shown_unique.store(worker.unique, std::memory_order_relaxed);
-    worker.shown_last.store(at, std::memory_order_relaxed);
+    worker.live_unique.store(worker.unique, std::memory_order_relaxed);
+    worker.live_last.store(time, std::memory_order_relaxed);
     return true;
 }
 
-// The messages of one block, each `step` long.
-void Listener::take(Worker& worker, const std::byte* data, std::size_t bytes, std::size_t step,
-                    std::size_t socket, Nanoseconds arrived) {
+// Processes the messages of one block, each of `message_bytes` bytes.
+void Listener::process_block(Worker& worker, const std::byte* data, std::size_t bytes,
+                             std::size_t message_bytes, std::size_t socket, Nanoseconds arrived) {
     if (bytes == 0) ++worker.foreign;
-    for (std::size_t at = 0; at < bytes; at += step) {
-        const std::byte* message = data + at;
+    for (std::size_t offset = 0; offset < bytes; offset += message_bytes) {
+        const std::byte* message = data + offset;
         DataHeader header;
-        const bool ours = std::min(step, bytes - at) == hello_.size && header.get(message) &&
-                          header.run == hello_.run && header.stream < hello_.streams &&
-                          header.stream % sockets_.size() == socket &&
-                          header.sequence < hello_.planned;
-        if (!ours) {
+        const bool valid =
+            std::min(message_bytes, bytes - offset) == hello_.size && header.get(message) &&
+            header.run == hello_.run && header.stream < hello_.streams &&
+            header.stream % sockets_.size() == socket && header.sequence < hello_.planned;
+        if (!valid) {
             ++worker.foreign;
             continue;
         }
-        Account<>& account = accounts_[header.stream];
+        SequenceTracker<>& tracker = trackers_[header.stream];
         ++worker.messages;
-        if (at == 0) jitters_[header.stream].add(arrived, static_cast<Nanoseconds>(header.sent_at));
-        const std::uint64_t before = account.unique();
-        account.add(header.sequence);
-        worker.unique += account.unique() - before;
-        constexpr std::size_t head = DataHeader::bytes;
-        if (!verify_ ||
-            std::memcmp(message + head, payload_.data() + head, hello_.size - head) == 0)
+        if (offset == 0)
+            jitters_[header.stream].add(arrived, static_cast<Nanoseconds>(header.sent_at));
+        const std::uint64_t before = tracker.unique();
+        tracker.add(header.sequence);
+        worker.unique += tracker.unique() - before;
+        constexpr std::size_t header_bytes = DataHeader::bytes;
+        if (!verify_ || std::memcmp(message + header_bytes, payload_.data() + header_bytes,
+                                    hello_.size - header_bytes) == 0)
             continue;
         ++worker.corrupted;
         if (worker.corruption) continue;
-        const auto wrong =
-            std::mismatch(message + head, message + hello_.size, payload_.begin() + head).first -
-            message;
-        const auto offset = static_cast<std::size_t>(wrong);
-        worker.corruption = {header.sequence, offset, word_at(payload_.data(), offset, hello_.size),
-                             word_at(message, offset, hello_.size)};
+        const auto wrong_byte = std::mismatch(message + header_bytes, message + hello_.size,
+                                              payload_.begin() + header_bytes)
+                                    .first -
+                                message;
+        const auto wrong_offset = static_cast<std::size_t>(wrong_byte);
+        worker.corruption = {header.sequence, wrong_offset,
+                             word_at(payload_.data(), wrong_offset, hello_.size),
+                             word_at(message, wrong_offset, hello_.size)};
     }
 }
 
 std::uint64_t Listener::received() const {
     std::uint64_t sum = 0;
-    for (const auto& worker : workers_) sum += worker->shown_unique.load(std::memory_order_relaxed);
+    for (const auto& worker : workers_) sum += worker->live_unique.load(std::memory_order_relaxed);
     return sum;
 }
 
 Nanoseconds Listener::last() const {
     Nanoseconds latest = 0;
     for (const auto& worker : workers_)
-        latest = std::max(latest, worker->shown_last.load(std::memory_order_relaxed));
+        latest = std::max(latest, worker->live_last.load(std::memory_order_relaxed));
     return latest;
 }
 
@@ -216,11 +219,11 @@ void Listener::stop() {
 
 Arrivals Listener::arrivals() {
     Arrivals all;
-    all.began = began_;
-    for (std::size_t s = 0; s < accounts_.size(); ++s) {
-        const Account<>& a = accounts_[s];
+    all.start = start_;
+    for (std::size_t s = 0; s < trackers_.size(); ++s) {
+        const SequenceTracker<>& a = trackers_[s];
         all.streams.push_back(
-            {a.unique(), a.duplicates(), a.reordered(), a.late(), a.seen(), jitters_[s].seconds()});
+            {a.unique(), a.duplicates(), a.reordered(), a.late(), a.next(), jitters_[s].seconds()});
     }
     for (const auto& w : workers_) {
         all.unique += w->unique;

@@ -9,59 +9,59 @@
 namespace assay::node {
 namespace {
 
-// A sender that is further than this behind the wanted rate did not load the receiver as it was
-// meant to be: all of what is offered on top by default, so that 9.018 Gbit/s wanted are 9.000 at
-// least.
-constexpr double reached = 0.998;
-constexpr std::size_t most_samples =
-    600;  // a minute of tenths of seconds; a longer run keeps the summary only
+// Below this share of the requested rate the sender did not load the receiver as intended. It is
+// the margin that the default rate adds: 9.018 Gbit/s requested give at least 9.000.
+constexpr double min_offered = 0.998;
+constexpr std::size_t max_samples = 600;  // one minute; of a longer run only the summary is kept
 
 Summary single(double value) { return summarize({&value, 1}); }
 
 std::string gbits(double bytes_a_second) { return fmt::format("{:.3g}", bytes_a_second * 8e-9); }
 
-std::uint64_t expected_of(const Reception& r, std::size_t stream) {
-    const std::uint64_t seen = r.arrivals.streams[stream].seen;
+std::uint64_t expected_messages(const Reception& r, std::size_t stream) {
+    const std::uint64_t next = r.arrivals.streams[stream].next;
     return r.end && stream < r.end->sent.size()
-               ? std::max(seen, std::min(r.end->sent[stream], r.hello.planned))
-               : seen;
+               ? std::max(next, std::min(r.end->sent[stream], r.hello.planned))
+               : next;
 }
 
-double span(const Reception& r) {
+double duration(const Reception& r) {
     const double seconds = assay::seconds(r.arrivals.last - r.arrivals.first);
     return seconds > 0 ? seconds : r.hello.seconds;
 }
 
-// Payload a second of `messages`, of which `head` were there when the clock started.
-double bandwidth_of(const Reception& r, std::uint64_t messages, std::uint64_t head) {
+// Payload per second of `messages`, of which `first_batch` had arrived when the clock started.
+double bandwidth(const Reception& r, std::uint64_t messages, std::uint64_t first_batch) {
     const std::uint64_t timed =
-        r.arrivals.last > r.arrivals.first ? messages - std::min(messages, head) : messages;
-    return static_cast<double>(timed * r.hello.size) / span(r);
+        r.arrivals.last > r.arrivals.first ? messages - std::min(messages, first_batch) : messages;
+    return static_cast<double>(timed * r.hello.size) / duration(r);
 }
 
-void doubt(const Reception& r, Reckoning& k) {
+void set_doubts(const Reception& r, ReceptionResult& result) {
     if (r.interrupted) {
-        k.bandwidth_doubt = k.loss_doubt =
-            fmt::format("interrupted after {:.3g} of {:g} s", k.seconds, r.hello.seconds);
+        result.bandwidth_doubt = result.loss_doubt =
+            fmt::format("interrupted after {:.3g} of {:g} s", result.seconds, r.hello.seconds);
     } else if (!r.end) {
-        k.bandwidth_doubt = k.loss_doubt = fmt::format(
-            "the sender fell silent after {:.3g} of {:g} s", k.seconds, r.hello.seconds);
-    } else if (k.sent < reached * k.planned || r.end->rate < reached * r.hello.offered()) {
-        k.bandwidth_doubt = r.end->rate < reached * r.hello.offered()
-                                ? fmt::format("the sender could only send {} of {} Gbit/s",
-                                              gbits(r.end->rate), gbits(r.hello.offered()))
-                                : fmt::format("the sender stopped after {:.3g} % of its messages",
-                                              100 * k.sent / k.planned);
-        // Under a lower load nothing lost proves nothing; what was lost on the way or here, was.
-        if (k.lost == k.losses.sender) k.loss_doubt = k.bandwidth_doubt;
-    } else if (k.losses.sender > 0) {
-        k.bandwidth_doubt =
+        result.bandwidth_doubt = result.loss_doubt = fmt::format(
+            "the sender fell silent after {:.3g} of {:g} s", result.seconds, r.hello.seconds);
+    } else if (result.sent < min_offered * result.planned ||
+               r.end->rate < min_offered * r.hello.offered()) {
+        result.bandwidth_doubt =
+            r.end->rate < min_offered * r.hello.offered()
+                ? fmt::format("the sender could only send {} of {} Gbit/s", gbits(r.end->rate),
+                              gbits(r.hello.offered()))
+                : fmt::format("the sender stopped after {:.3g} % of its messages",
+                              100 * result.sent / result.planned);
+        // No loss under a lower load proves nothing; messages lost here or on the way are a loss.
+        if (result.lost == result.losses.sender) result.loss_doubt = result.bandwidth_doubt;
+    } else if (result.losses.sender > 0) {
+        result.bandwidth_doubt =
             fmt::format("the sender's own queue dropped up to {} messages", r.end->dropped);
-        if (k.lost == k.losses.sender) k.loss_doubt = k.bandwidth_doubt;
+        if (result.lost == result.losses.sender) result.loss_doubt = result.bandwidth_doubt;
     }
 }
 
-// Records of one reception share their subject and what was asked for.
+// Writes the records of one reception, which share their subject and parameters.
 class Records {
 public:
     Records(Sink& sink, const Subject& subject, const Reception& r)
@@ -74,17 +74,17 @@ public:
                    {"budget", r.hello.seconds},
                    {"sender", r.hello.host}}) {}
 
-    void put(std::string_view metric, double value, const std::string& why_doubtful = "",
-             const Json& more = Json::object()) {
-        put(metric, single(value), {}, why_doubtful, more);
+    void add(std::string_view metric, double value, const std::string& doubt = "",
+             const Json& extra = Json::object()) {
+        add(metric, single(value), {}, doubt, extra);
     }
-    void put(std::string_view metric, const Summary& summary, std::span<const double> samples,
-             const std::string& why_doubtful = "", const Json& more = Json::object()) {
+    void add(std::string_view metric, const Summary& summary, std::span<const double> samples,
+             const std::string& doubt = "", const Json& extra = Json::object()) {
         Json params = common_;
-        params.update(more);
-        if (why_doubtful.empty())
+        params.update(extra);
+        if (doubt.empty())
             sink_.measurement(udp_receive, metric, subject_, params, summary, samples);
-        else sink_.doubtful(udp_receive, metric, subject_, params, summary, why_doubtful);
+        else sink_.doubtful(udp_receive, metric, subject_, params, summary, doubt);
     }
     const Json& params() const { return common_; }
 
@@ -94,91 +94,92 @@ private:
     const Json common_;
 };
 
-void report_streams(Records& records, const Reception& r, const Reckoning& k) {
+void report_streams(Records& records, const Reception& r, const ReceptionResult& result) {
     if (r.hello.streams == 1) return;
-    // Of the first batch, which started the clock, a stream's share is not known apart: the mean is
-    // taken off.
-    const std::uint64_t head = r.arrivals.first_batch / r.hello.streams;
+    // A stream's share of the first batch, which started the clock, is not known: use the mean.
+    const std::uint64_t first_batch = r.arrivals.first_batch / r.hello.streams;
     for (std::size_t s = 0; s < r.arrivals.streams.size(); ++s) {
         const StreamArrivals& stream = r.arrivals.streams[s];
-        const std::uint64_t expected = expected_of(r, s);
-        const Json of = {{"of", fmt::format("stream {}", s)}};
-        records.put("bandwidth", bandwidth_of(r, stream.unique, head), k.bandwidth_doubt, of);
+        const std::uint64_t expected = expected_messages(r, s);
+        const Json stream_params = {{"of", fmt::format("stream {}", s)}};
+        records.add("bandwidth", bandwidth(r, stream.unique, first_batch), result.bandwidth_doubt,
+                    stream_params);
         const auto lost = static_cast<double>(expected - std::min(expected, stream.unique));
-        records.put("loss", expected ? lost / static_cast<double>(expected) : 0, k.loss_doubt, of);
+        records.add("loss", expected ? lost / static_cast<double>(expected) : 0, result.loss_doubt,
+                    stream_params);
     }
 }
 
-// Whole intervals between the first and the last arrival: the ends are not full.
+// Records the whole intervals between the first and the last arrival; the outer ones are partial.
 void report_intervals(Records& records, const Reception& r) {
     const Arrivals& a = r.arrivals;
     if (a.first == 0) return;
     std::vector<double> bandwidths;
     const auto begin =
-        static_cast<std::size_t>((a.first - a.began + interval_ns - 1) / interval_ns);
-    const auto end = static_cast<std::size_t>((a.last - a.began) / interval_ns);
+        static_cast<std::size_t>((a.first - a.start + interval_ns - 1) / interval_ns);
+    const auto end = static_cast<std::size_t>((a.last - a.start) / interval_ns);
     for (std::size_t i = begin; i < std::min(end, a.intervals.size()); ++i)
         bandwidths.push_back(static_cast<double>(a.intervals[i] * r.hello.size) /
                              seconds(interval_ns));
     if (bandwidths.empty()) return;
-    const bool few = bandwidths.size() <= most_samples;
-    records.put("interval_bandwidth", summarize(bandwidths),
-                few ? std::span<const double>(bandwidths) : std::span<const double>());
+    const bool short_run = bandwidths.size() <= max_samples;
+    records.add("interval_bandwidth", summarize(bandwidths),
+                short_run ? std::span<const double>(bandwidths) : std::span<const double>());
 }
 
 }  // namespace
 
-Reckoning reckon(const Reception& r) {
-    Reckoning k;
-    k.unique = r.arrivals.unique;
-    k.planned = static_cast<double>(r.hello.planned) * r.hello.streams;
+ReceptionResult evaluate(const Reception& r) {
+    ReceptionResult result;
+    result.unique = r.arrivals.unique;
+    result.planned = static_cast<double>(r.hello.planned) * r.hello.streams;
     for (const std::uint64_t sent : r.end ? r.end->sent : std::vector<std::uint64_t>())
-        k.sent += static_cast<double>(sent);
+        result.sent += static_cast<double>(sent);
     for (std::size_t s = 0; s < r.arrivals.streams.size(); ++s) {
-        k.expected += expected_of(r, s);
-        k.duplicates += r.arrivals.streams[s].duplicates;
-        k.reordered += r.arrivals.streams[s].reordered;
+        result.expected += expected_messages(r, s);
+        result.duplicates += r.arrivals.streams[s].duplicates;
+        result.reordered += r.arrivals.streams[s].reordered;
     }
-    k.lost = k.expected - std::min(k.expected, k.unique);
-    k.seconds = seconds(r.arrivals.last - r.arrivals.first);
-    k.bandwidth = bandwidth_of(r, k.unique, r.arrivals.first_batch);
-    k.losses = attribute(k.lost, r.socket_drops * r.arrivals.largest_block,
-                         r.end ? r.end->dropped : 0, r.grown);
-    doubt(r, k);
-    return k;
+    result.lost = result.expected - std::min(result.expected, result.unique);
+    result.seconds = seconds(r.arrivals.last - r.arrivals.first);
+    result.bandwidth = bandwidth(r, result.unique, r.arrivals.first_batch);
+    result.losses = attribute(result.lost, r.socket_drops * r.arrivals.largest_block,
+                              r.end ? r.end->dropped : 0, r.growth);
+    set_doubts(r, result);
+    return result;
 }
 
-void report(Sink& sink, const Subject& subject, const Reception& r, const Reckoning& k) {
+void report(Sink& sink, const Subject& subject, const Reception& r, const ReceptionResult& result) {
     Records records(sink, subject, r);
     Json details = r.details;
     details["gro"] = r.arrivals.largest_block;
     if (r.end) details["sent"] = r.end->rate;
-    records.put("bandwidth", k.bandwidth, k.bandwidth_doubt, details);
-    records.put("loss", k.share(k.lost), k.loss_doubt,
-                {{"messages", k.expected}, {"lost", k.lost}});
-    records.put("duplicates", k.share(k.duplicates));
-    records.put("reordered", k.share(k.reordered));
-    records.put("foreign", static_cast<double>(r.arrivals.foreign));
+    records.add("bandwidth", result.bandwidth, result.bandwidth_doubt, details);
+    records.add("loss", result.share(result.lost), result.loss_doubt,
+                {{"messages", result.expected}, {"lost", result.lost}});
+    records.add("duplicates", result.share(result.duplicates));
+    records.add("reordered", result.share(result.reordered));
+    records.add("foreign", static_cast<double>(r.arrivals.foreign));
     if (details.value("verified", false))
-        records.put("corrupted", static_cast<double>(r.arrivals.corrupted));
-    for (const auto& [metric, count] : {std::pair{"lost_socket", k.losses.socket},
-                                        {"lost_softnet", k.losses.softnet},
-                                        {"lost_nic", k.losses.nic},
-                                        {"lost_reassembly", k.losses.reassembly},
-                                        {"lost_sender", k.losses.sender},
-                                        {"lost_unseen", k.losses.unseen}})
-        records.put(metric, static_cast<double>(count));
+        records.add("corrupted", static_cast<double>(r.arrivals.corrupted));
+    for (const auto& [metric, count] : {std::pair{"lost_socket", result.losses.socket},
+                                        {"lost_softnet", result.losses.softnet},
+                                        {"lost_nic", result.losses.nic},
+                                        {"lost_reassembly", result.losses.reassembly},
+                                        {"lost_sender", result.losses.sender},
+                                        {"lost_unseen", result.losses.unseen}})
+        records.add(metric, static_cast<double>(count));
     if (r.arrivals.last > r.arrivals.first)
-        records.put("longest_gap", seconds(r.arrivals.gap), "",
+        records.add("longest_gap", seconds(r.arrivals.gap), "",
                     r.end ? Json{{"sender_late", r.end->pause}} : Json::object());
     std::vector<double> jitters;
     for (const StreamArrivals& stream : r.arrivals.streams) jitters.push_back(stream.jitter);
-    if (r.arrivals.first != 0) records.put("jitter", summarize(jitters), {});
+    if (r.arrivals.first != 0) records.add("jitter", summarize(jitters), {});
     report_intervals(records, r);
-    report_streams(records, r, k);
-    for (const DropCounters* counters : {&r.grown, &r.private_grown})
+    report_streams(records, r, result);
+    for (const DropCounters* counters : {&r.growth, &r.private_growth})
         for (const auto& [name, value] : *counters)
-            records.put("device_counter", static_cast<double>(value), "", {{"counter", name}});
+            records.add("device_counter", static_cast<double>(value), "", {{"counter", name}});
     if (const auto& c = r.arrivals.corruption)
         sink.corruption(udp_receive, subject, records.params(), c->message, c->offset, c->expected,
                         c->observed);

@@ -1,5 +1,5 @@
-// What a reception showed, reckoned from what arrived and what the sender said that it had sent,
-// and as records.
+// The results of a reception, from what arrived and what the sender reports to have sent, and their
+// records.
 #pragma once
 
 #include <optional>
@@ -12,26 +12,25 @@
 
 namespace assay::node {
 
-// How a reception went; `end` is none when the sender fell silent, or when this side was told to
-// stop.
+// A reception. `end` is none if the sender fell silent, or if this side was interrupted.
 struct Reception {
     Hello hello{};
     std::optional<End> end{};
     Arrivals arrivals{};
     bool interrupted = false;
     std::uint64_t socket_drops = 0;
-    DropCounters grown{};          // the kernel's and the interface's, over the run
-    DropCounters private_grown{};  // the adapter's own
-    Json details{};                // threads, buffers ...: how it was received
+    DropCounters growth{};          // of the kernel's and the interface's counters
+    DropCounters private_growth{};  // of the adapter's private counters
+    Json details{};                 // record parameters: threads, buffers, ...
 };
 
-struct Reckoning {
+struct ReceptionResult {
     std::uint64_t expected = 0, unique = 0, lost = 0, duplicates = 0, reordered = 0;
-    double planned = 0, sent = 0;  // messages that the sender wanted to send, and says it has
+    double planned = 0, sent = 0;  // messages that the sender planned, and reports as sent
     double seconds = 0;            // first to last arrival
     double bandwidth = 0;          // B/s
     Losses losses{};
-    // Why the figure says nothing of the receiver; empty when it does.
+    // Why the value does not show the receiver's limit; empty if it does.
     std::string bandwidth_doubt{}, loss_doubt{};
 
     double share(std::uint64_t count) const {
@@ -39,8 +38,8 @@ struct Reckoning {
     }
 };
 
-Reckoning reckon(const Reception&);
+ReceptionResult evaluate(const Reception&);
 
-void report(Sink&, const Subject&, const Reception&, const Reckoning&);
+void report(Sink&, const Subject&, const Reception&, const ReceptionResult&);
 
 }  // namespace assay::node

@@ -55,12 +55,12 @@ int number(const std::string& path, int otherwise) {
     return text.empty() || *end != '\0' ? otherwise : static_cast<int>(value);
 }
 
-// Of the adapter under an interface; a bond or a VLAN has that of its first lower one.
+// The NUMA node of an interface's adapter; a bond or a VLAN has that of its first lower interface.
 int numa_of(const std::string& interface, int depth = 0) {
     const std::string folder = sysfs("class/net/" + interface);
     if (const int node = number(folder + "/device/numa_node", -1); node >= 0) return node;
-    std::error_code none;
-    for (const auto& entry : fs::directory_iterator(folder, none))
+    std::error_code ignored;
+    for (const auto& entry : fs::directory_iterator(folder, ignored))
         if (const std::string name = entry.path().filename();
             name.starts_with("lower_") && depth < 4)
             return numa_of(name.substr(6), depth + 1);
@@ -72,28 +72,28 @@ Interface describe(const std::string& name) {
             number(sysfs("class/net/" + name + "/mtu"), 0), numa_of(name)};
 }
 
-// "eth0 10.77.0.1, eth1 10.78.0.1": what a user may have meant; loopback left out where there is
-// more.
+// The addresses of this machine without loopback: "eth0 10.77.0.1, eth1 10.78.0.1".
 std::string reachable_addresses() {
-    std::string words;
+    std::string addresses;
     const auto list = local_addresses();
     for (const ifaddrs* entry = list.get(); entry != nullptr; entry = entry->ifa_next) {
         if (!has_address(entry)) continue;
         const Address address = address_of(entry->ifa_addr);
         if (address.is_loopback() || address.text().starts_with("fe80")) continue;
-        words += fmt::format("{}{} {}", words.empty() ? "" : ", ", entry->ifa_name, address.text());
+        addresses +=
+            fmt::format("{}{} {}", addresses.empty() ? "" : ", ", entry->ifa_name, address.text());
     }
-    return words.empty() ? "none but its loopback" : words;
+    return addresses.empty() ? "only loopback addresses" : addresses;
 }
 
 std::optional<Address> address_of_interface(const std::string& name, int port) {
     const auto list = local_addresses();
-    std::optional<Address> found;
+    std::optional<Address> chosen;
     for (const ifaddrs* entry = list.get(); entry != nullptr; entry = entry->ifa_next)
         if (has_address(entry) && entry->ifa_name == name &&
-            (!found || (found->is_six() && entry->ifa_addr->sa_family == AF_INET)))
-            found = address_of(entry->ifa_addr);
-    return found ? std::optional(found->with_port(port)) : std::nullopt;
+            (!chosen || (chosen->is_six() && entry->ifa_addr->sa_family == AF_INET)))
+            chosen = address_of(entry->ifa_addr);
+    return chosen ? std::optional(chosen->with_port(port)) : std::nullopt;
 }
 
 bool is_numeric(const std::string& host) {
@@ -154,10 +154,10 @@ std::vector<Address> resolve(const std::string& host, int port) {
                     "give a name that this machine knows, or an address");
     const std::unique_ptr<addrinfo, FreeInfo> owned(list);
     std::vector<Address> addresses;
-    for (const addrinfo* one = list; one != nullptr; one = one->ai_next) {
+    for (const addrinfo* info = list; info != nullptr; info = info->ai_next) {
         Address address;
-        address.length = one->ai_addrlen;
-        std::memcpy(&address.storage, one->ai_addr, one->ai_addrlen);
+        address.length = info->ai_addrlen;
+        std::memcpy(&address.storage, info->ai_addr, info->ai_addrlen);
         addresses.push_back(address);
     }
     return addresses;
@@ -182,7 +182,8 @@ std::pair<Address, Interface> find_local(const std::string& host, int port) {
         throw Error(fmt::format("the interface {} has no address", host),
                     fmt::format("ip address add ADDRESS/PREFIX dev {}", host));
     const std::vector<Address> addresses = resolve(host, port);
-    // Debian names a machine's own name 127.0.1.1: of several, one that others can reach.
+    // Addresses that others can reach come first: Debian resolves a machine's own name to
+    // 127.0.1.1.
     for (const bool loopback : {false, true})
         for (const Address& address : addresses) {
             if (address.is_loopback() != loopback) continue;
@@ -191,14 +192,14 @@ std::pair<Address, Interface> find_local(const std::string& host, int port) {
             if (loopback && !is_numeric(host) && !host.starts_with("localhost"))
                 throw Error(
                     fmt::format(
-                        "{} is {} on this machine, its loopback, where no sender can reach it",
+                        "{} is {} on this machine, a loopback address that no sender can reach",
                         host, address.text()),
                     "give the address of the interface to test: " + reachable_addresses());
             return {address, *interface};
         }
-    const std::string own = addresses.front().text();
+    const std::string resolved = addresses.front().text();
     throw Error(fmt::format("{}{} is not an address of this machine ({})", host,
-                            own == host ? "" : " (" + own + ")", host_name()),
+                            resolved == host ? "" : " (" + resolved + ")", host_name()),
                 "it has " + reachable_addresses() + "; the receiver runs on the tested machine");
 }
 
@@ -208,17 +209,16 @@ void require_mtu(const std::string& where, const std::string& interface, int mtu
     if (mtu <= 0 || static_cast<std::uint64_t>(mtu) >= needed) return;
     throw Error(fmt::format("{}: the MTU of {} is {}, and a message of {} bytes needs {}", where,
                             interface, mtu, size, needed),
-                fmt::format("ip link set {} mtu {} there, and the same on the way; or choose "
-                            "--size {}, or let every "
-                            "message be cut up with --fragments",
+                fmt::format("ip link set {} mtu {} there and on every hop; or choose --size "
+                            "{}, or allow fragmentation with --fragments",
                             interface, std::max<std::uint64_t>(needed, 9000), mtu - headers));
 }
 
 UdpSocket::UdpSocket(const Address& like)
     : fd_(socket(like.storage.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
     if (fd_ < 0)
-        throw Error(fmt::format("no socket: {}", std::strerror(errno)),
-                    "raise the limit of open files (ulimit -n)");
+        throw Error(fmt::format("cannot create a socket: {}", std::strerror(errno)),
+                    "raise the limit on open files (ulimit -n)");
 }
 
 UdpSocket::~UdpSocket() {
@@ -227,13 +227,13 @@ UdpSocket::~UdpSocket() {
 
 void UdpSocket::bind(const Address& address) {
     if (::bind(fd_, address.get(), address.length) == 0) return;
-    const int why = errno;
+    const int error = errno;
     throw Error(
-        fmt::format("cannot receive on {}: {}", address.with_port_text(), std::strerror(why)),
-        why == EADDRINUSE ? "is another receiver running there? else choose another --port (the "
-                            "same for the sender)"
-        : why == EACCES   ? "ports under 1024 are root's; choose another --port"
-                          : "see 'ip address'");
+        fmt::format("cannot receive on {}: {}", address.with_port_text(), std::strerror(error)),
+        error == EADDRINUSE ? "is another receiver running there? else choose another --port (the "
+                              "same for the sender)"
+        : error == EACCES   ? "ports below 1024 need root; choose another --port"
+                            : "see 'ip address'");
 }
 
 std::optional<int> UdpSocket::set(int level, int option, int value) {
@@ -250,7 +250,7 @@ std::uint64_t UdpSocket::enlarge(bool receive, std::uint64_t wanted) {
     socklen_t length = sizeof granted;
     getsockopt(fd_, SOL_SOCKET, receive ? SO_RCVBUF : SO_SNDBUF, &granted, &length);
     return static_cast<std::uint64_t>(granted) /
-           2;  // the kernel doubles it, for its own book-keeping
+           2;  // the kernel doubles it for its own bookkeeping
 }
 
 std::uint32_t UdpSocket::dropped() const {
@@ -261,16 +261,16 @@ std::uint32_t UdpSocket::dropped() const {
     return memory[SK_MEMINFO_DROPS];
 }
 
-void UdpSocket::send(const std::string& words, const Address& to) const {
-    sendto(fd_, words.data(), words.size(), MSG_DONTWAIT, to.get(), to.length);
+void UdpSocket::send(const std::string& text, const Address& to) const {
+    sendto(fd_, text.data(), text.size(), MSG_DONTWAIT, to.get(), to.length);
 }
 
 std::optional<UdpSocket::Datagram> UdpSocket::receive(double limit_s) const {
-    pollfd one{fd_, POLLIN, 0};
-    if (poll(&one, 1, static_cast<int>(limit_s * 1000)) <= 0) return std::nullopt;
+    pollfd polled{fd_, POLLIN, 0};
+    if (poll(&polled, 1, static_cast<int>(limit_s * 1000)) <= 0) return std::nullopt;
     Datagram datagram;
-    datagram.words.resize(65536);
-    iovec part{datagram.words.data(), datagram.words.size()};
+    datagram.text.resize(65536);
+    iovec part{datagram.text.data(), datagram.text.size()};
     alignas(cmsghdr) char control[256];
     msghdr message{
         &datagram.from.storage, sizeof datagram.from.storage, &part, 1, control, sizeof control, 0};
@@ -280,7 +280,7 @@ std::optional<UdpSocket::Datagram> UdpSocket::receive(double limit_s) const {
         datagram.error = errno;
         return datagram;
     }
-    datagram.words.resize(static_cast<std::size_t>(n));
+    datagram.text.resize(static_cast<std::size_t>(n));
     datagram.from.length = message.msg_namelen;
     for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
         if (c->cmsg_level == IPPROTO_IP && c->cmsg_type == IP_PKTINFO) {

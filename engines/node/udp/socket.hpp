@@ -1,4 +1,4 @@
-// Sockets and addresses of the UDP measurement: what can go wrong with them, each in one clear
+// Sockets and addresses of the UDP measurements. Each problem with them is an Error with one clear
 // line.
 #pragma once
 
@@ -19,7 +19,7 @@ struct Address {
     const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
     bool is_six() const { return storage.ss_family == AF_INET6; }
     bool is_loopback() const;
-    bool same_host(const Address&) const;  // whatever the port
+    bool same_host(const Address&) const;  // ignores the port
     Address with_port(int port) const;
     std::string text() const;            // without the port
     std::string with_port_text() const;  // "10.0.0.1:15300", "[fe80::1%eth0]:15300"
@@ -36,13 +36,13 @@ struct Interface {
     int numa = -1;  // -1: unknown
 };
 
-// The address of this machine that `host` names, also by the name of its interface, and that
-// interface. Throws Error when it is not one of this machine's, or one that nobody else can reach.
+// The address of this machine that `host` names (a host name, an address or an interface), and its
+// interface. Throws Error if it is not an address of this machine, or other hosts cannot reach it.
 std::pair<Address, Interface> find_local(const std::string& host, int port);
-std::optional<Interface> interface_of(
-    const Address&);  // none when the address is not this machine's
+// None if the address is not one of this machine.
+std::optional<Interface> interface_of(const Address&);
 
-// Throws Error where messages of `size` do not fit, with the command that mends it.
+// Throws Error, with the command that fixes it, if messages of `size` do not fit.
 void require_mtu(const std::string& where, const std::string& interface, int mtu,
                  std::uint64_t size, int headers);
 
@@ -57,19 +57,19 @@ public:
     int fd() const { return fd_; }
     void bind(const Address&);                                 // throws Error
     std::optional<int> set(int level, int option, int value);  // errno when refused
-    // As large as allowed, `wanted` at most: bytes granted.
+    // Enlarges a buffer to `wanted` bytes or as far as allowed. Returns the bytes granted.
     std::uint64_t enlarge(bool receive, std::uint64_t wanted);
-    std::uint32_t dropped() const;  // messages for which the buffer had no room
+    std::uint32_t dropped() const;  // messages dropped because the buffer was full
 
-    void send(const std::string& words,
-              const Address& to) const;  // as far as it goes: words are repeated
+    // Sends a control message. Errors are ignored: lost messages are sent again.
+    void send(const std::string& text, const Address& to) const;
     struct Datagram {
-        std::string words;
+        std::string text;
         Address from;
-        int interface = 0;  // index of where it came in; 0: unknown
-        int error = 0;      // instead: what the network said of an earlier one
+        int interface = 0;  // index of the receiving interface; 0: unknown
+        int error = 0;      // set instead: the network's error for an earlier datagram
     };
-    std::optional<Datagram> receive(double limit_s) const;  // none in time, or interrupted
+    std::optional<Datagram> receive(double limit_s) const;  // none in time, or if interrupted
 
 private:
     int fd_ = -1;

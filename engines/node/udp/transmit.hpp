@@ -1,8 +1,8 @@
-// The sending threads: paced batches on one connected socket a stream.
+// The sending threads: paced batches, with one connected socket per stream.
 //
-// A batch is handed over in one system call, and as one block that the kernel or the adapter cuts
-// into messages (UDP_SEGMENT) where that works; where it does not, message by message in one
-// sendmmsg.
+// A batch is passed to the kernel in one system call. If possible it is one block that the kernel
+// or the adapter splits into messages (UDP_SEGMENT); otherwise it is one sendmmsg of single
+// messages.
 #pragma once
 
 #include <atomic>
@@ -23,10 +23,10 @@ namespace assay::node {
 struct Sent {
     std::vector<std::uint64_t> streams{};  // messages of each
     std::uint64_t messages = 0, dropped = 0;
-    double rate = 0;   // payload, B/s
-    double pause = 0;  // seconds: the latest that a batch went out after it was due
+    double rate = 0;           // payload, B/s
+    double longest_delay = 0;  // seconds: longest delay of a batch after it was due
     bool gso = false;
-    std::optional<Error> error{};  // what ended it early
+    std::optional<Error> error{};  // the error that ended it early
 };
 
 struct Route {
@@ -38,7 +38,7 @@ struct Route {
 
 class Transmitter {
 public:
-    Transmitter(const Hello&, const Route&);  // throws Error; sends until stop() or the end
+    Transmitter(const Hello&, const Route&);  // throws Error; sends until stop() or the planned end
     ~Transmitter();
 
     bool is_done() const { return running_.load() == 0; }
@@ -50,17 +50,17 @@ private:
     struct Stream;
     struct Worker;
     void work(Worker&);
-    Stream* next(Worker&) const;
-    std::uint64_t hand_over(Worker&, Stream&, std::uint64_t messages);
-    std::uint64_t push(Worker&, Stream&, std::uint64_t done, std::uint64_t messages);
-    std::uint64_t recover(Worker&, Stream&, int error, std::uint64_t block);
+    Stream* next_stream(Worker&) const;
+    std::uint64_t send_batch(Worker&, Stream&, std::uint64_t messages);
+    std::uint64_t send_remaining(Worker&, Stream&, std::uint64_t done, std::uint64_t messages);
+    std::uint64_t handle_error(Worker&, Stream&, int error, std::uint64_t block);
     void fail(const Error&);
     bool is_over() const;
 
     const Hello hello_;
     const Route route_;
     const std::uint64_t batch_;
-    const Nanoseconds began_, limit_;
+    const Nanoseconds start_, limit_;
     std::vector<std::unique_ptr<Stream>> streams_;
     std::vector<std::unique_ptr<Worker>> workers_;
     std::atomic<bool> stopping_ = false;

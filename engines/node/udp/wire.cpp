@@ -7,42 +7,42 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::string_view mark = "assay-udp/1 ";
+constexpr std::string_view prefix = "assay-udp/1 ";
 
-std::string dressed(Json words, const char* kind, std::uint64_t run) {
-    words["say"] = kind;
-    words["run"] = run;
-    // A host's name need not be UTF-8.
-    return std::string(mark) + words.dump(-1, ' ', false, Json::error_handler_t::replace);
+std::string encode_message(Json fields, const char* kind, std::uint64_t run) {
+    fields["say"] = kind;
+    fields["run"] = run;
+    // A host name may be invalid UTF-8.
+    return std::string(prefix) + fields.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-Word read(const Json& j) {
-    const auto say = j.at("say").get<std::string>();
+ControlMessage read(const Json& j) {
+    const auto type = j.at("say").get<std::string>();
     const auto run = j.at("run").get<std::uint64_t>();
-    Word word;
-    if (say == "hello")
-        word.hello = Hello{run,          j.at("size"),    j.at("planned"), j.at("streams"),
-                           j.at("rate"), j.at("seconds"), j.at("host")};
-    else if (say == "welcome") word.welcome = Welcome{run, j.at("sockets"), j.at("host")};
-    else if (say == "refusal") word.refusal = Refusal{run, j.at("why"), j.at("fix")};
-    else if (say == "end")
-        word.end =
+    ControlMessage message;
+    if (type == "hello")
+        message.hello = Hello{run,          j.at("size"),    j.at("planned"), j.at("streams"),
+                              j.at("rate"), j.at("seconds"), j.at("host")};
+    else if (type == "welcome") message.welcome = Welcome{run, j.at("sockets"), j.at("host")};
+    else if (type == "refusal") message.refusal = Refusal{run, j.at("why"), j.at("fix")};
+    else if (type == "end")
+        message.end =
             End{run, j.at("sent"), j.at("rate"), j.at("dropped"), j.at("pause"), j.at("gso")};
-    else if (say == "report")
-        word.report = Report{run, j.at("received"), j.at("lost"), j.at("bandwidth")};
-    else throw std::invalid_argument(say);
-    return word;
+    else if (type == "report")
+        message.report = Report{run, j.at("received"), j.at("lost"), j.at("bandwidth")};
+    else throw std::invalid_argument(type);
+    return message;
 }
 
-// Bounds within which the numbers of a stranger can be reckoned with.
-bool is_sound(const Word& word) {
-    if (word.hello) {
-        const Hello& h = *word.hello;
+// Whether the numbers of a received message are within sane bounds.
+bool is_plausible(const ControlMessage& message) {
+    if (message.hello) {
+        const Hello& h = *message.hello;
         return h.streams >= 1 && h.streams <= 128 && h.size >= DataHeader::bytes &&
                h.size <= 65535 && h.planned >= 1 && h.rate > 0 && h.rate <= 1e13 && h.seconds > 0 &&
                h.seconds <= 1e6;
     }
-    if (word.welcome) return word.welcome->sockets >= 1 && word.welcome->sockets <= 128;
+    if (message.welcome) return message.welcome->sockets >= 1 && message.welcome->sockets <= 128;
     return true;
 }
 
@@ -59,39 +59,39 @@ std::vector<std::byte> payload_of(std::uint64_t run, std::size_t size) {
 }
 
 std::string encode(const Hello& h) {
-    return dressed({{"size", h.size},
-                    {"planned", h.planned},
-                    {"streams", h.streams},
-                    {"rate", h.rate},
-                    {"seconds", h.seconds},
-                    {"host", h.host}},
-                   "hello", h.run);
+    return encode_message({{"size", h.size},
+                           {"planned", h.planned},
+                           {"streams", h.streams},
+                           {"rate", h.rate},
+                           {"seconds", h.seconds},
+                           {"host", h.host}},
+                          "hello", h.run);
 }
 std::string encode(const Welcome& w) {
-    return dressed({{"sockets", w.sockets}, {"host", w.host}}, "welcome", w.run);
+    return encode_message({{"sockets", w.sockets}, {"host", w.host}}, "welcome", w.run);
 }
 std::string encode(const Refusal& r) {
-    return dressed({{"why", r.why}, {"fix", r.fix}}, "refusal", r.run);
+    return encode_message({{"why", r.why}, {"fix", r.fix}}, "refusal", r.run);
 }
 std::string encode(const End& e) {
-    return dressed({{"sent", e.sent},
-                    {"rate", e.rate},
-                    {"dropped", e.dropped},
-                    {"pause", e.pause},
-                    {"gso", e.gso}},
-                   "end", e.run);
+    return encode_message({{"sent", e.sent},
+                           {"rate", e.rate},
+                           {"dropped", e.dropped},
+                           {"pause", e.pause},
+                           {"gso", e.gso}},
+                          "end", e.run);
 }
 std::string encode(const Report& r) {
-    return dressed({{"received", r.received}, {"lost", r.lost}, {"bandwidth", r.bandwidth}},
-                   "report", r.run);
+    return encode_message({{"received", r.received}, {"lost", r.lost}, {"bandwidth", r.bandwidth}},
+                          "report", r.run);
 }
 
-std::optional<Word> decode(std::string_view datagram) {
-    if (!datagram.starts_with(mark)) return std::nullopt;
+std::optional<ControlMessage> decode(std::string_view datagram) {
+    if (!datagram.starts_with(prefix)) return std::nullopt;
     try {
-        Word word = read(Json::parse(datagram.substr(mark.size())));
-        return is_sound(word) ? std::optional(std::move(word)) : std::nullopt;
-    } catch (const std::exception&) {  // not JSON, a member missing or of another kind
+        ControlMessage message = read(Json::parse(datagram.substr(prefix.size())));
+        return is_plausible(message) ? std::optional(std::move(message)) : std::nullopt;
+    } catch (const std::exception&) {  // not JSON, or a member is missing or has a wrong type
         return std::nullopt;
     }
 }

@@ -1,13 +1,13 @@
-// What goes over the wire: the header of each data message, and the few words that both sides
-// exchange about it on the control port, as JSON, repeated until answered.
+// The protocol of the UDP measurements: the header of each data message, and the control messages
+// on the control port. Control messages are JSON and are repeated until answered.
 //
-//     sender    hello ->            what it will send, under a run's number of its own choice
+//     sender    hello ->            what it will send, with a random run number
 //     receiver        <- welcome    or refusal, with the reason
-//     sender    data  =>            to the ports after the control port, dealt out stream by stream
-//     sender    end   ->            how many messages it sent on each stream, and how that went
-//     receiver        <- report     how many it has
+//     sender    data  =>            to the ports after the control port, round-robin by stream
+//     sender    end   ->            messages sent on each stream, and the achieved rate
+//     receiver        <- report     messages received
 //
-// No clock is compared with the other side's: the sending time serves for differences only.
+// The clocks of the two sides are never compared: only differences of sending times are used.
 #pragma once
 
 #include <endian.h>
@@ -35,7 +35,7 @@ struct DataHeader {
         std::memcpy(to, words, sizeof words);
         std::memcpy(to + sizeof words, longs, sizeof longs);
     }
-    // False when it is no message of ours. `from` has `bytes` at least.
+    // Returns false if it is not a message of this protocol. `from` has at least `bytes`.
     bool get(const std::byte* from) {
         std::uint32_t words[2];
         std::uint64_t longs[3];
@@ -49,7 +49,7 @@ struct DataHeader {
     }
 };
 
-// The payload behind the header is the same in every message of a run.
+// The payload of a message, with space for the header. It is the same in all messages of a run.
 std::vector<std::byte> payload_of(std::uint64_t run, std::size_t size);
 
 struct Hello {
@@ -77,7 +77,7 @@ struct End {
     std::vector<std::uint64_t> sent{};  // messages of each stream
     double rate = 0;                    // payload sent, B/s
     std::uint64_t dropped = 0;          // messages that the sender's own queue may have dropped
-    double pause = 0;                   // seconds
+    double pause = 0;  // seconds: the latest that a batch was sent after it was due
     bool gso = false;
 };
 
@@ -86,8 +86,8 @@ struct Report {
     double bandwidth = 0;
 };
 
-// Exactly one of them is there.
-struct Word {
+// Exactly one member is set.
+struct ControlMessage {
     std::optional<Hello> hello{};
     std::optional<Welcome> welcome{};
     std::optional<Refusal> refusal{};
@@ -100,7 +100,7 @@ std::string encode(const Welcome&);
 std::string encode(const Refusal&);
 std::string encode(const End&);
 std::string encode(const Report&);
-std::optional<Word> decode(
-    std::string_view datagram);  // none when it is not of ours, whatever it holds
+// None if the datagram is not a valid control message.
+std::optional<ControlMessage> decode(std::string_view datagram);
 
 }  // namespace assay::node

@@ -56,7 +56,7 @@ TEST_CASE("what the kernel and the interface count is found by name") {
     CHECK(counters.at("nic.rx_missed_errors") == 5);
     CHECK_FALSE(counters.contains("nic.rx_crc_errors"));
     machine.counter("rx_missed_errors", 9);
-    CHECK(grown(counters, read_drops("eth0")) == DropCounters{{"nic.rx_missed_errors", 4}});
+    CHECK(growth(counters, read_drops("eth0")) == DropCounters{{"nic.rx_missed_errors", 4}});
 }
 
 TEST_CASE("a host without /proc and /sys has no counters, and everything is unseen") {

@@ -77,7 +77,7 @@ TEST_CASE("what arrives is accounted for, stream by stream, and what is not ours
     listener.stop();
     const Arrivals a = listener.arrivals();
     CHECK(a.streams[0].unique == 91);
-    CHECK(a.streams[0].seen == 101);
+    CHECK(a.streams[0].next == 101);
     CHECK(a.streams[1].unique == 51);
     CHECK(a.streams[1].duplicates == 1);
     CHECK(a.streams[1].reordered == 25);
@@ -110,16 +110,16 @@ Reception healthy() {
 
 TEST_CASE(
     "shares are of what was sent, and the speed is of what arrived once, after the first batch") {
-    const Reckoning k = reckon(healthy());
-    CHECK(k.expected == 2000);
-    CHECK(k.lost == 10);
-    CHECK(k.share(k.lost) == doctest::Approx(0.005));
-    CHECK(k.share(k.duplicates) == doctest::Approx(0.001));
-    CHECK(k.share(k.reordered) == doctest::Approx(0.002));
-    CHECK(k.bandwidth == doctest::Approx(2e6));  // 1980 messages in 0.99 s
-    CHECK(k.losses.unseen == 10);
-    CHECK(k.bandwidth_doubt.empty());
-    CHECK(k.loss_doubt.empty());
+    const ReceptionResult result = evaluate(healthy());
+    CHECK(result.expected == 2000);
+    CHECK(result.lost == 10);
+    CHECK(result.share(result.lost) == doctest::Approx(0.005));
+    CHECK(result.share(result.duplicates) == doctest::Approx(0.001));
+    CHECK(result.share(result.reordered) == doctest::Approx(0.002));
+    CHECK(result.bandwidth == doctest::Approx(2e6));  // 1980 messages in 0.99 s
+    CHECK(result.losses.unseen == 10);
+    CHECK(result.bandwidth_doubt.empty());
+    CHECK(result.loss_doubt.empty());
 }
 
 TEST_CASE(
@@ -127,33 +127,33 @@ TEST_CASE(
     Reception r = healthy();
     r.arrivals.streams = {{400, 0, 0, 0, 400, 0}, {0, 0, 0, 0, 0, 0}};
     r.arrivals.unique = 400;
-    CHECK(reckon(r).lost == 1600);
+    CHECK(evaluate(r).lost == 1600);
 }
 
 TEST_CASE("a sender that falls silent: reckoned up to the last message seen, and said so") {
     Reception r = healthy();
     r.end.reset();
-    r.arrivals.streams[1].seen = 995;
-    const Reckoning k = reckon(r);
-    CHECK(k.expected == 1995);
-    CHECK(k.lost == 5);
-    CHECK(k.loss_doubt.find("fell silent") != std::string::npos);
-    CHECK_FALSE(k.bandwidth_doubt.empty());
+    r.arrivals.streams[1].next = 995;
+    const ReceptionResult result = evaluate(r);
+    CHECK(result.expected == 1995);
+    CHECK(result.lost == 5);
+    CHECK(result.loss_doubt.find("fell silent") != std::string::npos);
+    CHECK_FALSE(result.bandwidth_doubt.empty());
 }
 
 TEST_CASE(
     "a sender that could not send enough is not the receiver's fault; what got lost meanwhile is") {
     Reception r = healthy();
     r.end->rate = 1.5e6;
-    Reckoning k = reckon(r);
-    CHECK(k.bandwidth_doubt.find("the sender could only send 0.012 of 0.016 Gbit/s") !=
+    ReceptionResult result = evaluate(r);
+    CHECK(result.bandwidth_doubt.find("the sender could only send 0.012 of 0.016 Gbit/s") !=
           std::string::npos);
-    CHECK(k.loss_doubt.empty());
+    CHECK(result.loss_doubt.empty());
     r.arrivals.streams[1].unique = 1000;
     r.arrivals.unique = 2000;
-    k = reckon(r);
-    CHECK(k.lost == 0);
-    CHECK_FALSE(k.loss_doubt.empty());  // no loss under less load proves nothing
+    result = evaluate(r);
+    CHECK(result.lost == 0);
+    CHECK_FALSE(result.loss_doubt.empty());  // no loss under less load proves nothing
 }
 
 TEST_CASE("a sender that was stopped half-way has not shown what was asked") {
@@ -161,31 +161,31 @@ TEST_CASE("a sender that was stopped half-way has not shown what was asked") {
     r.end->sent = {500, 500};
     r.arrivals.streams = {{500, 0, 0, 0, 500, 0}, {500, 0, 0, 0, 500, 0}};
     r.arrivals.unique = 1000;
-    const Reckoning k = reckon(r);
-    CHECK(k.lost == 0);
-    CHECK(k.bandwidth_doubt.find("stopped after 50 %") != std::string::npos);
-    CHECK_FALSE(k.loss_doubt.empty());
+    const ReceptionResult result = evaluate(r);
+    CHECK(result.lost == 0);
+    CHECK(result.bandwidth_doubt.find("stopped after 50 %") != std::string::npos);
+    CHECK_FALSE(result.loss_doubt.empty());
 }
 
 TEST_CASE("what the sender's own queue dropped is not blamed on the receiver") {
     Reception r = healthy();
     r.end->dropped = 12;
-    Reckoning k = reckon(r);
-    CHECK(k.losses.sender == 10);
-    CHECK_FALSE(k.loss_doubt.empty());
+    ReceptionResult result = evaluate(r);
+    CHECK(result.losses.sender == 10);
+    CHECK_FALSE(result.loss_doubt.empty());
     r.socket_drops = 1;
     r.arrivals.largest_block = 7;  // one block of up to seven messages
-    k = reckon(r);
-    CHECK(k.losses.socket == 7);
-    CHECK(k.losses.sender == 3);
-    CHECK(k.loss_doubt.empty());  // some of it was lost here
+    result = evaluate(r);
+    CHECK(result.losses.socket == 7);
+    CHECK(result.losses.sender == 3);
+    CHECK(result.loss_doubt.empty());  // some of it was lost here
 }
 
 TEST_CASE("nothing arrived of what was sent: everything is lost") {
     Reception r = healthy();
     r.arrivals = {};
     r.arrivals.streams.resize(2);
-    const Reckoning k = reckon(r);
-    CHECK(k.share(k.lost) == 1);
-    CHECK(k.bandwidth == 0);
+    const ReceptionResult result = evaluate(r);
+    CHECK(result.share(result.lost) == 1);
+    CHECK(result.bandwidth == 0);
 }

@@ -4,7 +4,7 @@
 #include <doctest/doctest.h>
 
 using namespace assay;
-using assay::node::batch_of;
+using assay::node::batch_size;
 using assay::node::Pace;
 
 TEST_CASE("a stream that is served in time keeps to the absolute schedule: no error adds up") {
@@ -53,9 +53,9 @@ TEST_CASE("the last batch is what is left; of a part of a batch the rest comes n
 }
 
 TEST_CASE("a batch is a millisecond at most, and what the kernel takes at once") {
-    CHECK(batch_of(10552, 8900) == 7);     // 64 kB
-    CHECK(batch_of(200'000, 1472) == 44);  // 64 kB
-    CHECK(batch_of(10e6, 64) == 256);
-    CHECK(batch_of(900, 8900) == 1);  // slow: none waits for others
-    CHECK(batch_of(0.1, 65000) == 1);
+    CHECK(batch_size(10552, 8900) == 7);     // 64 kB
+    CHECK(batch_size(200'000, 1472) == 44);  // 64 kB
+    CHECK(batch_size(10e6, 64) == 256);
+    CHECK(batch_size(900, 8900) == 1);  // slow: none waits for others
+    CHECK(batch_size(0.1, 65000) == 1);
 }

@@ -1,12 +1,13 @@
-// The accounting of one stream: which messages arrived, once, again, or behind a later one.
+// Tracks the sequence numbers of one stream: which messages arrived, which arrived twice, and which
+// were reordered.
 //
-// Exact for every message that is at most a window behind the latest: one bit each. What comes
-// later than that can no longer be told from a duplicate; it is counted apart and stays lost. A
-// million messages are 100 s of a stream of the COBALT test, and seconds of the fastest that one
-// processor can receive.
+// It keeps one bit for each message within a window behind the highest sequence number, and is
+// exact for them. An older message cannot be distinguished from a duplicate; it is counted as late
+// and stays lost. The default window of a million messages is 100 s of a stream of the COBALT test,
+// and several seconds of the fastest stream that one processor can receive.
 //
-// Reordered is what RFC 4737 calls so: a message, not a duplicate, that is behind the highest one
-// before it.
+// A message is reordered, as in RFC 4737, if it is no duplicate and a higher one arrived before
+// it.
 #pragma once
 
 #include <algorithm>
@@ -17,12 +18,12 @@
 namespace assay::node {
 
 template <std::uint64_t window_bits = 1 << 20>
-class Account {
+class SequenceTracker {
     static_assert(window_bits % 64 == 0 && (window_bits & (window_bits - 1)) == 0);
 
 public:
-    static constexpr std::uint64_t window =
-        window_bits - 64;  // a word is reused as soon as it is entered
+    // A word of bits is reused when a sequence number enters it.
+    static constexpr std::uint64_t window = window_bits - 64;
 
     void add(std::uint64_t sequence) {
         if (sequence >= next_) {
@@ -43,31 +44,31 @@ public:
     std::uint64_t duplicates() const { return duplicates_; }
     std::uint64_t reordered() const { return reordered_; }
     std::uint64_t late() const { return late_; }
-    std::uint64_t seen() const { return next_; }  // the highest sequence number, and 1
+    std::uint64_t next() const { return next_; }  // the highest sequence number plus 1
 
 private:
-    using Words = std::array<std::uint64_t, window_bits / 64>;
+    using Bitmap = std::array<std::uint64_t, window_bits / 64>;
 
-    static std::uint64_t word(std::uint64_t sequence) {
+    static std::uint64_t word_index(std::uint64_t sequence) {
         return (sequence / 64) % (window_bits / 64);
     }
     bool is_set(std::uint64_t sequence) const {
-        return (*words_)[word(sequence)] >> (sequence % 64) & 1;
+        return (*bitmap_)[word_index(sequence)] >> (sequence % 64) & 1;
     }
     void set(std::uint64_t sequence) {
-        (*words_)[word(sequence)] |= std::uint64_t{1} << (sequence % 64);
+        (*bitmap_)[word_index(sequence)] |= std::uint64_t{1} << (sequence % 64);
     }
 
-    // Forgets what was in the words that are entered now.
+    // Moves the window up to `sequence` and clears the words that it enters.
     void advance(std::uint64_t sequence) {
         const std::uint64_t current = next_ == 0 ? 0 : (next_ - 1) / 64;
         const std::uint64_t entered = std::min(sequence / 64 - current, window_bits / 64);
-        for (std::uint64_t k = 0; k < entered; ++k) (*words_)[word(sequence - 64 * k)] = 0;
+        for (std::uint64_t k = 0; k < entered; ++k) (*bitmap_)[word_index(sequence - 64 * k)] = 0;
         set(sequence);
         next_ = sequence + 1;
     }
 
-    std::unique_ptr<Words> words_ = std::make_unique<Words>();
+    std::unique_ptr<Bitmap> bitmap_ = std::make_unique<Bitmap>();
     std::uint64_t next_ = 0, unique_ = 0, duplicates_ = 0, reordered_ = 0, late_ = 0;
 };
 

@@ -1,6 +1,6 @@
 // The accounting against a naive one that remembers everything, on random streams with planted
 // loss, duplicates and delays.
-#include "node/udp/account.hpp"
+#include "node/udp/sequence_tracker.hpp"
 
 #include <doctest/doctest.h>
 
@@ -9,7 +9,7 @@
 #include <set>
 #include <vector>
 
-using assay::node::Account;
+using assay::node::SequenceTracker;
 
 namespace {
 
@@ -45,17 +45,17 @@ std::vector<std::uint64_t> delivered(std::mt19937_64& random, std::uint64_t mess
 
 template <std::uint64_t bits>
 void compare(const std::vector<std::uint64_t>& order) {
-    Account<bits> account;
+    SequenceTracker<bits> tracker;
     Naive naive;
     for (const std::uint64_t m : order) {
-        account.add(m);
+        tracker.add(m);
         naive.add(m);
     }
-    CHECK(account.unique() == naive.seen.size());
-    CHECK(account.duplicates() == naive.duplicates);
-    CHECK(account.reordered() == naive.reordered);
-    CHECK(account.seen() == naive.next);
-    CHECK(account.late() == 0);
+    CHECK(tracker.unique() == naive.seen.size());
+    CHECK(tracker.duplicates() == naive.duplicates);
+    CHECK(tracker.reordered() == naive.reordered);
+    CHECK(tracker.next() == naive.next);
+    CHECK(tracker.late() == 0);
 }
 
 }  // namespace
@@ -77,24 +77,24 @@ TEST_CASE("the default window holds a million messages") {
 }
 
 TEST_CASE("leaps over the whole window forget what was there") {
-    Account<128> account;
-    account.add(0);
-    account.add(1'000'000'000'000);
-    account.add(1'000'000'000'000 - 63);  // the same word of the ring as others before
-    account.add(2'000'000'000'000);
-    CHECK(account.unique() == 4);
-    CHECK(account.duplicates() == 0);
-    CHECK(account.reordered() == 1);
+    SequenceTracker<128> tracker;
+    tracker.add(0);
+    tracker.add(1'000'000'000'000);
+    tracker.add(1'000'000'000'000 - 63);  // the same word of the ring as others before
+    tracker.add(2'000'000'000'000);
+    CHECK(tracker.unique() == 4);
+    CHECK(tracker.duplicates() == 0);
+    CHECK(tracker.reordered() == 1);
 }
 
 TEST_CASE("what comes too late to be told from a duplicate is neither") {
-    Account<128> account;
-    for (std::uint64_t m = 100; m < 1000; ++m) account.add(m);
-    account.add(5);    // never seen
-    account.add(200);  // seen
-    CHECK(account.late() == 2);
-    CHECK(account.unique() == 900);
-    CHECK(account.duplicates() == 0);
-    account.add(999);
-    CHECK(account.duplicates() == 1);
+    SequenceTracker<128> tracker;
+    for (std::uint64_t m = 100; m < 1000; ++m) tracker.add(m);
+    tracker.add(5);    // never seen
+    tracker.add(200);  // seen
+    CHECK(tracker.late() == 2);
+    CHECK(tracker.unique() == 900);
+    CHECK(tracker.duplicates() == 0);
+    tracker.add(999);
+    CHECK(tracker.duplicates() == 1);
 }
