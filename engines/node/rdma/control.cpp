@@ -20,13 +20,13 @@ namespace {
 
 Nanoseconds deadline_in(double limit) { return now() + static_cast<Nanoseconds>(limit * 1e9); }
 
-// Until the socket can be read (or written), or the deadline. False at the deadline.
-bool await(int socket, short events, Nanoseconds deadline) {
+// Waits until the socket is readable or writable. Returns false at the deadline.
+bool wait_for(int socket, short events, Nanoseconds deadline) {
     for (;;) {
-        pollfd one{socket, events, 0};
+        pollfd polled{socket, events, 0};
         const Nanoseconds left = std::max<Nanoseconds>(0, deadline - now());
         const int ready =
-            poll(&one, 1,
+            poll(&polled, 1,
                  static_cast<int>(std::min<Nanoseconds>((left + 999'999) / 1'000'000, 1 << 30)));
         if (ready > 0) return true;
         if (ready == 0 && now() >= deadline) return false;
@@ -34,7 +34,7 @@ bool await(int socket, short events, Nanoseconds deadline) {
     }
 }
 
-std::string word(std::uint32_t value) {
+std::string encode_word(std::uint32_t value) {
     value = htonl(value);
     return {reinterpret_cast<const char*>(&value), sizeof value};
 }
@@ -44,7 +44,7 @@ std::string numeric(const sockaddr_storage& address, socklen_t length) {
     getnameinfo(reinterpret_cast<const sockaddr*>(&address), length, text, sizeof text, nullptr, 0,
                 NI_NUMERICHOST);
     const std::string name = text;
-    return name.starts_with("::ffff:") ? name.substr(7) : name;  // IPv4 over a socket of both
+    return name.starts_with("::ffff:") ? name.substr(7) : name;  // IPv4 over an IPv6 socket
 }
 
 void no_delay(int socket) {
@@ -62,8 +62,8 @@ Connection::Connection(int socket, std::string peer, double limit)
 
 Connection::~Connection() { close(socket_); }
 
-void Connection::gone() const {
-    throw PeerError(fmt::format("{} has gone away", peer_), "see what it said last, there");
+void Connection::throw_gone() const {
+    throw PeerError(fmt::format("{} has gone away", peer_), "see its last messages there");
 }
 
 void Connection::fail(const Json& abort, const std::string& peer) {
@@ -72,39 +72,39 @@ void Connection::fail(const Json& abort, const std::string& peer) {
 
 void Connection::send(const Json& message) {
     const std::string body = message.dump();
-    const std::string text = word(control_magic) + word(control_version) +
-                             word(static_cast<std::uint32_t>(body.size())) + body;
+    const std::string text = encode_word(control_magic) + encode_word(control_version) +
+                             encode_word(static_cast<std::uint32_t>(body.size())) + body;
     const Nanoseconds deadline = deadline_in(limit_);
-    for (std::size_t at = 0; at < text.size();) {
-        const ssize_t n = ::send(socket_, text.data() + at, text.size() - at, MSG_NOSIGNAL);
+    for (std::size_t sent = 0; sent < text.size();) {
+        const ssize_t n = ::send(socket_, text.data() + sent, text.size() - sent, MSG_NOSIGNAL);
         if (n >= 0) {
-            at += static_cast<std::size_t>(n);
+            sent += static_cast<std::size_t>(n);
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-            if (!await(socket_, POLLOUT, deadline))
-                throw PeerError(fmt::format("{} takes nothing for {:g} s", peer_, limit_),
-                                "does it still run?");
+            if (!wait_for(socket_, POLLOUT, deadline))
+                throw PeerError(fmt::format("{} has not read for {:g} s", peer_, limit_),
+                                "check that it still runs");
         } else if (errno != EINTR) {
-            check();  // what it said last, if it did
-            gone();
+            check();  // throws its abort message, if there is one
+            throw_gone();
         }
     }
 }
 
 void Connection::read(void* data, std::size_t bytes, Nanoseconds deadline) {
-    auto* at = static_cast<char*>(data);
+    auto* next = static_cast<char*>(data);
     while (bytes > 0) {
-        const ssize_t n = recv(socket_, at, bytes, 0);
+        const ssize_t n = recv(socket_, next, bytes, 0);
         if (n > 0) {
-            at += n;
+            next += n;
             bytes -= static_cast<std::size_t>(n);
         } else if (n == 0) {
-            gone();
+            throw_gone();
         } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-            if (!await(socket_, POLLIN, deadline))
-                throw PeerError(fmt::format("no word from {} for {:g} s", peer_, limit_),
-                                "does it still run, and can it be reached?");
+            if (!wait_for(socket_, POLLIN, deadline))
+                throw PeerError(fmt::format("no message from {} for {:g} s", peer_, limit_),
+                                "check that it still runs and can be reached");
         } else if (errno != EINTR) {
-            gone();
+            throw_gone();
         }
     }
 }
@@ -115,23 +115,23 @@ std::uint32_t Connection::read_word(Nanoseconds deadline) {
     return ntohl(value);
 }
 
-// Judged as it comes, so that one who says a few bytes of something else is not waited for.
+// Each part of the header is checked on arrival, so that a foreign program that sends a few bytes
+// is not waited for.
 Json Connection::next(Nanoseconds deadline) {
     if (read_word(deadline) != control_magic)
         throw ForeignError(
-            fmt::format("{} speaks something else than this measurement", peer_),
-            "is that port another program's (perftest?); give another with --port on both sides");
+            fmt::format("{} does not speak the protocol of this measurement", peer_),
+            "another program (perftest?) uses that port: choose another with --port on both sides");
     const std::uint32_t version = read_word(deadline);
     if (version != control_version)
         throw PeerError(
-            fmt::format(
-                "{} speaks version {} of this measurement's protocol, and here is version {}",
-                peer_, version, control_version),
+            fmt::format("{} speaks version {} of this measurement's protocol, this side version {}",
+                        peer_, version, control_version),
             "use the same version of Assay on both sides");
     const std::uint32_t length = read_word(deadline);
     if (length > longest_message)
         throw PeerError(fmt::format("{} announces a message of {} bytes", peer_, length),
-                        "at most 1 MiB makes sense");
+                        "expected at most 1 MiB");
     std::string body(length, '\0');
     read(body.data(), length, deadline);
     const Json message = Json::parse(body, nullptr, false);
@@ -143,21 +143,21 @@ Json Connection::next(Nanoseconds deadline) {
 
 Json Connection::receive(std::string_view type) {
     for (;;) {
-        const Json message =
-            early_ ? *std::exchange(early_, std::nullopt) : next(deadline_in(limit_));
-        const std::string said = message["type"];
-        if (said == type) return message;
-        if (said == "abort") fail(message, peer_);
-        if (said != "alive")
-            throw PeerError(fmt::format("{} said '{}' where '{}' was due", peer_, said, type),
+        const Json message = early_message_ ? *std::exchange(early_message_, std::nullopt)
+                                            : next(deadline_in(limit_));
+        const std::string received = message["type"];
+        if (received == type) return message;
+        if (received == "abort") fail(message, peer_);
+        if (received != "alive")
+            throw PeerError(fmt::format("{} sent '{}' instead of '{}'", peer_, received, type),
                             "use the same version of Assay on both sides");
-        if (heard_) heard_(message.value("done", 0.0));
+        if (on_alive_) on_alive_(message.value("done", 0.0));
     }
 }
 
-Json Connection::exchange(const Json& mine) {
-    send(mine);
-    return receive(mine["type"].get<std::string>());
+Json Connection::exchange(const Json& message) {
+    send(message);
+    return receive(message["type"].get<std::string>());
 }
 
 void Connection::alive(double done) { send({{"type", "alive"}, {"done", done}}); }
@@ -166,23 +166,23 @@ void Connection::abort(const std::string& what) noexcept {
     try {
         limit_ = std::min(limit_, 1.0);
         send({{"type", "abort"}, {"what", what}});
-    } catch (const std::exception&) {  // it has gone already
+    } catch (const std::exception&) {  // it has already gone
     }
 }
 
 void Connection::check(double wait) {
     const Nanoseconds deadline = deadline_in(wait);
-    while (!early_ && await(socket_, POLLIN, deadline)) {
+    while (!early_message_ && wait_for(socket_, POLLIN, deadline)) {
         Json message = next(deadline_in(limit_));
         if (message["type"] == "abort") fail(message, peer_);
-        if (message["type"] != "alive") early_ = std::move(message);
+        if (message["type"] != "alive") early_message_ = std::move(message);
     }
 }
 
 Listener::Listener(int port) : socket_(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     const int on = 1, off = 0;
     int status = 0;
-    if (socket_ >= 0) {  // IPv4 as well
+    if (socket_ >= 0) {  // also accepts IPv4
         sockaddr_in6 any{};
         any.sin6_family = AF_INET6;
         any.sin6_port = htons(static_cast<std::uint16_t>(port));
@@ -201,24 +201,24 @@ Listener::Listener(int port) : socket_(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEX
     }
     if (status == 0) status = listen(socket_, 8);
     if (status == 0) return;
-    const int why = errno;
+    const int error = errno;
     close(socket_);
-    throw Error(fmt::format("cannot listen at port {}: {}", port, std::strerror(why)),
-                why == EADDRINUSE
-                    ? "end what listens there (ss -ltnp), or give another with --port on both sides"
-                    : "give another with --port on both sides");
+    throw Error(fmt::format("cannot listen on port {}: {}", port, std::strerror(error)),
+                error == EADDRINUSE ? "end the program that listens there (ss -ltnp), or choose "
+                                      "another --port on both sides"
+                                    : "choose another --port on both sides");
 }
 
 Listener::~Listener() { close(socket_); }
 
-std::optional<Listener::Caller> Listener::accept(double limit) {
+std::optional<Listener::Incoming> Listener::accept(double limit) {
     const Nanoseconds deadline = deadline_in(limit);
-    while (await(socket_, POLLIN, deadline)) {
+    while (wait_for(socket_, POLLIN, deadline)) {
         sockaddr_storage address{};
         socklen_t length = sizeof address;
-        const int caller =
+        const int connection =
             accept4(socket_, reinterpret_cast<sockaddr*>(&address), &length, SOCK_CLOEXEC);
-        if (caller >= 0) return Caller{caller, numeric(address, length)};
+        if (connection >= 0) return Incoming{connection, numeric(address, length)};
         if (errno != EINTR && errno != ECONNABORTED && errno != EAGAIN)
             throw Error(fmt::format("cannot accept a connection: {}", std::strerror(errno)));
     }
@@ -234,31 +234,32 @@ int connect_to(const std::string& host, int port, double limit) {
                           .ai_addr = nullptr,
                           .ai_canonname = nullptr,
                           .ai_next = nullptr};
-    addrinfo* found = nullptr;
-    const int unknown = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &wanted, &found);
-    if (unknown != 0)
-        throw Error(fmt::format("{}: {}", host, gai_strerror(unknown)), "check the name");
-    const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(found, freeaddrinfo);
+    addrinfo* addresses = nullptr;
+    const int status = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &wanted, &addresses);
+    if (status != 0)
+        throw Error(fmt::format("{}: {}", host, gai_strerror(status)), "check the name");
+    const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owner(addresses, freeaddrinfo);
     const Nanoseconds deadline = deadline_in(limit);
-    int why = ETIMEDOUT;
-    for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
-        const int made = socket(one->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-        if (made < 0) continue;
-        if (connect(made, one->ai_addr, one->ai_addrlen) == 0) return made;
-        why = errno;
-        if (why == EINPROGRESS) {
-            socklen_t length = sizeof why;
-            why = ETIMEDOUT;
-            if (await(made, POLLOUT, deadline))
-                getsockopt(made, SOL_SOCKET, SO_ERROR, &why, &length);
-            if (why == 0) return made;
+    int error = ETIMEDOUT;
+    for (const addrinfo* address = addresses; address != nullptr; address = address->ai_next) {
+        const int connection =
+            socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+        if (connection < 0) continue;
+        if (connect(connection, address->ai_addr, address->ai_addrlen) == 0) return connection;
+        error = errno;
+        if (error == EINPROGRESS) {
+            socklen_t length = sizeof error;
+            error = ETIMEDOUT;
+            if (wait_for(connection, POLLOUT, deadline))
+                getsockopt(connection, SOL_SOCKET, SO_ERROR, &error, &length);
+            if (error == 0) return connection;
         }
-        close(made);
+        close(connection);
     }
-    if (why == ECONNREFUSED)
-        throw Error(fmt::format("nobody listens at {}:{}", host, port),
+    if (error == ECONNREFUSED)
+        throw Error(fmt::format("nobody listens on {}:{}", host, port),
                     "start the listening side there first: assay rdma -d DEVICE");
-    throw Error(fmt::format("cannot reach {}:{}: {}", host, port, std::strerror(why)),
+    throw Error(fmt::format("cannot reach {}:{}: {}", host, port, std::strerror(error)),
                 "is the host up, and the port open in its firewall (--port)?");
 }
 

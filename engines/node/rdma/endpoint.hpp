@@ -1,8 +1,8 @@
-// One end of the queue pairs of an RDMA measurement: what the timed loop and the protocol need of a
+// One end of the queue pairs of an RDMA measurement: the interface between the measurement and a
 // device.
 //
-// Behind it is libibverbs (rdma_verbs.cpp) or, in tests, memory: what the two sides do is tested
-// without a device, the device alone is not.
+// It is implemented by libibverbs (verbs.cpp) and, in tests, by plain memory. So the two sides of
+// the measurement are tested without a device.
 #pragma once
 
 #include <cstddef>
@@ -20,54 +20,54 @@ namespace assay::rdma {
 
 enum class Op { write, read, send };
 const char* name(Op);
-// Throws Error for what is none of them.
+// Throws Error for an unknown operation.
 Op parse_op(const std::string&);
 
 struct Completion {
     int qp = 0;
-    bool received = false;  // an arrival; else one of this side's own messages
-    int status = 0;         // 0: right; else the library's number
+    bool received = false;  // true: a message arrived; false: one of this side was sent
+    int status = 0;         // 0: success; else the library's status (ibv_wc_status)
 };
 
 class Endpoint {
 public:
     virtual ~Endpoint() = default;
 
-    // What the other side has to know to connect to it.
+    // What the other side needs to connect to it.
     virtual Json address() const = 0;
-    // Throws Error when the two cannot be connected.
+    // Throws Error if the two cannot be connected.
     virtual void connect(const Json& other) = 0;
 
     virtual std::byte* memory() = 0;
-    // From `at` of this side's memory to `there` of the other's (a read: the other way). Only a
-    // message that is `signalled` completes.
-    virtual void post(int qp, Op op, std::size_t at, std::size_t there, std::size_t size,
+    // Posts a message from `local` in this side's memory to `remote` in the other's; a read goes
+    // the other way. Both are offsets. Only a `signalled` message reports its completion.
+    virtual void post(int qp, Op op, std::size_t local, std::size_t remote, std::size_t size,
                       bool signalled) = 0;
-    virtual void post_receive(int qp, std::size_t at, std::size_t size) = 0;
-    // Fills what there is; how many.
+    virtual void post_receive(int qp, std::size_t local, std::size_t size) = 0;
+    // Fills in the available completions. Returns their number.
     virtual int poll(std::span<Completion> completions) = 0;
     virtual std::string status_text(int status) const = 0;
     virtual int mtu() const = 0;  // bytes, once connected
 };
 
-// What an endpoint is made for.
-struct Needs {
+// The settings of an endpoint.
+struct EndpointOptions {
     std::size_t memory = 0;
-    int numa = NodeMemory::any;  // where that memory lies
+    int numa = NodeMemory::any;  // node of that memory
     int qps = 1;
-    int depth = 128;     // messages posted to a queue pair at most
-    int receives = 1;    // receives posted to a queue pair at most
-    int gid_index = -1;  // -1: chosen
-    int mtu = 0;         // 0: the smaller one of both ports'
+    int depth = 128;     // most messages posted to a queue pair
+    int receives = 1;    // most receives posted to a queue pair
+    int gid_index = -1;  // -1: automatic
+    int mtu = 0;         // 0: the smaller one of both ports
     int service_level = 0;
     int traffic_class = 0;
 };
 
 struct PortName;
 
-// Through libibverbs. Throws Error with what the device refuses.
-std::unique_ptr<Endpoint> open_endpoint(const PortName&, const Needs&);
-// Why this build, or this host, has no RDMA; none when it has.
+// Opens an endpoint through libibverbs. Throws Error with what the device refuses.
+std::unique_ptr<Endpoint> open_endpoint(const PortName&, const EndpointOptions&);
+// The reason why this build or host has no RDMA; none if it has.
 std::optional<std::string> no_verbs();
 
 }  // namespace assay::rdma

@@ -1,5 +1,5 @@
-// libibverbs, loaded when it is needed: an engine starts on hosts without it, and says why RDMA is
-// waived there.
+// libibverbs, loaded at run time, so that the engine also starts on hosts without it and can report
+// why RDMA is waived.
 #pragma once
 
 #ifdef ASSAY_VERBS
@@ -10,8 +10,8 @@
 
 namespace assay::rdma {
 
-// The functions that are used, without their prefix. Posting and polling are not among them: those
-// are inline and go to the provider directly.
+// The functions that are used, without the prefix ibv_. Posting and polling are inline functions,
+// which call the provider directly.
 #define ASSAY_VERBS_USED(each)                                                                \
     each(get_device_list) each(free_device_list) each(get_device_name) each(open_device)      \
         each(close_device) each(query_device) each(query_port) each(query_gid) each(alloc_pd) \
@@ -20,12 +20,12 @@ namespace assay::rdma {
 
 struct Library {
     Library();
-    std::string missing;  // why it cannot be used; empty when it can
+    std::string missing;  // why it cannot be used; empty if it can
 
 #define ASSAY_VERB(verb) decltype(&ibv_##verb) verb = nullptr;
     ASSAY_VERBS_USED(ASSAY_VERB)
 #undef ASSAY_VERB
-    // Since rdma-core 28; null before. Without it there is no relaxed ordering, and all else works.
+    // Since rdma-core 28, null before. Only relaxed ordering needs it.
     decltype(&ibv_reg_mr_iova2) reg_mr_iova2 = nullptr;
 };
 

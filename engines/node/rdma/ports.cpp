@@ -16,23 +16,23 @@ namespace fs = std::filesystem;
 
 std::vector<std::string> entries(const std::string& folder) {
     std::vector<std::string> names;
-    std::error_code none;
-    for (const auto& entry : fs::directory_iterator(folder, none))
+    std::error_code ignored;
+    for (const auto& entry : fs::directory_iterator(folder, ignored))
         names.push_back(entry.path().filename());
     std::ranges::sort(names);
     return names;
 }
 
-std::optional<int> whole(std::string_view text) {
+std::optional<int> parse_whole(std::string_view text) {
     int value = 0;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
     return error == std::errc() && end == text.data() + text.size() ? std::optional(value)
                                                                     : std::nullopt;
 }
 
-std::string joined(const std::vector<std::string>& words) {
+std::string join(const std::vector<std::string>& names) {
     std::string text;
-    for (const std::string& word : words) text += (text.empty() ? "" : ", ") + word;
+    for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
     return text;
 }
 
@@ -56,8 +56,7 @@ PortName first_active(const std::vector<std::string>& candidates) {
             seen += (seen.empty() ? "" : ", ") + name.text() + " is " + state(name);
         }
     throw Error("no RDMA port is active (" + (seen.empty() ? "there is none" : seen) + ")",
-                "is the cable in, and does a subnet manager run (InfiniBand), is the interface up "
-                "(Ethernet)?");
+                "check the cable, the subnet manager (InfiniBand) and the interface (Ethernet)");
 }
 
 }  // namespace
@@ -65,11 +64,12 @@ PortName first_active(const std::vector<std::string>& candidates) {
 PortName parse_port_name(const std::string& text) {
     const std::size_t colon = text.find(':');
     PortName name{text.substr(0, colon), 0};
-    const auto port = colon == std::string::npos ? std::optional(0)
-                                                 : whole(std::string_view(text).substr(colon + 1));
+    const auto port = colon == std::string::npos
+                          ? std::optional(0)
+                          : parse_whole(std::string_view(text).substr(colon + 1));
     if (name.device.empty() || name.device.find('/') != std::string::npos || !port || *port < 0)
         throw Error(fmt::format("'{}' is not an RDMA device", text),
-                    "write it like mlx5_0, or mlx5_0:1 for its port 1");
+                    "expected a name such as mlx5_0, or mlx5_0:1 for its port 1");
     name.port = *port;
     return name;
 }
@@ -79,7 +79,7 @@ std::vector<std::string> devices() { return entries(sysfs("class/infiniband")); 
 std::vector<int> ports(const std::string& device) {
     std::vector<int> numbers;
     for (const std::string& entry : entries(folder(device) + "/ports"))
-        if (const auto number = whole(entry)) numbers.push_back(*number);
+        if (const auto number = parse_whole(entry)) numbers.push_back(*number);
     std::ranges::sort(numbers);
     return numbers;
 }
@@ -87,15 +87,15 @@ std::vector<int> ports(const std::string& device) {
 bool active(const PortName& name) { return state(name) == "ACTIVE"; }
 
 PortName find_port(const std::string& device, int port) {
-    const std::vector<std::string> known = devices();
-    if (device.empty()) return first_active(known);
+    const std::vector<std::string> existing = devices();
+    if (device.empty()) return first_active(existing);
     PortName name = parse_port_name(device);
     if (name.port != 0 && port != 0 && name.port != port)
         throw Error(fmt::format("device {} and port number {} contradict each other", device, port),
-                    "give one of them");
-    if (std::ranges::find(known, name.device) == known.end())
+                    "give only one of them");
+    if (std::ranges::find(existing, name.device) == existing.end())
         throw Error("no RDMA device is called '" + name.device + "'",
-                    known.empty() ? "there is none" : "name one of: " + joined(known));
+                    existing.empty() ? "there is none" : "name one of: " + join(existing));
     if (name.port == 0) name.port = port;
     if (name.port == 0) return first_active({name.device});
     const std::vector<int> numbers = ports(name.device);
@@ -106,44 +106,44 @@ PortName find_port(const std::string& device, int port) {
                                     ? "none"
                                     : fmt::format("{} to {}", numbers.front(), numbers.back())));
     if (!active(name))
-        throw Error(fmt::format("{} is not active, it is {}", name.text(), state(name)),
-                    "is the cable in, and does a subnet manager run (InfiniBand), is the interface "
-                    "up (Ethernet)?");
+        throw Error(
+            fmt::format("{} is not active, it is {}", name.text(), state(name)),
+            "check the cable, the subnet manager (InfiniBand) and the interface (Ethernet)");
     return name;
 }
 
 bool in_software(const std::string& device) {
-    std::error_code none;
-    return fs::canonical(folder(device), none).string().find("/devices/virtual/") !=
+    std::error_code ignored;
+    return fs::canonical(folder(device), ignored).string().find("/devices/virtual/") !=
            std::string::npos;
 }
 
 std::optional<int> numa_node(const std::string& device) {
-    const auto node = whole(read_line(folder(device) + "/device/numa_node"));
+    const auto node = parse_whole(read_line(folder(device) + "/device/numa_node"));
     return node && *node >= 0 ? node : std::nullopt;
 }
 
 std::vector<Gid> gids(const PortName& name) {
     std::vector<Gid> table;
     for (const std::string& entry : entries(folder(name) + "/gids")) {
-        const auto index = whole(entry);
+        const auto index = parse_whole(entry);
         const std::string address = read_line(folder(name) + "/gids/" + entry);
         if (!index || address.find_first_not_of("0:") == std::string::npos) continue;
         const std::string attributes = folder(name) + "/gid_attrs/";
-        table.push_back({*index, address, read_line(attributes + "types/" + entry),
-                         read_line(attributes + "ndevs/" + entry)});
+        table.push_back({*index, address, read_line(fmt::format("{}types/{}", attributes, entry)),
+                         read_line(fmt::format("{}ndevs/{}", attributes, entry))});
     }
     std::ranges::sort(table, {}, &Gid::index);
     return table;
 }
 
 std::optional<Gid> choose_gid(const std::vector<Gid>& table) {
-    const auto merit = [](const Gid& gid) {
+    const auto preference = [](const Gid& gid) {
         const bool ipv4 = gid.address.starts_with("0000:0000:0000:0000:0000:ffff:");
         const bool local = gid.address.starts_with("fe80:");
         return (gid.type == "RoCE v2" ? 4 : 0) + (ipv4 ? 2 : local ? 0 : 1);
     };
-    const auto best = std::ranges::max_element(table, {}, merit);  // the first of equals
+    const auto best = std::ranges::max_element(table, {}, preference);  // the first of equal ones
     return best == table.end() ? std::nullopt : std::optional(*best);
 }
 

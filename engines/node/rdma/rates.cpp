@@ -5,7 +5,7 @@
 namespace assay::rdma {
 namespace {
 
-// Two readings of the clock may be the same; nothing takes no time.
+// Avoids a division by zero if two clock readings are equal.
 Nanoseconds at_least_one(Nanoseconds duration) { return std::max<Nanoseconds>(duration, 1); }
 
 }  // namespace
@@ -13,29 +13,30 @@ Nanoseconds at_least_one(Nanoseconds duration) { return std::max<Nanoseconds>(du
 double Timeline::average() const {
     if (completions_.empty()) return 0;
     const Completion& last = completions_.back();
-    return static_cast<double>(last.messages) / seconds(at_least_one(last.at - posts_.front()));
+    return static_cast<double>(last.messages) / seconds(at_least_one(last.time - posts_.front()));
 }
 
-// The best ratio messages / time over n^2 windows, in a few passes (Dinkelbach, Management Science
-// 13, 1967): of a rate that some window reaches, one pass finds the window that is furthest above
-// it, whose own rate is the next to be tried, until no window is above. perftest tries all n^2.
+// The highest ratio messages / time of n^2 windows, in a few passes (Dinkelbach, Management Science
+// 13, 1967). For a given rate, one pass finds the window that exceeds it most; the rate of that
+// window is tried next, until no window exceeds it. perftest tries all n^2 windows.
 double Timeline::peak() const {
     if (completions_.empty()) return 0;
     const Nanoseconds begin = posts_.front();
     double rate = average() * 1e-9;  // messages a nanosecond
     for (;;) {
-        double best_start = 0, furthest = 0, next = rate;
+        double max_value = 0, max_excess = 0, next = rate;
         std::size_t start = 0, first = 0;
         for (const Completion& completion : completions_) {
             for (; first < posts_.size() && first < completion.messages; ++first) {
                 const double value =
                     rate * static_cast<double>(posts_[first] - begin) - static_cast<double>(first);
-                if (first == 0 || value > best_start) best_start = value, start = first;
+                if (first == 0 || value > max_value) max_value = value, start = first;
             }
-            const Nanoseconds duration = at_least_one(completion.at - posts_[start]);
+            const Nanoseconds duration = at_least_one(completion.time - posts_[start]);
             const auto messages = static_cast<double>(completion.messages - start);
-            const double above = messages - rate * static_cast<double>(duration);
-            if (above > furthest) furthest = above, next = messages / static_cast<double>(duration);
+            const double excess = messages - rate * static_cast<double>(duration);
+            if (excess > max_excess)
+                max_excess = excess, next = messages / static_cast<double>(duration);
         }
         if (next <= rate) return rate * 1e9;
         rate = next;

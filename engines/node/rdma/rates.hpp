@@ -1,10 +1,9 @@
-// Average and peak of a timed part, from the times at which its messages were posted and completed.
+// Average and peak message rate of a timed part, from the times of posts and completions.
 //
-// Both are those of perftest. The average is all messages over the time from the first post to the
-// last completion. The peak is the best of all windows that reach from the posting of one message
-// to the completion of it or of a later one: messages of the window over its time. A window that
-// begins with a full queue of messages before it counts only its own, so the peak is hardly above
-// the average of a steady flow, and a peak far above it means that the flow was not steady.
+// Both are defined as in perftest. The average is all messages over the time from the first post to
+// the last completion. The peak is the highest rate of all windows from the posting of one message
+// to the completion of the same or a later one. Messages queued before a window do not count, so
+// the peak is close to the average of a steady flow; a much higher peak means an unsteady flow.
 #pragma once
 
 #include <cstdint>
@@ -20,20 +19,20 @@ public:
         posts_.reserve(messages);
         completions_.reserve(messages);
     }
-    void posted(Nanoseconds at) { posts_.push_back(at); }
-    // `messages` in all are complete by now.
-    void completed(std::uint64_t messages, Nanoseconds at) {
-        completions_.push_back({messages, at});
+    void posted(Nanoseconds time) { posts_.push_back(time); }
+    // `messages` is the total number of completed messages.
+    void completed(std::uint64_t messages, Nanoseconds time) {
+        completions_.push_back({messages, time});
     }
 
-    // Messages a second; 0 when nothing was completed.
+    // Messages per second; 0 if nothing was completed.
     double average() const;
     double peak() const;
 
 private:
     struct Completion {
         std::uint64_t messages;
-        Nanoseconds at;
+        Nanoseconds time;
     };
     std::vector<Nanoseconds> posts_;
     std::vector<Completion> completions_;

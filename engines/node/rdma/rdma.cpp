@@ -1,7 +1,7 @@
-// Who connects to whom, with which device, and the records of what the two sides found.
+// Connects the two sides, opens the devices, and writes the records.
 //
-// The client's parameters decide; the listening side takes them over. Both bind themselves to their
-// device's NUMA node before they touch any memory.
+// The listening side uses the client's parameters. Both sides bind themselves to their device's
+// NUMA node before they touch any memory.
 #include "node/rdma/rdma.hpp"
 
 #include <fmt/format.h>
@@ -11,6 +11,7 @@
 #include "core/error.hpp"
 #include "core/options.hpp"
 #include "core/record.hpp"
+#include "core/text.hpp"
 #include "core/topology.hpp"
 #include "node/rdma/control.hpp"
 #include "node/rdma/endpoint.hpp"
@@ -22,9 +23,9 @@ namespace {
 
 using namespace assay::rdma;
 
-constexpr double greeting_limit = 5;  // seconds, for one who has connected to say who he is
+constexpr double hello_limit = 5;  // seconds for a connected program to send its hello
 
-// One of the two, for the records.
+// One of the two sides, for the records.
 struct Party {
     std::string host, port;
     std::optional<int> numa;
@@ -36,20 +37,15 @@ Party read_party(const Json& hello) {
         if (hello.contains("numa")) party.numa = hello["numa"].get<int>();
         return party;
     } catch (const Json::exception&) {
-        throw PeerError("the other side introduces itself in a way that cannot be read",
+        throw PeerError("the other side sent a hello that cannot be read",
                         "use the same version of Assay on both sides");
     }
 }
 
-Workload read_workload_of(const Options& options) {
+Workload workload_from(const Options& options) {
     Workload w;
     w.ops.clear();
-    const std::string& words = options.text("op");
-    for (std::size_t at = 0; at <= words.size();) {
-        const std::size_t comma = std::min(words.find(',', at), words.size());
-        w.ops.push_back(parse_op(words.substr(at, comma - at)));
-        at = comma + 1;
-    }
+    for (const std::string& op : split(options.text("op"), ',')) w.ops.push_back(parse_op(op));
     w.sizes.clear();
     for (const std::int64_t size : options.integers("sizes"))
         w.sizes.push_back(static_cast<std::size_t>(size));
@@ -62,33 +58,33 @@ Workload read_workload_of(const Options& options) {
     return w;
 }
 
-class Run {
+class RdmaRun {
 public:
-    Run(const Options& options, Sink& sink)
+    RdmaRun(const Options& options, Sink& sink)
         : options_(options),
           sink_(sink),
           client_(!options.text("peer").empty()),
-          workload_(read_workload_of(options)),
+          workload_(workload_from(options)),
           port_(
               find_port(options.text("device"), static_cast<int>(options.integer("port_number")))) {
         if (options.flag("realtime") && in_software(port_.device))
-            throw Error(fmt::format("--realtime would keep {} from its own work: it is done in "
-                                    "software, by the processors that wait for it",
+            throw Error(fmt::format("--realtime would block {}, a software device that needs "
+                                    "the processors of the measurement",
                                     port_.device),
                         "leave --realtime out");
-        here_ = {host_name(), port_.text(), numa_node(port_.device)};
+        local_ = {host_name(), port_.text(), numa_node(port_.device)};
         bind();
     }
 
-    void go() {
-        const auto connection = client_ ? call() : await_client();
+    void run() {
+        const auto connection = client_ ? connect_to_listener() : await_client();
         try {
             measure(*connection);
         } catch (const PeerError&) {
             throw;
-        } catch (const Json::exception&) {  // something is missing, or of another kind
-            connection->abort("what it was told cannot be read");
-            throw PeerError(connection->peer() + " said something that cannot be read",
+        } catch (const Json::exception&) {  // a member is missing or has a wrong type
+            connection->abort("received a message that cannot be read");
+            throw PeerError(connection->peer() + " sent something that cannot be read",
                             "use the same version of Assay on both sides");
         } catch (const std::exception& error) {
             connection->abort(error.what());
@@ -98,9 +94,9 @@ public:
 
 private:
     void bind();
-    std::unique_ptr<Connection> call();
+    std::unique_ptr<Connection> connect_to_listener();
     std::unique_ptr<Connection> await_client();
-    void greet(Connection&, const Json& hello);
+    void set_peer_party(Connection&, const Json& hello);
     void measure(Connection&);
     void record(Op, std::size_t size, const Result&, int mtu);
     Json hello() const;
@@ -110,15 +106,15 @@ private:
     bool client_;
     Workload workload_;
     PortName port_;
-    Party here_, there_;
+    Party local_, remote_;
     int memory_node_ = NodeMemory::any;
 };
 
-// To the device's NUMA node. A user who has confined this process otherwise (taskset) is told, and
-// obeyed.
-void Run::bind() {
+// Binds to the device's NUMA node. If the user has confined the process to other cores (taskset),
+// it only prints a message.
+void RdmaRun::bind() {
     const auto node = std::ranges::find_if(
-        numa_nodes(), [&](const NumaNode& one) { return here_.numa == one.number; });
+        numa_nodes(), [&](const NumaNode& entry) { return local_.numa == entry.number; });
     if (node == numa_nodes().end()) return;
     memory_node_ = node->number;
     if (node->cores.empty())
@@ -127,73 +123,75 @@ void Run::bind() {
     else bind_to_node(*node);
 }
 
-Json Run::hello() const {
-    Json said = {{"type", "hello"}, {"host", here_.host}, {"port", here_.port}};
-    if (here_.numa) said["numa"] = *here_.numa;
-    if (client_) said["workload"] = to_json(workload_);
-    return said;
+Json RdmaRun::hello() const {
+    Json message = {{"type", "hello"}, {"host", local_.host}, {"port", local_.port}};
+    if (local_.numa) message["numa"] = *local_.numa;
+    if (client_) message["workload"] = to_json(workload_);
+    return message;
 }
 
-std::unique_ptr<Connection> Run::call() {
+std::unique_ptr<Connection> RdmaRun::connect_to_listener() {
     const std::string& peer = options_.text("peer");
     const double limit = options_.real("timeout");
     auto connection = std::make_unique<Connection>(
         connect_to(peer, static_cast<int>(options_.integer("port")), limit), peer, limit);
-    greet(*connection, connection->exchange(hello()));
+    set_peer_party(*connection, connection->exchange(hello()));
     return connection;
 }
 
-// The first who is a client of this measurement; others are told on standard error, and sent away.
-std::unique_ptr<Connection> Run::await_client() {
+// Waits for the first client of this measurement. Reports others on standard error and closes their
+// connections.
+std::unique_ptr<Connection> RdmaRun::await_client() {
     const int port = static_cast<int>(options_.integer("port"));
     const double limit = options_.real("wait");
     Listener listener(port);
-    sink_.ready(fmt::format("{} waits for the other side at port {}", here_.port, port));
-    int strangers = 0;
+    sink_.ready(fmt::format("{} waits for the other side on port {}", local_.port, port));
+    int refused = 0;
     const Nanoseconds deadline = now() + static_cast<Nanoseconds>(limit * 1e9);
-    while (const auto caller = listener.accept(seconds(deadline - now()))) {
+    while (const auto incoming = listener.accept(seconds(deadline - now()))) {
         auto connection =
-            std::make_unique<Connection>(caller->socket, caller->address, greeting_limit);
+            std::make_unique<Connection>(incoming->socket, incoming->address, hello_limit);
         try {
-            const Json said = connection->receive("hello");
+            const Json received = connection->receive("hello");
             connection->set_limit(options_.real("timeout"));
-            workload_ = read_workload(said.value("workload", Json()));
-            greet(*connection, said);
+            workload_ = read_workload(received.value("workload", Json()));
+            set_peer_party(*connection, received);
             connection->send(hello());
             return connection;
         } catch (const PeerError& error) {
-            ++strangers;
-            fmt::print(stderr, "sent away: {}\n", error.what());
+            ++refused;
+            fmt::print(stderr, "refused: {}\n", error.what());
         }
     }
     throw Error(
-        fmt::format(
-            "no client came to port {} within {:g} s{}", port, limit,
-            strangers == 0 ? "" : fmt::format(", only {} who could not be understood", strangers)),
-        "start the other side: assay rdma -d DEVICE " + here_.host);
+        fmt::format("no client came to port {} within {:g} s{}", port, limit,
+                    refused == 0 ? "" : fmt::format(", only {} of other programs", refused)),
+        "start the other side: assay rdma -d DEVICE " + local_.host);
 }
 
-void Run::greet(Connection& connection, const Json& said) {
-    there_ = read_party(said);
-    connection.call_peer(fmt::format("{} ({})", there_.host, there_.port));
-    if (there_.host == here_.host && there_.port == here_.port)
-        fmt::print(stderr, "both sides use {}: nothing leaves the adapter\n", here_.port);
+void RdmaRun::set_peer_party(Connection& connection, const Json& received) {
+    remote_ = read_party(received);
+    connection.set_peer(fmt::format("{} ({})", remote_.host, remote_.port));
+    if (remote_.host == local_.host && remote_.port == local_.port)
+        fmt::print(stderr, "both sides use {}: nothing leaves the adapter\n", local_.port);
 }
 
-void Run::measure(Connection& connection) {
-    Needs needs{.memory = Layout::memory(workload_),
-                .numa = memory_node_,
-                .qps = workload_.qps,
-                .depth = workload_.depth,
-                .receives = workload_.sends() ? receive_depth : 1,
-                .gid_index = static_cast<int>(options_.integer("gid_index")),
-                .mtu = static_cast<int>(options_.integer("mtu")),
-                .service_level = static_cast<int>(options_.integer("service_level")),
-                .traffic_class = static_cast<int>(options_.integer("traffic_class"))};
-    if (needs.memory > available_memory())
-        throw Error(fmt::format("messages need {} MiB, more than is free", needs.memory >> 20),
-                    "ask for smaller sizes (--sizes) or fewer queue pairs (--qps)");
-    const auto endpoint = open_endpoint(port_, needs);
+void RdmaRun::measure(Connection& connection) {
+    EndpointOptions endpoint_options{
+        .memory = Layout::memory(workload_),
+        .numa = memory_node_,
+        .qps = workload_.qps,
+        .depth = workload_.depth,
+        .receives = workload_.sends() ? receive_depth : 1,
+        .gid_index = static_cast<int>(options_.integer("gid_index")),
+        .mtu = static_cast<int>(options_.integer("mtu")),
+        .service_level = static_cast<int>(options_.integer("service_level")),
+        .traffic_class = static_cast<int>(options_.integer("traffic_class"))};
+    if (endpoint_options.memory > available_memory())
+        throw Error(
+            fmt::format("messages need {} MiB, more than is free", endpoint_options.memory >> 20),
+            "ask for smaller sizes (--sizes) or fewer queue pairs (--qps)");
+    const auto endpoint = open_endpoint(port_, endpoint_options);
     if (options_.flag("realtime")) enter_realtime();
     Json address = endpoint->address();
     address["type"] = "address";
@@ -214,11 +212,11 @@ void Run::measure(Connection& connection) {
     connection.exchange({{"type", "end"}});
 }
 
-// Of the side that the bytes come from: the client, of a read the listening side.
-void Run::record(Op op, std::size_t size, const Result& result, int mtu) {
-    const bool from_here = client_ == (op != Op::read);
-    const Party& from = from_here ? here_ : there_;
-    const Party& to = from_here ? there_ : here_;
+// The subject is the side that the bytes come from: the client, or the listening side of a read.
+void RdmaRun::record(Op op, std::size_t size, const Result& result, int mtu) {
+    const bool sent_here = client_ == (op != Op::read);
+    const Party& from = sent_here ? local_ : remote_;
+    const Party& to = sent_here ? remote_ : local_;
     const Subject subject{
         .host = from.host, .peer = to.host, .device = from.port, .numa = from.numa};
     const Subject back{.host = to.host, .peer = from.host, .device = to.port, .numa = to.numa};
@@ -240,19 +238,19 @@ void Run::record(Op op, std::size_t size, const Result& result, int mtu) {
     emit("bandwidth", scaled(result.rates));
     emit("peak", scaled(result.peaks));
     emit("message_rate", result.rates);
-    emit("corrupted", {static_cast<double>(result.here.wrong + result.there.wrong)});
-    const auto locate = [&](const Checked& checked, const Subject& whose) {
-        if (const auto& w = checked.first)
-            sink_.corruption(rdma, whose, params, w->message, w->offset, w->expected, w->observed);
+    emit("corrupted", {static_cast<double>(result.local.wrong + result.remote.wrong)});
+    const auto report_corruption = [&](const Verification& verification, const Subject& source) {
+        if (const auto& w = verification.first)
+            sink_.corruption(rdma, source, params, w->message, w->offset, w->expected, w->observed);
     };
-    locate(result.here, from_here ? back : subject);
-    locate(result.there, from_here ? subject : back);
+    report_corruption(result.local, sent_here ? back : subject);
+    report_corruption(result.remote, sent_here ? subject : back);
 }
 
 }  // namespace
 
 std::optional<std::string> detail::rdma_waived() { return no_verbs(); }
 
-void detail::run_rdma(const Options& options, Bench& bench) { Run(options, bench.sink).go(); }
+void detail::run_rdma(const Options& options, Bench& bench) { RdmaRun(options, bench.sink).run(); }
 
 }  // namespace assay::node

@@ -1,14 +1,14 @@
-// What one side of an RDMA measurement does, the same on both: messages are stamped, posted, timed,
-// verified.
+// One side of an RDMA measurement: stamps, posts, times and verifies messages. Both sides run the
+// same code.
 //
-// The client (the side that was given a host) posts; in both directions at once, the server does
-// too. Of a send the other side takes the messages in; of a write or read it does nothing, and
-// waits for the client's word.
+// The client (the side with --peer) posts; in bidirectional mode the server does too. The other
+// side receives the messages of a send; for a write or read it only waits for the client's control
+// messages.
 //
-// Contents are verified outside the timed part: first messages into places of their own, each
-// checked; then the timed ones, which all go to one place (a queue pair), as perftest's do, and the
-// last of which is checked.
-#pragma once
+// Contents are verified outside the timed part. First, messages with separate slots are sent and
+// all are verified. Then the timed messages of a queue pair use one common slot, as in perftest,
+// and the last one is verified.
+#pragma run_part
 
 #include <functional>
 #include <optional>
@@ -21,7 +21,7 @@
 
 namespace assay::rdma {
 
-// Receives that are posted ahead to a queue pair; perftest's.
+// Receives posted ahead on a queue pair, as in perftest.
 inline constexpr int receive_depth = 512;
 
 struct Workload {
@@ -30,21 +30,21 @@ struct Workload {
     std::uint64_t iterations = 5000;  // messages of a queue pair in a timed part
     int depth = 128;
     int qps = 1;
-    int moderation = 0;  // every so many messages one completes; 0: chosen by the size
+    int moderation = 0;  // messages per signalled completion; 0: chosen by the size
     int repeats = 3;
     bool bidirectional = false;
     bool sends() const;
 };
 
-// Throws PeerError for what is no workload.
+// Throws PeerError for an invalid workload.
 Workload read_workload(const Json&);
 Json to_json(const Workload&);
 
-// Of one size: where the messages of each queue pair are, in memory whose first half is sent from
-// and whose second half is written to. Both sides compute the same.
+// The memory layout for one message size: messages are sent from the first half of the memory and
+// received in the second half. It is equal on both sides.
 struct Layout {
     Layout(const Workload&, std::size_t size);
-    static std::size_t memory(const Workload&);  // enough for each of its sizes
+    static std::size_t memory(const Workload&);  // enough for all its sizes
 
     std::size_t outgoing(int qp, std::uint64_t message) const;
     std::size_t incoming(int qp, std::uint64_t message) const {
@@ -52,28 +52,28 @@ struct Layout {
     }
 
     std::size_t stride, half;
-    std::uint64_t slots;  // places of a queue pair
+    std::uint64_t slots;  // per queue pair
 };
 
-// Every so many messages one completes. perftest's: 100, and 1 above 8 KiB; never more than the
-// queue holds.
+// Messages per signalled completion. As in perftest 100, and 1 above 8 KiB; never more than the
+// depth of the queue.
 int moderation(const Workload&, std::size_t size);
 
-// A message that is not what was sent.
-struct Wrong {
+// A message that did not arrive as sent.
+struct Corruption {
     std::uint64_t message = 0, offset = 0, expected = 0, observed = 0;
 };
 
-// What was found of the messages that arrived at one side.
-struct Checked {
+// The verification of the messages that arrived at one side.
+struct Verification {
     std::uint64_t wrong = 0;
-    std::optional<Wrong> first;
+    std::optional<Corruption> first;
 };
 
-// One size and operation; a value for each repetition, of both directions together.
+// Results of one size and operation: a value for each repetition, the sum of both directions.
 struct Result {
-    std::vector<double> rates, peaks;  // messages a second
-    Checked here, there;
+    std::vector<double> rates, peaks;  // messages per second
+    Verification local, remote;        // of messages that arrived at this side and at the other
 };
 
 class Side {
@@ -82,42 +82,42 @@ public:
 
     Side(Endpoint&, Connection&, const Workload&, bool client, double limit, Report);
 
-    // Throws Error for a failed message, or when the other side ends early.
+    // Throws Error for a failed message, or if the other side ends early.
     Result measure(Op, std::size_t size);
 
 private:
-    struct Part {
+    struct TimedPart {
         Op op;
         std::size_t size;
         Layout layout;
         std::uint64_t messages;  // of each queue pair
-        bool spread;             // over the places; else all in the first
-        std::uint64_t first;     // number of the first message, unique within the run
-        std::size_t out(int qp, std::uint64_t m) const {
+        bool spread;             // over all slots; else all in the first
+        std::uint64_t first;     // number of the first message, unique in the run
+        std::size_t outgoing_offset(int qp, std::uint64_t m) const {
             return layout.outgoing(qp, spread ? m : 0);
         }
-        std::size_t in(int qp, std::uint64_t m) const {
+        std::size_t incoming_offset(int qp, std::uint64_t m) const {
             return layout.incoming(qp, spread ? m : 0);
         }
     };
     struct Counts {
-        std::uint64_t sent = 0, done = 0, expecting = 0, arrived = 0;
+        std::uint64_t sent = 0, done = 0, receives_posted = 0, arrived = 0;
     };
 
-    bool takes_in(Op op) const { return op == Op::send && (!client_ || workload_.bidirectional); }
+    bool receives(Op op) const { return op == Op::send && (!client_ || workload_.bidirectional); }
     bool posts() const { return client_ || workload_.bidirectional; }
-    // Whether messages change this side's memory, or the other's.
-    bool filled(Op op) const { return workload_.bidirectional || (op == Op::read) == client_; }
-    std::uint64_t key(bool from_client, const Part&, int qp, std::uint64_t message) const;
+    // Whether messages arrive in this side's memory.
+    bool is_target(Op op) const { return workload_.bidirectional || (op == Op::read) == client_; }
+    std::uint64_t key(bool from_client, const TimedPart&, int qp, std::uint64_t message) const;
 
-    void prepare(const Part&);
-    Timeline run(const Part&);
-    void fill(const Part&, Timeline&, int moderation);
-    bool reap(const Part&, Timeline&, int moderation);
-    void wait(const Part&, Nanoseconds idle_since);
-    void beat(const Part&, Nanoseconds time);
-    void verify(const Part&, Checked&);
-    [[noreturn]] void failed(int status);
+    void prepare(const TimedPart&);
+    Timeline run(const TimedPart&);
+    void post_messages(const TimedPart&, Timeline&, int moderation);
+    bool poll_completions(const TimedPart&, Timeline&, int moderation);
+    void wait(const TimedPart&, Nanoseconds idle_since);
+    void send_alive(const TimedPart&, Nanoseconds time);
+    void verify(const TimedPart&, Verification&);
+    [[noreturn]] void throw_failed(int status);
 
     Endpoint& endpoint_;
     Connection& connection_;
@@ -127,9 +127,9 @@ private:
     Report report_;
     std::vector<Counts> counts_;
     std::uint64_t completed_ = 0, arrived_ = 0;
-    Nanoseconds last_beat_ = 0;
+    Nanoseconds last_alive_ = 0;
     std::uint64_t next_message_ = 0;
-    std::string current_;  // "write of 64 KiB"
+    std::string label_;  // "write of 64 KiB"
     int parts_done_ = 0;
 };
 

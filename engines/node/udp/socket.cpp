@@ -114,9 +114,9 @@ bool Address::same_host(const Address& other) const {
     if (!is_six())
         return reinterpret_cast<const sockaddr_in&>(storage).sin_addr.s_addr ==
                reinterpret_cast<const sockaddr_in&>(other.storage).sin_addr.s_addr;
-    const auto& mine = reinterpret_cast<const sockaddr_in6&>(storage);
-    const auto& its = reinterpret_cast<const sockaddr_in6&>(other.storage);
-    return std::memcmp(&mine.sin6_addr, &its.sin6_addr, sizeof mine.sin6_addr) == 0;
+    const auto& ipv6 = reinterpret_cast<const sockaddr_in6&>(storage);
+    const auto& other_ipv6 = reinterpret_cast<const sockaddr_in6&>(other.storage);
+    return std::memcmp(&ipv6.sin6_addr, &other_ipv6.sin6_addr, sizeof ipv6.sin6_addr) == 0;
 }
 
 Address Address::with_port(int port) const {

@@ -214,10 +214,12 @@ Result queue_copy(const char* call, int way, StreamState* stream, void* host,
             return invalid_value;
         }
     }
-    char* const there = reinterpret_cast<char*>(device);
-    char* const here = static_cast<char*>(host);
-    stream->push(
-        [=] { perform(*stream, way, way == 0 ? there : here, way == 0 ? here : there, bytes); });
+    char* const device_data = reinterpret_cast<char*>(device);
+    char* const host_data = static_cast<char*>(host);
+    stream->push([=] {
+        perform(*stream, way, way == 0 ? device_data : host_data,
+                way == 0 ? host_data : device_data, bytes);
+    });
     return success;
 }
 

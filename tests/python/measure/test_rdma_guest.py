@@ -91,7 +91,7 @@ def test_a_stranger_is_sent_away_and_the_client_served(seen: Seen) -> None:
     part = seen["stranger"]
     assert part["code"] == 0, part
     assert part["server"]["code"] == 0, part
-    assert "sent away: 127.0.0.1 speaks something else" in part["server"]["err"]
+    assert "refused: 127.0.0.1 does not speak the protocol" in part["server"]["err"]
 
 
 def test_too_little_lockable_memory_says_what_fixes_it(seen: Seen) -> None:
@@ -99,18 +99,18 @@ def test_too_little_lockable_memory_says_what_fixes_it(seen: Seen) -> None:
     assert part["code"] == 2
     said = " ".join(part["out"].split())
     assert "cannot register 2048 KiB of memory" in said
-    assert "the limit of locked memory is 64 KiB; fix: raise it: ulimit -l unlimited" in said
+    assert "the limit on locked memory is 64 KiB; fix: raise it: ulimit -l unlimited" in said
 
 
 REFUSED = {
-    "taken_port": "cannot listen at port 18777: Address already in use",
+    "taken_port": "cannot listen on port 18777: Address already in use",
     "no_device": "no RDMA device is called 'rxe7'; fix: name one of: rxe0, rxe1",
     "no_gid": "rxe1:1 has no GID of index 7; fix: choose one of: 0 is fe80:",
     "no_mtu": "rxe1:1 cannot use an MTU of 3000; fix: give a power of two from 256 to its active one",
     "no_depth": "rxe1:1 has no completion queue of 32769 entries; fix: ask for 32767 at most",
-    "realtime": "--realtime would keep rxe0 from its own work",
+    "realtime": "--realtime would block rxe0",
     "nobody": "no client came to port 18515 within 1 s",
-    "nobody_there": "nobody listens at 127.0.0.1:18515",
+    "nobody_there": "nobody listens on 127.0.0.1:18515",
 }
 
 

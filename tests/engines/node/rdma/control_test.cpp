@@ -15,7 +15,7 @@ using namespace assay::rdma;
 
 namespace {
 
-// The other end is a plain socket, to be written to by hand.
+// The other end is a plain socket.
 struct Ends {
     explicit Ends(double limit = 5) {
         int both[2];
@@ -69,7 +69,7 @@ TEST_CASE("messages pass both ways, whole") {
     CHECK(said["size"] == 2);
 }
 
-TEST_CASE("something else than this protocol is named as such, at its first bytes") {
+TEST_CASE("another protocol is recognised by its first bytes") {
     for (const char* text :
          {"0000:0011:abcdef:000209:55dc8efe8000", "GET / HTTP/1.0\r\n\r\n", "SSH-"}) {
         Ends ends;
@@ -78,15 +78,15 @@ TEST_CASE("something else than this protocol is named as such, at its first byte
     }
 }
 
-TEST_CASE("another version, too much, no JSON, no message, another message") {
+TEST_CASE("wrong version, length, JSON and message types are refused") {
     const std::pair<std::string, const char*> wrong[] = {
-        {framed("{}", 2), "version 2 of this measurement's protocol, and here is version 1"},
+        {framed("{}", 2), "version 2 of this measurement's protocol, this side version 1"},
         {word(control_magic) + word(control_version) + word(longest_message + 1),
          "announces a message of 1048577 bytes"},
         {framed("{\"type\":"), "cannot be read"},
         {framed("[1,2]"), "cannot be read"},
         {framed("{\"type\":3}"), "cannot be read"},
-        {framed("{\"type\":\"done\"}"), "h7 said 'done' where 'hello' was due"},
+        {framed("{\"type\":\"done\"}"), "h7 sent 'done' instead of 'hello'"},
         {framed("{\"type\":\"abort\",\"what\":\"no memory\"}"), "h7 gave up: no memory"},
     };
     for (const auto& [text, expected] : wrong) {
@@ -97,7 +97,7 @@ TEST_CASE("another version, too much, no JSON, no message, another message") {
     }
 }
 
-TEST_CASE("one that goes away, in a message or before it") {
+TEST_CASE("a closed connection is reported, also within a message") {
     const std::string whole = framed("{\"type\":\"hello\"}");
     for (std::size_t cut = 0; cut < whole.size(); ++cut) {
         CAPTURE(cut);
@@ -108,15 +108,15 @@ TEST_CASE("one that goes away, in a message or before it") {
     }
 }
 
-TEST_CASE("silence has a limit, also in the middle of a message") {
+TEST_CASE("silence has a limit, also within a message") {
     for (const std::string& text : {std::string(), framed("{\"type\":\"hello\"}").substr(0, 14)}) {
         Ends ends(0.05);
         ends.write(text);
-        CHECK(says(heard(ends), "no word from h7 for 0.05 s"));
+        CHECK(says(heard(ends), "no message from h7 for 0.05 s"));
     }
 }
 
-TEST_CASE("one that works renews the limit, and says how far it is") {
+TEST_CASE("alive messages renew the limit and report progress") {
     Ends ends(0.6);
     std::vector<double> seen;
     ends.here->on_alive([&](double done) { seen.push_back(done); });
@@ -131,7 +131,7 @@ TEST_CASE("one that works renews the limit, and says how far it is") {
     CHECK(seen == std::vector<double>{0.25, 0.5});
 }
 
-TEST_CASE("a side that waits for something else sees an end, and keeps what came early") {
+TEST_CASE("check() sees an end, and keeps messages that came early") {
     Ends ends;
     ends.here->check();  // silent: nothing happens
     ends.write(framed("{\"type\":\"alive\"}") + framed("{\"type\":\"done\",\"rate\":1}"));
@@ -146,7 +146,7 @@ TEST_CASE("a side that waits for something else sees an end, and keeps what came
     ends.here->abort("too late");  // does not throw
 }
 
-TEST_CASE("one that takes nothing does not hold the other for ever") {
+TEST_CASE("a side that does not read cannot block the other for ever") {
     Ends ends(0.05);
     const Json much = {{"type", "x"}, {"text", std::string(longest_message / 2, 'x')}};
     CHECK_THROWS_AS(
@@ -178,7 +178,7 @@ TEST_CASE("listening, connecting, and a port that is taken") {
         connect_to("127.0.0.1", port, 5);
         FAIL("connected to nobody");
     } catch (const Error& error) {
-        CHECK(says(error.what(), "nobody listens at 127.0.0.1:"));
+        CHECK(says(error.what(), "nobody listens on 127.0.0.1:"));
     }
     CHECK_THROWS_AS(connect_to("no-such-host.invalid", port, 5), Error);
 }

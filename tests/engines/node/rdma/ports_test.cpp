@@ -1,4 +1,4 @@
-// Devices planted under a root of their own.
+// Devices in a fake /sys.
 #include "node/rdma/ports.hpp"
 
 #include <doctest/doctest.h>
@@ -16,14 +16,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-class Planted {
+class FakeSysfs {
 public:
-    Planted() {
+    FakeSysfs() {
         char name[] = "/tmp/assay-rdma-XXXXXX";
         root_ = mkdtemp(name);
         setenv("ASSAY_ROOT", root_.c_str(), 1);
     }
-    ~Planted() {
+    ~FakeSysfs() {
         unsetenv("ASSAY_ROOT");
         fs::remove_all(root_);
     }
@@ -81,8 +81,8 @@ TEST_CASE("names") {
     }
 }
 
-TEST_CASE("the port that is meant") {
-    const Planted machine;
+TEST_CASE("find_port: the given port, or the first active one") {
+    const FakeSysfs machine;
     CHECK(says(refusal("", 0), "there is none"));
     machine.port("mlx5_0", 1, "1: DOWN");
     CHECK(says(refusal("", 0), "mlx5_0:1 is DOWN"));
@@ -100,7 +100,7 @@ TEST_CASE("the port that is meant") {
 }
 
 TEST_CASE("NUMA node and software devices") {
-    const Planted machine;
+    const FakeSysfs machine;
     machine.file("mlx5_0/device/numa_node", "1");
     machine.file("mlx5_1/device/numa_node", "-1");
     machine.software("rxe0");
@@ -112,8 +112,8 @@ TEST_CASE("NUMA node and software devices") {
     CHECK_FALSE(in_software("no_such"));
 }
 
-TEST_CASE("the table of addresses, without its empty entries") {
-    const Planted machine;
+TEST_CASE("the address table, without empty entries") {
+    const FakeSysfs machine;
     machine.gid("rxe0", 0, local, "RoCE v2");
     machine.gid("rxe0", 1, ipv4, "RoCE v2");
     machine.gid("rxe0", 2, "0000:0000:0000:0000:0000:0000:0000:0000", "");
@@ -127,7 +127,7 @@ TEST_CASE("the table of addresses, without its empty entries") {
     CHECK(choose_gid(table)->index == 1);
 }
 
-TEST_CASE("the address that is chosen") {
+TEST_CASE("the preferred address") {
     const auto chosen = [](const std::vector<Gid>& table) {
         return choose_gid(table).value().index;
     };

@@ -12,13 +12,13 @@ namespace {
 
 struct Event {
     std::uint64_t messages;
-    Nanoseconds at;
+    Nanoseconds time;
 };
 
 Timeline timeline(const std::vector<Nanoseconds>& posts, const std::vector<Event>& completions) {
     Timeline made(posts.size());
-    for (const Nanoseconds at : posts) made.posted(at);
-    for (const Event& event : completions) made.completed(event.messages, event.at);
+    for (const Nanoseconds time : posts) made.posted(time);
+    for (const Event& event : completions) made.completed(event.messages, event.time);
     return made;
 }
 
@@ -30,7 +30,7 @@ double best_window(const std::vector<Nanoseconds>& posts, const std::vector<Even
             if (event.messages > i)
                 best = std::max(
                     best, static_cast<double>(event.messages - i) /
-                              static_cast<double>(std::max<Nanoseconds>(1, event.at - posts[i])));
+                              static_cast<double>(std::max<Nanoseconds>(1, event.time - posts[i])));
     return best * 1e9;
 }
 

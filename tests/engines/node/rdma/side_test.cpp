@@ -1,5 +1,5 @@
-// Both sides of a measurement, in threads, over a pair of sockets and a device that is memory: what
-// arrives, what is counted, and that planted faults are found and named on both sides.
+// Both sides of a measurement, as threads, over a pair of sockets and a fake device in memory: what
+// arrives, what is counted, and that injected faults are found and reported on both sides.
 #include "node/rdma/side.hpp"
 
 #include <doctest/doctest.h>
@@ -17,33 +17,32 @@ using namespace assay::rdma;
 namespace {
 
 struct Faults {
-    std::uint64_t flip_at = ~0ull;   // the so-manieth message loses a bit
-    std::uint64_t drop_at = ~0ull;   // ... does not arrive, and is said to be complete
+    std::uint64_t flip_at = ~0ull;   // the message of this number gets a flipped bit
+    std::uint64_t drop_at = ~0ull;   // ... does not arrive, but is reported as complete
     std::uint64_t fail_at = ~0ull;   // ... completes with an error
-    std::uint64_t stall_at = ~0ull;  // from it on nothing completes
+    std::uint64_t stall_at = ~0ull;  // nothing completes from it on
 };
 
-class Memory;
+class FakeDevice;
 
-// What the two devices share: one lock, and the faults of messages, which are numbered as they are
-// posted.
+// The state that the two devices share. Messages are numbered in the order of posting.
 struct Wire {
     std::mutex lock;
     Faults faults;
     std::uint64_t posted = 0;
-    Memory* ends[2] = {};
+    FakeDevice* ends[2] = {};
 };
 
-// Does everything at once, under the lock.
-class Memory final : public Endpoint {
+// A device that completes everything at once, under the lock.
+class FakeDevice final : public Endpoint {
 public:
-    Memory(Wire& wire, int here, const Workload& w)
+    FakeDevice(Wire& wire, int index, const Workload& w)
         : wire_(wire),
-          here_(here),
+          index_(index),
           bytes_(Layout::memory(w)),
           receives_(static_cast<std::size_t>(w.qps)),
           waiting_(receives_.size()) {
-        wire.ends[here] = this;
+        wire.ends[index] = this;
     }
     Json address() const override { return {}; }
     void connect(const Json&) override {}
@@ -51,31 +50,31 @@ public:
     int mtu() const override { return 4096; }
     std::string status_text(int) const override { return "planted error"; }
 
-    void post(int qp, Op op, std::size_t at, std::size_t there, std::size_t size,
+    void post(int qp, Op op, std::size_t local, std::size_t remote, std::size_t size,
               bool signalled) override {
         const std::scoped_lock held(wire_.lock);
         const std::uint64_t number = wire_.posted++;
         if (number >= wire_.faults.stall_at) return;
-        Memory& other = *wire_.ends[1 - here_];
+        FakeDevice& other = *wire_.ends[1 - index_];
         std::vector<std::byte> message(
-            op == Op::read ? &other.bytes_.at(there) : &bytes_.at(at),
-            (op == Op::read ? &other.bytes_.at(there) : &bytes_.at(at)) + size);
+            op == Op::read ? &other.bytes_.at(remote) : &bytes_.at(local),
+            (op == Op::read ? &other.bytes_.at(remote) : &bytes_.at(local)) + size);
         if (number == wire_.faults.flip_at) message[size / 2] ^= std::byte{4};
         if (number != wire_.faults.drop_at) {
             if (op == Op::send) {
                 other.waiting_[static_cast<std::size_t>(qp)].push_back(message);
                 other.deliver(qp);
             } else {
-                std::memcpy(op == Op::read ? &bytes_.at(at) : &other.bytes_.at(there),
+                std::memcpy(op == Op::read ? &bytes_.at(local) : &other.bytes_.at(remote),
                             message.data(), size);
             }
         }
         const bool failed = number == wire_.faults.fail_at;
         if (signalled || failed) done_.push_back({qp, false, failed ? 12 : 0});
     }
-    void post_receive(int qp, std::size_t at, std::size_t size) override {
+    void post_receive(int qp, std::size_t local, std::size_t size) override {
         const std::scoped_lock held(wire_.lock);
-        receives_[static_cast<std::size_t>(qp)].push_back({at, size});
+        receives_[static_cast<std::size_t>(qp)].push_back({local, size});
         deliver(qp);
     }
     int poll(std::span<Completion> completions) override {
@@ -90,23 +89,23 @@ public:
 
 private:
     struct Receive {
-        std::size_t at, size;
+        std::size_t local, size;
     };
     void deliver(int qp) {
-        auto& places = receives_[static_cast<std::size_t>(qp)];
+        auto& slots = receives_[static_cast<std::size_t>(qp)];
         auto& messages = waiting_[static_cast<std::size_t>(qp)];
-        while (!places.empty() && !messages.empty()) {
-            REQUIRE(messages.front().size() == places.front().size);
-            std::memcpy(&bytes_.at(places.front().at), messages.front().data(),
+        while (!slots.empty() && !messages.empty()) {
+            REQUIRE(messages.front().size() == slots.front().size);
+            std::memcpy(&bytes_.at(slots.front().local), messages.front().data(),
                         messages.front().size());
             done_.push_back({qp, true, 0});
-            places.pop_front();
+            slots.pop_front();
             messages.pop_front();
         }
     }
 
     Wire& wire_;
-    int here_;
+    int index_;
     std::vector<std::byte> bytes_;
     std::vector<std::deque<Receive>> receives_;
     std::vector<std::deque<std::vector<std::byte>>> waiting_;
@@ -123,9 +122,9 @@ std::array<Seen, 2> measured(const Workload& w, const Faults& faults = {}, doubl
     int both[2];
     REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, both) == 0);
     Wire wire{.lock = {}, .faults = faults};
-    Memory client(wire, 0, w), server(wire, 1, w);
+    FakeDevice client(wire, 0, w), server(wire, 1, w);
     std::array<Seen, 2> seen;
-    const auto work = [&](int index, Memory& endpoint) {
+    const auto work = [&](int index, FakeDevice& endpoint) {
         Connection connection(both[index], index == 0 ? "the server" : "the client", limit);
         try {
             Side side(endpoint, connection, w, index == 0, limit, {});
@@ -138,7 +137,8 @@ std::array<Seen, 2> measured(const Workload& w, const Faults& faults = {}, doubl
         }
     };
     {
-        std::jthread one([&] { work(0, client); }), two([&] { work(1, server); });
+        std::jthread client_thread([&] { work(0, client); }),
+            server_thread([&] { work(1, server); });
     }
     return seen;
 }
@@ -176,8 +176,8 @@ TEST_CASE("every operation arrives whole, whatever the size, queue pairs, depth 
                         CHECK(side.error == "");
                         REQUIRE(side.results.size() == 15);
                         for (const Result& result : side.results) {
-                            CHECK(result.here.wrong == 0);
-                            CHECK(result.there.wrong == 0);
+                            CHECK(result.local.wrong == 0);
+                            CHECK(result.remote.wrong == 0);
                             REQUIRE(result.rates.size() == 2);
                             for (std::size_t i = 0; i < 2; ++i) {
                                 CHECK(result.rates[i] > 0);
@@ -193,20 +193,21 @@ TEST_CASE("every operation arrives whole, whatever the size, queue pairs, depth 
 TEST_CASE("a flipped bit is found, wherever it is verified, and both sides know") {
     for (const Op op : {Op::write, Op::read, Op::send}) {
         const Workload w = small({op}, {65536});
-        const std::uint64_t places = Layout(w, 65536).slots;
-        for (const std::uint64_t at : {std::uint64_t{0}, places - 1, places + 299, places + 599}) {
+        const std::uint64_t slots = Layout(w, 65536).slots;
+        for (const std::uint64_t message :
+             {std::uint64_t{0}, slots - 1, slots + 299, slots + 599}) {
             CAPTURE(name(op));
-            CAPTURE(at);
-            const auto seen = measured(w, {.flip_at = at});
+            CAPTURE(message);
+            const auto seen = measured(w, {.flip_at = message});
             const Result& client = seen[0].results.at(0);
             const Result& server = seen[1].results.at(0);
-            const Checked& found = op == Op::read ? client.here : client.there;
-            CHECK(found.wrong == 1);
-            REQUIRE(found.first);
-            CHECK(found.first->offset == 32768);
-            CHECK((found.first->expected ^ found.first->observed) == 4);
-            CHECK(client.here.wrong + client.there.wrong == 1);
-            CHECK(server.here.wrong + server.there.wrong == 1);
+            const Verification& verification = op == Op::read ? client.local : client.remote;
+            CHECK(verification.wrong == 1);
+            REQUIRE(verification.first);
+            CHECK(verification.first->offset == 32768);
+            CHECK((verification.first->expected ^ verification.first->observed) == 4);
+            CHECK(client.local.wrong + client.remote.wrong == 1);
+            CHECK(server.local.wrong + server.remote.wrong == 1);
         }
     }
 }
@@ -216,7 +217,7 @@ TEST_CASE("a message that never arrives, and is said to be complete, is found") 
         for (const Op op : {Op::write, Op::read}) {
             CAPTURE(size);
             const auto seen = measured(small({op}, {size}), {.drop_at = 3});
-            CHECK(seen[0].results.at(0).here.wrong + seen[0].results.at(0).there.wrong == 1);
+            CHECK(seen[0].results.at(0).local.wrong + seen[0].results.at(0).remote.wrong == 1);
         }
 }
 
@@ -266,22 +267,21 @@ TEST_CASE("completions are moderated as perftest does it") {
     CHECK(moderation(w, 1 << 20) == 4);
 }
 
-TEST_CASE("places do not overlap, and stay small enough for an ordinary limit of locked memory") {
+TEST_CASE("slots do not overlap, and fit the usual limit on locked memory") {
     Workload w;
     w.sizes = {1, 100, 65536, 5000};
     w.qps = 3;
     CHECK(Layout::memory(w) <= 8u << 20);
     for (const std::size_t size : w.sizes) {
         const Layout layout(w, size);
-        std::vector<std::pair<std::size_t, std::size_t>> places;
+        std::vector<std::pair<std::size_t, std::size_t>> slots;
         for (int qp = 0; qp < w.qps; ++qp)
             for (std::uint64_t m = 0; m < layout.slots; ++m) {
-                places.emplace_back(layout.outgoing(qp, m), layout.outgoing(qp, m) + size);
-                places.emplace_back(layout.incoming(qp, m), layout.incoming(qp, m) + size);
+                slots.emplace_back(layout.outgoing(qp, m), layout.outgoing(qp, m) + size);
+                slots.emplace_back(layout.incoming(qp, m), layout.incoming(qp, m) + size);
             }
-        std::ranges::sort(places);
-        for (std::size_t i = 1; i < places.size(); ++i)
-            CHECK(places[i].first >= places[i - 1].second);
-        CHECK(places.back().second <= Layout::memory(w));
+        std::ranges::sort(slots);
+        for (std::size_t i = 1; i < slots.size(); ++i) CHECK(slots[i].first >= slots[i - 1].second);
+        CHECK(slots.back().second <= Layout::memory(w));
     }
 }

@@ -1,4 +1,4 @@
-// Counters of a planted machine, and what they are taken to explain.
+// Counters from fake /proc and /sys, and the attribution of losses to them.
 #include "node/udp/drops.hpp"
 
 #include <doctest/doctest.h>
@@ -13,9 +13,9 @@ namespace fs = std::filesystem;
 
 namespace {
 
-class Planted {
+class FakeHost {
 public:
-    Planted() : root_(fs::temp_directory_path() / ("assay-drops-" + std::to_string(getpid()))) {
+    FakeHost() : root_(fs::temp_directory_path() / ("assay-drops-" + std::to_string(getpid()))) {
         fs::remove_all(root_);
         setenv("ASSAY_ROOT", root_.c_str(), 1);
         file("proc/net/snmp",
@@ -26,7 +26,7 @@ public:
         counter("rx_dropped", 20);
         counter("rx_missed_errors", 5);
     }
-    ~Planted() {
+    ~FakeHost() {
         unsetenv("ASSAY_ROOT");
         fs::remove_all(root_);
     }
@@ -44,8 +44,8 @@ private:
 
 }  // namespace
 
-TEST_CASE("what the kernel and the interface count is found by name") {
-    const Planted machine;
+TEST_CASE("counters of the kernel and the interface are read by name") {
+    const FakeHost machine;
     const DropCounters counters = read_drops("eth0");
     CHECK(counters.at("softnet.dropped") == 17);
     CHECK(counters.at("ip.reassembly_failures") == 3);
@@ -66,7 +66,7 @@ TEST_CASE("a host without /proc and /sys has no counters, and everything is unse
     CHECK(attribute(9, 0, 0, {}).unseen == 9);
 }
 
-TEST_CASE("each place is charged with what it counted, the rest never arrived") {
+TEST_CASE("losses are attributed up to each counter, the rest never arrived") {
     const Losses losses = attribute(
         100, 10, 4,
         {{"softnet.dropped", 20}, {"nic.rx_missed_errors", 5}, {"ip.reassembly_failures", 7}});
@@ -78,7 +78,7 @@ TEST_CASE("each place is charged with what it counted, the rest never arrived") 
     CHECK(losses.unseen == 54);
 }
 
-TEST_CASE("one loss under two names is one loss") {
+TEST_CASE("a loss that two counters report is attributed once") {
     // The kernel counts a full processor queue for the interface too; drivers count missed as fifo
     // and over.
     const Losses losses = attribute(100, 0, 0,
@@ -91,7 +91,7 @@ TEST_CASE("one loss under two names is one loss") {
     CHECK(losses.unseen == 75);
 }
 
-TEST_CASE("never more is explained than was lost: the counters are the whole host's") {
+TEST_CASE("no more is attributed than was lost, since counters are of the whole host") {
     const Losses losses =
         attribute(8, 5, 50, {{"softnet.dropped", 1000}, {"nic.rx_dropped", 5000}});
     CHECK(losses.socket == 5);

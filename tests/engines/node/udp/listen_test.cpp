@@ -1,5 +1,5 @@
-// The receiving threads and what is made of their counts: datagrams that this test sends itself, by
-// loopback.
+// The receiving threads and the evaluation of their counts, with datagrams that this test sends
+// over loopback.
 #include "node/udp/listen.hpp"
 
 #include <doctest/doctest.h>
@@ -26,10 +26,10 @@ struct Wire {
     Wire() {
         for (int i = 0; i < 2; ++i) {
             Address any = resolve("127.0.0.1", 0).front();
-            UdpSocket& one = sockets.emplace_back(any);
-            one.enlarge(true, 1 << 20);
-            one.bind(any);
-            getsockname(one.fd(), reinterpret_cast<sockaddr*>(&any.storage), &any.length);
+            UdpSocket& socket = sockets.emplace_back(any);
+            socket.enlarge(true, 1 << 20);
+            socket.bind(any);
+            getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&any.storage), &any.length);
             ports.push_back(any);
         }
     }
@@ -54,7 +54,7 @@ void await(const std::function<bool()>& done) {
 
 }  // namespace
 
-TEST_CASE("what arrives is accounted for, stream by stream, and what is not ours is left out") {
+TEST_CASE("messages are counted by stream, and foreign datagrams are not") {
     Wire wire;
     Listener listener(wire.sockets, wire.hello, true, 2, -1);
     for (std::uint64_t m = 0; m < 100; ++m)
@@ -109,7 +109,7 @@ Reception healthy() {
 }  // namespace
 
 TEST_CASE(
-    "shares are of what was sent, and the speed is of what arrived once, after the first batch") {
+    "shares are of the sent messages; the bandwidth excludes duplicates and the first batch") {
     const ReceptionResult result = evaluate(healthy());
     CHECK(result.expected == 2000);
     CHECK(result.lost == 10);
@@ -122,15 +122,14 @@ TEST_CASE(
     CHECK(result.loss_doubt.empty());
 }
 
-TEST_CASE(
-    "messages that were lost at the end are lost: the sender's word counts, not the highest seen") {
+TEST_CASE("messages lost at the end count: the sender's report decides, not the highest received") {
     Reception r = healthy();
     r.arrivals.streams = {{400, 0, 0, 0, 400, 0}, {0, 0, 0, 0, 0, 0}};
     r.arrivals.unique = 400;
     CHECK(evaluate(r).lost == 1600);
 }
 
-TEST_CASE("a sender that falls silent: reckoned up to the last message seen, and said so") {
+TEST_CASE("if the sender falls silent, the loss is counted up to the last message, with a doubt") {
     Reception r = healthy();
     r.end.reset();
     r.arrivals.streams[1].next = 995;
@@ -142,7 +141,7 @@ TEST_CASE("a sender that falls silent: reckoned up to the last message seen, and
 }
 
 TEST_CASE(
-    "a sender that could not send enough is not the receiver's fault; what got lost meanwhile is") {
+    "a sender below the rate raises doubt on the bandwidth; a loss at lower load still counts") {
     Reception r = healthy();
     r.end->rate = 1.5e6;
     ReceptionResult result = evaluate(r);
@@ -156,7 +155,7 @@ TEST_CASE(
     CHECK_FALSE(result.loss_doubt.empty());  // no loss under less load proves nothing
 }
 
-TEST_CASE("a sender that was stopped half-way has not shown what was asked") {
+TEST_CASE("a sender that stopped half-way raises doubt on all values") {
     Reception r = healthy();
     r.end->sent = {500, 500};
     r.arrivals.streams = {{500, 0, 0, 0, 500, 0}, {500, 0, 0, 0, 500, 0}};
@@ -167,7 +166,7 @@ TEST_CASE("a sender that was stopped half-way has not shown what was asked") {
     CHECK_FALSE(result.loss_doubt.empty());
 }
 
-TEST_CASE("what the sender's own queue dropped is not blamed on the receiver") {
+TEST_CASE("messages dropped in the sender's queue are not attributed to the receiver") {
     Reception r = healthy();
     r.end->dropped = 12;
     ReceptionResult result = evaluate(r);
@@ -181,7 +180,7 @@ TEST_CASE("what the sender's own queue dropped is not blamed on the receiver") {
     CHECK(result.loss_doubt.empty());  // some of it was lost here
 }
 
-TEST_CASE("nothing arrived of what was sent: everything is lost") {
+TEST_CASE("if nothing arrives, everything is lost") {
     Reception r = healthy();
     r.arrivals = {};
     r.arrivals.streams.resize(2);

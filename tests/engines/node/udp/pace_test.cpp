@@ -1,4 +1,4 @@
-// The schedule of a stream: no drift, bounded catching up.
+// The schedule of a stream: no drift, and bounded catching up.
 #include "node/udp/pace.hpp"
 
 #include <doctest/doctest.h>
@@ -7,7 +7,7 @@ using namespace assay;
 using assay::node::batch_size;
 using assay::node::Pace;
 
-TEST_CASE("a stream that is served in time keeps to the absolute schedule: no error adds up") {
+TEST_CASE("a stream without delays keeps the absolute schedule: errors do not accumulate") {
     const double rate = 10551.966292134832;  // of the COBALT test
     Pace pace(rate, 211'039, 7, 0);
     Nanoseconds at = 0;
@@ -19,13 +19,13 @@ TEST_CASE("a stream that is served in time keeps to the absolute schedule: no er
     CHECK(seconds(at) == doctest::Approx(20.0).epsilon(0.0001));
 }
 
-TEST_CASE("streams start apart by their share of a batch's time") {
+TEST_CASE("streams start with phases spread over the time of a batch") {
     const Pace first(1000, 100, 10, 0), second(1000, 100, 10, 0.5);
     CHECK(first.due() == 0);
     CHECK(second.due() == 5'000'000);
 }
 
-TEST_CASE("after a pause it catches up by a quarter faster, and no more") {
+TEST_CASE("after a pause it catches up at 1.25 times the rate") {
     Pace pace(1000, 1'000'000, 1, 0);
     const Nanoseconds pause = 1'000'000'000;
     Nanoseconds at = pause, last = 0;
@@ -43,7 +43,7 @@ TEST_CASE("after a pause it catches up by a quarter faster, and no more") {
     CHECK(caught_up_after < 5100);
 }
 
-TEST_CASE("the last batch is what is left; of a part of a batch the rest comes next") {
+TEST_CASE("the last batch is smaller, and a partly sent batch continues") {
     Pace pace(1000, 10, 7, 0);
     CHECK(pace.batch() == 7);
     pace.advance(0, 3);
@@ -52,7 +52,7 @@ TEST_CASE("the last batch is what is left; of a part of a batch the rest comes n
     CHECK(pace.done());
 }
 
-TEST_CASE("a batch is a millisecond at most, and what the kernel takes at once") {
+TEST_CASE("a batch is at most a millisecond, and the kernel's limit") {
     CHECK(batch_size(10552, 8900) == 7);     // 64 kB
     CHECK(batch_size(200'000, 1472) == 44);  // 64 kB
     CHECK(batch_size(10e6, 64) == 256);

@@ -1,4 +1,4 @@
-// The accounting against a naive one that remembers everything, on random streams with planted
+// The tracker compared with a naive one that stores all sequence numbers, on random streams with
 // loss, duplicates and delays.
 #include "node/udp/sequence_tracker.hpp"
 
@@ -13,7 +13,7 @@ using assay::node::SequenceTracker;
 
 namespace {
 
-// What RFC 4737 and common sense say, with a memory without bounds.
+// The definitions of RFC 4737, with unlimited memory.
 struct Naive {
     std::set<std::uint64_t> seen{};
     std::uint64_t next = 0, duplicates = 0, reordered = 0;
@@ -30,16 +30,16 @@ struct Naive {
 std::vector<std::uint64_t> delivered(std::mt19937_64& random, std::uint64_t messages, double lost,
                                      double twice, std::uint64_t delay) {
     std::uniform_real_distribution<> share(0, 1);
-    std::vector<std::pair<std::uint64_t, std::uint64_t>> places;
+    std::vector<std::pair<std::uint64_t, std::uint64_t>> positions;
     for (std::uint64_t m = 0; m < messages; ++m) {
         if (share(random) < lost) continue;
-        places.push_back({m + (share(random) < 0.1 ? random() % (delay + 1) : 0), m});
-        if (share(random) < twice) places.push_back({m + random() % (delay + 1), m});
+        positions.push_back({m + (share(random) < 0.1 ? random() % (delay + 1) : 0), m});
+        if (share(random) < twice) positions.push_back({m + random() % (delay + 1), m});
     }
-    std::stable_sort(places.begin(), places.end(),
+    std::stable_sort(positions.begin(), positions.end(),
                      [](const auto& a, const auto& b) { return a.first < b.first; });
     std::vector<std::uint64_t> order;
-    for (const auto& [_, m] : places) order.push_back(m);
+    for (const auto& [_, m] : positions) order.push_back(m);
     return order;
 }
 
@@ -60,7 +60,7 @@ void compare(const std::vector<std::uint64_t>& order) {
 
 }  // namespace
 
-TEST_CASE("exact for everything within the window, however it is lost, doubled and shuffled") {
+TEST_CASE("exact within the window, for any loss, duplication and reordering") {
     for (std::uint64_t seed = 0; seed < 300; ++seed) {
         CAPTURE(seed);
         std::mt19937_64 random(seed);
@@ -76,7 +76,7 @@ TEST_CASE("the default window holds a million messages") {
     compare<1 << 20>(delivered(random, 3'000'000, 0.01, 0.001, 900'000));
 }
 
-TEST_CASE("leaps over the whole window forget what was there") {
+TEST_CASE("a jump over the whole window clears it") {
     SequenceTracker<128> tracker;
     tracker.add(0);
     tracker.add(1'000'000'000'000);
@@ -87,7 +87,7 @@ TEST_CASE("leaps over the whole window forget what was there") {
     CHECK(tracker.reordered() == 1);
 }
 
-TEST_CASE("what comes too late to be told from a duplicate is neither") {
+TEST_CASE("a message behind the window counts as late only") {
     SequenceTracker<128> tracker;
     for (std::uint64_t m = 100; m < 1000; ++m) tracker.add(m);
     tracker.add(5);    // never seen

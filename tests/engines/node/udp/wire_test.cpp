@@ -1,4 +1,4 @@
-// What both sides say to each other, and that nothing else is taken for it.
+// The messages of the protocol, and that other datagrams are refused.
 #include "node/udp/wire.hpp"
 
 #include <doctest/doctest.h>
@@ -8,21 +8,21 @@
 
 using namespace assay::node;
 
-TEST_CASE("a header is read as it was written, and nothing else for one") {
-    std::byte room[DataHeader::bytes];
-    DataHeader{7, 0x1122334455667788, 99, 123456789}.put(room);
+TEST_CASE("a header is read as it was written, and other data are refused") {
+    std::byte buffer[DataHeader::bytes];
+    DataHeader{7, 0x1122334455667788, 99, 123456789}.put(buffer);
     DataHeader read;
-    CHECK(read.get(room));
+    CHECK(read.get(buffer));
     CHECK(read.stream == 7);
     CHECK(read.run == 0x1122334455667788);
     CHECK(read.sequence == 99);
     CHECK(read.sent_at == 123456789);
-    CHECK(std::to_integer<int>(room[0]) == 'A');  // of one byte order on every machine
-    room[1] ^= std::byte{1};
-    CHECK_FALSE(read.get(room));
+    CHECK(std::to_integer<int>(buffer[0]) == 'A');  // of one byte order on every machine
+    buffer[1] ^= std::byte{1};
+    CHECK_FALSE(read.get(buffer));
 }
 
-TEST_CASE("every word arrives as it was said") {
+TEST_CASE("every control message is decoded as it was encoded") {
     const auto hello = decode(encode(Hello{~0ull, 8900, 1000, 12, 93.9e6, 20, "h\xff"}))->hello;
     REQUIRE(hello);
     CHECK(hello->run == ~0ull);
@@ -36,7 +36,7 @@ TEST_CASE("every word arrives as it was said") {
     CHECK(decode(encode(Report{1, 2, 3, 4.5}))->report->lost == 3);
 }
 
-TEST_CASE("a stranger's datagram is nothing, whatever it holds") {
+TEST_CASE("foreign datagrams are refused") {
     const std::string good = encode(Hello{1, 8900, 1000, 12, 93.9e6, 20, "h"});
     REQUIRE(decode(good));
     for (const char* text :
@@ -45,16 +45,17 @@ TEST_CASE("a stranger's datagram is nothing, whatever it holds") {
           R"(assay-udp/1 {"say":7,"run":"x"})"})
         CHECK_FALSE(decode(text));
     std::mt19937 random(1);
-    for (int i = 0; i < 20'000; ++i) {  // a wrong byte may spoil a name, never the process
+    for (int i = 0; i < 20'000; ++i) {  // a wrong byte may change a value, but must not crash
         std::string spoilt = good;
         spoilt[random() % spoilt.size()] = static_cast<char>(random());
         spoilt.resize(random() % 4 ? spoilt.size() : random() % spoilt.size());
-        const auto word = decode(spoilt);
-        if (word && word->hello) CHECK((word->hello->streams >= 1 && word->hello->streams <= 128));
+        const auto message = decode(spoilt);
+        if (message && message->hello)
+            CHECK((message->hello->streams >= 1 && message->hello->streams <= 128));
     }
 }
 
-TEST_CASE("numbers that cannot be reckoned with are refused") {
+TEST_CASE("implausible numbers are refused") {
     const Hello good{1, 8900, 1000, 12, 93.9e6, 20, "h"};
     for (auto spoil : {+[](Hello& h) { h.streams = 0; }, +[](Hello& h) { h.streams = 100'000; },
                        +[](Hello& h) { h.size = 8; }, +[](Hello& h) { h.size = 1 << 20; },
