@@ -10,8 +10,8 @@
 namespace assay {
 
 struct Error : std::runtime_error {
-    explicit Error(std::string what, std::string fix_ = {})
-        : std::runtime_error(std::move(what)), fix(std::move(fix_)) {}
+    explicit Error(const std::string& what, std::string fix_ = {})
+        : std::runtime_error(what), fix(std::move(fix_)) {}
     std::string fix;
 };
 

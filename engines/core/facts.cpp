@@ -1,5 +1,7 @@
 #include "core/facts.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -118,7 +120,8 @@ std::string governors() {
     for (const std::string& cpu : entries(folder))
         if (cpu.starts_with("cpu") && cpu.size() > 3 &&
             std::isdigit(static_cast<unsigned char>(cpu[3])))
-            if (const auto name = read_line(folder + "/" + cpu + "/cpufreq/scaling_governor");
+            if (const auto name =
+                    read_line(fmt::format("{}/{}/cpufreq/scaling_governor", folder, cpu));
                 !name.empty())
                 names.insert(name);
     std::string joined;

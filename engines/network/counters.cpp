@@ -55,10 +55,10 @@ void read_interface(const std::string& interface, Counters& counters) {
 void read_port(const std::string& device, const std::string& port, Counters& counters) {
     const std::string folder =
         sysfs("class/infiniband/" + device + "/ports/" + port + "/counters/");
+    const std::string name = device + ":" + port;
     for (const std::string counter : port_counters)
         if (const auto value = read_count(folder + counter))
-            counters[{device + ":" + port, counter}] =
-                counter.ends_with("_data") ? *value * 4 : *value;
+            counters[{name, counter}] = counter.ends_with("_data") ? *value * 4 : *value;
 }
 
 }  // namespace

@@ -97,7 +97,8 @@ void measure(Session& session, Exchange& exchange, const Options& options, const
     IsolatedPair stream(session, exchange, {Op::stream, size, 0, inflight, 0}, round);
     stream.run(1);
     const double message_seconds = std::max(stream.run(inflight) / inflight, 1e-9);
-    const double max_window = static_cast<double>(memory / stride(size));
+    const std::size_t fitting = memory / stride(size);
+    const double max_window = static_cast<double>(fitting);
     int window =
         std::max(inflight, static_cast<int>(std::min(burst_seconds / message_seconds, max_window)));
     std::vector<double> bandwidths;

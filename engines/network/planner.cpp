@@ -45,8 +45,9 @@ double Planner::burst_target() const {
 }
 
 int Planner::clamp_window(std::size_t size, double window) const {
-    const double fitting = static_cast<double>(
-        input_.memory / (stride(size) * static_cast<std::size_t>(input_.max_flows)));
+    const std::size_t messages =
+        input_.memory / (stride(size) * static_cast<std::size_t>(input_.max_flows));
+    const double fitting = static_cast<double>(messages);
     const double max_flows = input_.max_flows;
     window = std::min({window, fitting, std::max(1.0, max_window / max_flows)});
     return std::max(input_.smallest_window, static_cast<int>(window));

@@ -153,7 +153,7 @@ Summary halved(Summary s) {
     return s;
 }
 
-void Tally::add(const Burst& burst, Outcome outcome) {
+void Tally::add(const Burst& burst, const Outcome& outcome) {
     timed += outcome.elapsed;
     operations += outcome.operations;
     bytes += outcome.bytes;
@@ -177,6 +177,7 @@ std::string Tally::packed(int rank) const {
             {receiving ? peer : rank, receiving ? rank : peer, median, messages_.at(peer)});
     }
     std::vector<CorruptionCount> counts;
+    counts.reserve(corrupted_sources_.size());
     for (const auto& [source, n] : corrupted_sources_) counts.push_back({source, rank, n});
     std::string packed;
     pack(packed, std::vector<RankTotals>{{seconds(timed), operations}});

@@ -21,7 +21,7 @@ class Tally {
 public:
     Tally(Op of, std::size_t bytes_each) : op(of), size(bytes_each) {}
 
-    void add(const Burst& burst, Outcome outcome);
+    void add(const Burst& burst, const Outcome& outcome);
     std::string packed(int rank) const;
 
     const Op op;

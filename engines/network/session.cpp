@@ -51,6 +51,7 @@ std::vector<std::string> rank_labels(const std::vector<std::string>& hosts) {
     std::map<std::string, int> total, numbered;
     for (const std::string& host : hosts) ++total[host];
     std::vector<std::string> labels;
+    labels.reserve(hosts.size());
     for (const std::string& host : hosts)
         labels.push_back(total[host] == 1 ? host : fmt::format("{}:{}", host, numbered[host]++));
     return labels;
@@ -133,6 +134,7 @@ void Session::find_missing_ranks(Nanoseconds waited) {
         for (const Ticket ticket : answered) expected.erase(ticket);
         sched_yield();
     }
+    missing.reserve(expected.size());
     for (const auto& [ticket, peer] : expected) missing.push_back(peer);
     std::ranges::sort(missing);
     give_up(waited + now() - begin, missing);

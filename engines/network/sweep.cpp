@@ -114,7 +114,7 @@ Sweep::Pass Sweep::pass(Tally& tally, int window, int latency_messages) {
             Outcome answered = measure_latency(tally, latency_messages, round);
             sum.corrupted += answered.corrupted;
             const bool interrupted = answered.interrupted;
-            tally.add({Op::request, tally.size, latency_messages, 1, 0}, std::move(answered));
+            tally.add({Op::request, tally.size, latency_messages, 1, 0}, answered);
             if (interrupted) return {.interrupted = true};
         }
         Outcome outcome =
@@ -125,7 +125,7 @@ Sweep::Pass Sweep::pass(Tally& tally, int window, int latency_messages) {
         sum.corrupted += outcome.corrupted;
         longest = std::max(longest, outcome.elapsed);
         const bool interrupted = outcome.interrupted;
-        tally.add({tally.op, tally.size, window, options_.inflight, 0}, std::move(outcome));
+        tally.add({tally.op, tally.size, window, options_.inflight, 0}, outcome);
         if (interrupted) return {.interrupted = true};
     }
     double times[] = {seconds(sum.elapsed), seconds(longest),

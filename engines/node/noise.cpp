@@ -45,6 +45,7 @@ void detail::run_noise(const Options& options, Bench& bench) {
     std::vector<Detours> per_core(static_cast<std::size_t>(cores));
     {
         std::vector<std::jthread> pool;
+        pool.reserve(static_cast<std::size_t>(cores));
         for (int core = 0; core < cores; ++core)
             pool.emplace_back([&, core] {
                 bind_to_core(core);

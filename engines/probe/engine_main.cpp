@@ -30,7 +30,8 @@ void print_usage(std::FILE* stream, std::string_view program, std::span<const Me
 // The rank that a launcher gave this process, known before MPI_Init; none if started by hand.
 std::optional<int> launched_rank() {
     for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID"})
-        if (const char* value = std::getenv(name)) return std::atoi(value);
+        if (const char* value = std::getenv(name))
+            return static_cast<int>(std::strtol(value, nullptr, 10));
     return std::nullopt;
 }
 

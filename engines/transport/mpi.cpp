@@ -212,7 +212,7 @@ void Mpi::broadcast(std::string& value) {
 // Seconds that MPI_Init may take before this host reports a failure.
 double start_limit() {
     const char* text = std::getenv("ASSAY_START_TIMEOUT");
-    const double limit = text ? std::atof(text) : 0;
+    const double limit = text ? std::strtod(text, nullptr) : 0;
     return limit > 0 ? limit : 120;
 }
 

@@ -379,6 +379,7 @@ void run_null_ranks(int ranks, const Faults& faults, const std::function<void(Tr
     std::vector<std::exception_ptr> errors(static_cast<std::size_t>(ranks));
     {
         std::vector<std::jthread> threads;
+        threads.reserve(static_cast<std::size_t>(ranks));
         for (int rank = 0; rank < ranks; ++rank)
             threads.emplace_back([&, rank] {
                 NullRank transport(fabric, rank);
@@ -406,10 +407,10 @@ std::unique_ptr<Transport> instant_transport() { return std::make_unique<Instant
 
 void for_each_rank(int&, char**&, const std::function<void(Transport&)>& body) {
     const char* text = std::getenv("ASSAY_NULL_RANKS");
-    const int ranks = text ? std::atoi(text) : 1;
+    const long ranks = text ? std::strtol(text, nullptr, 10) : 1;
     if (ranks < 1 || ranks > 1024)
         throw Error("ASSAY_NULL_RANKS is not a number of ranks", "expected 1 to 1024");
-    run_null_ranks(ranks, {}, body);
+    run_null_ranks(static_cast<int>(ranks), {}, body);
 }
 
 }  // namespace assay

@@ -24,7 +24,7 @@ public:
         : limit_(limit),
           on_stall_(std::move(on_stall)),
           on_check_(std::move(on_check)),
-          thread_([this](std::stop_token stop) { watch(stop); }) {}
+          thread_([this](const std::stop_token& stop) { watch(stop); }) {}
 
     void enter(Nanoseconds time) { entered_.store(time, std::memory_order_relaxed); }
     void leave() { entered_.store(0, std::memory_order_relaxed); }

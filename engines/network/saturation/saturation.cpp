@@ -93,7 +93,8 @@ private:
     }
 
     bool flows(const Round& round) {
-        const double message = static_cast<double>((round.size + 63) / 64 * 64);
+        const std::size_t cache_lines = (round.size + 63) / 64;
+        const double message = static_cast<double>(cache_lines * 64);
         const double buffers = static_cast<double>(round.outgoing(session_.rank()).size() +
                                                    round.incoming(session_.rank()).size() *
                                                        static_cast<std::size_t>(inflight_));

@@ -116,6 +116,7 @@ private:
 template <class Work>
 void on_each_gpu(const std::vector<GpuChannels*>& gpus, Work work) {
     std::vector<std::future<void>> tasks;
+    tasks.reserve(gpus.size());
     for (std::size_t i = 0; i < gpus.size(); ++i)
         tasks.push_back(std::async(std::launch::async, [&gpus, &work, i] {
             gpus[i]->gpu.bind_thread();

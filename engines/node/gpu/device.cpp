@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdlib>
 #include <cstring>
 #include <thread>
+#include <tuple>
 
 #include "core/error.hpp"
 #include "core/pattern.hpp"
@@ -47,7 +49,8 @@ Gpu::Gpu(int number) : number_(number) {
     std::ranges::transform(pci_, pci_.begin(),
                            [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
     const std::string node = read_line(sysfs("bus/pci/devices/" + pci_ + "/numa_node"));
-    if (!node.empty() && node[0] != '-') numa_ = std::atoi(node.c_str());
+    if (!node.empty() && node[0] != '-')
+        numa_ = static_cast<int>(std::strtol(node.c_str(), nullptr, 10));
     check(driver().retain(&context_, device_), "cuDevicePrimaryCtxRetain");
 }
 
@@ -151,7 +154,7 @@ void Gate::hold(const Gpu& gpu, Stream stream) const {
     };
     auto held = std::make_unique<Shared>(open_);
     gpu.check(driver().call_host(stream, wait, held.get()), "cuLaunchHostFunc");
-    held.release();
+    std::ignore = held.release();  // `wait` owns it now
 }
 
 void Gate::open() const {

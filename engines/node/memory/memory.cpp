@@ -69,6 +69,7 @@ public:
         std::vector<std::exception_ptr> errors(cores_.size());
         {
             std::vector<std::jthread> pool;
+            pool.reserve(cores_.size());
             for (std::size_t t = 0; t < cores_.size(); ++t)
                 pool.emplace_back([&, t] {
                     try {
@@ -102,6 +103,7 @@ public:
                    static_cast<std::int64_t>(bandwidths.size()) > plan.repeats;
         });
         std::vector<std::jthread> pool;
+        pool.reserve(threads());
         for (std::size_t t = 0; t < threads(); ++t)
             pool.emplace_back([&, t] {
                 bind_to_core(cores_[t]);

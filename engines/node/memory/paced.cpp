@@ -167,6 +167,7 @@ std::vector<Outcome> run(const Plan& plan, Sink& sink) {
     std::barrier ready(static_cast<std::ptrdiff_t>(threads),
                        [&]() noexcept { begin = now() + warm_up; });
     std::vector<std::jthread> pool;
+    pool.reserve(threads);
     for (std::size_t t = 0; t < threads; ++t)
         pool.emplace_back([&, t] {
             std::optional<Worker> worker;

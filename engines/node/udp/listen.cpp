@@ -118,6 +118,7 @@ void Listener::work(Worker& worker) {
         if (node.number == numa_ && !node.cores.empty()) bind_to_node(node);
     worker.blocks.emplace();
     std::vector<pollfd> polled;
+    polled.reserve(worker.sockets.size());
     for (const std::size_t s : worker.sockets) polled.push_back({sockets_[s].fd(), POLLIN, 0});
     while (!stopping_.load(std::memory_order_relaxed)) {
         bool any = false;

@@ -173,6 +173,7 @@ void report(Sink& sink, const Subject& subject, const Reception& r, const Recept
         records.add("longest_gap", seconds(r.arrivals.gap), "",
                     r.end ? Json{{"sender_late", r.end->pause}} : Json::object());
     std::vector<double> jitters;
+    jitters.reserve(r.arrivals.streams.size());
     for (const StreamArrivals& stream : r.arrivals.streams) jitters.push_back(stream.jitter);
     if (r.arrivals.first != 0) records.add("jitter", summarize(jitters), {});
     report_intervals(records, r);
