@@ -36,7 +36,7 @@ double parse_number(const Parameter& parameter, std::string text) {
     }
     if (value < parameter.min || value > parameter.max)
         throw Error(shown + ": out of bounds",
-                    fmt::format("expected {} to {}", parameter.min, parameter.max));
+                    fmt::format("give {} to {}", parameter.min, parameter.max));
     return value;
 }
 

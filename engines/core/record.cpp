@@ -66,7 +66,7 @@ void Sink::write(const Json& record) {
         if (n < 0 && errno == EINTR) continue;
         if (n < 0)
             throw Error("cannot write a record to standard output",
-                        "is the reading process still running?");
+                        "check that the reading process still runs");
         written += static_cast<std::size_t>(n);
     }
 }

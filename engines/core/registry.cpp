@@ -18,7 +18,7 @@ const Measurement& find_measurement(std::span<const Measurement> table, std::str
         if (m.name == name) return m;
         known += (known.empty() ? "" : ", ") + std::string(m.name);
     }
-    throw Error(fmt::format("unknown measurement '{}'", name), "expected one of " + known);
+    throw Error(fmt::format("unknown measurement '{}'", name), "choose one of " + known);
 }
 
 }  // namespace assay

@@ -96,8 +96,9 @@ void bind_to_core(int index) {
     const int status = hwloc_set_cpubind(topology().handle(), processor, HWLOC_CPUBIND_THREAD);
     hwloc_bitmap_free(processor);
     if (status != 0)
-        throw Error("cannot bind a thread to core " + std::to_string(index),
-                    "is this process confined to fewer processors (taskset, a container)?");
+        throw Error(
+            "cannot bind a thread to core " + std::to_string(index),
+            "check whether this process is confined to fewer processors (taskset, a container)");
 }
 
 namespace {
@@ -154,8 +155,9 @@ void bind_to_node(const NumaNode& node) {
     const int status = hwloc_set_cpubind(topology().handle(), cores, HWLOC_CPUBIND_THREAD);
     hwloc_bitmap_free(cores);
     if (status != 0)
-        throw Error("cannot bind a thread to NUMA node " + std::to_string(node.number),
-                    "is this process confined to fewer processors (taskset, a container)?");
+        throw Error(
+            "cannot bind a thread to NUMA node " + std::to_string(node.number),
+            "check whether this process is confined to fewer processors (taskset, a container)");
 }
 
 NodeMemory::NodeMemory(std::size_t bytes, int node) {
@@ -172,7 +174,7 @@ NodeMemory::NodeMemory(std::size_t bytes, int node) {
                                HWLOC_MEMBIND_BIND,
                                HWLOC_MEMBIND_BYNODESET | HWLOC_MEMBIND_STRICT) != 0)
         throw Error("cannot place memory on NUMA node " + std::to_string(node),
-                    "is this process confined to other nodes (numactl, a container)?");
+                    "check whether this process is confined to other nodes (numactl, a container)");
 }
 
 NodeMemory::~NodeMemory() {

@@ -33,11 +33,11 @@ Pair read_pair(const std::string& text, int ranks) {
                                     : std::from_chars_result{dash, std::errc::invalid_argument};
     if (second != std::errc() || rest != end)
         throw Error(fmt::format("--pairs: '{}' is not a pair of ranks", text),
-                    "expected from-to, e.g. 0-3,3-0");
+                    "give from-to, e.g. 0-3,3-0");
     if (from == to || std::min(from, to) < 0 || std::max(from, to) >= ranks)
         throw Error(
             fmt::format("--pairs: {} is not a pair of different ranks below {}", text, ranks),
-            "expected from-to, e.g. 0-3,3-0");
+            "give from-to, e.g. 0-3,3-0");
     return {from, to};
 }
 

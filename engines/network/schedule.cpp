@@ -32,7 +32,7 @@ Schedule Schedule::all_to_all(std::string_view shape, int ranks) {
     }
     if (shape != "random")
         throw Error(fmt::format("unknown schedule '{}'", shape),
-                    "expected shift, circle, xor or random");
+                    "choose shift, circle, xor or random");
     Schedule schedule(Shape::random, ranks, ranks - 1);
     schedule.shuffled_.resize(static_cast<std::size_t>(ranks));
     std::iota(schedule.shuffled_.begin(), schedule.shuffled_.end(), 0);
@@ -47,7 +47,7 @@ Schedule Schedule::client_server(int ranks, int servers, bool to_servers) {
     if (servers < 1 || servers >= ranks)
         throw Error(
             fmt::format("{} servers of {} ranks leave no client or no server", servers, ranks),
-            "expected 1 server to one less than the number of ranks");
+            "give 1 server to one less than the number of ranks");
     Schedule schedule(Shape::bipartite, ranks, 1);
     schedule.servers_ = servers;
     schedule.to_servers_ = to_servers;

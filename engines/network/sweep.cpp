@@ -25,7 +25,7 @@ Op read_operation(const std::string& text, Op send) {
     if (text == "put") return Op::put;
     if (text == "get") return Op::get;
     throw Error(fmt::format("unknown operation '{}' in --op", text),
-                "expected one or more of send,put,get");
+                "choose one or more of send,put,get");
 }
 
 }  // namespace
@@ -37,8 +37,7 @@ SweepOptions parse_sweep(const Options& options, Op send) {
     if (sweep.sizes.empty()) sweep.sizes = default_sizes();
     for (const std::size_t size : sweep.sizes)
         if (size < 1 || size > max_size)
-            throw Error(fmt::format("message size {} is out of bounds", size),
-                        "expected 1 B to 1 GiB");
+            throw Error(fmt::format("message size {} is out of bounds", size), "give 1 B to 1 GiB");
     for (const std::string& operation : split(options.text("op"), ','))
         sweep.operations.push_back(read_operation(operation, send));
     sweep.inflight = static_cast<int>(options.integer("nflight"));

@@ -58,7 +58,7 @@ void split_off_guardian(int rank) {
         const std::string host = host_name();
         Sink().failure(fmt::format("rank {} on {} was ended by signal {} ({})", rank, host, number,
                                    strsignal(number)),
-                       number == SIGKILL ? "check dmesg on that host: was it out of memory?"
+                       number == SIGKILL ? "check in dmesg whether that host was out of memory"
                                          : "see the last messages of the engine",
                        {.host = host, .rank = rank}, number == SIGKILL);
         usleep(record_delay_us);

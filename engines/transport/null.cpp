@@ -409,7 +409,7 @@ void for_each_rank(int&, char**&, const std::function<void(Transport&)>& body) {
     const char* text = std::getenv("ASSAY_NULL_RANKS");
     const long ranks = text ? std::strtol(text, nullptr, 10) : 1;
     if (ranks < 1 || ranks > 1024)
-        throw Error("ASSAY_NULL_RANKS is not a number of ranks", "expected 1 to 1024");
+        throw Error("ASSAY_NULL_RANKS is not a number of ranks", "give 1 to 1024");
     run_null_ranks(static_cast<int>(ranks), {}, body);
 }
 

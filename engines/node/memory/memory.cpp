@@ -37,7 +37,7 @@ public:
         std::fill_n(arrays_.c, n, 0.5);
         if (node != NodeMemory::any && !memory_.is_on_node(node))
             throw Error("memory requested on NUMA node " + std::to_string(node) + " is elsewhere",
-                        "is that node full? see numactl --hardware");
+                        "check with numactl --hardware whether that node is full");
     }
     const Arrays& arrays() const { return arrays_; }
 

@@ -12,14 +12,13 @@ Operation parse_operation(const std::string& text) {
     for (Operation operation :
          {Operation::write, Operation::read, Operation::copy, Operation::transpose})
         if (text == name(operation)) return operation;
-    throw Error("unknown memory operation '" + text + "'",
-                "expected write, read, copy or transpose");
+    throw Error("unknown memory operation '" + text + "'", "choose write, read, copy or transpose");
 }
 
 void check(const Workload& w) {
     if (w.stations < 1 || w.stations > 10'000 || w.steps.empty())
         throw Error("the workload has no threads, or too many",
-                    "expected 1 to 10000 stations, each with steps");
+                    "give 1 to 10000 stations, each with steps");
     for (const PacedStep& step : w.steps) {
         if (step.block < 4096 || step.block > (std::size_t{1} << 32) || !(step.rate > 0))
             throw Error("a step of the workload needs a block of 4 KiB to 4 GiB and a rate",

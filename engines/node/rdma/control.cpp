@@ -131,7 +131,7 @@ Json Connection::next(Nanoseconds deadline) {
     const std::uint32_t length = read_word(deadline);
     if (length > longest_message)
         throw PeerError(fmt::format("{} announces a message of {} bytes", peer_, length),
-                        "expected at most 1 MiB");
+                        "use the same version of Assay on both sides");
     std::string body(length, '\0');
     read(body.data(), length, deadline);
     const Json message = Json::parse(body, nullptr, false);
@@ -260,7 +260,7 @@ int connect_to(const std::string& host, int port, double limit) {
         throw Error(fmt::format("nobody listens on {}:{}", host, port),
                     "start the listening side there first: assay rdma -d DEVICE");
     throw Error(fmt::format("cannot reach {}:{}: {}", host, port, std::strerror(error)),
-                "is the host up, and the port open in its firewall (--port)?");
+                "check that the host is up, and the port open in its firewall (--port)");
 }
 
 }  // namespace assay::rdma

@@ -69,7 +69,7 @@ PortName parse_port_name(const std::string& text) {
                           : parse_whole(std::string_view(text).substr(colon + 1));
     if (name.device.empty() || name.device.find('/') != std::string::npos || !port || *port < 0)
         throw Error(fmt::format("'{}' is not an RDMA device", text),
-                    "expected a name such as mlx5_0, or mlx5_0:1 for its port 1");
+                    "give a name such as mlx5_0, or mlx5_0:1 for its port 1");
     name.port = *port;
     return name;
 }

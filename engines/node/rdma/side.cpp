@@ -53,7 +53,7 @@ const char* name(Op op) { return op == Op::write ? "write" : op == Op::read ? "r
 Op parse_op(const std::string& text) {
     for (const Op op : {Op::write, Op::read, Op::send})
         if (text == name(op)) return op;
-    throw Error(fmt::format("unknown operation '{}'", text), "expected write, read or send");
+    throw Error(fmt::format("unknown operation '{}'", text), "choose write, read or send");
 }
 
 bool Workload::sends() const { return std::ranges::find(ops, Op::send) != ops.end(); }

@@ -149,8 +149,8 @@ std::optional<SenderInfo> Receiver::await_sender() {
         if (waited > limit)
             throw Error(fmt::format("no sender came to {} ({} on {}) within {:g} s", address_text,
                                     settings_.interface.name, host_name(), limit),
-                        fmt::format("start 'assay udp send -H {}' on another machine meanwhile; is "
-                                    "UDP port {} open to it?",
+                        fmt::format("start 'assay udp send -H {}' on another machine meanwhile, "
+                                    "and check that UDP port {} is open to it",
                                     options_.text("host"), options_.integer("port")));
         if (now() - shown > 1'000'000'000) {
             shown = now();
@@ -270,7 +270,7 @@ void Receiver::run() {
         throw Error(
             fmt::format("{} ({}) called, but no message of it arrived within {:g} s", hello.host,
                         sender->address.text(), silence_s),
-            fmt::format("does every switch on the way carry frames of {} bytes?",
+            fmt::format("check that every switch on the way carries frames of {} bytes",
                         hello.size + static_cast<std::uint64_t>(settings_.address.headers()) + 18));
     const ReceptionResult result = evaluate(reception);
     const std::string report_text =

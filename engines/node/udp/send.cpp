@@ -143,13 +143,12 @@ Error Sender::no_answer_error() const {
     for (const Candidate& d : candidates_)
         if (d.error != 0)
             return Error(fmt::format("cannot send to {}: {}", host, std::strerror(d.error)),
-                         d.error == EPERM || d.error == EACCES
-                             ? "does this machine's firewall forbid it?"
-                             : "check 'ip route get'");
+                         d.error == EPERM || d.error == EACCES ? "check this machine's firewall"
+                                                               : "check 'ip route get'");
     return Error(
         fmt::format("{} ({}) does not answer within {} s", host, candidates_.front().address.text(),
                     options_.text("wait")),
-        fmt::format("is it up, does 'assay udp receive -H {}' run there, and is UDP port {} open?",
+        fmt::format("check that it is up, runs 'assay udp receive -H {}', and UDP port {} is open",
                     host, port_));
 }
 

@@ -210,9 +210,9 @@ std::uint64_t Transmitter::handle_error(Worker& worker, Stream& stream, int erro
             "raise the MTU there (ip link set DEV mtu 9000), choose a smaller --size on both "
             "sides, or --fragments"));
     else
-        fail(Error(fmt::format("cannot send to {}: {}", to, std::strerror(error)),
-                   error == EPERM ? "does this machine's firewall forbid it?"
-                                  : "check 'ip route' and 'ip link'"));
+        fail(Error(
+            fmt::format("cannot send to {}: {}", to, std::strerror(error)),
+            error == EPERM ? "check this machine's firewall" : "check 'ip route' and 'ip link'"));
     return 0;
 }
 
