@@ -1,7 +1,7 @@
 // The engines' only error type: what is wrong, and how to fix it.
 //
-// Thrown anywhere and caught once, by report_errors (core/main.hpp), which prints "what; fix: ..." on
-// standard error and exits with 2. Any other exception that reaches main is a defect of Assay.
+// Thrown anywhere and caught once, by report_errors (core/main.hpp), which prints "what; fix: ..."
+// on standard error and exits with 2. Any other exception that reaches main is a defect of Assay.
 #pragma once
 
 #include <stdexcept>
