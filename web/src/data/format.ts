@@ -112,7 +112,6 @@ const UNITS: Record<string, string> = {
   buffer: "B",
   offered: "B/s",
   rate: "B/s",
-  budget: "s",
   seconds: "s",
   sender_late: "s",
   sent: "B/s",
