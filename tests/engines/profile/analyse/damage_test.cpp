@@ -56,16 +56,16 @@ std::vector<Chunk> planted_chunks() {
     add({.kind = ChunkKind::mappings, .count = 1, .first = 2000},
         bytes_of("1000 5000 3f /nowhere/object.so\n"));
     std::vector<std::uint64_t> raw = {8 | code_of(4) << 4 | 4 << 13,
-                                      9 | 0x7f0000000000ull << 4};  // define, base
+                                      9 | 0x7f0000000000ull << 4};  // define_stack, set_base
     for (std::uint64_t k = 0; k < 20; ++k) {
         raw.push_back(1 | code_of(4) << 4 | 3 << 13 | 100ull << 25 |
                       7ull << 44);                                     // malloc, 112 bytes further
-        raw.push_back(10 | 55 << 4);                                   // cost
+        raw.push_back(10 | 55 << 4);                                   // call_ticks
         if (k % 3 != 0) raw.push_back(6 | code_of(4) << 4 | 2 << 13);  // free
     }
     for (const std::uint64_t word : std::initializer_list<std::uint64_t>{
              50'000 << 4, 11 | 1 << 4 | 4 << 8, 0x7fff12345670, 1ull << 33})
-        raw.push_back(word);  // pause, wide
+        raw.push_back(word);  // advance_time, full_event
     add({.kind = ChunkKind::raw, .count = static_cast<std::uint32_t>(raw.size()), .first = 70},
         {reinterpret_cast<const std::uint8_t*>(raw.data()), raw.size() * sizeof raw[0]});
     std::vector<Event> events;

@@ -40,16 +40,16 @@ TEST_CASE("events of all kinds, addresses, sizes and times are decoded as they w
         while (encoder.next < encoder.limit) {
             const auto kind = static_cast<Kind>(1 + random() % 9);
             const std::uint64_t steps = below(random() % 8 == 0 ? 40 : 12),
-                                place = random() % 4 == 0 ? below(55) : heap + 16 * below(20);
+                                address = random() % 4 == 0 ? below(55) : heap + 16 * below(20);
             const bool sized = has_size(kind);
             const std::uint64_t size = !sized               ? 0
                                        : random() % 50 == 0 ? not_reallocated
                                                             : below(random() % 8 == 0 ? 50 : 18);
             const auto stack = static_cast<std::uint32_t>(below(random() % 2 == 0 ? 24 : 5));
-            encoder.put(kind, stack, steps, place, size);
+            encoder.put(kind, stack, steps, address, size);
             step += steps;
             events.push_back({step << time_shift,
-                              place | static_cast<std::uint64_t>(kind) << kind_shift, size, stack,
+                              address | static_cast<std::uint64_t>(kind) << kind_shift, size, stack,
                               0});
             if (random() % 8 == 0) {
                 events.back().call_ticks = static_cast<std::uint32_t>(below(32));

@@ -103,7 +103,7 @@ def test_a_setuid_program(planted: Path, tmp_path: Path) -> None:
 def test_runs_that_are_none(tmp_path: Path) -> None:
     if shutil.which("compare") is None:
         assert "compare takes two runs of 'assay heap'" in refused("compare", "a", "b", cwd=tmp_path)
-    assert "never negative" in refused("--at-least", "-5", "--", "true", cwd=tmp_path)
+    assert "'-5' is not a quantity" in refused("--at-least", "-5", "--", "true", cwd=tmp_path)
 
 
 def test_a_limit_on_a_programs_memory(
