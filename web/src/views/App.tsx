@@ -1,4 +1,4 @@
-// The report, top to bottom in the order in which it is read: the verdict, why, and then the figures.
+// The report from top to bottom: the verdict, its causes, then the figures.
 
 import { useMemo } from "preact/hooks";
 

@@ -1,4 +1,4 @@
-// One choice among a few: a native select, so that keyboard, screen reader and telephone work as they do.
+// A choice among a few options: a native select, which works with keyboard, screen reader and phone.
 
 interface Props<T extends string> {
   label: string;

@@ -1,6 +1,5 @@
-// What hosts and devices reach, as bars with the limits that were held against them; how late paced work
-// was, as a distribution; and memory bandwidth between NUMA nodes. Bars are plain elements: they print, zoom
-// and read aloud as text does.
+// Figures of hosts and devices as bars with their limits, lateness of paced work as a distribution, and memory
+// bandwidth between NUMA nodes. Bars are plain elements: they print, zoom and work with screen readers.
 
 import { useState } from "preact/hooks";
 

@@ -1,6 +1,5 @@
-// What the hosts are. A fact that all hosts share is said once; one that differs is said per value, with the
-// hosts that have it, because on a cluster the host that differs is the thing to see. It stays short for
-// any number of hosts.
+// Facts about hosts. A fact that all hosts share has one line; one that differs has a line for each value with the
+// hosts that have it, because a differing host is what matters. The table stays short for any number of hosts.
 
 import { fold, naturally } from "../data/hosts";
 import type { Context, Scalar } from "../data/records";
@@ -57,7 +56,7 @@ function FactHosts({ row }: { row: FactRow }) {
   );
 }
 
-const PER_HOST_SHARE = 0.5; // with a value for every second host, a fact is a host's own, like its uptime: not "odd"
+const PER_HOST_SHARE = 0.5; // with a value for every second host, a fact is individual, like an uptime: not "odd"
 const LISTED = 3; // and with no more values than this it is listed all the same
 
 export function Hosts({ contexts }: { contexts: Context[] }) {

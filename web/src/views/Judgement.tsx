@@ -1,4 +1,4 @@
-// What was judged and what was found: the verdicts as a table, the findings as prose with their figures.
+// Verdicts as a table, findings as text with their figures.
 
 import { parameters, percent, quantity } from "../data/format";
 import type { PairsHead, Run } from "../data/load";
@@ -172,7 +172,7 @@ function Fact({ name, value }: { name: string; value: string }) {
   );
 }
 
-/** A subject in words: "h3", "h3 → h5", "h3 (mlx5_0, NUMA node 1)". */
+/** A subject as text: "h3", "h3 → h5", "h3 (mlx5_0, NUMA node 1)". */
 export function subjectText(subject: Subject | undefined): string {
   if (!subject?.host) return "";
   const extra = [

@@ -1,4 +1,4 @@
-// A node's own storage: bandwidth over threads and transfer sizes, as a map and as curves.
+// A node's local storage: bandwidth over threads and transfer sizes, as a map and as curves.
 
 import { useMemo, useState } from "preact/hooks";
 
@@ -37,7 +37,7 @@ export function StorageDevice({ figures }: { figures: Figure[] }) {
   const peak = selected.reduce((best, item) => (item.value > best.value ? item : best));
   return (
     <section id="storage-device">
-      <h2>A node's own storage</h2>
+      <h2>Local storage of a node</h2>
       <div class="controls">
         <Choice
           label="Of"

@@ -1,4 +1,4 @@
-// HDF5: what the library's calls reach, and what is left of it from opening to closing the file.
+// HDF5: the rate of the library's calls, and the rate from opening to closing the file.
 
 import { useMemo } from "preact/hooks";
 

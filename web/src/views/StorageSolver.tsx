@@ -1,4 +1,4 @@
-// Where a solver's time goes: computing, communication, writing, stacked.
+// A solver's time, stacked: computing, communication, writing.
 
 import { useMemo } from "preact/hooks";
 

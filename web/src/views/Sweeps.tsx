@@ -1,4 +1,4 @@
-// The sweep, twice: as curves, to see where it bends, and as a table, to read it.
+// The sweep as curves and as a table.
 
 import { useMemo, useState } from "preact/hooks";
 

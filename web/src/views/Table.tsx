@@ -1,5 +1,5 @@
 // The one table of the report: TanStack's core does the sorting, and beyond some thirty rows only those in
-// view are in the document. On paper all of them are (to a limit: a book of pairs helps nobody).
+// view are in the document. In print all of them are, up to a limit.
 
 import {
   constructTable,

@@ -1,5 +1,4 @@
-// What went wrong while measuring: failures that ended something early, and payloads that did not arrive
-// as they were sent. Shown only where there are any, and then before the figures.
+// Failures that ended a measurement early, and corrupted payloads. Shown before the figures, if there are any.
 
 import { parameters } from "../data/format";
 import type { Run } from "../data/load";

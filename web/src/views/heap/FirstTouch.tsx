@@ -61,7 +61,7 @@ export function FirstTouch({ model, select }: ViewProps) {
         value: (row) => row.left,
         show: (row) => amount(row.left, "1"),
       },
-      locationColumn("asked for by", model, select, (row) => model.allocationSite[row.node]!),
+      locationColumn("allocated by", model, select, (row) => model.allocationSite[row.node]!),
     ],
     [model],
   );
@@ -122,7 +122,7 @@ export function FirstTouch({ model, select }: ViewProps) {
         ))}
       </div>
       <Table
-        caption="Page faults by who has asked for the block"
+        caption="Page faults by allocation site of the block"
         columns={stackColumns}
         rows={stacks}
       />

@@ -43,14 +43,14 @@ export function Fragments({ model, select }: ViewProps) {
         value: (row) => row.blocks,
         show: (row) => amount(row.blocks, "1"),
       },
-      locationColumn("asked for by", model, select, (row) => model.allocationSite[row.node]!),
+      locationColumn("allocated by", model, select, (row) => model.allocationSite[row.node]!),
     ],
     [model],
   );
   if (!pages)
     return (
       <p class="soft">
-        At no moment did the process hold notably more memory than was asked for, or the trace has
+        At no moment did the process hold notably more memory than was allocated, or the trace has
         no addresses.
       </p>
     );

@@ -1,4 +1,4 @@
-// A function by its name, which leads to its source; and as a column of tables, who has asked.
+// A function's name that links to its source, also as a table column of locations.
 
 import type { HeapModel } from "../../data/heap";
 import type { Column } from "../Table";

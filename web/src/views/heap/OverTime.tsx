@@ -1,4 +1,4 @@
-// Memory over time: what was asked for, what the process had; how fast it was asked for; how deep stacks were.
+// Memory over time: live and resident bytes, the rate of allocation, the depth of stacks.
 
 import { useMemo } from "preact/hooks";
 
@@ -44,7 +44,7 @@ export function OverTime({ model }: ViewProps) {
       />
       <TimeLines
         title="Allocation rate"
-        label="Bytes asked for in a second, over time."
+        label="Bytes allocated per second, over time."
         unit="B/s"
         lines={rate}
       />

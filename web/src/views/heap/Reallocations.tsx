@@ -62,7 +62,7 @@ export function Reallocations({ model, select }: ViewProps) {
       },
       {
         id: "bytes",
-        header: "asked for in all",
+        header: "allocated in all",
         numeric: true,
         value: (entry) => entry.bytes,
         show: (entry) => amount(entry.bytes, "B"),

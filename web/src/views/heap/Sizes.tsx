@@ -68,7 +68,7 @@ export function Sizes({ model, selection, select }: ViewProps) {
   );
 }
 
-/** Of what a function has asked for itself; of all, where none is chosen. */
+/** The exclusive figures of a function, or of the whole program if none is selected. */
 function spreadOf(
   model: HeapModel,
   selection: Selection | undefined,

@@ -1,5 +1,5 @@
-// Who has asked, and on whose behalf: the stacks with most of a metric, of all or of those through a chosen function
-// or line.
+// The stacks with most of a metric: all of them, or those through a selected function or line. Each names its
+// allocation site.
 
 import { useState } from "preact/hooks";
 
@@ -82,7 +82,7 @@ export function Stacks({ model, metric, selection, select }: ViewProps) {
   );
 }
 
-/** The innermost frames, from who has asked outwards. */
+/** The innermost frames, from the allocation site outwards. */
 function inWords(names: string[], allocationSite: string): string {
   const from = names.lastIndexOf(allocationSite) + 1;
   return names

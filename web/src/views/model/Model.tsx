@@ -28,7 +28,7 @@ export function Model({
       <h2>The network's model</h2>
       <Picture platform={drawn} />
       <Table
-        caption="Capacities, each with its 95 % interval and what it rests on"
+        caption="Capacities with 95 % interval and source"
         columns={CAPACITIES}
         rows={capacities}
       />
@@ -123,7 +123,7 @@ const CAPACITIES: Column<Capacity>[] = [
         ? `${quantity(row.low, row.unit)} to ${quantity(row.high, row.unit)}`
         : "",
   },
-  { id: "why", header: "What it rests on", value: (row) => row.why ?? "" },
+  { id: "why", header: "Source", value: (row) => row.why ?? "" },
 ];
 
 const POINTS: Column<Comparison>[] = [
