@@ -75,7 +75,7 @@ def test_cobalt2_where_most_is_missing(
     """The real specification, on a machine without settings, GPUs, RDMA or a peer: each line with its reason."""
     monkeypatch.setenv("ASSAY_ROOT", str(tmp_path / "nothing"))
     monkeypatch.setenv("FAKE_CUDA", json.dumps({"gpus": []}))
-    quick = '\n[parameters."node.memory_paced"]\nseconds = 1\nscale = 0.01\n'
+    quick = '\n[parameters."node.memory_paced"]\nbudget = "1s"\nscale = 0.01\n'
     status, run, _ = comply((ROOT / "specs/cobalt2.toml").read_text() + quick)
     assert status == 2
     found = {

@@ -52,7 +52,7 @@ max = "0 %"
 [parameters."node.udp_send"]
 streams = 5
 rate = "60 Mbit/s"
-seconds = 1.5
+budget = "1.5s"
 """
 
 
