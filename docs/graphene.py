@@ -110,7 +110,9 @@ def main() -> int:
     write_platform(published(), folder / "graphene.xml", PUBLISHED)
     run = folder / "run"
     status = assay(["simulate", str(folder / "graphene.xml"), "--", "saturate", "-o", str(run)])
-    status = status or assay(["model", str(run), "--platform", str(folder / "graphene-again.xml"), "--limit", "1%"])
+    status = status or assay(
+        ["model", str(run), "--platform", str(folder / "graphene-again.xml"), "--limit", "1%"]
+    )
     print(f"{time.monotonic() - begun[1]:.0f} s for the whole of it")
     compare(Run.load(run))
     pictures(run / "report.html", folder)
