@@ -79,7 +79,7 @@ def _shared_paths(evidence: Evidence) -> Iterator[Finding]:
         ]
         if not slowed:
             continue
-        worst, _, record = min(slowed, key=lambda one: one[0])
+        worst, _, record = min(slowed, key=lambda single: single[0])
         devices = list(dict.fromkeys(r.subject.device or "" for _, _, r in slowed))
         yield Finding(
             rule="gpu_copies",
@@ -90,11 +90,11 @@ def _shared_paths(evidence: Evidence) -> Iterator[Finding]:
             severity="warning",
             effect=worst - 1,
             confidence=0.8,
-            evidence=[one.id for _, *both in slowed for one in both],
+            evidence=[single.id for _, *both in slowed for single in both],
             details=[
-                f"{r.subject.device}, {WAYS[str(r.params['direction'])]}: {format_quantity(one.median, 'B/s')} "
+                f"{r.subject.device}, {WAYS[str(r.params['direction'])]}: {format_quantity(single.median, 'B/s')} "
                 f"alone, {format_quantity(r.median, 'B/s')} with all"
-                for _, one, r in slowed
+                for _, single, r in slowed
             ],
             fix="nvidia-smi topo -m and lspci -tv show which GPUs share a switch or a processor: spread them "
             "over the slots of all processors; 'assay mem' measures whether the memory is fast enough",

@@ -27,10 +27,10 @@ class _Check(NamedTuple):
 
 
 def judge_fact(criterion: Criterion, records: Sequence[AnyRecord], hosts: Collection[str]) -> Verdict:
-    contexts = [one for one in records if isinstance(one, Context) and _holds(criterion, one)]
-    with_fact = [one for one in contexts if criterion.fact in one.facts]
+    contexts = [item for item in records if isinstance(item, Context) and _holds(criterion, item)]
+    with_fact = [item for item in contexts if criterion.fact in item.facts]
     verdict = Verdict(criterion=str(criterion), outcome="INCONCLUSIVE", metric=criterion.fact)
-    hosts_with_fact = {one.subject.host for one in with_fact}
+    hosts_with_fact = {item.subject.host for item in with_fact}
     problems = [
         f"{host} has no {criterion.fact}{format_conditions(criterion.where)}"
         for host in sorted(set(hosts) - hosts_with_fact)
@@ -40,16 +40,16 @@ def judge_fact(criterion: Criterion, records: Sequence[AnyRecord], hosts: Collec
         problems = []
     if not with_fact and not problems:
         problems = [f"no host has {criterion.fact}{format_conditions(criterion.where)}"]
-    if problems and criterion.absent == "pass" and any(isinstance(one, Context) for one in records):
+    if problems and criterion.absent == "pass" and any(isinstance(item, Context) for item in records):
         problems = []
         verdict.reason = "not on this machine, which the specification allows"
-    checks = [_check(criterion, one) for one in with_fact]
-    failed = [one for one in checks if not one.is_within]
+    checks = [_check(criterion, item) for item in with_fact]
+    failed = [item for item in checks if not item.is_within]
     if checks:
-        _fill_in(verdict, criterion, min(checks, key=lambda one: one.slack), len(checks))
+        _fill_in(verdict, criterion, min(checks, key=lambda item: item.slack), len(checks))
     verdict.outcome = "FAIL" if failed else "INCONCLUSIVE" if problems else "PASS"
     if failed:
-        devices = [one.context.subject.device for one in failed if one.context.subject.device]
+        devices = [item.context.subject.device for item in failed if item.context.subject.device]
         verdict.fix = _fix(criterion.fix, devices)
     elif problems:
         suffix = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
@@ -91,8 +91,10 @@ def _check(criterion: Criterion, context: Context) -> _Check:
         slack = value - limit.value if bound == "min" else limit.value - value
         # Shares are quotients: 0.9999999999 counts as 1.
         is_within = slack >= 0 or math.isclose(value, limit.value, rel_tol=1e-9)
-        one = _Check(slack / abs(limit.value) if limit.value else slack, is_within, context, limit, spelled)
-        worst = min(worst, one, key=lambda held: held.slack)
+        candidate = _Check(
+            slack / abs(limit.value) if limit.value else slack, is_within, context, limit, spelled
+        )
+        worst = min(worst, candidate, key=lambda check: check.slack)
     return worst
 
 

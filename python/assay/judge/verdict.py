@@ -108,10 +108,12 @@ def _judge_bounds(criterion: Criterion, records: Sequence[AnyRecord], hosts: Col
                 slack = observed - required if bound == "min" else required - observed
                 relative = slack / abs(required) if required else slack
                 judged.append(_Judged(relative, record, observed, required, slack >= 0, source, spelled))
-    where = {key: one.value if isinstance(one, Quantity) else one for key, one in criterion.where.items()}
+    where = {
+        key: check.value if isinstance(check, Quantity) else check for key, check in criterion.where.items()
+    }
     verdict = Verdict(criterion=str(criterion), outcome="INCONCLUSIVE", metric=criterion.metric, where=where)
     if judged:
-        worst = min(judged, key=lambda one: one.slack)
+        worst = min(judged, key=lambda check: check.slack)
         verdict.outcome = "FAIL" if not worst.is_within else "INCONCLUSIVE" if problems else "PASS"
         verdict.observed, verdict.required = worst.observed, worst.required
         verdict.margin = worst.slack if worst.required else None
@@ -220,13 +222,21 @@ def _required(
                 [],
             )
         return limit.value, []
-    sources = [one for one in _matching(limit.of, limit.where, records) if one.unit == record.unit]
-    figures = [(one, value) for one in sources if not isinstance(value := _value(one, "median"), str)]
+    sources = [
+        source_record
+        for source_record in _matching(limit.of, limit.where, records)
+        if source_record.unit == record.unit
+    ]
+    figures = [
+        (source_record, value)
+        for source_record in sources
+        if not isinstance(value := _value(source_record, "median"), str)
+    ]
     used = [pair for pair in figures if pair[0].subject.host == record.subject.host] or figures
     if not used:
         return f"the limit needs {limit.of}{format_conditions(limit.where)}, which was not measured", []
     median = statistics.median(value for _, value in used)
-    return limit.share * median, [one.id for one, _ in used]
+    return limit.share * median, [source_record.id for source_record, _ in used]
 
 
 def _describe(record: Measurement, among: Sequence[Measurement] = ()) -> str:
@@ -248,12 +258,14 @@ def _describe(record: Measurement, among: Sequence[Measurement] = ()) -> str:
 def _judge_findings(criterion: Criterion, records: Sequence[AnyRecord]) -> Verdict:
     """Passes without a fault among the findings; warnings do not fail. A run that ended early is inconclusive."""
     verdict = Verdict(criterion=str(criterion), outcome="PASS")
-    findings = [one for one in records if isinstance(one, Finding) and criterion.rule in ("", one.rule)]
+    findings = [
+        record for record in records if isinstance(record, Finding) and criterion.rule in ("", record.rule)
+    ]
     faults = [finding for finding in findings if finding.severity == "fault"]
-    failures = [one for one in records if isinstance(one, Failure)]
+    failures = [record for record in records if isinstance(record, Failure)]
     measured = any(
-        (isinstance(one, Measurement) and one.status == "ok") or isinstance(one, Pairs | Corruption)
-        for one in records
+        (isinstance(record, Measurement) and record.status == "ok") or isinstance(record, Pairs | Corruption)
+        for record in records
     )
     if faults:
         first = max(faults, key=lambda finding: finding.confidence or 0.0)
