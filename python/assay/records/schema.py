@@ -19,7 +19,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 Scalar = str | int | float | bool
 
