@@ -1,12 +1,13 @@
-// assay-alloc: what an allocator costs, and a heap trace run again under it.
+// assay-alloc: measures allocators, and replays heap traces on them.
 //
-//   assay-alloc --describe                            what it can measure, as JSON
-//   assay-alloc check [--library PATH] [...]          whose malloc a process on this allocator
-//                                                     calls
-//   assay-alloc run NAME --library PATH [...]         measures; records on standard output
-//   assay-alloc prepare TRACE SCRIPT                  makes a heap trace ready for
+//   assay-alloc --describe                            prints its measurements as JSON
+//   assay-alloc check [--library PATH] [...]          prints the library whose malloc a
+//                                                     process on this allocator calls
+//   assay-alloc run NAME --library PATH [...]         runs a measurement; writes records to
+//                                                     standard output
+//   assay-alloc prepare TRACE SCRIPT                  converts a heap trace into a script for
 //                                                     profile.alloc.replay
-//   assay-alloc serve                                 the measured process, which the others start
+//   assay-alloc serve                                 the measured process; started by the others
 #include <fmt/format.h>
 
 #include <array>
@@ -18,7 +19,7 @@
 #include "core/options.hpp"
 #include "core/record.hpp"
 #include "probe/describe.hpp"
-#include "profile/alloc/measured.hpp"
+#include "profile/alloc/measured_process.hpp"
 #include "profile/alloc/measurements.hpp"
 #include "profile/alloc/prepare.hpp"
 #include "profile/alloc/study.hpp"
@@ -42,12 +43,16 @@ void measure(int argc, char** argv) {
 }
 
 void prepare(const std::string& trace, const std::string& script) {
-    const alloc::Head head = alloc::prepare(trace, script);
-    const Json said = {{"threads", head.lanes},       {"mallocs", head.mallocs},
-                       {"reallocs", head.reallocs},   {"frees", head.frees},
-                       {"peak_live", head.peak_live}, {"left_live", head.left_live},
-                       {"unknown", head.unknown},     {"handed_over", head.handed_over}};
-    fmt::print("{}\n", said.dump());
+    const alloc::ScriptHeader header = alloc::prepare(trace, script);
+    const Json json = {{"threads", header.threads},
+                       {"mallocs", header.mallocs},
+                       {"reallocs", header.reallocs},
+                       {"frees", header.frees},
+                       {"peak_live", header.peak_live},
+                       {"leaked", header.leaked},
+                       {"unknown_frees", header.unknown_frees},
+                       {"handed_over", header.handed_over}};
+    fmt::print("{}\n", json.dump());
 }
 
 int run(int argc, char** argv) {
@@ -60,9 +65,9 @@ int run(int argc, char** argv) {
     }
     if (verb == "check") {
         constexpr double limit_s = 30;
-        fmt::print("{}\n", alloc::serving_file(alloc::allocator_of(Options::parse(
-                                                   alloc::mixed, {argv + 2, argv + argc})),
-                                               limit_s));
+        fmt::print("{}\n", alloc::find_malloc_library(alloc::allocator_of(Options::parse(
+                                                          alloc::mixed, {argv + 2, argv + argc})),
+                                                      limit_s));
         return 0;
     }
     if (verb == "run" && argc > 2) {

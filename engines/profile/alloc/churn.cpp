@@ -1,39 +1,39 @@
-// Threads that allocate and free on their own, and threads that free what others have allocated.
+// Threads that allocate and free their own blocks, and threads that free other threads' blocks.
 #include <algorithm>
 
-#include "profile/alloc/measured.hpp"
+#include "profile/alloc/measured_process.hpp"
 
 namespace assay::alloc {
 namespace {
 
 constexpr int rounds = 5;
-constexpr std::size_t slots = 1024;        // live blocks of a thread
-constexpr std::size_t sizes = 1 << 14;     // drawn beforehand
-constexpr std::size_t between = 256;       // replacements between two looks at the clock
-constexpr double least = 16, most = 1024;  // bytes
+constexpr std::size_t blocks_per_thread = 1024;        // live at once
+constexpr std::size_t drawn_sizes = 1 << 14;           // random sizes, drawn before the measurement
+constexpr std::size_t replacements_per_reading = 256;  // of the clock
+constexpr double min_size = 16, max_size = 1024;       // bytes
 
-// Now and then in the timed part, which does not notice it: an allocator that gives nothing back is
-// stopped in time.
-class MemoryWatch {
+// Calls check_memory() every 50 ms in the timed part, which costs no noticeable time: an allocator
+// that never returns memory is stopped in time.
+class MemoryCheck {
 public:
-    void operator()(Nanoseconds here) {
-        constexpr Nanoseconds between_looks = 50'000'000;
-        if (here < next_) return;
+    void operator()(Nanoseconds time) {
+        constexpr Nanoseconds interval = 50'000'000;
+        if (time < next_) return;
         check_memory(0);
-        next_ = here + between_looks;
+        next_ = time + interval;
     }
 
 private:
     Nanoseconds next_ = 0;
 };
 
-// One thread's blocks: each in turn is freed and replaced by one of another size.
+// One thread's blocks: each in turn is freed and replaced by a block of another size.
 class Churner {
 public:
-    explicit Churner(unsigned thread) : sizes_(sizes), blocks_(slots) {
+    explicit Churner(unsigned thread) : sizes_(drawn_sizes), blocks_(blocks_per_thread) {
         Random random(thread + 1);
         for (std::uint16_t& size : sizes_)
-            size = static_cast<std::uint16_t>(random.size(least, most));
+            size = static_cast<std::uint16_t>(random.log_uniform(min_size, max_size));
         for (void*& block : blocks_) block = next();
     }
     ~Churner() {
@@ -44,10 +44,11 @@ public:
         std::uint64_t replaced = 0;
         const Nanoseconds begin = now();
         Nanoseconds end = begin;
-        for (; end < until; end = now(), replaced += between) {
-            watch_(end);
-            for (std::size_t k = 0; k < between; ++k) {
-                void*& block = blocks_[(slot_ += 97) % slots];  // an odd step visits all
+        for (; end < until; end = now(), replaced += replacements_per_reading) {
+            memory_check_(end);
+            for (std::size_t k = 0; k < replacements_per_reading; ++k) {
+                void*& block =
+                    blocks_[(index_ += 97) % blocks_per_thread];  // an odd step visits all blocks
                 std::free(block);
                 block = next();
             }
@@ -57,72 +58,72 @@ public:
 
 private:
     void* next() {
-        auto* block = static_cast<volatile char*>(given(sizes_[drawn_++ % sizes]));
+        auto* block = static_cast<volatile char*>(must_malloc(sizes_[next_size_++ % drawn_sizes]));
         *block = 1;
         return const_cast<char*>(block);
     }
-    Own<std::uint16_t> sizes_;
-    Own<void*> blocks_;
-    MemoryWatch watch_;
-    std::size_t slot_ = 0, drawn_ = 0;
+    MappedArray<std::uint16_t> sizes_;
+    MappedArray<void*> blocks_;
+    MemoryCheck memory_check_;
+    std::size_t index_ = 0, next_size_ = 0;
 };
 
-// A queue of one producer and one consumer, who look at each other's place only when their own view
-// of it runs out.
+// A queue with one producer and one consumer.
 struct alignas(64) Queue {
-    static constexpr std::size_t room = 1024;
-    void* blocks[room];
-    alignas(64) std::atomic<std::uint64_t> put{0};
-    alignas(64) std::atomic<std::uint64_t> taken{0};
+    static constexpr std::size_t capacity = 1024;
+    void* blocks[capacity];
+    alignas(64) std::atomic<std::uint64_t> produced{0};
+    alignas(64) std::atomic<std::uint64_t> consumed{0};
 };
-constexpr std::size_t handed_over = 32;  // blocks at once
-static_assert(Queue::room % handed_over == 0);
+constexpr std::size_t blocks_per_handover = 32;  // blocks that are published at once
+static_assert(Queue::capacity % blocks_per_handover == 0);
 
 void produce(Queue& queue, std::size_t size, Nanoseconds until) {
-    MemoryWatch watch;
-    std::uint64_t put = queue.put.load();
-    for (Nanoseconds here = now(); here < until; here = now()) {
-        watch(here);
-        while (put + handed_over > queue.taken.load(std::memory_order_acquire) + Queue::room) {
+    MemoryCheck memory_check;
+    std::uint64_t produced = queue.produced.load();
+    for (Nanoseconds time = now(); time < until; time = now()) {
+        memory_check(time);
+        while (produced + blocks_per_handover >
+               queue.consumed.load(std::memory_order_acquire) + Queue::capacity) {
             if (now() >= until) return;
             std::this_thread::yield();
         }
-        for (std::size_t k = 0; k < handed_over; ++k) {
-            auto* block = static_cast<volatile char*>(given(size));
+        for (std::size_t k = 0; k < blocks_per_handover; ++k) {
+            auto* block = static_cast<volatile char*>(must_malloc(size));
             *block = 1;
-            queue.blocks[put++ % Queue::room] = const_cast<char*>(block);
+            queue.blocks[produced++ % Queue::capacity] = const_cast<char*>(block);
         }
-        queue.put.store(put, std::memory_order_release);
+        queue.produced.store(produced, std::memory_order_release);
     }
 }
 
-// Blocks a second; ends when the producer has, and nothing is left.
-double consume(Queue& queue, const std::atomic<bool>& produced) {
+// Returns blocks a second; ends when the producer has ended and the queue is empty.
+double consume(Queue& queue, const std::atomic<bool>& is_finished) {
     const Nanoseconds begin = now();
-    const std::uint64_t first = queue.taken.load();
-    std::uint64_t taken = first;
+    const std::uint64_t consumed_before = queue.consumed.load();
+    std::uint64_t consumed = consumed_before;
     for (;;) {
-        const bool last = produced.load(std::memory_order_acquire);
-        const std::uint64_t put = queue.put.load(std::memory_order_acquire);
-        for (; taken < put; ++taken) std::free(queue.blocks[taken % Queue::room]);
-        if (queue.taken.exchange(taken, std::memory_order_release) == taken) {
-            if (last) break;
+        const bool is_last = is_finished.load(std::memory_order_acquire);
+        const std::uint64_t produced = queue.produced.load(std::memory_order_acquire);
+        for (; consumed < produced; ++consumed) std::free(queue.blocks[consumed % Queue::capacity]);
+        if (queue.consumed.exchange(consumed, std::memory_order_release) == consumed) {
+            if (is_last) break;
             std::this_thread::yield();
         }
     }
-    return static_cast<double>(taken - first) / seconds(now() - begin);
+    return static_cast<double>(consumed - consumed_before) / seconds(now() - begin);
 }
 
 }  // namespace
 
-void run_churn(const Task& task, Board& board) {
-    Own<double> rates(task.threads);
+void run_churn(const Task& task, SharedResults& results) {
+    MappedArray<double> rates(task.threads);
     Nanoseconds until = 0;
     int round = 0;
     std::barrier start(static_cast<std::ptrdiff_t>(task.threads), [&]() noexcept {
         double sum = 0;
         for (const double rate : rates) sum += rate;
-        if (round++ > 1) board.add(Series::rate, sum);  // the first warms up
+        if (round++ > 1) results.add(Series::rate, sum);  // the first round is a warm-up
         until = now() + static_cast<Nanoseconds>(task.seconds / (rounds + 1) * 1e9);
     });
     on_threads(task.threads, [&](unsigned thread) {
@@ -134,19 +135,19 @@ void run_churn(const Task& task, Board& board) {
     });
 }
 
-void run_handover(const Task& task, Board& board) {
+void run_handover(const Task& task, SharedResults& results) {
     const unsigned pairs = std::max(1u, task.threads / 2);
-    Own<Queue> queues(pairs);
-    Own<double> rates(pairs);
-    Own<std::atomic<bool>> produced(pairs);
-    const std::uint64_t base = first_look().bytes;
+    MappedArray<Queue> queues(pairs);
+    MappedArray<double> rates(pairs);
+    MappedArray<std::atomic<bool>> is_finished(pairs);
+    const std::uint64_t bytes_at_start = resident_at_start().bytes;
     Nanoseconds until = 0;
     int round = 0;
     std::barrier start(static_cast<std::ptrdiff_t>(2 * pairs), [&]() noexcept {
         double sum = 0;
         for (double& rate : rates) sum += rate;
-        if (round++ > 1) board.add(Series::rate, sum);
-        for (auto& one : produced) one = false;
+        if (round++ > 1) results.add(Series::rate, sum);
+        for (auto& flag : is_finished) flag = false;
         until = now() + static_cast<Nanoseconds>(task.seconds / (rounds + 1) * 1e9);
     });
     on_threads(2 * pairs, [&](unsigned thread) {
@@ -156,14 +157,15 @@ void run_handover(const Task& task, Board& board) {
             if (k > rounds) break;
             if (thread % 2 == 0) {
                 produce(queues[pair], task.size, until);
-                produced[pair].store(true, std::memory_order_release);
+                is_finished[pair].store(true, std::memory_order_release);
             } else {
-                rates[pair] = consume(queues[pair], produced[pair]);
+                rates[pair] = consume(queues[pair], is_finished[pair]);
             }
         }
     });
-    const std::uint64_t here = resident().bytes;
-    board.add(Series::retained, here > base ? static_cast<double>(here - base) : 0.0);
+    const std::uint64_t bytes = resident_memory().bytes;
+    results.add(Series::retained,
+                bytes > bytes_at_start ? static_cast<double>(bytes - bytes_at_start) : 0.0);
 }
 
 }  // namespace assay::alloc

@@ -1,80 +1,81 @@
 // Blocks of one size: malloc, first touch, touch again and free, each timed apart, with the page
 // faults of each.
 //
-// A batch of blocks goes through each phase together, so that the clock costs nothing even of 16
-// bytes. The first batch of a process shows what fresh memory costs; the next ones, after some to
-// warm up, what the allocator makes of memory that it has been given back. In between: the same
-// with one clock around malloc and the stores together, which is how the cost of a large block
-// shows, and pairs of malloc and free, which are the fastest that there is.
-#include "profile/alloc/measured.hpp"
+// All blocks of a batch go through each phase together, so that the clock's cost is negligible even
+// for 16-byte blocks. The first batch of a process shows the cost of fresh memory; later ones,
+// after a warm-up, show the reuse of freed memory. In between, one clock is put around malloc and
+// the stores together, which shows the whole cost of a large block, and pairs of malloc and free,
+// the fastest pattern, are timed.
+#include "profile/alloc/measured_process.hpp"
 
 namespace assay::alloc {
 namespace {
 
-constexpr int warm_up = 3;              // cycles: glibc finds its threshold for mmap in two
-constexpr std::size_t large = 1 << 30;  // bytes, from where on a cycle takes long
-constexpr std::size_t most_pairs = 1000;
-constexpr std::size_t watched = 64 << 20;  // bytes asked for between two looks at what is left
+constexpr int warmup_cycles = 3;             // cycles; glibc adapts its mmap threshold within two
+constexpr std::size_t large_size = 1 << 30;  // bytes; cycles of larger blocks take long
+constexpr std::size_t max_pairs = 1000;
+constexpr std::size_t bytes_per_check =
+    64 << 20;  // allocated between two checks of the available memory
 
-struct Phases {
+struct PhaseSeries {
     Series malloc, touch, retouch, free;
     Series malloc_faults, touch_faults, retouch_faults, free_faults;
 };
-constexpr Phases fresh{Series::malloc_first,         Series::touch_first,
-                       Series::retouch_first,        Series::free_first,
-                       Series::malloc_faults_first,  Series::touch_faults_first,
-                       Series::retouch_faults_first, Series::free_faults_first};
-constexpr Phases repeated{Series::malloc,         Series::touch,         Series::retouch,
-                          Series::free,           Series::malloc_faults, Series::touch_faults,
-                          Series::retouch_faults, Series::free_faults};
+constexpr PhaseSeries fresh{Series::malloc_first,         Series::touch_first,
+                            Series::retouch_first,        Series::free_first,
+                            Series::malloc_faults_first,  Series::touch_faults_first,
+                            Series::retouch_faults_first, Series::free_faults_first};
+constexpr PhaseSeries repeated{Series::malloc,         Series::touch,         Series::retouch,
+                               Series::free,           Series::malloc_faults, Series::touch_faults,
+                               Series::retouch_faults, Series::free_faults};
 
-// One thread's blocks, and what it does to them.
+// One thread's blocks.
 class Batch {
 public:
-    Batch(const Task& task, Board& board)
+    Batch(const Task& task, SharedResults& results)
         : size_(task.size),
           page_(page_bytes()),
           tick_s_(task.tick_s),
-          board_(board),
-          blocks_(batch_of(task.size)) {}
+          results_(results),
+          blocks_(batch_size(task.size)) {}
 
-    void cycle(const Phases* into) {
-        watch();
-        const Cost malloc = timed([&] { allocate(); });
-        const Cost first = timed([&] { touch_all(); });
-        const Cost again = timed([&] { touch_all(); });
-        const Cost free = timed([&] { free_all(); });
-        if (into == nullptr) return;
-        add(into->malloc, into->malloc_faults, malloc);
-        add(into->touch, into->touch_faults, first);
-        add(into->retouch, into->retouch_faults, again);
-        add(into->free, into->free_faults, free);
+    void cycle(const PhaseSeries* series) {
+        check_memory_regularly();
+        const Cost malloc_cost = timed([&] { allocate(); });
+        const Cost touch_cost = timed([&] { touch_all(); });
+        const Cost retouch_cost = timed([&] { touch_all(); });
+        const Cost free_cost = timed([&] { free_all(); });
+        if (series == nullptr) return;
+        add(series->malloc, series->malloc_faults, malloc_cost);
+        add(series->touch, series->touch_faults, touch_cost);
+        add(series->retouch, series->retouch_faults, retouch_cost);
+        add(series->free, series->free_faults, free_cost);
     }
 
-    void malloc_and_touch(Series into) {
-        watch();
-        const Cost both = timed([&] {
-            for (void*& block : blocks_) touch(block = given(size_), size_, page_);
+    void malloc_and_touch(Series series) {
+        check_memory_regularly();
+        const Cost cost = timed([&] {
+            for (void*& block : blocks_) touch(block = must_malloc(size_), size_, page_);
         });
         free_all();
-        board_.add(into, both.time * per_block());
+        results_.add(series, cost.time * per_block());
     }
 
     void pairs() {
-        const std::size_t count = size_ <= (32 << 10) ? most_pairs : 16;
-        watch();
-        const Cost pair = timed([&] {
+        const std::size_t count = size_ <= (32 << 10) ? max_pairs : 16;
+        check_memory_regularly();
+        const Cost pair_cost = timed([&] {
             for (std::size_t k = 0; k < count; ++k) {
-                void* block = given(size_);
+                void* block = must_malloc(size_);
                 keep(block);
                 std::free(block);
             }
         });
-        const Cost nothing = timed([&] {
-            for (std::size_t k = 0; k < count; ++k) keep(&board_);
+        const Cost loop_cost = timed([&] {
+            for (std::size_t k = 0; k < count; ++k) keep(&results_);
         });
-        board_.add(Series::pair, pair.time * tick_s_ / static_cast<double>(count));
-        board_.add(Series::overhead, nothing.time * tick_s_ / static_cast<double>(count));
+        results_.add(Series::pair, pair_cost.time * tick_s_ / static_cast<double>(count));
+        results_.add(Series::overhead, loop_cost.time * tick_s_ / static_cast<double>(count));
     }
 
 private:
@@ -92,7 +93,7 @@ private:
     }
 
     void allocate() {
-        for (void*& block : blocks_) keep(block = given(size_));
+        for (void*& block : blocks_) keep(block = must_malloc(size_));
     }
     void touch_all() {
         for (void* block : blocks_) touch(block, size_, page_);
@@ -100,43 +101,43 @@ private:
     void free_all() {
         for (void* block : blocks_) std::free(block);
     }
-    void watch() {
-        asked_ += blocks_.size() * size_;
-        if (asked_ < watched) return;
-        asked_ = 0;
+    void check_memory_regularly() {
+        unchecked_bytes_ += blocks_.size() * size_;
+        if (unchecked_bytes_ < bytes_per_check) return;
+        unchecked_bytes_ = 0;
         check_memory(blocks_.size() * size_);
     }
     double per_block() const { return tick_s_ / static_cast<double>(blocks_.size()); }
     void add(Series time, Series faults, const Cost& cost) {
-        board_.add(time, cost.time * per_block());
-        board_.add(faults, cost.faults / static_cast<double>(blocks_.size()));
+        results_.add(time, cost.time * per_block());
+        results_.add(faults, cost.faults / static_cast<double>(blocks_.size()));
     }
 
     std::size_t size_, page_;
     double tick_s_;
-    Board& board_;
-    Own<void*> blocks_;
-    std::size_t asked_ = 0;
+    SharedResults& results_;
+    MappedArray<void*> blocks_;
+    std::size_t unchecked_bytes_ = 0;
 };
 
 }  // namespace
 
-void run_cycle(const Task& task, Board& board) {
+void run_cycle(const Task& task, SharedResults& results) {
     Nanoseconds until = 0;
     std::uint32_t cycles = 0;
-    bool more = true;
-    std::barrier together(static_cast<std::ptrdiff_t>(task.threads), [&]() noexcept {
+    bool continues = true;
+    std::barrier barrier(static_cast<std::ptrdiff_t>(task.threads), [&]() noexcept {
         if (until == 0) until = now() + static_cast<Nanoseconds>(task.seconds * 1e9);
-        more = (cycles <= task.cycles || now() < until) &&
-               board.has_room(Series::malloc, task.threads);
+        continues = (cycles <= task.cycles || now() < until) &&
+                    results.has_room(Series::malloc, task.threads);
         ++cycles;
     });
     on_threads(task.threads, [&](unsigned) {
-        Batch batch(task, board);
-        together.arrive_and_wait();
+        Batch batch(task, results);
+        barrier.arrive_and_wait();
         batch.cycle(&fresh);
-        for (int k = 0; k < (task.size < large ? warm_up : 1); ++k) batch.cycle(nullptr);
-        for (together.arrive_and_wait(); more; together.arrive_and_wait()) {
+        for (int k = 0; k < (task.size < large_size ? warmup_cycles : 1); ++k) batch.cycle(nullptr);
+        for (barrier.arrive_and_wait(); continues; barrier.arrive_and_wait()) {
             batch.cycle(&repeated);
             batch.malloc_and_touch(Series::malloc_touch);
             batch.pairs();
@@ -144,11 +145,12 @@ void run_cycle(const Task& task, Board& board) {
     });
 }
 
-// The first batch of a process, with one clock around both: what the cycle above cannot ask a
-// second time.
-void run_touched(const Task& task, Board& board) {
-    on_threads(task.threads,
-               [&](unsigned) { Batch(task, board).malloc_and_touch(Series::malloc_touch_first); });
+// The first batch of a process with one clock around malloc and the stores: run_cycle() spends the
+// first batch on separate phases.
+void run_first_batch(const Task& task, SharedResults& results) {
+    on_threads(task.threads, [&](unsigned) {
+        Batch(task, results).malloc_and_touch(Series::malloc_touch_first);
+    });
 }
 
 }  // namespace assay::alloc

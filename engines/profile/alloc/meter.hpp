@@ -1,4 +1,4 @@
-// What the measured process reads of itself: ticks, page faults, resident memory. Nothing here
+// What the measured process reads about itself: ticks, page faults, resident memory. Nothing here
 // allocates.
 #pragma once
 
@@ -12,29 +12,28 @@
 
 namespace assay::alloc {
 
-using stack::ticks;  // a third of the cost of the clock
+using stack::ticks;  // a third of the cost of clock_gettime()
 
-// Seconds a tick, held against the clock over some 20 ms: good to a millionth.
-double measured_tick();
+// Seconds a tick, measured over 20 ms; accurate to about 1e-6.
+double measure_tick();
 
-// Page faults of the calling thread, small and large.
+// Page faults of the calling thread, minor and major.
 inline std::uint64_t page_faults() {
     rusage used;
     getrusage(RUSAGE_THREAD, &used);
     return static_cast<std::uint64_t>(used.ru_minflt + used.ru_majflt);
 }
 
-// Resident memory of this process that no file stands behind, from smaps_rollup, which counts pages
-// one by one (statm may be wrong by some hundred pages a processor); with what lies in huge pages
-// of hugetlbfs.
-struct Resident {
-    std::uint64_t bytes;  // 0 where the kernel has no smaps_rollup (before 4.14)
-    std::uint64_t huge;   // of them in huge pages
+// Resident memory of this process without file mappings, with hugetlbfs pages. From smaps_rollup,
+// which counts every page; statm may be off by some hundred pages a processor.
+struct ResidentMemory {
+    std::uint64_t bytes;  // 0 when the kernel has no smaps_rollup (before 4.14)
+    std::uint64_t huge;   // bytes of them in huge pages
 };
-Resident resident();
+ResidentMemory resident_memory();
 
-// Bytes that can still be asked for without swapping or being killed: of the machine and of this
-// control group.
-std::uint64_t memory_left();
+// Bytes that can be allocated without swapping or being killed: the least of the machine's and the
+// control groups' limits.
+std::uint64_t available_memory();
 
 }  // namespace assay::alloc

@@ -1,130 +1,134 @@
-// What memory a program of many sizes and lifetimes takes, over what it asks for.
+// Resident over live memory, for random sizes and lifetimes.
 //
-// Sizes from 16 B to 256 KiB, as likely in each power of two. Blocks of small sizes first; nine of
-// ten are freed, at random; then larger ones come, for which the holes are too small. The most that
-// was resident over the most that was live tells what the allocator adds; what is resident over
-// what is live at the end, how much of the holes it keeps.
+// Sizes are log-uniform from 16 B to 256 KiB. Small blocks come first; nine of ten are freed at
+// random; then come larger blocks, for which the holes are too small. Peak resident over peak live
+// memory is the allocator's overhead; resident over live memory at the end is what it keeps of the
+// holes.
 #include <algorithm>
 
-#include "profile/alloc/measured.hpp"
+#include "profile/alloc/measured_process.hpp"
 
 namespace assay::alloc {
 namespace {
 
-constexpr double least = 16, small = 4096, most = 256 << 10;
-constexpr int looks = 32;  // at the resident memory, in each part
+constexpr double min_size = 16, max_small_size = 4096, max_size = 256 << 10;
+constexpr int readings_per_part = 32;  // of the resident memory
 
 struct Block {
-    void* at;
+    void* address;
     std::size_t size;
 };
 
 class Mixture {
 public:
-    Mixture(const Task& task, Board& board)
-        : task_(task), board_(board), blocks_(task.total / 512), base_(first_look().bytes) {}
+    Mixture(const Task& task, SharedResults& results)
+        : task_(task),
+          results_(results),
+          blocks_(task.total / 512),
+          resident_at_start_(resident_at_start().bytes) {}
 
     void run() {
-        fill(least, small);
-        thin(0.1);
-        fill(least, most);
-        replace(least, most);
-        const double peak = over(most_resident_, most_live_);
-        thin(0.1);
-        look();
-        board_.add(Series::peak_over_live, peak);
-        board_.add(Series::end_over_live, over(resident_now_, live_));
-        board_.add(Series::operation,
-                   static_cast<double>(spent_) * task_.tick_s / static_cast<double>(calls_));
-        thin(0);
-        look();
-        board_.add(Series::retained, static_cast<double>(resident_now_));
+        fill(min_size, max_small_size);
+        free_random(0.1);
+        fill(min_size, max_size);
+        replace(min_size, max_size);
+        const double peak = ratio(max_resident_, max_live_);
+        free_random(0.1);
+        read_resident();
+        results_.add(Series::peak_over_live, peak);
+        results_.add(Series::end_over_live, ratio(resident_, live_));
+        results_.add(Series::operation, static_cast<double>(spent_ticks_) * task_.tick_s /
+                                            static_cast<double>(calls_));
+        free_random(0);
+        read_resident();
+        results_.add(Series::retained, static_cast<double>(resident_));
     }
 
 private:
-    static double over(std::uint64_t a, std::uint64_t b) {
+    static double ratio(std::uint64_t a, std::uint64_t b) {
         return b == 0 ? 0 : static_cast<double>(a) / static_cast<double>(b);
     }
 
-    // New blocks until as much is live as was asked for.
-    void fill(double from, double to) {
-        const std::uint64_t step = task_.total / looks;
-        std::uint64_t next = live_ + step;
+    // Allocates until task.total bytes are live.
+    void fill(double min, double max) {
+        const std::uint64_t step = task_.total / readings_per_part;
+        std::uint64_t next_reading = live_ + step;
         while (live_ < task_.total && count_ < blocks_.size()) {
-            give(blocks_[count_], random_.size(from, to));
+            allocate(blocks_[count_], random_.log_uniform(min, max));
             ++count_;
-            if (live_ < next) continue;
-            next += step;
-            look();
+            if (live_ < next_reading) continue;
+            next_reading += step;
+            read_resident();
         }
-        look();
+        read_resident();
     }
 
-    // Each block lives on with a probability of `share`.
-    void thin(double share) {
+    // Frees all blocks but a random share.
+    void free_random(double kept_share) {
         std::size_t kept = 0;
         for (std::size_t k = 0; k < count_; ++k) {
-            if (random_.share() < share) blocks_[kept++] = blocks_[k];
-            else take(blocks_[k]);
+            if (random_.uniform() < kept_share) blocks_[kept++] = blocks_[k];
+            else free_block(blocks_[k]);
         }
         count_ = kept;
     }
 
-    // As many replacements as there are blocks, in random order; as much stays live as may be.
-    void replace(double from, double to) {
-        const std::size_t times = 4 * count_;
-        for (std::size_t k = 0; k < times; ++k) {
-            Block& one = blocks_[random_() % count_];
-            take(one);
-            give(one, random_.size(from, to));
+    // Replaces random blocks, four times as often as there are blocks; at most task.total bytes
+    // stay live.
+    void replace(double min, double max) {
+        const std::size_t replacements = 4 * count_;
+        for (std::size_t k = 0; k < replacements; ++k) {
+            Block& block = blocks_[random_() % count_];
+            free_block(block);
+            allocate(block, random_.log_uniform(min, max));
             while (live_ > task_.total && count_ > 1) {
-                take(blocks_[count_ - 1]);
+                free_block(blocks_[count_ - 1]);
                 --count_;
             }
-            if (k % (times / looks + 1) == 0) look();
+            if (k % (replacements / readings_per_part + 1) == 0) read_resident();
         }
-        look();
+        read_resident();
     }
 
-    void give(Block& one, std::size_t size) {
+    void allocate(Block& block, std::size_t size) {
         const std::uint64_t begin = ticks();
-        void* at = std::malloc(size);
-        spent_ += ticks() - begin;
+        void* address = std::malloc(size);
+        spent_ticks_ += ticks() - begin;
         ++calls_;
-        if (at == nullptr) refuse("malloc(%zu) gives nothing", size);
-        one = {at, size};
-        touch(at, size, page_);
+        if (address == nullptr) waive("malloc(%zu) returned no memory", size);
+        block = {address, size};
+        touch(address, size, page_);
         live_ += size;
-        most_live_ = std::max(most_live_, live_);
+        max_live_ = std::max(max_live_, live_);
     }
 
-    void take(Block& one) {
+    void free_block(Block& block) {
         const std::uint64_t begin = ticks();
-        std::free(one.at);
-        spent_ += ticks() - begin;
+        std::free(block.address);
+        spent_ticks_ += ticks() - begin;
         ++calls_;
-        live_ -= one.size;
-        one = {nullptr, 0};
+        live_ -= block.size;
+        block = {nullptr, 0};
     }
 
-    void look() {
+    void read_resident() {
         check_memory(0);
-        const std::uint64_t here = resident().bytes;
-        resident_now_ = here > base_ ? here - base_ : 0;
-        most_resident_ = std::max(most_resident_, resident_now_);
+        const std::uint64_t bytes = resident_memory().bytes;
+        resident_ = bytes > resident_at_start_ ? bytes - resident_at_start_ : 0;
+        max_resident_ = std::max(max_resident_, resident_);
     }
 
     const Task& task_;
-    Board& board_;
-    Own<Block> blocks_;
+    SharedResults& results_;
+    MappedArray<Block> blocks_;
     Random random_{7};
     std::size_t count_ = 0, page_ = page_bytes();
-    std::uint64_t live_ = 0, most_live_ = 0, base_, resident_now_ = 0, most_resident_ = 0,
-                  spent_ = 0, calls_ = 0;
+    std::uint64_t live_ = 0, max_live_ = 0, resident_at_start_, resident_ = 0, max_resident_ = 0,
+                  spent_ticks_ = 0, calls_ = 0;
 };
 
 }  // namespace
 
-void run_mixed(const Task& task, Board& board) { Mixture(task, board).run(); }
+void run_mixed(const Task& task, SharedResults& results) { Mixture(task, results).run(); }
 
 }  // namespace assay::alloc

@@ -1,4 +1,4 @@
-// Makes a script of a heap trace.
+// Converts a heap trace into a replay script.
 #pragma once
 
 #include <string>
@@ -8,7 +8,8 @@
 
 namespace assay::alloc {
 
-// Throws Error for what is no trace, or not a whole one.
-Head prepare(const std::string& trace, const std::string& script);
+// Writes the script and returns its header. Throws Error when the trace cannot be read or is
+// incomplete.
+ScriptHeader prepare(const std::string& trace, const std::string& script);
 
 }  // namespace assay::alloc

@@ -1,8 +1,8 @@
-// A recorded program's calls, made again: one thread for each that was recorded, its calls in their
-// order, and blocks that went from one thread to another do so again. The pages of each block are
-// touched once. Left out are the program's own work between the calls, and so how its threads met
-// but for what they handed over and for the epochs (script.hpp); alignments; and what was mapped
-// without the allocator.
+// Replays a recorded program's allocation calls: a thread for each recorded thread makes its calls
+// in order, and blocks that another thread freed are freed by that thread again. The pages of each
+// block are touched once. Not replayed are the program's work between the calls, so that threads
+// are in step only through handed-over blocks and epochs (script.hpp); alignments; and memory that
+// was mapped without the allocator.
 #include <fcntl.h>
 #include <sys/stat.h>
 
@@ -11,42 +11,48 @@
 #include <utility>
 
 #include "core/statistics.hpp"
-#include "profile/alloc/measured.hpp"
+#include "profile/alloc/measured_process.hpp"
 #include "profile/alloc/script.hpp"
 
 namespace assay::alloc {
 namespace {
 
-// The script, in memory before anything is measured.
+// The script, mapped and read before anything is measured.
 class Script {
 public:
     explicit Script(const char* path) {
         const int fd = open(path, O_RDONLY | O_CLOEXEC);
-        struct stat about{};
-        if (fd < 0 || fstat(fd, &about) != 0) refuse("cannot read %s", path);
-        data_ = mmap(nullptr, static_cast<std::size_t>(about.st_size), PROT_READ,
+        struct stat status{};
+        if (fd < 0 || fstat(fd, &status) != 0) waive("cannot read %s", path);
+        data_ = mmap(nullptr, static_cast<std::size_t>(status.st_size), PROT_READ,
                      MAP_SHARED | MAP_POPULATE, fd, 0);
         close(fd);
-        if (data_ == MAP_FAILED || static_cast<std::size_t>(about.st_size) < sizeof(Head) ||
-            head().magic != Head::tag)
-            refuse("%s is no script of assay-alloc prepare", path);
-        const std::size_t whole =
-            sizeof(Head) + head().lanes * sizeof(Lane) + head().operations * sizeof(Operation);
-        if (static_cast<std::size_t>(about.st_size) != whole) refuse("%s is not whole", path);
+        if (data_ == MAP_FAILED ||
+            static_cast<std::size_t>(status.st_size) < sizeof(ScriptHeader) ||
+            header().magic != ScriptHeader::tag)
+            waive("%s is not a script of assay-alloc prepare", path);
+        const std::size_t expected_bytes = sizeof(ScriptHeader) +
+                                           header().threads * sizeof(ThreadTrace) +
+                                           header().operations * sizeof(Operation);
+        if (static_cast<std::size_t>(status.st_size) != expected_bytes)
+            waive("%s is incomplete", path);
     }
-    const Head& head() const { return *static_cast<const Head*>(data_); }
-    const Lane& lane(std::size_t k) const { return reinterpret_cast<const Lane*>(&head() + 1)[k]; }
-    std::span<const Operation> operations(const Lane& lane) const {
-        const auto* all = reinterpret_cast<const Operation*>(&this->lane(head().lanes));
-        return {all + lane.first, lane.count};
+    const ScriptHeader& header() const { return *static_cast<const ScriptHeader*>(data_); }
+    const ThreadTrace& thread(std::size_t k) const {
+        return reinterpret_cast<const ThreadTrace*>(&header() + 1)[k];
+    }
+    std::span<const Operation> operations(const ThreadTrace& thread) const {
+        const auto* operations =
+            reinterpret_cast<const Operation*>(&this->thread(header().threads));
+        return {operations + thread.first, thread.count};
     }
 
 private:
     void* data_;
 };
 
-// Ticks that two reads of the counter cost by themselves.
-std::uint64_t clock_cost() {
+// Ticks between two successive readings of the counter.
+std::uint64_t measure_clock_ticks() {
     std::uint64_t least = ~std::uint64_t{0};
     for (int k = 0; k < 1000; ++k) {
         const std::uint64_t begin = ticks();
@@ -55,47 +61,49 @@ std::uint64_t clock_cost() {
     return least;
 }
 
-// How a script is played. A clock around each call costs more than a fast call does: for what the
-// calls take together the script is played without one, and once with nothing in place of each
-// call, whose time is then taken off.
-enum class Mode { nothing, together, each };
+// How a script is replayed. Reading the clock takes longer than a fast call. The total time of all
+// calls is therefore measured without clocks around the calls (untimed), less the time of a replay
+// that makes no calls (empty). The times of single calls come from a third replay (timed).
+enum class Mode { empty, untimed, timed };
 
-struct Account {
-    Histogram calls[call_count];  // ticks, as if they were nanoseconds
-    std::uint64_t busy = 0;  // ticks between epochs' ends, less waiting for blocks of other threads
-    std::uint64_t in_touch = 0;
+struct ThreadTimes {
+    Histogram calls[call_count];   // ticks, recorded as nanoseconds
+    std::uint64_t busy_ticks = 0;  // within epochs, without waiting for blocks
+    std::uint64_t touch_ticks = 0;
     std::uint64_t faults = 0;
 };
 
 template <Mode mode>
 class Player {
 public:
-    Player(const Task& task, const Script& script, const Lane& lane,
-           Own<std::atomic<void*>>& shared, Account& account)
+    Player(const Task& task, const Script& script, const ThreadTrace& thread,
+           MappedArray<std::atomic<void*>>& shared, ThreadTimes& times)
         : script_(script),
-          lane_(lane),
+          thread_(thread),
           shared_(shared),
-          account_(account),
-          own_(std::max<std::size_t>(1, lane.slots)),
-          touches_(task.touch != 0 && mode != Mode::nothing) {}
+          times_(times),
+          slots_(std::max<std::size_t>(1, thread.slots)),
+          touches_(task.touch != 0 && mode != Mode::empty) {}
 
     template <class EndEpoch>
     void play(EndEpoch end_epoch) {
         const std::uint64_t faults = page_faults();
         std::uint64_t begin = ticks();
-        for (const Operation& one : script_.operations(lane_)) {
-            switch (static_cast<Do>(one.what)) {
-                case Do::malloc:
-                    fill(one, call(Call::malloc, [&] { return std::malloc(one.size); }));
+        for (const Operation& operation : script_.operations(thread_)) {
+            switch (static_cast<OperationKind>(operation.kind)) {
+                case OperationKind::malloc:
+                    store_block(operation,
+                                call(Call::malloc, [&] { return std::malloc(operation.size); }));
                     break;
-                case Do::calloc:
-                    fill(one, call(Call::malloc, [&] { return std::calloc(1, one.size); }));
+                case OperationKind::calloc:
+                    store_block(operation,
+                                call(Call::malloc, [&] { return std::calloc(1, operation.size); }));
                     break;
-                case Do::realloc: reallocate(one); break;
-                case Do::free: release(take(one.from)); break;
-                case Do::epoch:
-                    account_.busy += ticks() - begin - std::exchange(waited_, 0);
-                    account_.faults = page_faults() - faults;
+                case OperationKind::realloc: reallocate(operation); break;
+                case OperationKind::free: release(take(operation.freed_slot)); break;
+                case OperationKind::end_epoch:
+                    times_.busy_ticks += ticks() - begin - std::exchange(waiting_ticks_, 0);
+                    times_.faults = page_faults() - faults;
                     end_epoch();
                     begin = ticks();
                     break;
@@ -105,18 +113,18 @@ public:
 
 private:
     template <class Work>
-    void* call(Call which, Work work) {
-        if constexpr (mode == Mode::nothing) {
+    void* call(Call kind, Work work) {
+        if constexpr (mode == Mode::empty) {
             keep(this);
             return this;
-        } else if constexpr (mode == Mode::together) {
+        } else if constexpr (mode == Mode::untimed) {
             return work();
         } else {
             const std::uint64_t begin = ticks();
             void* block = work();
             const std::uint64_t took = ticks() - begin;
-            account_.calls[static_cast<std::size_t>(which)].record(
-                static_cast<Nanoseconds>(took > clock_ ? took - clock_ : 0));
+            times_.calls[static_cast<std::size_t>(kind)].record(
+                static_cast<Nanoseconds>(took > clock_ticks_ ? took - clock_ticks_ : 0));
             return block;
         }
     }
@@ -128,143 +136,147 @@ private:
         });
     }
 
-    void reallocate(const Operation& one) {
-        void* from = one.from == no_slot ? nullptr : take(one.from);
-        fill(one, call(Call::realloc, [&] { return std::realloc(from, one.size); }));
+    void reallocate(const Operation& operation) {
+        void* from = operation.freed_slot == no_slot ? nullptr : take(operation.freed_slot);
+        store_block(operation,
+                    call(Call::realloc, [&] { return std::realloc(from, operation.size); }));
     }
 
-    void fill(const Operation& one, void* block) {
+    void store_block(const Operation& operation, void* block) {
         if (__builtin_expect(block == nullptr, 0)) {
-            if (one.size != 0)
-                refuse("%llu bytes of the trace were not given",
-                       static_cast<unsigned long long>(one.size));
-            block = nothing();
+            if (operation.size != 0)
+                waive("an allocation of %llu bytes failed",
+                      static_cast<unsigned long long>(operation.size));
+            block = no_block();
         } else if (touches_) {
-            touch_block(block, one.size);
+            touch_block(block, operation.size);
         }
-        if ((one.to & shared_slot) == 0) own_[one.to] = block;
-        else shared_[one.to & ~shared_slot].store(block, std::memory_order_release);
+        if ((operation.filled_slot & shared_slot) == 0) slots_[operation.filled_slot] = block;
+        else shared_[operation.filled_slot & ~shared_slot].store(block, std::memory_order_release);
     }
 
     void touch_block(void* block, std::size_t size) {
-        const std::uint64_t begin = mode == Mode::each ? ticks() : 0;
+        const std::uint64_t begin = mode == Mode::timed ? ticks() : 0;
         touch(block, size, page_);
-        if constexpr (mode == Mode::each) account_.in_touch += ticks() - begin;
+        if constexpr (mode == Mode::timed) times_.touch_ticks += ticks() - begin;
     }
 
     void* take(std::uint32_t slot) {
         void* block =
-            (slot & shared_slot) == 0 ? own_[slot] : taken_over(shared_[slot & ~shared_slot]);
-        return block == nothing() ? nullptr : block;
+            (slot & shared_slot) == 0 ? slots_[slot] : wait_for_block(shared_[slot & ~shared_slot]);
+        return block == no_block() ? nullptr : block;
     }
 
-    void* taken_over(std::atomic<void*>& place) {
-        void* block = place.load(std::memory_order_acquire);
+    void* wait_for_block(std::atomic<void*>& slot) {
+        void* block = slot.load(std::memory_order_acquire);
         if (block != nullptr) return block;
         const std::uint64_t begin = ticks();
-        while ((block = place.load(std::memory_order_acquire)) == nullptr)
-            std::this_thread::yield();
-        waited_ += ticks() - begin;
+        while ((block = slot.load(std::memory_order_acquire)) == nullptr) std::this_thread::yield();
+        waiting_ticks_ += ticks() - begin;
         return block;
     }
-    // In a slot: a block of no bytes for which the allocator has given none.
-    void* nothing() { return &shared_; }
+    // Stored in a slot when the allocator returned null for zero bytes.
+    void* no_block() { return &shared_; }
 
     const Script& script_;
-    const Lane& lane_;
-    Own<std::atomic<void*>>& shared_;
-    Account& account_;
-    Own<void*> own_;
+    const ThreadTrace& thread_;
+    MappedArray<std::atomic<void*>>& shared_;
+    ThreadTimes& times_;
+    MappedArray<void*> slots_;
     bool touches_;
     std::size_t page_ = page_bytes();
-    std::uint64_t clock_ = clock_cost(), waited_ = 0;
+    std::uint64_t clock_ticks_ = measure_clock_ticks(), waiting_ticks_ = 0;
 };
 
-// What all threads of a playing saw together.
-struct Outcome {
+// The result of all threads.
+struct ReplayResult {
     std::uint64_t peak = 0;  // resident
-    double wall = 0;         // seconds, without the looks at what is resident
+    double wall = 0;         // seconds, without reading the resident memory
 };
 
 template <Mode mode>
-Outcome played(const Task& task, const Script& script, Own<Account>& accounts) {
-    const std::size_t lanes = script.head().lanes;
-    Own<std::atomic<void*>> shared(std::max<std::uint64_t>(1, script.head().shared_slots));
-    std::uint64_t base = first_look().bytes;
-    Outcome outcome;
-    Nanoseconds begin = 0, end = 0, looking = 0;
-    std::barrier epoch(static_cast<std::ptrdiff_t>(lanes), [&]() noexcept {
+ReplayResult play_script(const Task& task, const Script& script, MappedArray<ThreadTimes>& times) {
+    const std::size_t threads = script.header().threads;
+    MappedArray<std::atomic<void*>> shared(
+        std::max<std::uint64_t>(1, script.header().shared_slots));
+    std::uint64_t bytes_at_start = resident_at_start().bytes;
+    ReplayResult result;
+    Nanoseconds begin = 0, end = 0, reading_time = 0;
+    std::barrier epoch(static_cast<std::ptrdiff_t>(threads), [&]() noexcept {
         end = now();
-        if (begin == 0) {  // all threads and what is theirs are there
-            base = resident().bytes;
+        if (begin == 0) {  // all threads and their slots exist now
+            bytes_at_start = resident_memory().bytes;
             begin = now();
-        } else if (mode != Mode::nothing) {
-            outcome.peak = std::max(outcome.peak, resident().bytes);
-            looking += now() - end;
+        } else if (mode != Mode::empty) {
+            result.peak = std::max(result.peak, resident_memory().bytes);
+            reading_time += now() - end;
         }
     });
-    on_threads(static_cast<unsigned>(lanes), [&](unsigned k) {
-        Player<mode> player(task, script, script.lane(k), shared, accounts[k]);
+    on_threads(static_cast<unsigned>(threads), [&](unsigned k) {
+        Player<mode> player(task, script, script.thread(k), shared, times[k]);
         epoch.arrive_and_wait();
         player.play([&] { epoch.arrive_and_wait(); });
         epoch.arrive_and_drop();
     });
-    outcome.peak -= std::min(outcome.peak, base);
-    outcome.wall = seconds(std::max<Nanoseconds>(0, end - begin - looking));
-    return outcome;
+    result.peak -= std::min(result.peak, bytes_at_start);
+    result.wall = seconds(std::max<Nanoseconds>(0, end - begin - reading_time));
+    return result;
 }
 
-Order order_of(const Histogram& calls, double tick_s) {
-    const Summary s = calls.summary();
-    const double scale = tick_s * 1e9;  // the histogram took ticks for nanoseconds
-    return {s.n,           s.median * scale, s.mad * scale, s.min * scale,
-            s.max * scale, s.p5 * scale,     s.p95 * scale, s.p99 * scale};
+OrderStatistics statistics_of(const Histogram& calls, double tick_s) {
+    const Summary summary = calls.summary();
+    const double scale = tick_s * 1e9;  // the histogram holds ticks as nanoseconds
+    return {summary.n,           summary.median * scale, summary.mad * scale, summary.min * scale,
+            summary.max * scale, summary.p5 * scale,     summary.p95 * scale, summary.p99 * scale};
 }
 
-void report_each(const Task& task, Own<Account>& accounts, Board& board) {
-    const auto all = std::make_unique<Account>();
-    for (const Account& one : accounts) {
-        for (std::size_t k = 0; k < call_count; ++k) all->calls[k].merge(one.calls[k].counts());
-        all->in_touch += one.in_touch;
+void report_timed_calls(const Task& task, MappedArray<ThreadTimes>& times, SharedResults& results) {
+    const auto total = std::make_unique<ThreadTimes>();
+    for (const ThreadTimes& thread : times) {
+        for (std::size_t k = 0; k < call_count; ++k)
+            total->calls[k].merge(thread.calls[k].counts());
+        total->touch_ticks += thread.touch_ticks;
     }
     for (std::size_t k = 0; k < call_count; ++k)
-        board.calls[k] = order_of(all->calls[k], task.tick_s);
-    board.add(Series::in_touch, static_cast<double>(all->in_touch) * task.tick_s);
+        results.calls[k] = statistics_of(total->calls[k], task.tick_s);
+    results.add(Series::in_touch, static_cast<double>(total->touch_ticks) * task.tick_s);
 }
 
-double busy(Own<Account>& accounts, double tick_s) {
+double busy_seconds(MappedArray<ThreadTimes>& times, double tick_s) {
     std::uint64_t sum = 0;
-    for (const Account& one : accounts) sum += one.busy;
+    for (const ThreadTimes& thread : times) sum += thread.busy_ticks;
     return static_cast<double>(sum) * tick_s;
 }
 
-void play_together(const Task& task, const Script& script, Board& board) {
-    Own<Account> of_nothing(script.head().lanes), accounts(script.head().lanes);
-    played<Mode::nothing>(task, script, of_nothing);
-    const Outcome outcome = played<Mode::together>(task, script, accounts);
+void replay_untimed(const Task& task, const Script& script, SharedResults& results) {
+    MappedArray<ThreadTimes> empty_times(script.header().threads), times(script.header().threads);
+    play_script<Mode::empty>(task, script, empty_times);
+    const ReplayResult result = play_script<Mode::untimed>(task, script, times);
     std::uint64_t faults = 0;
-    for (const Account& one : accounts) faults += one.faults;
-    const Head& head = script.head();
-    const auto peak = static_cast<double>(outcome.peak), live = static_cast<double>(head.peak_live);
-    board.add(Series::in_calls,
-              std::max(0.0, busy(accounts, task.tick_s) - busy(of_nothing, task.tick_s)));
-    board.add(Series::calls, static_cast<double>(head.mallocs + head.reallocs + head.frees));
-    board.add(Series::wall, outcome.wall);
-    board.add(Series::faults, static_cast<double>(faults));
-    board.add(Series::peak, peak);
-    board.add(Series::peak_live, live);
-    board.add(Series::peak_over_live, live > 0 ? peak / live : 0.0);
+    for (const ThreadTimes& thread : times) faults += thread.faults;
+    const ScriptHeader& header = script.header();
+    const auto peak = static_cast<double>(result.peak),
+               live = static_cast<double>(header.peak_live);
+    results.add(Series::in_calls, std::max(0.0, busy_seconds(times, task.tick_s) -
+                                                    busy_seconds(empty_times, task.tick_s)));
+    results.add(Series::calls,
+                static_cast<double>(header.mallocs + header.reallocs + header.frees));
+    results.add(Series::wall, result.wall);
+    results.add(Series::faults, static_cast<double>(faults));
+    results.add(Series::peak, peak);
+    results.add(Series::peak_live, live);
+    results.add(Series::peak_over_live, live > 0 ? peak / live : 0.0);
 }
 
 }  // namespace
 
-void run_replay(const Task& task, Board& board) {
+void run_replay(const Task& task, SharedResults& results) {
     const Script script(task.script);
-    check_memory(script.head().peak_live);
-    if (task.each == 0) return play_together(task, script, board);
-    Own<Account> accounts(script.head().lanes);
-    played<Mode::each>(task, script, accounts);
-    report_each(task, accounts, board);
+    check_memory(script.header().peak_live);
+    if (task.time_calls == 0) return replay_untimed(task, script, results);
+    MappedArray<ThreadTimes> times(script.header().threads);
+    play_script<Mode::timed>(task, script, times);
+    report_timed_calls(task, times, results);
 }
 
 }  // namespace assay::alloc

@@ -1,29 +1,31 @@
-// What stays resident after free: blocks of one size, again and again, and a look at the process
-// after each time.
-#include "profile/alloc/measured.hpp"
+// Memory retained after free: blocks of one size are allocated, touched and freed in cycles, and
+// the resident memory is read after some of them.
+#include "profile/alloc/measured_process.hpp"
 
 namespace assay::alloc {
 
-void run_retention(const Task& task, Board& board) {
+void run_retention(const Task& task, SharedResults& results) {
     const std::size_t count = std::max<std::size_t>(1, task.total / task.size), page = page_bytes();
-    Own<void*> blocks(count);
-    const Resident base = first_look();
-    const auto above = [](std::uint64_t here, std::uint64_t before) {
-        return here > before ? static_cast<double>(here - before) : 0.0;
+    MappedArray<void*> blocks(count);
+    const ResidentMemory start = resident_at_start();
+    const auto bytes_above = [](std::uint64_t bytes, std::uint64_t before) {
+        return bytes > before ? static_cast<double>(bytes - before) : 0.0;
     };
     for (std::uint32_t cycle = 1; cycle <= task.cycles; ++cycle) {
         check_memory(count * task.size);
-        for (void*& block : blocks) touch(block = given(task.size), task.size, page);
+        for (void*& block : blocks) touch(block = must_malloc(task.size), task.size, page);
         if (cycle == task.cycles) {
-            const Resident here = resident();
-            board.add(Series::live, above(here.bytes, base.bytes));
-            board.add(Series::huge, above(here.huge, base.huge));
+            const ResidentMemory memory = resident_memory();
+            results.add(Series::live, bytes_above(memory.bytes, start.bytes));
+            results.add(Series::huge, bytes_above(memory.huge, start.huge));
         }
         for (void* block : blocks) std::free(block);
-        if (cycle == 1) board.add(Series::retained_first, above(resident().bytes, base.bytes));
+        if (cycle == 1)
+            results.add(Series::retained_first, bytes_above(resident_memory().bytes, start.bytes));
         if (cycle == (task.cycles + 1) / 2)
-            board.add(Series::retained_half, above(resident().bytes, base.bytes));
-        if (cycle == task.cycles) board.add(Series::retained, above(resident().bytes, base.bytes));
+            results.add(Series::retained_half, bytes_above(resident_memory().bytes, start.bytes));
+        if (cycle == task.cycles)
+            results.add(Series::retained, bytes_above(resident_memory().bytes, start.bytes));
     }
 }
 

@@ -1,49 +1,46 @@
-// A heap trace made ready to be run again: what each thread asks for and gives back, in order,
-// without the clock, the stacks and the addresses. One file, mapped as it lies by the process that
-// runs it:
+// A replay script: the allocation calls of each thread of a heap trace, in order, without times,
+// stacks and addresses. The replaying process maps the file as it is:
 //
-//     Head | Lane of each thread | operations of all lanes, one lane after the other
+//     ScriptHeader | ThreadTrace for each thread | operations of all threads, thread by thread
 //
-// A block is a slot. One that is given up by the thread that asked for it has a slot of that
-// thread's, used again and again; one that goes to another thread has a slot of its own, in which
-// that thread waits for it. An epoch is a stretch of the recorded time: no thread begins one before
-// all have ended the last, so that what was live together is live together again, within an epoch.
+// A block is held in a slot. A block that its own thread frees uses a slot of that thread, and
+// slots are reused. A block that another thread frees has a shared slot to itself, on which that
+// thread waits. Epochs divide the recorded time: no thread begins an epoch before all threads have
+// ended the last one, so that blocks that were live together are so again, to within an epoch.
 #pragma once
 
 #include <cstdint>
 
 namespace assay::alloc {
 
-enum class Do : std::uint8_t { malloc, calloc, realloc, free, epoch };
+enum class OperationKind : std::uint8_t { malloc, calloc, realloc, free, end_epoch };
 
 struct Operation {
     std::uint64_t size : 56;
-    std::uint64_t what : 8;  // Do
-    std::uint32_t from;      // slot given up: of realloc and free
-    std::uint32_t to;        // slot filled: of malloc, calloc and realloc
+    std::uint64_t kind : 8;     // OperationKind
+    std::uint32_t freed_slot;   // of realloc and free
+    std::uint32_t filled_slot;  // of malloc, calloc and realloc
 };
 static_assert(sizeof(Operation) == 16);
 
-inline constexpr std::uint32_t shared_slot = 1u << 31;  // this bit: a slot that two threads use
-inline constexpr std::uint32_t no_slot =
-    ~std::uint32_t{0};  // of a realloc that begins or ends nothing
+inline constexpr std::uint32_t shared_slot = 1u << 31;       // flag of shared slots
+inline constexpr std::uint32_t no_slot = ~std::uint32_t{0};  // realloc of null, or no block
 
-struct Lane {
-    std::uint64_t first, count;  // operations; the last is the end of the lane's last epoch
-    std::uint64_t slots;         // of its own
+struct ThreadTrace {
+    // Operations by index into those of all threads. The last ends the thread's last epoch.
+    std::uint64_t first, count;
+    std::uint64_t slots;  // without shared ones
 };
 
-struct Head {
+struct ScriptHeader {
     static constexpr std::uint64_t tag = 0x31545053594c5041;  // "APLYSPT1"
     std::uint64_t magic = tag;
-    std::uint64_t lanes = 0, operations = 0, shared_slots = 0, epochs = 0;
-    std::uint64_t mallocs = 0, reallocs = 0,
-                  frees = 0;      // calls that will be made; calloc is one of the first
-    std::uint64_t peak_live = 0;  // bytes asked for that were live together in the trace
-    std::uint64_t left_live = 0;  // bytes never given back
-    std::uint64_t unknown = 0;    // frees of blocks from before the recording: left out
-    std::uint64_t handed_over =
-        0;  // blocks given up by another thread than that which asked for them
+    std::uint64_t threads = 0, operations = 0, shared_slots = 0, epochs = 0;
+    std::uint64_t mallocs = 0, reallocs = 0, frees = 0;  // calls to make; mallocs: with callocs
+    std::uint64_t peak_live = 0;      // maximum of live requested bytes in the trace
+    std::uint64_t leaked = 0;         // bytes never freed
+    std::uint64_t unknown_frees = 0;  // of blocks whose allocation was not recorded: left out
+    std::uint64_t handed_over = 0;    // blocks that another thread freed
 };
 
 }  // namespace assay::alloc

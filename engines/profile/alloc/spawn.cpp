@@ -24,144 +24,149 @@ extern char** environ;
 namespace assay::alloc {
 namespace {
 
-constexpr int look_ms = 100;  // at an interruption
+constexpr int poll_ms = 100;  // between two checks for Ctrl-C and the time limit
 
-[[noreturn]] void fail(const char* what) {
+[[noreturn]] void throw_errno(const char* what) {
     throw Error(fmt::format("{}: {}", what, std::strerror(errno)), "see 'ulimit -a'");
 }
 
-// The board in memory that both processes map.
-class SharedBoard {
+// The results, in memory that both processes map.
+class ResultsMapping {
 public:
-    SharedBoard() : fd_(memfd_create("assay-alloc", MFD_CLOEXEC)) {
-        if (fd_ < 0 || ftruncate(fd_, sizeof(Board)) != 0)
-            fail("cannot make the memory shared with the measured process");
-        void* at = mmap(nullptr, sizeof(Board), PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
-        if (at == MAP_FAILED) fail("cannot map the memory shared with the measured process");
-        board_ = static_cast<Board*>(at);
+    ResultsMapping() : fd_(memfd_create("assay-alloc", MFD_CLOEXEC)) {
+        if (fd_ < 0 || ftruncate(fd_, sizeof(SharedResults)) != 0)
+            throw_errno("cannot create memory shared with the measured process");
+        void* memory =
+            mmap(nullptr, sizeof(SharedResults), PROT_READ | PROT_WRITE, MAP_SHARED, fd_, 0);
+        if (memory == MAP_FAILED)
+            throw_errno("cannot map the memory shared with the measured process");
+        results_ = static_cast<SharedResults*>(memory);
     }
-    ~SharedBoard() {
-        munmap(board_, sizeof(Board));
+    ~ResultsMapping() {
+        munmap(results_, sizeof(SharedResults));
         close(fd_);
     }
-    SharedBoard(const SharedBoard&) = delete;
-    SharedBoard& operator=(const SharedBoard&) = delete;
-    Board& operator*() const { return *board_; }
-    Board* operator->() const { return board_; }
+    ResultsMapping(const ResultsMapping&) = delete;
+    ResultsMapping& operator=(const ResultsMapping&) = delete;
+    SharedResults& operator*() const { return *results_; }
+    SharedResults* operator->() const { return results_; }
     int descriptor() const { return fd_; }
 
 private:
     int fd_;
-    Board* board_ = nullptr;
+    SharedResults* results_ = nullptr;
 };
 
-// This environment with the allocator's in front of its own.
+// The environment with the allocator's settings, which replace those of the same name.
 std::vector<std::string> environment(const Allocator& allocator) {
-    std::vector<std::string> all = allocator.settings;
-    if (!allocator.library.empty()) all.push_back("LD_PRELOAD=" + allocator.library);
-    const std::size_t own = all.size();
-    for (char** at = environ; *at != nullptr; ++at) {
-        const std::string one = *at, name = one.substr(0, one.find('=') + 1);
+    std::vector<std::string> variables = allocator.settings;
+    if (!allocator.library.empty()) variables.push_back("LD_PRELOAD=" + allocator.library);
+    const std::size_t allocator_count = variables.size();
+    for (char** variable = environ; *variable != nullptr; ++variable) {
+        const std::string text = *variable, name = text.substr(0, text.find('=') + 1);
         bool replaced = name == "LD_PRELOAD=" || name == "GLIBC_TUNABLES=";
-        for (std::size_t k = 0; k < own; ++k) replaced = replaced || all[k].starts_with(name);
-        if (!replaced) all.push_back(one);
+        for (std::size_t k = 0; k < allocator_count; ++k)
+            replaced = replaced || variables[k].starts_with(name);
+        if (!replaced) variables.push_back(text);
     }
-    return all;
+    return variables;
 }
 
-// In the child, between fork and exec: the board where it is expected, and no life beyond this
-// process's.
-void become(const Allocator& allocator, int board, int alive, char* const* words,
-            char* const* variables) {
+// In the child, between fork and exec: puts the results at their descriptor, and ties the child's
+// life to the parent's.
+void exec_measured_process(const Allocator& allocator, int results, int alive_fd, char* const* argv,
+                           char* const* variables) {
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (!allocator.huge_pages) prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);
-    // Should the machine run out of memory all the same: this one rather than any other.
+    // If the machine runs out of memory, the kernel kills this process first.
     const int score = open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC);
     if (score >= 0 && ::write(score, "1000", 4) != 4) close(score);
-    fcntl(alive, F_DUPFD, 10);  // stays open over exec: its end is this process's end
-    if (board == board_descriptor) fcntl(board, F_SETFD, 0);
-    else dup2(board, board_descriptor);
-    execve("/proc/self/exe", words, variables);
+    fcntl(alive_fd, F_DUPFD, 10);  // stays open over exec and is closed at the process's end
+    if (results == results_descriptor) fcntl(results, F_SETFD, 0);
+    else dup2(results, results_descriptor);
+    execve("/proc/self/exe", argv, variables);
     _exit(127);
 }
 
 struct Process {
     pid_t pid;
-    int alive;  // end of file when it has ended
+    int alive_fd;  // read end of a pipe: end of file when the process has ended
 };
 
-Process start(const Allocator& allocator, int board) {
-    std::string name = "assay-alloc", verb = "serve";
-    char* words[] = {name.data(), verb.data(), nullptr};
-    std::vector<std::string> all = environment(allocator);
+Process start(const Allocator& allocator, int results) {
+    std::string name = "assay-alloc", command = "serve";
+    char* argv[] = {name.data(), command.data(), nullptr};
+    std::vector<std::string> texts = environment(allocator);
     std::vector<char*> variables;
-    for (std::string& one : all) variables.push_back(one.data());
+    for (std::string& variable : texts) variables.push_back(variable.data());
     variables.push_back(nullptr);
-    int ends[2];
-    if (pipe2(ends, O_CLOEXEC) != 0) fail("cannot make a pipe");
+    int pipe_fds[2];
+    if (pipe2(pipe_fds, O_CLOEXEC) != 0) throw_errno("cannot make a pipe");
     const pid_t pid = fork();
-    if (pid < 0) fail("cannot start a process");
-    if (pid == 0) become(allocator, board, ends[1], words, variables.data());
-    close(ends[1]);
-    return {pid, ends[0]};
+    if (pid < 0) throw_errno("cannot start a process");
+    if (pid == 0) exec_measured_process(allocator, results, pipe_fds[1], argv, variables.data());
+    close(pipe_fds[1]);
+    return {pid, pipe_fds[0]};
 }
 
-// How it ended, within its limit; it is gone in any case.
-std::string ending(const Process& process, double limit_s) {
-    const Nanoseconds until = now() + static_cast<Nanoseconds>(limit_s * 1e9);
-    bool late = false;
+// Waits for the process, and kills it after the limit. Returns why it failed; empty if it did not.
+std::string wait_for_end(const Process& process, double limit_s) {
+    const Nanoseconds deadline = now() + static_cast<Nanoseconds>(limit_s * 1e9);
+    bool is_late = false;
     for (;;) {
-        pollfd ended{process.alive, POLLIN, 0};
-        if (poll(&ended, 1, look_ms) > 0) break;
-        late = now() > until;
-        if (late || interrupted()) {
+        pollfd event{process.alive_fd, POLLIN, 0};
+        if (poll(&event, 1, poll_ms) > 0) break;
+        is_late = now() > deadline;
+        if (is_late || interrupted()) {
             kill(process.pid, SIGKILL);
             break;
         }
     }
-    close(process.alive);
+    close(process.alive_fd);
     int status = 0;
     while (waitpid(process.pid, &status, 0) < 0 && errno == EINTR) {
     }
     if (interrupted()) throw Error("interrupted");
-    if (late) return fmt::format("it was not done after {:.0f} s", limit_s);
+    if (is_late) return fmt::format("it was not done within {:.0f} s", limit_s);
     if (WIFSIGNALED(status))
-        return fmt::format("its process was ended by signal {} ({})", WTERMSIG(status),
+        return fmt::format("its process was killed by signal {} ({})", WTERMSIG(status),
                            strsignal(WTERMSIG(status)));
     return WEXITSTATUS(status) == 0
                ? ""
                : fmt::format("its process ended with status {}", WEXITSTATUS(status));
 }
 
-// Is malloc, and free with it, the wanted library's (or the C library's own, where none is wanted)?
-void check_serving(const Allocator& allocator, const Board& board) {
-    const std::string serving = board.serving, other = board.other_function;
-    std::error_code unknown;
+// Throws Error unless malloc and the other functions are the wanted library's, or without a library
+// the C library's.
+void check_malloc_library(const Allocator& allocator, const SharedResults& results) {
+    const std::string library = results.malloc_library, other_function = results.other_function;
+    std::error_code ignored;
     const bool is_wanted =
         allocator.library.empty()
-            ? std::filesystem::path(serving).filename().string().starts_with("libc.")
-            : std::filesystem::equivalent(serving, allocator.library, unknown);
+            ? std::filesystem::path(library).filename().string().starts_with("libc.")
+            : std::filesystem::equivalent(library, allocator.library, ignored);
     if (!is_wanted)
         throw Error(
             fmt::format("{} does not serve malloc: {} does",
-                        allocator.library.empty() ? "the C library" : allocator.library, serving),
-            "is it an allocator for this machine, one that replaces malloc?");
-    if (!other.empty())
-        throw Error(
-            fmt::format("{} serves malloc, but {} serves {}", serving, board.other_file, other),
-            "an allocator has to replace all of them");
+                        allocator.library.empty() ? "the C library" : allocator.library, library),
+            "check that it is an allocator for this machine that replaces malloc");
+    if (!other_function.empty())
+        throw Error(fmt::format("{} serves malloc, but {} serves {}", library,
+                                results.other_library, other_function),
+                    "use an allocator that replaces all of these functions");
 }
 
 }  // namespace
 
-void Samples::add(const Board& board) {
+void Samples::add(const SharedResults& results) {
     for (std::size_t s = 0; s < series_count; ++s) {
-        const std::size_t count = std::min(board.used[s].load(), series_room);
-        series_[s].insert(series_[s].end(), board.samples[s], board.samples[s] + count);
+        const std::size_t count = std::min(results.counts[s].load(), max_samples);
+        series_[s].insert(series_[s].end(), results.samples[s], results.samples[s] + count);
     }
     for (std::size_t k = 0; k < call_count; ++k) {
-        const Order& o = board.calls[k];
-        calls_[k] = {o.n, o.median, o.mad, o.min, o.max, o.p5, o.p95, o.p99};
+        const OrderStatistics& statistics = results.calls[k];
+        calls_[k] = {statistics.n,   statistics.median, statistics.mad, statistics.min,
+                     statistics.max, statistics.p5,     statistics.p95, statistics.p99};
     }
 }
 
@@ -171,27 +176,28 @@ void Samples::merge(const Samples& other) {
     std::copy(std::begin(other.calls_), std::end(other.calls_), calls_);
 }
 
-std::string work(const Allocator& allocator, const Task& task, double limit_s, Samples& into) {
-    const SharedBoard board;
-    board->task = task;
-    std::string why = ending(start(allocator, board.descriptor()), limit_s);
-    if (board->serving[0] != 0) check_serving(allocator, *board);
-    if (board->refused[0] != 0) return board->refused;
-    if (why.empty() && board->done == 0) why = "its process ended early";
-    if (why.empty()) into.add(*board);
-    return why;
+std::string run_task(const Allocator& allocator, const Task& task, double limit_s,
+                     Samples& samples) {
+    const ResultsMapping results;
+    results->task = task;
+    std::string reason = wait_for_end(start(allocator, results.descriptor()), limit_s);
+    if (results->malloc_library[0] != 0) check_malloc_library(allocator, *results);
+    if (results->waived_reason[0] != 0) return results->waived_reason;
+    if (reason.empty() && results->done == 0) reason = "its process ended early";
+    if (reason.empty()) samples.add(*results);
+    return reason;
 }
 
-std::string serving_file(const Allocator& allocator, double limit_s) {
-    const SharedBoard board;
-    const std::string why = ending(start(allocator, board.descriptor()), limit_s);
-    if (board->serving[0] != 0) check_serving(allocator, *board);
-    if (!why.empty() || board->done == 0)
-        throw Error(fmt::format("a program on {} cannot even start: {}",
+std::string find_malloc_library(const Allocator& allocator, double limit_s) {
+    const ResultsMapping results;
+    const std::string reason = wait_for_end(start(allocator, results.descriptor()), limit_s);
+    if (results->malloc_library[0] != 0) check_malloc_library(allocator, *results);
+    if (!reason.empty() || results->done == 0)
+        throw Error(fmt::format("a program on {} cannot start: {}",
                                 allocator.library.empty() ? allocator.name : allocator.library,
-                                why.empty() ? "it ended early" : why),
-                    "is it an allocator for this machine?");
-    return board->serving;
+                                reason.empty() ? "it ended early" : reason),
+                    "check that it is an allocator for this machine");
+    return results->malloc_library;
 }
 
 }  // namespace assay::alloc

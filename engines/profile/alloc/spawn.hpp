@@ -1,4 +1,4 @@
-// Starting a process on an allocator, and what came of it.
+// Starts processes on an allocator and collects their results.
 #pragma once
 
 #include <memory>
@@ -6,23 +6,23 @@
 #include <vector>
 
 #include "core/statistics.hpp"
-#include "profile/alloc/board.hpp"
+#include "profile/alloc/shared_results.hpp"
 
 namespace assay::alloc {
 
-// An allocator as a process is started on it.
+// An allocator, as a process is started on it.
 struct Allocator {
     std::string name;
-    std::string library;                // loaded in front of all others; empty: the C library's own
-    std::vector<std::string> settings;  // "NAME=value", of its environment
-    bool huge_pages = true;             // false: the kernel gives this process no transparent ones
+    std::string library;                // to preload; empty: the C library's allocator
+    std::vector<std::string> settings;  // of its environment, "NAME=value"
+    bool huge_pages = true;             // false: transparent huge pages are disabled
 };
 
-// The samples of one or of several processes.
+// The samples of one or several processes.
 class Samples {
 public:
-    void add(const Board&);
-    void merge(const Samples&);  // the calls' order statistics are then the other's
+    void add(const SharedResults&);
+    void merge(const Samples&);  // takes over the other's order statistics of calls
     std::vector<double>& of(Series series) { return series_[static_cast<std::size_t>(series)]; }
     Summary calls(Call call) const { return calls_[static_cast<std::size_t>(call)]; }
 
@@ -31,13 +31,12 @@ private:
     Summary calls_[call_count];
 };
 
-// Works one task in a new process. An empty string, or why there are no samples; throws Error where
-// something other than the wanted allocator serves malloc, and when interrupted. The process is
-// killed after `limit_s`.
-std::string work(const Allocator&, const Task&, double limit_s, Samples& into);
+// Runs a task in a new process, which is killed after `limit_s`. Returns why there are no samples,
+// or an empty string. Throws Error when malloc is not the wanted allocator's, and when interrupted.
+std::string run_task(const Allocator&, const Task&, double limit_s, Samples& samples);
 
-// The file whose malloc a process on this allocator calls. Throws Error when it is not that of the
-// library.
-std::string serving_file(const Allocator&, double limit_s);
+// The path of the object whose malloc a process on this allocator calls. Throws Error when it is
+// not the allocator's library.
+std::string find_malloc_library(const Allocator&, double limit_s);
 
 }  // namespace assay::alloc

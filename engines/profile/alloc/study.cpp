@@ -14,82 +14,83 @@
 namespace assay::alloc {
 namespace {
 
-constexpr std::uint64_t margin = 512 << 20;  // bytes that are left alone
+constexpr std::uint64_t reserved_bytes = 512 << 20;  // bytes of memory that stay free
 
-Task task_of(What what, const Study& study) {
+Task task_of(TaskKind kind, const Study& study) {
     Task task;
-    task.what = what;
+    task.kind = kind;
     task.tick_s = study.tick_s();
     return task;
 }
 
-// Bytes from where on the first process of a size is for nothing: a machine that is lent its memory
-// page by page, as many virtual ones are, has it in place then.
-constexpr std::uint64_t lent = 64 << 20;
+// Bytes. Larger cases run one process first whose results are dropped: virtual machines often get
+// their memory from the host at the first touch.
+constexpr std::uint64_t warmup_bytes = 64 << 20;
 
-// Processes for one size: as many first batches as there are of them.
+// Processes for one size; each contributes one first batch.
 int processes_for(std::uint64_t bytes) {
     return bytes < (64u << 20) ? 5 : bytes < (1u << 30) ? 3 : 2;
 }
 
-// "4 GiB", "20000000 B": for people.
-std::string words(std::int64_t size) {
+// "4 GiB", "20000000 B": for progress messages.
+std::string format_size(std::int64_t size) {
     constexpr const char* units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
     std::size_t k = 0;
     for (; k < 4 && size % 1024 == 0; ++k) size /= 1024;
     return fmt::format("{} {}", size, units[k]);
 }
-std::string words(std::int64_t size, std::int64_t threads) {
-    return fmt::format("{}, {} thread{}", words(size), threads, threads == 1 ? "" : "s");
+std::string format_size(std::int64_t size, std::int64_t threads) {
+    return fmt::format("{}, {} thread{}", format_size(size), threads, threads == 1 ? "" : "s");
 }
 
-struct Named {
+struct MetricSeries {
     const char* metric;
     Series series;
 };
-constexpr Named first_metrics[] = {{"malloc", Series::malloc_first},
-                                   {"first_touch", Series::touch_first},
-                                   {"retouch", Series::retouch_first},
-                                   {"free", Series::free_first},
-                                   {"malloc_faults", Series::malloc_faults_first},
-                                   {"first_touch_faults", Series::touch_faults_first},
-                                   {"retouch_faults", Series::retouch_faults_first},
-                                   {"free_faults", Series::free_faults_first}};
-constexpr Named repeated_metrics[] = {{"malloc", Series::malloc},
-                                      {"first_touch", Series::touch},
-                                      {"retouch", Series::retouch},
-                                      {"free", Series::free},
-                                      {"malloc_touch", Series::malloc_touch},
-                                      {"pair", Series::pair},
-                                      {"overhead", Series::overhead},
-                                      {"malloc_faults", Series::malloc_faults},
-                                      {"first_touch_faults", Series::touch_faults},
-                                      {"retouch_faults", Series::retouch_faults},
-                                      {"free_faults", Series::free_faults}};
+constexpr MetricSeries first_metrics[] = {{"malloc", Series::malloc_first},
+                                          {"first_touch", Series::touch_first},
+                                          {"retouch", Series::retouch_first},
+                                          {"free", Series::free_first},
+                                          {"malloc_faults", Series::malloc_faults_first},
+                                          {"first_touch_faults", Series::touch_faults_first},
+                                          {"retouch_faults", Series::retouch_faults_first},
+                                          {"free_faults", Series::free_faults_first}};
+constexpr MetricSeries repeated_metrics[] = {{"malloc", Series::malloc},
+                                             {"first_touch", Series::touch},
+                                             {"retouch", Series::retouch},
+                                             {"free", Series::free},
+                                             {"malloc_touch", Series::malloc_touch},
+                                             {"pair", Series::pair},
+                                             {"overhead", Series::overhead},
+                                             {"malloc_faults", Series::malloc_faults},
+                                             {"first_touch_faults", Series::touch_faults},
+                                             {"retouch_faults", Series::retouch_faults},
+                                             {"free_faults", Series::free_faults}};
 
 void study_size(Study& study, std::uint64_t size, std::uint32_t threads, double seconds) {
     Json params = {{"size", size}, {"threads", threads}, {"state", "first"}};
     const std::uint64_t bytes = size * threads;
     const int processes = processes_for(bytes);
-    Task task = task_of(What::cycle, study);
+    Task task = task_of(TaskKind::cycle, study);
     task.size = size;
     task.threads = threads;
     task.cycles = bytes < (256u << 20) ? 3 : 1;
     task.seconds = seconds / processes;
-    if (bytes >= lent) {
-        Task before = task;
-        before.what = What::touched;
-        if (!study.work(before, 1, bytes, "malloc", params)) return;
+    if (bytes >= warmup_bytes) {
+        Task warmup = task;
+        warmup.kind = TaskKind::first_batch;
+        if (!study.run(warmup, 1, bytes, "malloc", params)) return;
     }
-    auto found = study.work(task, processes, bytes, "malloc", params);
-    if (!found) return;
-    for (const Named& one : first_metrics) study.report(one.metric, params, found->of(one.series));
-    task.what = What::touched;
-    if (auto both = study.work(task, processes, bytes, "malloc_touch", params))
-        study.report("malloc_touch", params, both->of(Series::malloc_touch_first));
+    auto samples = study.run(task, processes, bytes, "malloc", params);
+    if (!samples) return;
+    for (const MetricSeries& metric : first_metrics)
+        study.report(metric.metric, params, samples->of(metric.series));
+    task.kind = TaskKind::first_batch;
+    if (auto touched = study.run(task, processes, bytes, "malloc_touch", params))
+        study.report("malloc_touch", params, touched->of(Series::malloc_touch_first));
     params["state"] = "repeated";
-    for (const Named& one : repeated_metrics)
-        study.report(one.metric, params, found->of(one.series));
+    for (const MetricSeries& metric : repeated_metrics)
+        study.report(metric.metric, params, samples->of(metric.series));
 }
 
 }  // namespace
@@ -97,11 +98,12 @@ void study_size(Study& study, std::uint64_t size, std::uint32_t threads, double 
 Allocator allocator_of(const Options& options) {
     Allocator allocator{
         options.text("allocator"), options.text("library"), {}, !options.flag("no_huge_pages")};
-    std::istringstream words(options.text("settings"));
-    for (std::string one; words >> one;) {
-        if (one.find('=') == std::string::npos || one.front() == '=')
-            throw Error("--settings " + one + ": not NAME=value", "separate several by blanks");
-        allocator.settings.push_back(one);
+    std::istringstream format_size(options.text("settings"));
+    for (std::string setting; format_size >> setting;) {
+        if (setting.find('=') == std::string::npos || setting.front() == '=')
+            throw Error("--settings " + setting + ": expected NAME=value",
+                        "separate several settings with blanks");
+        allocator.settings.push_back(setting);
     }
     return allocator;
 }
@@ -111,33 +113,33 @@ Study::Study(const Measurement& measurement, const Options& options, Bench& benc
       sink_(bench.sink),
       allocator_(allocator_of(options)),
       limit_s_(options.real("limit")),
-      tick_s_(measured_tick()),
+      tick_s_(measure_tick()),
       subject_{.host = host_name()},
       begin_(now()) {
-    serving_file(allocator_, limit_s_);
+    find_malloc_library(allocator_, limit_s_);
 }
 
 Json Study::with_name(const Json& params) const {
-    Json all = {{"allocator", allocator_.name}};
-    all.update(params);
-    return all;
+    Json named = {{"allocator", allocator_.name}};
+    named.update(params);
+    return named;
 }
 
-std::optional<Samples> Study::work(const Task& task, int processes, std::uint64_t bytes,
-                                   std::string_view metric, const Json& params) {
-    const std::uint64_t left = memory_left();
-    if (bytes + bytes / 16 + margin > left) {
+std::optional<Samples> Study::run(const Task& task, int processes, std::uint64_t bytes,
+                                  std::string_view metric, const Json& params) {
+    const std::uint64_t available = available_memory();
+    if (bytes + bytes / 16 + reserved_bytes > available) {
         sink_.waived(
             measurement_, metric, subject_, with_name(params),
-            fmt::format("it needs {:.1f} GB, and {:.1f} GB are left",
-                        1e-9 * static_cast<double>(bytes), 1e-9 * static_cast<double>(left)));
+            fmt::format("it needs {:.1f} GB, and {:.1f} GB are available",
+                        1e-9 * static_cast<double>(bytes), 1e-9 * static_cast<double>(available)));
         return std::nullopt;
     }
     Samples samples;
     for (int k = 0; k < processes; ++k) {
-        const std::string why = alloc::work(allocator_, task, limit_s_, samples);
-        if (why.empty()) continue;
-        sink_.waived(measurement_, metric, subject_, with_name(params), why);
+        const std::string reason = alloc::run_task(allocator_, task, limit_s_, samples);
+        if (reason.empty()) continue;
+        sink_.waived(measurement_, metric, subject_, with_name(params), reason);
         return std::nullopt;
     }
     return samples;
@@ -154,8 +156,8 @@ void Study::report(std::string_view metric, const Json& params, const Summary& s
 
 void Study::progress(std::size_t done, std::size_t cases, const std::string& label) {
     const double share = static_cast<double>(done) / static_cast<double>(cases),
-                 spent = seconds(now() - begin_);
-    sink_.progress(share, label, done == 0 ? -1 : spent / share - spent);
+                 elapsed = seconds(now() - begin_);
+    sink_.progress(share, label, done == 0 ? -1 : elapsed / share - elapsed);
 }
 
 namespace detail {
@@ -168,7 +170,7 @@ void run_cycle_study(const Options& options, Bench& bench) {
     std::size_t done = 0;
     for (const auto threads : counts)
         for (const auto size : sizes) {
-            study.progress(done++, sizes.size() * counts.size(), words(size, threads));
+            study.progress(done++, sizes.size() * counts.size(), format_size(size, threads));
             study_size(study, static_cast<std::uint64_t>(size), static_cast<std::uint32_t>(threads),
                        options.real("seconds"));
         }
@@ -177,34 +179,34 @@ void run_cycle_study(const Options& options, Bench& bench) {
 void run_retention_study(const Options& options, Bench& bench) {
     constexpr int processes = 3;
     Study study(retention, options, bench);
-    Task task = task_of(What::retention, study);
+    Task task = task_of(TaskKind::retention, study);
     task.total = static_cast<std::uint64_t>(options.integer("total"));
     task.cycles = static_cast<std::uint32_t>(options.integer("cycles"));
     const auto sizes = options.integers("sizes");
     std::size_t done = 0;
     for (const auto size : sizes) {
-        study.progress(done++, sizes.size(), words(size));
+        study.progress(done++, sizes.size(), format_size(size));
         task.size = static_cast<std::uint64_t>(size);
         Json params = {{"size", size},
                        {"total", std::max(task.size, task.total / task.size * task.size)}};
-        auto found = study.work(task, processes_for(task.size) == 5 ? processes : 1,
-                                std::max(task.total, task.size), "retained", params);
-        if (!found) continue;
-        study.report("live", params, found->of(Series::live));
-        study.report("huge", params, found->of(Series::huge));
-        const auto after = [&](std::uint32_t cycles, Series series) {
+        auto samples = study.run(task, processes_for(task.size) == 5 ? processes : 1,
+                                 std::max(task.total, task.size), "retained", params);
+        if (!samples) continue;
+        study.report("live", params, samples->of(Series::live));
+        study.report("huge", params, samples->of(Series::huge));
+        const auto report_retained = [&](std::uint32_t cycles, Series series) {
             params["cycles"] = cycles;
-            study.report("retained", params, found->of(series));
+            study.report("retained", params, samples->of(series));
         };
-        after(1, Series::retained_first);
-        if (task.cycles > 2) after((task.cycles + 1) / 2, Series::retained_half);
-        if (task.cycles > 1) after(task.cycles, Series::retained);
+        report_retained(1, Series::retained_first);
+        if (task.cycles > 2) report_retained((task.cycles + 1) / 2, Series::retained_half);
+        if (task.cycles > 1) report_retained(task.cycles, Series::retained);
     }
 }
 
 void run_threads_study(const Options& options, Bench& bench) {
     Study study(threads, options, bench);
-    Task task = task_of(What::churn, study);
+    Task task = task_of(TaskKind::churn, study);
     task.seconds = options.real("seconds");
     const auto counts = options.integers("threads");
     std::size_t done = 0;
@@ -213,79 +215,80 @@ void run_threads_study(const Options& options, Bench& bench) {
                        fmt::format("{} thread{}", count, count == 1 ? "" : "s"));
         task.threads = static_cast<std::uint32_t>(count);
         const Json params = {{"threads", count}};
-        if (auto found = study.work(task, 1, 0, "rate", params))
-            study.report("rate", params, found->of(Series::rate));
+        if (auto samples = study.run(task, 1, 0, "rate", params))
+            study.report("rate", params, samples->of(Series::rate));
     }
 }
 
 void run_handover_study(const Options& options, Bench& bench) {
     Study study(handover, options, bench);
-    Task task = task_of(What::handover, study);
+    Task task = task_of(TaskKind::handover, study);
     task.seconds = options.real("seconds");
     const auto sizes = options.integers("sizes"), counts = options.integers("threads");
     std::size_t done = 0;
     for (const auto count : counts)
         for (const auto size : sizes) {
-            study.progress(done++, sizes.size() * counts.size(), words(size, count));
+            study.progress(done++, sizes.size() * counts.size(), format_size(size, count));
             task.threads = std::max(2u, static_cast<std::uint32_t>(count) / 2 * 2);
             task.size = static_cast<std::uint64_t>(size);
             const Json params = {{"size", size}, {"threads", task.threads}};
-            auto found = study.work(task, 1, task.size * task.threads * 512, "rate", params);
-            if (!found) continue;
-            study.report("rate", params, found->of(Series::rate));
-            study.report("retained", params, found->of(Series::retained));
+            auto samples = study.run(task, 1, task.size * task.threads * 512, "rate", params);
+            if (!samples) continue;
+            study.report("rate", params, samples->of(Series::rate));
+            study.report("retained", params, samples->of(Series::retained));
         }
 }
 
 void run_mixed_study(const Options& options, Bench& bench) {
     constexpr int processes = 3;
     Study study(mixed, options, bench);
-    Task task = task_of(What::mixed, study);
+    Task task = task_of(TaskKind::mixed, study);
     task.total = static_cast<std::uint64_t>(options.integer("total"));
     const Json params = {{"total", task.total}};
-    study.progress(0, 1, "sizes and lifetimes at random");
-    auto found = study.work(task, processes, 2 * task.total, "peak_over_live", params);
-    if (!found) return;
-    study.report("peak_over_live", params, found->of(Series::peak_over_live));
-    study.report("end_over_live", params, found->of(Series::end_over_live));
-    study.report("operation", params, found->of(Series::operation));
-    study.report("retained", params, found->of(Series::retained));
+    study.progress(0, 1, "random sizes and lifetimes");
+    auto samples = study.run(task, processes, 2 * task.total, "peak_over_live", params);
+    if (!samples) return;
+    study.report("peak_over_live", params, samples->of(Series::peak_over_live));
+    study.report("end_over_live", params, samples->of(Series::end_over_live));
+    study.report("operation", params, samples->of(Series::operation));
+    study.report("retained", params, samples->of(Series::retained));
 }
 
 void run_replay_study(const Options& options, Bench& bench) {
     const std::string& script = options.text("script");
     if (script.empty())
         throw Error("profile.alloc.replay needs --script",
-                    "make one: assay-alloc prepare TRACE SCRIPT");
+                    "create one: assay-alloc prepare TRACE SCRIPT");
     Study study(replay, options, bench);
-    Task task = task_of(What::replay, study);
+    Task task = task_of(TaskKind::replay, study);
     if (script.size() >= sizeof task.script)
-        throw Error("the path of the script is too long", "choose a shorter one");
+        throw Error("the path of the script is too long", "use a shorter path");
     script.copy(task.script, sizeof task.script - 1);
     task.touch = options.flag("no_touch") ? 0 : 1;
     const Json params = {{"trace", options.text("trace")}, {"touched", task.touch != 0}};
-    Samples found;
+    Samples samples;
     const auto repeats = static_cast<std::size_t>(options.integer("repeats"));
     for (std::size_t k = 0; k < repeats; ++k) {
         study.progress(k, repeats, options.text("trace"));
-        auto one = study.work(task, 1, 0, "time", params);
-        if (!one) return;
-        found.merge(*one);
+        auto repeat = study.run(task, 1, 0, "time", params);
+        if (!repeat) return;
+        samples.merge(*repeat);
     }
-    task.each = 1;
-    auto each = study.work(task, 1, 0, "malloc", params);
-    if (!each) return;
-    found.merge(*each);
-    for (const Named& one :
-         {Named{"time", Series::in_calls}, Named{"touch", Series::in_touch},
-          Named{"wall", Series::wall}, Named{"calls", Series::calls},
-          Named{"faults", Series::faults}, Named{"peak", Series::peak},
-          Named{"peak_live", Series::peak_live}, Named{"peak_over_live", Series::peak_over_live}})
-        study.report(one.metric, params, found.of(one.series));
+    task.time_calls = 1;
+    auto timed_calls = study.run(task, 1, 0, "malloc", params);
+    if (!timed_calls) return;
+    samples.merge(*timed_calls);
+    for (const MetricSeries& repeat :
+         {MetricSeries{"time", Series::in_calls}, MetricSeries{"touch", Series::in_touch},
+          MetricSeries{"wall", Series::wall}, MetricSeries{"calls", Series::calls},
+          MetricSeries{"faults", Series::faults}, MetricSeries{"peak", Series::peak},
+          MetricSeries{"peak_live", Series::peak_live},
+          MetricSeries{"peak_over_live", Series::peak_over_live}})
+        study.report(repeat.metric, params, samples.of(repeat.series));
     for (const auto& [metric, call] :
          {std::pair{"malloc", Call::malloc}, std::pair{"realloc", Call::realloc},
           std::pair{"free", Call::free}})
-        if (const Summary calls = found.calls(call); calls.n > 0)
+        if (const Summary calls = samples.calls(call); calls.n > 0)
             study.report(metric, params, calls);
 }
 

@@ -1,5 +1,4 @@
-// What the studies have in common: an allocator out of the options, processes that work a task,
-// records.
+// Common parts of the studies: the allocator from the options, tasks in processes, records.
 #pragma once
 
 #include <optional>
@@ -17,13 +16,13 @@ class Study {
 public:
     Study(const Measurement&, const Options&, Bench&);
 
-    // The same task in `processes` processes; none, with a record that says why, where one of them
-    // fails or where `bytes` would not fit into memory. `metric` is what that record is of.
-    std::optional<Samples> work(const Task&, int processes, std::uint64_t bytes,
-                                std::string_view metric, const Json& params);
+    // Runs a task in `processes` processes, one after the other. Returns nothing, and writes a
+    // waived record of `metric`, when one of them fails or `bytes` exceed the available memory.
+    std::optional<Samples> run(const Task&, int processes, std::uint64_t bytes,
+                               std::string_view metric, const Json& params);
     void report(std::string_view metric, const Json& params, const std::vector<double>& samples);
     void report(std::string_view metric, const Json& params, const Summary& summary);
-    // Said before each case of `cases`.
+    // To call before each of `cases` cases, with the number of those done.
     void progress(std::size_t done, std::size_t cases, const std::string& label);
 
     double tick_s() const { return tick_s_; }

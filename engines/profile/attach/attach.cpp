@@ -13,137 +13,143 @@
 #include <thread>
 
 #include "core/error.hpp"
-#include "profile/attach/call.hpp"
-#include "profile/attach/standing.hpp"
+#include "profile/attach/remote_call.hpp"
 #include "profile/attach/status.hpp"
+#include "profile/attach/thread_safety.hpp"
 #include "profile/heap/attach_entry.hpp"
 
 namespace assay::attach {
 namespace {
 
-constexpr Nanoseconds patience = 10'000'000'000, stop_limit = 1'000'000'000;
-constexpr std::chrono::milliseconds first_pause{1}, longest_pause{20};
+constexpr Nanoseconds attach_limit = 10'000'000'000, stop_limit = 1'000'000'000;
+constexpr std::chrono::milliseconds min_pause{1}, max_pause{20};
 
 const Mapping* mapping_of(const std::vector<Mapping>& files, const std::string& path) {
-    const auto found = std::ranges::find(files, path, &Mapping::path);
-    return found != files.end() ? &*found : nullptr;
+    const auto mapping = std::ranges::find(files, path, &Mapping::path);
+    return mapping != files.end() ? &*mapping : nullptr;
 }
 
-// Its recorder holds a lock on the file of its buffers, however it ends.
-void check_free(pid_t pid) {
-    for (const Mapping& one : files_mapped_in(pid)) {
-        if (!one.path.ends_with(".arena")) continue;
-        const int fd = open(one.path.c_str(), O_RDONLY | O_CLOEXEC);
+// A recorder holds a lock on the file of its process's buffers until it ends.
+void check_not_recorded(pid_t pid) {
+    for (const Mapping& mapping : mapped_files(pid)) {
+        if (!mapping.path.ends_with(".arena")) continue;
+        const int fd = open(mapping.path.c_str(), O_RDONLY | O_CLOEXEC);
         if (fd < 0) continue;
         const bool is_free = flock(fd, LOCK_EX | LOCK_NB) == 0;
         close(fd);
         if (!is_free)
-            throw Error(fmt::format("the memory of process {} is being recorded already", pid),
+            throw Error(fmt::format("the memory of process {} is already being recorded", pid),
                         "end that recording first");
     }
 }
 
-Nanoseconds age_of(pid_t pid) {
+Nanoseconds measure_age(pid_t pid) {
     std::ifstream stat(fmt::format("/proc/{}/stat", pid));
     std::string line;
     std::getline(stat, line);
     std::istringstream fields(line.substr(std::min(line.rfind(')') + 1, line.size())));
     std::string field;
     for (int k = 3; k <= 22; ++k) fields >> field;
-    timespec up{};
-    clock_gettime(CLOCK_BOOTTIME, &up);
+    timespec uptime{};
+    clock_gettime(CLOCK_BOOTTIME, &uptime);
     const double started =
         std::strtod(field.c_str(), nullptr) / static_cast<double>(sysconf(_SC_CLK_TCK));
-    return static_cast<Nanoseconds>(
-        (static_cast<double>(up.tv_sec) + static_cast<double>(up.tv_nsec) * 1e-9 - started) * 1e9);
+    return static_cast<Nanoseconds>((static_cast<double>(uptime.tv_sec) +
+                                     static_cast<double>(uptime.tv_nsec) * 1e-9 - started) *
+                                    1e9);
 }
 
-Needed needed_of(const Process& process, pid_t pid) {
-    const Needed needed{process.in_libc("mmap"), process.in_libc("munmap"),
-                        process.in_libc("__errno_location")};
-    if (needed.mmap == 0 || needed.munmap == 0 || needed.errno_location == 0)
-        throw Error(fmt::format("the C library of process {} is not understood", pid),
-                    "has it been replaced since the process was started?");
-    return needed;
+LibcFunctions find_libc_functions(const Process& process, pid_t pid) {
+    const LibcFunctions libc{process.find_in_libc("mmap"), process.find_in_libc("munmap"),
+                             process.find_in_libc("__errno_location")};
+    if (libc.mmap == 0 || libc.munmap == 0 || libc.errno_location == 0)
+        throw Error(
+            fmt::format("the C library of process {} lacks mmap, munmap or __errno_location", pid),
+            "check whether it was replaced after the process started");
+    return libc;
 }
 
 [[noreturn]] void throw_refused(pid_t pid, heap::AttachResult answer) {
     switch (answer) {
         case heap::AttachResult::preloaded:
             throw Error(fmt::format("process {} was started by 'assay heap'", pid),
-                        "it cannot be attached to as well");
+                        "such a process is recorded from its start: no need to attach");
         case heap::AttachResult::no_allocator:
-            throw Error(fmt::format("process {} has no allocator that could be recorded", pid));
+            throw Error(fmt::format("process {} has no allocator that can be recorded", pid));
         default:
-            throw Error(fmt::format("process {} cannot make its buffers in /dev/shm", pid),
-                        "is there room, and may its user write there?");
+            throw Error(fmt::format("process {} cannot create its buffers in /dev/shm", pid),
+                        "check that there is room and that its user can write there");
     }
 }
 
-// try_once() until it says true. Throws Error after the time that a good moment may take.
+// Calls attempt() until it returns true. Throws Error after attach_limit.
 template <class Try>
-void until_good_moment(pid_t pid, Try try_once) {
-    std::chrono::milliseconds pause = first_pause;
-    for (const Nanoseconds end = now() + patience; !try_once();) {
+void retry_until(pid_t pid, Try attempt) {
+    std::chrono::milliseconds pause = min_pause;
+    for (const Nanoseconds deadline = now() + attach_limit; !attempt();) {
         if (field_of(fmt::format("/proc/{}/status", pid), "State").empty())
             throw Error(fmt::format("process {} has ended", pid));
-        if (now() > end)
+        if (now() > deadline)
             throw Error(
-                fmt::format("no moment was found in {} s at which process {} could be attached to",
-                            patience / 1'000'000'000, pid),
-                "its threads are inside the loader, the allocator or code without call-frame "
-                "information: try again");
+                fmt::format("found no moment within {} s to attach to process {}",
+                            attach_limit / 1'000'000'000, pid),
+                "try again: its threads were inside the loader, the allocator or code without "
+                "call-frame information");
         std::this_thread::sleep_for(pause);
-        pause = std::min(2 * pause, longest_pause);
+        pause = std::min(2 * pause, max_pause);
     }
 }
 
 }  // namespace
 
 Attachment::Attachment(pid_t pid, const std::string& library, const std::string& settings,
-                       const std::function<void(std::span<const pid_t>)>& look_at)
-    : pid_((check(pid, library), pid)), library_(library), memory_(pid), threads_(pid) {
-    check_free(pid);
-    ran_ = age_of(pid);
-    if (mapping_of(files_mapped_in(pid), library) == nullptr) load();
-    with_all_stopped(true, [&](Guest& guest, const Process& process) {
-        const std::uint64_t function = process.in_hooks(heap::attach_function);
+                       const std::function<void(std::span<const pid_t>)>& on_stopped)
+    : pid_((check_attachable(pid, library), pid)), library_(library), memory_(pid), threads_(pid) {
+    check_not_recorded(pid);
+    process_age_ = measure_age(pid);
+    if (mapping_of(mapped_files(pid), library) == nullptr) load_library();
+    with_all_stopped(true, [&](RemoteCall& remote, const Process& process) {
+        const std::uint64_t function = process.find_in_hooks(heap::attach_function);
         if (function == 0)
             throw Error(fmt::format("process {} has another version of {} loaded", pid, library),
-                        "it can be attached to by that one alone");
-        look_at(threads_.ids());
+                        "attach with the Assay that loaded it");
+        on_stopped(threads_.ids());
         const auto answer = static_cast<heap::AttachResult>(
-            guest.call(function, {guest.put(settings), settings.size() + 1}) & 0xffffffff);
+            remote.call(function, {remote.put(settings), settings.size() + 1}) & 0xffffffff);
         if (answer != heap::AttachResult::attached) throw_refused(pid, answer);
     });
-    const std::vector<Mapping> files = files_mapped_in(pid);
-    if (const Mapping* hooks = mapping_of(files, library); hooks != nullptr) here_ = hooks->begin;
+    const std::vector<Mapping> files = mapped_files(pid);
+    if (const Mapping* hooks = mapping_of(files, library); hooks != nullptr)
+        probe_address_ = hooks->begin;
 }
 
-// By a thread that is not inside of anything that the loader may need.
-void Attachment::load() {
+// Calls dlopen in the first thread that holds no lock of the C library.
+void Attachment::load_library() {
     const Process process(pid_, library_);
-    const Needed needed = needed_of(process, pid_);
-    const std::uint64_t open = process.in_libc("dlopen") != 0
-                                   ? process.in_libc("dlopen")
-                                   : process.in_libc("__libc_dlopen_mode");
-    const std::uint64_t why = process.in_libc("dlerror");
-    if (open == 0) throw Error(fmt::format("the C library of process {} can load nothing", pid_));
-    until_good_moment(pid_, [&] {
-        for (const pid_t tid : Threads::of(pid_)) {
+    const LibcFunctions libc = find_libc_functions(process, pid_);
+    const std::uint64_t dlopen_address = process.find_in_libc("dlopen") != 0
+                                             ? process.find_in_libc("dlopen")
+                                             : process.find_in_libc("__libc_dlopen_mode");
+    const std::uint64_t dlerror_address = process.find_in_libc("dlerror");
+    if (dlopen_address == 0)
+        throw Error(fmt::format("the C library of process {} has no dlopen", pid_));
+    retry_until(pid_, [&] {
+        for (const pid_t tid : Threads::list(pid_)) {
             bool is_done = false;
             if (threads_.stop(tid, now() + stop_limit) && threads_.stopped().front().signal == 0 &&
-                process.standing(tid).may_call) {
-                Guest guest(tid, memory_, needed, [] {});
-                if (guest.call(open, {guest.put(library_), RTLD_NOW | RTLD_LOCAL}) == 0) {
-                    const std::uint64_t said = why != 0 ? guest.call(why, {}) : 0;
+                process.safety_of(tid).can_call) {
+                RemoteCall remote(tid, memory_, libc, [] {});
+                if (remote.call(dlopen_address, {remote.put(library_), RTLD_NOW | RTLD_LOCAL}) ==
+                    0) {
+                    const std::uint64_t message =
+                        dlerror_address != 0 ? remote.call(dlerror_address, {}) : 0;
                     throw Error(
                         fmt::format("process {} cannot load the recorder's library: {}", pid_,
-                                    said != 0 ? memory_.text(said, 500) : "it does not say why"));
+                                    message != 0 ? memory_.text(message, 500) : "unknown reason"));
                 }
                 is_done = true;
             }
-            threads_.let_go();
+            threads_.release_all();
             if (is_done) return true;
         }
         return false;
@@ -153,34 +159,35 @@ void Attachment::load() {
 template <class Use>
 void Attachment::with_all_stopped(bool needs_empty_hooks, Use use) {
     const Process process(pid_, library_);
-    const Needed needed = needed_of(process, pid_);
-    until_good_moment(pid_, [&] {
+    const LibcFunctions libc = find_libc_functions(process, pid_);
+    retry_until(pid_, [&] {
         const Nanoseconds start = now();
-        bool is_good = threads_.stop_all(start + stop_limit);
-        pid_t guest_tid = 0;
-        for (const Thread& one : threads_.stopped()) {
-            const Standing standing = is_good ? process.standing(one.tid) : Standing{};
-            is_good &= standing.lets_be_changed && !(needs_empty_hooks && standing.is_in_hooks);
-            if (!is_good) break;
-            if (guest_tid == 0 && one.signal == 0 && standing.may_call) guest_tid = one.tid;
+        bool is_safe = threads_.stop_all(start + stop_limit);
+        pid_t calling_tid = 0;
+        for (const Thread& thread : threads_.stopped()) {
+            const ThreadSafety safety = is_safe ? process.safety_of(thread.tid) : ThreadSafety{};
+            is_safe &= safety.can_patch && !(needs_empty_hooks && safety.is_in_hooks);
+            if (!is_safe) break;
+            if (calling_tid == 0 && thread.signal == 0 && safety.can_call) calling_tid = thread.tid;
         }
-        is_good &= guest_tid != 0;
-        if (is_good) {
-            Guest guest(guest_tid, memory_, needed, [&] { threads_.let_go_but(guest_tid); });
-            use(guest, process);
+        is_safe &= calling_tid != 0;
+        if (is_safe) {
+            RemoteCall remote(calling_tid, memory_, libc,
+                              [&] { threads_.release_all_but(calling_tid); });
+            use(remote, process);
         }
-        threads_.let_go();
-        stood_still_ = std::max(stood_still_, now() - start);
-        return is_good;
+        threads_.release_all();
+        longest_stop_ = std::max(longest_stop_, now() - start);
+        return is_safe;
     });
 }
 
-void Attachment::leave() {
-    with_all_stopped(false, [&](Guest& guest, const Process& process) {
-        guest.call(process.in_hooks(heap::detach_function), {});
+void Attachment::detach() {
+    with_all_stopped(false, [&](RemoteCall& remote, const Process& process) {
+        remote.call(process.find_in_hooks(heap::detach_function), {});
     });
 }
 
-bool Attachment::is_over() const { return !memory_.is_there(here_); }
+bool Attachment::is_over() const { return !memory_.is_mapped(probe_address_); }
 
 }  // namespace assay::attach

@@ -1,12 +1,12 @@
-// The hooks in a process that runs already, and out of it again.
+// Puts the recorder's hooks into a running process, and takes them out again.
 //
-// Going in takes two steps. First one thread, which holds nothing, loads the library (dlopen),
-// while all others run on: if it has to wait for a lock, that is given free. Then all are stopped
-// for a moment, and the library, which allocates nothing now, makes its buffers and puts its hooks
-// into the words through which the program's objects call one another. If no good moment comes, the
-// process is left as it was. Going out is one more such moment.
+// Attaching takes two steps. First one thread, which holds no lock, loads the library with dlopen
+// while all other threads run: a lock that it waits for is eventually released. Then all threads
+// are stopped for a moment. The library, which allocates nothing now, creates its buffers and
+// writes its hooks into the objects' GOT entries. If no suitable moment is found, the process is
+// left unchanged. Detaching needs one more such moment.
 //
-// The library stays loaded: a thread may be inside a hook when they are taken out.
+// The library stays loaded, because a thread may be inside a hook when the hooks are removed.
 #pragma once
 
 #include <sys/types.h>
@@ -23,20 +23,21 @@ namespace assay::attach {
 
 class Attachment {
 public:
-    // `settings` as heap/settings.hpp has them; `look_at` is given its threads while all of them
-    // stand still. Throws Error, and then the process is as it was.
+    // Attaches. `library`: path of the hooks. `settings`: as in heap/settings.hpp. `on_stopped`
+    // is called with the process's threads while all of them are stopped. Throws Error; the process
+    // is then unchanged.
     Attachment(pid_t pid, const std::string& library, const std::string& settings,
-               const std::function<void(std::span<const pid_t>)>& look_at);
+               const std::function<void(std::span<const pid_t>)>& on_stopped);
 
-    void leave();          // throws Error
-    bool is_over() const;  // the process has ended, or has become another program
-    Nanoseconds ran() const { return ran_; }  // since the process's start, when it was attached to
-    Nanoseconds stood_still() const {
-        return stood_still_;
-    }  // the longest that all its threads were stopped
+    void detach();         // throws Error
+    bool is_over() const;  // the process has ended, or has executed another program
+    // Time from the process's start to the attachment.
+    Nanoseconds process_age() const { return process_age_; }
+    // The longest time for which all threads were stopped.
+    Nanoseconds longest_stop() const { return longest_stop_; }
 
 private:
-    void load();
+    void load_library();
     template <class Use>
     void with_all_stopped(bool needs_empty_hooks, Use use);
 
@@ -44,8 +45,8 @@ private:
     std::string library_;
     Memory memory_;
     Threads threads_;
-    std::uint64_t here_ = 0;  // an address that is mapped as long as the program runs
-    Nanoseconds ran_ = 0, stood_still_ = 0;
+    std::uint64_t probe_address_ = 0;  // mapped for as long as the program runs
+    Nanoseconds process_age_ = 0, longest_stop_ = 0;
 };
 
 }  // namespace assay::attach

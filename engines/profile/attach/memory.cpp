@@ -19,26 +19,26 @@ Memory::Memory(pid_t pid)
 
 Memory::~Memory() { close(fd_); }
 
-bool Memory::read(std::uint64_t at, std::span<char> into) const {
-    return pread(fd_, into.data(), into.size(), static_cast<off_t>(at)) ==
-           static_cast<ssize_t>(into.size());
+bool Memory::read(std::uint64_t address, std::span<char> buffer) const {
+    return pread(fd_, buffer.data(), buffer.size(), static_cast<off_t>(address)) ==
+           static_cast<ssize_t>(buffer.size());
 }
 
-void Memory::write(std::uint64_t at, std::span<const char> bytes) const {
-    if (pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(at)) !=
+void Memory::write(std::uint64_t address, std::span<const char> bytes) const {
+    if (pwrite(fd_, bytes.data(), bytes.size(), static_cast<off_t>(address)) !=
         static_cast<ssize_t>(bytes.size()))
-        throw Error("the process has ended, or runs another program now");
+        throw Error("the process has ended or now runs another program");
 }
 
-std::string Memory::text(std::uint64_t at, std::size_t most) const {
-    std::string found;
-    for (char c; found.size() < most && (c = get<char>(at + found.size())) != 0;) found += c;
-    return found;
+std::string Memory::text(std::uint64_t address, std::size_t max_bytes) const {
+    std::string text;
+    for (char c; text.size() < max_bytes && (c = get<char>(address + text.size())) != 0;) text += c;
+    return text;
 }
 
-bool Memory::is_there(std::uint64_t at) const {
+bool Memory::is_mapped(std::uint64_t address) const {
     char c;
-    return pread(fd_, &c, 1, static_cast<off_t>(at)) == 1;
+    return pread(fd_, &c, 1, static_cast<off_t>(address)) == 1;
 }
 
 }  // namespace assay::attach

@@ -1,4 +1,4 @@
-// The memory of another process.
+// Reads and writes the memory of another process.
 #pragma once
 
 #include <sys/types.h>
@@ -9,7 +9,7 @@
 
 namespace assay::attach {
 
-// Of the program that the process runs now: after an exec nothing can be read or written any more.
+// Bound to the program that the process runs now: after an exec all accesses fail.
 class Memory {
 public:
     explicit Memory(pid_t pid);  // throws Error
@@ -17,22 +17,24 @@ public:
     Memory(const Memory&) = delete;
     Memory& operator=(const Memory&) = delete;
 
-    void write(std::uint64_t at, std::span<const char> bytes) const;  // throws Error
-    std::string text(std::uint64_t at, std::size_t most) const;       // up to a zero
-    bool is_there(std::uint64_t at) const;                            // something is mapped
+    void write(std::uint64_t address, std::span<const char> bytes) const;  // throws Error
+    // The zero-terminated text at an address, at most `max_bytes` of it.
+    std::string text(std::uint64_t address, std::size_t max_bytes) const;
+    bool is_mapped(std::uint64_t address) const;
+    // Zero-initialised when the address cannot be read.
     template <class T>
-    T get(std::uint64_t at) const {
+    T get(std::uint64_t address) const {
         T value{};
-        read(at, {reinterpret_cast<char*>(&value), sizeof value});
+        read(address, {reinterpret_cast<char*>(&value), sizeof value});
         return value;
     }
     template <class T>
-    void put(std::uint64_t at, const T& value) const {
-        write(at, {reinterpret_cast<const char*>(&value), sizeof value});
+    void put(std::uint64_t address, const T& value) const {  // throws Error
+        write(address, {reinterpret_cast<const char*>(&value), sizeof value});
     }
 
 private:
-    bool read(std::uint64_t at, std::span<char> into) const;
+    bool read(std::uint64_t address, std::span<char> buffer) const;
 
     int fd_;
 };

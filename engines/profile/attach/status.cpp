@@ -22,34 +22,34 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string link(const std::string& path) {
-    std::error_code none;
-    return fs::read_symlink(path, none);
+std::string read_link(const std::string& path) {
+    std::error_code ignored;
+    return fs::read_symlink(path, ignored);
 }
 
 std::string name_of(pid_t pid) { return read_line(fmt::format("/proc/{}/comm", pid)); }
 
-// Not the same file there: it lives in a container, or in another root.
-bool sees(pid_t pid, const std::string& path) {
+// Whether a path is the same file for the process; not so in another container or root.
+bool sees_same_file(pid_t pid, const std::string& path) {
     struct stat here{}, there{};
     return stat(path.c_str(), &here) == 0 &&
            stat(fmt::format("/proc/{}/root{}", pid, path).c_str(), &there) == 0 &&
            here.st_dev == there.st_dev && here.st_ino == there.st_ino;
 }
 
-void refuse_traced(pid_t pid) {
+void throw_if_traced(pid_t pid) {
     const pid_t tracer =
         std::atoi(field_of(fmt::format("/proc/{}/status", pid), "TracerPid").c_str());
     if (tracer != 0 && tracer != getpid())
         throw Error(
             fmt::format("process {} is being traced by {} ({})", pid, tracer, name_of(tracer)),
-            "a debugger must let it go first");
+            "detach that program, e.g. a debugger, first");
 }
 
 void check_process(pid_t pid) {
     const std::string file = fmt::format("/proc/{}/status", pid), state = field_of(file, "State");
     if (pid <= 0 || state.empty())
-        throw Error(fmt::format("there is no process {}", pid), "ps -e lists them");
+        throw Error(fmt::format("there is no process {}", pid), "list the processes with ps -e");
     if (pid == getpid() || pid == getppid())
         throw Error(fmt::format("process {} is Assay itself", pid));
     if (const std::string group = field_of(file, "Tgid"); group != std::to_string(pid))
@@ -59,10 +59,10 @@ void check_process(pid_t pid) {
         throw Error(fmt::format("process {} has ended already", pid));
     if (field_of(file, "VmSize").empty())
         throw Error(fmt::format("process {} ({}) is a thread of the kernel", pid, name_of(pid)));
-    refuse_traced(pid);
+    throw_if_traced(pid);
 }
 
-// Its program can be called into.
+// Checks that functions of its program can be called.
 void check_program(pid_t pid) {
 #if !defined(__x86_64__)
     throw Error("a running process cannot be attached to on this processor",
@@ -73,34 +73,33 @@ void check_program(pid_t pid) {
     if (!program.read(reinterpret_cast<char*>(&head), sizeof head)) throw_not_allowed(pid, EACCES);
     if (head.e_ident[EI_CLASS] != ELFCLASS64 || head.e_machine != EM_X86_64)
         throw Error(fmt::format("process {} runs a program of another architecture", pid),
-                    "only 64-bit programs of this processor can be recorded");
-    const std::vector<Mapping> files = files_mapped_in(pid);
+                    "only 64-bit x86 programs can be recorded");
+    const std::vector<Mapping> files = mapped_files(pid);
     if (files.empty()) throw_not_allowed(pid, EACCES);
     if (std::ranges::none_of(files, is_libc, &Mapping::path))
         throw Error(
             fmt::format("process {} ({}) is statically linked, or has another C library than glibc",
                         pid, name_of(pid)),
-            "its memory cannot be recorded");
+            "only programs that use glibc as a shared library can be recorded");
 }
 
-// The library and its buffers would be found there, and nothing there forbids the way in which it
-// is called.
-void check_surroundings(pid_t pid, const std::string& library) {
-    if (link(fmt::format("/proc/{}/ns/pid", pid)) != link("/proc/self/ns/pid"))
+// Checks that the process can load the library, and that nothing prevents calls into it.
+void check_environment(pid_t pid, const std::string& library) {
+    if (read_link(fmt::format("/proc/{}/ns/pid", pid)) != read_link("/proc/self/ns/pid"))
         throw Error(fmt::format("process {} is in another container", pid),
                     "run Assay in that container");
-    if (!sees(pid, library))
+    if (!sees_same_file(pid, library))
         throw Error(fmt::format("process {} cannot see {}: it is in another container or root", pid,
                                 library),
-                    "run Assay there");
+                    "run Assay in that container or root");
     const std::string file = fmt::format("/proc/{}/status", pid);
     const std::uint64_t ignored = std::strtoull(field_of(file, "SigIgn").c_str(), nullptr, 16);
     if ((ignored >> (SIGSEGV - 1) & 1) != 0)
-        throw Error(fmt::format(
-            "process {} ignores the signal SIGSEGV, by which a call into it ends", pid));
+        throw Error(
+            fmt::format("process {} ignores SIGSEGV, the signal that ends a call into it", pid));
     if (field_of(file, "x86_Thread_features").find("shstk") != std::string::npos)
         throw Error(
-            fmt::format("process {} has a shadow stack, which forbids calls from outside", pid),
+            fmt::format("process {} has a shadow stack, which prevents calls from outside", pid),
             "start it with Assay: assay heap -- PROGRAM");
 }
 
@@ -115,47 +114,48 @@ std::string field_of(const std::string& file, const std::string& name) {
     std::ifstream in(file);
     for (std::string line; std::getline(in, line);)
         if (line.starts_with(name + ":")) {
-            const std::size_t at = line.find_first_not_of(" \t", name.size() + 1);
-            return at != std::string::npos ? line.substr(at) : "";
+            const std::size_t begin = line.find_first_not_of(" \t", name.size() + 1);
+            return begin != std::string::npos ? line.substr(begin) : "";
         }
     return "";
 }
 
-std::vector<Mapping> files_mapped_in(pid_t pid) {
-    std::vector<Mapping> found;
+std::vector<Mapping> mapped_files(pid_t pid) {
+    std::vector<Mapping> mappings;
     std::ifstream maps(fmt::format("/proc/{}/maps", pid));
     for (std::string line; std::getline(maps, line);) {
-        Mapping one;
-        int path_at = 0;
-        if (std::sscanf(line.c_str(), "%lx-%lx %*4s %lx %*x:%*x %*u %n", &one.begin, &one.end,
-                        &one.offset, &path_at) < 3)
+        Mapping mapping;
+        int path_offset = 0;
+        if (std::sscanf(line.c_str(), "%lx-%lx %*4s %lx %*x:%*x %*u %n", &mapping.begin,
+                        &mapping.end, &mapping.offset, &path_offset) < 3)
             continue;
-        one.path = line.substr(static_cast<std::size_t>(path_at));
-        if (one.path.starts_with('/')) found.push_back(one);
+        mapping.path = line.substr(static_cast<std::size_t>(path_offset));
+        if (mapping.path.starts_with('/')) mappings.push_back(mapping);
     }
-    return found;
+    return mappings;
 }
 
-void check(pid_t pid, const std::string& library) {
+void check_attachable(pid_t pid, const std::string& library) {
     check_process(pid);
     check_program(pid);
-    check_surroundings(pid, library);
+    check_environment(pid, library);
 }
 
 void throw_not_allowed(pid_t pid, int error) {
     const std::string owner = field_of(fmt::format("/proc/{}/status", pid), "Uid").substr(0, 12);
     const auto uid = static_cast<uid_t>(std::strtoul(owner.c_str(), nullptr, 10));
     if (owner.empty()) throw Error(fmt::format("process {} has ended", pid));
-    refuse_traced(pid);
+    throw_if_traced(pid);
     if (geteuid() != 0 && uid != geteuid())
         throw Error(fmt::format("process {} belongs to another user", pid),
                     "become that user, or root");
     const std::string rule = procfs("sys/kernel/yama/ptrace_scope"), scope = read_line(rule);
     if (!scope.empty() && scope != "0")
-        throw Error(fmt::format("the system lets no process be attached to: {} is {}", rule, scope),
-                    "become root, or write 0 into it");
+        throw Error(
+            fmt::format("the system does not let processes be attached to: {} is {}", rule, scope),
+            "become root, or write 0 to that file");
     throw Error(fmt::format("process {} may not be attached to: {}", pid, std::strerror(error)),
-                "it keeps others out itself, or a container does, where this takes the capability "
+                "the process or its container forbids it; in a container, add the capability "
                 "SYS_PTRACE");
 }
 

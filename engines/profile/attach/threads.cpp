@@ -13,42 +13,42 @@
 #include <thread>
 
 #include "core/error.hpp"
-#include "profile/attach/call.hpp"
+#include "profile/attach/remote_call.hpp"
 #include "profile/attach/status.hpp"
 
 namespace assay::attach {
 namespace {
 
-constexpr auto nap = std::chrono::microseconds(20);
+constexpr auto poll_pause = std::chrono::microseconds(20);
 constexpr Nanoseconds stop_limit = 100'000'000;
 
 }  // namespace
 
-std::vector<pid_t> Threads::of(pid_t pid) {
-    std::vector<pid_t> found;
-    std::error_code none;
+std::vector<pid_t> Threads::list(pid_t pid) {
+    std::vector<pid_t> tids;
+    std::error_code ignored;
     for (const auto& entry :
-         std::filesystem::directory_iterator(fmt::format("/proc/{}/task", pid), none))
-        found.push_back(std::atoi(entry.path().filename().c_str()));
-    std::ranges::sort(found, {}, [pid](pid_t tid) { return std::pair(tid != pid, tid); });
-    return found;
+         std::filesystem::directory_iterator(fmt::format("/proc/{}/task", pid), ignored))
+        tids.push_back(std::atoi(entry.path().filename().c_str()));
+    std::ranges::sort(tids, {}, [pid](pid_t tid) { return std::pair(tid != pid, tid); });
+    return tids;
 }
 
 std::vector<pid_t> Threads::ids() const {
-    std::vector<pid_t> found;
-    for (const Thread& one : threads_) found.push_back(one.tid);
-    return found;
+    std::vector<pid_t> tids;
+    for (const Thread& thread : threads_) tids.push_back(thread.tid);
+    return tids;
 }
 
 bool Threads::has(pid_t tid) const {
     return std::ranges::find(threads_, tid, &Thread::tid) != threads_.end();
 }
 
-// False when there is no such thread any more.
+// False when the thread has ended.
 bool Threads::seize(pid_t tid) {
     if (ptrace(PTRACE_SEIZE, tid, nullptr, nullptr) != 0) {
         const int error = errno;
-        // One that has ended and is still listed may not be seized either.
+        // A zombie thread is still listed but cannot be seized.
         const std::string state =
             field_of(fmt::format("/proc/{}/task/{}/status", pid_, tid), "State");
         if (error == ESRCH || state.empty() || state[0] == 'Z' || state[0] == 'X') return false;
@@ -59,51 +59,54 @@ bool Threads::seize(pid_t tid) {
     return true;
 }
 
-bool Threads::wait(Thread& thread, Nanoseconds until) {
+bool Threads::wait_for_stop(Thread& thread, Nanoseconds deadline) {
     while (!thread.is_stopped) {
         int status = 0;
-        const pid_t told = waitpid(thread.tid, &status, __WALL | WNOHANG);
-        if (told == thread.tid && WIFSTOPPED(status)) {
+        const pid_t waited = waitpid(thread.tid, &status, __WALL | WNOHANG);
+        if (waited == thread.tid && WIFSTOPPED(status)) {
             thread.is_stopped = true;
             if (status >> 16 != PTRACE_EVENT_STOP) thread.signal = WSTOPSIG(status);
-        } else if (told != 0) {
-            return false;  // it has ended
-        } else if (now() > until) {
+        } else if (waited != 0) {
+            return false;  // the thread has ended
+        } else if (now() > deadline) {
             return false;
         } else {
-            std::this_thread::sleep_for(nap);
+            std::this_thread::sleep_for(poll_pause);
         }
     }
     return true;
 }
 
-bool Threads::stop(pid_t tid, Nanoseconds until) { return seize(tid) && wait_for_all(until); }
+bool Threads::stop(pid_t tid, Nanoseconds deadline) { return seize(tid) && wait_for_all(deadline); }
 
-// Those that end meanwhile are no more of them.
-bool Threads::wait_for_all(Nanoseconds until) {
-    std::erase_if(threads_, [&](Thread& thread) { return !wait(thread, until) && now() <= until; });
+// Threads that end meanwhile are dropped from the list.
+bool Threads::wait_for_all(Nanoseconds deadline) {
+    std::erase_if(threads_, [&](Thread& thread) {
+        return !wait_for_stop(thread, deadline) && now() <= deadline;
+    });
     return !threads_.empty() && std::ranges::all_of(threads_, &Thread::is_stopped);
 }
 
-bool Threads::stop_all(Nanoseconds until) {
-    for (bool any = true; any;) {
-        any = false;
-        for (const pid_t tid : of(pid_))
-            if (!has(tid)) any |= seize(tid);
-        if (!wait_for_all(until)) return false;
+bool Threads::stop_all(Nanoseconds deadline) {
+    for (bool found_new = true; found_new;) {
+        found_new = false;
+        for (const pid_t tid : list(pid_))
+            if (!has(tid)) found_new |= seize(tid);
+        if (!wait_for_all(deadline)) return false;
     }
     return true;
 }
 
-void Threads::let_go() { let_go_but(0); }
+void Threads::release_all() { release_all_but(0); }
 
-// Only one that is stopped can be let go: one that waits for a device stays on the list until it
-// has stopped.
-void Threads::let_go_but(pid_t tid) {
-    std::erase_if(threads_, [&](Thread& one) {
-        if (one.tid == tid || (!one.is_stopped && !wait(one, now() + stop_limit))) return false;
-        if (one.signal == 0) begin_wait_again(pid_, one.tid);
-        ptrace(PTRACE_DETACH, one.tid, nullptr, static_cast<long>(one.signal));
+// Only a stopped thread can be released: a thread that waits for a device stays on the list until
+// it has stopped.
+void Threads::release_all_but(pid_t tid) {
+    std::erase_if(threads_, [&](Thread& thread) {
+        if (thread.tid == tid || (!thread.is_stopped && !wait_for_stop(thread, now() + stop_limit)))
+            return false;
+        if (thread.signal == 0) restart_interrupted_wait(pid_, thread.tid);
+        ptrace(PTRACE_DETACH, thread.tid, nullptr, static_cast<long>(thread.signal));
         return true;
     });
 }

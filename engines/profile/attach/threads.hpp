@@ -1,9 +1,9 @@
-// The threads of another process, stopped where they are and let go on as if nothing had been.
+// Stops the threads of another process and releases them without a trace.
 //
-// They are seized (PTRACE_SEIZE) and interrupted, which sends them no signal. A signal that was
-// about to be delivered is delivered when they are let go. System calls that wait are begun again
-// by the kernel; those that it would end with EINTR, which a program may take for a signal of its
-// own, are begun again here (call.hpp).
+// Threads are seized (PTRACE_SEIZE) and interrupted, which sends them no signal. A signal that was
+// about to be delivered is delivered on release. The kernel restarts most interrupted system calls;
+// those that it ends with EINTR, which a program may take for a signal, are restarted here
+// (remote_call.hpp).
 #pragma once
 
 #include <sys/types.h>
@@ -17,26 +17,26 @@ namespace assay::attach {
 struct Thread {
     pid_t tid;
     bool is_stopped = false;
-    int signal = 0;  // that it is about to get
+    int signal = 0;  // to deliver on release; 0: none
 };
 
 class Threads {
 public:
     explicit Threads(pid_t pid) : pid_(pid) {}
-    ~Threads() { let_go(); }
+    ~Threads() { release_all(); }
     Threads(const Threads&) = delete;
     Threads& operator=(const Threads&) = delete;
 
-    // As the system lists them, the first one first.
-    static std::vector<pid_t> of(pid_t pid);
+    // The ids of a process's threads, the main thread first.
+    static std::vector<pid_t> list(pid_t pid);
 
-    // False when that has taken too long, or the thread has ended. Throws Error when it is not
-    // allowed.
-    bool stop(pid_t tid, Nanoseconds until);
-    // All, also those that come while this goes on.
-    bool stop_all(Nanoseconds until);
-    void let_go();
-    void let_go_but(pid_t tid);
+    // False when the thread has ended or has not stopped by `deadline`. Throws Error when tracing
+    // is not allowed.
+    bool stop(pid_t tid, Nanoseconds deadline);
+    // Stops all threads, including those that are created meanwhile.
+    bool stop_all(Nanoseconds deadline);
+    void release_all();
+    void release_all_but(pid_t tid);
 
     const std::vector<Thread>& stopped() const { return threads_; }
     std::vector<pid_t> ids() const;
@@ -44,8 +44,8 @@ public:
 
 private:
     bool seize(pid_t tid);
-    bool wait(Thread& thread, Nanoseconds until);
-    bool wait_for_all(Nanoseconds until);
+    bool wait_for_stop(Thread& thread, Nanoseconds deadline);
+    bool wait_for_all(Nanoseconds deadline);
 
     pid_t pid_;
     std::vector<Thread> threads_;

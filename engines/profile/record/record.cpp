@@ -292,7 +292,7 @@ void raise_file_limit() {
 // Detaches. If that fails, the hooks remove themselves when nobody frees their buffers.
 void detach(attach::Attachment& attachment) {
     try {
-        attachment.leave();
+        attachment.detach();
     } catch (const Error& error) {
         fmt::print(stderr,
                    "assay-heap: {}; its hooks take themselves out when they find no recorder\n",
@@ -318,8 +318,8 @@ void record_running(Settings settings) {
             settings.watches_faults =
                 settings.watches_faults && faults.watch(threads, FaultWatch::From::now);
         });
-    settings.ran_ns = static_cast<std::uint64_t>(attachment.ran());
-    const Nanoseconds start = now(), stopped_at_attach = attachment.stood_still();
+    settings.ran_ns = static_cast<std::uint64_t>(attachment.process_age());
+    const Nanoseconds start = now(), stopped_at_attach = attachment.longest_stop();
     fmt::print("attached {}\n", settings.process);
     std::fflush(stdout);
     Recorder(settings, arenas.path(), faults).run([&] {
@@ -328,7 +328,7 @@ void record_running(Settings settings) {
         if (received_signal == 0 && !is_time) return false;
         detach(attachment);
         fmt::print("left {} {:.6f} {:.6f}\n", settings.process, seconds(stopped_at_attach),
-                   seconds(attachment.stood_still()));
+                   seconds(attachment.longest_stop()));
         return true;
     });
 }

@@ -1,5 +1,4 @@
-// Scripts: what a trace holds is what will be replayed, call for call, whether its blocks have
-// addresses or names.
+// Scripts hold exactly the calls of a trace, for traces with addresses and for packed ones.
 #include <doctest/doctest.h>
 #include <unistd.h>
 
@@ -41,9 +40,8 @@ void write_events(heap::TraceWriter& writer, std::uint32_t thread,
                  payload);
 }
 
-// Thread 0 asks for two blocks, hands the second to thread 1, and lets the first grow; thread 1
-// frees the second, asks for one of its own, and frees one that nobody asked for. `a` to `d` stand
-// for the blocks.
+// Thread 0 allocates two blocks and reallocates the first; thread 1 frees the second, allocates and
+// frees a block, and frees an unknown block. `a` to `d` are the blocks' addresses.
 void write_trace(const std::string& path, std::uint64_t a, std::uint64_t b, std::uint64_t c,
                  std::uint64_t d) {
     heap::TraceWriter writer(path);
@@ -56,58 +54,59 @@ void write_trace(const std::string& path, std::uint64_t a, std::uint64_t b, std:
 }
 
 struct Script {
-    Head head;
-    std::vector<std::vector<Operation>> lanes;
+    ScriptHeader header;
+    std::vector<std::vector<Operation>> threads;
 };
 
 Script load(const std::string& path) {
     std::ifstream file(path, std::ios::binary);
     Script script;
-    file.read(reinterpret_cast<char*>(&script.head), sizeof script.head);
-    std::vector<Lane> lanes(script.head.lanes);
-    file.read(reinterpret_cast<char*>(lanes.data()),
-              static_cast<std::streamsize>(lanes.size() * sizeof(Lane)));
-    for (const Lane& lane : lanes) {
-        script.lanes.emplace_back(lane.count);
-        file.read(reinterpret_cast<char*>(script.lanes.back().data()),
-                  static_cast<std::streamsize>(lane.count * sizeof(Operation)));
+    file.read(reinterpret_cast<char*>(&script.header), sizeof script.header);
+    std::vector<ThreadTrace> threads(script.header.threads);
+    file.read(reinterpret_cast<char*>(threads.data()),
+              static_cast<std::streamsize>(threads.size() * sizeof(ThreadTrace)));
+    for (const ThreadTrace& thread : threads) {
+        script.threads.emplace_back(thread.count);
+        file.read(reinterpret_cast<char*>(script.threads.back().data()),
+                  static_cast<std::streamsize>(thread.count * sizeof(Operation)));
     }
     REQUIRE(file);
     return script;
 }
 
-// Without the ends of epochs.
-std::vector<Operation> calls(const std::vector<Operation>& lane) {
-    std::vector<Operation> found;
-    for (const Operation& one : lane)
-        if (static_cast<Do>(one.what) != Do::epoch) found.push_back(one);
-    return found;
+// The operations without the ends of epochs.
+std::vector<Operation> calls(const std::vector<Operation>& thread) {
+    std::vector<Operation> calls_only;
+    for (const Operation& operation : thread)
+        if (static_cast<OperationKind>(operation.kind) != OperationKind::end_epoch)
+            calls_only.push_back(operation);
+    return calls_only;
 }
 
 void check_script(const Script& script) {
-    const Head& head = script.head;
-    CHECK(head.lanes == 2);
-    CHECK(head.mallocs == 3);
-    CHECK(head.reallocs == 1);
-    CHECK(head.frees == 2);
-    CHECK(head.unknown == 1);
-    CHECK(head.handed_over == 1);
-    CHECK(head.shared_slots == 1);
-    CHECK(head.peak_live == 1300);
-    CHECK(head.left_live == 300);
-    const auto first = calls(script.lanes[0]), second = calls(script.lanes[1]);
+    const ScriptHeader& header = script.header;
+    CHECK(header.threads == 2);
+    CHECK(header.mallocs == 3);
+    CHECK(header.reallocs == 1);
+    CHECK(header.frees == 2);
+    CHECK(header.unknown_frees == 1);
+    CHECK(header.handed_over == 1);
+    CHECK(header.shared_slots == 1);
+    CHECK(header.peak_live == 1300);
+    CHECK(header.leaked == 300);
+    const auto first = calls(script.threads[0]), second = calls(script.threads[1]);
     REQUIRE(first.size() == 3);
-    CHECK(static_cast<Do>(first[0].what) == Do::malloc);
+    CHECK(static_cast<OperationKind>(first[0].kind) == OperationKind::malloc);
     CHECK(first[0].size == 100);
-    CHECK(static_cast<Do>(first[1].what) == Do::calloc);
-    CHECK((first[1].to & shared_slot) != 0);
-    CHECK(static_cast<Do>(first[2].what) == Do::realloc);
-    CHECK(first[2].from == first[0].to);
+    CHECK(static_cast<OperationKind>(first[1].kind) == OperationKind::calloc);
+    CHECK((first[1].filled_slot & shared_slot) != 0);
+    CHECK(static_cast<OperationKind>(first[2].kind) == OperationKind::realloc);
+    CHECK(first[2].freed_slot == first[0].filled_slot);
     CHECK(first[2].size == 300);
     REQUIRE(second.size() == 3);
-    CHECK(static_cast<Do>(second[0].what) == Do::free);
-    CHECK(second[0].from == first[1].to);
-    CHECK(second[2].from == second[1].to);
+    CHECK(static_cast<OperationKind>(second[0].kind) == OperationKind::free);
+    CHECK(second[0].freed_slot == first[1].filled_slot);
+    CHECK(second[2].freed_slot == second[1].filled_slot);
 }
 
 }  // namespace
@@ -119,7 +118,7 @@ TEST_CASE("a script makes the calls of a trace whose blocks have addresses") {
     check_script(load(folder / "script"));
 }
 
-TEST_CASE("and of a packed one, whose blocks have names") {
+TEST_CASE("a script makes the calls of a packed trace") {
     const Folder folder;
     write_trace(folder / "trace", heap::block_id(0, 0), heap::block_id(0, 1), heap::block_id(0, 2),
                 heap::block_id(1, 0));
@@ -127,15 +126,15 @@ TEST_CASE("and of a packed one, whose blocks have names") {
     check_script(load(folder / "script"));
 }
 
-TEST_CASE("the last epoch that a thread takes part in is that of its last call") {
+TEST_CASE("the last operation of a thread ends the epoch of its last call") {
     const Folder folder;
     write_trace(folder / "trace", 0x1000, 0x2000, 0x3000, 0x1000);
     prepare(folder / "trace", folder / "script");
-    for (const auto& lane : load(folder / "script").lanes)
-        CHECK(static_cast<Do>(lane.back().what) == Do::epoch);
+    for (const auto& thread : load(folder / "script").threads)
+        CHECK(static_cast<OperationKind>(thread.back().kind) == OperationKind::end_epoch);
 }
 
-TEST_CASE("a reallocation that failed leaves the block, one to nothing frees it") {
+TEST_CASE("a failed reallocation keeps the block, realloc to size 0 frees it") {
     const Folder folder;
     {
         heap::TraceWriter writer(folder / "trace");
@@ -144,14 +143,14 @@ TEST_CASE("a reallocation that failed leaves the block, one to nothing frees it"
                       event(Kind::realloc, 30, 0x1000, heap::not_reallocated),
                       event(Kind::realloc_from, 40, 0x1000), event(Kind::realloc, 50, 0, 0)});
     }
-    const Head head = prepare(folder / "trace", folder / "script");
-    CHECK(head.mallocs == 1);
-    CHECK(head.reallocs == 0);
-    CHECK(head.frees == 1);
-    CHECK(head.left_live == 0);
+    const ScriptHeader header = prepare(folder / "trace", folder / "script");
+    CHECK(header.mallocs == 1);
+    CHECK(header.reallocs == 0);
+    CHECK(header.frees == 1);
+    CHECK(header.leaked == 0);
 }
 
-TEST_CASE("slots are used again") {
+TEST_CASE("slots are reused") {
     const Folder folder;
     {
         heap::TraceWriter writer(folder / "trace");
@@ -163,11 +162,13 @@ TEST_CASE("slots are used again") {
         write_events(writer, 0, events);
     }
     prepare(folder / "trace", folder / "script");
-    for (const Operation& one : calls(load(folder / "script").lanes[0]))
-        CHECK((static_cast<Do>(one.what) == Do::free ? one.from : one.to) == 0);
+    for (const Operation& operation : calls(load(folder / "script").threads[0]))
+        CHECK((static_cast<OperationKind>(operation.kind) == OperationKind::free
+                   ? operation.freed_slot
+                   : operation.filled_slot) == 0);
 }
 
-TEST_CASE("a trace that is not whole is refused") {
+TEST_CASE("an incomplete trace is refused") {
     const Folder folder;
     write_trace(folder / "trace", 0x1000, 0x2000, 0x3000, 0x1000);
     std::ifstream whole(folder / "trace", std::ios::binary);

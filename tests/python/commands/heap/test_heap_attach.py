@@ -294,7 +294,7 @@ def test_killed_meanwhile(program: Path, tmp_path: Path) -> None:
         one.tell("keep 50")
         one.process.kill()
         said = attached.end(None)
-    assert "was not ended by anybody" in said
+    assert "the recording ended early" in said
     assert of(profile(tmp_path / "run"), "known").leaked == 50_000
 
 
@@ -367,7 +367,7 @@ def test_processes_that_cannot_be_attached_to(program: Path, planted: Path, tmp_
         assert "is statically linked" in told(one.pid)
     with running(program) as one:
         recorder = Recorder(one.pid, tmp_path / "recorded")
-        assert "is being recorded already" in told(one.pid)
+        assert "is already being recorded" in told(one.pid)
         recorder.end()
         with traced(one.pid):
             assert "is being traced by" in told(one.pid)
@@ -445,7 +445,7 @@ def test_a_process_that_keeps_others_out() -> None:
         rule.write_text("0\n")
         assert f"process {one.pid} may not be attached to" in told(one.pid, planted)
         rule.write_text("1\n")
-        assert f"{rule} is 1; fix: become root, or write 0 into it" in told(one.pid, planted)
+        assert f"{rule} is 1; fix: become root, or write 0 to that file" in told(one.pid, planted)
         one.end()
 
 
@@ -478,7 +478,7 @@ def test_a_program_that_assay_has_started(program: Path, tmp_path: Path) -> None
         (recorder,) = children
         (pid,) = Path(f"/proc/{recorder}/task/{recorder}/children").read_text().split()
         said = refused("--attach", pid, "-o", tmp_path / "second", cwd=tmp_path)
-        assert "is being recorded already" in said
+        assert "is already being recorded" in said
         assert one.process.stdin is not None
         one.process.stdin.close()
         assert one.process.wait(timeout=LIMIT_S) == 7
