@@ -102,6 +102,7 @@ void on_threads(unsigned count, Work work) {
         return;
     }
     std::vector<std::thread> threads;
+    threads.reserve(count);
     for (unsigned k = 0; k < count; ++k) threads.emplace_back(work, k);
     for (std::thread& thread : threads) thread.join();
 }

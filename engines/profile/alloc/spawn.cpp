@@ -98,6 +98,7 @@ Process start(const Allocator& allocator, int results) {
     char* argv[] = {name.data(), command.data(), nullptr};
     std::vector<std::string> texts = environment(allocator);
     std::vector<char*> variables;
+    variables.reserve(texts.size() + 1);
     for (std::string& variable : texts) variables.push_back(variable.data());
     variables.push_back(nullptr);
     int pipe_fds[2];

@@ -239,6 +239,7 @@ Json touches_json(const TraceMetadata& metadata, const FirstTouchStats& first_to
     for (const auto& [node, count] : first_touches.in_allocator)
         add(*tree.locations()[tree.allocation_site(node)].location, count);
     std::vector<std::pair<std::uint64_t, std::tuple<std::string, std::string, int>>> ranked;
+    ranked.reserve(lines.size());
     for (const auto& [line, count] : lines) ranked.emplace_back(count, line);
     std::ranges::sort(ranked, std::greater<>());
     Json by_line = Json::array(), by_stack = Json::array(), by_thread = Json::array();

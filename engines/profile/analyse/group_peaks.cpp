@@ -38,6 +38,7 @@ void GroupPeaks::process_batch() {
         any_followed |= !stack.followed.empty();
     }
     std::vector<std::int64_t> live_before;
+    live_before.reserve(batch_groups_.size());
     for (const std::uint32_t group : batch_groups_) live_before.push_back(groups_[group].live);
     if (any_followed)
         for (const Change& change : batch_)

@@ -86,6 +86,7 @@ void read_page_faults(const ChunkHeader& head, const Bytes& payload, TraceMetada
 // The profiler's own memory is not the program's.
 void drop_hook_faults(TraceMetadata& metadata, const Symbols& symbols) {
     std::vector<bool> in_hooks;
+    in_hooks.reserve(metadata.fault_sites.size());
     for (const FaultSite& site : metadata.fault_sites)
         in_hooks.push_back(symbols.object_of(site.pc).ends_with("/libassay-heap.so"));
     std::erase_if(metadata.page_faults,

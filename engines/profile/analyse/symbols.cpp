@@ -71,7 +71,7 @@ Location jit_location(const std::string& name) {
     std::smatch parts;
     if (!std::regex_match(name, parts, by_v8)) return {name, "", 0, "", false};
     return {parts[1].length() > 0 ? parts[1].str() : "(anonymous)", parts[2],
-            std::atoi(parts[3].str().c_str()), "", false};
+            static_cast<int>(std::strtol(parts[3].str().c_str(), nullptr, 10)), "", false};
 }
 
 }  // namespace

@@ -8,11 +8,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <sstream>
 
 #include "core/error.hpp"
 #include "core/topology.hpp"
@@ -38,8 +38,8 @@ bool sees_same_file(pid_t pid, const std::string& path) {
 }
 
 void throw_if_traced(pid_t pid) {
-    const pid_t tracer =
-        std::atoi(field_of(fmt::format("/proc/{}/status", pid), "TracerPid").c_str());
+    const std::string field = field_of(fmt::format("/proc/{}/status", pid), "TracerPid");
+    const auto tracer = static_cast<pid_t>(std::strtol(field.c_str(), nullptr, 10));
     if (tracer != 0 && tracer != getpid())
         throw Error(
             fmt::format("process {} is being traced by {} ({})", pid, tracer, name_of(tracer)),
@@ -125,11 +125,12 @@ std::vector<Mapping> mapped_files(pid_t pid) {
     std::ifstream maps(fmt::format("/proc/{}/maps", pid));
     for (std::string line; std::getline(maps, line);) {
         Mapping mapping;
-        int path_offset = 0;
-        if (std::sscanf(line.c_str(), "%lx-%lx %*4s %lx %*x:%*x %*u %n", &mapping.begin,
-                        &mapping.end, &mapping.offset, &path_offset) < 3)
-            continue;
-        mapping.path = line.substr(static_cast<std::size_t>(path_offset));
+        std::istringstream fields(line);
+        std::string permissions, device, inode;
+        char dash = 0;
+        fields >> std::hex >> mapping.begin >> dash >> mapping.end >> permissions >>
+            mapping.offset >> device >> inode;
+        std::getline(fields >> std::ws, mapping.path);
         if (mapping.path.starts_with('/')) mappings.push_back(mapping);
     }
     return mappings;

@@ -29,13 +29,15 @@ std::vector<pid_t> Threads::list(pid_t pid) {
     std::error_code ignored;
     for (const auto& entry :
          std::filesystem::directory_iterator(fmt::format("/proc/{}/task", pid), ignored))
-        tids.push_back(std::atoi(entry.path().filename().c_str()));
+        tids.push_back(
+            static_cast<pid_t>(std::strtol(entry.path().filename().c_str(), nullptr, 10)));
     std::ranges::sort(tids, {}, [pid](pid_t tid) { return std::pair(tid != pid, tid); });
     return tids;
 }
 
 std::vector<pid_t> Threads::ids() const {
     std::vector<pid_t> tids;
+    tids.reserve(threads_.size());
     for (const Thread& thread : threads_) tids.push_back(thread.tid);
     return tids;
 }

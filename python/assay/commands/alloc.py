@@ -1,4 +1,4 @@
-"""``assay alloc``: what allocators cost, and what they would make of a recorded program."""
+"""``assay alloc``: compares allocators on this machine, or replays a recorded program's calls on them."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ variants:
 
     def run(self, args: argparse.Namespace) -> int:
         trace = _trace(args.what)
-        _refuse_of_the_other(args, trace is not None)
+        _refuse_options_of_other_mode(args, trace is not None)
         for allocator in args.allocators:
             if not allocator.missing:
                 check(allocator)
@@ -95,39 +95,41 @@ variants:
 
 def _questions(text: str) -> list[str]:
     chosen = text.split(",")
-    for one in chosen:
-        if one not in QUESTIONS:
-            raise UserError(f"no question '{one}'", f"there are: {', '.join(QUESTIONS)}")
-    return [one for one in QUESTIONS if one in chosen]
+    for question in chosen:
+        if question not in QUESTIONS:
+            raise UserError(f"unknown question '{question}'", f"expected some of {', '.join(QUESTIONS)}")
+    return [question for question in QUESTIONS if question in chosen]
 
 
-def _trace(what: list[str]) -> Path | None:
-    """The trace that is to be replayed; of a run the largest. None when nothing is."""
-    if not what:
+def _trace(arguments: list[str]) -> Path | None:
+    """The trace to replay (the largest of a run); None without "replay"."""
+    if not arguments:
         return None
-    if what[0] != "replay":
-        raise UserError(f"assay alloc knows no '{what[0]}'", "did you mean 'assay alloc replay RUN'?")
-    if len(what) != 2:
-        raise UserError("replay takes one run or one trace", "record one: assay heap -- PROGRAM")
-    place = Path(what[1])
-    if not place.exists():
+    if arguments[0] != "replay":
         raise UserError(
-            f"{place} is not there", "give a run of 'assay heap', or a trace of it (RUN/heap/*.heap)"
+            f"assay alloc does not know '{arguments[0]}'", "did you mean 'assay alloc replay RUN'?"
         )
-    if place.is_file():
-        return place
-    found = traces(Run.load(place).path / "heap")
-    if not found:
-        raise UserError(f"{place} holds no heap trace", "record one: assay heap -- PROGRAM")
-    return found[0]
+    if len(arguments) != 2:
+        raise UserError("replay takes one run or one trace", "record one: assay heap -- PROGRAM")
+    path = Path(arguments[1])
+    if not path.exists():
+        raise UserError(
+            f"{path} does not exist", "give a run of 'assay heap', or a trace of it (RUN/heap/*.heap)"
+        )
+    if path.is_file():
+        return path
+    trace_files = traces(Run.load(path).path / "heap")
+    if not trace_files:
+        raise UserError(f"{path} holds no heap trace", "record one: assay heap -- PROGRAM")
+    return trace_files[0]
 
 
-def _refuse_of_the_other(args: argparse.Namespace, is_replay: bool) -> None:
-    of_study, of_replay = ("sizes", "threads", "only", "quick"), ("no_touch",)
-    for option in of_study if is_replay else of_replay:
+def _refuse_options_of_other_mode(args: argparse.Namespace, is_replay: bool) -> None:
+    study_options, replay_options = ("sizes", "threads", "only", "quick"), ("no_touch",)
+    for option in study_options if is_replay else replay_options:
         if getattr(args, option):
-            where = "the study" if is_replay else "replay"
-            raise UserError(f"--{option.replace('_', '-')} is of {where}", "leave it out")
+            mode = "the study" if is_replay else "replay"
+            raise UserError(f"--{option.replace('_', '-')} is an option of {mode}", "leave it out")
 
 
 def _plan(args: argparse.Namespace) -> Plan:
@@ -148,8 +150,12 @@ def _session(args: argparse.Namespace, options: dict[str, Scalar]) -> Session:
     run = open_run("alloc", args)
     run.info.hosts = [socket.gethostname()]
     run.info.options = {
-        "allocators": [one.name for one in args.allocators],
-        "started": [f"{one.name} {one.words()}" for one in args.allocators if one.words()],
+        "allocators": [allocator.name for allocator in args.allocators],
+        "started": [
+            f"{allocator.name} {allocator.environment()}"
+            for allocator in args.allocators
+            if allocator.environment()
+        ],
         **options,
     }
     run.save()
@@ -168,7 +174,9 @@ def _replay(args: argparse.Namespace, trace: Path) -> int:
         params: dict[str, Scalar] = {"script": str(script), "trace": name, "repeats": args.repeats or 3}
         if args.no_touch:
             params["no_touch"] = True
-        run_steps(session, [Step(REPLAY, one, params, REPLAY_EXPECTED_S) for one in args.allocators])
+        run_steps(
+            session, [Step(REPLAY, allocator, params, REPLAY_EXPECTED_S) for allocator in args.allocators]
+        )
         return _conclude(session, args)
 
 

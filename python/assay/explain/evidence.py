@@ -1,4 +1,4 @@
-"""What the rules look at: the records of a run, and what several rules need worked out once."""
+"""The input of the rules: the records of a run, and values that several rules share, computed once."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class Evidence:
         self.options: Options = options or {}
 
     def measurements(self, name: str, metric: str = "") -> list[Measurement]:
-        """Those with a value, of one measurement, or of one of its metrics."""
+        """The records with a value of one measurement, or of one of its metrics."""
         return [
-            one
-            for one in self.records
-            if isinstance(one, Measurement)
-            and one.name == name
-            and metric in ("", one.metric)
-            and one.status == "ok"
-            and one.summary
+            record
+            for record in self.records
+            if isinstance(record, Measurement)
+            and record.name == name
+            and metric in ("", record.metric)
+            and record.status == "ok"
+            and record.summary
         ]
 
     @cached_property
@@ -42,7 +42,7 @@ class Evidence:
 
     @cached_property
     def suspects(self) -> list[tuple[Suspect, Outcome | None]]:
-        """Every suspect with the outcome of its retest; None where there was none."""
-        found = suspects(self.matrix)
-        alone = retested_pairs(self.records)
-        return [(one, outcome_of(one, found, alone)) for one in found]
+        """Every suspect with the outcome of its retest, or None if it was not retested."""
+        all_suspects = suspects(self.matrix)
+        retested = retested_pairs(self.records)
+        return [(suspect, outcome_of(suspect, all_suspects, retested)) for suspect in all_suspects]

@@ -1,6 +1,6 @@
-"""The allocator study: what is asked of each allocator, in which order, and how long it will take.
+"""The allocator study: its steps, their order and their expected duration.
 
-Question by question, every allocator in turn: those that are compared are measured close to each other in time.
+For each question all allocators are measured one after the other, so that compared figures are close in time.
 """
 
 from __future__ import annotations
@@ -10,51 +10,53 @@ from dataclasses import dataclass
 
 from assay.errors import UserError
 from assay.launch.engines import describe
-from assay.measure.allocators import Allocator, engine, started
+from assay.measure.allocators import Allocator, engine, start_command
 from assay.measure.progress import ProgressTracker
 from assay.measure.session import Session
 from assay.profile.alloc import CYCLE, HANDOVER, MIXED, RETENTION, THREADS
 from assay.records.schema import Measurement, Scalar, Subject
 from assay.records.units import parse_size
 
-SILENCE_S = 1800.0  # the engine gives up a process after 300 s; the largest sizes take four for a line
-TOUCH_RATE = 2e9  # B/s of fresh pages, about; the estimate of the time left corrects itself
+SILENCE_S = 1800.0  # the engine kills a process after 300 s; the largest sizes run four between two lines
+FIRST_TOUCH_RATE = 2e9  # B/s, roughly; corrected by the measured durations
 QUESTIONS = {"sizes": CYCLE, "retention": RETENTION, "threads": THREADS, "handover": HANDOVER, "mixed": MIXED}
-FACTOR = 4  # from one size of a range to the next
+SIZE_FACTOR = 4  # between successive sizes of a range
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to ask."""
+    """What to measure."""
 
     allocators: Sequence[Allocator]
     sizes: Sequence[int]
     threads: Sequence[int]
     cycles: int = 10
     seconds: float = 0.5
-    total: int = 64 << 20  # live bytes of random lifetimes
+    total: int = 64 << 20  # live bytes of the mixed measurement
     only: Sequence[str] = tuple(QUESTIONS)
 
     def params(self, question: str) -> dict[str, Scalar]:
         sizes, threads = ",".join(map(str, self.sizes)), ",".join(map(str, self.threads))
-        ends = ",".join(map(str, dict.fromkeys([self.threads[0], self.threads[-1]])))
-        asked: dict[str, dict[str, Scalar]] = {
-            "sizes": {"sizes": sizes, "threads": ends, "seconds": self.seconds},
+        fewest_and_most = ",".join(map(str, dict.fromkeys([self.threads[0], self.threads[-1]])))
+        by_question: dict[str, dict[str, Scalar]] = {
+            "sizes": {"sizes": sizes, "threads": fewest_and_most, "seconds": self.seconds},
             "retention": {"sizes": sizes, "cycles": self.cycles},
             "threads": {"threads": threads, "seconds": 2 * self.seconds},
             "handover": {"threads": max(2, self.threads[-1]), "seconds": 2 * self.seconds},
             "mixed": {"total": self.total},
         }
-        return asked[question]
+        return by_question[question]
 
     def expected_s(self, question: str) -> float:
         if question == "sizes":
             counts = dict.fromkeys([self.threads[0], self.threads[-1]])
             return sum(
-                self.seconds + 0.1 + 8 * size * count / TOUCH_RATE for size in self.sizes for count in counts
+                self.seconds + 0.1 + 8 * size * count / FIRST_TOUCH_RATE
+                for size in self.sizes
+                for count in counts
             )
         if question == "retention":
-            return sum(max(3 * (16 << 20), size) * self.cycles / TOUCH_RATE for size in self.sizes)
+            return sum(max(3 * (16 << 20), size) * self.cycles / FIRST_TOUCH_RATE for size in self.sizes)
         return 2 * self.seconds * (len(self.threads) if question == "threads" else 2)
 
 
@@ -79,18 +81,21 @@ def steps_of(plan: Plan) -> list[Step]:
 
 
 def run_steps(session: Session, steps: Sequence[Step]) -> None:
-    """All of them that the run does not have yet. One that fails is not the end of the others."""
-    left = [step for step in steps if step.key not in session.run.info.completed]
-    tracker = ProgressTracker([step.expected_s for step in left if not step.allocator.missing])
-    for step in left:
+    """Runs the steps that the run lacks. A step that fails does not end the others."""
+    open_steps = [step for step in steps if step.key not in session.run.info.completed]
+    tracker = ProgressTracker([step.expected_s for step in open_steps if not step.allocator.missing])
+    for step in open_steps:
         if session.interrupted:
             return
         if step.allocator.missing:
             _waive(session, step)
             continue
-        whole = tracker.step(step.allocator.name, step.expected_s)
+        expected = tracker.step(step.allocator.name, step.expected_s)
         session.run_step(
-            step.key, started(step.measurement, step.allocator, step.params), whole, silence_s=SILENCE_S
+            step.key,
+            start_command(step.measurement, step.allocator, step.params),
+            expected,
+            silence_s=SILENCE_S,
         )
         tracker.completed(step.expected_s)
         session.carry_on()
@@ -113,29 +118,29 @@ def _waive(session: Session, step: Step) -> None:
 
 
 def parse_sizes(text: str) -> list[int]:
-    """ "16B:4GiB", a factor of four each and the last in any case, or "16,20MB"; ascending."""
+    """Parses "16B:4GiB" (in steps of a factor of four, with both ends) or "16,20MB"; ascending."""
     first, colon, last = text.partition(":")
     if not colon:
-        return sorted({parse_size(one) for one in text.split(",")})
+        return sorted({parse_size(size) for size in text.split(",")})
     low, high = parse_size(first), parse_size(last)
     if low > high:
         raise UserError(f"'{text}' begins above its end", "write the smaller size first: 16B:4GiB")
     sizes = []
     while low < high:
         sizes.append(low)
-        low *= FACTOR
+        low *= SIZE_FACTOR
     return [*sizes, high]
 
 
 def parse_threads(text: str) -> list[int]:
     counts = text.split(",")
-    if not all(one.isascii() and one.isdigit() and 1 <= int(one) <= 1024 for one in counts):
+    if not all(count.isascii() and count.isdigit() and 1 <= int(count) <= 1024 for count in counts):
         raise UserError(f"'{text}' is no list of numbers of threads", "write it as 1,2,4, each at most 1024")
-    return sorted({int(one) for one in counts})
+    return sorted({int(count) for count in counts})
 
 
 def thread_counts(cores: int) -> list[int]:
-    """1, 2, 4 ... and all of them."""
+    """The powers of two below ``cores``, and ``cores``."""
     counts = [1]
     while counts[-1] * 2 < cores:
         counts.append(counts[-1] * 2)

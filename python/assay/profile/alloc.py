@@ -1,4 +1,4 @@
-"""The figures of an allocator study, looked up by question, allocator, size and threads."""
+"""The records of an allocator study, looked up by measurement, metric, allocator and parameters."""
 
 from __future__ import annotations
 
@@ -16,40 +16,50 @@ NAMES = (CYCLE, RETENTION, THREADS, HANDOVER, MIXED, REPLAY)
 
 
 class AllocStudy:
-    """What was measured, of every allocator in the order of asking."""
+    """All records of the study; allocators are in the order in which they were asked for."""
 
     def __init__(self, records: Iterable[AnyRecord]) -> None:
-        self.records = [r for r in records if isinstance(r, Measurement) and r.name in NAMES]
-        self.waived = [r for r in self.records if r.status == "waived"]
-        self.measured = [r for r in self.records if r.summary is not None]
+        self.records = [
+            record for record in records if isinstance(record, Measurement) and record.name in NAMES
+        ]
+        self.waived = [record for record in self.records if record.status == "waived"]
+        self.measured = [record for record in self.records if record.summary is not None]
 
     def allocators(self, name: str = "") -> list[str]:
-        chosen = (r for r in self.measured if name in ("", r.name))
-        return list(dict.fromkeys(str(r.params["allocator"]) for r in chosen))
+        records = (record for record in self.measured if name in ("", record.name))
+        return list(dict.fromkeys(str(record.params["allocator"]) for record in records))
 
     def values(self, name: str, param: str) -> list[int]:
-        """Of a parameter, ascending."""
-        return sorted({int(r.params[param]) for r in self.measured if r.name == name and param in r.params})
+        """The values of a parameter, ascending."""
+        return sorted(
+            {
+                int(record.params[param])
+                for record in self.measured
+                if record.name == name and param in record.params
+            }
+        )
 
     def record(self, name: str, metric: str, allocator: str, **params: Scalar) -> Measurement | None:
-        """The last that has these parameters."""
-        for r in reversed(self.measured):
-            if (r.name, r.metric, r.params["allocator"]) == (name, metric, allocator) and all(
-                r.params.get(key) == value for key, value in params.items()
-            ):
-                return r
+        """The last record with these parameters."""
+        for candidate in reversed(self.measured):
+            if (candidate.name, candidate.metric, candidate.params["allocator"]) == (
+                name,
+                metric,
+                allocator,
+            ) and all(candidate.params.get(key) == value for key, value in params.items()):
+                return candidate
         return None
 
     def summary(self, name: str, metric: str, allocator: str, **params: Scalar) -> Summary | None:
-        found = self.record(name, metric, allocator, **params)
-        return found.summary if found else None
+        record = self.record(name, metric, allocator, **params)
+        return record.summary if record else None
 
     def median(self, name: str, metric: str, allocator: str, **params: Scalar) -> float | None:
-        found = self.summary(name, metric, allocator, **params)
-        return found.median if found else None
+        summary = self.summary(name, metric, allocator, **params)
+        return summary.median if summary else None
 
     def total(self, metrics: Iterable[str], allocator: str, **params: Scalar) -> float | None:
-        """The phases of a block's life together; None when one of them is not there."""
+        """The sum of several metrics' medians, in seconds a block; None if one of them is missing."""
         parts = [self.median(CYCLE, metric, allocator, **params) for metric in metrics]
         return (
             None if any(part is None for part in parts) else sum(part for part in parts if part is not None)

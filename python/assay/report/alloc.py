@@ -1,4 +1,4 @@
-"""An allocator study in the terminal: a table a question, a column or a row an allocator."""
+"""An allocator study in the terminal: one table for each question, with a column or a row for each allocator."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from assay.profile.alloc import CYCLE, HANDOVER, MIXED, REPLAY, RETENTION, THREA
 from assay.records.schema import AnyRecord, Scalar
 from assay.records.units import format_quantity, format_size
 
-LARGE = 4096  # bytes, from where on a block has pages of its own
-BLOCK = ("malloc", "free")
-BLOCK_AND_PAGES = ("malloc", "first_touch", "free")
+PAGE_SIZED = 4096  # bytes; larger blocks have pages of their own
+CALLS = ("malloc", "free")
+CALLS_AND_TOUCH = ("malloc", "first_touch", "free")
 
 Cell = Callable[[str], str]
 
@@ -35,16 +35,16 @@ def show_alloc(console: Console, records: Iterable[AnyRecord]) -> None:
 def _columns(
     console: Console, title: str, names: Sequence[str], rows: Sequence[tuple[str, Cell]], legend: str
 ) -> None:
-    """A row each, a column an allocator; nothing where no cell holds anything."""
-    filled = [(label, [cell(name) for name in names]) for label, cell in rows]
-    filled = [(label, cells) for label, cells in filled if any(one != "-" for one in cells)]
-    if not filled:
+    """A table with a column for each allocator; prints nothing if all cells are empty."""
+    filled_rows = [(label, [cell(name) for name in names]) for label, cell in rows]
+    filled_rows = [(label, cells) for label, cells in filled_rows if any(text != "-" for text in cells)]
+    if not filled_rows:
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column(title, no_wrap=True)
     for name in names:
         table.add_column(name, justify="right")
-    for label, cells in filled:
+    for label, cells in filled_rows:
         table.add_row(label, *cells)
     console.print(table)
     if legend:
@@ -57,7 +57,7 @@ def _quantity(value: float | None, unit: str) -> str:
 
 
 def _count(value: float | None) -> str:
-    """So that a million stays narrow."""
+    """A number in a narrow form: "1.5 M"."""
     if value is None:
         return "-"
     return (
@@ -76,38 +76,44 @@ def _percent(share: float) -> str:
 def _show_sizes(console: Console, study: AllocStudy) -> None:
     names, sizes = study.allocators(CYCLE), study.values(CYCLE, "size")
     for threads in study.values(CYCLE, "threads"):
-        of = f"{threads} thread" + ("" if threads == 1 else "s at once")
+        threads_label = f"{threads} thread" + ("" if threads == 1 else "s at once")
 
         def cost(metrics: Sequence[str], size: int, threads: int = threads) -> Cell:
-            where: dict[str, Scalar] = {"size": size, "threads": threads, "state": "repeated"}
-            return lambda name: _quantity(study.total(metrics, name, **where), "s")
+            params: dict[str, Scalar] = {"size": size, "threads": threads, "state": "repeated"}
+            return lambda name: _quantity(study.total(metrics, name, **params), "s")
 
-        _columns(console, f"malloc + free, {of}", names, [(format_size(s), cost(BLOCK, s)) for s in sizes],
-                 "a block, of batches that are allocated and then freed, again and again; the median")  # fmt: skip
-        large = [s for s in sizes if s >= LARGE]
-        rows = [(format_size(s), cost(BLOCK_AND_PAGES, s)) for s in large]
+        rows = [(format_size(size), cost(CALLS, size)) for size in sizes]
+        legend = "median time a block; batches of blocks are allocated and freed repeatedly"
+        _columns(console, f"malloc + free, {threads_label}", names, rows, legend)
+        large = [size for size in sizes if size >= PAGE_SIZED]
+        rows = [(format_size(size), cost(CALLS_AND_TOUCH, size)) for size in large]
         _columns(
-            console, f"with first touch, {of}", names, rows, "malloc, one store a page, and free, of a block"
+            console,
+            f"with first touch, {threads_label}",
+            names,
+            rows,
+            "median time a block of malloc, one store a page, and free",
         )
 
         def faults(size: int, threads: int = threads) -> Cell:
             def cell(name: str) -> str:
-                where: dict[str, Scalar] = {"size": size, "threads": threads}
+                params: dict[str, Scalar] = {"size": size, "threads": threads}
                 pair = [
-                    study.total(("malloc_faults", "first_touch_faults"), name, **where, state=state)
+                    study.total(("malloc_faults", "first_touch_faults"), name, **params, state=state)
                     for state in ("first", "repeated")
                 ]
-                return "-" if None in pair else " / ".join(_count(one) for one in pair)
+                return "-" if None in pair else " / ".join(_count(count) for count in pair)
 
             return cell
 
-        _columns(console, f"page faults, {of}", names, [(format_size(s), faults(s)) for s in large],
-                 "in a block's malloc and first touch: of the first batch of a process / of repeated ones")  # fmt: skip
+        rows = [(format_size(size), faults(size)) for size in large]
+        legend = "per block, in malloc and first touch: first batch of a process / later batches"
+        _columns(console, f"page faults, {threads_label}", names, rows, legend)
 
 
 def _show_methods(console: Console, study: AllocStudy) -> None:
-    """The clock around malloc alone, and around malloc and one store a page, of the largest block that there is."""
-    sizes = [s for s in study.values(CYCLE, "size") if s >= LARGE]
+    """The largest block, timed in two ways: the clock around malloc alone, and around malloc and one store a page."""
+    sizes = [size for size in study.values(CYCLE, "size") if size >= PAGE_SIZED]
     if not sizes:
         return
     size, threads = sizes[-1], study.values(CYCLE, "threads")[0]
@@ -117,20 +123,24 @@ def _show_methods(console: Console, study: AllocStudy) -> None:
         table.add_column(heading, justify="right")
     table.add_row("", "M cycles", "M cycles", "M cycles", "", "", style="dim")
     for name in study.allocators(CYCLE):
-        where: dict[str, Scalar] = {"size": size, "threads": threads, "state": "first"}
+        params: dict[str, Scalar] = {"size": size, "threads": threads, "state": "first"}
         rate = study.median(CYCLE, "tick_rate", name)
-        alone, access, both = (
-            study.median(CYCLE, metric, name, **where) for metric in ("malloc", "first_touch", "malloc_touch")
+        malloc_alone, access, both = (
+            study.median(CYCLE, metric, name, **params)
+            for metric in ("malloc", "first_touch", "malloc_touch")
         )
-        if rate is None or alone is None or access is None:
+        if rate is None or malloc_alone is None or access is None:
             continue
-        cycles = [f"{one * rate / 1e6:,.3f}" if one is not None else "-" for one in (alone, access, both)]
-        faults = study.median(CYCLE, "first_touch_faults", name, **where)
+        cycles = [
+            f"{seconds * rate / 1e6:,.3f}" if seconds is not None else "-"
+            for seconds in (malloc_alone, access, both)
+        ]
+        faults = study.median(CYCLE, "first_touch_faults", name, **params)
         table.add_row(name, *cycles, _quantity(access, "s"), _quantity(faults, "1"))
     if not table.row_count:
         return
     console.print(table)
-    legend = "two ways to time: the clock around malloc alone, and around malloc and one store a page; "
+    legend = "timed in two ways: clock around malloc alone, and around malloc and one store a page; "
     console.print(Text(legend + "cycles of the time-stamp counter", style="dim"), soft_wrap=True)
     console.print()
 
@@ -140,11 +150,15 @@ def _show_retention(console: Console, study: AllocStudy) -> None:
     if not cycles:
         return
 
-    def left(size: int) -> Cell:
+    def retained(size: int) -> Cell:
         def cell(name: str) -> str:
             live = study.median(RETENTION, "live", name, size=size)
-            kept = study.median(RETENTION, "retained", name, size=size, cycles=cycles[-1])
-            return "-" if not live or kept is None else f"{_quantity(kept, 'B')}, {_percent(kept / live)}"
+            bytes_retained = study.median(RETENTION, "retained", name, size=size, cycles=cycles[-1])
+            return (
+                "-"
+                if not live or bytes_retained is None
+                else f"{_quantity(bytes_retained, 'B')}, {_percent(bytes_retained / live)}"
+            )
 
         return cell
 
@@ -158,22 +172,32 @@ def _show_retention(console: Console, study: AllocStudy) -> None:
 
     sizes = study.values(RETENTION, "size")
     total = format_size(study.values(RETENTION, "total")[0])
-    legend = f"at once after {cycles[-1]} cycles, blocks of {total} together or one; and as a share of what was live"
-    _columns(console, "resident after free", names, [(format_size(s), left(s)) for s in sizes], legend)
-    large = [s for s in sizes if s >= LARGE][-1:]
+    legend = f"right after {cycles[-1]} cycles of blocks of {total} together; share of what was live"
     _columns(
-        console, "in huge pages", names, [(format_size(s), huge(s)) for s in large], "share of what is live"
+        console,
+        "resident after free",
+        names,
+        [(format_size(size), retained(size)) for size in sizes],
+        legend,
+    )
+    large = [size for size in sizes if size >= PAGE_SIZED][-1:]
+    _columns(
+        console,
+        "in huge pages",
+        names,
+        [(format_size(size), huge(size)) for size in large],
+        "share of live memory",
     )
 
 
 def _show_rates(console: Console, study: AllocStudy) -> None:
-    def rate(measurement: str, **where: Scalar) -> Cell:
-        return lambda name: _quantity(study.median(measurement, "rate", name, **where), "1/s")
+    def rate(measurement: str, **params: Scalar) -> Cell:
+        return lambda name: _quantity(study.median(measurement, "rate", name, **params), "1/s")
 
     rows = [(str(n), rate(THREADS, threads=n)) for n in study.values(THREADS, "threads")]
-    _columns(console, "threads, each on its own", study.allocators(THREADS), rows,
+    _columns(console, "threads, each with its own blocks", study.allocators(THREADS), rows,
              "blocks of 16 B to 1 KiB freed and replaced, by all threads")  # fmt: skip
-    rows = [(format_size(s), rate(HANDOVER, size=s)) for s in study.values(HANDOVER, "size")]
+    rows = [(format_size(size), rate(HANDOVER, size=size)) for size in study.values(HANDOVER, "size")]
     threads = study.values(HANDOVER, "threads")
     _columns(console, f"handed over, {threads[-1]} threads" if threads else "", study.allocators(HANDOVER), rows,
              "blocks that one thread allocates and another frees")  # fmt: skip
@@ -190,11 +214,11 @@ def _show_mixed(console: Console, study: AllocStudy) -> None:
         ("a call", figure("operation", "s")),
     ]
     _columns(console, "random sizes and lifetimes", study.allocators(MIXED), rows,
-             "sizes from 16 B to 256 KiB, as likely in each power of two")  # fmt: skip
+             "log-uniform sizes from 16 B to 256 KiB")  # fmt: skip
 
 
 def _show_replay(console: Console, study: AllocStudy) -> None:
-    traces = dict.fromkeys(str(r.params["trace"]) for r in study.measured if r.name == REPLAY)
+    traces = dict.fromkeys(str(record.params["trace"]) for record in study.measured if record.name == REPLAY)
     for trace in traces:
 
         def figure(metric: str, unit: str, trace: str = trace) -> Cell:
@@ -202,16 +226,16 @@ def _show_replay(console: Console, study: AllocStudy) -> None:
 
         def tail(metric: str, trace: str = trace) -> Cell:
             def cell(name: str) -> str:
-                found = study.summary(REPLAY, metric, name, trace=trace)
-                return _quantity(found.p99, "s") if found else "-"
+                summary = study.summary(REPLAY, metric, name, trace=trace)
+                return _quantity(summary.p99, "s") if summary else "-"
 
             return cell
 
         rows = [
             ("calls", figure("calls", "1")),
             ("in calls and first touch", figure("time", "s")),
-            ("first touch, each call timed", figure("touch", "s")),
-            ("from first to last", figure("wall", "s")),
+            ("first touch, each timed", figure("touch", "s")),
+            ("first to last call", figure("wall", "s")),
             ("malloc, 99 % within", tail("malloc")),
             ("realloc, 99 % within", tail("realloc")),
             ("free, 99 % within", tail("free")),
@@ -220,19 +244,21 @@ def _show_replay(console: Console, study: AllocStudy) -> None:
             ("over peak live", figure("peak_over_live", "1")),
         ]
         _columns(console, f"replay of {trace}", study.allocators(REPLAY), rows,
-                 "its calls in order; the program's own work between them is left out")  # fmt: skip
+                 "its calls in order, without the program's work between them")  # fmt: skip
 
 
 def _show_waived(console: Console, study: AllocStudy) -> None:
-    """One line for each reason."""
+    """One line for each allocator and reason."""
     reasons: dict[tuple[str, str], list[str]] = {}
-    for r in study.waived:
-        of = str(r.params["allocator"])
-        about = format_size(int(r.params["size"])) if "size" in r.params else r.name
-        if "threads" in r.params:
-            about += f" by {r.params['threads']} threads"
-        reasons.setdefault((of, r.reason or ""), []).append(about)
-    for (of, reason), cases in reasons.items():
-        console.print(Text(f"{of}: waived, {reason} ({', '.join(dict.fromkeys(cases))})"), soft_wrap=True)
+    for record in study.waived:
+        allocator = str(record.params["allocator"])
+        case = format_size(int(record.params["size"])) if "size" in record.params else record.name
+        if "threads" in record.params:
+            case += f" by {record.params['threads']} threads"
+        reasons.setdefault((allocator, record.reason or ""), []).append(case)
+    for (allocator, reason), cases in reasons.items():
+        console.print(
+            Text(f"{allocator}: waived, {reason} ({', '.join(dict.fromkeys(cases))})"), soft_wrap=True
+        )
     if reasons:
         console.print()

@@ -1,13 +1,13 @@
-// Allocators whose costs are planted, one library each (PLANTED chooses): the study has to find
-// them exactly.
+// Allocators with planted costs, which the study must find exactly. PLANTED selects one for each
+// library:
 //
-//   fault   every block is a mapping of its own, given back by free: one fault in malloc, for the
-//           page before the block in which its size stands, and one for each page of the block at
-//           first touch, in every cycle
-//   leak    the same, but free does nothing: what was touched stays
-//   slow    blocks are cut off a large piece and freed blocks are given again, and each malloc
-//           takes 20 microseconds
-//   half    no realloc
+//   fault   every block is a mapping, which free unmaps. In every cycle malloc takes one page
+//   fault,
+//           for the page before the block that holds its size, and the first touch one for each
+//           page of the block.
+//   leak    like fault, but free does nothing: touched pages stay resident.
+//   slow    blocks come from one large mapping and are reused; each malloc takes 20 microseconds.
+//   half    like leak, without realloc.
 #include <errno.h>
 #include <stdint.h>
 #include <string.h>
@@ -22,13 +22,13 @@
 
 namespace {
 
-constexpr size_t page = 4096, line = 64;
+constexpr size_t page = 4096, header_bytes = 64;
 
-void* mapped(size_t bytes) {
-    void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (at == MAP_FAILED) return nullptr;
-    madvise(at, bytes, MADV_NOHUGEPAGE);
-    return at;
+void* map_memory(size_t bytes) {
+    void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) return nullptr;
+    madvise(memory, bytes, MADV_NOHUGEPAGE);
+    return memory;
 }
 
 #if PLANTED == SLOW
@@ -37,67 +37,69 @@ constexpr long slow_ns = 20'000;
 constexpr size_t arena_bytes = size_t{1} << 30;
 constexpr int classes = 64;
 
-struct Free {
-    Free* next;
+struct FreeBlock {
+    FreeBlock* next;
 };
 char* arena = nullptr;
 size_t arena_used = 0;
-Free* freed[classes];
-volatile int locked = 0;
+FreeBlock* free_lists[classes];
+volatile int lock_word = 0;
 
 void lock() {
-    while (__sync_lock_test_and_set(&locked, 1)) {
+    while (__sync_lock_test_and_set(&lock_word, 1)) {
     }
 }
-void unlock() { __sync_lock_release(&locked); }
+void unlock() { __sync_lock_release(&lock_word); }
 
-// A power of two; the size stands in the line before the block.
+// The size class: log2 of the bytes of a block with its header, which holds the size.
 int class_of(size_t size) {
     int k = 7;
-    while ((size_t{1} << k) < size + line) ++k;
+    while ((size_t{1} << k) < size + header_bytes) ++k;
     return k;
 }
 
 void spend_time() {
-    timespec begin, here;
+    timespec begin, time;
     clock_gettime(CLOCK_MONOTONIC, &begin);
-    do clock_gettime(CLOCK_MONOTONIC, &here);
-    while ((here.tv_sec - begin.tv_sec) * 1'000'000'000 + here.tv_nsec - begin.tv_nsec < slow_ns);
+    do clock_gettime(CLOCK_MONOTONIC, &time);
+    while ((time.tv_sec - begin.tv_sec) * 1'000'000'000 + time.tv_nsec - begin.tv_nsec < slow_ns);
 }
 
 void* allocate(size_t size) {
     spend_time();
     const int k = class_of(size);
     lock();
-    if (arena == nullptr) arena = static_cast<char*>(mapped(arena_bytes));
-    char* block = reinterpret_cast<char*>(freed[k]);
-    if (block != nullptr) freed[k] = freed[k]->next;
+    if (arena == nullptr) arena = static_cast<char*>(map_memory(arena_bytes));
+    char* block = reinterpret_cast<char*>(free_lists[k]);
+    if (block != nullptr) free_lists[k] = free_lists[k]->next;
     else if (arena_used + (size_t{1} << k) <= arena_bytes) {
-        block = arena + arena_used + line;
+        block = arena + arena_used + header_bytes;
         arena_used += size_t{1} << k;
     }
     unlock();
-    if (block != nullptr) *reinterpret_cast<size_t*>(block - line) = size;
+    if (block != nullptr) *reinterpret_cast<size_t*>(block - header_bytes) = size;
     return block;
 }
 
 void release(void* block) {
-    const int k = class_of(*reinterpret_cast<size_t*>(static_cast<char*>(block) - line));
+    const int k = class_of(*reinterpret_cast<size_t*>(static_cast<char*>(block) - header_bytes));
     lock();
-    static_cast<Free*>(block)->next = freed[k];
-    freed[k] = static_cast<Free*>(block);
+    static_cast<FreeBlock*>(block)->next = free_lists[k];
+    free_lists[k] = static_cast<FreeBlock*>(block);
     unlock();
 }
 
-size_t size_of(void* block) { return *reinterpret_cast<size_t*>(static_cast<char*>(block) - line); }
+size_t size_of(void* block) {
+    return *reinterpret_cast<size_t*>(static_cast<char*>(block) - header_bytes);
+}
 
 #else
 
 void* allocate(size_t size) {
-    auto* at = static_cast<char*>(mapped(page + (size + page - 1) / page * page));
-    if (at == nullptr) return nullptr;
-    *reinterpret_cast<size_t*>(at) = size;
-    return at + page;
+    auto* memory = static_cast<char*>(map_memory(page + (size + page - 1) / page * page));
+    if (memory == nullptr) return nullptr;
+    *reinterpret_cast<size_t*>(memory) = size;
+    return memory + page;
 }
 size_t size_of(void* block) { return *reinterpret_cast<size_t*>(static_cast<char*>(block) - page); }
 void release(void* block) {
@@ -128,23 +130,23 @@ EXPORT void free(void* block) {
     if (block != nullptr) release(block);
 }
 
-// Every block lies on a page or on a line: who asks for more gets nothing.
+// Blocks are aligned to a page or to 64 bytes; a larger alignment fails.
 EXPORT void* aligned_alloc(size_t alignment, size_t size) {
     const uintptr_t block = reinterpret_cast<uintptr_t>(malloc(size));
     return block % alignment == 0 ? reinterpret_cast<void*>(block) : nullptr;
 }
 
-EXPORT int posix_memalign(void** into, size_t alignment, size_t size) {
-    *into = aligned_alloc(alignment, size);
-    return *into == nullptr ? ENOMEM : 0;
+EXPORT int posix_memalign(void** result, size_t alignment, size_t size) {
+    *result = aligned_alloc(alignment, size);
+    return *result == nullptr ? ENOMEM : 0;
 }
 
 #if PLANTED != HALF
 EXPORT void* realloc(void* block, size_t size) {
     void* other = malloc(size);
     if (block == nullptr || other == nullptr) return other;
-    const size_t had = size_of(block);
-    memcpy(other, block, had < size ? had : size);
+    const size_t old_size = size_of(block);
+    memcpy(other, block, old_size < size ? old_size : size);
     free(block);
     return other;
 }

@@ -101,7 +101,7 @@ def test_retention_is_exact_and_growth_is_named(place: Path, capfd: pytest.Captu
         assert medians(records, "retained", "libplanted_fault.so", cycles=cycles) == [0]
     assert medians(records, "live", "libplanted_fault.so") == [batch]
     (cause,) = findings(records, "warning")
-    assert cause.startswith("libplanted_leak.so never uses freed memory again")
+    assert cause.startswith("libplanted_leak.so never reuses freed memory")
 
 
 @pytest.mark.slow
@@ -169,7 +169,7 @@ def test_random_lifetimes(place: Path, capfd: pytest.CaptureFixture[str]) -> Non
 def test_every_question_of_every_allocator_here(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["alloc", "--quick", "--sizes", "64,64KiB", "-o", "out"]) == 0
     out = capfd.readouterr().out
-    for title in ("malloc + free, 1 thread", "page faults", "resident after free", "threads, each on its own",
+    for title in ("malloc + free, 1 thread", "page faults", "resident after free", "threads, each with its own blocks",
                   "handed over", "random sizes and lifetimes", "advice: for small blocks"):  # fmt: skip
         assert title in out
     for name in LIBRARIES:
@@ -190,7 +190,7 @@ def test_one_that_is_not_here_is_waived(
 def test_what_does_not_fit_is_waived(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     records = study(capfd, "glibc", "--only", "sizes", "--sizes", "64,4096GiB", "--threads", "1", "--quick")
     (waived,) = [r for r in records if r.get("status") == "waived"]
-    assert waived["params"]["size"] == 4096 << 30 and "GB are left" in waived["reason"]
+    assert waived["params"]["size"] == 4096 << 30 and "GB are available" in waived["reason"]
     assert medians(records, "malloc", size=64)
 
 
@@ -298,7 +298,7 @@ def test_a_trace_that_is_cut_off_is_refused(
 def test_a_trace_of_a_part_is_refused(program: Path, place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     words = [ASSAY, "heap", "--at-least", "1kB", "-o", "before", "--", program, "leak"]
     subprocess.run(words, capture_output=True, timeout=LIMIT_S, check=False)
-    refused(capfd, ["replay", "before"], "a part of the allocations only")
+    refused(capfd, ["replay", "before"], "only a part of the allocations")
 
 
 # ---- what a user may get wrong
@@ -314,7 +314,7 @@ def refused(capfd: pytest.CaptureFixture[str], words: list[str], says: str) -> N
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--allocators", "ptmalloc9"], "no allocator is called 'ptmalloc9'"),
+        (["--allocators", "ptmalloc9"], "unknown allocator 'ptmalloc9'"),
         (["--allocators", "/not/there.so"], "/not/there.so"),
         (["--allocators", "/etc/passwd"], "not a shared library"),
         (["--allocators", "/etc"], "not a file"),
@@ -328,14 +328,14 @@ def refused(capfd: pytest.CaptureFixture[str], words: list[str], says: str) -> N
         (["--threads", "two"], "--threads"),
         (["--threads", "0"], "--threads"),
         (["--repeats", "0"], "--repeats"),
-        (["--only", "everything"], "no question 'everything'"),
+        (["--only", "everything"], "unknown question 'everything'"),
         (["play", "again"], "did you mean 'assay alloc replay RUN'"),
         (["replay"], "one run or one trace"),
-        (["replay", "nowhere"], "nowhere is not there"),
+        (["replay", "nowhere"], "nowhere does not exist"),
         (["replay", "/etc/passwd"], "no heap trace"),
         (["replay", "."], "run.json"),
-        (["replay", "/etc/passwd", "--sizes", "16"], "--sizes is of the study"),
-        (["--no-touch"], "--no-touch is of replay"),
+        (["replay", "/etc/passwd", "--sizes", "16"], "--sizes is an option of the study"),
+        (["--no-touch"], "--no-touch is an option of replay"),
     ],
 )
 def test_bad_input_is_one_line(
@@ -374,7 +374,7 @@ def test_names_of_allocators(tmp_path: Path) -> None:
     assert off.name == "libplanted_fault.so+nohuge" and not off.huge_pages
     one, other = parse_allocators("jemalloc+MALLOC_CONF=thp:always,narenas:1,glibc")
     assert (one.settings, other.name) == (("MALLOC_CONF=thp:always,narenas:1",), "glibc")
-    assert parse_allocators("glibc+arena1")[0].words() == "GLIBC_TUNABLES=glibc.malloc.arena_max=1"
+    assert parse_allocators("glibc+arena1")[0].environment() == "GLIBC_TUNABLES=glibc.malloc.arena_max=1"
 
 
 @pytest.mark.slow

@@ -98,4 +98,4 @@ def test_memory_that_is_never_used_again(kept: list[int], grows: bool) -> None:
     ]
     found = causes(records, "warning")
     assert bool(found) == grows
-    assert not grows or found[0].startswith("x never uses freed memory again")
+    assert not grows or found[0].startswith("x never reuses freed memory")

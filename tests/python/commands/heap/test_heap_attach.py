@@ -232,7 +232,7 @@ def test_signals_meanwhile_are_delivered(program: Path, tmp_path: Path) -> None:
                 [
                     engines_folder() / "assay-heap",
                     "record",
-                    "--budget",
+                    "--for",
                     "0.05",
                     "--attach",
                     str(one.pid),
