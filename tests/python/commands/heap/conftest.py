@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 from heap_attached import compiled
-from heap_runs import built
+from heap_runs import build_planted
 
 
 @pytest.fixture(scope="session")
 def planted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return built(tmp_path_factory.mktemp("planted") / "planted")
+    return build_planted(tmp_path_factory.mktemp("planted") / "planted")
 
 
 @pytest.fixture(scope="session")

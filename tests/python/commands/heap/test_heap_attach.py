@@ -20,23 +20,23 @@ from heap_attached import Attached, Recorder, compiled, running
 from heap_runs import (
     ASSAY,
     LIMIT_S,
-    NEEDED,
-    advice,
-    faults_can_be_watched,
-    functions,
-    of,
-    profile,
-    profiles,
-    refused,
+    REQUIREMENTS,
+    can_trace_page_faults,
+    finding_causes,
+    functions_on_stack,
+    load_profile,
+    total_of,
+    usage_error,
 )
 
 from assay.launch.engines import engines_folder
+from assay.profile.heap import load_profiles
 from assay.records.run import Run
 from assay.records.schema import Measurement
 
 pytestmark = [
     pytest.mark.programs,
-    *NEEDED,
+    *REQUIREMENTS,
     pytest.mark.skipif(
         os.uname().machine != "x86_64", reason="optional: processes are attached to on x86-64 alone"
     ),
@@ -84,12 +84,12 @@ def test_what_is_asked_for_meanwhile_is_known_to_the_byte(program: Path, tmp_pat
             one.tell("keep 7")
         heard = one.end()
     for turn, blocks in (("first", 1000), ("second", 10)):
-        node = of(profile(tmp_path / turn), "known")
+        node = total_of(load_profile(tmp_path / turn), "known")
         assert (node.count, node.bytes, node.leaked_count) == (blocks, 1000 * blocks, blocks)
-        assert of(profile(tmp_path / turn), "count").bytes % 64 == 0
+        assert total_of(load_profile(tmp_path / turn), "count").bytes % 64 == 0
         assert re.search(rf"attached to {one.pid} for \d+\.\d s, \d+\.\d s after its start", said[turn])
         assert f"left {one.pid}: it goes on" in said[turn] and "may still be freed" in said[turn]
-        assert not any("never freed" in cause for cause in advice(tmp_path / turn))
+        assert not any("never freed" in cause for cause in finding_causes(tmp_path / turn))
     numbers = [int(line.split()[1]) for line in heard if line.startswith("number")]
     assert numbers == list(range(len(numbers))) and len(numbers) > 10
     assert heard[-1] == "end"
@@ -104,12 +104,12 @@ def test_blocks_from_before_are_counted_apart(program: Path, tmp_path: Path) -> 
         one.tell("release")
         said = attached.end()
         one.end()
-    found = profile(tmp_path / "run")
+    found = load_profile(tmp_path / "run")
     assert "leaked" not in {
         one.metric for one in Run.load(tmp_path / "run").records if isinstance(one, Measurement)
     }
-    assert (of(found, "obey").count, of(found, "obey").bytes) == (300, 300 * 5000)
-    assert of(found, "known").count == 20 and of(found, "known").leaked == 0
+    assert (total_of(found, "obey").count, total_of(found, "obey").bytes) == (300, 300 * 5000)
+    assert total_of(found, "known").count == 20 and total_of(found, "known").leaked == 0
     assert found.totals.unknown_frees == 300 and "300 of them were freed or reallocated" in said
     assert found.totals.leaked == 0 and found.fragmentation is None
 
@@ -121,7 +121,7 @@ def test_a_library_that_is_loaded_later(program: Path, tmp_path: Path) -> None:
         one.tell(f"load {late}")
         attached.end()
         one.end()
-    assert of(profile(tmp_path / "run"), "of_library").count == 300
+    assert total_of(load_profile(tmp_path / "run"), "of_library").count == 300
 
 
 def test_until_its_end(program: Path, tmp_path: Path) -> None:
@@ -131,17 +131,17 @@ def test_until_its_end(program: Path, tmp_path: Path) -> None:
         one.tell("toss 30")
         one.end()
         said = attached.end(None)
-    found = profile(tmp_path / "run")
+    found = load_profile(tmp_path / "run")
     assert found.process.complete and not found.process.detached
     assert "leaked" in {
         one.metric for one in Run.load(tmp_path / "run").records if isinstance(one, Measurement)
     }
-    assert of(found, "known").leaked == 100_000 and "not freed" in said
+    assert total_of(found, "known").leaked == 100_000 and "not freed" in said
     (tossed,) = (k for k, node in enumerate(found.nodes) if node.bytes == 3000)
-    assert {"t", "known"} <= functions(found, tossed)
+    assert {"t", "known"} <= functions_on_stack(found, tossed)
 
 
-@pytest.mark.skipif(not faults_can_be_watched(), reason="page faults cannot be watched here")
+@pytest.mark.skipif(not can_trace_page_faults(), reason="page faults cannot be traced here")
 def test_who_touches_first_meanwhile(program: Path, tmp_path: Path) -> None:
     """Pages touched by two existing threads and by a later one: each is counted once."""
     pages = {"touch 20": 20 * 256, "let it touch 12": 12 * 256, "let another touch 7": 7 * 256}
@@ -153,7 +153,7 @@ def test_who_touches_first_meanwhile(program: Path, tmp_path: Path) -> None:
         attached.end()
         one.tell("touch 3")
         one.end()
-    touches = profile(tmp_path / "run").touches
+    touches = load_profile(tmp_path / "run").touches
     assert touches is not None
     (line,) = [one for one in touches.lines if one.function.startswith("touched")]
     assert abs(line.pages - sum(pages.values())) <= len(pages)
@@ -163,7 +163,7 @@ def test_who_touches_first_meanwhile(program: Path, tmp_path: Path) -> None:
         one.tell("touch 1")
         attached.end()
         one.end()
-    assert profile(tmp_path / "without").touches is None
+    assert load_profile(tmp_path / "without").touches is None
 
 
 def test_for_a_time(program: Path, tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_for_a_time(program: Path, tmp_path: Path) -> None:
         said = Attached(one.pid, tmp_path / "run", "--budget", "200ms").end(None)
         one.end()
     assert "for 200 ms, or until Ctrl-C" in said and "it goes on" in said
-    assert 0.2 <= profile(tmp_path / "run").process.seconds < 5
+    assert 0.2 <= load_profile(tmp_path / "run").process.seconds < 5
 
 
 PYTHON = """
@@ -195,11 +195,11 @@ def test_python(tmp_path: Path) -> None:
         one.tell("400")
         attached.end()
         one.end()
-    found = profile(tmp_path / "run")
+    found = load_profile(tmp_path / "run")
     asked = [
         k
         for k, node in enumerate(found.nodes)
-        if node.count and any("planted" in f for f in functions(found, k))
+        if node.count and any("planted" in f for f in functions_on_stack(found, k))
     ]
     assert sum(found.nodes[k].count for k in asked if found.nodes[k].max_size > 5000) == 400
 
@@ -259,7 +259,7 @@ def test_threads_that_do_nothing_else(program: Path, tmp_path: Path, allocator: 
         Attached(one.pid, tmp_path / "run", "--budget", "20ms").end(None)
         heard = one.end()
     assert heard[-1] == "0 wrong"
-    found = profile(tmp_path / "run")
+    found = load_profile(tmp_path / "run")
     assert len(found.threads) == 4 and all(thread.calls["malloc"].count > 100 for thread in found.threads)
 
 
@@ -270,9 +270,9 @@ def test_a_fork_is_a_process_of_its_own(program: Path, tmp_path: Path) -> None:
         one.tell("fork 9")
         attached.end()
         one.end()
-    found = {p.process.pid == one.pid: p for p in profiles(tmp_path / "run")}
-    assert of(found[True], "known").count == 5
-    assert of(found[False], "of_child").count == 9 and found[False].process.parent == one.pid
+    found = {p.process.pid == one.pid: p for p in load_profiles(tmp_path / "run")}
+    assert total_of(found[True], "known").count == 5
+    assert total_of(found[False], "of_child").count == 9 and found[False].process.parent == one.pid
 
 
 def test_an_exec_ends_it(program: Path, tmp_path: Path) -> None:
@@ -285,7 +285,7 @@ def test_an_exec_ends_it(program: Path, tmp_path: Path) -> None:
         Recorder(one.pid, tmp_path / "again").end()
         one.end()
     assert "runs another program now" in said
-    assert of(profile(tmp_path / "run"), "known").count == 5
+    assert total_of(load_profile(tmp_path / "run"), "known").count == 5
 
 
 def test_killed_meanwhile(program: Path, tmp_path: Path) -> None:
@@ -295,7 +295,7 @@ def test_killed_meanwhile(program: Path, tmp_path: Path) -> None:
         one.process.kill()
         said = attached.end(None)
     assert "the recording ended early" in said
-    assert of(profile(tmp_path / "run"), "known").leaked == 50_000
+    assert total_of(load_profile(tmp_path / "run"), "known").leaked == 50_000
 
 
 def test_the_recorder_is_killed(program: Path, tmp_path: Path) -> None:
@@ -354,7 +354,7 @@ def test_nothing_is_left_of_it(program: Path, tmp_path: Path) -> None:
 def test_processes_that_cannot_be_attached_to(program: Path, planted: Path, tmp_path: Path) -> None:
     def told(pid: int) -> str:
         run = tmp_path / "not"
-        said = refused("--attach", str(pid), "-o", str(run), cwd=tmp_path)
+        said = usage_error("--attach", str(pid), "-o", str(run), cwd=tmp_path)
         assert said.count("\n") == 1, said
         assert not run.exists()
         return said
@@ -401,7 +401,7 @@ def test_another_users_process(program: Path, tmp_path: Path) -> None:
             one.tell("keep 30")
             attached.end()
             one.end()
-    assert of(profile(tmp_path / "run"), "known").count == 30
+    assert total_of(load_profile(tmp_path / "run"), "known").count == 30
     with running(program, "obeys") as one:
         words = [engines_folder() / "assay-heap", "record", "--attach", str(one.pid), "/tmp"]
         done = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S, **nobody)
@@ -458,17 +458,17 @@ def test_a_program_of_32_bits(tmp_path: Path) -> None:
     except OSError as error:
         pytest.skip(f"optional: the kernel runs no programs of 32 bits: {error.strerror}")
     with running(other) as one:
-        said = refused("--attach", str(one.pid), "-o", str(tmp_path / "run"), cwd=tmp_path)
+        said = usage_error("--attach", str(one.pid), "-o", str(tmp_path / "run"), cwd=tmp_path)
         assert "runs a program of another architecture" in said and said.count("\n") == 1
         one.end()
 
 
 def test_options_that_do_not_go_together(tmp_path: Path) -> None:
-    assert "--attach cannot be combined with a program" in refused(
+    assert "--attach cannot be combined with a program" in usage_error(
         "--attach", "1", "--", "true", cwd=tmp_path
     )
-    assert "--budget needs --attach" in refused("--budget", "1s", "--", "true", cwd=tmp_path)
-    assert "not a time above zero" in refused("--attach", "1", "--budget=-1", cwd=tmp_path)
+    assert "--budget needs --attach" in usage_error("--budget", "1s", "--", "true", cwd=tmp_path)
+    assert "not a time above zero" in usage_error("--attach", "1", "--budget=-1", cwd=tmp_path)
 
 
 def test_a_program_that_assay_has_started(program: Path, tmp_path: Path) -> None:
@@ -477,7 +477,7 @@ def test_a_program_that_assay_has_started(program: Path, tmp_path: Path) -> None
         children = Path(f"/proc/{one.pid}/task/{one.pid}/children").read_text().split()
         (recorder,) = children
         (pid,) = Path(f"/proc/{recorder}/task/{recorder}/children").read_text().split()
-        said = refused("--attach", pid, "-o", tmp_path / "second", cwd=tmp_path)
+        said = usage_error("--attach", pid, "-o", tmp_path / "second", cwd=tmp_path)
         assert "is already being recorded" in said
         assert one.process.stdin is not None
         one.process.stdin.close()

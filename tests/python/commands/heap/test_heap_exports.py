@@ -13,20 +13,20 @@ import pytest
 from heap_runs import (
     ASSAY,
     LIMIT_S,
-    NEEDED,
-    heap,
-    profile,
-    refused,
+    REQUIREMENTS,
+    load_profile,
+    run_heap,
+    usage_error,
 )
 
 from assay.cli import main
 
-pytestmark = [*NEEDED, pytest.mark.programs]
+pytestmark = [*REQUIREMENTS, pytest.mark.programs]
 
 
 def test_what_has_changed(planted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    heap(tmp_path / "a", planted, "clean")
-    heap(tmp_path / "b", planted, "leak")
+    run_heap(tmp_path / "a", planted, "clean")
+    run_heap(tmp_path / "b", planted, "leak")
     words = ["heap", "compare", str(tmp_path / "a"), str(tmp_path / "b")]
     assert main([*words, "--metric", "leaked"]) == 0
     assert "+977 KiB" in capsys.readouterr().out
@@ -39,7 +39,7 @@ def test_what_has_changed(planted: Path, tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_as_json(planted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    heap(tmp_path / "run", planted, "leak")
+    run_heap(tmp_path / "run", planted, "leak")
     assert main(["heap", str(tmp_path / "run"), "--json"]) == 0
     (said,) = json.loads(capsys.readouterr().out)
     assert said["totals"]["leaked"] >= 1_000_000
@@ -48,7 +48,7 @@ def test_as_json(planted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 @pytest.mark.skipif(shutil.which("callgrind_annotate") is None, reason="no valgrind")
 def test_callgrind_reads_it(planted: Path, tmp_path: Path) -> None:
-    heap(tmp_path / "run", planted, "leak")
+    run_heap(tmp_path / "run", planted, "leak")
     text = subprocess.run(
         [ASSAY, "heap", tmp_path / "run", "--export", "callgrind"], capture_output=True, check=True
     )
@@ -63,7 +63,7 @@ def test_callgrind_reads_it(planted: Path, tmp_path: Path) -> None:
 
 def test_pprof_reads_it(planted: Path, tmp_path: Path) -> None:
     """The fields of a pprof profile by number (profile.proto)."""
-    heap(tmp_path / "run", planted, "leak")
+    run_heap(tmp_path / "run", planted, "leak")
     said = subprocess.run(
         [ASSAY, "heap", tmp_path / "run", "--export", "pprof"], capture_output=True, check=True
     )
@@ -126,7 +126,7 @@ def varints(data: int | bytes) -> list[int]:
 
 
 def test_shown_again_and_exported(planted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    heap(tmp_path / "run", planted, "leak")
+    run_heap(tmp_path / "run", planted, "leak")
     assert main(["heap", str(tmp_path / "run")]) == 0
     assert "not freed" in capsys.readouterr().out
     assert main(["heap", str(tmp_path / "run"), "--export", "collapsed", "--metric", "leaked"]) == 0
@@ -155,7 +155,7 @@ def test_a_file_of_heaptracks(planted: Path, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "imported from heaptrack" in done.stdout
-    one = profile(tmp_path / "run")
+    one = load_profile(tmp_path / "run")
     nodes = [n for k, n in enumerate(one.nodes) if n.count and "leak" in one.allocation_site(k).function]
     assert [(n.count, n.bytes, n.leaked) for n in nodes] == [(10, 1_000_000, 1_000_000)]
     assert (tmp_path / "run/report.html").is_file()
@@ -170,5 +170,5 @@ def test_a_file_of_heaptracks(planted: Path, tmp_path: Path) -> None:
 def test_what_cannot_be_imported(tmp_path: Path) -> None:
     other = tmp_path / "other.zst"
     other.write_text("hello")
-    assert "is not a heaptrack file" in refused("import", other, cwd=tmp_path)
-    assert "no such file" in refused("import", tmp_path / "none", cwd=tmp_path)
+    assert "is not a heaptrack file" in usage_error("import", other, cwd=tmp_path)
+    assert "no such file" in usage_error("import", tmp_path / "none", cwd=tmp_path)

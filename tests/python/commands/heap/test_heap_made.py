@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from heap_runs import LIMIT_S, NEEDED, ROOT, heap, of, profile
+from heap_runs import LIMIT_S, REQUIREMENTS, ROOT, load_profile, run_heap, total_of
 
 from assay.profile.heap import HeapProfile
 from assay.report.heap import UNKNOWN_CODE, problems
 
 pytestmark = [
     pytest.mark.programs,
-    *NEEDED,
+    *REQUIREMENTS,
     pytest.mark.skipif(platform.machine() != "x86_64", reason="optional: followed on x86-64 alone"),
 ]
 
@@ -63,13 +63,13 @@ def stack_of(one: HeapProfile, function: str) -> list[str]:
 def test_stacks_go_through_it(
     program: Path, how: str, name: str, file: str, line: int, names_gone: list[int], tmp_path: Path
 ) -> None:
-    done = heap(tmp_path / "run", program, how)
-    one = profile(tmp_path / "run")
+    done = run_heap(tmp_path / "run", program, how)
+    one = load_profile(tmp_path / "run")
     names_gone.append(one.process.pid)
     assert (done.returncode, done.stdout) == (0, "done\n")
     functions = stack_of(one, "ask")
     assert [f.partition("(")[0] for f in functions if f in ("main", name)] == [name.partition("(")[0], "main"]
-    asked = of(one, "ask")
+    asked = total_of(one, "ask")
     assert (asked.count, asked.bytes) == (100, 100_000)
     (place,) = [p for p in one.locations if p.function == name]
     assert (place.file, place.line, place.module) == (file, line, "")
@@ -83,9 +83,9 @@ def test_functions_of_nodejs(names_gone: list[int], tmp_path: Path, monkeypatch:
     script = tmp_path / "script.js"
     script.write_text(SCRIPT)
     words = ["--perf-basic-prof", "--interpreted-frames-native-stack", script]
-    done = heap(tmp_path / "run", Path(node.stdout.strip()) / "node", *words)
+    done = run_heap(tmp_path / "run", Path(node.stdout.strip()) / "node", *words)
     assert (done.returncode, done.stdout) == (0, f"{sum(range(100000, 100200))}\n")
-    one = profile(tmp_path / "run")
+    one = load_profile(tmp_path / "run")
     names_gone.append(one.process.pid)
     size = 0
     for k, n in enumerate(one.nodes):

@@ -11,20 +11,20 @@ from pathlib import Path
 import pytest
 from heap_runs import (
     ASSAY,
-    NEEDED,
-    heap,
-    of,
-    profile,
+    REQUIREMENTS,
+    load_profile,
+    run_heap,
+    total_of,
 )
 
 from assay.profile.heap import load_dumps, load_profiles
 
-pytestmark = [*NEEDED, pytest.mark.programs]
+pytestmark = [*REQUIREMENTS, pytest.mark.programs]
 
 
 def test_blocks_of_a_size_and_more(planted: Path, tmp_path: Path) -> None:
-    done = heap(tmp_path / "run", planted, "grow", options=["--at-least", "40kB"])
-    node = of(profile(tmp_path / "run"), "grow")
+    done = run_heap(tmp_path / "run", planted, "grow", options=["--at-least", "40kB"])
+    node = total_of(load_profile(tmp_path / "run"), "grow")
     # Of sizes 10, 20 ... 50,000 those from 40,000 on; one or two smaller blocks have that usable size.
     assert 1001 <= node.count <= 1004
     assert "blocks under 39.1 KiB were left out" in done.stderr
@@ -32,9 +32,9 @@ def test_blocks_of_a_size_and_more(planted: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("what", ["churn", "grow"])
 def test_a_sample_estimates_the_whole(planted: Path, tmp_path: Path, what: str) -> None:
-    done = heap(tmp_path / "run", planted, what, options=["--sample", "4KiB"])
-    one = profile(tmp_path / "run")
-    node = of(one, what)
+    done = run_heap(tmp_path / "run", planted, what, options=["--sample", "4KiB"])
+    one = load_profile(tmp_path / "run")
+    node = total_of(one, what)
     whole = 5_000_000 if what == "churn" else 10 * 5000 * 5001 // 2
     assert node.bytes == pytest.approx(whole, rel=0.25)
     assert one.trace.events < 20_000
@@ -52,14 +52,14 @@ def test_ranks_are_added_up_and_the_odd_one_is_named(
 ) -> None:
     mpirun = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "4"]
     program = [*mpirun, "sh", "-c", RANKED, str(planted)]
-    done = heap(tmp_path / "run", *program)
+    done = run_heap(tmp_path / "run", *program)
     assert "4 ranks" in done.stderr and "outliers: 1" in done.stderr
     assert "rank 2 (pid" in done.stderr
     alone = tmp_path / "alone"
-    heap(alone, *program, options=["--only-ranks", "2"])
+    run_heap(alone, *program, options=["--only-ranks", "2"])
     (only,) = [one for one in load_profiles(alone) if one.process.rank and "planted" in one.process.program]
     assert only.process.rank == "2"
-    assert of(only, "leak").leaked == 1_000_000
+    assert total_of(only, "leak").leaked == 1_000_000
 
 
 def test_a_profile_on_the_way(planted: Path, tmp_path: Path) -> None:
@@ -76,12 +76,12 @@ def test_a_profile_on_the_way(planted: Path, tmp_path: Path) -> None:
     process.communicate("go on\n", timeout=30)
     assert process.returncode == 7
     (dump,) = load_dumps(tmp_path / "run")
-    whole = profile(tmp_path / "run")
+    whole = load_profile(tmp_path / "run")
     assert not dump.process.complete and whole.process.complete
-    assert 0 < of(dump, "churn").count <= of(whole, "churn").count == 50_000
+    assert 0 < total_of(dump, "churn").count <= total_of(whole, "churn").count == 50_000
 
 
 def test_a_profile_when_much_is_in_memory(planted: Path, tmp_path: Path) -> None:
-    heap(tmp_path / "run", planted, "fragments", options=["--dump-at", "40MB"])
+    run_heap(tmp_path / "run", planted, "fragments", options=["--dump-at", "40MB"])
     dumps = load_dumps(tmp_path / "run")
     assert dumps and all("interleave" in str(one.locations) for one in dumps)

@@ -13,39 +13,39 @@ from heap_attached import compiled
 from heap_runs import (
     ASSAY,
     LIMIT_S,
-    NEEDED,
+    REQUIREMENTS,
     ROOT,
-    built,
-    functions,
-    heap,
-    of,
-    profile,
-    profiles,
+    build_planted,
+    functions_on_stack,
+    load_profile,
+    run_heap,
+    total_of,
 )
 
+from assay.profile.heap import load_profiles
 from assay.records.run import Run
 
-pytestmark = [*NEEDED, pytest.mark.programs]
+pytestmark = [*REQUIREMENTS, pytest.mark.programs]
 
 
 @pytest.mark.parametrize("what", ["throw", "longjmp"])
 def test_leaving_frames_in_other_ways(planted: Path, tmp_path: Path, what: str) -> None:
-    done = heap(tmp_path / "run", planted, what)
+    done = run_heap(tmp_path / "run", planted, what)
     assert (done.returncode, done.stdout) == (7, "done\n")
     name, blocks = ("throwing", 21 + 1) if what == "throw" else ("jumping", 21)  # plus the exception's text
-    assert of(profile(tmp_path / "run"), name).count == 100 * blocks
+    assert total_of(load_profile(tmp_path / "run"), name).count == 100 * blocks
 
 
 def test_signals_in_the_middle(planted: Path, tmp_path: Path) -> None:
-    heap(tmp_path / "run", planted, "signals")
-    assert of(profile(tmp_path / "run"), "churn").count == 300_000
+    run_heap(tmp_path / "run", planted, "signals")
+    assert total_of(load_profile(tmp_path / "run"), "churn").count == 300_000
 
 
 def test_threads_that_ask_the_c_library_first(planted: Path, tmp_path: Path) -> None:
     """pthread_getattr_np allocates while it holds its lock."""
-    heap(tmp_path / "run", planted, "attributes")
-    one = profile(tmp_path / "run")
-    assert of(one, "leak").leaked == 10 * 1000
+    run_heap(tmp_path / "run", planted, "attributes")
+    one = load_profile(tmp_path / "run")
+    assert total_of(one, "leak").leaked == 10 * 1000
     asked = [
         n.count
         for k, n in enumerate(one.nodes)
@@ -54,63 +54,63 @@ def test_threads_that_ask_the_c_library_first(planted: Path, tmp_path: Path) -> 
     assert sum(asked) == 10
     for k, node in enumerate(one.nodes):
         if node.leaked == 10 * 1000:
-            assert any("clone" in function for function in functions(one, k))
+            assert any("clone" in function for function in functions_on_stack(one, k))
 
 
 @pytest.mark.parametrize("kind", ["-pie", "-no-pie"])
 def test_segments_that_lie_apart(kind: str, tmp_path: Path) -> None:
     """As linked for pages of 2 MiB: .eh_frame is then not mapped beside the code."""
-    program = built(tmp_path / "apart", kind, "-Wl,-z,max-page-size=0x200000")
-    heap(tmp_path / "run", program, "leak")
-    one = profile(tmp_path / "run")
+    program = build_planted(tmp_path / "apart", kind, "-Wl,-z,max-page-size=0x200000")
+    run_heap(tmp_path / "run", program, "leak")
+    one = load_profile(tmp_path / "run")
     asked = [
         k
         for k, node in enumerate(one.nodes)
         if node.count and one.allocation_site(k).function.startswith("leak")
     ]
-    assert asked and all({"main", "_start"} <= functions(one, k) for k in asked)
+    assert asked and all({"main", "_start"} <= functions_on_stack(one, k) for k in asked)
 
 
 def test_a_coroutine_has_a_stack_of_its_own(planted: Path, tmp_path: Path) -> None:
-    heap(tmp_path / "run", planted, "coroutine")
-    one = profile(tmp_path / "run")
-    assert (of(one, "leak").count, of(one, "leak").leaked) == (500, 500_000)
+    run_heap(tmp_path / "run", planted, "coroutine")
+    one = load_profile(tmp_path / "run")
+    assert (total_of(one, "leak").count, total_of(one, "leak").leaked) == (500, 500_000)
     (asking,) = (k for k in range(len(one.nodes)) if one.nodes[k].leaked == 500_000)
     callers = [one.locations[one.nodes[node].location].function for node in one.stack(asking)]
     assert any(function.startswith("yielding") for function in callers), callers
 
 
 def test_a_fork_is_a_process_of_its_own(planted: Path, tmp_path: Path) -> None:
-    heap(tmp_path / "run", planted, "fork")
-    found = {(p.process.parent, of(p, "leak").bytes) for p in profiles(tmp_path / "run")}
+    run_heap(tmp_path / "run", planted, "fork")
+    found = {(p.process.parent, total_of(p, "leak").bytes) for p in load_profiles(tmp_path / "run")}
     assert {size for _, size in found} == {1000, 2000}
-    parent = next(p for p in profiles(tmp_path / "run") if of(p, "leak").bytes == 1000)
+    parent = next(p for p in load_profiles(tmp_path / "run") if total_of(p, "leak").bytes == 1000)
     assert any(ancestor == parent.process.pid and size == 2000 for ancestor, size in found)
 
 
 def test_a_program_that_becomes_another(planted: Path, tmp_path: Path) -> None:
-    done = heap(tmp_path / "run", planted, "exec")
+    done = run_heap(tmp_path / "run", planted, "exec")
     assert done.returncode == 7
-    before, after = sorted(profiles(tmp_path / "run"), key=lambda p: p.totals.count)
+    before, after = sorted(load_profiles(tmp_path / "run"), key=lambda p: p.totals.count)
     assert before.process.pid == after.process.pid
-    assert of(before, "leak").leaked == 3000
-    assert of(after, "churn").count == 50_000
+    assert total_of(before, "leak").leaked == 3000
+    assert total_of(after, "churn").count == 50_000
 
 
 def test_killed_without_a_word(planted: Path, tmp_path: Path) -> None:
-    done = heap(tmp_path / "run", planted, "killed")
+    done = run_heap(tmp_path / "run", planted, "killed")
     assert done.returncode == 128 + signal.SIGKILL
-    one = profile(tmp_path / "run")
+    one = load_profile(tmp_path / "run")
     assert not one.process.complete
-    assert of(one, "leak").leaked == 50_000
-    assert of(one, "churn").count == 20_000
+    assert total_of(one, "leak").leaked == 50_000
+    assert total_of(one, "churn").count == 20_000
 
 
 @pytest.mark.parametrize("words", [["exit at once"], ["two lines"]])
 def test_ends_of_its_own(small: Path, tmp_path: Path, words: list[str]) -> None:
     """Also by _exit and by exec."""
-    heap(tmp_path / "run", "sh", "-c", 'exec "$0" "$@"', small, *words)
-    assert [one.process.complete for one in profiles(tmp_path / "run")] == [True, True]
+    run_heap(tmp_path / "run", "sh", "-c", 'exec "$0" "$@"', small, *words)
+    assert [one.process.complete for one in load_profiles(tmp_path / "run")] == [True, True]
 
 
 def test_what_would_end_assay_ends_the_program(small: Path, tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_what_would_end_assay_ends_the_program(small: Path, tmp_path: Path) -> N
     process.terminate()
     _, said = process.communicate(timeout=30)
     assert process.returncode == 128 + signal.SIGTERM and "did not end by itself" in said
-    assert of(profile(tmp_path / "run"), "two_lines").leaked == 1_000_010
+    assert total_of(load_profile(tmp_path / "run"), "two_lines").leaked == 1_000_010
     assert set(Path("/dev/shm").glob("assay-heap-*")) <= before
 
 
@@ -138,8 +138,8 @@ def test_words_that_are_no_text(tmp_path: Path) -> None:
 
 
 def test_nothing_is_allocated(tmp_path: Path) -> None:
-    heap(tmp_path / "run", "true")
-    assert all(one.totals.peak_seconds >= 0 for one in profiles(tmp_path / "run"))
+    run_heap(tmp_path / "run", "true")
+    assert all(one.totals.peak_seconds >= 0 for one in load_profiles(tmp_path / "run"))
 
 
 LOADS_LATE = """
@@ -157,8 +157,8 @@ def test_killed_with_a_library_that_it_has_just_loaded(tmp_path: Path) -> None:
     late = compiled(tmp_path / "late.so", "late.c", "-shared", "-fPIC")
     (tmp_path / "loads.c").write_text(LOADS_LATE)
     program = compiled(tmp_path / "loads", tmp_path / "loads.c")
-    assert heap(tmp_path / "run", program, late).returncode == 128 + signal.SIGKILL
-    assert of(profile(tmp_path / "run"), "of_library").count == 30
+    assert run_heap(tmp_path / "run", program, late).returncode == 128 + signal.SIGKILL
+    assert total_of(load_profile(tmp_path / "run"), "of_library").count == 30
 
 
 def test_ctrl_c_ends_the_program_and_keeps_the_profile(planted: Path, tmp_path: Path) -> None:
@@ -170,12 +170,12 @@ def test_ctrl_c_ends_the_program_and_keeps_the_profile(planted: Path, tmp_path: 
     os.killpg(process.pid, signal.SIGINT)
     process.communicate(timeout=30)
     assert process.returncode == 130
-    assert of(profile(tmp_path / "run"), "leak").leaked == 12_345
+    assert total_of(load_profile(tmp_path / "run"), "leak").leaked == 12_345
 
 
 def test_nothing_is_left_behind(planted: Path, tmp_path: Path) -> None:
     before = set(Path("/dev/shm").glob("assay-heap-*"))
-    heap(tmp_path / "run", planted, "fork")
+    run_heap(tmp_path / "run", planted, "fork")
     assert set(Path("/dev/shm").glob("assay-heap-*")) <= before
     assert not list((tmp_path / "run/heap").glob("*.part"))
 
@@ -217,6 +217,6 @@ def test_real_programs_say_what_they_always_say(
     (tmp_path / "Hello.java").write_text(JAVA)
     monkeypatch.chdir(tmp_path)
     bare = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S)
-    done = heap(tmp_path / "run", *words)
+    done = run_heap(tmp_path / "run", *words)
     assert (done.returncode, done.stdout) == (bare.returncode, bare.stdout)
-    assert all(p.totals.count > 0 and p.trace.lost_events == 0 for p in profiles(tmp_path / "run"))
+    assert all(p.totals.count > 0 and p.trace.lost_events == 0 for p in load_profiles(tmp_path / "run"))

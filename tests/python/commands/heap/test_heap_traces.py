@@ -13,17 +13,17 @@ import pytest
 from heap_runs import (
     ASSAY,
     LIMIT_S,
-    NEEDED,
-    built,
-    heap,
-    refused,
+    REQUIREMENTS,
+    build_planted,
+    run_heap,
+    usage_error,
 )
 
 from assay.cli import main
 from assay.launch.engines import engines_folder
 from assay.records.run import Run
 
-pytestmark = [*NEEDED, pytest.mark.programs]
+pytestmark = [*REQUIREMENTS, pytest.mark.programs]
 
 
 @pytest.mark.parametrize(("what", "blocks"), [("live", 400_000), ("large", 20_000)])
@@ -44,7 +44,7 @@ def test_many_live_blocks_in_bounded_memory(small: Path, tmp_path: Path, what: s
 
 
 def test_a_truncated_trace_shows_what_it_holds(planted: Path, tmp_path: Path) -> None:
-    heap(tmp_path / "run", planted, "churn")
+    run_heap(tmp_path / "run", planted, "churn")
     (trace,) = (tmp_path / "run/heap").glob("*.heap")
     trace.with_suffix(".json").unlink()
     trace.write_bytes(trace.read_bytes()[:-200])
@@ -75,14 +75,14 @@ def test_packing_loses_nothing(planted: Path, tmp_path: Path, what: str) -> None
 
 
 def test_a_program_that_is_not_there(tmp_path: Path) -> None:
-    said = refused("--", "no-such-program", cwd=tmp_path)
+    said = usage_error("--", "no-such-program", cwd=tmp_path)
     assert said.startswith("assay: cannot run no-such-program; fix: check that it is on PATH")
     assert said.count("\n") == 1
 
 
 def test_a_static_program(tmp_path: Path) -> None:
-    static = built(tmp_path / "static", "-static")
-    done = heap(tmp_path / "run", static, "leak")
+    static = build_planted(tmp_path / "static", "-static")
+    done = run_heap(tmp_path / "run", static, "leak")
     assert done.stdout == "done\n"
     assert "nothing was recorded" in done.stderr and "statically linked" in done.stderr
 
@@ -95,21 +95,21 @@ def test_a_setuid_program(planted: Path, tmp_path: Path) -> None:
     shutil.copy(planted, other)
     os.chown(other, 65534, 65534)
     other.chmod(0o4755)
-    done = heap(tmp_path / "run", other, "leak")
+    done = run_heap(tmp_path / "run", other, "leak")
     assert done.stdout == "done\n"
     assert "nothing was recorded" in done.stderr and "as another user" in done.stderr
 
 
 def test_runs_that_are_none(tmp_path: Path) -> None:
     if shutil.which("compare") is None:
-        assert "compare takes two runs of 'assay heap'" in refused("compare", "a", "b", cwd=tmp_path)
-    assert "'-5' is not a quantity" in refused("--at-least", "-5", "--", "true", cwd=tmp_path)
+        assert "compare takes two runs of 'assay heap'" in usage_error("compare", "a", "b", cwd=tmp_path)
+    assert "'-5' is not a quantity" in usage_error("--at-least", "-5", "--", "true", cwd=tmp_path)
 
 
 def test_a_limit_on_a_programs_memory(
     planted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    heap(tmp_path / "run", planted, "leak")
+    run_heap(tmp_path / "run", planted, "leak")
     spec = tmp_path / "memory.toml"
     limit = '[[criterion]]\nmetric = "profile.heap/leaked"\nmax = "{}"\n'
     for most, status in (("2 MB", 0), ("500 kB", 1)):
@@ -118,12 +118,12 @@ def test_a_limit_on_a_programs_memory(
 
 
 def test_no_program(tmp_path: Path) -> None:
-    assert "no program given" in refused(cwd=tmp_path)
+    assert "no program given" in usage_error(cwd=tmp_path)
 
 
 def test_a_run_without_a_trace(tmp_path: Path) -> None:
     Run.create("net", ["assay", "net"], path=tmp_path / "run")
-    assert "no heap trace" in refused("run", cwd=tmp_path)
+    assert "no heap trace" in usage_error("run", cwd=tmp_path)
 
 
 def test_a_full_disk(planted: Path, tmp_path: Path) -> None:
