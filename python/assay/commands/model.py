@@ -1,4 +1,4 @@
-"""``assay model``: a platform of SimGrid from a saturation run, and the proof that it is right."""
+"""``assay model``: a SimGrid platform from a saturation run, validated by simulation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from assay.commands.options import add, share
 from assay.commands.parser import Example, Parser
 from assay.errors import UserError
 from assay.launch import simulator
-from assay.measure.model import model_of, prove
+from assay.measure.model import fit_run, validate
 from assay.measure.session import Session
 from assay.model.platform import write_platform
 from assay.records.run import Run, newest_run
@@ -43,7 +43,9 @@ class Model:
             metavar="SHARE",
             help="largest error of a good platform (default: 5%%)",
         )
-        parser.add_argument("--no-simulation", action="store_true", help="write the file, prove nothing")
+        parser.add_argument(
+            "--no-simulation", action="store_true", help="write the file without validating it"
+        )
         add(parser, "--json")
         add(parser, "-v --verbose")
 
@@ -52,25 +54,25 @@ class Model:
             raise UserError(f"--limit {args.limit:g}: not a positive share", "write it like 5%")
         run = Run.load(args.run or newest_run())
         state, reason = run.info.state, run.info.reason
-        model = model_of(run)
+        model = fit_run(run)
         target = Path(args.platform) if args.platform else run.path / "platform.xml"
         write_platform(model, target, str(run.info.id))
         session = Session(run, verbose=args.verbose, quiet=args.json)
         why = "not asked for" if args.no_simulation else simulator.unavailable()
         if why:
-            session.err.print(f"not simulated: {why}; so nothing shows that this platform is right")
+            session.err.print(f"not simulated: {why}; this platform is not validated")
             self._show(session, args, target)
             return _end(session, args, state, reason, 0 if args.no_simulation else 2)
-        proof = prove(session, model, target, args.limit)
+        result = validate(session, model, target, args.limit)
         self._show(session, args, target)
         if not args.json:
             session.out.print(
-                f"{proof.outcome}: {proof.reason or proof.observed_text}; required {proof.required_text}"
+                f"{result.outcome}: {result.reason or result.observed_text}; required {result.required_text}"
             )
         if session.ended_early:
             state, reason = "partial", session.ended_early
             session.err.print(f"the simulation ended early: {session.ended_early}", soft_wrap=True)
-        code = {"PASS": 0, "FAIL": 1}.get(proof.outcome, 2)
+        code = {"PASS": 0, "FAIL": 1}.get(result.outcome, 2)
         return _end(session, args, state, reason, 130 if session.interrupted else code)
 
     def _show(self, session: Session, args: argparse.Namespace, target: Path) -> None:

@@ -12,7 +12,7 @@ from assay.judge import Specification
 from assay.launch.hosts import fold, host_list, parse_hosts
 from assay.launch.launchers import launcher_on
 from assay.launch.reach import check_hosts
-from assay.measure.model import draw_conclusions
+from assay.measure.model import fit_capacities
 from assay.measure.saturation import SaturationRequest, measure_saturation
 from assay.measure.session import Session
 from assay.model.network import Topology
@@ -72,7 +72,7 @@ def conduct(
     study = measure_saturation(session, request)
     if not request.cabinets and study.cabinets:
         session.err.print(_find_cabinets(study), soft_wrap=True)
-    draw_conclusions(run, study.cabinets)
+    fit_capacities(run, study.cabinets)
     status = session.conclude(wanted)
     if args.json:
         session.print_json()

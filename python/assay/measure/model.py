@@ -1,6 +1,6 @@
-"""From a saturation run to a platform that is known to be right: fit, write, simulate, compare.
+"""Fits a network model to a saturation run, and validates the SimGrid platform made of it by simulation.
 
-The conclusions are drawn anew each time and replace those that the run had; what was measured stays.
+Each fit and each validation replaces the earlier results in the run. The measurements are kept.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from assay.records.run import Run
 from assay.records.schema import Capacity, Comparison, Verdict
 
 
-def draw_conclusions(run: Run, cabinets: Topology) -> Model:
-    """Fits what the run has, and puts the capacities into it in place of those it had."""
+def fit_capacities(run: Run, cabinets: Topology) -> Model:
+    """Fits the run's measurements and replaces its capacities."""
     run.withdraw(lambda record: isinstance(record, Capacity))
     model = fit(run.records, cabinets)
     for capacity in model.capacities:
@@ -29,42 +29,47 @@ def draw_conclusions(run: Run, cabinets: Topology) -> Model:
     return model
 
 
-def model_of(run: Run) -> Model:
+def fit_run(run: Run) -> Model:
+    """Fits the run. Raises UserError if the run lacks cabinets or a measured rate."""
     cabinets = run.info.options.get("cabinets")
     if not isinstance(cabinets, list) or not cabinets:
         raise UserError(
-            f"{run.path} has no saturation study that got as far as the cabinets",
+            f"{run.path} has no saturation study in which the cabinets were determined",
             "measure one with 'assay saturate'",
         )
-    model = draw_conclusions(run, read_cabinets(cabinets))
+    model = fit_capacities(run, read_cabinets(cabinets))
     if not any(c.state == "measured" and c.unit == "B/s" for c in model.capacities):
         raise UserError(
-            f"{run.path}: no capacity is known: no round had a plateau or the study ended before",
-            f"go on with it: assay saturate --resume {run.path}",
+            f"{run.path}: no capacity is known: no round reached a plateau, or the study ended early",
+            f"continue the study: assay saturate --resume {run.path}",
         )
     return model
 
 
-def prove(session: Session, model: Model, platform: Path, limit: float) -> Verdict:
-    """Runs every measured round on the platform; the comparisons and the verdict go into the run."""
+def validate(session: Session, model: Model, platform: Path, limit: float) -> Verdict:
+    """Simulates every measured round on the platform; adds the comparisons and the verdict to the run.
+
+    ``limit``: the largest accepted relative error.
+    """
     run = session.run
     run.withdraw(
         lambda r: isinstance(r, Comparison) or (isinstance(r, Verdict) and r.specification == "model")
     )
-    pairs = rounds_to_simulate(run.records)
+    measured = rounds_to_simulate(run.records)
     hosts = [host for host in run.info.hosts if ("host", host, "up") in model.network.capacity]
+    # A round with a host that the platform lacks is not simulated.
     missing = set(run.info.hosts) - set(hosts)
-    possible = [p for p in pairs if not missing & {end for flow in p.asked.flows for end in flow}]
+    possible = [m for m in measured if not missing & {host for flow in m.round.flows for host in flow}]
     request = SaturationRequest(Simulator(platform, run.path), HERE, hosts, Effort())
-    simulated = simulate_rounds(session, request, [p.asked for p in possible])
-    for point in comparisons(pairs, simulated, model):
+    simulated = simulate_rounds(session, request, [m.round for m in possible])
+    for point in comparisons(measured, simulated, model):
         run.append(point)
     points = [r for r in run.records if isinstance(r, Comparison)]
-    proof = verdict(points, limit)
-    if proof.outcome == "FAIL" and run.info.busy:
-        proof.outcome, proof.reason = (
+    result = verdict(points, limit)
+    if result.outcome == "FAIL" and run.info.busy:
+        result.outcome, result.reason = (
             "INCONCLUSIVE",
             f"{run.info.busy}; measure again when nothing else runs here",
         )
-    run.append(proof)
-    return proof
+    run.append(result)
+    return result

@@ -32,7 +32,7 @@ def replay(rounds: Sequence[Round], answers: dict[str, Result]) -> Generator[Rou
 class SimulatedRound:
     """A round to simulate, and its measurements: records of flows, or the times of a pair."""
 
-    asked: Round
+    round: Round
     measured: list[Flows] | Times
 
 
@@ -62,15 +62,15 @@ def _sweep(level: str, times: Times) -> SimulatedRound:
 
 
 def comparisons(
-    pairs: Sequence[SimulatedRound], simulated: dict[str, Result], model: Model
+    rounds: Sequence[SimulatedRound], simulated: dict[str, Result], model: Model
 ) -> list[Comparison]:
     points: list[Comparison] = []
-    for pairing in pairs:
-        answer = simulated.get(pairing.asked.key, Result())
-        if isinstance(pairing.measured, Times):
-            points += _times(pairing.asked, pairing.measured, answer, model)
+    for simulated_round in rounds:
+        answer = simulated.get(simulated_round.round.key, Result())
+        if isinstance(simulated_round.measured, Times):
+            points += _times(simulated_round.round, simulated_round.measured, answer, model)
         else:
-            points += _rates(pairing.asked, pairing.measured, answer, model.network.cabinets)
+            points += _rates(simulated_round.round, simulated_round.measured, answer, model.network.cabinets)
     points = list({(point.curve, point.x): point for point in reversed(points)}.values())[::-1]
     order = {curve: i for i, curve in enumerate(dict.fromkeys(point.curve for point in points))}
     return sorted(points, key=lambda point: (order[point.curve], point.x))

@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 RESAMPLES = 400
-# Largest relative uncertainty of a time: to be sure of it; and to accept it where no token bucket shows.
-SURE, ALIKE = 0.04, 0.1
-BUCKET = 0.02  # largest relative uncertainty of means behind a token bucket
-MORE = 1.2  # a mean this many times the median is more than a disturbance
+# Largest relative uncertainty of a time that is known well, and of one that is accepted if no token bucket shows.
+MAX_UNCERTAINTY, ACCEPTED_UNCERTAINTY = 0.04, 0.1
+BUCKET_UNCERTAINTY = 0.02  # largest relative uncertainty of means behind a token bucket
+BIMODAL_RATIO = 1.2  # a mean above this many times the median is more than a disturbance
 RUN_LENGTH = 10  # consecutive messages of which a mean is taken
 LEAST_VISITS_FOR_INTERVAL = 6  # the range of 6 values contains their median with 95 %
 
@@ -67,11 +67,13 @@ def estimate_of_visits(visits: Sequence[Sequence[float]]) -> Estimate:
     """
     single = estimate(float(np.median(samples)) for samples in visits)
     together = estimate(float(np.median(_means_of_runs(samples))) for samples in visits)
-    is_bimodal = together.value > MORE * single.value or single.uncertainty > SURE
-    may_be_bucket = is_bimodal and together.uncertainty <= SURE and together.n >= LEAST_VISITS_FOR_INTERVAL
-    if may_be_bucket and together.uncertainty <= BUCKET:
+    is_bimodal = together.value > BIMODAL_RATIO * single.value or single.uncertainty > MAX_UNCERTAINTY
+    may_be_bucket = (
+        is_bimodal and together.uncertainty <= MAX_UNCERTAINTY and together.n >= LEAST_VISITS_FOR_INTERVAL
+    )
+    if may_be_bucket and together.uncertainty <= BUCKET_UNCERTAINTY:
         return together
-    if single.uncertainty <= ALIKE and not may_be_bucket:
+    if single.uncertainty <= ACCEPTED_UNCERTAINTY and not may_be_bucket:
         return single
     return Estimate(single.value, min(single.low, together.low), max(single.high, together.high), single.n)
 
@@ -79,8 +81,8 @@ def estimate_of_visits(visits: Sequence[Sequence[float]]) -> Estimate:
 def _means_of_runs(samples: Sequence[float]) -> NDArray[np.float64]:
     """Means of each RUN_LENGTH consecutive messages."""
     values = np.asarray(samples, dtype=np.float64)
-    whole = len(values) // RUN_LENGTH * RUN_LENGTH
-    rows = values[:whole].reshape(-1, RUN_LENGTH) if whole else values[np.newaxis]
+    full = len(values) // RUN_LENGTH * RUN_LENGTH
+    rows = values[:full].reshape(-1, RUN_LENGTH) if full else values[np.newaxis]
     return np.array([row.mean() for row in rows])
 
 

@@ -1,63 +1,79 @@
-"""What a message's time is taken for, from visits with planted disturbances."""
+"""The estimate of a message's time, from visits with planted delays and token buckets."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from assay.model.estimate import SURE, estimate_of_visits
+from assay.model.estimate import MAX_UNCERTAINTY, estimate_of_visits
 
-RAW, RATE, BUCKET = 15e-6, 40e6, 16e3  # s, B/s, B
+# A message's time without delays (s); the token bucket's rate (B/s) and size (B).
+MESSAGE_S, RATE, BUCKET = 15e-6, 40e6, 16e3
 MESSAGES = 400
 
 
-def behind_a_bucket(
-    size: int, pauses: float, seed: int, pause: tuple[float, float] = (1e-4, 3e-4)
+def times_behind_token_bucket(
+    size: int, pause_share: float, seed: int, pause_s: tuple[float, float] = (1e-4, 3e-4)
 ) -> list[float]:
-    """Round trips' halves through a token bucket; before some of them the processor is away, and the bucket fills."""
+    """One-way times (s) through a token bucket. A share of the messages starts after a pause, in which the bucket
+    fills."""
     random = np.random.default_rng(seed)
     tokens, times = BUCKET, []
     for _ in range(MESSAGES):
-        lost = random.uniform(*pause) if random.random() < pauses else 0.0
-        taken = RAW + lost
-        tokens = min(BUCKET, tokens + taken * RATE)
-        waited = max(0.0, size - tokens) / RATE
-        tokens += waited * RATE - size
-        times.append(taken + waited)
+        paused = random.uniform(*pause_s) if random.random() < pause_share else 0.0
+        duration = MESSAGE_S + paused
+        tokens = min(BUCKET, tokens + duration * RATE)
+        wait = max(0.0, size - tokens) / RATE
+        tokens += wait * RATE - size
+        times.append(duration + wait)
     return times
 
 
 @pytest.mark.parametrize("visits", [2, 6, 20])
-def test_what_holds_single_messages_up_is_not_their_time(visits: int):
+def test_delays_of_single_messages_do_not_change_the_estimate(visits: int):
     random = np.random.default_rng(visits)
-    samples = [RAW * np.where(random.random(50) < 0.2, random.uniform(2, 20, 50), 1) for _ in range(visits)]
-    found = estimate_of_visits(samples)
-    assert found.value == pytest.approx(RAW) and found.uncertainty < SURE
+    samples = [
+        MESSAGE_S * np.where(random.random(50) < 0.2, random.uniform(2, 20, 50), 1) for _ in range(visits)
+    ]
+    result = estimate_of_visits(samples)
+    assert result.value == pytest.approx(MESSAGE_S) and result.uncertainty < MAX_UNCERTAINTY
 
 
-@pytest.mark.parametrize("pauses", [0.0, 0.05, 0.15])
-def test_behind_a_token_bucket_it_is_what_the_rate_allows(pauses: float):
+@pytest.mark.parametrize("pause_share", [0.0, 0.05, 0.15])
+def test_token_bucket_time_is_size_over_rate(pause_share: float):
     size = 2200
-    assert size / RATE > 2 * RAW
-    found = estimate_of_visits([behind_a_bucket(size, pauses, seed) for seed in range(20)])
-    assert found.value == pytest.approx(size / RATE, rel=SURE) and found.uncertainty <= SURE
+    assert size / RATE > 2 * MESSAGE_S
+    result = estimate_of_visits([times_behind_token_bucket(size, pause_share, seed) for seed in range(20)])
+    assert (
+        result.value == pytest.approx(size / RATE, rel=MAX_UNCERTAINTY)
+        and result.uncertainty <= MAX_UNCERTAINTY
+    )
 
 
-@pytest.mark.parametrize("pauses", [0.05, 0.08, 0.1, 0.15])
-def test_a_bucket_that_is_full_for_many_messages(pauses: float):
-    """The more there are, the more do medians agree on a time that the rate does not allow."""
+@pytest.mark.parametrize("pause_share", [0.05, 0.08, 0.1, 0.15])
+def test_token_bucket_that_many_messages_find_full(pause_share: float):
+    """With many pauses, the medians agree on a time that is shorter than size / RATE."""
     size = 1000
-    assert size / RATE < 2 * RAW
-    found = estimate_of_visits([behind_a_bucket(size, pauses, seed, (3e-5, 12e-5)) for seed in range(20)])
-    assert found.value == pytest.approx(size / RATE, rel=SURE) and found.uncertainty <= SURE
+    assert size / RATE < 2 * MESSAGE_S
+    result = estimate_of_visits(
+        [times_behind_token_bucket(size, pause_share, seed, (3e-5, 12e-5)) for seed in range(20)]
+    )
+    assert (
+        result.value == pytest.approx(size / RATE, rel=MAX_UNCERTAINTY)
+        and result.uncertainty <= MAX_UNCERTAINTY
+    )
 
 
-def test_what_may_be_either_is_not_called_sure():
-    """Half of the visits behind a full bucket, half behind an empty one."""
-    visits = [[RAW] * 50, [2 * RAW] * 50] * 4
-    found = estimate_of_visits(visits)
-    assert found.low <= RAW * 1.01 and found.high >= RAW * 1.99 and found.uncertainty > SURE
+def test_interval_spans_both_modes():
+    """Half of the visits find a full bucket, half an empty one."""
+    visits = [[MESSAGE_S] * 50, [2 * MESSAGE_S] * 50] * 4
+    result = estimate_of_visits(visits)
+    assert (
+        result.low <= MESSAGE_S * 1.01
+        and result.high >= MESSAGE_S * 1.99
+        and result.uncertainty > MAX_UNCERTAINTY
+    )
 
 
-def test_a_simulator_has_no_uncertainty():
-    assert estimate_of_visits([[RAW] * 2]).uncertainty == 0
+def test_equal_samples_have_no_uncertainty():
+    assert estimate_of_visits([[MESSAGE_S] * 2]).uncertainty == 0
