@@ -1,7 +1,8 @@
-// Rank 0 reads sequentially what rank 1 wrote, while rank 1 computes and does not enter MPI. Prints
-// bytes/s.
+// Rate of reading another rank's data. Rank 1 writes a file, rank 0 reads it sequentially.
+// Meanwhile rank 1 computes and rarely calls MPI, so it makes no progress for rank 0. Prints
+// bytes/s, or 0 if the data are wrong.
 //
-//   bench-reader-MPI FILE TRANSFER TOTAL
+//   bench-reader-MPI FILE TRANSFER TOTAL    (TRANSFER, TOTAL: bytes)
 #define OMPI_SKIP_MPICXX 1
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
@@ -18,7 +19,7 @@ int main(int argc, char** argv) {
     const int transfer = std::atoi(argv[2]);
     const MPI_Offset total = std::atoll(argv[3]);
     std::vector<unsigned char> bytes(static_cast<std::size_t>(transfer));
-    const auto value = [](MPI_Offset offset) {
+    const auto expected_byte = [](MPI_Offset offset) {
         return static_cast<unsigned char>(offset / 4096 % 251);
     };
     MPI_File file;
@@ -31,22 +32,23 @@ int main(int argc, char** argv) {
         MPI_Abort(MPI_COMM_WORLD, 2);
     }
     for (MPI_Offset offset = 0; rank == 1 && offset < total; offset += transfer) {
-        for (int k = 0; k < transfer; ++k) bytes[static_cast<std::size_t>(k)] = value(offset + k);
+        for (int k = 0; k < transfer; ++k)
+            bytes[static_cast<std::size_t>(k)] = expected_byte(offset + k);
         MPI_File_write_at(file, offset, bytes.data(), transfer, MPI_BYTE, MPI_STATUS_IGNORE);
     }
     MPI_Barrier(MPI_COMM_WORLD);
     if (rank == 0) {
-        const double from = MPI_Wtime();
-        long wrong = 0;
-        double took = 0;
+        const double start = MPI_Wtime();
+        long wrong_bytes = 0;
+        double seconds = 0;
         for (MPI_Offset offset = 0; offset < total; offset += transfer) {
             MPI_File_read_at(file, offset, bytes.data(), transfer, MPI_BYTE, MPI_STATUS_IGNORE);
-            took = MPI_Wtime() - from;
+            seconds = MPI_Wtime() - start;
             for (int k = 0; k < transfer; k += 512)
-                wrong += bytes[static_cast<std::size_t>(k)] != value(offset + k);
+                wrong_bytes += bytes[static_cast<std::size_t>(k)] != expected_byte(offset + k);
         }
-        if (wrong) std::fprintf(stderr, "%ld wrong bytes\n", wrong);
-        std::printf("%.0f\n", wrong ? 0 : static_cast<double>(total) / took);
+        if (wrong_bytes) std::fprintf(stderr, "%ld wrong bytes\n", wrong_bytes);
+        std::printf("%.0f\n", wrong_bytes ? 0 : static_cast<double>(total) / seconds);
         std::fflush(stdout);
         const int done = 1;
         MPI_Send(&done, 1, MPI_INT, 1, 0, MPI_COMM_WORLD);

@@ -13,34 +13,34 @@
 namespace assay::storage {
 namespace {
 
-// Not destroyed by exit(): if a program ends without MPI_Finalize, nothing may wait for other
+// exit() does not destroy the job: a program that ends without MPI_Finalize must not wait for other
 // ranks.
 std::unique_ptr<Job>& job = *new std::unique_ptr<Job>;
 
-// Why the running MPI is not the one that this library was compiled for: their handles differ.
-// Empty: it is.
-std::string foreign_mpi() {
+// An error message if the running MPI is not the one that this library was compiled for, since the
+// handles of different MPIs differ. Empty if it is.
+std::string check_mpi() {
     char text[MPI_MAX_LIBRARY_VERSION_STRING]{};
     int length = 0;
     PMPI_Get_library_version(text, &length);
 #ifdef OMPI_MAJOR_VERSION
-    char mine[64];
-    std::snprintf(mine, sizeof mine, "Open MPI v%d.", OMPI_MAJOR_VERSION);
-    const bool same = std::strstr(text, mine) != nullptr;
+    char expected[64];
+    std::snprintf(expected, sizeof expected, "Open MPI v%d.", OMPI_MAJOR_VERSION);
+    const bool same = std::strstr(text, expected) != nullptr;
 #else
-    const std::string mine = "MPICH " + std::string(MPICH_VERSION).substr(0, 1);
+    const std::string expected = "MPICH " + std::string(MPICH_VERSION).substr(0, 1);
     const bool same =
         std::strstr(text, "MPICH") != nullptr || std::strstr(text, "Intel") != nullptr;
 #endif
     if (same) return {};
-    return std::string("this library is for ") + &mine[0] + ", but the program runs with " +
+    return std::string("this library is for ") + &expected[0] + ", but the program runs with " +
            std::string(text, std::strcspn(text, "\n,")) + "; fix: load the libassay-io of that MPI";
 }
 
-bool all_ranks(MPI_Comm comm, bool mine) {
-    int good = mine;
-    PMPI_Allreduce(MPI_IN_PLACE, &good, 1, MPI_INT, MPI_MIN, comm);
-    return good;
+bool true_on_all_ranks(MPI_Comm comm, bool value) {
+    int all_true = value;
+    PMPI_Allreduce(MPI_IN_PLACE, &all_true, 1, MPI_INT, MPI_MIN, comm);
+    return all_true;
 }
 
 // The message of the first rank that has one, on every rank.
@@ -61,11 +61,11 @@ std::string new_job_name() {
     char text[32];
     timespec now{};
     clock_gettime(CLOCK_REALTIME, &now);
-    const std::uint64_t message[] = {static_cast<std::uint64_t>(now.tv_sec),
-                                     static_cast<std::uint64_t>(now.tv_nsec),
-                                     static_cast<std::uint64_t>(getpid())};
+    const std::uint64_t seed[] = {static_cast<std::uint64_t>(now.tv_sec),
+                                  static_cast<std::uint64_t>(now.tv_nsec),
+                                  static_cast<std::uint64_t>(getpid())};
     std::snprintf(text, sizeof text, "%012lx",
-                  static_cast<unsigned long>(XXH3_64bits(message, sizeof message) >> 16));
+                  static_cast<unsigned long>(XXH3_64bits(seed, sizeof seed) >> 16));
     return text;
 }
 
@@ -86,9 +86,9 @@ void Job::report_once(const std::string& message) {
 }
 
 void Job::start() {
-    if (const auto foreign = foreign_mpi(); !foreign.empty()) {
-        std::fprintf(stderr, "assay io: %s\n", foreign.c_str());
-        std::_Exit(2);  // not even MPI_Abort can be called with handles of another MPI
+    if (const auto mismatch = check_mpi(); !mismatch.empty()) {
+        std::fprintf(stderr, "assay io: %s\n", mismatch.c_str());
+        std::_Exit(2);  // MPI_Abort needs a valid communicator handle
     }
     job.reset(new Job);
     std::string error = job->agree_on_settings();
@@ -108,8 +108,9 @@ std::string Job::agree_on_settings() {
     PMPI_Comm_rank(world_, &rank_);
     PMPI_Comm_size(world_, &size_);
     settings_ = Settings::from_environment();
-    const auto mine = static_cast<std::int64_t>(settings_.digest());
-    std::int64_t range[2] = {mine, -mine};
+    const auto digest = static_cast<std::int64_t>(settings_.digest());
+    // The maxima of both are the largest digest and the negated smallest one.
+    std::int64_t range[2] = {digest, -digest};
     PMPI_Allreduce(MPI_IN_PLACE, range, 2, MPI_INT64_T, MPI_MAX, world_);
     if (range[0] != -range[1])
         return "the ranks have different settings (ASSAY_IO_*); fix: pass the same environment to "
@@ -120,12 +121,12 @@ std::string Job::agree_on_settings() {
 std::string Job::create_store() {
     PMPI_Comm_split_type(world_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node_comm_);
     if (settings_.ranks_per_node) {
-        MPI_Comm whole = node_comm_;
+        MPI_Comm full_node = node_comm_;
         int node_rank;
-        PMPI_Comm_rank(whole, &node_rank);
-        PMPI_Comm_split(whole, node_rank / static_cast<int>(settings_.ranks_per_node), rank_,
+        PMPI_Comm_rank(full_node, &node_rank);
+        PMPI_Comm_split(full_node, node_rank / static_cast<int>(settings_.ranks_per_node), rank_,
                         &node_comm_);
-        PMPI_Comm_free(&whole);
+        PMPI_Comm_free(&full_node);
     }
     PMPI_Comm_rank(node_comm_, &local_rank_);
     PMPI_Comm_size(node_comm_, &local_size_);
@@ -179,17 +180,17 @@ std::string Job::create_store() {
 }
 
 void Job::exchange_node_map() {
-    int node = rank_;  // the world rank of the node's leader
+    int node = rank_;  // world rank of the node's local rank 0; identifies the node
     PMPI_Bcast(&node, 1, MPI_INT, 0, node_comm_);
-    const int mine[2] = {node, local_rank_};
-    std::vector<int> all_drained(2 * static_cast<std::size_t>(size_));
-    PMPI_Allgather(mine, 2, MPI_INT, all_drained.data(), 2, MPI_INT, world_);
+    const int location[2] = {node, local_rank_};
+    std::vector<int> locations(2 * static_cast<std::size_t>(size_));
+    PMPI_Allgather(location, 2, MPI_INT, locations.data(), 2, MPI_INT, world_);
     nodes_.resize(static_cast<std::size_t>(size_));
     std::unordered_map<int, int> node_numbers;
     for (std::size_t k = 0; k < nodes_.size(); ++k) {
         const auto entry =
-            node_numbers.emplace(all_drained[2 * k], static_cast<int>(node_numbers.size())).first;
-        nodes_[k] = {entry->second, static_cast<std::uint32_t>(all_drained[2 * k + 1])};
+            node_numbers.emplace(locations[2 * k], static_cast<int>(node_numbers.size())).first;
+        nodes_[k] = {entry->second, static_cast<std::uint32_t>(locations[2 * k + 1])};
     }
     node_count_ = static_cast<int>(node_numbers.size());
 }
@@ -201,7 +202,7 @@ void Job::end() {
         self.settings_.detach ||
         self.drain_->finish(self.local_, self.store_->head(self.local_).tail.load());
     const bool all_drained =
-        all_ranks(self.world_, drained);  // other ranks may read this store until here
+        true_on_all_ranks(self.world_, drained);  // other ranks read this store until here
     self.remote_.reset();
     self.directory_.reset();
     self.writer_.reset();

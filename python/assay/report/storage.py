@@ -1,4 +1,4 @@
-"""Storage benchmarks in the terminal: stock and accelerated side by side; IOR also in its own columns."""
+"""Storage benchmarks in the terminal: stock and accelerated I/O side by side, and IOR also in IOR's own format."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from assay.report.device import show_device
 from assay.report.ior import HEADER, iterations, line, tests
 
 PHASES = {"compute_time": "compute", "communication_time": "communication", "write_time": "write"}
-MAX_ROWS = 24  # of IOR's own table; a longer sweep has only the table of both variants
+MAX_ROWS = 24  # of the table in IOR's format; a sweep with more rows has only the side-by-side table
 
 
 def show_storage(console: Console, records: Sequence[AnyRecord]) -> None:
@@ -32,26 +32,24 @@ def _show_solver(console: Console, records: Sequence[AnyRecord]) -> None:
     if not pairs:
         return
     times = {metric: list(pair_variants(records, SOLVER, metric)) for metric in PHASES}
-    table = _table(
-        ["MPI", "nodes", "ranks", "square", "written as"], [*PHASES.values(), "write rate", "times"]
-    )
+    table = _table(["MPI", "nodes", "ranks", "grid", "output"], [*PHASES.values(), "write rate", "speedup"])
     for k, pair in enumerate(pairs):
         params = _params(pair)
-        square = f"{params['length']} x {params['length']}"
+        grid = f"{params['length']} x {params['length']}"
         row = [str(params[key]) for key in ("mpi", "nodes", "ranks")]
         phases = [
             _stock_and_accelerated(times[metric][k]) if k < len(times[metric]) else "-" for metric in PHASES
         ]
         table.add_row(
             *row,
-            square,
+            grid,
             f"{params['iotype']}, {params['calls']}",
             *phases,
             _stock_and_accelerated(pair),
             _speedup(pair, records),
         )
     console.print(table)
-    legend = "times of the longest rank and write rate, stock / accelerated; medians over all rounds"
+    legend = "phases: time of the slowest rank; stock / accelerated; speedup of the write rate; medians over all rounds"
     console.print(Text(legend, style="dim"), soft_wrap=True)
     console.print()
 
@@ -62,7 +60,7 @@ def _show_hdf5(console: Console, records: Sequence[AnyRecord]) -> None:
         return
     observed = list(pair_variants(records, HDF5, "observed_rate"))
     table = _table(
-        ["MPI", "operation", "nodes", "ranks", "memory to file"], ["raw", "times", "observed", "times"]
+        ["MPI", "operation", "nodes", "ranks", "memory to file"], ["raw", "speedup", "observed", "speedup"]
     )
     for raw_pair, observed_pair in zip(raw, observed, strict=False):
         params = _params(raw_pair)
@@ -79,7 +77,7 @@ def _show_hdf5(console: Console, records: Sequence[AnyRecord]) -> None:
             _speedup(observed_pair, records),
         )
     console.print(table)
-    legend = "raw: in H5Dwrite and H5Dread; observed: from opening to closing the file; stock / accelerated"
+    legend = "raw: rate in H5Dwrite and H5Dread; observed: rate from open to close; stock / accelerated"
     console.print(Text(legend, style="dim"), soft_wrap=True)
     console.print()
 
@@ -91,7 +89,7 @@ def _stock_and_accelerated(pair: dict[str, Figure]) -> str:
 
 
 def _params(pair: dict[str, Figure]) -> dict[str, Scalar]:
-    """The parameters of the pair, from either variant."""
+    """The parameters of either variant; they differ in ``io`` alone."""
     return next(iter(pair.values())).params
 
 
@@ -119,7 +117,7 @@ def _show_ior(console: Console, records: Sequence[AnyRecord]) -> None:
         console.print(Text(str(mpi), style="bold"))
         text_columns, number_columns = (
             ["operation", "nodes", "ranks", "transfer"],
-            ["stock", "accelerated", "times", "alone"],
+            ["stock", "accelerated", "speedup", "transfers"],
         )
         table = _table(text_columns, [*number_columns, "p50", "p99"])
         for pair, rate, latency in rows:
@@ -134,9 +132,8 @@ def _show_ior(console: Console, records: Sequence[AnyRecord]) -> None:
             )
         console.print(table)
     legend = (
-        "bandwidth from opening to closing the file, medians over all rounds; times: accelerated over stock, "
-        "round by round;\nalone: only the transfers, without opening and closing; p50, p99: time of a transfer, "
-        "stock / accelerated"
+        "bandwidth from open to close, medians over all rounds; speedup: accelerated over stock, round by round;\n"
+        "transfers: speedup without open and close; p50, p99: time of a transfer, stock / accelerated"
     )
     console.print(Text(legend, style="dim"), soft_wrap=True)
     console.print()
@@ -157,7 +154,7 @@ def _rates(pair: dict[str, Figure], records: Iterable[AnyRecord]) -> list[str]:
 
 
 def _speedup(pair: dict[str, Figure], records: Iterable[AnyRecord]) -> str:
-    """The value of the speedup record of the pair."""
+    """The median of the pair's speedup record, or "-"."""
     figure = next(iter(pair.values()))
     params = {"of": figure.name, "figure": figure.metric} | {
         key: value for key, value in figure.params.items() if key != "io"
