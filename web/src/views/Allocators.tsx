@@ -46,7 +46,7 @@ export function Allocators({ points }: { points: Measurement[] }) {
           <Curves
             key={key}
             title={title}
-            label={`${title} against block size for ${curves.map(({ name }) => name).join(", ")}; the measurements below have the figures.`}
+            label={`${title} against block size for ${curves.map(({ name }) => name).join(", ")}; the values are in the table of measurements.`}
             unit={unit}
             sizeName="block size"
             logarithmic

@@ -54,7 +54,7 @@ export function StorageDevice({ figures }: { figures: Figure[] }) {
       <div class="charts">
         <Curves
           title="Bandwidth over transfer size"
-          label={`Bandwidth over transfer size for ${curves.map(({ name }) => name).join(", ")}; the measurements below have the figures.`}
+          label={`Bandwidth over transfer size for ${curves.map(({ name }) => name).join(", ")}; the values are in the table of measurements.`}
           unit="B/s"
           logarithmic={false}
           curves={curves}

@@ -11,15 +11,15 @@ export function StorageHdf5({ figures }: { figures: Figure[] }) {
     <section id="storage-hdf5">
       <h2>HDF5</h2>
       <Grouped
-        title="Raw against observed rate"
-        label={`Raw and observed rates for ${bars.categories.join("; ")}; the measurements below have the figures.`}
+        title="Raw and observed rate"
+        label={`Raw and observed rates for ${bars.categories.join("; ")}; the values are in the table of measurements.`}
         unit="B/s"
         bars={bars}
         stacked={false}
       />
       <p class="soft">
         Raw: bytes over the time in H5Dwrite and H5Dread. Observed: the same bytes over the time
-        from opening to closing the file, less the emulated computing.
+        from opening to closing the file, minus the emulated compute time.
       </p>
     </section>
   );

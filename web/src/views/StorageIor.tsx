@@ -75,7 +75,7 @@ export function StorageIor({ figures }: { figures: Figure[] }) {
           <Curves
             key={key}
             title={title}
-            label={`${title}: bandwidth over ${axis === "transfer" ? "transfer size" : "nodes"} for ${curves.map(({ name }) => name).join(", ")}; the measurements below have the figures.`}
+            label={`${title}: bandwidth over ${axis === "transfer" ? "transfer size" : "nodes"} for ${curves.map(({ name }) => name).join(", ")}; the values are in the table of measurements.`}
             unit="B/s"
             logarithmic={scale === "log"}
             curves={curves}

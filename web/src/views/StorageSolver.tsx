@@ -12,7 +12,7 @@ export function StorageSolver({ figures }: { figures: Figure[] }) {
       <h2>Reaction-diffusion solver</h2>
       <Grouped
         title="Phases of the solver"
-        label={`Seconds of compute, communication and write for ${bars.categories.join("; ")}; the measurements below have the figures.`}
+        label={`Seconds of compute, communication and write for ${bars.categories.join("; ")}; the values are in the table of measurements.`}
         unit="s"
         bars={bars}
         stacked

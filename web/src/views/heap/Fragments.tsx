@@ -1,4 +1,5 @@
-// Pages that cannot be given back because a few blocks on them live on, and whose blocks those are.
+// Fragmentation: pages that cannot be returned to the system because a few blocks on them are live, and the allocation
+// sites of these blocks.
 
 import { useMemo } from "preact/hooks";
 
@@ -31,14 +32,14 @@ export function Fragments({ model, select }: ViewProps) {
     (): Column<Row>[] => [
       {
         id: "bytes",
-        header: "empty bytes kept",
+        header: "empty bytes on their pages",
         numeric: true,
         value: (row) => row.bytes,
         show: (row) => amount(row.bytes, "B"),
       },
       {
         id: "blocks",
-        header: "with blocks",
+        header: "live blocks",
         numeric: true,
         value: (row) => row.blocks,
         show: (row) => amount(row.blocks, "1"),
@@ -50,21 +51,22 @@ export function Fragments({ model, select }: ViewProps) {
   if (!pages)
     return (
       <p class="soft">
-        At no moment did the process hold notably more memory than was allocated, or the trace has
-        no addresses.
+        The process never held notably more memory than was allocated, or the trace has no
+        addresses.
       </p>
     );
-  const kept = pages.pages * pages.page_bytes;
-  const most = Math.max(1, ...pages.filled);
+  const livePages = pages.pages * pages.page_bytes;
+  const maxCount = Math.max(1, ...pages.filled);
   return (
     <>
       <p>
         After {quantity(pages.seconds, "s")} the process had {quantity(pages.resident, "B")} in
-        memory, of which {quantity(pages.live, "B")} were in use. Blocks that were live lay on{" "}
-        {amount(pages.pages, "1")} pages, {quantity(kept, "B")}:{" "}
-        {quantity(Math.max(0, kept - pages.live), "B")} of these were empty and could not be given
-        back. The remaining {quantity(Math.max(0, pages.resident - kept), "B")} are code, variables,
-        and what the allocator keeps.
+        memory, of which {quantity(pages.live, "B")} were in use. Live blocks lay on{" "}
+        {amount(pages.pages, "1")} pages, {quantity(livePages, "B")}:{" "}
+        {quantity(Math.max(0, livePages - pages.live), "B")} of these were empty and could not be
+        returned to the system. The remaining{" "}
+        {quantity(Math.max(0, pages.resident - livePages), "B")} are code, variables, and free
+        memory that the allocator keeps.
       </p>
       <div class="bars-plot" role="table" aria-label="Pages by how full they are">
         {pages.filled.map((count, k) => (
@@ -73,7 +75,7 @@ export function Fragments({ model, select }: ViewProps) {
               {k * 10} – {(k + 1) * 10} % in use
             </span>
             <span class="bars-track" aria-hidden="true">
-              <span class="bars-bar" style={{ width: `${(95 * count) / most}%` }} />
+              <span class="bars-bar" style={{ width: `${(95 * count) / maxCount}%` }} />
             </span>
             <span class="numeric" role="cell">
               {amount(count, "1")} <small>{share(count / pages.pages)}</small>
@@ -81,7 +83,11 @@ export function Fragments({ model, select }: ViewProps) {
           </div>
         ))}
       </div>
-      <Table caption="Who keeps them" columns={columns} rows={rows} />
+      <Table
+        caption="Allocation sites of the blocks on these pages"
+        columns={columns}
+        rows={rows}
+      />
     </>
   );
 }

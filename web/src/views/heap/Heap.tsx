@@ -1,5 +1,4 @@
-// The memory of a program: which process, which view of it, and the metric and the function or line that all views
-// have in common.
+// The heap profile: selects the process and the view. All views share the metric and the selected function or line.
 
 import { useMemo, useState } from "preact/hooks";
 
@@ -23,7 +22,7 @@ import { Threads } from "./Threads";
 import { Variables } from "./Variables";
 import "./heap.css";
 
-const WITH_METRIC = new Set<ViewName>(["functions", "source", "tree", "flame", "stacks"]);
+const VIEWS_WITH_METRIC = new Set<ViewName>(["functions", "source", "tree", "flame", "stacks"]);
 
 export function Heap({ pages }: { pages: HeapPage[] }) {
   const [process, setProcess] = useState(0);
@@ -33,9 +32,9 @@ export function Heap({ pages }: { pages: HeapPage[] }) {
   const page = pages[process]!;
   const model = useMemo(() => new HeapModel(page), [page]);
   const metric = metricOf(metricKey);
-  const select = (next: Selection | undefined, where?: ViewName) => {
+  const select = (next: Selection | undefined, nextView?: ViewName) => {
     setSelection(next);
-    if (where) setView(where);
+    if (nextView) setView(nextView);
   };
   const props: ViewProps = { model, metric, selection, select };
   return (
@@ -68,7 +67,7 @@ export function Heap({ pages }: { pages: HeapPage[] }) {
         ))}
       </div>
       <div role="tabpanel" aria-label={VIEWS[view]} class="heap-view" data-view={view}>
-        {WITH_METRIC.has(view) && (
+        {VIEWS_WITH_METRIC.has(view) && (
           <div class="controls">
             <Choice
               label="Metric"
@@ -85,7 +84,7 @@ export function Heap({ pages }: { pages: HeapPage[] }) {
                 <button
                   type="button"
                   onClick={() => setSelection(undefined)}
-                  title="Show all again"
+                  title="Clear the selection"
                 >
                   ✕
                 </button>
