@@ -1,4 +1,4 @@
-// Helpers for text.
+// Splitting of text at a separator.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,8 @@
 
 namespace assay {
 
-// The parts between separators, empty ones included: "a,,b" gives "a", "", "b"; "" gives "".
+// Returns the parts between separators, empty parts included. "a,,b" has the parts "a", "" and "b";
+// "" has one empty part.
 inline std::vector<std::string> split(std::string_view text, char separator) {
     std::vector<std::string> parts;
     for (std::size_t begin = 0; begin <= text.size();) {

@@ -11,8 +11,9 @@
 namespace assay::network {
 namespace {
 
-constexpr std::size_t max_probe_size = 64 << 10;  // shows the slope, and is cheap on slow networks
-constexpr std::size_t max_size = 1 << 30;         // MPI counts bytes in int
+// Large enough to fit the cost per byte, small enough for slow networks.
+constexpr std::size_t max_probe_size = 64 << 10;
+constexpr std::size_t max_size = 1 << 30;  // an MPI count is an int
 
 std::vector<std::size_t> default_sizes() {
     std::vector<std::size_t> sizes;
@@ -20,6 +21,7 @@ std::vector<std::size_t> default_sizes() {
     return sizes;
 }
 
+// `send` is the operation that "send" names.
 Op read_operation(const std::string& text, Op send) {
     if (text == "send") return send;
     if (text == "put") return Op::put;
@@ -37,7 +39,8 @@ SweepOptions parse_sweep(const Options& options, Op send) {
     if (sweep.sizes.empty()) sweep.sizes = default_sizes();
     for (const std::size_t size : sweep.sizes)
         if (size < 1 || size > max_size)
-            throw Error(fmt::format("message size {} is out of bounds", size), "give 1 B to 1 GiB");
+            throw Error(fmt::format("message size {} is out of bounds", size),
+                        "choose sizes from 1 B to 1 GiB");
     for (const std::string& operation : split(options.text("op"), ','))
         sweep.operations.push_back(read_operation(operation, send));
     sweep.inflight = static_cast<int>(options.integer("nflight"));
@@ -70,7 +73,7 @@ Sweep::Sweep(Session& session, const Measurement& measurement, SweepOptions opti
     pattern_.params["verified"] = options_.verify;
 }
 
-// Bytes for the messages of one direction: at least what `inflight` needs, more for longer bursts.
+// Bytes of message memory per direction: at least enough for `inflight`, more for longer bursts.
 std::size_t Sweep::message_memory() {
     const std::size_t largest = *std::ranges::max_element(options_.sizes);
     const double minimum = planner_input_.smallest_window * static_cast<double>(stride(largest)) *
@@ -93,9 +96,9 @@ Outcome Sweep::burst(Op op, std::size_t size, int window, int inflight, int roun
     return exchange_->run(burst, flows, latency);
 }
 
-// Measures the latency of a stream, whose timing shows only the arrival rate: sends a few messages
-// one at a time in the same round, each acknowledged by its receiver. They count for the latency
-// and for corruption only.
+// Measures latency for a stream. A stream's timing shows only the rate of arrival, so a few
+// messages are sent one at a time in the same round, each acknowledged by its receiver. They count
+// for latency and corruption only.
 Outcome Sweep::measure_latency(Tally& tally, int messages, int round) {
     Outcome outcome = burst(Op::request, tally.size, messages, 1, round, tally.latency);
     outcome.flows.clear();
@@ -110,10 +113,10 @@ Sweep::Pass Sweep::pass(Tally& tally, int window, int latency_messages) {
     Nanoseconds longest = 0;
     for (const int round : rounds_) {
         if (latency_messages > 0) {
-            Outcome answered = measure_latency(tally, latency_messages, round);
-            sum.corrupted += answered.corrupted;
-            const bool interrupted = answered.interrupted;
-            tally.add({Op::request, tally.size, latency_messages, 1, 0}, answered);
+            Outcome latency_outcome = measure_latency(tally, latency_messages, round);
+            sum.corrupted += latency_outcome.corrupted;
+            const bool interrupted = latency_outcome.interrupted;
+            tally.add({Op::request, tally.size, latency_messages, 1, 0}, latency_outcome);
             if (interrupted) return {.interrupted = true};
         }
         Outcome outcome =
@@ -136,33 +139,35 @@ Sweep::Pass Sweep::pass(Tally& tally, int window, int latency_messages) {
     return {times[0], times[1], totals[0], totals[1], totals[2], times[2], false};
 }
 
-// Connects the pairs and measures the cost of messages; two sizes give the planner's cost models.
+// Connects the pairs and measures messages of two sizes, to which the planner's linear cost models
+// are fitted.
 void Sweep::probe() {
-    const int all = pattern_.schedule(options_.operations[0]).rounds();
-    rounds_ = sample_rounds(all, 3);
+    const int all_rounds = pattern_.schedule(options_.operations[0]).rounds();
+    rounds_ = sample_rounds(all_rounds, 3);
     const auto [small, large] = std::ranges::minmax(options_.sizes);
-    const std::size_t second = std::max(small, std::min(large, max_probe_size));
+    const std::size_t medium = std::max(small, std::min(large, max_probe_size));
     const int window = planner_input_.smallest_window;
     const double rounds = static_cast<double>(rounds_.size());
     double message_seconds[2] = {}, burst_seconds[2] = {};
-    for (const std::size_t size : {small, small, second}) {  // the first only sets up connections
+    for (const std::size_t size : {small, small, medium}) {  // the first only sets up connections
         const int index = size == small ? 0 : 1;
         Tally tally(options_.operations[0], size);
-        const Pass first = pass(tally, 1, 0), second_pass = pass(tally, window, 0);
-        message_seconds[index] = second_pass.longest / window;
-        burst_seconds[index] = (second_pass.elapsed - first.elapsed) / rounds;
-        if (second_pass.interrupted || first.interrupted) return;
+        const Pass single = pass(tally, 1, 0), full = pass(tally, window, 0);
+        message_seconds[index] = full.longest / window;
+        burst_seconds[index] = (full.elapsed - single.elapsed) / rounds;
+        if (full.interrupted || single.interrupted) return;
     }
-    if (second == small) {
+    if (medium == small) {
         message_seconds[1] = message_seconds[0];
         burst_seconds[1] = burst_seconds[0];
     }
-    const double x0 = static_cast<double>(small), x1 = static_cast<double>(second);
+    const double x0 = static_cast<double>(small), x1 = static_cast<double>(medium);
     planner_ = std::make_unique<Planner>(
         planner_input_, LinearCost::through_points(x0, message_seconds[0], x1, message_seconds[1]),
         LinearCost::through_points(x0, burst_seconds[0], x1, burst_seconds[1]));
-    rounds_ = sample_rounds(
-        all, options_.rounds > 0 ? options_.rounds : planner_->affordable_rounds(all));
+    rounds_ =
+        sample_rounds(all_rounds, options_.rounds > 0 ? options_.rounds
+                                                      : planner_->affordable_rounds(all_rounds));
     planner_->set_rounds(static_cast<int>(rounds_.size()));
     for (const Op op : options_.operations) {
         Tally warm_up(op, small);
@@ -170,14 +175,15 @@ void Sweep::probe() {
     }
 }
 
-// Messages per round whose latency is measured. If only one message fits a burst, the latency is
-// measured in the first pass alone, since each takes a round trip.
+// Messages per round whose latency is measured. If a burst is one message, latency is measured in
+// the first pass only, because each latency message takes a whole round trip.
 int Sweep::latency_messages(Op op, int window, bool first) {
     if (op != Op::stream || (window == 1 && !first)) return 0;
     return std::clamp(window / 4, 1, 32);
 }
 
-// Measures one size and operation. Returns false after a signal.
+// Measures one size and operation; `item` is the number of this combination. Returns false after a
+// signal.
 bool Sweep::measure(std::size_t item, Op op, std::size_t size) {
     Tally tally(op, size);
     Passes passes;
@@ -186,7 +192,7 @@ bool Sweep::measure(std::size_t item, Op op, std::size_t size) {
     session_.max(start);
     const double deadline = planner_->deadline(item, start[0]);
     bool interrupted = false;
-    for (double before = start[0];;) {
+    for (double previous = start[0];;) {
         if (options_.iterations > 0)
             window = static_cast<int>(
                 std::min<std::int64_t>(window, options_.iterations - passes.messages));
@@ -201,8 +207,8 @@ bool Sweep::measure(std::size_t item, Op op, std::size_t size) {
         passes.bandwidth.push_back(result.bytes / result.timed);
         passes.rate.push_back(result.operations / result.timed);
         report_progress(item, op, size);
-        const double duration = result.elapsed - before;
-        before = result.elapsed;
+        const double duration = result.elapsed - previous;
+        previous = result.elapsed;
         if (planner_->finished(passes.messages, passes.bandwidth)) break;
         if (options_.iterations <= 0 && result.elapsed + duration / 2 > deadline) break;
         window = planner_->next_window(size, window, result.longest);
@@ -216,8 +222,9 @@ bool Sweep::measure(std::size_t item, Op op, std::size_t size) {
 
 void Sweep::report_progress(std::size_t item, Op op, std::size_t size) {
     const double elapsed = seconds(session_.transport.clock() - begin_),
-                 left = planner_->remaining(item + 1, elapsed);
-    session_.progress(elapsed / (elapsed + left), fmt::format("{} {} B", name(op), size), left);
+                 remaining = planner_->remaining(item + 1, elapsed);
+    session_.progress(elapsed / (elapsed + remaining), fmt::format("{} {} B", name(op), size),
+                      remaining);
 }
 
 bool Sweep::run() {
@@ -227,13 +234,13 @@ bool Sweep::run() {
                                            std::ranges::any_of(options_.operations, one_sided));
     probe();
     pattern_.params["peers"] = static_cast<int>(rounds_.size()) * pattern_.flows_per_initiator;
-    bool going = planner_ != nullptr;
+    bool keep_going = planner_ != nullptr;
     std::size_t item = 0;
     for (const std::size_t size : options_.sizes)
         for (const Op op : options_.operations)
-            if (going) going = measure(item++, op, size);
+            if (keep_going) keep_going = measure(item++, op, size);
     exchange_.reset();
-    return going;
+    return keep_going;
 }
 
 void run_sweep(Session& session, const Measurement& measurement, SweepOptions options,

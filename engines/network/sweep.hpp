@@ -29,7 +29,7 @@ struct SweepOptions {
 
 // `send` is the operation that "send" stands for in this measurement. Throws Error for an invalid
 // size or operation.
-SweepOptions parse_sweep(const Options& options, Op sends);
+SweepOptions parse_sweep(const Options& options, Op send);
 
 // The schedule of each operation, and numbers of flows.
 struct Pattern {

@@ -15,6 +15,7 @@
 namespace assay::heap {
 namespace {
 
+// Types of the relocations that store a function's address.
 #if defined(__aarch64__)
 constexpr std::uint32_t call_slot = R_AARCH64_JUMP_SLOT, data_slot = R_AARCH64_GLOB_DAT,
                         pointer = R_AARCH64_ABS64;
@@ -23,15 +24,16 @@ constexpr std::uint32_t call_slot = R_X86_64_JUMP_SLOT, data_slot = R_X86_64_GLO
                         pointer = R_X86_64_64;
 #endif
 
+// Addresses; 0 if not found.
 struct Function {
     std::uint64_t hook, real;
 };
 constexpr std::size_t function_count = std::size(hooked_names);
-Function table[function_count];
+Function functions[function_count];
 std::atomic<bool> is_bound{false};
 
 bool is_hook_library(const dl_phdr_info& object) {
-    return range_of(object).contains(reinterpret_cast<std::uint64_t>(table));
+    return range_of(object).contains(reinterpret_cast<std::uint64_t>(functions));
 }
 bool is_loader(const dl_phdr_info& object) { return object.dlpi_addr == _r_debug.r_ldbase; }
 
@@ -44,17 +46,17 @@ int index_of(const char* name) {
 
 // Calls visit(slot, index, may_be_unbound) for each word that holds a hooked function.
 template <class Visit>
-void for_each_slot(const Dynamic& tables, Visit visit) {
-    for (const auto& relocations : {tables.calls, tables.data})
+void for_each_slot(const Dynamic& dynamic, Visit visit) {
+    for (const auto& relocations : {dynamic.calls, dynamic.data})
         for (const ElfW(Rela) & relocation : relocations) {
             const auto type = static_cast<std::uint32_t>(ELF64_R_TYPE(relocation.r_info));
             if ((type != call_slot && type != data_slot && type != pointer) ||
                 relocation.r_addend != 0)
                 continue;
             const int index =
-                index_of(tables.names + tables.symbols[ELF64_R_SYM(relocation.r_info)].st_name);
+                index_of(dynamic.names + dynamic.symbols[ELF64_R_SYM(relocation.r_info)].st_name);
             if (index >= 0)
-                visit(reinterpret_cast<std::uint64_t*>(tables.bias + relocation.r_offset), index,
+                visit(reinterpret_cast<std::uint64_t*>(dynamic.bias + relocation.r_offset), index,
                       type == call_slot);
         }
 }
@@ -63,12 +65,13 @@ std::uint64_t load_slot(const std::uint64_t* slot) {
     return std::atomic_ref(*const_cast<std::uint64_t*>(slot)).load(std::memory_order_acquire);
 }
 
-// Whether all hooked names of an object are bound to the real functions or to the hooks.
-bool shares_functions(const Dynamic& tables, const Range& range, const Range& program) {
+// Whether all hooked names of an object are bound to the real functions or to the hooks. If not,
+// the object has its own allocator.
+bool shares_functions(const Dynamic& dynamic, const Range& range, const Range& program) {
     bool shares = true;
-    for_each_slot(tables, [&](const std::uint64_t* slot, int index, bool may_be_unbound) {
+    for_each_slot(dynamic, [&](const std::uint64_t* slot, int index, bool may_be_unbound) {
         const std::uint64_t value = load_slot(slot);
-        const Function& function = table[index];
+        const Function& function = functions[index];
         if (value == 0 || value == function.real || value == function.hook) return;
         // An unbound call leads into the object's own PLT. The address of a function that a
         // non-PIE program has taken leads into the program's PLT, whose words are checked as well.
@@ -78,39 +81,39 @@ bool shares_functions(const Dynamic& tables, const Range& range, const Range& pr
     return shares;
 }
 
-Range program;  // of the first object, the program itself
+Range program;  // addresses of the program, the first object
 
-// Replaces one address of each function, `from`, by the other, `to`. False if the object is not
-// relocated yet.
+// Replaces the address `from` of each function by its address `to` in an object's words. Returns
+// false if the object is not relocated yet.
 bool rebind(const dl_phdr_info& object, std::uint64_t Function::* from,
             std::uint64_t Function::* to, bool is_new) {
     if (is_hook_library(object) || is_loader(object)) return true;
-    const Dynamic tables(object);
-    if (tables.symbols == nullptr) return true;
+    const Dynamic dynamic(object);
+    if (dynamic.symbols == nullptr) return true;
     const Range range = range_of(object), sealed = relro_of(object);
-    if (to == &Function::hook && !shares_functions(tables, range, program)) return true;
+    if (to == &Function::hook && !shares_functions(dynamic, range, program)) return true;
     const auto must_rebind = [&](const std::uint64_t* slot, int index, bool may_be_unbound) {
         const std::uint64_t value = load_slot(slot);
-        const Function& function = table[index];
+        const Function& function = functions[index];
         if (function.real == 0 || function.hook == 0) return false;
         const bool is_unbound = to == &Function::hook && may_be_unbound && value != function.hook &&
                                 range.contains(value);
         return value == function.*from || is_unbound;
     };
-    bool any = false, any_sealed = false;
-    for_each_slot(tables, [&](std::uint64_t* slot, int index, bool may_be_unbound) {
+    bool any_slot = false, any_sealed = false;
+    for_each_slot(dynamic, [&](std::uint64_t* slot, int index, bool may_be_unbound) {
         if (!must_rebind(slot, index, may_be_unbound)) return;
-        any = true;
+        any_slot = true;
         any_sealed |= sealed.contains(reinterpret_cast<std::uint64_t>(slot));
     });
-    if (!any) return true;
+    if (!any_slot) return true;
     if (is_new && !is_relocated(object)) return false;
     auto* const sealed_begin = reinterpret_cast<void*>(sealed.begin);
     const std::size_t bytes = sealed.end - sealed.begin;
     if (any_sealed && mprotect(sealed_begin, bytes, PROT_READ | PROT_WRITE) != 0) return true;
-    for_each_slot(tables, [&](std::uint64_t* slot, int index, bool may_be_unbound) {
+    for_each_slot(dynamic, [&](std::uint64_t* slot, int index, bool may_be_unbound) {
         if (must_rebind(slot, index, may_be_unbound))
-            std::atomic_ref(*slot).store(table[index].*to, std::memory_order_release);
+            std::atomic_ref(*slot).store(functions[index].*to, std::memory_order_release);
     });
     if (any_sealed) mprotect(sealed_begin, bytes, PROT_READ);
     return true;
@@ -120,26 +123,27 @@ int find_in_object(dl_phdr_info* object, std::size_t, void* into) {
     auto& position = *static_cast<HookPosition*>(into);
     if (program.end == 0) program = range_of(*object);
     if (is_loader(*object)) return 0;
-    const bool is_own = is_hook_library(*object);
+    const bool has_hooks = is_hook_library(*object);
     const Exports exports(*object);
-    if (is_own && table[0].real == 0) position = HookPosition::preloaded;
+    if (has_hooks && functions[0].real == 0) position = HookPosition::preloaded;
     for (std::size_t k = 0; k < function_count; ++k)
-        if (std::uint64_t& address = is_own ? table[k].hook : table[k].real; address == 0)
+        if (std::uint64_t& address = has_hooks ? functions[k].hook : functions[k].real;
+            address == 0)
             address = exports.find(hooked_names[k]);
-    if (position == HookPosition::no_allocator && table[0].real != 0)
+    if (position == HookPosition::no_allocator && functions[0].real != 0)
         position = HookPosition::not_preloaded;
     return 0;
 }
 
 std::uint64_t real_address(const char* name) {
     const int index = index_of(name);
-    return index >= 0 ? table[index].real : 0;
+    return index >= 0 ? functions[index].real : 0;
 }
 
 }  // namespace
 
-// The first object that exports a name is the one that the others are bound to: objects are visited
-// in the loader's search order.
+// Objects are visited in the loader's search order, so the first object that exports a name is the
+// one that calls are bound to.
 HookPosition find_functions() {
     static auto position = HookPosition::no_allocator;
     if (position != HookPosition::no_allocator) return position;

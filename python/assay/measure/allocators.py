@@ -88,7 +88,7 @@ def engine() -> Path:
 
 def parse_allocators(text: str) -> list[Allocator]:
     """Parses "glibc,glibc+huge,jemalloc,/opt/hoard/libhoard.so". Raises UserError for an unknown name or path."""
-    allocators = [_parse_one(allocator) for allocator in _split(text)]
+    allocators = [_parse_allocator(allocator) for allocator in _split_list(text)]
     if not allocators:
         raise UserError(
             "no allocator is named", f"name some of {', '.join(LIBRARIES)}, or the path of a library"
@@ -100,24 +100,24 @@ def parse_allocators(text: str) -> list[Allocator]:
     return allocators
 
 
-def _split(text: str) -> list[str]:
+def _split_list(text: str) -> list[str]:
     """Splits at commas, except within a setting: "jemalloc+MALLOC_CONF=thp:always,narenas:1,glibc"."""
     parts: list[str] = []
     for piece in text.split(","):
-        begins = "/" in piece or piece.partition("+")[0] in LIBRARIES
-        if parts and "=" in parts[-1] and piece and not begins:
+        is_allocator = "/" in piece or piece.partition("+")[0] in LIBRARIES
+        if parts and "=" in parts[-1] and piece and not is_allocator:
             parts[-1] += f",{piece}"
         elif piece:
             parts.append(piece)
     return parts
 
 
-def _parse_one(text: str) -> Allocator:
+def _parse_allocator(text: str) -> Allocator:
     if "/" in text and Path(text).exists():
-        return Allocator(Path(text).name, _library_at(text))
+        return Allocator(Path(text).name, _resolve_library(text))
     base, _, variant = text.partition("+") if "/" not in text else _split_path(text)
     if "/" in base:
-        name, library, missing = Path(base).name, _library_at(base), ""
+        name, library, missing = Path(base).name, _resolve_library(base), ""
     elif base in LIBRARIES:
         name = base
         library, missing = find_library(base)
@@ -148,7 +148,7 @@ def _split_path(text: str) -> tuple[str, str, str]:
     return f"{folder}/{base}", plus, variant
 
 
-def _library_at(text: str) -> str:
+def _resolve_library(text: str) -> str:
     """The absolute path of a library. It is checked here, because the loader silently ignores what it cannot load."""
     path = Path(text).resolve()
     if path.exists() and not path.is_file():
