@@ -1,9 +1,10 @@
-// Compares captured stacks with the compiler's own unwinder (_Unwind_Backtrace), since libunwind is not
-// available for aarch64 here: through fixed and variable frames, the C library, throw and longjmp,
-// threads and signals.
+// Compares captured stacks with the compiler's own unwinder (_Unwind_Backtrace), since libunwind is
+// not available for aarch64 here: through fixed and variable frames, the C library, throw and
+// longjmp, threads and signals.
 //
-// Prints "CAPTURES captures, WRONG wrong", and separately for captures in signal handlers. Those are
-// right if they pass the signal frame and the interrupted function and end where main's stack does.
+// Prints "CAPTURES captures, WRONG wrong", and separately for captures in signal handlers. Those
+// are right if they pass the signal frame and the interrupted function and end where main's stack
+// does.
 #include <alloca.h>
 #include <pthread.h>
 #include <signal.h>
