@@ -1,9 +1,9 @@
 // The transport interface: moves bytes between the ranks of a job. Measurements run over MPI or
 // over the null transport, which has no network and can simulate faults and delays.
 //
-// Most calls do not block: a rank posts operations and polls for their completion. The caller's own
-// clock then notices a silent peer, where a blocking library call would hang. Blocking calls are
-// marked as such; callers guard them with a Watchdog.
+// Most calls do not block: a rank posts operations and polls for their completion, so the caller
+// can time out when a peer does not answer. A blocking call of the library would hang. Blocking
+// calls are marked as such; callers guard them with a Watchdog.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,7 @@
 
 namespace assay {
 
-// An operation in flight: a small number, reused after poll() has reported it.
+// Identifies an operation in flight. poll() reports its completion; the number is then reused.
 using Ticket = std::int32_t;
 
 class Transport {
@@ -35,18 +35,18 @@ public:
     virtual std::string host() const { return host_name(); }
     virtual Nanoseconds clock() const { return now(); }
 
-    // Two-sided operations. The buffer must not be used until the ticket is reported. Messages with
-    // the same peer and tag match receives in the order of posting.
+    // Two-sided operations. The buffer must not be used until poll() reports the ticket. Messages
+    // with the same peer and tag match receives in the order of posting.
     virtual Ticket send(const void* data, std::size_t bytes, int peer, int tag) = 0;
     virtual Ticket receive(void* data, std::size_t bytes, int peer, int tag) = 0;
 
-    // One-sided operations, on the windows of all ranks. A get reads what the target stored before
-    // the last collective; the target sees a flushed put after the next collective.
-    // Both calls are collective and block. create_window returns the local part.
+    // One-sided operations on a window: `bytes` of memory on each rank. A get reads what the target
+    // stored before the last collective. The target sees a flushed put after the next collective.
+    // create_window and free_window are collective and block. create_window returns the local part.
     virtual std::byte* create_window(std::size_t bytes) = 0;
     virtual void free_window() = 0;
     virtual Ticket get(void* data, std::size_t bytes, int peer, std::size_t offset) = 0;
-    // Returns no ticket: MPI reports only the local completion of a put, not that at the peer.
+    // Returns no ticket: MPI reports the local completion of a put, but not that at the peer.
     virtual void put(const void* data, std::size_t bytes, int peer, std::size_t offset) = 0;
     virtual void flush(int peer) = 0;  // blocks until every put to the peer is complete there
 
@@ -54,7 +54,8 @@ public:
     virtual void poll(std::vector<Ticket>& completed) = 0;
 
     // Collectives, one at a time: call begin_*, then test_collective() until it returns true, which
-    // happens only after every rank has begun. The values are reduced in place on every rank.
+    // happens only after every rank has begun. The values are reduced in place on every rank and
+    // must stay valid until then.
     virtual void begin_sum(std::span<double> values) = 0;
     virtual void begin_max(std::span<double> values) = 0;
     virtual bool test_collective() = 0;
@@ -66,8 +67,9 @@ public:
     [[noreturn]] virtual void abort(int status) = 0;
 };
 
-// Runs `body` once for each rank in this process: one under MPI, $ASSAY_NULL_RANKS threads (default
-// 1) without MPI. The implementation is chosen at link time.
+// Runs `body` once for each rank of this process. Under MPI a process is one rank; the null
+// transport runs $ASSAY_NULL_RANKS ranks (default 1) as threads. The implementation is chosen at
+// link time.
 void for_each_rank(int& argc, char**& argv, const std::function<void(Transport&)>& body);
 
 }  // namespace assay

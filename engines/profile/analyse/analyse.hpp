@@ -19,7 +19,7 @@ struct ReadSummary {
 
 class Analysis {
 public:
-    // `metadata` and `symbols` must outlive the analysis. Events name stacks by their index in
+    // `metadata` and `symbols` must outlive the analysis. An event's stack is an index into
     // `metadata.nodes`.
     Analysis(const TraceMetadata& metadata, Symbols& symbols);
     ~Analysis();
@@ -34,8 +34,9 @@ private:
     std::unique_ptr<State> state_;
 };
 
-// Analyses the first `bytes` bytes of a trace, which may still be written to. Damaged parts are
-// left out and counted in the JSON. Throws Error when the file cannot be read.
+// Analyses the first `bytes` bytes of the trace file at path `trace`; a program may still append to
+// it. Damaged parts are left out and counted in the JSON. Throws Error when the file cannot be
+// read.
 void analyse(const std::string& trace, std::uint64_t bytes, std::FILE* output);
 
 }  // namespace assay::heap

@@ -1,4 +1,5 @@
-// HDF5 handles that close themselves, and error checks.
+// An owner of an HDF5 identifier, which closes it, and a check of HDF5's status. Both abort the job
+// on an error.
 #pragma once
 
 #include <hdf5.h>
@@ -12,12 +13,12 @@ namespace assay::storage {
 
 class Handle {
 public:
-    using Close = herr_t (*)(hid_t);
-    // Aborts the job if `id` is an error.
-    Handle(Ranks& ranks, hid_t id, Close closer, const char* doing) : id_(id), close_(closer) {
+    using Close = herr_t (*)(hid_t);  // H5Fclose, H5Dclose, ...
+    // Aborts the job if `id` is an error. `action` completes "HDF5 cannot ...".
+    Handle(Ranks& ranks, hid_t id, Close closer, const char* action) : id_(id), close_(closer) {
         if (id < 0)
-            ranks.fail(std::string("HDF5 cannot ") + doing,
-                       "see its error stack on standard error: --verbose");
+            ranks.fail(std::string("HDF5 cannot ") + action,
+                       "run with --verbose to see HDF5's error stack on standard error");
     }
     ~Handle() { close(); }
     Handle(Handle&& other) noexcept : id_(std::exchange(other.id_, -1)), close_(other.close_) {}
@@ -35,10 +36,11 @@ private:
     Close close_;
 };
 
-inline void require(Ranks& ranks, herr_t status, const char* doing) {
+// Aborts the job if `status` is an error.
+inline void require(Ranks& ranks, herr_t status, const char* action) {
     if (status < 0)
-        ranks.fail(std::string("HDF5 cannot ") + doing,
-                   "see its error stack on standard error: --verbose");
+        ranks.fail(std::string("HDF5 cannot ") + action,
+                   "run with --verbose to see HDF5's error stack on standard error");
 }
 
 }  // namespace assay::storage

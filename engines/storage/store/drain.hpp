@@ -1,10 +1,11 @@
-// Writes the store's data into the file system. A reader of the file cannot tell the order from
-// that of the writes.
+// Writes the store's data into the file system. After each batch the files have the contents that
+// the same writes, made in the order of their sequences, would have left.
 //
-// A batch takes each rank's records up to the horizon: no record older than that can still appear
-// (a rank announces a write that has no sequence yet). Within a batch the newest write of a byte
-// wins. Blocks of several ranks that are adjacent in the file become one write. One process of the
-// node drains at a time: the leader's background thread, or a process that waits for the drain.
+// A batch takes the records of all ranks in the order of their sequences, up to the horizon: every
+// record older than that is published, since a rank announces a write before it takes a sequence.
+// Within a batch the newest write of a byte wins. Blocks of several ranks that are adjacent in the
+// file become one write. One process of the node drains at a time: the leader's background thread,
+// or a process that waits for the drain.
 #pragma once
 
 #include <pthread.h>
@@ -29,8 +30,13 @@ public:
     Drain(const Drain&) = delete;
     Drain& operator=(const Drain&) = delete;
 
-    enum class Step { idle, busy, moved, failed };
-    // Drains a batch of about `max_bytes` (a record is never split). busy: another process drains.
+    enum class Step {
+        idle,   // no record can be drained now
+        busy,   // another process drains
+        moved,  // a batch is in the file system
+        failed  // a write failed, now or before: see the superblock's drain_failed
+    };
+    // Drains a batch of about `max_bytes`; a record is never split.
     Step step(std::size_t max_bytes);
 
     // Drains until the rank's records before `end_record` are in the file system. False: they
@@ -42,16 +48,17 @@ public:
     void stop();
 
 private:
+    // A range of a file that one record writes.
     struct Piece {
-        std::uint64_t file;  // slot and generation
-        std::uint64_t begin, end;
+        std::uint64_t file;        // slot and generation
+        std::uint64_t begin, end;  // offsets in the file
         const char* data;
         std::uint64_t sequence;
         std::uint32_t rank;
     };
     struct Batch {
         std::vector<Piece> pieces;
-        std::vector<std::uint64_t> end_record;  // by rank: drained up to here afterwards
+        std::vector<std::uint64_t> end_record;  // by rank: the batch takes the records before this
         std::size_t bytes = 0;
     };
     struct WriteQueue;
@@ -66,7 +73,7 @@ private:
 
     Store& store_;
     unsigned threads_;
-    std::map<std::uint64_t, int> files_;
+    std::map<std::uint64_t, int> files_;  // descriptor by Piece::file; -1: the file is gone
     unsigned lag_ms_ = 0;
     std::atomic<bool> stop_{false};
     pthread_t thread_{};

@@ -19,7 +19,7 @@ from assay.measure.rdma import (
     MEASUREMENT,
     SILENCE_MARGIN_S,
     TIMEOUT_S,
-    End,
+    Endpoint,
     measure_rdma,
     plan_ports,
     ports_of,
@@ -101,9 +101,9 @@ def _measure(
     if described.waived is not None:
         session.waive(MEASUREMENT, here, described.waived)
     elif args.peer_device:
-        other = End(REMOTE, host, args.peer_device) if host else End(HERE, here, args.peer_device)
+        other = Endpoint(REMOTE, host, args.peer_device) if host else Endpoint(HERE, here, args.peer_device)
         session.err.print(f"{here} {args.device} sends to {other.host} {other.device}")
-        measure_rdma(session, End(HERE, here, args.device), other, params)
+        measure_rdma(session, Endpoint(HERE, here, args.device), other, params)
     elif args.device:
         _one_side(session, args.device, here, host, params)
     else:
@@ -138,5 +138,5 @@ def _each_port(session: Session, here: str, params: dict[str, Scalar]) -> None:
         session.err.print(f"{pair.sender} sends to {pair.receiver}")
         if pair.same_card:
             session.err.print("warning: both are on one card; a test between cards needs two distinct ones")
-        ends = End(HERE, here, pair.sender), End(HERE, here, pair.receiver)
+        ends = Endpoint(HERE, here, pair.sender), Endpoint(HERE, here, pair.receiver)
         measure_rdma(session, *ends, params, more=pair is not pairs[-1])

@@ -15,7 +15,7 @@ from assay.launch.launchers import Local
 from assay.launch.placement import HERE, REMOTE, Segment, Site, lab_site
 from assay.launch.reach import check_hosts
 from assay.measure.session import Session
-from assay.measure.udp import RECEIVE, SEND, End, in_base_units, measure_udp
+from assay.measure.udp import RECEIVE, SEND, Endpoint, in_base_units, measure_udp
 from assay.records.schema import Scalar
 
 NAMES = {"receive": RECEIVE, "send": SEND}
@@ -67,8 +67,8 @@ class Udp:
         session = Session(run, verbose=args.verbose, quiet=args.json)
         with session.interruptible():
             if both:
-                sender = End(site if site.lab else REMOTE, args.peer)
-                measure_udp(session, End(site, here), sender, args.hosts, params)
+                sender = Endpoint(site if site.lab else REMOTE, args.peer)
+                measure_udp(session, Endpoint(site, here), sender, args.hosts, params)
             else:
                 session.err.print(_next_step(args))
                 chosen = {**params, "host": args.hosts}

@@ -20,7 +20,7 @@ from assay.launch.launchers import Launcher
 from assay.launch.placement import REMOTE, Site
 from assay.measure.network import NetworkRequest, measure_network
 from assay.measure.node import measure_node
-from assay.measure.rdma import End, Pair, measure_rdma, plan_ports, ports_of, why_no_pair
+from assay.measure.rdma import Endpoint, Pair, measure_rdma, plan_ports, ports_of, why_no_pair
 from assay.measure.session import Session
 from assay.measure.udp import measure_udp
 from assay.measure.workload import load_workload
@@ -151,7 +151,7 @@ def _rdma(session: Session, offer: Offer, params: dict[str, Scalar]) -> None:
         todo += [(host, pair) for pair in pairs]
     for host, pair in todo:
         session.err.print(f"{host}: {pair.sender} sends to {pair.receiver}")
-        sender, receiver = End(offer.site, host, pair.sender), End(offer.site, host, pair.receiver)
+        sender, receiver = Endpoint(offer.site, host, pair.sender), Endpoint(offer.site, host, pair.receiver)
         measure_rdma(session, sender, receiver, params, more=(host, pair) != todo[-1])
 
 

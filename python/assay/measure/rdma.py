@@ -1,8 +1,8 @@
-"""RDMA between two devices: of one machine, or of two.
+"""Measures RDMA between two devices, on one machine or on two.
 
-``measure_rdma`` measures one direction; ``plan_ports`` says which, when each port of a machine has to send:
-every active port as sender, towards a port of another card. Which ports there are, the contexts of a run tell
-(``node.settings``).
+``measure_rdma`` measures one direction. ``plan_ports`` chooses the directions of a test of all ports of a machine:
+every active port sends once, to a port of another card where there is one. ``ports_of`` reads the ports of a host
+from the context records of a run (the engine's measurement ``node.settings``).
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from assay.measure.session import Session, Side
 from assay.records.schema import AnyRecord, Context, Scalar
 
 MEASUREMENT = "node.rdma"
-# The parameters of the listening side; it receives all others from the client.
-LISTENING = ("port", "timeout", "realtime", "gid_index", "mtu", "service_level", "traffic_class")
+# The parameters that the listening process takes; the sending process tells it all others.
+LISTENER_PARAMS = ("port", "timeout", "realtime", "gid_index", "mtu", "service_level", "traffic_class")
 TIMEOUT_S = 20.0  # the engine's default
-SILENCE_MARGIN_S = 30.0  # beyond the engine's own limit, before it is taken for lost
+SILENCE_MARGIN_S = 30.0  # added to the engine's own time limit; an engine silent for longer is taken for lost
 
 
-class End(NamedTuple):
-    """One end: ``device`` as the engine takes it, "mlx5_0" or "mlx5_0:1"."""
+class Endpoint(NamedTuple):
+    """``device``: as the engine takes it, "mlx5_0" or "mlx5_0:1"."""
 
     site: Site
     host: str
@@ -33,7 +33,10 @@ class End(NamedTuple):
 
 @dataclass(frozen=True)
 class Port:
-    """A port of this host. ``card`` is the same for all ports of one adapter."""
+    """An RDMA port of a host.
+
+    ``card``: identifiers of the adapter. Ports of one adapter share at least one.
+    """
 
     device: str  # "mlx5_0:1"
     active: bool
@@ -47,7 +50,7 @@ class Port:
 
 @dataclass(frozen=True)
 class Pair:
-    """One direction to measure. ``same_card``: no other card was there to receive."""
+    """One direction to measure. ``same_card``: both ports are on one card, because no other card suits better."""
 
     sender: str
     receiver: str
@@ -56,33 +59,33 @@ class Pair:
 
 def measure_rdma(
     session: Session,
-    sender: End | tuple[Site, str, str],
-    receiver: End | tuple[Site, str, str],
+    sender: Endpoint | tuple[Site, str, str],
+    receiver: Endpoint | tuple[Site, str, str],
     params: Mapping[str, Scalar],
     more: bool = False,
 ) -> bool:
-    """From one device to another: the receiver listens, the sender posts. True when both finished.
+    """Measures from one device to another. The receiver listens, the sender posts operations and writes the records.
 
-    ``params`` are the engine's; its records are the sender's, ``more`` is as in ``Session.measure``.
+    ``params``: of the engine. ``more``: as in ``Session.measure``. Returns whether both sides finished.
     """
-    sender, receiver = End(*sender), End(*receiver)
-    together = sender.host == receiver.host
-    shared: dict[str, Scalar] = {"port": _free_port()} if together else {}
-    shared |= {name: params[name] for name in LISTENING if name in params}
-    listening: dict[str, Scalar] = {**shared, "device": receiver.device, "mute": True}
-    peer = "127.0.0.1" if together else receiver.host
-    posting: dict[str, Scalar] = {**params, **shared, "device": sender.device, "peer": peer}
+    sender, receiver = Endpoint(*sender), Endpoint(*receiver)
+    same_host = sender.host == receiver.host
+    shared: dict[str, Scalar] = {"port": _free_port()} if same_host else {}
+    shared |= {name: params[name] for name in LISTENER_PARAMS if name in params}
+    receiver_params: dict[str, Scalar] = {**shared, "device": receiver.device, "mute": True}
+    peer = "127.0.0.1" if same_host else receiver.host
+    sender_params: dict[str, Scalar] = {**params, **shared, "device": sender.device, "peer": peer}
     silence = float(params.get("timeout", TIMEOUT_S)) + SILENCE_MARGIN_S
     return session.measure_pair(
-        Side(MEASUREMENT, receiver.site, receiver.host, listening),
-        Side(MEASUREMENT, sender.site, sender.host, posting),
+        Side(MEASUREMENT, receiver.site, receiver.host, receiver_params),
+        Side(MEASUREMENT, sender.site, sender.host, sender_params),
         silence_s=silence,
         more=more,
     )
 
 
 def ports_of(records: Iterable[AnyRecord], host: str) -> list[Port]:
-    """The RDMA ports of a host, from its contexts."""
+    """The RDMA ports of a host, from its context records."""
     return [
         _port(record.subject.device or "", record.facts)
         for record in records
@@ -91,31 +94,33 @@ def ports_of(records: Iterable[AnyRecord], host: str) -> list[Port]:
 
 
 def _port(device: str, facts: Mapping[str, Scalar]) -> Port:
-    # The functions of a card differ in the last digit of their PCI address; a card in two slots has one GUID.
+    # The PCI functions of a card differ in the last digit of their address. A card that occupies two slots has one
+    # GUID. An identifier of zeros is unset.
     slot = str(facts.get("device.pci", "")).rpartition(".")[0]
     guid = str(facts.get("rdma.adapter", ""))
     return Port(
         device=device,
         active=facts.get("rdma.state") == "ACTIVE",
         link_layer=str(facts.get("rdma.link_layer", "")),
-        card=tuple(mark for mark in (slot, guid) if mark.strip("0:")),
+        card=tuple(identifier for identifier in (slot, guid) if identifier.strip("0:")),
         subnet=str(facts.get("rdma.subnet", "")),
     )
 
 
 def plan_ports(ports: Sequence[Port]) -> list[Pair]:
-    """Every active port as sender, each towards the port that suits best: of its subnet, of another card, the
-    one that has received least, the next in order. A port with none of its link layer is left out."""
+    """Pairs every active port, as sender, with a receiver. In order of priority the receiver is in the same subnet,
+    on another card, of another device, receives from the fewest ports so far, and follows next in order. A port
+    that is alone in its link layer is left out."""
     active = [port for port in ports if port.active]
     received = dict.fromkeys((port.device for port in active), 0)
     pairs = []
     for index, sender in enumerate(active):
         following = [*active[index + 1 :], *active[:index]]
-        others = [port for port in following if port.link_layer == sender.link_layer]
-        if not others:
+        candidates = [port for port in following if port.link_layer == sender.link_layer]
+        if not candidates:
             continue
         best = min(
-            others,
+            candidates,
             key=lambda port: (
                 port.subnet != sender.subnet,
                 port.shares_card(sender),
@@ -133,18 +138,18 @@ def _device(port: Port) -> str:
 
 
 def _free_port() -> int:
-    """A TCP port that nobody uses now: several measurements may run on one machine."""
+    """A TCP port that is free now, since several measurements may run on one machine."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
 
 
 def why_no_pair(ports: Sequence[Port]) -> str:
-    """Why no port of a host has another one to send to."""
+    """The reason why ``plan_ports`` finds no pair."""
     active = [port.device for port in ports if port.active]
     state = (
         f"{len(active)} of this machine's RDMA ports are active"
         if len(active) != 1
         else f"only {active[0]} is active"
     )
-    return f"{state}, and two that are connected are needed; or name another host: assay rdma -d DEVICE --peer HOST"
+    return f"{state}; two connected ones are needed, or another host: assay rdma -d DEVICE --peer HOST"

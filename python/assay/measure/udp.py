@@ -19,15 +19,15 @@ RECEIVE, SEND = "node.udp_receive", "node.udp_send"
 ASK_LIMIT_S = 20.0
 
 
-class End(NamedTuple):
+class Endpoint(NamedTuple):
     site: Site
     host: str
 
 
 def measure_udp(
     session: Session,
-    receiver: End | tuple[Site, str],
-    sender: End | tuple[Site, str],
+    receiver: Endpoint | tuple[Site, str],
+    sender: Endpoint | tuple[Site, str],
     where: str,
     params: Mapping[str, Scalar],
     more: bool = False,
@@ -36,7 +36,7 @@ def measure_udp(
 
     ``params`` are those of either side, each gets its own; ``more`` is as in ``Session.measure``.
     """
-    receiver, sender = End(*receiver), End(*sender)
+    receiver, sender = Endpoint(*receiver), Endpoint(*sender)
     address = find_address(receiver, where)
     sides = []
     for measurement, end in ((RECEIVE, receiver), (SEND, sender)):
@@ -72,7 +72,7 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def find_address(end: End, where: str) -> str:
+def find_address(end: Endpoint, where: str) -> str:
     """The address of an interface of that host; what is no interface there is taken for an address or a name."""
     if "." in where or ":" in where:
         return where

@@ -1,12 +1,14 @@
 """Finds which hosts share a cabinet by latency.
 
-A message to another cabinet passes more switches and takes longer. A host, the pivot, does ping-pong with all
-hosts that have no cabinet yet. Where the times form two groups with a clear gap, the near hosts form the
-pivot's cabinet, and the next pivot is one of the far. That takes n pairs for each cabinet instead of n squared.
-A gap is clear when it is wide against the variation of a pair's time. Where a pivot sees no gap, the gaps of
-earlier pivots tell whether the others are all near or all far. Where times vary, a slow host looks far, so a
-second host of each cabinet must confirm the pivot's view. A cabinet of a single host cannot be confirmed and is
-accepted only where nothing varies.
+A message to another cabinet passes more switches and takes longer. One host, the pivot, does ping-pong with all
+hosts that have no cabinet yet. Where the times form two groups with a clear gap, the hosts with the shorter times
+form the pivot's cabinet, and the next pivot is one of the others. That takes n pairs for each cabinet instead of n
+squared. A gap is clear when it is wide compared with the variation of a pair's time. Where a pivot sees no gap, the
+other hosts are all near or all far; the gap that an earlier pivot saw tells which. Where times vary, a slow host may
+look far, so a second host of each cabinet must confirm the pivot's view. A cabinet of a single host cannot be
+confirmed and is accepted only where times do not vary at all, as in a simulator.
+
+An experiment is a generator: it yields rounds to measure and receives their results.
 """
 
 from __future__ import annotations
@@ -22,22 +24,20 @@ from assay.model.network import Topology
 from assay.model.rounds import Result, Round
 from assay.records.schema import Scalar
 
-GAP = 4.0  # least width of a gap, in multiples of the noise
-SHARE = 0.03  # least width of a gap, as a share of the time: a switch takes more
-QUIET = SHARE / GAP  # noise below which the narrowest accepted gap is clear
-MESSAGE = 8  # bytes
-VISITS_WHEN_QUIET, LEAST_VISITS, VISITS = (
-    2,
-    6,
-    12,
-)  # where they agree to less than a switch; where not; at most
+LEAST_GAP_TO_NOISE = 4.0  # least width of a gap, in multiples of the noise
+LEAST_GAP_SHARE = 0.03  # least width of a gap, as a share of the time; a switch adds more than that
+QUIET_NOISE = LEAST_GAP_SHARE / LEAST_GAP_TO_NOISE  # noise below which LEAST_GAP_SHARE alone decides
+MESSAGE_BYTES = 8
+LEAST_VISITS_WHEN_QUIET = 2  # measurements of each pair, with noise below QUIET_NOISE
+LEAST_VISITS = 6  # with more noise
+MAX_VISITS = 12
 
 Times = Mapping[str, Sequence[float]]  # by host: the typical time of each visit, in s
 
 
 @dataclass(frozen=True)
 class Gap:
-    """The longest time inside a cabinet and the shortest to another, in s."""
+    """``near``: the longest time inside a cabinet. ``far``: the shortest to another. Both in s."""
 
     near: float
     far: float
@@ -55,6 +55,7 @@ class PivotView:
         return noise_of(self.times) if self.times else 0.0
 
     def near(self) -> set[str]:
+        """The hosts on the near side of the gap; none without a gap."""
         if self.gap is None:
             return set()
         middle = math.sqrt(self.gap.near * self.gap.far)
@@ -65,26 +66,30 @@ PivotMeasurement = Generator[Round, Result, PivotView | None]
 
 
 def discover(hosts: Sequence[str], echoes: int) -> Generator[Round, Result, Topology]:
-    """The cabinets; a single one where times show none, or where they contradict each other."""
-    left, gap = list(hosts), None
+    """Returns the hosts of each cabinet; a single cabinet where times show no gap or contradict each other.
+
+    ``echoes``: round trips for each pair and visit.
+    """
+    unassigned, gap = list(hosts), None
     cabinets: list[list[str]] = []
     noise = 0.0
-    while left:
-        pivot, others = left[0], left[1:]
-        look = yield from _measure_from(pivot, others, echoes, gap)
-        if look is not None and look.gap is None and len(others) > 1:
-            # All times are alike: one cabinet, or the pivot is alone in its own.
-            last = yield from _measure_from(others[-1], [pivot, *others[:-1]], echoes, None)
-            look = look if last is None else PivotView(look.times, last.gap)
-        if look is None:
+    while unassigned:
+        pivot, others = unassigned[0], unassigned[1:]
+        view = yield from _measure_from(pivot, others, echoes, gap)
+        if view is not None and view.gap is None and len(others) > 1:
+            # All times are alike: a single cabinet, or the pivot is alone in its cabinet. Another host tells.
+            second = yield from _measure_from(others[-1], [pivot, *others[:-1]], echoes, None)
+            view = view if second is None else PivotView(view.times, second.gap)
+        if view is None:
             return {_name(0): list(hosts)}
-        gap, noise = look.gap, max(noise, look.noise)
-        near = {pivot} | (look.near() if gap else set(others))
-        cabinets.append([host for host in left if host in near])
-        left = [host for host in left if host not in near]
-    # Nothing varies in a simulator, so a host that is alone needs no confirmation there.
-    sure = noise == 0 or (noise < QUIET and all(len(cabinet) > 1 for cabinet in cabinets))
-    if not sure and len(cabinets) > 1 and not (yield from _is_confirmed(hosts, cabinets, echoes, gap)):
+        gap, noise = view.gap, max(noise, view.noise)
+        near = {pivot} | (view.near() if gap else set(others))
+        cabinets.append([host for host in unassigned if host in near])
+        unassigned = [host for host in unassigned if host not in near]
+    # Times without noise (a simulator's) need no confirmation. Times with little noise need it only where a cabinet
+    # has a single host.
+    is_certain = noise == 0 or (noise < QUIET_NOISE and all(len(cabinet) > 1 for cabinet in cabinets))
+    if not is_certain and len(cabinets) > 1 and not (yield from _is_confirmed(hosts, cabinets, echoes, gap)):
         return {_name(0): list(hosts)}
     return {_name(i): cabinet for i, cabinet in enumerate(cabinets)}
 
@@ -92,60 +97,71 @@ def discover(hosts: Sequence[str], echoes: int) -> Generator[Round, Result, Topo
 def _is_confirmed(
     hosts: Sequence[str], cabinets: Sequence[Sequence[str]], echoes: int, gap: Gap | None
 ) -> Generator[Round, Result, bool]:
-    """Whether a second host of each cabinet sees the same hosts near as the pivot did; no for a host that is alone."""
+    """Whether a second host of each cabinet sees the same hosts near as the pivot did.
+
+    False if a cabinet has a single host.
+    """
     for cabinet in cabinets:
         *others, witness = cabinet
-        look = (
+        view = (
             (yield from _measure_from(witness, [h for h in hosts if h != witness], echoes, gap))
             if others
             else None
         )
-        if look is None or look.near() != set(others):
+        if view is None or view.near() != set(others):
             return False
     return True
 
 
-def _measure_from(pivot: str, others: Sequence[str], echoes: int, known: Gap | None) -> PivotMeasurement:
-    """Visits all pairs until odd and even visits agree on who is near; None where they never do.
+def _measure_from(
+    pivot: str, others: Sequence[str], echoes: int, earlier_gap: Gap | None
+) -> PivotMeasurement:
+    """Measures all pairs until odd and even visits agree on which hosts are near; None where they never do.
 
-    ``known``: the gap of an earlier pivot, used where these times show none.
+    A visit is one measurement of every pair. ``earlier_gap``: the gap that an earlier pivot saw, used where these
+    times show none.
     """
     pairs = tuple((pivot, other) for other in others)
     times: dict[str, list[float]] = {other: [] for other in others}
-    for visit in range(1, VISITS + 1) if others else ():
+    for visit in range(1, MAX_VISITS + 1) if others else ():
         params: dict[str, Scalar] = {"experiment": "discover", "pivot": pivot, "visit": visit}
-        result = yield Round(pairs, sizes=(MESSAGE,), count=max(1, echoes // 2), params=params)
+        result = yield Round(pairs, sizes=(MESSAGE_BYTES,), count=max(1, echoes // 2), params=params)
         for echo in result.echoes:
             times[str(echo.subject.peer)].append(typical(echo.samples))
-        gap = find_gap(times) or known
+        gap = find_gap(times) or earlier_gap
         odd, even = (PivotView(half, gap) for half in halves(times))
-        look = PivotView(times, gap)
-        enough = visit % 2 == 0 and visit >= (VISITS_WHEN_QUIET if look.noise < QUIET else LEAST_VISITS)
-        if enough and odd.near() == even.near():
-            return look
-    return None if others else PivotView(times, known)
+        view = PivotView(times, gap)
+        is_enough = visit % 2 == 0 and visit >= (
+            LEAST_VISITS_WHEN_QUIET if view.noise < QUIET_NOISE else LEAST_VISITS
+        )
+        if is_enough and odd.near() == even.near():
+            return view
+    return None if others else PivotView(times, earlier_gap)
 
 
 def find_gap(times: Times) -> Gap | None:
     """The widest gap between the sorted times; None where it is not clear."""
     if len(times) < 2:
         return None
-    best = np.sort([min(visits) for visits in times.values()])
-    steps = np.diff(best)
+    fastest = np.sort([min(visits) for visits in times.values()])
+    steps = np.diff(fastest)
     widest = int(np.argmax(steps))
-    if steps[widest] < best[widest] * max(GAP * noise_of(times), SHARE):
+    if steps[widest] < fastest[widest] * max(LEAST_GAP_TO_NOISE * noise_of(times), LEAST_GAP_SHARE):
         return None
-    return Gap(float(best[widest]), float(best[widest + 1]))
+    return Gap(float(fastest[widest]), float(fastest[widest + 1]))
 
 
 def halves(times: Times) -> tuple[Times, Times]:
-    """The even and the odd visits."""
-    even = {host: visits[::2] for host, visits in times.items()}
-    return even, {host: visits[1::2] for host, visits in times.items()}
+    """The odd and the even visits; the first visit is number 1."""
+    odd = {host: visits[::2] for host, visits in times.items()}
+    return odd, {host: visits[1::2] for host, visits in times.items()}
 
 
 def noise_of(times: Times) -> float:
-    """The median relative difference of odd and even visits; infinite while there is only one visit."""
+    """The relative difference of the shortest times in odd and even visits, as the median over hosts.
+
+    Infinite after a single visit.
+    """
     odd, even = halves(times)
     if not all(even.values()):
         return math.inf

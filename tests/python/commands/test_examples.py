@@ -1,4 +1,4 @@
-"""Every example that a help shows is valid; those that one machine can run are run, as they stand."""
+"""Every example in a help text is a valid command line. The examples that one machine can run are run unchanged."""
 
 from __future__ import annotations
 
@@ -18,55 +18,62 @@ from assay.launch.engines import storage_bench
 from assay.launch.launchers import default_launcher
 
 ROOT = Path(__file__).resolve().parents[3]
-LIMIT_S = 300.0
+LIMIT_S = 300.0  # for an example
 
 
-def verbs(parser: Parser, name: str = "") -> Iterator[tuple[str, Parser]]:
+def subcommands(parser: Parser, name: str = "") -> Iterator[tuple[str, Parser]]:
+    """Yields each subcommand at any depth, by its name as typed ("io bench"), and its parser."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
-            for verb, child in action.choices.items():
-                yield f"{name} {verb}".strip(), child
-                yield from verbs(child, f"{name} {verb}".strip())
+            for subcommand, child in action.choices.items():
+                yield f"{name} {subcommand}".strip(), child
+                yield from subcommands(child, f"{name} {subcommand}".strip())
 
 
-VERBS = dict(verbs(build_parser()))
-EXAMPLES = [(verb, example) for verb, parser in VERBS.items() for example in parser.examples]
-RUNNABLE = [verb for verb, parser in VERBS.items() if any(x.needs in ("", "an MPI") for x in parser.examples)]
+SUBCOMMANDS = dict(subcommands(build_parser()))
+EXAMPLES = [
+    (subcommand, example) for subcommand, parser in SUBCOMMANDS.items() for example in parser.examples
+]
+RUNNABLE = [
+    subcommand
+    for subcommand, parser in SUBCOMMANDS.items()
+    if any(example.needs in ("", "an MPI") for example in parser.examples)
+]
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_a_verb_has_three_examples(verb: str) -> None:
-    groups = {"udp", "io bench"}  # their sub-verbs have them
-    assert len(VERBS[verb].examples) == 3 or verb in groups
+@pytest.mark.parametrize("subcommand", SUBCOMMANDS)
+def test_a_subcommand_has_three_examples(subcommand: str) -> None:
+    groups = {"udp", "io bench"}  # their subcommands have examples
+    assert len(SUBCOMMANDS[subcommand].examples) == 3 or subcommand in groups
 
 
-@pytest.mark.parametrize(("verb", "example"), EXAMPLES, ids=lambda x: getattr(x, "command", ""))
-def test_an_example_is_a_valid_command_line(verb: str, example: Example) -> None:
+@pytest.mark.parametrize(("subcommand", "example"), EXAMPLES, ids=lambda x: getattr(x, "command", ""))
+def test_an_example_is_a_valid_command_line(subcommand: str, example: Example) -> None:
     commands = [part for part in split(example.command) if part and part[0] == "assay"]
-    assert commands, "an example without assay"
+    assert commands, "the example does not call assay"
     for command in commands:
-        if "--resume" not in command:  # which reads that run
+        if "--resume" not in command:  # --resume reads the options from a run, which does not exist here
             parse(build_parser(), command[1:])
-    assert any(command[1] == verb.split()[0] for command in commands)
+    assert any(command[1] == subcommand.split()[0] for command in commands)
 
 
 def split(line: str) -> list[list[str]]:
-    """The commands of a shell line, each without the variables and the launcher that come before assay."""
-    found = []
+    """The commands of a shell line, each from "assay" on, without variables and launcher; empty for other commands."""
+    commands = []
     for part in line.split(" && "):
-        words = shlex.split(part)
-        found.append(words[words.index("assay") :] if "assay" in words else [])
-    return found
+        argv = shlex.split(part)
+        commands.append(argv[argv.index("assay") :] if "assay" in argv else [])
+    return commands
 
 
 @pytest.mark.slow
 @pytest.mark.programs
-@pytest.mark.parametrize("verb", RUNNABLE)
-def test_the_examples_run(verb: str, tmp_path: Path) -> None:
-    """In their order and in one folder: a later one may show what an earlier one has recorded."""
+@pytest.mark.parametrize("subcommand", RUNNABLE)
+def test_the_examples_run(subcommand: str, tmp_path: Path) -> None:
+    """They run in their order and in one folder, because an example may read what an earlier one recorded."""
     environment = {**os.environ, "PATH": f"{ROOT}:{os.environ['PATH']}"}
-    for example in VERBS[verb].examples:
-        if example.needs not in ("", "an MPI") or (example.needs and not has_mpi(verb)):
+    for example in SUBCOMMANDS[subcommand].examples:
+        if example.needs not in ("", "an MPI") or (example.needs and not has_mpi(subcommand)):
             continue
         done = subprocess.run(
             ["bash", "-c", example.command],
@@ -76,20 +83,20 @@ def test_the_examples_run(verb: str, tmp_path: Path) -> None:
             text=True,
             timeout=LIMIT_S,
         )
-        said = done.stdout + done.stderr
-        assert "Traceback" not in said
-        # A figure may miss its limit here, and a device may not be there, which is said with the reason.
-        fit = done.returncode in (0, 1) or (
-            done.returncode == 2 and ("INCONCLUSIVE" in said or "waived" in said)
+        output = done.stdout + done.stderr
+        assert "Traceback" not in output
+        # A result may miss its limit here (1). A device may be missing; the output then gives the reason (2).
+        is_expected = done.returncode in (0, 1) or (
+            done.returncode == 2 and ("INCONCLUSIVE" in output or "waived" in output)
         )
-        assert fit, f"{example.command}: exit code {done.returncode}\n{said}"
+        assert is_expected, f"{example.command}: exit code {done.returncode}\n{output}"
 
 
-def has_mpi(verb: str) -> bool:
-    """And the engines of the verb are built for it."""
+def has_mpi(subcommand: str) -> bool:
+    """Whether this machine has an MPI for which the engines of the subcommand are built."""
     try:
         launcher = default_launcher()
-        if verb.startswith("io bench"):
+        if subcommand.startswith("io bench"):
             storage_bench(launcher.flavour)
     except UserError:
         return False

@@ -1,4 +1,4 @@
-"""``assay judge``: the exit code is the outcome, the run stays as it was."""
+"""``assay judge``: the exit code gives the outcome, and the recorded run is not changed."""
 
 from pathlib import Path
 
@@ -14,11 +14,11 @@ SPECIFICATION = '[[criterion]]\nmetric = "network.all_to_all/bandwidth"\nmin = "
 
 @pytest.fixture
 def run(tmp_path: Path) -> Run:
-    made = Run.create("net", ["assay", "net"], path=tmp_path / "run")
+    result = Run.create("net", ["assay", "net"], path=tmp_path / "run")
     summary = Summary(n=5, median=2e9)
-    made.append(Measurement(name="network.all_to_all", metric="bandwidth", unit="B/s", summary=summary))
-    made.finish("complete")
-    return made
+    result.append(Measurement(name="network.all_to_all", metric="bandwidth", unit="B/s", summary=summary))
+    result.finish("complete")
+    return result
 
 
 @pytest.fixture
@@ -33,16 +33,16 @@ def test_the_outcome_is_the_exit_code(
     site.write_text(SPECIFICATION.format(limit=limit))
     before = (run.path / "records.jsonl").read_bytes()
     assert main(["judge", str(run.path), str(site)]) == status
-    shown = capsys.readouterr().out
+    output = capsys.readouterr().out
     observed = "16 Gbit/s" if "bit" in limit else "2 GB/s"
-    assert outcome in shown and observed in shown
+    assert outcome in output and observed in output
     assert (run.path / "records.jsonl").read_bytes() == before
 
 
-def test_what_was_not_measured_is_inconclusive(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_measurement_is_inconclusive(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["judge", str(run.path), "self"]) == 2
-    shown = " ".join(capsys.readouterr().out.split())
-    assert "INCONCLUSIVE" in shown and "nothing measured node.noise/lost" in shown
+    output = " ".join(capsys.readouterr().out.split())
+    assert "INCONCLUSIVE" in output and "nothing measured node.noise/lost" in output
 
 
 def test_a_partial_run_does_not_pass(run: Run, site: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -52,7 +52,7 @@ def test_a_partial_run_does_not_pass(run: Run, site: Path, capsys: pytest.Captur
     assert "the run is partial: interrupted" in capsys.readouterr().out
 
 
-def test_json_is_one_record_a_line(run: Run, site: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_output_is_one_record_per_line(run: Run, site: Path, capsys: pytest.CaptureFixture[str]) -> None:
     site.write_text(SPECIFICATION.format(limit="1 GB/s"))
     assert main(["judge", str(run.path), str(site), "--json"]) == 0
     (line,) = capsys.readouterr().out.splitlines()
@@ -61,17 +61,17 @@ def test_json_is_one_record_a_line(run: Run, site: Path, capsys: pytest.CaptureF
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         (["nowhere", "self"], "not a run directory"),
         (["{run}", "selv"], "no specification named 'selv'"),
         (["{run}", "{site}"], "site.toml:3: unknown unit 'GBps'"),
     ],
 )
-def test_a_mistake_is_one_line(
-    run: Run, site: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], says: str
+def test_a_usage_error_is_one_line(
+    run: Run, site: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
     site.write_text(SPECIFICATION.format(limit="1 GBps"))
-    assert main(["judge", *(word.format(run=run.path, site=site) for word in arguments)]) == 2
-    words = capsys.readouterr().err
-    assert says in words and words.count("\n") == 1
+    assert main(["judge", *(argument.format(run=run.path, site=site) for argument in arguments)]) == 2
+    errors = capsys.readouterr().err
+    assert message in errors and errors.count("\n") == 1

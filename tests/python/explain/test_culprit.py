@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from planted import Lab, sampled
+from planted import TwoCabinets, sampled_matrix
 
 from assay.explain.culprit import suspects
 from assay.explain.matrix import PairMatrix
@@ -23,7 +23,7 @@ def test_a_tenth_lost_on_one_side_is_found_in_random_shifts(
         bad = [int(host) for host in rng.choice(count, 6, replace=False)]
         transmit, receive = dict.fromkeys(bad[:3], 0.9), dict.fromkeys(bad[3:], 0.9)
         truth = {("transmit", f"n{i}") for i in transmit} | {("receive", f"n{i}") for i in receive}
-        found = named(sampled(count, shifts, rng, transmit, receive, noise=0.025))
+        found = named(sampled_matrix(count, shifts, rng, transmit, receive, noise=0.025))
         missed, false, planted = missed + len(truth - found), false + len(found - truth), planted + len(truth)
     assert missed == 0, f"of {planted}"
     assert false / seeds <= false_flags
@@ -120,7 +120,7 @@ def test_neighbours_that_are_slow_among_themselves_too_are_hosts() -> None:
 
 def test_one_slow_direction_between_cabinets_is_a_block() -> None:
     for seed in range(20):
-        lab = Lab(seed, across={(0, 1): 0.5})
+        lab = TwoCabinets(seed, cabinet_pairs={(0, 1): 0.5})
         blocks = [
             one for one in suspects(PairMatrix.of_bandwidth(lab.rows(), lab.hosts)) if one.side == "block"
         ]
@@ -131,7 +131,7 @@ def test_one_slow_direction_between_cabinets_is_a_block() -> None:
 
 def test_paths_across_an_oversubscribed_top_are_no_blocks() -> None:
     for seed in range(20):
-        lab = Lab(seed, uplink=1.5, noise=0.05)
+        lab = TwoCabinets(seed, uplink=1.5, noise=0.05)
         assert not [
             one for one in suspects(PairMatrix.of_bandwidth(lab.rows(), lab.hosts)) if one.side == "block"
         ]

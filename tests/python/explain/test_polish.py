@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from planted import sampled
+from planted import sampled_matrix
 
 from assay.explain.matrix import PairMatrix
 from assay.explain.polish import Groups, fit
@@ -32,7 +32,7 @@ def test_planted_effects_come_back() -> None:
 
 
 def test_a_minority_of_bad_cells_moves_nothing() -> None:
-    matrix = sampled(64, 16, np.random.default_rng(5), noise=0.01)
+    matrix = sampled_matrix(64, 16, np.random.default_rng(5), noise=0.01)
     hurt = matrix.value.copy()
     hurt[::16] -= 3.0  # the first shift of every host
     before, after = fit(matrix), fit(PairMatrix(matrix.hosts, matrix.source, matrix.target, hurt))

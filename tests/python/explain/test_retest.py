@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from planted import Lab
+from planted import TwoCabinets
 
 from assay.explain.culprit import suspects
 from assay.explain.matrix import PairMatrix
@@ -84,10 +84,10 @@ def test_what_was_measured_alone_is_read_by_pair() -> None:
 
 @pytest.mark.parametrize(("left", "persists"), [(0.5, True), (0.85, True), (0.95, False), (1.0, False)])
 def test_what_persists_is_a_fault(left: float, persists: bool) -> None:
-    lab = Lab(1, transmit={3: 0.5}, noise=0.05)
+    lab = TwoCabinets(1, transmit={3: 0.5}, noise=0.05)
     matrix = PairMatrix.of_bandwidth(lab.rows(), lab.hosts)
     found = suspects(matrix)
-    second = Lab(2, transmit={3: left}, serial_noise=0.01)
+    second = TwoCabinets(2, transmit={3: left}, serial_noise=0.01)
     outcome = outcome_of(found[0], found, retested_pairs(second.retest(plan_retest(found, matrix))))
     assert outcome is not None
     assert outcome.persists == persists
@@ -98,7 +98,7 @@ def test_what_persists_is_a_fault(left: float, persists: bool) -> None:
 
 def test_what_controls_do_as_well_is_no_fault() -> None:
     """A second look that scatters by a quarter proves nothing about 20 %."""
-    lab = Lab(1, transmit={3: 0.5}, noise=0.05)
+    lab = TwoCabinets(1, transmit={3: 0.5}, noise=0.05)
     matrix = PairMatrix.of_bandwidth(lab.rows(), lab.hosts)
     found = suspects(matrix)
     plan = plan_retest(found, matrix)

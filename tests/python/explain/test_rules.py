@@ -1,7 +1,7 @@
 """The other rules, each with its cause planted, and one healthy run in which none of them speaks."""
 
 import pytest
-from planted import Lab
+from planted import TwoCabinets
 
 from assay.explain import RULES, explain
 from assay.records.schema import AnyRecord, Corruption, Measurement, Subject, Summary
@@ -42,7 +42,7 @@ ASKED = {"servers": "server[2]", "servers_hcas": "mlx5_0:mlx5_1"}
 
 
 def healthy() -> list[AnyRecord]:
-    lab = Lab(0)
+    lab = TwoCabinets(0)
     wire: list[AnyRecord] = [measured("network.wire", "share", 1.04, host) for host in lab.hosts]
     quiet: list[AnyRecord] = [
         measured("network.counters", name, value, host, "eth0")
@@ -64,7 +64,7 @@ def test_a_healthy_run_has_no_finding() -> None:
 def test_a_rule_signs_its_findings() -> None:
     """A specification that asks about a rule by name has to find what that rule found."""
     planted = [
-        *Lab(0, transmit={3: 0.4}).rows(),
+        *TwoCabinets(0, transmit={3: 0.4}).rows(),
         damaged("h1", "h2"),
         measured("network.wire", "share", 0.2, "h3"),
         measured("network.counters", "symbol_error", 3, "h3", "mlx5_0"),

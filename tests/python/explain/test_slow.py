@@ -3,14 +3,14 @@
 from collections import Counter
 
 import pytest
-from planted import Lab
+from planted import TwoCabinets
 
 from assay.explain import explain, plan_retest, suspects
 from assay.explain.matrix import PairMatrix
 from assay.records.schema import AnyRecord, Finding, Measurement, Pairs, Scalar, Subject, Summary
 
 
-def qualified(lab: Lab) -> list[Finding]:
+def qualified(lab: TwoCabinets) -> list[Finding]:
     """Measured, suspects measured again, explained: what a run does."""
     rows = lab.rows()
     matrix = PairMatrix.of_bandwidth(rows, lab.hosts)
@@ -35,54 +35,54 @@ def kinds(findings: list[Finding]) -> set[tuple[str, str, str | None]]:
 )
 def test_a_healthy_oversubscribed_cluster_has_no_finding(cluster: dict[str, float]) -> None:
     for seed in range(200):
-        assert qualified(Lab(seed, **cluster)) == [], f"seed {seed}"  # type: ignore[arg-type]
+        assert qualified(TwoCabinets(seed, **cluster)) == [], f"seed {seed}"  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(("end", "side"), [("transmit", "transmit"), ("receive", "receive")])
 def test_a_host_at_half_its_rate_on_one_side_is_always_found(end: str, side: str) -> None:
     for seed in range(100):
-        findings = qualified(Lab(seed, **{end: {seed % 8: 0.5}}))  # type: ignore[arg-type]
+        findings = qualified(TwoCabinets(seed, **{end: {seed % 8: 0.5}}))  # type: ignore[arg-type]
         assert kinds(findings) == {("slow_host", side, f"h{seed % 8}")}, f"seed {seed}"
 
 
 def test_a_host_at_80_percent_is_usually_found() -> None:
     found: Counter[tuple[str, str, str | None]] = Counter()
     for seed in range(100):
-        found.update(kinds(qualified(Lab(seed, transmit={3: 0.8}))))
+        found.update(kinds(qualified(TwoCabinets(seed, transmit={3: 0.8}))))
     assert found["slow_host", "transmit", "h3"] >= 70
     assert sum(count for (_, _, host), count in found.items() if host != "h3") == 0
 
 
 def test_a_host_that_is_slow_on_both_sides_is_one_finding() -> None:
-    (finding,) = qualified(Lab(4, transmit={2: 0.5}, receive={2: 0.4}))
+    (finding,) = qualified(TwoCabinets(4, transmit={2: 0.5}, receive={2: 0.4}))
     assert (finding.side, finding.subject) == ("both", Subject(host="h2"))
     assert finding.effect == pytest.approx(-0.6, abs=0.1)
 
 
 def test_two_slow_hosts_are_two_findings() -> None:
-    findings = qualified(Lab(1, transmit={1: 0.5, 6: 0.6}))
+    findings = qualified(TwoCabinets(1, transmit={1: 0.5, 6: 0.6}))
     assert kinds(findings) == {("slow_host", "transmit", "h1"), ("slow_host", "transmit", "h6")}
 
 
 def test_a_bad_path_is_a_pair() -> None:
-    (finding,) = qualified(Lab(2, pairs={(1, 6): 0.3}))
+    (finding,) = qualified(TwoCabinets(2, pairs={(1, 6): 0.3}))
     assert (finding.rule, finding.subject, finding.severity) == ("slow_pair", Subject("h1", "h6"), "fault")
 
 
 def test_a_bad_uplink_is_a_block() -> None:
-    (finding,) = qualified(Lab(2, across={(0, 1): 0.5}))
+    (finding,) = qualified(TwoCabinets(2, cabinet_pairs={(0, 1): 0.5}))
     assert (finding.rule, finding.side, finding.severity) == ("slow_block", "block", "fault")
     assert "from h[0-3] to h[4-7]" in finding.cause
 
 
 def test_two_hosts_name_the_pair_and_say_why_no_more() -> None:
-    (finding,) = qualified(Lab(2, count=2, transmit={1: 0.5}))
+    (finding,) = qualified(TwoCabinets(2, count=2, transmit={1: 0.5}))
     assert (finding.rule, finding.subject) == ("slow_pair", Subject("h1", "h0"))
     assert any("too few hosts" in line for line in finding.details)
 
 
 def test_a_finding_says_all_that_is_asked_of_it() -> None:
-    (finding,) = qualified(Lab(0, transmit={3: 0.5}))
+    (finding,) = qualified(TwoCabinets(0, transmit={3: 0.5}))
     assert finding.rule == "slow_host" and finding.severity == "fault"
     assert finding.cause.startswith("h3 sends at ") and finding.cause.endswith(" of its peers' rate")
     assert finding.effect == pytest.approx(-0.5, abs=0.1)
@@ -93,20 +93,24 @@ def test_a_finding_says_all_that_is_asked_of_it() -> None:
 
 
 def test_without_a_second_look_it_is_less_sure_and_says_so() -> None:
-    lab = Lab(0, transmit={3: 0.5})
+    lab = TwoCabinets(0, transmit={3: 0.5})
     (finding,) = explain(lab.rows(), lab.hosts)
     assert (finding.subject.host, finding.side, finding.confidence) == ("h3", "transmit", 0.7)
     assert any("not retested" in line for line in finding.details)
 
 
 def test_what_vanishes_alone_is_congestion_at_most() -> None:
-    large, small = Lab(0, transmit={3: 0.4}, noise=0.05), Lab(0, transmit={3: 0.8}, noise=0.05)
+    large, small = (
+        TwoCabinets(0, transmit={3: 0.4}, noise=0.05),
+        TwoCabinets(0, transmit={3: 0.8}, noise=0.05),
+    )
     for lab, expected in ((large, {("congestion", "transmit", "h3")}), (small, set())):
         rows = lab.rows()
         matrix = PairMatrix.of_bandwidth(rows, lab.hosts)
         plan = plan_retest(suspects(matrix), matrix)
         assert plan
-        findings = explain(rows + Lab(9).retest(plan), lab.hosts)  # a second look at a healthy cluster
+        # The retest finds a healthy cluster.
+        findings = explain(rows + TwoCabinets(9).retest(plan), lab.hosts)
         assert kinds(findings) == expected
         assert all(one.severity == "warning" for one in findings)
 
@@ -154,7 +158,7 @@ def counter(host: str, name: str, value: float) -> Measurement:
 
 
 def test_port_errors_of_the_same_host_make_it_surer() -> None:
-    lab = Lab(0, transmit={3: 0.5})
+    lab = TwoCabinets(0, transmit={3: 0.5})
     rows: list[AnyRecord] = lab.rows()
     errors = [
         counter("h3", "symbol_error", 41),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from assay.launch.placement import HERE, REMOTE
-from assay.measure.rdma import End, Pair, Port, measure_rdma, plan_ports, ports_of
+from assay.measure.rdma import Endpoint, Pair, Port, measure_rdma, plan_ports, ports_of
 from assay.measure.session import Side
 from assay.records.schema import AnyRecord, Context, Scalar, Subject
 
@@ -132,7 +132,9 @@ def test_both_sides_here_meet_at_a_free_port() -> None:
 
 def test_two_hosts_meet_at_the_receiver() -> None:
     session: Any = Sides()
-    measure_rdma(session, End(HERE, "n1", "mlx5_0"), End(REMOTE, "n2", "mlx5_3:1"), {"iterations": 10})
+    measure_rdma(
+        session, Endpoint(HERE, "n1", "mlx5_0"), Endpoint(REMOTE, "n2", "mlx5_3:1"), {"iterations": 10}
+    )
     ((listening, posting, _),) = session.asked
     assert (listening.host, listening.site) == ("n2", REMOTE)
     assert listening.params == {"device": "mlx5_3:1", "mute": True}

@@ -1,7 +1,9 @@
-"""The kernel of guests: Debian's package, unpacked into a cache and not installed.
+"""The Linux kernel that a lab's guests (virtual machines) boot: Debian's package, unpacked into a cache and not
+installed.
 
 The cache is /var/cache/assay for root, else ~/.cache/assay, with a folder for each version. The bzImage's payload is
-unpacked too: QEMU boots an uncompressed vmlinux by PVH, which saves a third of the time under emulation.
+decompressed too: QEMU boots an uncompressed vmlinux through its PVH entry point, which saves a third of the boot
+time under emulation.
 """
 
 from __future__ import annotations
@@ -19,9 +21,9 @@ from pathlib import Path
 from assay.errors import UserError
 from assay.lab.tools import find
 
-PACKAGE = "linux-image-amd64"  # depends on the newest
-FETCH_LIMIT_S = 600.0
-TOOLS = {
+PACKAGE = "linux-image-amd64"  # a metapackage, which depends on the package of the newest kernel
+COMMAND_LIMIT_S = 600.0  # the download takes longest
+TOOLS = {  # Debian's package for each
     "apt-get": "apt",
     "dpkg": "dpkg",
     "depmod": "kmod",
@@ -30,13 +32,13 @@ TOOLS = {
 }
 # Offsets of the x86 boot protocol's header (Documentation/arch/x86/boot.rst of the kernel).
 SETUP_SECTORS, PAYLOAD_OFFSET, PAYLOAD_LENGTH = 0x1F1, 0x248, 0x24C
-FORMAT = 1  # version of the cache's layout
+CACHE_VERSION = 1  # of the cache's layout; a change makes an old cache unused
 BOOT_MODULES = ("virtio_pci", "virtio_console", "9pnet_virtio", "9p", "overlay")
 
 
 @dataclass(frozen=True)
 class Kernel:
-    """``image``: what QEMU boots. ``modules``: the folder that holds lib/modules/VERSION."""
+    """``image``: the vmlinux. ``modules``: the folder that holds lib/modules/VERSION."""
 
     version: str
     image: Path
@@ -45,40 +47,34 @@ class Kernel:
 
 
 def cache() -> Path:
+    """Returns the folder of the cache. The file ``ready`` marks a version's folder as complete."""
     base = Path("/var/cache") if os.geteuid() == 0 else Path.home() / ".cache"
-    return base / "assay" / f"guest-{FORMAT}"
+    return base / "assay" / f"guest-{CACHE_VERSION}"
 
 
 def prepare_kernel() -> Kernel:
-    """Returns the newest kernel of the cache; fetches and unpacks one if there is none. Raises UserError."""
+    """Returns the kernel that was cached last; fetches and unpacks one if there is none. Raises UserError."""
     ready = sorted(cache().glob("*/ready"), key=lambda path: path.stat().st_mtime)
     if ready:
         return _kernel(ready[-1].parent)
-    needed = {
-        "apt-get": "apt",
-        "dpkg": "dpkg",
-        "depmod": "kmod",
-        "modprobe": "kmod",
-        "busybox": "busybox-static",
-    }
-    for tool, package in needed.items():
+    for tool, package in TOOLS.items():
         find(tool, package)
     cache().mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache(), prefix=".part-") as temporary:
-        made = Path(temporary)
-        _unpack(_fetch(made), made)
-        version = next((made / "root/lib/modules").iterdir()).name
-        image = next((made / "root/boot").glob("vmlinuz-*")).read_bytes()
-        (made / "vmlinux").write_bytes(payload(image))
-        _run(["depmod", "-b", str(made / "root"), version])
-        _build_initramfs(made, version)
-        for fetched in made.glob("*.deb"):
-            fetched.unlink()
-        (made / "ready").touch()
+        staging = Path(temporary)
+        _unpack(_fetch(staging), staging)
+        version = next((staging / "root/lib/modules").iterdir()).name
+        image = next((staging / "root/boot").glob("vmlinuz-*")).read_bytes()
+        (staging / "vmlinux").write_bytes(payload(image))
+        _run(["depmod", "-b", str(staging / "root"), version])
+        _build_initramfs(staging, version)
+        for archive in staging.glob("*.deb"):
+            archive.unlink()
+        (staging / "ready").touch()
         target = cache() / version
         shutil.rmtree(target, ignore_errors=True)
-        made.rename(target)
-        made.mkdir()  # for the temporary directory's own removal
+        staging.rename(target)
+        staging.mkdir()  # TemporaryDirectory removes it
     return _kernel(target)
 
 
@@ -90,13 +86,16 @@ def _run(command: list[str], cwd: Path | None = None) -> str:
     argv = [find(command[0], command[0]), *command[1:]]
     try:
         done = subprocess.run(
-            argv, capture_output=True, text=True, timeout=FETCH_LIMIT_S, check=True, cwd=cwd
+            argv, capture_output=True, text=True, timeout=COMMAND_LIMIT_S, check=True, cwd=cwd
         )
     except subprocess.CalledProcessError as error:
         last = (error.stderr or error.stdout or "").strip().splitlines()[-1:] or ["no message"]
-        raise UserError(f"{command[0]} failed: {last[0]}", "a guest needs Debian's kernel package") from None
+        raise UserError(
+            f"{command[0]} failed: {last[0]}",
+            "check that this machine runs Debian; guests need its kernel package",
+        ) from None
     except subprocess.TimeoutExpired:
-        raise UserError(f"{command[0]} took over {FETCH_LIMIT_S:.0f} s", "is the network up?") from None
+        raise UserError(f"{command[0]} took over {COMMAND_LIMIT_S:.0f} s", "check the network") from None
     return done.stdout
 
 
@@ -104,7 +103,10 @@ def _fetch(target: Path) -> Path:
     output = _run(["apt-cache", "depends", PACKAGE])
     match = re.search(r"Depends: (linux-image-\S+)", output)
     if not match:
-        raise UserError(f"apt knows no {PACKAGE}", "run 'apt-get update'; guests need Debian's kernel")
+        raise UserError(
+            f"apt does not know the package {PACKAGE}", "run 'apt-get update'; guests need Debian's kernel"
+        )
+    # Run by root, apt downloads as the user _apt by default, which cannot write into the target.
     _run(["apt-get", "-o", "APT::Sandbox::User=root", "download", match[1]], cwd=target)
     return next(target.glob("*.deb"))
 
@@ -115,15 +117,17 @@ def _unpack(package: Path, target: Path) -> None:
 
 def payload(image: bytes) -> bytes:
     """Returns the vmlinux inside a bzImage that is compressed with xz. Raises UserError otherwise."""
-    sectors = image[SETUP_SECTORS] or 4
+    sectors = image[SETUP_SECTORS] or 4  # boot.rst: 0 means 4
     offset, length = struct.unpack_from("<II", image, PAYLOAD_OFFSET)
-    start = (sectors + 1) * 512 + offset
+    start = (sectors + 1) * 512 + offset  # the offset counts from behind the boot and setup sectors
     try:
         return lzma.LZMADecompressor().decompress(image[start : start + length])
     except lzma.LZMAError as error:
         raise UserError(f"the kernel's payload is not xz: {error}", "use Debian's kernel package") from None
 
 
+# The initramfs's init: mounts the host's root read-only over 9p, with a writable overlay in memory, and starts
+# the script that the kernel's parameter assay.init names.
 _INIT = """\
 #!/bin/busybox sh
 B=/bin/busybox
@@ -139,16 +143,16 @@ exec $B switch_root /new /bin/bash $init
 
 
 def _build_initramfs(target: Path, version: str) -> None:
-    """Builds the initramfs, 1 MB: busybox and the modules that mount the host's root."""
+    """Builds the initramfs, about 1 MB: busybox and the modules that mount the host's root."""
     tree = target / "initramfs"
     for folder in ("bin", "m", "proc", "sys", "dev", "ro", "rw", "new"):
         (tree / folder).mkdir(parents=True)
     shutil.copy(find("busybox", "busybox-static"), tree / "bin/busybox")
-    order: dict[str, None] = {}
+    module_paths: dict[str, None] = {}  # dependencies first
     for module in BOOT_MODULES:
         output = _run(["modprobe", "-d", str(target / "root"), "-S", version, "--show-depends", module])
-        order |= {line.split()[1]: None for line in output.splitlines() if line.startswith("insmod")}
-    for number, path in enumerate(order):
+        module_paths |= {line.split()[1]: None for line in output.splitlines() if line.startswith("insmod")}
+    for number, path in enumerate(module_paths):
         shutil.copy(path, tree / "m" / f"{number:03}-{Path(path).name}")
     (tree / "init").write_text(_INIT)
     (tree / "init").chmod(0o755)

@@ -1,4 +1,5 @@
-// Processes that were added up, and those that are not like the others.
+// The table of processes whose profiles are added up in this one. A value that is an outlier among the
+// processes is marked, and so is its process.
 
 import { useMemo } from "preact/hooks";
 
@@ -9,7 +10,7 @@ import { amount } from "./Figure";
 
 export function Ranks({ ranks }: { ranks: HeapRank[] }) {
   const columns = useMemo((): Column<HeapRank>[] => {
-    const number = (
+    const totalColumn = (
       id: "peak" | "bytes" | "count" | "leaked",
       header: string,
       unit: string,
@@ -30,12 +31,12 @@ export function Ranks({ ranks }: { ranks: HeapRank[] }) {
         id: "outlier",
         header: "",
         value: (rank) => rank.outlier.length,
-        show: (rank) => (rank.outlier.length ? "unlike the others" : ""),
+        show: (rank) => (rank.outlier.length ? "outlier" : ""),
       },
-      number("peak", "peak", "B"),
-      number("bytes", "allocated", "B"),
-      number("count", "allocations", "1"),
-      number("leaked", "not freed", "B"),
+      totalColumn("peak", "peak", "B"),
+      totalColumn("bytes", "allocated", "B"),
+      totalColumn("count", "allocations", "1"),
+      totalColumn("leaked", "not freed", "B"),
       {
         id: "seconds",
         header: "ran for",
