@@ -13,17 +13,21 @@ from assay.profile.alloc import CYCLE, HANDOVER, MIXED, REPLAY, RETENTION, THREA
 from assay.records.schema import Finding, Measurement, Scalar, Subject
 from assay.records.units import format_quantity, format_share, format_size
 
-MAX_SMALL = 1024  # bytes, at most
-MIN_LARGE = 1 << 20  # bytes, at least
-MIN_LEAD = 0.05  # relative; a smaller difference is not noticeable
-MIN_LEAD_IN_SPREADS = 3.0  # of both figures together (relative MAD); a smaller difference is no lead
-MIN_GROWTH = 0.8  # of a batch in each later cycle: memory is never reused
-MIN_CYCLES = 4  # fewer do not tell growth from a filling cache
+MAX_SMALL = 1024  # bytes of a small block, at most
+MIN_LARGE = 1 << 20  # bytes of a large block, at least
+MIN_LEAD = 0.05  # log of the ratio of two figures; a smaller difference is not noticeable
+MIN_LEAD_IN_SPREADS = 3.0  # in the sum of both figures' relative MAD; a smaller difference is no lead
+# An allocator that grows in each cycle by more than this share of the cycle's blocks does not reuse memory.
+MIN_GROWTH = 0.8
+MIN_CYCLES = 4  # in fewer, growth may be the first filling of the allocator's caches
 
 
 @dataclass(frozen=True)
 class Score:
-    """An allocator's figure for a question; ``spread`` is its relative MAD."""
+    """An allocator's figure for a question. ``spread``: its relative median absolute deviation (MAD).
+
+    ``evidence``: ids of the records.
+    """
 
     allocator: str
     value: float
@@ -33,11 +37,13 @@ class Score:
 
 @dataclass(frozen=True)
 class Question:
+    """A use of an allocator, and how well each allocator suits it."""
+
     title: str  # "for small blocks"
-    quantity: str  # what the figures are
+    quantity: str  # what the figures measure, e.g. "malloc and free, 16 B to 1 KiB"
     unit: str
     scores: list[Score]
-    higher: bool = False
+    higher: bool = False  # whether higher figures are better
 
 
 def alloc(evidence: Evidence) -> list[Finding]:
@@ -45,8 +51,9 @@ def alloc(evidence: Evidence) -> list[Finding]:
     if not study.measured:
         return []
     host = study.measured[0].subject.host
+    # "ALLOCATOR COMMAND" for each allocator: what starts a program with it.
     started = dict(entry.split(" ", 1) for entry in _strings(evidence.options.get("started")) if " " in entry)
-    advice = [_advice(entry, host, started) for entry in _questions(study) if len(entry.scores) > 1]
+    advice = [_advice(question, host, started) for question in _questions(study) if len(question.scores) > 1]
     return [*_growing(study, host), *advice]
 
 
@@ -56,7 +63,7 @@ def _strings(value: object) -> list[str]:
 
 def _questions(study: AllocStudy) -> list[Question]:
     threads = study.values(CYCLE, "threads")
-    counts = study.values(THREADS, "threads")
+    thread_counts = study.values(THREADS, "threads")
     questions = []
     if threads:
         sizes = study.values(CYCLE, "size")
@@ -71,16 +78,21 @@ def _questions(study: AllocStudy) -> list[Question]:
         ):  # fmt: skip
             scores = _by_size(study, metrics, chosen_sizes, threads[0])
             questions.append(Question(title, f"{quantity}, {_range(chosen_sizes)}", "s", scores))
-    if counts:
-        title = f"with {counts[-1]} threads" if counts[-1] > 1 else "for blocks of mixed sizes"
-        scores = _single(study, THREADS, "rate", threads=counts[-1])
+    if thread_counts:
+        title = f"with {thread_counts[-1]} threads" if thread_counts[-1] > 1 else "for blocks of mixed sizes"
+        scores = _single(study, THREADS, "rate", threads=thread_counts[-1])
         questions.append(Question(title, "blocks of 16 B to 1 KiB replaced", "1/s", scores, higher=True))
     questions.append(
-        Question("for blocks that another thread frees", "handed over", "1/s", _handover(study), higher=True)
+        Question(
+            "for blocks that another thread frees", "blocks handed over", "1/s", _handover(study), higher=True
+        )
     )
     questions.append(
         Question(
-            "for little memory", "most resident over most live", "1", _single(study, MIXED, "peak_over_live")
+            "for little memory",
+            "peak resident over peak live bytes",
+            "1",
+            _single(study, MIXED, "peak_over_live"),
         )
     )
     traces = dict.fromkeys(
@@ -88,7 +100,7 @@ def _questions(study: AllocStudy) -> list[Question]:
     )
     for trace in traces:
         questions.append(
-            Question(f"for {trace}", "in its calls and first touches", "s", _replayed(study, trace))
+            Question(f"for {trace}", "time in its calls and first touches", "s", _replayed(study, trace))
         )
     return questions
 
@@ -135,7 +147,7 @@ def _scores(
 
 
 def _by_size(study: AllocStudy, metrics: Sequence[str], sizes: Sequence[int], threads: int) -> list[Score]:
-    """Over the sizes that were measured for every allocator."""
+    """Scores over the sizes that were measured for every allocator."""
 
     def phases(allocator: str, size: int) -> list[Measurement]:
         params: dict[str, Scalar] = {"size": size, "threads": threads, "state": "repeated"}
@@ -169,19 +181,19 @@ def _handover(study: AllocStudy) -> list[Score]:
 
 
 def _replayed(study: AllocStudy, trace: str) -> list[Score]:
-    def spent(allocator: str) -> list[list[Measurement]]:
+    def times(allocator: str) -> list[list[Measurement]]:
         record = study.record(REPLAY, "time", allocator, trace=trace)
         return [[record] if record else []]
 
-    return _scores(study, REPLAY, spent)
+    return _scores(study, REPLAY, times)
 
 
 def _advice(question: Question, host: str | None, started: dict[str, str]) -> Finding:
     ranked = sorted(question.scores, key=lambda score: -score.value if question.higher else score.value)
     best = ranked[0]
-    equals = list(takewhile(lambda score: not _leads(best, score), ranked))
-    if len(equals) > 1:
-        names = ", ".join(score.allocator for score in equals)
+    tied = list(takewhile(lambda score: not _leads(best, score), ranked))
+    if len(tied) > 1:
+        names = ", ".join(score.allocator for score in tied)
         cause = f"{question.title}: no clear winner among {names}: their difference is within the spread"
     else:
         cause = f"{question.title}: {best.allocator}"
@@ -189,7 +201,7 @@ def _advice(question: Question, host: str | None, started: dict[str, str]) -> Fi
     glibc = next((score for score in ranked if score.allocator == "glibc"), None)
     if glibc and glibc is not best:
         details.append(f"{best.allocator} over glibc: {best.value / glibc.value:.3g}")
-    settings = started.get(best.allocator, "") if len(equals) == 1 else ""
+    command = started.get(best.allocator, "") if len(tied) == 1 else ""
     return Finding(
         rule="alloc",
         cause=cause,
@@ -198,7 +210,7 @@ def _advice(question: Question, host: str | None, started: dict[str, str]) -> Fi
         severity="advice",
         evidence=sorted(number for score in ranked for number in score.evidence)[:40],
         details=details,
-        fix=f"try it with your program: {settings} ./program" if settings else "",
+        fix=f"try it with your program: {command} ./program" if command else "",
     )
 
 
@@ -217,21 +229,21 @@ def _format_score(score: Score, unit: str) -> str:
 
 
 def _growing(study: AllocStudy, host: str | None) -> list[Finding]:
-    """Allocators that take new memory in each later cycle although all blocks were freed after the last one."""
+    """Allocators whose retained memory grows in each cycle, although each cycle frees all its blocks."""
     cycles = study.values(RETENTION, "cycles")
     if len(cycles) < 2 or cycles[-1] < MIN_CYCLES:
         return []
     findings = []
     for allocator in study.allocators(RETENTION):
         for size in study.values(RETENTION, "size"):
-            half, last = (
+            earlier, later = (
                 study.record(RETENTION, "retained", allocator, size=size, cycles=n) for n in cycles[-2:]
             )
-            if half is None or last is None:
+            if earlier is None or later is None:
                 continue
-            growth = (_median(last) - _median(half)) / (cycles[-1] - cycles[-2])
-            if growth > MIN_GROWTH * int(last.params["total"]):
-                findings.append(_growth_finding(host, allocator, size, growth, [half.id, last.id]))
+            growth = (_median(later) - _median(earlier)) / (cycles[-1] - cycles[-2])
+            if growth > MIN_GROWTH * int(later.params["total"]):
+                findings.append(_growth_finding(host, allocator, size, growth, [earlier.id, later.id]))
                 break
     return findings
 

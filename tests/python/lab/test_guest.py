@@ -109,7 +109,7 @@ def test_time_is_limited(in_guest: Any) -> None:
         capture_output=True, text=True, timeout=60, env={**os.environ, "PYTHONPATH": str(ROOT / "python")},
     )  # fmt: skip
     assert done.returncode == 2
-    assert done.stderr == "assay: the guest was not done within 2 s; fix: give it more: --timeout\n"
+    assert done.stderr == "assay: the guest was not done within 2 s; fix: give a longer --timeout\n"
 
 
 @pytest.mark.parametrize(
