@@ -82,10 +82,11 @@ def run_engine(
     """
     limits = limits or Limits()
     token = secrets.token_hex(8)
-    watched = _Watched(started, token)
+    watched = _Watched(token)
     meter = LoadMeter(token)
     ending = Ending()
     try:
+        watched.start(started)
         ending.failure = _read(watched, started, other, limits, on_record, on_progress, on_ready)
     except KeyboardInterrupt:
         ending.interrupted = True
@@ -103,15 +104,18 @@ def run_engine(
 
 class _Watched:
     """The processes of a measurement, each in a separate process group: their lines in one queue (None when a process
-    has ended) and the end of their standard error."""
+    has ended) and the end of their standard error.
 
-    def __init__(self, started: Started, token: str) -> None:
+    The queue is a SimpleQueue: a signal that interrupts Queue.get may leave its lock taken, and the next get then
+    waits for ever.
+    """
+
+    def __init__(self, token: str) -> None:
         self._token = token
         self._processes: list[subprocess.Popen[bytes]] = []
         self._readers: list[threading.Thread] = []
         self._tails: list[bytearray] = []
-        self.lines: queue.Queue[bytes | None] = queue.Queue()
-        self.start(started)
+        self.lines: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
 
     def start(self, started: Started) -> None:
         environment = {**os.environ, **started.env, "ASSAY_RUN": self._token}

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -128,6 +130,30 @@ def _alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().split(")")[1].split()[0] != "Z"
     except OSError:
         return False
+
+
+def test_ctrl_c_amid_a_stream_of_lines_does_not_hang(short_grace: None) -> None:
+    """A signal that interrupts queue.Queue.get often leaves its lock taken."""
+    for k in range(8):
+        timer = threading.Timer(0.3 + k / 100, os.kill, (os.getpid(), signal.SIGINT))
+        with time_limit(30):
+            timer.start()
+            ending, *_ = run(r'while True: sys.stdout.write("noise\n" * 10000)')
+        assert ending.interrupted
+
+
+@contextlib.contextmanager
+def time_limit(seconds: int) -> Iterator[None]:
+    def fail(*_: object) -> None:
+        raise AssertionError(f"not done within {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, fail)
+    signal.alarm(seconds)
+    try:
+        yield
+    finally:
+        signal.alarm(0)
+        signal.signal(signal.SIGALRM, before)
 
 
 def test_ctrl_c_ends_the_engine_and_keeps_what_was_measured() -> None:

@@ -25,6 +25,7 @@ from heap_runs import (
     finding_causes,
     functions_on_stack,
     load_profile,
+    orphaned_arenas,
     total_of,
     usage_error,
 )
@@ -324,7 +325,7 @@ def test_the_recorder_is_killed(program: Path, tmp_path: Path) -> None:
 
 def test_nothing_is_left_of_it(program: Path, tmp_path: Path) -> None:
     """All words of the global offset tables are as before, except those that were unbound."""
-    before = set(Path("/dev/shm").glob("assay-heap-*"))
+    before = orphaned_arenas()
     with running(program, "obeys") as one:
         Recorder(one.pid, tmp_path / "run").end()
         library = str(engines_folder().resolve() / "libassay-heap.so")
@@ -348,7 +349,7 @@ def test_nothing_is_left_of_it(program: Path, tmp_path: Path) -> None:
                 words = memoryview(memory.read(end - begin)).cast("Q")
                 assert not [hex(word) for word in words if min(code) <= word < max(ends)], line
         one.end()
-    assert set(Path("/dev/shm").glob("assay-heap-*")) <= before
+    assert orphaned_arenas() <= before
 
 
 def test_processes_that_cannot_be_attached_to(program: Path, planted: Path, tmp_path: Path) -> None:

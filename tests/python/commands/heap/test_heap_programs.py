@@ -18,6 +18,7 @@ from heap_runs import (
     build_planted,
     functions_on_stack,
     load_profile,
+    orphaned_arenas,
     run_heap,
     total_of,
 )
@@ -114,7 +115,7 @@ def test_ends_of_its_own(small: Path, tmp_path: Path, words: list[str]) -> None:
 
 
 def test_what_would_end_assay_ends_the_program(small: Path, tmp_path: Path) -> None:
-    before = set(Path("/dev/shm").glob("assay-heap-*"))
+    before = orphaned_arenas()
     process = subprocess.Popen(
         [ASSAY, "heap", "-o", tmp_path / "run", "--", small, "waits"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -124,7 +125,7 @@ def test_what_would_end_assay_ends_the_program(small: Path, tmp_path: Path) -> N
     _, said = process.communicate(timeout=30)
     assert process.returncode == 128 + signal.SIGTERM and "did not end by itself" in said
     assert total_of(load_profile(tmp_path / "run"), "two_lines").leaked == 1_000_010
-    assert set(Path("/dev/shm").glob("assay-heap-*")) <= before
+    assert orphaned_arenas() <= before
 
 
 def test_words_that_are_no_text(tmp_path: Path) -> None:
@@ -174,9 +175,9 @@ def test_ctrl_c_ends_the_program_and_keeps_the_profile(planted: Path, tmp_path: 
 
 
 def test_nothing_is_left_behind(planted: Path, tmp_path: Path) -> None:
-    before = set(Path("/dev/shm").glob("assay-heap-*"))
+    before = orphaned_arenas()
     run_heap(tmp_path / "run", planted, "fork")
-    assert set(Path("/dev/shm").glob("assay-heap-*")) <= before
+    assert orphaned_arenas() <= before
     assert not list((tmp_path / "run/heap").glob("*.part"))
 
 
