@@ -24,7 +24,7 @@ class Effort:
     """How precisely a round is measured. A simulator gains nothing from repetitions or long rounds."""
 
     confidence: float = 0.02
-    repeats: int = 4
+    repeats: int = 8
     seconds: float = 0.5  # least duration of a round
     echoes: int = 100
     least_size: int = 256 << 10

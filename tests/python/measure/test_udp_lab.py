@@ -186,7 +186,7 @@ def test_planted_loss_is_judged_in_each_direction(
     assert figure(run, "lost_unseen") == pytest.approx(figure(run, "loss") * messages, rel=0.01)
     (finding,) = [r for r in run.records if isinstance(r, Finding)]
     assert (finding.rule, finding.severity, finding.subject.host) == ("udp_loss", "fault", "h1")
-    assert "on the way" in finding.cause
+    assert "in the network" in finding.cause
 
 
 @pytest.mark.parametrize(("tested", "peer", "outcome"), [("h1", "h0", "FAIL"), ("h0", "h1", "PASS")])
