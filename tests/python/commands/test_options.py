@@ -81,7 +81,7 @@ def test_shared_options_come_from_their_one_definition() -> None:
                 assert (action.help or "").replace("%%", "%").startswith(definition["help"])
 
 
-@pytest.mark.parametrize("spelling", [*FORBIDDEN, *ALIASES])
+@pytest.mark.parametrize("spelling", sorted({*FORBIDDEN, *ALIASES}))
 def test_old_spellings_are_gone_or_hidden(spelling: str) -> None:
     found = [(name, action) for name, option, action in all_options() if option == spelling]
     if spelling in ALIASES:
