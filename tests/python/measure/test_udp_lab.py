@@ -81,6 +81,10 @@ def on(lab: Lab, host: str, words: Sequence[str]) -> Iterator[subprocess.Popen[s
     finally:
         process.kill()
         process.communicate()
+        # A receiver that outlives the killed command would answer the next test's sender.
+        for pid in engines_in(lab, host, "node.udp"):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
 
 def await_word(process: subprocess.Popen[str], word: str) -> None:
