@@ -2,7 +2,7 @@
 is written carries the same curves in the simulator.
 
 Rates are what TCP leaves of a planted rate. Where Assay itself says that the machine was busy with other programs, the
-study is made again; where it is busy still, the proof must not say FAIL, and nothing more is asked of the figures.
+study is made again. Where it is busy still, the proof must not say FAIL, and the test is skipped aloud.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ MBIT = 1e6 / 8
 HOST, DUPLEX, CABINET = 200, 320, 500
 LONG = 64 << 10  # bytes: from here on a message's time is known as well as a rate, whatever its interval
 TRIES = 2
+STAYED_BUSY = "optional: Assay said at each try that this machine was busy; its figures were not judged"
 
 
 def missing(launcher: str) -> str | None:
@@ -103,7 +104,7 @@ def test_planted_rates_come_out_and_the_simulation_agrees(lab: Lab, launcher: st
             break
     else:
         assert status == 0 or "this machine was busy" in said, said
-        return
+        pytest.skip(STAYED_BUSY)
     errors = off(records)
     assert max(errors.values()) <= 0.05, errors
     assert status == 0, said
@@ -139,7 +140,7 @@ def test_cabinets_that_nobody_names_are_found(make_lab, tmp_path: Path):
             break
     else:
         assert proved.returncode == 0 or "this machine was busy" in proved.stdout, proved.stdout
-        return
+        pytest.skip(STAYED_BUSY)
     assert Run.load(folder).info.options["cabinets"] == expected
     assert proved.returncode == 0, proved.stdout
     found = [r for r in Run.load(folder).records if isinstance(r, Capacity)]
