@@ -68,7 +68,7 @@ int run(int argc, char** argv) {
     CLI::Option* process =
         record->add_option("--attach", settings.process, "pid of a running process");
     record
-        ->add_option("--for", settings.seconds,
+        ->add_option("--budget", settings.seconds,
                      "seconds to stay attached; default: until it ends, or SIGINT")
         ->needs(process)
         ->check(CLI::PositiveNumber);

@@ -87,7 +87,12 @@ def record_running(
     Raises UserError if attaching fails; the process is then unchanged.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    arguments = [*recording.arguments(), "--attach", str(pid), *(["--for", str(seconds)] if seconds else [])]
+    arguments = [
+        *recording.arguments(),
+        "--attach",
+        str(pid),
+        *(["--budget", str(seconds)] if seconds else []),
+    ]
     process = subprocess.Popen(
         [recorder(), "record", *arguments, folder], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
