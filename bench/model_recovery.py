@@ -54,18 +54,21 @@ def recover(seed: int, folder: Path) -> dict[str, float]:
         status = main(["simulate", str(platform), "--", "saturate", "-o", str(folder / str(seed))])
     seconds = time.monotonic() - begun
     run = Run.load(folder / str(seed))
-    found = read_cabinets(run.info.options.get("cabinets") or [])
-    names = {frozenset(hosts): name for name, hosts in found.items()}
+    cabinets = read_cabinets(run.info.options.get("cabinets") or [])
+    names = {frozenset(hosts): name for name, hosts in cabinets.items()}
     grouped = set(names) == {frozenset(hosts) for hosts in hidden.cabinets.values()}
     values = {
-        (c.level, c.of, c.way): c.value
+        (c.level, c.resource, c.direction): c.value
         for c in run.records
         if isinstance(c, Capacity) and c.state == "measured"
     }
     close = 0
-    for level, of, way in hidden.capacity:
-        known = names.get(frozenset(hidden.cabinets[of]), "") if level == "cabinet" else of
-        value, truth = values.get((level, known, way)), hidden.visible((level, of, way))
+    for level, owner, direction in hidden.capacity:
+        measured_owner = names.get(frozenset(hidden.cabinets[owner]), "") if level == "cabinet" else owner
+        value, truth = (
+            values.get((level, measured_owner, direction)),
+            hidden.visible((level, owner, direction)),
+        )
         close += value is not None and abs(value / truth - 1) <= CLOSE
     rounds = [r for r in run.records if isinstance(r, Flows) and r.params["experiment"] != "all_to_all"]
     return {
@@ -107,17 +110,17 @@ def run() -> int:
         print(f"bench: recovery is not measured: {reason}", file=sys.stderr)
         return 0
     with tempfile.TemporaryDirectory(prefix="assay-recovery-") as folder:
-        found = []
+        outcomes = []
         for seed in SEEDS:
-            found.append(recover(seed, Path(folder)))
-            print(f"bench: platform {seed}: {found[-1]}", file=sys.stderr)
+            outcomes.append(recover(seed, Path(folder)))
+            print(f"bench: platform {seed}: {outcomes[-1]}", file=sys.stderr)
         seconds = graphene_seconds(Path(folder))
-    close = [sum(o["close"] for o in found) / sum(o["planted"] for o in found)]
-    close += [o["close"] / o["planted"] for o in found]
-    transfers = [sum(o["transfers"] for o in found) / sum(o["original"] for o in found)]
-    transfers += [o["transfers"] / o["original"] for o in found]
-    moved = [o["bytes"] / (o["original"] * MESSAGE_OF_THE_ORIGINAL) for o in found]
-    grouped = [sum(o["grouped"] for o in found) / len(found)]
+    close = [sum(o["close"] for o in outcomes) / sum(o["planted"] for o in outcomes)]
+    close += [o["close"] / o["planted"] for o in outcomes]
+    transfers = [sum(o["transfers"] for o in outcomes) / sum(o["original"] for o in outcomes)]
+    transfers += [o["transfers"] / o["original"] for o in outcomes]
+    moved = [o["bytes"] / (o["original"] * MESSAGE_OF_THE_ORIGINAL) for o in outcomes]
+    grouped = [sum(o["grouped"] for o in outcomes) / len(outcomes)]
     figure("model.recovery.capacities_within_1_percent", close, "1", 0.95, "higher")
     figure("model.recovery.platforms_with_right_cabinets", grouped, "1", 1.0, "higher")
     figure("model.recovery.transfers_over_original", transfers, "1", 0.15, "lower")

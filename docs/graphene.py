@@ -43,36 +43,36 @@ def published() -> Model:
     model = Model(Network(cabinets), inside=LATENCY, between=BETWEEN)
     for name, hosts in cabinets.items():
         for host in hosts:
-            for way, value in (("up", HOST), ("down", HOST), ("limiter", LIMITER)):
-                plant(model, "host", host, way, value, name)
-        for way in ("up", "down"):
-            plant(model, "cabinet", name, way, CABINET)
+            for direction, value in (("up", HOST), ("down", HOST), ("limiter", LIMITER)):
+                plant(model, "host", host, direction, value, name)
+        for direction in ("up", "down"):
+            plant(model, "cabinet", name, direction, CABINET)
     plant(model, "backbone", "", "through", BACKBONE)
     return model
 
 
-def plant(model: Model, level: str, of: str, way: str, value: float, cabinet: str = "") -> None:
-    model.network.capacity[level, of, way] = value
+def plant(model: Model, level: str, resource: str, direction: str, value: float, cabinet: str = "") -> None:
+    model.network.capacity[level, resource, direction] = value
     model.capacities.append(
         Capacity(
             level=level,
-            of=of,
-            way=way,
+            resource=resource,
+            direction=direction,
             unit="B/s",
             state="measured",  # type: ignore[arg-type]
             value=value,
             low=value,
             high=value,
             cabinet=cabinet,
-            why=PUBLISHED,
+            reason=PUBLISHED,
         )
     )
 
 
 def compare(run: Run) -> None:
-    found = [r for r in run.records if isinstance(r, Capacity) and r.value is not None]
+    capacities = [r for r in run.records if isinstance(r, Capacity) and r.value is not None]
     print(f"{'':28}{'published':>12}{'found':>12}")
-    for text, level, way, value in (
+    for text, level, direction, value in (
         ("a host, up", "host", "up", HOST),
         ("a host, down", "host", "down", HOST),
         ("a host, both ways", "host", "limiter", LIMITER),
@@ -80,7 +80,7 @@ def compare(run: Run) -> None:
         ("a cabinet, down", "cabinet", "down", CABINET),
         ("between cabinets, in all", "backbone", "through", BACKBONE),
     ):
-        values = sorted(r.value or 0.0 for r in found if (r.level, r.way) == (level, way))
+        values = sorted(r.value or 0.0 for r in capacities if (r.level, r.direction) == (level, direction))
         print(f"{text:28}{value / 1e6:9.1f} MB/s{values[len(values) // 2] / 1e6:9.1f} MB/s")
 
 

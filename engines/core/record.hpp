@@ -19,7 +19,7 @@ namespace assay {
 
 using Json = nlohmann::ordered_json;
 
-inline constexpr int schema_version = 2;
+inline constexpr int schema_version = 3;
 
 // What a record is about. Empty members are left out. In a pair, bytes go from host to peer.
 struct Subject {

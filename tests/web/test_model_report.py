@@ -20,26 +20,31 @@ def modelled(tmp_path: Path) -> Path:
     run = Run.create("saturate", ["assay", "saturate"], path=tmp_path / "run")
     run.info.hosts = ["n1", "n2", "n3"]
 
-    def known(
-        level: str, of: str, way: str, value: float | None, state: str = "measured", cabinet: str = ""
+    def add(
+        level: str,
+        resource: str,
+        direction: str,
+        value: float | None,
+        state: str = "measured",
+        cabinet: str = "",
     ) -> None:
         run.append(
             Capacity(
                 level=level,
-                of=of,
-                way=way,
+                resource=resource,
+                direction=direction,
                 unit="B/s",
                 state=state,
                 value=value,
                 low=value,
                 high=value,
                 cabinet=cabinet,
-                why="planted",
+                reason="planted",
             )
         )
 
     for host, cabinet in (("n1", "left"), ("n2", "left"), ("n3", "right")):
-        known(
+        add(
             "host",
             host,
             "up",
@@ -47,19 +52,19 @@ def modelled(tmp_path: Path) -> Path:
             "unknown" if host == "n2" else "measured",
             cabinet,
         )
-        known("host", host, "down", 120e6, cabinet=cabinet)
-        known("host", host, "limiter", 187.5e6, cabinet=cabinet)
+        add("host", host, "down", 120e6, cabinet=cabinet)
+        add("host", host, "limiter", 187.5e6, cabinet=cabinet)
     for cabinet in ("left", "right"):
-        known("cabinet", cabinet, "up", 1.16e9)
-        known("cabinet", cabinet, "down", 1.16e9)
-        known("inside", cabinet, "through", 2e9, "at_least")
-    known("backbone", "", "through", 1.51e9)
+        add("cabinet", cabinet, "up", 1.16e9)
+        add("cabinet", cabinet, "down", 1.16e9)
+        add("inside", cabinet, "through", 2e9, "at_least")
+    add("backbone", "", "through", 1.51e9)
     for x, measured, simulated in ((1, 120e6, 120e6), (2, 240e6, 228e6), (3, 340e6, None)):
         error = simulated / measured - 1 if simulated else None
         run.append(
             Comparison(
                 curve="left: pairs, send",
-                along="pairs",
+                axis="pairs",
                 x=x,
                 unit="B/s",
                 measured=measured,

@@ -55,7 +55,7 @@ void read_flows(Round& round, const Json& json, int ranks) {
 
 void read_echo(Round& round, const Json& json, int ranks) {
     round.kind = Round::Kind::echo;
-    round.pairs = read_pairs(json.at("echo"), ranks);
+    round.pairs = read_pairs(json.at("ping_pong"), ranks);
     for (const Json& size : json.at("sizes")) round.sizes.push_back(read_size(size, 1));
     round.count = json.at("count").get<std::int64_t>();
     if (round.sizes.empty() || round.count < 1)
@@ -82,8 +82,8 @@ Round read_round(const std::string& line, int ranks) {
     try {
         const Json json = Json::parse(line);
         if (json.contains("flows")) read_flows(round, json, ranks);
-        else if (json.contains("echo")) read_echo(round, json, ranks);
-        else throw invalid_round("neither flows nor echo");
+        else if (json.contains("ping_pong")) read_echo(round, json, ranks);
+        else throw invalid_round("neither flows nor ping_pong");
         round.params = json.value("params", Json::object());
     } catch (const Json::exception& error) {
         throw invalid_round(error.what());

@@ -1,11 +1,11 @@
 // One round of the saturation experiments, read from one line of JSON:
 //
 //     {"flows": [[0,4],[4,0]], "size": 1048576, "seconds": 0.5, "params": {"experiment": "host"}}
-//     {"echo": [[0,1],[0,2]], "sizes": [1,1024], "count": 20, "params": {}}
+//     {"ping_pong": [[0,1],[0,2]], "sizes": [1,1024], "count": 20, "params": {}}
 //
 // The flows of a round run at the same time, each from one rank to another: both directions of a
 // pair are two flows, an all-to-all of n ranks is n (n - 1). "seconds" is the measured time; the
-// round takes 1.5 times as long. "echo" lists pairs for ping-pong, one pair after the other. The
+// round takes 1.5 times as long. "ping_pong" lists the pairs, which run one after the other. The
 // records repeat "params", by which the caller recognises its rounds; the engine ignores them.
 #pragma once
 

@@ -122,7 +122,7 @@ Losses attribute(std::uint64_t lost, std::uint64_t socket, std::uint64_t sender,
     losses.reassembly = attribute_to(value_of(growth, "ip.reassembly_failures") +
                                      value_of(growth, "ip6.reassembly_failures"));
     losses.sender = attribute_to(sender);
-    losses.unseen = remaining;
+    losses.unattributed = remaining;
     return losses;
 }
 

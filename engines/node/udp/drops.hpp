@@ -22,7 +22,7 @@ DropCounters read_drops(const std::string& interface);
 DropCounters growth(const DropCounters& before, const DropCounters& after);
 
 struct Losses {
-    std::uint64_t socket = 0, softnet = 0, nic = 0, reassembly = 0, sender = 0, unseen = 0;
+    std::uint64_t socket = 0, softnet = 0, nic = 0, reassembly = 0, sender = 0, unattributed = 0;
 };
 
 // Attributes `lost` messages to their causes. `socket` and `sender` are upper bounds for the losses

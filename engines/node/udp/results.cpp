@@ -167,7 +167,7 @@ void report(Sink& sink, const Subject& subject, const Reception& r, const Recept
                                         {"lost_nic", result.losses.nic},
                                         {"lost_reassembly", result.losses.reassembly},
                                         {"lost_sender", result.losses.sender},
-                                        {"lost_unseen", result.losses.unseen}})
+                                        {"lost_unattributed", result.losses.unattributed}})
         records.add(metric, static_cast<double>(count));
     if (r.arrivals.last > r.arrivals.first)
         records.add("longest_gap", seconds(r.arrivals.gap), "",

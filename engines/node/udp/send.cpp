@@ -105,7 +105,7 @@ std::optional<Answer> Sender::try_candidate(Candidate& candidate) {
     }
     const auto message = decode(datagram->text);
     if (message && message->refusal && message->refusal->run == hello_.run)
-        throw Error(message->refusal->why, message->refusal->fix);
+        throw Error(message->refusal->reason, message->refusal->fix);
     if (message && message->welcome && message->welcome->run == hello_.run)
         return Answer{&candidate, *message->welcome};
     return std::nullopt;

@@ -61,8 +61,8 @@ inline constexpr std::array udp_receive_metrics = {
     Metric{"lost_nic", "1", Better::lower, "messages lost in the adapter or dropped by its driver"},
     Metric{"lost_reassembly", "1", Better::lower, "fragmented messages that were not reassembled"},
     Metric{"lost_sender", "1", Better::lower, "messages dropped by the sender's own queue"},
-    Metric{"lost_unseen", "1", Better::lower,
-           "messages lost without a trace on this host: they never arrived"},
+    Metric{"lost_unattributed", "1", Better::lower,
+           "messages lost that no counter of this host shows: they never arrived"},
     Metric{"device_counter", "1", Better::lower,
            "growth of an interface counter that indicates a problem"},
 };

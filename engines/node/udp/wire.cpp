@@ -7,24 +7,24 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::string_view prefix = "assay-udp/1 ";
+constexpr std::string_view prefix = "assay-udp/2 ";
 
 std::string encode_message(Json fields, const char* kind, std::uint64_t run) {
-    fields["say"] = kind;
+    fields["type"] = kind;
     fields["run"] = run;
     // A host name may be invalid UTF-8.
     return std::string(prefix) + fields.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 ControlMessage read(const Json& j) {
-    const auto type = j.at("say").get<std::string>();
+    const auto type = j.at("type").get<std::string>();
     const auto run = j.at("run").get<std::uint64_t>();
     ControlMessage message;
     if (type == "hello")
         message.hello = Hello{run,          j.at("size"),    j.at("planned"), j.at("streams"),
                               j.at("rate"), j.at("seconds"), j.at("host")};
     else if (type == "welcome") message.welcome = Welcome{run, j.at("sockets"), j.at("host")};
-    else if (type == "refusal") message.refusal = Refusal{run, j.at("why"), j.at("fix")};
+    else if (type == "refusal") message.refusal = Refusal{run, j.at("reason"), j.at("fix")};
     else if (type == "end")
         message.end =
             End{run, j.at("sent"), j.at("rate"), j.at("dropped"), j.at("pause"), j.at("gso")};
@@ -71,7 +71,7 @@ std::string encode(const Welcome& w) {
     return encode_message({{"sockets", w.sockets}, {"host", w.host}}, "welcome", w.run);
 }
 std::string encode(const Refusal& r) {
-    return encode_message({{"why", r.why}, {"fix", r.fix}}, "refusal", r.run);
+    return encode_message({{"reason", r.reason}, {"fix", r.fix}}, "refusal", r.run);
 }
 std::string encode(const End& e) {
     return encode_message({{"sent", e.sent},

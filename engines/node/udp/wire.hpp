@@ -69,7 +69,7 @@ struct Welcome {
 
 struct Refusal {
     std::uint64_t run = 0;
-    std::string why{}, fix{};
+    std::string reason{}, fix{};
 };
 
 struct End {

@@ -58,9 +58,9 @@ class Model:
         target = Path(args.platform) if args.platform else run.path / "platform.xml"
         write_platform(model, target, str(run.info.id))
         session = Session(run, verbose=args.verbose, quiet=args.json)
-        why = "not asked for" if args.no_simulation else simulator.unavailable()
-        if why:
-            session.err.print(f"not simulated: {why}; this platform is not validated")
+        no_simulation = "not asked for" if args.no_simulation else simulator.unavailable()
+        if no_simulation:
+            session.err.print(f"not simulated: {no_simulation}; this platform is not validated")
             self._show(session, args, target)
             return _end(session, args, state, reason, 0 if args.no_simulation else 2)
         result = validate(session, model, target, args.limit)

@@ -54,9 +54,9 @@ class Simulate:
         arguments = args.program
         if not arguments:
             raise UserError("what is to be simulated?", "after --: net, saturate, or an MPI program")
-        why = simulator.unavailable()
-        if why:
-            raise UserError(f"nothing can be simulated here: {why}")
+        reason = simulator.unavailable()
+        if reason:
+            raise UserError(f"nothing can be simulated here: {reason}")
         with tempfile.TemporaryDirectory(prefix="assay-simulate-") as folder:
             platform = change_platform(args.platform, args.nodes, args.set, Path(folder))
             hosts = platform_hosts(platform)[: args.nodes]
@@ -100,7 +100,7 @@ def _saturate(args: argparse.Namespace, arguments: list[str], launcher: Simulato
         )
     cabinets = saturate.read_topology(parsed.topology) if parsed.topology else {}
     # Simulated time costs nothing by lasting, and no two repetitions differ.
-    pace = Effort(repeats=1, seconds=1e-4, echoes=4, messages=4)
+    pace = Effort(repeats=1, seconds=1e-4, round_trips=4, messages=4)
     request = SaturationRequest(launcher, HERE, hosts, pace, cabinets)
     return saturate.conduct(parsed, request, specifications(parsed), "saturate")
 

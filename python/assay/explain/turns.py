@@ -72,7 +72,7 @@ def _both_ways(flows: list[Flows]) -> dict[str, float]:
     """Returns the rate (B/s) of each host in both directions at once, with two different partners."""
     sums: dict[str, list[float]] = defaultdict(list)
     for record in flows:
-        if (record.params.get("experiment"), record.params.get("way")) != ("host", "both"):
+        if (record.params.get("experiment"), record.params.get("direction")) != ("host", "both"):
             continue
         for centre in str(record.params.get("centres", "")).split(","):
             ends = zip(record.sources, record.targets, record.values, strict=True)

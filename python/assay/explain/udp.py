@@ -39,7 +39,7 @@ DROP_POINTS = {
         "in the sender's own queue, before the wire",
         "take a sender with more capacity, or offer less (--rate)",
     ),
-    "lost_unseen": DropPoint(
+    "lost_unattributed": DropPoint(
         "in the network: no counter of the receiving host has seen them",
         "look at the counters of the switch's ports, at cables and transceivers, at flow control (ethtool -a "
         "{device})",

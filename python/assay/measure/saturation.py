@@ -48,14 +48,14 @@ class Conductor:
         self,
         rounds: Generator[Round, Result, object],
         labels: Sequence[str],
-        known: Mapping[str, Result],
+        earlier: Mapping[str, Result],
         on_step: Callable[[], None] = lambda: None,
     ) -> None:
         self._rounds = rounds
         self._ranks = {label: rank for rank, label in enumerate(labels)}
-        self._known = known
+        self._earlier = earlier
         self._on_step = on_step
-        self._asked: Round | None = None
+        self._requested: Round | None = None
         self._answer = Result()
         self.failure: UserError | None = None
         self.finished = False
@@ -63,9 +63,9 @@ class Conductor:
 
     def receive(self, record: AnyRecord) -> AnyRecord:
         """Takes the record for the round that was asked, if it belongs to that round."""
-        if self._asked is None or not isinstance(record, Flows | Measurement):
+        if self._requested is None or not isinstance(record, Flows | Measurement):
             return record
-        if record.name == NAME and record.params.get("round") == self._asked.key:
+        if record.name == NAME and record.params.get("round") == self._requested.key:
             unknown = [host for host in _hosts_of(record) if host not in self._ranks]
             if unknown:
                 self.failure = self.failure or UserError(
@@ -75,38 +75,40 @@ class Conductor:
             if isinstance(record, Flows):
                 self._answer.flows = record
             else:
-                self._answer.echoes.append(record)
+                self._answer.latencies.append(record)
         return record
 
     def ready(self) -> None:
         """The engine waits: sends the next round that the run does not have yet, or ends the engine."""
         try:
-            asked = self._next() if self.failure is None else None
+            request = self._next() if self.failure is None else None
         except UserError as error:
-            self.failure, asked = error, None
-        if asked is None:
+            self.failure, request = error, None
+        if request is None:
             self.close()
         elif self._line >= 0:
             try:
-                os.write(self._line, asked.line(self._ranks))
+                os.write(self._line, request.line(self._ranks))
             except BrokenPipeError:  # it has ended; its reader says why
                 self.close()
 
     def _next(self) -> Round | None:
         try:
-            if self._asked is None:
-                self._asked = next(self._rounds)
+            if self._requested is None:
+                self._requested = next(self._rounds)
             else:
-                self._asked = self._rounds.send(self._answer)
+                self._requested = self._rounds.send(self._answer)
             self._on_step()
-            while (result := self._known.get(self._asked.key)) is not None and result.complete(self._asked):
-                self._asked = self._rounds.send(result)
+            while (result := self._earlier.get(self._requested.key)) is not None and result.complete(
+                self._requested
+            ):
+                self._requested = self._rounds.send(result)
                 self._on_step()
         except StopIteration:
             self.finished = True
             return None
         self._answer = Result()
-        return self._asked
+        return self._requested
 
     def close(self) -> None:
         for descriptor in (self._line, self.stdin):
@@ -176,11 +178,11 @@ class _Steps:
     def __init__(self, session: Session, study: Study) -> None:
         self._session, self._study = session, study
         self._begun = time.monotonic()
-        self._known = False
+        self._cabinets_saved = False
 
     def step(self) -> None:
-        if self._study.cabinets and not self._known:
-            self._known = True
+        if self._study.cabinets and not self._cabinets_saved:
+            self._cabinets_saved = True
             self._session.run.info.options["cabinets"] = write_cabinets(self._study.cabinets)
             self._session.run.info.options["cabinets_by"] = self._study.grouped_by or "nobody: taken as one"
             self._session.run.save()
@@ -194,11 +196,11 @@ class _Steps:
 
 
 def write_cabinets(cabinets: Topology) -> list[str]:
-    """As they are given on the command line: ["c1=n[0-15]", ...]."""
+    """Formats cabinets as on the command line: ["c1=n[0-15]", ...]."""
     return [f"{name}={NodeSet.fromlist(hosts)}" for name, hosts in cabinets.items()]
 
 
-def read_cabinets(words: Sequence[str]) -> Topology:
-    """The other way, of a run's options."""
-    pairs = (word.partition("=") for word in words)
+def read_cabinets(assignments: Sequence[str]) -> Topology:
+    """Inverse of write_cabinets, for the options of a run."""
+    pairs = (word.partition("=") for word in assignments)
     return {name: list(NodeSet(hosts)) for name, _, hosts in pairs}

@@ -15,7 +15,7 @@ from assay.records.schema import AnyRecord, Comparison, Flows, Scalar, Verdict
 from assay.records.units import format_share
 
 BUCKET = "a single message is faster than a stream, as behind a token bucket; SimGrid has no token buckets"
-ECHOES, MESSAGES = 1, 6  # simulated messages all take the same time
+ROUND_TRIPS, MESSAGES = 1, 6  # simulated messages all take the same time
 
 # Parameters that a record adds to those of its round.
 _ANSWERED = {"round", "size", "window_s", "messages", "again", REPLACES}
@@ -24,8 +24,8 @@ _PREPARING = {"first", "contention"}
 
 
 def replay(rounds: Sequence[Round], answers: dict[str, Result]) -> Generator[Round, Result, None]:
-    for asked in rounds:
-        answers[asked.key] = yield asked
+    for request in rounds:
+        answers[request.key] = yield request
 
 
 @dataclass
@@ -57,7 +57,7 @@ def _flows(record: Flows) -> Round:
 def _sweep(level: str, times: Times) -> SimulatedRound:
     params: dict[str, Scalar] = {"experiment": "sweep", "level": level}
     return SimulatedRound(
-        Round((times.pair,), sizes=tuple(sorted(times.visits)), count=ECHOES, params=params), times
+        Round((times.pair,), sizes=tuple(sorted(times.visits)), count=ROUND_TRIPS, params=params), times
     )
 
 
@@ -77,12 +77,12 @@ def comparisons(
 
 
 def _point(
-    curve: str, along: str, x: float, unit: str, measured: float, simulated: float | None, label: str = ""
+    curve: str, axis: str, x: float, unit: str, measured: float, simulated: float | None, label: str = ""
 ) -> Comparison:
     error = simulated / measured - 1 if simulated is not None and measured > 0 else None
     return Comparison(
         curve=curve,
-        along=along,
+        axis=axis,
         x=x,
         unit=unit,
         measured=measured,
@@ -92,13 +92,13 @@ def _point(
     )
 
 
-def _times(asked: Round, times: Times, answer: Result, model: Model) -> list[Comparison]:
-    simulated = {int(e.params["size"]): e.summary.median for e in answer.echoes if e.summary}
-    where = "inside a cabinet" if asked.params["level"] == "inside" else "between cabinets"
+def _times(request: Round, times: Times, answer: Result, model: Model) -> list[Comparison]:
+    simulated = {int(e.params["size"]): e.summary.median for e in answer.latencies if e.summary}
+    where = "inside a cabinet" if request.params["level"] == "inside" else "between cabinets"
     gap = model.network.gap(times.pair)
     points = []
-    for size in asked.sizes:
-        measured = times.at(size)
+    for size in request.sizes:
+        measured = times.time_of(size)
         curve = f"time of a message {where}"
         point = _point(curve, "message size", size, "s", measured.value, simulated.get(size))
         point.uncertainty = measured.uncertainty
@@ -108,43 +108,43 @@ def _times(asked: Round, times: Times, answer: Result, model: Model) -> list[Com
     return points
 
 
-def _rates(asked: Round, measured: Sequence[Flows], answer: Result, cabinets: Topology) -> list[Comparison]:
-    flows, params = asked.flows, asked.params
+def _rates(request: Round, measured: Sequence[Flows], answer: Result, cabinets: Topology) -> list[Comparison]:
+    flows, params = request.flows, request.params
 
     def point(
-        curve: str, along: str, x: float, of: Collection[str] | None = None, label: str = ""
+        curve: str, axis: str, x: float, hosts_of: Collection[str] | None = None, label: str = ""
     ) -> Comparison:
-        chosen = [i for i, (a, b) in enumerate(flows) if of is None or a in of or b in of]
+        chosen = [i for i, (a, b) in enumerate(flows) if hosts_of is None or a in hosts_of or b in hosts_of]
         # The median of all slices, as in the fit: a slice that was delayed does not move it.
         slices = [x for record in measured for x in summed([record.slices[i] for i in chosen])]
         rates = answer.flows.values if answer.flows is not None else []
         simulated = sum(rates[i] for i in chosen) if rates else None
-        return _point(curve, along, x, "B/s", estimate(slices).value, simulated, label)
+        return _point(curve, axis, x, "B/s", estimate(slices).value, simulated, label)
 
     match params["experiment"]:
         case "pairs":
             shape = {"send": "send", "sendrecv": "both ways", "ring": "rings of four"}[str(params["shape"])]
-            along = "rings" if params["shape"] == "ring" else "pairs"
+            axis = "rings" if params["shape"] == "ring" else "pairs"
             # A cabinet that is too small for the round's count has its own number of pairs.
             return [
-                point(f"{name}: {along}, {shape}", along, n, hosts)
+                point(f"{name}: {axis}, {shape}", axis, n, hosts)
                 for name, hosts in cabinets.items()
                 if (n := _members(flows, hosts, str(params["shape"])))
             ]
         case "host":
-            way = {"up": "to two others", "down": "from two others", "both": "both directions"}[
-                str(params["way"])
+            direction = {"up": "to two others", "down": "from two others", "both": "both directions"}[
+                str(params["direction"])
             ]
             places = {host: i for i, host in enumerate(h for hosts in cabinets.values() for h in hosts)}
             return [
-                point(f"each host {way}", "hosts", places[c], [c], c)
+                point(f"each host {direction}", "hosts", places[c], [c], c)
                 for c in str(params["centres"]).split(",")
             ]
         case "cabinet":
-            way = {"up": "to the others", "down": "from the others", "both": "both directions"}[
-                str(params["way"])
+            direction = {"up": "to the others", "down": "from the others", "both": "both directions"}[
+                str(params["direction"])
             ]
-            return [point(f"{params['cabinet']}: {way}", "pairs", float(params["count"]))]
+            return [point(f"{params['cabinet']}: {direction}", "pairs", float(params["count"]))]
         case "backbone":
             return [point("all cabinets at once, each to the next", "flows", len(flows))]
         case _:
@@ -188,7 +188,7 @@ def verdict(points: Sequence[Comparison], limit: float) -> Verdict:
     head.outcome = "PASS" if used(worst) <= 1 else "FAIL"
     head.observed, head.observed_text = (
         observed,
-        f"{format_share(observed)} at worst: {worst.curve}, {worst.along} {worst.label or f'{worst.x:g}'}",
+        f"{format_share(observed)} at worst: {worst.curve}, {worst.axis} {worst.label or f'{worst.x:g}'}",
     )
     head.required = max(limit, worst.uncertainty)
     head.margin = 1 - used(worst)

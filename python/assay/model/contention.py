@@ -107,40 +107,40 @@ def discover_by_contention(study: Study) -> Generator[Round, Result, Topology]:
     """The cabinets; empty where they cannot be found."""
     if len(study.hosts) < LEAST_HOSTS:
         return {}
-    seen = FlowObservations(study.hosts, {}, {})
+    observations = FlowObservations(study.hosts, {}, {})
     for flows in _sparse_rings(study.hosts):
-        seen.add((yield from _measure(study, flows)))
-    groups = yield from _split(study, seen.within(study.hosts), random.Random(len(study.hosts)))
+        observations.add((yield from _measure(study, flows)))
+    groups = yield from _split(study, observations.within(study.hosts), random.Random(len(study.hosts)))
     return {f"c{i}": group for i, group in enumerate(groups, 1)} if len(groups) > 1 else {}
 
 
 def _split(
-    study: Study, seen: FlowObservations, chance: random.Random
+    study: Study, observations: FlowObservations, rng: random.Random
 ) -> Generator[Round, Result, list[list[str]]]:
     """Splits hosts into confirmed groups, and each of these again; a single group where none show."""
-    hosts = seen.hosts
+    hosts = observations.hosts
     if len(hosts) < LEAST_HOSTS:
         return [hosts]
     confirmations = 0
     for number in range(1, RINGS + 1):
-        seen.add((yield from _measure(study, ring(chance.sample(hosts, len(hosts))))))
-        groups = seen.groups()
+        observations.add((yield from _measure(study, ring(rng.sample(hosts, len(hosts))))))
+        groups = observations.groups()
         if len(groups) == 1 and number >= FIRST_RINGS:
             break
         if len(groups) > 1 and number >= FIRST_RINGS and min(map(len, groups)) > 1:
-            shuffled = [chance.sample(group, len(group)) for group in groups]
-            confirmed = yield from _confirm(study, seen, shuffled)
-            confirmations = confirmations + 1 if confirmed and seen.groups() == groups else 0
+            shuffled = [rng.sample(group, len(group)) for group in groups]
+            confirmed = yield from _confirm(study, observations, shuffled)
+            confirmations = confirmations + 1 if confirmed and observations.groups() == groups else 0
             if confirmations == CONFIRMATIONS:
                 parts = []
                 for group in groups:
-                    parts += yield from _split(study, seen.within(group), chance)
+                    parts += yield from _split(study, observations.within(group), rng)
                 return parts
     return [hosts]
 
 
 def _confirm(
-    study: Study, seen: FlowObservations, groups: Sequence[Sequence[str]]
+    study: Study, observations: FlowObservations, groups: Sequence[Sequence[str]]
 ) -> Generator[Round, Result, bool]:
     """Whether flows between groups are slower than flows inside them; their rates are added to ``seen``."""
     inside = yield from _measure(study, [flow for group in groups for flow in ring(group)])
@@ -149,22 +149,22 @@ def _confirm(
     for step in range(1, len(groups) // 2 + 1):
         pairs = [_crossing(groups, i, step) for i in range(len(groups))]
         between = yield from _measure(study, [flow for flows in pairs for flow in flows])
-        seen.add(between)
+        observations.add(between)
         for flows in pairs:
-            known = [flow for flow in flows if flow[0] in inside_rate]
+            rated = [flow for flow in flows if flow[0] in inside_rate]
             carried, expected = (
-                sum(between[flow] for flow in known),
-                sum(inside_rate[flow[0]] for flow in known),
+                sum(between[flow] for flow in rated),
+                sum(inside_rate[flow[0]] for flow in rated),
             )
             confirmed &= carried < SLOWED * expected
     return confirmed
 
 
-def _crossing(groups: Sequence[Sequence[str]], of: int, step: int) -> list[Flow]:
+def _crossing(groups: Sequence[Sequence[str]], sender: int, step: int) -> list[Flow]:
     """Flows from a group to another. Flows back use other pairs: an MPI may alternate the directions of a pair."""
-    rounds, to = divmod(of + step, len(groups))
-    targets = [*groups[to][rounds:], *groups[to][:rounds]]
-    return list(zip(groups[of], targets, strict=False))
+    rounds, receiver = divmod(sender + step, len(groups))
+    targets = [*groups[receiver][rounds:], *groups[receiver][:rounds]]
+    return list(zip(groups[sender], targets, strict=False))
 
 
 def ring(hosts: Sequence[str]) -> list[Flow]:

@@ -65,20 +65,20 @@ class PivotView:
 PivotMeasurement = Generator[Round, Result, PivotView | None]
 
 
-def discover(hosts: Sequence[str], echoes: int) -> Generator[Round, Result, Topology]:
+def discover(hosts: Sequence[str], round_trips: int) -> Generator[Round, Result, Topology]:
     """Returns the hosts of each cabinet; a single cabinet where times show no gap or contradict each other.
 
-    ``echoes``: round trips for each pair and visit.
+    ``round_trips``: their number for each pair and visit.
     """
     unassigned, gap = list(hosts), None
     cabinets: list[list[str]] = []
     noise = 0.0
     while unassigned:
         pivot, others = unassigned[0], unassigned[1:]
-        view = yield from _measure_from(pivot, others, echoes, gap)
+        view = yield from _measure_from(pivot, others, round_trips, gap)
         if view is not None and view.gap is None and len(others) > 1:
             # All times are alike: a single cabinet, or the pivot is alone in its cabinet. Another host tells.
-            second = yield from _measure_from(others[-1], [pivot, *others[:-1]], echoes, None)
+            second = yield from _measure_from(others[-1], [pivot, *others[:-1]], round_trips, None)
             view = view if second is None else PivotView(view.times, second.gap)
         if view is None:
             return {_name(0): list(hosts)}
@@ -89,13 +89,17 @@ def discover(hosts: Sequence[str], echoes: int) -> Generator[Round, Result, Topo
     # Times without noise (a simulator's) need no confirmation. Times with little noise need it only where a cabinet
     # has a single host.
     is_certain = noise == 0 or (noise < QUIET_NOISE and all(len(cabinet) > 1 for cabinet in cabinets))
-    if not is_certain and len(cabinets) > 1 and not (yield from _is_confirmed(hosts, cabinets, echoes, gap)):
+    if (
+        not is_certain
+        and len(cabinets) > 1
+        and not (yield from _is_confirmed(hosts, cabinets, round_trips, gap))
+    ):
         return {_name(0): list(hosts)}
     return {_name(i): cabinet for i, cabinet in enumerate(cabinets)}
 
 
 def _is_confirmed(
-    hosts: Sequence[str], cabinets: Sequence[Sequence[str]], echoes: int, gap: Gap | None
+    hosts: Sequence[str], cabinets: Sequence[Sequence[str]], round_trips: int, gap: Gap | None
 ) -> Generator[Round, Result, bool]:
     """Whether a second host of each cabinet sees the same hosts near as the pivot did.
 
@@ -104,7 +108,7 @@ def _is_confirmed(
     for cabinet in cabinets:
         *others, witness = cabinet
         view = (
-            (yield from _measure_from(witness, [h for h in hosts if h != witness], echoes, gap))
+            (yield from _measure_from(witness, [h for h in hosts if h != witness], round_trips, gap))
             if others
             else None
         )
@@ -114,7 +118,7 @@ def _is_confirmed(
 
 
 def _measure_from(
-    pivot: str, others: Sequence[str], echoes: int, earlier_gap: Gap | None
+    pivot: str, others: Sequence[str], round_trips: int, earlier_gap: Gap | None
 ) -> PivotMeasurement:
     """Measures all pairs until odd and even visits agree on which hosts are near; None where they never do.
 
@@ -125,9 +129,9 @@ def _measure_from(
     times: dict[str, list[float]] = {other: [] for other in others}
     for visit in range(1, MAX_VISITS + 1) if others else ():
         params: dict[str, Scalar] = {"experiment": "discover", "pivot": pivot, "visit": visit}
-        result = yield Round(pairs, sizes=(MESSAGE_BYTES,), count=max(1, echoes // 2), params=params)
-        for echo in result.echoes:
-            times[str(echo.subject.peer)].append(typical(echo.samples))
+        result = yield Round(pairs, sizes=(MESSAGE_BYTES,), count=max(1, round_trips // 2), params=params)
+        for record in result.latencies:
+            times[str(record.subject.peer)].append(typical(record.samples))
         gap = find_gap(times) or earlier_gap
         odd, even = (PivotView(half, gap) for half in halves(times))
         view = PivotView(times, gap)

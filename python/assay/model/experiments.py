@@ -48,7 +48,7 @@ def experiments(study: Study) -> Rounds:
 def _find_cabinets(study: Study) -> Rounds:
     """Finds the cabinets by latency; by contention where all latencies are alike."""
     study.phase = "finding the cabinets"
-    cabinets, study.grouped_by = (yield from discover(study.hosts, study.effort.echoes)), "latency"
+    cabinets, study.grouped_by = (yield from discover(study.hosts, study.effort.round_trips)), "latency"
     if len(cabinets) == 1:
         cabinets, study.grouped_by = (yield from discover_by_contention(study)), "contention"
     if not cabinets:
@@ -96,8 +96,8 @@ def _pairs(study: Study, shape: str, count: int) -> Generator[Round, Result, flo
         flows += shape_flows(hosts, shape, count)
     params: dict[str, Scalar] = {"experiment": "pairs", "shape": shape, "count": count}
     slow = study.single / 2
-    asked = Round(tuple(flows), study.size, study.seconds(slow), params=params)
-    result = yield from repeat(study, asked, list(study.cabinets.values()))
+    request = Round(tuple(flows), study.size, study.seconds(slow), params=params)
+    result = yield from repeat(study, request, list(study.cabinets.values()))
     largest = set(sorted(study.cabinets.values(), key=len)[-1])
     return sum(
         rate
@@ -119,27 +119,27 @@ def shape_flows(hosts: Sequence[str], shape: str, count: int) -> list[Flow]:
 def _hosts(study: Study) -> Rounds:
     """Each host with two partners: sending, receiving, and both at once."""
     study.phase = "each host"
-    for way in ("up", "down", "both"):
+    for direction in ("up", "down", "both"):
         for stars in star_rounds(study.cabinets):
-            flows = [flow for centre, partners in stars for flow in star_flows(centre, partners, way)]
-            if len(stars[0][1]) < 2 and way == "both" and len(study.hosts) > 2:
+            flows = [flow for centre, partners in stars for flow in star_flows(centre, partners, direction)]
+            if len(stars[0][1]) < 2 and direction == "both" and len(study.hosts) > 2:
                 continue
             params: dict[str, Scalar] = {
                 "experiment": "host",
-                "way": way,
+                "direction": direction,
                 "centres": ",".join(c for c, _ in stars),
             }
-            asked = Round(tuple(flows), study.size, study.seconds(study.single / 2), params=params)
-            yield from repeat(study, asked, [[centre] for centre, _ in stars])
+            request = Round(tuple(flows), study.size, study.seconds(study.single / 2), params=params)
+            yield from repeat(study, request, [[centre] for centre, _ in stars])
 
 
 Star = tuple[str, list[str]]
 
 
-def star_flows(centre: str, partners: Sequence[str], way: str) -> list[Flow]:
-    if way == "up":
+def star_flows(centre: str, partners: Sequence[str], direction: str) -> list[Flow]:
+    if direction == "up":
         return [(centre, partner) for partner in partners]
-    if way == "down":
+    if direction == "down":
         return [(partner, centre) for partner in partners]
     return [(centre, partners[0]), (partners[-1], centre)]
 
@@ -195,8 +195,8 @@ def _between(study: Study) -> Rounds:
     study.phase = "between the cabinets"
     pair = len(names) == 2  # then A to B is all there is: the up link of one and the down link of the other
     for name in names[:1] if pair else names:
-        for way in ("up", "down", "both"):
-            yield from _cabinet(study, name, way)
+        for direction in ("up", "down", "both"):
+            yield from _cabinet(study, name, direction)
     if not pair:
         flows = ring_of_cabinets(study.cabinets)
         params: dict[str, Scalar] = {"experiment": "backbone"}
@@ -205,14 +205,19 @@ def _between(study: Study) -> Rounds:
         )
 
 
-def _cabinet(study: Study, name: str, way: str) -> Rounds:
+def _cabinet(study: Study, name: str, direction: str) -> Rounds:
     """One host and all hosts of a cabinet; where a plateau shows, also half of them and its expected knee."""
     most = len(cabinet_flows(study.cabinets, name, "up", len(study.hosts)))
     alone = 0.0
     counts = [1, most] if most > 1 else [1]
     for count in counts:  # a plateau adds more
-        flows = cabinet_flows(study.cabinets, name, way, count)
-        params: dict[str, Scalar] = {"experiment": "cabinet", "cabinet": name, "way": way, "count": count}
+        flows = cabinet_flows(study.cabinets, name, direction, count)
+        params: dict[str, Scalar] = {
+            "experiment": "cabinet",
+            "cabinet": name,
+            "direction": direction,
+            "count": count,
+        }
         slow = study.single / 2
         result = yield from repeat(study, Round(tuple(flows), study.size, study.seconds(slow), params=params))
         alone = alone or result.total
@@ -221,17 +226,17 @@ def _cabinet(study: Study, name: str, way: str) -> Rounds:
             counts += [n for n in dict.fromkeys(((most + 1) // 2, knee)) if 1 < n < most]
 
 
-def cabinet_flows(cabinets: Topology, name: str, way: str, count: int) -> list[Flow]:
+def cabinet_flows(cabinets: Topology, name: str, direction: str, count: int) -> list[Flow]:
     """``count`` pairs of a host of the cabinet and one outside; those outside are spread over all other cabinets."""
     others = [hosts for other, hosts in cabinets.items() if other != name]
     outside = [hosts[i] for i in range(max(map(len, others))) for hosts in others if i < len(hosts)]
     pairs = list(zip(cabinets[name], outside, strict=False))[:count]
-    if way == "up":
+    if direction == "up":
         return pairs
     # A host receives from another host than it sends to: an MPI may alternate the two directions of one pair.
-    back = pairs[1:] + pairs[:1] if way == "both" else pairs
+    back = pairs[1:] + pairs[:1] if direction == "both" else pairs
     down = [(b, a) for (_, b), (a, _) in zip(back, pairs, strict=True)]
-    return down if way == "down" else [flow for both in zip(pairs, down, strict=True) for flow in both]
+    return down if direction == "down" else [flow for both in zip(pairs, down, strict=True) for flow in both]
 
 
 def ring_of_cabinets(cabinets: Topology) -> list[Flow]:

@@ -28,7 +28,7 @@ SMALL = 16  # B: the time of a message up to this size is latency
 
 @dataclass
 class Model:
-    """What was carried_sum. ``network`` holds only links that were seen to be a limit."""
+    """The fitted model. ``network`` holds only links that were seen to be a limit."""
 
     network: Network
     capacities: list[Capacity] = field(default_factory=list)
@@ -37,8 +37,15 @@ class Model:
     between: float = 0.0  # s: to another cabinet
     size: int = 0  # B: message size of the rounds with concurrent flows
 
-    def find(self, level: str, of: str, way: str) -> Capacity | None:
-        return next((c for c in self.capacities if (c.level, c.of, c.way) == (level, of, way)), None)
+    def find(self, level: str, resource: str, direction: str) -> Capacity | None:
+        return next(
+            (
+                c
+                for c in self.capacities
+                if (c.level, c.resource, c.direction) == (level, resource, direction)
+            ),
+            None,
+        )
 
 
 def fit(records: Sequence[AnyRecord], cabinets: Topology) -> Model:
@@ -78,11 +85,19 @@ class FlowSum:
 
 
 def _add_capacity(
-    model: Model, link: Link, carried_sum: FlowSum | None, why: str, binds: bool = True, unit: str = "B/s"
+    model: Model, link: Link, carried_sum: FlowSum | None, reason: str, binds: bool = True, unit: str = "B/s"
 ) -> None:
-    level, of, way = link
-    cabinet = model.network.cabinet_of.get(of, "") if level == "host" else ""
-    record = Capacity(level=level, of=of, way=way, unit=unit, state="unknown", cabinet=cabinet, why=why)  # type: ignore[arg-type]
+    level, resource, direction = link
+    cabinet = model.network.cabinet_of.get(resource, "") if level == "host" else ""
+    record = Capacity(
+        level=level,  # type: ignore[arg-type]
+        resource=resource,
+        direction=direction,  # type: ignore[arg-type]
+        unit=unit,
+        state="unknown",
+        cabinet=cabinet,
+        reason=reason,
+    )
     if carried_sum is not None and carried_sum.samples:
         e = carried_sum.estimate
         record.state = "measured" if binds else "at_least"
@@ -99,9 +114,11 @@ def _add_capacity(
 def _hosts(model: Model, rounds: Sequence[Flows]) -> None:
     sums: dict[tuple[str, str], FlowSum] = defaultdict(FlowSum)
     for record in rounds:
-        way = str(record.params["way"])
+        direction = str(record.params["direction"])
         for centre in str(record.params["centres"]).split(","):
-            sums[centre, way].add(record, [i for i, flow in enumerate(flows_of(record)) if centre in flow])
+            sums[centre, direction].add(
+                record, [i for i, flow in enumerate(flows_of(record)) if centre in flow]
+            )
     _up_and_down(model, sums)
     for host in model.network.cabinet_of:
         both = sums.get((host, "both"))
@@ -128,13 +145,13 @@ def _hosts(model: Model, rounds: Sequence[Flows]) -> None:
 def _up_and_down(model: Model, sums: dict[tuple[str, str], FlowSum]) -> None:
     """First the rates as they are; then links whose partners may have been the limit become "at_least"."""
     hosts = list(model.network.cabinet_of)
-    links = [(host, way) for host in hosts for way in ("up", "down")]
-    for host, way in links:
-        if (host, way) in sums:
-            model.network.capacity["host", host, way] = sums[host, way].estimate.value
-    for host, way in links:
-        carried_sum = sums.get((host, way))
-        link: Link = ("host", host, way)
+    links = [(host, direction) for host in hosts for direction in ("up", "down")]
+    for host, direction in links:
+        if (host, direction) in sums:
+            model.network.capacity["host", host, direction] = sums[host, direction].estimate.value
+    for host, direction in links:
+        carried_sum = sums.get((host, direction))
+        link: Link = ("host", host, direction)
         if carried_sum is None:
             _add_capacity(model, link, None, "not measured for this host")
             continue
@@ -142,24 +159,27 @@ def _up_and_down(model: Model, sums: dict[tuple[str, str], FlowSum]) -> None:
         others = model.network.total(touching, without=[link])
         if carried_sum.estimate.value < PLATEAU * others:
             _add_capacity(
-                model, link, carried_sum, f"{'to' if way == 'up' else 'from'} {len(touching)} hosts at once"
+                model,
+                link,
+                carried_sum,
+                f"{'to' if direction == 'up' else 'from'} {len(touching)} hosts at once",
             )
         else:
             partners = ", ".join(sorted({end for flow in touching for end in flow} - {host}))
-            why = f"as much as {partners} could take; another partner at the same time would tell more"
-            _add_capacity(model, link, carried_sum, why, binds=True)
+            reason = f"as much as {partners} could take; another partner at the same time would tell more"
+            _add_capacity(model, link, carried_sum, reason, binds=True)
             model.capacities[-1].state = "at_least"
 
 
 def _mark_hidden_by_limiter(model: Model, host: str, both: Estimate) -> None:
     """Marks links that a limiter as narrow as they are hides: they are only known to carry at least their rate."""
-    for way in ("up", "down"):
-        capacity = model.find("host", host, way)
+    for direction in ("up", "down"):
+        capacity = model.find("host", host, direction)
         if capacity is not None and capacity.value is not None and both.value < capacity.value / PLATEAU:
             capacity.state = "at_least"
-            capacity.why = (
-                f"limiter or {way} link: both directions together carry no more than this one alone, so the limiter "
-                "hides it; no traffic of this host can tell, its port's settings would"
+            capacity.reason = (
+                f"limiter or {direction} link: both directions together carry no more than this one alone, so the "
+                "limiter hides it; no traffic of this host can tell, its port's settings would"
             )
 
 
@@ -192,8 +212,8 @@ def _inside(model: Model, rounds: Sequence[Flows]) -> None:
         elif best[2]:
             _add_capacity(model, link, best[1], f"plateau of {len(best[1].flows)} flows inside the cabinet")
         else:
-            why = f"{NEVER_BINDS}: {len(best[1].flows)} flows at once are as fast as their hosts"
-            _add_capacity(model, link, best[1], why, binds=False)
+            reason = f"{NEVER_BINDS}: {len(best[1].flows)} flows at once are as fast as their hosts"
+            _add_capacity(model, link, best[1], reason, binds=False)
 
 
 def _carried(record: Flows, hosts: Sequence[str]) -> float:
@@ -209,17 +229,19 @@ def _cabinets(model: Model, rounds: Sequence[Flows]) -> None:
         return
     if not rounds:
         for name in names:
-            for way in ("up", "down"):
-                _add_capacity(model, ("cabinet", name, way), None, "not measured")
+            for direction in ("up", "down"):
+                _add_capacity(model, ("cabinet", name, direction), None, "not measured")
         return
     sums: dict[tuple[str, str], FlowSum] = defaultdict(FlowSum)
     for record in rounds:
         if record.params["experiment"] == "backbone":
             sums["", "backbone"].add(record, range(len(record.sources)))
             continue
-        key = str(record.params["cabinet"]), str(record.params["way"])
+        key = str(record.params["cabinet"]), str(record.params["direction"])
         most = max(
-            int(r.params["count"]) for r in rounds if (r.params.get("cabinet"), r.params.get("way")) == key
+            int(r.params["count"])
+            for r in rounds
+            if (r.params.get("cabinet"), r.params.get("direction")) == key
         )
         if int(record.params["count"]) == most:
             sums[key].add(record, range(len(record.sources)))
@@ -232,21 +254,21 @@ def _cabinets(model: Model, rounds: Sequence[Flows]) -> None:
 def _two_cabinets(model: Model, names: Sequence[str], sums: dict[tuple[str, str], FlowSum]) -> None:
     a, b = names
     blind = "the two cannot be told apart with two cabinets, a third would tell"
-    for source, target, way in ((a, b, "up"), (b, a, "down")):
-        carried_sum = sums[a, way]
+    for source, target, direction in ((a, b, "up"), (b, a, "down")):
+        carried_sum = sums[a, direction]
         binds = carried_sum.estimate.value < PLATEAU * model.network.total(carried_sum.flows)
-        why = f"plateau from {source} to {target}: the up link of {source} or the down link of {target}; {blind}"
+        reason = f"plateau from {source} to {target}: the up link of {source} or the down link of {target}; {blind}"
         if not binds:
-            why = f"{NEVER_BINDS}: all hosts from {source} to {target} are as fast as they can be alone"
+            reason = f"{NEVER_BINDS}: all hosts from {source} to {target} are as fast as they can be alone"
         for link in (("cabinet", source, "up"), ("cabinet", target, "down")):
-            _add_capacity(model, link, carried_sum, why, binds=binds)
+            _add_capacity(model, link, carried_sum, reason, binds=binds)
     both = sums[a, "both"]
     binds = both.estimate.value < PLATEAU * model.network.total(both.flows)
-    why = (
+    reason = (
         f"plateau of both directions between {a} and {b}: a backbone, or a limiter at either cabinet; with four "
         "cabinets, two pairs of them at the same time would tell"
     )
-    _add_capacity(model, ("backbone", "", "through"), both, why if binds else NEVER_BINDS, binds=binds)
+    _add_capacity(model, ("backbone", "", "through"), both, reason if binds else NEVER_BINDS, binds=binds)
 
 
 def _many_cabinets(model: Model, names: Sequence[str], sums: dict[tuple[str, str], FlowSum]) -> None:
@@ -270,13 +292,13 @@ def _many_cabinets(model: Model, names: Sequence[str], sums: dict[tuple[str, str
                 "both directions at once carry less than each alone; all cabinets, more",
             )
         elif name in limiters:
-            why = "limiter or backbone: all cabinets together carry no more than this one alone"
-            _add_capacity(model, link, limiters[name], why, binds=False)
+            reason = "limiter or backbone: all cabinets together carry no more than this one alone"
+            _add_capacity(model, link, limiters[name], reason, binds=False)
         else:
             _add_capacity(model, link, sums.get((name, "both")), NEVER_BINDS, binds=False)
     binds = every.samples != [] and total < PLATEAU * network.total(every.flows)
-    why = "plateau of all cabinets at once, each to the next" if binds else NEVER_BINDS
-    _add_capacity(model, backbone, every, why, binds=binds)
+    reason = "plateau of all cabinets at once, each to the next" if binds else NEVER_BINDS
+    _add_capacity(model, backbone, every, reason, binds=binds)
 
 
 def _cabinet_links(
@@ -287,7 +309,7 @@ def _cabinet_links(
     ``total``: the rate of all cabinets at once, in B/s.
     """
     network = model.network
-    links: list[Link] = [("cabinet", name, way) for name in names for way in ("up", "down")]
+    links: list[Link] = [("cabinet", name, direction) for name in names for direction in ("up", "down")]
     network.capacity |= {link: sums[link[1:]].estimate.value for link in links if link[1:] in sums}
     for link in links:
         carried_sum = sums.get(link[1:])
@@ -295,16 +317,17 @@ def _cabinet_links(
             _add_capacity(model, link, None, "not measured")
             continue
         del network.capacity[link]
-        value, way = carried_sum.estimate.value, link[2]
+        value, direction = carried_sum.estimate.value, link[2]
         if value >= PLATEAU * network.total(carried_sum.flows):
-            why = f"{NEVER_BINDS}: as much as its hosts or the other cabinets could take"
-            _add_capacity(model, link, carried_sum, why, binds=False)
+            reason = f"{NEVER_BINDS}: as much as its hosts or the other cabinets could take"
+            _add_capacity(model, link, carried_sum, reason, binds=False)
         elif value >= PLATEAU * total:
-            why = "cabinet link or backbone: this cabinet alone carries what all of them do together"
-            _add_capacity(model, link, carried_sum, why, binds=False)
+            reason = "cabinet link or backbone: this cabinet alone carries what all of them do together"
+            _add_capacity(model, link, carried_sum, reason, binds=False)
         else:
-            why = f"plateau of {len(carried_sum.flows)} flows {'to' if way == 'up' else 'from'} all other cabinets"
-            _add_capacity(model, link, carried_sum, why)
+            preposition = "to" if direction == "up" else "from"
+            reason = f"plateau of {len(carried_sum.flows)} flows {preposition} all other cabinets"
+            _add_capacity(model, link, carried_sum, reason)
 
 
 # Times of messages.
@@ -313,12 +336,12 @@ def _cabinet_links(
 def _latencies(model: Model, times: Mapping[str, Times]) -> None:
     for level, level_times in times.items():
         small = [size for size in level_times.visits if size <= SMALL] or [min(level_times.visits)]
-        carried_sum = FlowSum(samples=[level_times.at(size).value for size in small])
-        carried_sum.evidence = [echo.id for size in small for echo in level_times.visits[size]]
+        carried_sum = FlowSum(samples=[level_times.time_of(size).value for size in small])
+        carried_sum.evidence = [r.id for size in small for r in level_times.visits[size]]
         setattr(model, level, carried_sum.estimate.value)
         where = "inside a cabinet" if level == "inside" else "between cabinets"
-        why = f"half a round trip of up to {max(small)} B {where}"
-        _add_capacity(model, ("network", level, "latency"), carried_sum, why, binds=False, unit="s")
+        reason = f"half a round trip of up to {max(small)} B {where}"
+        _add_capacity(model, ("network", level, "latency"), carried_sum, reason, binds=False, unit="s")
         model.capacities[-1].state = "measured"
 
 

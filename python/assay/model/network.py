@@ -16,7 +16,7 @@ import numpy as np
 from assay.model.rounds import Flow
 
 Topology = dict[str, list[str]]  # cabinets, each with its hosts
-Link = tuple[str, str, str]  # level, of, way
+Link = tuple[str, str, str]  # level, resource (a host or a cabinet), direction
 
 
 @dataclass
@@ -49,8 +49,10 @@ class Network:
 
     def predict(self, flows: Sequence[Flow], without: Iterable[Link] = ()) -> list[float]:
         """The rate of each flow in B/s when all run at once; infinite where no known link limits it."""
-        known = {link: c for link, c in self.capacity.items() if link not in set(without)}
-        return max_min([[link for link in self.path(flow) if link in known] for flow in flows], known)
+        capacities = {link: c for link, c in self.capacity.items() if link not in set(without)}
+        return max_min(
+            [[link for link in self.path(flow) if link in capacities] for flow in flows], capacities
+        )
 
     def total(self, flows: Sequence[Flow], without: Iterable[Link] = ()) -> float:
         return sum(self.predict(flows, without))

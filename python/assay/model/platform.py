@@ -48,8 +48,8 @@ def write_platform(model: Model, path: Path, origin: str) -> None:
 
 
 def build(model: Model, origin: str) -> Node:
-    known = {name: [h for h in hosts if _host(model, h)] for name, hosts in model.network.cabinets.items()}
-    if sum(map(len, known.values())) < 2:
+    measured = {name: [h for h in hosts if _host(model, h)] for name, hosts in model.network.cabinets.items()}
+    if sum(map(len, measured.values())) < 2:
         raise UserError(
             "no host's capacity is known: there is no platform to write", "see 'assay saturate --help'"
         )
@@ -58,7 +58,7 @@ def build(model: Model, origin: str) -> Node:
     root.append(_configuration(model))
     top = ET.SubElement(root, "zone", id="all", routing="Full")
     gateways = {}
-    for name, hosts in known.items():
+    for name, hosts in measured.items():
         _left_out(top, name, [h for h in model.network.cabinets[name] if h not in hosts])
         if hosts:
             gateways[name] = _cabinet(top, model, name, hosts)
@@ -68,7 +68,7 @@ def build(model: Model, origin: str) -> Node:
 
 
 def _host(model: Model, host: str) -> bool:
-    return all(("host", host, way) in model.network.capacity for way in ("up", "down"))
+    return all(("host", host, direction) in model.network.capacity for direction in ("up", "down"))
 
 
 def _left_out(parent: Node, name: str, hosts: Sequence[str]) -> None:
@@ -119,7 +119,7 @@ def _cabinet(parent: Node, model: Model, name: str, hosts: list[str]) -> str:
 
 def _alike(model: Model, hosts: Sequence[str]) -> bool:
     capacity = model.network.capacity
-    links = [capacity["host", h, way] for h in hosts for way in ("up", "down")]
+    links = [capacity["host", h, direction] for h in hosts for direction in ("up", "down")]
     limiters = [capacity["host", h, "limiter"] for h in hosts if ("host", h, "limiter") in capacity]
     if limiters and (len(limiters) < len(hosts) or max(limiters) > min(limiters) * (1 + ALIKE)):
         return False
@@ -148,7 +148,9 @@ def _cluster(parent: Node, model: Model, name: str, hosts: Sequence[str], prefix
     cluster = ET.SubElement(
         parent, "cluster", id=name, prefix=prefix, suffix="", radical=radical, speed=SPEED
     )
-    cluster.set("bw", _rate(_middle([capacity["host", h, way] for h in hosts for way in ("up", "down")])))
+    cluster.set(
+        "bw", _rate(_middle([capacity["host", h, direction] for h in hosts for direction in ("up", "down")]))
+    )
     cluster.set("lat", _time(_latency(model) / 2))
     cluster.set("sharing_policy", "SPLITDUPLEX")
     limiters = [capacity["host", h, "limiter"] for h in hosts if ("host", h, "limiter") in capacity]
@@ -194,13 +196,13 @@ def _trunks(parent: Node, model: Model, names: Sequence[str]) -> None:
         return
     extra = max(model.between - model.inside, 0.0) / 2 if model.inside else 0.0
     for name in names:
-        for way in ("up", "down", "limiter"):
+        for direction in ("up", "down", "limiter"):
             _trunk(
                 parent,
                 model,
-                model.find("cabinet", name, way),
-                f"{name}_{way}",
-                0.0 if way == "limiter" else extra,
+                model.find("cabinet", name, direction),
+                f"{name}_{direction}",
+                0.0 if direction == "limiter" else extra,
             )
     _trunk(parent, model, model.find("backbone", "", "through"), "backbone", 0.0)
 
@@ -208,12 +210,12 @@ def _trunks(parent: Node, model: Model, names: Sequence[str]) -> None:
 def _trunk(parent: Node, model: Model, capacity: Capacity | None, name: str, latency: float) -> None:
     if capacity is None or capacity.value is None:
         if capacity is not None:
-            parent.append(ET.Comment(f" {name}: capacity unknown: {capacity.why} "))
+            parent.append(ET.Comment(f" {name}: capacity unknown: {capacity.reason} "))
         return
     parent.append(ET.Comment(f" {name}: {describe(capacity)} "))
     if capacity.state == "measured":
         _link(parent, name, capacity.value, latency)
-    elif capacity.way in ("up", "down"):  # it has a latency, but no shared capacity
+    elif capacity.direction in ("up", "down"):  # it has a latency, but no shared capacity
         _link(parent, name, capacity.value, latency, sharing="FATPIPE")
 
 
@@ -272,16 +274,16 @@ def _explain(parent: Node, model: Model, name: str, hosts: Sequence[str]) -> Non
 
 
 def _explain_host(parent: Node, model: Model, host: str) -> None:
-    for way in ("up", "down", "limiter"):
-        capacity = model.find("host", host, way)
+    for direction in ("up", "down", "limiter"):
+        capacity = model.find("host", host, direction)
         if capacity is not None:
-            parent.append(ET.Comment(f" {host} {way}: {describe(capacity)} "))
+            parent.append(ET.Comment(f" {host} {direction}: {describe(capacity)} "))
 
 
 def describe(capacity: Capacity) -> str:
     """A capacity as text: "120 MB/s (119 MB/s to 121 MB/s), to 2 hosts at once; records 12, 13"."""
     if capacity.value is None:
-        return f"unknown: {capacity.why}"
+        return f"unknown: {capacity.reason}"
     rate = format_quantity(capacity.value, capacity.unit)
     if capacity.state == "at_least":
         text = f"unknown, at least {rate}"
@@ -292,4 +294,4 @@ def describe(capacity: Capacity) -> str:
         )
         text = f"{rate} (95 %: {low} to {high})"
     records = ", ".join(map(str, capacity.evidence))
-    return f"{text}; {capacity.why}; records {records}".replace("--", "-")
+    return f"{text}; {capacity.reason}; records {records}".replace("--", "-")

@@ -44,7 +44,7 @@ class Round:
         assert callable(name)
         ends = [[name(source), name(target)] for source, target in self.flows]
         if self.sizes:
-            request: dict[str, object] = {"echo": ends, "sizes": list(self.sizes), "count": self.count}
+            request: dict[str, object] = {"ping_pong": ends, "sizes": list(self.sizes), "count": self.count}
         else:
             request = {"flows": ends, "size": self.size, "seconds": round(self.seconds, 9)}
         return {**request, "params": dict(self.params)}
@@ -55,11 +55,11 @@ class Result:
     """The result of a round: one record of flows, or a latency record for each pair and size."""
 
     flows: Flows | None = None
-    echoes: list[Measurement] = field(default_factory=list)
+    latencies: list[Measurement] = field(default_factory=list)
 
-    def complete(self, asked: Round) -> bool:
-        if asked.sizes:
-            return len(self.echoes) >= len(asked.flows) * len(asked.sizes)
+    def complete(self, request: Round) -> bool:
+        if request.sizes:
+            return len(self.latencies) >= len(request.flows) * len(request.sizes)
         return self.flows is not None
 
     @property
@@ -84,5 +84,5 @@ def results(records: Sequence[AnyRecord]) -> dict[str, Result]:
         if isinstance(record, Flows):
             result.flows = record
         else:
-            result.echoes.append(record)
+            result.latencies.append(record)
     return by_key

@@ -49,21 +49,21 @@ def points_of(times: Times, latency: float = 1.0, gap: float = 1.0, envelope: in
     """One point a size. ``gap``: s/B of the pair; ``envelope``: B that the MPI adds to each message."""
     points = []
     for size in sorted(times.visits):
-        time = times.at(size)
+        time = times.time_of(size)
         points.append(Point(size, time.value, time.uncertainty, latency, (size + envelope) * gap))
     return points
 
 
-def fit_segments(points: Iterable[Point], given: int | None = None) -> list[Segment]:
+def fit_segments(points: Iterable[Point], fixed_from: int | None = None) -> list[Segment]:
     """The segments of times by size; the first starts at 0.
 
-    From ``given`` bytes on the gap is not fitted but 1, that of the pair; the rest of the time is latency.
+    From ``fixed_from`` bytes on the gap is not fitted but 1, that of the pair; the rest of the time is latency.
     """
     ordered = sorted(points, key=lambda point: point.size)
     if not ordered:
         return []
     starts = [i for i, p in enumerate(ordered) if i == 0 or p.size > ordered[i - 1].size]
-    sizes = _Sizes(ordered, [*starts, len(ordered)], given)
+    sizes = _Sizes(ordered, [*starts, len(ordered)], fixed_from)
     return [
         Segment(ordered[starts[first]].size if first else 0, *sizes.line(first, end))
         for first, end in _cheapest(sizes, len(starts))
@@ -73,10 +73,10 @@ def fit_segments(points: Iterable[Point], given: int | None = None) -> list[Segm
 class _Sizes:
     """Points grouped by size; a segment covers the sizes with index ``first`` to ``end`` - 1."""
 
-    def __init__(self, points: Sequence[Point], bounds: Sequence[int], given: int | None) -> None:
+    def __init__(self, points: Sequence[Point], bounds: Sequence[int], fixed_from: int | None) -> None:
         self._bounds = bounds
         self._sizes = [points[i].size for i in bounds[:-1]]
-        self._given = given
+        self._fixed_from = fixed_from
         # All in units of the error that each time allows.
         allowed = np.array([p.time * max(TOLERANCE, p.uncertainty) for p in points])
         self._by_latency = np.array([p.latency for p in points]) / allowed
@@ -87,7 +87,7 @@ class _Sizes:
         """Latency and gap, neither negative, by least squares."""
         rows = slice(self._bounds[first], self._bounds[end])
         by_latency, by_size, target = self._by_latency[rows], self._by_size[rows], self._target[rows]
-        if self._given is not None and self._sizes[end - 1] >= self._given:
+        if self._fixed_from is not None and self._sizes[end - 1] >= self._fixed_from:
             return max(0.0, _best_factor(by_latency, target - by_size)), 1.0
         if len(target) > 1:
             (latency, gap), *_ = np.linalg.lstsq(np.column_stack((by_latency, by_size)), target, rcond=None)

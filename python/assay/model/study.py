@@ -26,7 +26,7 @@ class Effort:
     confidence: float = 0.02
     repeats: int = 8
     seconds: float = 0.5  # least duration of a round
-    echoes: int = 100
+    round_trips: int = 100
     least_size: int = 256 << 10
     messages: int = MESSAGES
 
@@ -50,7 +50,9 @@ class Study:
         return max(self.effort.seconds, self.effort.messages * self.size / slowest)
 
 
-def until_steady(study: Study, asked: Round, messages: int | None = None) -> Generator[Round, Result, Result]:
+def until_steady(
+    study: Study, request: Round, messages: int | None = None
+) -> Generator[Round, Result, Result]:
     """Repeats a round with longer durations until all flows ran at the same time and moved half of ``messages``.
 
     The record of the next try names the round that was too short in ``REPLACES``; that round is not used.
@@ -58,38 +60,38 @@ def until_steady(study: Study, asked: Round, messages: int | None = None) -> Gen
     least = (messages or study.effort.messages) / 2
     for _ in range(TRIES):
         study.rounds_asked += 1
-        result = yield asked
-        if result.flows is not None and result.flows.values and _fewest_messages(result, asked) >= least:
+        result = yield request
+        if result.flows is not None and result.flows.values and _fewest_messages(result, request) >= least:
             return result
-        params = {**asked.params, REPLACES: asked.key}
-        asked = Round(asked.flows, asked.size, asked.seconds * 3, params=params)
+        params = {**request.params, REPLACES: request.key}
+        request = Round(request.flows, request.size, request.seconds * 3, params=params)
     raise UserError(
-        f"the flows of '{asked.params.get('experiment')}' did not run at one time within {asked.seconds / 3:.0f} s",
+        f"the flows of '{request.params.get('experiment')}' did not run at one time within {request.seconds / 3:.0f} s",
         "a host is far slower than the others, or does not answer: leave it out",
     )
 
 
-def _fewest_messages(result: Result, asked: Round) -> float:
+def _fewest_messages(result: Result, request: Round) -> float:
     assert result.flows is not None
     window = float(result.flows.params.get("window_s", 0.0))
-    return min(result.flows.values) * window / asked.size
+    return min(result.flows.values) * window / request.size
 
 
 def repeat(
-    study: Study, asked: Round, groups: Sequence[Collection[str]] = ()
+    study: Study, request: Round, groups: Sequence[Collection[str]] = ()
 ) -> Generator[Round, Result, Result]:
     """Repeats a round until the sum of its flows, or of those of each group of hosts, is precise enough."""
-    result = yield from until_steady(study, asked)
-    wanted = [[i for i, (a, b) in enumerate(asked.flows) if a in group or b in group] for group in groups]
-    chosen = [indices for indices in wanted if indices] or [list(range(len(asked.flows)))]
+    result = yield from until_steady(study, request)
+    wanted = [[i for i, (a, b) in enumerate(request.flows) if a in group or b in group] for group in groups]
+    chosen = [indices for indices in wanted if indices] or [list(range(len(request.flows)))]
     samples = [_sums(result, indices) for indices in chosen]
     for again in range(1, study.effort.repeats):
         if max(estimate(group).half_width for group in samples) <= study.effort.confidence:
             break
-        seconds = float(result.flows.params["window_s"]) if result.flows else asked.seconds
-        params = {**asked.params, "again": again}
+        seconds = float(result.flows.params["window_s"]) if result.flows else request.seconds
+        params = {**request.params, "again": again}
         result = yield from until_steady(
-            study, Round(asked.flows, asked.size, max(asked.seconds, round(seconds, 3)), params=params)
+            study, Round(request.flows, request.size, max(request.seconds, round(seconds, 3)), params=params)
         )
         samples = [before + _sums(result, indices) for before, indices in zip(samples, chosen, strict=True)]
     return result

@@ -48,10 +48,12 @@ def _visits(study: Study, levels: Mapping[str, Times], sizes: Sequence[int]) -> 
     Two visits may agree by chance, hence the neighbours. The levels take turns, so that a disturbance meets both.
     """
     varies = study.effort.repeats > 1
-    count = max(2, study.effort.echoes // 2)
+    count = max(2, study.effort.round_trips // 2)
     for visit in range(VISITS if varies else 1):
         for level, times in levels.items():
-            unsure = [visit < 2 or times.at(size).uncertainty > study.effort.confidence for size in sizes]
+            unsure = [
+                visit < 2 or times.time_of(size).uncertainty > study.effort.confidence for size in sizes
+            ]
             again = [s for i, s in enumerate(sizes) if any(unsure[max(0, i - NEAR) : i + NEAR + 1])]
             short = [size for size in again if varies and size < SHORT]
             long = [size for size in again if size not in short]
@@ -60,7 +62,7 @@ def _visits(study: Study, levels: Mapping[str, Times], sizes: Sequence[int]) -> 
                     order = _drained_first(group, messages) if varies else tuple(group)
                     params: dict[str, Scalar] = {"experiment": "sweep", "level": level, "again": visit}
                     result = yield Round((times.pair,), sizes=order, count=messages, params=params)
-                    times.add(result.echoes)
+                    times.add(result.latencies)
 
 
 def _drained_first(sizes: Sequence[int], messages: int) -> tuple[int, ...]:
@@ -78,11 +80,11 @@ def _message_size(study: Study, times: Times) -> int:
 
     Not longer than that: two directions alternate where a socket holds a whole message.
     """
-    latency = min(times.at(size).value for size in times.visits)
+    latency = min(times.time_of(size).value for size in times.visits)
     least = max(study.segments[-1].start, 20 * latency * study.single, study.effort.least_size)
     size = 1 << math.ceil(math.log2(min(least, LONGEST)))
     longest = max(times.visits)
-    gap = times.at(longest).value / longest
-    while size < LONGEST and times.at(size).value < PLATEAU * size * gap:
+    gap = times.time_of(longest).value / longest
+    while size < LONGEST and times.time_of(size).value < PLATEAU * size * gap:
         size *= 2
     return size

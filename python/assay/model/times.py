@@ -22,25 +22,25 @@ class Times:
 
     pair: Flow
     visits: dict[int, list[Measurement]] = field(default_factory=lambda: defaultdict(list))
-    _known: dict[tuple[int, int], Estimate] = field(default_factory=dict)  # by size and number of visits
+    _estimates: dict[tuple[int, int], Estimate] = field(default_factory=dict)  # by size and number of visits
 
-    def add(self, echoes: Iterable[Measurement]) -> None:
-        for echo in echoes:
-            if echo.samples:
-                self.visits[int(echo.params["size"])].append(echo)
+    def add(self, latencies: Iterable[Measurement]) -> None:
+        for latency in latencies:
+            if latency.samples:
+                self.visits[int(latency.params["size"])].append(latency)
 
-    def at(self, size: int) -> Estimate:
+    def time_of(self, size: int) -> Estimate:
         key = size, len(self.visits[size])
-        if key not in self._known:
-            self._known[key] = estimate_of_visits([echo.samples for echo in self.visits[size]])
-        return self._known[key]
+        if key not in self._estimates:
+            self._estimates[key] = estimate_of_visits([latency.samples for latency in self.visits[size]])
+        return self._estimates[key]
 
 
 def sweeps(records: Iterable[AnyRecord]) -> dict[str, Times]:
     """The message times of a run, by level: "inside" a cabinet, "between" two."""
     by_level: dict[str, Times] = {}
-    for echo in records:
-        if isinstance(echo, Measurement) and echo.params.get("experiment") == "sweep":
-            pair = str(echo.subject.host), str(echo.subject.peer)
-            by_level.setdefault(str(echo.params["level"]), Times(pair)).add([echo])
+    for record in records:
+        if isinstance(record, Measurement) and record.params.get("experiment") == "sweep":
+            pair = str(record.subject.host), str(record.subject.peer)
+            by_level.setdefault(str(record.params["level"]), Times(pair)).add([record])
     return by_level

@@ -42,9 +42,9 @@ def _set(root: ET.Element, setting: str) -> None:
         )
     nodes = [node for node in root.iter() if node.get("id") == name and node.tag != "link_ctn"]
     if not nodes:
-        known = [str(node.get("id")) for node in root.iter() if node.get("bandwidth") or node.get("bw")]
-        some = ", ".join(known[:6]) + (", ..." if len(known) > 6 else "")
-        raise UserError(f"--set {setting}: the platform has no '{name}'", f"there are: {some}")
+        links = [str(node.get("id")) for node in root.iter() if node.get("bandwidth") or node.get("bw")]
+        some = ", ".join(links[:6]) + (", ..." if len(links) > 6 else "")
+        raise UserError(f"--set {setting}: the platform has no '{name}'", f"choose one of {some}")
     for node in nodes:
         if attribute not in node.attrib:
             raise UserError(

@@ -19,7 +19,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 Scalar = str | int | float | bool
 
@@ -83,6 +83,11 @@ class Measurement(Record, tag="measurement"):
         """The median in ``unit``; NaN without a summary."""
         return self.summary.median if self.summary else math.nan
 
+    @property
+    def mad(self) -> float:
+        """The median absolute deviation in ``unit``; NaN without a summary."""
+        return self.summary.mad if self.summary else math.nan
+
 
 class Pairs(Record, tag="pairs"):
     """One row of a pair matrix: ``values[k]`` is the metric from ``subject.host`` to ``peers[k]``.
@@ -127,8 +132,8 @@ class Capacity(Record, tag="capacity"):
     """
 
     level: Literal["host", "inside", "cabinet", "backbone", "network"]
-    of: str  # the host or cabinet; empty for what there is one of
-    way: Literal["up", "down", "limiter", "through", "latency"]
+    resource: str  # the host or cabinet; empty where the level has one only
+    direction: Literal["up", "down", "limiter", "through", "latency"]
     unit: str  # "B/s", "s"
     state: Literal["measured", "at_least", "unknown"]
     value: float | None = None
@@ -136,7 +141,7 @@ class Capacity(Record, tag="capacity"):
     high: float | None = None
     cabinet: str = ""  # that a host stands in
     n: int = 0  # samples
-    why: str = ""  # which experiment it comes from, or what stands in the way of knowing it
+    reason: str = ""  # the experiment that it comes from, or what prevents a measurement
     evidence: list[int] = []  # ids of the records that it was fitted to
 
 
@@ -144,7 +149,7 @@ class Comparison(Record, tag="comparison"):
     """One point of a curve, measured and simulated on the model. ``error`` is simulated / measured - 1."""
 
     curve: str  # "cabinet a: pairs, sendrecv"
-    along: str  # what x is: "pairs", "hosts", "message size"
+    axis: str  # what x is: "pairs", "hosts", "message size"
     x: float
     unit: str
     measured: float

@@ -31,7 +31,7 @@ def show_model(out: Console, records: Sequence[AnyRecord]) -> None:
 
 def _show_capacities(out: Console, capacities: Sequence[Capacity]) -> None:
     table = Table(title="capacities", title_justify="left")
-    for heading in ("level", "of", "way", "capacity", "95 % interval", "source"):
+    for heading in ("level", "resource", "direction", "capacity", "95 % interval", "source"):
         table.add_column(heading, justify="right" if heading == "capacity" else "left", overflow="fold")
     for group in _groups(capacities):
         table.add_row(*_row(group))
@@ -42,10 +42,10 @@ def _groups(capacities: Sequence[Capacity]) -> Iterable[list[Capacity]]:
     """Groups similar hosts of a cabinet for one line; everything else has a line each."""
     groups: dict[tuple[str, str, str, str], list[Capacity]] = {}
     for capacity in capacities:
-        key = (capacity.level, capacity.cabinet or capacity.of, capacity.way, capacity.state)
+        key = (capacity.level, capacity.cabinet or capacity.resource, capacity.direction, capacity.state)
         group = groups.setdefault(key, [])
         if group and not _is_similar(group[0], capacity):
-            key = (capacity.level, capacity.of, capacity.way, capacity.state)
+            key = (capacity.level, capacity.resource, capacity.direction, capacity.state)
             group = groups.setdefault(key, [])
         group.append(capacity)
     return groups.values()
@@ -59,9 +59,9 @@ def _is_similar(first: Capacity, other: Capacity) -> bool:
 
 def _row(group: list[Capacity]) -> list[str]:
     first = group[0]
-    of = first.of if len(group) == 1 else f"{len(group)} hosts of {first.cabinet}"
+    resource = first.resource if len(group) == 1 else f"{len(group)} hosts of {first.cabinet}"
     if first.value is None:
-        return [LEVELS[first.level], of, first.way, "unknown", "", first.why]
+        return [LEVELS[first.level], resource, first.direction, "unknown", "", first.reason]
     middle = sorted(group, key=lambda capacity: capacity.value or 0.0)[len(group) // 2]
     value = format_quantity(middle.value or 0.0, middle.unit)
     lows, highs = (
@@ -74,7 +74,7 @@ def _row(group: list[Capacity]) -> list[str]:
         else ""
     )
     capacity = value if first.state == "measured" else f"at least {value}"
-    return [LEVELS[first.level], of, first.way, capacity, interval, middle.why]
+    return [LEVELS[first.level], resource, first.direction, capacity, interval, middle.reason]
 
 
 def _worst(points: Sequence[Comparison]) -> str:
@@ -100,7 +100,7 @@ def _show_comparison(out: Console, points: Sequence[Comparison]) -> None:
         table.add_row(
             curve,
             str(len(curve_points)),
-            last.label or f"{last.x:g} {last.along}",
+            last.label or f"{last.x:g} {last.axis}",
             format_quantity(last.measured, last.unit),
             simulated,
             worst,

@@ -17,7 +17,7 @@ LOSS_LOCATIONS = {
     "lost_nic": "in the adapter",
     "lost_reassembly": "as fragments",
     "lost_sender": "in the sender's own queue",
-    "lost_unseen": "never arrived",
+    "lost_unattributed": "never arrived",
 }
 
 Figures = Mapping[str, Measurement]

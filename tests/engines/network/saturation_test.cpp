@@ -101,7 +101,8 @@ TEST_CASE("ping-pong measures the time of a message") {
         std::vector<Echo> own_echoes;
         std::uint64_t bytes_sent_off_host = 0;
         CHECK(run_echoes(
-            session, read_round(R"({"echo": [[0,1],[0,2]], "sizes": [8,100000], "count": 3})", 3),
+            session,
+            read_round(R"({"ping_pong": [[0,1],[0,2]], "sizes": [8,100000], "count": 3})", 3),
             own_echoes, bytes_sent_off_host));
         if (session.rank() == 0) echoes = own_echoes;
     });

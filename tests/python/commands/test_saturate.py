@@ -32,15 +32,15 @@ def platform(tmp_path: Path) -> str:
     return str(path)
 
 
-def refused(capsys, *words: str) -> str:
-    assert main(list(words)) == 2
-    said = capsys.readouterr().err
-    assert "Traceback" not in said
-    return next(line for line in said.splitlines() if line.startswith("assay: "))
+def refused(capsys, *arguments: str) -> str:
+    assert main(list(arguments)) == 2
+    stderr = capsys.readouterr().err
+    assert "Traceback" not in stderr
+    return next(line for line in stderr.splitlines() if line.startswith("assay: "))
 
 
 @pytest.mark.parametrize(
-    "words, fault",
+    "arguments, fault",
     [
         (["saturate"], "no hosts to saturate"),
         (["saturate", "-w", "n1"], "one host alone"),
@@ -55,13 +55,13 @@ def refused(capsys, *words: str) -> str:
         (["model", "--limit", "0"], "not a positive share"),
     ],
 )
-def test_wrong_input_is_one_line(capsys, words: list[str], fault: str):
-    assert fault in refused(capsys, *words)
+def test_wrong_input_is_one_line(capsys, arguments: list[str], fault: str):
+    assert fault in refused(capsys, *arguments)
 
 
 @simulated
 @pytest.mark.parametrize(
-    "words, fault",
+    "arguments, fault",
     [
         (["simulate", "/no/such.xml", "--", "saturate"], "cannot be read"),
         (["simulate", "{bad}", "--", "saturate"], "not XML"),
@@ -76,11 +76,13 @@ def test_wrong_input_is_one_line(capsys, words: list[str], fault: str):
         (["simulate", "{platform}", "--", "saturate", "--nonsense"], "unrecognized"),
     ],
 )
-def test_wrong_simulations_are_one_line(capsys, tmp_path: Path, platform: str, words: list[str], fault: str):
+def test_wrong_simulations_are_one_line(
+    capsys, tmp_path: Path, platform: str, arguments: list[str], fault: str
+):
     (tmp_path / "bad.xml").write_text("<platform")
     (tmp_path / "other.xml").write_text("<html/>")
     names = {"bad": tmp_path / "bad.xml", "other": tmp_path / "other.xml", "platform": platform}
-    assert fault in refused(capsys, *[word.format(**names) for word in words])
+    assert fault in refused(capsys, *[word.format(**names) for word in arguments])
 
 
 @simulated
@@ -121,7 +123,7 @@ def test_a_run_that_ended_early_is_gone_on_with(tmp_path: Path, platform: str):
     assert run.info.state == "complete"
     rounds = [r.params["round"] for r in run.records if isinstance(r, Flows)]
     assert len(rounds) == len(set(rounds))
-    up = next(r for r in run.records if isinstance(r, Capacity) and (r.level, r.way) == ("host", "up"))
+    up = next(r for r in run.records if isinstance(r, Capacity) and (r.level, r.direction) == ("host", "up"))
     assert up.value == pytest.approx(1e8, rel=0.01)
 
 
@@ -152,11 +154,11 @@ def test_what_was_not_measured_is_left_out_of_the_platform_and_marked(tmp_path: 
     run = tmp_path / "run"
     assert main(["simulate", platform, "--", "saturate", "-o", str(run)]) == 0
     lines = (run / "records.jsonl").read_text().splitlines(keepends=True)
-    kept = [one for one in lines if '"centres":"n2' not in one and ",n2" not in one]
+    kept = [line for line in lines if '"centres":"n2' not in line and ",n2" not in line]
     assert len(kept) < len(lines)
     (run / "records.jsonl").write_text("".join(kept))
     assert main(["model", str(run), "--no-simulation"]) == 0
     written = (run / "platform.xml").read_text()
     assert "n[2,5] left out: capacities unknown, not measured" in written  # n5 was of the same rounds
-    capacities = [r for r in Run.load(run).records if isinstance(r, Capacity) and r.of == "n2"]
-    assert capacities and all(one.state == "unknown" and one.value is None for one in capacities)
+    capacities = [r for r in Run.load(run).records if isinstance(r, Capacity) and r.resource == "n2"]
+    assert capacities and all(c.state == "unknown" and c.value is None for c in capacities)

@@ -16,7 +16,7 @@ def study(pair: float, both: float) -> list[Flows]:
             values=[rate / 2] * 2, slices=[[rate / 2] * 8] * 2,
         )  # fmt: skip
 
-    host = {"experiment": "host", "way": "both"}
+    host = {"experiment": "host", "direction": "both"}
     return [
         flows(1, {"experiment": "pairs", "shape": "sendrecv", "count": 1}, [("a", "b"), ("b", "a")], pair),
         flows(2, {**host, "centres": "a"}, [("a", "c"), ("d", "a")], both),

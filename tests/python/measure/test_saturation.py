@@ -9,32 +9,32 @@ from assay.model.rounds import NAME, Result, Round
 from assay.records.schema import Measurement, Subject
 
 
-def echo(asked: Round, host: str, peer: str) -> Measurement:
+def latency(request: Round, host: str, peer: str) -> Measurement:
     return Measurement(
         name=NAME,
         metric="latency",
         unit="s",
         subject=Subject(host=host, peer=peer),
-        params={"round": asked.key, "size": 8},
+        params={"round": request.key, "size": 8},
         samples=[1e-6],
     )
 
 
 def test_a_host_that_nobody_has_named_ends_the_study():
     """Two of the names were of one machine, which calls itself otherwise."""
-    asked = Round((("a", "b"),), sizes=(8,), count=1)
+    request = Round((("a", "b"),), sizes=(8,), count=1)
     answers: list[Result] = []
 
     def course() -> Generator[Round, Result, None]:
         while True:
-            answers.append((yield asked))
+            answers.append((yield request))
 
     conductor = Conductor(course(), ["a", "b"], {})
     conductor.ready()
-    conductor.receive(echo(asked, "a", "b"))
+    conductor.receive(latency(request, "a", "b"))
     conductor.ready()
     assert conductor.failure is None and len(answers) == 1
-    conductor.receive(echo(asked, "a", "vm:1"))
+    conductor.receive(latency(request, "a", "vm:1"))
     conductor.ready()
     assert conductor.failure is not None and "'vm:1'" in str(conductor.failure)
     assert len(answers) == 1 and conductor.stdin == -1

@@ -50,9 +50,13 @@ pytestmark = [
 ]
 
 
-def assay(*words: str, limit: float = 300) -> subprocess.CompletedProcess[str]:
+def assay(*arguments: str, limit: float = 300) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "assay", *words], capture_output=True, text=True, timeout=limit, check=False
+        [sys.executable, "-m", "assay", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=limit,
+        check=False,
     )
 
 
@@ -62,7 +66,7 @@ def lab(make_lab) -> Lab:
 
 
 def study(lab: Lab, folder: Path, launcher: str) -> tuple[list, int, str]:
-    words = [
+    arguments = [
         "--lab",
         lab.name,
         "--launcher",
@@ -73,7 +77,7 @@ def study(lab: Lab, folder: Path, launcher: str) -> tuple[list, int, str]:
         "--confidence",
         "4%",
     ]
-    measured = assay("saturate", *words, "-o", str(folder))
+    measured = assay("saturate", *arguments, "-o", str(folder))
     assert measured.returncode == 0, measured.stderr
     proved = assay("model", str(folder), "--platform", str(folder / "platform.xml"))
     return Run.load(folder).records, proved.returncode, proved.stdout + proved.stderr
@@ -87,10 +91,13 @@ def off(records: list) -> dict[str, float]:
     """How far each planted capacity is from what was found."""
     planted = {("host", "up"): HOST, ("host", "down"): HOST, ("host", "limiter"): DUPLEX}
     planted |= {("cabinet", "up"): CABINET, ("cabinet", "down"): CABINET}
-    found = [r for r in records if isinstance(r, Capacity) and (r.level, r.way) in planted]
-    assert len(found) == 3 * 6 + 2 * 2
+    capacities = [r for r in records if isinstance(r, Capacity) and (r.level, r.direction) in planted]
+    assert len(capacities) == 3 * 6 + 2 * 2
     return {
-        f"{r.of} {r.way}": abs((r.value or 0) / (planted[r.level, r.way] * MBIT * GOODPUT) - 1) for r in found
+        f"{r.resource} {r.direction}": abs(
+            (r.value or 0) / (planted[r.level, r.direction] * MBIT * GOODPUT) - 1
+        )
+        for r in capacities
     }
 
 
@@ -99,15 +106,15 @@ def test_planted_rates_come_out_and_the_simulation_agrees(lab: Lab, launcher: st
     if why := missing(launcher):
         pytest.skip(why)
     for attempt in range(TRIES):
-        records, status, said = study(lab, tmp_path / str(attempt), launcher)
+        records, status, stderr = study(lab, tmp_path / str(attempt), launcher)
         if not busy(tmp_path / str(attempt)):
             break
     else:
-        assert status == 0 or "this machine was busy" in said, said
+        assert status == 0 or "this machine was busy" in stderr, stderr
         pytest.skip(STAYED_BUSY)
     errors = off(records)
     assert max(errors.values()) <= 0.05, errors
-    assert status == 0, said
+    assert status == 0, stderr
     points = [r for r in records if isinstance(r, Comparison)]
     rates = [r for r in points if r.unit == "B/s"]
     assert len(rates) > 25 and sum(r.curve.startswith("all to all") for r in rates) == 4
@@ -115,7 +122,7 @@ def test_planted_rates_come_out_and_the_simulation_agrees(lab: Lab, launcher: st
     assert len(points) > len(rates) + 40
     assert all(r.error is not None and abs(r.error) <= max(0.05, r.uncertainty) for r in points)
     assert sum(r.uncertainty > 0.05 for r in points) <= len(points) / 3
-    long = [r for r in points if r.along == "message size" and r.x >= LONG]
+    long = [r for r in points if r.axis == "message size" and r.x >= LONG]
     assert len(long) >= 14 and all(r.error is not None and abs(r.error) <= 0.05 for r in long)
     # No MPI has gone round the network.
     shares = [
@@ -132,8 +139,8 @@ def test_cabinets_that_nobody_names_are_found(make_lab, tmp_path: Path):
     name = make_lab(6, 2, host_rate=f"{HOST}mbit", cabinet_rate=f"{narrow}mbit").name
     for attempt in range(TRIES):
         folder = tmp_path / str(attempt)
-        words = ["--lab", name, "--launcher", "mpich-wheel", "--confidence", "4%", "-o", str(folder)]
-        measured = assay("saturate", *words)
+        arguments = ["--lab", name, "--launcher", "mpich-wheel", "--confidence", "4%", "-o", str(folder)]
+        measured = assay("saturate", *arguments)
         assert measured.returncode == 0, measured.stderr
         proved = assay("model", str(folder), "--platform", str(folder / "platform.xml"))
         if not busy(folder):
@@ -143,7 +150,7 @@ def test_cabinets_that_nobody_names_are_found(make_lab, tmp_path: Path):
         pytest.skip(STAYED_BUSY)
     assert Run.load(folder).info.options["cabinets"] == expected
     assert proved.returncode == 0, proved.stdout
-    found = [r for r in Run.load(folder).records if isinstance(r, Capacity)]
-    links = [r for r in found if r.level == "cabinet" and r.way in ("up", "down")]
+    capacities = [r for r in Run.load(folder).records if isinstance(r, Capacity)]
+    links = [r for r in capacities if r.level == "cabinet" and r.direction in ("up", "down")]
     assert len(links) == 4
     assert all(abs((r.value or 0) / (narrow * MBIT * GOODPUT) - 1) <= 0.05 for r in links)

@@ -71,10 +71,10 @@ def afflicted(lab: Lab, host: str, fault: Fault) -> Iterator[None]:
 
 
 @contextmanager
-def on(lab: Lab, host: str, words: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
+def on(lab: Lab, host: str, command: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
     """The tool as its user starts it on a host."""
     process = subprocess.Popen(
-        lab.enter(host, [str(ASSAY), *words]), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        lab.enter(host, [str(ASSAY), *command]), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     try:
         yield process
@@ -97,12 +97,12 @@ def await_word(process: subprocess.Popen[str], word: str) -> None:
 
 def engines_in(lab: Lab, host: str, measurement: str) -> list[int]:
     """Process ids of engines in a host of the lab."""
-    found = []
+    pids = []
     for pid, (_, node) in members(lab.name).items():
         with suppress(OSError):  # it has ended
             if node == host and measurement.encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
-                found.append(pid)
-    return found
+                pids.append(pid)
+    return pids
 
 
 def await_data(lab: Lab, host: str, amount: float) -> None:
@@ -121,11 +121,11 @@ def await_data(lab: Lab, host: str, amount: float) -> None:
 
 def judged(lab: Lab, where: Path, tested: str, peer: str, specification: Path) -> tuple[int, Run]:
     """On a machine that has better things to do, a sender falls behind and nothing is judged: then once more."""
-    words = ["comply", str(specification), "--lab", lab.name, "-w", tested, "--peer", peer]
+    arguments = ["comply", str(specification), "--lab", lab.name, "-w", tested, "--peer", peer]
     for attempt in range(TRIES):
         into = where / str(attempt)
         done = subprocess.run(
-            [str(ASSAY), *words, "--interfaces", "eth0", "-o", str(into)],
+            [str(ASSAY), *arguments, "--interfaces", "eth0", "-o", str(into)],
             capture_output=True,
             text=True,
             timeout=LIMIT_S,
@@ -139,14 +139,14 @@ def judged(lab: Lab, where: Path, tested: str, peer: str, specification: Path) -
 
 
 def figure(run: Run, metric: str, name: str = "node.udp_receive") -> float:
-    (one,) = [
+    (record,) = [
         r
         for r in run.records
         if isinstance(r, Measurement) and (r.name, r.metric) == (name, metric)
         and r.params.get("of", "all streams") == "all streams" and "counter" not in r.params
     ]  # fmt: skip
-    assert one.summary
-    return one.summary.median
+    assert record.summary
+    return record.summary.median
 
 
 def outcomes(run: Run) -> dict[str, str]:
@@ -187,7 +187,7 @@ def test_planted_loss_is_judged_in_each_direction(
         return
     messages = 1.5 * OFFERED / 8900
     assert figure(run, "loss") == pytest.approx(0.01, abs=5 * (0.01 / messages) ** 0.5)
-    assert figure(run, "lost_unseen") == pytest.approx(figure(run, "loss") * messages, rel=0.01)
+    assert figure(run, "lost_unattributed") == pytest.approx(figure(run, "loss") * messages, rel=0.01)
     (finding,) = [r for r in run.records if isinstance(r, Finding)]
     assert (finding.rule, finding.severity, finding.subject.host) == ("udp_loss", "fault", "h1")
     assert "in the network" in finding.cause
@@ -236,15 +236,15 @@ def test_a_sender_that_is_killed(lab: Lab, tmp_path: Path) -> None:
             out, _ = receiver.communicate(timeout=LIMIT_S)
     assert time.monotonic() - begun < 20
     assert receiver.returncode == 2
-    said: dict[str, Any] = json.loads(out)
-    assert (said["run"]["state"], said["run"]["outcome"]) == ("partial", "INCONCLUSIVE")
-    (failure,) = [r for r in said["records"] if r["kind"] == "failure"]
+    report: dict[str, Any] = json.loads(out)
+    assert (report["run"]["state"], report["run"]["outcome"]) == ("partial", "INCONCLUSIVE")
+    (failure,) = [r for r in report["records"] if r["kind"] == "failure"]
     assert "the sender fell silent after" in failure["what"]
-    loss = [r for r in said["records"] if r["kind"] == "measurement" and r["metric"] == "loss"]
+    loss = [r for r in report["records"] if r["kind"] == "measurement" and r["metric"] == "loss"]
     assert {r["status"] for r in loss} == {"error"}
     assert any(r["summary"]["n"] for r in loss), "what was seen is kept"
     (judged,) = [
-        r for r in said["records"] if r["kind"] == "verdict" and r["criterion"] == "no message was lost"
+        r for r in report["records"] if r["kind"] == "verdict" and r["criterion"] == "no message was lost"
     ]
     assert judged["outcome"] == "INCONCLUSIVE"
 
@@ -277,9 +277,9 @@ def test_when_nothing_arrives(lab: Lab, tmp_path: Path, ports: str, says: str) -
 
 
 def test_ctrl_c_keeps_what_has_arrived(lab: Lab, tmp_path: Path) -> None:
-    words = ["udp", "receive", "-w", lab.address("h1"), "--peer", "h0", "--lab", lab.name, *LOAD[:4]]
+    arguments = ["udp", "receive", "-w", lab.address("h1"), "--peer", "h0", "--lab", lab.name, *LOAD[:4]]
     process = subprocess.Popen(
-        [str(ASSAY), *words, "--budget", "60", "-o", str(tmp_path / "run")],
+        [str(ASSAY), *arguments, "--budget", "60", "-o", str(tmp_path / "run")],
         stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     await_data(lab, "h1", OFFERED)
@@ -295,9 +295,9 @@ def test_ctrl_c_keeps_what_has_arrived(lab: Lab, tmp_path: Path) -> None:
 # ---- bad input: one line
 
 
-def refused(lab: Lab, host: str, *words: str) -> str:
+def refused(lab: Lab, host: str, *arguments: str) -> str:
     done = subprocess.run(
-        lab.enter(host, [str(ASSAY), "udp", *words]),
+        lab.enter(host, [str(ASSAY), "udp", *arguments]),
         capture_output=True,
         text=True,
         timeout=LIMIT_S,
@@ -311,27 +311,27 @@ def refused(lab: Lab, host: str, *words: str) -> str:
 def test_a_port_in_use(lab: Lab, tmp_path: Path) -> None:
     with on(lab, "h1", ["udp", "receive", "-w", lab.address("h1"), "-o", str(tmp_path / "first")]) as first:
         await_word(first, "waiting for a sender")
-        said = refused(lab, "h1", "receive", "-w", lab.address("h1"), "-o", str(tmp_path / "second"))
-    assert "15300" in said and "in use" in said
+        output = refused(lab, "h1", "receive", "-w", lab.address("h1"), "-o", str(tmp_path / "second"))
+    assert "15300" in output and "in use" in output
 
 
 def test_a_host_that_does_not_resolve(lab: Lab, tmp_path: Path) -> None:
-    said = refused(lab, "h0", "send", "-w", "nowhere.invalid", "-o", str(tmp_path / "run"))
-    assert "nowhere.invalid" in said
+    output = refused(lab, "h0", "send", "-w", "nowhere.invalid", "-o", str(tmp_path / "run"))
+    assert "nowhere.invalid" in output
 
 
 def test_an_interface_without_jumbo_frames(lab: Lab, tmp_path: Path) -> None:
     subprocess.run(lab.enter("h1", ["ip", "link", "set", "eth0", "mtu", "1500"]), timeout=10, check=True)
     try:
-        said = refused(lab, "h1", "receive", "-w", lab.address("h1"), "-o", str(tmp_path / "run"))
+        output = refused(lab, "h1", "receive", "-w", lab.address("h1"), "-o", str(tmp_path / "run"))
     finally:
         subprocess.run(lab.enter("h1", ["ip", "link", "set", "eth0", "mtu", "9000"]), timeout=10, check=True)
-    assert "MTU" in said and "1500" in said and "eth0" in said
+    assert "MTU" in output and "1500" in output and "eth0" in output
 
 
 def test_no_receiver(lab: Lab, tmp_path: Path) -> None:
-    said = refused(lab, "h0", "send", "-w", lab.address("h1"), "--wait", "1", "-o", str(tmp_path / "run"))
-    assert "udp receive" in said and lab.address("h1") in said
+    output = refused(lab, "h0", "send", "-w", lab.address("h1"), "--wait", "1", "-o", str(tmp_path / "run"))
+    assert "udp receive" in output and lab.address("h1") in output
 
 
 def test_json(lab: Lab, tmp_path: Path) -> None:
@@ -340,8 +340,8 @@ def test_json(lab: Lab, tmp_path: Path) -> None:
          "--budget", "0.3", "--json", "-o", str(tmp_path / "run")],
         capture_output=True, text=True, timeout=LIMIT_S,
     )  # fmt: skip
-    said: dict[str, Any] = json.loads(done.stdout)
-    assert {r["metric"] for r in said["records"] if r["kind"] == "measurement"} >= {
+    report: dict[str, Any] = json.loads(done.stdout)
+    assert {r["metric"] for r in report["records"] if r["kind"] == "measurement"} >= {
         "bandwidth",
         "loss",
         "delivered",

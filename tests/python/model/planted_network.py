@@ -23,26 +23,28 @@ class Planted:
         self.records: list[AnyRecord] = []
         self.pairs = 0  # that played ping-pong
 
-    def answer(self, asked: Round) -> Result:
-        params = {**asked.params, "round": asked.key}
-        if asked.sizes:
-            self.pairs += len(asked.flows)
+    def answer(self, request: Round) -> Result:
+        params = {**request.params, "round": request.key}
+        if request.sizes:
+            self.pairs += len(request.flows)
             return Result(
-                echoes=[self._echo(a, b, size, params) for a, b in asked.flows for size in asked.sizes]
+                latencies=[
+                    self._latency(a, b, size, params) for a, b in request.flows for size in request.sizes
+                ]
             )
-        flows = list(asked.flows)
+        flows = list(request.flows)
         rates = self.network.predict(flows)
         sources, targets = [a for a, _ in flows], [b for _, b in flows]
         record = Flows(
             id=len(self.records) + 1, name=NAME, metric="rate", unit="B/s", sources=sources, targets=targets,
             values=rates, slices=[[rate] * 8 for rate in rates],
-            params={**params, "size": asked.size, "window_s": asked.seconds * 10, "messages": 10},
+            params={**params, "size": request.size, "window_s": request.seconds * 10, "messages": 10},
         )  # fmt: skip
         self.spoil(record)
         self.records.append(record)
         return Result(flows=record)
 
-    def _echo(self, a: str, b: str, size: int, params: dict) -> Measurement:
+    def _latency(self, a: str, b: str, size: int, params: dict) -> Measurement:
         home = self.network.cabinet_of
         time = (self.inside if home[a] == home[b] else self.between)(size)
         record = Measurement(
@@ -61,13 +63,13 @@ class Planted:
 
 
 def conduct(conversation: Generator[Round, Result, object], answer: Callable[[Round], Result]) -> list[Round]:
-    asked: list[Round] = []
+    request: list[Round] = []
     try:
-        asked.append(next(conversation))
+        request.append(next(conversation))
         while True:
-            asked.append(conversation.send(answer(asked[-1])))
+            request.append(conversation.send(answer(request[-1])))
     except StopIteration:
-        return asked
+        return request
 
 
 def cluster(

@@ -15,8 +15,10 @@ from assay.model.rounds import Result, Round
 from assay.model.study import Effort, Study
 
 
-def same(found: Topology, truth: Topology) -> bool:
-    return {frozenset(hosts) for hosts in found.values()} == {frozenset(hosts) for hosts in truth.values()}
+def same(discovered: Topology, truth: Topology) -> bool:
+    return {frozenset(hosts) for hosts in discovered.values()} == {
+        frozenset(hosts) for hosts in truth.values()
+    }
 
 
 def planted(network: Network, noise: float = 0.0) -> Planted:
@@ -44,18 +46,18 @@ def discovered(network: Network, noise: float = 0.0) -> tuple[Topology, list[Rou
 def test_every_host_in_its_cabinet(seed: int, noise: float):
     """Random platforms: names that tell nothing, hosts alike or not, with limiters or without."""
     hidden = hidden_platforms.draw(seed, (2, 8), (4, 32))
-    found, _ = discovered(Network(hidden.cabinets, dict(hidden.capacity)), noise)
-    assert same(found, hidden.cabinets)
+    grouped, _ = discovered(Network(hidden.cabinets, dict(hidden.capacity)), noise)
+    assert same(grouped, hidden.cabinets)
 
 
 def test_in_far_fewer_flows_than_there_are_pairs():
     network = cluster(4, 40)
     for name in network.cabinets:
-        for way in ("up", "down"):
-            network.capacity["cabinet", name, way] = 40 * 1e8 / 4
-    found, rounds = discovered(network)
-    assert same(found, network.cabinets)
-    assert sum(len(asked.flows) for asked in rounds) < 160 * 160 / 4
+        for direction in ("up", "down"):
+            network.capacity["cabinet", name, direction] = 40 * 1e8 / 4
+    grouped, rounds = discovered(network)
+    assert same(grouped, network.cabinets)
+    assert sum(len(request.flows) for request in rounds) < 160 * 160 / 4
 
 
 def test_the_study_says_what_the_cabinets_were_found_by():

@@ -17,11 +17,11 @@ def groups(cabinets) -> set[frozenset[str]]:
 @pytest.mark.parametrize("cabinets, hosts", [(1, 9), (2, 4), (5, 20), (3, 1), (2, 1)])
 def test_every_host_in_its_cabinet(cabinets: int, hosts: int):
     planted = Planted(cluster(cabinets, hosts), line(20e-6), line(26e-6))
-    found = planted.study().cabinets
+    discovered = planted.study().cabinets
     if hosts == 1:  # all are equally far from each other: that is one cabinet, as far as anyone can tell
-        assert len(found) == 1
+        assert len(discovered) == 1
         return
-    assert groups(found) == groups(planted.network.cabinets)
+    assert groups(discovered) == groups(planted.network.cabinets)
     n = cabinets * hosts
     assert planted.pairs <= 2 * (cabinets + 1) * n + 2
 

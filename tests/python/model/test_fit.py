@@ -10,11 +10,11 @@ from assay.model.rounds import REPLACES
 from assay.records.schema import Flows
 
 
-def found(planted: Planted, level: str, of: str, way: str):
+def fitted(planted: Planted, level: str, resource: str, direction: str):
     study = planted.study(planted.network.cabinets)
-    one = fit(planted.records, study.cabinets).find(level, of, way)
-    assert one is not None
-    return one
+    capacity = fit(planted.records, study.cabinets).find(level, resource, direction)
+    assert capacity is not None
+    return capacity
 
 
 def planted(network, **more) -> Planted:
@@ -24,38 +24,38 @@ def planted(network, **more) -> Planted:
 def test_up_down_and_limiter_of_each_host():
     network = cluster(1, 7, up=1e8, down=1.2e8, limiter=1.5e8)
     network.capacity["host", "n3", "up"] = 0.6e8
-    for (level, of, way), truth in network.capacity.items():
-        one = found(planted(network), level, of, way)
-        assert one.value == pytest.approx(truth, rel=1e-6), (of, way)
-        assert one.state == "measured" and one.evidence
+    for (level, resource, direction), truth in network.capacity.items():
+        capacity = fitted(planted(network), level, resource, direction)
+        assert capacity.value == pytest.approx(truth, rel=1e-6), (resource, direction)
+        assert capacity.state == "measured" and capacity.evidence
 
 
 def test_without_a_limiter_it_is_only_known_to_be_no_less():
-    one = found(planted(cluster(1, 6)), "host", "n0", "limiter")
-    assert one.state == "at_least" and one.value == pytest.approx(2e8)
+    capacity = fitted(planted(cluster(1, 6)), "host", "n0", "limiter")
+    assert capacity.state == "at_least" and capacity.value == pytest.approx(2e8)
 
 
 def test_a_limiter_as_narrow_as_the_link_hides_the_link():
-    up = found(planted(cluster(1, 6, limiter=1e8)), "host", "n2", "up")
+    up = fitted(planted(cluster(1, 6, limiter=1e8)), "host", "n2", "up")
     assert up.state == "at_least"
-    assert "limiter or up link" in up.why
+    assert "limiter or up link" in up.reason
 
 
 def test_a_plateau_inside_a_cabinet():
     network = cluster(1, 12)
     network.capacity["inside", "rack0", "through"] = 4e8
-    one = found(planted(network), "inside", "rack0", "through")
-    assert one.state == "measured" and one.value == pytest.approx(4e8)
-    assert found(planted(cluster(1, 12)), "inside", "rack0", "through").state == "at_least"
+    capacity = fitted(planted(network), "inside", "rack0", "through")
+    assert capacity.state == "measured" and capacity.value == pytest.approx(4e8)
+    assert fitted(planted(cluster(1, 12)), "inside", "rack0", "through").state == "at_least"
 
 
 def test_two_cabinets_cannot_tell_an_up_link_from_a_down_link():
     network = cluster(2, 8)
     network.capacity["cabinet", "rack0", "up"] = 4e8
     network.capacity["cabinet", "rack1", "down"] = 6e8
-    up = found(planted(network), "cabinet", "rack0", "up")
+    up = fitted(planted(network), "cabinet", "rack0", "up")
     assert up.value == pytest.approx(4e8) and up.state == "measured"
-    assert "a third would tell" in up.why
+    assert "a third would tell" in up.reason
 
 
 def test_cabinet_links_limiters_and_backbone_of_many():
@@ -69,9 +69,9 @@ def test_cabinet_links_limiters_and_backbone_of_many():
     cabinets = study.study(network.cabinets).cabinets
     model = fit(study.records, cabinets)
     for link, truth in network.capacity.items():
-        one = model.find(*link)
-        assert one is not None and one.value == pytest.approx(truth, rel=1e-6), link
-        assert one.state == "measured", link
+        capacity = model.find(*link)
+        assert capacity is not None and capacity.value == pytest.approx(truth, rel=1e-6), link
+        assert capacity.state == "measured", link
     assert model.find("cabinet", "rack1", "limiter").state == "at_least"  # type: ignore[union-attr]
 
 
@@ -80,14 +80,14 @@ def test_one_round_far_off_does_not_move_a_capacity():
     spoilt: list[str] = []
 
     def spoil(record: Flows) -> None:
-        if record.params["experiment"] == "host" and record.params["way"] == "up" and not spoilt:
+        if record.params["experiment"] == "host" and record.params["direction"] == "up" and not spoilt:
             spoilt.append(record.params["round"])
             record.slices = [
                 [rate * (0.3 if i < 3 else 1.0) for i, rate in enumerate(row)] for row in record.slices
             ]
 
-    one = found(planted(cluster(1, 6), spoil=spoil), "host", "n0", "up")
-    assert spoilt and one.value == pytest.approx(1e8)
+    capacity = fitted(planted(cluster(1, 6), spoil=spoil), "host", "n0", "up")
+    assert spoilt and capacity.value == pytest.approx(1e8)
 
 
 def test_rounds_that_were_too_short_count_for_nothing():
@@ -103,9 +103,9 @@ def test_rounds_that_were_too_short_count_for_nothing():
     model = fit(study.records, study.study(study.network.cabinets).cabinets)
     assert sum(REPLACES in r.params for r in study.records) >= 6
     for host in study.network.cabinet_of:
-        for way in ("up", "down"):
-            one = model.find("host", host, way)
-            assert one is not None and one.value == pytest.approx(1e8)
+        for direction in ("up", "down"):
+            capacity = model.find("host", host, direction)
+            assert capacity is not None and capacity.value == pytest.approx(1e8)
 
 
 def test_a_host_that_was_not_measured_stays_unknown():
@@ -114,8 +114,8 @@ def test_a_host_that_was_not_measured_stays_unknown():
     records = [
         r for r in study.records if not (isinstance(r, Flows) and "n4" in str(r.params.get("centres")))
     ]
-    one = fit(records, study.network.cabinets).find("host", "n4", "up")
-    assert one is not None and one.state == "unknown" and one.value is None
+    capacity = fit(records, study.network.cabinets).find("host", "n4", "up")
+    assert capacity is not None and capacity.state == "unknown" and capacity.value is None
 
 
 def test_breaks_between_protocols_are_found():

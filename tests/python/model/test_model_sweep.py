@@ -32,36 +32,38 @@ class TokenBuckets:
         """Half a round trip with empty buckets: each direction rests while the other is used."""
         return max(self.latency + size / COPY, (size + HEADER) / RATE / 2)
 
-    def answer(self, asked: Round) -> Result:
+    def answer(self, request: Round) -> Result:
         self.clock += PAUSE
-        echoes = []
-        for size in asked.sizes:
-            samples = [self._half_round_trip(size) for _ in range(asked.count)]
-            (pair,) = asked.flows
-            echo = Measurement(
+        latencies = []
+        for size in request.sizes:
+            samples = [self._half_round_trip(size) for _ in range(request.count)]
+            (pair,) = request.flows
+            latency = Measurement(
                 id=1, name="network.saturation", metric="latency", unit="s",
-                subject=Subject(host=pair[0], peer=pair[1]), params={**asked.params, "size": size},
+                subject=Subject(host=pair[0], peer=pair[1]), params={**request.params, "size": size},
                 summary=Summary(n=len(samples), median=float(np.median(samples))), samples=samples,
             )  # fmt: skip
-            self.times.setdefault(str(asked.params["level"]), Times(pair)).add([echo])
-            echoes.append(echo)
-        return Result(echoes=echoes)
+            self.times.setdefault(str(request.params["level"]), Times(pair)).add([latency])
+            latencies.append(latency)
+        return Result(latencies=latencies)
 
     def _half_round_trip(self, size: int) -> float:
         begun = self.clock
-        for way in (0, 1):
+        for direction in (0, 1):
             self.clock += (self.latency + size / COPY) * self.random.lognormal(0, 0.03)
-            self._fill(way)
-            self.clock += max(0.0, size + HEADER - self.tokens[way]) / RATE
-            self._fill(way)
-            self.tokens[way] = max(0.0, self.tokens[way] - size - HEADER)
+            self._fill(direction)
+            self.clock += max(0.0, size + HEADER - self.tokens[direction]) / RATE
+            self._fill(direction)
+            self.tokens[direction] = max(0.0, self.tokens[direction] - size - HEADER)
         return (self.clock - begun) / 2
 
-    def _fill(self, way: int) -> None:
+    def _fill(self, direction: int) -> None:
         # A message longer than the bucket takes what comes in while it passes.
-        most = max(BUCKET, self.tokens[way])
-        self.tokens[way] = min(most, self.tokens[way] + (self.clock - self.updated[way]) * RATE)
-        self.updated[way] = self.clock
+        most = max(BUCKET, self.tokens[direction])
+        self.tokens[direction] = min(
+            most, self.tokens[direction] + (self.clock - self.updated[direction]) * RATE
+        )
+        self.updated[direction] = self.clock
 
 
 @pytest.mark.parametrize("latency", [2e-6, 3.5e-6, 5.3e-6, 8e-6, 12e-6, 17e-6, 30e-6])
@@ -72,9 +74,9 @@ def test_an_empty_bucket_is_timed_on_machines_of_any_speed(latency: float):
     conduct(sweep(study), pair.answer)
     times = pair.times["inside"]
     short = [size for size in times.visits if size <= 16 << 10]
-    errors = {size: times.at(size).value / pair.steady(size) - 1 for size in short}
+    errors = {size: times.time_of(size).value / pair.steady(size) - 1 for size in short}
     assert max(map(abs, errors.values())) <= 0.05, errors
     segments = fit_segments(points_of(times))
     for size in short:
         piece = [s for s in segments if s.start <= size][-1]
-        assert piece.latency + size * piece.gap == pytest.approx(times.at(size).value, rel=0.05)
+        assert piece.latency + size * piece.gap == pytest.approx(times.time_of(size).value, rel=0.05)

@@ -37,14 +37,18 @@ def studied(request, tmp_path_factory):
 def test_cabinets_and_capacities_are_recovered(studied):
     hidden, folder = studied
     run = Run.load(folder / "run")
-    found = read_cabinets(run.info.options["cabinets"])
-    names = {frozenset(hosts): name for name, hosts in found.items()}
+    cabinets = read_cabinets(run.info.options["cabinets"])
+    names = {frozenset(hosts): name for name, hosts in cabinets.items()}
     assert set(names) == {frozenset(hosts) for hosts in hidden.cabinets.values()}
-    values = {(c.level, c.of, c.way): c for c in run.records if isinstance(c, Capacity)}
-    for level, of, way in hidden.capacity:
-        known = names[frozenset(hidden.cabinets[of])] if level == "cabinet" else of
-        one = values[level, known, way]
-        assert one.value == pytest.approx(hidden.visible((level, of, way)), rel=0.01), (level, of, way)
+    values = {(c.level, c.resource, c.direction): c for c in run.records if isinstance(c, Capacity)}
+    for level, resource, direction in hidden.capacity:
+        measured_name = names[frozenset(hidden.cabinets[resource])] if level == "cabinet" else resource
+        capacity = values[level, measured_name, direction]
+        assert capacity.value == pytest.approx(hidden.visible((level, resource, direction)), rel=0.01), (
+            level,
+            resource,
+            direction,
+        )
 
 
 def test_cabinets_are_found_by_contention_where_latency_does_not_tell(tmp_path: Path, capfd):
@@ -53,8 +57,8 @@ def test_cabinets_are_found_by_contention_where_latency_does_not_tell(tmp_path: 
     platform = hidden_platforms.write(hidden, tmp_path / "hidden.xml")
     assert main(["simulate", str(platform), "--", "saturate", "-o", str(tmp_path / "run")]) == 0
     assert "3 cabinets, found by contention" in capfd.readouterr().err
-    found = read_cabinets(Run.load(tmp_path / "run").info.options["cabinets"])
-    assert {frozenset(hosts) for hosts in found.values()} == {
+    cabinets = read_cabinets(Run.load(tmp_path / "run").info.options["cabinets"])
+    assert {frozenset(hosts) for hosts in cabinets.values()} == {
         frozenset(hosts) for hosts in hidden.cabinets.values()
     }
 
@@ -69,8 +73,8 @@ def test_the_platform_that_is_written_reproduces_every_point(studied, capsys):
     assert len(points) > 40
     assert any(point.curve.startswith("all to all") for point in points)
     assert all(point.error is not None and abs(point.error) < 0.01 for point in points)
-    (said,) = [r for r in records if isinstance(r, Verdict)]
-    assert said.outcome == "PASS" and said.specification == "model"
+    (verdict,) = [r for r in records if isinstance(r, Verdict)]
+    assert verdict.outcome == "PASS" and verdict.specification == "model"
 
 
 def test_a_platform_with_a_wrong_link_is_not_called_good(studied, capsys):
@@ -119,17 +123,17 @@ def test_a_users_program_runs_on_it_with_more_and_faster_links(studied, capfd, t
     # left are latencies.
     slower = seconds(*with_links([f"{host}-out"], f"{up / 10:.0f}Bps"))
     assert slower == pytest.approx(1e6 / (up / 10), rel=0.2)
-    known = (folder / "hidden.xml").read_text()
-    way = [f"{host}-out", f"{host}-both", f"{other}-both", f"{other}-in"]
-    faster = seconds(*with_links([link for link in way if f'id="{link}"' in known], "1000TBps"))
+    platform_xml = (folder / "hidden.xml").read_text()
+    route = [f"{host}-out", f"{host}-both", f"{other}-both", f"{other}-in"]
+    faster = seconds(*with_links([link for link in route if f'id="{link}"' in platform_xml], "1000TBps"))
     assert faster < before / 2
 
 
 def test_nets_sweep_runs_in_the_simulator(studied, tmp_path: Path):
     hidden, folder = studied
     sweep = ["--sizes", "1KiB,64KiB", "--repeats", "4", "--rounds", "2", "--no-retest"]
-    words = ["--nodes", "4", "--", "net", *sweep, "-o", str(tmp_path / "net")]
-    assert main(["simulate", str(folder / "hidden.xml"), *words]) == 0
+    arguments = ["--nodes", "4", "--", "net", *sweep, "-o", str(tmp_path / "net")]
+    assert main(["simulate", str(folder / "hidden.xml"), *arguments]) == 0
     run = Run.load(tmp_path / "net")
     assert run.info.state == "complete"
     assert [r for r in run.records if isinstance(r, Finding)] == []  # no host is slow

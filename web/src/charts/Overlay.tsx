@@ -15,7 +15,7 @@ use([LineChart, GridComponent, LegendComponent, TooltipComponent, CanvasRenderer
 
 interface Props {
   title: string;
-  curves: Overlaid[]; // of one unit, along the same
+  curves: Overlaid[]; // of one unit, axis the same
 }
 
 export function Overlay({ title, curves }: Props) {
@@ -31,7 +31,7 @@ export function Overlay({ title, curves }: Props) {
 
 function options(curves: Overlaid[]): EChartsCoreOption {
   const { base, text, axisLine, line } = look();
-  const { along, unit } = curves[0]!;
+  const { axis, unit } = curves[0]!;
   return {
     ...base,
     grid: { left: 4, right: 18, top: 16 + 22 * curves.length, bottom: 26, containLabel: true },
@@ -40,7 +40,7 @@ function options(curves: Overlaid[]): EChartsCoreOption {
       type: "value",
       min: 0,
       minInterval: 1,
-      name: along,
+      name: axis,
       nameLocation: "middle",
       nameGap: 28,
       axisLabel: text,
@@ -96,7 +96,7 @@ function reading(curves: Overlaid[], x: number): string {
           ? "not simulated"
           : quantity(point.simulated, curve.unit);
       const error = typeof point.error === "number" ? ` (${percent(point.error)})` : "";
-      return `${curve.name}, ${point.label || `${x} ${curve.along}`}: ${quantity(point.measured, curve.unit)} measured, ${simulated}${error}`;
+      return `${curve.name}, ${point.label || `${x} ${curve.axis}`}: ${quantity(point.measured, curve.unit)} measured, ${simulated}${error}`;
     })
     .join("\n");
 }

@@ -33,17 +33,17 @@ export function platform(capacities: readonly Capacity[]): Platform {
   };
   for (const capacity of capacities) {
     if (capacity.level === "backbone") result.backbone = capacity;
-    if (capacity.level === "inside") cabinet(capacity.of).inside = capacity;
+    if (capacity.level === "inside") cabinet(capacity.resource).inside = capacity;
     if (capacity.level === "cabinet")
-      Object.assign(cabinet(capacity.of), { [capacity.way]: capacity });
+      Object.assign(cabinet(capacity.resource), { [capacity.direction]: capacity });
     if (capacity.level !== "host") continue;
-    let host = hosts.get(capacity.of);
+    let host = hosts.get(capacity.resource);
     if (!host) {
-      host = { name: capacity.of };
-      hosts.set(capacity.of, host);
+      host = { name: capacity.resource };
+      hosts.set(capacity.resource, host);
       cabinet(capacity.cabinet ?? "").hosts.push(host);
     }
-    Object.assign(host, { [capacity.way]: capacity });
+    Object.assign(host, { [capacity.direction]: capacity });
   }
   result.cabinets = [...cabinets.values()];
   return result;
@@ -51,7 +51,7 @@ export function platform(capacities: readonly Capacity[]): Platform {
 
 export interface Overlaid {
   name: string;
-  along: string;
+  axis: string;
   unit: string;
   points: Comparison[];
   worst?: number; // the largest error; undefined where a point was not simulated
@@ -62,7 +62,7 @@ export function overlaid(comparisons: readonly Comparison[]): Overlaid[] {
   for (const point of comparisons) {
     const curve = curves.get(point.curve) ?? {
       name: point.curve,
-      along: point.along,
+      axis: point.axis,
       unit: point.unit,
       points: [],
     };

@@ -12,8 +12,8 @@ export type Scalar = string | number | boolean;
 export interface Capacity {
   kind: "capacity";
   level: "backbone" | "cabinet" | "host" | "inside" | "network";
-  of: string;
-  way: "down" | "latency" | "limiter" | "through" | "up";
+  resource: string;
+  direction: "down" | "latency" | "limiter" | "through" | "up";
   unit: string;
   state: "at_least" | "measured" | "unknown";
   value?: number | null;
@@ -21,7 +21,7 @@ export interface Capacity {
   high?: number | null;
   cabinet?: string;
   n?: number;
-  why?: string;
+  reason?: string;
   evidence?: number[];
   id?: number;
 }
@@ -32,7 +32,7 @@ export interface Capacity {
 export interface Comparison {
   kind: "comparison";
   curve: string;
-  along: string;
+  axis: string;
   x: number;
   unit: string;
   measured: number;

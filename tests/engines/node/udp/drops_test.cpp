@@ -59,11 +59,11 @@ TEST_CASE("counters of the kernel and the interface are read by name") {
     CHECK(growth(counters, read_drops("eth0")) == DropCounters{{"nic.rx_missed_errors", 4}});
 }
 
-TEST_CASE("a host without /proc and /sys has no counters, and everything is unseen") {
+TEST_CASE("a host without /proc and /sys has no counters, and everything is unattributed") {
     setenv("ASSAY_ROOT", "/nonexistent", 1);
     CHECK(read_drops("eth0").empty());
     unsetenv("ASSAY_ROOT");
-    CHECK(attribute(9, 0, 0, {}).unseen == 9);
+    CHECK(attribute(9, 0, 0, {}).unattributed == 9);
 }
 
 TEST_CASE("losses are attributed up to each counter, the rest never arrived") {
@@ -75,7 +75,7 @@ TEST_CASE("losses are attributed up to each counter, the rest never arrived") {
     CHECK(losses.nic == 5);
     CHECK(losses.reassembly == 7);
     CHECK(losses.sender == 4);
-    CHECK(losses.unseen == 54);
+    CHECK(losses.unattributed == 54);
 }
 
 TEST_CASE("a loss that two counters report is attributed once") {
@@ -88,7 +88,7 @@ TEST_CASE("a loss that two counters report is attributed once") {
                                      {"nic.rx_fifo_errors", 5}});
     CHECK(losses.softnet == 20);
     CHECK(losses.nic == 5);
-    CHECK(losses.unseen == 75);
+    CHECK(losses.unattributed == 75);
 }
 
 TEST_CASE("no more is attributed than was lost, since counters are of the whole host") {
@@ -96,5 +96,5 @@ TEST_CASE("no more is attributed than was lost, since counters are of the whole 
         attribute(8, 5, 50, {{"softnet.dropped", 1000}, {"nic.rx_dropped", 5000}});
     CHECK(losses.socket == 5);
     CHECK(losses.softnet == 3);
-    CHECK(losses.nic + losses.sender + losses.unseen == 0);
+    CHECK(losses.nic + losses.sender + losses.unattributed == 0);
 }

@@ -117,7 +117,7 @@ TEST_CASE(
     CHECK(result.share(result.duplicates) == doctest::Approx(0.001));
     CHECK(result.share(result.reordered) == doctest::Approx(0.002));
     CHECK(result.bandwidth == doctest::Approx(2e6));  // 1980 messages in 0.99 s
-    CHECK(result.losses.unseen == 10);
+    CHECK(result.losses.unattributed == 10);
     CHECK(result.bandwidth_doubt.empty());
     CHECK(result.loss_doubt.empty());
 }

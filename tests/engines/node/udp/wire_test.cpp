@@ -28,7 +28,7 @@ TEST_CASE("every control message is decoded as it was encoded") {
     CHECK(hello->run == ~0ull);
     CHECK(hello->offered() == doctest::Approx(12 * 93.9e6));
     CHECK(decode(encode(Welcome{1, 12, "h"}))->welcome->sockets == 12);
-    CHECK(decode(encode(Refusal{1, "why", "fix"}))->refusal->fix == "fix");
+    CHECK(decode(encode(Refusal{1, "reason", "fix"}))->refusal->fix == "fix");
     const auto end = decode(encode(End{5, {1, 2, 3}, 4.5, 6, 0.7, true}))->end;
     REQUIRE(end);
     CHECK(end->sent == std::vector<std::uint64_t>{1, 2, 3});
@@ -40,9 +40,9 @@ TEST_CASE("foreign datagrams are refused") {
     const std::string good = encode(Hello{1, 8900, 1000, 12, 93.9e6, 20, "h"});
     REQUIRE(decode(good));
     for (const char* text :
-         {"", "x", "assay-udp/1 ", "assay-udp/1 {}", "assay-udp/1 [1]", "assay-udp/2 {}",
-          R"(assay-udp/1 {"say":"hello","run":1})", R"(assay-udp/1 {"say":"dance","run":1})",
-          R"(assay-udp/1 {"say":7,"run":"x"})"})
+         {"", "x", "assay-udp/2 ", "assay-udp/2 {}", "assay-udp/2 [1]", "assay-udp/1 {}",
+          R"(assay-udp/2 {"type":"hello","run":1})", R"(assay-udp/2 {"type":"dance","run":1})",
+          R"(assay-udp/2 {"type":7,"run":"x"})"})
         CHECK_FALSE(decode(text));
     std::mt19937 random(1);
     for (int i = 0; i < 20'000; ++i) {  // a wrong byte may change a value, but must not crash

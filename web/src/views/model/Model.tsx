@@ -105,8 +105,8 @@ function panels(curves: Overlaid[]): { title: string; curves: Overlaid[] }[] {
 
 const CAPACITIES: Column<Capacity>[] = [
   { id: "level", header: "Level", value: (row) => row.level },
-  { id: "of", header: "Of", value: (row) => row.of },
-  { id: "way", header: "Way", value: (row) => row.way },
+  { id: "resource", header: "Resource", value: (row) => row.resource },
+  { id: "direction", header: "Direction", value: (row) => row.direction },
   {
     id: "value",
     header: "Capacity",
@@ -123,7 +123,7 @@ const CAPACITIES: Column<Capacity>[] = [
         ? `${quantity(row.low, row.unit)} to ${quantity(row.high, row.unit)}`
         : "",
   },
-  { id: "why", header: "Source", value: (row) => row.why ?? "" },
+  { id: "reason", header: "Source", value: (row) => row.reason ?? "" },
 ];
 
 const POINTS: Column<Comparison>[] = [
@@ -133,7 +133,7 @@ const POINTS: Column<Comparison>[] = [
     header: "At",
     numeric: true,
     value: (row) => row.x,
-    show: (row) => row.label || `${row.x} ${row.along}`,
+    show: (row) => row.label || `${row.x} ${row.axis}`,
   },
   {
     id: "measured",
