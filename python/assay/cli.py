@@ -120,8 +120,8 @@ def parse(parser: Parser, arguments: list[str]) -> argparse.Namespace:
 
 
 def _refuse(parser: Parser, unknown: list[str]) -> None:
-    known = [option for action in parser._actions for option in action.option_strings]
-    near = nearest(unknown[0], known) if unknown[0].startswith("-") else ""
+    options = [option for action in parser._actions for option in action.option_strings]
+    near = nearest(unknown[0], options) if unknown[0].startswith("-") else ""
     parser.error(f"unrecognised: {' '.join(unknown)}{near}")
 
 

@@ -95,7 +95,7 @@ PortName find_port(const std::string& device, int port) {
                     "give only one of them");
     if (std::ranges::find(existing, name.device) == existing.end())
         throw Error("no RDMA device is called '" + name.device + "'",
-                    existing.empty() ? "there is none" : "name one of: " + join(existing));
+                    existing.empty() ? "there is none" : "choose one of " + join(existing));
     if (name.port == 0) name.port = port;
     if (name.port == 0) return first_active({name.device});
     const std::vector<int> numbers = ports(name.device);

@@ -181,7 +181,7 @@ std::vector<std::string> parse_list(const Options& options, const char* name,
             for (const std::string& choice : allowed)
                 choices += (choices.empty() ? "" : ", ") + choice;
             throw Error(fmt::format("--{} {}: unknown value '{}'", name, text, values.back()),
-                        "choose from " + choices);
+                        "choose one of " + choices);
         }
         begin = comma + 1;
     }

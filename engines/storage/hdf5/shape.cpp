@@ -14,7 +14,7 @@ Pattern read_pattern(const Options& options, const char* name) {
     if (text == "CONTIG") return Pattern::contiguous;
     if (text == "INTERLEAVED") return Pattern::interleaved;
     throw Error(fmt::format("--{} {}: unknown pattern", name, text),
-                "choose from CONTIG, INTERLEAVED");
+                "choose one of CONTIG, INTERLEAVED");
 }
 
 ReadOption read_option(const std::string& text) {
@@ -22,7 +22,7 @@ ReadOption read_option(const std::string& text) {
     if (text == "PARTIAL") return ReadOption::partial;
     if (text == "STRIDED") return ReadOption::strided;
     throw Error("--read-option " + text + ": unknown read option",
-                "choose from FULL, PARTIAL, STRIDED");
+                "choose one of FULL, PARTIAL, STRIDED");
 }
 
 }  // namespace

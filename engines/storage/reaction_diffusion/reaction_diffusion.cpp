@@ -114,7 +114,7 @@ IoType read_io_type(const std::string& text) {
         {"manual", IoType::manual}, {"view", IoType::view}, {"chunk", IoType::chunk}};
     const auto type = types.find(text);
     if (type == types.end())
-        throw Error("--iotype " + text + ": unknown iotype", "choose from manual, view, chunk");
+        throw Error("--iotype " + text + ": unknown iotype", "choose one of manual, view, chunk");
     return type->second;
 }
 

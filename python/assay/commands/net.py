@@ -231,5 +231,7 @@ def _operations(args: argparse.Namespace, client_server: bool) -> list[str]:
     chosen: list[str] = [word.strip() for word in args.op.split(",")]
     for word in chosen:
         if word not in OPERATIONS:
-            raise UserError(f"--op {args.op!r}: no operation '{word}'", "there are: " + ", ".join(OPERATIONS))
+            raise UserError(
+                f"--op {args.op!r}: no operation '{word}'", "choose one of " + ", ".join(OPERATIONS)
+            )
     return list(dict.fromkeys(chosen))

@@ -130,18 +130,18 @@ def add(parser: Group, option: str, note: str = "", **more: Any) -> None:
     default, or say that the option is required."""
     if not more.keys() <= {"default", "required", "dest"}:
         raise ValueError(f"{option} is defined in SHARED")
-    given = dict(SHARED[option])
+    settings = dict(SHARED[option])
     if note:
-        given["help"] += f" ({note})"
-    given["help"] = given["help"].replace("%", "%%")
-    parser.add_argument(*option.split(), **{**given, **more})
+        settings["help"] += f" ({note})"
+    settings["help"] = settings["help"].replace("%", "%%")
+    parser.add_argument(*option.split(), **{**settings, **more})
 
 
 def add_alias(parser: Group, alias: str, option: str) -> None:
     """A spelling of another tool whose scripts are promised to run; the help leaves it out."""
-    given = {key: value for key, value in SHARED[option].items() if key in ("type", "metavar", "nargs")}
+    settings = {key: value for key, value in SHARED[option].items() if key in ("type", "metavar", "nargs")}
     name = option.split()[-1].removeprefix("--").replace("-", "_")
-    parser.add_argument(alias, dest=name, default=argparse.SUPPRESS, help=argparse.SUPPRESS, **given)
+    parser.add_argument(alias, dest=name, default=argparse.SUPPRESS, help=argparse.SUPPRESS, **settings)
 
 
 def add_output(parser: Parser) -> None:
@@ -193,11 +193,11 @@ def specifications(args: argparse.Namespace, *built_in: str) -> list[Specificati
 def read_specification(name: str) -> Specification:
     """By path or built-in name, checked against what the engines know; where none is built, a run can be
     judged all the same."""
-    known = described()
-    if known is None:
+    description = described()
+    if description is None:
         return load_specification(find_specification(name), Vocabulary(rules=RULES))
     measurements = [
-        *known.measurements,
+        *description.measurements,
         *described_profilers(),
         HEAP,
         *described_storage(),
@@ -206,7 +206,7 @@ def read_specification(name: str) -> Specification:
     vocabulary = Vocabulary(
         metrics=metrics_of(measurements),
         rules=RULES,
-        facts={fact.name: fact.unit for fact in known.facts},
+        facts={fact.name: fact.unit for fact in description.facts},
         parameters={m.name: {p.name: p.unit for p in m.parameters} for m in measurements},
     )
     return load_specification(find_specification(name), vocabulary)

@@ -100,11 +100,11 @@ class Parser(argparse.ArgumentParser):
         """An unknown verb or choice: with the nearest known one; of choices all, where none is near."""
         if action.choices is None or value in action.choices:
             return
-        known = [str(choice) for choice in action.choices]
+        choices = [str(choice) for choice in action.choices]
         is_verb = isinstance(action, argparse._SubParsersAction)
         what = f"unknown command '{value}'" if is_verb else f"{'/'.join(action.option_strings)}: no '{value}'"
-        others = "" if is_verb else f"; fix: one of {', '.join(known)}"
-        self.error(what + (nearest(str(value), known) or others))
+        others = "" if is_verb else f"; fix: choose one of {', '.join(choices)}"
+        self.error(what + (nearest(str(value), choices) or others))
 
     def error(self, message: str) -> NoReturn:
         """``message`` may bring a fix of its own ("...; fix: ..."); a question for another word needs none."""
@@ -137,9 +137,9 @@ class _HelpAll(argparse.Action):
         parser.exit()
 
 
-def nearest(word: str, known: Sequence[str]) -> str:
+def nearest(word: str, candidates: Sequence[str]) -> str:
     """ ": did you mean 'check'?" for "chekc"; empty where nothing is like it."""
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(word, candidates, n=1, cutoff=0.6)
     return f": did you mean '{close[0]}'?" if close else ""
 
 

@@ -74,19 +74,19 @@ def read_parameters(
     name: str, parameters: Sequence[Parameter], arguments: Sequence[str]
 ) -> dict[str, Scalar]:
     """``--nflight 4 --no-verify --budget 20s`` as the measurement's own parameters; times and rates in base units."""
-    known = {parameter.name: parameter for parameter in parameters}
+    by_name = {parameter.name: parameter for parameter in parameters}
     params: dict[str, Scalar] = {}
     rest = list(arguments)
     while rest:
         option, _, value = rest.pop(0).partition("=")
         key = option.removeprefix("--").replace("-", "_")
-        if not option.startswith("--") or key not in known:
-            near = nearest(option, ["--" + parameter.replace("_", "-") for parameter in known])
+        if not option.startswith("--") or key not in by_name:
+            near = nearest(option, ["--" + parameter.replace("_", "-") for parameter in by_name])
             raise UserError(f"{name} has no parameter '{option}'{near}", f"see 'assay list {name}'")
-        if known[key].kind == "flag":
+        if by_name[key].kind == "flag":
             params[key] = True
         elif value or rest:
-            params[key] = _in_base_unit(option, known[key], value or rest.pop(0))
+            params[key] = _in_base_unit(option, by_name[key], value or rest.pop(0))
         else:
             raise UserError(f"{option} without a value", f"see 'assay list {name}'")
     return params

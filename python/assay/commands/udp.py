@@ -83,11 +83,11 @@ def _read(args: argparse.Namespace, both: bool) -> dict[str, Scalar]:
     """The engine's parameters among the options, checked; those of either side where both are started."""
     sides = [describe(probe()).find(NAMES[side]) for side in (NAMES if both else [args.side])]
     parameters = [p for side in sides for p in side.parameters if p.name != "host"]
-    given = read_parameters(sides[0].name, parameters, args.others)
+    values = read_parameters(sides[0].name, parameters, args.others)
     params: dict[str, Scalar] = {}
     for described in sides:
         names = {p.name for p in described.parameters}
-        params |= in_base_units(described, {key: value for key, value in given.items() if key in names})
+        params |= in_base_units(described, {key: value for key, value in values.items() if key in names})
     return params
 
 

@@ -115,23 +115,15 @@ def _score(allocator: str, records: Sequence[list[Measurement]]) -> Score | None
     """The geometric mean over sizes of the sums over each size's records."""
     if not records or any(not parts for parts in records):
         return None
-    sums = [sum(_median(record) for record in parts) for parts in records]
+    sums = [sum(record.median for record in parts) for parts in records]
     if min(sums) <= 0:
         return None
     spreads = [
-        sum(_mad(record) for record in parts) / total for parts, total in zip(records, sums, strict=True)
+        sum(record.mad for record in parts) / total for parts, total in zip(records, sums, strict=True)
     ]
     mean = math.exp(sum(map(math.log, sums)) / len(sums))
     ids = tuple(record.id for parts in records for record in parts)
     return Score(allocator, mean, sum(spreads) / len(spreads), ids)
-
-
-def _median(record: Measurement) -> float:
-    return record.summary.median if record.summary else 0.0
-
-
-def _mad(record: Measurement) -> float:
-    return record.summary.mad if record.summary else 0.0
 
 
 def _scores(
@@ -241,7 +233,7 @@ def _growing(study: AllocStudy, host: str | None) -> list[Finding]:
             )
             if earlier is None or later is None:
                 continue
-            growth = (_median(later) - _median(earlier)) / (cycles[-1] - cycles[-2])
+            growth = (later.median - earlier.median) / (cycles[-1] - cycles[-2])
             if growth > MIN_GROWTH * int(later.params["total"]):
                 findings.append(_growth_finding(host, allocator, size, growth, [earlier.id, later.id]))
                 break

@@ -44,8 +44,8 @@ def load_specification(path: str | Path, vocabulary: Vocabulary | None = None) -
 class _Reader:
     """Turns the parsed document into criteria."""
 
-    def __init__(self, file: TomlFile, known: Vocabulary) -> None:
-        self.file, self.known = file, known
+    def __init__(self, file: TomlFile, vocabulary: Vocabulary) -> None:
+        self.file, self.vocabulary = file, vocabulary
         self.line_of, self.refuse, self._only = file.line_of, file.refuse, file.only
 
     def specification(self) -> Specification:
@@ -79,22 +79,25 @@ class _Reader:
         """Reads ``[parameters."node.udp_receive"]``: the parameters that a measurement is run with."""
         if not isinstance(tables, dict) or not all(isinstance(table, dict) for table in tables.values()):
             self.refuse("parameters", "'parameters' are not tables", 'head them [parameters."measurement"]')
-        known = self.known.parameters
+        parameters = self.vocabulary.parameters
         read: dict[str, dict[str, Scalar]] = {}
         for name, table in tables.items():
-            if known is not None and name not in known:
-                self.refuse(name, f"unknown measurement '{name}'", f"did you mean {_nearest(name, known)}?")
+            if parameters is not None and name not in parameters:
+                self.refuse(
+                    name, f"unknown measurement '{name}'", f"did you mean {_nearest(name, parameters)}?"
+                )
             read[name] = {key: self._parameter(name, key, value) for key, value in table.items()}
         return read
 
     def _parameter(self, measurement: str, key: str, value: Any) -> Scalar:
-        known = self.known.parameters
-        if known is not None and key not in known[measurement]:
-            names = ", ".join(sorted(known[measurement])) or "it has none"
-            self.refuse(key, f"unknown parameter '{key}' of {measurement}", f"known: {names}")
+        parameters = self.vocabulary.parameters
+        if parameters is not None and key not in parameters[measurement]:
+            names = ", ".join(sorted(parameters[measurement]))
+            fix = f"choose one of {names}" if names else "remove it: this measurement has no parameters"
+            self.refuse(key, f"unknown parameter '{key}' of {measurement}", fix)
         if not isinstance(value, str | int | float | bool):
             self.refuse(key, f"'{key}' has to be one value", "a text, a number, a quantity or a truth value")
-        unit = known[measurement][key] if known is not None else ""
+        unit = parameters[measurement][key] if parameters is not None else ""
         if unit and isinstance(value, str) and "," not in value:
             quantity = self._quantity(value, key)
             if quantity.unit != unit:
@@ -108,12 +111,12 @@ class _Reader:
         self._only(table, known_keys, "a criterion on a fact")
         fact = self._text(table, "fact")
         unit = None
-        if self.known.facts is not None:
-            if fact not in self.known.facts:
+        if self.vocabulary.facts is not None:
+            if fact not in self.vocabulary.facts:
                 self.refuse(
-                    "fact", f"unknown fact '{fact}'", f"did you mean {_nearest(fact, self.known.facts)}?"
+                    "fact", f"unknown fact '{fact}'", f"did you mean {_nearest(fact, self.vocabulary.facts)}?"
                 )
-            unit = self.known.facts[fact]
+            unit = self.vocabulary.facts[fact]
         equals = self._equals(table, unit)
         low, high = (self._fact_limit(table, key, unit) for key in ("min", "max"))
         if not equals and low is None and high is None:
@@ -156,8 +159,10 @@ class _Reader:
                 "findings", f"findings = {table['findings']!r} is not known", 'only findings = "none" is'
             )
         rule = self._text(table, "rule")
-        if rule and self.known.rules is not None and rule not in self.known.rules:
-            self.refuse("rule", f"unknown rule '{rule}'", f"known: {', '.join(sorted(self.known.rules))}")
+        if rule and self.vocabulary.rules is not None and rule not in self.vocabulary.rules:
+            self.refuse(
+                "rule", f"unknown rule '{rule}'", f"choose one of {', '.join(sorted(self.vocabulary.rules))}"
+            )
         return Criterion(rule=rule, **self._common(table))
 
     def _bounds(self, table: dict[str, Any]) -> Criterion:
@@ -172,7 +177,9 @@ class _Reader:
         unit = self._unit(metric, "metric")
         statistic = self._text(table, "statistic") or "median"
         if statistic not in STATISTICS:
-            self.refuse("statistic", f"unknown statistic '{statistic}'", f"known: {', '.join(STATISTICS)}")
+            self.refuse(
+                "statistic", f"unknown statistic '{statistic}'", f"choose one of {', '.join(STATISTICS)}"
+            )
         low, high = (self._limit(table, key, unit) for key in ("min", "max"))
         if low is None and high is None:
             self.refuse("", f"the criterion on {metric} has neither min nor max", "give at least one of them")
@@ -192,7 +199,7 @@ class _Reader:
     def _common(self, table: dict[str, Any]) -> dict[str, Any]:
         hosts = self._text(table, "hosts")
         if hosts not in ("", "one", "several"):
-            self.refuse("hosts", f"hosts = '{hosts}' is not known", 'known: "one", "several"')
+            self.refuse("hosts", f"hosts = '{hosts}' is not known", 'choose one of "one", "several"')
         return {
             "title": self._text(table, "title"),
             "hosts": hosts,
@@ -273,12 +280,14 @@ class _Reader:
             self.refuse(
                 key, f"'{metric}' is not a metric", "write measurement/metric, such as node.memory/bandwidth"
             )
-        if self.known.metrics is None:
+        if self.vocabulary.metrics is None:
             return None
-        units = {unit for name, unit in self.known.metrics.items() if fnmatchcase(name, metric)}
+        units = {unit for name, unit in self.vocabulary.metrics.items() if fnmatchcase(name, metric)}
         if not units:
             self.refuse(
-                key, f"unknown metric '{metric}'", f"did you mean {_nearest(metric, self.known.metrics)}?"
+                key,
+                f"unknown metric '{metric}'",
+                f"did you mean {_nearest(metric, self.vocabulary.metrics)}?",
             )
         if len(units) > 1:
             self.refuse(key, f"'{metric}' stands for metrics in several units", "make one criterion for each")
@@ -306,5 +315,5 @@ def _source(share: Share) -> str:
     return share.of + repr(sorted(share.where.items()))
 
 
-def _nearest(name: str, known: Collection[str]) -> str:
-    return "'" + "' or '".join(difflib.get_close_matches(name, known, n=2, cutoff=0.0)) + "'"
+def _nearest(name: str, names: Collection[str]) -> str:
+    return "'" + "' or '".join(difflib.get_close_matches(name, names, n=2, cutoff=0.0)) + "'"

@@ -88,7 +88,7 @@ class Description(Struct):
             if measurement.name == name:
                 return measurement
         names = ", ".join(m.name for m in self.measurements)
-        raise UserError(f"no measurement is called '{name}'", f"there are: {names}")
+        raise UserError(f"no measurement is called '{name}'", f"choose one of {names}")
 
 
 def metrics_of(measurements: Iterable[Described]) -> dict[str, str]:
@@ -114,9 +114,9 @@ def probe(flavour: str = "") -> Path:
     name = f"assay-probe-{flavour}" if flavour else "assay-probe"
     path = engines_folder() / name
     if not path.is_file():
-        why = f"no {flavour} development files were found when the engines were built" if flavour else ""
+        reason = f"no {flavour} development files were found when the engines were built" if flavour else ""
         raise UserError(
-            f"the engine {name} is not built" + (f": {why}" if why else ""),
+            f"the engine {name} is not built" + (f": {reason}" if reason else ""),
             "see 'assay doctor', then 'make setup'",
         )
     return path

@@ -248,7 +248,9 @@ def find_launcher(name: str) -> Launcher:
             if reason:
                 raise UserError(f"the launcher {name} cannot be used: {reason}")
             return launcher
-    raise UserError(f"no launcher is called '{name}'", "there are: " + ", ".join(x.name for x in LAUNCHERS))
+    raise UserError(
+        f"no launcher is called '{name}'", "choose one of " + ", ".join(x.name for x in LAUNCHERS)
+    )
 
 
 def default_launcher() -> Launcher:

@@ -97,7 +97,7 @@ class LoadMeter:
         """Asked of each process once: a parent may end before its child does."""
         process = processes.get(pid)
         if process is None:
-            return any(mine for (known, _), mine in self._mine.items() if known == pid)
+            return any(mine for (seen_pid, _), mine in self._mine.items() if seen_pid == pid)
         key = (pid, process.started)
         if key not in self._mine:
             self._mine[key] = False  # of a circle, which a reused id may seem to make
@@ -111,7 +111,7 @@ class LoadMeter:
 
 def _processes() -> dict[int, _Process]:
     """All but the kernel's own threads."""
-    found = {}
+    processes = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
@@ -119,10 +119,10 @@ def _processes() -> dict[int, _Process]:
             except OSError:
                 continue  # it has ended
             if not int(fields[6]) & _KERNEL_THREAD:
-                found[int(entry.name)] = _Process(
+                processes[int(entry.name)] = _Process(
                     int(fields[1]), int(fields[19]), int(fields[11]) + int(fields[12])
                 )
-    return found
+    return processes
 
 
 def _environment(pid: int) -> bytes:

@@ -123,7 +123,7 @@ def _parse_allocator(text: str) -> Allocator:
         library, missing = find_library(base)
     else:
         raise UserError(
-            f"unknown allocator '{base}'", f"expected one of {', '.join(LIBRARIES)}, or the path of a library"
+            f"unknown allocator '{base}'", f"choose one of {', '.join(LIBRARIES)}, or the path of a library"
         )
     if not variant:
         return Allocator(name, library, missing=missing)
@@ -136,7 +136,7 @@ def _parse_allocator(text: str) -> Allocator:
     if variant not in variants:
         raise UserError(
             f"{base} has no variant '{variant}'",
-            f"expected one of {', '.join([*variants, NO_HUGE])}, or NAME=value",
+            f"choose one of {', '.join([*variants, NO_HUGE])}, or NAME=value",
         )
     return Allocator(full_name, library, (variants[variant],), missing=missing)
 

@@ -49,7 +49,7 @@ class Offer:
 
 def needed(specification: Specification) -> list[str]:
     """The measurements that the criteria name, in the engines' order."""
-    asked = set(_metrics(specification))
+    requested = set(_metrics(specification))
     return [
         measurement.name
         for measurement in describe(probe()).measurements
@@ -57,7 +57,7 @@ def needed(specification: Specification) -> list[str]:
         or any(
             fnmatchcase(f"{measurement.name}/{metric.name}", pattern)
             for metric in measurement.metrics
-            for pattern in asked
+            for pattern in requested
         )
     ]
 
@@ -157,8 +157,8 @@ def _rdma(session: Session, offer: Offer, params: dict[str, Scalar]) -> None:
 
 def _network(session: Session, specification: Specification, offer: Offer) -> None:
     if offer.launcher is None or len(offer.hosts) < 2:
-        why = offer.no_launcher or "one host alone has no network to measure"
-        session.waive("network.all_to_all", offer.hosts[0], why)
+        reason = offer.no_launcher or "one host alone has no network to measure"
+        session.waive("network.all_to_all", offer.hosts[0], reason)
         return
     params = dict(specification.parameters.get("network.all_to_all", {}))
     measure_network(session, NetworkRequest(offer.launcher, offer.site, [], offer.hosts, params=params))

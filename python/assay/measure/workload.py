@@ -43,7 +43,9 @@ def _step(file: TomlFile, table: dict[str, Any], needs_chunk: bool) -> dict[str,
     file.only(table, ("operation", "block", "rate"), "a step")
     operation = table.get("operation")
     if operation not in OPERATIONS:
-        file.refuse("operation", f"no memory operation {operation!r}", f"there are: {', '.join(OPERATIONS)}")
+        file.refuse(
+            "operation", f"no memory operation {operation!r}", f"choose one of {', '.join(OPERATIONS)}"
+        )
     if operation == "transpose" and needs_chunk:
         file.refuse("operation", "a transposition without chunks", "give [transpose] a chunk")
     block = _quantity(file, table, "block", "B")

@@ -114,13 +114,13 @@ class MergedTree:
             )
             self.locations.append(replace(location, function_id=function_id))
         else:
-            known = self.locations[number]
+            merged = self.locations[number]
             self.locations[number] = replace(
-                known,
-                exclusive_peak=known.exclusive_peak + location.exclusive_peak,
-                inclusive_peak=known.inclusive_peak + location.inclusive_peak,
-                function_exclusive_peak=known.function_exclusive_peak + location.function_exclusive_peak,
-                function_inclusive_peak=known.function_inclusive_peak + location.function_inclusive_peak,
+                merged,
+                exclusive_peak=merged.exclusive_peak + location.exclusive_peak,
+                inclusive_peak=merged.inclusive_peak + location.inclusive_peak,
+                function_exclusive_peak=merged.function_exclusive_peak + location.function_exclusive_peak,
+                function_inclusive_peak=merged.function_inclusive_peak + location.function_inclusive_peak,
             )
         return number
 
@@ -129,16 +129,16 @@ class MergedTree:
         if number == len(self.nodes):
             self.nodes.append(replace(node, parent=parent, location=location))
             return number
-        known = self.nodes[number]
-        allocating = [each_node for each_node in (known, node) if each_node.count]
-        known.min_size = min((each_node.min_size for each_node in allocating), default=0)
-        known.max_size = max(known.max_size, node.max_size)
-        known.min_lifetime = min(
+        merged = self.nodes[number]
+        allocating = [each_node for each_node in (merged, node) if each_node.count]
+        merged.min_size = min((each_node.min_size for each_node in allocating), default=0)
+        merged.max_size = max(merged.max_size, node.max_size)
+        merged.min_lifetime = min(
             (each_node.min_lifetime for each_node in allocating if each_node.max_lifetime), default=0
         )
-        known.max_lifetime = max(known.max_lifetime, node.max_lifetime)
+        merged.max_lifetime = max(merged.max_lifetime, node.max_lifetime)
         for name in SUMMED:
-            setattr(known, name, getattr(known, name) + getattr(node, name))
+            setattr(merged, name, getattr(merged, name) + getattr(node, name))
         return number
 
     def tree(self) -> Tree:

@@ -56,11 +56,11 @@ def json_schema() -> JsonSchema:
 def typescript() -> str:
     """The TypeScript module: one interface a struct, and ``AnyRecord``, the union of all that is stored."""
     definitions = json_schema()["$defs"]
-    kept = {name: schema for name, schema in definitions.items() if name not in NOT_IN_REPORT}
-    records = [name for name, schema in kept.items() if "kind" in schema["properties"]]
+    in_report = {name: schema for name, schema in definitions.items() if name not in NOT_IN_REPORT}
+    records = [name for name, schema in in_report.items() if "kind" in schema["properties"]]
     scalar = "export type Scalar = string | number | boolean;\n"
     union = "\n  | ".join(["export type AnyRecord =", *records]) + ";\n"  # as prettier breaks a long union
-    interfaces = [_interface(name, schema) for name, schema in kept.items()]
+    interfaces = [_interface(name, schema) for name, schema in in_report.items()]
     return "\n".join([_TYPES_HEAD, scalar, *interfaces, union])
 
 

@@ -128,8 +128,9 @@ class Run:
     def append(self, record: AnyRecord) -> AnyRecord:
         """Assigns the record's id, writes it and flushes. An equal ``Context`` is kept once."""
         if isinstance(record, Context) and any(
-            isinstance(kept, Context) and (kept.subject, kept.facts) == (record.subject, record.facts)
-            for kept in self.records
+            isinstance(earlier, Context)
+            and (earlier.subject, earlier.facts) == (record.subject, record.facts)
+            for earlier in self.records
         ):
             return record
         record.id = self.records[-1].id + 1 if self.records else 1

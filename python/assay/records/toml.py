@@ -25,13 +25,11 @@ def find_built_in(folder: str, name: str, kind: str) -> Path:
         raise UserError(f"no {kind} at '{name}'", "give a TOML file or a built-in name")
     package = Path(assay.__file__).parent
     folders = [package / folder, package.parents[1] / folder]
-    known = {path.stem: path for folder_path in folders for path in sorted(folder_path.glob("*.toml"))}
-    if name not in known:
-        names = ", ".join(sorted(known)) or "none installed"
-        raise UserError(
-            f"no {kind} named '{name}'; built in: {names}", "name one of these, or the path of a TOML file"
-        )
-    return known[name]
+    built_in = {path.stem: path for folder_path in folders for path in sorted(folder_path.glob("*.toml"))}
+    if name not in built_in:
+        choice = f"choose one of {', '.join(sorted(built_in))}, or " if built_in else ""
+        raise UserError(f"no {kind} named '{name}'", f"{choice}give the path of a TOML file")
+    return built_in[name]
 
 
 class TomlFile:
@@ -77,11 +75,13 @@ class TomlFile:
         raise UserError(f"{self.path}:{self.line_of(key)}: {what}", fix)
 
     def only(
-        self, table: dict[str, Any], known: tuple[str, ...], context: str, reported_key: str = ""
+        self, table: dict[str, Any], allowed: tuple[str, ...], context: str, reported_key: str = ""
     ) -> None:
         """Raises UserError for a key that is not known."""
         for key in table:
-            if key not in known:
+            if key not in allowed:
                 self.refuse(
-                    reported_key or key, f"unknown key '{key}' in {context}", f"known: {', '.join(known)}"
+                    reported_key or key,
+                    f"unknown key '{key}' in {context}",
+                    f"choose one of {', '.join(allowed)}",
                 )

@@ -87,14 +87,14 @@ def parse_quantity(text: str) -> Quantity:
 def _suggestion(spelling: str) -> str:
     """Names the known unit nearest to ``spelling``; letter case and "ps" for "/s" are the usual slips."""
     normalized = re.sub(r"ps$", "/s", spelling)
-    known = [name for name in _UNITS if name]
-    same_letters = [name for name in known if name.lower() == normalized.lower()]
+    names = [name for name in _UNITS if name]
+    same_letters = [name for name in names if name.lower() == normalized.lower()]
     if same_letters:  # "gb/s" is nearer to Gb/s than to GB/s
         nearest = min(
             same_letters, key=lambda name: sum(a != b for a, b in zip(name, normalized, strict=True))
         )
         return f"did you mean '{nearest}'?"
-    close = difflib.get_close_matches(normalized, known, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(normalized, names, n=1, cutoff=0.5)
     return f"did you mean '{close[0]}'?" if close else "known are s, ms, B, KiB, MB, GB/s, Gbit/s, 1/s, % ..."
 
 

@@ -64,7 +64,7 @@ def test_reads_every_kind_of_criterion(tmp_path: Path) -> None:
     assert str(second) == "net.a/bandwidth p5 size=64 KiB >= 10 % of mem/bandwidth operation=copy threads=1"
     assert third.max == Quantity(0, "1") and third.hosts == "several"
     assert str(fourth) == "no fault found by slow_host"
-    assert [one.line for one in specification.criteria] == [3, 9, 19, 24]
+    assert [criterion.line for criterion in specification.criteria] == [3, 9, 19, 24]
 
 
 OK = '[[criterion]]\nmetric = "net.a/bandwidth"\nmin = "1 GB/s"\n\n'  # lines 1 to 4
@@ -126,7 +126,7 @@ OK = '[[criterion]]\nmetric = "net.a/bandwidth"\nmin = "1 GB/s"\n\n'  # lines 1 
         (
             '[[criterion]]\nfindings = "none"\nrule = "slow_hosts"',
             7,
-            "unknown rule 'slow_hosts'.*known: slow_host",
+            "unknown rule 'slow_hosts'.*choose one of slow_host",
         ),
         ('[[criterion]]\nfindings = "none"\nmetric = "net.a/latency"', 7, "unknown key 'metric'"),
         ('[[criterion]]\nmetric = 4\nmax = "1 s"', 6, "not a text"),
@@ -166,7 +166,7 @@ def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
 def test_the_built_in_ones_are_found_and_right() -> None:
     for name in ("self", "net"):
         assert load_specification(find_specification(name)).name == name
-    with pytest.raises(UserError, match=r"no specification named 'selv'; built in: .*net.*self"):
+    with pytest.raises(UserError, match=r"no specification named 'selv'; fix: choose one of .*net.*self"):
         find_specification("selv")
     with pytest.raises(UserError, match=r"no specification at 'nowhere/x\.toml'"):
         find_specification("nowhere/x.toml")

@@ -30,7 +30,7 @@ Seen = dict[str, Any]
 
 
 @pytest.fixture(scope="module")
-def seen() -> Seen:
+def results() -> Seen:
     if os.geteuid() != 0:
         pytest.skip("guests need root for SoftRoCE's network namespaces and for files that only root reads")
     vm = [sys.executable, "-m", "assay", "lab", "vm"]
@@ -38,40 +38,40 @@ def seen() -> Seen:
     if subprocess.run([*vm, "--help"], capture_output=True, env=environment, timeout=60).returncode != 0:
         pytest.skip("this build has no guests")
     options = ["--rdma", "2", "--rdma-rate", f"{RATE_MBIT}mbit", "--timeout", f"{BOOT_LIMIT_S}s"]
-    said = subprocess.run(
+    done = subprocess.run(
         [*vm, *options, "--", sys.executable, str(INSIDE)],
         capture_output=True,
         text=True,
         env=environment,
         timeout=BOOT_LIMIT_S + 60,
     )
-    assert said.returncode == 0, said.stderr
-    parts: Seen = json.loads(said.stdout.splitlines()[-1])
+    assert done.returncode == 0, done.stderr
+    parts: Seen = json.loads(done.stdout.splitlines()[-1])
     return parts
 
 
-def test_every_port_sends_and_the_planted_rate_is_found(seen: Seen) -> None:
-    part = seen["operations"]
+def test_every_port_sends_and_the_planted_rate_is_found(results: Seen) -> None:
+    part = results["operations"]
     assert part["code"] == 0, part
-    found = {(f["device"], f["op"], f["metric"]): f["median"] for f in part["figures"]}
+    medians = {(f["device"], f["op"], f["metric"]): f["median"] for f in part["figures"]}
     for device in ("rxe0:1", "rxe1:1"):
         for op in ("write", "read", "send"):
-            share = found[device, op, "bandwidth"] / (RATE_MBIT * 1e6 / 8)
+            share = medians[device, op, "bandwidth"] / (RATE_MBIT * 1e6 / 8)
             # A send waits where its receiver was not ready for it.
             assert (LOW if op != "send" else 0.5) <= share <= HIGH, (device, op, share)
-            assert found[device, op, "peak"] >= found[device, op, "bandwidth"]
-            rate = found[device, op, "message_rate"] * 65536
-            assert rate == pytest.approx(found[device, op, "bandwidth"])
-            assert found[device, op, "corrupted"] == 0
+            assert medians[device, op, "peak"] >= medians[device, op, "bandwidth"]
+            rate = medians[device, op, "message_rate"] * 65536
+            assert rate == pytest.approx(medians[device, op, "bandwidth"])
+            assert medians[device, op, "corrupted"] == 0
 
 
-def test_the_bytes_went_over_the_wire(seen: Seen) -> None:
+def test_the_bytes_went_over_the_wire(results: Seen) -> None:
     """Two directions, three operations, 64 messages of 64 KiB each, and those that are verified apart."""
-    assert seen["operations"]["wire"] >= 2 * 3 * 64 * 65536
+    assert results["operations"]["wire"] >= 2 * 3 * 64 * 65536
 
 
-def test_the_table_in_both_directions_with_several_queue_pairs(seen: Seen) -> None:
-    part = seen["sweep"]
+def test_the_table_in_both_directions_with_several_queue_pairs(results: Seen) -> None:
+    part = results["sweep"]
     assert part["code"] == 0, part
     assert "guest rxe0:1 <-> guest rxe1:1  (RC, 2 queue pairs, depth 4" in part["out"]
     rows = [line.split() for line in part["out"].splitlines()]
@@ -80,31 +80,31 @@ def test_the_table_in_both_directions_with_several_queue_pairs(seen: Seen) -> No
 
 
 @pytest.mark.parametrize("which", ["server", "client"])
-def test_a_side_that_is_killed_is_named_by_the_other(seen: Seen, which: str) -> None:
-    part = seen[f"{which}_killed"]
+def test_a_side_that_is_killed_is_named_by_the_other(results: Seen, which: str) -> None:
+    part = results[f"{which}_killed"]
     assert part["code"] == 2
     assert "has gone away" in part["err"]
     assert part["seconds"] < 20
 
 
-def test_a_stranger_is_sent_away_and_the_client_served(seen: Seen) -> None:
-    part = seen["stranger"]
+def test_a_stranger_is_sent_away_and_the_client_served(results: Seen) -> None:
+    part = results["stranger"]
     assert part["code"] == 0, part
     assert part["server"]["code"] == 0, part
     assert "refused: 127.0.0.1 does not speak the protocol" in part["server"]["err"]
 
 
-def test_too_little_lockable_memory_says_what_fixes_it(seen: Seen) -> None:
-    part = seen["locked_memory"]
+def test_too_little_lockable_memory_says_what_fixes_it(results: Seen) -> None:
+    part = results["locked_memory"]
     assert part["code"] == 2
-    said = " ".join(part["out"].split())
-    assert "cannot register 2048 KiB of memory" in said
-    assert "the limit on locked memory is 64 KiB; fix: raise it: ulimit -l unlimited" in said
+    done = " ".join(part["out"].split())
+    assert "cannot register 2048 KiB of memory" in done
+    assert "the limit on locked memory is 64 KiB; fix: raise it: ulimit -l unlimited" in done
 
 
 REFUSED = {
     "taken_port": "cannot listen on port 18777: Address already in use",
-    "no_device": "no RDMA device is called 'rxe7'; fix: name one of: rxe0, rxe1",
+    "no_device": "no RDMA device is called 'rxe7'; fix: choose one of rxe0, rxe1",
     "no_gid": "rxe1:1 has no GID of index 7; fix: choose one of: 0 is fe80:",
     "no_mtu": "rxe1:1 cannot use an MTU of 3000; fix: give a power of two from 256 to its active one",
     "no_depth": "rxe1:1 has no completion queue of 32769 entries; fix: ask for 32767 at most",
@@ -115,8 +115,8 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_be_is_one_line(seen: Seen, case: str) -> None:
-    part = seen[case]
+def test_what_cannot_be_is_one_line(results: Seen, case: str) -> None:
+    part = results[case]
     assert part["code"] == 2, part
     (line,) = [text for text in part["err"].splitlines() if text.startswith("assay-probe: ")]
     assert REFUSED[case] in line

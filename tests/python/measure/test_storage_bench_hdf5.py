@@ -95,16 +95,16 @@ def test_hdf5s_own_tool_reads_the_file(folder: Path, capfd: pytest.CaptureFixtur
         ["h5dump", "-d", "/Timestep_0/id_1", str(file)], check=True, capture_output=True, text=True
     )
     assert "H5T_STD_I32LE" in dump.stdout and "( 16 ) / ( 16 )" in dump.stdout
-    found = [int(x) for line in re.findall(r"\(\d+\): (.*)", dump.stdout) for x in re.findall(r"\d+", line)]
+    values = [int(x) for line in re.findall(r"\(\d+\): (.*)", dump.stdout) for x in re.findall(r"\d+", line)]
     expected = [((k * 2654435761) ^ (rank * 97 + 6 * 7919)) & 0xFFFFFF for rank in (0, 1) for k in range(8)]
-    assert found == expected
+    assert values == expected
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["DIM_1=viel"], "is not a number"),
-        (["READ_OPTION=CS"], "choose from FULL, PARTIAL, STRIDED"),
+        (["READ_OPTION=CS"], "choose one of FULL, PARTIAL, STRIDED"),
         (["COMPRESS=YES"], "is not supported"),
         (["FULL"], "is not a setting"),
         (["COLLECTIVE_DATA=1"], "must be YES or NO"),

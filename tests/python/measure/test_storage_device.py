@@ -39,13 +39,15 @@ def measured(capfd: pytest.CaptureFixture[str], *arguments: str, status: int = 0
 
 def test_every_point_is_measured_and_compared(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     records = measured(capfd, "disk", "--threads", "1,3", "--sizes", "4k,64k")
-    asked = set(product(("write", "read"), ("sequential", "random"), ("call", "mmap"), (1, 3), (4096, 65536)))
+    expected = set(
+        product(("write", "read"), ("sequential", "random"), ("call", "mmap"), (1, 3), (4096, 65536))
+    )
     points = {
         tuple(r["params"][key] for key in ("op", "pattern", "method", "threads", "transfer")): r
         for r in records
         if r["metric"] == "bandwidth" and r.get("status", "ok") == "ok"
     }
-    assert asked <= set(points)  # direct and streamed besides, where this machine has them
+    assert expected <= set(points)  # direct and streamed besides, where this machine has them
     assert all(len(r["samples"]) == 2 and r["summary"]["median"] > 0 for r in points.values())
     compared = [r["summary"]["median"] for r in records if r["metric"] == "wrong"]
     assert len(compared) >= 16 and set(compared) == {0}
@@ -87,7 +89,7 @@ def test_nothing_of_the_users_is_overwritten(folder: Path, capfd: pytest.Capture
         (["/nowhere/at/all"], "does not exist"),
         (["disk", "--sizes", "6000"], "not a multiple of 4 KiB"),
         (["disk", "--op", "erase"], "unknown value 'erase'"),
-        (["disk", "--method", "fast"], "choose from call, direct, mmap, stream"),
+        (["disk", "--method", "fast"], "choose one of call, direct, mmap, stream"),
         (["/dev/null", "--op", "read"], "cannot map"),
     ],
 )

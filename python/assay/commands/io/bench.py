@@ -260,7 +260,7 @@ def _hosts_of_ranks(args: argparse.Namespace) -> tuple[Site, list[str]]:
 def _launcher(args: argparse.Namespace, site: Site) -> Launcher:
     names = [x.name for x in LAUNCHERS if x.flavour]
     if args.mpi and args.mpi not in names:
-        raise UserError(f"--mpi {args.mpi}: unknown MPI", f"choose from {', '.join(names)}")
+        raise UserError(f"--mpi {args.mpi}: unknown MPI", f"choose one of {', '.join(names)}")
     launcher = find_launcher(args.mpi) if args.mpi else default_launcher()
     if site.lab and launcher.name == "mpich":
         raise UserError(

@@ -163,15 +163,15 @@ def _h5bench_setting(key: str, value: str) -> dict[str, Scalar]:
     if key in H5BENCH_CHOICES:
         if value.upper() not in H5BENCH_CHOICES[key]:
             raise UserError(
-                f"hdf5: {key}={value} is not supported", f"choose from {', '.join(H5BENCH_CHOICES[key])}"
+                f"hdf5: {key}={value} is not supported", f"choose one of {', '.join(H5BENCH_CHOICES[key])}"
             )
         return {key.lower(): value.upper()}
     if key == "EMULATED_COMPUTE_TIME_PER_TIMESTEP":
         return {"compute_time": _seconds(key, value)}
     if value in H5BENCH_ACCEPTED.get(key, ()):
         return {}
-    known = [*H5BENCH_NUMBERS, *H5BENCH_SWITCHES, *H5BENCH_CHOICES, "EMULATED_COMPUTE_TIME_PER_TIMESTEP"]
-    raise UserError(f"hdf5: {key}={value} is not supported", f"choose from {', '.join(known)}")
+    keys = [*H5BENCH_NUMBERS, *H5BENCH_SWITCHES, *H5BENCH_CHOICES, "EMULATED_COMPUTE_TIME_PER_TIMESTEP"]
+    raise UserError(f"hdf5: {key}={value} is not supported", f"choose one of {', '.join(keys)}")
 
 
 def _scaled(key: str, value: str) -> int:

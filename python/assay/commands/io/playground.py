@@ -61,7 +61,7 @@ class Playground:
 
 def run_playground(args: argparse.Namespace) -> int:
     if args.mpi not in (None, *MPIS):
-        raise UserError(f"--mpi {args.mpi}: it does not stay on the wire", f"one of {', '.join(MPIS)}")
+        raise UserError(f"--mpi {args.mpi}: it does not stay on the wire", f"choose one of {', '.join(MPIS)}")
     launchers = _launchers([args.mpi] if args.mpi else MPIS)
     specs = specifications(args, "io")
     run = open_run("io-playground", args)
@@ -118,15 +118,15 @@ def _run_benchmark(
 
 def _launchers(names: list[str] | tuple[str, ...]) -> list[Launcher]:
     """The launchers that work here. Raises UserError if none does."""
-    found, reasons = [], []
+    launchers, reasons = [], []
     for name in names:
         try:
-            found.append(find_launcher(name))
+            launchers.append(find_launcher(name))
         except UserError as error:
             reasons.append(error.what)
-    if not found:
+    if not launchers:
         raise UserError("; ".join(reasons), "see 'assay doctor'")
-    return found
+    return launchers
 
 
 def _variants(launcher: Launcher) -> list[str]:

@@ -141,11 +141,13 @@ def _require(guest: Guest) -> None:
 
 
 def _job(guest: Guest) -> str:
-    kept = {
+    environment = {
         name: value for name, value in os.environ.items() if name in KEPT or name.startswith(KEPT_PREFIXES)
     }
     # Times in an emulated machine say nothing about performance: records say so by this variable.
-    lines = [f"export {name}={shlex.quote(value)}" for name, value in (kept | guest.environment).items()]
+    lines = [
+        f"export {name}={shlex.quote(value)}" for name, value in (environment | guest.environment).items()
+    ]
     lines.append("export ASSAY_GUEST=emulated")
     if guest.output is not None:
         where = shlex.quote(str(guest.output.resolve()))

@@ -96,7 +96,7 @@ TEST_CASE("find_port: the given port, or the first active one") {
     CHECK(says(refusal("mlx5_1", 3), "no port 3; it has 1 to 2"));
     CHECK(says(refusal("mlx5_1:2", 1), "contradict"));
     CHECK(says(refusal("mlx4_0", 0),
-               "no RDMA device is called 'mlx4_0'; name one of: mlx5_0, mlx5_1"));
+               "no RDMA device is called 'mlx4_0'; choose one of mlx5_0, mlx5_1"));
 }
 
 TEST_CASE("NUMA node and software devices") {
