@@ -24,29 +24,29 @@ ENGINE = engines_folder() / "assay-alloc"
 PLAIN = engines_folder() / "bench-pairs"
 
 
-def said(*words: str | Path) -> str:
-    return subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S, check=True).stdout
+def output_of(*command: str | Path) -> str:
+    return subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=True).stdout
 
 
-def medians(*words: str) -> dict[str, float]:
+def medians(*arguments: str) -> dict[str, float]:
     """Of a measurement under glibc, by metric; the last of each."""
-    records = [json.loads(line) for line in said(ENGINE, "run", *words).splitlines()]
+    records = [json.loads(line) for line in output_of(ENGINE, "run", *arguments).splitlines()]
     return {r["metric"]: r["summary"]["median"] for r in records if r["kind"] == "measurement"}
 
 
 def replayed_pair(folder: Path) -> float:
     """Seconds of a pair of the plain program, recorded and made again."""
-    said(engines_folder() / "assay-heap", "record", folder, "--", PLAIN, "1000000")
+    output_of(engines_folder() / "assay-heap", "record", folder, "--", PLAIN, "1000000")
     (trace,) = folder.glob("*.heap")
-    said(ENGINE, "prepare", trace, folder / "script")
-    found = medians("profile.alloc.replay", "--no-touch", "--script", str(folder / "script"))
-    return found["time"] / found["calls"] * 2
+    output_of(ENGINE, "prepare", trace, folder / "script")
+    figures = medians("profile.alloc.replay", "--no-touch", "--script", str(folder / "script"))
+    return figures["time"] / figures["calls"] * 2
 
 
 def main() -> None:
     loops, pairs, replays = [], [], []
     for _ in range(ROUNDS):
-        plain = float(said(PLAIN, str(PAIRS)))
+        plain = float(output_of(PLAIN, str(PAIRS)))
         study = medians("profile.alloc.cycle", "--sizes", "16", "--seconds", "0.5")
         loops.append(study["overhead"] / study["pair"])
         pairs.append(abs(study["pair"] / plain - 1))

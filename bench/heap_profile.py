@@ -40,15 +40,17 @@ print(time.perf_counter() - begun)
 """
 
 
-def seconds(words: Sequence[str | Path], environment: dict[str, str] | None = None) -> float:
-    done = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S, check=True, env=environment)
+def seconds(command: Sequence[str | Path], environment: dict[str, str] | None = None) -> float:
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=LIMIT_S, check=True, env=environment
+    )
     return float(next(line for line in done.stdout.splitlines() if line.replace(".", "").isdigit()))
 
 
-def recorded(words: Sequence[str | Path], folder: str, options: Sequence[str] = ()) -> tuple[float, Path]:
+def recorded(command: Sequence[str | Path], folder: str, options: Sequence[str] = ()) -> tuple[float, Path]:
     """Seconds that it took, and the trace of the largest process."""
     place = Path(tempfile.mkdtemp(dir=folder))
-    took = seconds([engines_folder() / "assay-heap", "record", *options, place, "--", *words])
+    took = seconds([engines_folder() / "assay-heap", "record", *options, place, "--", *command])
     return took, max(place.glob("*.heap"), key=lambda path: path.stat().st_size)
 
 
@@ -65,22 +67,24 @@ def main() -> None:
                     trace.unlink()
                     continue
                 begun = time.perf_counter()
-                said = subprocess.run(
+                analysis = subprocess.run(
                     [engines_folder() / "assay-heap", "analyse", trace], capture_output=True, check=True
                 )
-                events = json.loads(said.stdout)["trace"]["events"]
+                events = json.loads(analysis.stdout)["trace"]["events"]
                 speeds.append(events / (time.perf_counter() - begun))
                 subprocess.run([engines_folder() / "assay-heap", "pack", trace], check=True)
                 sizes.append(trace.stat().st_size / events)
                 trace.unlink()
-                own = (took - bare) / BLOCKS
+                overhead = (took - bare) / BLOCKS
                 bare = seconds([CHURN, str(PEER_BLOCKS), str(threads)])
                 peer = seconds(["heaptrack", "-o", f"{folder}/peer", CHURN, str(PEER_BLOCKS), str(threads)])
-                costs.append((peer - bare) / PEER_BLOCKS / own)
+                costs.append((peer - bare) / PEER_BLOCKS / overhead)
                 bare = seconds([CHURN, str(DHAT_BLOCKS), str(threads)])
-                words = ["valgrind", "--tool=dhat", f"--dhat-out-file={folder}/dhat"]
+                command = ["valgrind", "--tool=dhat", f"--dhat-out-file={folder}/dhat"]
                 dhat.append(
-                    (seconds([*words, CHURN, str(DHAT_BLOCKS), str(threads)]) - bare) / DHAT_BLOCKS / own
+                    (seconds([*command, CHURN, str(DHAT_BLOCKS), str(threads)]) - bare)
+                    / DHAT_BLOCKS
+                    / overhead
                 )
         figure("heap.slowdown, 2 threads", slow[2], 2.5, "lower")
         figure(
@@ -94,11 +98,11 @@ def main() -> None:
         figure("heap.trace bytes an event", sizes, 1.3, "lower", "B")
         figure("heap.analysis", speeds, 10e6, "higher", "1/s")
         python, stacks = [], []
-        words = ["env", "PYTHONMALLOC=malloc", "/usr/bin/python3", "-c", PYTHON]
+        command = ["env", "PYTHONMALLOC=malloc", "/usr/bin/python3", "-c", PYTHON]
         for _ in range(ROUNDS):
-            bare = seconds(words)
-            python.append(recorded(words, folder)[0] / bare)
-            stacks.append(recorded(words, folder, ["--no-python"])[0] / bare)
+            bare = seconds(command)
+            python.append(recorded(command, folder)[0] / bare)
+            stacks.append(recorded(command, folder, ["--no-python"])[0] / bare)
         figure("heap.slowdown of Python", python, 2.2, "lower")
         figure("heap.slowdown of Python, C stacks alone", stacks, 2.2, "lower")
 

@@ -47,10 +47,10 @@ def analyse_full_matrix() -> None:
     matrix = PairMatrix.from_dense(bandwidth, [f"n{i}" for i in range(SIZE)])
     del bandwidth
     begin = time.process_time()
-    found = {(one.side, one.hosts) for one in suspects(matrix)}
+    named = {(suspect.side, suspect.hosts) for suspect in suspects(matrix)}
     seconds = time.process_time() - begin
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    is_right = found == {("transmit", ("n7",)), ("receive", ("n4000",))}
+    is_right = named == {("transmit", ("n7",)), ("receive", ("n4000",))}
     print(json.dumps([seconds, peak, is_right]))
 
 
@@ -66,7 +66,7 @@ def main() -> None:
     figure("net.analysis.4096.time", [run[0] for run in runs], "s", 10, "lower")
     figure("net.analysis.4096.peak_rss", [run[1] for run in runs], "B", 2 * 2**30, "lower")
     figure("net.analysis.4096.named", [float(run[2]) for run in runs], "1", 1, "higher")
-    found, false, seconds = [], [], []
+    named, false, seconds = [], [], []
     for seed in range(RUNS):
         rng = np.random.default_rng(seed)
         bad = rng.choice(HOSTS, HOSTS // 100, replace=False).tolist()
@@ -74,11 +74,11 @@ def main() -> None:
         truth = {("transmit", f"n{i}") for i in transmit} | {("receive", f"n{i}") for i in receive}
         matrix = sampled(HOSTS, SHIFTS, rng, transmit, receive, NOISE)
         begin = time.process_time()
-        flagged = {(one.side, one.hosts[0]) for one in suspects(matrix)}
+        flagged = {(suspect.side, suspect.hosts[0]) for suspect in suspects(matrix)}
         seconds.append(time.process_time() - begin)
-        found.append(len(truth & flagged) / len(truth))
+        named.append(len(truth & flagged) / len(truth))
         false.append(float(len(flagged - truth)))
-    figure("net.analysis.10000x10.found", found, "1", 1.0, "higher")
+    figure("net.analysis.10000x10.found", named, "1", 1.0, "higher")
     figure("net.analysis.10000x10.false_flags", [float(np.mean(false))], "1", 1.6, "lower")
     figure("net.analysis.10000x10.time", seconds, "s", 10, "lower")
 

@@ -35,16 +35,18 @@ NAMED = {"read": 1.0, "write": 1 / 2, "copy": 2 / 3, "triad": 3 / 4}  # of the b
 CORES = len(os.sched_getaffinity(0))
 
 
-def records(*words: str) -> list[dict[str, object]]:
-    said = subprocess.run([probe(), "run", *words], capture_output=True, timeout=LIMIT_S, check=True).stdout
-    return [one for line in said.splitlines() if (one := json.loads(line))["kind"] == "measurement"]
+def records(*arguments: str) -> list[dict[str, object]]:
+    lines = subprocess.run(
+        [probe(), "run", *arguments], capture_output=True, timeout=LIMIT_S, check=True
+    ).stdout
+    return [record for line in lines.splitlines() if (record := json.loads(line))["kind"] == "measurement"]
 
 
 def ours() -> tuple[float, float]:
     """B/s that the loops name, of the best kernel on all cores: median and best pass."""
     figures = []
-    for one in records("node.memory", "--budget", "0.5"):
-        params, summary = one["params"], one["summary"]
+    for record in records("node.memory", "--budget", "0.5"):
+        params, summary = record["params"], record["summary"]
         assert isinstance(params, dict) and isinstance(summary, dict)
         share = NAMED[params["operation"]] if params["line_reads"] == "counted" else 1.0
         if params["threads"] == CORES:
@@ -55,10 +57,10 @@ def ours() -> tuple[float, float]:
 def likwid() -> float:
     best = 0.0
     for kernel in LIKWID:
-        words = ["likwid-bench", "-t", kernel, "-w", f"N:384MB:{CORES}", "-s", "1"]
-        said = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S, check=False).stdout
-        if found := re.search(r"MByte/s:\s+([\d.]+)", said):
-            best = max(best, float(found[1]) * 1e6)
+        command = ["likwid-bench", "-t", kernel, "-w", f"N:384MB:{CORES}", "-s", "1"]
+        output = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False).stdout
+        if match := re.search(r"MByte/s:\s+([\d.]+)", output):
+            best = max(best, float(match[1]) * 1e6)
     return best
 
 
@@ -70,13 +72,13 @@ def stream() -> float:
         text = re.sub(r"^2( +)Ps", r"1\1Ps", text, flags=re.M)
         text = re.sub(r"^2( +)Qs", rf"{CORES}\1Qs", text, flags=re.M)
         Path(place, "hpccinf.txt").write_text(text)
-        words = ["mpirun", "--oversubscribe", "-np", str(CORES), "hpcc"]
+        command = ["mpirun", "--oversubscribe", "-np", str(CORES), "hpcc"]
         allowed = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
         subprocess.run(
-            words, cwd=place, env=os.environ | allowed, timeout=LIMIT_S, check=True, capture_output=True
+            command, cwd=place, env=os.environ | allowed, timeout=LIMIT_S, check=True, capture_output=True
         )
-        said = Path(place, "hpccoutf.txt").read_text()
-    figures = {name: float(value) for name, value in re.findall(r"StarSTREAM_(\w+)=([\d.]+)", said)}
+        output = Path(place, "hpccoutf.txt").read_text()
+    figures = {name: float(value) for name, value in re.findall(r"StarSTREAM_(\w+)=([\d.]+)", output)}
     return max(figures[name] * 1e9 * CORES for name in STREAM)
 
 
@@ -85,9 +87,9 @@ def late_at_half(peak: float) -> float:
     workload = load_workload("cobalt2")
     desired = 621e9 / 8
     scale = str(0.5 * peak / desired)
-    words = ["--workload", workload, "--budget", "10", "--scale", scale]
-    said = records("node.memory_paced", *words, *(["--realtime"] if os.geteuid() == 0 else []))
-    return next(float(one["summary"]["median"]) for one in said if one["metric"] == "late")  # type: ignore[index]
+    arguments = ["--workload", workload, "--budget", "10", "--scale", scale]
+    measurements = records("node.memory_paced", *arguments, *(["--realtime"] if os.geteuid() == 0 else []))
+    return next(float(record["summary"]["median"]) for record in measurements if record["metric"] == "late")  # type: ignore[index]
 
 
 def figure(name: str, values: list[float], unit: str, better: str, limit: float | None, peer: object) -> None:

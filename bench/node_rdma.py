@@ -65,17 +65,17 @@ def pair(server: list[str], client: list[str]) -> str:
 
 def perftest() -> float:
     """B/s. It prints MB/sec of 2^20 bytes, with more digits than its Gb/sec."""
-    words = ["ib_write_bw", "-F", "-s", str(SIZE), "-n", str(MESSAGES), "-d"]
-    said = pair([*words, "rxe0"], [*words, "rxe1", "127.0.0.1"])
-    row = next(line.split() for line in said.splitlines() if line.split()[:2] == [str(SIZE), str(MESSAGES)])
+    command = ["ib_write_bw", "-F", "-s", str(SIZE), "-n", str(MESSAGES), "-d"]
+    output = pair([*command, "rxe0"], [*command, "rxe1", "127.0.0.1"])
+    row = next(line.split() for line in output.splitlines() if line.split()[:2] == [str(SIZE), str(MESSAGES)])
     return float(row[3]) * 2**20
 
 
 def assay() -> float:
-    words = [str(engines_folder() / "assay-probe"), "run", "node.rdma"]
+    command = [str(engines_folder() / "assay-probe"), "run", "node.rdma"]
     chosen = ["--sizes", str(SIZE), "--iterations", str(MESSAGES), "--repeats", "1", "--peer", "127.0.0.1"]
-    said = pair([*words, "--device", "rxe0", "--mute"], [*words, "--device", "rxe1", *chosen])
-    records = [json.loads(line) for line in said.splitlines()]
+    output = pair([*command, "--device", "rxe0", "--mute"], [*command, "--device", "rxe1", *chosen])
+    records = [json.loads(line) for line in output.splitlines()]
     return next(r["summary"]["median"] for r in records if r.get("metric") == "bandwidth")
 
 

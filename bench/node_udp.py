@@ -50,9 +50,9 @@ def room_for_buffers() -> Iterator[None]:
 
 
 @contextmanager
-def server(lab: Lab, words: list[str], ready: str) -> Iterator[subprocess.Popen[str]]:
+def server(lab: Lab, command: list[str], ready: str) -> Iterator[subprocess.Popen[str]]:
     process = subprocess.Popen(
-        lab.enter("h1", words), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+        lab.enter("h1", command), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
     assert process.stdout is not None
     try:
@@ -70,7 +70,7 @@ def server(lab: Lab, words: list[str], ready: str) -> Iterator[subprocess.Popen[
 def iperf3(lab: Lab, size: int, offered: float) -> tuple[float, int]:
     """B/s received, and datagrams lost."""
     with server(lab, ["iperf3", "-s", "-1", "--forceflush"], "listening"):
-        words = [
+        command = [
             "iperf3",
             "-c",
             lab.address("h1"),
@@ -82,22 +82,22 @@ def iperf3(lab: Lab, size: int, offered: float) -> tuple[float, int]:
             "-P",
             str(STREAMS),
         ]
-        words += ["-b", str(round(offered * 8 / STREAMS)), "-w", str(BUFFER), "--json"]
+        command += ["-b", str(round(offered * 8 / STREAMS)), "-w", str(BUFFER), "--json"]
         done = subprocess.run(
-            lab.enter("h0", words), capture_output=True, text=True, timeout=LIMIT_S, check=False
+            lab.enter("h0", command), capture_output=True, text=True, timeout=LIMIT_S, check=False
         )
-    said = json.loads(done.stdout)
-    if "error" in said:
-        raise SystemExit(f"iperf3: {said['error']}")
-    got = said["end"]["sum"]
+    report = json.loads(done.stdout)
+    if "error" in report:
+        raise SystemExit(f"iperf3: {report['error']}")
+    got = report["end"]["sum"]
     return got["bits_per_second"] / 8 * (1 - got["lost_percent"] / 100), got["lost_packets"]
 
 
 def assay(lab: Lab, size: int, offered: float) -> tuple[float, int]:
-    words = [str(probe()), "run", "node.udp_receive", "--host", lab.address("h1"), "--size", str(size)]
+    receiving = [str(probe()), "run", "node.udp_receive", "--host", lab.address("h1"), "--size", str(size)]
     sending = [str(probe()), "run", "node.udp_send", "--host", lab.address("h1"), "--size", str(size)]
     sending += ["--streams", str(STREAMS), "--rate", str(offered / STREAMS), "--budget", str(SECONDS)]
-    with server(lab, [*words, "--buffer", str(BUFFER)], '"ready"') as receiver:
+    with server(lab, [*receiving, "--buffer", str(BUFFER)], '"ready"') as receiver:
         subprocess.run(lab.enter("h0", sending), capture_output=True, timeout=LIMIT_S, check=False)
         out, _ = receiver.communicate(timeout=LIMIT_S)
     got = {

@@ -34,25 +34,25 @@ def sources(build: Path) -> dict[Path, str]:
     return commands
 
 
-def includes(path: Path, seen: set[Path]) -> None:
+def includes(path: Path, files: set[Path]) -> None:
     """Adds to ``seen`` the source and the headers of this repository that it includes, directly or not."""
-    if path in seen or not path.is_file():
+    if path in files or not path.is_file():
         return
-    seen.add(path)
+    files.add(path)
     for line in path.read_text().splitlines():
         if line.startswith('#include "'):
             name = line.split('"')[1]
-            includes(ROOT / "engines" / name, seen)
-            includes(path.parent / name, seen)
+            includes(ROOT / "engines" / name, files)
+            includes(path.parent / name, files)
 
 
 def fingerprint(path: Path, command: str) -> str:
     """A hash of everything that clang-tidy's answer for this source depends on."""
-    seen: set[Path] = set()
-    includes(path, seen)
+    files: set[Path] = set()
+    includes(path, files)
     digest = hashlib.sha256(version("clang-tidy").encode() + (ROOT / ".clang-tidy").read_bytes())
     digest.update(command.replace(str(ROOT), "").encode())
-    for file in sorted(seen):
+    for file in sorted(files):
         digest.update(file.read_bytes())
     return digest.hexdigest()
 
@@ -60,10 +60,10 @@ def fingerprint(path: Path, command: str) -> str:
 def check(path: Path, command: str) -> str:
     """clang-tidy's warnings on one source; empty where it is clean."""
     options = [word for word in shlex.split(command)[1:] if word not in GCC_ONLY]
-    found = subprocess.run(
+    done = subprocess.run(
         [TIDY, "--quiet", path, "--", *options], cwd=ROOT / "build", capture_output=True, text=True
     )
-    return found.stdout or found.stderr if found.returncode else ""
+    return done.stdout or done.stderr if done.returncode else ""
 
 
 def main() -> int:
@@ -82,9 +82,9 @@ def main() -> int:
             print(warnings)
         else:
             (clean / prints[path][0]).touch()
-    kept = {key for key, _ in prints.values()}
+    current = {key for key, _ in prints.values()}
     for stale in clean.iterdir():
-        if stale.name not in kept:
+        if stale.name not in current:
             stale.unlink()
     return int(any(answers.values()))
 

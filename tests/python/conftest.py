@@ -66,9 +66,9 @@ def in_guest() -> RunInGuest:
     if shutil.which("qemu-system-x86_64") is None:
         pytest.skip("no QEMU here")
 
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            [sys.executable, "-m", "assay", "lab", "vm", "--timeout", f"{GUEST_LIMIT_S}s", *words],
+            [sys.executable, "-m", "assay", "lab", "vm", "--timeout", f"{GUEST_LIMIT_S}s", *arguments],
             capture_output=True,
             text=True,
             env={**os.environ, "PYTHONPATH": str(ROOT / "python")},

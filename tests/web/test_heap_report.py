@@ -74,8 +74,8 @@ def test_the_summary_names_the_totals_and_who_has_them(
     open_report: Open, recorded: Callable[[str], Path]
 ) -> None:
     page = open_report(recorded("leak"))
-    said = show(page, "Summary")
-    assert "Never freed" in said and "Recycling ratio" in said and "Physical memory, peak" in said
+    text = show(page, "Summary")
+    assert "Never freed" in text and "Recycling ratio" in text and "Physical memory, peak" in text
     leaks = page.locator(".top", has_text="not freed").inner_text()
     assert "977 KiB" in leaks and "leak" in leaks  # 1,000,000 bytes
 
@@ -160,8 +160,8 @@ def test_sizes_of_all_and_of_one_function(open_report: Open, recorded: Callable[
 
 def test_fragments_name_who_keeps_the_pages(open_report: Open, recorded: Callable[[str], Path]) -> None:
     page = open_report(recorded("fragments"))
-    said = show(page, "Fragmentation")
-    assert "interleave" in said and "20,000" in said
+    text = show(page, "Fragmentation")
+    assert "interleave" in text and "20,000" in text
 
 
 def test_a_profile_is_no_verdict(open_report: Open, recorded: Callable[[str], Path]) -> None:

@@ -78,10 +78,10 @@ def test_the_map_of_a_device_reads_the_planted_rate(open_report: Open) -> None:
     canvas.scroll_into_view_if_needed()
     canvas.focus()
     canvas.press("ArrowRight")  # the first key points at the first cell
-    said = section.locator(".heatmap-tip").inner_text()
-    assert said.startswith("1 thread → 4 KiB")
+    tip = section.locator(".heatmap-tip").inner_text()
+    assert tip.startswith("1 thread → 4 KiB")
     planted = 4096 / (1e-6 + 4096 / 5e9)
-    assert f"{planted / 1e9:.3g} GB/s" in said
+    assert f"{planted / 1e9:.3g} GB/s" in tip
     read = section.get_by_role("combobox", name="Of").locator("option", has_text="read, random").first
     section.get_by_role("combobox", name="Of").select_option(read.get_attribute("value"))
     canvas.focus()

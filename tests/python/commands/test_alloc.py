@@ -44,8 +44,8 @@ def planted(name: str) -> str:
     return str(PLANTED / f"libplanted_{name}.so")
 
 
-def study(capfd: pytest.CaptureFixture[str], allocators: str, *words: str) -> Records:
-    assert main(["alloc", "--json", "-o", "out", "--allocators", allocators, *words]) == 0
+def study(capfd: pytest.CaptureFixture[str], allocators: str, *arguments: str) -> Records:
+    assert main(["alloc", "--json", "-o", "out", "--allocators", allocators, *arguments]) == 0
     records: Records = json.loads(capfd.readouterr().out)["records"]
     return records
 
@@ -152,8 +152,8 @@ def test_what_the_two_methods_see(place: Path, capfd: pytest.CaptureFixture[str]
     assert "For 64 MiB, first of a process" in out and "malloc alone" in out and "16384" in out
     records = Run.load(place / "out").records
     assert (place / "out" / "report.html").is_file()
-    found = {r.metric: r.summary.median for r in records if getattr(r, "params", {}).get("state") == "first"}  # type: ignore[union-attr]
-    assert found["malloc_touch"] > 10 * found["malloc"]
+    times = {r.metric: r.summary.median for r in records if getattr(r, "params", {}).get("state") == "first"}  # type: ignore[union-attr]
+    assert times["malloc_touch"] > 10 * times["malloc"]
 
 
 @pytest.mark.slow
@@ -161,8 +161,10 @@ def test_random_lifetimes(place: Path, capfd: pytest.CaptureFixture[str]) -> Non
     """One page more for each block, given back with it: much while small blocks live, nothing at the end."""
     records = study(capfd, f"glibc,{planted('fault')}", "--only", "mixed", "--quick")
     assert medians(records, "retained", "libplanted_fault.so") == [0]
-    (own,), (usual,) = (medians(records, "peak_over_live", one) for one in ("libplanted_fault.so", "glibc"))
-    assert own > 5 > usual > 1
+    (planted_ratio,), (glibc_ratio,) = (
+        medians(records, "peak_over_live", allocator) for allocator in ("libplanted_fault.so", "glibc")
+    )
+    assert planted_ratio > 5 > glibc_ratio > 1
 
 
 @pytest.mark.slow
@@ -211,18 +213,18 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
         pytest.skip("no compiler for the planted program")
     where = tmp_path_factory.mktemp("planted") / "planted"
     source = ROOT / "tests/fixtures/heap/planted.cpp"
-    words = ["g++", "-std=c++17", "-O2", "-g", "-pthread", source, "-o", where]
-    subprocess.run(words, check=True, timeout=LIMIT_S)
+    command = ["g++", "-std=c++17", "-O2", "-g", "-pthread", source, "-o", where]
+    subprocess.run(command, check=True, timeout=LIMIT_S)
     return where
 
 
 def recorded(program: Path, what: str) -> None:
-    words = [ASSAY, "heap", "-o", "before", "--", program, what]
-    subprocess.run(words, capture_output=True, timeout=LIMIT_S, check=False)
+    command = [ASSAY, "heap", "-o", "before", "--", program, what]
+    subprocess.run(command, capture_output=True, timeout=LIMIT_S, check=False)
 
 
-def replay(capfd: pytest.CaptureFixture[str], allocators: str, *words: str) -> Records:
-    assert main(["alloc", "replay", "before", "-o", "out", "--json", "-a", allocators, *words]) == 0
+def replay(capfd: pytest.CaptureFixture[str], allocators: str, *arguments: str) -> Records:
+    assert main(["alloc", "replay", "before", "-o", "out", "--json", "-a", allocators, *arguments]) == 0
     records: Records = json.loads(capfd.readouterr().out)["records"]
     return records
 
@@ -280,8 +282,8 @@ def test_a_replay_shows_what_an_allocator_takes(
 
 
 def replay_untouched(capfd: pytest.CaptureFixture[str]) -> Records:
-    words = ["alloc", "replay", "before", "-o", "untouched", "--json", "-a", planted("fault"), "--no-touch"]
-    assert main(words) == 0
+    command = ["alloc", "replay", "before", "-o", "untouched", "--json", "-a", planted("fault"), "--no-touch"]
+    assert main(command) == 0
     records: Records = json.loads(capfd.readouterr().out)["records"]
     return records
 
@@ -296,23 +298,23 @@ def test_a_trace_that_is_cut_off_is_refused(
 
 
 def test_a_trace_of_a_part_is_refused(program: Path, place: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    words = [ASSAY, "heap", "--at-least", "1kB", "-o", "before", "--", program, "leak"]
-    subprocess.run(words, capture_output=True, timeout=LIMIT_S, check=False)
+    command = [ASSAY, "heap", "--at-least", "1kB", "-o", "before", "--", program, "leak"]
+    subprocess.run(command, capture_output=True, timeout=LIMIT_S, check=False)
     refused(capfd, ["replay", "before"], "only a part of the allocations")
 
 
 # ---- what a user may get wrong
 
 
-def refused(capfd: pytest.CaptureFixture[str], words: list[str], says: str) -> None:
-    assert main(["alloc", *words]) == 2
+def refused(capfd: pytest.CaptureFixture[str], arguments: list[str], says: str) -> None:
+    assert main(["alloc", *arguments]) == 2
     err = capfd.readouterr().err
     assert err.count("\n") == 1 and says in err, err
     assert not Path("runs").exists()
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("arguments", "says"),
     [
         (["--allocators", "ptmalloc9"], "unknown allocator 'ptmalloc9'"),
         (["--allocators", "/not/there.so"], "/not/there.so"),
@@ -339,16 +341,16 @@ def refused(capfd: pytest.CaptureFixture[str], words: list[str], says: str) -> N
     ],
 )
 def test_bad_input_is_one_line(
-    words: list[str], says: str, place: Path, capfd: pytest.CaptureFixture[str]
+    arguments: list[str], says: str, place: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    refused(capfd, words, says)
+    refused(capfd, arguments, says)
 
 
 def test_a_library_that_is_no_allocator(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
     (libm,) = {
-        Path(found)
-        for found in ("/lib/x86_64-linux-gnu/libm.so.6", "/lib64/libm.so.6")
-        if Path(found).exists()
+        Path(failure)
+        for failure in ("/lib/x86_64-linux-gnu/libm.so.6", "/lib64/libm.so.6")
+        if Path(failure).exists()
     } or {None}
     if libm is None:
         pytest.skip("no libm where it is looked for")
@@ -372,16 +374,16 @@ def test_names_of_allocators(tmp_path: Path) -> None:
     assert (with_plus.name, with_plus.settings) == ("lib+one.so", ())
     (off,) = parse_allocators(f"{planted('fault')}+nohuge")
     assert off.name == "libplanted_fault.so+nohuge" and not off.huge_pages
-    one, other = parse_allocators("jemalloc+MALLOC_CONF=thp:always,narenas:1,glibc")
-    assert (one.settings, other.name) == (("MALLOC_CONF=thp:always,narenas:1",), "glibc")
+    jemalloc, glibc = parse_allocators("jemalloc+MALLOC_CONF=thp:always,narenas:1,glibc")
+    assert (jemalloc.settings, glibc.name) == (("MALLOC_CONF=thp:always,narenas:1",), "glibc")
     assert parse_allocators("glibc+arena1")[0].environment() == "GLIBC_TUNABLES=glibc.malloc.arena_max=1"
 
 
 @pytest.mark.slow
 def test_ctrl_c_keeps_what_was_measured(place: Path) -> None:
-    words = ["alloc", "-a", "glibc", "--only", "sizes", "--sizes", "16B:16MiB", "--json", "-o", "out"]
+    arguments = ["alloc", "-a", "glibc", "--only", "sizes", "--sizes", "16B:16MiB", "--json", "-o", "out"]
     process = subprocess.Popen(
-        [ASSAY, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
+        [ASSAY, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ
     )
     deadline = time.monotonic() + LIMIT_S
     records = place / "out" / "records.jsonl"
@@ -390,6 +392,6 @@ def test_ctrl_c_keeps_what_was_measured(place: Path) -> None:
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=LIMIT_S)
     assert process.returncode == 130, err
-    whole = json.loads(out)
-    assert whole["run"]["state"] == "partial"
-    assert medians(whole["records"], "malloc", size=16)
+    report = json.loads(out)
+    assert report["run"]["state"] == "partial"
+    assert medians(report["records"], "malloc", size=16)

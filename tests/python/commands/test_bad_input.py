@@ -66,10 +66,10 @@ NET = [
 
 
 @pytest.mark.parametrize(
-    ("words", "named"), NET, ids=lambda value: " ".join(value) if isinstance(value, list) else ""
+    ("arguments", "named"), NET, ids=lambda value: " ".join(value) if isinstance(value, list) else ""
 )
-def test_net(words: list[str], named: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    refused(["net", *words], named, capsys)
+def test_net(arguments: list[str], named: str, capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    refused(["net", *arguments], named, capsys)
     assert not (tmp_path / "runs").exists(), "a run directory was made"
 
 
@@ -91,16 +91,16 @@ OTHERS = [
 
 
 @pytest.mark.parametrize(
-    ("words", "named"), OTHERS, ids=lambda value: " ".join(value) if isinstance(value, list) else ""
+    ("arguments", "named"), OTHERS, ids=lambda value: " ".join(value) if isinstance(value, list) else ""
 )
-def test_others(words: list[str], named: str, capsys: pytest.CaptureFixture[str]) -> None:
-    refused(words, named, capsys)
+def test_others(arguments: list[str], named: str, capsys: pytest.CaptureFixture[str]) -> None:
+    refused(arguments, named, capsys)
 
 
-def refused(words: list[str], named: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(words) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert len(said.err.splitlines()) == 1, said.err
-    assert named in said.err
-    assert "Traceback" not in said.err
+def refused(arguments: list[str], named: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert len(captured.err.splitlines()) == 1, captured.err
+    assert named in captured.err
+    assert "Traceback" not in captured.err

@@ -19,9 +19,9 @@ ASSAY = Path(__file__).parents[3] / "assay"
 LIMIT_S = 180
 
 
-def assay(*words: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+def assay(*arguments: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [str(ASSAY), *words],
+        [str(ASSAY), *arguments],
         capture_output=True,
         text=True,
         timeout=LIMIT_S,

@@ -42,9 +42,11 @@ def comply(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.Captur
     monkeypatch.setenv("FAKE_CUDA", json.dumps({"gpus": GPUS}))
     describe.cache_clear()
 
-    def run(specification: str, *words: str) -> tuple[int, dict[str, Any], str]:
+    def run(specification: str, *arguments: str) -> tuple[int, dict[str, Any], str]:
         (tmp_path / "site.toml").write_text(specification)
-        status = main(["comply", "site.toml", "--json", "-o", f"out{len(list(tmp_path.iterdir()))}", *words])
+        status = main(
+            ["comply", "site.toml", "--json", "-o", f"out{len(list(tmp_path.iterdir()))}", *arguments]
+        )
         out, err = capfd.readouterr()
         return status, json.loads(out), err
 
@@ -78,15 +80,15 @@ def test_cobalt2_where_most_is_missing(
     quick = '\n[parameters."node.memory_paced"]\nbudget = "1s"\nscale = 0.01\n'
     status, run, _ = comply((ROOT / "specs/cobalt2.toml").read_text() + quick)
     assert status == 2
-    found = {
+    verdicts = {
         r["criterion"]: (r["outcome"], r.get("reason", "")) for r in run["records"] if r["kind"] == "verdict"
     }
-    assert len(found) == 8
-    assert found.pop("mem-test: measured speed of desired")[0] == "PASS"
-    assert {outcome for outcome, _ in found.values()} == {"INCONCLUSIVE"}
-    reasons = " / ".join(reason for _, reason in found.values())
-    for words in ("no cpu.governor", "no cpu.turbo", "finds no GPU", "give --peer HOST", "RDMA"):
-        assert words in reasons
+    assert len(verdicts) == 8
+    assert verdicts.pop("mem-test: measured speed of desired")[0] == "PASS"
+    assert {outcome for outcome, _ in verdicts.values()} == {"INCONCLUSIVE"}
+    reasons = " / ".join(reason for _, reason in verdicts.values())
+    for arguments in ("no cpu.governor", "no cpu.turbo", "finds no GPU", "give --peer HOST", "RDMA"):
+        assert arguments in reasons
     assert run["run"]["state"] == "complete"
 
 
@@ -113,7 +115,7 @@ def test_a_run_can_be_judged_again(comply: Comply, tmp_path: Path, capfd: pytest
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("arguments", "says"),
     [
         (["nowhere.toml"], "nowhere.toml"),
         (["cobalt2", "--peer", "a,b"], "--peer names 2 hosts"),
@@ -126,7 +128,7 @@ def test_a_run_can_be_judged_again(comply: Comply, tmp_path: Path, capfd: pytest
     ],
 )
 def test_bad_input_is_one_line_and_starts_nothing(
-    words: list[str],
+    arguments: list[str],
     says: str,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
@@ -137,7 +139,7 @@ def test_bad_input_is_one_line_and_starts_nothing(
         '[[criterion]]\nmetric = "node.gpu_copy/total"\nmin = "180 Gbyte"\n'
     )
     describe.cache_clear()
-    assert main(["comply", *words]) == 2
+    assert main(["comply", *arguments]) == 2
     err = capfd.readouterr().err
     assert says in err and err.count("\n") == 1
     assert not (tmp_path / "runs").exists()

@@ -19,14 +19,16 @@ def diagnose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
     def of(machine: str, *options: str) -> dict[str, dict[str, str]]:
         monkeypatch.setenv("ASSAY_ROOT", str(machines.plant(machine, tmp_path)))
         main(["doctor", "--json", *options])
-        return {one["name"]: one for one in json.loads(capsys.readouterr().out)}
+        return {check["name"]: check for check in json.loads(capsys.readouterr().out)}
 
     return of
 
 
 def test_each_ill_of_a_node_is_found_with_its_fix(diagnose: Any) -> None:
-    said = diagnose(machines.COBALT)
-    ills = {name for name, one in said.items() if one["section"] == "settings" and one["state"] != "ok"}
+    checks = diagnose(machines.COBALT)
+    ills = {
+        name for name, check in checks.items() if check["section"] == "settings" and check["state"] != "ok"
+    }
     assert ills == {
         "the frequency governor is performance",
         "turbo is off, for figures that repeat",
@@ -36,29 +38,31 @@ def test_each_ill_of_a_node_is_found_with_its_fix(diagnose: Any) -> None:
         "PCIe links run at what device and slot can do",
         "no device sits in a slot that is too small for it",
     }
-    governor = said["the frequency governor is performance"]
+    governor = checks["the frequency governor is performance"]
     assert governor["found"] == "performance, powersave; wanted: performance"
     assert governor["fix"] == "cpupower frequency-set -g performance"
-    assert said["jumbo frames on adapters that are up"]["fix"] == "ip link set eth3 mtu 9000"
-    riser = said["PCIe links run at what device and slot can do"]
+    assert checks["jumbo frames on adapters that are up"]["fix"] == "ip link set eth3 mtu 9000"
+    riser = checks["PCIe links run at what device and slot can do"]
     assert "0000:83:00.0" in riser["fix"] and "0000:03:00.0" not in riser["fix"]
-    slot = said["no device sits in a slot that is too small for it"]
+    slot = checks["no device sits in a slot that is too small for it"]
     assert "0000:03:00.0" in slot["fix"] and slot["found"].startswith("50")
 
 
 def test_a_sound_node_has_no_ill(diagnose: Any) -> None:
-    said = diagnose(machines.SOUND)
-    assert [one for one in said.values() if one["section"] == "settings" and one["state"] != "ok"] == []
+    checks = diagnose(machines.SOUND)
+    assert [
+        check for check in checks.values() if check["section"] == "settings" and check["state"] != "ok"
+    ] == []
 
 
 def test_devices_are_told_with_node_and_link(diagnose: Any) -> None:
-    said = diagnose(machines.COBALT)
-    assert said["eth3"]["found"] == "NUMA node 1, up, 10 Gbit/s, 1500 B"
-    assert said["mlx4_0:1"]["found"] == "NUMA node 0, ACTIVE, 56 Gbit/s, InfiniBand"
-    assert said["0000:83:00.0"]["found"] == (
+    checks = diagnose(machines.COBALT)
+    assert checks["eth3"]["found"] == "NUMA node 1, up, 10 Gbit/s, 1500 B"
+    assert checks["mlx4_0:1"]["found"] == "NUMA node 0, ACTIVE, 56 Gbit/s, InfiniBand"
+    assert checks["0000:83:00.0"]["found"] == (
         "NUMA node 1, display, 5 GT/s, x16, 50.78 % of what the device can do"
     )
-    assert "br0" not in said and "0000:80:01.0" not in said
+    assert "br0" not in checks and "0000:80:01.0" not in checks
 
 
 @pytest.mark.parametrize(
@@ -68,6 +72,6 @@ def test_devices_are_told_with_node_and_link(diagnose: Any) -> None:
 def test_an_acceptance_requires_what_a_machine_may_not_have(
     diagnose: Any, machine: str, turbo: str, governor: str
 ) -> None:
-    said = diagnose(machine, "--spec", "cobalt2")
-    assert said["turbo is off"]["state"] == turbo
-    assert said["the frequency governor is performance"]["state"] == governor
+    checks = diagnose(machine, "--spec", "cobalt2")
+    assert checks["turbo is off"]["state"] == turbo
+    assert checks["the frequency governor is performance"]["state"] == governor

@@ -114,7 +114,7 @@ def test_no_color_means_no_escape_sequence(run: Path, no_color: str, styled: boo
         env=environment(NO_COLOR=no_color, TERM="xterm"),
     )
     os.close(inside)
-    said = b""
+    output = b""
     while True:
         try:
             part = os.read(terminal, 4096)
@@ -122,8 +122,8 @@ def test_no_color_means_no_escape_sequence(run: Path, no_color: str, styled: boo
             break
         if not part:
             break
-        said += part
+        output += part
     process.wait(timeout=LIMIT_S)
     os.close(terminal)
-    assert b"INCONCLUSIVE" in said
-    assert (b"\x1b[" in said) == styled
+    assert b"INCONCLUSIVE" in output
+    assert (b"\x1b[" in output) == styled

@@ -38,10 +38,10 @@ def gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFi
     monkeypatch.setenv("ASSAY_ROOT", str(tmp_path / "none"))
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
-    def run(*words: str, small: bool = True, **plan: Any) -> tuple[int, list[dict[str, Any]], str]:
+    def run(*arguments: str, small: bool = True, **plan: Any) -> tuple[int, list[dict[str, Any]], str]:
         monkeypatch.setenv("FAKE_CUDA", json.dumps(plan))
         describe.cache_clear()
-        status = main(["gpu", "--json", "-v", "-o", "out", *(SMALL if small else []), *words])
+        status = main(["gpu", "--json", "-v", "-o", "out", *(SMALL if small else []), *arguments])
         out, err = capfd.readouterr()
         assert "fake:" not in err, err
         return status, json.loads(out)["records"], err
@@ -51,18 +51,18 @@ def gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFi
 
 def figures(records: list[dict[str, Any]], metric: str) -> dict[tuple[str, ...], float]:
     """Medians by device (where there is one), direction, and one or all (where it is said)."""
-    found = {}
+    medians = {}
     for r in records:
         if r["kind"] == "measurement" and r["metric"] == metric and r.get("status", "ok") == "ok":
             p = r["params"]
             key = (r["subject"].get("device"), p["direction"], p.get("gpus"))
-            found[tuple(k for k in key if k)] = r["summary"]["median"]
-    return found
+            medians[tuple(k for k in key if k)] = r["summary"]["median"]
+    return medians
 
 
 def failure(records: list[dict[str, Any]]) -> str:
-    (one,) = [r for r in records if r["kind"] == "failure"]
-    return f"{one['what']}; {one.get('fix', '')}"
+    (record,) = [r for r in records if r["kind"] == "failure"]
+    return f"{record['what']}; {record.get('fix', '')}"
 
 
 def test_planted_rates_are_found(gpu: Run) -> None:
@@ -97,10 +97,10 @@ def test_the_two_lines_of_gpu_copy(gpu: Run, capfd: pytest.CaptureFixture[str]) 
 @pytest.mark.alone
 @pytest.mark.slow
 def test_a_shared_link_is_seen_and_explained(gpu: Run) -> None:
-    one = {"h2d": 200e6, "d2h": 200e6}
+    gpu_rates = {"h2d": 200e6, "d2h": 200e6}
     # Long against what a busy machine may delay one of the two by.
-    words = ["--size", "2MiB", "--copies", "8", "--repeats", "3"]
-    _, records, _ = gpu(*words, gpus=[one, one], shared={"h2d": 200e6})
+    arguments = ["--size", "2MiB", "--copies", "8", "--repeats", "3"]
+    _, records, _ = gpu(*arguments, gpus=[gpu_rates, gpu_rates], shared={"h2d": 200e6})
     bandwidth = figures(records, "bandwidth")
     for device in ("gpu0", "gpu1"):
         assert bandwidth[device, "h2d", "one"] == pytest.approx(200e6, rel=0.02)
@@ -141,9 +141,9 @@ def test_a_wrong_byte_fails(gpu: Run, way: str) -> None:
     assert sum(corrupted.values()) == 1
     (where,) = [key for key, count in corrupted.items() if count]
     assert where[0] == "gpu1"
-    (found,) = [r for r in records if r["kind"] == "corruption"]
-    assert found["offset"] % (256 << 10) == 1234
-    assert int(found["expected"], 16) ^ int(found["observed"], 16) == 0x10 << (8 * (1234 % 8))
+    (corruption,) = [r for r in records if r["kind"] == "corruption"]
+    assert corruption["offset"] % (256 << 10) == 1234
+    assert int(corruption["expected"], 16) ^ int(corruption["observed"], 16) == 0x10 << (8 * (1234 % 8))
 
 
 # ---- nothing to measure: waived, with the reason
@@ -208,8 +208,8 @@ def test_a_total_without_all_gpus_never_passes(
 def test_a_gpu_that_vanishes(gpu: Run) -> None:
     status, records, err = gpu(gpus=TWO, vanish={"gpu": 1, "after": 40})
     assert status == 2
-    words = failure(records)
-    assert "gpu1 (Slow, 0000:83:00.0)" in words and "unspecified launch failure" in words and "Xid" in words
+    text = failure(records)
+    assert "gpu1 (Slow, 0000:83:00.0)" in text and "unspecified launch failure" in text and "Xid" in text
     assert figures(records, "bandwidth")["gpu0", "h2d", "one"] == pytest.approx(400e6, rel=0.02)
     assert "Traceback" not in err
 
@@ -222,7 +222,7 @@ def test_a_gpu_that_hangs(gpu: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    "call, code, words",
+    "call, code, expected",
     [
         ("cuDevicePrimaryCtxRetain", 46, "CUDA_ERROR_DEVICE_UNAVAILABLE"),
         ("cuMemAlloc_v2", 2, "CUDA_ERROR_OUT_OF_MEMORY"),
@@ -239,14 +239,14 @@ def test_a_gpu_that_hangs(gpu: Run) -> None:
         ("cuMemGetInfo_v2", 719, "cuMemGetInfo failed"),
     ],
 )
-def test_any_call_may_fail(gpu: Run, call: str, code: int, words: str) -> None:
+def test_any_call_may_fail(gpu: Run, call: str, code: int, expected: str) -> None:
     status, records, _ = gpu(
         gpus=TWO, fail={"call": call, "gpu": 1, "code": code, "after": 2 if "Mem" in call else 1}
     )
     if call == "cuMemGetInfo_v2":  # asked once
         status, records, _ = gpu("-o", "again", gpus=TWO, fail={"call": call, "gpu": 1, "code": code})
     assert status == 2
-    assert "gpu1" in failure(records) and words in failure(records)
+    assert "gpu1" in failure(records) and expected in failure(records)
 
 
 def test_copies_shrink_to_the_memory_there_is(gpu: Run) -> None:
@@ -270,14 +270,14 @@ def test_realtime(gpu: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    "words", [["--size", "12"], ["--copies", "0"], ["--repeats", "2"], ["--sise", "1MiB"]]
+    "arguments", [["--size", "12"], ["--copies", "0"], ["--repeats", "2"], ["--sise", "1MiB"]]
 )
 def test_wrong_options_are_one_line(
-    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    arguments: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
     describe.cache_clear()
-    assert main(["gpu", *words]) == 2
+    assert main(["gpu", *arguments]) == 2
     err = capfd.readouterr().err
-    assert err.count("\n") == 1 and words[0] in err
+    assert err.count("\n") == 1 and arguments[0] in err
     assert not (tmp_path / "runs").exists()

@@ -54,13 +54,13 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def figures(records: list[dict[str, Any]], *metrics: str) -> list[float]:
-    found = {r["metric"]: r["summary"]["median"] for r in records if r["kind"] == "measurement"}
-    return [found[metric] for metric in metrics]
+    medians = {r["metric"]: r["summary"]["median"] for r in records if r["kind"] == "measurement"}
+    return [medians[metric] for metric in metrics]
 
 
-def run(place: Path, rate: str, capfd: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any]]:
+def run(place: Path, rate: str, capfd: pytest.CaptureFixture[str], *arguments: str) -> list[dict[str, Any]]:
     (place / "planted.toml").write_text(WORKLOAD.format(rate=rate))
-    assert main(["mem", "--paced", "--workload", "planted.toml", "--json", "-o", "out", *words]) == 0
+    assert main(["mem", "--paced", "--workload", "planted.toml", "--json", "-o", "out", *arguments]) == 0
     records: list[dict[str, Any]] = json.loads(capfd.readouterr().out)["records"]
     return records
 
@@ -96,15 +96,15 @@ def test_the_lines_of_mem_test(place: Path, capfd: pytest.CaptureFixture[str]) -
     assert main(["mem", "--paced", "--workload", "planted.toml", "--budget", "0.5", "-o", "out"]) == 0
     out = capfd.readouterr().out
     assert "Desired speed:   6.40 Gbit/s" in out
-    for words in ("Measured speed:  ", " of desired)", "Average late:    ", "lateness of "):
-        assert words in out
+    for arguments in ("Measured speed:  ", " of desired)", "Average late:    ", "lateness of "):
+        assert arguments in out
 
 
 def test_ctrl_c_keeps_what_was_measured(place: Path) -> None:
     (place / "planted.toml").write_text(WORKLOAD.format(rate="8 Mbit/s"))
-    words = ["mem", "--paced", "--workload", "planted.toml", "--budget", "100", "--json", "-o", "out"]
+    arguments = ["mem", "--paced", "--workload", "planted.toml", "--budget", "100", "--json", "-o", "out"]
     process = subprocess.Popen(
-        [str(ASSAY), *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [str(ASSAY), *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert process.stderr is not None
     assert "node.memory_paced" in process.stderr.readline()  # its progress: the load runs
@@ -143,7 +143,7 @@ def test_no_permission_for_realtime(place: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("arguments", "says"),
     [
         (["--peak", "--scale", "2"], "--scale"),
         (["--paced", "--budget", "never"], "--budget"),
@@ -153,9 +153,9 @@ def test_no_permission_for_realtime(place: Path) -> None:
     ],
 )
 def test_bad_input_is_one_line(
-    words: list[str], says: str, place: Path, capfd: pytest.CaptureFixture[str]
+    arguments: list[str], says: str, place: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["mem", *words]) == 2
+    assert main(["mem", *arguments]) == 2
     err = capfd.readouterr().err
     assert err.count("\n") == 1 and says in err
     assert not (place / "runs").exists()

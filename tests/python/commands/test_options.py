@@ -67,8 +67,8 @@ def essence(action: argparse.Action) -> dict[str, object]:
 def test_an_option_means_the_same_in_every_verb() -> None:
     first: dict[str, tuple[str, argparse.Action]] = {}
     for name, option, action in all_options():
-        other, known = first.setdefault(option, (name, action))
-        assert essence(action) == essence(known), f"{option} of '{name}' and of '{other}'"
+        other, first_action = first.setdefault(option, (name, action))
+        assert essence(action) == essence(first_action), f"{option} of '{name}' and of '{other}'"
 
 
 def test_shared_options_come_from_their_one_definition() -> None:
@@ -83,12 +83,12 @@ def test_shared_options_come_from_their_one_definition() -> None:
 
 @pytest.mark.parametrize("spelling", sorted({*FORBIDDEN, *ALIASES}))
 def test_old_spellings_are_gone_or_hidden(spelling: str) -> None:
-    found = [(name, action) for name, option, action in all_options() if option == spelling]
+    uses = [(name, action) for name, option, action in all_options() if option == spelling]
     if spelling in ALIASES:
-        assert [name for name, _ in found] == ["assay net"]
-        assert found[0][1].help == argparse.SUPPRESS
+        assert [name for name, _ in uses] == ["assay net"]
+        assert uses[0][1].help == argparse.SUPPRESS
     else:
-        assert not found, f"{spelling} is now {FORBIDDEN[spelling]}"
+        assert not uses, f"{spelling} is now {FORBIDDEN[spelling]}"
 
 
 def test_sizes_and_durations_have_the_shared_types() -> None:
@@ -137,8 +137,8 @@ def test_advanced_options_are_shown_by_help_all(name: str, capsys: pytest.Captur
     with pytest.raises(SystemExit) as ended:
         main([*name.split()[1:], "--help-all"])
     assert ended.value.code == 0
-    said = capsys.readouterr().out
-    assert all(option in said for option in hidden)
+    help_text = capsys.readouterr().out
+    assert all(option in help_text for option in hidden)
 
 
 @pytest.mark.parametrize(
@@ -155,5 +155,5 @@ def test_a_typo_is_one_line_with_the_nearest_word(
     typed: list[str], meant: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(typed) == 2
-    said = capsys.readouterr().err
-    assert meant in said and len(said.splitlines()) == 1 and len(said) < 100
+    error = capsys.readouterr().err
+    assert meant in error and len(error.splitlines()) == 1 and len(error) < 100

@@ -36,15 +36,17 @@ def plant(root: Path, device: str) -> None:
     (port / "state").write_text("4: ACTIVE\n")
 
 
-@pytest.mark.parametrize("words", [[], ["-d", "mlx5_0"], ["-d", "mlx5_0", "--peer-device", "mlx5_1"]])
-def test_waived_without_a_device(machine: Path, words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["rdma", *words, "--json", "-o", "out"]) == 2
-    said = json.loads(capsys.readouterr().out)
-    measured = [r for r in said["records"] if r["kind"] == "measurement"]
+@pytest.mark.parametrize("arguments", [[], ["-d", "mlx5_0"], ["-d", "mlx5_0", "--peer-device", "mlx5_1"]])
+def test_waived_without_a_device(
+    machine: Path, arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["rdma", *arguments, "--json", "-o", "out"]) == 2
+    report = json.loads(capsys.readouterr().out)
+    measured = [r for r in report["records"] if r["kind"] == "measurement"]
     assert {r["metric"] for r in measured} == {"bandwidth", "peak", "message_rate", "corrupted"}
     assert {r["status"] for r in measured} == {"waived"}
     assert "no RDMA device" in measured[0]["reason"] or "without libibverbs" in measured[0]["reason"]
-    assert said["run"]["outcome"] == "INCONCLUSIVE"
+    assert report["run"]["outcome"] == "INCONCLUSIVE"
 
 
 def test_waived_where_the_library_finds_no_device(machine: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -53,8 +55,8 @@ def test_waived_where_the_library_finds_no_device(machine: Path, capsys: pytest.
         pytest.skip("optional: this machine has RDMA devices")
     plant(machine, "mlx5_0")
     assert main(["rdma", "--json", "-o", "out"]) == 2
-    said = json.loads(capsys.readouterr().out)
-    reasons = {r["reason"] for r in said["records"] if r["kind"] == "measurement"}
+    report = json.loads(capsys.readouterr().out)
+    reasons = {r["reason"] for r in report["records"] if r["kind"] == "measurement"}
     assert len(reasons) == 1
     assert "libibverbs" in reasons.pop()
 
@@ -76,9 +78,11 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("words", "named"), BAD, ids=lambda v: " ".join(v) if isinstance(v, list) else "")
+@pytest.mark.parametrize(
+    ("arguments", "named"), BAD, ids=lambda v: " ".join(v) if isinstance(v, list) else ""
+)
 def test_bad_input(
-    words: list[str],
+    arguments: list[str],
     named: str,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
@@ -89,10 +93,10 @@ def test_bad_input(
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(session, "run_engine", start)
-    assert main(["rdma", *words]) == 2
-    said = capsys.readouterr()
-    assert len(said.err.splitlines()) == 1, said.err
-    assert named in said.err
+    assert main(["rdma", *arguments]) == 2
+    captured = capsys.readouterr()
+    assert len(captured.err.splitlines()) == 1, captured.err
+    assert named in captured.err
     assert not (tmp_path / "runs").exists()
 
 

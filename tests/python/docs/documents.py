@@ -81,7 +81,7 @@ def blocks() -> list[Block]:
 
 def blocks_of(path: Path) -> list[Block]:
     text = path.read_text()
-    found = []
+    blocks = []
     for fence in FENCE.finditer(text):
         language, *marks = fence["info"].split() or [""]
         needs, exits = read_marks(" ".join([*marks, fence["mark"] or ""]), path)
@@ -89,39 +89,39 @@ def blocks_of(path: Path) -> list[Block]:
         if language == "console":
             commands = "".join(f"{line[2:]}\n" for line in commands.splitlines() if line.startswith("$ "))
         line = text.count("\n", 0, fence.start()) + 1
-        found.append(Block(str(path.relative_to(ROOT)), line, language, needs, exits, commands))
-    return found
+        blocks.append(Block(str(path.relative_to(ROOT)), line, language, needs, exits, commands))
+    return blocks
 
 
 def read_marks(mark: str, path: Path) -> tuple[frozenset[str], frozenset[int] | None]:
     """Of "needs: lab slow", "exit: 0 1", "slow", or several of them."""
-    words = mark.replace("needs:", "").split()
+    marks = mark.replace("needs:", "").split()
     exits = None
-    if "exit:" in words:
-        start = words.index("exit:")
-        exits = frozenset(int(word) for word in words[start + 1 :] if word.isdigit())
-        words = [word for word in words if word != "exit:" and not word.isdigit()]
-    unknown = set(words) - NEEDS
+    if "exit:" in marks:
+        start = marks.index("exit:")
+        exits = frozenset(int(word) for word in marks[start + 1 :] if word.isdigit())
+        marks = [word for word in marks if word != "exit:" and not word.isdigit()]
+    unknown = set(marks) - NEEDS
     assert not unknown, (
         f"{path.name}: unknown mark {', '.join(sorted(unknown))}; known: {', '.join(sorted(NEEDS))}"
     )
-    return frozenset(words), exits
+    return frozenset(marks), exits
 
 
 def simple_commands(line: str) -> list[list[str]]:
     """The simple commands of a line, without redirections, assignments, sudo and exec."""
     lexer = shlex.shlex(line.partition("\n")[0], posix=True, punctuation_chars="|&;<>")
     lexer.whitespace_split = True
-    found: list[list[str]] = [[]]
-    words = iter(lexer)
-    for word in words:
+    commands: list[list[str]] = [[]]
+    tokens = iter(lexer)
+    for word in tokens:
         if word in OPERATORS:
-            found.append([])
+            commands.append([])
         elif word.startswith((">", "<")):
-            next(words, None)  # the file
-        elif found[-1] or not (re.match(r"[A-Za-z_]\w*=", word) or word in ("sudo", "exec")):
-            found[-1].append(word)
-    return [command for command in found if command]
+            next(tokens, None)  # the file
+        elif commands[-1] or not (re.match(r"[A-Za-z_]\w*=", word) or word in ("sudo", "exec")):
+            commands[-1].append(word)
+    return [command for command in commands if command]
 
 
 def is_assay(command: list[str]) -> bool:

@@ -67,10 +67,10 @@ PARSER = build_parser()
 
 
 def parse_only(command: list[str]) -> None:
-    words = [word for word in command[1:] if word != "--help"]
+    arguments = [word for word in command[1:] if word != "--help"]
     if command[0].endswith("run_netsan.sh"):
-        words.insert(0, "net")
-    parse(PARSER, words)  # raises UserError with the reason
+        arguments.insert(0, "net")
+    parse(PARSER, arguments)  # raises UserError with the reason
 
 
 def assert_target(target: str) -> None:

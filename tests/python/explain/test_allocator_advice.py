@@ -96,6 +96,6 @@ def test_memory_that_is_never_used_again(kept: list[int], grows: bool) -> None:
         )
         for n, cycles in zip(kept, (1, 5, 10), strict=True)
     ]
-    found = causes(records, "warning")
-    assert bool(found) == grows
-    assert not grows or found[0].startswith("x never reuses freed memory")
+    warnings = causes(records, "warning")
+    assert bool(warnings) == grows
+    assert not grows or warnings[0].startswith("x never reuses freed memory")

@@ -9,7 +9,7 @@ from assay.explain.matrix import PairMatrix
 
 
 def named(matrix: PairMatrix) -> set[tuple[str, str]]:
-    return {(one.side, host) for one in suspects(matrix) for host in one.hosts}
+    return {(suspect.side, host) for suspect in suspects(matrix) for host in suspect.hosts}
 
 
 @pytest.mark.parametrize(("count", "seeds"), [(256, 20), (1024, 8)])
@@ -23,8 +23,12 @@ def test_a_tenth_lost_on_one_side_is_found_in_random_shifts(
         bad = [int(host) for host in rng.choice(count, 6, replace=False)]
         transmit, receive = dict.fromkeys(bad[:3], 0.9), dict.fromkeys(bad[3:], 0.9)
         truth = {("transmit", f"n{i}") for i in transmit} | {("receive", f"n{i}") for i in receive}
-        found = named(sampled_matrix(count, shifts, rng, transmit, receive, noise=0.025))
-        missed, false, planted = missed + len(truth - found), false + len(found - truth), planted + len(truth)
+        suspected = named(sampled_matrix(count, shifts, rng, transmit, receive, noise=0.025))
+        missed, false, planted = (
+            missed + len(truth - suspected),
+            false + len(suspected - truth),
+            planted + len(truth),
+        )
     assert missed == 0, f"of {planted}"
     assert false / seeds <= false_flags
 
@@ -40,16 +44,16 @@ def test_hosts_that_are_all_the_same_are_no_suspects(count: int) -> None:
 def test_one_slow_host_among_equal_ones(count: int, axis: int, side: str) -> None:
     bandwidth = np.full((count, count), 1e9)
     np.moveaxis(bandwidth, axis, 0)[2] *= 0.9
-    (one,) = suspects(PairMatrix.from_dense(bandwidth, [f"h{i}" for i in range(count)]))
-    assert (one.side, one.hosts) == (side, ("h2",))
-    assert np.expm1(one.effect) == pytest.approx(-0.1, abs=0.01)
-    assert one.chance < 0.001
+    (suspect,) = suspects(PairMatrix.from_dense(bandwidth, [f"h{i}" for i in range(count)]))
+    assert (suspect.side, suspect.hosts) == (side, ("h2",))
+    assert np.expm1(suspect.effect) == pytest.approx(-0.1, abs=0.01)
+    assert suspect.chance < 0.001
 
 
 def test_two_hosts_cannot_tell_which_end_is_slow() -> None:
     bandwidth = np.array([[np.nan, 5e8], [1e9, np.nan]])
-    (one,) = suspects(PairMatrix.from_dense(bandwidth, ["h0", "h1"]))
-    assert (one.side, one.hosts, one.peers, one.with_best) == ("pair", ("h0",), ("h1",), True)
+    (suspect,) = suspects(PairMatrix.from_dense(bandwidth, ["h0", "h1"]))
+    assert (suspect.side, suspect.hosts, suspect.peers, suspect.with_best) == ("pair", ("h0",), ("h1",), True)
 
 
 def test_nothing_measured_is_nothing_suspected() -> None:
@@ -74,8 +78,8 @@ def test_a_slow_client_and_a_slow_server_of_two() -> None:
     bandwidth, hosts = client_server(12, 2)
     bandwidth[5, :] *= 0.5  # c5 sends slowly
     bandwidth[:, 13] *= 0.7  # s1 receives slowly
-    found = suspects(PairMatrix.from_dense(bandwidth, hosts))
-    assert [(one.side, one.hosts[0], one.with_best) for one in found] == [
+    suspected = suspects(PairMatrix.from_dense(bandwidth, hosts))
+    assert [(suspect.side, suspect.hosts[0], suspect.with_best) for suspect in suspected] == [
         ("transmit", "c5", False),
         ("receive", "s1", True),
     ]
@@ -84,9 +88,13 @@ def test_a_slow_client_and_a_slow_server_of_two() -> None:
 def test_one_bad_pair_of_a_client_with_two_servers_is_no_bad_client() -> None:
     bandwidth, hosts = client_server(12, 2)
     bandwidth[5, 13] *= 0.5
-    found = suspects(PairMatrix.from_dense(bandwidth, hosts))
-    assert [(one.hosts, one.peers) for one in found if one.side == "pair"] == [(("c5",), ("s1",))]
-    assert all(one.chance > 0.5 for one in found if one.side != "pair")  # its ends, only to be looked at
+    suspected = suspects(PairMatrix.from_dense(bandwidth, hosts))
+    assert [(suspect.hosts, suspect.peers) for suspect in suspected if suspect.side == "pair"] == [
+        (("c5",), ("s1",))
+    ]
+    assert all(
+        suspect.chance > 0.5 for suspect in suspected if suspect.side != "pair"
+    )  # its ends, only to be looked at
 
 
 def test_a_bad_pair_is_named_as_one() -> None:
@@ -95,7 +103,7 @@ def test_a_bad_pair_is_named_as_one() -> None:
     *ends, pair = suspects(PairMatrix.from_dense(bandwidth, [f"h{i}" for i in range(16)]))
     assert (pair.side, pair.hosts, pair.peers) == ("pair", ("h3",), ("h9",))
     assert np.expm1(pair.effect) == pytest.approx(-0.6, abs=0.01)
-    assert [(one.side, one.hosts, one.effect) for one in ends] == [
+    assert [(suspect.side, suspect.hosts, suspect.effect) for suspect in ends] == [
         ("transmit", ("h3",), 0),
         ("receive", ("h9",), 0),
     ]
@@ -106,25 +114,29 @@ def test_a_leaf_with_a_slow_uplink_is_a_block_and_not_its_hosts() -> None:
     bandwidth = rng.lognormal(np.log(1e9), 0.03, (32, 32))
     bandwidth[8:16, :8] *= 0.6
     bandwidth[8:16, 16:] *= 0.6
-    (one,) = suspects(PairMatrix.from_dense(bandwidth, [f"h{i}" for i in range(32)]))
-    assert (one.side, one.hosts) == ("block", tuple(f"h{i}" for i in range(8, 16)))
-    assert "h0" in one.peers and "h8" not in one.peers
+    (suspect,) = suspects(PairMatrix.from_dense(bandwidth, [f"h{i}" for i in range(32)]))
+    assert (suspect.side, suspect.hosts) == ("block", tuple(f"h{i}" for i in range(8, 16)))
+    assert "h0" in suspect.peers and "h8" not in suspect.peers
 
 
 def test_neighbours_that_are_slow_among_themselves_too_are_hosts() -> None:
     bandwidth = np.full((32, 32), 1e9)
     bandwidth[8:12] *= 0.6
-    found = suspects(PairMatrix.from_dense(bandwidth, [f"h{i}" for i in range(32)]))
-    assert {(one.side, one.hosts) for one in found} == {("transmit", (f"h{i}",)) for i in range(8, 12)}
+    suspected = suspects(PairMatrix.from_dense(bandwidth, [f"h{i}" for i in range(32)]))
+    assert {(suspect.side, suspect.hosts) for suspect in suspected} == {
+        ("transmit", (f"h{i}",)) for i in range(8, 12)
+    }
 
 
 def test_one_slow_direction_between_cabinets_is_a_block() -> None:
     for seed in range(20):
         lab = TwoCabinets(seed, cabinet_pairs={(0, 1): 0.5})
         blocks = [
-            one for one in suspects(PairMatrix.of_bandwidth(lab.rows(), lab.hosts)) if one.side == "block"
+            suspect
+            for suspect in suspects(PairMatrix.of_bandwidth(lab.rows(), lab.hosts))
+            if suspect.side == "block"
         ]
-        assert [(one.hosts, one.peers) for one in blocks] == [
+        assert [(suspect.hosts, suspect.peers) for suspect in blocks] == [
             (("h0", "h1", "h2", "h3"), ("h4", "h5", "h6", "h7"))
         ]
 
@@ -133,5 +145,7 @@ def test_paths_across_an_oversubscribed_top_are_no_blocks() -> None:
     for seed in range(20):
         lab = TwoCabinets(seed, uplink=1.5, noise=0.05)
         assert not [
-            one for one in suspects(PairMatrix.of_bandwidth(lab.rows(), lab.hosts)) if one.side == "block"
+            suspect
+            for suspect in suspects(PairMatrix.of_bandwidth(lab.rows(), lab.hosts))
+            if suspect.side == "block"
         ]

@@ -78,8 +78,8 @@ def test_large_sizes_are_combined_and_small_ones_left_out() -> None:
     ]
     matrix = PairMatrix.of_bandwidth(records)
     assert [layer[1:] for layer in matrix.layers] == [("put", 1 << 19), ("send", 1 << 22)]
-    found = cells(matrix)
-    assert found["a", "b"] / found["b", "a"] == pytest.approx(2.0)  # the mean of 1 and 4, in logarithms
+    by_pair = cells(matrix)
+    assert by_pair["a", "b"] / by_pair["b", "a"] == pytest.approx(2.0)  # the mean of 1 and 4, in logarithms
 
 
 def test_a_run_of_small_messages_only_has_its_largest() -> None:

@@ -16,8 +16,12 @@ def test_medians_by_group(cells: list[tuple[int, float]]) -> None:
     value = np.array([value for _, value in cells], np.float32)
     medians = Groups(group, 7).median(value)
     for number in range(7):
-        own = value[group == number]
-        assert medians[number] == pytest.approx(np.median(own)) if own.size else np.isnan(medians[number])
+        members = value[group == number]
+        assert (
+            medians[number] == pytest.approx(np.median(members))
+            if members.size
+            else np.isnan(medians[number])
+        )
 
 
 def test_planted_effects_come_back() -> None:

@@ -31,9 +31,9 @@ def test_a_slow_side_is_measured_on_that_side_with_good_partners(axis: int, end:
     np.moveaxis(bandwidth, axis, 0)[[3, 4]] *= [[0.5], [0.4]]
     plan = planned(bandwidth)
     for bad, other in (("h3", "h4"), ("h4", "h3")):
-        own = [pair for pair in plan if pair[end] == bad]
-        assert len(own) == 4
-        assert not [pair for pair in own if other in pair]
+        planned_pairs = [pair for pair in plan if pair[end] == bad]
+        assert len(planned_pairs) == 4
+        assert not [pair for pair in planned_pairs if other in pair]
     controls = [pair for pair in plan if pair[end] not in ("h3", "h4")]
     assert len(controls) == 8
     assert len(set(plan)) == len(plan) == 16
@@ -50,10 +50,10 @@ def test_only_pairs_that_the_run_measured_are_planned() -> None:
 def test_without_a_good_pair_there_is_nothing_to_compare_with() -> None:
     bandwidth = np.array([[np.nan, 5e8], [1e9, np.nan]])
     matrix = PairMatrix.from_dense(bandwidth, ["h0", "h1"])
-    found = suspects(matrix)
-    assert plan_retest(found, matrix) == [("h0", "h1"), ("h1", "h0")]
-    assert plan_retest([*found, *found[:1]], matrix)
-    assert outcome_of(found[0], found, {}) is None
+    suspected = suspects(matrix)
+    assert plan_retest(suspected, matrix) == [("h0", "h1"), ("h1", "h0")]
+    assert plan_retest([*suspected, *suspected[:1]], matrix)
+    assert outcome_of(suspected[0], suspected, {}) is None
 
 
 def test_a_plan_for_many_suspects_stays_short() -> None:
@@ -79,16 +79,18 @@ def test_what_was_measured_alone_is_read_by_pair() -> None:
         alone("b", "c", 3.0, status="error"),
         alone("c", "b", 3.0, summary=None),
     ]
-    assert [(pair, one.id) for pair, one in retested_pairs(records).items()] == [(("a", "b"), 7)]
+    assert [(pair, record.id) for pair, record in retested_pairs(records).items()] == [(("a", "b"), 7)]
 
 
 @pytest.mark.parametrize(("left", "persists"), [(0.5, True), (0.85, True), (0.95, False), (1.0, False)])
 def test_what_persists_is_a_fault(left: float, persists: bool) -> None:
     lab = TwoCabinets(1, transmit={3: 0.5}, noise=0.05)
     matrix = PairMatrix.of_bandwidth(lab.rows(), lab.hosts)
-    found = suspects(matrix)
+    suspected = suspects(matrix)
     second = TwoCabinets(2, transmit={3: left}, serial_noise=0.01)
-    outcome = outcome_of(found[0], found, retested_pairs(second.retest(plan_retest(found, matrix))))
+    outcome = outcome_of(
+        suspected[0], suspected, retested_pairs(second.retest(plan_retest(suspected, matrix)))
+    )
     assert outcome is not None
     assert outcome.persists == persists
     assert np.exp(outcome.effect) == pytest.approx(left, abs=0.04)
@@ -100,11 +102,11 @@ def test_what_controls_do_as_well_is_no_fault() -> None:
     """A second look that scatters by a quarter proves nothing about 20 %."""
     lab = TwoCabinets(1, transmit={3: 0.5}, noise=0.05)
     matrix = PairMatrix.of_bandwidth(lab.rows(), lab.hosts)
-    found = suspects(matrix)
-    plan = plan_retest(found, matrix)
+    suspected = suspects(matrix)
+    plan = plan_retest(suspected, matrix)
     values = [1.0, 0.6] * len(plan)
     records: list[AnyRecord] = [
         alone(*pair, 0.5 if pair[0] == "h3" else value) for pair, value in zip(plan, values, strict=False)
     ]
-    outcome = outcome_of(found[0], found, retested_pairs(records))
+    outcome = outcome_of(suspected[0], suspected, retested_pairs(records))
     assert outcome is not None and not outcome.persists

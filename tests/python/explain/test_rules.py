@@ -70,9 +70,9 @@ def test_a_rule_signs_its_findings() -> None:
         measured("network.counters", "symbol_error", 3, "h3", "mlx5_0"),
         *server_bytes(9e9, 0),
     ]
-    found = {finding.rule for finding in explain(planted, options=ASKED)}
-    assert found == {"corruption", "wire_bypass", "port_errors", "hca_binding", "slow_host"}
-    assert found <= set(RULES)
+    rules = {finding.rule for finding in explain(planted, options=ASKED)}
+    assert rules == {"corruption", "wire_bypass", "port_errors", "hca_binding", "slow_host"}
+    assert rules <= set(RULES)
 
 
 def test_faults_come_before_warnings() -> None:
@@ -119,8 +119,8 @@ def test_corrupted_pairs_that_share_an_end_name_it(
 
 
 def test_corrupted_pairs_with_nothing_in_common_are_findings_each() -> None:
-    found = explain([damaged("h1", "h2"), damaged("h3", "h4"), damaged("h3", "h4", 17)])
-    assert [(one.subject.host, one.subject.peer, len(one.evidence)) for one in found] == [
+    findings = explain([damaged("h1", "h2"), damaged("h3", "h4"), damaged("h3", "h4", 17)])
+    assert [(f.subject.host, f.subject.peer, len(f.evidence)) for f in findings] == [
         ("h1", "h2", 1),
         ("h3", "h4", 2),
     ]
@@ -135,12 +135,12 @@ def test_port_errors_are_a_warning_a_device() -> None:
         measured("network.counters", "rx_crc_errors", 2, "h3", "eth0"),
         measured("network.counters", "rx_dropped", 99, "h4", "eth0"),
     ]
-    found = explain(records)
-    assert [(one.subject.device, one.severity) for one in found] == [
+    findings = explain(records)
+    assert [(f.subject.device, f.severity) for f in findings] == [
         ("mlx5_0", "warning"),
         ("eth0", "warning"),
     ]
-    assert found[0].details == ["mlx5_0 symbol_error grew by 4", "mlx5_0 link_downed grew by 1"]
+    assert findings[0].details == ["mlx5_0 symbol_error grew by 4", "mlx5_0 link_downed grew by 1"]
 
 
 @pytest.mark.parametrize(
@@ -164,16 +164,16 @@ def test_an_adapter_that_did_not_do_what_it_was_asked(
 
 
 def test_a_binding_without_counters_is_not_proven() -> None:
-    found = explain([], options={"servers": ["server2"], "servers_hcas": ["mlx5_0:1"]})
-    assert [(one.severity, one.subject.host) for one in found] == [("warning", "server2")]
-    assert "no byte counters" in found[0].cause
+    findings = explain([], options={"servers": ["server2"], "servers_hcas": ["mlx5_0:1"]})
+    assert [(f.severity, f.subject.host) for f in findings] == [("warning", "server2")]
+    assert "no byte counters" in findings[0].cause
 
 
 def test_adapters_that_carried_nothing_have_no_counters_at_all() -> None:
     """Only counters that grew are recorded, under the port's name."""
     other: list[AnyRecord] = [measured("network.counters", "tx_bytes", 9e9, "server2", "eth0")]
-    found = explain(other, options=ASKED)
-    assert {one.subject.device: one.severity for one in found} == dict.fromkeys(
+    findings = explain(other, options=ASKED)
+    assert {f.subject.device: f.severity for f in findings} == dict.fromkeys(
         ("mlx5_0", "mlx5_1", "eth0"), "fault"
     )
     port: list[AnyRecord] = [

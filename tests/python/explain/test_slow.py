@@ -18,7 +18,7 @@ def qualified(lab: TwoCabinets) -> list[Finding]:
 
 
 def kinds(findings: list[Finding]) -> set[tuple[str, str, str | None]]:
-    return {(one.rule, one.side, one.subject.host) for one in findings}
+    return {(finding.rule, finding.side, finding.subject.host) for finding in findings}
 
 
 @pytest.mark.parametrize(
@@ -46,11 +46,11 @@ def test_a_host_at_half_its_rate_on_one_side_is_always_found(end: str, side: str
 
 
 def test_a_host_at_80_percent_is_usually_found() -> None:
-    found: Counter[tuple[str, str, str | None]] = Counter()
+    counts: Counter[tuple[str, str, str | None]] = Counter()
     for seed in range(100):
-        found.update(kinds(qualified(TwoCabinets(seed, transmit={3: 0.8}))))
-    assert found["slow_host", "transmit", "h3"] >= 70
-    assert sum(count for (_, _, host), count in found.items() if host != "h3") == 0
+        counts.update(kinds(qualified(TwoCabinets(seed, transmit={3: 0.8}))))
+    assert counts["slow_host", "transmit", "h3"] >= 70
+    assert sum(count for (_, _, host), count in counts.items() if host != "h3") == 0
 
 
 def test_a_host_that_is_slow_on_both_sides_is_one_finding() -> None:
@@ -112,7 +112,7 @@ def test_what_vanishes_alone_is_congestion_at_most() -> None:
         # The retest finds a healthy cluster.
         findings = explain(rows + TwoCabinets(9).retest(plan), lab.hosts)
         assert kinds(findings) == expected
-        assert all(one.severity == "warning" for one in findings)
+        assert all(finding.severity == "warning" for finding in findings)
 
 
 def test_servers_that_share_their_clients_unevenly_are_no_finding() -> None:

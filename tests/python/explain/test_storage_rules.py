@@ -8,7 +8,7 @@ from assay.explain import explain
 from assay.records.schema import AnyRecord, Corruption, Finding, Measurement, Subject, Summary
 
 
-def slowest(seen: Sequence[tuple[int, str, float]], nodes: int = 2) -> list[AnyRecord]:
+def slowest(rounds: Sequence[tuple[int, str, float]], nodes: int = 2) -> list[AnyRecord]:
     """The slowest rank of each round, its host, and how slow."""
     return [
         Measurement(
@@ -27,25 +27,25 @@ def slowest(seen: Sequence[tuple[int, str, float]], nodes: int = 2) -> list[AnyR
             summary=Summary(n=1, median=ratio),
             id=number,
         )
-        for number, (rank, host, ratio) in enumerate(seen, 1)
+        for number, (rank, host, ratio) in enumerate(rounds, 1)
     ]
 
 
 def named(records: list[AnyRecord]) -> list[Finding]:
-    return [one for one in explain(records) if one.rule == "straggler"]
+    return [finding for finding in explain(records) if finding.rule == "straggler"]
 
 
 def test_a_rank_that_is_always_the_slowest_is_named() -> None:
-    (found,) = named(slowest([(5, "n2", 2.0), (5, "n2", 2.2), (5, "n2", 2.1)]))
-    assert found.subject == Subject(host="n2", rank=5)
-    assert found.severity == "warning" and "2.1 times as long" in found.cause
-    assert found.evidence == [1, 2, 3]
+    (finding,) = named(slowest([(5, "n2", 2.0), (5, "n2", 2.2), (5, "n2", 2.1)]))
+    assert finding.subject == Subject(host="n2", rank=5)
+    assert finding.severity == "warning" and "2.1 times as long" in finding.cause
+    assert finding.evidence == [1, 2, 3]
 
 
 def test_a_node_whose_ranks_take_turns_is_named() -> None:
-    (found,) = named(slowest([(4, "n2", 2.0), (5, "n2", 2.2), (6, "n2", 2.1)]))
-    assert found.subject == Subject(host="n2")
-    assert found.cause.startswith("node n2")
+    (finding,) = named(slowest([(4, "n2", 2.0), (5, "n2", 2.2), (6, "n2", 2.1)]))
+    assert finding.subject == Subject(host="n2")
+    assert finding.cause.startswith("node n2")
 
 
 def test_nobody_is_named_where_the_slowest_changes() -> None:
@@ -80,7 +80,7 @@ def test_wrong_data_are_a_matter_of_the_file_not_of_the_network() -> None:
         )
         for number, offset in ((1, 8192), (2, 4096))
     ]
-    (found,) = explain(wrong)
-    assert found.rule == "wrong_data" and found.severity == "fault"
-    assert found.cause == "/scratch/f: wrong data from offset 4096 on (accelerated I/O)"
-    assert len(found.details) == 2 and "written by rank 0 (n1), read by rank 4 (n2)" in found.details[0]
+    (finding,) = explain(wrong)
+    assert finding.rule == "wrong_data" and finding.severity == "fault"
+    assert finding.cause == "/scratch/f: wrong data from offset 4096 on (accelerated I/O)"
+    assert len(finding.details) == 2 and "written by rank 0 (n1), read by rank 4 (n2)" in finding.details[0]

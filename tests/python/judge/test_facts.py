@@ -46,17 +46,18 @@ def verdict(tmp_path: Path, text: str, records: list[AnyRecord], hosts: list[str
 )
 def test_every_host_has_to_be_as_required(tmp_path: Path, governors: list[str | None], outcome: str) -> None:
     records: list[AnyRecord] = [
-        facts(f"h{k}", **({"cpu__governor": one} if one else {})) for k, one in enumerate(governors)
+        facts(f"h{k}", **({"cpu__governor": governor} if governor else {}))
+        for k, governor in enumerate(governors)
     ]
-    said = verdict(tmp_path, GOVERNOR, records, ["h0", "h1"])
-    assert said.outcome == outcome
+    judged = verdict(tmp_path, GOVERNOR, records, ["h0", "h1"])
+    assert judged.outcome == outcome
     if outcome == "FAIL":
-        assert (said.observed_text, said.required_text, said.fix) == (
+        assert (judged.observed_text, judged.required_text, judged.fix) == (
             "powersave", "performance", "cpupower",
         )  # fmt: skip
-        assert said.subject.host == f"h{governors.index('powersave')}"
+        assert judged.subject.host == f"h{governors.index('powersave')}"
     if outcome == "INCONCLUSIVE":
-        assert "has no cpu.governor" in said.reason
+        assert "has no cpu.governor" in judged.reason
 
 
 def test_what_a_machine_lacks_passes_only_where_the_specification_says_so(tmp_path: Path) -> None:
@@ -75,11 +76,11 @@ def test_the_worst_device_decides_and_each_is_fixed(tmp_path: Path) -> None:
         facts("h0", "eth3", interface__mtu=1500, interface__state="down"),
         facts("h0", "br0", interface__mtu=1500, interface__state="up"),
     ]
-    said = verdict(tmp_path, MTU, records, ["h0"])
-    assert (said.outcome, said.subject.device) == ("FAIL", "eth1")
-    assert (said.observed, said.required) == (1500, 9000)
-    assert said.margin == pytest.approx(-7500 / 9000)
-    assert said.fix == "ip link set eth1 mtu 9000; ip link set eth2 mtu 9000"
+    judged = verdict(tmp_path, MTU, records, ["h0"])
+    assert (judged.outcome, judged.subject.device) == ("FAIL", "eth1")
+    assert (judged.observed, judged.required) == (1500, 9000)
+    assert judged.margin == pytest.approx(-7500 / 9000)
+    assert judged.fix == "ip link set eth1 mtu 9000; ip link set eth2 mtu 9000"
     assert verdict(tmp_path, MTU, records[:1], ["h0"]).outcome == "PASS"
 
 

@@ -45,7 +45,7 @@ def perftest() -> str:
 def main() -> int:
     before = int(WIRE.read_text())
     settings = ["build/bin/assay-probe", "run", "node.settings"]
-    seen = {
+    facts = {
         "cpus": [(NODES / f"node{k}/cpulist").read_text().strip() for k in (0, 1)],
         "distances": [(NODES / f"node{k}/distance").read_text().strip() for k in (0, 1)],
         "perftest": perftest(),
@@ -57,7 +57,7 @@ def main() -> int:
         "guest": os.environ["ASSAY_GUEST"],
         "probe": subprocess.run(settings, capture_output=True, text=True, timeout=60).stdout,
     }
-    print(json.dumps(seen))
+    print(json.dumps(facts))
     Path(sys.argv[1], "came-back").write_text("from inside")
     print("to the error", file=sys.stderr)
     return 7

@@ -20,9 +20,9 @@ def fabric(make_lab) -> Lab:
 def lab_cli(monkeypatch, capfd):
     """Runs the verb; gives its exit code, output and errors. For another lab than one that is up here."""
 
-    def run(*words: str, lab: Lab | None = None) -> tuple[int, str, str]:
+    def run(*arguments: str, lab: Lab | None = None) -> tuple[int, str, str]:
         monkeypatch.setenv("ASSAY_LAB", lab.name if lab else f"test-{os.getpid()}-none")
-        status = cli.main(["lab", *words])
+        status = cli.main(["lab", *arguments])
         return (status, *capfd.readouterr())
 
     return run
@@ -64,7 +64,7 @@ def test_exec_on_several_hosts_names_each_line_and_gives_the_worst_exit_code(lab
 
 
 @pytest.mark.parametrize(
-    "words, what",
+    "arguments, what",
     [
         ("up --nodes 0", "--nodes: '0' is not a whole number of at least 1"),
         ("up --nodes 251", "--nodes a number from 1 to 250"),
@@ -83,12 +83,12 @@ def test_exec_on_several_hosts_names_each_line_and_gives_the_worst_exit_code(lab
         ("fly", "'fly'"),
     ],
 )
-def test_mistakes_without_a_lab(lab_cli, words, what):
-    assert_one_line(lab_cli(*words.split()), what)
+def test_mistakes_without_a_lab(lab_cli, arguments, what):
+    assert_one_line(lab_cli(*arguments.split()), what)
 
 
 @pytest.mark.parametrize(
-    "words, what",
+    "arguments, what",
     [
         ("exec h9 -- true", "no host 'h9'"),
         ("exec h[5-1] -- true", "h[5-1]"),
@@ -106,8 +106,8 @@ def test_mistakes_without_a_lab(lab_cli, words, what):
         ("up", "assay lab down"),
     ],
 )
-def test_mistakes_in_a_lab(lab_cli, fabric, words, what):
-    assert_one_line(lab_cli(*words.split(), lab=fabric), what)
+def test_mistakes_in_a_lab(lab_cli, fabric, arguments, what):
+    assert_one_line(lab_cli(*arguments.split(), lab=fabric), what)
 
 
 def test_a_share_of_no_planted_rate(lab_cli, make_lab):

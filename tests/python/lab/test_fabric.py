@@ -34,9 +34,9 @@ def inside(lab: Lab, host: str, *argv: str, **options) -> str:
     return done.stdout.strip()
 
 
-def cli(*words: str, **options) -> subprocess.CompletedProcess[str]:
+def cli(*arguments: str, **options) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY / "python"), **options.pop("env", {})}
-    argv = [sys.executable, "-m", "assay", "lab", *words]
+    argv = [sys.executable, "-m", "assay", "lab", *arguments]
     return subprocess.run(argv, capture_output=True, text=True, timeout=60, env=environment, **options)
 
 
@@ -106,8 +106,8 @@ def test_what_one_node_was_shown_of_tmp_all_see(fabric, tmp_path):
 
 
 def test_the_agent_is_an_rsh(fabric, tmp_path):
-    words = [fabric.agent, "-x", "-l", "root", "root@h1", "echo", "$(hostname);", "echo", "'a  b'"]
-    done = subprocess.run(words, capture_output=True, text=True, cwd=tmp_path, timeout=20)
+    command = [fabric.agent, "-x", "-l", "root", "root@h1", "echo", "$(hostname);", "echo", "'a  b'"]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=20)
     assert (done.returncode, done.stdout) == (0, "h1\na  b\n")
 
 

@@ -63,15 +63,15 @@ def test_a_guest_says_that_it_is_emulated(booted: dict[str, Any]) -> None:
 
 def running(mark: str) -> list[int]:
     """Processes of this machine that carry ``mark`` in their command line."""
-    found = []
+    pids = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
                 if mark.encode() in (entry / "cmdline").read_bytes():
-                    found.append(int(entry.name))
+                    pids.append(int(entry.name))
             except OSError:
                 continue
-    return found
+    return pids
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
@@ -113,7 +113,7 @@ def test_time_is_limited(in_guest: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("arguments", "expected"),
     [
         (["--numa", "4", "--cpus", "2"], "4 NUMA nodes with 2 processors"),
         (["--rdma-rate", "80mbit"], "--rdma-rate without --rdma"),
@@ -123,10 +123,10 @@ def test_time_is_limited(in_guest: Any) -> None:
     ],
 )
 def test_a_mistake_is_one_line_before_anything_starts(
-    words: list[str], said: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], expected: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["lab", "vm", *words]) == 2
-    assert said in capsys.readouterr().err
+    assert main(["lab", "vm", *arguments]) == 2
+    assert expected in capsys.readouterr().err
 
 
 def test_the_payload_of_a_kernel_is_found() -> None:
@@ -144,7 +144,7 @@ def test_the_payload_of_a_kernel_is_found() -> None:
 def test_memory_and_processors_are_shared_out() -> None:
     kernel = Kernel("6", Path("/k"), Path("/m"), Path("/i"))
     guest = Guest(Hardware(cpus=6, memory=1000 << 20, numa=3), ["true"])
-    words = " ".join(qemu_command(guest, kernel, Path("/job")))
-    assert "size=334M" in words and words.count("size=333M") == 2
-    assert [f"cpus={a}-{a + 1}" in words for a in (0, 2, 4)] == [True] * 3
-    assert words.count("val=21") == 3
+    command = " ".join(qemu_command(guest, kernel, Path("/job")))
+    assert "size=334M" in command and command.count("size=333M") == 2
+    assert [f"cpus={a}-{a + 1}" in command for a in (0, 2, 4)] == [True] * 3
+    assert command.count("val=21") == 3

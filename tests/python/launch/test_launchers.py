@@ -11,19 +11,19 @@ from assay.launch.placement import REMOTE, Segment
 
 
 def test_last_words_name_rank_and_host() -> None:
-    said = "mpirun noticed that process rank 3 with PID 0 on node h3 exited on signal 9 (Killed)."
-    assert OpenMpi().diagnose(said) == "rank 3 on h3 was ended by signal 9"
-    said = "=   BAD TERMINATION OF ONE OF YOUR PROCESSES\n=   PID 77 RUNNING AT n5\n=   EXIT CODE: 9\n"
-    assert Hydra("mpich", []).diagnose(said) == "a rank on n5 ended with status 9"
+    stderr = "mpirun noticed that process rank 3 with PID 0 on node h3 exited on signal 9 (Killed)."
+    assert OpenMpi().diagnose(stderr) == "rank 3 on h3 was ended by signal 9"
+    stderr = "=   BAD TERMINATION OF ONE OF YOUR PROCESSES\n=   PID 77 RUNNING AT n5\n=   EXIT CODE: 9\n"
+    assert Hydra("mpich", []).diagnose(stderr) == "a rank on n5 ended with status 9"
     assert Srun().diagnose("srun: error: n7: task 2: Killed\n") == "rank 2 on n7: Killed"
     for launcher in LAUNCHERS:
         assert launcher.diagnose("all is well") is None
 
 
 def test_srun_keeps_the_order_of_ranks_and_ends_all_with_one() -> None:
-    words = Srun().command(REMOTE, [Segment(["n2", "n1"])], ["probe"])
-    assert "--nodelist=n2,n1" in words and "--distribution=arbitrary" in words
-    assert "--kill-on-bad-exit=1" in words and words[-1] == "probe"
+    command = Srun().command(REMOTE, [Segment(["n2", "n1"])], ["probe"])
+    assert "--nodelist=n2,n1" in command and "--distribution=arbitrary" in command
+    assert "--kill-on-bad-exit=1" in command and command[-1] == "probe"
     with pytest.raises(UserError, match="one environment"):
         Srun().command(REMOTE, [Segment(["a"], {"X": "1"}), Segment(["b"])], ["probe"])
 

@@ -61,9 +61,9 @@ def test_another_program_is_seen_and_a_child_is_not() -> None:
         begin = used(burn.pid)
         while used(burn.pid) < begin + 0.5:
             time.sleep(0.05)
-        seen = float(other.communicate("", timeout=60)[0])
+        other_load = float(other.communicate("", timeout=60)[0])
         mine.end()
-        assert seen > 0
+        assert other_load > 0
         assert mine._mine[burn.pid, load._processes()[burn.pid].started]
     finally:
         burn.kill()

@@ -37,7 +37,7 @@ def run(
     records: list[AnyRecord] = []
     progress: list[Progress] = []
     started = Started([sys.executable, "-c", SPEAK + program], {"MARK": "1"}, hosts or [])
-    ending = run_engine(started, records.append, progress.append, lambda words: diagnosis, limits)
+    ending = run_engine(started, records.append, progress.append, lambda stderr: diagnosis, limits)
     return ending, records, progress
 
 
@@ -190,7 +190,7 @@ def test_the_telling_line_is_the_error_not_the_launchers_talk_about_help() -> No
 def run_two(first: str, other: str, limits: Limits | None = None) -> tuple[Ending, list[AnyRecord]]:
     records: list[AnyRecord] = []
     sides = [Started([sys.executable, "-c", SPEAK + program], {}, []) for program in (first, other)]
-    ending = run_engine(sides[0], records.append, lambda _: None, lambda words: None, limits, sides[1])
+    ending = run_engine(sides[0], records.append, lambda _: None, lambda stderr: None, limits, sides[1])
     return ending, records
 
 

@@ -24,17 +24,17 @@ LIMIT_S = 60
 CAP_IPC_LOCK, PR_CAPBSET_DROP = 14, 24  # linux/capability.h, linux/prctl.h
 
 
-def assay(*words: str, **how: Any) -> dict[str, Any]:
-    done = subprocess.run([*ASSAY, *words], capture_output=True, text=True, timeout=LIMIT_S, **how)
+def assay(*arguments: str, **how: Any) -> dict[str, Any]:
+    done = subprocess.run([*ASSAY, *arguments], capture_output=True, text=True, timeout=LIMIT_S, **how)
     return {"code": done.returncode, "out": done.stdout, "err": done.stderr}
 
 
-def figures(said: dict[str, Any]) -> list[dict[str, Any]]:
+def figures(done: dict[str, Any]) -> list[dict[str, Any]]:
     """The measurements of a run that was asked for with --json."""
     try:
-        records = json.loads(said["out"])["records"]
+        records = json.loads(done["out"])["records"]
     except ValueError:
-        return [said]
+        return [done]
     return [
         {
             "metric": r["metric"],
@@ -63,19 +63,19 @@ def operations() -> dict[str, Any]:
     """Every port as sender; few messages in flight, since one that answers a read does not mind how much a
     shaper's queue holds, and SoftRoCE recovers badly from what is dropped."""
     before = sent_bytes()
-    words = ["--iterations", "64", "--repeats", "1", "--depth", "4", "--op", "write,read,send", "--json"]
-    said = assay("rdma", *words)
-    return {"code": said["code"], "figures": figures(said), "wire": sent_bytes() - before}
+    arguments = ["--iterations", "64", "--repeats", "1", "--depth", "4", "--op", "write,read,send", "--json"]
+    done = assay("rdma", *arguments)
+    return {"code": done["code"], "figures": figures(done), "wire": sent_bytes() - before}
 
 
 def sweep() -> dict[str, Any]:
-    words = ["-d", "rxe0", "--peer-device", "rxe1", "--sizes", "1,4096,65536", "--iterations", "50"]
-    return assay("rdma", *words, "--repeats", "1", "--qps", "2", "--depth", "4", "--bidirectional")
+    arguments = ["-d", "rxe0", "--peer-device", "rxe1", "--sizes", "1,4096,65536", "--iterations", "50"]
+    return assay("rdma", *arguments, "--repeats", "1", "--qps", "2", "--depth", "4", "--bidirectional")
 
 
-def started(*words: str) -> subprocess.Popen[str]:
+def started(*arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [*PROBE, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1
+        [*PROBE, *arguments], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1
     )
 
 
@@ -87,12 +87,12 @@ def await_line(process: subprocess.Popen[str], word: str) -> None:
 
 
 def ended(process: subprocess.Popen[str]) -> dict[str, Any]:
-    words = process.communicate(timeout=LIMIT_S)[1]
-    return {"code": process.returncode, "err": words}
+    stderr = process.communicate(timeout=LIMIT_S)[1]
+    return {"code": process.returncode, "err": stderr}
 
 
-def listening(*words: str) -> subprocess.Popen[str]:
-    server = started("--device", "rxe0", "--timeout", "10", *words)
+def listening(*arguments: str) -> subprocess.Popen[str]:
+    server = started("--device", "rxe0", "--timeout", "10", *arguments)
     await_line(server, '"ready"')
     return server
 
@@ -105,15 +105,15 @@ def killed(which: str) -> dict[str, Any]:
     victim, other = (server, client) if which == "server" else (client, server)
     begin = time.monotonic()
     victim.kill()
-    seen = ended(other)
+    survivor = ended(other)
     victim.communicate()
-    return {**seen, "seconds": time.monotonic() - begin}
+    return {**survivor, "seconds": time.monotonic() - begin}
 
 
-def refused(*words: str) -> dict[str, Any]:
+def refused(*arguments: str) -> dict[str, Any]:
     """A client that cannot do what it is asked for: what it says, and what the other side does."""
     server = listening()
-    client = ended(started("--device", "rxe1", "--peer", "127.0.0.1", *words))
+    client = ended(started("--device", "rxe1", "--peer", "127.0.0.1", *arguments))
     return {**client, "server": ended(server)}
 
 
@@ -163,13 +163,13 @@ PARTS: dict[str, Callable[[], Any]] = {
 def main() -> None:
     os.environ["PYTHONPATH"] = str(ROOT / "python")
     os.chdir("/tmp")
-    seen = {}
+    results = {}
     for name in sys.argv[1:] or PARTS:
         try:
-            seen[name] = PARTS[name]()
+            results[name] = PARTS[name]()
         except Exception as error:
-            seen[name] = {"defect": repr(error)}
-    print(json.dumps(seen))
+            results[name] = {"defect": repr(error)}
+    print(json.dumps(results))
 
 
 if __name__ == "__main__":

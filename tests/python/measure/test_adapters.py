@@ -40,15 +40,15 @@ def test_a_server_with_two_adapters_is_two_ranks_and_clients_are_not_bound() -> 
 
 def test_the_environment_of_a_segment_reaches_its_ranks_only() -> None:
     request = NetworkRequest(OpenMpi(), REMOTE, ["s1"], ["c1"], ["mlx5_0"])
-    words = OpenMpi().command(REMOTE, request.segments(), ["probe"])
-    server, _, client = " ".join(words).partition(" : ")
+    command = OpenMpi().command(REMOTE, request.segments(), ["probe"])
+    server, _, client = " ".join(command).partition(" : ")
     assert "UCX_NET_DEVICES=mlx5_0:1 probe" in server and "-H s1" in server
     assert "UCX" not in client and client.endswith("-H c1 probe")
 
 
 def test_hydra_has_one_host_list_with_the_ranks_of_each() -> None:
     request = NetworkRequest(Hydra("mpich", ["mpiexec"]), REMOTE, ["s1"], ["c1"], ["mlx5_0", "mlx5_1"])
-    words = Hydra("mpich", ["sh"]).command(REMOTE, request.segments(), ["probe"])
-    assert words.count("-hosts") == 1
-    assert words[words.index("-hosts") + 1] == "s1:2,c1:1"
-    assert [words[i + 1] for i, w in enumerate(words) if w == "-n"] == ["1", "1", "1"]
+    command = Hydra("mpich", ["sh"]).command(REMOTE, request.segments(), ["probe"])
+    assert command.count("-hosts") == 1
+    assert command[command.index("-hosts") + 1] == "s1:2,c1:1"
+    assert [command[i + 1] for i, w in enumerate(command) if w == "-n"] == ["1", "1", "1"]

@@ -29,9 +29,9 @@ SIZES = (1, 4096, 300_000)
 SWEEP = ["--sizes", ",".join(map(str, SIZES)), "--repeats", str(ITERATIONS)]
 
 
-def assay(where: Path, verb: str, *words: str) -> tuple[int, Run]:
+def assay(where: Path, verb: str, *arguments: str) -> tuple[int, Run]:
     done = subprocess.run(
-        [str(ASSAY), verb, "-o", str(where), *words], capture_output=True, text=True, timeout=LIMIT_S
+        [str(ASSAY), verb, "-o", str(where), *arguments], capture_output=True, text=True, timeout=LIMIT_S
     )
     assert "Traceback" not in done.stderr, done.stderr
     assert (where / "run.json").exists(), done.stderr
@@ -143,8 +143,8 @@ def test_a_run_that_ended_early_is_resumed(tmp_path: Path) -> None:
     run = Run.load(where)
     assert (run.info.state, run.info.outcome) == ("complete", "PASS")
     assert sorted(values(run, "corrupted")) == [("send", size) for size in SIZES]
-    kept = [r.id for r in run.records if isinstance(r, Measurement) and r.params.get("size") == SIZES[0]]
-    assert kept == [
+    kept_ids = [r.id for r in run.records if isinstance(r, Measurement) and r.params.get("size") == SIZES[0]]
+    assert kept_ids == [
         r.id for r in whole.records if isinstance(r, Measurement) and r.params.get("size") == SIZES[0]
     ]
     assert len({r.id for r in run.records}) == len(run.records)

@@ -54,15 +54,15 @@ def afflicted(lab: Lab, host: str, fault: Fault) -> Iterator[None]:
         lab.fault([host], None)
 
 
-def net(lab: Lab, where: Path, *words: str) -> tuple[int, Run]:
+def net(lab: Lab, where: Path, *arguments: str) -> tuple[int, Run]:
     """`assay net --lab`, its exit code and its run."""
-    done = subprocess.run(command(lab, where, words), capture_output=True, text=True, timeout=LIMIT_S)
+    done = subprocess.run(command(lab, where, arguments), capture_output=True, text=True, timeout=LIMIT_S)
     assert "Traceback" not in done.stderr, done.stderr
     return done.returncode, Run.load(where)
 
 
-def command(lab: Lab, where: Path, words: Sequence[str]) -> list[str]:
-    return [str(ASSAY), "net", "--lab", lab.name, "-o", str(where), *words]
+def command(lab: Lab, where: Path, arguments: Sequence[str]) -> list[str]:
+    return [str(ASSAY), "net", "--lab", lab.name, "-o", str(where), *arguments]
 
 
 def findings(run: Run) -> list[Finding]:
@@ -142,10 +142,10 @@ def test_a_host_without_a_network_is_named_before_anything_starts(lab: Lab, tmp_
 
 
 @contextmanager
-def running(lab: Lab, where: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
+def running(lab: Lab, where: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     """`assay net --lab` in the background, until its first size is recorded."""
     process = subprocess.Popen(
-        command(lab, where, words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        command(lab, where, arguments), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     try:
         deadline = time.monotonic() + 60
@@ -201,9 +201,9 @@ def test_a_rank_that_dies_is_named_and_what_was_measured_is_kept(
         both = engines_in(lab, "h2")
         (measuring,) = [pid for pid in both if _parent(pid) in both]
         os.kill(measuring, signal.SIGKILL)
-        _, words = process.communicate(timeout=90)
+        _, stderr = process.communicate(timeout=90)
     run = Run.load(where)
-    assert process.returncode == 2 and "Traceback" not in words
+    assert process.returncode == 2 and "Traceback" not in stderr
     assert run.info.state == "partial" and run.info.outcome == "INCONCLUSIVE"
     (failure,) = [r for r in run.records if isinstance(r, Failure)]
     assert failure.what.startswith("rank 2 on h2 was ended by signal 9")
@@ -228,8 +228,8 @@ def test_ctrl_c_leaves_a_readable_partial_run_and_nothing_running(lab: Lab, tmp_
     where = tmp_path / "run"
     with running(lab, where, *LONG, "--json") as process:
         process.send_signal(signal.SIGINT)
-        out, words = process.communicate(timeout=60)
-    assert process.returncode == 130 and "Traceback" not in words
+        out, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130 and "Traceback" not in stderr
     run = Run.load(where)
     assert (run.info.state, run.info.reason) == ("partial", "interrupted")
     assert any(isinstance(r, Pairs) for r in run.records)
@@ -239,8 +239,8 @@ def test_ctrl_c_leaves_a_readable_partial_run_and_nothing_running(lab: Lab, tmp_
 
 
 def test_a_check_of_the_lab_is_a_check_of_its_network(lab: Lab, tmp_path: Path) -> None:
-    words = [str(ASSAY), "check", "--lab", lab.name, "--budget", "3s", "-o", str(tmp_path / "run")]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S)
+    arguments = [str(ASSAY), "check", "--lab", lab.name, "--budget", "3s", "-o", str(tmp_path / "run")]
+    done = subprocess.run(arguments, capture_output=True, text=True, timeout=LIMIT_S)
     run = Run.load(tmp_path / "run")
     assert (done.returncode, run.info.outcome) == (0, "PASS"), done.stdout
     assert {r.name for r in run.records if isinstance(r, Pairs)} == {"network.all_to_all"}

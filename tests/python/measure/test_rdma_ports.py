@@ -13,8 +13,8 @@ from assay.records.schema import AnyRecord, Context, Scalar, Subject
 
 
 def context(device: str, host: str = "n1", **facts: Scalar) -> Context:
-    given = {key.replace("__", "."): value for key, value in facts.items()}
-    planted: dict[str, Scalar] = {"rdma.state": "ACTIVE", "rdma.link_layer": "InfiniBand", **given}
+    values = {key.replace("__", "."): value for key, value in facts.items()}
+    planted: dict[str, Scalar] = {"rdma.state": "ACTIVE", "rdma.link_layer": "InfiniBand", **values}
     return Context(subject=Subject(host=host, device=device), facts=planted)
 
 
@@ -24,9 +24,9 @@ def planned(*contexts: AnyRecord) -> list[tuple[str, str, bool]]:
 
 
 def test_two_cards_send_to_each_other() -> None:
-    one = context("mlx4_0:1", device__pci="0000:02:00.0", rdma__adapter="0002:c903:00e1:0003")
-    two = context("mlx4_1:1", device__pci="0000:81:00.0", rdma__adapter="0002:c903:00e1:1003")
-    assert planned(one, two) == [("mlx4_0:1", "mlx4_1:1", False), ("mlx4_1:1", "mlx4_0:1", False)]
+    first = context("mlx4_0:1", device__pci="0000:02:00.0", rdma__adapter="0002:c903:00e1:0003")
+    second = context("mlx4_1:1", device__pci="0000:81:00.0", rdma__adapter="0002:c903:00e1:1003")
+    assert planned(first, second) == [("mlx4_0:1", "mlx4_1:1", False), ("mlx4_1:1", "mlx4_0:1", False)]
 
 
 def test_two_dual_port_cards_each_port_sends_and_each_receives() -> None:
@@ -73,12 +73,12 @@ def test_what_is_no_card_is_not_one_card() -> None:
 
 
 def test_ports_that_are_down_elsewhere_or_of_another_kind_are_left_out() -> None:
-    one = context("mlx5_0:1", device__pci="0000:3b:00.0")
+    active = context("mlx5_0:1", device__pci="0000:3b:00.0")
     down = context("mlx5_1:1", rdma__state="DOWN")
     elsewhere = context("mlx5_2:1", host="n2")
     ethernet = context("mlx5_3:1", rdma__link_layer="Ethernet")
     interface = Context(subject=Subject(host="n1", device="eth0"), facts={"net.mtu": 9000})
-    assert planned(one, down, elsewhere, ethernet, interface) == []
+    assert planned(active, down, elsewhere, ethernet, interface) == []
     assert planned() == []
 
 
@@ -104,10 +104,10 @@ class Sides:
     """In place of a session: keeps what it is asked to start."""
 
     def __init__(self) -> None:
-        self.asked: list[tuple[Side, Side, dict[str, Any]]] = []
+        self.requests: list[tuple[Side, Side, dict[str, Any]]] = []
 
     def measure_pair(self, first: Side, other: Side, **how: Any) -> bool:
-        self.asked.append((first, other, how))
+        self.requests.append((first, other, how))
         return True
 
 
@@ -121,7 +121,7 @@ def test_both_sides_here_meet_at_a_free_port() -> None:
         "timeout": 7,
     }
     assert measure_rdma(session, (HERE, "n1", "rxe0"), (HERE, "n1", "rxe1"), params, more=True)
-    ((listening, posting, how),) = session.asked
+    ((listening, posting, how),) = session.requests
     port = listening.params["port"]
     assert 1024 <= int(port) <= 65535
     expected = {"port": port, "timeout": 7, "realtime": True, "gid_index": 3, "device": "rxe1", "mute": True}
@@ -135,7 +135,7 @@ def test_two_hosts_meet_at_the_receiver() -> None:
     measure_rdma(
         session, Endpoint(HERE, "n1", "mlx5_0"), Endpoint(REMOTE, "n2", "mlx5_3:1"), {"iterations": 10}
     )
-    ((listening, posting, _),) = session.asked
+    ((listening, posting, _),) = session.requests
     assert (listening.host, listening.site) == ("n2", REMOTE)
     assert listening.params == {"device": "mlx5_3:1", "mute": True}
     assert posting.params == {"iterations": 10, "device": "mlx5_0", "peer": "n2"}

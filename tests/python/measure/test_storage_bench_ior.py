@@ -83,14 +83,14 @@ def test_a_wrong_byte_is_reported_with_its_offset(
     plant(monkeypatch, mpi, flip="70003")
     arguments = ["--repeats", "1", "--", "-w", "-r", option, "-t", "4k", "-b", "64k"]
     records = ior(capfd, mpi, *arguments, status=1)
-    found = of_kind(records, "corruption")
-    assert {r["params"]["file_offset"] for r in found} == {70003}
-    assert {(r["params"]["writer"], r["message"], r["offset"]) for r in found} == {
+    corruptions = of_kind(records, "corruption")
+    assert {r["params"]["file_offset"] for r in corruptions} == {70003}
+    assert {(r["params"]["writer"], r["message"], r["offset"]) for r in corruptions} == {
         (1, 1, 70003 - 65536 - 4096)
     }
     (finding,) = (f for f in of_kind(records, "finding") if f["rule"] == "wrong_data")
     assert "offset 70003" in finding["cause"]
-    wrong = int(found[0]["expected"], 16) ^ int(found[0]["observed"], 16)
+    wrong = int(corruptions[0]["expected"], 16) ^ int(corruptions[0]["observed"], 16)
     assert wrong.bit_count() == 1
 
 
@@ -119,9 +119,9 @@ def test_a_slow_rank_is_named(
 ) -> None:
     plant(monkeypatch, mpi, slow="1:2000")
     records = ior(capfd, mpi, "--repeats", "3", "-t", "4k", "-b", "64k")
-    found = [f for f in of_kind(records, "finding") if f["rule"] == "straggler"]
-    assert [f["subject"]["rank"] for f in found] == [1]
-    assert found[0]["severity"] == "warning" and "rank 1 on" in found[0]["cause"]
+    findings = [f for f in of_kind(records, "finding") if f["rule"] == "straggler"]
+    assert [f["subject"]["rank"] for f in findings] == [1]
+    assert findings[0]["severity"] == "warning" and "rank 1 on" in findings[0]["cause"]
 
 
 @pytest.mark.parametrize("mpi", MPIS)

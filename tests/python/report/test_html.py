@@ -53,8 +53,10 @@ def test_only_pair_values_are_rounded(tmp_path: Path) -> None:
     row = Pairs(
         id=2, name="x", metric="y", unit="B/s", subject=Subject(host="a"), peers=["b"], values=[value]
     )
-    _, kept, rounded = embedded(html.build_report(make_run.write_run(tmp_path / "run", info, [sample, row])))
-    assert kept["samples"] == [value]
+    _, measurement, rounded = embedded(
+        html.build_report(make_run.write_run(tmp_path / "run", info, [sample, row]))
+    )
+    assert measurement["samples"] == [value]
     assert rounded["values"] == [3.1416e9]
 
 
@@ -96,7 +98,7 @@ def test_the_verb_writes_the_newest_run_or_where_it_is_told(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected"),
     [
         (["report"], "no runs in runs/"),
         (["report", "nowhere"], "nowhere is not a run directory"),
@@ -106,7 +108,7 @@ def test_the_verb_writes_the_newest_run_or_where_it_is_told(
 )
 def test_bad_input_is_one_line(
     arguments: list[str],
-    said: str,
+    expected: str,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -115,7 +117,7 @@ def test_bad_input_is_one_line(
     make_run.make("partial", Path("run"))
     assert main(arguments) == 2
     error = capsys.readouterr().err
-    assert error.startswith(f"assay: {said}") and error.count("\n") == 1
+    assert error.startswith(f"assay: {expected}") and error.count("\n") == 1
     assert not list(tmp_path.rglob("*.part"))
 
 

@@ -31,8 +31,8 @@ def test_a_notebook_reads_a_run(
     for cell in cells:
         if cell["cell_type"] == "code":
             exec(compile("".join(cell["source"]), f"{path.name}", "exec"), names)
-    said, pictures = PLANTED[path.stem]
-    assert said in capsys.readouterr().out
+    expected, pictures = PLANTED[path.stem]
+    assert expected in capsys.readouterr().out
     assert len(plt.get_fignums()) == pictures
     plt.close("all")
 

@@ -75,103 +75,103 @@ sys.stdin.read()
 
 
 def test_what_is_asked_for_meanwhile_is_known_to_the_byte(program: Path, tmp_path: Path) -> None:
-    with running(program, "counts") as one:
-        one.tell("keep 500")
-        said = {}
+    with running(program, "counts") as target:
+        target.tell("keep 500")
+        outputs = {}
         for turn, blocks in (("first", 1000), ("second", 10)):
-            attached = Attached(one.pid, tmp_path / turn)
-            one.tell(f"keep {blocks}")
-            said[turn] = attached.end()
-            one.tell("keep 7")
-        heard = one.end()
+            attached = Attached(target.pid, tmp_path / turn)
+            target.tell(f"keep {blocks}")
+            outputs[turn] = attached.end()
+            target.tell("keep 7")
+        lines = target.end()
     for turn, blocks in (("first", 1000), ("second", 10)):
         node = total_of(load_profile(tmp_path / turn), "known")
         assert (node.count, node.bytes, node.leaked_count) == (blocks, 1000 * blocks, blocks)
         assert total_of(load_profile(tmp_path / turn), "count").bytes % 64 == 0
-        assert re.search(rf"attached to {one.pid} for \d+\.\d s, \d+\.\d s after its start", said[turn])
-        assert f"left {one.pid}: it goes on" in said[turn] and "may still be freed" in said[turn]
+        assert re.search(rf"attached to {target.pid} for \d+\.\d s, \d+\.\d s after its start", outputs[turn])
+        assert f"left {target.pid}: it goes on" in outputs[turn] and "may still be freed" in outputs[turn]
         assert not any("never freed" in cause for cause in finding_causes(tmp_path / turn))
-    numbers = [int(line.split()[1]) for line in heard if line.startswith("number")]
+    numbers = [int(line.split()[1]) for line in lines if line.startswith("number")]
     assert numbers == list(range(len(numbers))) and len(numbers) > 10
-    assert heard[-1] == "end"
+    assert lines[-1] == "end"
 
 
 def test_blocks_from_before_are_counted_apart(program: Path, tmp_path: Path) -> None:
-    with running(program, "obeys") as one:
-        one.tell("keep 300")
-        attached = Attached(one.pid, tmp_path / "run")
-        one.tell("grow 5000")
-        one.tell("keep 20")
-        one.tell("release")
-        said = attached.end()
-        one.end()
-    found = load_profile(tmp_path / "run")
+    with running(program, "obeys") as target:
+        target.tell("keep 300")
+        attached = Attached(target.pid, tmp_path / "run")
+        target.tell("grow 5000")
+        target.tell("keep 20")
+        target.tell("release")
+        output = attached.end()
+        target.end()
+    profile = load_profile(tmp_path / "run")
     assert "leaked" not in {
-        one.metric for one in Run.load(tmp_path / "run").records if isinstance(one, Measurement)
+        record.metric for record in Run.load(tmp_path / "run").records if isinstance(target, Measurement)
     }
-    assert (total_of(found, "obey").count, total_of(found, "obey").bytes) == (300, 300 * 5000)
-    assert total_of(found, "known").count == 20 and total_of(found, "known").leaked == 0
-    assert found.totals.unknown_frees == 300 and "300 of them were freed or reallocated" in said
-    assert found.totals.leaked == 0 and found.fragmentation is None
+    assert (total_of(profile, "obey").count, total_of(profile, "obey").bytes) == (300, 300 * 5000)
+    assert total_of(profile, "known").count == 20 and total_of(profile, "known").leaked == 0
+    assert profile.totals.unknown_frees == 300 and "300 of them were freed or reallocated" in output
+    assert profile.totals.leaked == 0 and profile.fragmentation is None
 
 
 def test_a_library_that_is_loaded_later(program: Path, tmp_path: Path) -> None:
     late = compiled(tmp_path / "late.so", "late.c", "-shared", "-fPIC")
-    with running(program, "obeys") as one:
-        attached = Attached(one.pid, tmp_path / "run")
-        one.tell(f"load {late}")
+    with running(program, "obeys") as target:
+        attached = Attached(target.pid, tmp_path / "run")
+        target.tell(f"load {late}")
         attached.end()
-        one.end()
+        target.end()
     assert total_of(load_profile(tmp_path / "run"), "of_library").count == 300
 
 
 def test_until_its_end(program: Path, tmp_path: Path) -> None:
-    with running(program, "obeys") as one:
-        attached = Attached(one.pid, tmp_path / "run")
-        one.tell("keep 100")
-        one.tell("toss 30")
-        one.end()
-        said = attached.end(None)
-    found = load_profile(tmp_path / "run")
-    assert found.process.complete and not found.process.detached
+    with running(program, "obeys") as target:
+        attached = Attached(target.pid, tmp_path / "run")
+        target.tell("keep 100")
+        target.tell("toss 30")
+        target.end()
+        output = attached.end(None)
+    profile = load_profile(tmp_path / "run")
+    assert profile.process.complete and not profile.process.detached
     assert "leaked" in {
-        one.metric for one in Run.load(tmp_path / "run").records if isinstance(one, Measurement)
+        record.metric for record in Run.load(tmp_path / "run").records if isinstance(target, Measurement)
     }
-    assert total_of(found, "known").leaked == 100_000 and "not freed" in said
-    (tossed,) = (k for k, node in enumerate(found.nodes) if node.bytes == 3000)
-    assert {"t", "known"} <= functions_on_stack(found, tossed)
+    assert total_of(profile, "known").leaked == 100_000 and "not freed" in output
+    (tossed,) = (k for k, node in enumerate(profile.nodes) if node.bytes == 3000)
+    assert {"t", "known"} <= functions_on_stack(profile, tossed)
 
 
 @pytest.mark.skipif(not can_trace_page_faults(), reason="page faults cannot be traced here")
 def test_who_touches_first_meanwhile(program: Path, tmp_path: Path) -> None:
     """Pages touched by two existing threads and by a later one: each is counted once."""
     pages = {"touch 20": 20 * 256, "let it touch 12": 12 * 256, "let another touch 7": 7 * 256}
-    with running(program, "counts") as one:
-        one.tell("touch 5")
-        attached = Attached(one.pid, tmp_path / "run")
+    with running(program, "counts") as target:
+        target.tell("touch 5")
+        attached = Attached(target.pid, tmp_path / "run")
         for line in pages:
-            one.tell(line)
+            target.tell(line)
         attached.end()
-        one.tell("touch 3")
-        one.end()
+        target.tell("touch 3")
+        target.end()
     touches = load_profile(tmp_path / "run").touches
     assert touches is not None
-    (line,) = [one for one in touches.lines if one.function.startswith("touched")]
+    (line,) = [line for line in touches.lines if line.function.startswith("touched")]
     assert abs(line.pages - sum(pages.values())) <= len(pages)
     assert sorted(pages.values()) == pytest.approx(sorted(n for _, n in touches.threads), abs=50)
-    with running(program, "obeys") as one:
-        attached = Attached(one.pid, tmp_path / "without", "--no-faults")
-        one.tell("touch 1")
+    with running(program, "obeys") as target:
+        attached = Attached(target.pid, tmp_path / "without", "--no-faults")
+        target.tell("touch 1")
         attached.end()
-        one.end()
+        target.end()
     assert load_profile(tmp_path / "without").touches is None
 
 
 def test_for_a_time(program: Path, tmp_path: Path) -> None:
-    with running(program, "counts") as one:
-        said = Attached(one.pid, tmp_path / "run", "--budget", "200ms").end(None)
-        one.end()
-    assert "for 200 ms, or until Ctrl-C" in said and "it goes on" in said
+    with running(program, "counts") as target:
+        output = Attached(target.pid, tmp_path / "run", "--budget", "200ms").end(None)
+        target.end()
+    assert "for 200 ms, or until Ctrl-C" in output and "it goes on" in output
     assert 0.2 <= load_profile(tmp_path / "run").process.seconds < 5
 
 
@@ -190,61 +190,61 @@ sys.exit(7)
 
 @pytest.mark.skipif(not Path("/usr/bin/python3").exists(), reason="no Python of the system's")
 def test_python(tmp_path: Path) -> None:
-    with running("/usr/bin/python3", "-c", PYTHON) as one:
-        one.tell("50")
-        attached = Attached(one.pid, tmp_path / "run")
-        one.tell("400")
+    with running("/usr/bin/python3", "-c", PYTHON) as target:
+        target.tell("50")
+        attached = Attached(target.pid, tmp_path / "run")
+        target.tell("400")
         attached.end()
-        one.end()
-    found = load_profile(tmp_path / "run")
-    asked = [
+        target.end()
+    profile = load_profile(tmp_path / "run")
+    nodes = [
         k
-        for k, node in enumerate(found.nodes)
-        if node.count and any("planted" in f for f in functions_on_stack(found, k))
+        for k, node in enumerate(profile.nodes)
+        if node.count and any("planted" in f for f in functions_on_stack(profile, k))
     ]
-    assert sum(found.nodes[k].count for k in asked if found.nodes[k].max_size > 5000) == 400
+    assert sum(profile.nodes[k].count for k in nodes if profile.nodes[k].max_size > 5000) == 400
 
 
 @pytest.mark.parametrize("turns", [6])
 def test_waits_are_not_disturbed(program: Path, tmp_path: Path, turns: int) -> None:
     """Threads in read, nanosleep, epoll_wait, sem_wait and sigwaitinfo, with every signal blocked."""
-    with running(program, "waits") as one:
+    with running(program, "waits") as target:
         for turn in range(turns):
-            Recorder(one.pid, tmp_path / str(turn)).end()
-        one.tell("go on", "undisturbed")
-        one.end()
+            Recorder(target.pid, tmp_path / str(turn)).end()
+        target.tell("go on", "undisturbed")
+        target.end()
 
 
 def test_a_stopped_process_stays_so(program: Path, tmp_path: Path) -> None:
-    with running(program, "obeys") as one:
-        one.process.send_signal(signal.SIGSTOP)
-        os.waitid(os.P_PID, one.pid, os.WSTOPPED | os.WNOWAIT)
-        Recorder(one.pid, tmp_path / "run").end()
-        assert "State:\tT" in Path(f"/proc/{one.pid}/status").read_text()
-        one.process.send_signal(signal.SIGCONT)
-        one.tell("keep 1")
-        one.end()
+    with running(program, "obeys") as target:
+        target.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, target.pid, os.WSTOPPED | os.WNOWAIT)
+        Recorder(target.pid, tmp_path / "run").end()
+        assert "State:\tT" in Path(f"/proc/{target.pid}/status").read_text()
+        target.process.send_signal(signal.SIGCONT)
+        target.tell("keep 1")
+        target.end()
 
 
 def test_signals_meanwhile_are_delivered(program: Path, tmp_path: Path) -> None:
-    with running(program, "signals") as one:
+    with running(program, "signals") as target:
         for turn in range(8):
             starting = subprocess.Popen(
                 [
                     engines_folder() / "assay-heap",
                     "record",
-                    "--for",
+                    "--budget",
                     "0.05",
                     "--attach",
-                    str(one.pid),
+                    str(target.pid),
                     tmp_path,
                 ],
                 stdout=subprocess.DEVNULL,
             )
-            one.process.send_signal(signal.SIGUSR1)
-            one.tell("how many?", f"{turn + 1} signals")
+            target.process.send_signal(signal.SIGUSR1)
+            target.tell("how many?", f"{turn + 1} signals")
             assert starting.wait(timeout=LIMIT_S) == 0
-        one.end()
+        target.end()
 
 
 @pytest.mark.parametrize("allocator", ["", "libjemalloc.so.2", "libtcmalloc_minimal.so.4"])
@@ -254,85 +254,85 @@ def test_threads_that_do_nothing_else(program: Path, tmp_path: Path, allocator: 
         and allocator not in subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True).stdout
     ):
         pytest.skip(f"no {allocator}")
-    with running(program, "tight", environment={"LD_PRELOAD": allocator} if allocator else None) as one:
+    with running(program, "tight", environment={"LD_PRELOAD": allocator} if allocator else None) as target:
         for turn in range(20 if not allocator else 4):
-            Recorder(one.pid, tmp_path / str(turn)).end()
-        Attached(one.pid, tmp_path / "run", "--budget", "20ms").end(None)
-        heard = one.end()
-    assert heard[-1] == "0 wrong"
-    found = load_profile(tmp_path / "run")
-    assert len(found.threads) == 4 and all(thread.calls["malloc"].count > 100 for thread in found.threads)
+            Recorder(target.pid, tmp_path / str(turn)).end()
+        Attached(target.pid, tmp_path / "run", "--budget", "20ms").end(None)
+        lines = target.end()
+    assert lines[-1] == "0 wrong"
+    profile = load_profile(tmp_path / "run")
+    assert len(profile.threads) == 4 and all(thread.calls["malloc"].count > 100 for thread in profile.threads)
 
 
 def test_a_fork_is_a_process_of_its_own(program: Path, tmp_path: Path) -> None:
-    with running(program, "obeys") as one:
-        attached = Attached(one.pid, tmp_path / "run")
-        one.tell("keep 5")
-        one.tell("fork 9")
+    with running(program, "obeys") as target:
+        attached = Attached(target.pid, tmp_path / "run")
+        target.tell("keep 5")
+        target.tell("fork 9")
         attached.end()
-        one.end()
-    found = {p.process.pid == one.pid: p for p in load_profiles(tmp_path / "run")}
-    assert total_of(found[True], "known").count == 5
-    assert total_of(found[False], "of_child").count == 9 and found[False].process.parent == one.pid
+        target.end()
+    profiles = {p.process.pid == target.pid: p for p in load_profiles(tmp_path / "run")}
+    assert total_of(profiles[True], "known").count == 5
+    assert total_of(profiles[False], "of_child").count == 9 and profiles[False].process.parent == target.pid
 
 
 def test_an_exec_ends_it(program: Path, tmp_path: Path) -> None:
-    with running(program, "obeys") as one:
-        attached = Attached(one.pid, tmp_path / "run")
-        one.tell("keep 5")
-        one.tell("exec", "ready")
-        said = attached.end(None)
-        one.tell("keep 3")
-        Recorder(one.pid, tmp_path / "again").end()
-        one.end()
-    assert "runs another program now" in said
+    with running(program, "obeys") as target:
+        attached = Attached(target.pid, tmp_path / "run")
+        target.tell("keep 5")
+        target.tell("exec", "ready")
+        output = attached.end(None)
+        target.tell("keep 3")
+        Recorder(target.pid, tmp_path / "again").end()
+        target.end()
+    assert "runs another program now" in output
     assert total_of(load_profile(tmp_path / "run"), "known").count == 5
 
 
 def test_killed_meanwhile(program: Path, tmp_path: Path) -> None:
-    with running(program, "obeys") as one:
-        attached = Attached(one.pid, tmp_path / "run")
-        one.tell("keep 50")
-        one.process.kill()
-        said = attached.end(None)
-    assert "the recording ended early" in said
+    with running(program, "obeys") as target:
+        attached = Attached(target.pid, tmp_path / "run")
+        target.tell("keep 50")
+        target.process.kill()
+        output = attached.end(None)
+    assert "the recording ended early" in output
     assert total_of(load_profile(tmp_path / "run"), "known").leaked == 50_000
 
 
 def test_the_recorder_is_killed(program: Path, tmp_path: Path) -> None:
     """The program goes on without waiting, the hooks are removed, and it can be attached to again."""
-    with running(program, "tight") as one:
-        recorder = Recorder(one.pid, tmp_path / "killed")
+    with running(program, "tight") as target:
+        recorder = Recorder(target.pid, tmp_path / "killed")
         until = time.monotonic() + 30
         while not any(path.stat().st_size > 1 << 20 for path in (tmp_path / "killed").glob("*.heap")):
             assert time.monotonic() < until
             time.sleep(0.01)
-        (arenas,) = {Path(line.split()[-1]).parent for line in Path(f"/proc/{one.pid}/maps").read_text().splitlines()
+        (arenas,) = {Path(line.split()[-1]).parent for line in Path(f"/proc/{target.pid}/maps").read_text().splitlines()
                      if line.endswith(".arena")}  # fmt: skip
         recorder.process.kill()
         recorder.process.wait()
         while arenas.exists():  # the program deletes them when its buffers are full
             assert time.monotonic() < until
             time.sleep(0.01)
-        Recorder(one.pid, tmp_path / "again").end()
-        assert one.end()[-1] == "0 wrong"
+        Recorder(target.pid, tmp_path / "again").end()
+        assert target.end()[-1] == "0 wrong"
     (trace,) = (tmp_path / "killed").glob("*.heap")
-    said = subprocess.run(
+    analysis = subprocess.run(
         [engines_folder() / "assay-heap", "analyse", trace], capture_output=True, timeout=LIMIT_S
     )
-    assert said.returncode == 0 and b'"complete":false' in said.stdout.replace(b" ", b"")
+    assert analysis.returncode == 0 and b'"complete":false' in analysis.stdout.replace(b" ", b"")
 
 
 def test_nothing_is_left_of_it(program: Path, tmp_path: Path) -> None:
     """All words of the global offset tables are as before, except those that were unbound."""
     before = orphaned_arenas()
-    with running(program, "obeys") as one:
-        Recorder(one.pid, tmp_path / "run").end()
+    with running(program, "obeys") as target:
+        Recorder(target.pid, tmp_path / "run").end()
         library = str(engines_folder().resolve() / "libassay-heap.so")
-        lines = Path(f"/proc/{one.pid}/maps").read_text().splitlines()
+        lines = Path(f"/proc/{target.pid}/maps").read_text().splitlines()
         code = [int(line.split("-")[0], 16) for line in lines if line.endswith(library)]
         ends = [int(line.split("-")[1].split()[0], 16) for line in lines if line.endswith(library)]
-        with Path(f"/proc/{one.pid}/mem").open("rb") as memory:
+        with Path(f"/proc/{target.pid}/mem").open("rb") as memory:
             for line in lines:
                 fields = line.split()
                 if (
@@ -348,43 +348,43 @@ def test_nothing_is_left_of_it(program: Path, tmp_path: Path) -> None:
                 memory.seek(begin)
                 words = memoryview(memory.read(end - begin)).cast("Q")
                 assert not [hex(word) for word in words if min(code) <= word < max(ends)], line
-        one.end()
+        target.end()
     assert orphaned_arenas() <= before
 
 
 def test_processes_that_cannot_be_attached_to(program: Path, planted: Path, tmp_path: Path) -> None:
-    def told(pid: int) -> str:
+    def refusal(pid: int) -> str:
         run = tmp_path / "not"
-        said = usage_error("--attach", str(pid), "-o", str(run), cwd=tmp_path)
-        assert said.count("\n") == 1, said
+        error = usage_error("--attach", str(pid), "-o", str(run), cwd=tmp_path)
+        assert error.count("\n") == 1, error
         assert not run.exists()
-        return said
+        return error
 
-    assert "there is no process 99999999" in told(99999999)
-    assert "there is no process 0" in told(0)
-    assert "is a thread of the kernel" in told(2) or "there is no process 2" in told(2)
+    assert "there is no process 99999999" in refusal(99999999)
+    assert "there is no process 0" in refusal(0)
+    assert "is a thread of the kernel" in refusal(2) or "there is no process 2" in refusal(2)
     static = compiled(tmp_path / "static", "running.c", "-static")
-    with running(static) as one:
-        assert "is statically linked" in told(one.pid)
-    with running(program) as one:
-        recorder = Recorder(one.pid, tmp_path / "recorded")
-        assert "is already being recorded" in told(one.pid)
+    with running(static) as target:
+        assert "is statically linked" in refusal(target.pid)
+    with running(program) as target:
+        recorder = Recorder(target.pid, tmp_path / "recorded")
+        assert "is already being recorded" in refusal(target.pid)
         recorder.end()
-        with traced(one.pid):
-            assert "is being traced by" in told(one.pid)
-        one.end()
+        with traced(target.pid):
+            assert "is being traced by" in refusal(target.pid)
+        target.end()
 
 
 def test_a_debugger_that_comes_meanwhile(program: Path, tmp_path: Path) -> None:
     """The recorder cannot remove the hooks then: they remove themselves."""
-    with running(program, "tight") as one:
-        recorder = Recorder(one.pid, tmp_path / "run")
-        with traced(one.pid):
+    with running(program, "tight") as target:
+        recorder = Recorder(target.pid, tmp_path / "run")
+        with traced(target.pid):
             recorder.process.send_signal(signal.SIGINT)
             _, problems = recorder.process.communicate(timeout=LIMIT_S)
             assert "its hooks take themselves out" in problems and "being traced" in problems
-        Recorder(one.pid, tmp_path / "again").end()
-        assert one.end()[-1] == "0 wrong"
+        Recorder(target.pid, tmp_path / "again").end()
+        assert target.end()[-1] == "0 wrong"
 
 
 def test_another_users_process(program: Path, tmp_path: Path) -> None:
@@ -397,17 +397,17 @@ def test_another_users_process(program: Path, tmp_path: Path) -> None:
     with tempfile.TemporaryDirectory() as folder:
         Path(folder).chmod(0o755)
         others = shutil.copy(program, folder)
-        with running(others, "obeys", **nobody) as one:
-            attached = Attached(one.pid, tmp_path / "run")
-            one.tell("keep 30")
+        with running(others, "obeys", **nobody) as target:
+            attached = Attached(target.pid, tmp_path / "run")
+            target.tell("keep 30")
             attached.end()
-            one.end()
+            target.end()
     assert total_of(load_profile(tmp_path / "run"), "known").count == 30
-    with running(program, "obeys") as one:
-        words = [engines_folder() / "assay-heap", "record", "--attach", str(one.pid), "/tmp"]
-        done = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S, **nobody)
+    with running(program, "obeys") as target:
+        command = [engines_folder() / "assay-heap", "record", "--attach", str(target.pid), "/tmp"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, **nobody)
         assert done.returncode == 2 and "belongs to another user" in done.stderr
-        one.end()
+        target.end()
 
 
 ALOOF = """
@@ -426,10 +426,10 @@ def test_a_process_that_keeps_others_out() -> None:
     if nobody and subprocess.run(["test", "-x", recorder], **nobody).returncode != 0:
         pytest.skip("optional: no other user may read this checkout")
 
-    def told(pid: int, root: str) -> str:
-        words = [recorder, "record", "--attach", str(pid), "/tmp"]
+    def refusal(pid: int, root: str) -> str:
+        command = [recorder, "record", "--attach", str(pid), "/tmp"]
         done = subprocess.run(
-            words,
+            command,
             capture_output=True,
             text=True,
             timeout=LIMIT_S,
@@ -439,15 +439,18 @@ def test_a_process_that_keeps_others_out() -> None:
         assert done.returncode == 2 and done.stderr.count("\n") == 1, done.stderr
         return done.stderr
 
-    with running("/usr/bin/python3", "-c", ALOOF, **nobody) as one, tempfile.TemporaryDirectory() as planted:
+    with (
+        running("/usr/bin/python3", "-c", ALOOF, **nobody) as target,
+        tempfile.TemporaryDirectory() as planted,
+    ):
         Path(planted).chmod(0o755)
         rule = Path(planted) / "proc/sys/kernel/yama/ptrace_scope"
         rule.parent.mkdir(parents=True)
         rule.write_text("0\n")
-        assert f"process {one.pid} may not be attached to" in told(one.pid, planted)
+        assert f"process {target.pid} may not be attached to" in refusal(target.pid, planted)
         rule.write_text("1\n")
-        assert f"{rule} is 1; fix: become root, or write 0 to that file" in told(one.pid, planted)
-        one.end()
+        assert f"{rule} is 1; fix: become root, or write 0 to that file" in refusal(target.pid, planted)
+        target.end()
 
 
 def test_a_program_of_32_bits(tmp_path: Path) -> None:
@@ -458,10 +461,10 @@ def test_a_program_of_32_bits(tmp_path: Path) -> None:
         subprocess.run([other], stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=LIMIT_S)
     except OSError as error:
         pytest.skip(f"optional: the kernel runs no programs of 32 bits: {error.strerror}")
-    with running(other) as one:
-        said = usage_error("--attach", str(one.pid), "-o", str(tmp_path / "run"), cwd=tmp_path)
-        assert "runs a program of another architecture" in said and said.count("\n") == 1
-        one.end()
+    with running(other) as target:
+        refusal = usage_error("--attach", str(target.pid), "-o", str(tmp_path / "run"), cwd=tmp_path)
+        assert "runs a program of another architecture" in refusal and refusal.count("\n") == 1
+        target.end()
 
 
 def test_options_that_do_not_go_together(tmp_path: Path) -> None:
@@ -473,13 +476,13 @@ def test_options_that_do_not_go_together(tmp_path: Path) -> None:
 
 
 def test_a_program_that_assay_has_started(program: Path, tmp_path: Path) -> None:
-    words = [ASSAY, "heap", "-o", tmp_path / "run", "--", program, "obeys"]
-    with running(*words) as one:
-        children = Path(f"/proc/{one.pid}/task/{one.pid}/children").read_text().split()
+    command = [ASSAY, "heap", "-o", tmp_path / "run", "--", program, "obeys"]
+    with running(*command) as target:
+        children = Path(f"/proc/{target.pid}/task/{target.pid}/children").read_text().split()
         (recorder,) = children
         (pid,) = Path(f"/proc/{recorder}/task/{recorder}/children").read_text().split()
-        said = usage_error("--attach", pid, "-o", tmp_path / "second", cwd=tmp_path)
-        assert "is already being recorded" in said
-        assert one.process.stdin is not None
-        one.process.stdin.close()
-        assert one.process.wait(timeout=LIMIT_S) == 7
+        error = usage_error("--attach", pid, "-o", tmp_path / "second", cwd=tmp_path)
+        assert "is already being recorded" in error
+        assert target.process.stdin is not None
+        target.process.stdin.close()
+        assert target.process.wait(timeout=LIMIT_S) == 7

@@ -27,12 +27,12 @@ pytestmark = [*REQUIREMENTS, pytest.mark.programs]
 def test_what_has_changed(planted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_heap(tmp_path / "a", planted, "clean")
     run_heap(tmp_path / "b", planted, "leak")
-    words = ["heap", "compare", str(tmp_path / "a"), str(tmp_path / "b")]
-    assert main([*words, "--metric", "leaked"]) == 0
+    arguments = ["heap", "compare", str(tmp_path / "a"), str(tmp_path / "b")]
+    assert main([*arguments, "--metric", "leaked"]) == 0
     assert "+977 KiB" in capsys.readouterr().out
-    assert main([*words, "--metric", "leaked", "--json"]) == 0
-    said = json.loads(capsys.readouterr().out)
-    leak = next(one for one in said["functions"] if "leak" in one["function"])
+    assert main([*arguments, "--metric", "leaked", "--json"]) == 0
+    comparison = json.loads(capsys.readouterr().out)
+    leak = next(function for function in comparison["functions"] if "leak" in function["function"])
     assert (leak["before"], leak["after"]) == (0, 1_000_000)
     assert main(["heap", "compare", str(tmp_path / "a"), str(tmp_path / "a")]) == 0
     assert "no function differs" in capsys.readouterr().out
@@ -41,9 +41,9 @@ def test_what_has_changed(planted: Path, tmp_path: Path, capsys: pytest.CaptureF
 def test_as_json(planted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run_heap(tmp_path / "run", planted, "leak")
     assert main(["heap", str(tmp_path / "run"), "--json"]) == 0
-    (said,) = json.loads(capsys.readouterr().out)
-    assert said["totals"]["leaked"] >= 1_000_000
-    assert said["functions"]["leaked"][0]["exclusive"] == 1_000_000
+    (profile,) = json.loads(capsys.readouterr().out)
+    assert profile["totals"]["leaked"] >= 1_000_000
+    assert profile["functions"]["leaked"][0]["exclusive"] == 1_000_000
 
 
 @pytest.mark.skipif(shutil.which("callgrind_annotate") is None, reason="no valgrind")
@@ -53,28 +53,28 @@ def test_callgrind_reads_it(planted: Path, tmp_path: Path) -> None:
         [ASSAY, "heap", tmp_path / "run", "--export", "callgrind"], capture_output=True, check=True
     )
     (tmp_path / "callgrind.out.1").write_bytes(text.stdout)
-    said = subprocess.run(
+    listing = subprocess.run(
         ["callgrind_annotate", "--threshold=100", "--show=leaked", "--inclusive=yes", tmp_path / "callgrind.out.1"],
         capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
-    (line,) = [line for line in said.splitlines() if ":leak [" in line]
+    (line,) = [line for line in listing.splitlines() if ":leak [" in line]
     assert "1,000,000" in line
 
 
 def test_pprof_reads_it(planted: Path, tmp_path: Path) -> None:
     """The fields of a pprof profile by number (profile.proto)."""
     run_heap(tmp_path / "run", planted, "leak")
-    said = subprocess.run(
+    exported = subprocess.run(
         [ASSAY, "heap", tmp_path / "run", "--export", "pprof"], capture_output=True, check=True
     )
-    fields = list(messages(gzip.decompress(said.stdout)))
+    fields = list(messages(gzip.decompress(exported.stdout)))
     strings = [str(value, "utf-8") for field, value in fields if field == 6 and isinstance(value, bytes)]
     assert strings[0] == ""
     types = [dict(messages(value)) for field, value in fields if field == 1 and isinstance(value, bytes)]
-    leaked = [strings[int(one[1])] for one in types].index("not freed")
+    leaked = [strings[int(fields_of[1])] for fields_of in types].index("not freed")
     functions = {
-        int(one[1]): strings[int(one[2])]
-        for one in (
+        int(fields_of[1]): strings[int(fields_of[2])]
+        for fields_of in (
             dict(messages(value)) for field, value in fields if field == 5 and isinstance(value, bytes)
         )
     }
@@ -90,39 +90,39 @@ def test_pprof_reads_it(planted: Path, tmp_path: Path) -> None:
 
 def messages(data: bytes) -> Iterator[tuple[int, int | bytes]]:
     """Field numbers and values of a protocol buffer with varints and length-delimited fields only."""
-    at = 0
+    offset = 0
 
     def number() -> int:
-        nonlocal at
+        nonlocal offset
         value, shift = 0, 0
         while True:
-            byte = data[at]
-            at += 1
+            byte = data[offset]
+            offset += 1
             value |= (byte & 127) << shift
             shift += 7
             if byte < 128:
                 return value
 
-    while at < len(data):
+    while offset < len(data):
         key = number()
         if key & 7 == 0:
             yield key >> 3, number()
         else:
             size = number()
-            yield key >> 3, data[at : at + size]
-            at += size
+            yield key >> 3, data[offset : offset + size]
+            offset += size
 
 
 def varints(data: int | bytes) -> list[int]:
     assert isinstance(data, bytes)
-    found, value, shift = [], 0, 0
+    values, value, shift = [], 0, 0
     for byte in data:
         value |= (byte & 127) << shift
         shift += 7
         if byte < 128:
-            found.append(value)
+            values.append(value)
             value, shift = 0, 0
-    return found
+    return values
 
 
 def test_shown_again_and_exported(planted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -155,8 +155,10 @@ def test_a_file_of_heaptracks(planted: Path, tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "imported from heaptrack" in done.stdout
-    one = load_profile(tmp_path / "run")
-    nodes = [n for k, n in enumerate(one.nodes) if n.count and "leak" in one.allocation_site(k).function]
+    profile = load_profile(tmp_path / "run")
+    nodes = [
+        n for k, n in enumerate(profile.nodes) if n.count and "leak" in profile.allocation_site(k).function
+    ]
     assert [(n.count, n.bytes, n.leaked) for n in nodes] == [(10, 1_000_000, 1_000_000)]
     assert (tmp_path / "run/report.html").is_file()
     cut = tmp_path / "cut.zst"

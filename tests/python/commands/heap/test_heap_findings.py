@@ -225,12 +225,12 @@ def test_global_variables(tmp_path: Path) -> None:
     source = ROOT / "tests/fixtures/heap/globals.cpp"
     subprocess.run(["g++", "-std=c++17", "-O1", "-g", source, "-o", program], check=True, timeout=LIMIT_S)
     run_heap(tmp_path / "run", program)
-    found = {v.name: v for v in load_profile(tmp_path / "run").globals.variables}
-    zeroed, per_thread = found["planted::zeroed"], found["of_each_thread"]
+    variables = {v.name: v for v in load_profile(tmp_path / "run").globals.variables}
+    zeroed, per_thread = variables["planted::zeroed"], variables["of_each_thread"]
     assert (zeroed.bytes, zeroed.per_thread, zeroed.line) == (8 << 20, False, 8)
     assert zeroed.resident is not None and abs(zeroed.resident - (4 << 20)) <= 8192
     assert (per_thread.bytes, per_thread.per_thread) == (64 << 10, True)
-    assert found["planted::initialised"].bytes == 1_000_000
+    assert variables["planted::initialised"].bytes == 1_000_000
     objects = {o.path: o for o in load_profile(tmp_path / "run").globals.objects}
     sections = objects[str(program)]
     assert sections.data >= 1_000_000 and sections.bss >= 8 << 20 and sections.tls >= 64 << 10

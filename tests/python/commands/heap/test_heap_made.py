@@ -30,8 +30,8 @@ console.log(work(200));
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     where = tmp_path_factory.mktemp("made") / "made"
-    words = ["g++", "-std=c++17", "-O2", "-g", ROOT / "tests/fixtures/heap/made.cpp", "-o", where]
-    subprocess.run(words, check=True, timeout=LIMIT_S)
+    command = ["g++", "-std=c++17", "-O2", "-g", ROOT / "tests/fixtures/heap/made.cpp", "-o", where]
+    subprocess.run(command, check=True, timeout=LIMIT_S)
     return where
 
 
@@ -44,12 +44,14 @@ def names_gone() -> Iterator[list[int]]:
         Path(f"/tmp/perf-{pid}.map").unlink(missing_ok=True)
 
 
-def stack_of(one: HeapProfile, function: str) -> list[str]:
+def stack_of(profile: HeapProfile, function: str) -> list[str]:
     """The stack of the only allocation site in this function, innermost first."""
     (node,) = [
-        k for k, n in enumerate(one.nodes) if n.count and one.allocation_site(k).function.startswith(function)
+        k
+        for k, n in enumerate(profile.nodes)
+        if n.count and profile.allocation_site(k).function.startswith(function)
     ]
-    return [one.locations[one.nodes[at].location].function for at in one.stack(node)]
+    return [profile.locations[profile.nodes[ancestor].location].function for ancestor in profile.stack(node)]
 
 
 @pytest.mark.parametrize(
@@ -64,16 +66,16 @@ def test_stacks_go_through_it(
     program: Path, how: str, name: str, file: str, line: int, names_gone: list[int], tmp_path: Path
 ) -> None:
     done = run_heap(tmp_path / "run", program, how)
-    one = load_profile(tmp_path / "run")
-    names_gone.append(one.process.pid)
+    profile = load_profile(tmp_path / "run")
+    names_gone.append(profile.process.pid)
     assert (done.returncode, done.stdout) == (0, "done\n")
-    functions = stack_of(one, "ask")
+    functions = stack_of(profile, "ask")
     assert [f.partition("(")[0] for f in functions if f in ("main", name)] == [name.partition("(")[0], "main"]
-    asked = total_of(one, "ask")
-    assert (asked.count, asked.bytes) == (100, 100_000)
-    (place,) = [p for p in one.locations if p.function == name]
+    total = total_of(profile, "ask")
+    assert (total.count, total.bytes) == (100, 100_000)
+    (place,) = [p for p in profile.locations if p.function == name]
     assert (place.file, place.line, place.module) == (file, line, "")
-    assert any("--perf-basic-prof" in words for words in problems(one)) == (how == "unnamed")
+    assert any("--perf-basic-prof" in problem for problem in problems(profile)) == (how == "unnamed")
 
 
 def test_functions_of_nodejs(names_gone: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,14 +84,18 @@ def test_functions_of_nodejs(names_gone: list[int], tmp_path: Path, monkeypatch:
     monkeypatch.chdir(tmp_path)  # node writes a log into its working directory
     script = tmp_path / "script.js"
     script.write_text(SCRIPT)
-    words = ["--perf-basic-prof", "--interpreted-frames-native-stack", script]
-    done = run_heap(tmp_path / "run", Path(node.stdout.strip()) / "node", *words)
+    arguments = ["--perf-basic-prof", "--interpreted-frames-native-stack", script]
+    done = run_heap(tmp_path / "run", Path(node.stdout.strip()) / "node", *arguments)
     assert (done.returncode, done.stdout) == (0, f"{sum(range(100000, 100200))}\n")
-    one = load_profile(tmp_path / "run")
-    names_gone.append(one.process.pid)
+    profile = load_profile(tmp_path / "run")
+    names_gone.append(profile.process.pid)
     size = 0
-    for k, n in enumerate(one.nodes):
-        functions = [one.locations[one.nodes[at].location].function for at in one.stack(k)] if n.count else []
+    for k, n in enumerate(profile.nodes):
+        functions = (
+            [profile.locations[profile.nodes[ancestor].location].function for ancestor in profile.stack(k)]
+            if n.count
+            else []
+        )
         if "leaf" not in functions:
             continue
         size += n.bytes
@@ -97,5 +103,5 @@ def test_functions_of_nodejs(names_gone: list[int], tmp_path: Path, monkeypatch:
         assert "work" in outer and outer[-1] in ("_start", "clone", "__clone3"), outer
         assert any(re.search("node::|v8::", f) for f in inner)
     assert size >= sum(range(100000, 100200))
-    lines = {(p.function, p.line) for p in one.locations if p.file == str(script)}
+    lines = {(p.function, p.line) for p in profile.locations if p.file == str(script)}
     assert {("leaf", 2), ("work", 3)} <= lines

@@ -33,14 +33,14 @@ def test_blocks_of_a_size_and_more(planted: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("what", ["churn", "grow"])
 def test_a_sample_estimates_the_whole(planted: Path, tmp_path: Path, what: str) -> None:
     done = run_heap(tmp_path / "run", planted, what, options=["--sample", "4KiB"])
-    one = load_profile(tmp_path / "run")
-    node = total_of(one, what)
-    whole = 5_000_000 if what == "churn" else 10 * 5000 * 5001 // 2
-    assert node.bytes == pytest.approx(whole, rel=0.25)
-    assert one.trace.events < 20_000
+    profile = load_profile(tmp_path / "run")
+    node = total_of(profile, what)
+    planted_bytes = 5_000_000 if what == "churn" else 10 * 5000 * 5001 // 2
+    assert node.bytes == pytest.approx(planted_bytes, rel=0.25)
+    assert profile.trace.events < 20_000
     assert "figures are estimates" in done.stderr
-    spent = sum(calls.seconds for thread in one.threads for calls in thread.calls.values())
-    assert 0 < spent < one.process.seconds
+    spent = sum(calls.seconds for thread in profile.threads for calls in thread.calls.values())
+    assert 0 < spent < profile.process.seconds
 
 
 RANKED = 'if test "$OMPI_COMM_WORLD_RANK" = 2; then "$0" leak; else "$0" tiny; fi; exit 0'
@@ -57,7 +57,11 @@ def test_ranks_are_added_up_and_the_odd_one_is_named(
     assert "rank 2 (pid" in done.stderr
     alone = tmp_path / "alone"
     run_heap(alone, *program, options=["--only-ranks", "2"])
-    (only,) = [one for one in load_profiles(alone) if one.process.rank and "planted" in one.process.program]
+    (only,) = [
+        profile
+        for profile in load_profiles(alone)
+        if profile.process.rank and "planted" in profile.process.program
+    ]
     assert only.process.rank == "2"
     assert total_of(only, "leak").leaked == 1_000_000
 
@@ -84,4 +88,4 @@ def test_a_profile_on_the_way(planted: Path, tmp_path: Path) -> None:
 def test_a_profile_when_much_is_in_memory(planted: Path, tmp_path: Path) -> None:
     run_heap(tmp_path / "run", planted, "fragments", options=["--dump-at", "40MB"])
     dumps = load_dumps(tmp_path / "run")
-    assert dumps and all("interleave" in str(one.locations) for one in dumps)
+    assert dumps and all("interleave" in str(dump.locations) for dump in dumps)

@@ -45,17 +45,17 @@ def test_signals_in_the_middle(planted: Path, tmp_path: Path) -> None:
 def test_threads_that_ask_the_c_library_first(planted: Path, tmp_path: Path) -> None:
     """pthread_getattr_np allocates while it holds its lock."""
     run_heap(tmp_path / "run", planted, "attributes")
-    one = load_profile(tmp_path / "run")
-    assert total_of(one, "leak").leaked == 10 * 1000
-    asked = [
+    profile = load_profile(tmp_path / "run")
+    assert total_of(profile, "leak").leaked == 10 * 1000
+    counts = [
         n.count
-        for k, n in enumerate(one.nodes)
-        if one.allocation_site(k).function.endswith("pthread_getattr_np")
+        for k, n in enumerate(profile.nodes)
+        if profile.allocation_site(k).function.endswith("pthread_getattr_np")
     ]
-    assert sum(asked) == 10
-    for k, node in enumerate(one.nodes):
+    assert sum(counts) == 10
+    for k, node in enumerate(profile.nodes):
         if node.leaked == 10 * 1000:
-            assert any("clone" in function for function in functions_on_stack(one, k))
+            assert any("clone" in function for function in functions_on_stack(profile, k))
 
 
 @pytest.mark.parametrize("kind", ["-pie", "-no-pie"])
@@ -63,30 +63,30 @@ def test_segments_that_lie_apart(kind: str, tmp_path: Path) -> None:
     """As linked for pages of 2 MiB: .eh_frame is then not mapped beside the code."""
     program = build_planted(tmp_path / "apart", kind, "-Wl,-z,max-page-size=0x200000")
     run_heap(tmp_path / "run", program, "leak")
-    one = load_profile(tmp_path / "run")
-    asked = [
+    profile = load_profile(tmp_path / "run")
+    nodes = [
         k
-        for k, node in enumerate(one.nodes)
-        if node.count and one.allocation_site(k).function.startswith("leak")
+        for k, node in enumerate(profile.nodes)
+        if node.count and profile.allocation_site(k).function.startswith("leak")
     ]
-    assert asked and all({"main", "_start"} <= functions_on_stack(one, k) for k in asked)
+    assert nodes and all({"main", "_start"} <= functions_on_stack(profile, k) for k in nodes)
 
 
 def test_a_coroutine_has_a_stack_of_its_own(planted: Path, tmp_path: Path) -> None:
     run_heap(tmp_path / "run", planted, "coroutine")
-    one = load_profile(tmp_path / "run")
-    assert (total_of(one, "leak").count, total_of(one, "leak").leaked) == (500, 500_000)
-    (asking,) = (k for k in range(len(one.nodes)) if one.nodes[k].leaked == 500_000)
-    callers = [one.locations[one.nodes[node].location].function for node in one.stack(asking)]
+    profile = load_profile(tmp_path / "run")
+    assert (total_of(profile, "leak").count, total_of(profile, "leak").leaked) == (500, 500_000)
+    (leaking,) = (k for k in range(len(profile.nodes)) if profile.nodes[k].leaked == 500_000)
+    callers = [profile.locations[profile.nodes[node].location].function for node in profile.stack(leaking)]
     assert any(function.startswith("yielding") for function in callers), callers
 
 
 def test_a_fork_is_a_process_of_its_own(planted: Path, tmp_path: Path) -> None:
     run_heap(tmp_path / "run", planted, "fork")
-    found = {(p.process.parent, total_of(p, "leak").bytes) for p in load_profiles(tmp_path / "run")}
-    assert {size for _, size in found} == {1000, 2000}
+    processes = {(p.process.parent, total_of(p, "leak").bytes) for p in load_profiles(tmp_path / "run")}
+    assert {size for _, size in processes} == {1000, 2000}
     parent = next(p for p in load_profiles(tmp_path / "run") if total_of(p, "leak").bytes == 1000)
-    assert any(ancestor == parent.process.pid and size == 2000 for ancestor, size in found)
+    assert any(ancestor == parent.process.pid and size == 2000 for ancestor, size in processes)
 
 
 def test_a_program_that_becomes_another(planted: Path, tmp_path: Path) -> None:
@@ -101,17 +101,17 @@ def test_a_program_that_becomes_another(planted: Path, tmp_path: Path) -> None:
 def test_killed_without_a_word(planted: Path, tmp_path: Path) -> None:
     done = run_heap(tmp_path / "run", planted, "killed")
     assert done.returncode == 128 + signal.SIGKILL
-    one = load_profile(tmp_path / "run")
-    assert not one.process.complete
-    assert total_of(one, "leak").leaked == 50_000
-    assert total_of(one, "churn").count == 20_000
+    profile = load_profile(tmp_path / "run")
+    assert not profile.process.complete
+    assert total_of(profile, "leak").leaked == 50_000
+    assert total_of(profile, "churn").count == 20_000
 
 
-@pytest.mark.parametrize("words", [["exit at once"], ["two lines"]])
-def test_ends_of_its_own(small: Path, tmp_path: Path, words: list[str]) -> None:
+@pytest.mark.parametrize("arguments", [["exit at once"], ["two lines"]])
+def test_ends_of_its_own(small: Path, tmp_path: Path, arguments: list[str]) -> None:
     """Also by _exit and by exec."""
-    run_heap(tmp_path / "run", "sh", "-c", 'exec "$0" "$@"', small, *words)
-    assert [one.process.complete for one in load_profiles(tmp_path / "run")] == [True, True]
+    run_heap(tmp_path / "run", "sh", "-c", 'exec "$0" "$@"', small, *arguments)
+    assert [profile.process.complete for profile in load_profiles(tmp_path / "run")] == [True, True]
 
 
 def test_what_would_end_assay_ends_the_program(small: Path, tmp_path: Path) -> None:
@@ -122,8 +122,8 @@ def test_what_would_end_assay_ends_the_program(small: Path, tmp_path: Path) -> N
     )  # fmt: skip
     assert process.stdout is not None and process.stdout.readline() == "ready\n"
     process.terminate()
-    _, said = process.communicate(timeout=30)
-    assert process.returncode == 128 + signal.SIGTERM and "did not end by itself" in said
+    _, stderr = process.communicate(timeout=30)
+    assert process.returncode == 128 + signal.SIGTERM and "did not end by itself" in stderr
     assert total_of(load_profile(tmp_path / "run"), "two_lines").leaked == 1_000_010
     assert orphaned_arenas() <= before
 
@@ -140,7 +140,7 @@ def test_words_that_are_no_text(tmp_path: Path) -> None:
 
 def test_nothing_is_allocated(tmp_path: Path) -> None:
     run_heap(tmp_path / "run", "true")
-    assert all(one.totals.peak_seconds >= 0 for one in load_profiles(tmp_path / "run"))
+    assert all(profile.totals.peak_seconds >= 0 for profile in load_profiles(tmp_path / "run"))
 
 
 LOADS_LATE = """
@@ -199,7 +199,7 @@ public class Hello { public static void main(String[] a) throws Exception {
 
 
 @pytest.mark.parametrize(
-    "words",
+    "command",
     [
         ["/usr/bin/python3", "-c", SCRIPT],
         ["g++", "-fsyntax-only", "-x", "c++", str(ROOT / "tests/fixtures/heap/planted.cpp")],
@@ -211,13 +211,13 @@ public class Hello { public static void main(String[] a) throws Exception {
     ids=["python", "g++", "sh", "git", "node", "java"],
 )
 def test_real_programs_say_what_they_always_say(
-    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    if shutil.which(words[0]) is None:
-        pytest.skip(f"optional: no {words[0]} here")
+    if shutil.which(command[0]) is None:
+        pytest.skip(f"optional: no {command[0]} here")
     (tmp_path / "Hello.java").write_text(JAVA)
     monkeypatch.chdir(tmp_path)
-    bare = subprocess.run(words, capture_output=True, text=True, timeout=LIMIT_S)
-    done = run_heap(tmp_path / "run", *words)
+    bare = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S)
+    done = run_heap(tmp_path / "run", *command)
     assert (done.returncode, done.stdout) == (bare.returncode, bare.stdout)
     assert all(p.totals.count > 0 and p.trace.lost_events == 0 for p in load_profiles(tmp_path / "run"))

@@ -38,21 +38,21 @@ pytestmark = [
 
 
 def version_of(python: str | Path) -> str:
-    said = subprocess.run(
+    done = subprocess.run(
         [python, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"], capture_output=True, text=True
     )
-    return said.stdout.strip()
+    return done.stdout.strip()
 
 
 def interpreters() -> dict[str, str]:
     """Interpreters by version: the system's, this one, those on PATH, and pyenv's."""
     named = (shutil.which(f"python{version}") for version in READ)
     places = [SYSTEM, sys.executable, *named, *Path.home().glob(".pyenv/versions/3.*/bin/python3")]
-    found: dict[str, str] = {}
+    by_version: dict[str, str] = {}
     for place in map(str, filter(None, places)):
         if Path(place).is_file() and (version := version_of(place)):
-            found.setdefault(version, place)
-    return found
+            by_version.setdefault(version, place)
+    return by_version
 
 
 def interpreter(version: str) -> str:
@@ -67,13 +67,13 @@ WAYS = ("calls", "recursion", "callbacks", "generators", "coroutines", "objects"
 
 
 @pytest.fixture(scope="module", params=READ)
-def one(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> HeapProfile:
+def profile(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> HeapProfile:
     """One run of each interpreter with all planted ways."""
     return planted(tmp_path_factory.mktemp("planted"), interpreter(request.param), *WAYS)
 
 
 def recorded(
-    where: Path, *words: str | Path, malloc: str = "malloc", status: int = 0, options: Sequence[str] = ()
+    where: Path, *command: str | Path, malloc: str = "malloc", status: int = 0, options: Sequence[str] = ()
 ) -> list[HeapProfile]:
     """The profiles of all processes, the one that allocated most first."""
     tool, folder = engines_folder() / "assay-heap", where / "heap"
@@ -81,7 +81,7 @@ def recorded(
     environment = os.environ | {"PYTHONMALLOC": malloc}
     environment.pop("PYTHONPATH", None)
     done = subprocess.run(
-        [tool, "record", *options, folder, "--", *words],
+        [tool, "record", *options, folder, "--", *command],
         env=environment,
         timeout=LIMIT_S,
         capture_output=True,
@@ -90,57 +90,61 @@ def recorded(
     for trace in folder.glob("*.heap"):
         with (folder / f"{trace.stem}.json").open("wb") as into:
             subprocess.run([tool, "analyse", trace], stdout=into, check=True, timeout=LIMIT_S)
-    found = load_profiles(where)
-    assert all(one.trace.lost_events == one.trace.damaged_bytes == 0 for one in found)
-    return found
+    profiles = load_profiles(where)
+    assert all(profile.trace.lost_events == profile.trace.damaged_bytes == 0 for profile in profiles)
+    return profiles
 
 
 def planted(where: Path, python: str, *ways: str, malloc: str = "malloc") -> HeapProfile:
-    (one,) = recorded(where, python, "-S", PLANTED, *ways, malloc=malloc)
-    return one
+    (profile,) = recorded(where, python, "-S", PLANTED, *ways, malloc=malloc)
+    return profile
 
 
 def line(name: str) -> int:
-    (found,) = (
+    (number,) = (
         k for k, text in enumerate(PLANTED.read_text().splitlines(), 1) if text.endswith(f"# line: {name}")
     )
-    return found
+    return number
 
 
-def frames(one: HeapProfile, node: int) -> list[str]:
+def frames(profile: HeapProfile, node: int) -> list[str]:
     """The Python functions and lines on a stack, outermost first."""
-    places = [one.locations[one.nodes[at].location] for at in one.stack(node)]
+    places = [profile.locations[profile.nodes[ancestor].location] for ancestor in profile.stack(node)]
     return [f"{place.function}:{place.line}" for place in reversed(places) if place.is_python]
 
 
-def large(one: HeapProfile, way: str) -> Iterator[int]:
+def large(profile: HeapProfile, way: str) -> Iterator[int]:
     """Nodes of large blocks that were allocated below this line of the planted program."""
-    for number, node in enumerate(one.nodes):
+    for number, node in enumerate(profile.nodes):
         if node.count == 0 or node.min_size < LARGE:
             continue
-        found = [p for at in one.stack(number) if (p := one.locations[one.nodes[at].location]).is_python]
-        if any(p.function == way for p in found) and not found[0].file.startswith(("/usr", "<frozen")):
+        places = [
+            p
+            for ancestor in profile.stack(number)
+            if (p := profile.locations[profile.nodes[ancestor].location]).is_python
+        ]
+        if any(p.function == way for p in places) and not places[0].file.startswith(("/usr", "<frozen")):
             yield number
 
 
-def stacks(one: HeapProfile, way: str) -> dict[tuple[str, ...], int]:
+def stacks(profile: HeapProfile, way: str) -> dict[tuple[str, ...], int]:
     """Bytes of large blocks by the Python functions and lines on their stacks."""
-    found: Counter[tuple[str, ...]] = Counter()
-    for node in large(one, way):
-        found[tuple(frames(one, node))] += one.nodes[node].bytes
-    return dict(found)
+    sizes: Counter[tuple[str, ...]] = Counter()
+    for node in large(profile, way):
+        sizes[tuple(frames(profile, node))] += profile.nodes[node].bytes
+    return dict(sizes)
 
 
-def lines(one: HeapProfile, way: str) -> dict[tuple[str, int], int]:
+def lines(profile: HeapProfile, way: str) -> dict[tuple[str, int], int]:
     """Bytes of large blocks by allocation site."""
-    found: Counter[tuple[str, int]] = Counter()
-    for node in large(one, way):
-        asker = one.allocation_site(node)
-        found[asker.function, asker.line] += one.nodes[node].bytes
-    return dict(found)
+    sizes: Counter[tuple[str, int]] = Counter()
+    for node in large(profile, way):
+        site = profile.allocation_site(node)
+        sizes[site.function, site.line] += profile.nodes[node].bytes
+    return dict(sizes)
 
 
-def at(*frames: str) -> tuple[str, ...]:
+def stack_of(*frames: str) -> tuple[str, ...]:
     """Functions with the line numbers of the named lines, from ("two@two calls", ...)."""
     return tuple(
         f"{function}:{line(name)}" for function, _, name in (frame.partition("@") for frame in frames)
@@ -150,22 +154,22 @@ def at(*frames: str) -> tuple[str, ...]:
 MAIN = "<module>@main"
 
 
-def test_functions_and_lines(one: HeapProfile) -> None:
-    assert lines(one, "calls") == {
+def test_functions_and_lines(profile: HeapProfile) -> None:
+    assert lines(profile, "calls") == {
         ("one", line("one")): 2 * (1_000_000 + HEAD),
         ("two", line("two")): 2_000_000 + HEAD,
     }
-    assert stacks(one, "calls") == {
-        at(MAIN, "calls@calls one", "one@one"): 1_000_000 + HEAD,
-        at(MAIN, "calls@calls two", "two@two calls", "one@one"): 1_000_000 + HEAD,
-        at(MAIN, "calls@calls two", "two@two"): 2_000_000 + HEAD,
+    assert stacks(profile, "calls") == {
+        stack_of(MAIN, "calls@calls one", "one@one"): 1_000_000 + HEAD,
+        stack_of(MAIN, "calls@calls two", "two@two calls", "one@one"): 1_000_000 + HEAD,
+        stack_of(MAIN, "calls@calls two", "two@two"): 2_000_000 + HEAD,
     }
 
 
-def test_from_the_c_program_to_python_to_the_c_function(one: HeapProfile) -> None:
+def test_from_the_c_program_to_python_to_the_c_function(profile: HeapProfile) -> None:
     """A stack holds the C frames before the interpreter, the Python functions, and the C functions that these call."""
-    for node in large(one, "calls"):
-        places = [one.locations[one.nodes[k].location] for k in one.stack(node)][::-1]
+    for node in large(profile, "calls"):
+        places = [profile.locations[profile.nodes[k].location] for k in profile.stack(node)][::-1]
         kinds, names = [place.is_python for place in places], [place.function for place in places]
         first, last = kinds.index(True), len(kinds) - 1 - kinds[::-1].index(True)
         assert all(kinds[first : last + 1])  # consecutive, without frames of the interpreter between them
@@ -174,162 +178,166 @@ def test_from_the_c_program_to_python_to_the_c_function(one: HeapProfile) -> Non
         assert "Py_RunMain" in names[:first] and last < len(kinds) - 1
 
 
-def test_recursion(one: HeapProfile) -> None:
-    found = stacks(one, "recursion")
-    assert sorted(stack.count(f"sink:{line('recursion')}") for stack in found) == [0, 7]
-    assert lines(one, "recursion") == {("sink", line("bottom")): 2 * (3_000_000 + HEAD)}
-    (figures,) = (f for f in one.by("bytes", by_function) if f.location.function == "sink")
+def test_recursion(profile: HeapProfile) -> None:
+    sizes = stacks(profile, "recursion")
+    assert sorted(stack.count(f"sink:{line('recursion')}") for stack in sizes) == [0, 7]
+    assert lines(profile, "recursion") == {("sink", line("bottom")): 2 * (3_000_000 + HEAD)}
+    (figures,) = (f for f in profile.by("bytes", by_function) if f.location.function == "sink")
     assert 6_000_000 <= figures.inclusive < 6_000_000 + LARGE  # a recursive function counts once
 
 
-def test_from_c_back_to_python(one: HeapProfile) -> None:
+def test_from_c_back_to_python(profile: HeapProfile) -> None:
     called = "callbacks.<locals>.<lambda>"
-    assert stacks(one, "callbacks") == {
-        at(MAIN, "callbacks@sorted", "key@key"): 3 * (100_000 + HEAD),
-        at(MAIN, "callbacks@reduce", f"{called}@reduce", "key@key"): 3 * (100_000 + HEAD),
-        at(MAIN, "callbacks@qsort", f"{called}@compare", "key@key"): 100_000 + HEAD,
+    assert stacks(profile, "callbacks") == {
+        stack_of(MAIN, "callbacks@sorted", "key@key"): 3 * (100_000 + HEAD),
+        stack_of(MAIN, "callbacks@reduce", f"{called}@reduce", "key@key"): 3 * (100_000 + HEAD),
+        stack_of(MAIN, "callbacks@qsort", f"{called}@compare", "key@key"): 100_000 + HEAD,
     }
     ways = []
-    for node in large(one, "callbacks"):
-        names = [one.locations[one.nodes[k].location].function for k in one.stack(node)][::-1]
+    for node in large(profile, "callbacks"):
+        names = [profile.locations[profile.nodes[k].location].function for k in profile.stack(node)][::-1]
         ways.append(names[names.index("callbacks") : names.index("key")])
     assert all(any(name.startswith("_PyEval_EvalFrameDefault") for name in way) for way in ways)
     (through_c,) = (way for way in ways if any("qsort" in name for name in way))
     assert [n for n in range(len(through_c)) if "qsort" in through_c[n]] < [through_c.index(called)]
 
 
-def test_generators(one: HeapProfile) -> None:
-    found = stacks(one, "generators")
-    assert sorted(found.values()) == [2 * (200_000 + HEAD), 3 * (200_000 + HEAD)]
-    assert found[at(MAIN, "generators@for", "counted@yield")] == 2 * (200_000 + HEAD)
-    (handed,) = (stack for stack in found if len(stack) == 4)
-    assert handed[2:] == at("handed@yield from", "counted@yield")
+def test_generators(profile: HeapProfile) -> None:
+    sizes = stacks(profile, "generators")
+    assert sorted(sizes.values()) == [2 * (200_000 + HEAD), 3 * (200_000 + HEAD)]
+    assert sizes[stack_of(MAIN, "generators@for", "counted@yield")] == 2 * (200_000 + HEAD)
+    (handed,) = (stack for stack in sizes if len(stack) == 4)
+    assert handed[2:] == stack_of("handed@yield from", "counted@yield")
 
 
-def test_coroutines(one: HeapProfile) -> None:
-    ((stack, size),) = stacks(one, "coroutines").items()
-    assert stack[-2:] == at("awaiting@awaiting", "awaited@await") and size == 2 * (250_000 + HEAD)
+def test_coroutines(profile: HeapProfile) -> None:
+    ((stack, size),) = stacks(profile, "coroutines").items()
+    assert stack[-2:] == stack_of("awaiting@awaiting", "awaited@await") and size == 2 * (250_000 + HEAD)
 
 
-def test_qualified_names(one: HeapProfile) -> None:
+def test_qualified_names(profile: HeapProfile) -> None:
     """Methods, properties, closures, names in Unicode; __init__ without the interpreter's frame around it."""
-    found = lines(one, "objects")
-    comprehension = {function for function, where in found if where == line("comprehension")}
+    sizes = lines(profile, "objects")
+    comprehension = {function for function, where in sizes if where == line("comprehension")}
     assert comprehension in (
         {"objects"},
         {"objects.<locals>.<listcomp>"},
     )  # inlined from 3.12 on
-    assert found == {
+    assert sizes == {
         ("Owner.__init__", line("init")): 300_000 + HEAD,
         ("Owner.copied", line("property")): 300_001 + HEAD,
         (comprehension.pop(), line("comprehension")): 2 * (400_000 + HEAD),
         ("objects.<locals>.größe", line("closure")): 500_000 + HEAD,
     }
-    assert at(MAIN, "objects@owner", "Owner.__init__@init") in stacks(one, "objects")
-    assert stacks(one, "Owner.__del__") == {at(MAIN, "Owner.__del__@del"): 350_000 + HEAD}
+    assert stack_of(MAIN, "objects@owner", "Owner.__init__@init") in stacks(profile, "objects")
+    assert stacks(profile, "Owner.__del__") == {stack_of(MAIN, "Owner.__del__@del"): 350_000 + HEAD}
 
 
-def test_exceptions(one: HeapProfile) -> None:
-    assert lines(one, "exceptions") == {
+def test_exceptions(profile: HeapProfile) -> None:
+    assert lines(profile, "exceptions") == {
         ("Trouble.__init__", line("raised")): 3 * (600_000 + HEAD),
         ("fall", line("finally")): 3 * 6 * (50_000 + HEAD),
         ("exceptions", line("caught")): 3 * (700_000 + HEAD),
     }
-    depths = [len(stack) for stack in stacks(one, "exceptions") if stack[-1] == f"fall:{line('finally')}"]
+    depths = [len(stack) for stack in stacks(profile, "exceptions") if stack[-1] == f"fall:{line('finally')}"]
     assert sorted(depths) == [3, 4, 5, 6, 7, 8]
 
 
-def test_threads(one: HeapProfile) -> None:
-    assert lines(one, "work") == {("work", line("work")): 10 * (150_000 + HEAD)}
-    (stack,) = stacks(one, "work")
+def test_threads(profile: HeapProfile) -> None:
+    assert lines(profile, "work") == {("work", line("work")): 10 * (150_000 + HEAD)}
+    (stack,) = stacks(profile, "work")
     names = ["Thread._bootstrap", "Thread._bootstrap_inner", "Thread.run", "work"]
     assert [frame.partition(":")[0] for frame in stack] == names
 
 
-def made(one: HeapProfile) -> None:
-    found: Counter[tuple[str, str]] = Counter()
-    for node in large(one, "made"):
-        asker = one.allocation_site(node)
-        found[asker.function, asker.file] += one.nodes[node].bytes
+def made(profile: HeapProfile) -> None:
+    sizes: Counter[tuple[str, str]] = Counter()
+    for node in large(profile, "made"):
+        site = profile.allocation_site(node)
+        sizes[site.function, site.file] += profile.nodes[node].bytes
     functions = {
         (f"made_{name}", "<string>"): 3 * n * (800_000 + HEAD) for name, n in (("a", 2), ("b", 2), ("c", 1))
     }
-    assert found == functions | {("<module>", f"module_{name}.py"): 3 * (900_000 + HEAD) for name in "xyz"}
+    assert sizes == functions | {("<module>", f"module_{name}.py"): 3 * (900_000 + HEAD) for name in "xyz"}
 
 
-def test_code_that_takes_the_place_of_other_code(one: HeapProfile) -> None:
-    made(one)
+def test_code_that_takes_the_place_of_other_code(profile: HeapProfile) -> None:
+    made(profile)
 
 
-def test_a_library_that_lets_the_interpreter_go(one: HeapProfile) -> None:
+def test_a_library_that_lets_the_interpreter_go(profile: HeapProfile) -> None:
     """Allocations in a library that has released the GIL belong to the line that called it."""
     waiting = f"search:{line('search')}"
     of_library = [
-        (frames(one, k), n.count)
-        for k, n in enumerate(one.nodes)
-        if n.count and "libsqlite3" in one.allocation_site(k).module
+        (frames(profile, k), n.count)
+        for k, n in enumerate(profile.nodes)
+        if n.count and "libsqlite3" in profile.allocation_site(k).module
     ]
     assert not [stack for stack, count in of_library if count > 1000 and waiting not in stack]
     in_threads = sum(count for stack, count in of_library if stack[0].startswith("Thread._bootstrap"))
-    in_main = sum(count for stack, count in of_library if stack[0] == at(MAIN)[0])
+    in_main = sum(count for stack, count in of_library if stack[0] == stack_of(MAIN)[0])
     assert in_main > SEARCHED and in_threads > 3 * SEARCHED
 
 
-def test_a_tracing_function(one: HeapProfile) -> None:
-    found = stacks(one, "traced")
-    assert found == {
-        at(MAIN, "traced@traced", "one@one"): 1_000_000 + HEAD,
-        at(MAIN, "traced@traced", "one@one", "traced.<locals>.trace@trace"): 550_000 + HEAD,
+def test_a_tracing_function(profile: HeapProfile) -> None:
+    sizes = stacks(profile, "traced")
+    assert sizes == {
+        stack_of(MAIN, "traced@traced", "one@one"): 1_000_000 + HEAD,
+        stack_of(MAIN, "traced@traced", "one@one", "traced.<locals>.trace@trace"): 550_000 + HEAD,
     }
 
 
-def test_exports_and_figures_know_them(one: HeapProfile) -> None:
-    found = [text for text in collapsed(one, "bytes").splitlines() if ";calls" in text and ";two" in text]
+def test_exports_and_figures_know_them(profile: HeapProfile) -> None:
+    stacks = [
+        text for text in collapsed(profile, "bytes").splitlines() if ";calls" in text and ";two" in text
+    ]
     assert (
-        sum(int(text.rpartition(" ")[2]) for text in found if text.rpartition(" ")[0].count(";one"))
+        sum(int(text.rpartition(" ")[2]) for text in stacks if text.rpartition(" ")[0].count(";one"))
         >= 1_000_000
     )
-    assert all("_PyEval_EvalFrameDefault" in text.partition(";calls")[0] for text in found)
-    own = {f.location.function: f.exclusive for f in one.by("bytes", by_function) if f.location.is_python}
-    assert 2_000_000 + HEAD <= own["two"] < 2_000_000 + LARGE
+    assert all("_PyEval_EvalFrameDefault" in text.partition(";calls")[0] for text in stacks)
+    exclusive = {
+        f.location.function: f.exclusive for f in profile.by("bytes", by_function) if f.location.is_python
+    }
+    assert 2_000_000 + HEAD <= exclusive["two"] < 2_000_000 + LARGE
 
 
 def test_with_pythons_own_allocator(tmp_path: Path) -> None:
     """Large blocks are always recorded; code objects are freed and reused unseen."""
-    one = planted(tmp_path, SYSTEM, "calls", "made", malloc="pymalloc")
-    assert sum(stacks(one, "calls").values()) == 4_000_000 + 3 * HEAD
-    made(one)
+    profile = planted(tmp_path, SYSTEM, "calls", "made", malloc="pymalloc")
+    assert sum(stacks(profile, "calls").values()) == 4_000_000 + 3 * HEAD
+    made(profile)
 
 
 def test_deeper_than_is_followed(tmp_path: Path) -> None:
-    one = planted(tmp_path, SYSTEM, "deep")
-    assert lines(one, "sink") == {("sink", line("bottom")): 3_000_000 + HEAD}
-    assert [len(stack) for stack in stacks(one, "sink")] == [4096]
-    assert stacks(one, "one") == {at(MAIN, "deep@deep", "one@one"): 1_000_000 + HEAD}
+    profile = planted(tmp_path, SYSTEM, "deep")
+    assert lines(profile, "sink") == {("sink", line("bottom")): 3_000_000 + HEAD}
+    assert [len(stack) for stack in stacks(profile, "sink")] == [4096]
+    assert stacks(profile, "one") == {stack_of(MAIN, "deep@deep", "one@one"): 1_000_000 + HEAD}
 
 
 def test_a_fork(tmp_path: Path) -> None:
     parent, child = recorded(tmp_path, SYSTEM, "-S", PLANTED, "forks")
-    assert stacks(parent, "forks") == {at(MAIN, "forks@forks one", "one@one"): 1_000_000 + HEAD}
+    assert stacks(parent, "forks") == {stack_of(MAIN, "forks@forks one", "one@one"): 1_000_000 + HEAD}
     assert stacks(child, "forks") == {
-        at(MAIN, "forks@forks two", "two@two calls", "one@one"): 1_000_000 + HEAD,
-        at(MAIN, "forks@forks two", "two@two"): 2_000_000 + HEAD,
+        stack_of(MAIN, "forks@forks two", "two@two calls", "one@one"): 1_000_000 + HEAD,
+        stack_of(MAIN, "forks@forks two", "two@two"): 2_000_000 + HEAD,
     }
 
 
 def test_the_end_of_an_interpreter(tmp_path: Path) -> None:
     """Threads are still running when the interpreter ends, some of them without the GIL."""
-    one = planted(tmp_path, SYSTEM, "ends")
-    assert lines(one, "leave") == {("leave", line("leave")): 450_000 + HEAD}
+    profile = planted(tmp_path, SYSTEM, "ends")
+    assert lines(profile, "leave") == {("leave", line("leave")): 450_000 + HEAD}
 
 
 @pytest.mark.parametrize("version", READ)
 def test_an_interpreter_ends_as_it_does_alone(version: str, tmp_path: Path) -> None:
-    words = [interpreter(version), "-S", PLANTED, "ends"]
+    arguments = [interpreter(version), "-S", PLANTED, "ends"]
     for k in range(5):
         (tmp_path / str(k)).mkdir()
         done = subprocess.run(
-            [engines_folder() / "assay-heap", "record", tmp_path / str(k), "--", *words],
+            [engines_folder() / "assay-heap", "record", tmp_path / str(k), "--", *arguments],
             capture_output=True,
             timeout=LIMIT_S,
         )
@@ -340,12 +348,12 @@ def test_packing_loses_nothing(tmp_path: Path) -> None:
     tool = engines_folder() / "assay-heap"
     recorded(tmp_path, SYSTEM, "-S", PLANTED, "calls", "callbacks")
     (trace,) = (tmp_path / "heap").glob("*.heap")
-    found = []
+    trees = []
     for _ in range(2):
-        said = subprocess.run([tool, "analyse", trace], capture_output=True, check=True, timeout=LIMIT_S)
-        found.append(json.loads(said.stdout)["tree"])
+        analysis = subprocess.run([tool, "analyse", trace], capture_output=True, check=True, timeout=LIMIT_S)
+        trees.append(json.loads(analysis.stdout)["tree"])
         subprocess.run([tool, "pack", trace], check=True, timeout=LIMIT_S)
-    assert found[0] == found[1]
+    assert trees[0] == trees[1]
 
 
 def test_another_version(tmp_path: Path) -> None:
@@ -357,16 +365,16 @@ def test_another_version(tmp_path: Path) -> None:
         "int main(void) { free(malloc(1000)); return 0; }\n"
     )
     subprocess.run(["gcc", "-rdynamic", source, "-o", tmp_path / "planted"], check=True, timeout=LIMIT_S)
-    (one,) = recorded(tmp_path / "run", tmp_path / "planted")
-    assert one.trace.unsupported_python == "3.15"
-    (said,) = (text for text in problems(one) if "Python" in text)
-    assert "3.15" in said and "3.11" in said
+    (profile,) = recorded(tmp_path / "run", tmp_path / "planted")
+    assert profile.trace.unsupported_python == "3.15"
+    (problem,) = (text for text in problems(profile) if "Python" in text)
+    assert "3.15" in problem and "3.11" in problem
 
 
 def test_an_older_version(tmp_path: Path) -> None:
-    (one,) = recorded(tmp_path, interpreter("3.10"), "-c", "print(list(range(1000)))")
-    assert one.trace.unsupported_python == "3.10 or older"
-    assert not any(place.is_python for place in one.locations)
+    (profile,) = recorded(tmp_path, interpreter("3.10"), "-c", "print(list(range(1000)))")
+    assert profile.trace.unsupported_python == "3.10 or older"
+    assert not any(place.is_python for place in profile.locations)
 
 
 def test_an_interpreter_in_a_program(tmp_path: Path) -> None:
@@ -377,18 +385,18 @@ def test_an_interpreter_in_a_program(tmp_path: Path) -> None:
     subprocess.run(
         ["gcc", "-g", "-pthread", EMBEDDED, "-ldl", "-o", tmp_path / "embedded"], check=True, timeout=LIMIT_S
     )
-    (one,) = recorded(tmp_path / "run", tmp_path / "embedded", library)
-    found: Counter[str] = Counter()
-    for number, node in enumerate(one.nodes):
+    (profile,) = recorded(tmp_path / "run", tmp_path / "embedded", library)
+    sizes: Counter[str] = Counter()
+    for number, node in enumerate(profile.nodes):
         if (
             node.count
             and node.min_size >= LARGE
-            and (asker := one.allocation_site(number)).function.startswith("embedded_")
+            and (site := profile.allocation_site(number)).function.startswith("embedded_")
         ):
-            found[asker.function] += node.bytes
-            names = [one.locations[one.nodes[k].location].function for k in one.stack(number)]
+            sizes[site.function] += node.bytes
+            names = [profile.locations[profile.nodes[k].location].function for k in profile.stack(number)]
             assert "run" in names and "<module>" in names
-    assert found == {"embedded_main": 2 * (1_000_000 + HEAD), "embedded_thread": 2 * (2_000_000 + HEAD)}
+    assert sizes == {"embedded_main": 2 * (1_000_000 + HEAD), "embedded_thread": 2 * (2_000_000 + HEAD)}
 
 
 def test_the_report_has_them_and_their_source(tmp_path: Path) -> None:
@@ -402,15 +410,15 @@ def test_the_report_has_them_and_their_source(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert "two" in done.stderr and done.stdout == ""
     assert "Py_RunMain" not in done.stderr.partition("Findings")[2]  # no Python line can change it
-    (one,) = load_profiles(tmp_path / "run")
-    page = heap_page(one, one.title, datetime.now(UTC).isoformat())
+    (profile,) = load_profiles(tmp_path / "run")
+    page = heap_page(profile, profile.title, datetime.now(UTC).isoformat())
     assert "# line: two" in page.sources[str(PLANTED)].text
 
 
 def test_left_out_on_request(tmp_path: Path) -> None:
-    (one,) = recorded(tmp_path, SYSTEM, "-S", PLANTED, "calls", options=["--no-python"])
-    assert not any(place.is_python for place in one.locations)
-    assert any(place.function == "_PyEval_EvalFrameDefault" for place in one.locations)
+    (profile,) = recorded(tmp_path, SYSTEM, "-S", PLANTED, "calls", options=["--no-python"])
+    assert not any(place.is_python for place in profile.locations)
+    assert any(place.function == "_PyEval_EvalFrameDefault" for place in profile.locations)
 
 
 ASKING = """
@@ -422,31 +430,33 @@ for _ in range(100): ask()
 """
 
 
-def asked_by(one: HeapProfile, function: str) -> tuple[int, int]:
+def allocated_by(profile: HeapProfile, function: str) -> tuple[int, int]:
     """Blocks and bytes of at least the planted size from this function; all its callers are known."""
-    found = []
-    for k, node in enumerate(one.nodes):
-        names = [one.locations[one.nodes[at].location].function for at in one.stack(k)]
+    nodes = []
+    for k, node in enumerate(profile.nodes):
+        names = [
+            profile.locations[profile.nodes[ancestor].location].function for ancestor in profile.stack(k)
+        ]
         if node.max_size >= 50_000 and function in names:
             assert UNKNOWN_CODE not in names, names
-            found.append(node)
-    return sum(node.count for node in found), sum(node.bytes for node in found)
+            nodes.append(node)
+    return sum(node.count for node in nodes), sum(node.bytes for node in nodes)
 
 
 @pytest.mark.parametrize("options", [[], ["--at-least", "10000"]], ids=["all", "large"])
 def test_in_a_library_that_is_loaded_late(options: list[str], tmp_path: Path) -> None:
-    (one,) = recorded(tmp_path, SYSTEM, "-c", ASKING, options=options)
-    assert asked_by(one, "ask") == (100, 5_000_000)
+    (profile,) = recorded(tmp_path, SYSTEM, "-c", ASKING, options=options)
+    assert allocated_by(profile, "ask") == (100, 5_000_000)
 
 
 def test_in_a_sample(tmp_path: Path) -> None:
     """About 50 of the 100 blocks, within four standard deviations."""
-    (one,) = recorded(tmp_path, SYSTEM, "-c", ASKING, options=["--sample", "100000"])
-    assert asked_by(one, "ask")[1] == pytest.approx(5_000_000, rel=0.57)
+    (profile,) = recorded(tmp_path, SYSTEM, "-c", ASKING, options=["--sample", "100000"])
+    assert allocated_by(profile, "ask")[1] == pytest.approx(5_000_000, rel=0.57)
 
 
 @pytest.mark.skipif(shutil.which("mpirun.openmpi") is None, reason="no Open MPI")
 def test_in_ranks(tmp_path: Path) -> None:
     mpirun = ["mpirun.openmpi", "--allow-run-as-root", "--oversubscribe", "-n", "2"]
-    ranks = [one for one in recorded(tmp_path, *mpirun, SYSTEM, "-c", ASKING) if one.process.rank]
-    assert [asked_by(one, "ask") for one in ranks] == [(100, 5_000_000)] * 2
+    ranks = [profile for profile in recorded(tmp_path, *mpirun, SYSTEM, "-c", ASKING) if profile.process.rank]
+    assert [allocated_by(profile, "ask") for profile in ranks] == [(100, 5_000_000)] * 2

@@ -33,13 +33,13 @@ def test_many_live_blocks_in_bounded_memory(small: Path, tmp_path: Path, what: s
     subprocess.run([tool, "record", tmp_path, "--", small, what], check=True, timeout=LIMIT_S)
     (trace,) = tmp_path.glob("*.heap")
     for _ in range(2):
-        said = subprocess.run(
+        analysis = subprocess.run(
             ["sh", "-c", 'ulimit -v 2000000; exec "$0" analyse "$1"', tool, trace],
             capture_output=True,
             check=True,
             timeout=LIMIT_S,
         )
-        assert blocks <= json.loads(said.stdout)["totals"]["frees"] < blocks + 100
+        assert blocks <= json.loads(analysis.stdout)["totals"]["frees"] < blocks + 100
         subprocess.run([tool, "pack", trace], check=True, timeout=LIMIT_S)
 
 
@@ -59,25 +59,28 @@ def test_packing_loses_nothing(planted: Path, tmp_path: Path, what: str) -> None
     tool = engines_folder() / "assay-heap"
     subprocess.run([tool, "record", tmp_path, "--", planted, what], capture_output=True, timeout=LIMIT_S)
     (trace,) = tmp_path.glob("*.heap")
-    found, sizes = [], []
+    analyses, sizes = [], []
     for _ in range(3):
-        said = subprocess.run([tool, "analyse", trace], capture_output=True, check=True, timeout=LIMIT_S)
-        one = json.loads(said.stdout)
-        del one["trace"]
-        del one["fragmentation"], one["touches"]  # need addresses, which a packed trace does not have
-        found.append(one)
+        output = subprocess.run([tool, "analyse", trace], capture_output=True, check=True, timeout=LIMIT_S)
+        analysis = json.loads(output.stdout)
+        del analysis["trace"]
+        del (
+            analysis["fragmentation"],
+            analysis["touches"],
+        )  # need addresses, which a packed trace does not have
+        analyses.append(analysis)
         sizes.append(trace.stat().st_size)
         subprocess.run([tool, "pack", trace], check=True, timeout=LIMIT_S)
-    assert found[0] == found[1] == found[2]
+    assert analyses[0] == analyses[1] == analyses[2]
     assert sizes[1] < sizes[0]
     if what == "threads":
         assert sizes[1] < sizes[0] / 10
 
 
 def test_a_program_that_is_not_there(tmp_path: Path) -> None:
-    said = usage_error("--", "no-such-program", cwd=tmp_path)
-    assert said.startswith("assay: cannot run no-such-program; fix: check that it is on PATH")
-    assert said.count("\n") == 1
+    error = usage_error("--", "no-such-program", cwd=tmp_path)
+    assert error.startswith("assay: cannot run no-such-program; fix: check that it is on PATH")
+    assert error.count("\n") == 1
 
 
 def test_a_static_program(tmp_path: Path) -> None:
