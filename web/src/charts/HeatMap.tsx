@@ -10,7 +10,7 @@ import {
   binSize,
   draw,
   layout,
-  whole,
+  fullView,
   worstIn,
   type Cell,
   type Geometry,
@@ -48,7 +48,7 @@ export function HeatMap({ matrix, marks, label }: Props) {
   const box = useRef<HTMLDivElement>(null);
   const canvas = useRef<HTMLCanvasElement>(null);
   const [available, setAvailable] = useState(0);
-  const [view, setView] = useState<View>(() => whole(matrix));
+  const [view, setView] = useState<View>(() => fullView(matrix));
   const [hover, setHover] = useState<Hover | undefined>();
   const [drag, setDrag] = useState<{ from: Point; to: Point } | undefined>();
 
@@ -60,9 +60,9 @@ export function HeatMap({ matrix, marks, label }: Props) {
   }, []);
   // Another matrix of the same hosts keeps the window that the reader chose.
   const shape = `${matrix.rows.length} x ${matrix.columns.length}`;
-  useEffect(() => setView(whole(matrix)), [shape]);
+  useEffect(() => setView(fullView(matrix)), [shape]);
   const fits = view.r1 <= matrix.rows.length && view.c1 <= matrix.columns.length;
-  const visible = fits ? view : whole(matrix);
+  const visible = fits ? view : fullView(matrix);
 
   const geometry = available > 0 ? layout(matrix, visible, available) : undefined;
   useLayoutEffect(() => {
@@ -73,7 +73,7 @@ export function HeatMap({ matrix, marks, label }: Props) {
     visible.r1 - visible.r0 === matrix.rows.length &&
     visible.c1 - visible.c0 === matrix.columns.length;
   const showAll = () => {
-    setView(whole(matrix));
+    setView(fullView(matrix));
     setHover(undefined);
   };
 

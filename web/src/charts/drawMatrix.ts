@@ -37,7 +37,7 @@ const LARGEST_PLOT = 720;
 const LABEL_STEP = 15; // CSS pixels that a name needs across its line
 const VALUE_CELL = 38; // cells at least this wide show their figure
 
-export function whole(matrix: Matrix): View {
+export function fullView(matrix: Matrix): View {
   return { r0: 0, r1: matrix.rows.length, c0: 0, c1: matrix.columns.length };
 }
 

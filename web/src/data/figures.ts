@@ -123,21 +123,21 @@ function distinct(limits: Limit[]): Limit[] {
   return [...new Map(limits.map((limit) => [limit.value, limit])).values()];
 }
 
-/** Each thing that can tell two records apart, in words. */
+/** The texts that distinguish two records, by key: host, peer, device, NUMA node and each parameter. */
 function traits({ subject = {}, params = {} }: Measurement): Map<string, string> {
-  const found = new Map<string, string>();
+  const traitsByKey = new Map<string, string>();
   const { host, peer, device, numa } = subject as Subject;
-  if (host) found.set("host", host);
-  if (peer) found.set("peer", `to ${peer}`);
-  if (device) found.set("device", device);
-  if (typeof numa === "number") found.set("numa", `node ${numa}`);
+  if (host) traitsByKey.set("host", host);
+  if (peer) traitsByKey.set("peer", `to ${peer}`);
+  if (device) traitsByKey.set("device", device);
+  if (typeof numa === "number") traitsByKey.set("numa", `node ${numa}`);
   for (const [name, value] of Object.entries(params)) {
-    found.set(
+    traitsByKey.set(
       `param ${name}`,
       name === "size" ? exactSize(Number(value)) : parameters({ [name]: value as Scalar }),
     );
   }
-  return found;
+  return traitsByKey;
 }
 
 function isShared(key: string, records: Measurement[]): boolean {
@@ -170,7 +170,7 @@ export function distributions(measurements: readonly Measurement[]): Distributio
 /** Memory bandwidth from the cores of each NUMA node (row) to the memory of each (column), one matrix for
  * each host and set of other parameters; none where a host has one node. */
 export function numaMatrices(measurements: readonly Measurement[]): Matrix[] {
-  const found = new Map<string, Measurement[]>();
+  const byKey = new Map<string, Measurement[]>();
   for (const record of measurements) {
     if (!isBetweenNodes(record)) continue;
     const { memory_node: _memory, threads: _threads, ...rest } = record.params!;
@@ -178,9 +178,9 @@ export function numaMatrices(measurements: readonly Measurement[]): Matrix[] {
     const key = [record.subject!.host, record.name, record.metric, parameters(rest), lone].join(
       "\u0000",
     );
-    found.set(key, [...(found.get(key) ?? []), record]);
+    byKey.set(key, [...(byKey.get(key) ?? []), record]);
   }
-  return [...found].flatMap(([key, records]) => {
+  return [...byKey].flatMap(([key, records]) => {
     const matrix = numaMatrix(key, records);
     return matrix.rows.length * matrix.columns.length > 1 ? [matrix] : [];
   });

@@ -12,9 +12,9 @@ export interface Metric {
   label: string;
   unit: string;
   fold: Fold;
-  /** Of a node; of a mean, what is divided. */
-  of: (page: HeapPage, node: number) => number;
-  by?: (page: HeapPage, node: number) => number;
+  /** The value of a node; of a mean, the dividend. */
+  value: (page: HeapPage, node: number) => number;
+  divisor?: (page: HeapPage, node: number) => number;
 }
 
 const column =
@@ -47,82 +47,88 @@ export const FOREIGN_REALLOCATIONS: Metric = {
   label: "reallocations of others' blocks",
   unit: "1",
   fold: "sum",
-  of: column("foreign_reallocations"),
+  value: column("foreign_reallocations"),
 };
 
 export const METRICS: Metric[] = [
-  { key: "bytes", label: "allocated", unit: "B", fold: "sum", of: column("bytes") },
-  { key: "count", label: "allocations", unit: "1", fold: "sum", of: column("count") },
-  { key: "peak", label: "peak", unit: "B", fold: "peak", of: column("exclusive_peak") },
+  { key: "bytes", label: "allocated", unit: "B", fold: "sum", value: column("bytes") },
+  { key: "count", label: "allocations", unit: "1", fold: "sum", value: column("count") },
+  { key: "peak", label: "peak", unit: "B", fold: "peak", value: column("exclusive_peak") },
   {
     key: "at_peak",
     label: "live at the process's peak",
     unit: "B",
     fold: "sum",
-    of: column("at_peak"),
+    value: column("at_peak"),
   },
-  { key: "leaked", label: "not freed", unit: "B", fold: "sum", of: column("leaked") },
+  { key: "leaked", label: "not freed", unit: "B", fold: "sum", value: column("leaked") },
   {
     key: "leaked_count",
     label: "blocks not freed",
     unit: "1",
     fold: "sum",
-    of: column("leaked_count"),
+    value: column("leaked_count"),
   },
   {
     key: "temporary",
     label: "freed before the next allocation",
     unit: "1",
     fold: "sum",
-    of: column("temporary"),
+    value: column("temporary"),
   },
-  { key: "reallocated", label: "reallocations", unit: "1", fold: "sum", of: column("reallocated") },
-  { key: "frees", label: "frees made here", unit: "1", fold: "sum", of: column("frees") },
+  {
+    key: "reallocated",
+    label: "reallocations",
+    unit: "1",
+    fold: "sum",
+    value: column("reallocated"),
+  },
+  { key: "frees", label: "frees made here", unit: "1", fold: "sum", value: column("frees") },
   {
     key: "mean_size",
     label: "size, mean",
     unit: "B",
     fold: "mean",
-    of: column("bytes"),
-    by: column("count"),
+    value: column("bytes"),
+    divisor: column("count"),
   },
-  { key: "least", label: "size, least", unit: "B", fold: "least", of: column("min_size") },
-  { key: "most", label: "size, largest", unit: "B", fold: "most", of: column("max_size") },
+  { key: "least", label: "size, least", unit: "B", fold: "least", value: column("min_size") },
+  { key: "most", label: "size, largest", unit: "B", fold: "most", value: column("max_size") },
   {
     key: "lifetime",
     label: "lifetime, mean",
     unit: "s",
     fold: "mean",
-    of: ticks("lifetime_sum"),
-    by: (page, node) => page.nodes.count[node]! - page.nodes.leaked_count[node]!,
+    value: ticks("lifetime_sum"),
+    divisor: (page, node) => page.nodes.count[node]! - page.nodes.leaked_count[node]!,
   },
   {
     key: "shortest",
     label: "lifetime, shortest",
     unit: "s",
     fold: "least",
-    of: ticks("min_lifetime"),
+    value: ticks("min_lifetime"),
   },
   {
     key: "longest",
     label: "lifetime, longest",
     unit: "s",
     fold: "most",
-    of: ticks("max_lifetime"),
+    value: ticks("max_lifetime"),
   },
   {
     key: "malloc_time",
     label: "time in malloc",
     unit: "s",
     fold: "sum",
-    of: spent("sampled_ticks", "sampled_calls", "count"),
+    value: spent("sampled_ticks", "sampled_calls", "count"),
   },
   {
     key: "free_time",
     label: "time in free",
     unit: "s",
     fold: "sum",
-    of: spent("sampled_free_ticks", "sampled_frees", "frees"),
+    value: spent("sampled_free_ticks", "sampled_frees", "frees"),
   },
 ];
 
@@ -199,7 +205,7 @@ export class HeapModel {
   /** Whether blocks were allocated or freed at this node itself. */
   isUsed(metric: Metric, node: number): boolean {
     const { count, frees, reallocated, leaked_count } = this.page.nodes;
-    if (metric.fold === "mean") return metric.by!(this.page, node) > 0;
+    if (metric.fold === "mean") return metric.divisor!(this.page, node) > 0;
     if (metric.key === "least" || metric.key === "most") return count[node]! > 0;
     if (metric.fold !== "sum") return count[node]! > leaked_count[node]!;
     return count[node]! + frees[node]! + reallocated[node]! > 0;
@@ -263,8 +269,8 @@ export class HeapModel {
     const visited = new Int32Array(size).fill(-1);
     for (let node = 0; node < parent.length; node += 1) {
       if (!this.isUsed(metric, node)) continue;
-      const value = metric.of(this.page, node);
-      const weight = metric.by?.(this.page, node) ?? 0;
+      const value = metric.value(this.page, node);
+      const weight = metric.divisor?.(this.page, node) ?? 0;
       exclusive.add(key(this.allocationSite[node]!), value, weight);
       for (let index = node; index >= 0; index = parent[index]!) {
         const member = key(location[index]!);
@@ -297,8 +303,8 @@ export class HeapModel {
       } else {
         for (let node = 0; node < parent.length; node += 1) {
           if (!this.isUsed(metric, node)) continue;
-          const value = metric.of(this.page, node);
-          const weight = metric.by?.(this.page, node) ?? 0;
+          const value = metric.value(this.page, node);
+          const weight = metric.divisor?.(this.page, node) ?? 0;
           if (sums) folded.add(node, value, weight);
           else
             for (let index = node; index >= 0; index = parent[index]!)
@@ -344,8 +350,8 @@ export class HeapModel {
         (exclusiveOnly && target >= 0 && key(this.allocationSite[node]!) !== target)
       )
         continue;
-      const weight = metric.by?.(this.page, node) ?? 1;
-      const value = weight > 0 ? metric.of(this.page, node) / (metric.by ? weight : 1) : 0;
+      const weight = metric.divisor?.(this.page, node) ?? 1;
+      const value = weight > 0 ? metric.value(this.page, node) / (metric.divisor ? weight : 1) : 0;
       if (value > 0) stacks.push({ node, value });
     }
     return stacks.sort((x, y) => y.value - x.value);

@@ -115,17 +115,17 @@ function unpack(base64: string): ReadableStream<string> {
 
 async function* textLines(stream: ReadableStream<string>): AsyncGenerator<string> {
   const reader = stream.getReader();
-  let rest: string[] = []; // the parts of a line that is not yet whole
+  let parts: string[] = []; // of a line whose end has not arrived yet
   for (;;) {
     const { done, value } = await reader.read();
     if (done) break;
     let start = 0;
     for (let end = value.indexOf("\n"); end >= 0; end = value.indexOf("\n", start)) {
-      yield rest.join("") + value.slice(start, end);
-      rest = [];
+      yield parts.join("") + value.slice(start, end);
+      parts = [];
       start = end + 1;
     }
-    if (start < value.length) rest.push(value.slice(start));
+    if (start < value.length) parts.push(value.slice(start));
   }
-  if (rest.length > 0) yield rest.join("");
+  if (parts.length > 0) yield parts.join("");
 }

@@ -58,7 +58,7 @@ export class MatrixBuilder {
     return this.columns.size - 1;
   }
 
-  /** `hosts` is the run's own order (rank order), which is kept; strangers follow, naturally sorted. */
+  /** `hosts` is the run's own order (rank order), which is worst; strangers follow, naturally sorted. */
   build(hosts: readonly string[]): Matrix {
     const rank = new Map(hosts.map((host, index) => [host, index]));
     const inOrder = (a: string, b: string) => rankOf(rank, a) - rankOf(rank, b) || naturally(a, b);
@@ -121,16 +121,16 @@ export interface Pair {
 export function worstPairs(matrix: Matrix, count: number): Pair[] {
   const width = matrix.columns.length;
   const sign = matrix.lowerIsBetter ? -1 : 1;
-  const kept: Pair[] = [];
+  const worst: Pair[] = [];
   let bar = Infinity;
   matrix.values.forEach((value, index) => {
-    if (Number.isNaN(value) || (kept.length === count && value * sign >= bar)) return;
-    kept.push({ row: Math.floor(index / width), column: index % width, value });
-    kept.sort((a, b) => (a.value - b.value) * sign);
-    if (kept.length > count) kept.pop();
-    bar = kept.at(-1)!.value * sign;
+    if (Number.isNaN(value) || (worst.length === count && value * sign >= bar)) return;
+    worst.push({ row: Math.floor(index / width), column: index % width, value });
+    worst.sort((a, b) => (a.value - b.value) * sign);
+    if (worst.length > count) worst.pop();
+    bar = worst.at(-1)!.value * sign;
   });
-  return kept;
+  return worst;
 }
 
 /** The median of one row (what a host sends) or of one column (what it receives). */

@@ -11,8 +11,13 @@ import { StorageSolver } from "./StorageSolver";
 
 export function Storage({ measurements }: { measurements: Measurement[] }) {
   const { ior, solver, hdf5, device } = useMemo(() => {
-    const of = (name: string) => figuresOf(measurements, name);
-    return { ior: of(IOR), solver: of(SOLVER), hdf5: of(HDF5), device: of(DEVICE) };
+    const figuresNamed = (name: string) => figuresOf(measurements, name);
+    return {
+      ior: figuresNamed(IOR),
+      solver: figuresNamed(SOLVER),
+      hdf5: figuresNamed(HDF5),
+      device: figuresNamed(DEVICE),
+    };
   }, [measurements]);
   return (
     <>

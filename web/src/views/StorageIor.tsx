@@ -12,8 +12,8 @@ type Scale = "log" | "linear";
 
 export function StorageIor({ figures }: { figures: Figure[] }) {
   const { nodes, sizes, ranks } = useMemo(() => {
-    const of = (key: string) => valuesOf(figures, key).map(Number);
-    return { nodes: of("nodes"), sizes: of("transfer"), ranks: of("ranks") };
+    const numbers = (key: string) => valuesOf(figures, key).map(Number);
+    return { nodes: numbers("nodes"), sizes: numbers("transfer"), ranks: numbers("ranks") };
   }, [figures]);
   const [axis, setAxis] = useState<"transfer" | "nodes">(
     nodes.length > sizes.length ? "nodes" : "transfer",

@@ -14,7 +14,7 @@ export function CallTree(props: ViewProps) {
   const totals = model.totals(metric);
   const ranked = (nodes: number[]) =>
     nodes.filter((node) => totals[node]! > 0).sort((a, b) => totals[b]! - totals[a]!);
-  const whole =
+  const total =
     metric.fold === "sum"
       ? model.roots.reduce((sum, node) => sum + totals[node]!, 0)
       : Math.max(1, ...model.roots.map((node) => totals[node]!));
@@ -50,8 +50,8 @@ export function CallTree(props: ViewProps) {
             class="calltree-row"
           >
             <span class="numeric">{amount(totals[node]!, metric.unit)}</span>
-            <ShareBar part={totals[node]! / whole} />
-            <small>{metric.fold === "sum" ? share(totals[node]! / whole) : ""}</small>
+            <ShareBar part={totals[node]! / total} />
+            <small>{metric.fold === "sum" ? share(totals[node]! / total) : ""}</small>
             <span class="calltree-name" style={{ paddingLeft: `${Math.min(depth, 40) * 12}px` }}>
               <button
                 type="button"

@@ -20,7 +20,7 @@ export function Flame({ model, metric, select }: ViewProps) {
   const [top, setTop] = useState<number | undefined>();
   const [query, setQuery] = useState("");
   const totals = model.totals(metric);
-  const whole = model.roots.reduce((sum, node) => sum + totals[node]!, 0);
+  const total = model.roots.reduce((sum, node) => sum + totals[node]!, 0);
   const boxes = useMemo(
     () => layOut(top, model.roots, model.children, model.page.nodes.parent, totals),
     [model, totals, top],
@@ -68,7 +68,7 @@ export function Flame({ model, metric, select }: ViewProps) {
                 bottom: `${depth * ROW}px`,
                 filter: `hue-rotate(${hue(names[location]!)}deg)`,
               }}
-              title={`${names[location]}\n${model.source(location)}\n${amount(totals[node]!, metric.unit)}, ${share(totals[node]! / whole)} of all\ndouble-click: source`}
+              title={`${names[location]}\n${model.source(location)}\n${amount(totals[node]!, metric.unit)}, ${share(totals[node]! / total)} of all\ndouble-click: source`}
               onClick={() => setTop(node)}
               onDblClick={() => select({ location, group: "line" }, "source")}
             >

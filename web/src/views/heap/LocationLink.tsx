@@ -23,17 +23,17 @@ export function LocationLink({ model, select, location }: Props) {
   );
 }
 
-/** Of rows that stand for a line. */
+/** A column of a table whose rows have a location each: the function, linked to its source. */
 export function locationColumn<T>(
   header: string,
   model: HeapModel,
   select: ViewProps["select"],
-  of: (row: T) => number,
+  locationOf: (row: T) => number,
 ): Column<T> {
   return {
     id: "line",
     header,
-    value: (row) => model.functionName(of(row)),
-    show: (row) => <LocationLink model={model} select={select} location={of(row)} />,
+    value: (row) => model.functionName(locationOf(row)),
+    show: (row) => <LocationLink model={model} select={select} location={locationOf(row)} />,
   };
 }

@@ -14,7 +14,7 @@ const FREQUENT = 25;
 
 export function Sizes({ model, selection, select }: ViewProps) {
   const { page } = model;
-  const of = useMemo(() => spreadOf(model, selection), [model, selection]);
+  const spread = useMemo(() => spreadOf(model, selection), [model, selection]);
   const functions = model
     .entries(metricOf("count"), "function")
     .filter((entry) => entry.exclusive > 0)
@@ -47,12 +47,12 @@ export function Sizes({ model, selection, select }: ViewProps) {
       <div class="charts">
         <Bins
           title="Blocks by size"
-          counts={of.sizes}
+          counts={spread.sizes}
           name={(k) => `${exactSize(k ? 2 ** k : 0)} – ${exactSize(2 ** (k + 1))}`}
         />
         <Bins
           title="Blocks by lifetime"
-          counts={of.lifetimes}
+          counts={spread.lifetimes}
           name={(k) => `from ${quantity(k ? TICKS * 2 ** k * page.tick : 0, "s")}`}
         />
       </div>
@@ -61,7 +61,7 @@ export function Sizes({ model, selection, select }: ViewProps) {
         <Frequent
           sizes={page.frequent_size}
           counts={page.frequent_count}
-          whole={page.totals.count}
+          total={page.totals.count}
         />
       )}
     </>
@@ -102,14 +102,14 @@ function Bins({
   counts: number[];
   name: (k: number) => string;
 }) {
-  const whole = counts.reduce((sum, count) => sum + count, 0);
+  const total = counts.reduce((sum, count) => sum + count, 0);
   const largest = Math.max(1, ...counts);
   const from = counts.findIndex((count) => count > 0);
   const to = counts.findLastIndex((count) => count > 0) + 1;
   return (
     <figure>
       <figcaption>{title}</figcaption>
-      {whole === 0 && <p class="soft">None.</p>}
+      {total === 0 && <p class="soft">None.</p>}
       <div class="bars-plot" role="table" aria-label={title}>
         {counts.slice(Math.max(0, from), to).map((count, k) => (
           <div class="bars-row" role="row" key={k}>
@@ -118,7 +118,7 @@ function Bins({
               <span class="bars-bar" style={{ width: `${(95 * count) / largest}%` }} />
             </span>
             <span class="numeric" role="cell">
-              {count.toLocaleString("en")} <small>{share(count / whole)}</small>
+              {count.toLocaleString("en")} <small>{share(count / total)}</small>
             </span>
           </div>
         ))}
@@ -175,7 +175,7 @@ function LifetimeOverSize({ model }: { model: HeapModel }) {
   );
 }
 
-function Frequent({ sizes, counts, whole }: { sizes: number[]; counts: number[]; whole: number }) {
+function Frequent({ sizes, counts, total }: { sizes: number[]; counts: number[]; total: number }) {
   return (
     <div class="table-box">
       <table>
@@ -198,7 +198,7 @@ function Frequent({ sizes, counts, whole }: { sizes: number[]; counts: number[];
             <tr key={size}>
               <td class="numeric">{size.toLocaleString("en")} B</td>
               <td class="numeric">{amount(counts[k]!, "1")}</td>
-              <td class="numeric">{share(counts[k]! / whole)}</td>
+              <td class="numeric">{share(counts[k]! / total)}</td>
             </tr>
           ))}
         </tbody>

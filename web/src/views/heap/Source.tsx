@@ -97,15 +97,15 @@ function Lines({ file, entries, kind, model, metric, selection, select }: LinesP
     return byLine;
   }, [entries, metric]);
   const largest = [...figures.values()].reduce((a, entry) => Math.max(a, entry[kind]), 0);
-  const at = useRef<HTMLDivElement>(null);
+  const lineElement = useRef<HTMLDivElement>(null);
   const line =
     selection && locations.file[selection.location] === file
       ? locations.line[selection.location]!
       : busiest(figures, kind);
   useEffect(() => {
-    const box = at.current?.parentElement;
-    if (box && at.current)
-      box.scrollTop = at.current.offsetTop - box.offsetTop - box.clientHeight / 3;
+    const box = lineElement.current?.parentElement;
+    if (box && lineElement.current)
+      box.scrollTop = lineElement.current.offsetTop - box.offsetTop - box.clientHeight / 3;
   }, [file, line]);
   if (!source) {
     return (
@@ -133,7 +133,7 @@ function Lines({ file, entries, kind, model, metric, selection, select }: LinesP
           return (
             <div
               key={k}
-              ref={k + 1 === line ? at : undefined}
+              ref={k + 1 === line ? lineElement : undefined}
               class={`line${entry ? " known" : ""}${selection && k + 1 === line ? " chosen" : ""}`}
               onClick={
                 entry ? () => select({ location: entry.location, group: "line" }) : undefined

@@ -18,7 +18,7 @@ export function Stacks({ model, metric, selection, select }: ViewProps) {
     selection?.group ?? "function",
     kind === "exclusive",
   );
-  const whole = stacks.reduce((sum, stack) => sum + stack.value, 0);
+  const total = stacks.reduce((sum, stack) => sum + stack.value, 0);
   const sums = metric.fold === "sum";
   return (
     <div class="stacks">
@@ -46,8 +46,8 @@ export function Stacks({ model, metric, selection, select }: ViewProps) {
         <details key={node}>
           <summary>
             <span class="numeric">{amount(value, metric.unit)}</span>
-            {sums && <ShareBar part={value / whole} />}
-            {sums && <small>{share(value / whole)}</small>}
+            {sums && <ShareBar part={value / total} />}
+            {sums && <small>{share(value / total)}</small>}
             <span>
               {inWords(
                 model.stack(node).map((location) => model.functionName(location)),

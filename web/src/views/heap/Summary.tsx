@@ -112,7 +112,7 @@ function tiles({ model }: ViewProps): [string, string, string][] {
 function TopFunctions({ model, metric, select }: ViewProps) {
   const entries = model.entries(metric, "function").filter((entry) => entry.exclusive > 0);
   if (entries.length === 0) return null;
-  const whole =
+  const total =
     metric.fold === "peak"
       ? model.page.totals.peak
       : entries.reduce((sum, entry) => sum + entry.exclusive, 0);
@@ -121,7 +121,7 @@ function TopFunctions({ model, metric, select }: ViewProps) {
       <figcaption>{metric.label}</figcaption>
       {entries.slice(0, TOP).map(({ location, exclusive }) => (
         <div key={location} class="top-row">
-          <ShareBar part={exclusive / whole} />
+          <ShareBar part={exclusive / total} />
           <span class="numeric">{amount(exclusive, metric.unit)}</span>
           <button
             type="button"
