@@ -29,13 +29,13 @@ def output_of(*command: str | Path) -> str:
 
 
 def medians(*arguments: str) -> dict[str, float]:
-    """Of a measurement under glibc, by metric; the last of each."""
+    """Medians of a measurement under glibc, by metric; of several records of a metric, the last."""
     records = [json.loads(line) for line in output_of(ENGINE, "run", *arguments).splitlines()]
     return {r["metric"]: r["summary"]["median"] for r in records if r["kind"] == "measurement"}
 
 
 def replayed_pair(folder: Path) -> float:
-    """Seconds of a pair of the plain program, recorded and made again."""
+    """Seconds of a malloc/free pair of the plain program, recorded and replayed."""
     output_of(engines_folder() / "assay-heap", "record", folder, "--", PLAIN, "1000000")
     (trace,) = folder.glob("*.heap")
     output_of(ENGINE, "prepare", trace, folder / "script")

@@ -34,7 +34,7 @@ RATE = "100mbit"
 
 
 def listening() -> bool:
-    """Whether somebody listens at the port; asked of the kernel, since a connection would be an answer."""
+    """Whether a process listens at the port. Read from /proc, since a connection would take the peer's place."""
     text = "".join(
         Path(f"/proc/net/{name}").read_text()
         for name in ("tcp", "tcp6")
@@ -44,7 +44,7 @@ def listening() -> bool:
 
 
 def pair(server: list[str], client: list[str]) -> str:
-    """Both sides of one measurement; what the client printed."""
+    """Runs both sides of a measurement. Returns what the client prints."""
     waiting = subprocess.Popen(server, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         deadline = time.monotonic() + LIMIT_S

@@ -109,7 +109,7 @@ def assay(lab: Lab, size: int, offered: float) -> tuple[float, int]:
 
 
 def fastest(measure: Callable[[Lab, int, float], tuple[float, int]], lab: Lab, size: int) -> float:
-    """B/s, the highest that was received whole."""
+    """The highest rate that was received without loss, in B/s."""
     best, low, high, offered = 0.0, 0.0, 0.0, START
     for _ in range(16):
         received, lost = measure(lab, size, offered)

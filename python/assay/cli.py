@@ -167,7 +167,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _interrupt_on_sigterm() -> None:
-    """SIGTERM is Ctrl-C: what was measured is kept. A second one is ignored: 'timeout' sends it twice."""
+    """Handles SIGTERM like Ctrl-C: measured records are kept. Ignores a second SIGTERM, as 'timeout' sends two."""
     if threading.current_thread() is not threading.main_thread():
         return  # only the main thread may set handlers
     if signal.getsignal(signal.SIGTERM) == signal.SIG_IGN:
@@ -184,7 +184,7 @@ def _interrupt_on_sigterm() -> None:
 
 
 def _disk_is_full(error: OSError) -> int:
-    """Says so; raises what is another error."""
+    """Reports a full disk. Raises any other error."""
     if error.errno != errno.ENOSPC:
         raise error
     _discard_output()
@@ -193,5 +193,5 @@ def _disk_is_full(error: OSError) -> int:
 
 
 def _discard_output() -> None:
-    """So that the interpreter's last flush does not fail again."""
+    """Redirects standard output, so that the interpreter's last flush does not fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""``assay check``: the main job."""
+"""``assay check``: measures and judges memory, noise and network of this machine or of a list of hosts."""
 
 from __future__ import annotations
 

@@ -153,7 +153,7 @@ def _settings(specifications: list[Specification]) -> list[Check]:
 
 
 def _devices(contexts: list[Context]) -> list[Check]:
-    """What there is to measure with: adapters that are up, and what sits on the PCIe bus."""
+    """The devices that can be measured: network adapters that are up, and PCIe devices."""
     checks = []
     for context in contexts:
         device, facts = context.subject.device, context.facts

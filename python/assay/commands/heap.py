@@ -244,7 +244,7 @@ def _attach(args: argparse.Namespace) -> int:
 
 
 def _print_arena_notice(program: str, profiles: list[HeapProfile]) -> None:
-    """Says that CPython's small objects are hidden in arenas."""
+    """Notes that CPython's arenas hide small objects."""
     python_profiles = [profile for profile in profiles if profile.has_python]
     if not python_profiles and not PYTHON.match(Path(program).name):
         return

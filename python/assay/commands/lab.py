@@ -162,7 +162,7 @@ def _status(args: argparse.Namespace) -> int:
 
 
 def _processes(lab: Fabric) -> dict[str, list[int]]:
-    """What runs in each host, besides what holds it open."""
+    """The processes in each host, without the one that keeps its namespace open."""
     running: dict[str, list[int]] = {host: [] for host in lab.hosts}
     for pid, (_, node) in members(lab.name).items():
         if node in running and pid != lab.nodes[node].pid:
@@ -261,7 +261,7 @@ def _exec(args: argparse.Namespace) -> int:
 
 
 def _exec_many(lab: Fabric, hosts: Sequence[str], argv: Sequence[str]) -> int:
-    """All at once; the output host by host, each line named, so that hosts can be told apart."""
+    """Runs the command in all hosts at once. Prints host by host, with the host's name before each line."""
     children = [
         subprocess.Popen(
             lab.enter(host, argv), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT

@@ -101,8 +101,8 @@ class Net:
 
 
 def conduct(args: argparse.Namespace, request: NetworkRequest, built_in: tuple[str, ...] = ("net",)) -> int:
-    """From the checked request to the exit code; the same on a cluster and on a simulated one, where
-    ``built_in`` is left out: no wire is there to be judged."""
+    """Measures and judges a checked request. Returns the exit code. A simulated cluster leaves out ``built_in``, as
+    it has no wire to judge."""
     wanted = specifications(args, *built_in)
     check_hosts(request.site, [*request.servers, *request.clients])
     run = open_run("net", args)
@@ -171,7 +171,7 @@ def build_request(args: argparse.Namespace, simulated: Launcher | None = None) -
 
 
 def _clients(args: argparse.Namespace, have_servers: bool) -> list[str]:
-    """Of --clients, or all hosts of an all to all."""
+    """The hosts of --clients, or all hosts of an all-to-all."""
     clients = host_list(args.clients, args.clients_file, "--clients")
     hosts = host_list(args.hosts, args.hosts_file, "--hosts")
     if hosts and (clients or have_servers):

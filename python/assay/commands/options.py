@@ -33,8 +33,8 @@ T = TypeVar("T")
 
 
 def reader(parse: Callable[[str], T], fix: str = "") -> Callable[[str], T]:
-    """``parse`` for argparse, which puts the option's name before the error. ``fix`` is for what is no quantity at
-    all; other errors have better ones."""
+    """Makes ``parse`` a type for argparse, which puts the option's name before the error. ``fix`` is used where the
+    text is no quantity at all; other errors have a fix of their own."""
 
     def read(text: str) -> T:
         try:
@@ -126,8 +126,8 @@ SHARED: dict[str, dict[str, Any]] = {
 
 
 def add(parser: Group, option: str, note: str = "", **more: Any) -> None:
-    """The shared option ``option`` ("-w --hosts"); ``note`` comes in brackets after its text. ``more`` may hold a
-    default, or say that the option is required."""
+    """Adds the shared option ``option`` ("-w --hosts"). ``note`` is put in brackets after its help. ``more`` may hold
+    a default, or ``required``."""
     if not more.keys() <= {"default", "required", "dest"}:
         raise ValueError(f"{option} is defined in SHARED")
     settings = dict(SHARED[option])
@@ -138,14 +138,14 @@ def add(parser: Group, option: str, note: str = "", **more: Any) -> None:
 
 
 def add_alias(parser: Group, alias: str, option: str) -> None:
-    """A spelling of another tool whose scripts are promised to run; the help leaves it out."""
+    """Adds a hidden spelling that scripts of another tool use."""
     settings = {key: value for key, value in SHARED[option].items() if key in ("type", "metavar", "nargs")}
     name = option.split()[-1].removeprefix("--").replace("-", "_")
     parser.add_argument(alias, dest=name, default=argparse.SUPPRESS, help=argparse.SUPPRESS, **settings)
 
 
 def add_output(parser: Parser) -> None:
-    """What every verb that makes and judges a run takes."""
+    """Adds the options of every verb that creates and judges a run."""
     for option in ("-o --output", "--spec", "--json", "-v --verbose"):
         add(parser, option)
 
@@ -168,10 +168,8 @@ def check_timeout(seconds: float) -> None:
 def locate(
     args: argparse.Namespace, hosts: list[str], others: list[str] | None = None, ranks_here: int = 0
 ) -> tuple[Site, list[str]]:
-    """Where ranks run, and on which hosts: the named ones, the lab's, or ``ranks_here`` on this machine.
-
-    ``others`` are hosts that already have a role; ``ranks_here`` 0 means one for each core, at least 2.
-    """
+    """Returns where ranks run, and on which hosts: the named ones, the lab's, or ``ranks_here`` ranks on this machine
+    (0: one per core, at least 2). ``others`` are hosts that already have a role."""
     others = others or []
     wanted = getattr(args, "ranks", None)
     if wanted and (hosts or others or args.lab is not None):
@@ -186,13 +184,14 @@ def locate(
 
 
 def specifications(args: argparse.Namespace, *built_in: str) -> list[Specification]:
-    """The built-in ones and those of --spec, read before anything starts: a fault in one is said at once."""
+    """Reads the built-in specifications and those of --spec before anything starts, so that an error is reported at
+    once."""
     return [read_specification(name) for name in [*built_in, *args.spec]]
 
 
 def read_specification(name: str) -> Specification:
-    """By path or built-in name, checked against what the engines know; where none is built, a run can be
-    judged all the same."""
+    """Reads a specification by path or built-in name, and checks it against the engines' descriptions. Without
+    engines the names are not checked."""
     description = described()
     if description is None:
         return load_specification(find_specification(name), Vocabulary(rules=RULES))

@@ -23,8 +23,8 @@ ALIGNED = 55  # the notes of examples up to this length begin at one column
 
 @dataclass(frozen=True)
 class Example:
-    """A command line as a user types it. ``needs`` names what one bare machine lacks or what takes minutes: a test
-    parses such an example, and runs all others."""
+    """A command line as a user types it. ``needs`` names what a single machine lacks, or how long the command takes.
+    Tests run examples without ``needs`` and parse the others."""
 
     command: str
     note: str = ""

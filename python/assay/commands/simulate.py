@@ -73,7 +73,7 @@ class Simulate:
 def _parsed(
     verb: net.Net | saturate.Saturate, arguments: list[str], args: argparse.Namespace
 ) -> argparse.Namespace:
-    """The measurement's own options, without those that say where."""
+    """The measurement's own options, without those that choose hosts and launcher."""
     parser = Parser(prog=f"assay simulate -- {verb.name}")
     verb.prepare_parser(parser)
     parsed = parser.parse_args(arguments)

@@ -17,7 +17,7 @@ from assay.lab.traffic import parse_rate
 # argparse has no public name for it.
 Verbs: TypeAlias = "argparse._SubParsersAction[Parser]"
 
-# What a guest says of itself when no command is given.
+# Runs in a guest when no command is given: prints its hardware.
 SUMMARY = """\
 for node in /sys/devices/system/node/node*; do
     echo "NUMA ${node##*/}: processors $(cat $node/cpulist), distances $(cat $node/distance)"
@@ -51,13 +51,13 @@ def prepare_vm(verbs: Verbs) -> None:
     parser.add_argument("--rdma-rate", metavar="RATE", help="limit of each device's wire, such as 200mbit")
     parser.add_argument(
         "--pmem", type=size, default=0, metavar="SIZE",
-        help="persistent memory: so much as /dev/dax0.0, as much again as files on /mnt/pmem",
+        help="size of the persistent memory /dev/dax0.0, and of a second one for files on /mnt/pmem",
     )  # fmt: skip
     parser.add_argument(
-        "--pmem-file", metavar="FILE", help="keeps what persistent memory holds, for the next guest"
+        "--pmem-file", metavar="FILE", help="keeps the content of persistent memory for the next guest"
     )
     parser.add_argument(
-        "--cpus", type=count, metavar="N", help="processors (default: 2, a node one at least)"
+        "--cpus", type=count, metavar="N", help="processors (default: 2, and at least one per NUMA node)"
     )
     parser.add_argument("--memory", type=size, default=1 << 30, metavar="SIZE", help="default: 1GiB")
     parser.add_argument(

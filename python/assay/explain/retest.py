@@ -81,7 +81,7 @@ def _covered(suspect: Suspect, matrix: PairMatrix) -> np.typing.NDArray[np.bool_
 
 
 def _spaced(cells: np.typing.NDArray[np.intp], limit: int) -> np.typing.NDArray[np.intp]:
-    """Returns at most ``limit`` of the cells, evenly spaced, so that partners are near and far."""
+    """Returns at most ``limit`` of the cells, evenly spaced, so that near and far partners are among them."""
     if len(cells) > limit:
         cells = cells[np.linspace(0, len(cells) - 1, limit).round().astype(int)]
     return cells

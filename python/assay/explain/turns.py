@@ -18,7 +18,7 @@ TURNS = 0.85  # of what the hosts carry with other partners: less is not the spr
 
 
 def taking_turns(evidence: Evidence) -> list[Finding]:
-    """Of a saturation study: the pair that loses most, for all of them."""
+    """Reports the pair of a saturation study that loses most, as one finding for all such pairs."""
     flows = [r for r in evidence.records if isinstance(r, Flows) and r.values]
     capacities = _both_ways(flows)
     pairs: dict[tuple[str, str], list[Flows]] = defaultdict(list)

@@ -44,11 +44,8 @@ def lay_out(hosts: int, cabinets: int) -> list[Host]:
 
 
 class Lab:
-    """A lab that is up. ``hosts`` are in cabinet order; ``head`` is where launchers run.
-
-    ``agent`` is the path of what launchers use in place of ssh, ``interface`` the network device that
-    the hosts reach each other by.
-    """
+    """A lab that is up. ``hosts`` are in cabinet order; launchers run on ``head``. ``agent`` is the path of the
+    program that launchers use in place of ssh, ``interface`` the network device of each host."""
 
     interface = traffic.INTERFACE
     head = traffic.HEAD

@@ -52,7 +52,8 @@ class _Process:
 
 
 class LoadMeter:
-    """From its making until ``end``. ``token``: what processes of the measurement carry in their environment."""
+    """Measures the load from its construction until ``end``. ``token``: the environment of the measurement's
+    processes holds it."""
 
     def __init__(self, token: str) -> None:
         self._token = token.encode()
@@ -94,7 +95,8 @@ class LoadMeter:
             self._last[key] = process.ticks
 
     def _is_mine(self, pid: int, processes: dict[int, _Process]) -> bool:
-        """Asked of each process once: a parent may end before its child does."""
+        """Whether a process belongs to the measurement. Decided once per process, as a parent may end before its
+        child."""
         process = processes.get(pid)
         if process is None:
             return any(mine for (seen_pid, _), mine in self._mine.items() if seen_pid == pid)
@@ -110,7 +112,7 @@ class LoadMeter:
 
 
 def _processes() -> dict[int, _Process]:
-    """All but the kernel's own threads."""
+    """All processes except kernel threads, by process id."""
     processes = {}
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():

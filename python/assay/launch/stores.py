@@ -29,7 +29,7 @@ class UndrainedFile(Struct):
 
 
 class StoreContents(Struct):
-    """What a store holds that is not in the file system. Of a store in use the counts are 0."""
+    """The data of a store that are not in the file system yet. The counts are 0 while the store is in use."""
 
     store: str
     job: str
@@ -46,7 +46,7 @@ class StoreContents(Struct):
 
 
 class RecoveredStore(Struct):
-    """What was written into the file system. ``torn``: incomplete records, which were left out."""
+    """What was written to the file system. ``torn``: incomplete records, which were left out."""
 
     store: str
     records: int

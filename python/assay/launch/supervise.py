@@ -33,10 +33,8 @@ GRACE_S = 5.0  # between SIGTERM and SIGKILL
 
 @dataclass
 class Started:
-    """What to start: arguments, additional environment, and the hosts that must answer.
-
-    ``stdin``: a descriptor for an engine that reads its steps from it.
-    """
+    """A process to start: arguments, additional environment, and the hosts that must answer. ``stdin``: a descriptor
+    from which the engine reads its rounds."""
 
     argv: list[str]
     env: Mapping[str, str]
@@ -49,7 +47,7 @@ class Started:
 
 @dataclass
 class Limits:
-    """Seconds. ``start``: until every rank has said hello. ``silence``: without any line afterwards."""
+    """Limits in seconds. ``start``: until every rank has sent hello. ``silence``: without any line afterwards."""
 
     start: float = 60.0
     silence: float = 90.0

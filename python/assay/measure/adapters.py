@@ -1,8 +1,8 @@
-"""Binding ranks to adapters: what each MPI wants said, per rank, for the server segment only.
+"""Binds ranks to adapters: the environment variables of each MPI, per rank, for the server segment only.
 
 The variables are those of the MPIs' own documentation. An adapter that is an InfiniBand device
 (``mlx5_0``) binds UCX or libfabric; one that is a network interface (``eth0``) binds the TCP paths. The
-binding is proved afterwards by the port counters' difference over the run (assay.explain).
+port counters' growth over the run proves the binding afterwards (assay.explain).
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ SIZE_FACTOR = 4  # between successive sizes of a range
 
 @dataclass(frozen=True)
 class Plan:
-    """What to measure."""
+    """The measurements of a study."""
 
     allocators: Sequence[Allocator]
     sizes: Sequence[int]

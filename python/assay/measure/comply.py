@@ -1,6 +1,6 @@
-"""What a specification asks for, measured, and no more.
+"""Measures what a specification asks for, and no more.
 
-A criterion names a metric; its measurement is run in the setting that the specification gives
+A criterion names a metric; its measurement runs with the parameters that the specification gives
 (``[parameters."node.udp_receive"]``), on every offered host. Measurements that need more than the host
 itself are repeated for each of its devices: a UDP reception for each interface, from a peer; an RDMA
 transfer from each port. What cannot be measured is waived with the reason, and then never passes.

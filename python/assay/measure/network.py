@@ -24,7 +24,7 @@ SILENCE_MARGIN_S = 30.0
 
 @dataclass
 class NetworkRequest:
-    """What is asked of the network: who takes part, and how they talk. Times in seconds, sizes in bytes."""
+    """A network measurement: who takes part, and with which parameters. Times in seconds, sizes in bytes."""
 
     launcher: Launcher
     site: Site
@@ -92,7 +92,7 @@ def _retest(
 
 
 def rank_labels(segments: Sequence[Segment]) -> list[str]:
-    """What the engine calls each rank: its host, or host:0, host:1 where a host has several."""
+    """The engine's name of each rank: its host, or host:0, host:1 where a host has several ranks."""
     hosts = [host for segment in segments for host in segment.hosts]
     several = {host for host, count in Counter(hosts).items() if count > 1}
     seen: Counter[str] = Counter()

@@ -1,8 +1,8 @@
-"""A saturation study conducted: the course asks, the engine answers, and the run keeps each round.
+"""Runs a saturation study: sends the rounds of the experiments to the engine, and keeps the results in the run.
 
-One job serves the whole study. It says that it is ready, reads a line, measures, and says so again; the course
-decides between two rounds. A run that ended early is gone through again from the start, and what it has of a
-round is taken from its records instead of from the network: so resuming needs no state of its own.
+One MPI job serves the whole study. The engine prints ``ready``, reads a round from standard input, measures it, and
+prints ``ready`` again. The experiments choose each round from the results so far. A resumed run repeats the
+experiments from the start and takes the rounds that it has from its records, so resuming needs no other state.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from assay.model.rounds import NAME, Result, Round, results
 from assay.model.study import Effort, Study
 from assay.records.schema import AnyRecord, Flows, Measurement, Progress, Scalar
 
-# How long the engine may say nothing: a round may take minutes of computing in the simulator.
+# Longest time without a line from the engine: a round may take minutes of computing in the simulator.
 SILENCE_S = 600.0
 
 
@@ -42,7 +42,10 @@ class SaturationRequest:
 
 
 class Conductor:
-    """Feeds the experiments with the engine's answers; ``stdin`` is the engine's end of the pipe."""
+    """Passes the engine's results to the experiments, and their rounds to the engine.
+
+    ``earlier``: results that the run has already, by the key of the round. ``stdin`` is the engine's end of the pipe.
+    """
 
     def __init__(
         self,
@@ -62,7 +65,7 @@ class Conductor:
         self.stdin, self._line = os.pipe()
 
     def receive(self, record: AnyRecord) -> AnyRecord:
-        """Takes the record for the round that was asked, if it belongs to that round."""
+        """Adds the record to the result of the requested round, if it belongs to it. Returns the record."""
         if self._requested is None or not isinstance(record, Flows | Measurement):
             return record
         if record.name == NAME and record.params.get("round") == self._requested.key:
@@ -79,7 +82,7 @@ class Conductor:
         return record
 
     def ready(self) -> None:
-        """The engine waits: sends the next round that the run does not have yet, or ends the engine."""
+        """Handles an engine that waits: sends the next round that the run does not have yet, or ends the engine."""
         try:
             request = self._next() if self.failure is None else None
         except UserError as error:
@@ -139,7 +142,7 @@ def measure_saturation(session: Session, request: SaturationRequest) -> Study:
 def simulate_rounds(
     session: Session, request: SaturationRequest, rounds: Sequence[Round]
 ) -> dict[str, Result]:
-    """The rounds as they are, one after the other, on the request's launcher; the run keeps none of them."""
+    """Runs the rounds one after the other on the request's launcher. The run keeps none of them."""
     answers: dict[str, Result] = {}
     done = 0
 
@@ -173,7 +176,7 @@ def _converse(
 
 
 class _Steps:
-    """Reports of the study while it runs: the cabinets to the run, the progress to the user."""
+    """Follows a running study: saves its cabinets in the run, and reports its progress."""
 
     def __init__(self, session: Session, study: Study) -> None:
         self._session, self._study = session, study

@@ -54,7 +54,7 @@ class Conductor(Protocol):
 
 @dataclass(frozen=True)
 class Side:
-    """One of the two processes of a measurement between two: what it runs, and where."""
+    """One of the two processes of a measurement between two hosts: what it runs, and where."""
 
     measurement: str
     site: Site
@@ -177,7 +177,7 @@ class Session:
         return not self.ended_early
 
     def waive(self, measurement: str, host: str, reason: str) -> None:
-        """Says of every metric of a measurement why it is not there."""
+        """Records for every metric of a measurement why it is not measured."""
         described = describe(probe()).find(measurement)
         for metric in described.metrics:
             self.run.append(
@@ -272,7 +272,7 @@ class Session:
 
     @contextmanager
     def _progress(self, measurement: str) -> Any:
-        """A bar on a terminal; elsewhere a line now and then, so that a log shows that it lives."""
+        """A progress bar on a terminal; elsewhere an occasional line, so that a log shows progress."""
         if not self.err.is_terminal:
             yield _Log(self.err, measurement)
             return
@@ -333,12 +333,12 @@ class Session:
         return f"the run is partial: {self.ended_early}" if self.ended_early else ""
 
     def publish(self, state: str, reason: str) -> Path:
-        """Of a run that has had its conclusion and was given new ones: saved as it was, with a new report."""
+        """Saves a concluded run with new conclusions, and writes its report again. Its state stays as it was."""
         self.run.finish(state, reason)
         return build_report(self.run.path)
 
     def print_json(self) -> None:
-        """The whole run as one JSON object on standard output."""
+        """Prints the run as one JSON object on standard output."""
         data = schema.ReportData(run=self.run.info, records=self.run.records)
         sys.stdout.buffer.write(msgspec.json.encode(data) + b"\n")
 

@@ -73,7 +73,8 @@ def _is_number(text: str) -> bool:
 
 
 def find_address(end: Endpoint, where: str) -> str:
-    """The address of an interface of that host; what is no interface there is taken for an address or a name."""
+    """The address of a named interface of that host. A name of no interface is taken for an address or a host
+    name."""
     if "." in where or ":" in where:
         return where
     argv = Local().command(end.site, [Segment([end.host])], ["ip", "-json", "address", "show", "dev", where])

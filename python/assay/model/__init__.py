@@ -1,7 +1,7 @@
-"""A network's capacities from what was measured, as a platform that SimGrid simulates.
+"""A network's capacities from measurements, as a platform that SimGrid simulates.
 
-``course`` decides which round of experiments comes next, ``fit`` turns the rounds into capacities with their
-intervals, ``platform`` writes them as XML, ``compare`` holds the simulated rounds against the measured ones.
-Nothing here starts anything: rounds are asked for and answered through a generator, so that the same course
-runs on a cluster, in the simulator, and against a network planted in a test.
+``experiments`` yields the rounds of a study, ``fit`` turns the results into capacities with their intervals,
+``platform`` writes them as XML, and ``compare`` compares simulated with measured rounds. This package starts no
+process: a generator yields rounds and receives their results, so the same experiments run on a cluster, in the
+simulator, and on a planted network in a test.
 """

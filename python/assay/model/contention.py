@@ -53,7 +53,7 @@ class FlowObservations:
         self._flows += rates.items()
 
     def within(self, hosts: Sequence[str]) -> FlowObservations:
-        """Observations of some hosts only: their highest rates are kept, flows start anew."""
+        """Observations of some of the hosts: keeps their highest rates, and has no flows yet."""
         return FlowObservations(hosts, self._sent, self._received)
 
     def _speed(self, flow: Flow, rate: float) -> float:
@@ -173,7 +173,7 @@ def ring(hosts: Sequence[str]) -> list[Flow]:
 
 
 def _sparse_rings(hosts: Sequence[str]) -> list[list[Flow]]:
-    """The flows of one ring, few at a time: each then has nearly the whole network."""
+    """The flows of a ring in several rounds with few flows each, so that each flow has nearly the whole network."""
     flows = ring(hosts)
     rounds = math.ceil(len(hosts) / math.ceil(len(hosts) / SPARSE_ROUNDS))
     return [flows[first::rounds] for first in range(rounds)]

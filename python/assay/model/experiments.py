@@ -24,7 +24,7 @@ STEPS = 8  # at most so many steps of an all-to-all are measured, evenly spread
 
 
 def expected_rounds(study: Study) -> int:
-    """About how many rounds the study takes; 0 while the cabinets are not known."""
+    """The approximate number of rounds of the study; 0 while the cabinets are unknown."""
     if not study.cabinets:
         return 0
     trunks = {1: 0, 2: 9}.get(len(study.cabinets), 9 * len(study.cabinets) + 1)
@@ -32,7 +32,7 @@ def expected_rounds(study: Study) -> int:
 
 
 def experiments(study: Study) -> Rounds:
-    """All rounds of a study. Cabinets that ``study`` names already are taken as they are."""
+    """Yields all rounds of a study. Does not search for cabinets if ``study`` names them already."""
     if len(study.hosts) < 2:
         raise UserError("a single host has no network to saturate", "name at least two hosts")
     yield from _calibrate(study)

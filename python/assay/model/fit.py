@@ -143,7 +143,7 @@ def _hosts(model: Model, rounds: Sequence[Flows]) -> None:
 
 
 def _up_and_down(model: Model, sums: dict[tuple[str, str], FlowSum]) -> None:
-    """First the rates as they are; then links whose partners may have been the limit become "at_least"."""
+    """Takes the rates as capacities first. Links that their partners may have limited then become "at_least"."""
     hosts = list(model.network.cabinet_of)
     links = [(host, direction) for host in hosts for direction in ("up", "down")]
     for host, direction in links:

@@ -64,7 +64,8 @@ class Network:
 
 
 def max_min(paths: Sequence[Sequence[Link]], capacity: Mapping[Link, float]) -> list[float]:
-    """Max-min fair rates by progressive filling: all rates grow until a link is full, whose flows then stay."""
+    """Max-min fair rates by progressive filling: all rates grow until a link is full; the flows of that link stop
+    growing."""
     links = sorted({link for path in paths for link in path})
     number = {link: i for i, link in enumerate(links)}
     uses = np.zeros((len(links), len(paths)))

@@ -82,7 +82,7 @@ def _left_out(parent: Node, name: str, hosts: Sequence[str]) -> None:
 
 
 def factors(model: Model) -> list[tuple[int, float, float]]:
-    """Message size in B from which the factors of latency and bandwidth hold."""
+    """The steps of the factors: message size in B from which a step holds, factor of latency, factor of bandwidth."""
     steps = [(s.start, s.latency, min(1 / s.gap, FREE) if s.gap > 0 else FREE) for s in model.segments]
     return steps or [(0, 1.0, 1.0)]
 

@@ -27,7 +27,8 @@ FINEST = 1.2  # a break is known well enough when the sizes on its two sides hav
 
 @dataclass(frozen=True)
 class Segment:
-    """From ``start`` bytes on a message takes ``latency`` + size * ``gap`` seconds; or factors of a pair's values."""
+    """The time of a message from ``start`` bytes on: ``latency`` + size * ``gap`` seconds. In a fit to several pairs
+    both are factors of the pair's own latency and gap."""
 
     start: int
     latency: float  # s
@@ -36,7 +37,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Point:
-    """A measured time; ``latency`` and ``transfer`` (s) of its pair are what the constants multiply."""
+    """A measured time. The fit multiplies ``latency`` and ``transfer`` (s), those of its pair."""
 
     size: int
     time: float

@@ -37,7 +37,7 @@ class Grouping:
         self.allocation_site = self._find_allocation_sites()
 
     def _find_outermost(self) -> list[bool]:
-        """For each node: no caller of it belongs to the same group."""
+        """For each node: whether no caller of it belongs to the same group."""
         children: dict[int, list[int]] = {}
         for number, parent in enumerate(self.parent):
             children.setdefault(parent, []).append(number)

@@ -113,7 +113,7 @@ class Run:
         return run
 
     def withdraw(self, chosen: Callable[[AnyRecord], bool]) -> None:
-        """Removes the chosen conclusions, so that they can be derived again; measurements are never removed."""
+        """Removes the chosen conclusions, so that they can be derived again. Measurements stay."""
         self.records = [r for r in self.records if not (isinstance(r, CONCLUSIONS) and chosen(r))]
         self._rewrite()
 

@@ -16,8 +16,8 @@ from assay.errors import UserError
 
 
 def find_built_in(folder: str, name: str, kind: str) -> Path:
-    """The file given by path, or by the name of a built-in one in ``folder`` of the checkout or, once
-    installed, of the package. Raises UserError with the names there are."""
+    """Finds a file by path, or by the name of a built-in one in ``folder`` of the checkout or of the installed
+    package. Raises UserError with the built-in names."""
     path = Path(name)
     if path.suffix == ".toml" or "/" in name:
         if path.is_file():

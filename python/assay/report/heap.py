@@ -59,7 +59,7 @@ def _time_share(profile: HeapProfile, kinds: tuple[str, ...]) -> str:
 
 
 def problems(profile: HeapProfile) -> list[str]:
-    """What the profile lacks, and why."""
+    """What the profile lacks, and the reasons."""
     trace, messages = profile.trace, []
     messages += _attach_problems(profile)
     if not profile.process.complete and profile.process.attached_after is None:
@@ -183,7 +183,7 @@ def _signed(value: float, metric: str) -> str:
 def show_comparison(
     console: Console, before: HeapProfile, after: HeapProfile, metric: str, changes: list[Change]
 ) -> None:
-    """Totals, then the functions whose exclusive figure changed most."""
+    """Prints totals, then the functions whose exclusive figure changed most."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("total")
     for heading in ("before", "after", "difference", ""):

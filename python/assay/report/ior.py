@@ -95,7 +95,7 @@ def iterations(test: Sequence[Row]) -> Iterator[tuple[int, Row]]:
 
 
 def ior_json(run: Run) -> dict[str, Any]:
-    """As IOR 4 writes it with -O summaryFormat=JSON; each test also says whether it was accelerated."""
+    """The results in the form of IOR 4's -O summaryFormat=JSON. Each test also has a flag for accelerated I/O."""
     all_tests = tests(run.records)
     return {
         "Version": f"assay {run.info.assay}",

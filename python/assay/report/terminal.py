@@ -47,7 +47,7 @@ STYLES = {"PASS": "bold green", "FAIL": "bold red", "INCONCLUSIVE": "bold yellow
 
 
 class _Output(Console):
-    """A console that goes on quietly when its reader has ended ("| head"): the exit code stays the verb's own."""
+    """A console that ignores a closed pipe ("| head"), so that the exit code stays that of the verb."""
 
     def on_broken_pipe(self) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())

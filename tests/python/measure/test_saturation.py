@@ -25,11 +25,11 @@ def test_a_host_that_nobody_has_named_ends_the_study():
     request = Round((("a", "b"),), sizes=(8,), count=1)
     answers: list[Result] = []
 
-    def course() -> Generator[Round, Result, None]:
+    def experiments() -> Generator[Round, Result, None]:
         while True:
             answers.append((yield request))
 
-    conductor = Conductor(course(), ["a", "b"], {})
+    conductor = Conductor(experiments(), ["a", "b"], {})
     conductor.ready()
     conductor.receive(latency(request, "a", "b"))
     conductor.ready()

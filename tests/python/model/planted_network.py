@@ -55,7 +55,7 @@ class Planted:
         return record
 
     def study(self, cabinets: dict[str, list[str]] | None = None) -> Study:
-        """The whole course on this network."""
+        """Runs all experiments on this network."""
         hosts = [host for members in self.network.cabinets.values() for host in members]
         study = Study(hosts, Effort(), dict(cabinets or {}))
         conduct(experiments(study), self.answer)

@@ -1,4 +1,4 @@
-"""What is planted in a network is found by the course and the fit; what cannot be known is said not to be."""
+"""Experiments and fit recover the capacities of a planted network, and mark those that cannot be known."""
 
 from __future__ import annotations
 

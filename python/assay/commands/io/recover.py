@@ -49,7 +49,7 @@ class Recover:
 
 
 def run_recover(args: argparse.Namespace) -> int:
-    """Goes on with the next store after an error."""
+    """Recovers each store; continues with the next one after an error."""
     status = EXIT_PASS
     stores = find_stores(args.stores)
     if not stores:

@@ -123,7 +123,7 @@ def _run_command(command: list[str], extra_env: dict[str, str]) -> int:
 
 
 def _recover_job(job: str, args: argparse.Namespace) -> None:
-    """Writes what an aborted job has left on this machine into the file system."""
+    """Writes the data that an aborted job left on this machine to the file system."""
     for store in find_stores([args.store or DEFAULT_STORE]):
         try:
             contents = read_store(store)
