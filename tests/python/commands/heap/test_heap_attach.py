@@ -107,7 +107,7 @@ def test_blocks_from_before_are_counted_apart(program: Path, tmp_path: Path) -> 
         target.end()
     profile = load_profile(tmp_path / "run")
     assert "leaked" not in {
-        record.metric for record in Run.load(tmp_path / "run").records if isinstance(target, Measurement)
+        record.metric for record in Run.load(tmp_path / "run").records if isinstance(record, Measurement)
     }
     assert (total_of(profile, "obey").count, total_of(profile, "obey").bytes) == (300, 300 * 5000)
     assert total_of(profile, "known").count == 20 and total_of(profile, "known").leaked == 0
@@ -135,7 +135,7 @@ def test_until_its_end(program: Path, tmp_path: Path) -> None:
     profile = load_profile(tmp_path / "run")
     assert profile.process.complete and not profile.process.detached
     assert "leaked" in {
-        record.metric for record in Run.load(tmp_path / "run").records if isinstance(target, Measurement)
+        record.metric for record in Run.load(tmp_path / "run").records if isinstance(record, Measurement)
     }
     assert total_of(profile, "known").leaked == 100_000 and "not freed" in output
     (tossed,) = (k for k, node in enumerate(profile.nodes) if node.bytes == 3000)
