@@ -231,12 +231,12 @@ Context rdma_port_context(const std::string& device, const std::string& port) {
 // The device classes that are reported, by the first two bytes of the class code (PCI-SIG).
 std::string pci_class(const std::string& code) {
     if (code.size() < 6) return "";
-    const std::string base = code.substr(2, 2), both = code.substr(2, 4);
+    const std::string base = code.substr(2, 2), class_code = code.substr(2, 4);
     if (base == "02") return "network";
     if (base == "03") return "display";
-    if (both == "0108") return "storage";
+    if (class_code == "0108") return "storage";
     if (base == "12") return "accelerator";
-    if (both == "0c06") return "network";  // InfiniBand as a serial bus
+    if (class_code == "0c06") return "network";  // InfiniBand as a serial bus
     return "";
 }
 
@@ -251,9 +251,9 @@ struct Link {
     double rate() const { return speed && width ? lane_rate(*speed) * *width : 0; }
 };
 
-Link read_link(const std::string& folder, const char* which) {
-    Link link{number(read_line(folder + "/" + which + "_link_speed")),
-              number(read_line(folder + "/" + which + "_link_width"))};
+Link read_link(const std::string& folder, const char* prefix) {
+    Link link{number(read_line(folder + "/" + prefix + "_link_speed")),
+              number(read_line(folder + "/" + prefix + "_link_width"))};
     if (link.speed) *link.speed *= 1e9;  // "8.0 GT/s PCIe"
     if (link.width && (*link.width <= 0 || *link.width > 64))
         link.width.reset();  // 0, 255: no link

@@ -65,9 +65,9 @@ std::uint64_t stamped_word(std::uint64_t key, std::size_t offset) {
 }
 
 void stamp(std::byte* data, std::size_t bytes, std::uint64_t key) {
-    const std::size_t whole = bytes / block_bytes * block_bytes;
-    stamp_blocks(data, whole, key);
-    for (std::size_t offset = whole; offset < bytes; offset += 8) {
+    const std::size_t blocks_end = bytes / block_bytes * block_bytes;
+    stamp_blocks(data, blocks_end, key);
+    for (std::size_t offset = blocks_end; offset < bytes; offset += 8) {
         const std::uint64_t word = stamped_word(key, offset);
         std::memcpy(data + offset, &word, std::min<std::size_t>(8, bytes - offset));
     }
@@ -75,9 +75,9 @@ void stamp(std::byte* data, std::size_t bytes, std::uint64_t key) {
 
 std::optional<std::size_t> first_wrong_byte(const std::byte* data, std::size_t bytes,
                                             std::uint64_t key) {
-    const std::size_t whole = bytes / block_bytes * block_bytes;
-    if (differing_bits(data, whole, key)) return find_wrong_byte(data, 0, whole, key);
-    return find_wrong_byte(data, whole, bytes, key);
+    const std::size_t blocks_end = bytes / block_bytes * block_bytes;
+    if (differing_bits(data, blocks_end, key)) return find_wrong_byte(data, 0, blocks_end, key);
+    return find_wrong_byte(data, blocks_end, bytes, key);
 }
 
 void poison(std::byte* data, std::size_t bytes, std::uint64_t key) {

@@ -13,12 +13,12 @@ const Metric& Measurement::metric(std::string_view metric_name) const {
 }
 
 const Measurement& find_measurement(std::span<const Measurement> table, std::string_view name) {
-    std::string known;
+    std::string names;
     for (const Measurement& m : table) {
         if (m.name == name) return m;
-        known += (known.empty() ? "" : ", ") + std::string(m.name);
+        names += (names.empty() ? "" : ", ") + std::string(m.name);
     }
-    throw Error(fmt::format("unknown measurement '{}'", name), "choose one of " + known);
+    throw Error(fmt::format("unknown measurement '{}'", name), "choose one of " + names);
 }
 
 }  // namespace assay

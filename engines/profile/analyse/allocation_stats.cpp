@@ -163,7 +163,7 @@ void AllocationStats::record_allocation(std::uint32_t thread, const Event& event
     ThreadState& state = thread_states_[thread];
     const std::uint64_t weight = sample_weight(size);
     const Block block{size, weight, event.time, event.stack, thread, ++state.ordinal};
-    // A block that is still at this address was freed unseen.
+    // A block that is still recorded at this address was freed without an event.
     if (Block stale; blocks_.contains(address) && remove_block(thread, event.time, address, stale))
         record_lifetime(stale, event.time);
     blocks_.insert({address, block});

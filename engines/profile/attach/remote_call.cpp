@@ -152,9 +152,9 @@ std::uint64_t RemoteCall::call(std::uint64_t function,
     for (const Nanoseconds start = now();;) {
         int status = 0;
         if (const pid_t waited = waitpid(tid_, &status, __WALL | WNOHANG); waited == 0) {
-            const Nanoseconds took = now() - start;
-            if (took > delay_limit && !std::exchange(is_delayed, true)) on_delay_();
-            if (took > call_limit) {
+            const Nanoseconds duration = now() - start;
+            if (duration > delay_limit && !std::exchange(is_delayed, true)) on_delay_();
+            if (duration > call_limit) {
                 is_lost_ = true;
                 throw Error(fmt::format("a call into the process has not returned within {} s",
                                         call_limit / 1'000'000'000));

@@ -1,9 +1,9 @@
 // How hooks write events into a buffer: the layout that EventEncoder writes and decode_buffer
 // reads.
 //
-// Most events take one 64-bit word: whatever is written displaces the program's own data from the
-// caches, and the recorder has to copy it. A word begins, in its lowest 4 bits, with an opcode.
-// Bits are listed from the lowest on:
+// Most events take one 64-bit word: written words displace the program's own data from the caches,
+// and the recorder has to copy them. A word begins, in its lowest 4 bits, with an opcode. Bits are
+// listed from the lowest on:
 //
 //     an allocation           | kind 4 | code 9 | steps 12 | size 19 | delta 20 |
 //       (a Kind that returns_block): `delta`, signed, is the block's address less `base` in units
@@ -13,13 +13,13 @@
 //     Opcode::advance_time    |  0 | steps 60          |  added to the steps of the next event
 //     Opcode::define_stack    |  8 | code 9 | stack 24 |  `code` means `stack` from here on
 //     Opcode::set_base        |  9 | address 60        |  `base`: the next allocation's address
-//     Opcode::call_ticks      | 10 | ticks 60          |  duration of the event before
+//     Opcode::call_ticks      | 10 | ticks 60          |  duration of the previous event
 //     Opcode::full_event      | 11 | kind 4 | stack 24 |  then two words: address, size
 //     Opcode::text            | 12 | kind 4 | bytes 56 |  then the bytes, padded to whole words
 //
 // A code is a thread's short name of a stack (a node of the stack tree, 24 bits). A step is 16
-// ticks of the time-stamp counter; `steps` counts them from the thread's event before. At the start
-// of a buffer no code is defined and `base` is 0.
+// ticks of the time-stamp counter; `steps` is the time since the thread's previous event. At the
+// start of a buffer no code is defined and `base` is 0.
 #pragma once
 
 #include <cstdint>

@@ -51,9 +51,9 @@ alignas(16) char bootstrap[64 << 10];
 std::atomic<std::size_t> bootstrap_used{0};
 
 void* bootstrap_block(size_t bytes) {
-    const std::size_t whole = (bytes + 31) & ~std::size_t{15};
-    const std::size_t offset = bootstrap_used.fetch_add(whole);
-    if (offset + whole > sizeof bootstrap) return nullptr;
+    const std::size_t rounded = (bytes + 31) & ~std::size_t{15};
+    const std::size_t offset = bootstrap_used.fetch_add(rounded);
+    if (offset + rounded > sizeof bootstrap) return nullptr;
     memcpy(bootstrap + offset, &bytes, sizeof bytes);
     return bootstrap + offset + 16;
 }
@@ -279,34 +279,36 @@ ASSAY_HOOK size_t malloc_usable_size(void* block) {
     return old_size;
 }
 
-ASSAY_HOOK void* mmap(void* at, size_t bytes, int protection, int flags, int fd, off_t offset) {
+ASSAY_HOOK void* mmap(void* address, size_t bytes, int protection, int flags, int fd,
+                      off_t offset) {
     if (!resolve() || real.mmap == nullptr) return MAP_FAILED;
-    void* mapped = real.mmap(at, bytes, protection, flags, fd, offset);
+    void* mapped = real.mmap(address, bytes, protection, flags, fd, offset);
     if (mapped != MAP_FAILED) record_mapping(Kind::map, mapped, bytes, ASSAY_CALLER());
     return mapped;
 }
 
 ASSAY_HOOK void* mmap64(void*, size_t, int, int, int, off64_t) __attribute__((alias("mmap")));
 
-ASSAY_HOOK int munmap(void* at, size_t bytes) {
+ASSAY_HOOK int munmap(void* address, size_t bytes) {
     if (!resolve()) return -1;
-    record_mapping(Kind::unmap, at, bytes, ASSAY_CALLER());
-    const int status = real.munmap(at, bytes);
+    record_mapping(Kind::unmap, address, bytes, ASSAY_CALLER());
+    const int status = real.munmap(address, bytes);
     assay::stack::unmap_count.fetch_add(1, std::memory_order_release);
     return status;
 }
 
-ASSAY_HOOK void* mremap(void* at, size_t old_bytes, size_t bytes, int flags, ...) {
+ASSAY_HOOK void* mremap(void* address, size_t old_bytes, size_t bytes, int flags, ...) {
     if (!resolve()) return MAP_FAILED;
     va_list rest;
     va_start(rest, flags);
-    void* wanted = (flags & MREMAP_FIXED) != 0 ? va_arg(rest, void*) : nullptr;
+    void* new_address = (flags & MREMAP_FIXED) != 0 ? va_arg(rest, void*) : nullptr;
     va_end(rest);
-    record_mapping(Kind::unmap, at, old_bytes, ASSAY_CALLER());
-    void* mapped = real.mremap(at, old_bytes, bytes, flags, wanted);
+    record_mapping(Kind::unmap, address, old_bytes, ASSAY_CALLER());
+    void* mapped = real.mremap(address, old_bytes, bytes, flags, new_address);
     assay::stack::unmap_count.fetch_add(1, std::memory_order_release);
     const bool failed = mapped == MAP_FAILED;
-    record_mapping(Kind::map, failed ? at : mapped, failed ? old_bytes : bytes, ASSAY_CALLER());
+    record_mapping(Kind::map, failed ? address : mapped, failed ? old_bytes : bytes,
+                   ASSAY_CALLER());
     return mapped;
 }
 
@@ -343,7 +345,7 @@ ASSAY_HOOK int pthread_getattr_np(pthread_t thread, pthread_attr_t* into) {
     return status;
 }
 
-// _exit runs no destructors, but the program ends by itself all the same.
+// _exit runs no destructors, so the regular exit is noted here.
 ASSAY_HOOK void _exit(int status) {
     note_exit();
     if (resolve() && real._exit != nullptr) real._exit(status);

@@ -20,19 +20,19 @@ constexpr std::size_t max_text_bytes = 16 << 10;  // of one event, a quarter of 
 constexpr std::size_t max_list_bytes = 1 << 20;   // of the whole list
 
 struct ModuleText {
-    char* at;
+    char* cursor;
     char* end;
     bool is_incomplete = false;  // an object is not relocated yet
 
     void add(const char* text) {
-        while (*text != 0 && at < end) *at++ = *text++;
+        while (*text != 0 && cursor < end) *cursor++ = *text++;
     }
     void add_hex(std::uint64_t value) {
         char digits[17];
         int n = 0;
         do digits[n++] = "0123456789abcdef"[value & 15];
         while ((value >>= 4) != 0);
-        while (n > 0 && at < end) *at++ = digits[--n];
+        while (n > 0 && cursor < end) *cursor++ = digits[--n];
     }
 };
 
@@ -46,13 +46,13 @@ int write_module(dl_phdr_info* info, std::size_t, void* into) {
     std::size_t id_bytes = 0;
     for (int k = 0; k < info->dlpi_phnum; ++k) {
         const ElfW(Phdr) & segment = info->dlpi_phdr[k];
-        const std::uint64_t at = info->dlpi_addr + segment.p_vaddr;
+        const std::uint64_t address = info->dlpi_addr + segment.p_vaddr;
         if (segment.p_type == PT_LOAD) {
-            if (at < begin) begin = at;
-            if (at + segment.p_memsz > end) end = at + segment.p_memsz;
+            if (address < begin) begin = address;
+            if (address + segment.p_memsz > end) end = address + segment.p_memsz;
         }
         if (segment.p_type != PT_NOTE || id != nullptr) continue;
-        for (std::uint64_t note = at; note + sizeof(ElfW(Nhdr)) < at + segment.p_memsz;) {
+        for (std::uint64_t note = address; note + sizeof(ElfW(Nhdr)) < address + segment.p_memsz;) {
             const auto* head = reinterpret_cast<const ElfW(Nhdr)*>(note);
             const std::uint64_t name = note + sizeof *head,
                                 descriptor = name + ((head->n_namesz + 3) & ~3u);
@@ -73,9 +73,9 @@ int write_module(dl_phdr_info* info, std::size_t, void* into) {
     text.add(" ");
     if (id == nullptr) text.add("-");
     for (std::size_t k = 0; k < id_bytes; ++k) {
-        const char two[3] = {"0123456789abcdef"[static_cast<unsigned char>(id[k]) >> 4],
-                             "0123456789abcdef"[id[k] & 15], 0};
-        text.add(two);
+        const char digits[3] = {"0123456789abcdef"[static_cast<unsigned char>(id[k]) >> 4],
+                                "0123456789abcdef"[id[k] & 15], 0};
+        text.add(digits);
     }
     text.add(" ");
     if (info->dlpi_name[0] != 0) {
@@ -122,23 +122,23 @@ void record_modules(Thread& thread) {
     unsigned long long changes = 0;
     dl_iterate_phdr(count_changes, &changes);
     if (objects_seen.exchange(changes, std::memory_order_acq_rel) == changes) return;
-    static char room[max_list_bytes];
+    static char list_buffer[max_list_bytes];
     static std::atomic_flag writing;
     // Another thread records the list; it may have begun before the last change.
     if (writing.test_and_set(std::memory_order_acquire)) {
         invalidate_modules();
         return;
     }
-    ModuleText text{room, room + sizeof room};
+    ModuleText text{list_buffer, list_buffer + sizeof list_buffer};
     dl_iterate_phdr(write_module, &text);
     if (text.is_incomplete) invalidate_modules();
-    const std::size_t bytes = static_cast<std::size_t>(text.at - room);
+    const std::size_t bytes = static_cast<std::size_t>(text.cursor - list_buffer);
     // In pieces of whole lines, since a buffer may be nearly full.
-    for (std::size_t at = 0; at < bytes;) {
-        std::size_t end = std::min(bytes, at + max_text_bytes);
-        while (end < bytes && end > at && room[end - 1] != '\n') --end;
-        record_text(thread, Kind::modules, room + at, end - at);
-        at = end;
+    for (std::size_t offset = 0; offset < bytes;) {
+        std::size_t end = std::min(bytes, offset + max_text_bytes);
+        while (end < bytes && end > offset && list_buffer[end - 1] != '\n') --end;
+        record_text(thread, Kind::modules, list_buffer + offset, end - offset);
+        offset = end;
     }
     report_unsupported_python(thread);
     writing.clear(std::memory_order_release);

@@ -47,9 +47,9 @@ Range range_of(const dl_phdr_info& object) {
     for (int k = 0; k < object.dlpi_phnum; ++k) {
         const ElfW(Phdr) & segment = object.dlpi_phdr[k];
         if (segment.p_type != PT_LOAD) continue;
-        const std::uint64_t at = object.dlpi_addr + segment.p_vaddr;
-        if (at < range.begin) range.begin = at;
-        if (at + segment.p_memsz > range.end) range.end = at + segment.p_memsz;
+        const std::uint64_t address = object.dlpi_addr + segment.p_vaddr;
+        if (address < range.begin) range.begin = address;
+        if (address + segment.p_memsz > range.end) range.end = address + segment.p_memsz;
     }
     return range;
 }
@@ -57,8 +57,8 @@ Range range_of(const dl_phdr_info& object) {
 Range relro_of(const dl_phdr_info& object) {
     for (int k = 0; k < object.dlpi_phnum; ++k)
         if (const ElfW(Phdr) & segment = object.dlpi_phdr[k]; segment.p_type == PT_GNU_RELRO) {
-            const std::uint64_t at = object.dlpi_addr + segment.p_vaddr;
-            return {at & ~(page() - 1), (at + segment.p_memsz) & ~(page() - 1)};
+            const std::uint64_t address = object.dlpi_addr + segment.p_vaddr;
+            return {address & ~(page() - 1), (address + segment.p_memsz) & ~(page() - 1)};
         }
     return {};
 }

@@ -85,8 +85,9 @@ bool acquire_buffer(Thread& thread) {
     for (int waited = 0; waited < recorder_timeout_s * 100; ++waited) {
         if (phase.load(std::memory_order_relaxed) == Phase::off) return false;
         if (header->recorder_gone.load(std::memory_order_acquire) != 0) break;
-        const std::uint32_t seen = header->buffers_freed.load(std::memory_order_acquire);
-        // From the first on: while the recorder keeps up, few buffers are used and stay cached.
+        const std::uint32_t freed_count = header->buffers_freed.load(std::memory_order_acquire);
+        // Searched from the first buffer: while the recorder keeps up, few buffers are used, and
+        // they stay in the caches.
         for (std::uint32_t index = 0; index < buffer_count; ++index) {
             auto expected = static_cast<std::uint32_t>(BufferState::free);
             if (header->buffer_states[index].load(std::memory_order_relaxed) != expected ||
@@ -111,7 +112,7 @@ bool acquire_buffer(Thread& thread) {
         }
         if (!has_recorder()) break;
         const timespec limit{0, 10'000'000};
-        futex(header->buffers_freed, FUTEX_WAIT, seen, &limit);
+        futex(header->buffers_freed, FUTEX_WAIT, freed_count, &limit);
     }
     stop_without_recorder();
     return false;
@@ -169,10 +170,11 @@ stack::Bounds stack_bounds() {
     if (in_getattr_np) {
         // From /proc/self/maps; the thread's control block lies above its stack.
         const auto control_block = static_cast<std::uint64_t>(pthread_self()),
-                   here = reinterpret_cast<std::uint64_t>(__builtin_frame_address(0));
-        const stack::Bounds mapping = stack::mapping_of(here);
-        return {mapping.low, control_block > here && control_block < mapping.high ? control_block
-                                                                                  : mapping.high};
+                   stack_address = reinterpret_cast<std::uint64_t>(__builtin_frame_address(0));
+        const stack::Bounds mapping = stack::mapping_of(stack_address);
+        return {mapping.low, control_block > stack_address && control_block < mapping.high
+                                 ? control_block
+                                 : mapping.high};
     }
     pthread_attr_t attributes;
     void* low = nullptr;
@@ -197,9 +199,9 @@ Thread* acquire_thread() {
         bool ended = true;
         if (t->ended.compare_exchange_strong(ended, false, std::memory_order_acq_rel)) return t;
     }
-    void* at = map(sizeof(Thread));
-    if (at == nullptr) return nullptr;
-    auto* thread = new (at) Thread;
+    void* memory = map(sizeof(Thread));
+    if (memory == nullptr) return nullptr;
+    auto* thread = new (memory) Thread;
     thread->unwinder = static_cast<stack::Unwinder*>(map(sizeof(stack::Unwinder)));
     if (thread->unwinder == nullptr) return nullptr;
     thread->next = all_threads.load(std::memory_order_relaxed);
@@ -242,16 +244,16 @@ bool create_arena(const char* directory) {
     if (!write_name(part, ".part") || !write_name(arena_path, ".arena")) return false;
     const int fd = open(part, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (fd < 0) return false;
-    void* at = ftruncate(fd, static_cast<off_t>(arena_bytes)) == 0
-                   ? map(arena_bytes, MAP_SHARED, fd)
-                   : nullptr;
+    void* mapping = ftruncate(fd, static_cast<off_t>(arena_bytes)) == 0
+                        ? map(arena_bytes, MAP_SHARED, fd)
+                        : nullptr;
     close(fd);
-    if (at == nullptr) {
+    if (mapping == nullptr) {
         unlink(part);
         return false;
     }
-    header = static_cast<ArenaHeader*>(at);
-    buffers = static_cast<char*>(at) + header_bytes;
+    header = static_cast<ArenaHeader*>(mapping);
+    buffers = static_cast<char*>(mapping) + header_bytes;
     header->pid = pid;
     header->parent = static_cast<std::uint32_t>(getppid());
     header->start_ticks = stack::ticks();
@@ -261,7 +263,7 @@ bool create_arena(const char* directory) {
     header->magic = arena_magic;
     tree.release();
     if (!tree.reserve(node_count,
-                      reinterpret_cast<stack::Node*>(static_cast<char*>(at) + nodes_offset)))
+                      reinterpret_cast<stack::Node*>(static_cast<char*>(mapping) + nodes_offset)))
         return false;
     return rename(part, arena_path) == 0;
 }
@@ -280,7 +282,7 @@ void detach_arena() {
     }
 }
 
-// The child of a fork gets its own arena. Its parent's other all_threads do not exist in it.
+// The child of a fork gets its own arena. The parent's other threads do not exist in it.
 void after_fork_in_child() {
     invalidate_modules();
     if (phase.load(std::memory_order_relaxed) != Phase::active) return;
@@ -395,7 +397,7 @@ bool switch_buffer(Thread& thread) {
 
 void record_depth(Thread& thread, std::uint64_t sp, std::uint32_t stack) {
     const stack::Bounds& bounds = thread.unwinder->bounds();
-    if (sp < bounds.low || sp >= bounds.high) return;  // a stack that the program made itself
+    if (sp < bounds.low || sp >= bounds.high) return;  // a stack that the program allocated
     const std::uint64_t depth = bounds.high - sp, margin = depth / 8 + 512;
     thread.depth_low = sp - margin;
     thread.depth_range = 2 * margin;

@@ -38,15 +38,15 @@ constexpr Layout layouts[] = {
     {0x030c, 136, 56, 0, none, 0, 8, 56, 70, 68, 112, 120, 128, 192, 40, 56},
     {0x030d, 152, none, 72, none, 0, 8, 56, 70, 68, 112, 120, 128, 200, 40, 56},
 };
-// The same in all versions: the type in PyObject; a string's length, hash and state; the bits of
-// the state (kind has 3).
-constexpr std::uint32_t type_at = 8, length_at = 16, hash_at = 24, state_at = 32, kind_at = 2,
-                        compact_at = 5, ascii_at = 6;
-// The outermost Python frame that a C frame runs: 3.11 marks it (is_entry); later versions put one
-// more frame outside of it, on the C stack (FRAME_OWNED_BY_CSTACK), which runs nothing.
+// The same in all versions. Byte offsets: the type in PyObject; a string's length, hash and state.
+// Bits of the state: kind has 3, compact and ascii 1 each.
+constexpr std::uint32_t type_offset = 8, length_offset = 16, hash_offset = 24, state_offset = 32,
+                        kind_bit = 2, compact_bit = 5, ascii_bit = 6;
+// The outermost Python frame that a C frame runs: 3.11 marks it (is_entry); later versions put a
+// frame without code outside of it, on the C stack (FRAME_OWNED_BY_CSTACK).
 constexpr std::uint32_t entry_frame = 1, c_stack_frame = 3;
 // From 3.13 on _PyRuntime begins with _Py_DebugOffsets: cookie 8, version 8, free-threaded 8.
-constexpr std::uint32_t without_gil_at = 16;
+constexpr std::uint32_t without_gil_offset = 16;
 
 constexpr std::uint64_t golden = 0x9e3779b97f4a7c15ull;
 
@@ -65,21 +65,27 @@ std::uint32_t unsupported_version =
 std::atomic<bool> is_unsupported_reported{false};
 std::atomic<int> unloading{0};  // how many objects are being unloaded
 
-// Addresses of C frames that run Python frames, as far as they are recorded.
+// The recorded addresses of C frames that run Python frames: an open-addressing hash set.
 constexpr std::size_t max_eval_frames = 1024;  // an interpreter has some 200
 std::atomic<std::uint64_t> eval_frames[max_eval_frames];
 
-std::uint64_t word(std::uint64_t at) { return *reinterpret_cast<const std::uint64_t*>(at); }
-std::uint32_t half(std::uint64_t at) { return *reinterpret_cast<const std::uint32_t*>(at); }
-std::uint32_t byte(std::uint64_t at) { return *reinterpret_cast<const std::uint8_t*>(at); }
+std::uint64_t load64(std::uint64_t address) {
+    return *reinterpret_cast<const std::uint64_t*>(address);
+}
+std::uint32_t load32(std::uint64_t address) {
+    return *reinterpret_cast<const std::uint32_t*>(address);
+}
+std::uint32_t load8(std::uint64_t address) {
+    return *reinterpret_cast<const std::uint8_t*>(address);
+}
 
 // A line of text, cut off at the end of its buffer.
 struct Line {
-    char* at;
+    char* cursor;
     char* end;
 
     void put(char c) {
-        if (at < end) *at++ = c;
+        if (cursor < end) *cursor++ = c;
     }
     void put(const char* text) {
         while (*text != 0) put(*text++);
@@ -95,25 +101,27 @@ struct Line {
     void put_character(std::uint32_t c) {
         if (c < 0x20 || c == 0x7f) return put('?');
         if (c < 0x80) return put(static_cast<char>(c));
-        const int more = c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
-        if (end - at < more + 1) return;
+        const int continuation_bytes = c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
+        if (end - cursor < continuation_bytes + 1) return;
         constexpr std::uint32_t leads[] = {0, 0xc0, 0xe0, 0xf0};
-        put(static_cast<char>(leads[more] | c >> (6 * more)));
-        for (int k = more - 1; k >= 0; --k) put(static_cast<char>(0x80 | (c >> (6 * k) & 0x3f)));
+        put(static_cast<char>(leads[continuation_bytes] | c >> (6 * continuation_bytes)));
+        for (int k = continuation_bytes - 1; k >= 0; --k)
+            put(static_cast<char>(0x80 | (c >> (6 * k) & 0x3f)));
     }
-    // A Python string; at most its last `most` characters.
-    void put_string(std::uint64_t string, std::uint64_t most) {
-        const std::uint32_t state = half(string + state_at), size = state >> kind_at & 7;
-        if (word(string + type_at) != python.string_type || (state >> compact_at & 1) == 0)
+    // A Python string; at most its last `max_characters`.
+    void put_string(std::uint64_t string, std::uint64_t max_characters) {
+        const std::uint32_t state = load32(string + state_offset), size = state >> kind_bit & 7;
+        if (load64(string + type_offset) != python.string_type || (state >> compact_bit & 1) == 0)
             return put('?');
         const std::uint64_t characters =
-            string + ((state >> ascii_at & 1) != 0 ? python.layout->ascii : python.layout->compact);
-        const std::uint64_t length = word(string + length_at);
-        for (std::uint64_t k = length - std::min(length, most); k < length; ++k) {
+            string +
+            ((state >> ascii_bit & 1) != 0 ? python.layout->ascii : python.layout->compact);
+        const std::uint64_t length = load64(string + length_offset);
+        for (std::uint64_t k = length - std::min(length, max_characters); k < length; ++k) {
             const std::uint64_t c = characters + k * size;
-            std::uint16_t two = 0;
-            memcpy(&two, reinterpret_cast<const void*>(c), sizeof two);
-            put_character(size == 1 ? byte(c) : size == 2 ? two : half(c));
+            std::uint16_t utf16 = 0;
+            memcpy(&utf16, reinterpret_cast<const void*>(c), sizeof utf16);
+            put_character(size == 1 ? load8(c) : size == 2 ? utf16 : load32(c));
         }
     }
 };
@@ -121,9 +129,9 @@ struct Line {
 std::uint64_t hash_of(const char* text, std::size_t bytes) {
     std::uint64_t h = bytes * golden;
     for (std::size_t k = 0; k < bytes; k += sizeof h) {
-        std::uint64_t some = 0;
-        memcpy(&some, text + k, std::min(sizeof some, bytes - k));
-        h = (h ^ some) * golden;
+        std::uint64_t chunk = 0;
+        memcpy(&chunk, text + k, std::min(sizeof chunk, bytes - k));
+        h = (h ^ chunk) * golden;
         h ^= h >> 29;
     }
     return h;
@@ -135,36 +143,39 @@ constexpr std::uint64_t no_identity = 0;
 // that Python keeps of its name, and by the length and last characters of its file name.
 std::uint64_t identity_of(std::uint64_t code) {
     const Layout& layout = *python.layout;
-    const std::uint64_t file = word(code + layout.filename), length = word(file + length_at);
-    if (file == word(code + layout.qualname)) return no_identity;
+    const std::uint64_t file = load64(code + layout.filename),
+                        length = load64(file + length_offset);
+    if (file == load64(code + layout.qualname)) return no_identity;
     std::uint64_t end;
     memcpy(&end, reinterpret_cast<const void*>(file + layout.ascii + length - sizeof end),
            sizeof end);  // may begin in the string's header
-    std::uint64_t h = word(word(code + layout.name) + hash_at) * golden;
-    h = (h ^ h >> 32 ^ word(code + layout.qualname)) * golden;
+    std::uint64_t h = load64(load64(code + layout.name) + hash_offset) * golden;
+    h = (h ^ h >> 32 ^ load64(code + layout.qualname)) * golden;
     h = (h ^ h >> 32 ^ file) * golden;
     h = (h ^ h >> 32 ^ end) * golden;
     h = (h ^ h >> 32 ^ code) * golden;
-    h ^= length << 32 ^ half(code + layout.first_line);
+    h ^= length << 32 ^ load32(code + layout.first_line);
     return h != no_identity ? h : 1;
 }
 
 void record_eval_frame(Thread& thread, std::uint64_t address) {
-    for (std::size_t k = 0, at = (address * golden) >> 54; k < max_eval_frames;
-         ++k, at = (at + 1) % max_eval_frames) {
-        std::uint64_t known = eval_frames[at].load(std::memory_order_relaxed);
-        if (known == address) return;
-        if (known != 0) continue;
-        if (!eval_frames[at].compare_exchange_strong(known, address, std::memory_order_relaxed)) {
-            if (known == address) return;
+    for (std::size_t k = 0, slot = (address * golden) >> 54; k < max_eval_frames;
+         ++k, slot = (slot + 1) % max_eval_frames) {
+        std::uint64_t recorded = eval_frames[slot].load(std::memory_order_relaxed);
+        if (recorded == address) return;
+        if (recorded != 0) continue;
+        if (!eval_frames[slot].compare_exchange_strong(recorded, address,
+                                                       std::memory_order_relaxed)) {
+            if (recorded == address) return;
             continue;
         }
-        char room[32];
-        Line line{room, room + sizeof room};
+        char buffer[32];
+        Line line{buffer, buffer + sizeof buffer};
         line.put("eval ");
         line.put_number(address, 16);
         line.put('\n');
-        return record_text(thread, Kind::python, room, static_cast<std::size_t>(line.at - room));
+        return record_text(thread, Kind::python, buffer,
+                           static_cast<std::size_t>(line.cursor - buffer));
     }
 }
 
@@ -174,7 +185,7 @@ bool find(F& into, const Exports& exports, const char* name) {
     return into != F{};
 }
 
-// Some functions had another name in earlier versions.
+// Some functions have another name in earlier versions.
 bool find_functions(Interpreter& into, const Exports& exports) {
     const auto either = [&](auto& function, const char* name, const char* earlier) {
         return find(function, exports, name) || find(function, exports, earlier);
@@ -190,26 +201,26 @@ bool find_functions(Interpreter& into, const Exports& exports) {
 bool has_gil(const Layout& layout, const Exports& exports) {
     if (layout.cframe != none) return true;
     const std::uint64_t runtime = exports.find("_PyRuntime");
-    return runtime != 0 && word(runtime + without_gil_at) == 0;
+    return runtime != 0 && load64(runtime + without_gil_offset) == 0;
 }
 
 // Whether the object contains this address.
-int holds(dl_phdr_info* object, std::size_t, void* address) {
-    const std::uint64_t at = reinterpret_cast<std::uint64_t>(address) - object->dlpi_addr;
+int contains(dl_phdr_info* object, std::size_t, void* address) {
+    const std::uint64_t offset = reinterpret_cast<std::uint64_t>(address) - object->dlpi_addr;
     for (int k = 0; k < object->dlpi_phnum; ++k)
         if (const auto& segment = object->dlpi_phdr[k];
-            segment.p_type == PT_LOAD && at - segment.p_vaddr < segment.p_memsz)
+            segment.p_type == PT_LOAD && offset - segment.p_vaddr < segment.p_memsz)
             return 1;
     return 0;
 }
 
-// Whether this thread holds the GIL; the state that holds it is alive.
-bool has_lock(const Thread& thread) {
+// Whether this thread holds the GIL; its state is then alive.
+bool holds_gil(const Thread& thread) {
     const auto current = reinterpret_cast<std::uint64_t>(python.current());
     if (current == 0 || thread.python_frames == nullptr ||
         current != thread.python_frames->last_state)
         return false;
-    return word(current + python.layout->thread) == thread.pthread_id;
+    return load64(current + python.layout->thread) == thread.pthread_id;
 }
 
 // The thread's PyThreadState; 0 if it runs no Python, or if the state may have been freed.
@@ -221,8 +232,8 @@ std::uint64_t find_state(const Thread& thread) {
 
 std::uint64_t innermost_of(std::uint64_t state) {
     const Layout& layout = *python.layout;
-    const std::uint64_t at = layout.cframe == none ? state : word(state + layout.cframe);
-    return at == 0 ? 0 : word(at + layout.current);
+    const std::uint64_t holder = layout.cframe == none ? state : load64(state + layout.cframe);
+    return holder == 0 ? 0 : load64(holder + layout.current);
 }
 
 }  // namespace
@@ -231,7 +242,7 @@ void detect_python(const dl_phdr_info& object) {
     if (python.layout != nullptr) return;
     const Exports exports(object);
     const std::uint64_t version_address = exports.find("Py_Version");
-    const std::uint32_t version = version_address != 0           ? half(version_address)
+    const std::uint32_t version = version_address != 0           ? load32(version_address)
                                   : exports.find("Py_Main") != 0 ? 1
                                                                  : 0;
     if (version == 0) return;
@@ -249,7 +260,7 @@ void detect_python(const dl_phdr_info& object) {
     interpreter.has_c_stack_frames = interpreter.layout->outer_cframe == none;
     python = interpreter;
     unsupported_version = 0;
-    // Known C stacks are walked again, to learn which of their frames run Python.
+    // Memoised C stacks are walked again, to learn which of their frames run Python.
     stack::generation.fetch_add(1, std::memory_order_release);
     python_ready.store(true, std::memory_order_release);
 }
@@ -258,8 +269,8 @@ void report_unsupported_python(Thread& thread) {
     if (unsupported_version == 0 ||
         is_unsupported_reported.exchange(true, std::memory_order_relaxed))
         return;
-    char room[64];
-    Line line{room, room + sizeof room};
+    char buffer[64];
+    Line line{buffer, buffer + sizeof buffer};
     line.put("unread ");
     if (unsupported_version == 1) {
         line.put("3.10 or older");
@@ -269,7 +280,7 @@ void report_unsupported_python(Thread& thread) {
         line.put_number(unsupported_version >> 16 & 0xff, 10);
     }
     line.put('\n');
-    record_text(thread, Kind::python, room, static_cast<std::size_t>(line.at - room));
+    record_text(thread, Kind::python, buffer, static_cast<std::size_t>(line.cursor - buffer));
 }
 
 void pause_python() {
@@ -279,7 +290,7 @@ void pause_python() {
 
 void resume_python() {
     if (python.layout != nullptr &&
-        dl_iterate_phdr(holds, reinterpret_cast<void*>(python.this_thread)) == 0)
+        dl_iterate_phdr(contains, reinterpret_cast<void*>(python.this_thread)) == 0)
         python = {};
     const bool is_last = unloading.fetch_sub(1, std::memory_order_relaxed) == 1;
     if (is_last && python.layout != nullptr) python_ready.store(true, std::memory_order_release);
@@ -291,7 +302,7 @@ void reset_python() {
 }
 
 StackId add_python_frames(Thread& thread, StackId native, stack::Extension* extension) {
-    const std::uint64_t state = __builtin_expect(has_lock(thread), 1)
+    const std::uint64_t state = __builtin_expect(holds_gil(thread), 1)
                                     ? thread.python_frames->last_state
                                     : find_state(thread);
     const std::uint64_t innermost = state != 0 ? innermost_of(state) : 0;
@@ -313,39 +324,40 @@ void PythonFrames::sync_generation(std::uint32_t generation) {
     const bool is_fresh = generation_ == 0;  // untouched memory stays untouched
     generation_ = generation;
     if (is_fresh) return;
-    n_ = 0;
+    depth_ = 0;
     memset(steps_, 0, sizeof steps_);
     memset(joined_, 0, sizeof joined_);
 }
 
-// The index of the known frame at which the chain from `at` outwards meets the last chain; 0: none.
-// The frames before it go into chain_.
-std::uint32_t PythonFrames::walk_to_known(std::uint64_t at) {
+// Walks from `frame` outwards until a cached frame. Returns its index, 0 if there is none; the
+// frames before it are in chain_.
+std::uint32_t PythonFrames::walk_to_cached(std::uint64_t frame) {
     const std::uint32_t previous = python.layout->previous;
-    chain_used_ = 0;
-    for (; at != 0 && chain_used_ < max_frames; at = word(at + previous)) {
-        for (std::uint32_t k = n_; k > 0 && n_ - k < nearby; --k)
-            if (known_[k].frame == at) return k;
-        chain_[chain_used_++] = at;
+    chain_length_ = 0;
+    for (; frame != 0 && chain_length_ < max_frames; frame = load64(frame + previous)) {
+        for (std::uint32_t k = depth_; k > 0 && depth_ - k < nearby; --k)
+            if (cached_[k].frame == frame) return k;
+        chain_[chain_length_++] = frame;
     }
     return 0;
 }
 
-// Whether the chain from known frame `from` outwards is unchanged. Sets `same` to how many frames,
-// from the outermost on, still run the same instruction.
+// Whether the chain from cached frame `from` outwards is unchanged. Sets `same` to the number of
+// frames, from the outermost inwards, that still run the same instruction.
 inline bool PythonFrames::compare(std::uint32_t from, std::uint32_t& same) const {
     const Layout& layout = *python.layout;
     const std::uint32_t previous = layout.previous, instruction = layout.instruction,
                         flag = layout.flag;
     same = from;
     for (std::uint32_t k = from; k > 0; --k) {
-        // The frame inside of it has just named it, so it can be read. Instructions lie in their
-        // code object.
-        const KnownFrame& info = known_[k];
-        const std::uint64_t differs = (word(info.frame + instruction) ^ info.instruction) |
-                                      (byte(info.frame + flag) ^ info.flag);
+        // The frame can be read, because its callee still points to it. Equal instruction addresses
+        // mean an equal code object.
+        const CachedFrame& info = cached_[k];
+        const std::uint64_t differs = (load64(info.frame + instruction) ^ info.instruction) |
+                                      (load8(info.frame + flag) ^ info.flag);
         if (differs != 0) same = k - 1;
-        if (__builtin_expect(word(info.frame + previous) != known_[k - 1].frame, 0)) return false;
+        if (__builtin_expect(load64(info.frame + previous) != cached_[k - 1].frame, 0))
+            return false;
     }
     return true;
 }
@@ -353,122 +365,122 @@ inline bool PythonFrames::compare(std::uint32_t from, std::uint32_t& same) const
 // The usual case: the same frames as at the last event, and only the innermost has moved.
 inline bool PythonFrames::only_line_changed(std::uint64_t innermost) {
     const Layout& layout = *python.layout;
-    KnownFrame& info = known_[n_];
-    if (n_ == 0 || info.frame != innermost ||
-        word(innermost + layout.previous) != known_[n_ - 1].frame)
+    CachedFrame& info = cached_[depth_];
+    if (depth_ == 0 || info.frame != innermost ||
+        load64(innermost + layout.previous) != cached_[depth_ - 1].frame)
         return false;
-    const std::uint64_t differs =
-        (word(innermost + layout.code) ^ info.code) | (byte(innermost + layout.flag) ^ info.flag);
+    const std::uint64_t differs = (load64(innermost + layout.code) ^ info.code) |
+                                  (load8(innermost + layout.flag) ^ info.flag);
     std::uint32_t same = 0;
-    if (differs != 0 || !compare(n_ - 1, same) || same != n_ - 1) return false;
-    info.instruction = word(innermost + layout.instruction);
+    if (differs != 0 || !compare(depth_ - 1, same) || same != depth_ - 1) return false;
+    info.instruction = load64(innermost + layout.instruction);
     return true;
 }
 
 inline StackId PythonFrames::join(Thread& thread, StackId native, stack::Extension* extension,
                                   std::uint64_t innermost) {
-    const auto forget = [&] {
-        n_ = 0;
+    const auto invalidate = [&] {
+        depth_ = 0;
         return native;
     };
-    if (!only_line_changed(innermost) && !follow(thread, innermost)) return forget();
-    const KnownFrame& outer = known_[n_ - 1];
-    KnownFrame& info = known_[n_];
-    const std::uint64_t own = key_of(info, outer) ^ (std::uint64_t{outer.id} + 1) * golden;
-    if (extension != nullptr && __builtin_expect(extension->key == own, 1)) {
+    if (!only_line_changed(innermost) && !follow(thread, innermost)) return invalidate();
+    const CachedFrame& outer = cached_[depth_ - 1];
+    CachedFrame& info = cached_[depth_];
+    const std::uint64_t frame_key = key_of(info, outer) ^ (std::uint64_t{outer.id} + 1) * golden;
+    if (extension != nullptr && __builtin_expect(extension->key == frame_key, 1)) {
         info.id = extension->inner;
         return extension->id;
     }
-    const std::uint64_t all = (own ^ std::uint64_t{native} << 32) * golden;
-    Joined& known = joined_[all >> (64 - joined_bits)];
-    if (__builtin_expect(known.key != all, 0)) {
+    const std::uint64_t key = (frame_key ^ std::uint64_t{native} << 32) * golden;
+    Joined& joined = joined_[key >> (64 - joined_bits)];
+    if (__builtin_expect(joined.key != key, 0)) {
         const StackId python_stack = step(thread, info, outer);
-        if (python_stack == stack::no_stack) return forget();
-        known = {all, python_stack, tree.child(native, with_tag(joined_tag, python_stack))};
+        if (python_stack == stack::no_stack) return invalidate();
+        joined = {key, python_stack, tree.child(native, with_tag(joined_tag, python_stack))};
     }
-    if (extension != nullptr) *extension = {own, known.id, known.python};
-    info.id = known.python;
-    return known.id;
+    if (extension != nullptr) *extension = {frame_key, joined.id, joined.python};
+    info.id = joined.python;
+    return joined.id;
 }
 
-// Updates the known frames up to the innermost, whose stack is still to be found. False if the tree
-// is full.
+// Updates the cached frames up to the innermost, whose stack join() looks up. False if the tree is
+// full.
 bool PythonFrames::follow(Thread& thread, std::uint64_t innermost) {
-    std::uint32_t known = walk_to_known(innermost), same = 0;
-    if (known != 0 && (!compare(known, same) || known + chain_used_ > max_frames)) {
-        n_ = same = 0;  // the outer frames differ
-        known = walk_to_known(innermost);
+    std::uint32_t kept = walk_to_cached(innermost), same = 0;
+    if (kept != 0 && (!compare(kept, same) || kept + chain_length_ > max_frames)) {
+        depth_ = same = 0;  // the outer frames differ
+        kept = walk_to_cached(innermost);
     }
     // Frames that have moved, then new frames, the outermost first.
-    n_ = std::min(same, known + chain_used_ - 1);
+    depth_ = std::min(same, kept + chain_length_ - 1);
     for (;;) {
-        const bool was_there = n_ < known;
-        if (!push(was_there ? known_[n_ + 1].frame : chain_[--chain_used_], was_there))
+        const bool was_cached = depth_ < kept;
+        if (!push(was_cached ? cached_[depth_ + 1].frame : chain_[--chain_length_], was_cached))
             return false;
-        if (n_ >= known && chain_used_ == 0) return true;
-        KnownFrame& info = known_[n_];
-        info.id = step(thread, info, known_[n_ - 1]);
+        if (depth_ >= kept && chain_length_ == 0) return true;
+        CachedFrame& info = cached_[depth_];
+        info.id = step(thread, info, cached_[depth_ - 1]);
         if (info.id == stack::no_stack && info.identity != no_identity) return false;
     }
 }
 
 // Adds the next frame inwards. False if it runs no code object.
-bool PythonFrames::push(std::uint64_t frame, bool was_there) {
+bool PythonFrames::push(std::uint64_t frame, bool was_cached) {
     const Layout& layout = *python.layout;
-    KnownFrame& info = known_[++n_];
-    const std::uint64_t code = word(frame + layout.code);
-    was_there &= info.code == code;
+    CachedFrame& info = cached_[++depth_];
+    const std::uint64_t code = load64(frame + layout.code);
+    was_cached &= info.code == code;
     info.frame = frame;
-    info.instruction = word(frame + layout.instruction);
+    info.instruction = load64(frame + layout.instruction);
     info.code = code;
-    info.flag = byte(frame + layout.flag);
+    info.flag = load8(frame + layout.flag);
     if (python.has_c_stack_frames && info.flag == c_stack_frame) {
         info.identity = no_identity;
-    } else if (!was_there) {
-        if (word(code + type_at) != python.code_type) return false;
+    } else if (!was_cached) {
+        if (load64(code + type_offset) != python.code_type) return false;
         info.identity = identity_of(code);
     }
     return true;
 }
 
-// Distinguishes the frames below one frame.
-std::uint64_t PythonFrames::key_of(const KnownFrame& info, const KnownFrame& outer) const {
+// Distinguishes the callees of one frame.
+std::uint64_t PythonFrames::key_of(const CachedFrame& info, const CachedFrame& outer) const {
     const bool is_entry =
         python.has_c_stack_frames ? outer.flag == c_stack_frame : info.flag == entry_frame;
     return info.identity == no_identity ? no_identity
                                         : (info.instruction ^ info.identity) << 1 | is_entry;
 }
 
-// The Python stack that ends with this frame; no_stack if the tree is full. Frames that the
-// interpreter puts around __init__ or on the C stack are no functions and are left out.
-StackId PythonFrames::step(Thread& thread, const KnownFrame& info, const KnownFrame& outer) {
+// The Python stack that ends with this frame; no_stack if the tree is full. Left out are the frames
+// without a function that the interpreter puts around __init__ or on the C stack.
+StackId PythonFrames::step(Thread& thread, const CachedFrame& info, const CachedFrame& outer) {
     if (info.identity == no_identity) return outer.id;
     const std::uint64_t key = key_of(info, outer);
-    Step& known = steps_[((key ^ std::uint64_t{outer.id} << 33) * golden) >> (64 - step_bits)];
-    if (known.key == key && known.parent == outer.id) return known.id;
+    Step& cached = steps_[((key ^ std::uint64_t{outer.id} << 33) * golden) >> (64 - step_bits)];
+    if (cached.key == key && cached.parent == outer.id) return cached.id;
     const StackId place = record_line(thread, info.code, info.instruction);
     if (place == stack::no_stack) return stack::no_stack;
-    known = {key, outer.id,
-             tree.child(outer.id, with_tag(frame_tag, place | (key & 1 ? entry_bit : 0)))};
-    return known.id;
+    cached = {key, outer.id,
+              tree.child(outer.id, with_tag(frame_tag, place | (key & 1 ? entry_bit : 0)))};
+    return cached.id;
 }
 
-// The same file, line and function have the same number, wherever the code object is.
+// Returns the number of a file, line and function; it does not depend on the code object's address.
 StackId PythonFrames::record_line(Thread& thread, std::uint64_t code, std::uint64_t instruction) {
-    constexpr std::size_t head_room = 32, most_name = 300, most_path = 1000;
+    constexpr std::size_t head_room = 32, max_name = 300, max_path = 1000;
     const Layout& layout = *python.layout;
     const int line = python.line_of(reinterpret_cast<void*>(code),
                                     static_cast<int>(instruction - (code + layout.bytecode)));
     char* const body = text_ + head_room;
     Line text{body, text_ + sizeof text_ - 1};
-    text.put_number(line > 0 ? static_cast<std::uint64_t>(line) : half(code + layout.first_line),
+    text.put_number(line > 0 ? static_cast<std::uint64_t>(line) : load32(code + layout.first_line),
                     10);
     text.put(' ');
-    text.put_string(word(code + layout.filename), most_path);
+    text.put_string(load64(code + layout.filename), max_path);
     text.put('\t');
-    text.put_string(word(code + layout.qualname), most_name);
-    *text.at++ = '\n';
-    const auto bytes = static_cast<std::size_t>(text.at - body);
+    text.put_string(load64(code + layout.qualname), max_name);
+    *text.cursor++ = '\n';
+    const auto bytes = static_cast<std::size_t>(text.cursor - body);
     const StackId next = tree.size(),
                   number = tree.child(stack::no_stack, with_tag(line_tag, hash_of(body, bytes)));
     if (number < next) return number;
@@ -476,24 +488,25 @@ StackId PythonFrames::record_line(Thread& thread, std::uint64_t code, std::uint6
     head.put("place ");
     head.put_number(number, 10);
     head.put(' ');
-    const auto head_bytes = static_cast<std::size_t>(head.at - text_);
+    const auto head_bytes = static_cast<std::size_t>(head.cursor - text_);
     memmove(body - head_bytes, text_, head_bytes);
     record_text(thread, Kind::python, body - head_bytes, head_bytes + bytes);
     return number;
 }
 
-// The interpreter's data on its C frames, as addresses on the stack, from the innermost outwards; 0
+// The address on the C stack of the next C frame's interpreter data, from the innermost outwards; 0
 // after the last.
 std::uint64_t PythonFrames::c_frame(std::uint64_t& cframe, std::uint32_t& index,
                                     const stack::Bounds& bounds) const {
     if (!python.has_c_stack_frames) {
-        const std::uint64_t at = cframe;  // the last one is in the thread state, not on the stack
-        if (!bounds.contains(at)) return 0;
-        cframe = word(at + python.layout->outer_cframe);
-        return at;
+        const std::uint64_t current =
+            cframe;  // the last one is in the thread state, not on the stack
+        if (!bounds.contains(current)) return 0;
+        cframe = load64(current + python.layout->outer_cframe);
+        return current;
     }
     while (index > 0)
-        if (const KnownFrame& info = known_[index--]; info.flag == c_stack_frame)
+        if (const CachedFrame& info = cached_[index--]; info.flag == c_stack_frame)
             return bounds.contains(info.frame) ? info.frame : 0;
     return 0;
 }
@@ -501,17 +514,18 @@ std::uint64_t PythonFrames::c_frame(std::uint64_t& cframe, std::uint32_t& index,
 void PythonFrames::record_eval_frames(Thread& thread, const stack::StackCache& cache,
                                       std::uint64_t state) {
     const stack::Bounds& bounds = thread.unwinder->bounds();
-    std::uint64_t cframe = python.has_c_stack_frames ? 0 : word(state + python.layout->cframe);
-    std::uint32_t index = n_;
-    std::uint64_t at = c_frame(cframe, index, bounds);
-    for (std::uint32_t k = cache.frame_count(); k > cache.kept_count() && at != 0;) {
+    std::uint64_t cframe = python.has_c_stack_frames ? 0 : load64(state + python.layout->cframe);
+    std::uint32_t index = depth_;
+    std::uint64_t c_frame_address = c_frame(cframe, index, bounds);
+    for (std::uint32_t k = cache.frame_count(); k > cache.kept_count() && c_frame_address != 0;) {
         const stack::Frame& frame = cache.frame(k - 1);
-        if (const std::uint64_t end = k > 1 ? cache.frame(k - 2).sp : bounds.high; at >= end) {
+        if (const std::uint64_t end = k > 1 ? cache.frame(k - 2).sp : bounds.high;
+            c_frame_address >= end) {
             --k;
             continue;
         }
-        if (at >= frame.sp) record_eval_frame(thread, frame.address());
-        at = c_frame(cframe, index, bounds);
+        if (c_frame_address >= frame.sp) record_eval_frame(thread, frame.address());
+        c_frame_address = c_frame(cframe, index, bounds);
     }
 }
 

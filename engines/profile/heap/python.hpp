@@ -2,16 +2,16 @@
 //
 // The frames are read in place, in the layout of the interpreter's version (the table is in
 // python.cpp), from the calling thread's own state outwards, without calling the interpreter and
-// without its lock. This is sound: only the thread itself changes its chain of frames, and only
+// without the GIL. This is sound: only the thread itself changes its chain of frames, and only
 // between calls of hooked functions, so the chain is consistent inside a hook. A frame names its
-// function and line by a number, which is looked up once and recorded as a text. It takes some 15
-// ns an event.
+// function and line by a number, which is looked up once and recorded as a text. The cost is about
+// 15 ns an event.
 //
 // Texts of Kind::python hold lines:
-//     place NUMBER LINE FILE<tab>FUNCTION    what the number in a frame's node means
-//     (python_nodes.hpp) eval ADDRESS                           a C frame that runs Python frames;
-//     hexadecimal unsupported_version VERSION                         an interpreter whose frames
-//     cannot be read
+//
+//     place NUMBER LINE FILE<tab>FUNCTION    the meaning of a frame's number (python_nodes.hpp)
+//     eval ADDRESS                           a C frame that runs Python frames; hexadecimal
+//     unread VERSION                         an interpreter whose frames cannot be read
 #pragma once
 
 #include <link.h>
@@ -50,18 +50,18 @@ void reset_python();
 __attribute__((noinline)) stack::StackId add_python_frames(Thread& thread, stack::StackId native,
                                                            stack::Extension* extension);
 
-// The last chain of Python frames of one thread. From event to event mostly the innermost frames
-// change. Lives in zeroed memory, touched as it fills.
+// Caches the last chain of Python frames of one thread: from event to event mostly the innermost
+// frames change. Lives in zeroed memory, which is touched as it fills.
 class PythonFrames {
 public:
     // The stack `native` joined with the Python frames from `innermost` outwards; `native` if the
     // tree is full.
     stack::StackId join(Thread& thread, stack::StackId native, stack::Extension* extension,
                         std::uint64_t innermost);
-    // Records which frames of the C stack that was just walked run Python frames, where that is
-    // new.
+    // Records which frames of the C stack that was just walked run Python frames, unless they are
+    // recorded already.
     void record_eval_frames(Thread& thread, const stack::StackCache& cache, std::uint64_t state);
-    // Drops what belongs to an earlier generation of the unwinder.
+    // Clears the caches if the unwinder's generation has changed.
     void sync_generation(std::uint32_t generation);
 
     std::uint64_t last_state = 0;  // the thread's PyThreadState
@@ -71,7 +71,7 @@ private:
     static constexpr unsigned step_bits = 14, joined_bits = 10;
     static constexpr std::size_t text_room = 2048;
 
-    struct KnownFrame {
+    struct CachedFrame {
         std::uint64_t frame, instruction, code;
         std::uint64_t identity;  // of the code object (identity_of); no_identity: no function
         stack::StackId id;
@@ -88,20 +88,20 @@ private:
 
     bool only_line_changed(std::uint64_t innermost);
     bool follow(Thread& thread, std::uint64_t innermost);
-    std::uint32_t walk_to_known(std::uint64_t at);
+    std::uint32_t walk_to_cached(std::uint64_t frame);
     bool compare(std::uint32_t from, std::uint32_t& same) const;
-    bool push(std::uint64_t frame, bool was_there);
-    std::uint64_t key_of(const KnownFrame& info, const KnownFrame& outer) const;
-    stack::StackId step(Thread& thread, const KnownFrame& info, const KnownFrame& outer);
+    bool push(std::uint64_t frame, bool was_cached);
+    std::uint64_t key_of(const CachedFrame& info, const CachedFrame& outer) const;
+    stack::StackId step(Thread& thread, const CachedFrame& info, const CachedFrame& outer);
     stack::StackId record_line(Thread& thread, std::uint64_t code, std::uint64_t instruction);
     std::uint64_t c_frame(std::uint64_t& cframe, std::uint32_t& index,
                           const stack::Bounds& bounds) const;
 
     std::uint32_t generation_ = 0;
-    std::uint32_t n_ = 0;  // known frames
-    std::uint32_t chain_used_ = 0;
-    KnownFrame known_[max_frames + 1];  // known_[1] is the outermost frame; known_[0] stays zero
-    std::uint64_t chain_[max_frames];   // frames that are not among the marks, innermost first
+    std::uint32_t depth_ = 0;  // cached frames
+    std::uint32_t chain_length_ = 0;
+    CachedFrame cached_[max_frames + 1];  // [1] is the outermost frame; [0] stays zero
+    std::uint64_t chain_[max_frames];     // frames that are not cached, innermost first
     Step steps_[1 << step_bits];
     Joined joined_[1 << joined_bits];
     char text_[text_room];

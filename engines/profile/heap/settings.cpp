@@ -54,12 +54,12 @@ const char* mpi_rank() {
 }
 
 bool is_recorded_rank() {
-    const char *ranks = setting(ranks_variable), *own = mpi_rank();
+    const char *ranks = setting(ranks_variable), *own_rank = mpi_rank();
     if (*ranks == 0) return true;
-    if (*own == 0) return false;
-    for (const char* at = ranks; *at != 0;) {
-        if (number_in(at) == number_in(own)) return true;
-        while (*at != 0 && *at++ != ',') {
+    if (*own_rank == 0) return false;
+    for (const char* entry = ranks; *entry != 0;) {
+        if (number_in(entry) == number_in(own_rank)) return true;
+        while (*entry != 0 && *entry++ != ',') {
         }
     }
     return false;

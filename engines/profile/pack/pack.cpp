@@ -63,28 +63,28 @@ private:
         const Kind kind = kind_of(event);
         const std::uint64_t address = address_of(event);
         if (is_allocation(kind, address, event.size)) {
-            // A block still known at this address was freed unseen. Its end is recorded, since a
-            // reader cannot see it from ids.
-            if (const auto known = block_ids_.find(address); known != block_ids_.end())
+            // A block that is still recorded at this address was freed without an event. The free
+            // is added, since a reader cannot infer it from ids.
+            if (const auto entry = block_ids_.find(address); entry != block_ids_.end())
                 output.events.push_back(
                     {event.time,
-                     known->second | static_cast<std::uint64_t>(Kind::free) << kind_shift, 0, 0,
+                     entry->second | static_cast<std::uint64_t>(Kind::free) << kind_shift, 0, 0,
                      0});
             const std::uint64_t id = block_id(thread, output.block_count++);
             block_ids_[address] = id;
             set_address(event, id);
         } else if (kind == Kind::free || kind == Kind::realloc_from) {
-            if (const auto known = block_ids_.find(address); known != block_ids_.end()) {
-                set_address(event, known->second);
-                if (kind == Kind::realloc_from) reallocated_[thread] = known->second;
-                block_ids_.erase(known);
+            if (const auto entry = block_ids_.find(address); entry != block_ids_.end()) {
+                set_address(event, entry->second);
+                if (kind == Kind::realloc_from) reallocated_[thread] = entry->second;
+                block_ids_.erase(entry);
             } else {
                 reallocated_.erase(thread);
             }
         } else if (kind == Kind::realloc && event.size == not_reallocated) {
-            if (const auto same = reallocated_.find(thread); same != reallocated_.end()) {
-                block_ids_[address] = same->second;
-                set_address(event, same->second);
+            if (const auto entry = reallocated_.find(thread); entry != reallocated_.end()) {
+                block_ids_[address] = entry->second;
+                set_address(event, entry->second);
             }
         }
         output.events.push_back(event);

@@ -125,7 +125,7 @@ void FaultWatch::drain(const std::function<void(const Fault&)>& take) {
         auto* head = static_cast<perf_event_mmap_page*>(ring.base);
         const char* data = static_cast<const char*>(ring.base) + page_bytes();
         const std::uint64_t end = std::atomic_ref(head->data_head).load(std::memory_order_acquire);
-        std::uint64_t at = head->data_tail;
+        std::uint64_t tail = head->data_tail;
         const auto read = [&](std::uint64_t from, void* into, std::size_t size) {
             const std::size_t first = std::min(size, ring.bytes - from % ring.bytes);
             std::memcpy(into, data + from % ring.bytes, first);
@@ -147,20 +147,20 @@ void FaultWatch::drain(const std::function<void(const Fault&)>& take) {
             read(from + sizeof copied, fault.stack.data(), std::min(copied, used));
             return fault;
         };
-        while (at < end) {
+        while (tail < end) {
             perf_event_header record;
-            read(at, &record, sizeof record);
+            read(tail, &record, sizeof record);
             if (record.size == 0) break;
             if (record.type == PERF_RECORD_SAMPLE) {
-                take(read_sample(at + sizeof record));
+                take(read_sample(tail + sizeof record));
             } else if (record.type == PERF_RECORD_LOST) {
                 std::uint64_t id_and_lost[2];
-                read(at + sizeof record, id_and_lost, sizeof id_and_lost);
+                read(tail + sizeof record, id_and_lost, sizeof id_and_lost);
                 lost_ += id_and_lost[1];
             }
-            at += record.size;
+            tail += record.size;
         }
-        std::atomic_ref(head->data_tail).store(at, std::memory_order_release);
+        std::atomic_ref(head->data_tail).store(tail, std::memory_order_release);
     }
 }
 

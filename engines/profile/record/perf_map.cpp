@@ -15,7 +15,7 @@
 namespace assay::heap {
 namespace {
 
-// Opens a file of this user or of root: anybody can write to /tmp.
+// Opens the file only if it belongs to this user or to root: every user can write to /tmp.
 FILE* open_trusted(const std::string& path) {
     const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     struct stat status{};
@@ -37,8 +37,8 @@ std::string names_of_code(std::uint32_t pid, std::span<const stack::Node> nodes)
     std::ranges::sort(addresses);
     std::string lines;
     char* line = nullptr;
-    std::size_t room = 0;
-    while (getline(&line, &room, file.get()) > 0) {
+    std::size_t capacity = 0;
+    while (getline(&line, &capacity, file.get()) > 0) {
         char* rest = nullptr;
         const std::uint64_t begin = std::strtoull(line, &rest, 16),
                             bytes = std::strtoull(rest, nullptr, 16);

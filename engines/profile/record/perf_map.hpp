@@ -1,4 +1,4 @@
-// Names of code that was made at run time, from /tmp/perf-PID.map: a line per function, "begin
+// Names of code that was generated at run time, from /tmp/perf-PID.map: a line per function, "begin
 // bytes name", numbers in hexadecimal (Linux, tools/perf/Documentation/jit-interface.txt). V8,
 // HotSpot, CPython and others write this file on request.
 #pragma once

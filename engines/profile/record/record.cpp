@@ -222,10 +222,10 @@ private:
 
     // Analyses the traces so far, in other processes, since this one has to keep up.
     void dump() {
-        const bool asked = dump_requested != 0;
+        const bool is_requested = dump_requested != 0;
         dump_requested = 0;
         for (TraceRecorder& recorder : recorders_) {
-            if (!recorder.crosses_dump_threshold() && !asked) continue;
+            if (!recorder.crosses_dump_threshold() && !is_requested) continue;
             recorder.drain();
             const std::string stem =
                 recorder.trace_path().substr(0, recorder.trace_path().size() - 5);

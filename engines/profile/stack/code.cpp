@@ -15,24 +15,24 @@ namespace {
 // Reads `bytes` from `address` on; false if not all are readable.
 bool read_code(std::uint64_t address, unsigned char* into, std::size_t bytes) {
     const int before = errno;
-    const iovec here{into, bytes}, there{reinterpret_cast<void*>(address), bytes};
-    const ssize_t bytes_read = process_vm_readv(getpid(), &here, 1, &there, 1, 0);
+    const iovec local{into, bytes}, remote{reinterpret_cast<void*>(address), bytes};
+    const ssize_t bytes_read = process_vm_readv(getpid(), &local, 1, &remote, 1, 0);
     errno = before;
     return bytes_read == static_cast<ssize_t>(bytes);
 }
 
 // push %rbp; mov %rsp,%rbp. The mov has two encodings: 48 89 e5 (compilers, assemblers), 48 8b ec
 // (V8).
-bool begins_frame(const unsigned char* at) {
-    return at[0] == 0x55 && at[1] == 0x48 &&
-           ((at[2] == 0x89 && at[3] == 0xe5) || (at[2] == 0x8b && at[3] == 0xec));
+bool begins_frame(const unsigned char* code) {
+    return code[0] == 0x55 && code[1] == 0x48 &&
+           ((code[2] == 0x89 && code[3] == 0xe5) || (code[2] == 0x8b && code[3] == 0xec));
 }
 
 // A return, followed by the padding before the next function: int3, hlt or a long nop.
-bool ends_function(const unsigned char* at) {
-    const unsigned char* next = at[0] == 0xc3                 ? at + 1
-                                : at[0] == 0xc2 && at[2] == 0 ? at + 3
-                                                              : nullptr;
+bool ends_function(const unsigned char* code) {
+    const unsigned char* next = code[0] == 0xc3                   ? code + 1
+                                : code[0] == 0xc2 && code[2] == 0 ? code + 3
+                                                                  : nullptr;
     if (next == nullptr) return false;
     return (next[0] == 0xcc && next[1] == 0xcc) || (next[0] == 0xf4 && next[1] == 0xf4) ||
            (next[0] == 0x66 && next[1] == 0x2e && next[2] == 0x0f) ||
@@ -69,12 +69,12 @@ bool follows_call(std::uint64_t address) {
     if (end[-5] == 0xe8) return true;
     // ff /2: the addressing mode determines the length (Intel's manual, volume 2, table 2-2).
     const auto is_call = [end](int length) {
-        const unsigned char* at = end - length;
-        if (at[0] != 0xff || (at[1] >> 3 & 7) != 2) return false;
-        const int mode = at[1] >> 6, base = at[1] & 7;
+        const unsigned char* call = end - length;
+        if (call[0] != 0xff || (call[1] >> 3 & 7) != 2) return false;
+        const int mode = call[1] >> 6, base = call[1] & 7;
         const bool has_sib = mode != 3 && base == 4;
         if (length < 2 + has_sib) return false;
-        const bool is_absolute = mode == 0 && (has_sib ? at[2] & 7 : base) == 5;
+        const bool is_absolute = mode == 0 && (has_sib ? call[2] & 7 : base) == 5;
         return length == 2 + has_sib + (mode == 1 ? 1 : mode == 2 || is_absolute ? 4 : 0);
     };
     return is_call(2) || is_call(3) || is_call(4) || is_call(6) || is_call(7);

@@ -1,10 +1,10 @@
-// Frames of code without call-frame information, as its instructions show them: code that a
-// compiler made at run time, and assembly.
+// Frames of code without call-frame information, as its instructions show them: code that was
+// generated at run time, and assembly.
 //
 // Reads go through the kernel (process_vm_readv), so that an unreadable address does no harm.
 // Nothing is allocated or locked, and errno is kept. On aarch64 both functions return false.
 // Results are cached with the other rules: code that replaces other code at the same address is
-// taken to keep a frame pointer, too.
+// assumed to keep a frame pointer, too.
 #pragma once
 
 #include <cstdint>

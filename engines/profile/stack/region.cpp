@@ -42,13 +42,13 @@ public:
 
 private:
     int next_character() {
-        if (at_ == end_) {
-            const long got = fd_ < 0 ? 0 : syscall(SYS_read, fd_, buffer_, sizeof buffer_);
-            if (got <= 0) return -1;
-            at_ = 0;
-            end_ = static_cast<unsigned>(got);
+        if (position_ == end_) {
+            const long bytes_read = fd_ < 0 ? 0 : syscall(SYS_read, fd_, buffer_, sizeof buffer_);
+            if (bytes_read <= 0) return -1;
+            position_ = 0;
+            end_ = static_cast<unsigned>(bytes_read);
         }
-        return static_cast<unsigned char>(buffer_[at_++]);
+        return static_cast<unsigned char>(buffer_[position_++]);
     }
     std::uint64_t read_hexadecimal(int& end) {
         for (std::uint64_t value = 0;;
@@ -60,7 +60,7 @@ private:
     }
 
     int fd_;
-    unsigned at_ = 0, end_ = 0;
+    unsigned position_ = 0, end_ = 0;
     char buffer_[2048];
 };
 
@@ -78,7 +78,7 @@ Bounds Regions::bounds_above(std::uint64_t sp) {
     const int before = errno;
     if (const auto now = unmap_count.load(std::memory_order_acquire); now != unmap_count_) {
         unmap_count_ = now;
-        std::fill_n(known_, max_known, Bounds{});
+        std::fill_n(mappings_, max_mappings, Bounds{});
     }
     const auto part_above = [sp](const Bounds& of) {
         return Bounds{sp, std::min(of.high, sp + max_bytes)};
@@ -89,14 +89,14 @@ Bounds Regions::bounds_above(std::uint64_t sp) {
         return mincore(reinterpret_cast<void*>(begin), of.high - begin, resident) == 0;
     };
     Bounds result;
-    for (auto& known : known_)
-        if (sp >= known.low && sp < known.high) {
-            if (is_mapped(part_above(known))) result = part_above(known);
-            else known = {};
+    for (auto& mapping : mappings_)
+        if (sp >= mapping.low && sp < mapping.high) {
+            if (is_mapped(part_above(mapping))) result = part_above(mapping);
+            else mapping = {};
         }
     if (result.high == 0) {
         if (const Bounds mapping = mapping_of(sp); mapping.high != 0) {
-            known_[next_++ % max_known] = mapping;
+            mappings_[next_++ % max_mappings] = mapping;
             result = part_above(mapping);
         }
     }

@@ -25,9 +25,9 @@ public:
     Bounds bounds_above(std::uint64_t sp);
 
 private:
-    static constexpr unsigned max_known = 32;
+    static constexpr unsigned max_mappings = 32;
 
-    Bounds known_[max_known] = {};
+    Bounds mappings_[max_mappings] = {};
     unsigned next_ = 0;
     std::uint32_t unmap_count_ = 0;
 };

@@ -19,18 +19,18 @@ constexpr std::uint8_t enc_udata4 = 0x03, enc_sdata4 = 0x0b, enc_pcrel = 0x10, e
 // Reads within [begin, end). Beyond the end it returns zeros and sets `failed`.
 class Reader {
 public:
-    Reader(const std::uint8_t* at, const std::uint8_t* end) : at_(at), end_(end) {}
+    Reader(const std::uint8_t* begin, const std::uint8_t* end) : position_(begin), end_(end) {}
 
     template <class T>
     T raw() {
         T value{};
-        if (static_cast<std::size_t>(end_ - at_) < sizeof value || at_ > end_) {
+        if (static_cast<std::size_t>(end_ - position_) < sizeof value || position_ > end_) {
             failed_ = true;
-            at_ = end_;
+            position_ = end_;
             return value;
         }
-        std::memcpy(&value, at_, sizeof value);
-        at_ += sizeof value;
+        std::memcpy(&value, position_, sizeof value);
+        position_ += sizeof value;
         return value;
     }
     std::uint8_t byte() { return raw<std::uint8_t>(); }
@@ -57,34 +57,34 @@ public:
     }
     // A pointer in a four-byte encoding; any other encoding fails.
     std::uint64_t pointer(std::uint8_t encoding, std::uint64_t data_base) {
-        const auto position = reinterpret_cast<std::uint64_t>(at_);
+        const auto field_address = reinterpret_cast<std::uint64_t>(position_);
         const std::uint8_t format = encoding & 0x0f, base = encoding & 0x70;
         std::uint64_t value = 0;
         if (format == enc_sdata4)
             value = static_cast<std::uint64_t>(static_cast<std::int64_t>(raw<std::int32_t>()));
         else if (format == enc_udata4) value = raw<std::uint32_t>();
         else failed_ = true;
-        if (base == enc_pcrel) return value + position;
+        if (base == enc_pcrel) return value + field_address;
         if (base == enc_datarel) return value + data_base;
         if (base != 0) failed_ = true;
         return value;
     }
     void skip(std::uint64_t bytes) {
-        if (bytes > static_cast<std::uint64_t>(end_ - at_)) failed_ = true, at_ = end_;
-        else at_ += bytes;
+        if (bytes > static_cast<std::uint64_t>(end_ - position_)) failed_ = true, position_ = end_;
+        else position_ += bytes;
     }
     Reader part(std::uint64_t bytes) {
-        const std::uint8_t* from = at_;
+        const std::uint8_t* from = position_;
         skip(bytes);
-        return {from, at_};
+        return {from, position_};
     }
-    bool at_end() const { return at_ >= end_; }
+    bool at_end() const { return position_ >= end_; }
     bool failed() const { return failed_; }
-    const std::uint8_t* at() const { return at_; }
+    const std::uint8_t* position() const { return position_; }
     const std::uint8_t* end() const { return end_; }
 
 private:
-    const std::uint8_t* at_;
+    const std::uint8_t* position_;
     const std::uint8_t* end_;
     bool failed_ = false;
 };
@@ -99,15 +99,15 @@ struct Cie {  // common information entry
     const std::uint8_t* end = nullptr;
 };
 
-bool read_cie(const std::uint8_t* at, const std::uint8_t* limit, Cie& cie) {
-    Reader whole(at, limit);
-    const auto length = whole.raw<std::uint32_t>();
+bool read_cie(const std::uint8_t* begin, const std::uint8_t* limit, Cie& cie) {
+    Reader reader(begin, limit);
+    const auto length = reader.raw<std::uint32_t>();
     if (length == 0 || length == 0xffffffff) return false;
-    Reader r = whole.part(length);
+    Reader r = reader.part(length);
     if (r.raw<std::uint32_t>() != 0) return false;
     const std::uint8_t version = r.byte();
     if (version != 1 && version != 3) return false;
-    const char* augmentation = reinterpret_cast<const char*>(r.at());
+    const char* augmentation = reinterpret_cast<const char*>(r.position());
     while (!r.at_end() && r.byte() != 0) {
     }
     cie.code_align = r.unsigned_leb();
@@ -133,9 +133,9 @@ bool read_cie(const std::uint8_t* at, const std::uint8_t* limit, Cie& cie) {
     } else if (augmentation[0] != 0) {
         return false;
     }
-    cie.begin = r.at();
+    cie.begin = r.position();
     cie.end = r.end();
-    return !whole.failed() && !r.failed();
+    return !reader.failed() && !r.failed();
 }
 
 // Where a register of the caller was saved.
@@ -344,11 +344,11 @@ bool is_deref_bp_plus(Reader block, std::int64_t& k) {
 bool is_plt_expression(Reader block, std::uint64_t address, std::int64_t& k) {
     static constexpr std::uint8_t linker[] = {0x77, 0x08, 0x80, 0x00, 0x3f, 0x1a,
                                               0x3b, 0x2a, 0x33, 0x24, 0x22};
-    if (static_cast<std::size_t>(block.end() - block.at()) != sizeof linker) return false;
+    if (static_cast<std::size_t>(block.end() - block.position()) != sizeof linker) return false;
     for (std::size_t i = 0; i < sizeof linker; ++i)
-        if (i != 6 && block.at()[i] != linker[i]) return false;
+        if (i != 6 && block.position()[i] != linker[i]) return false;
     // DW_OP_lit0 + the offset of the instruction after the push.
-    const unsigned pushed_from = block.at()[6] - 0x30u;
+    const unsigned pushed_from = block.position()[6] - 0x30u;
     k = 8 + ((address & 15) >= pushed_from ? 8 : 0);
     return true;
 }
@@ -414,9 +414,9 @@ const std::uint8_t* find_fde(const std::uint8_t* header, const std::uint8_t* lim
         std::int32_t location, fde;
     };
     if (r.failed() || count == 0 ||
-        count > static_cast<std::uint64_t>(limit - r.at()) / sizeof(Entry))
+        count > static_cast<std::uint64_t>(limit - r.position()) / sizeof(Entry))
         return nullptr;
-    const auto entry = [table = r.at()](std::uint64_t k) {
+    const auto entry = [table = r.position()](std::uint64_t k) {
         Entry e;
         std::memcpy(&e, table + k * sizeof e, sizeof e);
         return e;
@@ -435,7 +435,7 @@ const std::uint8_t* find_fde(const std::uint8_t* header, const std::uint8_t* lim
 struct MappedRange {
     const std::uint8_t *begin, *end;
 
-    bool contains(const std::uint8_t* at) const { return at >= begin && at < end; }
+    bool contains(const std::uint8_t* address) const { return address >= begin && address < end; }
 };
 
 // The mapping of an object that holds its tables. The kernel may map a program's segments apart;
@@ -464,15 +464,15 @@ Rule read_row(std::uint64_t address) {
     const auto [begin, limit] = tables_of(object);
     const auto* header = static_cast<const std::uint8_t*>(object.dlfo_eh_frame);
     if (header < begin || header >= limit) return {};
-    const std::uint8_t* at = find_fde(header, limit, address);
-    if (at == nullptr || at < begin || at >= limit) return {};
+    const std::uint8_t* fde_begin = find_fde(header, limit, address);
+    if (fde_begin == nullptr || fde_begin < begin || fde_begin >= limit) return {};
 
-    Reader whole(at, limit);
-    const auto length = whole.raw<std::uint32_t>();
+    Reader reader(fde_begin, limit);
+    const auto length = reader.raw<std::uint32_t>();
     if (length == 0 || length == 0xffffffff) return {};
-    Reader fde = whole.part(length);
-    const std::uint8_t* back = fde.at();
-    const std::uint8_t* cie_begin = back - fde.raw<std::uint32_t>();
+    Reader fde = reader.part(length);
+    const std::uint8_t* cie_pointer = fde.position();
+    const std::uint8_t* cie_begin = cie_pointer - fde.raw<std::uint32_t>();
     Cie cie;
     if (cie_begin < begin || cie_begin >= limit || !read_cie(cie_begin, limit, cie)) return {};
     const std::uint64_t from = fde.pointer(cie.encoding, 0);
@@ -486,7 +486,7 @@ Rule read_row(std::uint64_t address) {
     // The CIE's instructions hold from the first address on.
     if (!interpreter.run({cie.begin, cie.end})) return unsupported;
     interpreter.keep_initial();
-    if (!interpreter.run({fde.at(), fde.end()}) || fde.failed()) return unsupported;
+    if (!interpreter.run({fde.position(), fde.end()}) || fde.failed()) return unsupported;
     return to_rule(interpreter.row, cie, address);
 }
 

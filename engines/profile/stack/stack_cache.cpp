@@ -5,7 +5,9 @@
 namespace assay::stack {
 namespace {
 
-std::uint64_t load(std::uint64_t at) { return *reinterpret_cast<const std::uint64_t*>(at); }
+std::uint64_t load64(std::uint64_t address) {
+    return *reinterpret_cast<const std::uint64_t*>(address);
+}
 
 }  // namespace
 
@@ -14,7 +16,8 @@ void StackCache::clear() {
     std::memset(static_cast<void*>(children_), 0, sizeof children_);
 }
 
-// How many cached frames outside of `start`, from the outermost on, still have the same words.
+// The number of cached frames outside of `start`, from the outermost inwards, whose words on the
+// stack are unchanged.
 std::uint32_t StackCache::count_unchanged(const Frame& start) const {
     std::uint32_t n = frame_count_;
     while (n > 0 && frames_[n - 1].frame.sp < start.sp) --n;
@@ -23,10 +26,10 @@ std::uint32_t StackCache::count_unchanged(const Frame& start) const {
     std::uint32_t same = 0;
     for (std::uint64_t differs = 0; same + stride <= words; same += stride) {
         for (std::uint32_t k = 0; k < stride; ++k)
-            differs |= load(slots_[same + k]) ^ words_[same + k];
+            differs |= load64(slots_[same + k]) ^ words_[same + k];
         if (differs != 0) break;
     }
-    while (same < words && load(slots_[same]) == words_[same]) ++same;
+    while (same < words && load64(slots_[same]) == words_[same]) ++same;
     while (n > 0 && frames_[n - 1].word_count > same) --n;
     return n;
 }
@@ -85,7 +88,7 @@ bool StackCache::push(const NewFrame& added, StackId root, Tree& tree) {
 
 void StackCache::add_slot(std::uint64_t slot) {
     slots_[word_count_] = slot;
-    words_[word_count_++] = load(slot);
+    words_[word_count_++] = load64(slot);
 }
 
 StackId StackCache::child(StackId parent, std::uint64_t address, Tree& tree) {

@@ -32,7 +32,7 @@ public:
     std::uint64_t word(std::uint32_t k) const { return words_[k]; }
     std::uint32_t frame_count() const { return frame_count_; }
     const Frame& frame(std::uint32_t k) const { return frames_[k].frame; }  // outermost first
-    // How many frames, from the outermost on, were reused from the stack before.
+    // Number of frames, from the outermost inwards, that were reused from the previous stack.
     std::uint32_t kept_count() const { return kept_; }
     std::uint64_t lost() const { return lost_; }  // stacks that could not be read to their end
 

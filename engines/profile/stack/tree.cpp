@@ -8,11 +8,12 @@ namespace assay::stack {
 namespace {
 
 void* map(std::size_t bytes) {
-    void* at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    return at == MAP_FAILED ? nullptr : at;
+    void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return memory == MAP_FAILED ? nullptr : memory;
 }
 
+// Multipliers: the golden ratio in 64 bits (Fibonacci hashing), and SplitMix64's first.
 std::uint64_t mix(StackId parent, std::uint64_t address) {
     std::uint64_t h = (address ^ (std::uint64_t{parent} << 40) ^ parent) * 0x9e3779b97f4a7c15ull;
     h ^= h >> 29;
@@ -55,8 +56,8 @@ StackId Tree::child(StackId parent, std::uint64_t address) {
                                                        static_cast<StackId>(capacity_ - 1)));
     for (unsigned table = newest + 1; table-- > 0;) {
         const std::size_t mask = slots_in(table) - 1;
-        for (std::size_t at = h & mask;; at = (at + 1) & mask) {
-            const Slot slot = slots_[table][at].load(std::memory_order_acquire);
+        for (std::size_t index = h & mask;; index = (index + 1) & mask) {
+            const Slot slot = slots_[table][index].load(std::memory_order_acquire);
             if (slot == 0) break;
             if (matches(slot)) return slot & id_mask;
         }
@@ -70,9 +71,10 @@ StackId Tree::child(StackId parent, std::uint64_t address) {
     std::atomic_ref(nodes_[id].address).store(address, std::memory_order_release);
     std::atomic<Slot>* slots = slots_[table_of(id)];
     const std::size_t mask = slots_in(table_of(id)) - 1;
-    for (std::size_t at = h & mask;; at = (at + 1) & mask) {
+    for (std::size_t index = h & mask;; index = (index + 1) & mask) {
         Slot slot = 0;
-        if (slots[at].compare_exchange_strong(slot, id | tag, std::memory_order_acq_rel)) return id;
+        if (slots[index].compare_exchange_strong(slot, id | tag, std::memory_order_acq_rel))
+            return id;
         if (matches(slot)) {  // another thread inserted it first
             nodes_[id].address = unused_address;
             return slot & id_mask;

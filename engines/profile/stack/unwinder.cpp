@@ -16,7 +16,8 @@ StackId Unwinder::walk_and_learn(const Frame& start, Tree& tree) {
     return id;
 }
 
-// A stack that the program made itself may be unmapped before the next capture: nothing is kept.
+// Walks a stack that the program allocated (a coroutine's). It may be unmapped before the next
+// capture, so nothing is cached.
 StackId Unwinder::walk_foreign_stack(const Frame& start, Tree& tree) {
     const Bounds bounds = regions_.bounds_above(start.sp);
     if (!bounds.contains(start.sp)) return tree.child(lost_root, start.address());
@@ -56,10 +57,10 @@ std::uint32_t Unwinder::layout_of(const Frame& start, const std::uint32_t* offse
     unsigned way = 0;
     for (; way < ways && keys_[set][way].pc != 0; ++way) {
         const std::uint32_t index = set * ways + way;
-        const Layout& known = layouts_[index];
+        const Layout& layout = layouts_[index];
         if (keys_[set][way].pc == start.pc && keys_[set][way].sp == start.sp &&
-            known.called == start.called && known.uses_bp == cache_.needs_bp() &&
-            (!known.uses_bp || known.bp == start.bp) && known.n == n &&
+            layout.called == start.called && layout.uses_bp == cache_.needs_bp() &&
+            (!layout.uses_bp || layout.bp == start.bp) && layout.n == n &&
             std::memcmp(walk_order_[index], offset, n * sizeof *offset) == 0)
             return index;
     }

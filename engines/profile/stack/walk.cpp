@@ -8,9 +8,9 @@
 namespace assay::stack {
 namespace {
 
-std::uint64_t word(std::uint64_t at) {
+std::uint64_t load64(std::uint64_t address) {
     std::uint64_t value;
-    std::memcpy(&value, reinterpret_cast<const void*>(at), sizeof value);
+    std::memcpy(&value, reinterpret_cast<const void*>(address), sizeof value);
     return value;
 }
 
@@ -21,12 +21,12 @@ Step step_from_signal(Frame& frame, const Bounds& bounds) {
         step.end = Step::End::lost;
         return step;
     }
-    for (const std::uint64_t at : {signal_bp, signal_sp, signal_pc})
-        step.slots[step.slot_count++] = sp + at;
+    for (const std::uint64_t offset : {signal_bp, signal_sp, signal_pc})
+        step.slots[step.slot_count++] = sp + offset;
     step.new_bp = true;
     step.bp_slot = sp + signal_bp;
     // The next step reads the link register if it needs it.
-    frame = {word(sp + signal_pc), word(sp + signal_sp), word(sp + signal_bp), false,
+    frame = {load64(sp + signal_pc), load64(sp + signal_sp), load64(sp + signal_bp), false,
              calls_push ? 0 : sp + signal_lr};
     return step;
 }
@@ -58,11 +58,12 @@ Step step(Frame& frame, const Rule& rule, const Bounds& bounds) {
             step.used_bp = true;
             break;
         case RuleKind::from_bp_deref: {
-            const std::uint64_t at = frame.bp + static_cast<std::uint64_t>(std::int64_t{rule.cfa});
+            const std::uint64_t address =
+                frame.bp + static_cast<std::uint64_t>(std::int64_t{rule.cfa});
             step.used_bp = true;
-            if (!bounds.contains(at)) return lost();
-            cfa = word(at);
-            step.slots[step.slot_count++] = at;
+            if (!bounds.contains(address)) return lost();
+            cfa = load64(address);
+            step.slots[step.slot_count++] = address;
             break;
         }
     }
@@ -80,13 +81,13 @@ Step step(Frame& frame, const Rule& rule, const Bounds& bounds) {
         step.new_bp = true;
     }
     step.slots[step.slot_count++] = return_slot;
-    if (word(return_slot) == 0) {
+    if (load64(return_slot) == 0) {
         step.end = Step::End::last;
         return step;
     }
-    if (rule.kind == RuleKind::by_code && !follows_call(word(return_slot))) return lost();
-    frame = {strip_signature(word(return_slot)), cfa, step.new_bp ? word(step.bp_slot) : frame.bp,
-             true};
+    if (rule.kind == RuleKind::by_code && !follows_call(load64(return_slot))) return lost();
+    frame = {strip_signature(load64(return_slot)), cfa,
+             step.new_bp ? load64(step.bp_slot) : frame.bp, true};
     return step;
 }
 

@@ -8,35 +8,33 @@
 // little-endian. Times are ticks of the processor's time-stamp counter; the process chunks relate
 // them to the clock. Payloads are compressed with zstd, unless noted. By ChunkKind:
 //
-//     process   ProcessInfo | command line | 0 | MPI rank | 0 | nanoseconds. The rank (decimal) is
-//               there in an MPI program. The last field (decimal) is there for an attached process:
-//               how long it had run before. The chunk is written first, and again at the end with
-//               the final clocks.
+//     process   ProcessInfo | command line | 0 | MPI rank | 0 | nanoseconds. The last two fields
+//               are decimal numbers and may be absent: the rank in MPI_COMM_WORLD of an MPI
+//               program; how long an attached process had run before. The chunk is written first,
+//               and again at the end with the final clocks.
 //     nodes     of the stack tree, from number `first` on: parent (varint) | address (varint of the
-//               zigzag delta). Some are not addresses but Python frames (heap/python_nodes.hpp).
+//               zigzag delta). Some addresses stand for Python frames (heap/python_nodes.hpp).
 //     modules   text, a line per loaded object: "load-bias begin end build-id path", numbers in hex
 //     thread    text: "number name", the number as the system has it
 //     python    text: lines as in heap/python.hpp
-//     raw       events of one thread, in order, as its hooks wrote them (heap/event_layout.hpp),
-//     not
-//               compressed: that would take processor time from the program. `first` is the step
-//               before the first event.
-//     events    what `assay-heap pack` makes of raw chunks: events of one thread as columns that
-//     are
-//               compressed one by one (encode_columns below), not once more as a whole. Blocks have
+//     raw       events of one thread, in order, as its hooks wrote them (heap/event_layout.hpp).
+//               Not compressed: that would take processor time from the program. `first` is the
+//               step before the first event.
+//     events    packed raw chunks (assay-heap pack): events of one thread as columns, each
+//               compressed by itself (encode_columns below) and not again as a whole. Blocks have
 //               ids instead of addresses.
-//     samples   of the process: time (delta) | virtual pages | resident pages (zigzag deltas),
-//     varints mappings  text, a line per writable mapping of an object, its zeroed pages included:
+//     samples   of the process's memory, as varints: time (delta) | virtual pages | resident pages
+//               (zigzag deltas)
+//     mappings  text, a line per writable mapping of an object, its zeroed pages included:
 //               "begin end pages path", numbers in hex. `pages` is a bit mask of the pages that are
 //               in memory, four per digit, the lowest bit first. The last such chunk counts;
 //               `first` is its time.
-//     faults    page faults of the process: time (ns of CLOCK_REALTIME) | thread number of the
-//     system
-//               | instruction | address | the last words of the stack (FaultStack). All but the
-//               thread are zigzag deltas; all are varints. `first` is the time of the first fault.
-//               An empty chunk says that faults were watched.
-//     code      text, a line per function that was made at run time: "begin bytes name", numbers in
-//               hex. Of several lines for one address the last counts.
+//     faults    page faults of the process, as varints: time (ns of CLOCK_REALTIME) | the system's
+//               thread number | instruction | address | the last words of the stack (FaultStack).
+//               All but the thread are zigzag deltas. `first` is the time of the first fault. An
+//               empty chunk records that faults were watched.
+//     code      text, a line per function that was generated at run time: "begin bytes name",
+//               numbers in hex. Of several lines for one address the last counts.
 #pragma once
 
 #include <array>
@@ -90,8 +88,8 @@ struct ProcessInfo {
     std::uint64_t lost = 0;       // events that could not be recorded
     std::uint32_t end_state = 0;  // an EndState (heap/arena.hpp); none: the trace is incomplete
     std::uint32_t page_bytes = 4096;
-    std::uint64_t at_least = 0;  // bytes: smaller blocks were left out
-    std::uint64_t sample = 0;    // bytes: about one block was recorded for each so many; 0: all
+    std::uint64_t at_least = 0;  // bytes: smaller blocks are not in the trace
+    std::uint64_t sample = 0;    // mean requested bytes per recorded block; 0: all are recorded
 };
 
 // ---- events in columns
@@ -119,17 +117,17 @@ inline bool is_allocation(Kind kind, std::uint64_t address, std::uint64_t size) 
 
 // Packs the events of one thread. `first` is the time that the first one is relative to.
 //
-//     number (varint) | kinds | allocation times | other times | blocks | sizes | stacks | call
-//     ticks
+//     number (varint) | kinds | allocation times | other times | blocks | sizes | stacks |
+//     call ticks
 //
 // `number` is that of the first new block; new blocks are numbered without gaps. Each column holds
 // varints:
 //
 //     kinds       per event: kind 4 | has call ticks 1 | block of another thread 1 | raw address 1
-//     times       delta to the event before, in steps of 16 ticks: far less than passes between two
-//                 threads' uses of a block
-//     blocks      nothing for a new block; the age in blocks for one of the same thread; thread and
-//                 number for one of another thread; the address where the block has no id
+//     times       delta to the previous event, in steps of 16 ticks: far less than the time between
+//                 two threads' uses of a block
+//     blocks      nothing for a new block; the age in blocks for a block of the same thread; thread
+//                 and number for a block of another thread; the address if the block has no id
 //     sizes       of events that have a size
 //     stacks      per event
 //     call ticks  of events that were timed
