@@ -5,7 +5,7 @@
 //            --schedule shift --rounds 0 --nflight 1 --budget 20 --confidence 0.05
 //     mpirun -np 8 assay-probe-openmpi run network.client_server --servers 2 --op send,put,get
 //     mpirun -np 8 assay-probe-openmpi run network.pairs --pairs 0-3,3-0,1-2 --size 1MiB
-//       --repeats 5
+//            --repeats 5
 //     mpirun -np 8 assay-probe-openmpi run network.saturation <rounds.jsonl
 //
 // The first two also write the pair matrix (rows of "bandwidth"), a context for each host, and the

@@ -184,9 +184,9 @@ void Session::give_up(Nanoseconds waited, const std::vector<int>& peers) {
 // Runs on the watchdog's thread while the main thread is blocked in the transport, so it ends the
 // process directly.
 void Session::stalled() {
-    const bool known = !labels_.empty();
-    const std::string name = known ? label(rank_) : transport.host();
-    const std::string peer = known && awaited_peer_ >= 0 ? label(awaited_peer_) : "";
+    const bool has_labels = !labels_.empty();
+    const std::string name = has_labels ? label(rank_) : transport.host();
+    const std::string peer = has_labels && awaited_peer_ >= 0 ? label(awaited_peer_) : "";
     sink.failure(fmt::format("{} {} for more than {:.0f} s{}{}", name, blocking_call_,
                              seconds(limits_.timeout) * 1.5, peer.empty() ? "" : ": ", peer),
                  "check that every host is up and reachable, or raise --timeout",

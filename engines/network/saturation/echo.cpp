@@ -76,9 +76,9 @@ bool run_echoes(Session& session, const Round& round, std::vector<Echo>& echoes,
     for (std::size_t i = 0; i < round.pairs.size() && interrupted == 0; ++i) {
         const auto [first, second] = round.pairs[i];
         const int rank = session.rank();
-        // The other ranks sleep during a pair. In the simulator waiting disturbs nobody, but each
-        // barrier costs simulation time: there pairs with the same first rank follow each other
-        // without a barrier.
+        // The other ranks sleep during a pair. In the simulator waiting ranks do not disturb, but
+        // each barrier takes time to simulate: there pairs with the same first rank follow each
+        // other without a barrier.
         const bool last = i + 1 == round.pairs.size() || round.pairs[i + 1].first != first;
         const bool barrier = !session.transport.simulated() || last;
         if (rank == first || rank == second) {

@@ -12,8 +12,9 @@ namespace {
 constexpr std::size_t min_size = 8, max_size = 1 << 30;  // the first word marks the last message
 constexpr double max_seconds = 3600;
 
-Error invalid_round(const std::string& what) {
-    return Error("not a round of experiments: " + what, "see engines/network/saturation/round.hpp");
+Error invalid_round(const std::string& reason) {
+    return Error("not a round of experiments: " + reason,
+                 "see engines/network/saturation/round.hpp");
 }
 
 int read_rank(const Json& value, int ranks) {
@@ -24,12 +25,12 @@ int read_rank(const Json& value, int ranks) {
 
 std::vector<std::pair<int, int>> read_pairs(const Json& list, int ranks) {
     std::vector<std::pair<int, int>> pairs;
-    std::set<std::pair<int, int>> known;
+    std::set<std::pair<int, int>> listed;
     for (const Json& item : list) {
         if (item.size() != 2) throw invalid_round("a flow is a pair of ranks, e.g. [0,4]");
         const std::pair pair{read_rank(item[0], ranks), read_rank(item[1], ranks)};
         if (pair.first == pair.second) throw invalid_round("a rank does not send to itself");
-        if (!known.insert(pair).second)
+        if (!listed.insert(pair).second)
             throw invalid_round(fmt::format("{} to {} is listed twice", pair.first, pair.second));
         pairs.push_back(pair);
     }

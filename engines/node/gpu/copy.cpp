@@ -37,8 +37,8 @@ constexpr std::array directions = {Direction::h2d, Direction::d2h, Direction::bo
 const char* text(Direction d) {
     return d == Direction::h2d ? "h2d" : d == Direction::d2h ? "d2h" : "both";
 }
-bool includes(Direction d, Way way) {
-    return d == Direction::both || (d == Direction::h2d) == (way == Way::to);
+bool includes(Direction d, CopyDirection direction) {
+    return d == Direction::both || (d == Direction::h2d) == (direction == CopyDirection::h2d);
 }
 
 // The number of NVIDIA GPUs on the PCI bus, also of those that the driver cannot use.
@@ -136,7 +136,7 @@ void on_each_gpu(const std::vector<GpuChannels*>& gpus, Work work) {
 std::vector<CopyChannel*> channels_of(GpuChannels& gpu, Direction direction) {
     std::vector<CopyChannel*> channels;
     for (CopyChannel& channel : gpu.channels)
-        if (includes(direction, channel.way())) channels.push_back(&channel);
+        if (includes(direction, channel.direction())) channels.push_back(&channel);
     return channels;
 }
 
@@ -171,14 +171,14 @@ void Copier::run() {
 }
 
 void Copier::measure(const GpuList& gpus, Direction direction, const char* scope) {
-    const std::string who =
+    const std::string label =
         gpus.size() == 1 ? gpus[0]->gpu.text() : fmt::format("all {} GPUs", gpus.size());
     Series series(gpus.size());
     for (std::int64_t k = -1; k < settings_.repeats; ++k) {
         if (interrupted()) throw Error("interrupted: the results cover the copies until then");
         const double part = static_cast<double>(k + 1) / static_cast<double>(settings_.repeats + 1);
         sink_.progress((static_cast<double>(step_) + part) / static_cast<double>(steps_),
-                       fmt::format("{} {}", who, text(direction)));
+                       fmt::format("{} {}", label, text(direction)));
         if (k < 0) warm_up(gpus, direction, series);
         else repeat(gpus, direction, series);
     }
@@ -343,8 +343,8 @@ void detail::run_gpu_copy(const Options& options, Bench& bench) {
     for (int g = 0; g < count; ++g) gpus.emplace_back(g);
     settings.size = fit_memory(settings.size, gpus);
     for (GpuChannels& gpu : gpus)
-        for (const Way way : {Way::to, Way::from})
-            gpu.channels.emplace_back(gpu.gpu, way, settings.size, settings.timeout);
+        for (const CopyDirection direction : {CopyDirection::h2d, CopyDirection::d2h})
+            gpu.channels.emplace_back(gpu.gpu, direction, settings.size, settings.timeout);
     Copier(settings, bench.sink, gpus).run();
 }
 

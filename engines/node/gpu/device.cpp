@@ -83,9 +83,9 @@ void Gpu::bind_thread() const {
 }
 
 int Gpu::memory_node() const {
-    const bool known = std::ranges::any_of(
+    const bool is_listed = std::ranges::any_of(
         numa_nodes(), [&](const NumaNode& entry) { return numa_ == entry.number; });
-    return known ? *numa_ : NodeMemory::any;
+    return is_listed ? *numa_ : NodeMemory::any;
 }
 
 void Gpu::check(Result code, const char* call) const {
@@ -148,13 +148,13 @@ OwnedEvent::~OwnedEvent() {
 
 void Gate::hold(const Gpu& gpu, Stream stream) const {
     using Shared = std::shared_ptr<std::atomic<bool>>;
-    const auto wait = [](void* held) {
-        const std::unique_ptr<Shared> open(static_cast<Shared*>(held));
+    const auto wait = [](void* state) {
+        const std::unique_ptr<Shared> open(static_cast<Shared*>(state));
         (*open)->wait(false);
     };
-    auto held = std::make_unique<Shared>(open_);
-    gpu.check(driver().call_host(stream, wait, held.get()), "cuLaunchHostFunc");
-    std::ignore = held.release();  // `wait` owns it now
+    auto state = std::make_unique<Shared>(open_);
+    gpu.check(driver().call_host(stream, wait, state.get()), "cuLaunchHostFunc");
+    std::ignore = state.release();  // `wait` owns it now
 }
 
 void Gate::open() const {
@@ -164,9 +164,10 @@ void Gate::open() const {
 
 // ---- CopyChannel
 
-CopyChannel::CopyChannel(const Gpu& gpu, Way way, const CopySize& size, double limit_s)
+CopyChannel::CopyChannel(const Gpu& gpu, CopyDirection direction, const CopySize& size,
+                         double limit_s)
     : gpu_(gpu),
-      way_(way),
+      direction_(direction),
       size_(size),
       limit_(limit_s),
       host_(gpu, size.total()),
@@ -177,7 +178,7 @@ CopyChannel::CopyChannel(const Gpu& gpu, Way way, const CopySize& size, double l
       idle_event_(gpu) {
     for (int c = 0; c < size_.copies; ++c)
         stamp(host_.data() + static_cast<std::size_t>(c) * size_.bytes, size_.bytes, key(c));
-    if (way_ == Way::to) {
+    if (direction_ == CopyDirection::h2d) {
         readback_.emplace(gpu_, size_.bytes);
         return;
     }
@@ -187,11 +188,12 @@ CopyChannel::CopyChannel(const Gpu& gpu, Way way, const CopySize& size, double l
 }
 
 std::uint64_t CopyChannel::key(int copy) const {
-    return stamp_key(gpu_.number(), way_ == Way::to ? 0 : 1, static_cast<std::uint64_t>(copy));
+    return stamp_key(gpu_.number(), direction_ == CopyDirection::h2d ? 0 : 1,
+                     static_cast<std::uint64_t>(copy));
 }
 
 void CopyChannel::clear() {
-    if (way_ == Way::from) {
+    if (direction_ == CopyDirection::d2h) {
         std::memset(host_.data(), clear_value, size_.total());
         return;
     }
@@ -207,7 +209,7 @@ void CopyChannel::queue(const Gate& gate) {
     gpu_.check(driver().record(begin_event_, stream_), "cuEventRecord");
     for (int c = 0; c < size_.copies; ++c) {
         const std::size_t offset = static_cast<std::size_t>(c) * size_.bytes;
-        if (way_ == Way::to)
+        if (direction_ == CopyDirection::h2d)
             gpu_.check(
                 driver().copy_to(device_.at(offset), host_.data() + offset, size_.bytes, stream_),
                 "cuMemcpyHtoDAsync");
@@ -253,7 +255,7 @@ int CopyChannel::verify(std::optional<Corruption>& first) {
     for (int c = 0; c < size_.copies; ++c) {
         const std::size_t offset = static_cast<std::size_t>(c) * size_.bytes;
         const std::byte* arrived = host_.data() + offset;
-        if (way_ == Way::to) {
+        if (direction_ == CopyDirection::h2d) {
             gpu_.make_current();
             std::memset(readback_->data(), clear_value, size_.bytes);
             gpu_.check(

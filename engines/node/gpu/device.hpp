@@ -116,7 +116,7 @@ private:
     std::shared_ptr<std::atomic<bool>> open_;
 };
 
-enum class Way { to, from };  // to or from the GPU
+enum class CopyDirection { h2d, d2h };
 
 // The size of a measurement: `copies` consecutive copies of `bytes` each. Each has its own buffer,
 // so that every copied byte can be compared.
@@ -129,10 +129,10 @@ struct CopySize {
 // One direction of one GPU: buffers on both sides, and a stream between them.
 class CopyChannel {
 public:
-    CopyChannel(const Gpu&, Way, const CopySize&, double limit_s);
+    CopyChannel(const Gpu&, CopyDirection, const CopySize&, double limit_s);
 
     const Gpu& gpu() const { return gpu_; }
-    Way way() const { return way_; }
+    CopyDirection direction() const { return direction_; }
     std::size_t bytes() const { return size_.total(); }
 
     void clear();             // overwrites the destination, so that data of earlier copies are gone
@@ -155,7 +155,7 @@ private:
     std::uint64_t key(int copy) const;
 
     const Gpu& gpu_;
-    Way way_;
+    CopyDirection direction_;
     CopySize size_;
     double limit_;
     HostBuffer host_;

@@ -73,7 +73,7 @@ public:
             case Operation::copy: std::memcpy(target_.data(), source_->data(), step_.block); break;
             case Operation::transpose: transpose(); break;
         }
-        // What was written may be looked at by anybody: no compiler leaves it out.
+        // Makes the compiler assume that the written data are read, so that it keeps the stores.
         asm volatile("" : : "r"(target_.data()) : "memory");
     }
     double consumed() const { return consumed_; }

@@ -26,7 +26,8 @@ void check(const Workload& w) {
         if (step.operation != Operation::transpose) continue;
         const std::size_t chunks = w.chunk > 0 ? step.block / w.chunk : 0;
         if (chunks < 2)
-            throw Error("a block to be transposed has less than two chunks", "use a smaller chunk");
+            throw Error("a block to be transposed has fewer than two chunks",
+                        "use a smaller chunk");
         if (std::gcd(w.multiplier, chunks) != 1)
             throw Error("the multiplier " + std::to_string(w.multiplier) + " and the " +
                             std::to_string(chunks) + " chunks of a block have a common divisor",

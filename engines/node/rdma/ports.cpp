@@ -48,14 +48,14 @@ std::string state(const PortName& name) {
 }
 
 PortName first_active(const std::vector<std::string>& candidates) {
-    std::string seen;
+    std::string states;
     for (const std::string& device : candidates)
         for (const int port : ports(device)) {
             const PortName name{device, port};
             if (active(name)) return name;
-            seen += (seen.empty() ? "" : ", ") + name.text() + " is " + state(name);
+            states += (states.empty() ? "" : ", ") + name.text() + " is " + state(name);
         }
-    throw Error("no RDMA port is active (" + (seen.empty() ? "there is none" : seen) + ")",
+    throw Error("no RDMA port is active (" + (states.empty() ? "there is none" : states) + ")",
                 "check the cable, the subnet manager (InfiniBand) and the interface (Ethernet)");
 }
 

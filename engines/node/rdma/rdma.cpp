@@ -219,7 +219,7 @@ void RdmaRun::record(Op op, std::size_t size, const Result& result, int mtu) {
     const Party& to = sent_here ? remote_ : local_;
     const Subject subject{
         .host = from.host, .peer = to.host, .device = from.port, .numa = from.numa};
-    const Subject back{.host = to.host, .peer = from.host, .device = to.port, .numa = to.numa};
+    const Subject reverse{.host = to.host, .peer = from.host, .device = to.port, .numa = to.numa};
     const Json params = {{"op", name(op)},
                          {"size", size},
                          {"iterations", workload_.iterations},
@@ -243,8 +243,8 @@ void RdmaRun::record(Op op, std::size_t size, const Result& result, int mtu) {
         if (const auto& w = verification.first)
             sink_.corruption(rdma, source, params, w->message, w->offset, w->expected, w->observed);
     };
-    report_corruption(result.local, sent_here ? back : subject);
-    report_corruption(result.remote, sent_here ? subject : back);
+    report_corruption(result.local, sent_here ? reverse : subject);
+    report_corruption(result.remote, sent_here ? subject : reverse);
 }
 
 }  // namespace

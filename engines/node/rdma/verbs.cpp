@@ -148,11 +148,11 @@ Device::Device(const PortName& name, const EndpointOptions& options)
              "measure it with perftest's -R");
     mtu_ = port_.active_mtu;
     if (options.mtu != 0) {
-        const int most = mtu();
+        const int active_mtu = mtu();
         while (mtu_ > IBV_MTU_256 && mtu() > options.mtu) mtu_ = static_cast<ibv_mtu>(mtu_ - 1);
         if (mtu() != options.mtu)
             fail(fmt::format("cannot use an MTU of {}", options.mtu),
-                 fmt::format("give a power of two from 256 to its active one, {}", most));
+                 fmt::format("give a power of two from 256 to its active one, {}", active_mtu));
     }
     choose_address();
     domain_.reset(library().alloc_pd(context_.get()));
@@ -177,14 +177,14 @@ void Device::choose_address() {
         if (entry != table.end()) gid_ = *entry;
     }
     if (!gid_) {
-        std::string known;
+        std::string choices;
         for (const Gid& gid : table)
-            known += fmt::format("{}{} is {} ({})", known.empty() ? "" : ", ", gid.index,
-                                 gid.address, gid.type);
-        fail(
-            options_.gid_index < 0 ? "has no address"
-                                   : fmt::format("has no GID of index {}", options_.gid_index),
-            known.empty() ? "give its network interface an IP address" : "choose one of: " + known);
+            choices += fmt::format("{}{} is {} ({})", choices.empty() ? "" : ", ", gid.index,
+                                   gid.address, gid.type);
+        fail(options_.gid_index < 0 ? "has no address"
+                                    : fmt::format("has no GID of index {}", options_.gid_index),
+             choices.empty() ? "give its network interface an IP address"
+                             : "choose one of: " + choices);
     }
     if (library().query_gid(context_.get(), static_cast<std::uint8_t>(name_.port), gid_->index,
                             &raw_gid_) != 0)

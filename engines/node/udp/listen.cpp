@@ -144,17 +144,17 @@ bool Listener::drain(Worker& worker, std::size_t socket) {
                       message_bytes ? message_bytes : bytes, socket, time);
     }
     if (worker.messages == messages_before) return true;  // no message of this run
-    const std::uint64_t fresh = worker.unique - before;
+    const std::uint64_t new_messages = worker.unique - before;
     if (worker.first == 0) {
         worker.first = time;
-        worker.first_batch = fresh;
+        worker.first_batch = new_messages;
     } else {
         worker.gap = std::max(worker.gap, time - worker.last);
     }
     worker.last = time;
     const auto interval = static_cast<std::size_t>((time - start_) / interval_ns);
     if (interval >= worker.intervals.size()) worker.intervals.resize(interval + 1);
-    worker.intervals[interval] += fresh;
+    worker.intervals[interval] += new_messages;
     worker.live_unique.store(worker.unique, std::memory_order_relaxed);
     worker.live_last.store(time, std::memory_order_relaxed);
     return true;

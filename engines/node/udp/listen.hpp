@@ -24,14 +24,16 @@ struct Corruption {
     std::uint64_t message = 0, offset = 0, expected = 0, observed = 0;
 };
 
+// Messages of one stream, as SequenceTracker counts them.
 struct StreamArrivals {
-    std::uint64_t unique = 0, duplicates = 0, reordered = 0, late = 0, next = 0;
-    double jitter = 0;  // seconds
+    std::uint64_t unique = 0, duplicates = 0, reordered = 0, late = 0;
+    std::uint64_t next = 0;  // the highest sequence number plus 1
+    double jitter = 0;       // seconds
 };
 
 struct Arrivals {
     std::vector<StreamArrivals> streams{};
-    std::uint64_t unique = 0, foreign = 0, corrupted = 0;
+    std::uint64_t unique = 0, foreign = 0, corrupted = 0;  // foreign: not of this run
     std::uint64_t first_batch = 0;               // messages in the batch that started the clock
     Nanoseconds start = 0, first = 0, last = 0;  // first, last: 0 if nothing arrived
     Nanoseconds gap = 0;                         // longest time in which a thread received nothing

@@ -214,15 +214,15 @@ void Receiver::listen(const SenderInfo& sender, const Listener& listener, Recept
     while (!interrupted()) {
         answer(sender, reception, "");
         const Nanoseconds t = now();
-        const double quiet = seconds(t - std::max({listener.last(), start, ended}));
+        const double silence = seconds(t - std::max({listener.last(), start, ended}));
         if (reception.end) {
             if (ended == 0) ended = t;
             std::uint64_t sent = 0;
             for (const std::uint64_t messages : reception.end->sent) sent += messages;
-            if (quiet > (listener.received() >= sent ? complete_wait_s : missing_wait_s) ||
+            if (silence > (listener.received() >= sent ? complete_wait_s : missing_wait_s) ||
                 seconds(t - ended) > drain_limit_s)
                 return;
-        } else if (quiet > silence_s) {
+        } else if (silence > silence_s) {
             return;
         }
         show_progress(sender.hello, listener, start);

@@ -203,11 +203,11 @@ std::pair<Address, Interface> find_local(const std::string& host, int port) {
                 "it has " + reachable_addresses() + "; the receiver runs on the tested machine");
 }
 
-void require_mtu(const std::string& where, const std::string& interface, int mtu,
+void require_mtu(const std::string& subject, const std::string& interface, int mtu,
                  std::uint64_t size, int headers) {
     const auto needed = size + static_cast<std::uint64_t>(headers);
     if (mtu <= 0 || static_cast<std::uint64_t>(mtu) >= needed) return;
-    throw Error(fmt::format("{}: the MTU of {} is {}, and a message of {} bytes needs {}", where,
+    throw Error(fmt::format("{}: the MTU of {} is {}, and a message of {} bytes needs {}", subject,
                             interface, mtu, size, needed),
                 fmt::format("ip link set {} mtu {} there and on every hop; or choose --size "
                             "{}, or allow fragmentation with --fragments",

@@ -43,7 +43,7 @@ std::pair<Address, Interface> find_local(const std::string& host, int port);
 std::optional<Interface> interface_of(const Address&);
 
 // Throws Error, with the command that fixes it, if messages of `size` do not fit.
-void require_mtu(const std::string& where, const std::string& interface, int mtu,
+void require_mtu(const std::string& subject, const std::string& interface, int mtu,
                  std::uint64_t size, int headers);
 
 class UdpSocket {

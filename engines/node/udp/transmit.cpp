@@ -142,21 +142,21 @@ void Transmitter::work(Worker& worker) {
         const Nanoseconds due = start_ + stream->pace.due();
         while (now() < due && !is_over()) sleep_until(std::min(due, now() + grace_ns / 5));
         if (is_over()) return;
-        const Nanoseconds scheduled = start_ + stream->pace.scheduled(), at = now();
+        const Nanoseconds scheduled = start_ + stream->pace.scheduled(), sent_at = now();
         const std::uint64_t messages = send_batch(worker, *stream, stream->pace.batch());
-        stream->pace.advance(at - start_, messages);
-        if (worker.first == 0) worker.first = at, worker.first_batch = messages;
-        worker.last = at;
-        worker.longest_delay = std::max(worker.longest_delay, at - scheduled);
+        stream->pace.advance(sent_at - start_, messages);
+        if (worker.first == 0) worker.first = sent_at, worker.first_batch = messages;
+        worker.last = sent_at;
+        worker.longest_delay = std::max(worker.longest_delay, sent_at - scheduled);
         worker.messages.fetch_add(messages, std::memory_order_relaxed);
     }
 }
 
 // Sends the stream's next `messages`. Returns how many were sent: all, unless sending is over.
 std::uint64_t Transmitter::send_batch(Worker& worker, Stream& stream, std::uint64_t messages) {
-    const auto at = static_cast<std::uint64_t>(now());
+    const auto sent_at = static_cast<std::uint64_t>(now());
     for (std::uint64_t m = 0; m < messages; ++m)
-        DataHeader{stream.number, hello_.run, stream.pace.sent() + m, at}.put(
+        DataHeader{stream.number, hello_.run, stream.pace.sent() + m, sent_at}.put(
             worker.message_headers[m].data());
     std::uint64_t done = 0;
     while (done < messages) {
