@@ -130,7 +130,6 @@ std::string Job::create_store() {
     }
     PMPI_Comm_rank(node_comm_, &local_rank_);
     PMPI_Comm_size(node_comm_, &local_size_);
-    local_ = static_cast<std::uint32_t>(local_rank_);
     char name[64]{};
     if (rank_ == 0)
         std::snprintf(name, sizeof name, "%.32s",
@@ -152,7 +151,7 @@ std::string Job::create_store() {
         return message;
     }
     exchange_node_map();
-    writer_ = std::make_unique<Writer>(*store_, local_);
+    writer_ = std::make_unique<Writer>(*store_, local_rank());
     drain_ = std::make_unique<Drain>(*store_, settings_.drain_threads);
     directory_ = std::make_unique<WriteDirectory>(*this);
     std::string error;
@@ -200,7 +199,7 @@ void Job::end() {
     auto& self = *job;
     const bool drained =
         self.settings_.detach ||
-        self.drain_->finish(self.local_, self.store_->head(self.local_).tail.load());
+        self.drain_->finish(self.local_rank(), self.store_->head(self.local_rank()).tail.load());
     const bool all_drained =
         true_on_all_ranks(self.world_, drained);  // other ranks read this store until here
     self.remote_.reset();

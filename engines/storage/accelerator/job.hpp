@@ -34,7 +34,7 @@ public:
     MPI_Comm world() const { return world_; }
     int rank() const { return rank_; }
     int size() const { return size_; }
-    std::uint32_t local_rank() const { return local_; }
+    std::uint32_t local_rank() const { return static_cast<std::uint32_t>(local_rank_); }
     Store& store() { return *store_; }
     Writer& writer() { return *writer_; }
     Drain& drain() { return *drain_; }
@@ -69,7 +69,6 @@ private:
     Settings settings_;
     MPI_Comm world_ = MPI_COMM_NULL, node_comm_ = MPI_COMM_NULL;
     int rank_ = 0, size_ = 1, local_rank_ = 0, local_size_ = 1;
-    std::uint32_t local_ = 0;
     std::vector<Location> nodes_;
     int node_count_ = 1;
     std::unique_ptr<Store> store_;
