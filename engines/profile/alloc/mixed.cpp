@@ -2,8 +2,8 @@
 //
 // Sizes are log-uniform from 16 B to 256 KiB. Small blocks come first; nine of ten are freed at
 // random; then come larger blocks, for which the holes are too small. Peak resident over peak live
-// memory is the allocator's overhead; resident over live memory at the end is what it keeps of the
-// holes.
+// memory is the allocator's overhead; resident over live memory at the end shows how much of the
+// holes it keeps.
 #include <algorithm>
 
 #include "profile/alloc/measured_process.hpp"

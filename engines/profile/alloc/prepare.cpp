@@ -95,7 +95,7 @@ private:
         insert(address, to);
     }
 
-    // A block that is still at this address was freed unseen.
+    // A block that is still recorded at this address was freed without an event.
     void free_stale(std::uint32_t thread, std::uint64_t address) {
         if (const auto stale = remove(address)) visitor_.on_free(thread, *stale);
     }
@@ -221,7 +221,7 @@ private:
     std::map<std::uint32_t, ThreadScript> threads_;
 };
 
-// A missing free would be replayed as a leak, and a missing allocation not at all.
+// A missing free would be replayed as a leak; a missing allocation would not be replayed.
 void check_complete(heap::TraceReader& trace, const std::string& path) {
     heap::Bytes payload;
     heap::ProcessInfo process;

@@ -122,9 +122,9 @@ private:
         } else {
             const std::uint64_t begin = ticks();
             void* block = work();
-            const std::uint64_t took = ticks() - begin;
+            const std::uint64_t duration = ticks() - begin;
             times_.calls[static_cast<std::size_t>(kind)].record(
-                static_cast<Nanoseconds>(took > clock_ticks_ ? took - clock_ticks_ : 0));
+                static_cast<Nanoseconds>(duration > clock_ticks_ ? duration - clock_ticks_ : 0));
             return block;
         }
     }

@@ -83,9 +83,9 @@ std::uint32_t CallTree::find(stack::StackId stack) {
 std::uint32_t CallTree::join(stack::StackId native, stack::StackId frames) {
     if (!is_frame(frames) || native >= stacks_.size())
         return node_of_caller(native < stacks_.size() ? native : stack::lost_root);
-    const auto [known, is_new] =
+    const auto [cached, is_new] =
         joined_.try_emplace(static_cast<std::uint64_t>(native) << 32 | frames, unknown_);
-    if (!is_new) return known->second;
+    if (!is_new) return cached->second;
     const stack::Node& node = stacks_[native];
     std::uint32_t result = none;
     if (native <= stack::lost_root || node.address <= stack::unused_address ||
@@ -113,9 +113,10 @@ std::uint32_t CallTree::append(std::uint32_t node, const std::vector<Location>& 
 std::uint32_t CallTree::append_frames(std::uint32_t node,
                                       const std::vector<stack::StackId>& frames) {
     for (auto frame = frames.rbegin(); frame != frames.rend(); ++frame) {
-        const auto known = python_.locations.find(id_in(stacks_[*frame].address));
-        node = child(node, known != python_.locations.end() ? location_number(known->second, true)
-                                                            : location_number(unknown_python));
+        const auto location = python_.locations.find(id_in(stacks_[*frame].address));
+        node = child(node, location != python_.locations.end()
+                               ? location_number(location->second, true)
+                               : location_number(unknown_python));
     }
     return node;
 }
@@ -158,8 +159,8 @@ std::uint32_t CallTree::child(std::uint32_t parent, std::uint32_t location) {
 }
 
 std::uint32_t CallTree::location_number(const Location& location, bool is_python) {
-    if (const auto known = known_locations_.find(&location); known != known_locations_.end())
-        return known->second;
+    if (const auto cached = location_numbers_.find(&location); cached != location_numbers_.end())
+        return cached->second;
     const std::string function = location.function + '\0' + location.module;
     const std::string key = function + '\0' + location.file + '\0' + std::to_string(location.line);
     const auto [entry, is_new] =
@@ -171,7 +172,7 @@ std::uint32_t CallTree::location_number(const Location& location, bool is_python
                               first == entry->second ? !is_python && is_allocator_frame(location)
                                                      : locations_[first].is_allocator_frame});
     }
-    return known_locations_[&location] = entry->second;
+    return location_numbers_[&location] = entry->second;
 }
 
 std::uint32_t CallTree::allocation_site(std::uint32_t node) const {

@@ -79,7 +79,7 @@ private:
     std::vector<TreeLocation> locations_;
     std::unordered_map<std::uint64_t, std::uint32_t> children_;  // node by parent + 1 and location
     std::unordered_map<std::string, std::uint32_t> number_of_line_, number_of_function_;
-    std::unordered_map<const Location*, std::uint32_t> known_locations_;
+    std::unordered_map<const Location*, std::uint32_t> location_numbers_;
 };
 
 }  // namespace assay::heap

@@ -66,7 +66,7 @@ private:
 
     const TraceMetadata& metadata_;
     std::uint64_t page_;    // bytes
-    std::size_t next_ = 0;  // page fault to count
+    std::size_t next_ = 0;  // index of the next page fault to count
     // By thread: faults outside of blocks since the thread's last event.
     std::unordered_map<std::uint32_t, std::vector<std::size_t>> unattributed_;
     PageSet large_;  // first pages of blocks of a page and more

@@ -16,17 +16,17 @@ namespace {
 // heads are damaged held as many more as zstd packs into their bytes.
 std::uint64_t most_nodes(const TraceReader& trace) {
     constexpr std::uint64_t compression = 1024;
-    std::uint64_t most = stack::lost_root + 1 + compression * trace.damaged_bytes();
+    std::uint64_t limit = stack::lost_root + 1 + compression * trace.damaged_bytes();
     for (const ChunkRef& chunk : trace.chunks())
         if (chunk.header.kind == ChunkKind::nodes)
-            most += std::min(chunk.header.count, chunk.header.raw_bytes / 2);
-    return most;
+            limit += std::min(chunk.header.count, chunk.header.raw_bytes / 2);
+    return limit;
 }
 
 // False when the head's figures cannot be true of any trace.
-bool read_nodes(const ChunkHeader& head, const Bytes& payload, std::uint64_t most,
+bool read_nodes(const ChunkHeader& head, const Bytes& payload, std::uint64_t limit,
                 TraceMetadata& metadata) {
-    if (head.count > most || head.first > most - head.count) return false;
+    if (head.count > limit || head.first > limit - head.count) return false;
     VarintReader in(payload);
     if (metadata.nodes.size() < head.first + head.count)
         metadata.nodes.resize(head.first + head.count);
@@ -166,7 +166,7 @@ double TraceMetadata::seconds_at(std::uint64_t ticks) const {
 
 TraceMetadata read_metadata(TraceReader& trace, Symbols& symbols) {
     TraceMetadata metadata;
-    const std::uint64_t most = most_nodes(trace);
+    const std::uint64_t limit = most_nodes(trace);
     SiteNumbers site_numbers;
     Bytes payload;
     for (const ChunkRef& chunk : trace.chunks()) {
@@ -198,7 +198,7 @@ TraceMetadata read_metadata(TraceReader& trace, Symbols& symbols) {
                 if (metadata.process.page_bytes == 0) metadata.process.page_bytes = 4096;
                 break;
             case ChunkKind::nodes:
-                metadata.unreadable_chunks += !read_nodes(head, payload, most, metadata);
+                metadata.unreadable_chunks += !read_nodes(head, payload, limit, metadata);
                 break;
             case ChunkKind::modules: symbols.add_modules(text); break;
             case ChunkKind::code: symbols.add_jit_functions(text); break;

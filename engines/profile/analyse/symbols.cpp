@@ -63,7 +63,7 @@ constexpr std::size_t max_name_bytes = 1000;  // std::regex recurses for each ch
 constexpr const char* unknown_code = "(unknown code)";
 
 // V8 writes kind, optimisation level, name and source position: "JS:*name file:12:3". Names of
-// other generators are taken as they are.
+// other generators are not changed.
 Location jit_location(const std::string& name) {
     static const std::regex by_v8(
         "^(?:JS|Function|LazyCompile|Script|Eval):[~^*+-]?(.*) (?:file://)?([^ "
