@@ -1,10 +1,10 @@
-// Compares captured stacks with the compiler's own unwinder (_Unwind_Backtrace), since libunwind is
-// not available for aarch64 here: through fixed and variable frames, the C library, throw and
-// longjmp, threads and signals.
+// Compares captured stacks with those of the compiler's unwinder (_Unwind_Backtrace; the build has
+// no libunwind for aarch64): through fixed and variable frames, the C library, throw and longjmp,
+// threads and signals.
 //
-// Prints "CAPTURES captures, WRONG wrong", and separately for captures in signal handlers. Those
-// are right if they pass the signal frame and the interrupted function and end where main's stack
-// does.
+// Prints "CAPTURES captures, WRONG wrong", and separately for captures in signal handlers. A
+// capture in a handler is right if it has the frames of the handler and of the interrupted function
+// and ends in the same outermost frame as main's stack.
 #include <alloca.h>
 #include <pthread.h>
 #include <signal.h>
@@ -28,143 +28,143 @@ using namespace assay::stack;
 
 namespace {
 
-constexpr unsigned most = 512;
+constexpr unsigned max_frames = 512;
 
 Tree tree;
 
 struct Tally {
     unsigned long captures = 0, wrong = 0;
 };
-struct Own {  // of a thread
+struct ThreadState {
     Unwinder* unwinder = nullptr;
     Tally tally;
     std::mt19937 random{42};
     std::jmp_buf out;
 };
-thread_local Own own;
+thread_local ThreadState state;
 struct {
     volatile unsigned long captures = 0, wrong = 0;
 } interrupted;
-std::uint64_t outermost = 0;  // of main's stack
-unsigned usual = 0;           // its frames, main's own among them
+std::uint64_t main_root = 0;  // of main's stack
+unsigned main_depth = 0;      // its frames, main's own among them
 
-void attach() {
+void register_thread() {
     pthread_attr_t attributes;
     pthread_getattr_np(pthread_self(), &attributes);
     void* low = nullptr;
     std::size_t bytes = 0;
     pthread_attr_getstack(&attributes, &low, &bytes);
     pthread_attr_destroy(&attributes);
-    void* at = mmap(nullptr, sizeof(Unwinder), PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    own.unwinder = static_cast<Unwinder*>(at);
+    void* memory = mmap(nullptr, sizeof(Unwinder), PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    state.unwinder = static_cast<Unwinder*>(memory);
     const auto begin = reinterpret_cast<std::uint64_t>(low);
-    own.unwinder->set_bounds({begin, begin + bytes});
+    state.unwinder->set_bounds({begin, begin + bytes});
 }
 
-struct Theirs {
-    std::uint64_t pc[most];
+struct ExpectedStack {
+    std::uint64_t pc[max_frames];
     unsigned n = 0;
 };
 
-_Unwind_Reason_Code one(_Unwind_Context* context, void* into) {
-    auto& theirs = *static_cast<Theirs*>(into);
+_Unwind_Reason_Code add_frame(_Unwind_Context* context, void* into) {
+    auto& expected = *static_cast<ExpectedStack*>(into);
     int before = 0;
     const std::uint64_t pc = _Unwind_GetIPInfo(context, &before);
-    if (pc && theirs.n < most) theirs.pc[theirs.n++] = before ? pc : pc - 1;
+    if (pc && expected.n < max_frames) expected.pc[expected.n++] = before ? pc : pc - 1;
     return _URC_NO_REASON;
 }
 
-struct Ours {
-    std::uint64_t pc[most];
+struct CapturedStack {
+    std::uint64_t pc[max_frames];
     unsigned n = 0;
-    bool whole = false;
+    bool is_complete = false;
 
-    explicit Ours(StackId at) {
-        for (; at > lost_root && n < most; at = tree.node(at).parent)
-            pc[n++] = tree.node(at).address;
-        whole = at == complete_root;
+    explicit CapturedStack(StackId id) {
+        for (; id > lost_root && n < max_frames; id = tree.node(id).parent)
+            pc[n++] = tree.node(id).address;
+        is_complete = id == complete_root;
     }
 };
 
 __attribute__((noinline)) void capture() {
     const Frame caller = ASSAY_CALLER();
-    const Ours ours(own.unwinder->capture(caller, tree));
-    static thread_local Theirs theirs;
-    theirs.n = 0;
-    _Unwind_Backtrace(one, &theirs);
+    const CapturedStack captured(state.unwinder->capture(caller, tree));
+    static thread_local ExpectedStack expected;
+    expected.n = 0;
+    _Unwind_Backtrace(add_frame, &expected);
     unsigned skip = 0;
-    while (skip < theirs.n && theirs.pc[skip] != caller.pc - 1) ++skip;
-    const unsigned n = theirs.n - skip;
-    const bool same =
-        ours.whole && ours.n == n && std::equal(ours.pc, ours.pc + n, theirs.pc + skip);
-    ++own.tally.captures;
-    if (same || ++own.tally.wrong > 3) return;
-    for (unsigned k = 0; k < std::max(n, ours.n); ++k)
-        std::fprintf(stderr, "  %lx %lx\n", k < ours.n ? ours.pc[k] : 0,
-                     k < n ? theirs.pc[skip + k] : 0);
+    while (skip < expected.n && expected.pc[skip] != caller.pc - 1) ++skip;
+    const unsigned n = expected.n - skip;
+    const bool same = captured.is_complete && captured.n == n &&
+                      std::equal(captured.pc, captured.pc + n, expected.pc + skip);
+    ++state.tally.captures;
+    if (same || ++state.tally.wrong > 3) return;
+    for (unsigned k = 0; k < std::max(n, captured.n); ++k)
+        std::fprintf(stderr, "  %lx %lx\n", k < captured.n ? captured.pc[k] : 0,
+                     k < n ? expected.pc[skip + k] : 0);
 }
 
-void go(int depth);
+void descend(int depth);
 
 __attribute__((noinline)) void fixed(int depth) {
-    volatile char room[200];
-    static_cast<void>(room);
-    room[0] = 1;
-    go(depth - 1);
-    room[1] = 2;
+    volatile char buffer[200];
+    static_cast<void>(buffer);
+    buffer[0] = 1;
+    descend(depth - 1);
+    buffer[1] = 2;
 }
 __attribute__((noinline)) void variable(int depth) {
-    auto* room = static_cast<volatile char*>(alloca(16 + own.random() % 500));
-    room[0] = 1;
-    go(depth - 1);
-    room[1] = 2;
+    auto* buffer = static_cast<volatile char*>(alloca(16 + state.random() % 500));
+    buffer[0] = 1;
+    descend(depth - 1);
+    buffer[1] = 2;
 }
 __attribute__((noinline)) void large(int depth) {
-    volatile char room[70'000];
-    static_cast<void>(room);
-    room[0] = 1;
-    go(depth - 1);
-    room[69'999] = 2;
+    volatile char buffer[70'000];
+    static_cast<void>(buffer);
+    buffer[0] = 1;
+    descend(depth - 1);
+    buffer[69'999] = 2;
 }
 __attribute__((noinline)) void through_library(int depth) {
-    static thread_local int left;
-    left = depth;
+    static thread_local int remaining;
+    remaining = depth;
     int numbers[2] = {2, 1};
     std::qsort(numbers, 2, sizeof(int), [](const void* a, const void* b) {
-        go(left - 1);
+        descend(remaining - 1);
         return *static_cast<const int*>(a) - *static_cast<const int*>(b);
     });
 }
-__attribute__((noinline)) void thrown(int depth) {
+__attribute__((noinline)) void thrower(int depth) {
     try {
-        go(depth - 1);
+        descend(depth - 1);
         throw std::runtime_error("back");
     } catch (const std::exception&) {
         capture();
     }
 }
-__attribute__((noinline)) void jumped(int depth) {
-    std::jmp_buf mine;
-    std::memcpy(&mine, &own.out, sizeof mine);
-    if (!setjmp(own.out)) {
-        go(depth - 1);
-        std::longjmp(own.out, 1);
+__attribute__((noinline)) void jumper(int depth) {
+    std::jmp_buf saved;
+    std::memcpy(&saved, &state.out, sizeof saved);
+    if (!setjmp(state.out)) {
+        descend(depth - 1);
+        std::longjmp(state.out, 1);
     }
-    std::memcpy(&own.out, &mine, sizeof mine);
+    std::memcpy(&state.out, &saved, sizeof saved);
     capture();
 }
 
-void go(int depth) {
+void descend(int depth) {
     capture();
     if (depth <= 0) return;
-    switch (own.random() % 6) {
+    switch (state.random() % 6) {
         case 0: return fixed(depth), capture();
         case 1: return variable(depth), capture();
         case 2: return large(depth), capture();
         case 3: return through_library(depth), capture();
-        case 4: return thrown(depth), capture();
-        default: return jumped(depth), capture();
+        case 4: return thrower(depth), capture();
+        default: return jumper(depth), capture();
     }
 }
 
@@ -177,10 +177,11 @@ __attribute__((noinline)) unsigned leaf(unsigned n) {
 
 // Expects the handler, the signal frame, and the interrupted function (leaf or main).
 __attribute__((noinline)) void on_signal(int) {
-    const Ours ours(own.unwinder->capture(ASSAY_CALLER(), tree));
+    const CapturedStack captured(state.unwinder->capture(ASSAY_CALLER(), tree));
     interrupted.wrong =
-        interrupted.wrong + !(ours.whole && (ours.n == usual + 1 || ours.n == usual + 2) &&
-                              ours.pc[ours.n - 1] == outermost);
+        interrupted.wrong + !(captured.is_complete &&
+                              (captured.n == main_depth + 1 || captured.n == main_depth + 2) &&
+                              captured.pc[captured.n - 1] == main_root);
     interrupted.captures = interrupted.captures + 1;
 }
 
@@ -192,9 +193,9 @@ asm(".text\n.cfi_startproc\n.cfi_signal_frame\nnop\n.globl back_from_signal\nbac
 #endif
 
 void* in_thread(void*) {
-    attach();
-    for (int k = 0; k < 100; ++k) go(12);
-    return new Tally(own.tally);
+    register_thread();
+    for (int k = 0; k < 100; ++k) descend(12);
+    return new Tally(state.tally);
 }
 
 }  // namespace
@@ -202,18 +203,18 @@ void* in_thread(void*) {
 int main() {
     std::setvbuf(stdout, nullptr, _IOLBF, 0);
     if (!tree.reserve(std::size_t{1} << 22)) return 2;
-    attach();
-    for (int k = 0; k < 200; ++k) go(12);
+    register_thread();
+    for (int k = 0; k < 200; ++k) descend(12);
     pthread_t thread;
     void* result = nullptr;
     pthread_create(&thread, nullptr, in_thread, nullptr);
     pthread_join(thread, &result);
-    const Tally theirs = *static_cast<Tally*>(result);
-    std::printf("%lu captures, %lu wrong\n", own.tally.captures + theirs.captures,
-                own.tally.wrong + theirs.wrong);
-    const Ours here(own.unwinder->capture(ASSAY_CALLER(), tree));
-    outermost = here.pc[here.n - 1];
-    usual = here.n + 1;
+    const Tally thread_tally = *static_cast<Tally*>(result);
+    std::printf("%lu captures, %lu wrong\n", state.tally.captures + thread_tally.captures,
+                state.tally.wrong + thread_tally.wrong);
+    const CapturedStack main_stack(state.unwinder->capture(ASSAY_CALLER(), tree));
+    main_root = main_stack.pc[main_stack.n - 1];
+    main_depth = main_stack.n + 1;
     struct {
         void (*handler)(int);
         unsigned long flags;
@@ -223,8 +224,8 @@ int main() {
     if (syscall(SYS_rt_sigaction, SIGALRM, &action, nullptr, sizeof action.mask)) return 2;
     volatile unsigned sum = 0;
     for (unsigned long k = 0; k < 200; ++k) {
-        const itimerval soon{{0, 0}, {0, 1000}};
-        setitimer(ITIMER_REAL, &soon, nullptr);
+        const itimerval one_shot{{0, 0}, {0, 1000}};
+        setitimer(ITIMER_REAL, &one_shot, nullptr);
         while (interrupted.captures == k) sum = sum + leaf(2000);
     }
     std::printf("%lu captures in signal handlers, %lu wrong\n", interrupted.captures,

@@ -69,25 +69,25 @@ TEST_CASE("a histogram's quantiles are within a bucket's width of the samples'")
     const Summary exact = summarize(samples);
     const Summary binned = histogram.summary();
     CHECK(binned.n == exact.n);
-    for (const auto& [mine, theirs] : {std::pair{binned.median, exact.median},
-                                       {binned.p5, exact.p5},
-                                       {binned.p95, exact.p95},
-                                       {binned.p99, exact.p99},
-                                       {binned.min, exact.min},
-                                       {binned.max, exact.max},
-                                       {binned.mad, exact.mad}})
-        CHECK(mine == doctest::Approx(theirs).epsilon(0.02));
+    for (const auto& [binned_value, exact_value] : {std::pair{binned.median, exact.median},
+                                                    {binned.p5, exact.p5},
+                                                    {binned.p95, exact.p95},
+                                                    {binned.p99, exact.p99},
+                                                    {binned.min, exact.min},
+                                                    {binned.max, exact.max},
+                                                    {binned.mad, exact.mad}})
+        CHECK(binned_value == doctest::Approx(exact_value).epsilon(0.02));
 }
 
 TEST_CASE("histograms of ranks add up, and the extremes have a bucket") {
-    Histogram a, b, both;
+    Histogram a, b, merged;
     for (const Nanoseconds t : {Nanoseconds{0}, Nanoseconds{1}, Nanoseconds{63}, Nanoseconds{64}})
-        a.record(t), both.record(t);
+        a.record(t), merged.record(t);
     for (const Nanoseconds t : {Nanoseconds{1} << 40, Nanoseconds{INT64_MAX}, Nanoseconds{-5}})
-        b.record(t), both.record(t);
+        b.record(t), merged.record(t);
     a.merge(b.counts());
     CHECK(a.total() == 7);
-    CHECK(std::ranges::equal(a.counts(), both.counts()));
+    CHECK(std::ranges::equal(a.counts(), merged.counts()));
     CHECK(a.quantile(1) == doctest::Approx(static_cast<double>(INT64_MAX) * 1e-9).epsilon(0.01));
     a.clear();
     CHECK(a.total() == 0);

@@ -41,7 +41,7 @@ constexpr Result success = 0, invalid_value = 1, out_of_memory = 2, not_initiali
 
 double now() { return std::chrono::duration<double>(Clock::now().time_since_epoch()).count(); }
 
-void complain(const std::string& what) { std::fprintf(stderr, "fake: %s\n", what.c_str()); }
+void report(const std::string& what) { std::fprintf(stderr, "fake: %s\n", what.c_str()); }
 
 struct Gpu {
     int number = 0;
@@ -105,7 +105,7 @@ Result enter(const char* call, const Gpu* gpu) {
 Result enter_current(const char* call) {
     if (const Result r = enter(call, current)) return r;
     if (current) return success;
-    complain(std::string(call) + " without a context");
+    report(std::string(call) + " without a context");
     return invalid_context;
 }
 
@@ -170,26 +170,26 @@ void wait_until(double time_s) {
 }
 
 // Performs one copy at its rate; `way` is 0 to the GPU, 1 from it.
-void perform(StreamState& stream, int way, char* to, const char* from, std::size_t bytes) {
+void perform(StreamState& stream, int direction, char* to, const char* from, std::size_t bytes) {
     Machine& m = machine();
     Gpu& gpu = *stream.gpu;
     bool hangs, corrupts;
     {
         const std::lock_guard lock(m.mutex);
-        ++gpu.copies[way];
+        ++gpu.copies[direction];
         ++gpu.all_copies;
         if (injected("vanish", gpu, gpu.all_copies)) gpu.vanished = true;
         hangs = injected("hang", gpu, gpu.all_copies);
-        corrupts = injected("corrupt", gpu, gpu.copies[way]) &&
-                   (m.plan["corrupt"].value("way", "h2d") == "h2d") == (way == 0);
-        const double begin = std::max(stream.time, gpu.link_free[way]);
-        double end = begin + static_cast<double>(bytes) / gpu.rate[way];
-        if (m.shared[way] > 0) {
-            m.shared_free[way] =
-                std::max(m.shared_free[way], begin) + static_cast<double>(bytes) / m.shared[way];
-            end = std::max(end, m.shared_free[way]);
+        corrupts = injected("corrupt", gpu, gpu.copies[direction]) &&
+                   (m.plan["corrupt"].value("way", "h2d") == "h2d") == (direction == 0);
+        const double begin = std::max(stream.time, gpu.link_free[direction]);
+        double end = begin + static_cast<double>(bytes) / gpu.rate[direction];
+        if (m.shared[direction] > 0) {
+            m.shared_free[direction] = std::max(m.shared_free[direction], begin) +
+                                       static_cast<double>(bytes) / m.shared[direction];
+            end = std::max(end, m.shared_free[direction]);
         }
-        stream.time = gpu.link_free[way] = end;
+        stream.time = gpu.link_free[direction] = end;
     }
     while (hangs) std::this_thread::sleep_for(std::chrono::hours(1));
     if (gpu.vanished) return;
@@ -198,27 +198,27 @@ void perform(StreamState& stream, int way, char* to, const char* from, std::size
     wait_until(stream.time);
 }
 
-Result queue_copy(const char* call, int way, StreamState* stream, void* host,
+Result queue_copy(const char* call, int direction, StreamState* stream, void* host,
                   unsigned long long device, std::size_t bytes) {
     if (const Result r = enter_current(call)) return r;
     if (stream->gpu != current) {
-        complain(std::string(call) + ": a stream of another GPU");
+        report(std::string(call) + ": a stream of another GPU");
         return invalid_handle;
     }
     {
         const std::lock_guard lock(machine().mutex);
         if (!is_pinned(host, bytes))
-            complain(std::string(call) + ": the host's memory is not pinned");
+            report(std::string(call) + ": the host's memory is not pinned");
         if (!is_on_device(device, bytes, current)) {
-            complain(std::string(call) + ": not memory of this GPU");
+            report(std::string(call) + ": not memory of this GPU");
             return invalid_value;
         }
     }
     char* const device_data = reinterpret_cast<char*>(device);
     char* const host_data = static_cast<char*>(host);
     stream->push([=] {
-        perform(*stream, way, way == 0 ? device_data : host_data,
-                way == 0 ? host_data : device_data, bytes);
+        perform(*stream, direction, direction == 0 ? device_data : host_data,
+                direction == 0 ? host_data : device_data, bytes);
     });
     return success;
 }
@@ -288,7 +288,7 @@ Result cuDevicePrimaryCtxRetain(Gpu** context, int device) {
 Result cuDevicePrimaryCtxRelease_v2(int device) {
     Gpu& gpu = machine().gpus[static_cast<std::size_t>(device)];
     if (--gpu.retained == 0 && gpu.objects != 0)
-        complain(std::to_string(gpu.objects) + " objects of " + gpu.pci + " were not given back");
+        report(std::to_string(gpu.objects) + " objects of " + gpu.pci + " were not given back");
     return success;
 }
 
@@ -321,7 +321,7 @@ Result cuMemFree_v2(unsigned long long pointer) {
     const std::lock_guard lock(machine().mutex);
     const auto block = machine().device_memory.find(pointer);
     if (block == machine().device_memory.end()) {
-        complain("memory given back that is none");
+        report("memory given back that is none");
         return invalid_value;
     }
     block->second.second->used -= block->second.first;
@@ -343,7 +343,7 @@ Result cuMemHostUnregister(void* data) {
     if (const Result r = enter_current("cuMemHostUnregister")) return r;
     const std::lock_guard lock(machine().mutex);
     if (machine().pinned.erase(static_cast<char*>(data)) == 0)
-        complain("memory unpinned that was not pinned");
+        report("memory unpinned that was not pinned");
     --current->objects;
     return success;
 }
@@ -413,7 +413,7 @@ Result cuEventDestroy_v2(EventState* event) {
 
 Result cuEventRecord(EventState* event, StreamState* stream) {
     if (const Result r = enter_current("cuEventRecord")) return r;
-    if (event->gpu != stream->gpu) complain("an event of another GPU");
+    if (event->gpu != stream->gpu) report("an event of another GPU");
     event->pending = true;
     stream->push([=] {
         event->time = stream->time;
@@ -429,7 +429,7 @@ Result cuEventQuery(EventState* event) {
 
 Result cuEventElapsedTime(float* milliseconds, EventState* begin, EventState* end) {
     if (const Result r = enter_current("cuEventElapsedTime")) return r;
-    if (begin->gpu != end->gpu) complain("events of two GPUs compared");
+    if (begin->gpu != end->gpu) report("events of two GPUs compared");
     *milliseconds = static_cast<float>((end->time - begin->time) * 1e3);
     return success;
 }

@@ -1,8 +1,8 @@
 // A conformance test of MPI-IO, in the manner of MPICH's and ROMIO's suites.
 //
-// The same program runs with the MPI's own I/O and with the accelerator, for each MPI: what the
-// first passes, the second must pass. Every case checks its own bytes and prints a line: "ok NAME"
-// or "bad NAME: reason".
+// The same program runs with the MPI's own I/O and with the accelerator, for each MPI: a case that
+// passes with the first must pass with the second. Every case checks its own bytes and prints a
+// line: "ok NAME" or "bad NAME: reason".
 //
 //   mpiio FOLDER [standard | visibility | NAME]
 #include "mpiio/check.hpp"
@@ -20,8 +20,9 @@ void explicit_offsets() {
     constexpr int n = 1000;
     MPI_File file = open_file("explicit");
     MPI_Status status;
-    const auto mine = filled(n, rank * n);
-    EXPECT(MPI_File_write_at(file, rank * n * 4, mine.data(), n, MPI_INT, &status) == MPI_SUCCESS);
+    const auto written = filled(n, rank * n);
+    EXPECT(MPI_File_write_at(file, rank * n * 4, written.data(), n, MPI_INT, &status) ==
+           MPI_SUCCESS);
     EXPECT(count_of(status) == n);
     sync_all(file);
     const int other = (rank + 1) % size;
@@ -43,9 +44,10 @@ void strided_view() {
     MPI_Type_vector(blocks, block, block * size, MPI_INT, &type);
     MPI_Type_commit(&type);
     MPI_File_set_view(file, rank * block * 4, MPI_INT, type, "native", MPI_INFO_NULL);
-    const auto mine = filled(blocks * block, rank * 10000);
+    const auto written = filled(blocks * block, rank * 10000);
     MPI_Status status;
-    EXPECT(MPI_File_write_all(file, mine.data(), blocks * block, MPI_INT, &status) == MPI_SUCCESS);
+    EXPECT(MPI_File_write_all(file, written.data(), blocks * block, MPI_INT, &status) ==
+           MPI_SUCCESS);
     EXPECT(count_of(status) == blocks * block);
     MPI_Offset position = -1, byte = -1;
     MPI_File_get_position(file, &position);
@@ -110,11 +112,11 @@ void block_cyclic() {
         MPI_File_set_view(file, 0, MPI_INT, type, "native", MPI_INFO_NULL);
         // MPI_Pack with the same type gives each rank the data that belong to its part.
         const auto content = filled(sizes[0] * sizes[1], 5);
-        std::vector<int> mine(static_cast<std::size_t>(bytes / 4));
+        std::vector<int> written(static_cast<std::size_t>(bytes / 4));
         int packed_bytes = 0;
         if (bytes)
-            MPI_Pack(content.data(), 1, type, mine.data(), bytes, &packed_bytes, MPI_COMM_SELF);
-        EXPECT(MPI_File_write_all(file, mine.data(), bytes / 4, MPI_INT, MPI_STATUS_IGNORE) ==
+            MPI_Pack(content.data(), 1, type, written.data(), bytes, &packed_bytes, MPI_COMM_SELF);
+        EXPECT(MPI_File_write_all(file, written.data(), bytes / 4, MPI_INT, MPI_STATUS_IGNORE) ==
                MPI_SUCCESS);
         MPI_Type_free(&type);
         MPI_File_close(&file);
@@ -178,8 +180,8 @@ void shared_pointer() {
     constexpr int n = 16, rounds = 20;
     MPI_File file = open_file("shared");
     for (int round = 0; round < rounds; ++round) {
-        const std::vector<int> mine(n, rank * rounds + round);
-        EXPECT(MPI_File_write_shared(file, mine.data(), n, MPI_INT, MPI_STATUS_IGNORE) ==
+        const std::vector<int> written(n, rank * rounds + round);
+        EXPECT(MPI_File_write_shared(file, written.data(), n, MPI_INT, MPI_STATUS_IGNORE) ==
                MPI_SUCCESS);
     }
     MPI_Barrier(MPI_COMM_WORLD);
@@ -192,7 +194,7 @@ void shared_pointer() {
     EXPECT(MPI_File_read_ordered(file, ordered.data(), n, MPI_INT, MPI_STATUS_IGNORE) ==
            MPI_SUCCESS);
     MPI_File_close(&file);
-    // Every block is complete and exists once.
+    // Every block is complete and occurs exactly once.
     const auto content = read_back("shared");
     std::vector<int> seen(static_cast<std::size_t>(rounds * size));
     EXPECT(static_cast<int>(content.size()) == n * rounds * size);
@@ -262,15 +264,15 @@ void sizes() {
     MPI_File_get_size(file, &bytes);
     EXPECT(bytes == 0);
     MPI_Barrier(MPI_COMM_WORLD);
-    const auto mine = filled(100, rank * 100);
-    MPI_File_write_at_all(file, rank * 400, mine.data(), 100, MPI_INT, MPI_STATUS_IGNORE);
+    const auto written = filled(100, rank * 100);
+    MPI_File_write_at_all(file, rank * 400, written.data(), 100, MPI_INT, MPI_STATUS_IGNORE);
     sync_all(file);
     MPI_File_get_size(file, &bytes);
     EXPECT(bytes == 400 * size);
     EXPECT(MPI_File_set_size(file, 120) == MPI_SUCCESS);
     MPI_File_get_size(file, &bytes);
     EXPECT(bytes == 120);
-    // Truncated data do not come back.
+    // Truncated data do not reappear when the file grows again.
     EXPECT(MPI_File_set_size(file, 800) == MPI_SUCCESS);
     std::vector<int> read(200, -1);
     MPI_Status status;
@@ -284,7 +286,7 @@ void sizes() {
     MPI_File_seek(file, -8, MPI_SEEK_END);
     MPI_File_get_position(file, &bytes);
     EXPECT(bytes == 1192);
-    MPI_Barrier(MPI_COMM_WORLD);  // else a faster rank already reads what a slower has not measured
+    MPI_Barrier(MPI_COMM_WORLD);  // a faster rank must not read before a slower one has measured
     MPI_File_close(&file);
     MPI_Barrier(MPI_COMM_WORLD);
     expected.resize(300, 0);
@@ -326,13 +328,13 @@ void modes() {
     EXPECT(access(path("gone").c_str(), F_OK) != 0);
 }
 
-// Nothing is remembered of a file that is removed, recreated or changed by another program between
-// two openings.
+// No cached state survives between two openings if another program removes, recreates or changes
+// the file.
 void changed_outside() {
     for (int round = 0; round < 3; ++round) {
         MPI_File file = open_file("hands");
-        const std::vector<int> mine(64, rank + 10 * round);
-        MPI_File_write_at_all(file, rank * 256, mine.data(), 64, MPI_INT, MPI_STATUS_IGNORE);
+        const std::vector<int> written(64, rank + 10 * round);
+        MPI_File_write_at_all(file, rank * 256, written.data(), 64, MPI_INT, MPI_STATUS_IGNORE);
         MPI_File_close(&file);
         MPI_Barrier(MPI_COMM_WORLD);
         if (rank == 0 && round == 0) {
@@ -358,9 +360,9 @@ void changed_outside() {
 void overwriting() {
     MPI_File file = open_file("over");
     for (int turn = 0; turn < 3 * size; ++turn) {
-        const std::vector<int> mine(100, turn);
+        const std::vector<int> written(100, turn);
         if (turn % size == rank)
-            MPI_File_write_at(file, turn % 5 * 40, mine.data(), 100, MPI_INT, MPI_STATUS_IGNORE);
+            MPI_File_write_at(file, turn % 5 * 40, written.data(), 100, MPI_INT, MPI_STATUS_IGNORE);
         sync_all(file);
         int read = -1;
         MPI_File_read_at(file, turn % 5 * 40 + 200, &read, 1, MPI_INT, MPI_STATUS_IGNORE);
@@ -379,8 +381,8 @@ void atomic_mode() {
     MPI_File_get_atomicity(file, &on);
     EXPECT(on == 1);
     for (int round = 0; round < rounds; ++round) {
-        std::vector<int> mine(n, rank * rounds + round + 1), read(n);
-        MPI_File_write_at(file, 0, mine.data(), n, MPI_INT, MPI_STATUS_IGNORE);
+        std::vector<int> written(n, rank * rounds + round + 1), read(n);
+        MPI_File_write_at(file, 0, written.data(), n, MPI_INT, MPI_STATUS_IGNORE);
         MPI_Status status;
         MPI_File_read_at(file, 0, read.data(), n, MPI_INT, &status);
         for (int value : read) EXPECT(value == read[0] && value > 0);
@@ -392,8 +394,8 @@ void atomic_mode() {
 void large_offsets() {
     const MPI_Offset far = (MPI_Offset{5} << 30) + rank * 4096;
     MPI_File file = open_file("far", rdwr | MPI_MODE_DELETE_ON_CLOSE);
-    const auto mine = filled(1024, rank);
-    EXPECT(MPI_File_write_at_all(file, far, mine.data(), 1024, MPI_INT, MPI_STATUS_IGNORE) ==
+    const auto written = filled(1024, rank);
+    EXPECT(MPI_File_write_at_all(file, far, written.data(), 1024, MPI_INT, MPI_STATUS_IGNORE) ==
            MPI_SUCCESS);
     sync_all(file);
     std::vector<int> read(1024, -1);
@@ -434,17 +436,17 @@ void several_files() {
 void larger_than_store() {
     constexpr int n = 6 << 20, rounds = 4;  // 24 MiB a call
     MPI_File file = open_file("much", rdwr);
-    std::vector<int> mine;
+    std::vector<int> buffer;
     for (int round = 0; round < rounds; ++round) {
-        mine = filled(n, (round * size + rank) * n);
-        EXPECT(MPI_File_write_at_all(file, MPI_Offset{4} * (round * size + rank) * n, mine.data(),
+        buffer = filled(n, (round * size + rank) * n);
+        EXPECT(MPI_File_write_at_all(file, MPI_Offset{4} * (round * size + rank) * n, buffer.data(),
                                      n, MPI_INT, MPI_STATUS_IGNORE) == MPI_SUCCESS);
     }
     sync_all(file);
     const int other = (rank + 1) % size;
-    EXPECT(MPI_File_read_at(file, MPI_Offset{4} * other * n, mine.data(), n, MPI_INT,
+    EXPECT(MPI_File_read_at(file, MPI_Offset{4} * other * n, buffer.data(), n, MPI_INT,
                             MPI_STATUS_IGNORE) == MPI_SUCCESS);
-    EXPECT(mine == filled(n, other * n));
+    EXPECT(buffer == filled(n, other * n));
     MPI_File_close(&file);
     MPI_Barrier(MPI_COMM_WORLD);
     EXPECT(read_back("much") == filled(n * rounds * size, 0));

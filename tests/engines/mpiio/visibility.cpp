@@ -24,10 +24,10 @@ void visible_after_message() {
                 MPI_File_read_at(file, 0, read.data(), n, MPI_INT, MPI_STATUS_IGNORE);
                 EXPECT(read == expected);
             }
-            const std::vector<int> mine(static_cast<std::size_t>(length), turn);
-            MPI_File_write_at(file, (turn ? begin : 0) * 4, mine.data(), length, MPI_INT,
+            const std::vector<int> written(static_cast<std::size_t>(length), turn);
+            MPI_File_write_at(file, (turn ? begin : 0) * 4, written.data(), length, MPI_INT,
                               MPI_STATUS_IGNORE);
-            std::copy(mine.begin(), mine.end(), expected.begin() + (turn ? begin : 0));
+            std::copy(written.begin(), written.end(), expected.begin() + (turn ? begin : 0));
             if (turn + 1 < rounds)
                 MPI_Send(expected.data(), n, MPI_INT, (turn + 1) % size, turn + 1, MPI_COMM_WORLD);
         }
@@ -39,15 +39,16 @@ void visible_after_message() {
     EXPECT(read_back("message") == expected);
 }
 
-// All ranks write, pass a barrier and read everything; the blocks change ranks in each round.
+// All ranks write, pass a barrier and read everything; each rank writes another block in each
+// round.
 void visible_after_barrier() {
     constexpr int n = 300, rounds = 40;
     MPI_File file = open_file("barrier");
     std::vector<int> expected(static_cast<std::size_t>(n * size)), read(expected.size());
     for (int round = 0; round < rounds; ++round) {
         const int block = (rank + round) % size;
-        const std::vector<int> mine(n, round * size + rank);
-        MPI_File_write_at(file, block * n * 4, mine.data(), n, MPI_INT, MPI_STATUS_IGNORE);
+        const std::vector<int> written(n, round * size + rank);
+        MPI_File_write_at(file, block * n * 4, written.data(), n, MPI_INT, MPI_STATUS_IGNORE);
         MPI_Barrier(MPI_COMM_WORLD);
         for (int k = 0; k < size; ++k)
             std::fill_n(expected.begin() + (k + round) % size * n, n, round * size + k);
@@ -67,10 +68,10 @@ void visible_after_collective() {
     std::vector<int> expected(static_cast<std::size_t>(n * size)), read(expected.size());
     for (int round = 0; round < rounds; ++round) {
         usleep(random() % 4 == 0 ? 3000 : 0);
-        const std::vector<int> all(expected.size(), -round), mine(n, round * size + rank);
+        const std::vector<int> all(expected.size(), -round), written(n, round * size + rank);
         MPI_File_write_at_all(file, 0, all.data(), rank == round % size ? n * size : 0, MPI_INT,
                               MPI_STATUS_IGNORE);
-        MPI_File_write_at_all(file, (rank + round) % size * n * 4, mine.data(), n, MPI_INT,
+        MPI_File_write_at_all(file, (rank + round) % size * n * 4, written.data(), n, MPI_INT,
                               MPI_STATUS_IGNORE);
         for (int k = 0; k < size; ++k)
             std::fill_n(expected.begin() + (k + round) % size * n, n, round * size + k);
@@ -180,8 +181,8 @@ void random_histories() {
     int last = 0, token = 0;
     for (int step = 1; step <= steps && failure.empty(); ++step) {
         const int writer = below(size), kind = below(100);
-        const int begin = below(n - 1), most = kind % 3 ? 600 : n / 4,
-                  length = 1 + below(std::min(most, n - begin));
+        const int begin = below(n - 1), max_length = kind % 3 ? 600 : n / 4,
+                  length = 1 + below(std::min(max_length, n - begin));
         const int stride = 2 + below(7), parts = 1 + below(40), cut = below(n);
         if (kind >= 97) {
             // Collective steps.
@@ -198,11 +199,12 @@ void random_histories() {
         if (writer != last && rank == writer)
             MPI_Recv(&token, 1, MPI_INT, last, step, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
         last = writer;
-        const auto covers = [&](int upto) {
-            if (static_cast<int>(model.size()) < upto) model.resize(static_cast<std::size_t>(upto));
+        const auto grow_to = [&](int count) {
+            if (static_cast<int>(model.size()) < count)
+                model.resize(static_cast<std::size_t>(count));
         };
         if (kind < 45) {
-            covers(begin + length);
+            grow_to(begin + length);
             std::fill_n(model.begin() + begin, length, step);
             std::fill_n(bytes.begin(), length, step);
             if (rank == writer)
@@ -211,7 +213,7 @@ void random_histories() {
         } else if (kind < 60) {
             for (int k = 0; k < parts && begin + k * stride < n; ++k) {
                 const int offset = begin + k * stride;
-                covers(offset + 1);
+                grow_to(offset + 1);
                 model[static_cast<std::size_t>(offset)] = -step;
                 const int value = -step;
                 if (rank == writer)

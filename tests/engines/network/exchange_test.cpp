@@ -1,4 +1,5 @@
-// Bursts over the null transport: what arrives, who times it, and that injected faults are found.
+// Bursts over the null transport: what arrives, which rank times it, and that injected faults are
+// found.
 #include "network/exchange.hpp"
 
 #include <doctest/doctest.h>

@@ -59,7 +59,8 @@ TEST_CASE(
         const Json times = same("time");
         CHECK(times["samples"].size() == 3);
         CHECK(times["summary"]["max"].get<double>() <= median(same("wall_time")) * (1 + 1e-9));
-        // A stream measures the latency of 50 / 4 messages in each round, others that of each one.
+        // A stream measures the latency of 50 / 4 messages in each round; the other operations that
+        // of each message.
         CHECK(same("latency")["summary"]["n"] == 3 * 2 * (params["op"] == "send" ? 50 / 4 : 50));
     }
     std::map<std::string, std::set<std::string>> rows;
@@ -134,7 +135,7 @@ TEST_CASE("rounds are sampled when asked") {
 TEST_CASE("pairs: each listed pair alone, in its direction, the slow one slow") {
     Faults faults;
     faults.rate = 500e6;
-    faults.transmit[2] = 5e6;  // far below what a machine reaches that has other work
+    faults.transmit[2] = 5e6;  // far below the rate of a loaded machine
     Recorded records;
     measure(records, pairs, 4, "--pairs 2-0,0-2,1-3 --size 64KiB --repeats 3", faults);
     const auto bandwidths = records.of("measurement", "bandwidth");

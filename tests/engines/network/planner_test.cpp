@@ -81,7 +81,9 @@ TEST_CASE("a slow network's sweep stays near its budget and reaches every size")
         const double left = planner.remaining(item, elapsed);
         CHECK(left > 0);
         CHECK(left <= input.budget);
-        do elapsed += pass;  // as the sweep does: at least once, and no more than half a pass over
+        do
+            elapsed += pass;  // as the sweep does: at least one pass, and at most half a pass
+                              // beyond the budget
         while (elapsed + pass / 2 <= deadline);
     }
     CHECK(elapsed > 0.8 * input.budget);

@@ -58,14 +58,14 @@ TEST_CASE("in circle and xor a rank has one partner a round, both ways, or a bye
             if (std::string(shape) == "xor" && (ranks & (ranks - 1))) continue;
             const Schedule schedule = Schedule::all_to_all(shape, ranks);
             for (int index = 0; index < schedule.rounds(); ++index) {
-                int byes = 0;
+                int idle_ranks = 0;
                 for (int rank = 0; rank < ranks; ++rank) {
                     const Round round = schedule.round(index, rank);
                     REQUIRE(round.outgoing.size() == round.incoming.size());
-                    if (round.outgoing.empty()) ++byes;
+                    if (round.outgoing.empty()) ++idle_ranks;
                     else CHECK(round.outgoing[0].peer == round.incoming[0].peer);
                 }
-                CHECK(byes == ranks % 2);
+                CHECK(idle_ranks == ranks % 2);
             }
         }
 }

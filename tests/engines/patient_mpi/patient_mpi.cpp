@@ -1,10 +1,10 @@
 // Makes MPICH wait without spinning, for tests that start more ranks than there are processors.
 //
 // MPICH (device ch4:ucx) polls UCX without pause while it waits for a message. With three ranks on
-// two processors, the rank that would send gets no processor until the scheduler takes one away
+// two processors, the sending rank gets no processor until the scheduler preempts another
 // (milliseconds), and a test of some thousand messages takes a minute. Loaded with LD_PRELOAD, this
-// library gives the processor up after a poll that found nothing: at once for the first 64, then by
-// sleeping. What MPI does is the same.
+// library yields the processor after each idle poll, and sleeps after 64 idle polls in a row. MPI's
+// behaviour is otherwise unchanged.
 #include <dlfcn.h>
 #include <sched.h>
 #include <unistd.h>

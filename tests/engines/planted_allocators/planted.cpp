@@ -1,10 +1,9 @@
 // Allocators with planted costs, which the study must find exactly. PLANTED selects one for each
 // library:
 //
-//   fault   every block is a mapping, which free unmaps. In every cycle malloc takes one page
-//   fault,
-//           for the page before the block that holds its size, and the first touch one for each
-//           page of the block.
+//   fault   every block is a mapping, which free unmaps. In every cycle malloc takes one page fault
+//           (for the page before the block, which holds its size), and the first touch takes one
+//           for each page of the block.
 //   leak    like fault, but free does nothing: touched pages stay resident.
 //   slow    blocks come from one large mapping and are reused; each malloc takes 20 microseconds.
 //   half    like leak, without realloc.

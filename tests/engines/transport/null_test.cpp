@@ -16,8 +16,8 @@ void wait_for(Transport& transport, Ticket ticket) {
 }
 
 void barrier(Transport& transport) {
-    double nothing = 0;
-    transport.begin_max({&nothing, 1});
+    double value = 0;
+    transport.begin_max({&value, 1});
     while (!transport.test_collective()) {
     }
 }
@@ -43,25 +43,25 @@ TEST_CASE("messages with one peer and tag arrive in order, whichever side posts 
 TEST_CASE("put and get reach the window, collectives reduce, gather and broadcast") {
     run_null_ranks(3, {}, [](Transport& transport) {
         auto* window = reinterpret_cast<int*>(transport.create_window(64));
-        const int me = transport.rank(), next = (me + 1) % 3;
-        window[1] = 10 + me;
+        const int rank = transport.rank(), next = (rank + 1) % 3;
+        window[1] = 10 + rank;
         barrier(transport);
-        transport.put(&me, sizeof me, next, 0);
+        transport.put(&rank, sizeof rank, next, 0);
         transport.flush(next);
-        int got = 0;
-        wait_for(transport, transport.get(&got, sizeof got, next, sizeof(int)));
-        CHECK(got == 10 + next);
+        int value = 0;
+        wait_for(transport, transport.get(&value, sizeof value, next, sizeof(int)));
+        CHECK(value == 10 + next);
         barrier(transport);
-        CHECK(window[0] == (me + 2) % 3);
-        double sum[] = {1, static_cast<double>(me)};
+        CHECK(window[0] == (rank + 2) % 3);
+        double sum[] = {1, static_cast<double>(rank)};
         transport.begin_sum(sum);
         while (!transport.test_collective()) {
         }
         CHECK(sum[0] == 3);
         CHECK(sum[1] == 3);
-        const auto all = transport.gather(std::string(static_cast<std::size_t>(me), 'x'));
-        if (me == 0) CHECK(all == std::vector<std::string>{"", "x", "xx"});
-        std::string word = me == 0 ? "hello" : "";
+        const auto all = transport.gather(std::string(static_cast<std::size_t>(rank), 'x'));
+        if (rank == 0) CHECK(all == std::vector<std::string>{"", "x", "xx"});
+        std::string word = rank == 0 ? "hello" : "";
         transport.broadcast(word);
         CHECK(word == "hello");
         transport.free_window();

@@ -51,10 +51,10 @@ TEST_CASE("stores write every element correctly, and nothing beyond") {
             CAPTURE(std::string(kernel.operation));
             const TestArrays test;
             const double returned = kernel.run(test.view());
-            bool right = true;
+            bool is_correct = true;
             for (std::size_t i = 0; i < n; ++i)
-                right &= test.arrays[0][i] == expected(kernel.operation, test, i);
-            CHECK(right);
+                is_correct &= test.arrays[0][i] == expected(kernel.operation, test, i);
+            CHECK(is_correct);
             CHECK(test.arrays[0][n] == guard);
             CHECK(returned == test.arrays[0][n / 2]);
         }

@@ -1,4 +1,4 @@
-// The control protocol over a pair of sockets, right and wrong, and over TCP.
+// The control protocol over a pair of sockets, with valid and invalid messages, and over TCP.
 #include "node/rdma/control.hpp"
 
 #include <arpa/inet.h>
@@ -18,21 +18,21 @@ namespace {
 // The other end is a plain socket.
 struct Ends {
     explicit Ends(double limit = 5) {
-        int both[2];
-        REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, both) == 0);
-        here = std::make_unique<Connection>(both[0], "h7", limit);
-        there = both[1];
+        int sockets[2];
+        REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) == 0);
+        connection = std::make_unique<Connection>(sockets[0], "h7", limit);
+        peer = sockets[1];
     }
     ~Ends() { hang_up(); }
     void write(const std::string& text) const {
-        REQUIRE(::write(there, text.data(), text.size()) == static_cast<ssize_t>(text.size()));
+        REQUIRE(::write(peer, text.data(), text.size()) == static_cast<ssize_t>(text.size()));
     }
     void hang_up() {
-        if (there >= 0) close(there);
-        there = -1;
+        if (peer >= 0) close(peer);
+        peer = -1;
     }
-    std::unique_ptr<Connection> here;
-    int there = -1;
+    std::unique_ptr<Connection> connection;
+    int peer = -1;
 };
 
 std::string word(std::uint32_t value) {
@@ -45,28 +45,28 @@ std::string framed(const std::string& body, std::uint32_t version = control_vers
            body;
 }
 
-std::string heard(Ends& ends, const char* type = "hello") {
+std::string receive_or_error(Ends& ends, const char* type = "hello") {
     try {
-        return ends.here->receive(type).dump();
+        return ends.connection->receive(type).dump();
     } catch (const Error& error) {
         return std::string(error.what()) + "; " + error.fix;
     }
 }
 
-bool says(const std::string& text, const std::string& part) {
+bool contains(const std::string& text, const std::string& part) {
     return text.find(part) != std::string::npos;
 }
 
 }  // namespace
 
 TEST_CASE("messages pass both ways, whole") {
-    int both[2];
-    REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, both) == 0);
-    Connection left(both[0], "left", 5), right(both[1], "right", 5);
+    int sockets[2];
+    REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) == 0);
+    Connection left(sockets[0], "left", 5), right(sockets[1], "right", 5);
     const std::string large(longest_message / 2, 'x');  // more than a socket's buffer
     std::jthread other([&] { right.exchange({{"type", "address"}, {"size", 2}}); });
-    const Json said = left.exchange({{"type", "address"}, {"text", large}});
-    CHECK(said["size"] == 2);
+    const Json reply = left.exchange({{"type", "address"}, {"text", large}});
+    CHECK(reply["size"] == 2);
 }
 
 TEST_CASE("another protocol is recognised by its first bytes") {
@@ -74,7 +74,7 @@ TEST_CASE("another protocol is recognised by its first bytes") {
          {"0000:0011:abcdef:000209:55dc8efe8000", "GET / HTTP/1.0\r\n\r\n", "SSH-"}) {
         Ends ends;
         ends.write(text);
-        CHECK_THROWS_AS(ends.here->receive("hello"), ForeignError);
+        CHECK_THROWS_AS(ends.connection->receive("hello"), ForeignError);
     }
 }
 
@@ -93,18 +93,18 @@ TEST_CASE("wrong version, length, JSON and message types are refused") {
         CAPTURE(expected);
         Ends ends;
         ends.write(text);
-        CHECK(says(heard(ends), expected));
+        CHECK(contains(receive_or_error(ends), expected));
     }
 }
 
 TEST_CASE("a closed connection is reported, also within a message") {
-    const std::string whole = framed("{\"type\":\"hello\"}");
-    for (std::size_t cut = 0; cut < whole.size(); ++cut) {
+    const std::string message = framed("{\"type\":\"hello\"}");
+    for (std::size_t cut = 0; cut < message.size(); ++cut) {
         CAPTURE(cut);
         Ends ends;
-        ends.write(whole.substr(0, cut));
+        ends.write(message.substr(0, cut));
         ends.hang_up();
-        CHECK(says(heard(ends), "h7 has gone away"));
+        CHECK(contains(receive_or_error(ends), "h7 has gone away"));
     }
 }
 
@@ -112,14 +112,14 @@ TEST_CASE("silence has a limit, also within a message") {
     for (const std::string& text : {std::string(), framed("{\"type\":\"hello\"}").substr(0, 14)}) {
         Ends ends(0.05);
         ends.write(text);
-        CHECK(says(heard(ends), "no message from h7 for 0.05 s"));
+        CHECK(contains(receive_or_error(ends), "no message from h7 for 0.05 s"));
     }
 }
 
 TEST_CASE("alive messages renew the limit and report progress") {
     Ends ends(0.6);
-    std::vector<double> seen;
-    ends.here->on_alive([&](double done) { seen.push_back(done); });
+    std::vector<double> progress;
+    ends.connection->on_alive([&](double done) { progress.push_back(done); });
     std::jthread other([&] {
         for (const char* body : {"{\"type\":\"alive\",\"done\":0.25}",
                                  "{\"type\":\"alive\",\"done\":0.5}", "{\"type\":\"done\"}"}) {
@@ -127,23 +127,23 @@ TEST_CASE("alive messages renew the limit and report progress") {
             ends.write(framed(body));
         }
     });
-    CHECK(says(heard(ends, "done"), "done"));
-    CHECK(seen == std::vector<double>{0.25, 0.5});
+    CHECK(contains(receive_or_error(ends, "done"), "done"));
+    CHECK(progress == std::vector<double>{0.25, 0.5});
 }
 
 TEST_CASE("check() sees an end, and keeps messages that came early") {
     Ends ends;
-    ends.here->check();  // silent: nothing happens
+    ends.connection->check();  // silent: nothing happens
     ends.write(framed("{\"type\":\"alive\"}") + framed("{\"type\":\"done\",\"rate\":1}"));
-    ends.here->check();
-    ends.here->check();
-    CHECK(says(heard(ends, "done"), "rate"));
+    ends.connection->check();
+    ends.connection->check();
+    CHECK(contains(receive_or_error(ends, "done"), "rate"));
     ends.write(framed("{\"type\":\"abort\",\"what\":\"stopped\"}"));
-    CHECK_THROWS_WITH_AS(ends.here->check(), "h7 gave up: stopped", PeerError);
+    CHECK_THROWS_WITH_AS(ends.connection->check(), "h7 gave up: stopped", PeerError);
     ends.hang_up();
-    CHECK_THROWS_WITH_AS(ends.here->check(), "h7 has gone away", PeerError);
-    CHECK_THROWS_AS(ends.here->send({{"type", "alive"}}), PeerError);
-    ends.here->abort("too late");  // does not throw
+    CHECK_THROWS_WITH_AS(ends.connection->check(), "h7 has gone away", PeerError);
+    CHECK_THROWS_AS(ends.connection->send({{"type", "alive"}}), PeerError);
+    ends.connection->abort("too late");  // does not throw
 }
 
 TEST_CASE("a side that does not read cannot block the other for ever") {
@@ -151,7 +151,7 @@ TEST_CASE("a side that does not read cannot block the other for ever") {
     const Json much = {{"type", "x"}, {"text", std::string(longest_message / 2, 'x')}};
     CHECK_THROWS_AS(
         {
-            for (int i = 0; i < 100; ++i) ends.here->send(much);
+            for (int i = 0; i < 100; ++i) ends.connection->send(much);
         },
         PeerError);
 }
@@ -178,7 +178,7 @@ TEST_CASE("listening, connecting, and a port that is taken") {
         connect_to("127.0.0.1", port, 5);
         FAIL("connected to nobody");
     } catch (const Error& error) {
-        CHECK(says(error.what(), "nobody listens on 127.0.0.1:"));
+        CHECK(contains(error.what(), "nobody listens on 127.0.0.1:"));
     }
     CHECK_THROWS_AS(connect_to("no-such-host.invalid", port, 5), Error);
 }

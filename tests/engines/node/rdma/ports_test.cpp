@@ -28,21 +28,21 @@ public:
         fs::remove_all(root_);
     }
     void file(const std::string& path, const std::string& text) const {
-        const fs::path whole = root_ / "sys/class/infiniband" / path;
-        fs::create_directories(whole.parent_path());
-        std::ofstream(whole) << text << '\n';
+        const fs::path full_path = root_ / "sys/class/infiniband" / path;
+        fs::create_directories(full_path.parent_path());
+        std::ofstream(full_path) << text << '\n';
     }
     void port(const std::string& device, int number, const std::string& state) const {
         file(device + "/ports/" + std::to_string(number) + "/state", state);
     }
     void gid(const std::string& device, int index, const std::string& address,
              const std::string& type) const {
-        const std::string at = device + "/ports/1/", entry = std::to_string(index);
-        file(at + "gids/" + entry, address);
-        if (!type.empty()) file(at + "gid_attrs/types/" + entry, type);
+        const std::string directory = device + "/ports/1/", entry = std::to_string(index);
+        file(directory + "gids/" + entry, address);
+        if (!type.empty()) file(directory + "gid_attrs/types/" + entry, type);
     }
 
-    // As the kernel places a device that has no hardware.
+    // As the kernel lists a device without hardware.
     void software(const std::string& device) const {
         const fs::path real = root_ / "sys/devices/virtual/infiniband" / device;
         fs::create_directories(real);

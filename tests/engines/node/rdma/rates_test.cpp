@@ -16,10 +16,10 @@ struct Event {
 };
 
 Timeline timeline(const std::vector<Nanoseconds>& posts, const std::vector<Event>& completions) {
-    Timeline made(posts.size());
-    for (const Nanoseconds time : posts) made.posted(time);
-    for (const Event& event : completions) made.completed(event.messages, event.time);
-    return made;
+    Timeline timeline(posts.size());
+    for (const Nanoseconds time : posts) timeline.posted(time);
+    for (const Event& event : completions) timeline.completed(event.messages, event.time);
+    return timeline;
 }
 
 // Every window, as perftest does it.

@@ -52,7 +52,7 @@ public:
 
     void post(int qp, Op op, std::size_t local, std::size_t remote, std::size_t size,
               bool signalled) override {
-        const std::scoped_lock held(wire_.lock);
+        const std::scoped_lock guard(wire_.lock);
         const std::uint64_t number = wire_.posted++;
         if (number >= wire_.faults.stall_at) return;
         FakeDevice& other = *wire_.ends[1 - index_];
@@ -73,12 +73,12 @@ public:
         if (signalled || failed) done_.push_back({qp, false, failed ? 12 : 0});
     }
     void post_receive(int qp, std::size_t local, std::size_t size) override {
-        const std::scoped_lock held(wire_.lock);
+        const std::scoped_lock guard(wire_.lock);
         receives_[static_cast<std::size_t>(qp)].push_back({local, size});
         deliver(qp);
     }
     int poll(std::span<Completion> completions) override {
-        const std::scoped_lock held(wire_.lock);
+        const std::scoped_lock guard(wire_.lock);
         int n = 0;
         for (; !done_.empty() && n < static_cast<int>(completions.size()); ++n) {
             completions[static_cast<std::size_t>(n)] = done_.front();
@@ -112,27 +112,29 @@ private:
     std::deque<Completion> done_;
 };
 
-struct Seen {
+struct SideResults {
     std::vector<Result> results;
     std::string error;
 };
 
 // Every operation and size, on both sides: [0] the client's, [1] the server's.
-std::array<Seen, 2> measured(const Workload& w, const Faults& faults = {}, double limit = 5) {
-    int both[2];
-    REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, both) == 0);
+std::array<SideResults, 2> measured(const Workload& w, const Faults& faults = {},
+                                    double limit = 5) {
+    int sockets[2];
+    REQUIRE(socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) == 0);
     Wire wire{.lock = {}, .faults = faults};
     FakeDevice client(wire, 0, w), server(wire, 1, w);
-    std::array<Seen, 2> seen;
+    std::array<SideResults, 2> sides;
     const auto work = [&](int index, FakeDevice& endpoint) {
-        Connection connection(both[index], index == 0 ? "the server" : "the client", limit);
+        Connection connection(sockets[index], index == 0 ? "the server" : "the client", limit);
         try {
             Side side(endpoint, connection, w, index == 0, limit, {});
             for (const std::size_t size : w.sizes)
                 for (const Op op : w.ops)
-                    seen[static_cast<std::size_t>(index)].results.push_back(side.measure(op, size));
+                    sides[static_cast<std::size_t>(index)].results.push_back(
+                        side.measure(op, size));
         } catch (const std::exception& error) {
-            seen[static_cast<std::size_t>(index)].error = error.what();
+            sides[static_cast<std::size_t>(index)].error = error.what();
             connection.abort(error.what());
         }
     };
@@ -140,10 +142,10 @@ std::array<Seen, 2> measured(const Workload& w, const Faults& faults = {}, doubl
         std::jthread client_thread([&] { work(0, client); }),
             server_thread([&] { work(1, server); });
     }
-    return seen;
+    return sides;
 }
 
-bool says(const std::string& text, const std::string& part) {
+bool contains(const std::string& text, const std::string& part) {
     return text.find(part) != std::string::npos;
 }
 
@@ -171,8 +173,8 @@ TEST_CASE("every operation arrives whole, whatever the size, queue pairs, depth 
                     w.iterations = 41;
                     w.qps = qps, w.depth = depth, w.moderation = every,
                     w.bidirectional = bidirectional;
-                    const auto seen = measured(w);
-                    for (const Seen& side : seen) {
+                    const auto sides = measured(w);
+                    for (const SideResults& side : sides) {
                         CHECK(side.error == "");
                         REQUIRE(side.results.size() == 15);
                         for (const Result& result : side.results) {
@@ -186,7 +188,7 @@ TEST_CASE("every operation arrives whole, whatever the size, queue pairs, depth 
                         }
                     }
                     for (std::size_t i = 0; i < 15; ++i)
-                        CHECK(seen[0].results[i].rates == seen[1].results[i].rates);
+                        CHECK(sides[0].results[i].rates == sides[1].results[i].rates);
                 }
 }
 
@@ -198,9 +200,9 @@ TEST_CASE("a flipped bit is found, wherever it is verified, and both sides know"
              {std::uint64_t{0}, slots - 1, slots + 299, slots + 599}) {
             CAPTURE(name(op));
             CAPTURE(message);
-            const auto seen = measured(w, {.flip_at = message});
-            const Result& client = seen[0].results.at(0);
-            const Result& server = seen[1].results.at(0);
+            const auto sides = measured(w, {.flip_at = message});
+            const Result& client = sides[0].results.at(0);
+            const Result& server = sides[1].results.at(0);
             const Verification& verification = op == Op::read ? client.local : client.remote;
             CHECK(verification.wrong == 1);
             REQUIRE(verification.first);
@@ -216,27 +218,27 @@ TEST_CASE("a message that never arrives, and is said to be complete, is found") 
     for (const std::size_t size : {1, 4, 65536})
         for (const Op op : {Op::write, Op::read}) {
             CAPTURE(size);
-            const auto seen = measured(small({op}, {size}), {.drop_at = 3});
-            CHECK(seen[0].results.at(0).local.wrong + seen[0].results.at(0).remote.wrong == 1);
+            const auto sides = measured(small({op}, {size}), {.drop_at = 3});
+            CHECK(sides[0].results.at(0).local.wrong + sides[0].results.at(0).remote.wrong == 1);
         }
 }
 
 TEST_CASE("a failed message ends both sides, each with the reason") {
-    const auto seen = measured(small({Op::write}, {65536}), {.fail_at = 100});
-    CHECK(seen[0].error == "write of 64 KiB to the server failed: planted error (status 12)");
-    CHECK(seen[1].error ==
+    const auto sides = measured(small({Op::write}, {65536}), {.fail_at = 100});
+    CHECK(sides[0].error == "write of 64 KiB to the server failed: planted error (status 12)");
+    CHECK(sides[1].error ==
           "the client gave up: write of 64 KiB to the server failed: planted error (status 12)");
 }
 
 TEST_CASE("what stalls is ended by its limit, on both sides") {
     for (const Op op : {Op::write, Op::send}) {
-        const auto seen = measured(small({op}, {65536}), {.stall_at = 100}, 0.5);
-        CAPTURE(seen[0].error);
-        CAPTURE(seen[1].error);
-        CHECK((says(seen[0].error, "nothing was completed for 0.5 s") ||
-               says(seen[1].error, "nothing was completed for 0.5 s")));
-        CHECK(seen[0].error != "");
-        CHECK(seen[1].error != "");
+        const auto sides = measured(small({op}, {65536}), {.stall_at = 100}, 0.5);
+        CAPTURE(sides[0].error);
+        CAPTURE(sides[1].error);
+        CHECK((contains(sides[0].error, "nothing was completed for 0.5 s") ||
+               contains(sides[1].error, "nothing was completed for 0.5 s")));
+        CHECK(sides[0].error != "");
+        CHECK(sides[1].error != "");
     }
 }
 

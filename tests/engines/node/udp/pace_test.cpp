@@ -10,13 +10,13 @@ using assay::node::Pace;
 TEST_CASE("a stream without delays keeps the absolute schedule: errors do not accumulate") {
     const double rate = 10551.966292134832;  // of the COBALT test
     Pace pace(rate, 211'039, 7, 0);
-    Nanoseconds at = 0;
+    Nanoseconds time = 0;
     while (!pace.done()) {
-        at = pace.due() + 900;  // always a little late
-        pace.advance(at, pace.batch());
+        time = pace.due() + 900;  // always a little late
+        pace.advance(time, pace.batch());
     }
     CHECK(pace.sent() == 211'039);
-    CHECK(seconds(at) == doctest::Approx(20.0).epsilon(0.0001));
+    CHECK(seconds(time) == doctest::Approx(20.0).epsilon(0.0001));
 }
 
 TEST_CASE("streams start with phases spread over the time of a batch") {
@@ -28,16 +28,16 @@ TEST_CASE("streams start with phases spread over the time of a batch") {
 TEST_CASE("after a pause it catches up at 1.25 times the rate") {
     Pace pace(1000, 1'000'000, 1, 0);
     const Nanoseconds pause = 1'000'000'000;
-    Nanoseconds at = pause, last = 0;
+    Nanoseconds time = pause, last = 0;
     int caught_up_after = 0;
     for (int i = 0; i < 6000; ++i) {
         if (last != 0) {
-            CHECK(at - last >= 800'000);
+            CHECK(time - last >= 800'000);
             if (caught_up_after == 0 && pace.due() == pace.scheduled()) caught_up_after = i;
         }
-        pace.advance(at, 1);
-        last = at;
-        at = std::max(at, pace.due());
+        pace.advance(time, 1);
+        last = time;
+        time = std::max(time, pace.due());
     }
     CHECK(caught_up_after > 4900);  // 1000 messages behind, 0.2 of a message gained with each
     CHECK(caught_up_after < 5100);

@@ -1,4 +1,4 @@
-// The messages of the protocol, and that other datagrams are refused.
+// The messages of the protocol; other datagrams are refused.
 #include "node/udp/wire.hpp"
 
 #include <doctest/doctest.h>
@@ -37,8 +37,8 @@ TEST_CASE("every control message is decoded as it was encoded") {
 }
 
 TEST_CASE("foreign datagrams are refused") {
-    const std::string good = encode(Hello{1, 8900, 1000, 12, 93.9e6, 20, "h"});
-    REQUIRE(decode(good));
+    const std::string valid = encode(Hello{1, 8900, 1000, 12, 93.9e6, 20, "h"});
+    REQUIRE(decode(valid));
     for (const char* text :
          {"", "x", "assay-udp/2 ", "assay-udp/2 {}", "assay-udp/2 [1]", "assay-udp/1 {}",
           R"(assay-udp/2 {"type":"hello","run":1})", R"(assay-udp/2 {"type":"dance","run":1})",
@@ -46,22 +46,22 @@ TEST_CASE("foreign datagrams are refused") {
         CHECK_FALSE(decode(text));
     std::mt19937 random(1);
     for (int i = 0; i < 20'000; ++i) {  // a wrong byte may change a value, but must not crash
-        std::string spoilt = good;
-        spoilt[random() % spoilt.size()] = static_cast<char>(random());
-        spoilt.resize(random() % 4 ? spoilt.size() : random() % spoilt.size());
-        const auto message = decode(spoilt);
+        std::string damaged = valid;
+        damaged[random() % damaged.size()] = static_cast<char>(random());
+        damaged.resize(random() % 4 ? damaged.size() : random() % damaged.size());
+        const auto message = decode(damaged);
         if (message && message->hello)
             CHECK((message->hello->streams >= 1 && message->hello->streams <= 128));
     }
 }
 
 TEST_CASE("implausible numbers are refused") {
-    const Hello good{1, 8900, 1000, 12, 93.9e6, 20, "h"};
+    const Hello valid{1, 8900, 1000, 12, 93.9e6, 20, "h"};
     for (auto spoil : {+[](Hello& h) { h.streams = 0; }, +[](Hello& h) { h.streams = 100'000; },
                        +[](Hello& h) { h.size = 8; }, +[](Hello& h) { h.size = 1 << 20; },
                        +[](Hello& h) { h.rate = -1; }, +[](Hello& h) { h.seconds = 1e9; }}) {
-        Hello bad = good;
-        spoil(bad);
-        CHECK_FALSE(decode(encode(bad)));
+        Hello invalid = valid;
+        spoil(invalid);
+        CHECK_FALSE(decode(encode(invalid)));
     }
 }

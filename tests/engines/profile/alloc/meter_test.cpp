@@ -1,4 +1,4 @@
-// What a process reads about itself: resident memory to the page, page faults exactly.
+// A process reads its own resident memory to the page, and its page faults exactly.
 #include <doctest/doctest.h>
 #include <sys/mman.h>
 #include <unistd.h>

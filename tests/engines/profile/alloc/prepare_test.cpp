@@ -1,4 +1,4 @@
-// Scripts hold exactly the calls of a trace, for traces with addresses and for packed ones.
+// A script has exactly the calls of its trace, for traces with addresses and for packed ones.
 #include <doctest/doctest.h>
 #include <unistd.h>
 
@@ -171,8 +171,8 @@ TEST_CASE("slots are reused") {
 TEST_CASE("an incomplete trace is refused") {
     const Folder folder;
     write_trace(folder / "trace", 0x1000, 0x2000, 0x3000, 0x1000);
-    std::ifstream whole(folder / "trace", std::ios::binary);
-    const std::string bytes((std::istreambuf_iterator<char>(whole)), {});
+    std::ifstream input(folder / "trace", std::ios::binary);
+    const std::string bytes((std::istreambuf_iterator<char>(input)), {});
     std::ofstream(folder / "short", std::ios::binary) << bytes.substr(0, bytes.size() - 5);
     std::ofstream(folder / "none", std::ios::binary) << "no trace at all";
     std::ofstream(folder / "empty", std::ios::binary) << "";

@@ -59,8 +59,8 @@ std::vector<Chunk> planted_chunks() {
                                       9 | 0x7f0000000000ull << 4};  // define_stack, set_base
     for (std::uint64_t k = 0; k < 20; ++k) {
         raw.push_back(1 | code_of(4) << 4 | 3 << 13 | 100ull << 25 |
-                      7ull << 44);                                     // malloc, 112 bytes further
-        raw.push_back(10 | 55 << 4);                                   // call_ticks
+                      7ull << 44);    // malloc, at the last address + 112
+        raw.push_back(10 | 55 << 4);  // call_ticks
         if (k % 3 != 0) raw.push_back(6 | code_of(4) << 4 | 2 << 13);  // free
     }
     for (const std::uint64_t word : std::initializer_list<std::uint64_t>{
@@ -86,7 +86,7 @@ std::vector<Chunk> planted_chunks() {
     return chunks;
 }
 
-// Checksums are valid, whatever the chunks hold.
+// Checksums are valid for damaged chunks, too.
 void write_trace(const std::string& path, const std::vector<Chunk>& chunks) {
     std::filesystem::remove(path);
     TraceWriter writer(path);
@@ -101,23 +101,23 @@ std::string trace_path() {
            ("assay-damage-" + std::to_string(getpid()) + ".heap");
 }
 
-// What the analysis says of a trace; "" where it ends in an Error.
+// The analysis of a trace as JSON; "" if it ends in an Error.
 std::string analysis(const std::string& path) {
     char* text = nullptr;
     std::size_t size = 0;
     std::FILE* into = open_memstream(&text, &size);
     REQUIRE(into != nullptr);
-    bool whole = true;
+    bool is_readable = true;
     try {
         analyse(path, ~std::uint64_t{0}, into);
     } catch (const Error&) {
-        whole = false;
+        is_readable = false;
     }
     std::fclose(into);
-    std::string said = whole ? std::string(text, size) : "";
+    std::string output = is_readable ? std::string(text, size) : "";
     std::free(text);
-    CHECK((said.empty() || nlohmann::json::accept(said)));
-    return said;
+    CHECK((output.empty() || nlohmann::json::accept(output)));
+    return output;
 }
 
 }  // namespace
@@ -126,7 +126,7 @@ TEST_CASE("with any byte changed or cut off, the analysis ends normally or in on
     const std::string path = trace_path();
     write_trace(path, planted_chunks());
     std::ifstream in(path, std::ios::binary);
-    const std::string whole((std::istreambuf_iterator<char>(in)), {});
+    const std::string trace((std::istreambuf_iterator<char>(in)), {});
     std::FILE* nowhere = std::fopen("/dev/null", "w");
     REQUIRE(nowhere != nullptr);
     const auto is_analysed = [&](const std::string& content) {
@@ -138,17 +138,17 @@ TEST_CASE("with any byte changed or cut off, the analysis ends normally or in on
             return false;
         }
     };
-    CHECK(is_analysed(whole));
-    std::size_t good = 0;
-    for (std::size_t offset = 0; offset < whole.size(); ++offset) {
+    CHECK(is_analysed(trace));
+    std::size_t readable = 0;
+    for (std::size_t offset = 0; offset < trace.size(); ++offset) {
         for (const char flip : {char(0x01), char(0x80), char(0xff)}) {
-            std::string changed = whole;
+            std::string changed = trace;
             changed[offset] = static_cast<char>(changed[offset] ^ flip);
-            good += is_analysed(changed);
+            readable += is_analysed(changed);
         }
-        is_analysed(whole.substr(0, offset));
+        is_analysed(trace.substr(0, offset));
     }
-    CHECK(good == 3 * whole.size());  // one chunk is lost, never the whole trace
+    CHECK(readable == 3 * trace.size());  // one chunk is lost, never the whole trace
     std::fclose(nowhere);
     std::filesystem::remove(path);
 }
@@ -157,11 +157,11 @@ TEST_CASE("with damage under valid checksums the decoders end normally or in one
     const std::string path = trace_path();
     const std::vector<Chunk> chunks = planted_chunks();
     write_trace(path, chunks);
-    const std::string whole = analysis(path);
-    REQUIRE(!whole.empty());
+    const std::string undamaged = analysis(path);
+    REQUIRE(!undamaged.empty());
     constexpr std::uint8_t flips[] = {0x01, 0x80, 0xff};
 
-    // The payload of any chunk. Most of it is figures, so most damage changes what is said.
+    // The payload of any chunk. Most of it is numbers, so most damage changes the analysis.
     std::size_t damaged = 0, noticed = 0;
     for (std::size_t k = 0; k < chunks.size(); ++k) {
         for (std::size_t offset = 0; offset < chunks[k].payload.size(); ++offset) {
@@ -170,13 +170,13 @@ TEST_CASE("with damage under valid checksums the decoders end normally or in one
                 changed[k].payload[offset] ^= flip;
                 write_trace(path, changed);
                 ++damaged;
-                noticed += analysis(path) != whole;
+                noticed += analysis(path) != undamaged;
             }
         }
     }
     CHECK(noticed > damaged / 2);
 
-    // What a header says of its payload: kind, thread, count, first and last.
+    // The fields of a header that describe its payload: kind, thread, count, first and last.
     for (std::size_t k = 0; k < chunks.size(); ++k) {
         for (std::size_t offset = offsetof(ChunkHeader, kind);
              offset < offsetof(ChunkHeader, raw_bytes); ++offset) {

@@ -27,12 +27,12 @@ using namespace assay::stack;
 namespace {
 
 Tree& tree() {
-    static Tree made;
-    static const bool reserved = made.reserve(std::size_t{1} << 24);
-    return reserved ? made : throw std::bad_alloc();
+    static Tree tree;
+    static const bool reserved = tree.reserve(std::size_t{1} << 24);
+    return reserved ? tree : throw std::bad_alloc();
 }
 
-Bounds own_stack() {
+Bounds stack_bounds() {
     pthread_attr_t attributes;
     pthread_getattr_np(pthread_self(), &attributes);
     void* low = nullptr;
@@ -44,14 +44,14 @@ Bounds own_stack() {
 
 // In zeroed memory, as in the profiler.
 Unwinder& unwinder() {
-    thread_local Unwinder* made = [] {
-        void* at = mmap(nullptr, sizeof(Unwinder), PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-        auto* fresh = static_cast<Unwinder*>(at);
-        fresh->set_bounds(own_stack());
-        return fresh;
+    thread_local Unwinder* unwinder = [] {
+        void* memory = mmap(nullptr, sizeof(Unwinder), PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        auto* mapped = static_cast<Unwinder*>(memory);
+        mapped->set_bounds(stack_bounds());
+        return mapped;
     }();
-    return *made;
+    return *unwinder;
 }
 
 struct Tally {
@@ -59,34 +59,35 @@ struct Tally {
 } thread_local tally;
 
 // The addresses of a stack, innermost first.
-unsigned path(StackId id, std::uint64_t* addresses, unsigned most, StackId& root) {
+unsigned path(StackId id, std::uint64_t* addresses, unsigned limit, StackId& root) {
     unsigned n = 0;
-    for (; id > lost_root && n < most; id = tree().node(id).parent)
+    for (; id > lost_root && n < limit; id = tree().node(id).parent)
         addresses[n++] = tree().node(id).address;
     root = id;
     return n;
 }
 
-constexpr unsigned most_frames = 2000;
+constexpr unsigned max_frames = 2000;
 StackId expected_root = complete_root;
 
-// Compares our stack of the caller of this function with libunwind's.
+// Compares the captured stack of this function's caller with libunwind's.
 __attribute__((noinline)) void capture() {
     const Frame caller = ASSAY_CALLER();
     const StackId id = unwinder().capture(caller, tree());
-    static thread_local std::uint64_t ours[most_frames];
-    static thread_local void* theirs[most_frames];
+    static thread_local std::uint64_t captured[max_frames];
+    static thread_local void* expected[max_frames];
     StackId root = no_stack;
-    const unsigned n = path(id, ours, most_frames, root);
-    int m = unw_backtrace(theirs, most_frames);
+    const unsigned n = path(id, captured, max_frames, root);
+    int m = unw_backtrace(expected, max_frames);
     // libunwind begins in this function.
     int skip = 0;
-    while (skip < m && reinterpret_cast<std::uint64_t>(theirs[skip]) != caller.pc) ++skip;
+    while (skip < m && reinterpret_cast<std::uint64_t>(expected[skip]) != caller.pc) ++skip;
     m -= skip;
     bool same = root == expected_root && m > 0 && static_cast<unsigned>(m) == n;
     for (unsigned k = 0; same && k < n; ++k) {
-        const auto pc = reinterpret_cast<std::uint64_t>(theirs[static_cast<unsigned>(skip) + k]);
-        same = ours[k] == pc - 1 || ours[k] == pc;  // a return address, or where a signal struck
+        const auto pc = reinterpret_cast<std::uint64_t>(expected[static_cast<unsigned>(skip) + k]);
+        // Equal for a frame that a signal interrupted; else libunwind has the return address.
+        same = captured[k] == pc - 1 || captured[k] == pc;
     }
     ++tally.captures;
     tally.frames += n;
@@ -96,8 +97,8 @@ __attribute__((noinline)) void capture() {
         for (unsigned k = 0; k < std::max(n, static_cast<unsigned>(m)) && k < 40; ++k) {
             char line[80];
             snprintf(
-                line, sizeof line, "%2u %16lx %16p\n", k, k < n ? ours[k] : 0,
-                k < static_cast<unsigned>(m) ? theirs[static_cast<unsigned>(skip) + k] : nullptr);
+                line, sizeof line, "%2u %16lx %16p\n", k, k < n ? captured[k] : 0,
+                k < static_cast<unsigned>(m) ? expected[static_cast<unsigned>(skip) + k] : nullptr);
             listing += line;
         }
         MESSAGE("first difference (ours, libunwind's):\n" << listing << "root " << root);
@@ -105,65 +106,65 @@ __attribute__((noinline)) void capture() {
 }
 
 using Random = std::minstd_rand;
-void wander(Random& random, int depth);
+void descend(Random& random, int depth);
 
 __attribute__((noinline)) void fixed(Random& random, int depth) {
-    volatile char pad[40];
-    pad[0] = 1;
-    wander(random, depth);
-    pad[1] = pad[0];
+    volatile char buffer[40];
+    buffer[0] = 1;
+    descend(random, depth);
+    buffer[1] = buffer[0];
 }
 
 __attribute__((noinline)) void variable(Random& random, int depth) {
-    auto* pad = static_cast<volatile char*>(alloca(16 + random() % 512));
-    pad[0] = 1;
-    wander(random, depth);
-    pad[1] = pad[0];
+    auto* buffer = static_cast<volatile char*>(alloca(16 + random() % 512));
+    buffer[0] = 1;
+    descend(random, depth);
+    buffer[1] = buffer[0];
 }
 
 __attribute__((noinline)) void realigned(Random& random, int depth) {
-    alignas(128) volatile char pad[256];
-    pad[0] = 1;
-    wander(random, depth);
-    pad[1] = pad[0];
+    alignas(128) volatile char buffer[256];
+    buffer[0] = 1;
+    descend(random, depth);
+    buffer[1] = buffer[0];
 }
 
 __attribute__((noinline)) void realigned_variable(Random& random, int depth) {
-    alignas(64) volatile char pad[64];
-    auto* more = static_cast<volatile char*>(alloca(16 + random() % 128));
-    pad[0] = 1;
-    more[0] = 1;
-    wander(random, depth);
-    pad[1] = more[0];
+    alignas(64) volatile char buffer[64];
+    auto* dynamic = static_cast<volatile char*>(alloca(16 + random() % 128));
+    buffer[0] = 1;
+    dynamic[0] = 1;
+    descend(random, depth);
+    buffer[1] = dynamic[0];
 }
 
-struct Passed {
+struct CallbackArguments {
     Random* random;
     int depth;
-    bool once;
-} thread_local passed;
+    bool is_called;
+} thread_local callback_arguments;
 
 int compare(const void*, const void*) {
-    if (!passed.once) {
-        passed.once = true;
-        const Passed kept = passed;
-        wander(*kept.random, kept.depth);
-        passed = kept;
+    if (!callback_arguments.is_called) {
+        callback_arguments.is_called = true;
+        const CallbackArguments saved = callback_arguments;
+        descend(*saved.random, saved.depth);
+        callback_arguments = saved;
     }
     return 0;
 }
 
 __attribute__((noinline)) void through_libc(Random& random, int depth) {
-    int some[4] = {3, 1, 2, 0};
-    const Passed kept = passed;
-    passed = {&random, depth, false};
-    qsort(some, 4, sizeof some[0], compare);
-    passed = kept;
+    int numbers[4] = {3, 1, 2, 0};
+    const CallbackArguments saved = callback_arguments;
+    callback_arguments = {&random, depth, false};
+    qsort(numbers, 4, sizeof numbers[0], compare);
+    callback_arguments = saved;
 }
 
 __attribute__((noinline)) void thrower(Random& random, int depth) {
     try {
-        wander(random, depth);
+        descend(random, depth);
         capture();
         throw std::runtime_error("planted");
     } catch (const std::runtime_error&) {
@@ -172,10 +173,10 @@ __attribute__((noinline)) void thrower(Random& random, int depth) {
 }
 
 __attribute__((noinline)) void jumper(Random& random, int depth) {
-    jmp_buf there;
-    if (setjmp(there) == 0) {
+    jmp_buf target;
+    if (setjmp(target) == 0) {
         fixed(random, depth);
-        longjmp(there, 1);
+        longjmp(target, 1);
     }
     capture();
 }
@@ -183,19 +184,19 @@ __attribute__((noinline)) void jumper(Random& random, int depth) {
 thread_local Random* in_handler = nullptr;
 void handler(int) {
     capture();
-    if (in_handler != nullptr) wander(*in_handler, 3);
+    if (in_handler != nullptr) descend(*in_handler, 3);
 }
 
 __attribute__((noinline)) void signalled(Random& random, int depth) {
-    Random own(static_cast<unsigned>(random()));
-    Random* kept = in_handler;
-    in_handler = &own;
+    Random handler_random(static_cast<unsigned>(random()));
+    Random* saved = in_handler;
+    in_handler = &handler_random;
     raise(SIGUSR1);
-    in_handler = kept;
-    wander(random, depth);
+    in_handler = saved;
+    descend(random, depth);
 }
 
-void wander(Random& random, int depth) {
+void descend(Random& random, int depth) {
     if (depth <= 0) {
         capture();
         return;
@@ -210,15 +211,15 @@ void wander(Random& random, int depth) {
     if (random() % 4 == 0) capture();
 }
 
-constexpr unsigned ways = 400;
+constexpr unsigned path_count = 400;
 
 void run(unsigned seed, std::uint64_t captures) {
     tally = {};
-    // As in programs, the same stacks come again many times, in changing order.
+    // As in programs, the same stacks recur many times, in changing order.
     Random order(seed);
     while (tally.captures < captures) {
-        Random way(seed * 1000 + static_cast<unsigned>(order()) % ways);
-        wander(way, 4 + static_cast<int>(way() % 24));
+        Random path_random(seed * 1000 + static_cast<unsigned>(order()) % path_count);
+        descend(path_random, 4 + static_cast<int>(path_random() % 24));
     }
 }
 
@@ -239,23 +240,23 @@ TEST_CASE("ten million captures agree with libunwind, frame by frame") {
         });
     for (std::thread& thread : threads) thread.join();
     for (unsigned t = 0; t < 2; ++t) {
-        const Tally& one = tallies[t];
-        CHECK(walks[t] < one.captures / 2);  // most captures hit the memo
-        CHECK(one.captures >= 5'000'000);
-        CHECK(one.wrong == 0);
-        CHECK(one.deepest > 28);  // more than an entry of the memo holds
-        MESSAGE("mean depth " << one.frames << ", deepest " << one.deepest << ", walks "
-                              << walks[t]);
+        const Tally& thread_tally = tallies[t];
+        CHECK(walks[t] < thread_tally.captures / 2);  // most captures hit the memo
+        CHECK(thread_tally.captures >= 5'000'000);
+        CHECK(thread_tally.wrong == 0);
+        CHECK(thread_tally.deepest > 28);  // more than an entry of the memo holds
+        MESSAGE("mean depth " << thread_tally.frames << ", deepest " << thread_tally.deepest
+                              << ", walks " << walks[t]);
     }
 }
 
 namespace {
 
 __attribute__((noinline)) void recurse(int depth) {
-    volatile int kept = depth;
+    volatile int local = depth;
     if (depth == 0) capture();
     else recurse(depth - 1);
-    kept = kept + 1;
+    local = local + 1;
 }
 
 }  // namespace
@@ -272,19 +273,19 @@ namespace {
 
 ucontext_t main_context, coroutine_context;
 
-void on_own_stack(int depth) {
+void on_coroutine_stack(int depth) {
     recurse(depth);
-    swapcontext(&coroutine_context, &main_context);  // and on, from there
+    swapcontext(&coroutine_context, &main_context);  // resumed once by run_coroutine
     recurse(depth / 2);
 }
 
-// Two turns on a stack in the memory that is given; the coroutine ends.
+// Enters a coroutine twice, on a stack in the given memory; the second time it ends.
 void run_coroutine(void* memory, std::size_t bytes, int depth) {
     getcontext(&coroutine_context);
     coroutine_context.uc_stack.ss_sp = memory;
     coroutine_context.uc_stack.ss_size = bytes;
     coroutine_context.uc_link = &main_context;
-    makecontext(&coroutine_context, reinterpret_cast<void (*)()>(on_own_stack), 1, depth);
+    makecontext(&coroutine_context, reinterpret_cast<void (*)()>(on_coroutine_stack), 1, depth);
     for (int turn = 0; turn < 2; ++turn) {
         expected_root = lost_root;  // makecontext's start routine has no caller
         swapcontext(&main_context, &coroutine_context);
@@ -303,16 +304,16 @@ TEST_CASE("stacks of coroutines, in memory that is mapped and unmapped") {
         const int depth = static_cast<int>(random() % 100);
         if (round % 2) {
             // With an unreadable guard page at either end.
-            auto* at = static_cast<char*>(
+            auto* memory = static_cast<char*>(
                 mmap(nullptr, bytes + 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
-            mprotect(at + 4096, bytes - round * 1000 / 4096 * 4096, PROT_READ | PROT_WRITE);
-            run_coroutine(at + 4096, bytes - static_cast<std::size_t>(round * 1000 / 4096 * 4096),
-                          depth);
-            munmap(at, bytes + 8192);
+            mprotect(memory + 4096, bytes - round * 1000 / 4096 * 4096, PROT_READ | PROT_WRITE);
+            run_coroutine(memory + 4096,
+                          bytes - static_cast<std::size_t>(round * 1000 / 4096 * 4096), depth);
+            munmap(memory, bytes + 8192);
         } else {
-            void* at = std::malloc(bytes);  // its own mapping, unmapped without a hook
-            run_coroutine(at, bytes, depth);
-            std::free(at);
+            void* memory = std::malloc(bytes);  // its own mapping, unmapped without a hook
+            run_coroutine(memory, bytes, depth);
+            std::free(memory);
         }
     }
     CHECK(tally.captures == 600);
@@ -343,49 +344,48 @@ TEST_CASE("a hit equals a walk by rules, and a stack is learned once") {
 
 namespace {
 
-// A page of code made at run time.
+// Code that is generated at run time, followed by nops.
 class Code {
 public:
     explicit Code(const std::vector<unsigned char>& code) {
-        std::memset(at_, 0x90, size);
-        std::copy(code.begin(), code.end(), static_cast<unsigned char*>(at_));
+        std::memset(memory_, 0x90, size);
+        std::copy(code.begin(), code.end(), static_cast<unsigned char*>(memory_));
     }
-    ~Code() { munmap(at_, size); }
+    ~Code() { munmap(memory_, size); }
     Code(const Code&) = delete;
     Code& operator=(const Code&) = delete;
 
     std::uint64_t address(std::size_t offset = 0) const {
-        return reinterpret_cast<std::uint64_t>(at_) + offset;
+        return reinterpret_cast<std::uint64_t>(memory_) + offset;
     }
 
 private:
     static constexpr std::size_t size = 8192;
-    void* at_ =
+    void* memory_ =
         mmap(nullptr, size, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 };
 
 using Probe = void (*)();
-StackId seen = no_stack;
-void probe() { seen = unwinder().capture(ASSAY_CALLER(), tree()); }
+StackId probed = no_stack;
+void probe() { probed = unwinder().capture(ASSAY_CALLER(), tree()); }
 
-std::vector<std::uint64_t> seen_through(std::uint64_t code, StackId& root) {
+std::vector<std::uint64_t> stack_through(std::uint64_t code, StackId& root) {
     reinterpret_cast<void (*)(Probe)>(code)(probe);
-    std::vector<std::uint64_t> addresses(most_frames);
-    addresses.resize(path(seen, addresses.data(), most_frames, root));
+    std::vector<std::uint64_t> addresses(max_frames);
+    addresses.resize(path(probed, addresses.data(), max_frames, root));
     return addresses;
 }
 
 }  // namespace
 
 TEST_CASE(
-    "code without call-frame information is followed by the frame pointer that it sets up, and not "
-    "without") {
+    "code without call-frame information is unwound if it sets up a frame pointer, and only then") {
     struct Case {
         std::vector<unsigned char> code;
         std::size_t begin, returns;  // offsets: of the function, and of what follows its call
         bool is_followed;
     };
-    const auto far = [](std::size_t nops) {
+    const auto with_nops = [](std::size_t nops) {
         std::vector<unsigned char> code(nops, 0x90);
         const unsigned char frame[] = {0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x10},
                             rest[] = {0xff, 0xd7, 0xc9, 0xc3};
@@ -401,8 +401,8 @@ TEST_CASE(
          0,
          10,
          true},
-        {far(3000), 0, 3010, true},
-        {far(6000), 0, 6010, true},
+        {with_nops(3000), 0, 3010, true},
+        {with_nops(6000), 0, 6010, true},
         // sub $8,%rsp; call *%rdi; add $8,%rsp; ret
         {{0x48, 0x83, 0xec, 0x08, 0xff, 0xd7, 0x48, 0x83, 0xc4, 0x08, 0xc3}, 0, 6, false},
         // the same behind a function that has a frame pointer: push %rbp; mov %rsp,%rbp; pop %rbp;
@@ -412,26 +412,27 @@ TEST_CASE(
          8,
          14,
          false},
-        // the register is used for something else: push %rbp; mov %rsp,%rbp; push %rbp; push %rbp;
+        // %rbp is used for something else: push %rbp; mov %rsp,%rbp; push %rbp; push %rbp;
         // xor %ebp,%ebp; call *%rdi; pop %rbp (three times); ret
         {{0x55, 0x48, 0x89, 0xe5, 0x55, 0x55, 0x31, 0xed, 0xff, 0xd7, 0x5d, 0x5d, 0x5d, 0xc3},
          0,
          10,
          false},
     };
-    for (const Case& one : cases) {
-        const Code jump({0xff, 0xe7});  // jmp *%rdi: the same stack without the code in question
-        const Code code(one.code);
+    for (const Case& example : cases) {
+        const Code jump({0xff, 0xe7});  // jmp *%rdi: the same stack without the example's frame
+        const Code code(example.code);
         std::vector<std::uint64_t> stacks[2];
         StackId roots[2];
-        const std::uint64_t begins[] = {jump.address(), code.address(one.begin)};
-        for (int k = 0; k < 2; ++k) stacks[k] = seen_through(begins[k], roots[k]);
+        const std::uint64_t begins[] = {jump.address(), code.address(example.begin)};
+        for (int k = 0; k < 2; ++k) stacks[k] = stack_through(begins[k], roots[k]);
         REQUIRE(roots[0] == complete_root);
         REQUIRE(stacks[0].size() > 5);
-        std::vector<std::uint64_t> expected{code.address(one.returns - 1)};
-        if (one.is_followed) expected.insert(expected.end(), stacks[0].begin(), stacks[0].end());
+        std::vector<std::uint64_t> expected{code.address(example.returns - 1)};
+        if (example.is_followed)
+            expected.insert(expected.end(), stacks[0].begin(), stacks[0].end());
         CHECK(stacks[1] == expected);
-        CHECK(roots[1] == (one.is_followed ? complete_root : lost_root));
+        CHECK(roots[1] == (example.is_followed ? complete_root : lost_root));
     }
 }
 
@@ -452,8 +453,8 @@ TEST_CASE("calls of every form are recognised before a return address") {
     for (const auto& call : calls) {
         std::vector<unsigned char> code(16, 0x90);
         code.insert(code.end(), call.begin(), call.end());
-        const Code at(code);
-        CHECK(follows_call(at.address(code.size())));
+        const Code page(code);
+        CHECK(follows_call(page.address(code.size())));
     }
     const Code others({0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0x90, 0xff, 0xe0, 0xff, 0xd0,
                        0x90});  // jmp *%rax; call *%rax; nop

@@ -16,7 +16,7 @@ namespace {
 struct Sink {
     std::vector<Event> events;
     std::vector<std::string> texts;
-    void event(const Event& one) { events.push_back(one); }
+    void event(const Event& event) { events.push_back(event); }
     void call_ticks(std::uint32_t ticks) { events.back().call_ticks = ticks; }
     void text(Kind, std::uint64_t, std::span<const std::uint8_t> bytes) {
         texts.emplace_back(bytes.begin(), bytes.end());

@@ -1,4 +1,4 @@
-// Traces: what was written is read, and damaged parts are left out.
+// Traces: written events are read back, and damaged parts are left out.
 #include <doctest/doctest.h>
 #include <unistd.h>
 
@@ -19,7 +19,7 @@ struct Directory {
     std::string path = "/dev/shm/assay-trace-XXXXXX";  // in memory: thousands are written
     Directory() { REQUIRE(mkdtemp(path.data()) != nullptr); }
     ~Directory() { [[maybe_unused]] const int status = std::system(("rm -rf " + path).c_str()); }
-    std::string operator/(const std::string& name) const { return path + "/" + name; }
+    std::string operator/(const std::string& id) const { return path + "/" + id; }
 };
 
 Event event(Kind kind, std::uint64_t time, std::uint64_t address, std::uint64_t size,
@@ -67,28 +67,27 @@ TEST_CASE("columns are decoded as they were encoded") {
         auto events = random_events(random, 1 + random() % 300, time);
         // Some blocks have ids: new ones the next number, others any existing one.
         std::uint64_t number = random() % 1000;
-        for (Event& one : events) {
-            const Kind kind = kind_of(one);
+        for (Event& event : events) {
+            const Kind kind = kind_of(event);
             if (random() % 2 == 0) continue;
-            const bool is_new = is_allocation(kind, block_id_flag, one.size);
-            const std::uint64_t name = is_new
-                                           ? block_id(7, number++)
-                                           : block_id(static_cast<std::uint32_t>(5 + random() % 3),
-                                                      random() % (number + 1));
+            const bool is_new = is_allocation(kind, block_id_flag, event.size);
+            const std::uint64_t id = is_new ? block_id(7, number++)
+                                            : block_id(static_cast<std::uint32_t>(5 + random() % 3),
+                                                       random() % (number + 1));
             if (kind != Kind::map && kind != Kind::unmap)
-                one.address = name | static_cast<std::uint64_t>(kind) << kind_shift;
+                event.address = id | static_cast<std::uint64_t>(kind) << kind_shift;
         }
         Bytes bytes;
         encode_columns(events, 7, events.front().time, bytes);
-        std::vector<Event> back;
+        std::vector<Event> decoded;
         REQUIRE(decode_columns(bytes, static_cast<std::uint32_t>(events.size()), 7,
-                               events.front().time, back));
-        REQUIRE(back.size() == events.size());
-        for (std::size_t k = 0; k < events.size(); ++k) REQUIRE(same(events[k], back[k]));
+                               events.front().time, decoded));
+        REQUIRE(decoded.size() == events.size());
+        for (std::size_t k = 0; k < events.size(); ++k) REQUIRE(same(events[k], decoded[k]));
         // Truncated columns are refused, and nothing beyond their end is read.
         for (std::size_t n = 0; n < bytes.size(); n += 1 + bytes.size() / 50)
             CHECK_FALSE(decode_columns(std::span(bytes).first(n),
-                                       static_cast<std::uint32_t>(events.size()), 7, 0, back));
+                                       static_cast<std::uint32_t>(events.size()), 7, 0, decoded));
     }
 }
 
@@ -108,7 +107,7 @@ TEST_CASE("threads are merged in the order of time, frees before allocations") {
     EventMerger merger(reader);
     std::vector<std::pair<std::uint64_t, Kind>> order;
     merger.for_each(
-        [&](std::uint32_t, const Event& one) { order.emplace_back(one.time, kind_of(one)); });
+        [&](std::uint32_t, const Event& event) { order.emplace_back(event.time, kind_of(event)); });
     const std::vector<std::pair<std::uint64_t, Kind>> expected = {{160, Kind::malloc},
                                                                   {320, Kind::free},
                                                                   {640, Kind::free},
@@ -132,7 +131,7 @@ TEST_CASE("a trace with any flipped byte or of any length: only whole chunks are
         }
     }
     std::ifstream in(path, std::ios::binary);
-    const std::string whole((std::istreambuf_iterator<char>(in)), {});
+    const std::string trace((std::istreambuf_iterator<char>(in)), {});
     const auto read = [&](const std::string& bytes) {
         std::ofstream(damaged, std::ios::binary) << bytes;
         std::size_t events = 0;
@@ -144,13 +143,13 @@ TEST_CASE("a trace with any flipped byte or of any length: only whole chunks are
         }
         return events;
     };
-    REQUIRE(read(whole) == written);
-    for (std::size_t at = 0; at < whole.size(); ++at) {
-        std::string flipped = whole;
-        flipped[at] = static_cast<char>(~flipped[at]);
+    REQUIRE(read(trace) == written);
+    for (std::size_t offset = 0; offset < trace.size(); ++offset) {
+        std::string flipped = trace;
+        flipped[offset] = static_cast<char>(~flipped[offset]);
         REQUIRE(read(flipped) == written - 20);  // one chunk of four, never another's
     }
-    for (std::size_t bytes = 0; bytes < whole.size(); bytes += 7)
-        REQUIRE(read(whole.substr(0, bytes)) % 20 == 0);
+    for (std::size_t bytes = 0; bytes < trace.size(); bytes += 7)
+        REQUIRE(read(trace.substr(0, bytes)) % 20 == 0);
     CHECK_THROWS_AS(TraceReader(directory / "none.heap"), Error);
 }
