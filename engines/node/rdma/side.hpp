@@ -8,7 +8,7 @@
 // Contents are verified outside the timed part. First, messages with separate slots are sent and
 // all are verified. Then the timed messages of a queue pair use one common slot, as in perftest,
 // and the last one is verified.
-#pragma run_part
+#pragma once
 
 #include <functional>
 #include <optional>

@@ -85,7 +85,7 @@ def test_what_is_asked_for_meanwhile_is_known_to_the_byte(program: Path, tmp_pat
             target.tell("keep 7")
         lines = target.end()
     for turn, blocks in (("first", 1000), ("second", 10)):
-        node = total_of(load_profile(tmp_path / turn), "known")
+        node = total_of(load_profile(tmp_path / turn), "new_block")
         assert (node.count, node.bytes, node.leaked_count) == (blocks, 1000 * blocks, blocks)
         assert total_of(load_profile(tmp_path / turn), "count").bytes % 64 == 0
         assert re.search(rf"attached to {target.pid} for \d+\.\d s, \d+\.\d s after its start", outputs[turn])
@@ -110,7 +110,7 @@ def test_blocks_from_before_are_counted_apart(program: Path, tmp_path: Path) -> 
         record.metric for record in Run.load(tmp_path / "run").records if isinstance(record, Measurement)
     }
     assert (total_of(profile, "obey").count, total_of(profile, "obey").bytes) == (300, 300 * 5000)
-    assert total_of(profile, "known").count == 20 and total_of(profile, "known").leaked == 0
+    assert total_of(profile, "new_block").count == 20 and total_of(profile, "new_block").leaked == 0
     assert profile.totals.unknown_frees == 300 and "300 of them were freed or reallocated" in output
     assert profile.totals.leaked == 0 and profile.fragmentation is None
 
@@ -137,9 +137,9 @@ def test_until_its_end(program: Path, tmp_path: Path) -> None:
     assert "leaked" in {
         record.metric for record in Run.load(tmp_path / "run").records if isinstance(record, Measurement)
     }
-    assert total_of(profile, "known").leaked == 100_000 and "not freed" in output
+    assert total_of(profile, "new_block").leaked == 100_000 and "not freed" in output
     (tossed,) = (k for k, node in enumerate(profile.nodes) if node.bytes == 3000)
-    assert {"t", "known"} <= functions_on_stack(profile, tossed)
+    assert {"t", "new_block"} <= functions_on_stack(profile, tossed)
 
 
 @pytest.mark.skipif(not can_trace_page_faults(), reason="page faults cannot be traced here")
@@ -272,8 +272,10 @@ def test_a_fork_is_a_process_of_its_own(program: Path, tmp_path: Path) -> None:
         attached.end()
         target.end()
     profiles = {p.process.pid == target.pid: p for p in load_profiles(tmp_path / "run")}
-    assert total_of(profiles[True], "known").count == 5
-    assert total_of(profiles[False], "of_child").count == 9 and profiles[False].process.parent == target.pid
+    assert total_of(profiles[True], "new_block").count == 5
+    assert (
+        total_of(profiles[False], "child_block").count == 9 and profiles[False].process.parent == target.pid
+    )
 
 
 def test_an_exec_ends_it(program: Path, tmp_path: Path) -> None:
@@ -286,7 +288,7 @@ def test_an_exec_ends_it(program: Path, tmp_path: Path) -> None:
         Recorder(target.pid, tmp_path / "again").end()
         target.end()
     assert "runs another program now" in output
-    assert total_of(load_profile(tmp_path / "run"), "known").count == 5
+    assert total_of(load_profile(tmp_path / "run"), "new_block").count == 5
 
 
 def test_killed_meanwhile(program: Path, tmp_path: Path) -> None:
@@ -296,7 +298,7 @@ def test_killed_meanwhile(program: Path, tmp_path: Path) -> None:
         target.process.kill()
         output = attached.end(None)
     assert "the recording ended early" in output
-    assert total_of(load_profile(tmp_path / "run"), "known").leaked == 50_000
+    assert total_of(load_profile(tmp_path / "run"), "new_block").leaked == 50_000
 
 
 def test_the_recorder_is_killed(program: Path, tmp_path: Path) -> None:
@@ -402,7 +404,7 @@ def test_another_users_process(program: Path, tmp_path: Path) -> None:
             target.tell("keep 30")
             attached.end()
             target.end()
-    assert total_of(load_profile(tmp_path / "run"), "known").count == 30
+    assert total_of(load_profile(tmp_path / "run"), "new_block").count == 30
     with running(program, "obeys") as target:
         command = [engines_folder() / "assay-heap", "record", "--attach", str(target.pid), "/tmp"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, **nobody)

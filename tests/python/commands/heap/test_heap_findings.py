@@ -72,8 +72,8 @@ def test_one_reallocation_per_block_is_no_finding(small: Path, tmp_path: Path) -
 
 def test_an_allocation_wrapper_is_not_the_cause(small: Path, tmp_path: Path) -> None:
     run_heap(tmp_path / "run", small, "wrapped")
-    assert total_of(load_profile(tmp_path / "run"), "wanting").leaked == 5_000_000
-    assert any("wanting" in cause for cause in finding_causes(tmp_path / "run"))
+    assert total_of(load_profile(tmp_path / "run"), "wrapped_allocations").leaked == 5_000_000
+    assert any("wrapped_allocations" in cause for cause in finding_causes(tmp_path / "run"))
 
 
 def test_a_functions_line_is_the_one_with_most_bytes(small: Path, tmp_path: Path) -> None:
@@ -98,7 +98,9 @@ def test_blocks_of_one_byte(planted: Path, tmp_path: Path) -> None:
 def test_every_allocation_function(planted: Path, tmp_path: Path) -> None:
     run_heap(tmp_path / "run", planted, "ways")
     result = load_profile(tmp_path / "run")
-    nodes = [n for k, n in enumerate(result.nodes) if "every_way" in functions_on_stack(result, k)]
+    nodes = [
+        n for k, n in enumerate(result.nodes) if "every_allocation_function" in functions_on_stack(result, k)
+    ]
     # 12 blocks and strdup's source string; libstdc++ rounds an aligned block up from 1000 to 1024 bytes.
     assert sum(n.count for n in nodes if n.min_size == n.max_size == 1000) == 12
     assert sum(n.count for n in nodes if n.min_size == n.max_size == 1024) == 1
@@ -186,13 +188,13 @@ def test_first_touch(planted: Path, tmp_path: Path) -> None:
     (line,) = [t for t in result.touches.lines if t.function.startswith("touch")]
     assert abs(line.pages - pages) <= 2
     stack = max(result.touches.stacks, key=lambda t: t.pages)
-    assert "ask_large" in result.allocation_site(stack.node).function
+    assert "allocate_large" in result.allocation_site(stack.node).function
     assert abs(stack.pages - pages) <= 2
     # 49 or 50 huge pages fit into the block; up to 512 small pages remain at each end.
     assert 49 <= stack.with_huge <= 50 + 2 * 512
     assert abs(dict(result.touches.threads)[1] - pages) <= 50
     (cause,) = finding_causes(tmp_path / "run")
-    assert "ask_large" in cause and "with huge pages it would be" in cause
+    assert "allocate_large" in cause and "with huge pages it would be" in cause
 
 
 @pytest.mark.skipif(not can_trace_page_faults(), reason="page faults cannot be traced here")
@@ -214,7 +216,7 @@ def test_first_touch_by_library_functions(planted: Path, tmp_path: Path) -> None
 def test_pages_that_are_faulted_in_repeatedly(planted: Path, tmp_path: Path) -> None:
     run_heap(tmp_path / "run", planted, "cycle")
     (cause,) = finding_causes(tmp_path / "run")
-    assert "ask_large" in cause and "8 times their peak" in cause
+    assert "allocate_large" in cause and "8 times their peak" in cause
     run_heap(tmp_path / "without", planted, "cycle", options=["--no-faults"])
     assert load_profile(tmp_path / "without").touches is None
     assert finding_causes(tmp_path / "without") == []

@@ -30,7 +30,7 @@ console.log(work(200));
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
     where = tmp_path_factory.mktemp("made") / "made"
-    command = ["g++", "-std=c++17", "-O2", "-g", ROOT / "tests/fixtures/heap/made.cpp", "-o", where]
+    command = ["g++", "-std=c++17", "-O2", "-g", ROOT / "tests/fixtures/heap/generated.cpp", "-o", where]
     subprocess.run(command, check=True, timeout=LIMIT_S)
     return where
 
@@ -69,9 +69,9 @@ def test_stacks_go_through_it(
     profile = load_profile(tmp_path / "run")
     names_gone.append(profile.process.pid)
     assert (done.returncode, done.stdout) == (0, "done\n")
-    functions = stack_of(profile, "ask")
+    functions = stack_of(profile, "allocate")
     assert [f.partition("(")[0] for f in functions if f in ("main", name)] == [name.partition("(")[0], "main"]
-    total = total_of(profile, "ask")
+    total = total_of(profile, "allocate")
     assert (total.count, total.bytes) == (100, 100_000)
     (place,) = [p for p in profile.locations if p.function == name]
     assert (place.file, place.line, place.module) == (file, line, "")
