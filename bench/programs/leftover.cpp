@@ -11,6 +11,7 @@
 #include <cstring>
 #include <memory>
 
+#include "storage/store/file_table.hpp"
 #include "storage/store/store.hpp"
 #include "storage/store/writer.hpp"
 
@@ -29,8 +30,8 @@ int main(int argc, char** argv) {
     const std::uint64_t extents = std::strtoull(argv[3], nullptr, 10),
                         bytes = std::strtoull(argv[4], nullptr, 10);
     const int fd = open(argv[2], O_CREAT | O_RDWR | O_TRUNC, 0644);
-    struct stat info{};
-    if (fd < 0 || fstat(fd, &info)) return 2;
+    FileStatus status;
+    if (fd < 0 || read_status(fd, status)) return 2;
     Failure failure;
     // The store has a record for every 8 KiB, so it is large; little of it gets pages.
     auto store =
@@ -39,7 +40,7 @@ int main(int argc, char** argv) {
         std::fprintf(stderr, "bench-leftover: %s\n", failure.what.c_str());
         return 2;
     }
-    const std::uint32_t slot = acquire_slot(*store, info.st_dev, info.st_ino, argv[2]);
+    const std::uint32_t slot = acquire_slot(*store, status, argv[2]);
     std::unique_ptr<Writer> writers[ranks];
     for (std::uint32_t rank = 0; rank < ranks; ++rank)
         writers[rank] = std::make_unique<Writer>(*store, rank);

@@ -1,7 +1,6 @@
 #include "storage/accelerator/conflict_resolver.hpp"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -14,34 +13,22 @@ namespace assay::storage {
 namespace {
 
 constexpr std::uint64_t poll_ns = 50'000;
-constexpr std::uint64_t timeout_ns = 120'000'000'000;
 
-// Polls until the condition holds. False: timeout.
+// Polls until the condition holds. It has no limit: a file system may stall for minutes, and a node
+// that has ended makes the condition hold.
 template <class Condition>
-bool wait_until(const Store& store, Condition condition) {
-    for (const std::uint64_t until = store.now() + timeout_ns; !condition();) {
-        if (store.now() > until) return false;
+void wait_until(Condition condition) {
+    while (!condition()) {
         const timespec pause{0, poll_ns};
         nanosleep(&pause, nullptr);
     }
-    return true;
-}
-
-// Opens the file of the slot for writing; -1: it was removed or replaced.
-int open_slot_file(const FileSlot& slot) {
-    const int fd = open(slot.path, O_WRONLY | O_CLOEXEC);
-    struct stat info{};
-    if (fd >= 0 && (fstat(fd, &info) || info.st_ino != slot.inode)) {
-        close(fd);
-        return -1;
-    }
-    return fd;
 }
 
 bool write_whole(int fd, const char* data, std::uint64_t bytes, std::uint64_t offset) {
     while (bytes) {
         const ssize_t got = pwrite(fd, data, bytes, static_cast<off_t>(offset));
         if (got < 0 && errno == EINTR) continue;
+        if (got == 0) errno = ENOSPC;
         if (got <= 0) return false;
         data += got, offset += static_cast<std::uint64_t>(got),
             bytes -= static_cast<std::uint64_t>(got);
@@ -68,7 +55,8 @@ std::vector<ConflictResolver::Piece> ConflictResolver::winning_pieces(std::uint6
         const Record& record = store.record(job_.local_rank(), k);
         const auto& slot = store.file(record.file);
         if (static_cast<RecordKind>(record.kind) != RecordKind::data ||
-            slot.generation != record.generation || slot.deleted || !directory.shared(record.file))
+            slot.generation != record.generation || slot.deleted.load() ||
+            !directory.shared(record.file))
             continue;
         Index& others = directory.others(record.file);
         Index& all = directory.index(record.file);
@@ -112,48 +100,44 @@ bool ConflictResolver::has_conflicts() {
 bool ConflictResolver::wait_until_published(std::uint64_t sequence) {
     auto& directory = job_.directory();
     bool reached = true;
-    return wait_until(job_.store(),
-                      [&] {
-                          reached = directory.query_nodes();
-                          return !reached ||
-                                 (directory.all_nodes_beyond(&Progress::horizon, sequence) &&
-                                  horizon(job_.store()) > sequence);
-                      }) &&
-           reached;
+    wait_until([&] {
+        reached = directory.query_nodes();
+        return !reached || (directory.all_nodes_beyond(&Progress::horizon, sequence) &&
+                            horizon(job_.store()) > sequence);
+    });
+    return reached;
 }
 
 // Waits until their data are in the file system.
 bool ConflictResolver::wait_until_drained(std::uint64_t sequence) {
     auto& directory = job_.directory();
     bool possible = true;
-    return wait_until(job_.store(),
-                      [&] {
-                          job_.store().request_drain();
-                          const Progress local_progress = progress(job_.store());
-                          possible = directory.query_nodes(true) && !local_progress.failed &&
-                                     !directory.remote_drain_failed();
-                          return !possible ||
-                                 (directory.all_nodes_beyond(&Progress::drained, sequence) &&
-                                  local_progress.drained > sequence);
-                      }) &&
-           possible;
+    wait_until([&] {
+        job_.store().request_drain();
+        const Progress local_progress = progress(job_.store());
+        possible = directory.query_nodes(true) && !local_progress.failed &&
+                   !directory.remote_drain_failed();
+        return !possible || (directory.all_nodes_beyond(&Progress::drained, sequence) &&
+                             local_progress.drained > sequence);
+    });
+    return possible;
 }
 
+// Of files that this process does not hold open any more, close has put the bytes right.
 bool ConflictResolver::rewrite(const std::vector<Piece>& pieces) {
     const Store& store = job_.store();
-    int fd = -1;
     bool good = true;
-    for (std::size_t k = 0; k < pieces.size() && good; ++k) {
-        const auto& piece = pieces[k];
-        if (!k || piece.file != pieces[k - 1].file) {
-            if (fd >= 0) close(fd);
-            fd = open_slot_file(store.file(piece.file));
-        }
-        if (fd >= 0)
-            good = write_whole(fd, store.data(job_.local_rank(), piece.ring_offset),
-                               piece.end - piece.begin, piece.begin);
+    for (const auto& piece : pieces) {
+        const auto descriptor = job_.handles().held(piece.file);
+        if (!descriptor) continue;
+        auto& slot = store.file(piece.file);
+        slot.dirty = 1;
+        if (write_whole(descriptor->number(), store.data(job_.local_rank(), piece.ring_offset),
+                        piece.end - piece.begin, piece.begin))
+            continue;
+        job_.drain().hold_back(piece.file, piece.sequence, errno);
+        good = false;
     }
-    if (fd >= 0) close(fd);
     return good;
 }
 

@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "storage/accelerator/comm_epoch.hpp"
+#include "storage/accelerator/errors.hpp"
 #include "storage/accelerator/remote.hpp"
 
 namespace assay::storage {
@@ -85,9 +86,11 @@ public:
         const std::int64_t first = offset_of(*file.view_, file.displacement_, logical);
         range_.l_start = (std::int64_t{1} << 62) + first;
         range_.l_len = offset_of(*file.view_, file.displacement_, logical + bytes - 1) + 1 - first;
-        while (fcntl(fd_, F_OFD_SETLKW, &range_) && errno == EINTR) {
-        }
+        while (fcntl(fd_, F_OFD_SETLKW, &range_) && !error_)
+            if (errno != EINTR) error_ = errno;
     }
+    // The MPI error class; without the lock the transfer would not be atomic.
+    int code() const { return mpi_error(error_); }
     ~RangeLock() {
         if (fd_ < 0) return;
         range_.l_type = F_UNLCK;
@@ -97,7 +100,7 @@ public:
     RangeLock& operator=(const RangeLock&) = delete;
 
 private:
-    int fd_;
+    int fd_, error_ = 0;
     struct flock range_{};
 };
 
@@ -126,6 +129,7 @@ int AcceleratedFile::write_data(TransferStart start, const void* buffer, MPI_Cou
     if (code) return code;
     if (bypass_) {
         const RangeLock lock(*this, logical, bytes, F_WRLCK);
+        if (lock.code()) return lock.code();
         MPI_Status status;
 #if MPI_VERSION >= 4
         code = PMPI_File_write_at_c(mpi_file_, logical / etype_, buffer, count, type, &status);
@@ -149,20 +153,20 @@ int AcceleratedFile::write_to_store(std::int64_t logical, const char* buffer,
     auto& writer = job_->writer();
     const auto& slot = job_->store().file(slot_);
     std::vector<Record> records;
+    // In atomic mode a write is published as a whole, however large.
+    const auto max_part = static_cast<std::int64_t>(atomic_ ? bytes : writer.max_bytes());
     for (std::int64_t done = 0; done < bytes;) {
-        std::int64_t part =
-            std::min<std::int64_t>(bytes - done, static_cast<std::int64_t>(writer.max_bytes()));
+        std::int64_t part = std::min(bytes - done, max_part);
         BlockList blocks;
         for (;; part = std::max<std::int64_t>(1, part / 2)) {
             blocks.blocks.clear();
             append_blocks(*view_, displacement_, logical + done, part, blocks);
             if (blocks.blocks.size() <= writer.max_records()) break;
+            if (atomic_) return MPI_ERR_NO_SPACE;
         }
         std::uint64_t from = 0;
         char* to = writer.reserve(static_cast<std::size_t>(part), blocks.blocks.size(), from);
-        if (!to)
-            return writer.error() == ENOSPC || writer.error() == EDQUOT ? MPI_ERR_NO_SPACE
-                                                                        : MPI_ERR_IO;
+        if (!to) return mpi_error(writer.error() ? writer.error() : EIO);
         writer.begin_write();
         if (memory.contiguous) {
             std::memcpy(to, buffer + done, static_cast<std::size_t>(part));
@@ -212,7 +216,7 @@ std::uint64_t AcceleratedFile::current_size(std::uint64_t at_least) {
     const std::uint64_t size = std::max(
         {job_->store().file(slot_).end.load(std::memory_order_relaxed), remote_end, file_size_});
     if (size >= at_least) return size;
-    if (const off_t end = fd_ >= 0 ? lseek(fd_, 0, SEEK_END) : -1; end >= 0)
+    if (const off_t end = lseek(descriptor_->number(), 0, SEEK_END); end >= 0)
         file_size_ = static_cast<std::uint64_t>(end);
     return std::max(size, file_size_);
 }
@@ -234,6 +238,7 @@ int AcceleratedFile::read(TransferStart start, void* buffer, MPI_Count count, MP
     if (!memory->decoded && !bypass_) return MPI_ERR_UNSUPPORTED_OPERATION;
     if (bypass_) {
         const RangeLock lock(*this, logical, bytes, F_RDLCK);
+        if (lock.code()) return lock.code();
         MPI_Status status;
 #if MPI_VERSION >= 4
         const int code =
@@ -276,13 +281,16 @@ int AcceleratedFile::read_blocks(std::int64_t logical, char* buffer, const FlatT
                 more = false;
                 break;
             }
-            read_range(begin, upto, to + got, remote_reads);
+            if (const int code = read_range(begin, upto, to + got, remote_reads)) {
+                got = 0;
+                return code;
+            }
             got += static_cast<std::int64_t>(upto - begin);
             more = upto == begin + static_cast<std::uint64_t>(block.length);
         }
-    if (!fetch_remote(remote_reads)) {
+    if (const int code = fetch_remote(remote_reads)) {
         got = 0;
-        return MPI_ERR_IO;
+        return code;
     }
     if (memory.contiguous || !got) return MPI_SUCCESS;
     BlockList pieces;
@@ -302,16 +310,21 @@ bool AcceleratedFile::refresh_directory() {
     return one_node_ || job_->directory().refresh_remote();
 }
 
-void AcceleratedFile::read_range(std::uint64_t begin, std::uint64_t end, char* to,
-                                 std::vector<RemoteRead>& remote_reads) {
+// Returns an MPI error class.
+int AcceleratedFile::read_range(std::uint64_t begin, std::uint64_t end, char* to,
+                                std::vector<RemoteRead>& remote_reads) {
     Index& index = job_->directory().index(slot_);
-    const std::uint64_t evicted_before = one_node_ ? job_->directory().evicted_before() : 0;
     const Store& store = job_->store();
-    while (begin < end) {
+    // Older data are read from the file system.
+    const std::uint64_t oldest =
+        std::max(store.file(slot_).foreign_before.load(std::memory_order_relaxed),
+                 one_node_ ? job_->directory().evicted_before() : 0);
+    int code = MPI_SUCCESS;
+    while (begin < end && !code) {
         const Lookup lookup = index.find(begin, end);
         const std::uint64_t bytes = lookup.end - begin;
-        if (!lookup.data || lookup.rank == file_system_rank || lookup.sequence < evicted_before) {
-            read_file_system(begin, lookup.end, to);
+        if (!lookup.data || lookup.rank == file_system_rank || lookup.sequence < oldest) {
+            code = read_file_system(begin, lookup.end, to);
         } else if (lookup.rank & remote_rank_bit) {
             remote_reads.push_back({static_cast<int>(lookup.rank & ~remote_rank_bit),
                                     lookup.ring_offset, bytes, to, begin});
@@ -321,36 +334,42 @@ void AcceleratedFile::read_range(std::uint64_t begin, std::uint64_t end, char* t
             std::atomic_thread_fence(std::memory_order_seq_cst);
             // If the data were evicted during the copy, the file system has them.
             if (!before || !job_->in_ring(lookup.rank, lookup.ring_offset))
-                read_file_system(begin, lookup.end, to);
+                code = read_file_system(begin, lookup.end, to);
         }
         to += bytes;
         begin = lookup.end;
     }
+    return code;
 }
 
-void AcceleratedFile::read_file_system(std::uint64_t begin, std::uint64_t end, char* to) const {
-    while (begin < end && fd_ >= 0) {
-        const ssize_t got = pread(fd_, to, end - begin, static_cast<off_t>(begin));
+// Returns an MPI error class. Bytes beyond the end of the file are zero: other ranks have written
+// behind them.
+int AcceleratedFile::read_file_system(std::uint64_t begin, std::uint64_t end, char* to) const {
+    while (begin < end) {
+        const ssize_t got =
+            pread(descriptor_->number(), to, end - begin, static_cast<off_t>(begin));
         if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) break;
+        if (got < 0) return mpi_error(errno);
+        if (got == 0) break;
         to += got;
         begin += static_cast<std::uint64_t>(got);
     }
-    std::memset(to, 0, end - begin);  // a hole, or beyond the end of the file
+    std::memset(to, 0, end - begin);
+    return MPI_SUCCESS;
 }
 
-// Fetches the data that other nodes hold. False: a node cannot be reached.
-bool AcceleratedFile::fetch_remote(std::vector<RemoteRead>& remote_reads) {
-    if (remote_reads.empty()) return true;
+// Fetches the data that other nodes hold. Returns an MPI error class.
+int AcceleratedFile::fetch_remote(std::vector<RemoteRead>& remote_reads) {
+    if (remote_reads.empty()) return MPI_SUCCESS;
     job_->remote()->fetch(remote_reads);
-    bool good = true;
+    int code = MPI_SUCCESS;
     for (const auto& request : remote_reads) {
-        if (request.state == RemoteRead::evicted)
-            read_file_system(request.file_offset, request.file_offset + request.bytes,
-                             request.buffer);
-        good &= request.state != RemoteRead::failed;
+        if (request.state == RemoteRead::failed) return MPI_ERR_IO;
+        if (request.state == RemoteRead::evicted && !code)
+            code = read_file_system(request.file_offset, request.file_offset + request.bytes,
+                                    request.buffer);
     }
-    return good;
+    return code;
 }
 
 // A collective transfer begins with a barrier: what any rank wrote before is older than what is

@@ -16,6 +16,8 @@
 #include "storage/accelerator/job.hpp"
 #include "storage/accelerator/mpi.hpp"
 #include "storage/accelerator/remote.hpp"
+#include "storage/store/file_handles.hpp"
+#include "storage/store/file_table.hpp"
 
 namespace assay::storage {
 
@@ -69,8 +71,13 @@ public:
 private:
     class RangeLock;
     AcceleratedFile() = default;
-    int claim_slot(int mode);
+    bool claim(int mode);
+    bool find_nodes();
+    bool open_descriptor(FileStatus& status);
+    bool claim_shared_pointer();
     void join();
+    void leave(bool complete);
+    void close_deleted();
     int check_transfer(TransferStart start, MPI_Count count, bool writing) const;
     int advance_position(TransferStart start, std::int64_t bytes, std::int64_t& logical);
     int write_data(TransferStart start, const void* buffer, MPI_Count count, MPI_Datatype type,
@@ -79,17 +86,20 @@ private:
                        std::int64_t bytes);
     int read_blocks(std::int64_t logical, char* buffer, const FlatType& memory, std::int64_t bytes,
                     MPI_Count& got);
-    void read_range(std::uint64_t begin, std::uint64_t end, char* to,
-                    std::vector<RemoteRead>& remote_reads);
-    void read_file_system(std::uint64_t begin, std::uint64_t end, char* to) const;
-    bool fetch_remote(std::vector<RemoteRead>& remote_reads);
+    int read_range(std::uint64_t begin, std::uint64_t end, char* to,
+                   std::vector<RemoteRead>& remote_reads);
+    int read_file_system(std::uint64_t begin, std::uint64_t end, char* to) const;
+    int fetch_remote(std::vector<RemoteRead>& remote_reads);
     void extend(std::uint64_t end);
     std::uint64_t current_size(std::uint64_t at_least);
     void synchronize();
     int flush();
+    int report_error(int error) const;
+    int make_durable();
     bool conflicts_exist();
     bool refresh_directory();
     int enter_bypass();
+    int open_for_locks();
     int shared_pointer(std::int64_t amount, bool set, std::uint64_t& before);
     void begin_transfer(TransferStart start);
     void end_transfer(bool collective);
@@ -99,9 +109,11 @@ private:
     int rank_ = 0, size_ = 1;
     std::vector<int> world_ranks_;  // of the communicator's ranks
     bool one_node_ = true;
+    bool all_nodes_ = true;      // each node of the job has a rank of the communicator
+    bool first_of_node_ = true;  // no lower rank of the communicator is on this node
     MPI_File mpi_file_ = MPI_FILE_NULL;
-    int fd_ = -1;
-    int lock_fd_ = -1;  // opened again for file locks
+    SharedDescriptor descriptor_;  // for all access to the file system
+    int lock_fd_ = -1;             // opened again for file locks
     int mode_ = 0;
     bool atomic_ = false, bypass_ = false;
     std::string path_;

@@ -2,7 +2,6 @@
 // it.
 #include <fcntl.h>
 #include <limits.h>
-#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
@@ -13,9 +12,11 @@
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
+#include <set>
 #include <shared_mutex>
 #include <unordered_map>
 
+#include "storage/accelerator/errors.hpp"
 #include "storage/accelerator/file.hpp"
 #include "storage/accelerator/remote.hpp"
 
@@ -47,7 +48,7 @@ std::int64_t nanoseconds(const timespec& time) {
 // Before Linux 6.13 file times have the resolution of the kernel's tick. A change from outside in
 // the same tick as the last write would not be noticed at the next open, so close waits for the
 // tick's end.
-void wait_for_clock_tick(const timespec& last_write) {
+void wait_for_clock_tick(std::int64_t last_write_ns) {
     static const bool fine_grained = [] {
         utsname info{};
         if (uname(&info) != 0) return false;
@@ -61,16 +62,9 @@ void wait_for_clock_tick(const timespec& last_write) {
     for (int attempt = 0; attempt < 20; ++attempt) {
         timespec now{};
         clock_gettime(CLOCK_REALTIME_COARSE, &now);
-        if (nanoseconds(now) > nanoseconds(last_write)) return;
+        if (nanoseconds(now) > last_write_ns) return;
         usleep(1000);
     }
-}
-
-// The highest error code of all ranks, on every rank.
-int worst_code(MPI_Comm comm, int code) {
-    int worst = code;
-    PMPI_Allreduce(MPI_IN_PLACE, &worst, 1, MPI_INT, MPI_MAX, comm);
-    return worst;
 }
 
 bool is_accelerated(Job& job, const std::string& name, MPI_Info info) {
@@ -132,27 +126,25 @@ int AcceleratedFile::open(MPI_Comm comm, const char* name, int mode, MPI_Info in
     int code = MPI_SUCCESS;
     if (file->rank_ == 0)
         code = PMPI_File_open(MPI_COMM_SELF, name, mode & ~handled_modes, info, &file->mpi_file_);
-    int first = code;
+    int first = class_of(code);
     PMPI_Bcast(&first, 1, MPI_INT, 0, file->comm_);
-    if (first) return file->rank_ == 0 ? first : to_default_handler(first);
+    if (first) return file->rank_ == 0 ? code : to_default_handler(first);
     if (file->rank_ != 0)
         code = PMPI_File_open(MPI_COMM_SELF, name,
                               mode & ~(handled_modes | MPI_MODE_CREATE | MPI_MODE_EXCL), info,
                               &file->mpi_file_);
-    if (worst_code(file->comm_, code)) {
+    if (const int worst = worst_code(file->comm_, code)) {
         if (!code) PMPI_File_close(&file->mpi_file_);
-        return code ? code : to_default_handler(MPI_ERR_OTHER);
+        return code ? code : to_default_handler(worst);
     }
 
     char absolute[PATH_MAX];
     file->path_ = realpath(path.c_str(), absolute) ? absolute : path;
-    code = file->claim_slot(mode);
-    if (worst_code(file->comm_, code)) {
-        // The file cannot be accelerated.
-        if (!code) job->store().file(file->slot_).users.fetch_sub(1);
+    if (!file->claim(mode)) {
         job->report_once(
-            "too many open files, too long a path or a rank outside of MPI_COMM_WORLD: " + path +
-            " uses the MPI's own I/O");
+            path +
+            " uses the MPI's own I/O: it is not a regular file, or its path is too "
+            "long, or too many files are open, or a rank is outside of MPI_COMM_WORLD");
         PMPI_File_close(&file->mpi_file_);
         if (job->settings().required) PMPI_Abort(job->world(), 2);
         return PMPI_File_open(comm, name, mode & ~(MPI_MODE_CREATE | MPI_MODE_EXCL), info, handle);
@@ -164,9 +156,8 @@ int AcceleratedFile::open(MPI_Comm comm, const char* name, int mode, MPI_Info in
     return MPI_SUCCESS;
 }
 
-// Local: sets the nodes that take part and the slot, and drops what is known of a changed file.
-int AcceleratedFile::claim_slot(int mode) {
-    mode_ = mode;
+// Which of the job's nodes take part. False: a rank is not of the job's world.
+bool AcceleratedFile::find_nodes() {
     MPI_Group world, mine;
     PMPI_Comm_group(job_->world(), &world);
     PMPI_Comm_group(comm_, &mine);
@@ -176,49 +167,71 @@ int AcceleratedFile::claim_slot(int mode) {
     PMPI_Group_translate_ranks(mine, size_, ranks.data(), world, world_ranks_.data());
     PMPI_Group_free(&world);
     PMPI_Group_free(&mine);
-    for (int rank : world_ranks_) {
-        if (rank == MPI_UNDEFINED) return 1;
-        one_node_ &= job_->node_of(rank) == job_->node();
+    std::set<int> nodes;
+    for (int k = 0; k < size_; ++k) {
+        const int world_rank = world_ranks_[static_cast<std::size_t>(k)];
+        if (world_rank == MPI_UNDEFINED) return false;
+        const int node = job_->node_of(world_rank);
+        nodes.insert(node);
+        if (node == job_->node() && k < rank_) first_of_node_ = false;
     }
-    fd_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
-    struct stat info{};
-    if (fd_ >= 0 ? fstat(fd_, &info) : stat(path_.c_str(), &info)) return 1;
-    file_size_ = static_cast<std::uint64_t>(info.st_size);
-    Store& store = job_->store();
-    slot_ = acquire_slot(store, info.st_dev, info.st_ino, path_);
-    if (slot_ == file_slots) return 1;
-    auto& slot = store.file(slot_);
-    {
-        // The first process that opens it again checks whether it was changed from outside.
-        TableLock lock(store);
-        const bool was_closed = slot.size.load() >= 0;
-        if (was_closed && slot.users.load() == 1 &&
-            (slot.size != info.st_size || slot.mtime_ns != nanoseconds(info.st_mtim) ||
-             slot.ctime_ns != nanoseconds(info.st_ctim))) {
-            slot.valid_from = store.now();
-            slot.end = 0;
-        }
-        if (was_closed && slot.users.load() == 1) slot.size = -1;  // in use
-    }
-    view_ = flatten(MPI_BYTE);
-    return MPI_SUCCESS;
+    one_node_ = nodes.size() == 1;
+    all_nodes_ = static_cast<int>(nodes.size()) == job_->nodes();
+    return true;
 }
 
-// Collective: allocates a shared pointer and makes all writes so far visible.
-void AcceleratedFile::join() {
-    if (rank_ == 0) {
-        Store& store = job_->store();
-        shared_pointer_slot_ = shared_pointer_slots;
-        auto* used = store.superblock().shared_pointer_used;
+// Opens the descriptor for all access to the file system. False: it cannot be opened, or the file
+// is not a regular one.
+bool AcceleratedFile::open_descriptor(FileStatus& status) {
+    const int access = mode_ & MPI_MODE_RDONLY   ? O_RDONLY
+                       : mode_ & MPI_MODE_WRONLY ? O_WRONLY
+                                                 : O_RDWR;
+    const int fd = ::open(path_.c_str(), access | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0) return false;
+    descriptor_ = std::make_shared<const Descriptor>(fd);
+    return read_status(fd, status) == 0 && status.regular;
+}
+
+bool AcceleratedFile::claim_shared_pointer() {
+    auto* used = job_->store().superblock().shared_pointer_used;
+    for (std::uint32_t k = 0; k < shared_pointer_slots; ++k) {
         std::uint8_t free = 0;
-        for (std::uint32_t k = 0;
-             k < shared_pointer_slots && shared_pointer_slot_ == shared_pointer_slots;
-             ++k, free = 0)
-            if (used[k].compare_exchange_strong(free, 1)) shared_pointer_slot_ = k;
-        if (shared_pointer_slot_ == shared_pointer_slots)
-            shared_pointer_slot_ = 0;  // hundreds of open files: they share one pointer
-        store.superblock().shared_pointers[shared_pointer_slot_] = 0;
+        if (!used[k].compare_exchange_strong(free, 1)) continue;
+        shared_pointer_slot_ = k;
+        job_->store().superblock().shared_pointers[k] = 0;
+        return true;
     }
+    return false;
+}
+
+// Collective: takes what the file needs. False: some rank cannot, or they have opened different
+// files; then none has anything.
+bool AcceleratedFile::claim(int mode) {
+    mode_ = mode;
+    Store& store = job_->store();
+    FileStatus status;
+    bool good = find_nodes() && open_descriptor(status);
+    slot_ = good ? acquire_slot(store, status, path_) : file_slots;
+    const bool has_slot = slot_ != file_slots;
+    const bool has_pointer = has_slot && rank_ == 0 && claim_shared_pointer();
+    good = has_slot && (has_pointer || rank_ != 0);
+    // The maximum and the negated minimum of the inodes differ if the ranks have different files.
+    const auto inode = static_cast<std::int64_t>(status.inode);
+    std::int64_t agreed[3] = {!good, inode, -inode};
+    PMPI_Allreduce(MPI_IN_PLACE, agreed, 3, MPI_INT64_T, MPI_MAX, comm_);
+    if (!agreed[0] && agreed[1] == -agreed[2]) {
+        if (!(mode_ & MPI_MODE_RDONLY)) job_->handles().hold(slot_, descriptor_);
+        file_size_ = static_cast<std::uint64_t>(status.size);
+        view_ = flatten(MPI_BYTE);
+        return true;
+    }
+    if (has_pointer) store.superblock().shared_pointer_used[shared_pointer_slot_] = 0;
+    if (has_slot) release_slot(store, slot_, nullptr);
+    return false;
+}
+
+// Collective: makes all writes so far visible.
+void AcceleratedFile::join() {
     PMPI_Bcast(&shared_pointer_slot_, 1, MPI_UINT32_T, 0, comm_);
     shared_pointer_home_ = world_ranks_[0];
     if (!one_node_) {
@@ -239,22 +252,42 @@ void AcceleratedFile::join() {
     }
 }
 
-// Drains what this rank has written and resolves its conflicts.
+// Drains what this rank has written, resolves its conflicts and repeats what has failed. Returns an
+// error class.
 int AcceleratedFile::flush() {
+    if (mode_ & MPI_MODE_RDONLY) return MPI_SUCCESS;
     const std::uint64_t upto = job_->store().head(job_->local_rank()).tail.load();
-    bool good = job_->drain().finish(job_->local_rank(), upto);
-    if (good && !one_node_) {
+    job_->drain().finish(job_->local_rank(), upto);
+    int error = job_->drain().retry(slot_);
+    if (!error && !one_node_) {
         std::lock_guard hold(job_->lock());
-        good = job_->resolver().resolve(upto);
+        if (!job_->resolver().resolve(upto)) error = EIO;
     }
-    if (!good && rank_ == 0)
-        std::fprintf(
-            stderr,
-            "assay io: %s could not be written to the file system: %s; its data "
-            "stay in the nodes' stores\n",
-            path_.c_str(),
-            std::strerror(static_cast<int>(job_->store().superblock().drain_failed.load())));
-    return good ? MPI_SUCCESS : MPI_ERR_IO;
+    return report_error(error);
+}
+
+int AcceleratedFile::report_error(int error) const {
+    if (error)
+        std::fprintf(stderr,
+                     "assay io: %s could not be written to the file system: %s; its data stay in "
+                     "the nodes' stores\n",
+                     path_.c_str(), std::strerror(error));
+    return mpi_error(error);
+}
+
+// Collective: afterwards the file system has all data that the ranks wrote before, on its medium.
+// Returns the same error class on every rank.
+int AcceleratedFile::make_durable() {
+    const int written = worst_code(comm_, flush());
+    if (mode_ & MPI_MODE_RDONLY) return written;
+    const int error =
+        first_of_node_ ? job_->drain().sync(slot_, descriptor_->number()) : 0;  // for its node
+    const int synced = worst_code(comm_, report_error(error));
+    // Nodes outside of this communicator may have written the file: what is durable is read from
+    // the file system from now on.
+    auto& slot = job_->store().file(slot_);
+    if (!all_nodes_ && !synced) slot.foreign_before = slot.durable.load();
+    return std::max(written, synced);
 }
 
 // Collective: whether any rank's data conflict with another node's. Such files are drained before
@@ -266,7 +299,20 @@ bool AcceleratedFile::conflicts_exist() {
         std::lock_guard hold(job_->lock());
         conflict = job_->resolver().has_conflicts();
     }
-    return worst_code(comm_, conflict);
+    return worst_code(comm_, conflict ? MPI_ERR_OTHER : MPI_SUCCESS) != MPI_SUCCESS;
+}
+
+// Releases what claim() has taken. `complete`: the file system has the file's data.
+void AcceleratedFile::leave(bool complete) {
+    Store& store = job_->store();
+    FileStatus status;
+    const bool known = complete && read_status(descriptor_->number(), status) == 0;
+    if (known) wait_for_clock_tick(status.mtime_ns);
+    if (rank_ == 0) store.superblock().shared_pointer_used[shared_pointer_slot_] = 0;
+    release_slot(store, slot_, known ? &status : nullptr);
+    if (mode_ & MPI_MODE_RDONLY) return;
+    if (complete) job_->handles().release(slot_, descriptor_);
+    else job_->keep_open(slot_, descriptor_);
 }
 
 int AcceleratedFile::close(MPI_File* handle) {
@@ -277,46 +323,45 @@ int AcceleratedFile::close(MPI_File* handle) {
         file = std::move(entry->second);
         files().by_handle.erase(entry);
     }
-    Job& job = *file->job_;
-    auto& slot = job.store().file(file->slot_);
+    const Job& job = *file->job_;
     int code = MPI_SUCCESS;
-    const bool deletes = file->mode_ & MPI_MODE_DELETE_ON_CLOSE;
     file->synchronize();
-    if (deletes) slot.deleted = 1;
-    else if (!job.settings().detach || file->conflicts_exist()) code = file->flush();
-    PMPI_Barrier(file->comm_);
-    code = worst_code(file->comm_, code);
-    struct stat info{};
-    if (!deletes && stat(file->path_.c_str(), &info) == 0) {
-        wait_for_clock_tick(info.st_mtim);
-        slot.mtime_ns = nanoseconds(info.st_mtim);
-        slot.ctime_ns = nanoseconds(info.st_ctim);
-        slot.size = job.settings().detach ? -1 : info.st_size;
+    if (file->mode_ & MPI_MODE_DELETE_ON_CLOSE) {
+        file->close_deleted();
+    } else {
+        const bool complete = !job.settings().detach || file->conflicts_exist();
+        if (complete) code = file->make_durable();
+        PMPI_Barrier(file->comm_);
+        file->leave(complete && !code);
     }
-    if (file->rank_ == 0)
-        job.store().superblock().shared_pointer_used[file->shared_pointer_slot_] = 0;
-    slot.users.fetch_sub(1);
-    if (deletes && file->rank_ == 0) unlink(file->path_.c_str());
     PMPI_Barrier(file->comm_);
     const int closed = PMPI_File_close(handle);
     if (code) return to_default_handler(code);
     return closed;
 }
 
+// The data are dropped with the file's last name, unless another handle has the file open.
+void AcceleratedFile::close_deleted() {
+    FileStatus status;
+    const bool last_name = read_status(descriptor_->number(), status) == 0 && status.links <= 1;
+    PMPI_Barrier(comm_);
+    if (rank_ == 0) unlink(path_.c_str());
+    leave(false);
+    PMPI_Barrier(comm_);
+    if (last_name) forget_deleted_file(job_->store(), status);
+}
+
 int AcceleratedFile::remove(const char* name, MPI_Info info) {
     Job* job = Job::current();
-    struct stat status{};
-    const bool exists = job && stat(strip_prefix(name).c_str(), &status) == 0;
+    FileStatus status;
+    const bool last_name = job && read_status(strip_prefix(name).c_str(), status) == 0 &&
+                           status.regular && status.links == 1;
     const int code = PMPI_File_delete(name, info);
-    if (code || !exists) return code;
-    TableLock lock(job->store());
-    const auto slot = find_slot(job->store(), status.st_dev, status.st_ino);
-    if (slot != file_slots) job->store().file(slot).deleted = 1;
+    if (!code && last_name) forget_deleted_file(job->store(), status);
     return code;
 }
 
 AcceleratedFile::~AcceleratedFile() {
-    if (fd_ >= 0) ::close(fd_);
     if (lock_fd_ >= 0) ::close(lock_fd_);
     if (comm_ != MPI_COMM_NULL) PMPI_Comm_free(&comm_);
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "storage/accelerator/errors.hpp"
 #include "storage/accelerator/file.hpp"
 #include "storage/accelerator/remote.hpp"
 
@@ -33,9 +34,7 @@ int AcceleratedFile::sync() {
     if (bypass_) return PMPI_File_sync(mpi_file_);
     synchronize();
     if (mode_ & MPI_MODE_RDONLY || !job_->settings().sync_to_storage) return MPI_SUCCESS;
-    int code = flush();
-    PMPI_Allreduce(MPI_IN_PLACE, &code, 1, MPI_INT, MPI_MAX, comm_);
-    return code;
+    return make_durable();
 }
 
 // ---- size
@@ -50,20 +49,18 @@ int AcceleratedFile::get_size(MPI_Offset* size) {
 int AcceleratedFile::set_size(MPI_Offset size) {
     if (mode_ & MPI_MODE_RDONLY) return MPI_ERR_READ_ONLY;
     if (size < 0) return MPI_ERR_ARG;
-    int code = MPI_SUCCESS;
     synchronize();
     MPI_Offset seen = 0;
-    code = get_size(&seen);
+    int code = get_size(&seen);
     auto now = static_cast<std::uint64_t>(seen);
     PMPI_Allreduce(MPI_IN_PLACE, &now, 1, MPI_UINT64_T, MPI_MAX, comm_);
-    if (static_cast<std::uint64_t>(size) < now) {
-        // What is cut off must not be drained later.
-        code = flush();
-        PMPI_Barrier(comm_);
-    }
+    // What is cut off must not be drained later.
+    if (!code && static_cast<std::uint64_t>(size) < now) code = flush();
+    code = worst_code(comm_, code);
+    if (code) return code;
     auto& slot = job_->store().file(slot_);
-    if (rank_ == 0 && truncate(path_.c_str(), size)) code = MPI_ERR_IO;
-    PMPI_Allreduce(MPI_IN_PLACE, &code, 1, MPI_INT, MPI_MAX, comm_);
+    if (rank_ == 0 && ftruncate(descriptor_->number(), size)) code = mpi_error(errno);
+    code = worst_code(comm_, code);
     if (code) return code;
     file_size_ = static_cast<std::uint64_t>(size);
     slot.end = static_cast<std::uint64_t>(size);
@@ -86,12 +83,20 @@ int AcceleratedFile::set_size(MPI_Offset size) {
     return MPI_SUCCESS;
 }
 
+// Reserves the space, so that later writes do not fail for lack of it.
 int AcceleratedFile::preallocate(MPI_Offset size) {
-    MPI_Offset now = 0;
+    if (mode_ & MPI_MODE_RDONLY) return MPI_ERR_READ_ONLY;
+    if (size < 0) return MPI_ERR_ARG;
     synchronize();
-    get_size(&now);
-    PMPI_Allreduce(MPI_IN_PLACE, &now, 1, MPI_INT64_T, MPI_MAX, comm_);
-    return size > now ? set_size(size) : MPI_SUCCESS;
+    MPI_Offset now = 0;
+    int code = worst_code(comm_, get_size(&now));
+    if (!code) code = worst_code(comm_, flush());
+    if (code) return code;
+    if (rank_ == 0 && size) code = mpi_error(posix_fallocate(descriptor_->number(), 0, size));
+    code = worst_code(comm_, code);
+    if (!code) extend(static_cast<std::uint64_t>(std::max(size, now)));
+    PMPI_Barrier(comm_);
+    return code;
 }
 
 // ---- view and pointers
@@ -108,7 +113,7 @@ int AcceleratedFile::set_view(MPI_Offset displacement, MPI_Datatype etype, MPI_D
     const int code =
         PMPI_File_set_view(mpi_file_, displacement, etype, filetype, representation, info);
     int worst = code;
-    PMPI_Allreduce(MPI_IN_PLACE, &worst, 1, MPI_INT, MPI_MAX, comm_);
+    worst = worst_code(comm_, worst);
     if (code || worst) return code ? code : MPI_ERR_NOT_SAME;
     const auto view = flatten(filetype);
     const bool foreign =
@@ -135,11 +140,11 @@ int AcceleratedFile::enter_bypass() {
         path_ +
         ": atomic mode across nodes or a foreign data representation: the MPI's own I/O is used");
     synchronize();
-    int code = flush();
-    PMPI_Allreduce(MPI_IN_PLACE, &code, 1, MPI_INT, MPI_MAX, comm_);
+    const int code = worst_code(comm_, flush());
+    if (code) return code;
     job_->store().file(slot_).valid_from = job_->store().now();
-    bypass_ = !code;
-    return code;
+    bypass_ = true;
+    return MPI_SUCCESS;
 }
 
 int AcceleratedFile::set_atomicity(int on) {
@@ -152,12 +157,20 @@ int AcceleratedFile::set_atomicity(int on) {
     atomic_ = on;
     if (on && !one_node_) {
         if (const int code = enter_bypass()) return code;
-        if (lock_fd_ < 0)
-            lock_fd_ =
-                ::open(path_.c_str(), (mode_ & MPI_MODE_RDONLY ? O_RDONLY : O_RDWR) | O_CLOEXEC);
+        if (const int code = worst_code(comm_, open_for_locks())) return code;
     }
     PMPI_Barrier(comm_);
     return MPI_SUCCESS;
+}
+
+// Opens the same file again: locks belong to an open file description.
+int AcceleratedFile::open_for_locks() {
+    if (lock_fd_ >= 0) return MPI_SUCCESS;
+    char path[64];
+    std::snprintf(path, sizeof path, "/proc/self/fd/%d", descriptor_->number());
+    const int access = fcntl(descriptor_->number(), F_GETFL) & O_ACCMODE;
+    lock_fd_ = ::open(path, access | O_CLOEXEC);
+    return lock_fd_ < 0 ? mpi_error(errno) : MPI_SUCCESS;
 }
 
 int AcceleratedFile::get_atomicity(int* on) {

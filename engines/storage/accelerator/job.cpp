@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "storage/accelerator/remote.hpp"
+#include "storage/store/file_table.hpp"
 
 namespace assay::storage {
 namespace {
@@ -35,12 +36,6 @@ std::string check_mpi() {
     if (same) return {};
     return std::string("this library is for ") + &expected[0] + ", but the program runs with " +
            std::string(text, std::strcspn(text, "\n,")) + "; fix: load the libassay-io of that MPI";
-}
-
-bool true_on_all_ranks(MPI_Comm comm, bool value) {
-    int all_true = value;
-    PMPI_Allreduce(MPI_IN_PLACE, &all_true, 1, MPI_INT, MPI_MIN, comm);
-    return all_true;
 }
 
 // The message of the first rank that has one, on every rank.
@@ -145,14 +140,15 @@ std::string Job::create_store() {
         if (store_) std::snprintf(path, sizeof path, "%s", store_->path().c_str());
     }
     PMPI_Bcast(path, sizeof path, MPI_BYTE, 0, node_comm_);
-    if (local_rank_ != 0 && path[0]) store_ = Store::attach(path, failure);
+    if (local_rank_ != 0 && path[0]) store_ = Store::attach(path, true, failure);
     if (const auto message = first_message(world_, failure.what); !message.empty()) {
         if (store_ && local_rank_ == 0) store_->remove();
         return message;
     }
     exchange_node_map();
     writer_ = std::make_unique<Writer>(*store_, local_rank());
-    drain_ = std::make_unique<Drain>(*store_, settings_.drain_threads);
+    handles_ = std::make_unique<FileHandles>(*store_, local_rank());
+    drain_ = std::make_unique<Drain>(*store_, *handles_, settings_.drain_threads);
     directory_ = std::make_unique<WriteDirectory>(*this);
     std::string error;
     if (node_count_ > 1) {
@@ -163,7 +159,7 @@ std::string Job::create_store() {
     }
     error = first_message(world_, error);
     if (!error.empty()) {
-        remote_.reset(), directory_.reset(), drain_.reset(), writer_.reset();
+        remote_.reset(), directory_.reset(), drain_.reset(), writer_.reset(), handles_.reset();
         if (local_rank_ == 0) store_->remove();
         return error;
     }
@@ -171,7 +167,7 @@ std::string Job::create_store() {
     PMPI_Barrier(node_comm_);
     writer_->map_other_rings(settings_.prefault_seconds / 2);
     if (local_rank_ == 0) {
-        store_->superblock().phase = Phase::active;
+        store_->set_phase(Phase::active);
         drain_->start(settings_.drain_lag_ms);
     }
     PMPI_Barrier(world_);
@@ -194,42 +190,111 @@ void Job::exchange_node_map() {
     node_count_ = static_cast<int>(node_numbers.size());
 }
 
+// ---- the end
+
+namespace {
+
+constexpr std::size_t max_closed_files = 64;
+
+bool keeps_data = false;  // the program must not end as if all were well
+
+// A program that ended without an error, although its data are not in the file system, exits
+// with 2.
+void fail_if_data_are_kept(int status, void*) {
+    if (status != 0 || !keeps_data) return;
+    std::fflush(nullptr);
+    _exit(2);
+}
+
+// Before main(), so that it runs after all handlers of the program.
+__attribute__((constructor)) void register_exit_status() {
+    on_exit(fail_if_data_are_kept, nullptr);
+}
+
+}  // namespace
+
+// Waits until the file system has what this process wrote into the file. Returns 0 or errno.
+int Job::complete(std::uint32_t slot, const Descriptor& descriptor) {
+    const int error = drain_->retry(slot);
+    return error ? error : drain_->sync(slot, descriptor.number());
+}
+
+void Job::keep_open(std::uint32_t slot, SharedDescriptor descriptor) {
+    closed_files_.push_back(
+        {slot, std::move(descriptor), store_->head(local_rank()).tail.load(std::memory_order_relaxed)});
+    while (closed_files_.size() > max_closed_files) {
+        const ClosedFile oldest = std::move(closed_files_.front());
+        closed_files_.pop_front();
+        drain_->finish(local_, oldest.end_record);
+        complete(oldest.slot, *oldest.descriptor);
+        handles_->release(oldest.slot, oldest.descriptor);
+    }
+}
+
+// Writes what is left of all files. False: it is detached and not drained yet.
+bool Job::complete_files() {
+    const auto& head = store_->head(local_rank());
+    if (settings_.detach && head.drained.load() != head.tail.load()) return false;
+    drain_->finish(local_, head.tail.load());
+    for (const auto slot : handles_->held_slots())
+        if (const auto descriptor = handles_->held(slot)) complete(slot, *descriptor);
+    return true;
+}
+
+// Recovery opens files by their paths, which may have changed. A file without a name cannot be
+// opened by anyone any more.
+void Job::note_final_paths() {
+    for (const auto slot : handles_->held_slots()) {
+        const auto descriptor = handles_->held(slot);
+        FileStatus status;
+        if (!descriptor || read_status(descriptor->number(), status)) continue;
+        if (status.links == 0) store_->file(slot).deleted = 1;
+        else update_path(*store_, slot, descriptor->number());
+    }
+}
+
+// What of this node is not in the file system, as a line for the user; empty: nothing.
+std::string Job::kept_data() const {
+    bool kept = false;
+    std::string reason;
+    for (std::uint32_t rank = 0; rank < store_->ranks(); ++rank)
+        kept |= store_->head(rank).drained.load() != store_->head(rank).tail.load();
+    for (std::uint32_t k = 0; k < file_slots && store_->file(k).generation.load(); ++k) {
+        const auto& slot = store_->file(k);
+        if (slot.deleted.load() || (!slot.error.load() && !slot.dirty.load())) continue;
+        kept = true;
+        if (const auto error = slot.error.load(); error && reason.empty())
+            reason = std::string(": ") + slot.path + ": " + std::strerror(static_cast<int>(error));
+    }
+    if (!kept) return {};
+    return store_->path() + " on " + store_->superblock().host +
+           " holds data that are not in the file system yet" + reason + "; fix: assay io " +
+           (settings_.detach && reason.empty() ? "drain " : "recover ") + store_->path();
+}
+
 void Job::end() {
     if (!job) return;
     auto& self = *job;
-    const bool drained =
-        self.settings_.detach ||
-        self.drain_->finish(self.local_rank(), self.store_->head(self.local_rank()).tail.load());
-    const bool all_drained =
-        true_on_all_ranks(self.world_, drained);  // other ranks read this store until here
+    self.complete_files();
+    self.note_final_paths();
+    PMPI_Barrier(self.world_);  // other ranks read this store until here
     self.remote_.reset();
     self.directory_.reset();
     self.writer_.reset();
     if (self.local_rank_ == 0) {
         self.drain_->stop();
-        auto& superblock = self.store_->superblock();
-        bool pending = false;
-        for (std::uint32_t rank = 0; rank < self.store_->ranks(); ++rank)
-            pending |=
-                self.store_->head(rank).drained.load() != self.store_->head(rank).tail.load();
-        if (const auto lost = superblock.discarded.load())
-            std::fprintf(stderr,
-                         "assay io: %lu bytes were not drained: their files were removed or "
-                         "replaced\n",
-                         static_cast<unsigned long>(lost));
-        if (!pending) self.store_->remove();
-        else if (all_drained && self.settings_.detach) superblock.phase = Phase::detached;
-        if (pending)
-            std::fprintf(
-                stderr,
-                "assay io: %s on %s holds data that are not in the file system yet%s%s; fix: "
-                "assay io %s %s\n",
-                self.store_->path().c_str(), superblock.host, superblock.drain_failed ? ": " : "",
-                superblock.drain_failed ? std::strerror(static_cast<int>(superblock.drain_failed))
-                                        : "",
-                self.settings_.detach ? "drain" : "recover", self.store_->path().c_str());
+        const std::string kept = self.kept_data();
+        if (kept.empty()) {
+            self.store_->remove();
+        } else {
+            std::fprintf(stderr, "assay io: %s\n", kept.c_str());
+            if (self.settings_.detach) self.store_->set_phase(Phase::detached);
+            else keeps_data = true;
+        }
     }
+    self.closed_files_.clear();
     self.drain_.reset();
+    self.handles_.reset();
     PMPI_Barrier(self.world_);
     PMPI_Comm_free(&self.node_comm_);
     PMPI_Comm_free(&self.world_);

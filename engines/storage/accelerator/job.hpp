@@ -5,6 +5,7 @@
 // with ASSAY_IO_REQUIRE it is aborted. After the start there is no such fallback.
 #pragma once
 
+#include <deque>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -15,6 +16,7 @@
 #include "storage/accelerator/settings.hpp"
 #include "storage/accelerator/write_directory.hpp"
 #include "storage/store/drain.hpp"
+#include "storage/store/file_handles.hpp"
 #include "storage/store/store.hpp"
 #include "storage/store/writer.hpp"
 
@@ -38,6 +40,7 @@ public:
     Store& store() { return *store_; }
     Writer& writer() { return *writer_; }
     Drain& drain() { return *drain_; }
+    FileHandles& handles() { return *handles_; }
     Remote* remote() { return remote_.get(); }
     WriteDirectory& directory() { return *directory_; }
     ConflictResolver& resolver() { return resolver_; }
@@ -48,6 +51,10 @@ public:
         return nodes_[static_cast<std::size_t>(world_rank)].local_rank;
     }
     int nodes() const { return node_count_; }
+    // A closed file whose data may not be in the file system yet; its descriptor stays open for
+    // them.
+    void keep_open(std::uint32_t slot, SharedDescriptor descriptor);
+
     // Prints a line to standard error on world rank 0; report_once: each message once.
     void report(const std::string& message) const;
     void report_once(const std::string& message);
@@ -62,6 +69,16 @@ private:
         int node;
         std::uint32_t local_rank;
     };
+    // A closed file, and the end of this rank's records at that time.
+    struct ClosedFile {
+        std::uint32_t slot;
+        SharedDescriptor descriptor;
+        std::uint64_t end_record;
+    };
+    int complete(std::uint32_t slot, const Descriptor& descriptor);
+    bool complete_files();
+    void note_final_paths();
+    std::string kept_data() const;
     std::string agree_on_settings();
     std::string create_store();
     void exchange_node_map();
@@ -72,12 +89,14 @@ private:
     std::vector<Location> nodes_;
     int node_count_ = 1;
     std::unique_ptr<Store> store_;
+    std::unique_ptr<FileHandles> handles_;
     std::unique_ptr<Writer> writer_;
     std::unique_ptr<Drain> drain_;
     std::unique_ptr<Remote> remote_;
     std::unique_ptr<WriteDirectory> directory_;
     ConflictResolver resolver_{*this};
     std::mutex lock_;
+    std::deque<ClosedFile> closed_files_;
     std::vector<std::string> reported_;
 };
 

@@ -1,274 +1,245 @@
 #include "storage/store/drain.hpp"
 
-#include <fcntl.h>
-#include <limits.h>
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
-#include <queue>
 
-#include "storage/store/persist.hpp"
+#include "storage/store/file_table.hpp"
 #include "storage/store/progress.hpp"
+#include "storage/store/write_queue.hpp"
 
 namespace assay::storage {
 namespace {
 
-constexpr std::size_t max_pieces = 1u << 20;
 constexpr std::size_t small_batch = 32u << 20, large_batch = 1u << 30;
-constexpr std::size_t max_write_bytes = 4u << 20;  // to the file system
-constexpr std::size_t gather_threshold =
-    32u << 10;  // pieces that are smaller on average are copied into one buffer first
-constexpr std::size_t max_open_files = 256;
+constexpr std::size_t max_open_files = 32;  // at a time
+constexpr unsigned heartbeat_ms = 500;
+constexpr std::uint64_t retry_ns = 1'000'000'000;
 
-std::uint64_t key(const Record& record) {
-    return std::uint64_t{record.generation} << 32 | record.file;
+void pause_us(long us) {
+    const timespec pause{0, us * 1000};
+    nanosleep(&pause, nullptr);
 }
+
+// The drain's lock, until the end of the scope. It is taken over from a process that has ended.
+class DrainLock {
+public:
+    explicit DrainLock(const Store& store)
+        : lock_(store.superblock().drain_lock), held_(try_lock(store, lock_)) {}
+    ~DrainLock() {
+        if (held_) lock_.store(0, std::memory_order_release);
+    }
+    DrainLock(const DrainLock&) = delete;
+    DrainLock& operator=(const DrainLock&) = delete;
+    explicit operator bool() const { return held_; }
+
+private:
+    std::atomic<std::uint32_t>& lock_;
+    bool held_;
+};
+
+// No data leave the rings until the end of the scope. See Writer::evict().
+class EvictionStop {
+public:
+    explicit EvictionStop(const Store& store) : store_(store) {
+        store_.superblock().eviction_stopped.store(1, std::memory_order_seq_cst);
+        for (std::uint32_t rank = 0; rank < store_.ranks(); ++rank) {
+            const auto& head = store_.head(rank);
+            while (head.evicting.load(std::memory_order_seq_cst) &&
+                   !store_.has_ended(head.pid.load()))
+                sched_yield();
+        }
+    }
+    ~EvictionStop() { store_.superblock().eviction_stopped = 0; }
+    EvictionStop(const EvictionStop&) = delete;
+    EvictionStop& operator=(const EvictionStop&) = delete;
+
+private:
+    const Store& store_;
+};
 
 }  // namespace
 
-Drain::Drain(Store& store, unsigned threads) : store_(store), threads_(std::max(1u, threads)) {}
+Drain::Drain(Store& store, const FileHandles& handles, unsigned threads)
+    : store_(store), handles_(handles), threads_(std::max(1u, threads)) {}
 
-Drain::~Drain() {
-    stop();
-    for (auto [file, fd] : files_)
-        if (fd >= 0) close(fd);
+Drain::~Drain() { stop(); }
+
+// ---- writing
+
+void Drain::note_written(std::uint32_t file, int fd) const {
+    auto& slot = store_.file(file);
+    FileStatus status;
+    if (read_status(fd, status)) return;
+    store_.note_alive();
+    const std::int64_t skew = status.mtime_ns - store_.superblock().alive_ns.load();
+    if (!slot.drained_mtime_ns.load() || slot.server_skew_ns.load() < skew)
+        slot.server_skew_ns = skew;
+    slot.drained_mtime_ns = status.mtime_ns;
 }
 
-void Drain::add(Batch& batch, const Record& record, std::uint32_t rank) const {
-    if (static_cast<RecordKind>(record.kind) != RecordKind::data)
-        return;  // the file was truncated when the record was written
-    const auto& slot = store_.file(record.file);
-    if (slot.generation.load() != record.generation || slot.deleted ||
-        record.sequence < slot.valid_from.load())
-        return;
-    for (std::uint64_t k = 0; k < record.count; ++k) {
-        const std::uint64_t begin = record.begin + k * record.stride;
-        batch.pieces.push_back({key(record), begin, begin + record.length,
-                                store_.data(rank, record.ring_offset + k * record.length),
-                                record.sequence, rank});
-    }
-    batch.bytes += record.length * record.count;
+// Data may leave the rings once `drained` has passed them, so the error comes first.
+void Drain::hold_back(std::uint32_t file, std::uint64_t oldest, int error) const {
+    auto& slot = store_.file(file);
+    if (!slot.error.load() || oldest < slot.failed_from.load()) slot.failed_from = oldest;
+    store_.superblock().write_failed = 1;
+    slot.error.store(static_cast<std::uint32_t>(error), std::memory_order_seq_cst);
+    store_.persist(&slot, 2 * cache_line);
 }
 
-Drain::Batch Drain::plan(std::size_t max_bytes) const {
-    const std::uint32_t ranks = store_.ranks();
-    Batch batch;
-    batch.end_record.resize(ranks);
-    const std::uint64_t limit = horizon(store_);
-    using Next = std::pair<std::uint64_t, std::uint32_t>;  // sequence, rank
-    std::priority_queue<Next, std::vector<Next>, std::greater<>> next;
-    std::vector<std::uint64_t> tail(ranks);
-    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
-        const auto& head = store_.head(rank);
-        tail[rank] = head.tail.load(std::memory_order_acquire);
-        batch.end_record[rank] = head.drained.load();
-        if (batch.end_record[rank] < tail[rank])
-            next.push({store_.record(rank, batch.end_record[rank]).sequence, rank});
-    }
-    std::size_t moved = 0;
-    while (!next.empty() && next.top().first <= limit && batch.bytes < max_bytes &&
-           batch.pieces.size() < max_pieces && moved < max_pieces) {
-        const auto rank = next.top().second;
-        next.pop();
-        add(batch, store_.record(rank, batch.end_record[rank]), rank);
-        ++moved;
-        if (++batch.end_record[rank] < tail[rank])
-            next.push({store_.record(rank, batch.end_record[rank]).sequence, rank});
-    }
-    return batch;
-}
-
-// Sorts the pieces by file offset; where pieces overlap, the newest stays.
-void Drain::keep_newest(std::vector<Piece>& pieces) {
-    auto by_offset = [](const Piece& a, const Piece& b) {
-        return a.file != b.file ? a.file < b.file : a.begin < b.begin;
+void Drain::write_group(const Piece* first, const Piece* last) {
+    WriteQueue queue(store_);
+    struct Target {
+        std::uint32_t file;
+        std::uint64_t oldest;
+        SharedDescriptor descriptor;
     };
-    std::stable_sort(pieces.begin(), pieces.end(), by_offset);
-    bool overlap = false;
-    for (std::size_t k = 1; k < pieces.size() && !overlap; ++k)
-        overlap = pieces[k].file == pieces[k - 1].file && pieces[k].begin < pieces[k - 1].end;
-    if (!overlap) return;
-    std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) {
-        return a.sequence != b.sequence ? a.sequence < b.sequence : a.rank < b.rank;
-    });
-    std::map<std::pair<std::uint64_t, std::uint64_t>, Piece> kept;  // disjoint, by file and begin
-    for (const auto& piece : pieces) {
-        auto it = kept.lower_bound({piece.file, piece.begin});
-        if (it != kept.begin() && std::prev(it)->second.file == piece.file &&
-            std::prev(it)->second.end > piece.begin)
-            --it;
-        while (it != kept.end() && it->second.file == piece.file && it->second.begin < piece.end) {
-            const Piece old = it->second;
-            it = kept.erase(it);
-            if (old.begin < piece.begin) {
-                Piece part = old;
-                part.end = piece.begin;
-                kept.emplace(std::pair{part.file, part.begin}, part);
-            }
-            if (old.end > piece.end) {
-                Piece part = old;
-                part.data += piece.end - old.begin;
-                part.begin = piece.end;
-                it = kept.emplace(std::pair{part.file, part.begin}, part).first;
-            }
-        }
-        kept.emplace(std::pair{piece.file, piece.begin}, piece);
-    }
-    pieces.clear();
-    for (const auto& [ring_offset, piece] : kept) pieces.push_back(piece);
-}
-
-// Opens the file by its name; -1: it was removed or replaced; -2: it cannot be opened.
-int Drain::descriptor(std::uint64_t file) {
-    if (const auto it = files_.find(file); it != files_.end()) return it->second;
-    if (files_.size() >= max_open_files) {
-        for (auto [other, fd] : files_)
-            if (fd >= 0) close(fd);
-        files_.clear();
-    }
-    const auto& slot = store_.file(static_cast<std::uint32_t>(file));
-    int fd = open(slot.path, O_WRONLY | O_CLOEXEC);
-    if (fd < 0 && errno != ENOENT) return -2;
-    struct stat info{};
-    // The device number may change with a reboot; the inode does not.
-    if (fd >= 0 && (fstat(fd, &info) || info.st_ino != slot.inode)) {
-        close(fd);
-        fd = -1;
-    }
-    files_.emplace(file, fd);
-    return fd;
-}
-
-// The writes of a batch, each of adjacent pieces. The writing threads take them in turn.
-struct Drain::WriteQueue {
-    struct Write {
-        int fd;
-        std::size_t first, count, bytes;
-    };
-    const std::vector<Piece>& pieces;
-    std::vector<Write> writes{};
-    std::atomic<std::size_t> next{0};
-    std::atomic<int> error{0};
-
-    void write_gathered(const Write& write, std::vector<char>& gathered) {
-        std::vector<iovec> parts;
-        if (write.count > 1 && write.bytes / write.count < gather_threshold) {
-            gathered.resize(write.bytes);
-            char* to = gathered.data();
-            for (std::size_t k = write.first; k < write.first + write.count; ++k) {
-                const std::size_t bytes = pieces[k].end - pieces[k].begin;
-                std::memcpy(to, pieces[k].data, bytes);
-                to += bytes;
-            }
-            parts.push_back({gathered.data(), write.bytes});
+    std::vector<Target> targets;
+    while (first != last) {
+        const std::uint32_t file = first->file;
+        const Piece* end = first;
+        std::uint64_t oldest = ~0ull;
+        for (; end != last && end->file == file; ++end) oldest = std::min(oldest, end->sequence);
+        int error = ESTALE;
+        if (auto& slot = store_.file(file); slot.error.load()) {
+            hold_back(file, oldest, static_cast<int>(slot.error.load()));
+        } else if (auto descriptor = handles_.open_for_writing(file, error)) {
+            slot.dirty = 1;
+            targets.push_back({file, oldest, descriptor});
+            queue.add(std::move(descriptor), first, static_cast<std::size_t>(end - first));
         } else {
-            for (std::size_t k = write.first; k < write.first + write.count; ++k)
-                parts.push_back(
-                    {const_cast<char*>(pieces[k].data), pieces[k].end - pieces[k].begin});
+            hold_back(file, oldest, error);
         }
-        auto offset = static_cast<off_t>(pieces[write.first].begin);
-        for (std::size_t from = 0; from < parts.size();) {
-            const ssize_t written = pwritev(
-                write.fd, &parts[from],
-                static_cast<int>(std::min<std::size_t>(parts.size() - from, IOV_MAX)), offset);
-            if (written < 0 && errno == EINTR) continue;
-            if (written <= 0) {
-                error = written < 0 ? errno : ENOSPC;
-                return;
-            }
-            offset += written;
-            auto remaining = static_cast<std::size_t>(written);
-            while (from < parts.size() && remaining >= parts[from].iov_len)
-                remaining -= parts[from++].iov_len;
-            if (remaining) {
-                parts[from].iov_base = static_cast<char*>(parts[from].iov_base) + remaining;
-                parts[from].iov_len -= remaining;
-            }
-        }
+        first = end;
     }
-    void run() {
-        std::vector<char> gathered;
-        for (std::size_t k; (k = next.fetch_add(1)) < writes.size() && !error.load();)
-            write_gathered(writes[k], gathered);
+    queue.run(threads_);
+    for (std::size_t k = 0; k < targets.size(); ++k) {
+        note_written(targets[k].file, targets[k].descriptor->number());
+        if (const int error = queue.error(k)) hold_back(targets[k].file, targets[k].oldest, error);
     }
-};
-
-void* Drain::write_thread(void* queue) {
-    static_cast<WriteQueue*>(queue)->run();
-    return nullptr;
 }
 
-int Drain::write(const std::vector<Piece>& pieces) {
-    WriteQueue queue{pieces};
-    for (std::size_t k = 0; k < pieces.size();) {
-        const int fd = descriptor(pieces[k].file);
-        if (fd == -2) return errno;
-        std::size_t bytes = 0, count = 0;
-        while (k + count < pieces.size() && pieces[k + count].file == pieces[k].file &&
-               bytes < max_write_bytes && pieces[k + count].begin == pieces[k].begin + bytes) {
-            bytes += pieces[k + count].end - pieces[k + count].begin;
-            ++count;
-        }
-        if (fd >= 0) queue.writes.push_back({fd, k, count, bytes});
-        else store_.superblock().discarded.fetch_add(bytes);
-        k += count;
+// A few files at a time, because each needs a descriptor.
+void Drain::write(const std::vector<Piece>& pieces) {
+    const Piece* const end = pieces.data() + pieces.size();
+    for (const Piece* first = pieces.data(); first != end;) {
+        const Piece* last = first;
+        for (std::size_t files = 0; last != end && files < max_open_files; ++files)
+            for (const auto file = last->file; last != end && last->file == file;) ++last;
+        write_group(first, last);
+        first = last;
     }
-    std::vector<pthread_t> helpers;
-    for (unsigned k = 1; k < threads_ && k < queue.writes.size(); ++k) {
-        pthread_t helper;
-        if (pthread_create(&helper, nullptr, write_thread, &queue) == 0) helpers.push_back(helper);
+}
+
+// On persistent memory data may leave the rings only when the file system has them on its medium.
+void Drain::sync_files(const std::vector<Piece>& pieces) {
+    for (std::size_t k = 0; k < pieces.size(); ++k) {
+        if (k && pieces[k].file == pieces[k - 1].file) continue;
+        int error = 0;
+        const auto file = pieces[k].file;
+        if (const auto descriptor = handles_.open_for_writing(file, error))
+            if (const int failed = sync_written(file, descriptor->number(), written_before(file)))
+                note_failed_sync(file, failed);
     }
-    queue.run();
-    for (auto helper : helpers) pthread_join(helper, nullptr);
-    return queue.error.load();
 }
 
 Drain::Step Drain::step(std::size_t max_bytes) {
-    auto& superblock = store_.superblock();
-    if (superblock.drain_failed.load()) return Step::failed;
-    std::uint32_t expected = 0;
-    if (!superblock.drain_lock.compare_exchange_strong(expected, 1, std::memory_order_acquire))
-        return Step::busy;
-    Batch batch = plan(max_bytes);
-    bool any = false;
+    const DrainLock lock(store_);
+    if (!lock) return Step::busy;
+    store_.note_alive();
+    const Batch batch = next_batch(store_, max_bytes);
+    if (!batch.takes_records) return Step::idle;
+    write(batch.pieces);
     for (std::uint32_t rank = 0; rank < store_.ranks(); ++rank)
-        any |= batch.end_record[rank] != store_.head(rank).drained.load();
-    int error = 0;
-    if (any) {
-        keep_newest(batch.pieces);
-        error = write(batch.pieces);
-        if (!error)
-            for (std::uint32_t rank = 0; rank < store_.ranks(); ++rank) {
-                auto& drained = store_.head(rank).drained;
-                drained.store(batch.end_record[rank], std::memory_order_release);
-                if (store_.persistent()) write_back(&drained, sizeof drained);
-            }
-        else superblock.drain_failed.store(static_cast<std::uint32_t>(error));
-    }
-    superblock.drain_lock.store(0, std::memory_order_release);
-    return error ? Step::failed : any ? Step::moved : Step::idle;
+        store_.head(rank).drained.store(batch.end_record[rank], std::memory_order_release);
+    if (store_.persistent()) sync_files(batch.pieces);
+    return Step::moved;
 }
 
-bool Drain::finish(std::uint32_t rank, std::uint64_t end_record) {
+void Drain::finish(std::uint32_t rank, std::uint64_t end_record) {
     auto& drained = store_.head(rank).drained;
-    while (drained.load(std::memory_order_acquire) < end_record) {
-        const Step result = step(large_batch);
-        if (result == Step::failed) return false;
-        if (result != Step::moved) {
-            const timespec pause{0, 20'000};
-            nanosleep(&pause, nullptr);
-        }
-    }
-    return true;
+    while (drained.load(std::memory_order_acquire) < end_record)
+        if (step(large_batch) != Step::moved) pause_us(20);
 }
+
+// ---- failures
+
+template <class Action>
+void Drain::with_lock(Action action) const {
+    for (;; pause_us(20))
+        if (const DrainLock lock(store_); lock) return action();
+}
+
+int Drain::write_failed_pieces(std::uint32_t file) {
+    auto& slot = store_.file(file);
+    const std::uint64_t from = slot.failed_from.load();
+    const EvictionStop stop(store_);
+    const auto pieces = failed_pieces(store_, file);
+    slot.error = 0;  // write_group() takes files without an error
+    write(pieces);
+    const int error = static_cast<int>(slot.error.load());
+    if (error) slot.failed_from = from;
+    store_.persist(&slot, 2 * cache_line);
+    return error;
+}
+
+int Drain::retry(std::uint32_t file) {
+    int error = 0;
+    with_lock([&] { error = store_.file(file).error.load() ? write_failed_pieces(file) : 0; });
+    return error;
+}
+
+void Drain::retry_all() {
+    for (std::uint32_t file = 0; file < file_slots && store_.file(file).generation.load(); ++file)
+        if (store_.file(file).error.load() && !store_.file(file).deleted.load())
+            if (const DrainLock lock(store_); lock && store_.file(file).error.load())
+                write_failed_pieces(file);
+}
+
+// The sequence before which the file system was handed all of the file's data.
+std::uint64_t Drain::written_before(std::uint32_t file) const {
+    const auto& slot = store_.file(file);
+    const std::uint64_t drained = drained_before(store_);
+    return slot.error.load() ? std::min(drained, slot.failed_from.load()) : drained;
+}
+
+// A failed fsync leaves the file system's pages in an unknown state: the kernel counts them as
+// written. So all that is not known to be durable counts as not written.
+void Drain::note_failed_sync(std::uint32_t file, int error) const {
+    auto& slot = store_.file(file);
+    slot.dirty = 1;
+    const EvictionStop stop(store_);
+    if (slot.evicted_newest.load() >= slot.durable.load()) slot.lost = 1;
+    hold_back(file, std::max(slot.durable.load(), slot.evicted_newest.load() + 1), error);
+}
+
+int Drain::sync_written(std::uint32_t file, int fd, std::uint64_t before) {
+    auto& slot = store_.file(file);
+    slot.dirty.store(0, std::memory_order_seq_cst);
+    while (fsync(fd))
+        if (errno != EINTR) return errno;
+    std::uint64_t durable = slot.durable.load();
+    while (durable < before && !slot.durable.compare_exchange_weak(durable, before)) {
+    }
+    store_.persist(&slot, 2 * cache_line);
+    return slot.lost.load() ? EIO : 0;
+}
+
+int Drain::sync(std::uint32_t file, int fd) {
+    std::uint64_t before = 0;
+    with_lock([&] { before = written_before(file); });
+    const int error = sync_written(file, fd, before);
+    if (error && !store_.file(file).lost.load()) with_lock([&] { note_failed_sync(file, error); });
+    return error;
+}
+
+// ---- in the background
 
 void Drain::start(unsigned lag_ms) {
     lag_ms_ = lag_ms;
@@ -284,17 +255,32 @@ void Drain::stop() {
 }
 
 void* Drain::drain_thread(void* self) {
-    auto& drain = *static_cast<Drain*>(self);
-    auto& drain_requests = drain.store_.superblock().drain_requests;
+    static_cast<Drain*>(self)->run();
+    return nullptr;
+}
+
+void Drain::run() {
+    auto& requests = store_.superblock().drain_requests;
     setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), 19);
-    while (!drain.stop_.load()) {
-        const timespec lag{drain.lag_ms_ / 1000,
-                           static_cast<long>(drain.lag_ms_ % 1000) * 1'000'000};
-        syscall(SYS_futex, &drain_requests, FUTEX_WAIT, drain_requests.load(), &lag, nullptr, 0);
-        while (!drain.stop_.load() && drain.step(small_batch) == Step::moved) {
+    const std::uint64_t lag_ns = lag_ms_ * std::uint64_t{1'000'000};
+    std::uint32_t answered = requests.load();
+    std::uint64_t drain_at = store_.now() + lag_ns, retry_at = store_.now() + retry_ns;
+    while (!stop_.load()) {
+        const unsigned wait_ms = std::min(lag_ms_, heartbeat_ms);
+        const timespec wait{wait_ms / 1000, static_cast<long>(wait_ms % 1000) * 1'000'000};
+        syscall(SYS_futex, &requests, FUTEX_WAIT, answered, &wait, nullptr, 0);
+        store_.note_alive();
+        const std::uint32_t requested = requests.load();
+        if (requested == answered && store_.now() < drain_at) continue;
+        answered = requested;
+        while (!stop_.load() && step(small_batch) == Step::moved) {
+        }
+        drain_at = store_.now() + lag_ns;
+        if (store_.now() >= retry_at) {
+            retry_all();
+            retry_at = store_.now() + retry_ns;
         }
     }
-    return nullptr;
 }
 
 }  // namespace assay::storage

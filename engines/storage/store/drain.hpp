@@ -1,11 +1,9 @@
 // Writes the store's data into the file system. After each batch the files have the contents that
 // the same writes, made in the order of their sequences, would have left.
 //
-// A batch takes the records of all ranks in the order of their sequences, up to the horizon: every
-// record older than that is published, since a rank announces a write before it takes a sequence.
-// Within a batch the newest write of a byte wins. Blocks of several ranks that are adjacent in the
-// file become one write. One process of the node drains at a time: the leader's background thread,
-// or a process that waits for the drain.
+// One process of the node drains at a time: the leader's background thread, or a process that waits
+// for the drain. A file that cannot be written gets an error (FileSlot::error) and its records stay
+// in the rings; other files go on. retry() writes them again.
 #pragma once
 
 #include <pthread.h>
@@ -13,11 +11,10 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <functional>
-#include <map>
-#include <utility>
 #include <vector>
 
+#include "storage/store/batch.hpp"
+#include "storage/store/file_handles.hpp"
 #include "storage/store/store.hpp"
 
 namespace assay::storage {
@@ -25,55 +22,57 @@ namespace assay::storage {
 class Drain {
 public:
     // `threads` write in parallel.
-    Drain(Store& store, unsigned threads);
+    Drain(Store& store, const FileHandles& handles, unsigned threads);
     ~Drain();
     Drain(const Drain&) = delete;
     Drain& operator=(const Drain&) = delete;
 
     enum class Step {
-        idle,   // no record can be drained now
-        busy,   // another process drains
-        moved,  // a batch is in the file system
-        failed  // a write failed, now or before: see the superblock's drain_failed
+        idle,  // no record can be drained now
+        busy,  // another process drains
+        moved  // a batch was handed to the file system
     };
-    // Drains a batch of about `max_bytes`; a record is never split.
+    // Drains a batch of about `max_bytes`.
     Step step(std::size_t max_bytes);
 
-    // Drains until the rank's records before `end_record` are in the file system. False: they
-    // cannot be written, see the superblock's drain_failed.
-    bool finish(std::uint32_t rank, std::uint64_t end_record);
+    // Drains until the rank's records before `end_record` were handed to the file system. Whether
+    // their files took them is in FileSlot::error.
+    void finish(std::uint32_t rank, std::uint64_t end_record);
 
-    // Drains in a background thread at the lowest priority, every `lag_ms` or on request.
+    // Writes what failed writes have left out of a file. Returns 0 or errno.
+    int retry(std::uint32_t file);
+
+    // The file's records from the sequence `oldest` on are not in the file system because of
+    // `error`; they stay in the rings.
+    void hold_back(std::uint32_t file, std::uint64_t oldest, int error) const;
+
+    // fsync of a file with what is drained of it. Returns 0 or errno; then its data count as not
+    // written.
+    int sync(std::uint32_t file, int fd);
+
+    // Drains in a background thread at the lowest priority, every `lag_ms` or on request. Files
+    // with an error are retried every second.
     void start(unsigned lag_ms);
     void stop();
 
 private:
-    // A range of a file that one record writes.
-    struct Piece {
-        std::uint64_t file;        // slot and generation
-        std::uint64_t begin, end;  // offsets in the file
-        const char* data;
-        std::uint64_t sequence;
-        std::uint32_t rank;
-    };
-    struct Batch {
-        std::vector<Piece> pieces;
-        std::vector<std::uint64_t> end_record;  // by rank: the batch takes the records before this
-        std::size_t bytes = 0;
-    };
-    struct WriteQueue;
-
-    Batch plan(std::size_t max_bytes) const;
-    void add(Batch& batch, const Record& record, std::uint32_t rank) const;
-    static void keep_newest(std::vector<Piece>& pieces);
-    int write(const std::vector<Piece>& pieces);
-    int descriptor(std::uint64_t file);
+    void write(const std::vector<Piece>& pieces);
+    void write_group(const Piece* first, const Piece* last);
+    void note_written(std::uint32_t file, int fd) const;
+    std::uint64_t written_before(std::uint32_t file) const;
+    void note_failed_sync(std::uint32_t file, int error) const;
+    int sync_written(std::uint32_t file, int fd, std::uint64_t before);
+    template <class Action>
+    void with_lock(Action action) const;
+    void sync_files(const std::vector<Piece>& pieces);
+    int write_failed_pieces(std::uint32_t file);
+    void retry_all();
+    void run();
     static void* drain_thread(void* self);
-    static void* write_thread(void* queue);
 
     Store& store_;
+    const FileHandles& handles_;
     unsigned threads_;
-    std::map<std::uint64_t, int> files_;  // descriptor by Piece::file; -1: the file is gone
     unsigned lag_ms_ = 0;
     std::atomic<bool> stop_{false};
     pthread_t thread_{};

@@ -1,6 +1,7 @@
 // The layout of a node's store in memory, on a device or in a file. It survives a crash.
 //
-//   superblock | file table | per rank of the node: head page, record ring, data ring
+//   superblock | file table | per rank of the node: head page, descriptor table, record ring, data
+//   ring
 //
 // A rank writes into its own rings only: first the data, then a record that describes them, then
 // `tail`, which publishes the record. Every record below `tail` is complete, however the writer
@@ -17,11 +18,11 @@
 namespace assay::storage {
 
 constexpr std::uint64_t store_magic = 0x31306f6979617373;  // "ssayio01"
-constexpr std::uint32_t store_version = 2;
+constexpr std::uint32_t store_version = 3;
 constexpr std::size_t page = 4096;
 constexpr std::size_t cache_line = 64;
 constexpr std::size_t file_slots = 4096;
-constexpr std::size_t shared_pointer_slots = 504;  // files with a shared pointer, open at a time
+constexpr std::size_t shared_pointer_slots = 4096;  // shared pointers, one for each open handle
 constexpr std::size_t path_limit = 3840;
 
 enum class Phase : std::uint32_t { formatting, active, clean, detached };
@@ -39,7 +40,9 @@ struct alignas(cache_line) Record {
     std::uint64_t kind : 8;
     std::uint64_t count : 56;
     std::uint64_t ring_offset;
-    std::uint64_t checksum;  // XXH3 of all fields before it
+    // XXH3 of all fields before it. On persistent memory the hash of the data is its seed, so that
+    // data that a power failure has torn are recognised too.
+    std::uint64_t checksum;
 };
 static_assert(sizeof(Record) == cache_line);
 
@@ -49,33 +52,56 @@ struct Superblock {
     std::uint32_t ranks;  // of this node
     std::uint64_t bytes, record_slots, ring_bytes;
     char job[40], host[64];
-    std::int64_t created;  // seconds since the epoch
+    char boot[40];                // the kernel's boot_id
+    std::int64_t created;         // seconds since the epoch
+    std::uint64_t pid_namespace;  // inode of /proc/self/ns/pid of the creator
+    std::uint64_t torn;           // records that recovery has found torn
     std::uint32_t persistent;
     std::atomic<Phase> phase;
     alignas(cache_line) std::atomic<std::int64_t> clock_offset;     // ns, added to CLOCK_MONOTONIC
+    alignas(cache_line) std::atomic<std::int64_t> alive_ns;         // last sign of life, realtime
     alignas(cache_line) std::atomic<std::uint32_t> drain_requests;  // a futex that wakes the drain
+    // Locks hold the process number of their owner; 0: free.
     alignas(cache_line) std::atomic<std::uint32_t> table_lock;
-    alignas(cache_line) std::atomic<std::uint32_t> drain_lock;  // held by the process that drains
-    std::atomic<std::uint32_t> drain_failed;                    // errno of the first failure
-    std::atomic<std::uint64_t> discarded;  // bytes whose file was removed or replaced
+    alignas(cache_line) std::atomic<std::uint32_t> drain_lock;
+    // 1: data may not leave the rings, because a failed write is repeated.
+    std::atomic<std::uint32_t> eviction_stopped;
+    std::atomic<std::uint32_t> write_failed;  // 1: a file has or had an error
     alignas(cache_line) std::atomic<std::uint64_t> shared_pointers[shared_pointer_slots];
     std::atomic<std::uint8_t> shared_pointer_used[shared_pointer_slots];
 };
-constexpr std::size_t superblock_bytes = 2 * page;
+constexpr std::size_t superblock_bytes = 10 * page;
 static_assert(sizeof(Superblock) <= superblock_bytes);
 
-// A file that the job has opened: its identity (device and inode), and its state at the last close.
+// A file that the job has opened: its identity, what of it is in the file system, and its state at
+// the last close. Times are in ns since the epoch.
 struct FileSlot {
     std::atomic<std::uint32_t> generation;  // 0: free
-    std::atomic<std::uint32_t> users;
+    std::atomic<std::uint32_t> users;       // open handles of this node's ranks
     std::uint64_t device, inode;
+    std::int64_t birth_ns;                  // 0: the file system does not say
     std::atomic<std::uint64_t> end;         // end of the furthest write
     std::atomic<std::uint64_t> valid_from;  // sequence: older records are ignored
-    // At the last close: bytes (-1: never closed), ns, ns.
+    // Sequence: this node's older records are in the file system and fsynced.
+    std::atomic<std::uint64_t> durable;
+    // Sequence: the oldest record that a failed write has left out; see `error`.
+    std::atomic<std::uint64_t> failed_from;
+    // Sequence: older data are read from the file system, where other nodes may have newer ones.
+    std::atomic<std::uint64_t> foreign_before;
+    // Sequence of the newest record whose data have left the rings.
+    std::atomic<std::uint64_t> evicted_newest;
+    // At the last close: bytes (-1: never closed), times.
     std::atomic<std::int64_t> size, mtime_ns, ctime_ns;
-    std::uint8_t deleted;  // nothing of it is drained
-    char padding[page - path_limit - 65];
-    char path[path_limit];
+    // After the last drained write: the modification time (0: none yet), and how far the file
+    // system's clock is ahead of this node's, at least.
+    std::atomic<std::int64_t> drained_mtime_ns, server_skew_ns;
+    std::atomic<std::uint32_t> error;   // errno of a write that failed; 0: none
+    std::atomic<std::uint8_t> dirty;    // written since the last fsync
+    std::atomic<std::uint8_t> deleted;  // nothing of it is drained
+    // The file system did not keep data that had left the rings.
+    std::atomic<std::uint8_t> lost;
+    char padding[page - path_limit - 127];
+    char path[path_limit];  // for messages and recovery; the job itself uses descriptors
 };
 static_assert(sizeof(FileSlot) == page);
 
@@ -83,7 +109,7 @@ struct RankHead {
     alignas(cache_line) std::atomic<std::uint64_t> tail;  // records published
     // A write has begun whose sequence will be above this one; 0: none.
     alignas(cache_line) std::atomic<std::uint64_t> pending;
-    alignas(cache_line) std::atomic<std::uint64_t> drained;  // records that the file system has
+    alignas(cache_line) std::atomic<std::uint64_t> drained;  // records handed to the file system
     // The oldest record and the oldest byte that are still in the rings.
     alignas(cache_line) std::atomic<std::uint64_t> first_record, first_byte;
     // Bytes of the data ring in use: less than planned on a full device.
@@ -91,8 +117,15 @@ struct RankHead {
     std::atomic<std::uint64_t> prefaulted;  // bytes of the data ring that have pages
     // The sequence from which on this rank rewrites its data in the file system; 0: none.
     alignas(cache_line) std::atomic<std::uint64_t> resolving;
+    alignas(cache_line) std::atomic<std::uint32_t> evicting;  // 1: this rank evicts a record now
+    std::atomic<std::uint32_t> pid;                           // of the rank's process
 };
 static_assert(sizeof(RankHead) <= page);
+
+// By file slot: 1 + the descriptor with which the rank's process holds the file open for writing;
+// 0: it does not.
+using DescriptorTable = std::atomic<std::int32_t>[file_slots];
+static_assert(sizeof(DescriptorTable) % page == 0);
 
 // The sizes of a store, and the byte offsets of its parts.
 struct StoreLayout {
@@ -103,11 +136,17 @@ struct StoreLayout {
     static constexpr std::size_t ranks_offset() {
         return files_offset() + file_slots * sizeof(FileSlot);
     }
-    std::size_t rank_bytes() const { return page + record_slots * sizeof(Record) + ring_bytes; }
+    static constexpr std::size_t rank_overhead() { return page + sizeof(DescriptorTable); }
+    std::size_t rank_bytes() const {
+        return rank_overhead() + record_slots * sizeof(Record) + ring_bytes;
+    }
     std::size_t head_offset(std::uint32_t rank) const {
         return ranks_offset() + rank * rank_bytes();
     }
-    std::size_t records_offset(std::uint32_t rank) const { return head_offset(rank) + page; }
+    std::size_t descriptors_offset(std::uint32_t rank) const { return head_offset(rank) + page; }
+    std::size_t records_offset(std::uint32_t rank) const {
+        return head_offset(rank) + rank_overhead();
+    }
     std::size_t data_offset(std::uint32_t rank) const {
         return records_offset(rank) + record_slots * sizeof(Record);
     }

@@ -20,29 +20,54 @@ std::uint64_t sequence_at(const Store& store, std::uint32_t rank,
     }
 }
 
+// How long a write may take from its announcement to its record before its process is looked at.
+constexpr std::uint64_t patience_ns = 1'000'000'000;
+
+// Takes into account that failed writes are not in the file system.
+void subtract_failed_files(const Store& store, Progress& progress) {
+    for (std::uint32_t k = 0; k < file_slots; ++k) {
+        const auto& slot = store.file(k);
+        if (!slot.generation.load()) return;
+        if (!slot.error.load() || slot.deleted.load()) continue;
+        progress.failed = slot.error.load();
+        progress.drained = std::min(progress.drained, slot.failed_from.load());
+    }
+}
+
 }  // namespace
 
 // A write that begins later gets a later sequence; one that has begun has set `pending`.
 std::uint64_t horizon(const Store& store) {
-    std::uint64_t before = store.now();
+    const std::uint64_t now = store.now();
+    std::uint64_t before = now;
+    for (std::uint32_t rank = 0; rank < store.ranks(); ++rank) {
+        const auto& head = store.head(rank);
+        const auto pending = head.pending.load(std::memory_order_seq_cst);
+        if (!pending || (pending + patience_ns < now && store.has_ended(head.pid.load()))) continue;
+        before = std::min(before, pending);
+    }
+    return before;
+}
+
+std::uint64_t drained_before(const Store& store) {
+    std::uint64_t before = horizon(store);
     for (std::uint32_t rank = 0; rank < store.ranks(); ++rank)
-        if (const auto pending = store.head(rank).pending.load(std::memory_order_seq_cst))
-            before = std::min(before, pending);
+        before = std::min(before, sequence_at(store, rank, store.head(rank).drained));
     return before;
 }
 
 Progress progress(const Store& store) {
     Progress result{};
     result.now = store.now();
-    result.horizon = result.drained = result.oldest = horizon(store);
+    result.horizon = result.oldest = horizon(store);
+    result.drained = std::min(result.horizon, drained_before(store));
     for (std::uint32_t rank = 0; rank < store.ranks(); ++rank) {
         const auto& head = store.head(rank);
-        result.drained = std::min(result.drained, sequence_at(store, rank, head.drained));
         result.oldest = std::min(result.oldest, sequence_at(store, rank, head.first_record));
         if (const auto resolving = head.resolving.load(std::memory_order_seq_cst))
             result.drained = std::min(result.drained, resolving);
     }
-    result.failed = store.superblock().drain_failed.load();
+    if (store.superblock().write_failed.load()) subtract_failed_files(store, result);
     return result;
 }
 

@@ -13,10 +13,12 @@ struct Progress {
     std::uint64_t drained;  // the data of every record older than this are in the file system, and
                             // are not rewritten there
     std::uint64_t oldest;   // no record older than this is left in a ring
-    std::uint64_t failed;   // errno of a failed drain; 0: none
+    std::uint64_t failed;   // errno of a file that cannot be written; 0: none
 };
 
 std::uint64_t horizon(const Store& store);
+// The data of every record older than this were drained, apart from files with an error.
+std::uint64_t drained_before(const Store& store);
 Progress progress(const Store& store);
 // The sequence of the oldest record in the rings of all other ranks; 2^64 - 1: there is none.
 std::uint64_t oldest_except(const Store& store, std::uint32_t rank);

@@ -1,58 +1,153 @@
 #include "storage/store/recover.hpp"
 
 #include <sys/file.h>
-#include <sys/stat.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 #include <map>
 
+#include "storage/store/batch.hpp"
 #include "storage/store/drain.hpp"
+#include "storage/store/file_table.hpp"
 
 namespace assay::storage {
 namespace {
 
-bool is_intact(const Store& store, std::uint32_t rank, const Record& record) {
-    if (record.checksum != checksum_of(record) || record.file >= file_slots) return false;
+// A file that was modified so long after the last sign of life is not as the job left it.
+constexpr std::int64_t grace_ns = 2'000'000'000;
+
+bool lies_in_file_table_and_ring(const Store& store, std::uint32_t rank, const Record& record) {
+    if (record.file >= file_slots) return false;
     if (static_cast<RecordKind>(record.kind) != RecordKind::data) return true;
     const auto ring = store.head(rank).ring_bytes.load();
+    std::uint64_t bytes = 0;
     return ring && ring <= store.layout().ring_bytes &&
-           record.ring_offset % ring + record.length * record.count <= ring;
+           !__builtin_mul_overflow(record.length, std::uint64_t{record.count}, &bytes) &&
+           bytes <= ring && record.ring_offset % ring + bytes <= ring;
 }
 
-bool file_exists(const FileSlot& slot) {
-    struct stat info{};
-    return stat(slot.path, &info) == 0 && info.st_ino == slot.inode;
+// Data that the file system has may have been overwritten in the ring since.
+bool is_torn(const Store& store, std::uint32_t rank, std::uint64_t position) {
+    const Record& record = store.record(rank, position);
+    return !lies_in_file_table_and_ring(store, rank, record) ||
+           (is_pending(store, rank, position) &&
+            record.checksum != checksum_of(store, rank, record));
 }
 
 template <class Visit>
 void for_each_record(const Store& store, Visit visit) {
     for (std::uint32_t rank = 0; rank < store.ranks(); ++rank) {
         const auto& head = store.head(rank);
-        const auto from = head.drained.load(),
-                   to = std::min(head.tail.load(), from + store.layout().record_slots);
-        for (auto k = from; k < to; ++k) visit(rank, store.record(rank, k));
+        const auto tail = head.tail.load();
+        const auto slots = store.layout().record_slots;
+        auto from = head.first_record.load();
+        if (tail > slots) from = std::max(from, tail - slots);
+        for (auto k = from; k < tail; ++k) visit(rank, k, store.record(rank, k));
     }
+}
+
+FileCondition condition_of(const Store& store, const FileSlot& slot) {
+    FileStatus status;
+    if (slot.path[path_limit - 1] != 0 || read_status(slot.path, status))
+        return FileCondition::gone;
+    if (!status.regular || !is_same_file(slot, status, store.is_of_another_boot()))
+        return FileCondition::replaced;
+    std::int64_t last_ns = store.superblock().alive_ns.load() + grace_ns;
+    if (slot.drained_mtime_ns.load()) last_ns += std::max<std::int64_t>(0, slot.server_skew_ns);
+    // After a power failure the file system may have forgotten the last writes and their time.
+    const bool older = !store.persistent() && status.mtime_ns < slot.drained_mtime_ns.load();
+    return older || status.mtime_ns > last_ns ? FileCondition::changed : FileCondition::ready;
+}
+
+// Torn records become records that everything that reads the rings skips. Returns their number.
+std::uint64_t drop_torn_records(Store& store) {
+    std::uint64_t latest = 0, torn = 0;
+    for_each_record(store, [&](std::uint32_t rank, std::uint64_t position, Record& record) {
+        if (is_torn(store, rank, position)) {
+            ++torn;
+            record.file = 0;
+            record.kind = record.count = 0;
+            record.sequence = latest;
+        }
+        latest = std::max(latest, record.sequence);
+    });
+    store.advance_clock(latest + 1);  // the clock may have restarted
+    return torn;
+}
+
+// Ends what the job's processes were doing.
+void release_locks(Store& store) {
+    for (std::uint32_t rank = 0; rank < store.ranks(); ++rank) {
+        auto& head = store.head(rank);
+        head.pending = head.resolving = 0;
+        head.evicting = 0;
+        const auto slots = store.layout().record_slots, tail = head.tail.load();
+        if (tail > slots && head.drained.load() < tail - slots) head.drained = tail - slots;
+        // After a power failure the file system has what was fsynced only.
+        if (store.persistent()) head.drained = head.first_record.load();
+    }
+    auto& superblock = store.superblock();
+    superblock.drain_lock = superblock.table_lock = superblock.eviction_stopped = 0;
+}
+
+// Marks the file as failed from its first pending record on.
+void hold_back(Store& store, const UndrainedFile& file) {
+    std::uint64_t from = ~0ull;
+    for_each_record(store, [&](std::uint32_t rank, std::uint64_t position, const Record& record) {
+        if (record.file == file.slot && is_pending(store, rank, position))
+            from = std::min(from, record.sequence);
+    });
+    auto& slot = store.file(file.slot);
+    slot.failed_from = from;
+    slot.error = ESTALE;
+}
+
+// Writes what is left of a file, and fsync. Returns 0 or errno. The file gets the time of the job's
+// last sign of life, so that recovery on another node, or a second one here, does not take it for a
+// file that was changed since.
+int complete(Store& store, Drain& drain, const FileHandles& handles, std::uint32_t file,
+             std::int64_t last_alive_ns) {
+    int error = drain.retry(file), reason = 0;
+    const auto descriptor = handles.open_for_writing(file, reason);
+    if (!descriptor) return reason;
+    store.file(file).drained_mtime_ns = 0;
+    const timespec times[2] = {{0, UTIME_OMIT},
+                               {last_alive_ns / 1'000'000'000, last_alive_ns % 1'000'000'000}};
+    futimens(descriptor->number(), times);
+    return error ? error : drain.sync(file, descriptor->number());
 }
 
 }  // namespace
 
+const char* name_of(FileCondition condition) {
+    switch (condition) {
+        case FileCondition::ready: return "ready";
+        case FileCondition::gone: return "gone";
+        case FileCondition::replaced: return "replaced";
+        case FileCondition::changed: return "changed";
+        case FileCondition::failed: return "failed";
+    }
+    return "unknown";
+}
+
 UndrainedData undrained_data(const Store& store) {
     UndrainedData undrained;
+    undrained.torn = store.superblock().torn;
     std::map<std::uint32_t, UndrainedFile> files;
-    for_each_record(store, [&](std::uint32_t rank, const Record& record) {
-        if (!is_intact(store, rank, record)) {
+    for_each_record(store, [&](std::uint32_t rank, std::uint64_t position, const Record& record) {
+        if (is_torn(store, rank, position)) {
             ++undrained.torn;
             return;
         }
+        if (!is_pending(store, rank, position)) return;
         const auto& slot = store.file(record.file);
-        if (static_cast<RecordKind>(record.kind) != RecordKind::data ||
-            slot.generation != record.generation || slot.deleted)
-            return;
         auto& file = files[record.file];
-        if (!file.records)
-            file.path.assign(slot.path, strnlen(slot.path, path_limit)),
-                file.gone = !file_exists(slot);
+        if (!file.records) {
+            file.slot = record.file;
+            file.path.assign(slot.path, strnlen(slot.path, path_limit));
+            file.condition = condition_of(store, slot);
+        }
         ++file.records;
         file.bytes += record.length * record.count;
     });
@@ -66,24 +161,41 @@ UndrainedData undrained_data(const Store& store) {
 
 bool in_use(const Store& store) { return flock(store.descriptor(), LOCK_EX | LOCK_NB) != 0; }
 
-UndrainedData recover(Store& store, unsigned threads, int& error) {
-    UndrainedData undrained = undrained_data(store);
-    std::uint64_t latest = 0;
-    for_each_record(store, [&](std::uint32_t rank, Record& record) {
-        if (!is_intact(store, rank, record))
-            record.kind = record.count = 0, record.sequence = latest;
-        latest = std::max(latest, record.sequence);
-    });
-    for (std::uint32_t rank = 0; rank < store.ranks(); ++rank) store.head(rank).pending = 0;
-    store.superblock().drain_failed = 0;
-    store.superblock().drain_lock = 0;
-    store.advance_clock(latest + 1);  // the clock may have restarted
-    Drain drain(store, threads);
-    error = 0;
-    for (std::uint32_t rank = 0; rank < store.ranks() && !error; ++rank)
-        if (!drain.finish(rank, store.head(rank).tail.load()))
-            error = static_cast<int>(store.superblock().drain_failed.load());
-    return undrained;
+Recovery recover(Store& store, const RecoveryOptions& options) {
+    Recovery result;
+    result.found = undrained_data(store);
+    result.torn = store.superblock().torn += drop_torn_records(store);
+    release_locks(store);
+    const FileHandles handles(store);
+    Drain drain(store, handles, options.threads);
+    std::vector<UndrainedFile> writable;
+    for (auto& file : result.found.files) {
+        const bool overridden = file.condition == FileCondition::changed && options.force;
+        if (file.condition == FileCondition::ready || overridden) {
+            writable.push_back(file);
+            continue;
+        }
+        hold_back(store, file);
+        result.kept.push_back(file);
+    }
+    const std::int64_t alive = store.superblock().alive_ns.load();
+    for (std::uint32_t rank = 0; rank < store.ranks(); ++rank)
+        drain.finish(rank, store.head(rank).tail.load());
+    for (auto& file : writable) {
+        file.error = complete(store, drain, handles, file.slot, alive);
+        if (!file.error) continue;
+        file.condition = FileCondition::failed;
+        result.kept.push_back(file);
+    }
+    store.superblock().alive_ns = alive;  // a later recovery compares with the job's
+    if (!options.discard) return result;
+    result.torn = store.superblock().torn = 0;
+    for (const auto& file : result.kept) {
+        result.discarded += file.bytes;
+        store.file(file.slot).deleted = 1;
+    }
+    result.kept.clear();
+    return result;
 }
 
 }  // namespace assay::storage

@@ -2,7 +2,7 @@
 
 #include <fcntl.h>
 #include <linux/futex.h>
-#include <sched.h>
+#include <signal.h>
 #include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -102,6 +102,20 @@ SuperblockSummary read_superblock(int fd, std::size_t existing_bytes) {
     return summary;
 }
 
+std::string boot_id() {
+    char text[40]{};
+    if (FILE* file = std::fopen("/proc/sys/kernel/random/boot_id", "r")) {
+        if (std::fgets(text, sizeof text, file)) text[std::strcspn(text, "\n")] = 0;
+        std::fclose(file);
+    }
+    return text;
+}
+
+std::uint64_t pid_namespace() {
+    struct stat info{};
+    return stat("/proc/self/ns/pid", &info) == 0 ? info.st_ino : 0;
+}
+
 // Why a device or file may not be overwritten: another job's data are in it. Empty: it may.
 std::string unrecovered_data(int fd, const std::string& path, std::size_t existing_bytes) {
     const auto [store, version, phase, job, layout, bytes] = read_superblock(fd, existing_bytes);
@@ -116,18 +130,23 @@ std::string unrecovered_data(int fd, const std::string& path, std::size_t existi
 
 }  // namespace
 
-std::uint64_t checksum_of(const Record& record) {
-    return XXH3_64bits(&record, offsetof(Record, checksum));
+std::uint64_t checksum_of(const Store& store, std::uint32_t rank, const Record& record) {
+    constexpr std::size_t fields = offsetof(Record, checksum);
+    const bool has_data = static_cast<RecordKind>(record.kind) == RecordKind::data;
+    if (!store.persistent() || !has_data) return XXH3_64bits(&record, fields);
+    const std::uint64_t data_hash =
+        XXH3_64bits(store.data(rank, record.ring_offset), record.length * record.count);
+    return XXH3_64bits_withSeed(&record, fields, data_hash);
 }
 
 StoreLayout StoreLayout::fit(std::size_t bytes, std::uint32_t ranks) {
     StoreLayout layout{ranks, min_records, 0};
     if (bytes <= ranks_offset()) return layout;
     const std::uint64_t rank_bytes = (bytes - ranks_offset()) / ranks / page * page;
-    if (rank_bytes > page)
+    if (rank_bytes > rank_overhead())
         layout.record_slots =
             std::max(min_records, rank_bytes / (data_bytes_per_record + sizeof(Record)) / 64 * 64);
-    const std::uint64_t overhead = page + layout.record_slots * sizeof(Record);
+    const std::uint64_t overhead = rank_overhead() + layout.record_slots * sizeof(Record);
     layout.ring_bytes = rank_bytes > overhead ? (rank_bytes - overhead) / page * page : 0;
     return layout;
 }
@@ -150,9 +169,11 @@ bool Store::map(std::size_t bytes, Failure& failure) {
     return true;
 }
 
+// A crash during the format leaves the phase `formatting`, which means that the store is empty. The
+// heads are on the medium before the phase can become `active`.
 void Store::format(const std::string& job) {
     auto& block = superblock();
-    block.phase.store(Phase::formatting);
+    set_phase(Phase::formatting);
     block.magic = store_magic;
     block.version = store_version;
     block.ranks = layout_.ranks;
@@ -161,29 +182,39 @@ void Store::format(const std::string& job) {
     block.ring_bytes = layout_.ring_bytes;
     std::snprintf(block.job, sizeof block.job, "%s", job.c_str());
     gethostname(block.host, sizeof block.host - 1);
+    std::snprintf(block.boot, sizeof block.boot, "%s", boot_id().c_str());
     block.created = std::time(nullptr);
+    block.torn = 0;
+    block.pid_namespace = pid_namespace();
     block.persistent = persistent_;
     timespec realtime{}, steady{};
     clock_gettime(CLOCK_REALTIME, &realtime);
     clock_gettime(CLOCK_MONOTONIC, &steady);
     block.clock_offset =
         (realtime.tv_sec - steady.tv_sec) * 1'000'000'000 + realtime.tv_nsec - steady.tv_nsec;
-    block.drain_requests = block.table_lock = block.drain_lock = block.drain_failed = 0;
-    block.discarded = 0;
+    block.drain_requests = block.table_lock = block.drain_lock = block.eviction_stopped =
+        block.write_failed = 0;
+    note_alive();
     for (std::size_t k = 0; k < shared_pointer_slots; ++k)
         block.shared_pointers[k] = 0, block.shared_pointer_used[k] = 0;
-    if (backing_ !=
-        Backing::memory)  // a new tmpfs file reads as zero; touching it would allocate it
-        for (std::uint32_t k = 0; k < file_slots; ++k) file(k).generation = 0, file(k).users = 0;
+    // A new tmpfs file reads as zero; touching it would allocate it.
+    if (backing_ != Backing::memory)
+        for (std::uint32_t k = 0; k < file_slots; ++k) {
+            file(k).generation = 0, file(k).users = 0;
+            if (persistent_) write_back(&file(k), cache_line);
+        }
     for (std::uint32_t rank = 0; rank < layout_.ranks; ++rank) {
         auto& rank_head = head(rank);
         rank_head.tail = rank_head.pending = rank_head.drained = rank_head.first_record =
-            rank_head.first_byte = 0;
+            rank_head.first_byte = rank_head.resolving = 0;
+        rank_head.evicting = rank_head.pid = 0;
         rank_head.ring_bytes = layout_.ring_bytes;
         rank_head.prefaulted = backing_ == Backing::device ? layout_.ring_bytes : 0;
+        if (backing_ != Backing::memory)
+            for (std::uint32_t k = 0; k < file_slots; ++k) descriptor_of(rank, k) = 0;
+        persist(&rank_head, sizeof rank_head);
     }
-    write_back(&block, superblock_bytes);
-    persist_fence();
+    persist(&block, superblock_bytes);
 }
 
 std::unique_ptr<Store> Store::create(const std::string& location, std::uint64_t size,
@@ -264,10 +295,12 @@ std::unique_ptr<Store> Store::create(const std::string& location, std::uint64_t 
         return nullptr;
     }
     store->format(job);
+    store->same_pids_ = true;
+    flock(store->fd_, LOCK_SH);  // the other ranks of the node hold it too
     return store;
 }
 
-std::unique_ptr<Store> Store::attach(const std::string& path, Failure& failure) {
+std::unique_ptr<Store> Store::attach(const std::string& path, bool shared_lock, Failure& failure) {
     std::unique_ptr<Store> store(new Store);
     store->path_ = path;
     store->fd_ = open(path.c_str(), O_RDWR | O_CLOEXEC);
@@ -300,8 +333,14 @@ std::unique_ptr<Store> Store::attach(const std::string& path, Failure& failure) 
                        ", this Assay reads version " + std::to_string(store_version);
     else if (!valid || !fits) failure.what = path + " is not a store of Assay, or it is damaged";
     if (failure) return nullptr;
+    if (shared_lock && flock(store->fd_, LOCK_SH | LOCK_NB)) {
+        failure.what = path + " is in use by another job";
+        return nullptr;
+    }
     store->layout_ = layout;
     if (!store->map(bytes, failure)) return nullptr;
+    store->same_pids_ = store->superblock().pid_namespace == pid_namespace() &&
+                        boot_id() == store->superblock().boot;
     return store;
 }
 
@@ -358,71 +397,33 @@ void Store::map_pages(std::size_t from, std::size_t bytes) const {
     if (begin < end) madvise(map_ + begin, end - begin, MADV_POPULATE_READ);
 }
 
+bool Store::has_ended(std::uint32_t pid) const {
+    return same_pids_ && pid && kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH;
+}
+
+bool Store::is_of_another_boot() const { return boot_id() != superblock().boot; }
+
+void Store::note_alive() const {
+    timespec realtime{};
+    clock_gettime(CLOCK_REALTIME_COARSE, &realtime);
+    superblock().alive_ns.store(realtime.tv_sec * 1'000'000'000 + realtime.tv_nsec,
+                                std::memory_order_relaxed);
+}
+
+void Store::persist(const void* from, std::size_t bytes) const {
+    if (!persistent_) return;
+    write_back(from, bytes);
+    persist_fence();
+}
+
+void Store::set_phase(Phase phase) const {
+    superblock().phase.store(phase);
+    persist(&superblock(), cache_line * 5);
+}
+
 void Store::remove() {
-    superblock().phase.store(Phase::clean);
-    write_back(&superblock(), superblock_bytes);
-    persist_fence();
+    set_phase(Phase::clean);
     if (backing_ != Backing::device) unlink(path_.c_str());
-}
-
-TableLock::TableLock(const Store& store) : lock_(store.superblock().table_lock) {
-    std::uint32_t expected = 0;
-    while (!lock_.compare_exchange_weak(expected, 1, std::memory_order_acquire))
-        expected = 0, sched_yield();
-}
-TableLock::~TableLock() { lock_.store(0, std::memory_order_release); }
-
-std::uint32_t find_slot(const Store& store, std::uint64_t device, std::uint64_t inode) {
-    for (std::uint32_t k = 0; k < file_slots; ++k) {
-        const auto& slot = store.file(k);
-        if (!slot.generation.load(std::memory_order_acquire))
-            return file_slots;  // slots are taken in order
-        if (slot.device == device && slot.inode == inode && !slot.deleted) return k;
-    }
-    return file_slots;
-}
-
-namespace {
-
-// Nobody uses the slot and all records are drained, so the slot can serve another file.
-bool is_idle(const Store& store, const FileSlot& slot) {
-    if (slot.users.load()) return false;
-    for (std::uint32_t rank = 0; rank < store.ranks(); ++rank)
-        if (store.head(rank).drained.load() != store.head(rank).tail.load()) return false;
-    return true;
-}
-
-}  // namespace
-
-std::uint32_t acquire_slot(const Store& store, std::uint64_t device, std::uint64_t inode,
-                           const std::string& path) {
-    if (path.size() >= path_limit) return file_slots;
-    TableLock lock(store);
-    if (const auto existing = find_slot(store, device, inode); existing != file_slots) {
-        store.file(existing).users.fetch_add(1);
-        return existing;
-    }
-    std::uint32_t chosen = file_slots;
-    for (std::uint32_t k = 0; k < file_slots && chosen == file_slots; ++k)
-        if (!store.file(k).generation.load()) chosen = k;
-    for (std::uint32_t k = 0; k < file_slots && chosen == file_slots; ++k)
-        if (is_idle(store, store.file(k))) chosen = k;
-    if (chosen == file_slots) return chosen;
-    auto& slot = store.file(chosen);
-    if (store.populate(StoreLayout::files_offset() + chosen * sizeof slot, sizeof slot))
-        return file_slots;
-    slot.device = device;
-    slot.inode = inode;
-    slot.end = slot.valid_from = 0;
-    slot.size = -1;
-    slot.mtime_ns = slot.ctime_ns = 0;
-    slot.deleted = 0;
-    slot.users = 1;
-    std::snprintf(slot.path, path_limit, "%s", path.c_str());
-    slot.generation.fetch_add(1, std::memory_order_release);
-    write_back(&slot, sizeof slot);
-    persist_fence();
-    return chosen;
 }
 
 }  // namespace assay::storage

@@ -26,7 +26,9 @@ public:
     static std::unique_ptr<Store> create(const std::string& location, std::uint64_t size,
                                          std::uint32_t ranks, const std::string& job,
                                          const std::string& name, Failure& failure);
-    static std::unique_ptr<Store> attach(const std::string& path, Failure& failure);
+    // `shared_lock`: the store counts as in use as long as this object lives.
+    static std::unique_ptr<Store> attach(const std::string& path, bool shared_lock,
+                                         Failure& failure);
     ~Store();
     Store(const Store&) = delete;
     Store& operator=(const Store&) = delete;
@@ -66,6 +68,22 @@ public:
     // Maps allocated pages into this process before they are read.
     void map_pages(std::size_t from, std::size_t bytes) const;
 
+    // The number + 1 of the descriptor that the rank's process holds for the file; 0: none.
+    std::atomic<std::int32_t>& descriptor_of(std::uint32_t rank, std::uint32_t slot) const {
+        return (*object<DescriptorTable>(layout_.descriptors_offset(rank)))[slot];
+    }
+
+    // Whether the machine was restarted since the store was made.
+    bool is_of_another_boot() const;
+    // Whether the process that put its number there has ended. False if that cannot be known.
+    bool has_ended(std::uint32_t pid) const;
+    // Updates the last sign of life.
+    void note_alive() const;
+    // Stores the phase; on persistent memory it is written back.
+    void set_phase(Phase phase) const;
+    // On persistent memory: writes the bytes back and waits until that is done.
+    void persist(const void* from, std::size_t bytes) const;
+
     // Unlinks the store (a file) or marks it as empty (a device). Its creator calls it.
     void remove();
 
@@ -82,32 +100,14 @@ private:
     std::string path_;
     Backing backing_ = Backing::memory;
     bool persistent_ = false;
+    bool same_pids_ = false;  // process numbers mean the same to the store's creator
     StoreLayout layout_{};
     int fd_ = -1;
     char* map_ = nullptr;
     std::size_t mapped_ = 0;
 };
 
-// XXH3 of the record without its `checksum`.
-std::uint64_t checksum_of(const Record& record);
-
-// The node's spin lock on the file table and the shared pointers.
-class TableLock {
-public:
-    explicit TableLock(const Store& store);
-    ~TableLock();
-    TableLock(const TableLock&) = delete;
-    TableLock& operator=(const TableLock&) = delete;
-
-private:
-    std::atomic<std::uint32_t>& lock_;
-};
-
-// Takes the file's slot, or a new one, and counts a user. file_slots: the table is full or the path
-// is too long.
-std::uint32_t acquire_slot(const Store& store, std::uint64_t device, std::uint64_t inode,
-                           const std::string& path);
-// The file's slot; file_slots: it has none.
-std::uint32_t find_slot(const Store& store, std::uint64_t device, std::uint64_t inode);
+// XXH3 of the record without its `checksum`; with a persistent store also of its data.
+std::uint64_t checksum_of(const Store& store, std::uint32_t rank, const Record& record);
 
 }  // namespace assay::storage

@@ -15,8 +15,8 @@ namespace {
 constexpr std::uint64_t prefault_step = 8u << 20;     // bytes at a time
 constexpr std::uint64_t prefault_ahead = 128u << 20;  // bytes ahead of the writer
 constexpr std::uint64_t drain_poll_ns = 50'000;
-constexpr std::uint64_t drain_timeout_ns =
-    120'000'000'000;  // a drain without progress for so long has failed
+// How long a writer waits for a file that cannot be written; the drain retries it every second.
+constexpr std::uint64_t error_patience_ns = 3'000'000'000;
 
 void sleep_ns(std::uint64_t ns) {
     const timespec time{static_cast<time_t>(ns / 1'000'000'000),
@@ -92,7 +92,7 @@ bool Writer::prefault_until(std::uint64_t end) {
             // the ring, so no offset changes its place.
             device_full_ = true;
             if (from) head_.ring_bytes = from;
-            else error_ = ENOSPC;
+            store_.persist(&head_.ring_bytes, sizeof head_.ring_bytes);
         } else {
             head_.prefaulted = from + bytes;
         }
@@ -105,6 +105,18 @@ std::size_t Writer::max_bytes() const {
     return std::max<std::size_t>(page, head_.ring_bytes.load() / 4);
 }
 
+// Whether the file system has the record's data: in its cache, or, if the store outlives a power
+// failure, on its medium.
+bool Writer::may_evict(const Record& record) const {
+    if (static_cast<RecordKind>(record.kind) != RecordKind::data) return true;
+    const auto& slot = store_.file(record.file);
+    if (slot.generation.load() != record.generation || slot.deleted.load()) return true;
+    if (slot.error.load() && record.sequence >= slot.failed_from.load()) return false;
+    return !store_.persistent() || record.sequence < slot.durable.load();
+}
+
+// A retry of failed writes needs all data that are in the rings: it sets `eviction_stopped`, then
+// waits until no rank has `evicting` set.
 bool Writer::evict() {
     const std::uint64_t first = head_.first_record.load(std::memory_order_relaxed);
     const std::uint64_t drained = head_.drained.load(std::memory_order_acquire);
@@ -113,40 +125,59 @@ bool Writer::evict() {
         evictable_before_ = eviction_guard_(first, drained);
         if (first >= evictable_before_) {
             error_ = EIO;
-            eviction_refused_ = true;
             return false;
         }
     }
+    head_.evicting.store(1, std::memory_order_seq_cst);
     const Record& oldest = store_.record(rank_, first);
-    if (static_cast<RecordKind>(oldest.kind) == RecordKind::data)
-        head_.first_byte.store(oldest.ring_offset + oldest.length * oldest.count,
-                               std::memory_order_release);
-    head_.first_record.store(first + 1, std::memory_order_release);
-    std::atomic_thread_fence(
-        std::memory_order_seq_cst);  // readers check first_byte after their copy
-    return true;
+    const bool allowed =
+        !store_.superblock().eviction_stopped.load(std::memory_order_seq_cst) && may_evict(oldest);
+    if (allowed) evict_first(oldest, first);
+    head_.evicting.store(0, std::memory_order_release);
+    return allowed;
 }
 
-bool Writer::wait_for_drain() {
-    auto& superblock = store_.superblock();
-    const std::uint64_t before = head_.drained.load();
-    const std::uint64_t until = store_.now() + drain_timeout_ns;
-    while (head_.drained.load() == before) {
-        if (const auto failed = superblock.drain_failed.load()) {
-            error_ = static_cast<int>(failed);
-            return false;
+void Writer::evict_first(const Record& oldest, std::uint64_t position) {
+    if (static_cast<RecordKind>(oldest.kind) == RecordKind::data) {
+        auto& newest = store_.file(oldest.file).evicted_newest;
+        std::uint64_t before = newest.load(std::memory_order_relaxed);
+        while (before < oldest.sequence && !newest.compare_exchange_weak(before, oldest.sequence)) {
         }
+        head_.first_byte.store(oldest.ring_offset + oldest.length * oldest.count,
+                               std::memory_order_release);
+    }
+    head_.first_record.store(position + 1, std::memory_order_release);
+    // Readers check first_byte after their copy.
+    std::atomic_thread_fence(std::memory_order_seq_cst);
+    store_.persist(&head_.first_record, cache_line);
+}
+
+// Waits for the drain, and for the retry of a file that cannot be written. False: the oldest data
+// still cannot leave the ring.
+bool Writer::wait_for_space() {
+    const std::uint64_t first = head_.first_record.load();
+    const std::uint64_t until = store_.now() + error_patience_ns;
+    for (;;) {
         store_.request_drain();
-        if (store_.now() > until) {
-            error_ = ETIMEDOUT;
+        if (head_.drained.load() > first) {
+            const Record& oldest = store_.record(rank_, first);
+            if (may_evict(oldest) && !store_.superblock().eviction_stopped.load()) return true;
+            const auto error = store_.file(oldest.file).error.load();
+            if (error && store_.now() > until) {
+                error_ = static_cast<int>(error);
+                return false;
+            }
+        }
+        if (store_.has_ended(store_.head(0).pid.load())) {  // rank 0 drains
+            error_ = EIO;
             return false;
         }
         sleep_ns(drain_poll_ns);
     }
-    return true;
 }
 
 char* Writer::reserve(std::size_t bytes, std::size_t records, std::uint64_t& ring_offset) {
+    error_ = 0;
     for (;;) {
         const std::uint64_t ring = head_.ring_bytes.load();
         std::uint64_t from = next_ring_offset_;
@@ -160,8 +191,11 @@ char* Writer::reserve(std::size_t bytes, std::size_t records, std::uint64_t& rin
             const std::uint64_t prefaulted = head_.prefaulted.load(std::memory_order_relaxed);
             if (prefaulted < ring && from + bytes > prefaulted &&
                 !prefault_until(std::min(from + bytes, ring))) {
-                if (error_) return nullptr;
                 if (head_.ring_bytes.load() != ring) continue;  // the ring has become smaller
+                if (device_full_.load()) {
+                    error_ = ENOSPC;
+                    return nullptr;
+                }
             }
             next_ring_offset_ = from;
             ring_offset = from;
@@ -173,9 +207,9 @@ char* Writer::reserve(std::size_t bytes, std::size_t records, std::uint64_t& rin
         }
         // An empty ring can start at any offset.
         if (!evict()) {
-            if (eviction_refused_) return nullptr;
+            if (error_) return nullptr;
             if (head_.first_record.load() == head_.tail.load()) head_.first_byte.store(from);
-            else if (!wait_for_drain()) return nullptr;
+            else if (!wait_for_space()) return nullptr;
         }
     }
 }
@@ -193,7 +227,7 @@ void Writer::publish(Record* records, std::size_t count, std::uint64_t ring_offs
     for (std::size_t k = 0; k < count; ++k) {
         if (!records[k].sequence) records[k].sequence = sequence;
         records[k].ring_offset += ring_offset;
-        records[k].checksum = checksum_of(records[k]);
+        records[k].checksum = checksum_of(store_, rank_, records[k]);
         Record& slot = store_.record(rank_, tail + k);
         slot = records[k];
         if (durable) write_back(&slot, sizeof slot);

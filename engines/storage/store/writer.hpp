@@ -34,8 +34,9 @@ public:
     std::size_t max_bytes() const;
     std::size_t max_records() const { return store_.layout().record_slots / 4; }
 
-    // Reserves space for a write and returns it; `ring_offset` is where it begins in the ring. Null
-    // when the drain has failed or makes no progress (see error()).
+    // Reserves space for a write and returns it; `ring_offset` is where it begins in the ring.
+    // Waits for the file system as long as that takes. Null when the oldest data cannot be written
+    // to their file (see error()).
     char* reserve(std::size_t bytes, std::size_t records, std::uint64_t& ring_offset);
     // Announces that the reserved space is about to be filled: the sequence of this write will be
     // later than now.
@@ -62,7 +63,9 @@ public:
 
 private:
     bool evict();  // the oldest drained record; false: there is none
-    bool wait_for_drain();
+    bool may_evict(const Record& record) const;
+    void evict_first(const Record& oldest, std::uint64_t position);
+    bool wait_for_space();
     bool prefault_until(std::uint64_t end);
     bool map_next_step();
     static void* prefault_thread(void* self);
@@ -73,7 +76,6 @@ private:
     std::uint64_t next_ring_offset_ = 0;
     EvictionGuard eviction_guard_;
     std::uint64_t evictable_before_ = 0;  // a record number
-    bool eviction_refused_ = false;       // the guard has failed: no more writes
     std::atomic<std::uint64_t> prefault_target_{0};
     std::atomic<bool> stop_{false};
     std::atomic<bool> device_full_{false};

@@ -25,7 +25,8 @@ class UndrainedFile(Struct):
     path: str
     records: int
     bytes: int
-    gone: bool  # removed or replaced
+    condition: str  # ready, gone, replaced, changed (since the job's last sign of life) or failed
+    error: str  # of a file that cannot be written
 
 
 class StoreContents(Struct):
@@ -46,15 +47,29 @@ class StoreContents(Struct):
 
 
 class RecoveredStore(Struct):
-    """What was written to the file system. ``torn``: incomplete records, which were left out."""
+    """What a store held, and what of it could not be written into the file system.
+
+    Of ``kept`` and ``kept_torn`` (records that are incomplete) nothing is lost: the store still holds them.
+    """
 
     store: str
     records: int
     bytes: int
     torn: int
-    discarded: int
-    error: str
+    discarded: int  # bytes
     files: list[UndrainedFile]
+    kept: list[UndrainedFile]
+    kept_torn: int
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether the store is empty and was removed."""
+        return not self.kept and not self.kept_torn
+
+    @property
+    def written(self) -> int:
+        """Bytes."""
+        return self.bytes - sum(file.bytes for file in self.kept) - self.discarded
 
 
 def find_stores(paths: Iterable[str] = ()) -> list[str]:
@@ -74,9 +89,14 @@ def read_store(store: str) -> StoreContents:
     return msgspec.json.decode(_run_tool(["list", store], LIST_LIMIT_S), type=StoreContents)
 
 
-def recover_store(store: str) -> RecoveredStore:
-    """Writes its data into the file system and removes it. Raises UserError; then the store is kept."""
-    return msgspec.json.decode(_run_tool(["recover", store], RECOVER_LIMIT_S), type=RecoveredStore)
+def recover_store(store: str, *, force: bool = False, discard: bool = False) -> RecoveredStore:
+    """Writes its data into the file system, and removes it if nothing is left in it.
+
+    ``force``: also into files that were changed since. ``discard``: what cannot be written is dropped. Raises UserError
+    if it is no store, or a running job's; then it is unchanged.
+    """
+    options = [option for option, given in (("--force", force), ("--discard", discard)) if given]
+    return msgspec.json.decode(_run_tool(["recover", *options, store], RECOVER_LIMIT_S), type=RecoveredStore)
 
 
 def _in_folder(folder: str) -> list[str]:

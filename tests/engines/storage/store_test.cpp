@@ -15,6 +15,8 @@
 #include <random>
 
 #include "storage/store/drain.hpp"
+#include "storage/store/file_handles.hpp"
+#include "storage/store/file_table.hpp"
 #include "storage/store/recover.hpp"
 #include "storage/store/writer.hpp"
 
@@ -34,9 +36,9 @@ struct Folder {
 };
 
 std::uint32_t slot_of_file(const Store& store, const std::string& path) {
-    struct stat info{};
-    REQUIRE(stat(path.c_str(), &info) == 0);
-    return acquire_slot(store, info.st_dev, info.st_ino, path);
+    FileStatus status;
+    REQUIRE(read_status(path.c_str(), status) == 0);
+    return acquire_slot(store, status, path);
 }
 
 bool write_block(Store& store, Writer& writer, std::uint32_t slot, std::uint64_t offset,
@@ -61,7 +63,7 @@ std::unique_ptr<Store> create_store(const std::string& where, std::uint32_t rank
     Failure failure;
     auto store = Store::create(where, small_store, ranks, "job", name, failure);
     REQUIRE_MESSAGE(store, failure.what);
-    store->superblock().phase = Phase::active;
+    store->set_phase(Phase::active);
     return store;
 }
 
@@ -73,7 +75,8 @@ TEST_CASE("a ring takes more data than it holds") {
     auto store = create_store(folder.path, 1);
     const auto slot = slot_of_file(*store, path);
     Writer writer(*store, 0);
-    Drain drain(*store, 2);
+    const FileHandles handles(*store);
+    Drain drain(*store, handles, 2);
     drain.start(1);
     constexpr std::size_t block = 100'003, blocks = 3000;  // 300 MB through 40 MB
     std::vector<char> data(block);
@@ -81,7 +84,8 @@ TEST_CASE("a ring takes more data than it holds") {
         std::memset(data.data(), static_cast<int>(k % 251), block);
         REQUIRE(write_block(*store, writer, slot, k * block, data.data(), block));
     }
-    CHECK(drain.finish(0, store->head(0).tail));
+    drain.finish(0, store->head(0).tail);
+    CHECK(store->file(slot).error == 0);
     drain.stop();
     CHECK(fs::file_size(path) == block * blocks);
     std::ifstream in(path, std::ios::binary);
@@ -117,7 +121,8 @@ TEST_CASE(
         }
         {
             Writer writer(*store, rank);
-            Drain drain(*store, 1);
+            const FileHandles handles(*store, rank);
+            Drain drain(*store, handles, 1);
             if (rank == 0) drain.start(1);
             std::mt19937 random(rank);
             std::uint64_t words[cell / 8];
@@ -139,9 +144,10 @@ TEST_CASE(
         waitpid(child, &status, 0);
         CHECK(status == 0);
     }
-    Drain rest(*store, 1);
-    for (std::uint32_t rank = 0; rank < ranks; ++rank)
-        REQUIRE(rest.finish(rank, store->head(rank).tail));
+    const FileHandles handles(*store);
+    Drain rest(*store, handles, 1);
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) rest.finish(rank, store->head(rank).tail);
+    REQUIRE(store->file(slot).error == 0);
     std::ifstream in(path, std::ios::binary);
     for (std::size_t offset = 0; offset < cells; ++offset) {
         std::uint64_t words[cell / 8];
@@ -165,7 +171,8 @@ constexpr std::size_t crash_cells = 40, crash_cell = 3000;
 [[noreturn]] void write_until_killed(Store& store, std::uint32_t slot, std::uint32_t rank,
                                      volatile std::uint64_t* acknowledged) {
     Writer writer(store, rank);
-    Drain drain(store, 1);
+    const FileHandles handles(store, rank);
+    Drain drain(store, handles, 1);
     if (rank == 0) drain.start(1);
     std::vector<std::uint64_t> words(crash_cell / 8);
     for (std::uint64_t k = 1;; ++k) {
@@ -202,12 +209,12 @@ TEST_CASE("after 1000 kills no acknowledged write is lost and none is torn") {
             for (auto child : children) waitpid(child, nullptr, 0);
         }
         Failure failure;
-        auto store = Store::attach(folder.path / "assay-io-t", failure);
+        auto store = Store::attach(folder.path / "assay-io-t", false, failure);
         REQUIRE_MESSAGE(store, failure.what);
         REQUIRE(!in_use(*store));
-        int error = 0;
-        CHECK(recover(*store, 1, error).torn == 0);
-        REQUIRE(error == 0);
+        const Recovery recovery = recover(*store, {1});
+        REQUIRE(recovery.torn == 0);
+        REQUIRE(recovery.kept.empty());
         store->remove();
         std::ifstream in(path, std::ios::binary);
         for (std::uint32_t rank = 0; rank < crash_ranks; ++rank) {
@@ -244,11 +251,12 @@ TEST_CASE("a torn record is counted and left out") {
     Writer writer(*store, 0);
     for (std::uint64_t k = 0; k < 3; ++k) write_block(*store, writer, slot, 8 * k, "01234567", 8);
     store->record(0, 1).begin ^= 1u << 20;
-    int error = 0;
-    const auto recovered = recover(*store, 1, error);
-    CHECK(recovered.torn == 1);
-    CHECK(recovered.records == 2);
-    CHECK(recovered.bytes == 16);
+    const Recovery recovery = recover(*store, {1});
+    CHECK(recovery.torn == 1);  // the store is kept for it
+    CHECK(recovery.found.records == 2);
+    CHECK(recovery.found.bytes == 16);
+    CHECK(recover(*store, {1}).torn == 1);
+    CHECK(recover(*store, {1, false, true}).torn == 0);
     std::string text(24, '?');
     std::ifstream(path).read(text.data(), 24);
     CHECK(text == std::string("01234567") + std::string(8, '\0') + "01234567");
@@ -270,7 +278,7 @@ TEST_CASE("a store that is in use, unrecovered, too small or without a folder is
     CHECK(failure.what.find("too small for 4 ranks") != std::string::npos);
     CHECK(!Store::create(folder.path / "no" / "such", small_store, 1, "other", "x", failure));
     CHECK(failure.what.find("there is no folder") != std::string::npos);
-    CHECK(!Store::attach(folder.file("text"), failure));
+    CHECK(!Store::attach(folder.file("text"), false, failure));
     CHECK(failure.what.find("is not a store") != std::string::npos);
 }
 
@@ -283,9 +291,9 @@ TEST_CASE("if the file system fails, the store keeps the data") {
     write_block(*store, writer, slot, 0, "abc", 3);
     // Beyond the largest offset that a file can have.
     write_block(*store, writer, slot, ~0ull / 2 - 1, "abc", 3);
-    int error = 0;
-    const auto before = recover(*store, 1, error);
-    CHECK(error == EINVAL);
-    CHECK(undrained_data(*store).bytes == before.bytes);
+    const Recovery recovery = recover(*store, {1});
+    REQUIRE(recovery.kept.size() == 1);
+    CHECK(recovery.kept[0].error == EINVAL);
+    CHECK(undrained_data(*store).bytes == recovery.found.bytes);
     store->remove();
 }

@@ -22,6 +22,20 @@ SUMMARIES = {
     "drain": "write what a job with --detach has left in this node's stores into the file system",
 }
 
+REASONS = {
+    "ready": "not written yet",
+    "gone": "there is no such file",
+    "replaced": "another file is at that path",
+    "changed": "it was changed since the job",
+    "failed": "it cannot be written",
+}
+FIXES = {
+    "gone": "move the file back to that path and recover again, or drop the data with --discard",
+    "replaced": "move the file back to that path and recover again, or drop the data with --discard",
+    "changed": "--force writes the data over the changes, --discard drops them",
+    "failed": "make the file system accept it and recover again",
+}
+
 
 class Recover:
     """Both sub-verbs: they differ in their help only."""
@@ -33,7 +47,8 @@ class Recover:
         parser = verbs.add_parser(
             self.name,
             help=SUMMARIES[self.name],
-            description=f"{SUMMARIES[self.name].capitalize()}, then remove them. Stores of running jobs are skipped.",
+            description=f"{SUMMARIES[self.name].capitalize()}, then remove them. What cannot be written stays in its "
+            "store, and the exit code is 2. Stores of running jobs are skipped.",
             examples=[
                 Example(f"assay io {self.name} --list", "what the stores of this node hold"),
                 Example(f"assay io {self.name} /dev/dax0.0", needs="persistent memory"),
@@ -44,6 +59,10 @@ class Recover:
             "stores", nargs="*", metavar="STORE", help="store files, devices, or folders of stores"
         )
         parser.add_argument("--list", action="store_true", help="only show what the stores hold")
+        parser.add_argument("--force", action="store_true", help="also write files that were changed since")
+        parser.add_argument(
+            "--discard", action="store_true", help="drop what cannot be written, and remove the stores"
+        )
         add(parser, "--json", "one object per line")
         parser.set_defaults(io_verb=run_recover)
 
@@ -62,7 +81,11 @@ def run_recover(args: argparse.Namespace) -> int:
             elif contents.in_use:
                 print(f"{store}: in use by the running job {contents.job}", file=sys.stderr)
             else:
-                _show(recover_store(store), args.json)
+                recovered = recover_store(store, force=args.force, discard=args.discard)
+                _show(recovered, args.json)
+                if not recovered.is_complete:
+                    print(f"assay: {kept_line(recovered)}", file=sys.stderr)
+                    status = EXIT_UNUSABLE
         except UserError as error:
             print(f"assay: {error}", file=sys.stderr)
             status = EXIT_UNUSABLE
@@ -78,10 +101,27 @@ def _show(result: StoreContents | RecoveredStore, as_json: bool) -> None:
             f"{result.store}: in use by job {result.job} ({result.ranks} ranks, {format_quantity(result.size, 'B')})"
         )
         return
-    verb = "holds" if isinstance(result, StoreContents) else "wrote"
-    print(f"{result.store}: {verb} {format_quantity(result.bytes, 'B')} in {result.records} records")
+    if isinstance(result, StoreContents):
+        print(f"{result.store}: holds {format_quantity(result.bytes, 'B')} in {result.records} records")
+        kept = [file.path for file in result.files if file.condition != "ready"]
+    else:
+        print(f"{result.store}: wrote {format_quantity(result.written, 'B')} in {result.records} records")
+        kept = [file.path for file in result.kept]
+        if result.discarded:
+            print(f"  {format_quantity(result.discarded, 'B'):>12}  dropped")
     for file in result.files:
-        gone = "  (not written: the file was removed or replaced)" if file.gone else ""
-        print(f"  {format_quantity(file.bytes, 'B'):>12}  {file.path}{gone}")
+        reason = f"  (not written: {REASONS[file.condition]})" if file.path in kept else ""
+        print(f"  {format_quantity(file.bytes, 'B'):>12}  {file.path}{reason}")
     if result.torn:
         print(f"  {result.torn} torn records cannot be read")
+
+
+def kept_line(recovered: RecoveredStore) -> str:
+    """What a store still holds, why, and what to do."""
+    if not recovered.kept:
+        return f"{recovered.store} keeps {recovered.kept_torn} torn records; fix: --discard drops them"
+    first = recovered.kept[0]
+    more = f" and {len(recovered.kept) - 1} more files" if len(recovered.kept) > 1 else ""
+    reason = first.error if first.condition == "failed" else REASONS[first.condition]
+    size = format_quantity(sum(file.bytes for file in recovered.kept), "B")
+    return f"{recovered.store} keeps {size} of {first.path}{more}: {reason}; fix: {FIXES[first.condition]}"

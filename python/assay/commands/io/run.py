@@ -10,9 +10,10 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING
 
+from assay.commands.io.recover import kept_line
 from assay.commands.options import add
 from assay.commands.parser import Example
-from assay.errors import UserError
+from assay.errors import EXIT_UNUSABLE, UserError
 from assay.launch.accelerator import environment
 from assay.launch.engines import flavours
 from assay.launch.preload import mpi_of, with_environment
@@ -98,8 +99,8 @@ def run_program(args: argparse.Namespace) -> int:
     env |= {name: value for name, value in settings.items() if value}
     command, extra_env = with_environment(args.program, env)
     status = _run_command(command, extra_env)
-    _recover_job(job, args)
-    return status
+    complete = _recover_job(job, args)
+    return status if complete or status else EXIT_UNUSABLE
 
 
 def _run_command(command: list[str], extra_env: dict[str, str]) -> int:
@@ -122,8 +123,9 @@ def _run_command(command: list[str], extra_env: dict[str, str]) -> int:
     return 128 - status if status < 0 else status
 
 
-def _recover_job(job: str, args: argparse.Namespace) -> None:
-    """Writes the data that an aborted job left on this machine to the file system."""
+def _recover_job(job: str, args: argparse.Namespace) -> bool:
+    """Writes what an aborted job has left on this machine into the file system. False: something could not be."""
+    complete = True
     for store in find_stores([args.store or DEFAULT_STORE]):
         try:
             contents = read_store(store)
@@ -138,9 +140,12 @@ def _recover_job(job: str, args: argparse.Namespace) -> None:
             )
             continue
         recovered = recover_store(store)
-        torn = f"; {recovered.torn} torn records are left out" if recovered.torn else ""
         print(
-            f"assay io: the program ended early; {format_quantity(recovered.bytes, 'B')} of "
-            f"{len(recovered.files)} files were written from {store} to the file system{torn}",
+            f"assay io: the program left data in {store}: {format_quantity(recovered.written, 'B')} of "
+            f"{len(recovered.files)} files were written to the file system",
             file=sys.stderr,
         )
+        if not recovered.is_complete:
+            print(f"assay io: {kept_line(recovered)}", file=sys.stderr)
+            complete = False
+    return complete

@@ -1,0 +1,154 @@
+#include "storage/store/batch.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <map>
+#include <queue>
+#include <utility>
+
+#include "storage/store/progress.hpp"
+
+namespace assay::storage {
+namespace {
+
+constexpr std::size_t max_pieces = 1u << 20;
+
+bool has_valid_data(const Store& store, const Record& record) {
+    if (static_cast<RecordKind>(record.kind) != RecordKind::data) return false;
+    const auto& slot = store.file(record.file);
+    return slot.generation.load() == record.generation && !slot.deleted.load() &&
+           record.sequence >= slot.valid_from.load();
+}
+
+// Appends the bytes of a record that are below `limit` in the file.
+std::size_t append(std::vector<Piece>& pieces, const Store& store, std::uint32_t rank,
+                   const Record& record, std::uint64_t limit = ~0ull) {
+    for (std::uint64_t k = 0; k < record.count; ++k) {
+        const std::uint64_t begin = record.begin + k * record.stride;
+        const std::uint64_t end = std::min(begin + record.length, limit);
+        if (begin < end)
+            pieces.push_back({record.file, rank, begin, end,
+                              store.data(rank, record.ring_offset + k * record.length),
+                              record.sequence});
+    }
+    return record.length * record.count;
+}
+
+// Sorts the pieces by file offset; where pieces overlap, the newest stays.
+void keep_newest(std::vector<Piece>& pieces) {
+    auto by_offset = [](const Piece& a, const Piece& b) {
+        return a.file != b.file ? a.file < b.file : a.begin < b.begin;
+    };
+    std::stable_sort(pieces.begin(), pieces.end(), by_offset);
+    bool overlap = false;
+    for (std::size_t k = 1; k < pieces.size() && !overlap; ++k)
+        overlap = pieces[k].file == pieces[k - 1].file && pieces[k].begin < pieces[k - 1].end;
+    if (!overlap) return;
+    std::sort(pieces.begin(), pieces.end(), [](const Piece& a, const Piece& b) {
+        return a.sequence != b.sequence ? a.sequence < b.sequence : a.rank < b.rank;
+    });
+    std::map<std::pair<std::uint32_t, std::uint64_t>, Piece> kept;  // disjoint, by file and begin
+    for (const auto& piece : pieces) {
+        auto it = kept.lower_bound({piece.file, piece.begin});
+        if (it != kept.begin() && std::prev(it)->second.file == piece.file &&
+            std::prev(it)->second.end > piece.begin)
+            --it;
+        while (it != kept.end() && it->second.file == piece.file && it->second.begin < piece.end) {
+            const Piece old = it->second;
+            it = kept.erase(it);
+            if (old.begin < piece.begin) {
+                Piece part = old;
+                part.end = piece.begin;
+                kept.emplace(std::pair{part.file, part.begin}, part);
+            }
+            if (old.end > piece.end) {
+                Piece part = old;
+                part.data += piece.end - old.begin;
+                part.begin = piece.end;
+                it = kept.emplace(std::pair{part.file, part.begin}, part).first;
+            }
+        }
+        kept.emplace(std::pair{piece.file, piece.begin}, piece);
+    }
+    pieces.clear();
+    for (const auto& [position, piece] : kept) pieces.push_back(piece);
+}
+
+}  // namespace
+
+Batch next_batch(const Store& store, std::size_t max_bytes) {
+    const std::uint32_t ranks = store.ranks();
+    Batch batch;
+    batch.end_record.resize(ranks);
+    const std::uint64_t limit = horizon(store);
+    using Next = std::pair<std::uint64_t, std::uint32_t>;  // sequence, rank
+    std::priority_queue<Next, std::vector<Next>, std::greater<>> next;
+    std::vector<std::uint64_t> tail(ranks);
+    for (std::uint32_t rank = 0; rank < ranks; ++rank) {
+        const auto& head = store.head(rank);
+        tail[rank] = head.tail.load(std::memory_order_acquire);
+        batch.end_record[rank] = head.drained.load();
+        if (batch.end_record[rank] < tail[rank])
+            next.push({store.record(rank, batch.end_record[rank]).sequence, rank});
+    }
+    std::size_t bytes = 0, records = 0;
+    while (!next.empty() && next.top().first <= limit && bytes < max_bytes &&
+           batch.pieces.size() < max_pieces && records < max_pieces) {
+        const auto rank = next.top().second;
+        next.pop();
+        const Record& record = store.record(rank, batch.end_record[rank]);
+        // A truncation has been made when its record was written.
+        if (has_valid_data(store, record)) {
+            bytes += append(batch.pieces, store, rank, record);
+            batch.oldest = std::min(batch.oldest, record.sequence);
+        }
+        ++records;
+        if (++batch.end_record[rank] < tail[rank])
+            next.push({store.record(rank, batch.end_record[rank]).sequence, rank});
+    }
+    batch.takes_records = records != 0;
+    keep_newest(batch.pieces);
+    return batch;
+}
+
+std::vector<Piece> failed_pieces(const Store& store, std::uint32_t file) {
+    const std::uint64_t from = store.file(file).failed_from.load();
+    const std::uint32_t generation = store.file(file).generation.load();
+    using Truncation = std::pair<std::uint64_t, std::uint64_t>;  // sequence, size
+    std::vector<Truncation> truncations;
+    std::vector<std::pair<std::uint32_t, Record>> records;  // rank
+    for (std::uint32_t rank = 0; rank < store.ranks(); ++rank) {
+        const auto& head = store.head(rank);
+        for (std::uint64_t k = head.first_record.load(); k < head.drained.load(); ++k) {
+            const Record& record = store.record(rank, k);
+            if (record.file != file || record.generation != generation || record.sequence < from)
+                continue;
+            if (static_cast<RecordKind>(record.kind) == RecordKind::truncate)
+                truncations.push_back({record.sequence, record.begin});
+            else if (has_valid_data(store, record)) records.push_back({rank, record});
+        }
+    }
+    std::vector<Piece> pieces;
+    for (const auto& [rank, record] : records) {
+        std::uint64_t limit = ~0ull;
+        for (const auto& [sequence, size] : truncations)
+            if (sequence > record.sequence) limit = std::min(limit, size);
+        append(pieces, store, rank, record, limit);
+    }
+    keep_newest(pieces);
+    return pieces;
+}
+
+// A volatile store outlives its processes only, and then the file system's cache has what was
+// handed to it. A persistent store also outlives a power failure, after which the file system has
+// what was fsynced.
+bool is_pending(const Store& store, std::uint32_t rank, std::uint64_t position) {
+    const Record& record = store.record(rank, position);
+    if (!has_valid_data(store, record)) return false;
+    const auto& slot = store.file(record.file);
+    if (slot.error.load() && record.sequence >= slot.failed_from.load()) return true;
+    return store.persistent() ? record.sequence >= slot.durable.load()
+                              : position >= store.head(rank).drained.load();
+}
+
+}  // namespace assay::storage

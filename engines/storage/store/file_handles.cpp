@@ -1,0 +1,106 @@
+#include "storage/store/file_handles.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+
+#include "storage/store/file_table.hpp"
+
+namespace assay::storage {
+namespace {
+
+// Opens a path for writing if it is the slot's file; neither a FIFO nor a terminal has an effect.
+SharedDescriptor open_same_file(const char* path, const FileSlot& slot, bool other_boot,
+                                int& error) {
+    const int fd = open(path, O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (fd < 0) {
+        error = errno == ENOENT || errno == ENXIO || errno == ENOTDIR ? ESTALE : errno;
+        return nullptr;
+    }
+    auto descriptor = std::make_shared<const Descriptor>(fd);
+    FileStatus status;
+    error = read_status(fd, status);
+    if (!error && (!status.regular || !is_same_file(slot, status, other_boot))) error = ESTALE;
+    return error ? nullptr : descriptor;
+}
+
+}  // namespace
+
+Descriptor::~Descriptor() {
+    if (fd_ >= 0) close(fd_);
+}
+
+FileHandles::FileHandles(Store& store, std::uint32_t rank)
+    : store_(store), rank_(rank), other_boot_(store.is_of_another_boot()) {
+    if (rank_ != no_rank) store_.head(rank_).pid = static_cast<std::uint32_t>(getpid());
+}
+
+FileHandles::~FileHandles() {
+    for (const auto& entry : held_) store_.descriptor_of(rank_, entry.slot) = 0;
+}
+
+void FileHandles::publish(std::uint32_t slot) const {
+    if (rank_ == no_rank) return;
+    std::int32_t number = 0;
+    for (const auto& entry : held_)
+        if (entry.slot == slot) number = entry.descriptor->number() + 1;
+    store_.descriptor_of(rank_, slot).store(number, std::memory_order_release);
+}
+
+void FileHandles::hold(std::uint32_t slot, SharedDescriptor descriptor) {
+    std::lock_guard guard(lock_);
+    held_.push_back({slot, std::move(descriptor)});
+    publish(slot);
+}
+
+void FileHandles::release(std::uint32_t slot, const SharedDescriptor& descriptor) {
+    std::lock_guard guard(lock_);
+    const auto entry = std::find_if(held_.begin(), held_.end(), [&](const Held& candidate) {
+        return candidate.slot == slot && candidate.descriptor == descriptor;
+    });
+    if (entry == held_.end()) return;
+    const SharedDescriptor kept = std::move(entry->descriptor);  // open until it is unpublished
+    held_.erase(entry);
+    publish(slot);
+}
+
+SharedDescriptor FileHandles::held(std::uint32_t slot) const {
+    std::lock_guard guard(lock_);
+    for (const auto& entry : held_)
+        if (entry.slot == slot) return entry.descriptor;
+    return nullptr;
+}
+
+std::vector<std::uint32_t> FileHandles::held_slots() const {
+    std::lock_guard guard(lock_);
+    std::vector<std::uint32_t> slots;
+    for (const auto& entry : held_) slots.push_back(entry.slot);
+    std::sort(slots.begin(), slots.end());
+    slots.erase(std::unique(slots.begin(), slots.end()), slots.end());
+    return slots;
+}
+
+SharedDescriptor FileHandles::open_of_rank(std::uint32_t rank, std::uint32_t slot,
+                                           int& error) const {
+    const std::int32_t number = store_.descriptor_of(rank, slot).load(std::memory_order_acquire);
+    if (!number) return nullptr;
+    char path[64];
+    std::snprintf(path, sizeof path, "/proc/%u/fd/%d", store_.head(rank).pid.load(), number - 1);
+    return open_same_file(path, store_.file(slot), other_boot_, error);
+}
+
+SharedDescriptor FileHandles::open_by_path(std::uint32_t slot, int& error) const {
+    return open_same_file(store_.file(slot).path, store_.file(slot), other_boot_, error);
+}
+
+SharedDescriptor FileHandles::open_for_writing(std::uint32_t slot, int& error) const {
+    if (auto descriptor = held(slot)) return descriptor;
+    for (std::uint32_t rank = 0; rank < store_.ranks() && !other_boot_; ++rank)
+        if (auto descriptor = open_of_rank(rank, slot, error)) return descriptor;
+    return open_by_path(slot, error);
+}
+
+}  // namespace assay::storage

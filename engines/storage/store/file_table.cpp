@@ -1,0 +1,159 @@
+#include "storage/store/file_table.hpp"
+
+#include <fcntl.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+
+namespace assay::storage {
+namespace {
+
+std::int64_t nanoseconds(const statx_timestamp& time) {
+    return time.tv_sec * 1'000'000'000 + time.tv_nsec;
+}
+
+int read_status(int folder, const char* path, int flags, FileStatus& status) {
+    struct statx info{};
+    if (statx(folder, path, flags, STATX_BASIC_STATS | STATX_BTIME, &info)) return errno;
+    status.device = std::uint64_t{info.stx_dev_major} << 32 | info.stx_dev_minor;
+    status.inode = info.stx_ino;
+    status.birth_ns = info.stx_mask & STATX_BTIME ? nanoseconds(info.stx_btime) : 0;
+    status.size = static_cast<std::int64_t>(info.stx_size);
+    status.mtime_ns = nanoseconds(info.stx_mtime);
+    status.ctime_ns = nanoseconds(info.stx_ctime);
+    status.links = info.stx_nlink;
+    status.regular = S_ISREG(info.stx_mode);
+    return 0;
+}
+
+// Slots are taken in order, so a free one ends the search.
+std::uint32_t find_slot(const Store& store, const FileStatus& status) {
+    for (std::uint32_t k = 0; k < file_slots; ++k) {
+        const auto& slot = store.file(k);
+        if (!slot.generation.load(std::memory_order_acquire)) return file_slots;
+        if (!slot.deleted.load() && is_same_file(slot, status)) return k;
+    }
+    return file_slots;
+}
+
+// Nobody uses the slot and the file system has all its data, so the slot can serve another file.
+bool is_idle(const Store& store, const FileSlot& slot) {
+    if (slot.users.load() || slot.error.load() || slot.dirty.load()) return false;
+    for (std::uint32_t rank = 0; rank < store.ranks(); ++rank)
+        if (store.head(rank).drained.load() != store.head(rank).tail.load()) return false;
+    return true;
+}
+
+std::uint32_t choose_slot(const Store& store) {
+    for (std::uint32_t k = 0; k < file_slots; ++k)
+        if (!store.file(k).generation.load()) return k;
+    for (std::uint32_t k = 0; k < file_slots; ++k)
+        if (is_idle(store, store.file(k))) return k;
+    return file_slots;
+}
+
+void drop_outdated_data(const Store& store, FileSlot& slot, const FileStatus& status) {
+    const bool was_closed = slot.size.load() >= 0;
+    if (was_closed && (slot.size != status.size || slot.mtime_ns != status.mtime_ns ||
+                       slot.ctime_ns != status.ctime_ns)) {
+        slot.valid_from = store.now();
+        slot.end = 0;
+        store.persist(&slot, 2 * cache_line);
+    }
+    slot.size = -1;  // in use
+}
+
+void set_path(FileSlot& slot, const std::string& path) {
+    std::snprintf(slot.path, path_limit, "%s", path.c_str());
+}
+
+}  // namespace
+
+int read_status(int fd, FileStatus& status) { return read_status(fd, "", AT_EMPTY_PATH, status); }
+
+int read_status(const char* path, FileStatus& status) {
+    return read_status(AT_FDCWD, path, 0, status);
+}
+
+bool is_same_file(const FileSlot& slot, const FileStatus& status, bool other_boot) {
+    return slot.inode == status.inode && (other_boot || slot.device == status.device) &&
+           (!slot.birth_ns || !status.birth_ns || slot.birth_ns == status.birth_ns);
+}
+
+bool try_lock(const Store& store, std::atomic<std::uint32_t>& lock) {
+    std::uint32_t owner = 0;
+    const auto self = static_cast<std::uint32_t>(getpid());
+    if (lock.compare_exchange_strong(owner, self, std::memory_order_acquire)) return true;
+    return owner != self && store.has_ended(owner) &&
+           lock.compare_exchange_strong(owner, self, std::memory_order_acquire);
+}
+
+TableLock::TableLock(const Store& store) : lock_(store.superblock().table_lock) {
+    while (!try_lock(store, lock_)) sched_yield();
+}
+TableLock::~TableLock() { lock_.store(0, std::memory_order_release); }
+
+std::uint32_t acquire_slot(const Store& store, const FileStatus& status, const std::string& path) {
+    if (path.size() >= path_limit) return file_slots;
+    TableLock lock(store);
+    if (const auto existing = find_slot(store, status); existing != file_slots) {
+        auto& slot = store.file(existing);
+        if (slot.users.load() == 0) drop_outdated_data(store, slot, status);
+        slot.users.fetch_add(1);
+        set_path(slot, path);
+        return existing;
+    }
+    const std::uint32_t chosen = choose_slot(store);
+    if (chosen == file_slots) return chosen;
+    auto& slot = store.file(chosen);
+    if (store.populate(StoreLayout::files_offset() + chosen * sizeof slot, sizeof slot))
+        return file_slots;
+    slot.device = status.device;
+    slot.inode = status.inode;
+    slot.birth_ns = status.birth_ns;
+    slot.end = slot.valid_from = slot.durable = slot.failed_from = slot.evicted_newest =
+        slot.foreign_before = 0;
+    slot.size = -1;
+    slot.mtime_ns = slot.ctime_ns = slot.drained_mtime_ns = slot.server_skew_ns = 0;
+    slot.error = 0;
+    slot.dirty = slot.deleted = slot.lost = 0;
+    slot.users = 1;
+    set_path(slot, path);
+    slot.generation.fetch_add(1, std::memory_order_release);
+    store.persist(&slot, sizeof slot);
+    return chosen;
+}
+
+void update_path(const Store& store, std::uint32_t slot, int fd) {
+    char link[64], path[path_limit];
+    std::snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    const ssize_t length = readlink(link, path, sizeof path);
+    if (length <= 0 || static_cast<std::size_t>(length) == sizeof path || path[0] != '/') return;
+    TableLock lock(store);
+    auto& file = store.file(slot);
+    set_path(file, std::string(path, static_cast<std::size_t>(length)));
+    store.persist(&file, sizeof file);
+}
+
+std::uint32_t release_slot(const Store& store, std::uint32_t slot, const FileStatus* closed) {
+    TableLock lock(store);
+    auto& file = store.file(slot);
+    if (closed) {
+        file.mtime_ns = closed->mtime_ns;
+        file.ctime_ns = closed->ctime_ns;
+        file.size = closed->size;
+    }
+    return file.users.fetch_sub(1) - 1;
+}
+
+void forget_deleted_file(const Store& store, const FileStatus& status) {
+    TableLock lock(store);
+    const auto existing = find_slot(store, status);
+    if (existing == file_slots || store.file(existing).users.load()) return;
+    store.file(existing).deleted = 1;
+    store.persist(&store.file(existing), 3 * cache_line);
+}
+
+}  // namespace assay::storage
