@@ -1,0 +1,167 @@
+// Programs for file systems that fail. The test that starts them plants the fault (faulty_fs, or a
+// device that is full) and judges the printed error classes.
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "durability/durability.hpp"
+
+namespace {
+
+// Faults occur while this file exists (FAULTY_FS_WHILE).
+void plant(bool active) {
+    on_first_rank([=] {
+        const char* condition = std::getenv("FAULTY_FS_WHILE");
+        EXPECT(condition != nullptr);
+        if (!condition) return;
+        if (active) close(open(condition, O_WRONLY | O_CREAT | O_CLOEXEC, 0644));
+        else unlink(condition);
+    });
+}
+
+void closed() {
+    MPI_File file = open_file("data");
+    write_block(file, 1);
+    say("close", MPI_File_close(&file));
+    barrier();
+    mark("closed");
+}
+
+void synced() {
+    MPI_File file = open_file("data");
+    for (int row = 0; row < 3; ++row) {
+        write_block(file, row, row);
+        say("sync", MPI_File_sync(file));
+        barrier();
+        mark("synced");
+        barrier();
+    }
+    say("close", MPI_File_close(&file));
+    barrier();
+    mark("closed");
+}
+
+// For a file system that cannot keep what it accepted: 12 MiB a rank.
+void synced_large() {
+    MPI_File file = open_file("data");
+    for (int row = 0; row < 12; ++row) write_block(file, row, row);
+    say("sync", MPI_File_sync(file));
+    say("close", MPI_File_close(&file));
+}
+
+// A fault of one file does not concern another.
+void two_files() {
+    MPI_File bad = open_file("data"), good = open_file("good");
+    write_block(bad, 1);
+    write_block(good, 2);
+    plant(true);
+    say("bad", MPI_File_close(&bad));
+    say("good", MPI_File_close(&good));
+    EXPECT(holds("good", 2));
+    MPI_File later = open_file("later");
+    write_block(later, 3);
+    say("later", MPI_File_close(&later));
+    EXPECT(holds("later", 3));
+}
+
+// One call fails, once. What comes afterwards works.
+void transient() {
+    MPI_File file = open_file("data");
+    write_block(file, 1);
+    plant(true);
+    say("first", MPI_File_close(&file));
+    plant(false);
+    file = open_file("later");
+    write_block(file, 2);
+    say("later", MPI_File_close(&file));
+    EXPECT(holds("later", 2));
+}
+
+// A sync fails while the fault lasts. The next one writes the data again, because the kernel may
+// have dropped what it could not write.
+void healed() {
+    MPI_File file = open_file("data");
+    write_block(file, 1);
+    plant(true);
+    say("failing", MPI_File_sync(file));
+    plant(false);
+    mark("healed");
+    barrier();
+    say("healed", MPI_File_sync(file));
+    barrier();
+    mark("synced");
+    EXPECT(holds("data", 1));
+    say("close", MPI_File_close(&file));
+    EXPECT(holds("data", 1));
+}
+
+// As before, with close as the failing call; the end of the program writes the data.
+void healed_at_the_end() {
+    MPI_File file = open_file("data");
+    write_block(file, 1);
+    plant(true);
+    say("failing", MPI_File_close(&file));
+    plant(false);
+}
+
+// Writes more than a store holds to a file system that fails: a write says so, none waits for ever.
+void ring_full() {
+    constexpr int rows = 200;
+    MPI_File file = open_file("data");
+    const auto mine = block_of(1, rank);
+    int code = MPI_SUCCESS;
+    for (int row = 0; row < rows && !code; ++row)
+        code = MPI_File_write_at(file, MPI_Offset{row * size + rank} * block * 4, mine.data(),
+                                 block, MPI_INT, MPI_STATUS_IGNORE);
+    say("write", code);
+    say("close", MPI_File_close(&file));
+}
+
+// The file exists and has been read by nobody. No data of this job are in it.
+void read_error() {
+    on_first_rank([] {
+        std::ofstream(path("data"), std::ios::binary);
+        overwrite("data", block_of(1, 0));
+    });
+    MPI_File file = open_file("data", MPI_MODE_RDONLY);
+    plant(true);
+    std::vector<int> read(1000, -1);
+    say("read", MPI_File_read_at(file, 0, read.data(), 1000, MPI_INT, MPI_STATUS_IGNORE));
+    EXPECT(read != std::vector<int>(1000, 0));
+    plant(false);
+    EXPECT(MPI_File_read_at(file, 0, read.data(), 1000, MPI_INT, MPI_STATUS_IGNORE) == MPI_SUCCESS);
+    close_file(file);
+}
+
+// Every rank writes and dies.
+void abandoned() {
+    MPI_File file = open_file("data");
+    write_block(file, 1);
+    barrier();
+    raise(SIGKILL);
+}
+
+void two_abandoned() {
+    MPI_File file = open_file("data"), other = open_file("other");
+    write_block(file, 1);
+    write_block(other, 2);
+    barrier();
+    raise(SIGKILL);
+}
+
+}  // namespace
+
+const std::vector<Case> faults = {{"closed", closed},
+                                  {"synced", synced},
+                                  {"synced-large", synced_large},
+                                  {"two-files", two_files},
+                                  {"transient", transient},
+                                  {"healed", healed},
+                                  {"healed-at-the-end", healed_at_the_end},
+                                  {"ring-full", ring_full},
+                                  {"read-error", read_error},
+                                  {"abandoned", abandoned},
+                                  {"two-abandoned", two_abandoned}};

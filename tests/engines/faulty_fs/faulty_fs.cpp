@@ -1,0 +1,204 @@
+// A library that is preloaded and plants faults in a file system, for the files that a pattern
+// selects. It can also log what is done to them. The environment selects:
+//
+//     FAULTY_FS_FILES=GLOB      the files, by their absolute path
+//     FAULTY_FS=CALL:ERRNO,...  these calls fail; CALL is open, read, write or sync
+//     FAULTY_FS_WHILE=PATH      faults occur only while PATH exists
+//     FAULTY_FS_ONCE=1          a fault removes PATH, so that only one call of all processes fails
+//     FAULTY_FS_RANK=RANK       faults occur in this rank only
+//     FAULTY_FS_LOG=PATH        a line for each call: process, what it did, result, file
+//
+// The log has "wrote" and "read" after such a call, "syncing" before a sync and "synced" after it,
+// so that the order of its lines shows which data a sync can have reached.
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <fnmatch.h>
+#include <limits.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+
+namespace {
+
+struct NamedErrno {
+    const char* name;
+    int value;
+};
+constexpr NamedErrno known[] = {{"EIO", EIO},       {"ENOSPC", ENOSPC}, {"EDQUOT", EDQUOT},
+                                {"EROFS", EROFS},   {"EMFILE", EMFILE}, {"ESTALE", ESTALE},
+                                {"EACCES", EACCES}, {"EBADF", EBADF}};
+
+const char* variable(const char* name) {
+    const char* text = std::getenv(name);
+    return text ? text : "";
+}
+
+bool selected(const char* path) {
+    const char* files = variable("FAULTY_FS_FILES");
+    return *files && *path && fnmatch(files, path, 0) == 0;
+}
+
+// What the kernel calls the open file now; a renamed file has its new name.
+std::string path_of(int fd) {
+    char link[64], path[PATH_MAX];
+    std::snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    const ssize_t length = readlink(link, path, sizeof path);
+    return length > 0 ? std::string(path, static_cast<std::size_t>(length)) : "";
+}
+
+bool in_this_rank() {
+    const char* wanted = variable("FAULTY_FS_RANK");
+    if (!*wanted) return true;
+    for (const char* name : {"PMI_RANK", "OMPI_COMM_WORLD_RANK", "PMIX_RANK"})
+        if (const char* rank = std::getenv(name)) return std::strcmp(rank, wanted) == 0;
+    return false;
+}
+
+// The errno that is planted for a call; 0: none.
+int planted_errno(const std::string& call) {
+    const std::string rules = "," + std::string(variable("FAULTY_FS")) + ",";
+    const auto rule = rules.find("," + call + ":");
+    if (rule == std::string::npos || !in_this_rank()) return 0;
+    const char* condition = variable("FAULTY_FS_WHILE");
+    if (*condition && access(condition, F_OK)) return 0;
+    if (*condition && *variable("FAULTY_FS_ONCE") && unlink(condition)) return 0;
+    const auto begin = rule + call.size() + 2;
+    const std::string name = rules.substr(begin, rules.find(',', begin) - begin);
+    for (const auto& [known_name, value] : known)
+        if (name == known_name) return value;
+    std::fprintf(stderr, "faulty_fs: FAULTY_FS has the unknown errno %s\n", name.c_str());
+    std::abort();
+}
+
+void log(const char* what, long result, const std::string& path) {
+    const char* file = variable("FAULTY_FS_LOG");
+    if (!*file) return;
+    const auto fd = static_cast<int>(
+        syscall(SYS_openat, AT_FDCWD, file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
+    const std::string line =
+        std::to_string(getpid()) + " " + what + " " + std::to_string(result) + " " + path + "\n";
+    if (fd < 0 || syscall(SYS_write, fd, line.data(), line.size()) < 0) std::abort();
+    syscall(SYS_close, fd);
+}
+
+template <class Call>
+ssize_t transfer(const char* kind, const char* done, int fd, Call call) {
+    const int before = errno;
+    const std::string path = path_of(fd);
+    if (!selected(path.c_str())) {
+        errno = before;
+        return call();
+    }
+    if (const int fault = planted_errno(kind)) {
+        log(done, -fault, path);
+        errno = fault;
+        return -1;
+    }
+    errno = before;
+    const ssize_t result = call();
+    const int after = errno;
+    log(done, result, path);
+    errno = after;
+    return result;
+}
+
+template <class Call>
+int synchronize(int fd, Call call) {
+    const std::string path = path_of(fd);
+    if (!selected(path.c_str())) return call();
+    log("syncing", 0, path);
+    const int fault = planted_errno("sync");
+    const int result = fault ? -1 : call();
+    const int error = fault ? fault : errno;
+    log(result ? "failed" : "synced", result, path);
+    errno = error;
+    return result;
+}
+
+// The path may be a link, such as /proc/PID/fd/N.
+bool open_fails(const char* path) {
+    const int before = errno;
+    char resolved[PATH_MAX];
+    const char* name = realpath(path, resolved) ? resolved : path;
+    const int fault = selected(name) ? planted_errno("open") : 0;
+    if (fault) log("opened", -fault, name);
+    errno = fault ? fault : before;
+    return fault != 0;
+}
+
+template <class Function>
+Function* next(const char* name) {
+    return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
+}
+
+}  // namespace
+
+// The names with 64 are what sources with _FILE_OFFSET_BITS=64 call.
+#define TRANSFER(name, kind, done, parameters, ...)                         \
+    ssize_t name parameters {                                               \
+        static const auto real = next<ssize_t parameters>(#name);           \
+        return transfer(kind, done, fd, [&] { return real(__VA_ARGS__); }); \
+    }
+#define SYNCHRONIZE(name)                                 \
+    int name(int fd) {                                    \
+        static const auto real = next<int(int)>(#name);   \
+        return synchronize(fd, [&] { return real(fd); }); \
+    }
+#define OPEN(name)                                                        \
+    int name(const char* path, int flags, ...) {                          \
+        static const auto real = next<int(const char*, int, ...)>(#name); \
+        va_list arguments;                                                \
+        va_start(arguments, flags);                                       \
+        const mode_t mode = va_arg(arguments, mode_t);                    \
+        va_end(arguments);                                                \
+        return open_fails(path) ? -1 : real(path, flags, mode);           \
+    }
+#define OPENAT(name)                                                           \
+    int name(int folder, const char* path, int flags, ...) {                   \
+        static const auto real = next<int(int, const char*, int, ...)>(#name); \
+        va_list arguments;                                                     \
+        va_start(arguments, flags);                                            \
+        const mode_t mode = va_arg(arguments, mode_t);                         \
+        va_end(arguments);                                                     \
+        return open_fails(path) ? -1 : real(folder, path, flags, mode);        \
+    }
+
+extern "C" {
+TRANSFER(write, "write", "wrote", (int fd, const void* data, size_t bytes), fd, data, bytes)
+TRANSFER(writev, "write", "wrote", (int fd, const iovec* parts, int count), fd, parts, count)
+TRANSFER(pwrite, "write", "wrote", (int fd, const void* data, size_t bytes, off_t offset), fd, data,
+         bytes, offset)
+TRANSFER(pwrite64, "write", "wrote", (int fd, const void* data, size_t bytes, off64_t offset), fd,
+         data, bytes, offset)
+TRANSFER(pwritev, "write", "wrote", (int fd, const iovec* parts, int count, off_t offset), fd,
+         parts, count, offset)
+TRANSFER(pwritev64, "write", "wrote", (int fd, const iovec* parts, int count, off64_t offset), fd,
+         parts, count, offset)
+TRANSFER(pwritev2, "write", "wrote",
+         (int fd, const iovec* parts, int count, off_t offset, int flags), fd, parts, count, offset,
+         flags)
+TRANSFER(read, "read", "read", (int fd, void* data, size_t bytes), fd, data, bytes)
+TRANSFER(readv, "read", "read", (int fd, const iovec* parts, int count), fd, parts, count)
+TRANSFER(pread, "read", "read", (int fd, void* data, size_t bytes, off_t offset), fd, data, bytes,
+         offset)
+TRANSFER(pread64, "read", "read", (int fd, void* data, size_t bytes, off64_t offset), fd, data,
+         bytes, offset)
+TRANSFER(preadv, "read", "read", (int fd, const iovec* parts, int count, off_t offset), fd, parts,
+         count, offset)
+TRANSFER(preadv64, "read", "read", (int fd, const iovec* parts, int count, off64_t offset), fd,
+         parts, count, offset)
+SYNCHRONIZE(fsync)
+SYNCHRONIZE(fdatasync)
+SYNCHRONIZE(syncfs)
+OPEN(open)
+OPEN(open64)
+OPENAT(openat)
+OPENAT(openat64)
+}

@@ -1,0 +1,135 @@
+"""What MPI has acknowledged is never lost: files that are renamed, removed, changed by others or opened in large numbers.
+
+The cases are in tests/engines/durability and check their own bytes. The same program under the MPI's own I/O validates
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from durability import NEVER_DRAIN, TESTED, check, codes, mounted, needs_root, run_case
+from mpi_programs import memory_folder
+
+pytestmark = pytest.mark.programs
+
+NAMES = [
+    "renamed-while-open",
+    "renamed-then-opened",
+    "renamed-over",
+    "folder-moved-while-open",
+    "replaced-while-open",
+    "unlinked-while-read",
+    "deleted-while-read",
+    "unlinked-scratch",
+    "linked-and-deleted-while-open",
+    "linked-and-deleted",
+    "linked-and-deleted-on-close",
+]
+ALONE = ["two-communicators", "two-communicators-reopened", "error-codes"]
+UNREADABLE = ["read-folder", "read-memory", "read-proc"]
+FEW_DESCRIPTORS = {"files-in-turn": 64, "last-descriptors": 200}
+MANY_FILES = {"files-300": 1024, "files-512": 1024, "shared-pointers": 4096}
+CHECKPOINTS = ["checkpoints-deleted", "checkpoints-unlinked"]
+MAY_FALL_BACK = {"ASSAY_IO_REQUIRE": "0"}  # to the MPI's own I/O
+
+nodes = pytest.mark.parametrize("ranks_per_node", ["0", "1"], ids=["one-node", "a-node-each"])
+mpis = pytest.mark.parametrize("mpi", TESTED)
+
+
+@pytest.fixture
+def shm() -> Iterator[Path]:
+    """A folder in memory for stores."""
+    yield from memory_folder()
+
+
+@pytest.fixture
+def data(shm: Path) -> Iterator[Path]:
+    """A folder in memory for the files, so that this machine's disk does not matter."""
+    yield from memory_folder()
+
+
+# What ROMIO itself does not do: it preallocates by writing, and opens a folder without an error.
+@pytest.mark.parametrize(
+    "name", [*NAMES, *ALONE, *UNREADABLE, *FEW_DESCRIPTORS, *MANY_FILES, "changed-often", "preallocated"]
+)
+def test_stock_mpi_passes_the_cases(name: str, data: Path) -> None:
+    check(run_case("mpich", name, data, None, FEW_DESCRIPTORS.get(name, 0)), name)
+
+
+@nodes
+@pytest.mark.parametrize("drain", [{}, NEVER_DRAIN], ids=["drained-meanwhile", "drained-at-close"])
+@pytest.mark.parametrize("name", NAMES)
+@mpis
+def test_names_change_while_data_are_on_their_way(
+    mpi: str, name: str, drain: dict[str, str], ranks_per_node: str, data: Path, shm: Path
+) -> None:
+    result = run_case(mpi, name, data, shm, ASSAY_IO_RANKS_PER_NODE=ranks_per_node, **drain)
+    check(result, name)
+    assert list(shm.iterdir()) == [] and "assay io" not in result.stderr
+
+
+@pytest.mark.parametrize("name", MANY_FILES)
+@mpis
+def test_hundreds_of_open_files(mpi: str, name: str, data: Path, shm: Path) -> None:
+    """With the limit of descriptors that most systems have, each file gets its own bytes."""
+    check(run_case(mpi, name, data, shm, MANY_FILES[name], **MAY_FALL_BACK), name)
+
+
+@pytest.mark.parametrize("name", FEW_DESCRIPTORS)
+@mpis
+def test_few_descriptors(mpi: str, name: str, data: Path, shm: Path) -> None:
+    check(run_case(mpi, name, data, shm, FEW_DESCRIPTORS[name], **MAY_FALL_BACK), name)
+
+
+@needs_root
+@pytest.mark.parametrize("name", CHECKPOINTS)
+@mpis
+def test_deleted_files_give_their_space_back(mpi: str, name: str, tmp_path: Path, shm: Path) -> None:
+    """128 MiB of checkpoints, one or two at a time, on 64 MiB."""
+    with mounted("tmpfs", tmp_path / "small", "-o", "size=64m") as small:
+        check(run_case(mpi, name, small, shm), name)
+
+
+@mpis
+def test_changes_by_others_are_seen(mpi: str, data: Path, shm: Path) -> None:
+    """2,000 times both ranks open a changed file at once: a race, so that a fault shows in most runs, not in all."""
+    check(run_case(mpi, "changed-often", data, shm), "changed-often")
+
+
+@needs_root
+@mpis
+def test_changes_by_others_are_seen_where_times_are_coarse(mpi: str, tmp_path: Path, shm: Path) -> None:
+    """A ramfs has times of the kernel's tick in every version of Linux."""
+    with mounted("ramfs", tmp_path / "coarse") as coarse:
+        check(run_case(mpi, "changed-a-few-times", coarse, shm), "changed-a-few-times")
+
+
+@pytest.mark.parametrize("name", UNREADABLE)
+@mpis
+def test_special_files_are_read_or_refused(mpi: str, name: str, data: Path, shm: Path) -> None:
+    check(run_case(mpi, name, data, shm, **MAY_FALL_BACK), name)
+
+
+@nodes
+@pytest.mark.parametrize("name", ALONE)
+@mpis
+def test_ranks_that_open_by_themselves(
+    mpi: str, name: str, ranks_per_node: str, data: Path, shm: Path
+) -> None:
+    check(run_case(mpi, name, data, shm, ASSAY_IO_RANKS_PER_NODE=ranks_per_node), name)
+
+
+@mpis
+def test_preallocated_space_is_allocated(mpi: str, data: Path, shm: Path) -> None:
+    check(run_case(mpi, "preallocated", data, shm), "preallocated")
+
+
+@needs_root
+@mpis
+def test_preallocation_finds_a_full_file_system(mpi: str, tmp_path: Path, shm: Path) -> None:
+    with mounted("tmpfs", tmp_path / "small", "-o", "size=16m") as small:
+        result = run_case(mpi, "preallocated-too-much", small, shm)
+    assert set(codes(result, "preallocate")) == {"no-space"}, result.stderr

@@ -1,0 +1,191 @@
+"""Recovery brings what a job has left, never over what others have written since, and drops nothing unasked."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from durability import (
+    FAULTY_FS,
+    NEVER_DRAIN,
+    TESTED,
+    assay,
+    check,
+    has_blocks,
+    kept,
+    needs_root,
+    planted,
+    program,
+    run_case,
+    the_store,
+)
+from mpi_programs import MPIRUN, memory_folder
+from test_io_faults import assert_synced, read_log
+
+pytestmark = pytest.mark.programs
+
+OTHERS = b"written by another run" * 1000
+
+
+@pytest.fixture
+def shm() -> Iterator[Path]:
+    yield from memory_folder()
+
+
+def abandon(tmp_path: Path, shm: Path, case: str = "abandoned", mpi: str = "mpich") -> Path:
+    """The store of a job whose ranks were killed before anything was drained. Its file is tmp_path/data."""
+    result = run_case(mpi, case, tmp_path, shm, **NEVER_DRAIN)
+    assert result.returncode != 0
+    assert (tmp_path / "data").stat().st_size == 0
+    return the_store(shm)
+
+
+def overwrite(file: Path) -> None:
+    """Another run writes into the same file."""
+    with file.open("r+b") as data:
+        data.write(OTHERS)
+
+
+@pytest.mark.parametrize("mpi", TESTED)
+def test_recovery_brings_what_ranks_have_left(mpi: str, tmp_path: Path, shm: Path) -> None:
+    store = abandon(tmp_path, shm, mpi=mpi)
+    result = assay("io", "recover", str(store))
+    assert result.returncode == 0 and has_blocks(tmp_path / "data", 1), result.stderr
+    assert not store.exists()
+
+
+# ---- files that are not what they were
+
+
+def test_a_file_that_changed_is_not_overwritten(tmp_path: Path, shm: Path) -> None:
+    file = tmp_path / "data"
+    store = abandon(tmp_path, shm)
+    overwrite(file)
+    result = assay("io", "recover", str(store))
+    assert file.read_bytes() == OTHERS
+    assert result.returncode == 2 and store.exists(), result.stdout + result.stderr
+    assert str(file) in result.stderr and "changed" in result.stderr and "--force" in result.stderr
+    again = assay("io", "recover", str(store))
+    assert again.returncode == 2 and file.read_bytes() == OTHERS
+
+
+def test_force_brings_data_into_a_file_that_changed(tmp_path: Path, shm: Path) -> None:
+    file = tmp_path / "data"
+    store = abandon(tmp_path, shm)
+    overwrite(file)
+    result = assay("io", "recover", "--force", str(store))
+    assert result.returncode == 0 and has_blocks(file, 1), result.stderr
+    assert not store.exists()
+
+
+@pytest.mark.parametrize("replaced", [False, True], ids=["gone", "replaced"])
+def test_data_of_a_renamed_file_are_kept(replaced: bool, tmp_path: Path, shm: Path) -> None:
+    """It has another name now, or another file has its name."""
+    file = tmp_path / "data"
+    store = abandon(tmp_path, shm)
+    file.rename(tmp_path / "renamed")
+    if replaced:
+        file.write_bytes(OTHERS)
+    result = assay("io", "recover", str(store))
+    assert result.returncode == 2 and store.exists(), result.stdout + result.stderr
+    assert str(file) in result.stderr and "--discard" in result.stderr
+    assert file.exists() == replaced and (not replaced or file.read_bytes() == OTHERS)
+    (tmp_path / "renamed").replace(file)
+    result = assay("io", "recover", "--force", str(store))
+    assert result.returncode == 0 and has_blocks(file, 1), result.stderr
+
+
+def test_discard_drops_what_cannot_be_brought(tmp_path: Path, shm: Path) -> None:
+    store = abandon(tmp_path, shm)
+    (tmp_path / "data").unlink()
+    result = assay("io", "recover", "--discard", str(store))
+    assert result.returncode == 0 and not store.exists(), result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_what_can_be_brought_is_brought(tmp_path: Path, shm: Path) -> None:
+    """Of two files one is gone. The other is written, and only the first remains in the store."""
+    store = abandon(tmp_path, shm, "two-abandoned")
+    (tmp_path / "other").unlink()
+    result = assay("io", "recover", str(store))
+    assert result.returncode == 2 and has_blocks(tmp_path / "data", 1), result.stderr
+    overwrite(tmp_path / "data")
+    assay("io", "recover", str(store))
+    assert (tmp_path / "data").read_bytes().startswith(OTHERS)  # brought data are not brought again
+    listed = json.loads(assay("io", "recover", "--list", "--json", str(store)).stdout)
+    assert [file["path"] for file in listed["files"]] == [str(tmp_path / "other")]
+
+
+@pytest.mark.parametrize("mpi", TESTED)
+def test_a_detached_file_is_renamed_before_the_drain(mpi: str, tmp_path: Path, shm: Path) -> None:
+    file = tmp_path / "data"
+    run_case(mpi, "closed", tmp_path, shm, ASSAY_IO_DETACH="1", **NEVER_DRAIN)
+    store = the_store(shm)
+    file.rename(tmp_path / "renamed")
+    result = assay("io", "drain", str(store))
+    assert result.returncode == 2 and store.exists(), result.stdout + result.stderr
+    assert str(file) in result.stderr
+    (tmp_path / "renamed").rename(file)
+    assert assay("io", "drain", "--force", str(store)).returncode == 0
+    assert has_blocks(file, 1)
+
+
+def test_io_run_does_not_count_a_renamed_file_as_written(tmp_path: Path, shm: Path) -> None:
+    """The program dies, and its script renames the file and ends with 0."""
+    ranks = " ".join([*MPIRUN["mpich"], "-genv", "ASSAY_IO_DRAIN_LAG", "100000", "-n", "2", program("mpich")])
+    script = f"{ranks} {tmp_path} abandoned >{tmp_path}/log 2>&1; mv {tmp_path}/data {tmp_path}/renamed"
+    result = assay(
+        "io", "run", "--mpi", "mpich", "--store", str(shm), "--store-size", "128MiB", "--", "sh", "-c", script
+    )
+    assert result.returncode == 2, result.stdout + result.stderr
+    kept(result, shm)
+
+
+def test_a_program_without_faults_leaves_nothing_to_recover(tmp_path: Path, shm: Path) -> None:
+    check(run_case("mpich", "closed", tmp_path, shm), "closed")
+    assert list(shm.iterdir()) == []
+    result = assay("io", "recover", str(shm))
+    assert (result.returncode, result.stderr) == (0, "no stores found\n")
+
+
+# ---- whose store it is
+
+
+@needs_root
+@pytest.mark.parametrize("verb", ["recover", "drain"])
+def test_a_store_of_another_user_is_refused(verb: str, tmp_path: Path, shm: Path) -> None:
+    """Its maker names the files that root would write."""
+    nobody = 65534
+    store = abandon(tmp_path, shm)
+    os.chown(store, nobody, nobody)
+    result = assay("io", verb, str(store))
+    assert result.returncode == 2 and store.exists(), result.stdout + result.stderr
+    assert (tmp_path / "data").stat().st_size == 0
+    assert len(result.stderr.splitlines()) == 1 and str(store) in result.stderr and "own" in result.stderr
+    os.chown(store, 0, 0)
+    assert assay("io", verb, str(store)).returncode == 0 and has_blocks(tmp_path / "data", 1)
+
+
+# ---- file systems that fail
+
+
+def test_the_store_is_removed_after_fsync(tmp_path: Path, shm: Path) -> None:
+    store, log = abandon(tmp_path, shm), tmp_path / "log"
+    faults = planted(tmp_path, "", LOG=str(log))
+    assert assay("io", "recover", str(store), LD_PRELOAD=str(FAULTY_FS), **faults).returncode == 0
+    calls = read_log(log)
+    assert sum(size for _, what, size in calls if what == "wrote") >= 2 << 20
+    assert_synced(calls, len(calls))
+
+
+@pytest.mark.parametrize("rule", ["write:EIO", "write:EDQUOT", "sync:EIO", "open:EACCES"])
+def test_a_recovery_that_fails_keeps_the_store(rule: str, tmp_path: Path, shm: Path) -> None:
+    store = abandon(tmp_path, shm)
+    result = assay("io", "recover", str(store), LD_PRELOAD=str(FAULTY_FS), **planted(tmp_path, rule))
+    assert result.returncode == 2 and store.exists(), result.stdout + result.stderr
+    assert str(tmp_path / "data") in result.stderr or str(store) in result.stderr
+    again = assay("io", "recover", str(store))  # what the failed recovery itself wrote is no change by others
+    assert again.returncode == 0 and has_blocks(tmp_path / "data", 1), again.stderr
