@@ -4,6 +4,7 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstdlib>
 #include <string>
 
@@ -136,6 +137,45 @@ void read_error() {
     close_file(file);
 }
 
+// Blocks that two nodes have written in turn, before anything is drained. Each drain writes its
+// node's data, so one writes some of them over newer ones, and these must be put right before close
+// succeeds. Here the file cannot be opened for that, or not by its old name.
+void contest(bool rename_it) {
+    constexpr int blocks = 16, n = 4096;
+    if (size < 2) return;
+    MPI_File file = open_file("data");
+    write_block(file, 1, 1);
+    MPI_File_sync(file);  // each drain knows the file now
+    std::vector<int> expected;
+    for (int k = 0; k < blocks; ++k) {
+        const int last = k % 2;
+        for (const int writer : {1 - last, last}) {
+            const auto mine = filled(n, (k * 2 + writer) * n);
+            if (rank == writer)
+                EXPECT(MPI_File_write_at(file, k * n * 4, mine.data(), n, MPI_INT,
+                                         MPI_STATUS_IGNORE) == MPI_SUCCESS);
+            if (writer == last) expected.insert(expected.end(), mine.begin(), mine.end());
+            barrier();
+        }
+    }
+    const char* name = rename_it ? "moved" : "data";
+    if (rename_it) on_first_rank([] { rename(path("data").c_str(), path("moved").c_str()); });
+    else plant(true);
+    int code = MPI_File_close(&file), worst = 0;
+    if (!rename_it) plant(false);
+    say("close", code);
+    code = code != MPI_SUCCESS;
+    MPI_Allreduce(&code, &worst, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
+    EXPECT(!rename_it || worst == 0);
+    if (worst) return;
+    auto content = read_back(name);
+    content.resize(expected.size());
+    EXPECT(content == expected);
+}
+
+void contested() { contest(false); }
+void contested_and_renamed() { contest(true); }
+
 // Every rank writes and dies.
 void abandoned() {
     MPI_File file = open_file("data");
@@ -163,5 +203,7 @@ const std::vector<Case> faults = {{"closed", closed},
                                   {"healed-at-the-end", healed_at_the_end},
                                   {"ring-full", ring_full},
                                   {"read-error", read_error},
+                                  {"contested", contested},
+                                  {"contested-and-renamed", contested_and_renamed},
                                   {"abandoned", abandoned},
                                   {"two-abandoned", two_abandoned}};

@@ -112,6 +112,13 @@ void shared_pointers() {
         for (int k = 0; k < count; ++k)
             EXPECT(MPI_File_write_shared(files[static_cast<std::size_t>(k)], &k, 1, MPI_INT,
                                          MPI_STATUS_IGNORE) == MPI_SUCCESS);
+    barrier();
+    for (const auto file : files) {
+        MPI_Offset position = -1;
+        MPI_File_get_position_shared(file, &position);
+        EXPECT(position == MPI_Offset{8} * size);
+    }
+    barrier();
     for (auto& file : files) close_file(file);
     for (int k = 0; k < count && failure.empty(); ++k) {
         const std::string name = numbered("shared", k);

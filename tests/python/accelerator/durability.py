@@ -58,8 +58,9 @@ def check(result: subprocess.CompletedProcess[str], name: str) -> None:
 
 
 def planted(folder: Path, rules: str, *, name: str = "data", **settings: str) -> dict[str, str]:
-    """The environment of faulty_fs: ``rules`` for the file ``name``. ``settings`` without the prefix FAULTY_FS_."""
-    variables = {"FAULTY_FS_FILES": str(folder / name), "FAULTY_FS": rules}
+    """The environment of faulty_fs: ``rules`` for the file ``name`` ("": only the log). ``settings`` are its other
+    variables, without FAULTY_FS_."""
+    variables = {"FAULTY_FS_FILES": str(folder / name)} | ({"FAULTY_FS": rules} if rules else {})
     return variables | {f"FAULTY_FS_{key}": value for key, value in settings.items()}
 
 

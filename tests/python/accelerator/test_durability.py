@@ -1,4 +1,4 @@
-"""What MPI has acknowledged is never lost: files that are renamed, removed, changed by others or opened in large numbers.
+"""What MPI has acknowledged is never lost: files that are renamed, removed, changed by others or opened by hundreds.
 
 The cases are in tests/engines/durability and check their own bytes. The same program under the MPI's own I/O validates
 them.

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from durability import (
     BLOCK_BYTES,
+    FAULTY_FS,
     NEVER_DRAIN,
     RANKS,
     TESTED,
@@ -26,7 +27,7 @@ from durability import (
     program,
     run_case,
 )
-from mpi_programs import memory_folder
+from mpi_programs import MPIRUN, memory_folder
 
 pytestmark = pytest.mark.programs
 
@@ -89,6 +90,22 @@ def test_io_run_fails_with_the_file_system(mpi: str, errno: str, tmp_path: Path,
     assert result.returncode != 0, result.stdout + result.stderr
     recovered(kept(result, shm))
     assert has_blocks(tmp_path / "data", 1)
+
+
+@needs_root
+def test_io_run_fails_with_the_file_system_of_another_node(tmp_path: Path, shm: Path) -> None:
+    """The second rank has memory that this machine does not see, as on another host, and a file system that fails."""
+    start = f'LD_PRELOAD={FAULTY_FS}:$LD_PRELOAD exec "$0" "$@"'
+    ranks = ["sh", "-c", start, program("mpich"), str(tmp_path), "closed"]
+    elsewhere = ["unshare", "--mount", "sh", "-c", f"mount -t tmpfs other {shm} && {start}", *ranks[3:]]
+    result = assay(
+        "io", "run", "--store", str(shm), "--store-size", "128MiB", "--require", "--",
+        *MPIRUN["mpich"], "-n", "1", *ranks, ":", "-n", "1", *elsewhere,
+        ASSAY_IO_RANKS_PER_NODE="1", **planted(tmp_path, "write:EIO", RANK="1"),
+    )  # fmt: skip
+    assert "io" in codes(result, "close"), result.stdout + result.stderr
+    assert f"{shm}/assay-io-" in result.stderr
+    assert result.returncode != 0, result.stderr
 
 
 @needs_root
@@ -160,6 +177,15 @@ def test_a_full_store_above_a_failing_file_system(mpi: str, tmp_path: Path, shm:
     result = run_case(mpi, "ring-full", tmp_path, shm, faults=planted(tmp_path, "write:EIO"))
     assert codes(result, "write") == ["io", "io"] and "io" in codes(result, "close"), result.stdout
     kept(result, shm)
+
+
+@pytest.mark.parametrize("name", ["contested", "contested-and-renamed"])
+@mpis
+def test_contested_bytes_are_put_right(mpi: str, name: str, tmp_path: Path, shm: Path) -> None:
+    """The case fails if close succeeds and older bytes are in the file."""
+    faults = planted(tmp_path, "open:EACCES", WHILE=str(tmp_path / "fault"))
+    env = {"ASSAY_IO_RANKS_PER_NODE": "1", **NEVER_DRAIN}
+    check(run_case(mpi, name, tmp_path, shm, faults=faults, **env), name)
 
 
 # ---- reads that fail
