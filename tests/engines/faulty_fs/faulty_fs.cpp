@@ -7,6 +7,10 @@
 //     FAULTY_FS_ONCE=1          a fault removes PATH, so that only one call of all processes fails
 //     FAULTY_FS_RANK=RANK       faults occur in this rank only
 //     FAULTY_FS_LOG=PATH        a line for each call: process, what it did, result, file
+//     FAULTY_FS_MEET=PATH       two ranks leave fstat together, if both call it within 5 ms; and
+//     the
+//                               accelerator's sched_yield returns at once, so that races show.
+//                               PATH is a file for the ranks to share.
 //
 // The log has "wrote" and "read" after such a call, "syncing" before a sync and "synced" after it,
 // so that the order of its lines shows which data a sync can have reached.
@@ -14,11 +18,16 @@
 #include <fcntl.h>
 #include <fnmatch.h>
 #include <limits.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
@@ -133,6 +142,42 @@ bool open_fails(const char* path) {
     return fault != 0;
 }
 
+// Waits for another process that comes here, for 5 ms. Both spin, so that both run when they leave.
+void meet() {
+    static std::atomic<unsigned>* const arrived = []() -> std::atomic<unsigned>* {
+        const char* path = variable("FAULTY_FS_MEET");
+        if (!*path) return nullptr;
+        const int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+        if (fd < 0 || ftruncate(fd, 4096)) std::abort();
+        void* map = mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        close(fd);
+        if (map == MAP_FAILED) std::abort();
+        return static_cast<std::atomic<unsigned>*>(map);
+    }();
+    if (!arrived) return;
+    const unsigned pair = (arrived->fetch_add(1) | 1) + 1;
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::milliseconds(5);
+    while (static_cast<int>(arrived->load() - pair) < 0)
+        if (std::chrono::steady_clock::now() > limit) {
+            // Nobody came. The next one begins a new pair.
+            unsigned alone = pair - 1;
+            arrived->compare_exchange_strong(alone, pair);
+            return;
+        }
+}
+
+// Fast for the address that it was asked for before: a spinning process asks again and again.
+bool is_accelerator(void* address) {
+    thread_local void* known = nullptr;
+    thread_local bool answer = false;
+    if (address == known) return answer;
+    Dl_info library{};
+    known = address;
+    answer = dladdr(address, &library) && library.dli_fname &&
+             std::strstr(library.dli_fname, "libassay-io");
+    return answer;
+}
+
 template <class Function>
 Function* next(const char* name) {
     return reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
@@ -194,6 +239,17 @@ TRANSFER(preadv, "read", "read", (int fd, const iovec* parts, int count, off_t o
          count, offset)
 TRANSFER(preadv64, "read", "read", (int fd, const iovec* parts, int count, off64_t offset), fd,
          parts, count, offset)
+int fstat(int fd, struct stat* info) {
+    static const auto real = next<int(int, struct stat*)>("fstat");
+    const int result = real(fd, info);
+    if (is_accelerator(__builtin_return_address(0)) && selected(path_of(fd).c_str())) meet();
+    return result;
+}
+int sched_yield() {
+    static const auto real = next<int()>("sched_yield");
+    static const bool spin = *variable("FAULTY_FS_MEET") != 0;
+    return spin && is_accelerator(__builtin_return_address(0)) ? 0 : real();
+}
 SYNCHRONIZE(fsync)
 SYNCHRONIZE(fdatasync)
 SYNCHRONIZE(syncfs)
