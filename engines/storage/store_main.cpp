@@ -42,7 +42,7 @@ void check_owner(const std::string& path) {
     if (stat(path.c_str(), &info) || S_ISCHR(info.st_mode) || info.st_uid == geteuid()) return;
     const passwd* owner = getpwuid(info.st_uid);
     const std::string name = owner ? owner->pw_name : fmt::format("user {}", info.st_uid);
-    throw Error(fmt::format("{} belongs to {}", path, name), "run the command as that user");
+    throw Error(fmt::format("{} is owned by {}", path, name), "run the command as that user");
 }
 
 std::unique_ptr<Store> open_store(const std::string& path) {

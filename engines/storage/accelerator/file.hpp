@@ -77,7 +77,7 @@ private:
     bool claim_shared_pointer();
     void join();
     void leave(bool complete);
-    void close_deleted();
+    bool has_one_name(FileStatus& status) const;
     int check_transfer(TransferStart start, MPI_Count count, bool writing) const;
     int advance_position(TransferStart start, std::int64_t bytes, std::int64_t& logical);
     int write_data(TransferStart start, const void* buffer, MPI_Count count, MPI_Datatype type,

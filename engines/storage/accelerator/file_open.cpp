@@ -2,6 +2,9 @@
 // it.
 #include <fcntl.h>
 #include <limits.h>
+#include <linux/magic.h>
+#include <sys/resource.h>
+#include <sys/statfs.h>
 #include <sys/utsname.h>
 #include <time.h>
 #include <unistd.h>
@@ -45,11 +48,8 @@ std::int64_t nanoseconds(const timespec& time) {
     return time.tv_sec * 1'000'000'000 + time.tv_nsec;
 }
 
-// Before Linux 6.13 file times have the resolution of the kernel's tick. A change from outside in
-// the same tick as the last write would not be noticed at the next open, so close waits for the
-// tick's end.
-void wait_for_clock_tick(std::int64_t last_write_ns) {
-    static const bool fine_grained = [] {
+bool kernel_has_fine_times() {
+    static const bool fine = [] {
         utsname info{};
         if (uname(&info) != 0) return false;
         char* rest = nullptr;
@@ -58,13 +58,48 @@ void wait_for_clock_tick(std::int64_t last_write_ns) {
         const long minor = std::strtol(rest + 1, nullptr, 10);
         return major > 6 || (major == 6 && minor >= 13);
     }();
-    if (fine_grained) return;
+    return fine;
+}
+
+// Since Linux 6.13 these file systems give a change a time of its own, if the time before it was
+// looked at (Documentation/filesystems/multigrain-ts.rst). All others count in the kernel's ticks.
+bool has_fine_times(int fd) {
+    struct statfs info{};
+    if (!kernel_has_fine_times() || fstatfs(fd, &info)) return false;
+    constexpr long fine[] = {EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC, BTRFS_SUPER_MAGIC, TMPFS_MAGIC};
+    return std::find(std::begin(fine), std::end(fine), static_cast<long>(info.f_type)) !=
+           std::end(fine);
+}
+
+// A change from outside in the same tick as the last write would not be noticed at the next open,
+// so close waits for the tick's end.
+void wait_for_clock_tick(int fd, std::int64_t last_write_ns) {
+    if (has_fine_times(fd)) return;
     for (int attempt = 0; attempt < 20; ++attempt) {
         timespec now{};
         clock_gettime(CLOCK_REALTIME_COARSE, &now);
         if (nanoseconds(now) > last_write_ns) return;
         usleep(1000);
     }
+}
+
+// Files of the kernel have no size and no contents of their own.
+bool is_of_kernel(int fd) {
+    struct statfs info{};
+    if (fstatfs(fd, &info)) return true;
+    constexpr long kernel[] = {PROC_SUPER_MAGIC,   SYSFS_MAGIC,      DEBUGFS_MAGIC,
+                               TRACEFS_MAGIC,      SECURITYFS_MAGIC, CGROUP_SUPER_MAGIC,
+                               CGROUP2_SUPER_MAGIC};
+    return std::find(std::begin(kernel), std::end(kernel), static_cast<long>(info.f_type)) !=
+           std::end(kernel);
+}
+
+// The accelerator needs two descriptors per file where the MPI alone needs one. It leaves a quarter
+// to the program.
+bool is_scarce(int fd) {
+    rlimit limit{};
+    return getrlimit(RLIMIT_NOFILE, &limit) == 0 &&
+           static_cast<rlim_t>(fd) >= limit.rlim_cur / 4 * 3;
 }
 
 bool is_accelerated(Job& job, const std::string& name, MPI_Info info) {
@@ -189,7 +224,7 @@ bool AcceleratedFile::open_descriptor(FileStatus& status) {
     const int fd = ::open(path_.c_str(), access | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0) return false;
     descriptor_ = std::make_shared<const Descriptor>(fd);
-    return read_status(fd, status) == 0 && status.regular;
+    return read_status(fd, status) == 0 && status.regular && !is_of_kernel(fd) && !is_scarce(fd);
 }
 
 bool AcceleratedFile::claim_shared_pointer() {
@@ -235,6 +270,7 @@ void AcceleratedFile::join() {
     PMPI_Bcast(&shared_pointer_slot_, 1, MPI_UINT32_T, 0, comm_);
     shared_pointer_home_ = world_ranks_[0];
     if (!one_node_) {
+        job_->store().file(slot_).shared = 1;
         const std::uint32_t mine[2] = {slot_, job_->store().file(slot_).generation.load()};
         std::vector<std::uint32_t> slots(2 * static_cast<std::size_t>(size_));
         PMPI_Allgather(mine, 2, MPI_UINT32_T, slots.data(), 2, MPI_UINT32_T, comm_);
@@ -267,7 +303,7 @@ int AcceleratedFile::flush() {
 }
 
 int AcceleratedFile::report_error(int error) const {
-    if (error)
+    if (error && first_of_node_)
         std::fprintf(stderr,
                      "assay io: %s could not be written to the file system: %s; its data stay in "
                      "the nodes' stores\n",
@@ -307,7 +343,7 @@ void AcceleratedFile::leave(bool complete) {
     Store& store = job_->store();
     FileStatus status;
     const bool known = complete && read_status(descriptor_->number(), status) == 0;
-    if (known) wait_for_clock_tick(status.mtime_ns);
+    if (known) wait_for_clock_tick(descriptor_->number(), status.mtime_ns);
     if (rank_ == 0) store.superblock().shared_pointer_used[shared_pointer_slot_] = 0;
     release_slot(store, slot_, known ? &status : nullptr);
     if (mode_ & MPI_MODE_RDONLY) return;
@@ -323,32 +359,29 @@ int AcceleratedFile::close(MPI_File* handle) {
         file = std::move(entry->second);
         files().by_handle.erase(entry);
     }
-    const Job& job = *file->job_;
+    Job& job = *file->job_;
     int code = MPI_SUCCESS;
     file->synchronize();
-    if (file->mode_ & MPI_MODE_DELETE_ON_CLOSE) {
-        file->close_deleted();
-    } else {
-        const bool complete = !job.settings().detach || file->conflicts_exist();
-        if (complete) code = file->make_durable();
-        PMPI_Barrier(file->comm_);
-        file->leave(complete && !code);
-    }
+    FileStatus status;
+    const bool deletes = file->mode_ & MPI_MODE_DELETE_ON_CLOSE;
+    const bool drops = deletes && file->has_one_name(status);
+    const bool complete = !drops && (!job.settings().detach || deletes || file->conflicts_exist());
+    if (complete) code = file->make_durable();
     PMPI_Barrier(file->comm_);
+    if (deletes && file->rank_ == 0) unlink(file->path_.c_str());
+    file->leave(complete && !code);
+    PMPI_Barrier(file->comm_);
+    // The data are dropped with the file's last name, unless another handle has the file open.
+    if (drops) forget_deleted_file(job.store(), status);
     const int closed = PMPI_File_close(handle);
     if (code) return to_default_handler(code);
     return closed;
 }
 
-// The data are dropped with the file's last name, unless another handle has the file open.
-void AcceleratedFile::close_deleted() {
-    FileStatus status;
-    const bool last_name = read_status(descriptor_->number(), status) == 0 && status.links <= 1;
-    PMPI_Barrier(comm_);
-    if (rank_ == 0) unlink(path_.c_str());
-    leave(false);
-    PMPI_Barrier(comm_);
-    if (last_name) forget_deleted_file(job_->store(), status);
+// Collective.
+bool AcceleratedFile::has_one_name(FileStatus& status) const {
+    const bool single = read_status(descriptor_->number(), status) == 0 && status.links <= 1;
+    return worst_code(comm_, single ? MPI_SUCCESS : MPI_ERR_OTHER) == MPI_SUCCESS;
 }
 
 int AcceleratedFile::remove(const char* name, MPI_Info info) {

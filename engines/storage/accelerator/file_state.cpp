@@ -60,6 +60,7 @@ int AcceleratedFile::set_size(MPI_Offset size) {
     if (code) return code;
     auto& slot = job_->store().file(slot_);
     if (rank_ == 0 && ftruncate(descriptor_->number(), size)) code = mpi_error(errno);
+    note_modified(job_->store(), slot_, descriptor_->number());
     code = worst_code(comm_, code);
     if (code) return code;
     file_size_ = static_cast<std::uint64_t>(size);
@@ -93,6 +94,7 @@ int AcceleratedFile::preallocate(MPI_Offset size) {
     if (!code) code = worst_code(comm_, flush());
     if (code) return code;
     if (rank_ == 0 && size) code = mpi_error(posix_fallocate(descriptor_->number(), 0, size));
+    note_modified(job_->store(), slot_, descriptor_->number());
     code = worst_code(comm_, code);
     if (!code) extend(static_cast<std::uint64_t>(std::max(size, now)));
     PMPI_Barrier(comm_);
@@ -143,6 +145,7 @@ int AcceleratedFile::enter_bypass() {
     const int code = worst_code(comm_, flush());
     if (code) return code;
     job_->store().file(slot_).valid_from = job_->store().now();
+    job_->store().file(slot_).shared = 1;
     bypass_ = true;
     return MPI_SUCCESS;
 }

@@ -220,12 +220,12 @@ int Job::complete(std::uint32_t slot, const Descriptor& descriptor) {
 }
 
 void Job::keep_open(std::uint32_t slot, SharedDescriptor descriptor) {
-    closed_files_.push_back(
-        {slot, std::move(descriptor), store_->head(local_rank()).tail.load(std::memory_order_relaxed)});
+    closed_files_.push_back({slot, std::move(descriptor),
+                             store_->head(local_rank()).tail.load(std::memory_order_relaxed)});
     while (closed_files_.size() > max_closed_files) {
         const ClosedFile oldest = std::move(closed_files_.front());
         closed_files_.pop_front();
-        drain_->finish(local_, oldest.end_record);
+        drain_->finish(local_rank(), oldest.end_record);
         complete(oldest.slot, *oldest.descriptor);
         handles_->release(oldest.slot, oldest.descriptor);
     }
@@ -235,7 +235,7 @@ void Job::keep_open(std::uint32_t slot, SharedDescriptor descriptor) {
 bool Job::complete_files() {
     const auto& head = store_->head(local_rank());
     if (settings_.detach && head.drained.load() != head.tail.load()) return false;
-    drain_->finish(local_, head.tail.load());
+    drain_->finish(local_rank(), head.tail.load());
     for (const auto slot : handles_->held_slots())
         if (const auto descriptor = handles_->held(slot)) complete(slot, *descriptor);
     return true;

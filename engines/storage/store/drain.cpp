@@ -73,17 +73,6 @@ Drain::~Drain() { stop(); }
 
 // ---- writing
 
-void Drain::note_written(std::uint32_t file, int fd) const {
-    auto& slot = store_.file(file);
-    FileStatus status;
-    if (read_status(fd, status)) return;
-    store_.note_alive();
-    const std::int64_t skew = status.mtime_ns - store_.superblock().alive_ns.load();
-    if (!slot.drained_mtime_ns.load() || slot.server_skew_ns.load() < skew)
-        slot.server_skew_ns = skew;
-    slot.drained_mtime_ns = status.mtime_ns;
-}
-
 // Data may leave the rings once `drained` has passed them, so the error comes first.
 void Drain::hold_back(std::uint32_t file, std::uint64_t oldest, int error) const {
     auto& slot = store_.file(file);
@@ -110,7 +99,7 @@ void Drain::write_group(const Piece* first, const Piece* last) {
         if (auto& slot = store_.file(file); slot.error.load()) {
             hold_back(file, oldest, static_cast<int>(slot.error.load()));
         } else if (auto descriptor = handles_.open_for_writing(file, error)) {
-            slot.dirty = 1;
+            slot.dirty = slot.writing = 1;
             targets.push_back({file, oldest, descriptor});
             queue.add(std::move(descriptor), first, static_cast<std::size_t>(end - first));
         } else {
@@ -120,7 +109,7 @@ void Drain::write_group(const Piece* first, const Piece* last) {
     }
     queue.run(threads_);
     for (std::size_t k = 0; k < targets.size(); ++k) {
-        note_written(targets[k].file, targets[k].descriptor->number());
+        note_modified(store_, targets[k].file, targets[k].descriptor->number());
         if (const int error = queue.error(k)) hold_back(targets[k].file, targets[k].oldest, error);
     }
 }
@@ -215,8 +204,9 @@ void Drain::note_failed_sync(std::uint32_t file, int error) const {
     auto& slot = store_.file(file);
     slot.dirty = 1;
     const EvictionStop stop(store_);
-    if (slot.evicted_newest.load() >= slot.durable.load()) slot.lost = 1;
-    hold_back(file, std::max(slot.durable.load(), slot.evicted_newest.load() + 1), error);
+    const std::uint64_t evicted = slot.evicted_newest.load();  // 0: none
+    if (evicted && evicted >= slot.durable.load()) slot.lost = 1;
+    hold_back(file, std::max(slot.durable.load(), evicted + 1), error);
 }
 
 int Drain::sync_written(std::uint32_t file, int fd, std::uint64_t before) {

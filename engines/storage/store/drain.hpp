@@ -58,7 +58,6 @@ public:
 private:
     void write(const std::vector<Piece>& pieces);
     void write_group(const Piece* first, const Piece* last);
-    void note_written(std::uint32_t file, int fd) const;
     std::uint64_t written_before(std::uint32_t file) const;
     void note_failed_sync(std::uint32_t file, int error) const;
     int sync_written(std::uint32_t file, int fd, std::uint64_t before);

@@ -100,7 +100,10 @@ std::uint32_t acquire_slot(const Store& store, const FileStatus& status, const s
     TableLock lock(store);
     if (const auto existing = find_slot(store, status); existing != file_slots) {
         auto& slot = store.file(existing);
-        if (slot.users.load() == 0) drop_outdated_data(store, slot, status);
+        if (slot.users.load() == 0) {
+            drop_outdated_data(store, slot, status);
+            slot.known_mtime_ns = status.mtime_ns;
+        }
         slot.users.fetch_add(1);
         set_path(slot, path);
         return existing;
@@ -116,9 +119,10 @@ std::uint32_t acquire_slot(const Store& store, const FileStatus& status, const s
     slot.end = slot.valid_from = slot.durable = slot.failed_from = slot.evicted_newest =
         slot.foreign_before = 0;
     slot.size = -1;
-    slot.mtime_ns = slot.ctime_ns = slot.drained_mtime_ns = slot.server_skew_ns = 0;
+    slot.mtime_ns = slot.ctime_ns = slot.server_skew_ns = 0;
+    slot.known_mtime_ns = status.mtime_ns;
     slot.error = 0;
-    slot.dirty = slot.deleted = slot.lost = 0;
+    slot.dirty = slot.deleted = slot.lost = slot.writing = slot.shared = 0;
     slot.users = 1;
     set_path(slot, path);
     slot.generation.fetch_add(1, std::memory_order_release);
@@ -135,6 +139,19 @@ void update_path(const Store& store, std::uint32_t slot, int fd) {
     auto& file = store.file(slot);
     set_path(file, std::string(path, static_cast<std::size_t>(length)));
     store.persist(&file, sizeof file);
+}
+
+void note_modified(const Store& store, std::uint32_t slot, int fd) {
+    auto& file = store.file(slot);
+    FileStatus status;
+    if (read_status(fd, status)) return;
+    store.note_alive();
+    const std::int64_t skew = status.mtime_ns - store.superblock().alive_ns.load();
+    if (!file.server_skew_ns.load() || file.server_skew_ns.load() < skew)
+        file.server_skew_ns = skew;
+    file.known_mtime_ns = status.mtime_ns;
+    file.writing = 0;
+    store.persist(&file, 3 * cache_line);
 }
 
 std::uint32_t release_slot(const Store& store, std::uint32_t slot, const FileStatus* closed) {

@@ -49,6 +49,8 @@ bool try_lock(const Store& store, std::atomic<std::uint32_t>& lock);
 std::uint32_t acquire_slot(const Store& store, const FileStatus& status, const std::string& path);
 // Stores the path that the open file has now.
 void update_path(const Store& store, std::uint32_t slot, int fd);
+// This job has modified the file: recovery compares with its present modification time.
+void note_modified(const Store& store, std::uint32_t slot, int fd);
 // Counts a user less. With a status the file is closed in that state. Returns the users left.
 std::uint32_t release_slot(const Store& store, std::uint32_t slot, const FileStatus* closed);
 // The data of the file are dropped, if no rank of the node has it open.

@@ -92,15 +92,17 @@ struct FileSlot {
     std::atomic<std::uint64_t> evicted_newest;
     // At the last close: bytes (-1: never closed), times.
     std::atomic<std::int64_t> size, mtime_ns, ctime_ns;
-    // After the last drained write: the modification time (0: none yet), and how far the file
-    // system's clock is ahead of this node's, at least.
-    std::atomic<std::int64_t> drained_mtime_ns, server_skew_ns;
+    // The modification time that this job has left (0: not known), and how far the file system's
+    // clock is ahead of this node's, at least.
+    std::atomic<std::int64_t> known_mtime_ns, server_skew_ns;
     std::atomic<std::uint32_t> error;   // errno of a write that failed; 0: none
     std::atomic<std::uint8_t> dirty;    // written since the last fsync
     std::atomic<std::uint8_t> deleted;  // nothing of it is drained
     // The file system did not keep data that had left the rings.
     std::atomic<std::uint8_t> lost;
-    char padding[page - path_limit - 127];
+    std::atomic<std::uint8_t> writing;  // a drain writes, so known_mtime_ns is outdated
+    std::atomic<std::uint8_t> shared;   // other nodes or the MPI's own I/O write the file too
+    char padding[page - path_limit - 129];
     char path[path_limit];  // for messages and recovery; the job itself uses descriptors
 };
 static_assert(sizeof(FileSlot) == page);

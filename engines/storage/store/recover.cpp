@@ -14,7 +14,7 @@
 namespace assay::storage {
 namespace {
 
-// A file that was modified so long after the last sign of life is not as the job left it.
+// A file that was modified so long after the job's last sign of life is not as the job left it.
 constexpr std::int64_t grace_ns = 2'000'000'000;
 
 bool lies_in_file_table_and_ring(const Store& store, std::uint32_t rank, const Record& record) {
@@ -53,11 +53,15 @@ FileCondition condition_of(const Store& store, const FileSlot& slot) {
         return FileCondition::gone;
     if (!status.regular || !is_same_file(slot, status, store.is_of_another_boot()))
         return FileCondition::replaced;
-    std::int64_t last_ns = store.superblock().alive_ns.load() + grace_ns;
-    if (slot.drained_mtime_ns.load()) last_ns += std::max<std::int64_t>(0, slot.server_skew_ns);
-    // After a power failure the file system may have forgotten the last writes and their time.
-    const bool older = !store.persistent() && status.mtime_ns < slot.drained_mtime_ns.load();
-    return older || status.mtime_ns > last_ns ? FileCondition::changed : FileCondition::ready;
+    // Whether this node's processes know all modifications that the job has made.
+    const bool exact = slot.known_mtime_ns.load() && !slot.writing.load() && !slot.shared.load() &&
+                       !store.is_of_another_boot();
+    if (exact)
+        return status.mtime_ns == slot.known_mtime_ns.load() ? FileCondition::ready
+                                                             : FileCondition::changed;
+    const std::int64_t last_ns = store.superblock().alive_ns.load() + grace_ns +
+                                 std::max<std::int64_t>(0, slot.server_skew_ns.load());
+    return status.mtime_ns > last_ns ? FileCondition::changed : FileCondition::ready;
 }
 
 // Torn records become records that everything that reads the rings skips. Returns their number.
@@ -111,10 +115,14 @@ int complete(Store& store, Drain& drain, const FileHandles& handles, std::uint32
     int error = drain.retry(file), reason = 0;
     const auto descriptor = handles.open_for_writing(file, reason);
     if (!descriptor) return reason;
-    store.file(file).drained_mtime_ns = 0;
+    store.file(file).known_mtime_ns = 0;
     const timespec times[2] = {{0, UTIME_OMIT},
                                {last_alive_ns / 1'000'000'000, last_alive_ns % 1'000'000'000}};
-    futimens(descriptor->number(), times);
+    FileStatus status;
+    if (futimens(descriptor->number(), times) == 0 &&
+        read_status(descriptor->number(), status) == 0)
+        store.file(file).known_mtime_ns = status.mtime_ns;
+    store.file(file).writing = 0;
     return error ? error : drain.sync(file, descriptor->number());
 }
 
