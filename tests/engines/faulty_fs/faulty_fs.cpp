@@ -3,13 +3,13 @@
 //
 //     FAULTY_FS_FILES=GLOB      the files, by their absolute path
 //     FAULTY_FS=CALL:ERRNO,...  these calls fail; CALL is open, read, write or sync
+//     FAULTY_FS=CALL:SLEEPn     these calls take n ms longer
 //     FAULTY_FS_WHILE=PATH      faults occur only while PATH exists
 //     FAULTY_FS_ONCE=1          a fault removes PATH, so that only one call of all processes fails
 //     FAULTY_FS_RANK=RANK       faults occur in this rank only
 //     FAULTY_FS_LOG=PATH        a line for each call: process, what it did, result, file
-//     FAULTY_FS_MEET=PATH       two ranks leave fstat together, if both call it within 5 ms; and
-//     the
-//                               accelerator's sched_yield returns at once, so that races show.
+//     FAULTY_FS_MEET=PATH       two ranks leave statx together, if both call it within 5 ms, and
+//                               the accelerator's sched_yield returns at once, so that races show.
 //                               PATH is a file for the ranks to share.
 //
 // The log has "wrote" and "read" after such a call, "syncing" before a sync and "synced" after it,
@@ -80,6 +80,10 @@ int planted_errno(const std::string& call) {
     if (*condition && *variable("FAULTY_FS_ONCE") && unlink(condition)) return 0;
     const auto begin = rule + call.size() + 2;
     const std::string name = rules.substr(begin, rules.find(',', begin) - begin);
+    if (name.starts_with("SLEEP")) {
+        usleep(static_cast<useconds_t>(std::atoi(name.c_str() + 5)) * 1000);
+        return 0;
+    }
     for (const auto& [known_name, value] : known)
         if (name == known_name) return value;
     std::fprintf(stderr, "faulty_fs: FAULTY_FS has the unknown errno %s\n", name.c_str());
@@ -239,10 +243,12 @@ TRANSFER(preadv, "read", "read", (int fd, const iovec* parts, int count, off_t o
          count, offset)
 TRANSFER(preadv64, "read", "read", (int fd, const iovec* parts, int count, off64_t offset), fd,
          parts, count, offset)
-int fstat(int fd, struct stat* info) {
-    static const auto real = next<int(int, struct stat*)>("fstat");
-    const int result = real(fd, info);
-    if (is_accelerator(__builtin_return_address(0)) && selected(path_of(fd).c_str())) meet();
+int statx(int folder, const char* path, int flags, unsigned mask, struct statx* info) {
+    static const auto real =
+        next<int(int, const char*, int, unsigned, struct statx*)>("statx");
+    const int result = real(folder, path, flags, mask, info);
+    if (is_accelerator(__builtin_return_address(0)) && !*path && selected(path_of(folder).c_str()))
+        meet();
     return result;
 }
 int sched_yield() {

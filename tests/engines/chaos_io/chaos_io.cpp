@@ -1,0 +1,345 @@
+// Does the operations of a plan on MPI-IO files, for the chaos test of the accelerator:
+//
+//     mpirun -n N chaos_io-MPI FOLDER PLAN
+//
+// The plan has one operation a line: its kind, its number, then what tests/python/accelerator/
+// chaos_plan.py says of the kind. Every rank reads the same plan. The files are in FOLDER/files, the
+// logs in FOLDER: log.RANK and read.RANK (record_log.hpp). An operation that fails is logged with
+// its error class, and the run goes on.
+#define OMPI_SKIP_MPICXX 1
+#define MPICH_SKIP_MPICXX 1
+#include <mpi.h>
+#include <signal.h>
+
+#include <fstream>
+#include <map>
+#include <sstream>
+#include <thread>
+#include <vector>
+
+#include "chaos_io/record_log.hpp"
+#include "chaos_io/tag.hpp"
+
+namespace {
+
+using Arguments = std::istringstream;
+
+int rank, size;
+std::string folder;
+chaos::RecordLog records;
+std::vector<int> pids;  // of all ranks
+std::map<int, MPI_File> files;
+
+long number(Arguments& arguments) {
+    long value = 0;
+    if (arguments >> value) return value;
+    std::fprintf(stderr, "chaos_io: a number is missing in the plan: %s\n",
+                 arguments.str().c_str());
+    std::exit(2);
+}
+
+std::string file_path(Arguments& arguments) {
+    std::string name;
+    arguments >> name;
+    return folder + "/files/" + name;
+}
+
+int error_class(int code) {
+    int result = MPI_SUCCESS;
+    MPI_Error_class(code, &result);
+    return result;
+}
+
+long moved(MPI_Status& status) {
+    int count = 0;
+    MPI_Get_count(&status, MPI_BYTE, &count);
+    return count;
+}
+
+// Runs `action` on the file of an operation, between the lines of the log. It returns a code of MPI
+// and sets the bytes that it moved.
+template <class Action>
+void on_file(int operation, int slot, Action action) {
+    const auto file = files.find(slot);
+    if (file == files.end()) return records.skip(operation);
+    long bytes = 0;
+    records.start(operation);
+    const int code = action(file->second, bytes);
+    records.end(operation, error_class(code), bytes);
+}
+
+void open_file(int operation, Arguments& arguments) {
+    const auto slot = static_cast<int>(number(arguments));
+    const std::string path = file_path(arguments);
+    MPI_File file = MPI_FILE_NULL;
+    records.start(operation);
+    const int code = MPI_File_open(MPI_COMM_WORLD, path.c_str(), MPI_MODE_CREATE | MPI_MODE_RDWR,
+                                   MPI_INFO_NULL, &file);
+    records.end(operation, error_class(code));
+    int opened = code == MPI_SUCCESS, all = 0;
+    MPI_Allreduce(&opened, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
+    if (all == size) files[slot] = file;
+    else if (all) {
+        records.note("opened-on-some-ranks");
+        MPI_Abort(MPI_COMM_WORLD, 3);
+    }
+}
+
+int write_at(int operation, int slot, MPI_File file, long offset, long bytes, bool collective,
+             long& done) {
+    std::vector<char> data(static_cast<std::size_t>(bytes));
+    chaos::Tag{slot, rank, operation}.fill(static_cast<std::uint64_t>(offset),
+                                           static_cast<std::uint64_t>(bytes), data.data());
+    MPI_Status status;
+    const auto write = collective ? MPI_File_write_at_all : MPI_File_write_at;
+    const int code =
+        write(file, offset, data.data(), static_cast<int>(bytes), MPI_BYTE, &status);
+    if (!code) done = moved(status);
+    return code;
+}
+
+void write(int operation, Arguments& arguments) {
+    if (number(arguments) != rank) return;
+    const auto slot = static_cast<int>(number(arguments));
+    const long offset = number(arguments), bytes = number(arguments);
+    on_file(operation, slot, [&](MPI_File file, long& done) {
+        return write_at(operation, slot, file, offset, bytes, false, done);
+    });
+}
+
+void write_all(int operation, Arguments& arguments) {
+    const auto slot = static_cast<int>(number(arguments));
+    long offset = 0, bytes = 0;
+    for (int k = 0; k <= rank; ++k) offset = number(arguments), bytes = number(arguments);
+    on_file(operation, slot, [&](MPI_File file, long& done) {
+        return write_at(operation, slot, file, offset, bytes, true, done);
+    });
+}
+
+// Each rank writes `count` blocks through a view: the blocks of the ranks follow each other.
+int write_strided(int operation, int slot, MPI_File file, bool collective, Arguments& arguments,
+                  long& done) {
+    const long begin = number(arguments), block = number(arguments), count = number(arguments);
+    const long stride = size * block + number(arguments), mine = begin + rank * block;
+    std::vector<char> data(static_cast<std::size_t>(block * count));
+    for (long k = 0; k < count; ++k)
+        chaos::Tag{slot, rank, operation}.fill(static_cast<std::uint64_t>(mine + k * stride),
+                                               static_cast<std::uint64_t>(block),
+                                               data.data() + k * block);
+    MPI_Datatype type;
+    MPI_Type_create_hvector(static_cast<int>(count), static_cast<int>(block), stride, MPI_BYTE,
+                            &type);
+    MPI_Type_commit(&type);
+    MPI_Status status;
+    int code = MPI_File_set_view(file, mine, MPI_BYTE, type, "native", MPI_INFO_NULL);
+    const auto write = collective ? MPI_File_write_at_all : MPI_File_write_at;
+    if (!code)
+        code = write(file, 0, data.data(), static_cast<int>(data.size()), MPI_BYTE, &status);
+    if (!code) done = moved(status);
+    const int reset = MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL);
+    if (reset) {
+        records.note("view-not-reset");
+        MPI_Abort(MPI_COMM_WORLD, 3);
+    }
+    MPI_Type_free(&type);
+    return code;
+}
+
+void strided(int operation, Arguments& arguments) {
+    const auto slot = static_cast<int>(number(arguments));
+    const bool collective = number(arguments);
+    on_file(operation, slot, [&](MPI_File file, long& done) {
+        return write_strided(operation, slot, file, collective, arguments, done);
+    });
+}
+
+void read(int operation, Arguments& arguments) {
+    if (number(arguments) != rank) return;
+    const auto slot = static_cast<int>(number(arguments));
+    const long offset = number(arguments), bytes = number(arguments);
+    on_file(operation, slot, [&](MPI_File file, long& done) {
+        std::vector<char> data(static_cast<std::size_t>(bytes));
+        MPI_Status status;
+        const int code = MPI_File_read_at(file, offset, data.data(), static_cast<int>(bytes),
+                                          MPI_BYTE, &status);
+        if (!code) records.data(data.data(), done = moved(status));
+        return code;
+    });
+}
+
+// Adds a line to the log of the file system (faulty_fs.cpp).
+void mark_in_log(const char* what, int operation) {
+    const char* path = std::getenv("FAULTY_FS_LOG");
+    if (!path) return;
+    const int log = chaos::open_log(path);
+    const std::string line = std::string("0 ") + what + " " + std::to_string(operation) + " -\n";
+    chaos::append(log, line.data(), line.size());
+    close(log);
+}
+
+// All ranks have returned and none does anything: what was written must be synchronised by now.
+void mark_return(int operation) {
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0) mark_in_log("returned", operation);
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+void sync(int operation, Arguments& arguments) {
+    on_file(operation, static_cast<int>(number(arguments)),
+            [](MPI_File file, long&) { return MPI_File_sync(file); });
+    mark_return(operation);
+}
+
+void close_file(int operation, Arguments& arguments) {
+    const auto slot = static_cast<int>(number(arguments));
+    on_file(operation, slot, [](MPI_File& file, long&) { return MPI_File_close(&file); });
+    files.erase(slot);
+    mark_return(operation);
+}
+
+void set_size(int operation, Arguments& arguments) {
+    const auto slot = static_cast<int>(number(arguments));
+    const long bytes = number(arguments);
+    MPI_Barrier(MPI_COMM_WORLD);
+    on_file(operation, slot,
+            [&](MPI_File file, long&) { return MPI_File_set_size(file, bytes); });
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+// Rank 0 does it; the others wait.
+template <class Action>
+void alone(int operation, Action action) {
+    MPI_Barrier(MPI_COMM_WORLD);
+    if (rank == 0) {
+        records.start(operation);
+        const int code = action();
+        records.end(operation, code);
+        if (!code) mark_in_log("changed-name", operation);
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+}
+
+void rename_file(int operation, Arguments& arguments) {
+    const std::string from = file_path(arguments), to = file_path(arguments);
+    alone(operation,
+          [&] { return std::rename(from.c_str(), to.c_str()) ? MPI_ERR_OTHER : MPI_SUCCESS; });
+}
+
+void delete_file(int operation, Arguments& arguments) {
+    const std::string path = file_path(arguments);
+    alone(operation,
+          [&] { return error_class(MPI_File_delete(path.c_str(), MPI_INFO_NULL)); });
+}
+
+void barrier(int, Arguments&) { MPI_Barrier(MPI_COMM_WORLD); }
+
+// ---- faults
+
+// Faults of the file system occur while the file exists (FAULTY_FS_WHILE).
+void fault(int, Arguments& arguments) {
+    if (number(arguments) != rank) return;
+    records.note("fault-begins");
+    close(chaos::open_log(folder + "/fault"));
+}
+
+void mend(int, Arguments& arguments) {
+    if (number(arguments) != rank) return;
+    unlink((folder + "/fault").c_str());
+    records.note("fault-ended");
+}
+
+// A thread, so that the signal comes in the middle of a later operation.
+template <class Action>
+void later(long microseconds, Action action) {
+    std::thread([=] {
+        usleep(static_cast<useconds_t>(microseconds));
+        action();
+    }).detach();
+}
+
+void kill_one(int, Arguments& arguments) {
+    if (number(arguments) == rank)
+        later(number(arguments), [] { ::kill(getpid(), SIGKILL); });
+}
+
+void kill_all(int, Arguments& arguments) {
+    if (number(arguments) != rank) return;
+    later(number(arguments), [] {
+        for (const int pid : pids)
+            if (pid != getpid()) ::kill(pid, SIGKILL);
+        ::kill(getpid(), SIGKILL);
+    });
+}
+
+// The next rank stops the rank and lets it go on.
+void stop(int, Arguments& arguments) {
+    const auto victim = static_cast<std::size_t>(number(arguments));
+    const long microseconds = number(arguments);
+    if ((victim + 1) % pids.size() != static_cast<std::size_t>(rank)) return;
+    later(0, [=] {
+        ::kill(pids[victim], SIGSTOP);
+        usleep(static_cast<useconds_t>(microseconds));
+        ::kill(pids[victim], SIGCONT);
+    });
+}
+
+void pause(int, Arguments& arguments) { usleep(static_cast<useconds_t>(number(arguments))); }
+
+// The end of a run in which a rank dies: MPI_Finalize would wait for it. That rank waits for its
+// death, and lets MPI send what it holds.
+void leave(int, Arguments& arguments) {
+    const bool dying = number(arguments) == rank;
+    for (int found = 0; dying; usleep(100))
+        MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE);
+    records.note("left");
+    _exit(7);
+}
+
+using Action = void (*)(int, Arguments&);
+const std::map<std::string, Action> actions = {
+    {"open", open_file},   {"write", write},       {"write_all", write_all}, {"strided", strided},
+    {"read", read},        {"sync", sync},         {"close", close_file},    {"size", set_size},
+    {"rename", rename_file}, {"delete", delete_file}, {"barrier", barrier},  {"fault", fault},
+    {"mend", mend},        {"kill", kill_one},     {"kill_all", kill_all},   {"stop", stop},
+    {"pause", pause},      {"leave", leave}};
+
+void run_plan(std::istream& plan) {
+    for (std::string line; std::getline(plan, line);) {
+        Arguments arguments(line);
+        std::string kind;
+        arguments >> kind;
+        const auto action = actions.find(kind);
+        if (action == actions.end()) {
+            std::fprintf(stderr, "chaos_io: the plan has an unknown operation: %s\n",
+                         line.c_str());
+            MPI_Abort(MPI_COMM_WORLD, 2);
+        }
+        const auto operation = static_cast<int>(number(arguments));
+        action->second(operation, arguments);
+    }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    std::ifstream plan(argc == 3 ? argv[2] : "");
+    if (!plan) {
+        std::fprintf(stderr, "usage: chaos_io FOLDER PLAN\n");
+        return 2;
+    }
+    folder = argv[1];
+    int provided = 0;
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    records.open(folder, rank);
+    const int pid = getpid();
+    pids.resize(static_cast<std::size_t>(size));
+    MPI_Allgather(&pid, 1, MPI_INT, pids.data(), 1, MPI_INT, MPI_COMM_WORLD);
+    records.note("started");
+    run_plan(plan);
+    records.note("finalize");
+    MPI_Finalize();
+    records.note("ended");
+    return 0;
+}

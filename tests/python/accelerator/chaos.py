@@ -1,0 +1,130 @@
+"""A chaos test of the parallel I/O accelerator: random operations, and a random fault in the middle.
+
+    python tests/python/accelerator/chaos.py --runs 1000 --seed 1 --jobs 1
+    python tests/python/accelerator/chaos.py --seed 17 --keep
+
+A run is planned from its seed (chaos_plan.py) and done by tests/engines/chaos_io. What MPI has acknowledged is compared
+with the files, before and after ``assay io recover`` (chaos_check.py). Runs of the same seed have the same operations;
+the moment of a fault varies a little.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[3]
+sys.path.insert(0, str(ROOT / "python"))
+
+from chaos_plan import FAULTS, make_plan  # noqa: E402
+from chaos_run import PROGRAMS, Result, run_plan  # noqa: E402
+from mpi_programs import MPIS  # noqa: E402
+
+SCRIPT = Path(__file__).relative_to(ROOT)
+OPERATIONS = 120
+
+
+def mpis() -> list[str]:
+    return [mpi for mpi in MPIS if (PROGRAMS / f"chaos_io-{mpi}").exists()]
+
+
+def run_seed(
+    seed: int, operations: int = OPERATIONS, fault: str | None = None, keep: bool = False, stock: bool = False
+) -> Result:
+    return run_plan(make_plan(seed, mpis(), operations, fault), keep, stock)
+
+
+def repeat_with(seed: int, operations: int = OPERATIONS, fault: str | None = None) -> str:
+    options = "" if operations == OPERATIONS else f" --operations {operations}"
+    return f"python {SCRIPT} --seed {seed}{options}{f' --fault {fault}' if fault else ''}"
+
+
+def report(result: Result, repeat: str, lines: int = 4) -> str:
+    """What is wrong with a run, and how to repeat it."""
+    said = [f"seed {result.plan.seed}: {result.plan.summary()}"]
+    said += [f"  {violation.kind}: {violation.text}" for violation in result.violations[:lines]]
+    if len(result.violations) > lines:
+        said.append(f"  and {len(result.violations) - lines} more")
+    if result.folder:
+        said.append(f"  kept in {result.folder}")
+    return "\n".join([*said, f"  repeat: {repeat}"])
+
+
+class Summary:
+    """Runs and violations by fault."""
+
+    def __init__(self) -> None:
+        self.runs: Counter[str] = Counter()
+        self.bad: Counter[str] = Counter()
+        self.seconds: Counter[str] = Counter()
+        self.kinds: dict[str, Counter[str]] = {}
+
+    def add(self, result: Result, ignored: set[str]) -> None:
+        fault = result.plan.fault
+        kinds = {violation.kind for violation in result.violations} - ignored
+        self.runs[fault] += 1
+        self.bad[fault] += bool(kinds)
+        self.seconds[fault] += result.seconds
+        self.kinds.setdefault(fault, Counter()).update(kinds)
+
+    def text(self) -> str:
+        lines = [f"{'fault':10} {'runs':>5} {'bad':>5} {'s each':>7}  runs with"]
+        for fault in (*FAULTS, "all"):
+            every = fault == "all"
+            runs = self.runs.total() if every else self.runs[fault]
+            if not runs:
+                continue
+            bad = self.bad.total() if every else self.bad[fault]
+            seconds = (self.seconds.total() if every else self.seconds[fault]) / runs
+            counted = sum(self.kinds.values(), Counter()) if every else self.kinds[fault]
+            kinds = ", ".join(f"{kind} {count}" for kind, count in counted.most_common())
+            lines.append(f"{fault:10} {runs:5} {bad:5} {seconds:7.2f}  {kinds}")
+        return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=1, help="seeds from --seed on (default: 1)")
+    parser.add_argument("--seed", type=int, default=1, help="the first seed (default: 1)")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time (default: 1)")
+    parser.add_argument("--operations", type=int, default=OPERATIONS, help=f"of a run (default: {OPERATIONS})")
+    parser.add_argument("--fault", choices=list(FAULTS), help="this fault in every run")
+    parser.add_argument("--ignore", action="append", default=[], metavar="KIND", help="a kind of violation")
+    parser.add_argument("--keep", action="store_true", help="keep the folder of a run that fails")
+    parser.add_argument("--stock", action="store_true", help="with the MPI's own I/O: tests this checker")
+    parser.add_argument("--plan", action="store_true", help="only print the plan of --seed")
+    parser.add_argument("--quiet", action="store_true", help="only print the summary")
+    args = parser.parse_args()
+    if not mpis():
+        parser.error(f"no chaos_io in {PROGRAMS}; fix: make test, or ninja -C build")
+    if args.plan:
+        plan = make_plan(args.seed, mpis(), args.operations, args.fault)
+        print(f"# {plan.summary()}\n{plan.text()}", end="")
+        return 0
+    return run_all(args)
+
+
+def run_all(args: argparse.Namespace) -> int:
+    summary, ignored = Summary(), set(args.ignore)
+    with ProcessPoolExecutor(args.jobs) as pool:
+        runs: dict[Future[Result], int] = {
+            pool.submit(run_seed, seed, args.operations, args.fault, args.keep, args.stock): seed
+            for seed in range(args.seed, args.seed + args.runs)
+        }
+        for number, run in enumerate(as_completed(runs), 1):
+            result = run.result()
+            summary.add(result, ignored)
+            result.violations = [violation for violation in result.violations if violation.kind not in ignored]
+            if result.violations and not args.quiet:
+                print(report(result, repeat_with(runs[run], args.operations, args.fault)), flush=True)
+            if number % 10 == 0 and sys.stderr.isatty():
+                print(f"{number} of {args.runs}, {summary.bad.total()} bad", end="\r", file=sys.stderr)
+    print(summary.text())
+    return int(summary.bad.total() > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,143 @@
+"""Judges a chaos run: compares its files with the model, and what was said with what happened."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from chaos_model import Check, History, Write
+from chaos_plan import KILLS, SLOW, Operation, Plan
+from chaos_replay import File, Read, Replay
+
+
+@dataclass(frozen=True)
+class Violation:
+    """``kind``: what it is counted as."""
+
+    kind: str
+    text: str
+
+
+def check_errors(plan: Plan, replay: Replay) -> list[Violation]:
+    """Operations fail only while something is wrong."""
+    notes = replay.logs[0].notes
+    begins, ends = notes.get("fault-begins"), notes.get("fault-ended")
+    violations = [Violation("wrong count", flaw) for flaw in replay.flaws]
+    for operation, rank, outcome in replay.errors():
+        if plan.fault in KILLS or operation.number in replay.expected_failures:
+            continue
+        said = f"{operation.line()}: error class {outcome.error} on rank {rank}"
+        if begins is None or outcome.ended_ns < begins or plan.fault in SLOW:
+            violations.append(Violation("error without a fault", said))
+        elif ends and outcome.started_ns > ends:
+            violations.append(Violation("error after the fault", f"{said}, after the file system was well again"))
+    for rank, log in enumerate(replay.logs):
+        for note in ("opened-on-some-ranks", "view-not-reset"):
+            if note in log.notes:
+                violations.append(Violation(note, f"rank {rank} says {note}"))
+    return violations
+
+
+def check_reads(replay: Replay) -> list[Violation]:
+    """A read returns what was written before it."""
+    return [Violation("wrong read", line) for read in replay.reads for line in _check_read(read)]
+
+
+def _check_read(read: Read) -> list[str]:
+    history = read.file.history
+    then = History(
+        history.name,
+        history.slot,
+        [write for write in history.writes if write.epoch <= read.epoch],
+        [resize for resize in history.resizes if resize.operation < read.operation],
+    )
+
+    def known(write: Write) -> bool:
+        own = write.rank == read.rank and write.operation < read.operation
+        return write.acknowledged and (own or write.epoch < read.epoch)
+
+    who = f"operation {read.operation} of rank {read.rank} read"
+    low, high = then.sizes(known)
+    least = min(read.wanted, max(0, low - read.offset))
+    most = min(read.wanted, max(0, high - read.offset))
+    if not least <= len(read.data) <= most:
+        return [f"{who} {len(read.data)} bytes at {read.offset}, expected {least} to {most}"]
+    return [f"{who} {line}" for line in Check(then, known).violations(read.data, read.offset)]
+
+
+def check_files(plan: Plan, replay: Replay, folder: Path, recovered: bool) -> list[Violation]:
+    """``recovered``: every acknowledged write must be there; else those that a sync or close has promised."""
+    present = {path.name for path in folder.iterdir()}
+    replay.settle_names(present)
+    violations = []
+    for file in replay.files:
+        if file.name is None:
+            continue
+        if file.name not in present:
+            if file.exists:
+                violations.append(Violation("missing file", f"{file.name} is not there"))
+            continue
+        violations += _check_file(plan, file, folder / file.name, recovered)
+    unknown = present - {file.name for file in replay.files}
+    violations += [Violation("unknown file", f"{name} is there") for name in sorted(unknown)]
+    return violations
+
+
+def _check_file(plan: Plan, file: File, path: Path, recovered: bool) -> list[Violation]:
+    content = path.read_bytes()
+    when = "after recovery" if recovered else "before recovery"
+
+    def promised(write: Write) -> bool:
+        return write.acknowledged and (recovered or is_saved(file, write))
+
+    # The documented limit: nodes are recovered one by one, in any order.
+    unordered = recovered and plan.node(plan.ranks - 1) > 0 and plan.fault != "none" and plan.fault not in SLOW
+    lines = Check(file.history, promised, plan.node if unordered else None).violations(content)
+    violations = [Violation(f"lost data {when}", f"{when}: {line}") for line in lines]
+    low, high = file.history.sizes(promised)
+    if not low <= len(content) <= high:
+        expected = f"{low} bytes" if low == high else f"{low} to {high} bytes"
+        violations.append(
+            Violation(f"wrong size {when}", f"{when}: {file.name} has {len(content)} bytes, expected {expected}")
+        )
+    return violations
+
+
+def is_saved(file: File, write: Write) -> bool:
+    return any(write.operation < number and write.rank in ranks for number, ranks in file.saved.items())
+
+
+def check_synchronised(replay: Replay, log: Path) -> list[Violation]:
+    """What was written to a file before an acknowledged sync or close was followed by an fsync.
+
+    ``log``: of the file system, see tests/engines/faulty_fs. It also has lines of the ranks: "returned" when all have
+    returned from a sync or close, "changed-name" after a rename or deletion.
+    """
+    operations = {operation.number: operation for operation in replay.plan.operations}
+    written: dict[str, int] = {}  # by path: the line of the last write that no fsync followed
+    syncing: dict[tuple[str, str], int] = {}
+    violations = []
+    for number, line in enumerate(log.read_text().splitlines() if log.exists() else []):
+        process, what, result, path = line.split(" ", 3)
+        name = Path(path).name
+        if what == "wrote" and int(result) > 0:
+            written[name] = number
+        elif what == "syncing":
+            syncing[process, name] = number
+        elif what == "synced" and written.get(name, -1) < syncing.get((process, name), -1):
+            written.pop(name, None)
+        elif what == "changed-name":
+            _change_name(operations[int(result)], written)
+        elif what == "returned" and (saved := replay.returned_names.get(int(result))) in written:
+            said = operations[int(result)].line()
+            violations.append(Violation("no fsync", f"{said} succeeded, but {saved} was written after its last fsync"))
+    return violations
+
+
+def _change_name(operation: Operation, written: dict[str, int]) -> None:
+    line = written.pop(str(operation.arguments[0]), None)
+    if operation.kind == "rename":
+        written.pop(str(operation.arguments[1]), None)
+        if line is not None:
+            written[str(operation.arguments[1])] = line
+

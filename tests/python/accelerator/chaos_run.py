@@ -1,0 +1,279 @@
+"""Runs a planned job of the chaos test, recovers what it left, and gives both to the checker."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from assay import cli
+from assay.launch.preload import with_environment
+from chaos_check import Violation, check_errors, check_files, check_reads, check_synchronised
+from chaos_log import read_log
+from chaos_plan import KILLS, Plan
+from chaos_replay import Replay
+from mpi_programs import AS_ROOT, MPIRUN, ROOT, accelerated, patient
+
+PROGRAMS = ROOT / "build/tests/chaos_io"
+SHIM = ROOT / "build/tests/faulty_fs/libfaulty-fs.so"
+LIMIT_S = 60
+LEVELS = {"file": {}, "visible": {"ASSAY_IO_SYNC": "visible"}, "detach": {"ASSAY_IO_DETACH": "1"}}
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A command. ``status``: None if it did not end within the limit."""
+
+    status: int | None
+    output: str
+
+
+@dataclass
+class Result:
+    plan: Plan
+    violations: list[Violation]
+    seconds: float
+    folder: Path | None  # kept, if something is wrong
+    output: str = ""
+    states: dict[str, int] = field(default_factory=dict)
+
+
+def run_plan(plan: Plan, keep: bool = False, stock: bool = False) -> Result:
+    """``stock``: with the MPI's own I/O, which tests the checker."""
+    begin = time.monotonic()
+    folder = Path(tempfile.mkdtemp(prefix="assay-chaos-", dir="/dev/shm"))
+    job = _Job(plan, folder, stock)
+    violations = job.run()
+    kept = folder if keep and violations else None
+    if not kept:
+        shutil.rmtree(folder)
+    return Result(plan, violations, time.monotonic() - begin, kept, job.output)
+
+
+class _Job:
+    def __init__(self, plan: Plan, folder: Path, stock: bool) -> None:
+        self.plan = plan
+        self.stock = stock
+        self.folder = folder
+        self.files, self.stores = folder / "files", folder / "stores"
+        self.files.mkdir()
+        self.stores.mkdir()
+        (folder / "plan").write_text(plan.text())
+        self.violations: list[Violation] = []
+        self.output = ""
+
+    def run(self) -> list[Violation]:
+        ended = self._start()
+        self.output = ended.output
+        if ended.status is None:
+            self._add("no end", f"the job did not end within {LIMIT_S} s")
+        (self.folder / "fault").unlink(missing_ok=True)  # from here on the file system is well
+        replay = Replay(self.plan, [read_log(self.folder, rank) for rank in range(self.plan.ranks)])
+        left = sorted(self.stores.iterdir())
+        self._check_what_was_said(ended, replay, left)
+        self.violations += check_errors(self.plan, replay)
+        self.violations += check_reads(replay)
+        if not self.stock:  # its close does not synchronise
+            self.violations += check_synchronised(replay, self.folder / "fs.log")
+        self.violations += check_files(self.plan, replay, self.files, recovered=False)
+        with self._names_as_opened(replay, bool(left)):
+            for store in left:
+                self._recover(store, replay)
+        self.violations += check_files(self.plan, replay, self.files, recovered=True)
+        return self.violations
+
+    def _add(self, kind: str, text: str) -> None:
+        self.violations.append(Violation(kind, text))
+
+    # ---- the job
+
+    def _environment(self) -> dict[str, str]:
+        """Of the ranks."""
+        plan = self.plan
+        if self.stock:
+            env = patient(plan.mpi, str(SHIM))
+            return {"LD_PRELOAD": str(SHIM)} | env | self._faults()
+        env = accelerated(
+            plan.mpi,
+            self.stores,
+            ASSAY_IO_SIZE=str(plan.store_size),
+            ASSAY_IO_RANKS_PER_NODE=str(plan.ranks_per_node),
+            ASSAY_IO_CONSISTENCY=plan.consistency,
+            ASSAY_IO_WARM="0.01",
+            **LEVELS[plan.level],
+        )
+        return env | {"LD_PRELOAD": f"{env['LD_PRELOAD']}:{SHIM}"} | self._faults()
+
+    def _faults(self) -> dict[str, str]:
+        return {
+            "FAULTY_FS_FILES": f"{self.files}/*",
+            "FAULTY_FS_LOG": str(self.folder / "fs.log"),
+            **({"FAULTY_FS": self.plan.rule, "FAULTY_FS_WHILE": str(self.folder / "fault")} if self.plan.rule else {}),
+        }
+
+    def _start(self) -> Ended:
+        plan = self.plan
+        program = [str(PROGRAMS / f"chaos_io-{plan.mpi}"), str(self.folder), str(self.folder / "plan")]
+        launcher = [*MPIRUN[plan.mpi], "-n", str(plan.ranks)]
+        if plan.fault == "lost_peer":
+            launcher.insert(1, "-disable-auto-cleanup")
+        env = self._environment()
+        if self.stock or not plan.through_io_run:
+            command, extra = with_environment([*launcher, *program], env)
+            return self._wait(subprocess_of(command, os.environ | AS_ROOT | extra, self.folder / "output"))
+        # The ranks' settings go through ``env``, because those of ``assay io run`` are not all of them.
+        settings = [f"{name}={value}" for name, value in env.items() if not name.startswith("ASSAY_IO_STORE")]
+        arguments = ["io", "run", "--store", str(self.stores), "--store-size", str(plan.store_size), "--mpi", plan.mpi]
+        arguments += ["--consistency", plan.consistency, "--require"]
+        arguments += {"detach": ["--detach"], "visible": ["--sync", "visible"]}.get(plan.level, [])
+        # If the file system fails for ever, it also fails in the recovery by ``assay io run``.
+        tool = self._faults() | {"LD_PRELOAD": str(SHIM)} if plan.rule and not plan.fault_ends else {}
+        return self._wait(
+            fork_assay([*arguments, "--", *launcher, "env", *settings, *program], AS_ROOT | tool, self.folder / "output")
+        )
+
+    def _wait(self, pid: int) -> Ended:
+        """Waits for a command and for the ranks that its launcher has left."""
+        status = wait_for(pid, LIMIT_S)
+        deadline = time.monotonic() + (5 if status is not None else 0)
+        while (left := self._processes()) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        for process in left:
+            kill(process)
+        if status is None:
+            kill(pid)
+            wait_for(pid, 10)
+        while self._processes():
+            time.sleep(0.01)
+        return Ended(status, (self.folder / "output").read_text(errors="replace"))
+
+    def _processes(self) -> list[int]:
+        """Of this job: they have its folder among their arguments."""
+        found = []
+        for entry in os.scandir("/proc"):
+            if not entry.name.isdigit():
+                continue
+            try:
+                arguments = Path(entry.path, "cmdline").read_bytes()
+            except OSError:
+                continue
+            if str(self.folder).encode() in arguments and int(entry.name) != os.getpid():
+                found.append(int(entry.name))
+        return found
+
+    # ---- what it says, and what it leaves
+
+    def _check_what_was_said(self, ended: Ended, replay: Replay, left: list[Path]) -> None:
+        plan = self.plan
+        killed = plan.fault in KILLS
+        unnamed = [store.name for store in left if str(store) not in ended.output]
+        if unnamed and (not killed or plan.through_io_run):
+            self._add("store not named", f"{', '.join(unnamed)} is kept, and no line names it")
+        if left and plan.through_io_run and plan.level != "detach" and ended.status == 0:
+            self._add("exit status", "assay io run exits with 0 although a store is kept")
+        if killed and ended.status == 0:
+            self._add("exit status", "the job exits with 0 although a rank was killed")
+        failed = any(replay.errors())
+        if killed or failed or left or ended.status is None:
+            return
+        if ended.status != 0:
+            self._add("exit status", f"the job exits with {ended.status} although nothing failed: {ended.output[-300:]}")
+        if ended.output:
+            self._add("unexpected output", ended.output[-300:])
+
+    def _recover(self, store: Path, replay: Replay) -> None:
+        """As a user would: again with files under the names that the store knows, and without those that are gone."""
+        gone = any(file.name is None for file in replay.files)
+        renamed = any(file.name not in (None, file.opened_as) for file in replay.files)
+        attempts = [[], *([["--force"]] if renamed else []), *([["--discard"]] if gone else [])]
+        said = []
+        for options in attempts:
+            ended = self._assay("io", "recover", *options, str(store))
+            said.append(ended.output.strip()[-300:])
+            if ended.status == 0 and not store.exists():
+                return
+            if ended.status == 0:
+                self._add("store remains", f"assay io recover exits with 0, but {store.name} is there")
+                return
+            if ended.status is None:
+                self._add("no end", "assay io recover did not end")
+        self._add("recovery fails", " | ".join(said))
+
+    def _assay(self, *arguments: str) -> Ended:
+        output = self.folder / "recovery"
+        status = wait_for(fork_assay(list(arguments), {}, output), LIMIT_S)
+        return Ended(status, output.read_text(errors="replace"))
+
+    @contextmanager
+    def _names_as_opened(self, replay: Replay, needed: bool) -> Iterator[None]:
+        """Files have the names by which they were opened last, because a store knows no others after a kill."""
+        renamed = [
+            file
+            for file in replay.files
+            if file.name not in (None, file.opened_as) and (self.files / str(file.name)).exists()
+        ]
+        if not needed or self.plan.fault not in KILLS:
+            renamed = []
+        aside = self.folder / "aside"
+        aside.mkdir()
+        for file in renamed:
+            (self.files / str(file.name)).rename(aside / str(file.created))
+        for file in renamed:
+            if not (self.files / file.opened_as).exists():
+                (aside / str(file.created)).rename(self.files / file.opened_as)
+        yield
+        for file in renamed:
+            if not (aside / str(file.created)).exists():
+                (self.files / file.opened_as).rename(aside / str(file.created))
+        for file in renamed:
+            (aside / str(file.created)).rename(self.files / str(file.name))
+
+
+def subprocess_of(command: list[str], env: dict[str, str], output: Path) -> int:
+    with output.open("wb") as to:
+        return subprocess.Popen(
+            command, env=env, stdin=subprocess.DEVNULL, stdout=to, stderr=to, start_new_session=True
+        ).pid
+
+
+def fork_assay(arguments: list[str], env: dict[str, str], output: Path) -> int:
+    """Runs a verb in a process of its own, without the time that starting Python takes."""
+    pid = os.fork()
+    if pid:
+        return pid
+    status = 70
+    try:
+        os.setsid()
+        to = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(to, 1)
+        os.dup2(to, 2)
+        os.environ.update(env)
+        status = cli.main(arguments)
+    finally:
+        os._exit(status)
+
+
+def wait_for(pid: int, limit_s: float) -> int | None:
+    """The exit status; None if it has not ended."""
+    deadline = time.monotonic() + limit_s
+    while time.monotonic() < deadline:
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.005)
+    return None
+
+
+def kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except ProcessLookupError:
+        return
