@@ -1,7 +1,7 @@
 """The bytes that a chaos run writes (tests/engines/chaos_io/tag.hpp).
 
-Each aligned word of a file encodes who wrote it: file, rank, operation and the word's index in the file. So a whole word
-can be decoded, and a part of a word can be compared with what an operation would have written there.
+Each aligned word of a file encodes who wrote it: file, rank, operation and the word's index in the file. So a whole
+word can be decoded, and a part of a word can be compared with what an operation would have written there.
 """
 
 from __future__ import annotations
@@ -42,7 +42,9 @@ def decode(words: Words) -> Tags:
     def field(shift: int, mask: int) -> Offsets:
         return ((plain >> np.uint64(shift)) & np.uint64(mask)).astype(np.int64)
 
-    return Tags(field(56, 0xFF) == MAGIC, field(52, 0xF), field(48, 0xF), field(32, 0xFFFF), field(0, 0xFFFFFFFF))
+    return Tags(
+        field(56, 0xFF) == MAGIC, field(52, 0xF), field(48, 0xF), field(32, 0xFFFF), field(0, 0xFFFFFFFF)
+    )
 
 
 def _mix(words: Words) -> Words:

@@ -30,7 +30,9 @@ def check_errors(plan: Plan, replay: Replay) -> list[Violation]:
         if begins is None or outcome.ended_ns < begins or plan.fault in SLOW:
             violations.append(Violation("error without a fault", said))
         elif ends and outcome.started_ns > ends:
-            violations.append(Violation("error after the fault", f"{said}, after the file system was well again"))
+            violations.append(
+                Violation("error after the fault", f"{said}, after the file system was well again")
+            )
     for rank, log in enumerate(replay.logs):
         for note in ("opened-on-some-ranks", "view-not-reset"):
             if note in log.notes:
@@ -91,14 +93,18 @@ def _check_file(plan: Plan, file: File, path: Path, recovered: bool) -> list[Vio
         return write.acknowledged and (recovered or is_saved(file, write))
 
     # The documented limit: nodes are recovered one by one, in any order.
-    unordered = recovered and plan.node(plan.ranks - 1) > 0 and plan.fault != "none" and plan.fault not in SLOW
+    unordered = (
+        recovered and plan.node(plan.ranks - 1) > 0 and plan.fault != "none" and plan.fault not in SLOW
+    )
     lines = Check(file.history, promised, plan.node if unordered else None).violations(content)
     violations = [Violation(f"lost data {when}", f"{when}: {line}") for line in lines]
     low, high = file.history.sizes(promised)
     if not low <= len(content) <= high:
         expected = f"{low} bytes" if low == high else f"{low} to {high} bytes"
         violations.append(
-            Violation(f"wrong size {when}", f"{when}: {file.name} has {len(content)} bytes, expected {expected}")
+            Violation(
+                f"wrong size {when}", f"{when}: {file.name} has {len(content)} bytes, expected {expected}"
+            )
         )
     return violations
 
@@ -130,7 +136,9 @@ def check_synchronised(replay: Replay, log: Path) -> list[Violation]:
             _change_name(operations[int(result)], written)
         elif what == "returned" and (saved := replay.returned_names.get(int(result))) in written:
             said = operations[int(result)].line()
-            violations.append(Violation("no fsync", f"{said} succeeded, but {saved} was written after its last fsync"))
+            violations.append(
+                Violation("no fsync", f"{said} succeeded, but {saved} was written after its last fsync")
+            )
     return violations
 
 
@@ -140,4 +148,3 @@ def _change_name(operation: Operation, written: dict[str, int]) -> None:
         written.pop(str(operation.arguments[1]), None)
         if line is not None:
             written[str(operation.arguments[1])] = line
-

@@ -68,7 +68,9 @@ class History:
     def sizes(self, promised: Callable[[Write], bool]) -> tuple[int, int]:
         """The smallest and the largest size it may have."""
         low = high = 0
-        events: list[Write | Resize] = sorted([*self.writes, *self.resizes], key=lambda event: event.operation)
+        events: list[Write | Resize] = sorted(
+            [*self.writes, *self.resizes], key=lambda event: event.operation
+        )
         for event in events:
             if isinstance(event, Write):
                 high = max(high, event.blocks.end)
@@ -87,7 +89,7 @@ class Check:
     def __init__(
         self, history: History, promised: Callable[[Write], bool], node_of: Callable[[int], int] | None = None
     ) -> None:
-        """``node_of``: nodes are recovered in any order, so that writes of two nodes which were not settled have none."""
+        """``node_of``: nodes are recovered in any order, so writes of two nodes that were not settled have none."""
         self.history = history
         self.promised = [write for write in history.writes if promised(write)]
         self.by_operation = {(write.operation, write.rank): write for write in history.writes}

@@ -21,14 +21,26 @@ checker reads the same one. Files are named by a slot; a slot has one file at a 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 
 MIB = 1 << 20
-FILE_BYTES = 512 << 10
-TABLES_BYTES, RANK_BYTES = 18 * MIB, 6 * MIB  # the least that a store needs, and some
+FILE_BYTES = MIB
+TABLES_BYTES, RANK_BYTES = 16 * MIB, 21 * MIB // 4  # the least that a store needs, and some
+STORE_STEP = 2 * MIB
 DATA_KINDS = {"write": 40, "write_all": 8, "strided": 6, "read": 16}
-OTHER_KINDS = {"sync": 5, "barrier": 8, "pause": 2, "reopen": 4, "close": 2, "size": 2, "rename": 3, "replace": 1, "delete": 2}
+OTHER_KINDS = {
+    "sync": 5,
+    "barrier": 8,
+    "pause": 2,
+    "reopen": 4,
+    "close": 2,
+    "size": 2,
+    "rename": 3,
+    "replace": 1,
+    "delete": 2,
+}
 FAULTS = {
     "none": 14,
     "kill": 14,
@@ -85,9 +97,10 @@ class Plan:
     ranks_per_node: int  # 0: all are on one node
     store_size: int
     level: str  # file, visible (sync does not reach the file), detach (nor does close)
-    consistency: str
+    consistency: str  # posix: the MPI's own I/O on a local file system
     fault: str
     rule: str  # of the file system's fault, see faulty_fs.cpp
+    fault_once: bool  # one call fails
     fault_ends: bool
     through_io_run: bool
     operations: list[Operation] = field(default_factory=list)
@@ -98,12 +111,17 @@ class Plan:
     def node(self, rank: int) -> int:
         return rank // self.ranks_per_node if self.ranks_per_node else 0
 
+    def _duration(self) -> str:
+        if not self.rule:
+            return ""
+        return f" ({self.rule}) {'once' if self.fault_once else 'for a while' if self.fault_ends else 'for ever'}"
+
     def summary(self) -> str:
         nodes = self.node(self.ranks - 1) + 1
         how = "assay io run" if self.through_io_run else "preloaded"
         return (
-            f"{self.fault}{'' if self.fault_ends or not self.rule else ' for ever'}, {self.mpi}, {self.ranks} ranks on "
-            f"{nodes} node{'s' * (nodes > 1)}, {self.store_size >> 20} MiB, level {self.level}, {self.consistency}, {how}"
+            f"{self.fault}{self._duration()}, {self.mpi}, {self.ranks} ranks on {nodes} node{'s' * (nodes > 1)}, "
+            f"{self.store_size >> 20} MiB, level {self.level}, {self.consistency}, {how}"
         )
 
 
@@ -116,11 +134,16 @@ def written_blocks(operation: Operation, ranks: int) -> dict[int, Blocks]:
         return {rank: Blocks(*numbers[1 + 2 * rank : 3 + 2 * rank]) for rank in range(ranks)}
     if operation.kind == "strided":
         begin, block, count, gap = numbers[2:]
-        return {rank: Blocks(begin + rank * block, block, count, ranks * block + gap) for rank in range(ranks)}
+        return {
+            rank: Blocks(begin + rank * block, block, count, ranks * block + gap) for rank in range(ranks)
+        }
     return {}
 
 
-def make_plan(seed: int, mpis: list[str], operations: int = 120, fault: str | None = None) -> Plan:
+def make_plan(
+    seed: int, mpis: list[str], operations: int = 120, fault: str | None = None, without: Sequence[str] = ()
+) -> Plan:
+    """``fault``: in place of a random one; ``without``: kinds of operations to leave out."""
     random = Random(f"chaos {seed}")
     chosen = random.choices(list(FAULTS), list(FAULTS.values()))[0]
     chosen = fault or chosen
@@ -128,25 +151,27 @@ def make_plan(seed: int, mpis: list[str], operations: int = 120, fault: str | No
     per_node = random.choice((0, 0, (ranks + 1) // 2))
     # Some stores are so small that the rings wrap.
     local = per_node or ranks
+    least = -(-(TABLES_BYTES + local * RANK_BYTES) // STORE_STEP) * STORE_STEP
     spacious = random.choice((0, 0, 16 * MIB))
     mpi = random.choice(mpis)
     if chosen == "lost_peer" and mpi == "openmpi":  # its launcher ends the other ranks
         mpi = next((name for name in mpis if name != "openmpi"), mpi)
-    ends = random.random() < 0.6
+    ends, once = random.random() < 0.6, random.random() < 0.25
     plan = Plan(
         seed=seed,
         mpi=mpi,
         ranks=ranks,
         ranks_per_node=per_node,
-        store_size=TABLES_BYTES + local * RANK_BYTES + spacious,
+        store_size=least + spacious,
         level=random.choices(("file", "visible", "detach"), (8, 1, 1))[0],
         consistency=random.choices(("immediate", "collective", "commit"), (7, 1, 1))[0],
         fault=chosen,
         rule=_rule(chosen, random),
-        fault_ends=ends or chosen in SLOW,
+        fault_once=once or chosen == "stall",
+        fault_ends=ends or once or chosen in SLOW,
         through_io_run=chosen != "lost_peer" and random.random() < 0.4,
     )
-    _Planner(plan, random).fill(operations)
+    _Planner(plan, random, without).fill(operations)
     return plan
 
 
@@ -156,20 +181,21 @@ def _rule(fault: str, random: Random) -> str:
     return {
         "EMFILE": "open:EMFILE",
         "fsync": "sync:EIO",
-        "stall": f"write:SLEEP{random.randint(300, 1000)}",
+        "stall": f"write:SLEEP{random.randint(1000, 2000)}",
     }.get(fault, "")
 
 
 class _Planner:
     """Keeps what the operations so far have done, so that the next one makes sense."""
 
-    def __init__(self, plan: Plan, random: Random) -> None:
+    def __init__(self, plan: Plan, random: Random, without: Sequence[str]) -> None:
         self.plan = plan
+        self.without = set(without)
         self.random = random
         self.slots = random.randint(2, 4)
         self.names: dict[int, str] = {}  # by slot, of files that exist
         self.open: list[int] = []
-        self.largest = random.choice((4 << 10, 32 << 10, 128 << 10))
+        self.largest = random.choice((4 << 10, 64 << 10, 384 << 10))
         self.lost: int | None = None  # the rank that died
 
     def fill(self, operations: int) -> None:
@@ -219,6 +245,7 @@ class _Planner:
         random = self.random
         # A lost rank cannot take part in collective operations.
         kinds = DATA_KINDS | (OTHER_KINDS if self.lost is None else {"pause": 6})
+        kinds = {kind: weight for kind, weight in kinds.items() if kind not in self.without}
         kind = random.choices(list(kinds), list(kinds.values()))[0]
         if self.lost is not None and kind in ("write_all", "strided"):
             kind = "write"
@@ -255,12 +282,22 @@ class _Planner:
             block = random.choice((8, 64, 512, 520, 4096, 37))
             count = random.randint(1, 24)
             gap = random.choice((0, 0, 8, 64, 4096, 5))
-            self._add("strided", slot, random.randint(0, 1), 8 * random.randrange(FILE_BYTES // 16), block, count, gap)
+            self._add(
+                "strided",
+                slot,
+                random.randint(0, 1),
+                8 * random.randrange(FILE_BYTES // 16),
+                block,
+                count,
+                gap,
+            )
 
     def _range(self, rank: int) -> tuple[int, int]:
         """Mostly in the rank's own part of the file, mostly of whole words."""
         random = self.random
-        length = random.choice((random.randint(1, 64), random.randint(1, 4096), random.randint(1, self.largest)))
+        length = random.choice(
+            (random.randint(1, 64), random.randint(1, 4096), random.randint(1, self.largest))
+        )
         part = FILE_BYTES // self.plan.ranks
         own = random.random() < 0.7
         offset = random.randrange(part) + rank * part if own else random.randrange(FILE_BYTES)

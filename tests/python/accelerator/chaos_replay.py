@@ -21,7 +21,9 @@ class File:
     history: History
     exists: bool = False  # its creation is acknowledged
     ordered: int = 0  # collective operations on it that order its writes
-    saved: dict[int, set[int]] = field(default_factory=dict)  # by sync or close: the ranks that it succeeded on
+    saved: dict[int, set[int]] = field(
+        default_factory=dict
+    )  # by sync or close: the ranks that it succeeded on
     settled: int = 0  # the last sync or close that succeeded on all
 
 
@@ -127,14 +129,16 @@ class Replay:
         collective = operation.kind == "write_all" or (
             operation.kind == "strided" and operation.arguments[1] == 1
         )
-        if collective:
-            self._everywhere += self._immediate()
+        if collective and self.plan.consistency == "immediate":
+            self._everywhere += 1
         for rank, blocks in written_blocks(operation, self.plan.ranks).items():
             outcome = outcomes.get(rank)
             if outcome is None:
                 continue
             if outcome.error == 0 and outcome.bytes != blocks.bytes:
-                self.flaws.append(f"operation {operation.line()}: rank {rank} wrote {outcome.bytes} of {blocks.bytes}")
+                self.flaws.append(
+                    f"operation {operation.line()}: rank {rank} wrote {outcome.bytes} of {blocks.bytes}"
+                )
             file.history.writes.append(
                 Write(operation.number, rank, file.slot, blocks, self._epoch(file), outcome.error == 0)
             )
@@ -190,8 +194,8 @@ class Replay:
     # ---- order
 
     def _immediate(self) -> int:
-        """With this consistency all communication orders the writes of all files."""
-        return int(self.plan.consistency == "immediate")
+        """1 if all communication orders the writes of all files."""
+        return int(self.plan.consistency in ("immediate", "posix"))
 
     def _epoch(self, file: File) -> int:
         return self._everywhere + file.ordered

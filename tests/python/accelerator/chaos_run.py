@@ -13,13 +13,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from assay import cli
-from assay.launch.preload import with_environment
 from chaos_check import Violation, check_errors, check_files, check_reads, check_synchronised
 from chaos_log import read_log
 from chaos_plan import KILLS, Plan
 from chaos_replay import Replay
 from mpi_programs import AS_ROOT, MPIRUN, ROOT, accelerated, patient
+
+from assay import cli
+from assay.launch.preload import with_environment
 
 PROGRAMS = ROOT / "build/tests/chaos_io"
 SHIM = ROOT / "build/tests/faulty_fs/libfaulty-fs.so"
@@ -112,11 +113,10 @@ class _Job:
         return env | {"LD_PRELOAD": f"{env['LD_PRELOAD']}:{SHIM}"} | self._faults()
 
     def _faults(self) -> dict[str, str]:
-        return {
-            "FAULTY_FS_FILES": f"{self.files}/*",
-            "FAULTY_FS_LOG": str(self.folder / "fs.log"),
-            **({"FAULTY_FS": self.plan.rule, "FAULTY_FS_WHILE": str(self.folder / "fault")} if self.plan.rule else {}),
-        }
+        env = {"FAULTY_FS_FILES": f"{self.files}/*", "FAULTY_FS_LOG": str(self.folder / "fs.log")}
+        if self.plan.rule:
+            env |= {"FAULTY_FS": self.plan.rule, "FAULTY_FS_WHILE": str(self.folder / "fault")}
+        return env | ({"FAULTY_FS_ONCE": "1"} if self.plan.fault_once else {})
 
     def _start(self) -> Ended:
         plan = self.plan
@@ -130,13 +130,26 @@ class _Job:
             return self._wait(subprocess_of(command, os.environ | AS_ROOT | extra, self.folder / "output"))
         # The ranks' settings go through ``env``, because those of ``assay io run`` are not all of them.
         settings = [f"{name}={value}" for name, value in env.items() if not name.startswith("ASSAY_IO_STORE")]
-        arguments = ["io", "run", "--store", str(self.stores), "--store-size", str(plan.store_size), "--mpi", plan.mpi]
+        arguments = [
+            "io",
+            "run",
+            "--store",
+            str(self.stores),
+            "--store-size",
+            str(plan.store_size),
+            "--mpi",
+            plan.mpi,
+        ]
         arguments += ["--consistency", plan.consistency, "--require"]
         arguments += {"detach": ["--detach"], "visible": ["--sync", "visible"]}.get(plan.level, [])
         # If the file system fails for ever, it also fails in the recovery by ``assay io run``.
         tool = self._faults() | {"LD_PRELOAD": str(SHIM)} if plan.rule and not plan.fault_ends else {}
         return self._wait(
-            fork_assay([*arguments, "--", *launcher, "env", *settings, *program], AS_ROOT | tool, self.folder / "output")
+            fork_assay(
+                [*arguments, "--", *launcher, "env", *settings, *program],
+                AS_ROOT | tool,
+                self.folder / "output",
+            )
         )
 
     def _wait(self, pid: int) -> Ended:
@@ -184,7 +197,10 @@ class _Job:
         if killed or failed or left or ended.status is None:
             return
         if ended.status != 0:
-            self._add("exit status", f"the job exits with {ended.status} although nothing failed: {ended.output[-300:]}")
+            self._add(
+                "exit status",
+                f"the job exits with {ended.status} although nothing failed: {ended.output[-300:]}",
+            )
         if ended.output:
             self._add("unexpected output", ended.output[-300:])
 

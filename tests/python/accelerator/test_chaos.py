@@ -1,0 +1,42 @@
+"""The chaos test of the accelerator, with a fixed set of seeds; by hand it runs with more (chaos.py)."""
+
+from __future__ import annotations
+
+import pytest
+from chaos import Options, report, run_seed
+from chaos_plan import FAULTS, MIB, TABLES_BYTES, Plan, written_blocks
+
+pytestmark = pytest.mark.programs
+
+SEEDS = range(50)
+# Where the file system refuses writes, the MPIs' own collective transfers hang.
+STOCK_FAULTS = ["none", "kill", "kill_all", "fsync"]
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_was_acknowledged_is_there(seed: int) -> None:
+    result = run_seed(seed, Options())
+    assert not result.violations, report(result, Options().repeat(seed))
+
+
+def test_the_seeds_have_every_fault_and_full_stores() -> None:
+    plans = [Options().plan(seed) for seed in SEEDS]
+    assert {plan.fault for plan in plans} == set(FAULTS)
+    assert sum(fills_its_store(plan) for plan in plans) >= 5
+
+
+def fills_its_store(plan: Plan) -> bool:
+    """Whether a rank writes more than the store has for it, so that older data leave."""
+    written = [0] * plan.ranks
+    for operation in plan.operations:
+        for rank, blocks in written_blocks(operation, plan.ranks).items():
+            written[rank] += blocks.bytes
+    local = plan.ranks_per_node or plan.ranks
+    return max(written) > (plan.store_size - TABLES_BYTES) / local - 4 * MIB  # 4 MiB are records
+
+
+@pytest.mark.parametrize("fault", STOCK_FAULTS)
+def test_the_checker_accepts_the_mpis_own_io(fault: str) -> None:
+    options = Options(fault=fault, stock=True)
+    result = run_seed(1, options)
+    assert not result.violations, report(result, options.repeat(1))
