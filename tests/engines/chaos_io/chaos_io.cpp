@@ -3,9 +3,9 @@
 //     mpirun -n N chaos_io-MPI FOLDER PLAN
 //
 // The plan has one operation a line: its kind, its number, then what tests/python/accelerator/
-// chaos_plan.py says of the kind. Every rank reads the same plan. The files are in FOLDER/files, the
-// logs in FOLDER: log.RANK and read.RANK (record_log.hpp). An operation that fails is logged with
-// its error class, and the run goes on.
+// chaos_plan.py says of the kind. Every rank reads the same plan. The files are in FOLDER/files,
+// the logs in FOLDER: log.RANK and read.RANK (record_log.hpp). An operation that fails is logged
+// with its error class, and the run goes on.
 #define OMPI_SKIP_MPICXX 1
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
@@ -74,8 +74,8 @@ void open_file(int operation, Arguments& arguments) {
     const std::string path = file_path(arguments);
     MPI_File file = MPI_FILE_NULL;
     records.start(operation);
-    const int code = MPI_File_open(MPI_COMM_WORLD, path.c_str(), MPI_MODE_CREATE | MPI_MODE_RDWR,
-                                   hints, &file);
+    const int code =
+        MPI_File_open(MPI_COMM_WORLD, path.c_str(), MPI_MODE_CREATE | MPI_MODE_RDWR, hints, &file);
     records.end(operation, error_class(code));
     int opened = code == MPI_SUCCESS, all = 0;
     MPI_Allreduce(&opened, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);
@@ -93,8 +93,7 @@ int write_at(int operation, int slot, MPI_File file, long offset, long bytes, bo
                                            static_cast<std::uint64_t>(bytes), data.data());
     MPI_Status status;
     const auto write = collective ? MPI_File_write_at_all : MPI_File_write_at;
-    const int code =
-        write(file, offset, data.data(), static_cast<int>(bytes), MPI_BYTE, &status);
+    const int code = write(file, offset, data.data(), static_cast<int>(bytes), MPI_BYTE, &status);
     if (!code) done = moved(status);
     return code;
 }
@@ -134,8 +133,7 @@ int write_strided(int operation, int slot, MPI_File file, bool collective, Argum
     MPI_Status status;
     int code = MPI_File_set_view(file, mine, MPI_BYTE, type, "native", MPI_INFO_NULL);
     const auto write = collective ? MPI_File_write_at_all : MPI_File_write_at;
-    if (!code)
-        code = write(file, 0, data.data(), static_cast<int>(data.size()), MPI_BYTE, &status);
+    if (!code) code = write(file, 0, data.data(), static_cast<int>(data.size()), MPI_BYTE, &status);
     if (!code) done = moved(status);
     const int reset = MPI_File_set_view(file, 0, MPI_BYTE, MPI_BYTE, "native", MPI_INFO_NULL);
     if (reset) {
@@ -161,8 +159,8 @@ void read(int operation, Arguments& arguments) {
     on_file(operation, slot, [&](MPI_File file, long& done) {
         std::vector<char> data(static_cast<std::size_t>(bytes));
         MPI_Status status;
-        const int code = MPI_File_read_at(file, offset, data.data(), static_cast<int>(bytes),
-                                          MPI_BYTE, &status);
+        const int code =
+            MPI_File_read_at(file, offset, data.data(), static_cast<int>(bytes), MPI_BYTE, &status);
         if (!code) records.data(data.data(), done = moved(status));
         return code;
     });
@@ -202,8 +200,7 @@ void set_size(int operation, Arguments& arguments) {
     const auto slot = static_cast<int>(number(arguments));
     const long bytes = number(arguments);
     MPI_Barrier(MPI_COMM_WORLD);
-    on_file(operation, slot,
-            [&](MPI_File file, long&) { return MPI_File_set_size(file, bytes); });
+    on_file(operation, slot, [&](MPI_File file, long&) { return MPI_File_set_size(file, bytes); });
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
@@ -228,8 +225,7 @@ void rename_file(int operation, Arguments& arguments) {
 
 void delete_file(int operation, Arguments& arguments) {
     const std::string path = file_path(arguments);
-    alone(operation,
-          [&] { return error_class(MPI_File_delete(path.c_str(), MPI_INFO_NULL)); });
+    alone(operation, [&] { return error_class(MPI_File_delete(path.c_str(), MPI_INFO_NULL)); });
 }
 
 void barrier(int, Arguments&) { MPI_Barrier(MPI_COMM_WORLD); }
@@ -259,8 +255,7 @@ void later(long microseconds, Action action) {
 }
 
 void kill_one(int, Arguments& arguments) {
-    if (number(arguments) == rank)
-        later(number(arguments), [] { ::kill(getpid(), SIGKILL); });
+    if (number(arguments) == rank) later(number(arguments), [] { ::kill(getpid(), SIGKILL); });
 }
 
 void kill_all(int, Arguments& arguments) {
@@ -298,11 +293,12 @@ void leave(int, Arguments& arguments) {
 
 using Action = void (*)(int, Arguments&);
 const std::map<std::string, Action> actions = {
-    {"open", open_file},   {"write", write},       {"write_all", write_all}, {"strided", strided},
-    {"read", read},        {"sync", sync},         {"close", close_file},    {"size", set_size},
-    {"rename", rename_file}, {"delete", delete_file}, {"barrier", barrier},  {"fault", fault},
-    {"mend", mend},        {"kill", kill_one},     {"kill_all", kill_all},   {"stop", stop},
-    {"pause", pause},      {"leave", leave}};
+    {"open", open_file},     {"write", write},     {"write_all", write_all},
+    {"strided", strided},    {"read", read},       {"sync", sync},
+    {"close", close_file},   {"size", set_size},   {"rename", rename_file},
+    {"delete", delete_file}, {"barrier", barrier}, {"fault", fault},
+    {"mend", mend},          {"kill", kill_one},   {"kill_all", kill_all},
+    {"stop", stop},          {"pause", pause},     {"leave", leave}};
 
 void run_plan(std::istream& plan) {
     for (std::string line; std::getline(plan, line);) {
@@ -311,8 +307,7 @@ void run_plan(std::istream& plan) {
         arguments >> kind;
         const auto action = actions.find(kind);
         if (action == actions.end()) {
-            std::fprintf(stderr, "chaos_io: the plan has an unknown operation: %s\n",
-                         line.c_str());
+            std::fprintf(stderr, "chaos_io: the plan has an unknown operation: %s\n", line.c_str());
             MPI_Abort(MPI_COMM_WORLD, 2);
         }
         const auto operation = static_cast<int>(number(arguments));

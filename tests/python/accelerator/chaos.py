@@ -11,6 +11,7 @@ the moment of a fault varies a little.
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 from collections import Counter
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
@@ -147,6 +148,8 @@ def run_all(args: argparse.Namespace, options: Options) -> int:
             result.violations = [
                 violation for violation in result.violations if violation.kind not in ignored
             ]
+            if result.folder and not result.violations:
+                shutil.rmtree(result.folder)
             if result.violations and not args.quiet:
                 print(report(result, options.repeat(runs[run])), flush=True)
             if number % 10 == 0 and sys.stderr.isatty():

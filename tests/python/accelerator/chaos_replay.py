@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from chaos_log import Outcome, RankLog
 from chaos_model import History, Resize, Write
-from chaos_plan import Operation, Plan, written_blocks
+from chaos_plan import UNACCELERATED, Operation, Plan, written_blocks
 
 
 @dataclass
@@ -129,6 +129,7 @@ class Replay:
         collective = operation.kind == "write_all" or (
             operation.kind == "strided" and operation.arguments[1] == 1
         )
+        collective &= self.plan.fault not in UNACCELERATED
         if collective and self.plan.consistency == "immediate":
             self._everywhere += 1
         for rank, blocks in written_blocks(operation, self.plan.ranks).items():
@@ -171,7 +172,10 @@ class Replay:
         if good and self.plan.level in levels:
             everyone = all(not outcome.error for outcome in outcomes.values())
             file.saved[operation.number] = set(range(self.plan.ranks)) if everyone else good
-            if file.name and everyone:
+            own_close = (
+                closes and self.plan.fault in UNACCELERATED
+            )  # the MPI's own, which does not synchronise
+            if file.name and everyone and not own_close:
                 self.returned_names[operation.number] = file.name
         if len(good) == self.plan.ranks and (closes or self.plan.level == "file"):
             file.settled = operation.number
