@@ -13,6 +13,9 @@ namespace assay::storage {
 namespace {
 
 constexpr std::uint64_t poll_ns = 50'000;
+// How long a file that cannot be written on some node is waited for; its drain retries it every
+// second.
+constexpr std::uint64_t error_patience_ns = 5'000'000'000;
 
 // Polls until the condition holds. It has no limit: a file system may stall for minutes, and a node
 // that has ended makes the condition hold.
@@ -111,12 +114,15 @@ bool ConflictResolver::wait_until_published(std::uint64_t sequence) {
 // Waits until their data are in the file system.
 bool ConflictResolver::wait_until_drained(std::uint64_t sequence) {
     auto& directory = job_.directory();
+    const Store& store = job_.store();
+    const std::uint64_t until = store.now() + error_patience_ns;
     bool possible = true;
     wait_until([&] {
-        job_.store().request_drain();
-        const Progress local_progress = progress(job_.store());
-        possible = directory.query_nodes(true) && !local_progress.failed &&
-                   !directory.remote_drain_failed();
+        store.request_drain();
+        possible = directory.query_nodes(true);
+        const Progress local_progress = progress(store);
+        if (local_progress.failed || directory.remote_drain_failed())
+            possible = possible && store.now() < until;
         return !possible || (directory.all_nodes_beyond(&Progress::drained, sequence) &&
                              local_progress.drained > sequence);
     });

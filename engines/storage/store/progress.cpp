@@ -23,12 +23,13 @@ std::uint64_t sequence_at(const Store& store, std::uint32_t rank,
 // How long a write may take from its announcement to its record before its process is looked at.
 constexpr std::uint64_t patience_ns = 1'000'000'000;
 
-// Takes into account that failed writes are not in the file system.
+// Takes into account that failed writes are not in the file system, for the files that other nodes
+// ask about.
 void subtract_failed_files(const Store& store, Progress& progress) {
     for (std::uint32_t k = 0; k < file_slots; ++k) {
         const auto& slot = store.file(k);
         if (!slot.generation.load()) return;
-        if (!slot.error.load() || slot.deleted.load()) continue;
+        if (!slot.error.load() || slot.deleted.load() || !slot.shared.load()) continue;
         progress.failed = slot.error.load();
         progress.drained = std::min(progress.drained, slot.failed_from.load());
     }

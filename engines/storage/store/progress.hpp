@@ -13,7 +13,7 @@ struct Progress {
     std::uint64_t drained;  // the data of every record older than this are in the file system, and
                             // are not rewritten there
     std::uint64_t oldest;   // no record older than this is left in a ring
-    std::uint64_t failed;   // errno of a file that cannot be written; 0: none
+    std::uint64_t failed;   // errno of a shared file that cannot be written; 0: none
 };
 
 std::uint64_t horizon(const Store& store);

@@ -297,3 +297,61 @@ TEST_CASE("if the file system fails, the store keeps the data") {
     CHECK(undrained_data(*store).bytes == recovery.found.bytes);
     store->remove();
 }
+
+TEST_CASE("of ranks that open a changed file together, the first makes its data outdated for all") {
+    Folder folder;
+    const auto path = folder.file("out");
+    auto store = create_store(folder.path, 1);
+    FileStatus closed;
+    REQUIRE(read_status(path.c_str(), closed) == 0);
+    const auto slot = acquire_slot(*store, closed, path);
+    release_slot(*store, slot, &closed);
+    std::ofstream(path) << "by another program";
+    FileStatus changed;
+    REQUIRE(read_status(path.c_str(), changed) == 0);
+    const std::uint64_t before = store->now();
+    CHECK(acquire_slot(*store, changed, path) == slot);
+    CHECK(store->file(slot).valid_from > before);  // before a second rank can count itself
+    const std::uint64_t outdated = store->file(slot).valid_from;
+    CHECK(acquire_slot(*store, changed, path) == slot);
+    CHECK(store->file(slot).valid_from == outdated);
+    CHECK(store->file(slot).users == 2);
+    store->remove();
+}
+
+TEST_CASE("another file with the same inode number is another file") {
+    Folder folder;
+    const auto path = folder.file("out");
+    auto store = create_store(folder.path, 1);
+    FileStatus status;
+    REQUIRE(read_status(path.c_str(), status) == 0);
+    const auto slot = acquire_slot(*store, status, path);
+    FileStatus later = status;
+    later.birth_ns += 1;
+    if (status.birth_ns) CHECK(acquire_slot(*store, later, path) != slot);
+    CHECK(acquire_slot(*store, status, path) == slot);
+    store->remove();
+}
+
+TEST_CASE("a file that cannot be written does not hold up others, and is written later") {
+    Folder folder;
+    auto store = create_store(folder.path, 1);
+    const auto good_path = folder.file("good"), bad_path = folder.file("bad");
+    const auto good = slot_of_file(*store, good_path), bad = slot_of_file(*store, bad_path);
+    Writer writer(*store, 0);
+    const FileHandles handles(*store);
+    Drain drain(*store, handles, 1);
+    fs::rename(bad_path, folder.path / "elsewhere");
+    write_block(*store, writer, bad, 0, "abc", 3);
+    write_block(*store, writer, good, 0, "def", 3);
+    drain.finish(0, store->head(0).tail);
+    CHECK(store->file(bad).error == ESTALE);
+    CHECK(store->file(good).error == 0);
+    CHECK(fs::file_size(good_path) == 3);
+    CHECK(drain.retry(bad) == ESTALE);
+    fs::rename(folder.path / "elsewhere", bad_path);
+    CHECK(drain.retry(bad) == 0);
+    CHECK(fs::file_size(bad_path) == 3);
+    CHECK(store->file(bad).error == 0);
+    store->remove();
+}
