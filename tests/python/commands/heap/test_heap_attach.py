@@ -21,11 +21,11 @@ from heap_runs import (
     ASSAY,
     LIMIT_S,
     REQUIREMENTS,
+    arenas_of,
     can_trace_page_faults,
     finding_causes,
     functions_on_stack,
     load_profile,
-    orphaned_arenas,
     total_of,
     usage_error,
 )
@@ -309,8 +309,7 @@ def test_the_recorder_is_killed(program: Path, tmp_path: Path) -> None:
         while not any(path.stat().st_size > 1 << 20 for path in (tmp_path / "killed").glob("*.heap")):
             assert time.monotonic() < until
             time.sleep(0.01)
-        (arenas,) = {Path(line.split()[-1]).parent for line in Path(f"/proc/{target.pid}/maps").read_text().splitlines()
-                     if line.endswith(".arena")}  # fmt: skip
+        arenas = arenas_of(target.pid)
         recorder.process.kill()
         recorder.process.wait()
         while arenas.exists():  # the program deletes them when its buffers are full
@@ -327,9 +326,12 @@ def test_the_recorder_is_killed(program: Path, tmp_path: Path) -> None:
 
 def test_nothing_is_left_of_it(program: Path, tmp_path: Path) -> None:
     """All words of the global offset tables are as before, except those that were unbound."""
-    before = orphaned_arenas()
     with running(program, "obeys") as target:
-        Recorder(target.pid, tmp_path / "run").end()
+        recorder = Recorder(target.pid, tmp_path / "run")
+        arenas = arenas_of(target.pid)
+        assert arenas.is_dir()
+        recorder.end()
+        assert not arenas.exists()
         library = str(engines_folder().resolve() / "libassay-heap.so")
         lines = Path(f"/proc/{target.pid}/maps").read_text().splitlines()
         code = [int(line.split("-")[0], 16) for line in lines if line.endswith(library)]
@@ -351,7 +353,6 @@ def test_nothing_is_left_of_it(program: Path, tmp_path: Path) -> None:
                 words = memoryview(memory.read(end - begin)).cast("Q")
                 assert not [hex(word) for word in words if min(code) <= word < max(ends)], line
         target.end()
-    assert orphaned_arenas() <= before
 
 
 def test_processes_that_cannot_be_attached_to(program: Path, planted: Path, tmp_path: Path) -> None:

@@ -15,10 +15,10 @@ from heap_runs import (
     LIMIT_S,
     REQUIREMENTS,
     ROOT,
+    SAYS_ARENAS,
     build_planted,
     functions_on_stack,
     load_profile,
-    orphaned_arenas,
     run_heap,
     total_of,
 )
@@ -115,17 +115,20 @@ def test_ends_of_its_own(small: Path, tmp_path: Path, arguments: list[str]) -> N
 
 
 def test_what_would_end_assay_ends_the_program(small: Path, tmp_path: Path) -> None:
-    before = orphaned_arenas()
     process = subprocess.Popen(
-        [ASSAY, "heap", "-o", tmp_path / "run", "--", small, "waits"],
+        [ASSAY, "heap", "-o", tmp_path / "run", "--", *SAYS_ARENAS, small, "waits"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    assert process.stdout is not None and process.stdout.readline() == "ready\n"
+    assert process.stdout is not None
+    arenas = Path(process.stdout.readline().strip())
+    assert process.stdout.readline() == "ready\n" and arenas.is_dir()
     process.terminate()
     _, stderr = process.communicate(timeout=30)
     assert process.returncode == 128 + signal.SIGTERM and "did not end by itself" in stderr
-    assert total_of(load_profile(tmp_path / "run"), "two_lines").leaked == 1_000_010
-    assert orphaned_arenas() <= before
+    (killed,) = (p for p in load_profiles(tmp_path / "run") if not p.process.complete)
+    assert killed.trace.lost_events == killed.trace.damaged_bytes == killed.trace.unreadable_chunks == 0
+    assert total_of(killed, "two_lines").leaked == 1_000_010
+    assert not arenas.exists()
 
 
 def test_words_that_are_no_text(tmp_path: Path) -> None:
@@ -175,9 +178,8 @@ def test_ctrl_c_ends_the_program_and_keeps_the_profile(planted: Path, tmp_path: 
 
 
 def test_nothing_is_left_behind(planted: Path, tmp_path: Path) -> None:
-    before = orphaned_arenas()
-    run_heap(tmp_path / "run", planted, "fork")
-    assert orphaned_arenas() <= before
+    arenas, *_ = run_heap(tmp_path / "run", *SAYS_ARENAS, planted, "fork").stdout.splitlines()
+    assert Path(arenas).is_absolute() and not Path(arenas).exists()
     assert not list((tmp_path / "run/heap").glob("*.part"))
 
 
