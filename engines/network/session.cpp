@@ -102,9 +102,9 @@ void Session::max_sleeping(double& agreed) {
 }
 
 void Session::finish_collective(Nanoseconds pause) {
-    const Nanoseconds begin = now();
+    const Nanoseconds begin = transport.clock();
     while (!transport.test_collective()) {
-        const Nanoseconds waited = now() - begin;
+        const Nanoseconds waited = transport.clock() - begin;
         if (pause > 0) std::this_thread::sleep_for(std::chrono::nanoseconds(pause));
         else if (waited > limits_.spin) sched_yield();
         if (waited > limits_.timeout * 3 / 2 + 4 * expected_) find_missing_ranks(waited);
@@ -126,9 +126,10 @@ void Session::find_missing_ranks(Nanoseconds waited) {
         if (peer != rank_)
             expected[transport.receive(&answers[static_cast<std::size_t>(peer)], sizeof present,
                                        peer, tag_present)] = peer;
-    const Nanoseconds begin = now(), limit = limits_.timeout / (rank_ < collectors ? 2 : 1);
+    const Nanoseconds begin = transport.clock(),
+                      limit = limits_.timeout / (rank_ < collectors ? 2 : 1);
     for (std::vector<Ticket> answered;
-         now() - begin < limit && (rank_ >= collectors || !expected.empty());) {
+         transport.clock() - begin < limit && (rank_ >= collectors || !expected.empty());) {
         answered.clear();
         transport.poll(answered);
         for (const Ticket ticket : answered) expected.erase(ticket);
@@ -137,7 +138,7 @@ void Session::find_missing_ranks(Nanoseconds waited) {
     missing.reserve(expected.size());
     for (const auto& [ticket, peer] : expected) missing.push_back(peer);
     std::ranges::sort(missing);
-    give_up(waited + now() - begin, missing);
+    give_up(waited + transport.clock() - begin, missing);
 }
 
 std::vector<std::string> Session::gather(const std::string& value) {

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <limits>
 #include <mutex>
 #include <thread>
 #include <tuple>
@@ -19,6 +20,9 @@ namespace {
 // Other tags are acknowledgements; see Faults::Flip.
 constexpr int payload_tag = 1;
 
+// Simulated time that passes when nothing is under way, so that the ranks' time limits expire.
+constexpr Nanoseconds idle_step = 100'000'000;
+
 struct Posted {
     void* data;
     std::size_t bytes;
@@ -30,9 +34,11 @@ struct Posted {
 class Fabric {
 public:
     Fabric(int ranks, Faults faults)
-        : faults_(std::move(faults)), states_(static_cast<std::size_t>(ranks)) {}
+        : faults_(std::move(faults)), states_(static_cast<std::size_t>(ranks)), active_(ranks) {}
 
     int size() const { return static_cast<int>(states_.size()); }
+    bool simulated() const { return faults_.simulated_time; }
+    Nanoseconds clock();
 
     Ticket post_send(int rank, const void* data, std::size_t bytes, int peer, int tag);
     Ticket post_receive(int rank, void* data, std::size_t bytes, int peer, int tag);
@@ -46,6 +52,7 @@ public:
     bool test_reduction(int rank);
     std::vector<std::string> gather(int rank, const std::string& value);
     void broadcast(int rank, std::string& value);
+    void leave();          // a rank has ended
     void end(int status);  // makes the next call of every rank throw Aborted
     [[noreturn]] void abort(int status) {
         end(status);
@@ -93,8 +100,7 @@ private:
     void count_operation(Lock& lock, int rank) {
         ++state(rank).posted;
         if (!silent(rank)) return;
-        changed_.wait(lock, [this] { return aborted_; });
-        check_aborted();
+        wait_until(lock, [] { return false; });
     }
     double rate(const std::map<int, double>& sides, int rank) const {
         const auto entry = sides.find(rank);
@@ -107,11 +113,28 @@ private:
     void leave_collective(std::uint64_t number) {
         if (++collectives_[number].ended == size()) collectives_.erase(number);
     }
+    Nanoseconds time() const { return simulated() ? time_ : now(); }
+    // Every waiting rank looks again whether it can go on.
+    void wake() {
+        waiting_ = 0;
+        ++changes_;
+        changed_.notify_all();
+    }
+    // Time passes when the last rank begins to wait.
     template <class Ready>
     void wait_until(Lock& lock, Ready ready) {
-        changed_.wait(lock, [&] { return aborted_ || ready(); });
+        while (!aborted_ && !ready()) {
+            if (++waiting_ == active_ && simulated()) advance_time();
+            else changed_.wait(lock, [this, seen = changes_] { return changes_ != seen; });
+        }
         check_aborted();
     }
+    // Also ends when nothing is under way: the caller then checks its time limit.
+    template <class Ready>
+    void wait_until_or_idle(Lock& lock, Ready ready) {
+        wait_until(lock, [&, seen = idle_steps_] { return idle_steps_ != seen || ready(); });
+    }
+    void advance_time();
 
     const Faults faults_;
     std::mutex mutex_;
@@ -123,7 +146,41 @@ private:
     std::map<std::uint64_t, Collective> collectives_;
     bool aborted_ = false;
     int status_ = 0;
+    int active_, waiting_ = 0;   // ranks that have not ended; those that wait since the last wake()
+    std::uint64_t changes_ = 0;  // calls of wake()
+    std::uint64_t idle_steps_ = 0;
+    Nanoseconds time_ = 0;  // simulated
 };
+
+Nanoseconds Fabric::clock() {
+    if (!simulated()) return now();
+    const Lock lock(mutex_);
+    return time_;
+}
+
+// To the next completion of any rank.
+void Fabric::advance_time() {
+    Nanoseconds next = std::numeric_limits<Nanoseconds>::max();
+    const auto consider = [&](Nanoseconds due) {
+        if (due > time_) next = std::min(next, due);
+    };
+    for (const RankState& rank : states_) {
+        for (const Pending& pending : rank.pending) consider(pending.due);
+        for (const auto& [peer, due] : rank.puts_due) consider(due);
+    }
+    if (next == std::numeric_limits<Nanoseconds>::max()) {
+        next = time_ + idle_step;
+        ++idle_steps_;
+    }
+    time_ = next;
+    wake();
+}
+
+void Fabric::leave() {
+    const Lock lock(mutex_);
+    --active_;
+    wake();
+}
 
 std::pair<Nanoseconds, Nanoseconds> Fabric::transfer(int source, int destination, const void* from,
                                                      void* to, std::size_t bytes, bool payload) {
@@ -137,13 +194,14 @@ std::pair<Nanoseconds, Nanoseconds> Fabric::transfer(int source, int destination
     const auto duration = [&](double rate) {
         return rate > 0 ? static_cast<Nanoseconds>(static_cast<double>(bytes) / rate * 1e9) : 0;
     };
-    const Nanoseconds t = now();
+    const Nanoseconds t = time();
     RankState &sender = state(source), &receiver = state(destination);
     sender.transmit_free =
         std::max(t, sender.transmit_free) + duration(rate(faults_.transmit, source));
     receiver.receive_free =
         std::max({t, receiver.receive_free + duration(rate(faults_.receive, destination)),
                   sender.transmit_free, t + duration(rate(faults_.receive, destination))});
+    wake();
     return {sender.transmit_free, receiver.receive_free + faults_.delay};
 }
 
@@ -212,15 +270,20 @@ void Fabric::flush(int rank, int peer) {
         Lock lock(mutex_);
         check_aborted();
         due = state(rank).puts_due[peer];
+        if (simulated()) wait_until(lock, [&] { return time_ >= due; });
     }
-    while (now() < due) sched_yield();
+    while (!simulated() && now() < due) sched_yield();
 }
 
 void Fabric::poll(int rank, std::vector<Ticket>& completed) {
-    const Nanoseconds t = now();
     Lock lock(mutex_);
     check_aborted();
     RankState& m = state(rank);
+    if (simulated())
+        wait_until_or_idle(lock, [&] {
+            return std::ranges::any_of(m.pending, [&](const Pending& p) { return p.due <= time_; });
+        });
+    const Nanoseconds t = time();
     std::erase_if(m.pending, [&](const Pending& pending) {
         if (pending.due > t) return false;
         completed.push_back(pending.ticket);
@@ -247,13 +310,14 @@ void Fabric::begin_reduction(int rank, std::span<double> values, bool sum) {
         for (std::size_t i = 0; i < values.size(); ++i)
             c.values[i] = sum ? c.values[i] + values[i] : std::max(c.values[i], values[i]);
     }
-    changed_.notify_all();
+    wake();
 }
 
 bool Fabric::test_reduction(int rank) {
-    const Lock lock(mutex_);
+    Lock lock(mutex_);
     check_aborted();
     Collective& c = current_collective(rank);
+    if (simulated()) wait_until_or_idle(lock, [&] { return c.begun == size(); });
     if (c.begun < size()) return false;
     std::ranges::copy(c.values, state(rank).reduction.begin());
     leave_collective(state(rank).collectives++);
@@ -268,7 +332,7 @@ std::vector<std::string> Fabric::gather(int rank, const std::string& value) {
     c.texts.resize(states_.size());
     c.texts[static_cast<std::size_t>(rank)] = value;
     ++c.begun;
-    changed_.notify_all();
+    wake();
     wait_until(lock, [&] { return c.begun == size(); });
     std::vector<std::string> parts;
     if (rank == 0) parts = c.texts;
@@ -283,7 +347,7 @@ void Fabric::broadcast(int rank, std::string& value) {
     Collective& c = collectives_[number];
     if (rank == 0) {
         c.texts = {value};
-        changed_.notify_all();
+        wake();
     }
     wait_until(lock, [&] { return !c.texts.empty(); });
     value = c.texts.front();
@@ -294,7 +358,7 @@ void Fabric::end(int status) {
     const Lock lock(mutex_);
     if (!aborted_) status_ = status;
     aborted_ = true;
-    changed_.notify_all();
+    wake();
 }
 
 class NullRank final : public Transport {
@@ -304,6 +368,8 @@ public:
     int rank() const override { return rank_; }
     int size() const override { return fabric_.size(); }
     std::string library() const override { return "null"; }
+    bool simulated() const override { return fabric_.simulated(); }
+    Nanoseconds clock() const override { return fabric_.clock(); }
     Ticket send(const void* data, std::size_t bytes, int peer, int tag) override {
         return fabric_.post_send(rank_, data, bytes, peer, tag);
     }
@@ -389,6 +455,7 @@ void run_null_ranks(int ranks, const Faults& faults, const std::function<void(Tr
                     errors[static_cast<std::size_t>(rank)] = std::current_exception();
                     fabric.end(2);  // the other ranks would wait for this one
                 }
+                fabric.leave();
             });
     }
     std::exception_ptr aborted;

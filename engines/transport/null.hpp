@@ -4,7 +4,8 @@
 // Data is copied when a send matches its receive, or when a put or get is posted. The operation
 // completes when the modelled links would have carried the message: each rank has one transmit and
 // one receive side, and each side serves one message at a time. Time is real, so the engine's
-// clocks are tested too.
+// clocks are tested too, or simulated, so that a measured rate does not depend on the machine's
+// load.
 #pragma once
 
 #include <functional>
@@ -31,6 +32,9 @@ struct Faults {
     std::vector<Flip> flips;
     // By rank: posted operations after which it stops answering.
     std::map<int, std::uint64_t> silent_after;
+    // Time stands still while a rank runs. When all wait, it moves to the next completion; if there
+    // is none, it passes until a rank's time limit expires.
+    bool simulated_time = false;
 };
 
 // Thrown by the next call of every rank after one rank has called abort().
