@@ -1,3 +1,4 @@
+// The sockets are non-blocking, so that each wait is a poll() with a deadline.
 #include "node/rdma/control.hpp"
 
 #include <arpa/inet.h>
@@ -18,9 +19,9 @@
 namespace assay::rdma {
 namespace {
 
-Nanoseconds deadline_in(double limit) { return now() + static_cast<Nanoseconds>(limit * 1e9); }
+Nanoseconds deadline_in(double seconds) { return now() + static_cast<Nanoseconds>(seconds * 1e9); }
 
-// Waits until the socket is readable or writable. Returns false at the deadline.
+// Waits until the socket is readable (POLLIN) or writable (POLLOUT). Returns false at the deadline.
 bool wait_for(int socket, short events, Nanoseconds deadline) {
     for (;;) {
         pollfd polled{socket, events, 0};
@@ -34,20 +35,20 @@ bool wait_for(int socket, short events, Nanoseconds deadline) {
     }
 }
 
-std::string encode_word(std::uint32_t value) {
+std::string to_big_endian(std::uint32_t value) {
     value = htonl(value);
     return {reinterpret_cast<const char*>(&value), sizeof value};
 }
 
-std::string numeric(const sockaddr_storage& address, socklen_t length) {
+std::string format_address(const sockaddr_storage& address, socklen_t length) {
     char text[NI_MAXHOST] = "?";
     getnameinfo(reinterpret_cast<const sockaddr*>(&address), length, text, sizeof text, nullptr, 0,
                 NI_NUMERICHOST);
     const std::string name = text;
-    return name.starts_with("::ffff:") ? name.substr(7) : name;  // IPv4 over an IPv6 socket
+    return name.starts_with("::ffff:") ? name.substr(7) : name;  // an IPv4-mapped address
 }
 
-void no_delay(int socket) {
+void disable_nagle(int socket) {
     const int on = 1;
     setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
@@ -57,13 +58,14 @@ void no_delay(int socket) {
 Connection::Connection(int socket, std::string peer, double limit)
     : socket_(socket), peer_(std::move(peer)), limit_(limit) {
     fcntl(socket_, F_SETFL, fcntl(socket_, F_GETFL) | O_NONBLOCK);
-    no_delay(socket_);
+    disable_nagle(socket_);
 }
 
 Connection::~Connection() { close(socket_); }
 
 void Connection::throw_gone() const {
-    throw PeerError(fmt::format("{} has gone away", peer_), "see its last messages there");
+    throw PeerError(fmt::format("{} has gone away", peer_),
+                    "read the last lines that it printed on its host");
 }
 
 void Connection::fail(const Json& abort, const std::string& peer) {
@@ -72,8 +74,8 @@ void Connection::fail(const Json& abort, const std::string& peer) {
 
 void Connection::send(const Json& message) {
     const std::string body = message.dump();
-    const std::string text = encode_word(control_magic) + encode_word(control_version) +
-                             encode_word(static_cast<std::uint32_t>(body.size())) + body;
+    const std::string text = to_big_endian(control_magic) + to_big_endian(control_version) +
+                             to_big_endian(static_cast<std::uint32_t>(body.size())) + body;
     const Nanoseconds deadline = deadline_in(limit_);
     for (std::size_t sent = 0; sent < text.size();) {
         const ssize_t n = ::send(socket_, text.data() + sent, text.size() - sent, MSG_NOSIGNAL);
@@ -84,7 +86,7 @@ void Connection::send(const Json& message) {
                 throw PeerError(fmt::format("{} has not read for {:g} s", peer_, limit_),
                                 "check that it still runs");
         } else if (errno != EINTR) {
-            check();  // throws its abort message, if there is one
+            check();  // throws the reason if the other side has sent "abort"
             throw_gone();
         }
     }
@@ -115,8 +117,8 @@ std::uint32_t Connection::read_word(Nanoseconds deadline) {
     return ntohl(value);
 }
 
-// Each part of the header is checked on arrival, so that a foreign program that sends a few bytes
-// is not waited for.
+// Reads one message. Each word of the header is checked on arrival: another program that sends only
+// a few bytes is recognised at once, not at the deadline.
 Json Connection::next(Nanoseconds deadline) {
     if (read_word(deadline) != control_magic)
         throw ForeignError(
@@ -166,7 +168,7 @@ void Connection::abort(const std::string& what) noexcept {
     try {
         limit_ = std::min(limit_, 1.0);
         send({{"type", "abort"}, {"what", what}});
-    } catch (const std::exception&) {  // it has already gone
+    } catch (const std::exception&) {  // the other side has ended already
     }
 }
 
@@ -182,7 +184,7 @@ void Connection::check(double wait) {
 Listener::Listener(int port) : socket_(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     const int on = 1, off = 0;
     int status = 0;
-    if (socket_ >= 0) {  // also accepts IPv4
+    if (socket_ >= 0) {  // a dual-stack socket: accepts IPv6 and IPv4
         sockaddr_in6 any{};
         any.sin6_family = AF_INET6;
         any.sin6_port = htons(static_cast<std::uint16_t>(port));
@@ -218,7 +220,7 @@ std::optional<Listener::Incoming> Listener::accept(double limit) {
         socklen_t length = sizeof address;
         const int connection =
             accept4(socket_, reinterpret_cast<sockaddr*>(&address), &length, SOCK_CLOEXEC);
-        if (connection >= 0) return Incoming{connection, numeric(address, length)};
+        if (connection >= 0) return Incoming{connection, format_address(address, length)};
         if (errno != EINTR && errno != ECONNABORTED && errno != EAGAIN)
             throw Error(fmt::format("cannot accept a connection: {}", std::strerror(errno)));
     }

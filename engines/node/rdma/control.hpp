@@ -22,12 +22,12 @@ inline constexpr std::uint32_t control_magic = 0x41525350;  // "ARSP"
 inline constexpr std::uint32_t control_version = 1;
 inline constexpr std::uint32_t longest_message = 1 << 20;  // 1024 queue pairs take about 20 KiB
 
-// An error that the other side caused; it is not reported to it.
+// An error that the other side caused. This side sends no "abort" for it.
 struct PeerError : Error {
     using Error::Error;
 };
 
-// The connected program does not speak this protocol.
+// The other end is not Assay: the first word of its message is not the magic.
 struct ForeignError : PeerError {
     using PeerError::PeerError;
 };
@@ -52,6 +52,7 @@ public:
     Json receive(std::string_view type);
     // Sends a message and returns the other side's message of the same type: a barrier.
     Json exchange(const Json& message);
+    // Sends "alive" with this side's progress (0 to 1).
     void alive(double done);
     // Sends the reason why this side ends; ignores failures.
     void abort(const std::string& what) noexcept;
@@ -70,7 +71,7 @@ private:
     std::string peer_;
     double limit_;
     std::function<void(double)> on_alive_;
-    std::optional<Json> early_message_;  // read by check(), for the next receive()
+    std::optional<Json> early_message_;  // check() has read it; the next receive() returns it
 };
 
 // The listening side. The constructor throws Error if the port is in use.
