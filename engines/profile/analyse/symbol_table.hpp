@@ -1,5 +1,6 @@
-// The function names of an object's symbol table, sorted for binary search. elfutils searches the
-// whole table for every address, which takes seconds for a hundred thousand symbols.
+// The functions of an object's ELF symbol table, sorted by address for binary search. elfutils'
+// own look-up (dwfl_module_addrsym) searches the whole table for every address, which takes seconds
+// in all for a hundred thousand symbols.
 #pragma once
 
 #include <elfutils/libdwfl.h>
@@ -10,9 +11,12 @@ namespace assay::heap {
 
 class SymbolTable {
 public:
+    // Reads the table; empty if the module has none. The module must outlive the SymbolTable: the
+    // names lie in it.
     explicit SymbolTable(Dwfl_Module* module);
 
-    // The function at an address (in elfutils' numbering of the module); null when there is none.
+    // Returns the mangled name of the innermost function that covers the address, or null. The
+    // address is the object's own plus the bias of dwfl_module_getelf.
     const char* find(GElf_Addr address) const;
 
 private:
