@@ -1,13 +1,16 @@
 // assay-alloc: measures allocators, and replays heap traces on them.
 //
-//   assay-alloc --describe                            prints its measurements as JSON
-//   assay-alloc check [--library PATH] [...]          prints the library whose malloc a
-//                                                     process on this allocator calls
-//   assay-alloc run NAME --library PATH [...]         runs a measurement; writes records to
-//                                                     standard output
-//   assay-alloc prepare TRACE SCRIPT                  converts a heap trace into a script for
-//                                                     profile.alloc.replay
-//   assay-alloc serve                                 the measured process; started by the others
+//   assay-alloc --describe                       prints the measurements' descriptors as JSON
+//   assay-alloc check [--library PATH] [...]     starts a process with the allocator preloaded and
+//                                                prints the path of the library whose malloc it
+//                                                calls; an error if that is another library
+//   assay-alloc run NAME [--library PATH] [...]  runs a measurement; writes records to standard
+//                                                output
+//   assay-alloc prepare TRACE SCRIPT             converts a heap trace into a script for
+//                                                profile.alloc.replay; prints its counts as JSON
+//   assay-alloc serve                            is the measured process, which check and run start
+//
+// Errors exit with 2 and the reason on standard error.
 #include <fmt/format.h>
 
 #include <array>
@@ -58,13 +61,14 @@ void prepare(const std::string& trace, const std::string& script) {
 int run(int argc, char** argv) {
     const std::string verb = argc > 1 ? argv[1] : "";
     if (verb == "serve" && argc == 2) return alloc::serve_task();
-    std::signal(SIGPIPE, SIG_IGN);
+    std::signal(SIGPIPE, SIG_IGN);  // a closed standard output is an error of the write
     if (verb == "--describe") {
         fmt::print("{}\n", describe(table).dump());
         return 0;
     }
     if (verb == "check") {
         constexpr double limit_s = 30;
+        // The options that select the allocator are the same in all measurements.
         fmt::print("{}\n", alloc::find_malloc_library(alloc::allocator_of(Options::parse(
                                                           alloc::mixed, {argv + 2, argv + argc})),
                                                       limit_s));
@@ -79,8 +83,9 @@ int run(int argc, char** argv) {
         return 0;
     }
     fmt::print(stderr,
-               "usage: assay-alloc --describe\n       assay-alloc check|run NAME [--library PATH] "
-               "[--param value ...]\n"
+               "usage: assay-alloc --describe\n"
+               "       assay-alloc check [--library PATH] [--param value ...]\n"
+               "       assay-alloc run NAME [--library PATH] [--param value ...]\n"
                "       assay-alloc prepare TRACE SCRIPT\n");
     return exit_unusable;
 }
