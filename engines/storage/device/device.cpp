@@ -1,6 +1,8 @@
-// A point is a combination of operation, pattern, method, number of threads and transfer size. The
-// threads start together, each on its own core and part of the target, and stop when the time is
-// over. The transfers that are complete by then count.
+// A point is a combination of operation, pattern, method, number of threads and transfer size. Each
+// point is measured in --repeats passes of --budget seconds. In a pass the threads start together,
+// each bound to a core and in its own part of the target. A thread ends with its first transfer
+// that completes after the budget; that transfer and its time count. Writes are not synced: `call`
+// and `mmap` measure the page cache, or on a dax mapping the processor's caches.
 #include "storage/device/device.hpp"
 
 #include <fmt/format.h>
@@ -33,7 +35,8 @@ struct Point {
     std::size_t threads, size;
 };
 
-// Copies with non-temporal stores. On persistent memory they are durable after the fence.
+// Copies 16-byte aligned data with non-temporal stores. They bypass the caches, so on persistent
+// memory they are durable after the fence. Returns false without SSE2.
 bool stream_copy(std::byte* to, const std::byte* from, std::size_t bytes) {
 #ifdef __SSE2__
     auto* const target = reinterpret_cast<__m128i*>(to);
@@ -55,7 +58,7 @@ constexpr bool has_stream_copy =
     false;
 #endif
 
-// The transfers of one thread at a point.
+// One thread's transfers at a point: its buffer, the offsets that it visits, and its results.
 class Mover {
 public:
     Mover(const Target& target, const Point& point, std::size_t index)
@@ -67,6 +70,7 @@ public:
         std::memset(buffer_.data(), 0x5A, point.size);
     }
 
+    // One transfer. Returns false and sets errno on an error.
     bool move() {
         const std::size_t offset = begin_ + next() * point_.size;
         auto* const data = static_cast<std::byte*>(buffer_.data());
@@ -79,12 +83,13 @@ public:
         return true;
     }
 
-    std::uint64_t moved = 0, wrong = 0;
+    std::uint64_t moved = 0, wrong = 0;  // complete transfers; reads with wrong data
     double seconds_taken = 0;
-    int error = 0;
+    int error = 0;  // errno
     Histogram latency;
 
 private:
+    // The number of the next transfer within the thread's part.
     std::size_t next() {
         if (point_.pattern == "sequential") return next_++ % count_;
         state_ ^= state_ << 13;  // xorshift64 (Marsaglia 2003)
@@ -113,13 +118,15 @@ private:
     const Target& target_;
     const Point& point_;
     NodeMemory buffer_;
-    std::size_t begin_, count_, next_ = 0;
-    std::uint64_t state_;
+    std::size_t begin_;  // offset of the thread's part
+    std::size_t count_;  // transfers that fit into it
+    std::size_t next_ = 0;
+    std::uint64_t state_;  // of the random numbers
 };
 
 struct Pass {
-    double bandwidth = 0, rate = 0;
-    std::uint64_t wrong = 0;
+    double bandwidth = 0, rate = 0;  // B/s; transfers/s
+    std::uint64_t wrong = 0;         // reads with wrong data
 };
 
 Pass run_pass(const Target& target, const Point& point, double duration_s, Histogram& latency) {
@@ -197,9 +204,10 @@ std::vector<std::int64_t> thread_counts(const Options& options) {
     return counts;
 }
 
-// Why a point cannot be measured here; empty: it can.
+// Returns why a point cannot be measured here, or an empty string if it can.
 std::string waived_reason(const Target& target, const Point& point) {
     const bool mapped = point.method == "mmap" || point.method == "stream";
+    // A /dev/dax device has no read and write calls.
     if (target.is_device() && !mapped) return target.direct_unavailable();
     if (point.method == "direct" && target.direct() < 0) return target.direct_unavailable();
     if (point.method == "stream" && !has_stream_copy)

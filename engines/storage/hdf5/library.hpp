@@ -1,5 +1,5 @@
-// An owner of an HDF5 identifier, which closes it, and a check of HDF5's status. Both abort the job
-// on an error.
+// Errors and ownership for calls of the HDF5 library. Handle owns an HDF5 identifier and closes it;
+// require() checks the status of a call. Both abort the MPI job on an error.
 #pragma once
 
 #include <hdf5.h>
@@ -14,7 +14,8 @@ namespace assay::storage {
 class Handle {
 public:
     using Close = herr_t (*)(hid_t);  // H5Fclose, H5Dclose, ...
-    // Aborts the job if `id` is an error. `action` completes "HDF5 cannot ...".
+    // Aborts the job if `id` is negative, HDF5's error value. `action` completes the message "HDF5
+    // cannot ...".
     Handle(Ranks& ranks, hid_t id, Close closer, const char* action) : id_(id), close_(closer) {
         if (id < 0)
             ranks.fail(std::string("HDF5 cannot ") + action,
@@ -26,6 +27,7 @@ public:
     Handle& operator=(const Handle&) = delete;
 
     operator hid_t() const { return id_; }
+    // Closes the identifier now, at most once.
     void close() {
         if (id_ >= 0) close_(id_);
         id_ = -1;
@@ -36,7 +38,7 @@ private:
     Close close_;
 };
 
-// Aborts the job if `status` is an error.
+// Aborts the job if `status` is negative. `action` is as above.
 inline void require(Ranks& ranks, herr_t status, const char* action) {
     if (status < 0)
         ranks.fail(std::string("HDF5 cannot ") + action,

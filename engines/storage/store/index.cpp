@@ -1,3 +1,6 @@
+// Extents are in two levels, as in a log-structured merge tree: insertions go into the ordered map
+// recent_, and compact() merges it into the vector sorted_, which is searched faster and takes less
+// memory. A lookup searches both, all runs, and the runs that still grow.
 #include "storage/store/index.hpp"
 
 #include <algorithm>
@@ -7,9 +10,11 @@ namespace assay::storage {
 namespace {
 
 constexpr std::uint64_t min_run_blocks = 16;      // fewer blocks are cheaper as extents
-constexpr std::size_t max_runs = 64;              // every lookup visits each
+constexpr std::size_t max_runs = 64;              // a lookup visits all of them
 constexpr std::size_t min_recent_extents = 4096;  // fewer are not worth a compaction
+constexpr std::size_t map_node_bytes = 48;        // about a std::map node without its value
 
+// Of two writes with the same sequence that of the higher rank counts as newer.
 bool newer(std::uint64_t a, std::uint32_t rank_a, std::uint64_t b, std::uint32_t rank_b) {
     return a != b ? a > b : rank_a > rank_b;
 }
@@ -25,6 +30,8 @@ void Index::add(const Record& record, std::uint32_t rank, std::uint64_t position
             position,     record.sequence, record.sequence, rank,         1};
     if (static_cast<RecordKind>(record.kind) == RecordKind::tombstone) run.rank = file_system_rank;
     if (run.count > 1 || run.rank == file_system_rank) return add(run);
+    // A record of one block extends the rank's growing run if it follows it in the rings and lies
+    // one stride further in the file. The second block sets the stride.
     run.stride = run.length;
     const auto it = growing_.find(rank);
     if (it == growing_.end()) {
@@ -46,6 +53,7 @@ void Index::add(const Record& record, std::uint32_t rank, std::uint64_t position
         }
         if (growing.count == 1) growing.stride = growing.length;
     }
+    // The record begins a new run.
     add(growing);
     growing = run;
 }
@@ -54,7 +62,7 @@ void Index::add(const Run& run) {
     if (run.count < min_run_blocks) return split(run);
     runs_.push_back(run);
     if (runs_.size() <= max_runs) return;
-    // The shortest run is split: it becomes the fewest extents.
+    // Too many: the run of the fewest blocks becomes extents.
     const auto shortest = std::min_element(
         runs_.begin(), runs_.end(), [](const Run& a, const Run& b) { return a.count < b.count; });
     const Run old = *shortest;
@@ -76,11 +84,13 @@ void Index::clear() {
     truncations_.clear();
 }
 
+// The sequence of one block. It is looked up where the blocks are of records that differ in it.
 std::uint64_t Index::sequence(const Run& run, std::uint64_t block) const {
     return run.records == 1 || run.oldest == run.newest ? run.newest : sequence_of_(run, block);
 }
 
-// Inserts into recent_: older parts there are replaced, newer ones stay.
+// Inserts into recent_, whose extents stay disjoint: bytes of older extents are replaced, bytes of
+// newer ones are cut out of `extent`. An extent behind all others goes straight into sorted_.
 void Index::insert(Extent extent) {
     if (recent_.empty() && (sorted_.empty() || sorted_.back().end <= extent.begin)) {
         sorted_.push_back(extent);
@@ -175,6 +185,8 @@ bool Index::is_truncated(std::uint64_t sequence, std::uint64_t offset) const {
     return false;
 }
 
+// Makes `candidate` the answer if it covers `offset` and is newer than `best`. Cuts the answer's
+// end at either edge of a candidate, where another one may be the newest.
 void Index::take_if_newer(Lookup& best, std::uint64_t offset, const Extent& candidate) const {
     if (candidate.begin > offset) {
         best.end = std::min(best.end, candidate.begin);
@@ -194,6 +206,8 @@ Lookup Index::find(std::uint64_t offset, std::uint64_t end) {
     best.end = end;
     auto take_from_run = [&](const Run& run) {
         if (offset >= run.end()) return;
+        // Only the block at or before the offset can cover it. A block behind the offset ends the
+        // answer; its sequence is not looked up, since that reads a record.
         const std::uint64_t block = offset <= run.begin ? 0 : (offset - run.begin) / run.stride;
         for (std::uint64_t k = block; k < std::min(block + 2, run.count); ++k) {
             const std::uint64_t begin = run.begin + k * run.stride;
@@ -216,6 +230,7 @@ Lookup Index::find(std::uint64_t offset, std::uint64_t end) {
         if (from != recent_.begin()) take_if_newer(best, offset, std::prev(from)->second);
         if (from != recent_.end()) take_if_newer(best, offset, from->second);
     }
+    // A byte that a later truncation has removed is read from the file system.
     for (const auto& truncation : truncations_)
         if (truncation.size > offset) best.end = std::min(best.end, truncation.size);
     if (best.data && is_truncated(best.sequence, offset)) best.data = false;
@@ -223,8 +238,8 @@ Lookup Index::find(std::uint64_t offset, std::uint64_t end) {
 }
 
 std::size_t Index::bytes() const {
-    return runs_.capacity() * sizeof(Run) + growing_.size() * (sizeof(Run) + 48) +
-           sorted_.capacity() * sizeof(Extent) + recent_.size() * (sizeof(Extent) + 48);
+    return runs_.capacity() * sizeof(Run) + growing_.size() * (sizeof(Run) + map_node_bytes) +
+           sorted_.capacity() * sizeof(Extent) + recent_.size() * (sizeof(Extent) + map_node_bytes);
 }
 
 }  // namespace assay::storage
