@@ -18,6 +18,7 @@ namespace {
 
 constexpr std::size_t receive_chunk = 64u << 10;
 constexpr std::size_t send_chunk = 4u << 20;  // then the next client is served
+constexpr int accept_pause_ms = 50;           // while the process has no descriptor left
 
 }  // namespace
 
@@ -71,7 +72,8 @@ void Service::watch(int fd, bool writing, bool add) {
 void Service::serve() {
     epoll_event events[64];
     while (!stop_.load()) {
-        const int n = epoll_wait(epoll_, events, 64, -1);
+        const int n = epoll_wait(epoll_, events, 64, accepts_ ? -1 : accept_pause_ms);
+        if (n == 0) listen_for_clients(true);
         for (int k = 0; k < n; ++k) {
             const int fd = events[k].data.fd;
             if (fd == wake_) continue;
@@ -93,9 +95,21 @@ void Service::serve() {
     }
 }
 
+void Service::listen_for_clients(bool on) {
+    epoll_event event{};
+    event.events = on ? EPOLLIN : 0u;
+    event.data.fd = listening_;
+    epoll_ctl(epoll_, EPOLL_CTL_MOD, listening_, &event);
+    accepts_ = on;
+}
+
 void Service::accept_client() {
     const int fd = accept4(listening_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (fd < 0) return;
+    if (fd < 0) {
+        // A connection that cannot be accepted stays ready, so the thread would spin.
+        if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) listen_for_clients(false);
+        return;
+    }
     const int on = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     clients_[fd];

@@ -84,6 +84,7 @@ private:
     Service(Store& store, const Key& key) : store_(store), key_(key) {}
     void serve();
     void accept_client();
+    void listen_for_clients(bool on);
     bool receive(int fd, Client& client);
     bool send_answers(int fd, Client& client);
     void prepare(Answer& answer, Client& client);
@@ -98,6 +99,7 @@ private:
     int listening_ = -1, epoll_ = -1, wake_ = -1;
     std::uint16_t port_ = 0;
     std::map<int, Client> clients_;
+    bool accepts_ = true;
     std::atomic<bool> stop_{false};
     pthread_t thread_{};
     bool running_ = false;

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint64_t prefault_step = 8u << 20;     // bytes at a time
 constexpr std::uint64_t prefault_ahead = 128u << 20;  // bytes ahead of the writer
-constexpr std::uint64_t drain_poll_ns = 50'000;
+constexpr std::uint64_t drain_poll_ns = 50'000, retry_poll_ns = 10'000'000;
 // How long a writer waits for a file that cannot be written; the drain retries it every second.
 constexpr std::uint64_t error_patience_ns = 3'000'000'000;
 
@@ -157,12 +157,14 @@ void Writer::evict_first(const Record& oldest, std::uint64_t position) {
 bool Writer::wait_for_space() {
     const std::uint64_t first = head_.first_record.load();
     const std::uint64_t until = store_.now() + error_patience_ns;
-    for (;;) {
+    for (std::uint64_t poll_ns = drain_poll_ns;; sleep_ns(poll_ns)) {
         store_.request_drain();
         if (head_.drained.load() > first) {
             const Record& oldest = store_.record(rank_, first);
             if (may_evict(oldest) && !store_.superblock().eviction_stopped.load()) return true;
             const auto error = store_.file(oldest.file).error.load();
+            if (error && retry_ && retry_(oldest.file) == 0) continue;
+            poll_ns = error ? retry_poll_ns : drain_poll_ns;
             if (error && store_.now() > until) {
                 error_ = static_cast<int>(error);
                 return false;
@@ -172,7 +174,6 @@ bool Writer::wait_for_space() {
             error_ = EIO;
             return false;
         }
-        sleep_ns(drain_poll_ns);
     }
 }
 

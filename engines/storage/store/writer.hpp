@@ -45,6 +45,11 @@ public:
     // Their `ring_offset` is relative to the reserved one.
     void publish(Record* records, std::size_t count, std::uint64_t ring_offset, std::size_t bytes);
 
+    // Called when the oldest data belong to a file with an error: writes them again with this
+    // process's descriptors. Returns 0 or errno.
+    using Retry = std::function<int(std::uint32_t file)>;
+    void set_retry(Retry retry) { retry_ = std::move(retry); }
+
     // Called before an eviction: returns the record before which records may be evicted (`drained`
     // at most: those are in the file system); `first` means failure. It may publish up to
     // `reserved_records()` records without data.
@@ -74,6 +79,7 @@ private:
     RankHead& head_;
     std::uint32_t rank_;
     std::uint64_t next_ring_offset_ = 0;
+    Retry retry_;
     EvictionGuard eviction_guard_;
     std::uint64_t evictable_before_ = 0;  // a record number
     std::atomic<std::uint64_t> prefault_target_{0};
