@@ -1,6 +1,6 @@
-// The theme: light or dark as the system asks, always light on paper. Colours are defined once, as CSS
-// custom properties; charts read them from there. All ramps and series colours are safe for colour-blind
-// readers (blue against orange), and series differ in symbol as well.
+// The theme: light or dark as the system prefers, and always light in print. Colours are defined once, as
+// CSS custom properties; charts read them from there. The ramp and the series' colours are safe for
+// colour-blind readers (blue against orange), and series differ in symbol as well.
 
 import { useEffect, useState } from "preact/hooks";
 
@@ -9,13 +9,14 @@ export type Theme = "light" | "dark";
 const prefersDark = matchMedia("(prefers-color-scheme: dark)");
 let printing = false;
 
+/** Returns the theme and puts it on the root element, whose style sheet depends on it. */
 function currentTheme(): Theme {
   const theme = prefersDark.matches && !printing ? "dark" : "light";
   document.documentElement.dataset["theme"] = theme;
   return theme;
 }
 
-/** The theme now; the component is drawn again when it changes. Call it where colours are read. */
+/** Returns the theme; the component renders again when it changes. Call it where colours are read. */
 export function useTheme(): Theme {
   const [theme, setTheme] = useState(currentTheme);
   useEffect(() => {
@@ -30,7 +31,7 @@ export function useTheme(): Theme {
   return theme;
 }
 
-/** True while the page is being printed: what scrolls on a screen must then be there whole. */
+/** True while the page is being printed: paper does not scroll, so lists must then be complete. */
 export function usePrinting(): boolean {
   const [state, setState] = useState(printing);
   useEffect(() => {
@@ -41,6 +42,7 @@ export function usePrinting(): boolean {
   return state;
 }
 
+// The browser's two print events become one of the page's own, sent after `printing` has changed.
 for (const [event, value] of [
   ["beforeprint", true],
   ["afterprint", false],
@@ -51,18 +53,19 @@ for (const [event, value] of [
   });
 }
 
-/** A colour of the theme: colour("ink") is --ink. */
+/** A colour of the theme: colour("ink") is the custom property --ink. Returns its text, such as "#14171c". */
 export function colour(name: string): string {
   return getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
 }
 
 export type Rgb = [number, number, number];
 
+/** Parses "#rrggbb". */
 function rgb(hex: string): Rgb {
   return [1, 3, 5].map((position) => parseInt(hex.slice(position, position + 2), 16)) as Rgb;
 }
 
-/** The diverging ramp: -1 is worst, 0 is the median, +1 is best; 256 steps, read by rampColour. */
+/** The diverging colour scale from worst over median to best, in 256 linear steps; rampColour reads it. */
 export function ramp(): Rgb[] {
   const stops = ["worst", "worse", "median", "better", "best"].map((name) =>
     rgb(colour(`ramp-${name}`)),
@@ -76,7 +79,7 @@ export function ramp(): Rgb[] {
   });
 }
 
-/** The colour of a deviation when the ramp ends at ±`range`. */
+/** The colour of a relative deviation from the median (-0.1: 10 % worse); the ramp ends at ±`range`. */
 export function rampColour(steps: Rgb[], deviation: number, range: number): Rgb {
   const position = Math.max(0, Math.min(1, deviation / range / 2 + 0.5));
   return steps[Math.round(position * 255)]!;

@@ -1,4 +1,5 @@
-// The allocator study's curves: a phase of a block's life over its size, a curve for each allocator.
+// The allocator study's curves: for each phase of a block's life one panel over block size, with a curve
+// for each allocator. A panel is a metric of profile.alloc.cycle or profile.alloc.retention.
 
 import type { Curve } from "../charts/Curves";
 import type { Measurement, Scalar } from "./records";
@@ -15,8 +16,9 @@ export interface Panel {
   curves: Curve[];
 }
 
-/** What the study was asked: which numbers of threads, and whether of first batches or of repeated ones. */
-export interface Asked {
+/** The settings that the study was run with. A state is "first" (a process's first batch of blocks, in fresh
+ * memory) or "repeated" (its later batches). */
+export interface Settings {
   threads: number[];
   states: string[];
 }
@@ -36,7 +38,7 @@ export function allocatorPoints(measurements: readonly Measurement[]): Measureme
   );
 }
 
-export function settings(points: readonly Measurement[]): Asked {
+export function settings(points: readonly Measurement[]): Settings {
   const values = (name: string): Scalar[] => {
     const values = points
       .filter((point) => point.name === CYCLE)
@@ -83,7 +85,7 @@ export function panels(points: readonly Measurement[], threads: number, state: s
     .filter(({ curves }) => curves.length > 0);
 }
 
-/** Only what a logarithmic axis can show: no fault at all is no point. */
+/** A logarithmic axis cannot show zero, such as no page fault: such points are left out. */
 function curvesOf(records: Measurement[], names: string[]): Curve[] {
   return names.flatMap((name, series) => {
     const points = records

@@ -1,4 +1,6 @@
-// The allocator study as curves over the size of a block: a panel a phase, a curve an allocator.
+// The allocator study as charts over block size: one chart for each phase of a block's life (malloc,
+// first touch, free, ...), one curve for each allocator. The reader chooses the number of threads, and
+// whether a process's first batch of blocks or its later batches are shown.
 
 import { useMemo, useState } from "preact/hooks";
 
@@ -7,8 +9,9 @@ import { settings, panels } from "../data/allocators";
 import type { Measurement } from "../data/records";
 import { Choice } from "./Choice";
 
-const STATES: Record<string, string> = {
-  repeated: "again and again",
+// By the engine's parameter "state": memory is fresh in the first batch, reused in later ones.
+const STATE_LABELS: Record<string, string> = {
+  repeated: "later batches of a process",
   first: "first batch of a process",
 };
 
@@ -16,7 +19,7 @@ export function Allocators({ points }: { points: Measurement[] }) {
   const { threads, states } = useMemo(() => settings(points), [points]);
   const [count, setCount] = useState(String(threads[0] ?? 1));
   const [state, setState] = useState(states[0] ?? "repeated");
-  const chosen = useMemo(() => panels(points, Number(count), state), [points, count, state]);
+  const shown = useMemo(() => panels(points, Number(count), state), [points, count, state]);
   return (
     <section id="allocators">
       <h2>Allocators over the size of a block</h2>
@@ -33,16 +36,16 @@ export function Allocators({ points }: { points: Measurement[] }) {
           <Choice
             label="Blocks"
             value={state}
-            options={states.map((option) => [option, STATES[option] ?? option])}
+            options={states.map((option) => [option, STATE_LABELS[option] ?? option])}
             onChange={setState}
           />
         )}
         <p class="soft">
-          Both axes are logarithmic; what is none at all, such as no page fault, is left out.
+          Both axes are logarithmic, so values of zero (no page fault) are not shown.
         </p>
       </div>
       <div class="charts">
-        {chosen.map(({ key, title, unit, curves }) => (
+        {shown.map(({ key, title, unit, curves }) => (
           <Curves
             key={key}
             title={title}
