@@ -7,13 +7,17 @@
 //     FAULTY_FS_WHILE=PATH      faults occur only while PATH exists
 //     FAULTY_FS_ONCE=1          a fault removes PATH, so that only one call of all processes fails
 //     FAULTY_FS_RANK=RANK       faults occur in this rank only
-//     FAULTY_FS_LOG=PATH        a line for each call: process, what it did, result, file
+//     FAULTY_FS_LOG=PATH        a line for each call: process id, event, result, path of the file
 //     FAULTY_FS_MEET=PATH       two ranks leave statx together, if both call it within 5 ms, and
 //                               the accelerator's sched_yield returns at once, so that races show.
 //                               PATH is a file for the ranks to share.
 //
-// The log has "wrote" and "read" after such a call, "syncing" before a sync and "synced" after it,
-// so that the order of its lines shows which data a sync can have reached.
+// Events in the log: "wrote" and "read" after such a call, with its result (negative errno for a
+// planted fault); "syncing" before a sync, "synced" or "failed" after it; "opened" for a planted
+// fault of an open. So the order of the lines shows which data a sync can have reached.
+//
+// The library replaces the calls of libc by its own functions of the same name, as preloaded
+// libraries do, and reaches the real ones by dlsym(RTLD_NEXT). Its own log goes through syscall().
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <fnmatch.h>
@@ -40,21 +44,22 @@ struct NamedErrno {
     const char* name;
     int value;
 };
-constexpr NamedErrno known[] = {{"EIO", EIO},       {"ENOSPC", ENOSPC}, {"EDQUOT", EDQUOT},
-                                {"EROFS", EROFS},   {"EMFILE", EMFILE}, {"ESTALE", ESTALE},
-                                {"EACCES", EACCES}, {"EBADF", EBADF}};
+constexpr NamedErrno errno_names[] = {{"EIO", EIO},       {"ENOSPC", ENOSPC}, {"EDQUOT", EDQUOT},
+                                      {"EROFS", EROFS},   {"EMFILE", EMFILE}, {"ESTALE", ESTALE},
+                                      {"EACCES", EACCES}, {"EBADF", EBADF}};
 
+// The environment variable, or an empty string.
 const char* variable(const char* name) {
     const char* text = std::getenv(name);
     return text ? text : "";
 }
 
-bool selected(const char* path) {
+bool is_selected(const char* path) {
     const char* files = variable("FAULTY_FS_FILES");
     return *files && *path && fnmatch(files, path, 0) == 0;
 }
 
-// What the kernel calls the open file now; a renamed file has its new name.
+// The file's path now; after a rename it is the new one.
 std::string path_of(int fd) {
     char link[64], path[PATH_MAX];
     std::snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
@@ -70,7 +75,7 @@ bool in_this_rank() {
     return false;
 }
 
-// The errno that is planted for a call; 0: none.
+// The errno that is planted for a call, or 0. A planted delay takes place here.
 int planted_errno(const std::string& call) {
     const std::string rules = "," + std::string(variable("FAULTY_FS")) + ",";
     const auto rule = rules.find("," + call + ":");
@@ -84,40 +89,41 @@ int planted_errno(const std::string& call) {
         usleep(static_cast<useconds_t>(std::atoi(name.c_str() + 5)) * 1000);
         return 0;
     }
-    for (const auto& [known_name, value] : known)
-        if (name == known_name) return value;
+    for (const auto& [errno_name, value] : errno_names)
+        if (name == errno_name) return value;
     std::fprintf(stderr, "faulty_fs: FAULTY_FS has the unknown errno %s\n", name.c_str());
     std::abort();
 }
 
-void log(const char* what, long result, const std::string& path) {
+void log(const char* event, long result, const std::string& path) {
     const char* file = variable("FAULTY_FS_LOG");
     if (!*file) return;
     const auto fd = static_cast<int>(
         syscall(SYS_openat, AT_FDCWD, file, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
     const std::string line =
-        std::to_string(getpid()) + " " + what + " " + std::to_string(result) + " " + path + "\n";
+        std::to_string(getpid()) + " " + event + " " + std::to_string(result) + " " + path + "\n";
     if (fd < 0 || syscall(SYS_write, fd, line.data(), line.size()) < 0) std::abort();
     syscall(SYS_close, fd);
 }
 
+// A read or write: `call` makes the real one, `kind` is its CALL in FAULTY_FS, `event` is logged.
 template <class Call>
-ssize_t transfer(const char* kind, const char* done, int fd, Call call) {
+ssize_t transfer(const char* kind, const char* event, int fd, Call call) {
     const int before = errno;
     const std::string path = path_of(fd);
-    if (!selected(path.c_str())) {
+    if (!is_selected(path.c_str())) {
         errno = before;
         return call();
     }
     if (const int fault = planted_errno(kind)) {
-        log(done, -fault, path);
+        log(event, -fault, path);
         errno = fault;
         return -1;
     }
     errno = before;
     const ssize_t result = call();
     const int after = errno;
-    log(done, result, path);
+    log(event, result, path);
     errno = after;
     return result;
 }
@@ -125,7 +131,7 @@ ssize_t transfer(const char* kind, const char* done, int fd, Call call) {
 template <class Call>
 int synchronize(int fd, Call call) {
     const std::string path = path_of(fd);
-    if (!selected(path.c_str())) return call();
+    if (!is_selected(path.c_str())) return call();
     log("syncing", 0, path);
     const int fault = planted_errno("sync");
     const int result = fault ? -1 : call();
@@ -135,18 +141,20 @@ int synchronize(int fd, Call call) {
     return result;
 }
 
-// The path may be a link, such as /proc/PID/fd/N.
+// Whether an open is planted to fail; sets errno then. The path may be a link, such as
+// /proc/PID/fd/N, so it is resolved before it is compared with the pattern.
 bool open_fails(const char* path) {
     const int before = errno;
     char resolved[PATH_MAX];
     const char* name = realpath(path, resolved) ? resolved : path;
-    const int fault = selected(name) ? planted_errno("open") : 0;
+    const int fault = is_selected(name) ? planted_errno("open") : 0;
     if (fault) log("opened", -fault, name);
     errno = fault ? fault : before;
     return fault != 0;
 }
 
-// Waits for another process that comes here, for 5 ms. Both spin, so that both run when they leave.
+// A barrier of two processes that gives up after 5 ms. They spin, so that both are running when
+// they leave.
 void meet() {
     static std::atomic<unsigned>* const arrived = []() -> std::atomic<unsigned>* {
         const char* path = variable("FAULTY_FS_MEET");
@@ -159,27 +167,30 @@ void meet() {
         return static_cast<std::atomic<unsigned>*>(map);
     }();
     if (!arrived) return;
+    // Arrivals 0 and 1 are a pair, 2 and 3 the next. `pair` is the count when this pair is
+    // complete.
     const unsigned pair = (arrived->fetch_add(1) | 1) + 1;
     const auto limit = std::chrono::steady_clock::now() + std::chrono::milliseconds(5);
     while (static_cast<int>(arrived->load() - pair) < 0)
         if (std::chrono::steady_clock::now() > limit) {
-            // Nobody came. The next one begins a new pair.
+            // No partner has come: counts as the partner, so that the next arrival begins a pair.
             unsigned alone = pair - 1;
             arrived->compare_exchange_strong(alone, pair);
             return;
         }
 }
 
-// Fast for the address that it was asked for before: a spinning process asks again and again.
+// Whether the calling code is in the accelerator's library. The last answer is kept: a process that
+// spins asks for the same address many times.
 bool is_accelerator(void* address) {
-    thread_local void* known = nullptr;
-    thread_local bool answer = false;
-    if (address == known) return answer;
+    thread_local void* last_address = nullptr;
+    thread_local bool last_answer = false;
+    if (address == last_address) return last_answer;
     Dl_info library{};
-    known = address;
-    answer = dladdr(address, &library) && library.dli_fname &&
-             std::strstr(library.dli_fname, "libassay-io");
-    return answer;
+    last_address = address;
+    last_answer = dladdr(address, &library) && library.dli_fname &&
+                  std::strstr(library.dli_fname, "libassay-io");
+    return last_answer;
 }
 
 template <class Function>
@@ -189,11 +200,11 @@ Function* next(const char* name) {
 
 }  // namespace
 
-// The names with 64 are what sources with _FILE_OFFSET_BITS=64 call.
-#define TRANSFER(name, kind, done, parameters, ...)                         \
-    ssize_t name parameters {                                               \
-        static const auto real = next<ssize_t parameters>(#name);           \
-        return transfer(kind, done, fd, [&] { return real(__VA_ARGS__); }); \
+// Programs compiled with _FILE_OFFSET_BITS=64 call the names that end in 64.
+#define TRANSFER(name, kind, event, parameters, ...)                         \
+    ssize_t name parameters {                                                \
+        static const auto real = next<ssize_t parameters>(#name);            \
+        return transfer(kind, event, fd, [&] { return real(__VA_ARGS__); }); \
     }
 #define SYNCHRONIZE(name)                                 \
     int name(int fd) {                                    \
@@ -244,10 +255,10 @@ TRANSFER(preadv, "read", "read", (int fd, const iovec* parts, int count, off_t o
 TRANSFER(preadv64, "read", "read", (int fd, const iovec* parts, int count, off64_t offset), fd,
          parts, count, offset)
 int statx(int folder, const char* path, int flags, unsigned mask, struct statx* info) {
-    static const auto real =
-        next<int(int, const char*, int, unsigned, struct statx*)>("statx");
+    static const auto real = next<int(int, const char*, int, unsigned, struct statx*)>("statx");
     const int result = real(folder, path, flags, mask, info);
-    if (is_accelerator(__builtin_return_address(0)) && !*path && selected(path_of(folder).c_str()))
+    if (is_accelerator(__builtin_return_address(0)) && !*path &&
+        is_selected(path_of(folder).c_str()))
         meet();
     return result;
 }
