@@ -1,4 +1,7 @@
-"""``assay lab`` as a user types it: what it prints, its exit codes, and one line for every mistake."""
+"""``assay lab`` on the command line: its output, its exit codes, and one line on standard error for every mistake.
+
+A planted rate is a limit that ``assay lab up`` gave to a host or cabinet; a fault can only lower it.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,8 @@ def fabric(make_lab) -> Lab:
 
 @pytest.fixture
 def lab_cli(monkeypatch, capfd):
-    """Runs the verb; gives its exit code, output and errors. For another lab than one that is up here."""
+    """A function that runs ``assay lab ARGUMENTS`` on ``lab`` and returns its exit code, standard output and standard
+    error. Without ``lab`` the arguments are for a lab that does not exist."""
 
     def run(*arguments: str, lab: Lab | None = None) -> tuple[int, str, str]:
         monkeypatch.setenv("ASSAY_LAB", lab.name if lab else f"test-{os.getpid()}-none")
@@ -29,6 +33,7 @@ def lab_cli(monkeypatch, capfd):
 
 
 def test_status_as_a_table(lab_cli, fabric):
+    """The columns are host, cabinet, address, sending and receiving rate, fault, number of processes."""
     status, out, _ = lab_cli("status", lab=fabric)
     assert status == 0
     assert "4 hosts (h[0-3]) in 2 cabinets" in out
@@ -36,7 +41,7 @@ def test_status_as_a_table(lab_cli, fabric):
     assert row == ["h2", "c1", "10.77.1.1", "100", "Mbit/s", "100", "Mbit/s", "-", "0"]
 
 
-def test_faults_show_in_the_status_and_go(lab_cli, fabric):
+def test_faults_show_in_the_status_until_they_are_cleared(lab_cli, fabric):
     assert lab_cli("fault", "h[1,3]", "--tx", "50%", lab=fabric)[0] == 0
     assert lab_cli("fault", "h3", "--rx", "20mbit", "--down", lab=fabric)[0] == 0
     hosts = {host["name"]: host for host in json.loads(lab_cli("status", "--json", lab=fabric)[1])["hosts"]}
@@ -56,7 +61,7 @@ def test_faults_show_in_the_status_and_go(lab_cli, fabric):
     assert described["rates"] == {"up": 12.5e6, "down": 12.5e6, "duplex": None, "cabinet": None}
 
 
-def test_exec_on_several_hosts_names_each_line_and_gives_the_worst_exit_code(lab_cli, fabric):
+def test_exec_on_several_hosts_prefixes_lines_with_the_host_and_returns_the_worst_exit_code(lab_cli, fabric):
     script = 'hostname; [ "$(hostname)" != h1 ] || exit 5'
     status, out, _ = lab_cli("exec", "h[0-1],head", "--", "sh", "-c", script, lab=fabric)
     assert status == 5
@@ -64,7 +69,7 @@ def test_exec_on_several_hosts_names_each_line_and_gives_the_worst_exit_code(lab
 
 
 @pytest.mark.parametrize(
-    "arguments, what",
+    "arguments, message",
     [
         ("up --nodes 0", "--nodes: '0' is not a whole number of at least 1"),
         ("up --nodes 251", "--nodes a number from 1 to 250"),
@@ -83,12 +88,12 @@ def test_exec_on_several_hosts_names_each_line_and_gives_the_worst_exit_code(lab
         ("fly", "'fly'"),
     ],
 )
-def test_mistakes_without_a_lab(lab_cli, arguments, what):
-    assert_one_line(lab_cli(*arguments.split()), what)
+def test_mistakes_without_a_lab(lab_cli, arguments, message):
+    assert_one_line(lab_cli(*arguments.split()), message)
 
 
 @pytest.mark.parametrize(
-    "arguments, what",
+    "arguments, message",
     [
         ("exec h9 -- true", "no host 'h9'"),
         ("exec h[5-1] -- true", "h[5-1]"),
@@ -106,11 +111,11 @@ def test_mistakes_without_a_lab(lab_cli, arguments, what):
         ("up", "assay lab down"),
     ],
 )
-def test_mistakes_in_a_lab(lab_cli, fabric, arguments, what):
-    assert_one_line(lab_cli(*arguments.split(), lab=fabric), what)
+def test_mistakes_in_a_lab(lab_cli, fabric, arguments, message):
+    assert_one_line(lab_cli(*arguments.split(), lab=fabric), message)
 
 
-def test_a_share_of_no_planted_rate(lab_cli, make_lab):
+def test_a_share_needs_a_planted_rate(lab_cli, make_lab):
     assert_one_line(lab_cli("fault", "h0", "--tx", "50%", lab=make_lab(1)), "give an absolute rate")
 
 
@@ -140,8 +145,9 @@ def test_help_has_examples(capsys, verb):
     assert f"examples:\n  assay lab {verb}" in capsys.readouterr().out
 
 
-def assert_one_line(result: tuple[int, str, str], what: str) -> None:
+def assert_one_line(result: tuple[int, str, str], message: str) -> None:
+    """The command failed with exit code 2 and one line on standard error, which contains ``message``."""
     status, out, errors = result
     assert (status, out) == (2, "")
     assert errors.startswith("assay: ") and errors.count("\n") == 1
-    assert what in errors
+    assert message in errors
