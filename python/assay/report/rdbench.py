@@ -1,4 +1,8 @@
-"""The solver's results in RDBench's format: a JSON object per run, with its fields and units."""
+"""Results of the reaction-diffusion solver in RDBench's JSON, so that its tools can read them.
+
+RDBench (https://github.com/range3/rdbench) prints one object per run; field names and units are its own: seconds,
+bytes, B/s. ``io`` (stock or accelerated) and ``mpi`` are added.
+"""
 
 from __future__ import annotations
 
@@ -12,20 +16,27 @@ from assay.errors import UserError
 from assay.records.schema import AnyRecord, Measurement
 from assay.records.storage import SOLVER
 
+# An object needs all of them; a solver that failed has not recorded them all and is left out.
 METRICS = {"compute_time", "communication_time", "write_time", "bandwidth", "snapshot_time"}
+_CELL_BYTES = 8  # a double; a snapshot has length x length cells
 
 
 def runs(records: Iterable[AnyRecord]) -> Iterator[dict[str, Measurement]]:
-    """The metrics of each start of the solver, in order."""
+    """Yields the metrics of each set of parameters (one start of the solver), by name, in the records' order.
+
+    The digest of the last snapshot is left out: it is a parameter of the metric "wrong" alone.
+    """
     by_params: dict[str, dict[str, Measurement]] = {}
-    for r in records:
-        if isinstance(r, Measurement) and r.name == SOLVER and r.summary:
-            params = {key: value for key, value in r.params.items() if key != "digest"}
-            by_params.setdefault(repr(sorted(params.items(), key=str)), {})[r.metric] = r
+    for record in records:
+        if isinstance(record, Measurement) and record.name == SOLVER and record.summary:
+            params = {key: value for key, value in record.params.items() if key != "digest"}
+            by_params.setdefault(repr(sorted(params.items(), key=str)), {})[record.metric] = record
     yield from by_params.values()
 
 
 def rdbench_json(metrics: dict[str, Measurement]) -> dict[str, Any]:
+    """Returns RDBench's object for one run, whose metrics are given by name."""
+
     def median(metric: str) -> float:
         summary = metrics[metric].summary
         return summary.median if summary else float("nan")
@@ -49,8 +60,8 @@ def rdbench_json(metrics: dict[str, Measurement]) -> dict[str, Any]:
         "fixedX": False,
         "fixedY": False,
         "nfiles": files,
-        "fileSize": 8 * length * length,
-        "totalWriteSizeByte": 8 * length * length * files,
+        "fileSize": _CELL_BYTES * length * length,
+        "totalWriteSizeByte": _CELL_BYTES * length * length * files,
         "calcTimeSec": median("compute_time"),
         "commTimeSec": median("communication_time"),
         "writeTimeSec": median("write_time"),
@@ -62,7 +73,7 @@ def rdbench_json(metrics: dict[str, Measurement]) -> dict[str, Any]:
 
 
 def write_rdbench_json(records: Iterable[AnyRecord], path: Path) -> None:
-    """Writes a line per run."""
+    """Writes one line per run to ``path``. Raises UserError if it cannot be written."""
     lines = [
         msgspec.json.encode(rdbench_json(metrics)) + b"\n"
         for metrics in runs(records)
