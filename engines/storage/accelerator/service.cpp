@@ -13,6 +13,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "storage/store/helper_thread.hpp"
+
 namespace assay::storage {
 namespace {
 
@@ -40,7 +42,7 @@ std::unique_ptr<Service> Service::start(Store& store, const Key& key, std::strin
         service->port_ = ntohs(address.sin_port);
         service->watch(service->listening_, false, true);
         service->watch(service->wake_, false, true);
-        service->running_ = pthread_create(&service->thread_, nullptr, run, service.get()) == 0;
+        service->running_ = start_helper_thread(service->thread_, run, service.get());
     }
     if (service->running_) return service;
     error = std::string("the service for other nodes cannot start: ") + std::strerror(errno);

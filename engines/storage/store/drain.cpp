@@ -11,6 +11,7 @@
 #include <cerrno>
 
 #include "storage/store/file_table.hpp"
+#include "storage/store/helper_thread.hpp"
 #include "storage/store/progress.hpp"
 #include "storage/store/write_queue.hpp"
 
@@ -233,7 +234,7 @@ int Drain::sync(std::uint32_t file, int fd) {
 
 void Drain::start(unsigned lag_ms) {
     lag_ms_ = lag_ms;
-    running_ = pthread_create(&thread_, nullptr, drain_thread, this) == 0;
+    running_ = start_helper_thread(thread_, drain_thread, this);
 }
 
 void Drain::stop() {

@@ -21,6 +21,7 @@
 #include <ctime>
 #include <string_view>
 
+#include "storage/store/available_memory.hpp"
 #include "storage/store/persist.hpp"
 
 #ifndef MADV_POPULATE_WRITE
@@ -46,21 +47,6 @@ constexpr std::uint64_t min_ring_bytes = 1u << 20;
 constexpr std::uint64_t huge_page = 2u << 20;  // the alignment of a dax device
 
 std::string errno_text() { return std::strerror(errno); }
-
-std::uint64_t available_memory() {
-    std::uint64_t kib = 0;
-    if (FILE* file = std::fopen("/proc/meminfo", "r")) {
-        constexpr std::string_view field = "MemAvailable:";
-        char text[128];
-        while (std::fgets(text, sizeof text, file))
-            if (std::string_view(text).starts_with(field)) {
-                kib = std::strtoull(text + field.size(), nullptr, 10);
-                break;
-            }
-        std::fclose(file);
-    }
-    return kib << 10;
-}
 
 std::uint64_t device_bytes(const struct stat& info) {
     char path[128];

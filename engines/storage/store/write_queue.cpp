@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "storage/store/helper_thread.hpp"
+
 namespace assay::storage {
 namespace {
 
@@ -91,7 +93,7 @@ void WriteQueue::run(unsigned threads) {
     std::vector<pthread_t> helpers;
     for (unsigned k = 1; k < threads && k < writes_.size(); ++k) {
         pthread_t helper;
-        if (pthread_create(&helper, nullptr, thread, this) == 0) helpers.push_back(helper);
+        if (start_helper_thread(helper, thread, this)) helpers.push_back(helper);
     }
     work();
     for (auto helper : helpers) pthread_join(helper, nullptr);

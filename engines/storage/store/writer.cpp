@@ -1,5 +1,7 @@
 #include "storage/store/writer.hpp"
 
+#include <linux/futex.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -7,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "storage/store/helper_thread.hpp"
 #include "storage/store/persist.hpp"
 
 namespace assay::storage {
@@ -14,6 +17,8 @@ namespace {
 
 constexpr std::uint64_t prefault_step = 8u << 20;     // bytes at a time
 constexpr std::uint64_t prefault_ahead = 128u << 20;  // bytes ahead of the writer
+// The prefault thread's pauses grow from the shortest to the longest while it has nothing to do.
+constexpr std::uint64_t shortest_pause_ns = 1'000'000, longest_pause_ns = 50'000'000;
 constexpr std::uint64_t drain_poll_ns = 50'000, retry_poll_ns = 10'000'000;
 // How long a writer waits for a file that cannot be written; the drain retries it every second.
 constexpr std::uint64_t error_patience_ns = 3'000'000'000;
@@ -29,12 +34,12 @@ void sleep_ns(std::uint64_t ns) {
 Writer::Writer(Store& store, std::uint32_t rank)
     : store_(store), head_(store.head(rank)), rank_(rank) {
     mapped_.resize(store.ranks());
-    running_ = pthread_create(&thread_, nullptr, prefault_thread, this) == 0;
+    running_ = start_helper_thread(thread_, prefault_thread, this);
 }
 
 Writer::~Writer() {
     stop_ = true;
-    prefault_target_.fetch_add(1);
+    wake_prefault_thread();
     if (running_) pthread_join(thread_, nullptr);
 }
 
@@ -65,20 +70,37 @@ bool Writer::map_next_step() {
     return false;
 }
 
+// Nothing is prefaulted before the first write: the demand is unknown.
+bool Writer::needs_prefault() const {
+    const std::uint64_t target = prefault_target_.load();
+    return target && !device_full_.load() &&
+           head_.prefaulted.load() < std::min(target + prefault_ahead, head_.ring_bytes.load());
+}
+
 void* Writer::prefault_thread(void* self) {
     auto& writer = *static_cast<Writer*>(self);
+    std::uint64_t pause_ns = shortest_pause_ns;
     while (!writer.stop_.load()) {
-        const std::uint64_t prefaulted = writer.head_.prefaulted.load();
-        // Nothing is prefaulted before the first write: the demand is unknown.
-        const std::uint64_t target = writer.prefault_target_.load();
-        if (target &&
-            prefaulted < std::min(target + prefault_ahead, writer.head_.ring_bytes.load())) {
-            if (!writer.prefault_until(prefaulted + 1)) sleep_ns(1'000'000);
-        } else if (!writer.maps_other_rings_.load() || !writer.map_next_step()) {
-            sleep_ns(1'000'000);
-        }
+        const bool moved = writer.needs_prefault()
+                               ? writer.prefault_until(writer.head_.prefaulted.load() + 1)
+                               : writer.maps_other_rings_.load() && writer.map_next_step();
+        if (!moved) writer.wait_for_demand(pause_ns);
+        pause_ns = moved ? shortest_pause_ns : std::min(2 * pause_ns, longest_pause_ns);
     }
     return nullptr;
+}
+
+void Writer::wait_for_demand(std::uint64_t ns) {
+    const timespec time{0, static_cast<long>(ns)};
+    prefault_sleeps_ = 1;
+    if (!stop_.load() && !needs_prefault())
+        syscall(SYS_futex, &prefault_sleeps_, FUTEX_WAIT_PRIVATE, 1, &time, nullptr, 0);
+    prefault_sleeps_ = 0;
+}
+
+void Writer::wake_prefault_thread() {
+    if (prefault_sleeps_.load(std::memory_order_relaxed) && prefault_sleeps_.exchange(0))
+        syscall(SYS_futex, &prefault_sleeps_, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
 }
 
 bool Writer::prefault_until(std::uint64_t end) {
@@ -189,6 +211,7 @@ char* Writer::reserve(std::size_t bytes, std::size_t records, std::uint64_t& rin
                            store_.layout().record_slots - reserved_records();
         if (space && slots) {
             prefault_target_.store(from + bytes + 1, std::memory_order_relaxed);
+            if (needs_prefault()) wake_prefault_thread();
             const std::uint64_t prefaulted = head_.prefaulted.load(std::memory_order_relaxed);
             if (prefaulted < ring && from + bytes > prefaulted &&
                 !prefault_until(std::min(from + bytes, ring))) {

@@ -73,6 +73,9 @@ private:
     bool wait_for_space();
     bool prefault_until(std::uint64_t end);
     bool map_next_step();
+    bool needs_prefault() const;
+    void wait_for_demand(std::uint64_t ns);
+    void wake_prefault_thread();
     static void* prefault_thread(void* self);
 
     Store& store_;
@@ -83,6 +86,7 @@ private:
     EvictionGuard eviction_guard_;
     std::uint64_t evictable_before_ = 0;  // a record number
     std::atomic<std::uint64_t> prefault_target_{0};
+    std::atomic<std::uint32_t> prefault_sleeps_{0};  // a futex
     std::atomic<bool> stop_{false};
     std::atomic<bool> device_full_{false};
     std::vector<std::uint64_t> mapped_;  // by rank: bytes of its ring in this page table
