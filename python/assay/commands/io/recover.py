@@ -48,7 +48,8 @@ class Recover:
             self.name,
             help=SUMMARIES[self.name],
             description=f"{SUMMARIES[self.name].capitalize()}, then remove them. What cannot be written stays in its "
-            "store, and the exit code is 2. Stores of running jobs are skipped.",
+            "store, and the exit code is 2. Only the owner of a store can recover it. Stores of running jobs are "
+            "skipped. The command may be killed at any time: run it again.",
             examples=[
                 Example(f"assay io {self.name} --list", "what the stores of this node hold"),
                 Example(f"assay io {self.name} /dev/dax0.0", needs="persistent memory"),
