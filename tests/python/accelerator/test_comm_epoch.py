@@ -27,7 +27,7 @@ NO_NEWS = re.compile(
     | Address | Aint_(add|diff) | (Alloc|Free)_mem | Buffer_(attach|detach) | Dims_create | Pack | Unpack
     | Cart_(coords|get|map|rank|shift) | Graph_(get|map|neighbors|neighbors_count)
     | Dist_graph_neighbors(_count)? | Topo_test | Query_thread | Is_thread_main | Initialized | Finalized | Pcontrol
-    | Reduce_local | Register_datarep | Test_cancelled | Wtime | Wtick | Abort
+    | (Comm|Message|Request|Win)_(c2f|f2c) | Reduce_local | Register_datarep | Test_cancelled | Wtime | Wtick | Abort
       # The job starts and ends in them: see calls.cpp.
     | Init | Init_thread | Finalize
       # They only start an operation. Another call completes it.
