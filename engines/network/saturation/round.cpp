@@ -9,12 +9,15 @@
 namespace assay::network::saturate {
 namespace {
 
-constexpr std::size_t min_size = 8, max_size = 1 << 30;  // the first word marks the last message
+// Bytes of a message. The first 8 bytes of a flow's message tell data from the end of the flow
+// (flows.cpp). The first byte of a ping-pong message marks the last one (ping_pong.cpp).
+constexpr std::size_t min_flow_size = 8, min_ping_pong_size = 1, max_size = 1 << 30;
 constexpr double max_seconds = 3600;
 
 Error invalid_round(const std::string& reason) {
     return Error("not a round of experiments: " + reason,
-                 "see engines/network/saturation/round.hpp");
+                 R"(write it as {"flows": [[0,1]], "size": 1048576, "seconds": 0.5} or )"
+                 R"({"ping_pong": [[0,1]], "sizes": [1,1024], "count": 20})");
 }
 
 int read_rank(const Json& value, int ranks) {
@@ -27,40 +30,42 @@ std::vector<std::pair<int, int>> read_pairs(const Json& list, int ranks) {
     std::vector<std::pair<int, int>> pairs;
     std::set<std::pair<int, int>> listed;
     for (const Json& item : list) {
-        if (item.size() != 2) throw invalid_round("a flow is a pair of ranks, e.g. [0,4]");
+        if (item.size() != 2) throw invalid_round("a pair is two ranks, e.g. [0,4]");
         const std::pair pair{read_rank(item[0], ranks), read_rank(item[1], ranks)};
         if (pair.first == pair.second) throw invalid_round("a rank does not send to itself");
         if (!listed.insert(pair).second)
             throw invalid_round(fmt::format("{} to {} is listed twice", pair.first, pair.second));
         pairs.push_back(pair);
     }
-    if (pairs.empty()) throw invalid_round("it lists no flow");
+    if (pairs.empty()) throw invalid_round("no pair is listed");
     return pairs;
 }
 
 std::size_t read_size(const Json& value, std::size_t minimum) {
     const auto size = value.get<std::int64_t>();
     if (size < static_cast<std::int64_t>(minimum) || size > static_cast<std::int64_t>(max_size))
-        throw invalid_round(fmt::format("a message of {} bytes", size));
+        throw invalid_round(
+            fmt::format("a message of {} bytes, expected {} to {}", size, minimum, max_size));
     return static_cast<std::size_t>(size);
 }
 
 void read_flows(Round& round, const Json& json, int ranks) {
     round.kind = Round::Kind::flows;
     round.pairs = read_pairs(json.at("flows"), ranks);
-    round.size = read_size(json.at("size"), min_size);
+    round.size = read_size(json.at("size"), min_flow_size);
     round.seconds = json.at("seconds").get<double>();
     if (!(round.seconds > 0 && round.seconds <= max_seconds))
         throw invalid_round("seconds must be above 0 and at most 3600");
 }
 
-void read_echo(Round& round, const Json& json, int ranks) {
-    round.kind = Round::Kind::echo;
+void read_ping_pong(Round& round, const Json& json, int ranks) {
+    round.kind = Round::Kind::ping_pong;
     round.pairs = read_pairs(json.at("ping_pong"), ranks);
-    for (const Json& size : json.at("sizes")) round.sizes.push_back(read_size(size, 1));
+    for (const Json& size : json.at("sizes"))
+        round.sizes.push_back(read_size(size, min_ping_pong_size));
     round.count = json.at("count").get<std::int64_t>();
     if (round.sizes.empty() || round.count < 1)
-        throw invalid_round("it needs sizes, and a count above 0");
+        throw invalid_round("a ping-pong needs sizes, and a count above 0");
 }
 
 std::vector<FlowEnd> flow_ends(const Round& round, int rank, bool outgoing) {
@@ -83,8 +88,8 @@ Round read_round(const std::string& line, int ranks) {
     try {
         const Json json = Json::parse(line);
         if (json.contains("flows")) read_flows(round, json, ranks);
-        else if (json.contains("ping_pong")) read_echo(round, json, ranks);
-        else throw invalid_round("neither flows nor ping_pong");
+        else if (json.contains("ping_pong")) read_ping_pong(round, json, ranks);
+        else throw invalid_round("it has neither flows nor ping_pong");
         round.params = json.value("params", Json::object());
     } catch (const Json::exception& error) {
         throw invalid_round(error.what());

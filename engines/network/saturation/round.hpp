@@ -7,6 +7,8 @@
 // pair are two flows, an all-to-all of n ranks is n (n - 1). "seconds" is the measured time; the
 // round takes 1.5 times as long. "ping_pong" lists the pairs, which run one after the other. The
 // records repeat "params", by which the caller recognises its rounds; the engine ignores them.
+// "size" and "sizes" are in bytes, "seconds" in s, "count" in round trips for each pair and size.
+// The writer is python/assay/model/rounds.py.
 #pragma once
 
 #include <cstdint>
@@ -24,20 +26,21 @@ struct FlowEnd {
 };
 
 struct Round {
-    enum class Kind { flows, echo };
+    enum class Kind { flows, ping_pong };
     Kind kind;
-    std::vector<std::pair<int, int>> pairs;  // of flows and echoes
-    std::size_t size = 0;
-    std::vector<std::size_t> sizes;  // of echoes
-    double seconds = 0;
-    std::int64_t count = 0;
-    Json params;
+    std::vector<std::pair<int, int>> pairs;  // ranks: source and target, or first and second
+    std::size_t size = 0;                    // flows: bytes of a message
+    double seconds = 0;                      // flows: the measured time
+    std::vector<std::size_t> sizes;          // ping-pong: bytes of a message
+    std::int64_t count = 0;                  // ping-pong: round trips of each pair and size
+    Json params;                             // repeated in the records
 
+    // The flows that this rank sends, and those that it receives, in the order of `pairs`.
     std::vector<FlowEnd> outgoing(int rank) const;
     std::vector<FlowEnd> incoming(int rank) const;
 };
 
-// Throws Error if the line is not a valid round for `ranks` ranks.
+// Throws Error with the reason if the line is not a valid round for `ranks` ranks.
 Round read_round(const std::string& line, int ranks);
 
 }  // namespace assay::network::saturate

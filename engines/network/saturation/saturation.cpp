@@ -16,8 +16,8 @@
 #include "core/error.hpp"
 #include "network/group.hpp"
 #include "network/measurements.hpp"
-#include "network/saturation/echo.hpp"
 #include "network/saturation/flows.hpp"
+#include "network/saturation/ping_pong.hpp"
 #include "network/wire.hpp"
 
 namespace assay::network {
@@ -58,7 +58,8 @@ public:
     void run() {
         for (std::string line; !(line = next_line()).empty();) {
             const Round round = read_round(line, session_.size());
-            const bool complete = round.kind == Round::Kind::echo ? echo(round) : flows(round);
+            const bool complete =
+                round.kind == Round::Kind::ping_pong ? ping_pong(round) : flows(round);
             if (!complete) throw Error("interrupted", "the results so far are kept");
         }
     }
@@ -77,10 +78,10 @@ private:
         return line;
     }
 
-    bool echo(const Round& round) {
-        std::vector<Echo> echoes;
-        const bool complete = run_echoes(session_, round, echoes, bytes_sent_off_host_);
-        for (const Echo& pair : echoes) {
+    bool ping_pong(const Round& round) {
+        std::vector<PingPongTimes> times;
+        const bool complete = run_ping_pong(session_, round, times, bytes_sent_off_host_);
+        for (const PingPongTimes& pair : times) {
             const auto [first, second] = round.pairs[pair.pair];
             Json params = round.params;
             params["size"] = pair.size;

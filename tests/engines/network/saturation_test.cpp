@@ -7,8 +7,8 @@
 #include <mutex>
 
 #include "core/error.hpp"
-#include "network/saturation/echo.hpp"
 #include "network/saturation/flows.hpp"
+#include "network/saturation/ping_pong.hpp"
 #include "ranks.hpp"
 
 using namespace assay;
@@ -98,20 +98,20 @@ TEST_CASE("a round without a common time has no rates") {
 }
 
 TEST_CASE("ping-pong measures the time of a message") {
-    std::vector<Echo> echoes;
+    std::vector<PingPongTimes> times;
     on_ranks(3, {.rate = 10e6, .simulated_time = true}, [&](Session& session) {
-        std::vector<Echo> own_echoes;
+        std::vector<PingPongTimes> own_times;
         std::uint64_t bytes_sent_off_host = 0;
-        CHECK(run_echoes(
+        CHECK(run_ping_pong(
             session,
             read_round(R"({"ping_pong": [[0,1],[0,2]], "sizes": [8,100000], "count": 3})", 3),
-            own_echoes, bytes_sent_off_host));
-        if (session.rank() == 0) echoes = own_echoes;
+            own_times, bytes_sent_off_host));
+        if (session.rank() == 0) times = own_times;
     });
-    REQUIRE(echoes.size() == 4);
-    for (const Echo& echo : echoes)
-        if (echo.size == 100000)
-            CHECK(echo.samples.front() == doctest::Approx(0.01).epsilon(tolerance).scale(0));
+    REQUIRE(times.size() == 4);
+    for (const PingPongTimes& pair : times)
+        if (pair.size == 100000)
+            CHECK(pair.samples.front() == doctest::Approx(0.01).epsilon(tolerance).scale(0));
 }
 
 TEST_CASE("an invalid round is refused with the reason") {

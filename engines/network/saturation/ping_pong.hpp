@@ -7,14 +7,14 @@
 namespace assay::network::saturate {
 
 // Half round trips of one pair and size; samples in seconds, in the order of measurement.
-struct Echo {
+struct PingPongTimes {
     std::size_t pair, size;  // pair: index in the round
     std::vector<double> samples;
 };
 
-// Collective. Appends the times of all pairs to `echoes` on rank 0 only, and the payload that this
+// Collective. Appends the times of all pairs to `times` on rank 0 only, and the payload that this
 // rank sent to other hosts to `bytes_sent_off_host`. Returns false after a signal.
-bool run_echoes(Session& session, const Round& round, std::vector<Echo>& echoes,
-                std::uint64_t& bytes_sent_off_host);
+bool run_ping_pong(Session& session, const Round& round, std::vector<PingPongTimes>& times,
+                   std::uint64_t& bytes_sent_off_host);
 
 }  // namespace assay::network::saturate

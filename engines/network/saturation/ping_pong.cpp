@@ -1,16 +1,17 @@
-#include "network/saturation/echo.hpp"
+#include "network/saturation/ping_pong.hpp"
 
 #include <algorithm>
 
 namespace assay::network::saturate {
 namespace {
 
-constexpr int tag_echo = 5;
+constexpr int tag_ping_pong = 5;
 constexpr double max_seconds = 0.5;  // for one pair and size; ends it before `count` samples
 
-class PingPong {
+// One pair: `measure` runs on its first rank while `answer` runs on its second.
+class Pair {
 public:
-    PingPong(Session& session, int peer, std::size_t max_size)
+    Pair(Session& session, int peer, std::size_t max_size)
         : session_(session),
           transport_(session.transport),
           peer_(peer),
@@ -27,8 +28,8 @@ public:
                               seconds(transport_.clock() - started) > max_seconds;
             send_buffer_[0] = static_cast<std::byte>(last ? 1 : 0);
             const Nanoseconds sent = transport_.clock();
-            transport_.send(send_buffer_.data(), size, peer_, tag_echo);
-            transport_.receive(receive_buffer_.data(), size, peer_, tag_echo);
+            transport_.send(send_buffer_.data(), size, peer_, tag_ping_pong);
+            transport_.receive(receive_buffer_.data(), size, peer_, tag_ping_pong);
             wait_for(2);
             if (i >= 0 || last) samples.push_back(seconds(transport_.clock() - sent) / 2);
             if (last) break;
@@ -38,10 +39,10 @@ public:
 
     void answer(std::size_t size) {
         for (bool last = false; !last;) {
-            transport_.receive(receive_buffer_.data(), size, peer_, tag_echo);
+            transport_.receive(receive_buffer_.data(), size, peer_, tag_ping_pong);
             wait_for(1);
             last = receive_buffer_[0] != std::byte{0};
-            transport_.send(send_buffer_.data(), size, peer_, tag_echo);
+            transport_.send(send_buffer_.data(), size, peer_, tag_ping_pong);
             wait_for(1);
         }
     }
@@ -68,10 +69,10 @@ private:
 
 }  // namespace
 
-bool run_echoes(Session& session, const Round& round, std::vector<Echo>& echoes,
-                std::uint64_t& bytes_sent_off_host) {
+bool run_ping_pong(Session& session, const Round& round, std::vector<PingPongTimes>& times,
+                   std::uint64_t& bytes_sent_off_host) {
     const std::size_t max_size = *std::ranges::max_element(round.sizes);
-    Json own_echoes = Json::array();
+    Json own_times = Json::array();
     double interrupted = 0;
     for (std::size_t i = 0; i < round.pairs.size() && interrupted == 0; ++i) {
         const auto [first, second] = round.pairs[i];
@@ -82,7 +83,7 @@ bool run_echoes(Session& session, const Round& round, std::vector<Echo>& echoes,
         const bool last = i + 1 == round.pairs.size() || round.pairs[i + 1].first != first;
         const bool barrier = !session.transport.simulated() || last;
         if (rank == first || rank == second) {
-            PingPong pair(session, rank == first ? second : first, max_size);
+            Pair pair(session, rank == first ? second : first, max_size);
             for (const std::size_t size : round.sizes) {
                 if (rank == second) {
                     pair.answer(size);
@@ -91,7 +92,7 @@ bool run_echoes(Session& session, const Round& round, std::vector<Echo>& echoes,
                 const std::vector<double> samples = pair.measure(size, round.count);
                 if (session.host(first) != session.host(second))
                     bytes_sent_off_host += size * samples.size();
-                own_echoes.push_back({i, size, samples});
+                own_times.push_back({i, size, samples});
             }
         }
         if (!barrier) continue;
@@ -99,8 +100,8 @@ bool run_echoes(Session& session, const Round& round, std::vector<Echo>& echoes,
         if (rank == first || rank == second) session.max({&interrupted, 1});
         else session.max_sleeping(interrupted);
     }
-    for (const std::string& part : session.gather(own_echoes.dump()))
-        for (const Json& echo : Json::parse(part)) echoes.push_back({echo[0], echo[1], echo[2]});
+    for (const std::string& part : session.gather(own_times.dump()))
+        for (const Json& entry : Json::parse(part)) times.push_back({entry[0], entry[1], entry[2]});
     return interrupted == 0;
 }
 
