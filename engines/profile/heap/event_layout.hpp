@@ -2,7 +2,7 @@
 // reads.
 //
 // Most events take one 64-bit word: written words displace the program's own data from the caches,
-// and the recorder has to copy them. A word begins, in its lowest 4 bits, with an opcode. Bits are
+// and the recorder has to copy them. The lowest 4 bits of a word are its opcode. Bits are
 // listed from the lowest on:
 //
 //     an allocation           | kind 4 | code 9 | steps 12 | size 19 | delta 20 |
@@ -13,9 +13,10 @@
 //     Opcode::advance_time    |  0 | steps 60          |  added to the steps of the next event
 //     Opcode::define_stack    |  8 | code 9 | stack 24 |  `code` means `stack` from here on
 //     Opcode::set_base        |  9 | address 60        |  `base`: the next allocation's address
-//     Opcode::call_ticks      | 10 | ticks 60          |  duration of the previous event
+//     Opcode::call_ticks      | 10 | ticks 60          |  how long the previous event's call took
 //     Opcode::full_event      | 11 | kind 4 | stack 24 |  then two words: address, size
 //     Opcode::text            | 12 | kind 4 | bytes 56 |  then the bytes, padded to whole words
+//       (Kind::modules, thread, python; arena.hpp says what the text holds)
 //
 // A code is a thread's short name of a stack (a node of the stack tree, 24 bits). A step is 16
 // ticks of the time-stamp counter; `steps` is the time since the thread's previous event. At the
@@ -28,7 +29,7 @@
 
 namespace assay::heap {
 
-// Opcodes 1 to 6 are the event itself: its Kind.
+// Opcodes 1 to 6 are an event's Kind (arena.hpp), malloc to free.
 enum class Opcode : std::uint8_t {
     advance_time = 0,
     define_stack = 8,
@@ -50,9 +51,11 @@ inline constexpr int steps_shift = opcode_bits + code_bits, size_shift = steps_s
 inline constexpr int time_shift = 4;     // ticks in a step, as a power of 2
 inline constexpr int address_shift = 4;  // bytes in a unit of `delta`, as a power of 2
 
+// The only code that `stack` can have; stacks with the same code replace each other. This is
+// Knuth's multiplicative hash (The Art of Computer Programming 3, 6.4).
 inline unsigned code_of(std::uint32_t stack) { return stack * 0x9e3779b9u >> (32 - code_bits); }
 
-// Kinds whose event carries a block that the call returned.
+// Whether an event of this kind carries the block that the call returned.
 inline bool returns_block(Kind kind) {
     return kind == Kind::malloc || kind == Kind::calloc || kind == Kind::memalign ||
            kind == Kind::realloc;

@@ -15,7 +15,8 @@
 namespace assay::heap {
 namespace {
 
-// Opens the file only if it belongs to this user or to root: every user can write to /tmp.
+// Opens a regular file of this user or of root, and no link: every user can write to /tmp. Returns
+// null otherwise.
 FILE* open_trusted(const std::string& path) {
     const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
     struct stat status{};
@@ -28,7 +29,7 @@ FILE* open_trusted(const std::string& path) {
 
 }  // namespace
 
-std::string names_of_code(std::uint32_t pid, std::span<const stack::Node> nodes) {
+std::string jit_symbols(std::uint32_t pid, std::span<const stack::Node> nodes) {
     const std::unique_ptr<FILE, int (*)(FILE*)> file(
         open_trusted(fmt::format("/tmp/perf-{}.map", pid)), [](FILE* f) { return std::fclose(f); });
     if (file == nullptr) return "";
@@ -42,8 +43,9 @@ std::string names_of_code(std::uint32_t pid, std::span<const stack::Node> nodes)
         char* rest = nullptr;
         const std::uint64_t begin = std::strtoull(line, &rest, 16),
                             bytes = std::strtoull(rest, nullptr, 16);
-        const auto first = std::ranges::lower_bound(addresses, begin);
-        if (first != addresses.end() && *first - begin < bytes) lines += line;
+        // The lowest address in or above the function.
+        const auto lowest = std::ranges::lower_bound(addresses, begin);
+        if (lowest != addresses.end() && *lowest - begin < bytes) lines += line;
     }
     std::free(line);
     return lines;

@@ -232,10 +232,10 @@ void TraceRecorder::write_mappings() {
 void TraceRecorder::write_code() {
     const auto* nodes =
         reinterpret_cast<const stack::Node*>(reinterpret_cast<const char*>(header_) + nodes_offset);
-    const std::string names = names_of_code(pid(), {nodes + first_node, nodes + nodes_written_});
-    if (names.empty()) return;
+    const std::string symbols = jit_symbols(pid(), {nodes + first_node, nodes + nodes_written_});
+    if (symbols.empty()) return;
     writer_.write({.kind = ChunkKind::code, .count = 1, .first = 0, .last = 0},
-                  {reinterpret_cast<const std::uint8_t*>(names.data()), names.size()});
+                  {reinterpret_cast<const std::uint8_t*>(symbols.data()), symbols.size()});
 }
 
 void TraceRecorder::note_fault(const Fault& fault) {

@@ -25,8 +25,8 @@ bool is_compressed(ChunkKind kind) { return kind != ChunkKind::raw && kind != Ch
 std::uint32_t checksum(const void* data, std::size_t bytes) {
     return static_cast<std::uint32_t>(XXH3_64bits(data, bytes));
 }
-std::uint32_t header_sum(const ChunkHeader& header) {
-    return checksum(&header, offsetof(ChunkHeader, header_sum));
+std::uint32_t checksum_of(const ChunkHeader& header) {
+    return checksum(&header, offsetof(ChunkHeader, header_checksum));
 }
 
 }  // namespace
@@ -56,8 +56,8 @@ void TraceWriter::write(ChunkHeader header, std::span<const std::uint8_t> payloa
     }
     header.raw_bytes = static_cast<std::uint32_t>(payload.size());
     header.stored_bytes = static_cast<std::uint32_t>(stored.size());
-    header.payload_sum = checksum(stored.data(), stored.size());
-    header.header_sum = header_sum(header);
+    header.payload_checksum = checksum(stored.data(), stored.size());
+    header.header_checksum = checksum_of(header);
     put(&header, sizeof header);
     put(stored.data(), stored.size());
 }
@@ -100,8 +100,8 @@ TraceReader::~TraceReader() {
 bool TraceReader::read_header(std::uint64_t offset, ChunkHeader& header) const {
     if (offset + sizeof header > bytes_) return false;
     std::memcpy(&header, data_ + offset, sizeof header);
-    return header.magic == ChunkHeader::tag && header.header_sum == header_sum(header) &&
-           header.raw_bytes <= max_raw_bytes &&
+    return header.magic == ChunkHeader::expected_magic &&
+           header.header_checksum == checksum_of(header) && header.raw_bytes <= max_raw_bytes &&
            header.stored_bytes <= bytes_ - offset - sizeof header;
 }
 
@@ -121,7 +121,7 @@ void TraceReader::scan() {
 bool TraceReader::read(const ChunkRef& chunk, Bytes& into) {
     const std::uint8_t* stored = data_ + chunk.offset;
     into.resize(chunk.header.raw_bytes);
-    if (checksum(stored, chunk.header.stored_bytes) != chunk.header.payload_sum) return false;
+    if (checksum(stored, chunk.header.stored_bytes) != chunk.header.payload_checksum) return false;
     if (!is_compressed(chunk.header.kind)) {
         into.assign(stored, stored + chunk.header.stored_bytes);
         return true;

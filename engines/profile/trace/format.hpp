@@ -1,25 +1,25 @@
-// A heap trace on disk: one file per process image, a sequence of chunks that are readable on their
-// own.
+// A heap trace on disk: one file per process (another one after an exec), a sequence of chunks that
+// are readable on their own.
 //
 //     ChunkHeader | payload | ChunkHeader | payload | ...
 //
 // Chunks are written in order and never changed, so the trace of a killed run is readable up to its
 // last whole chunk. A damaged chunk is skipped by searching for the next header. Numbers are
 // little-endian. Times are ticks of the processor's time-stamp counter; the process chunks relate
-// them to the clock. Payloads are compressed with zstd, unless noted. By ChunkKind:
+// them to CLOCK_REALTIME. Payloads are compressed with zstd, unless noted. By ChunkKind:
 //
-//     process   ProcessInfo | command line | 0 | MPI rank | 0 | nanoseconds. The last two fields
-//               are decimal numbers and may be absent: the rank in MPI_COMM_WORLD of an MPI
+//     process   ProcessInfo | command line | NUL | MPI rank | NUL | nanoseconds. The last two
+//               fields are decimal numbers and may be absent: the rank in MPI_COMM_WORLD of an MPI
 //               program; how long an attached process had run before. The chunk is written first,
 //               and again at the end with the final clocks.
 //     nodes     of the stack tree, from number `first` on: parent (varint) | address (varint of the
 //               zigzag delta). Some addresses stand for Python frames (heap/python_nodes.hpp).
 //     modules   text, a line per loaded object: "load-bias begin end build-id path", numbers in hex
-//     thread    text: "number name", the number as the system has it
+//     thread    text: "number name", the number as gettid() returns it
 //     python    text: lines as in heap/python.hpp
 //     raw       events of one thread, in order, as its hooks wrote them (heap/event_layout.hpp).
 //               Not compressed: that would take processor time from the program. `first` is the
-//               step before the first event.
+//               time of the thread's last event before the chunk, in steps of 16 ticks.
 //     events    packed raw chunks (assay-heap pack): events of one thread as columns, each
 //               compressed by itself (encode_columns below) and not again as a whole. Blocks have
 //               ids instead of addresses.
@@ -33,8 +33,9 @@
 //               thread number | instruction | address | the last words of the stack (FaultStack).
 //               All but the thread are zigzag deltas. `first` is the time of the first fault. An
 //               empty chunk records that faults were watched.
-//     code      text, a line per function that was generated at run time: "begin bytes name",
-//               numbers in hex. Of several lines for one address the last counts.
+//     code      text, a line per function that a just-in-time compiler generated: "begin bytes
+//               name", numbers in hex (record/perf_map.hpp). Of several lines for one address the
+//               last counts.
 #pragma once
 
 #include <array>
@@ -69,21 +70,22 @@ inline constexpr std::size_t fault_stack_words = 16;
 using FaultStack = std::array<std::uint64_t, fault_stack_words>;
 
 struct ChunkHeader {
-    static constexpr std::uint32_t tag = 0x50414548;  // "HEAP"
-    std::uint32_t magic = tag;
+    static constexpr std::uint32_t expected_magic = 0x50414548;  // "HEAP"
+    std::uint32_t magic = expected_magic;
     ChunkKind kind{};
-    std::uint32_t thread = 0;  // serial
+    std::uint32_t thread = 0;  // serial number of the thread in its process, from 0
     std::uint32_t count = 0;   // of events, nodes or samples; of a raw chunk the words
     std::uint64_t first = 0;   // time of the first event; for nodes the number of the first
-    std::uint64_t last = 0;
-    std::uint32_t raw_bytes = 0, stored_bytes = 0;  // of the payload
-    std::uint32_t payload_sum = 0;                  // low half of XXH3 of the stored payload
-    std::uint32_t header_sum = 0;                   // the same of the fields before this one
+    std::uint64_t last = 0;    // time of the last event; for nodes one beyond the last
+    std::uint32_t raw_bytes = 0, stored_bytes = 0;  // of the payload: decompressed, in the file
+    std::uint32_t payload_checksum = 0;             // low half of XXH3 of the stored payload
+    std::uint32_t header_checksum = 0;  // low half of XXH3 of the fields before this one
 };
 static_assert(sizeof(ChunkHeader) == 48);
 
 struct ProcessInfo {
     std::uint32_t pid = 0, parent = 0;
+    // The start and the end by both clocks: the time-stamp counter and CLOCK_REALTIME.
     std::uint64_t start_ticks = 0, start_ns = 0, end_ticks = 0, end_ns = 0;
     std::uint64_t lost = 0;       // events that could not be recorded
     std::uint32_t end_state = 0;  // an EndState (heap/arena.hpp); none: the trace is incomplete
@@ -115,7 +117,8 @@ inline bool is_allocation(Kind kind, std::uint64_t address, std::uint64_t size) 
            (kind == Kind::realloc && size != not_reallocated && address != 0);
 }
 
-// Packs the events of one thread. `first` is the time that the first one is relative to.
+// Appends the packed events of one thread to `to`. `first` is the time that the first one is
+// relative to, in ticks.
 //
 //     number (varint) | kinds | allocation times | other times | blocks | sizes | stacks |
 //     call ticks
@@ -138,7 +141,7 @@ inline bool is_allocation(Kind kind, std::uint64_t address, std::uint64_t size) 
 // follows (varint), and the frame.
 void encode_columns(std::span<const Event> events, std::uint32_t thread, std::uint64_t first,
                     Bytes& to);
-// Returns false when the bytes are no such columns.
+// The reverse, for `count` events. Returns false if the bytes are not such columns.
 bool decode_columns(std::span<const std::uint8_t> from, std::uint32_t count, std::uint32_t thread,
                     std::uint64_t first, std::vector<Event>& into);
 
