@@ -2,7 +2,7 @@
 
 import { useMemo } from "preact/hooks";
 
-import { Grouped } from "../charts/Grouped";
+import { GroupedBars } from "../charts/GroupedBars";
 import { ratesOf, type Figure } from "../data/storage";
 
 export function StorageHdf5({ figures }: { figures: Figure[] }) {
@@ -10,7 +10,7 @@ export function StorageHdf5({ figures }: { figures: Figure[] }) {
   return (
     <section id="storage-hdf5">
       <h2>HDF5</h2>
-      <Grouped
+      <GroupedBars
         title="Raw and observed rate"
         label={`Raw and observed rates for ${bars.categories.join("; ")}; the values are in the table of measurements.`}
         unit="B/s"

@@ -1,8 +1,9 @@
-// A solver's time, stacked: computing, communication, writing.
+// Where the time of the reaction-diffusion solver goes: a bar per variant and number of nodes, stacked from the phases
+// compute, communication and write. `figures` are those of the benchmark "storage.reaction_diffusion".
 
 import { useMemo } from "preact/hooks";
 
-import { Grouped } from "../charts/Grouped";
+import { GroupedBars } from "../charts/GroupedBars";
 import { phasesOf, type Figure } from "../data/storage";
 
 export function StorageSolver({ figures }: { figures: Figure[] }) {
@@ -10,7 +11,7 @@ export function StorageSolver({ figures }: { figures: Figure[] }) {
   return (
     <section id="storage-solver">
       <h2>Reaction-diffusion solver</h2>
-      <Grouped
+      <GroupedBars
         title="Phases of the solver"
         label={`Seconds of compute, communication and write for ${bars.categories.join("; ")}; the values are in the table of measurements.`}
         unit="s"
@@ -18,8 +19,8 @@ export function StorageSolver({ figures }: { figures: Figure[] }) {
         stacked
       />
       <p class="soft">
-        The longest rank's time in each phase; medians over all rounds. Comparing what was written
-        is nobody's time.
+        Each phase shows the time of the rank that takes longest; medians over all rounds. The
+        verification of the written data is not timed.
       </p>
     </section>
   );

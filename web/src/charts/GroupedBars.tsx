@@ -14,7 +14,7 @@ use([BarChart, GridComponent, LegendComponent, TooltipComponent, CanvasRenderer]
 
 interface Props {
   title: string;
-  label: string; // for those who cannot see it
+  label: string; // what a screen reader says
   unit: string;
   bars: Bars;
   stacked: boolean;
@@ -22,9 +22,9 @@ interface Props {
 
 const SERIES = 4;
 const ROW = 34; // CSS pixels of a bar and its gap
-const AROUND = 90; // of legend and axis
+const AROUND = 90; // CSS pixels of legend and axis
 
-export function Grouped({ title, label, unit, bars, stacked }: Props) {
+export function GroupedBars({ title, label, unit, bars, stacked }: Props) {
   const box = useChart(() => options(unit, bars, stacked), [unit, bars, stacked]);
   const rows = bars.categories.length * (stacked ? 1 : bars.series.length * 0.7);
   return (
