@@ -10,7 +10,7 @@ from assay.model.fit import Model
 from assay.model.network import Topology
 from assay.model.rounds import REPLACES, Result, Round, flows_that_count
 from assay.model.study import PLATEAU
-from assay.model.times import Times, sweeps
+from assay.model.times import MessageTimes, sweeps
 from assay.records.schema import AnyRecord, Comparison, Flows, Scalar, Verdict
 from assay.records.units import format_share
 
@@ -33,7 +33,7 @@ class SimulatedRound:
     """A round to simulate, and its measurements: records of flows, or the times of a pair."""
 
     round: Round
-    measured: list[Flows] | Times
+    measured: list[Flows] | MessageTimes
 
 
 def rounds_to_simulate(records: Sequence[AnyRecord]) -> list[SimulatedRound]:
@@ -54,7 +54,7 @@ def _flows(record: Flows) -> Round:
     return Round(flows, size, MESSAGES * size / min(record.values), params=params)
 
 
-def _sweep(level: str, times: Times) -> SimulatedRound:
+def _sweep(level: str, times: MessageTimes) -> SimulatedRound:
     params: dict[str, Scalar] = {"experiment": "sweep", "level": level}
     return SimulatedRound(
         Round((times.pair,), sizes=tuple(sorted(times.visits)), count=ROUND_TRIPS, params=params), times
@@ -67,7 +67,7 @@ def comparisons(
     points: list[Comparison] = []
     for simulated_round in rounds:
         answer = simulated.get(simulated_round.round.key, Result())
-        if isinstance(simulated_round.measured, Times):
+        if isinstance(simulated_round.measured, MessageTimes):
             points += _times(simulated_round.round, simulated_round.measured, answer, model)
         else:
             points += _rates(simulated_round.round, simulated_round.measured, answer, model.network.cabinets)
@@ -92,7 +92,7 @@ def _point(
     )
 
 
-def _times(request: Round, times: Times, answer: Result, model: Model) -> list[Comparison]:
+def _times(request: Round, times: MessageTimes, answer: Result, model: Model) -> list[Comparison]:
     simulated = {int(e.params["size"]): e.summary.median for e in answer.latencies if e.summary}
     where = "inside a cabinet" if request.params["level"] == "inside" else "between cabinets"
     gap = model.network.gap(times.pair)

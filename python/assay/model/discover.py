@@ -32,7 +32,7 @@ LEAST_VISITS_WHEN_QUIET = 2  # measurements of each pair, with noise below QUIET
 LEAST_VISITS = 6  # with more noise
 MAX_VISITS = 12
 
-Times = Mapping[str, Sequence[float]]  # by host: the typical time of each visit, in s
+VisitTimes = Mapping[str, Sequence[float]]  # by host: the typical time of each visit, in s
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Gap:
 class PivotView:
     """The times from a pivot to all others, and the gap in them."""
 
-    times: Times
+    times: VisitTimes
     gap: Gap | None
 
     @property
@@ -143,7 +143,7 @@ def _measure_from(
     return None if others else PivotView(times, earlier_gap)
 
 
-def find_gap(times: Times) -> Gap | None:
+def find_gap(times: VisitTimes) -> Gap | None:
     """The widest gap between the sorted times; None where it is not clear."""
     if len(times) < 2:
         return None
@@ -155,13 +155,13 @@ def find_gap(times: Times) -> Gap | None:
     return Gap(float(fastest[widest]), float(fastest[widest + 1]))
 
 
-def halves(times: Times) -> tuple[Times, Times]:
+def halves(times: VisitTimes) -> tuple[VisitTimes, VisitTimes]:
     """The odd and the even visits; the first visit is number 1."""
     odd = {host: visits[::2] for host, visits in times.items()}
     return odd, {host: visits[1::2] for host, visits in times.items()}
 
 
-def noise_of(times: Times) -> float:
+def noise_of(times: VisitTimes) -> float:
     """The relative difference of the shortest times in odd and even visits, as the median over hosts.
 
     Infinite after a single visit.

@@ -18,7 +18,7 @@ from assay.model.network import Link, Network, Topology
 from assay.model.rounds import Flow, flows_that_count
 from assay.model.segments import Segment, fit_segments, points_of
 from assay.model.study import PLATEAU
-from assay.model.times import Times, sweeps
+from assay.model.times import MessageTimes, sweeps
 from assay.records.schema import AnyRecord, Capacity, Flows
 
 NEVER_BINDS = "never seen to be the limit"
@@ -333,7 +333,7 @@ def _cabinet_links(
 # Times of messages.
 
 
-def _latencies(model: Model, times: Mapping[str, Times]) -> None:
+def _latencies(model: Model, times: Mapping[str, MessageTimes]) -> None:
     for level, level_times in times.items():
         small = [size for size in level_times.visits if size <= SMALL] or [min(level_times.visits)]
         carried_sum = FlowSum(samples=[level_times.time_of(size).value for size in small])
@@ -345,7 +345,7 @@ def _latencies(model: Model, times: Mapping[str, Times]) -> None:
         model.capacities[-1].state = "measured"
 
 
-def _segments(model: Model, times: Mapping[str, Times]) -> None:
+def _segments(model: Model, times: Mapping[str, MessageTimes]) -> None:
     """Fits factors of latency and rate by message size to all ping-pong pairs: one set holds for the platform.
 
     From ``model.size`` bytes on the rate factor is 1.

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from assay.model.times import Times
+from assay.model.times import MessageTimes
 
 Vector = NDArray[np.float64]
 
@@ -46,7 +46,7 @@ class Point:
     transfer: float
 
 
-def points_of(times: Times, latency: float = 1.0, gap: float = 1.0, envelope: int = 0) -> list[Point]:
+def points_of(times: MessageTimes, latency: float = 1.0, gap: float = 1.0, envelope: int = 0) -> list[Point]:
     """One point a size. ``gap``: s/B of the pair; ``envelope``: B that the MPI adds to each message."""
     points = []
     for size in sorted(times.visits):

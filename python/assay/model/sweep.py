@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from assay.model.rounds import Round
 from assay.model.segments import between_breaks, fit_segments, points_of
 from assay.model.study import MIB, PLATEAU, Rounds, Study
-from assay.model.times import Times
+from assay.model.times import MessageTimes
 from assay.records.schema import Scalar
 
 LONGEST = MIB  # B: longest message of a saturation round
@@ -28,11 +28,11 @@ def sweep(study: Study) -> Rounds:
     study.phase = "message sizes"
     inside = next((hosts for hosts in study.cabinets.values() if len(hosts) > 1), None)
     firsts = [hosts[0] for hosts in study.cabinets.values()]
-    levels: dict[str, Times] = {}
+    levels: dict[str, MessageTimes] = {}
     if inside:
-        levels["inside"] = Times((inside[0], inside[1]))
+        levels["inside"] = MessageTimes((inside[0], inside[1]))
     if len(firsts) > 1:
-        levels["between"] = Times((firsts[0], firsts[1]))
+        levels["between"] = MessageTimes((firsts[0], firsts[1]))
     yield from _visits(study, levels, SWEEP)
     level, first = next(iter(levels.items()))
     for _ in range(REFINEMENTS):
@@ -42,7 +42,7 @@ def sweep(study: Study) -> Rounds:
     study.size = _message_size(study, first)
 
 
-def _visits(study: Study, levels: Mapping[str, Times], sizes: Sequence[int]) -> Rounds:
+def _visits(study: Study, levels: Mapping[str, MessageTimes], sizes: Sequence[int]) -> Rounds:
     """Visits each size at least twice where times vary, then again until it and its neighbours are as sure as asked.
 
     Two visits may agree by chance, hence the neighbours. The levels take turns, so that a disturbance meets both.
@@ -75,7 +75,7 @@ def _drained_first(sizes: Sequence[int], messages: int) -> tuple[int, ...]:
     return (drain, *sorted((size for size in sizes if size != drain), reverse=True))
 
 
-def _message_size(study: Study, times: Times) -> int:
+def _message_size(study: Study, times: MessageTimes) -> int:
     """A size in the last protocol, long against the latency and against what a token bucket lets pass at once.
 
     Not longer than that: two directions alternate where a socket holds a whole message.

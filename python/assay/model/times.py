@@ -17,12 +17,12 @@ from assay.records.schema import AnyRecord, Measurement
 
 
 @dataclass
-class Times:
-    """The records of one pair's visits, by message size in B; times in s a message."""
+class MessageTimes:
+    """The times of one pair's messages in ping-pong, in s (half a round trip). A visit is one record."""
 
     pair: Flow
-    visits: dict[int, list[Measurement]] = field(default_factory=lambda: defaultdict(list))
-    _estimates: dict[tuple[int, int], Estimate] = field(default_factory=dict)  # by size and number of visits
+    visits: dict[int, list[Measurement]] = field(default_factory=lambda: defaultdict(list))  # by size in B
+    _estimates: dict[tuple[int, int], Estimate] = field(default_factory=dict)  # cache, by size and visits
 
     def add(self, latencies: Iterable[Measurement]) -> None:
         for latency in latencies:
@@ -30,17 +30,18 @@ class Times:
                 self.visits[int(latency.params["size"])].append(latency)
 
     def time_of(self, size: int) -> Estimate:
+        """The time of a message of that size, which has been visited at least once."""
         key = size, len(self.visits[size])
         if key not in self._estimates:
             self._estimates[key] = estimate_of_visits([latency.samples for latency in self.visits[size]])
         return self._estimates[key]
 
 
-def sweeps(records: Iterable[AnyRecord]) -> dict[str, Times]:
-    """The message times of a run, by level: "inside" a cabinet, "between" two."""
-    by_level: dict[str, Times] = {}
+def sweeps(records: Iterable[AnyRecord]) -> dict[str, MessageTimes]:
+    """The message times of a run's sweeps over message sizes, by level: "inside" a cabinet, "between" two."""
+    by_level: dict[str, MessageTimes] = {}
     for record in records:
         if isinstance(record, Measurement) and record.params.get("experiment") == "sweep":
             pair = str(record.subject.host), str(record.subject.peer)
-            by_level.setdefault(str(record.params["level"]), Times(pair)).add([record])
+            by_level.setdefault(str(record.params["level"]), MessageTimes(pair)).add([record])
     return by_level

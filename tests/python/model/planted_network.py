@@ -10,14 +10,18 @@ from assay.model.rounds import NAME, Result, Round
 from assay.model.study import Effort, Study
 from assay.records.schema import AnyRecord, Flows, Measurement, Subject, Summary
 
-Times = Callable[[int], float]
+TimeOfSize = Callable[[int], float]  # s of a message of that size in B
 
 
 class Planted:
     """``inside`` and ``between``: seconds of a message of so many bytes. ``spoil`` may change what is measured."""
 
     def __init__(
-        self, network: Network, inside: Times, between: Times, spoil: Callable[[Flows], None] = lambda _: None
+        self,
+        network: Network,
+        inside: TimeOfSize,
+        between: TimeOfSize,
+        spoil: Callable[[Flows], None] = lambda _: None,
     ) -> None:
         self.network, self.inside, self.between, self.spoil = network, inside, between, spoil
         self.records: list[AnyRecord] = []
@@ -85,5 +89,5 @@ def cluster(
     return network
 
 
-def line(latency: float, rate: float = 1e8) -> Times:
+def line(latency: float, rate: float = 1e8) -> TimeOfSize:
     return lambda size: latency + size / rate

@@ -10,7 +10,7 @@ from assay.model.rounds import Result, Round
 from assay.model.segments import fit_segments, points_of
 from assay.model.study import Effort, Study
 from assay.model.sweep import sweep
-from assay.model.times import Times
+from assay.model.times import MessageTimes
 from assay.records.schema import Measurement, Subject, Summary
 
 RATE, BUCKET, HEADER = 25e6, 128e3, 66  # B/s, B, B: 200 Mbit/s, as the lab's shapers are set
@@ -26,7 +26,7 @@ class TokenBuckets:
         self.random = np.random.default_rng(seed)
         self.clock = 0.0
         self.tokens, self.updated = [BUCKET, BUCKET], [0.0, 0.0]
-        self.times: dict[str, Times] = {}
+        self.times: dict[str, MessageTimes] = {}
 
     def steady(self, size: int) -> float:
         """Half a round trip with empty buckets: each direction rests while the other is used."""
@@ -43,7 +43,7 @@ class TokenBuckets:
                 subject=Subject(host=pair[0], peer=pair[1]), params={**request.params, "size": size},
                 summary=Summary(n=len(samples), median=float(np.median(samples))), samples=samples,
             )  # fmt: skip
-            self.times.setdefault(str(request.params["level"]), Times(pair)).add([latency])
+            self.times.setdefault(str(request.params["level"]), MessageTimes(pair)).add([latency])
             latencies.append(latency)
         return Result(latencies=latencies)
 
