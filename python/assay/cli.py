@@ -102,17 +102,17 @@ def parse(parser: Parser, arguments: list[str]) -> argparse.Namespace:
     """A command line; of ``run --resume RUN`` that of the run, with ``resumed`` set to it."""
     typed = arguments
     arguments, program = _split(arguments)
-    args, others = parser.parse_known_args(arguments)
+    args, unknown = parser.parse_known_args(arguments)
     resumed = getattr(args, "resume", None)
     if resumed is not None:
-        if getattr(args, "measurement", None) is not None or others:
+        if getattr(args, "measurement", None) is not None or unknown:
             raise UserError("--resume takes the command of the run", "give nothing else with it")
         typed = Run.load(resumed).info.command[1:]
         arguments, program = _split(typed)
-        args, others = parser.parse_known_args(arguments)
-    if others and not getattr(args, "takes_others", False):
-        _refuse(args.parser, others)
-    args.others, args.resumed = others, resumed
+        args, unknown = parser.parse_known_args(arguments)
+    if unknown and not getattr(args, "takes_unknown", False):
+        _refuse(args.parser, unknown)
+    args.unknown, args.resumed = unknown, resumed
     if program is not None:
         args.program = program
     args.command_line = ["assay", *typed]  # for run.json

@@ -30,11 +30,11 @@ class Gpu:
 
     def prepare_parser(self, parser: Parser) -> None:
         add_output(parser)
-        parser.set_defaults(takes_others=True)
+        parser.set_defaults(takes_unknown=True)
 
     def run(self, args: argparse.Namespace) -> int:
         described = describe(probe()).find(NAME)
-        params = read_parameters(NAME, described.parameters, args.others)
+        params = read_parameters(NAME, described.parameters, args.unknown)
         described.check_bounds(params)
         wanted = specifications(args, "gpu")
         here = socket.gethostname()

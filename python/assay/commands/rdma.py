@@ -54,7 +54,7 @@ class Rdma:
             "--peer-device", metavar="DEVICE", help="device of the other side, which is then started too"
         )
         add_output(parser)
-        parser.set_defaults(takes_others=True)
+        parser.set_defaults(takes_unknown=True)
 
     def run(self, args: argparse.Namespace) -> int:
         described = describe(probe()).find(MEASUREMENT)
@@ -87,7 +87,7 @@ def read_options(described: Described, args: argparse.Namespace) -> tuple[dict[s
     hosts = host_list(args.peer, None, "--peer")
     if len(hosts) > 1:
         raise UserError(f"--peer names {len(hosts)} hosts", "name the one to connect to")
-    return read_parameters(described.name, parameters, args.others), hosts[0] if hosts else ""
+    return read_parameters(described.name, parameters, args.unknown), hosts[0] if hosts else ""
 
 
 def _measure(

@@ -1,4 +1,4 @@
-"""``assay run``: any one measurement, by its name."""
+"""``assay run``: any one measurement, by its name; and how the verbs read a measurement's own parameters."""
 
 from __future__ import annotations
 
@@ -32,39 +32,42 @@ class Run:
     def prepare_parser(self, parser: Parser) -> None:
         parser.usage = "%(prog)s NAME [options]  |  %(prog)s --resume RUN"
         parser.add_argument("measurement", nargs="?", metavar="NAME", help="a measurement (see 'assay list')")
-        add(parser, "--resume", "its command, without what it has")
+        add(parser, "--resume", "with its command; what it has measured is left out")
         add(parser, "-w --hosts", "one rank on each")
         add(parser, "-n --ranks", "on this machine, without hosts")
         add(parser, "--lab")
         add(parser, "--launcher")
         add_output(parser)
-        # What argparse does not know here may be the measurement's.
-        parser.set_defaults(takes_others=True)
+        # An option that argparse does not know may be a parameter of the measurement: it goes to args.unknown.
+        parser.set_defaults(takes_unknown=True)
 
     def run(self, args: argparse.Namespace) -> int:
         if args.measurement is None:
-            raise UserError("which measurement?", "'assay list' names them")
+            raise UserError("no measurement is named", "give its name: 'assay list' shows all")
         if any(measurement.name == args.measurement for measurement in described_storage()):
-            raise UserError(f"{args.measurement} has a verb of its own", "see 'assay io bench --help'")
+            raise UserError(
+                f"{args.measurement} is not run by 'assay run'",
+                "use 'assay io bench', see 'assay io bench --help'",
+            )
         described = describe(probe()).find(args.measurement)
-        params = read_parameters(described.name, described.parameters, args.others)
+        params = read_parameters(described.name, described.parameters, args.unknown)
         described.check_bounds(params)
-        alone = described.scope == "node"
-        site, hosts = locate(args, host_list(args.hosts, None, "--hosts"), ranks_here=1 if alone else 0)
+        single_host = described.scope == "node"  # no communication: one rank, no MPI
+        site, hosts = locate(args, host_list(args.hosts, None, "--hosts"), ranks_here=1 if single_host else 0)
         if args.launcher:
             launcher = find_launcher(args.launcher)
         else:
-            launcher = Local() if alone and len(hosts) == 1 else default_launcher()
-        wanted = specifications(args)
+            launcher = Local() if single_host and len(hosts) == 1 else default_launcher()
+        specs = specifications(args)
         check_hosts(site, hosts)
         run = open_run("run", args)
         run.info.hosts = hosts
         run.save()
         session = Session(run, verbose=args.verbose, quiet=args.json)
-        flavour = "" if alone else None
+        flavour = "" if single_host else None  # "": the engine without MPI; None: the launcher's
         with session.interruptible():
             session.measure(described.name, launcher, site, [Segment(hosts)], params, flavour=flavour)
-        status = session.conclude(wanted)
+        status = session.conclude(specs)
         if args.json:
             session.print_json()
         return status
@@ -73,7 +76,11 @@ class Run:
 def read_parameters(
     name: str, parameters: Sequence[Parameter], arguments: Sequence[str]
 ) -> dict[str, Scalar]:
-    """``--nflight 4 --no-verify --budget 20s`` as the measurement's own parameters; times and rates in base units."""
+    """Returns the parameters that ``arguments`` give to measurement ``name``, by the names in its descriptor.
+
+    ``--nflight 4 --no-verify --budget 20s`` becomes ``{"nflight": "4", "no_verify": True, "budget": 20.0}``: real
+    times, rates and shares in base units, other values as text, which the engine reads. Raises UserError.
+    """
     by_name = {parameter.name: parameter for parameter in parameters}
     params: dict[str, Scalar] = {}
     rest = list(arguments)
@@ -93,7 +100,7 @@ def read_parameters(
 
 
 def _in_base_unit(option: str, parameter: Parameter, text: str) -> Scalar:
-    """Sizes stay as they are: the engine reads them, also in lists."""
+    """A time, rate or share in s, B/s or 1. Sizes and bare numbers stay as they are: the engine reads them."""
     if parameter.kind != "real" or parameter.unit not in ("s", "B/s", "1"):
         return text
     try:

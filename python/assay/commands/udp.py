@@ -15,7 +15,7 @@ from assay.launch.launchers import Local
 from assay.launch.placement import HERE, REMOTE, Segment, Site, lab_site
 from assay.launch.reach import check_hosts
 from assay.measure.session import Session
-from assay.measure.udp import RECEIVE, SEND, Endpoint, in_base_units, measure_udp
+from assay.measure.udp import RECEIVE, SEND, UdpEndpoint, in_base_units, measure_udp
 from assay.records.schema import Scalar
 
 NAMES = {"receive": RECEIVE, "send": SEND}
@@ -53,7 +53,7 @@ class Udp:
                 add(parsed, "--peer", "the sender, which is started too")
                 add(parsed, "--lab")
             add_output(parsed)
-            parsed.set_defaults(takes_others=True, resume=None)
+            parsed.set_defaults(takes_unknown=True, resume=None)
 
     def run(self, args: argparse.Namespace) -> int:
         both = getattr(args, "peer", None) is not None
@@ -67,8 +67,8 @@ class Udp:
         session = Session(run, verbose=args.verbose, quiet=args.json)
         with session.interruptible():
             if both:
-                sender = Endpoint(site if site.lab else REMOTE, args.peer)
-                measure_udp(session, Endpoint(site, here), sender, args.hosts, params)
+                sender = UdpEndpoint(site if site.lab else REMOTE, args.peer)
+                measure_udp(session, UdpEndpoint(site, here), sender, args.hosts, params)
             else:
                 session.err.print(_next_step(args))
                 chosen = {**params, "host": args.hosts}
@@ -83,7 +83,7 @@ def _read(args: argparse.Namespace, both: bool) -> dict[str, Scalar]:
     """The engine's parameters among the options, checked; those of either side where both are started."""
     sides = [describe(probe()).find(NAMES[side]) for side in (NAMES if both else [args.side])]
     parameters = [p for side in sides for p in side.parameters if p.name != "host"]
-    values = read_parameters(sides[0].name, parameters, args.others)
+    values = read_parameters(sides[0].name, parameters, args.unknown)
     params: dict[str, Scalar] = {}
     for described in sides:
         names = {p.name for p in described.parameters}

@@ -1,4 +1,5 @@
-"""``assay lab vm``: a guest for what this machine lacks."""
+"""``assay lab vm``: runs a command in a QEMU guest that has hardware which this machine lacks (NUMA nodes, RDMA
+devices, persistent memory)."""
 
 from __future__ import annotations
 
@@ -14,10 +15,10 @@ from assay.errors import EXIT_PASS, UserError
 from assay.lab.guest import Guest, Hardware, prepare_kernel, run_guest
 from assay.lab.traffic import parse_rate
 
-# argparse has no public name for it.
+# The type of add_subparsers(): argparse has no public name for it.
 Verbs: TypeAlias = "argparse._SubParsersAction[Parser]"
 
-# Runs in a guest when no command is given: prints its hardware.
+# The shell command of a guest that is given none: prints its hardware.
 SUMMARY = """\
 for node in /sys/devices/system/node/node*; do
     echo "NUMA ${node##*/}: processors $(cat $node/cpulist), distances $(cat $node/distance)"
@@ -33,12 +34,13 @@ true
 
 
 def prepare_vm(verbs: Verbs) -> None:
+    """Adds ``vm`` to the verbs of ``assay lab``."""
     parser = verbs.add_parser(
         "vm",
         help="boot a guest with hardware that this machine lacks, and run a command in it",
-        description="Boots a guest (QEMU, emulated: timings are not meaningful) on this machine's own root, read-only; "
-        "makes its hardware ready, runs the command in this folder, and ends. Output, exit code and environment are "
-        "the command's.",
+        description="Boots a guest (QEMU, emulated: timings are not meaningful) whose root is this machine's, "
+        "read-only; makes its hardware ready, runs the command in the current folder, and ends. The command gets "
+        "PATH, HOME, LANG, PYTHONPATH and all ASSAY_ variables; its output and exit code are passed on.",
         usage="%(prog)s [options] [-- COMMAND [ARGUMENT ...]]",
         examples=[
             Example("assay lab vm --numa 2 -- assay mem --peak", "the matrix of two nodes", "QEMU"),
@@ -48,23 +50,25 @@ def prepare_vm(verbs: Verbs) -> None:
     )
     parser.add_argument("--numa", type=count, default=1, metavar="N", help="NUMA nodes (default: 1)")
     parser.add_argument("--rdma", type=count, default=0, metavar="N", help="SoftRoCE devices rxe0, rxe1 ...")
-    parser.add_argument("--rdma-rate", metavar="RATE", help="limit of each device's wire, such as 200mbit")
+    parser.add_argument("--rdma-rate", metavar="RATE", help="rate limit of each RDMA device, such as 200mbit")
     parser.add_argument(
         "--pmem", type=size, default=0, metavar="SIZE",
-        help="size of the persistent memory /dev/dax0.0, and of a second one for files on /mnt/pmem",
+        help="size of each of two persistent memories: /dev/dax0.0, and a file system on /mnt/pmem",
     )  # fmt: skip
     parser.add_argument(
-        "--pmem-file", metavar="FILE", help="keeps the content of persistent memory for the next guest"
+        "--pmem-file",
+        metavar="FILE",
+        help="file that keeps the content of persistent memory for the next guest",
     )
     parser.add_argument(
         "--cpus", type=count, metavar="N", help="processors (default: 2, and at least one per NUMA node)"
     )
     parser.add_argument("--memory", type=size, default=1 << 30, metavar="SIZE", help="default: 1GiB")
     parser.add_argument(
-        "--share", metavar="DIR", help="a folder that the guest shares: what it writes there stays"
+        "--share", metavar="DIR", help="a folder shared with the guest: the files that it writes there remain"
     )
     add(parser, "--timeout", "the whole guest; default: 300s", default=300.0)
-    parser.add_argument("--prepare", action="store_true", help="fetch and unpack the kernel, and no more")
+    parser.add_argument("--prepare", action="store_true", help="only fetch and unpack the kernel")
     parser.add_argument("argv", metavar="-- CMD ...", nargs=argparse.REMAINDER, help="the command")
     parser.set_defaults(lab_verb=_vm)
 
@@ -74,7 +78,7 @@ def _vm(args: argparse.Namespace) -> int:
         print(f"kernel {prepare_kernel().version} is ready")
         return EXIT_PASS
     if args.rdma_rate:
-        parse_rate(args.rdma_rate)  # refused here rather than inside
+        parse_rate(args.rdma_rate)  # an invalid rate fails before the guest boots
         if not args.rdma:
             raise UserError("--rdma-rate without --rdma", "say how many devices: --rdma 2")
     if args.pmem_file and not args.pmem:
@@ -92,6 +96,6 @@ def _vm(args: argparse.Namespace) -> int:
         pmem_file=Path(args.pmem_file) if args.pmem_file else None,
     )
     if os.geteuid() != 0:
-        print("not root: inside, files that only root can read are missing", file=sys.stderr)
+        print("not root: the guest lacks files that only root can read", file=sys.stderr)
     output = Path(args.share) if args.share else None
     return run_guest(Guest(hardware, argv or ["bash", "-c", SUMMARY], output, args.timeout))

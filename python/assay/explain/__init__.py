@@ -1,6 +1,7 @@
-"""Explains a run: rules over its records, each of which finds one kind of cause.
+"""Explains a run: rules find the causes of bad results in its records.
 
-A rule is a function from ``Evidence`` to findings. ``RULES`` lists them all.
+A rule is a function from ``Evidence`` (the records, and what several rules compute from them) to findings of one
+kind. ``RULES`` lists them all.
 """
 
 from __future__ import annotations
@@ -25,21 +26,22 @@ from assay.records.schema import AnyRecord, Finding
 
 Rule = Callable[[Evidence], list[Finding]]
 
+# The keys are the rules' names in findings and specifications (specs/*.toml).
 RULES: dict[str, Rule] = {
-    "corruption": corruption,
-    "wire_bypass": wire_bypass,
-    "slow_host": slow_host,
-    "slow_pair": slow_pair,
-    "slow_block": slow_block,
-    "congestion": congestion,
-    "hca_binding": hca_binding,
-    "port_errors": port_errors,
-    "gpu_copies": gpu_copies,
-    "udp_loss": udp_loss,
-    "wrong_data": wrong_data,
-    "straggler": straggler,
-    "taking_turns": taking_turns,
-    "alloc": alloc,
+    "corruption": corruption,  # payloads that arrived with wrong bytes
+    "wire_bypass": wire_bypass,  # payload that did not cross the network (shared memory, another adapter)
+    "slow_host": slow_host,  # a host that sends or receives more slowly than its peers
+    "slow_pair": slow_pair,  # a slow path between two hosts that are fast with others
+    "slow_block": slow_block,  # a group of hosts that is slow with the rest or with another group
+    "congestion": congestion,  # a loss under load that vanishes when the pair is alone
+    "hca_binding": hca_binding,  # a requested RDMA adapter that carried too little
+    "port_errors": port_errors,  # link errors that an adapter's port counted
+    "gpu_copies": gpu_copies,  # a narrow PCIe link, or a path that GPUs share
+    "udp_loss": udp_loss,  # the point where UDP messages were dropped
+    "wrong_data": wrong_data,  # files that hold wrong bytes
+    "straggler": straggler,  # a rank or node that is the slowest in nearly every round of I/O
+    "taking_turns": taking_turns,  # the two directions of a pair that wait for each other
+    "alloc": alloc,  # the best allocator, as advice
 }
 
 
@@ -48,7 +50,8 @@ def explain(
 ) -> list[Finding]:
     """Returns all findings about a run: faults, then warnings, then advice.
 
-    ``hosts`` are in rank order. Findings among the records are ignored.
+    ``hosts`` are the run's hosts in rank order, ``options`` those of its command. Findings among the records are
+    ignored.
     """
     evidence = Evidence(records, hosts, options)
     findings = [finding for rule in RULES.values() for finding in rule(evidence)]

@@ -22,7 +22,7 @@ from assay.measure.network import NetworkRequest, measure_network
 from assay.measure.node import measure_node
 from assay.measure.rdma import Endpoint, Pair, measure_rdma, plan_ports, ports_of, why_no_pair
 from assay.measure.session import Session
-from assay.measure.udp import measure_udp
+from assay.measure.udp import UdpEndpoint, measure_udp
 from assay.measure.workload import load_workload
 from assay.records.schema import AnyRecord, Context, Scalar
 
@@ -119,7 +119,8 @@ def _receive(session: Session, specification: Specification, offer: Offer, param
     for host, interface in todo:
         session.err.print(f"{host} {interface} receives UDP from {offer.peer}")
         more = (host, interface) != todo[-1]
-        measure_udp(session, (offer.site, host), (offer.peer_site, offer.peer), interface, params, more=more)
+        receiver, sender = UdpEndpoint(offer.site, host), UdpEndpoint(offer.peer_site, offer.peer)
+        measure_udp(session, receiver, sender, interface, params, more=more)
 
 
 def fast_interfaces(records: Iterable[AnyRecord], host: str) -> list[str]:

@@ -16,41 +16,45 @@ from assay.records.schema import Scalar
 from assay.records.units import parse_in
 
 RECEIVE, SEND = "node.udp_receive", "node.udp_send"
-ASK_LIMIT_S = 20.0
+ADDRESS_LIMIT_S = 20.0  # for a host to list the addresses of an interface
 
 
-class Endpoint(NamedTuple):
+class UdpEndpoint(NamedTuple):
+    """A host, and how processes are started on it."""
+
     site: Site
     host: str
 
 
 def measure_udp(
     session: Session,
-    receiver: Endpoint | tuple[Site, str],
-    sender: Endpoint | tuple[Site, str],
-    where: str,
+    receiver: UdpEndpoint,
+    sender: UdpEndpoint,
+    interface: str,
     params: Mapping[str, Scalar],
     more: bool = False,
 ) -> bool:
-    """Receives on ``where``, an address (or name, or interface) of the receiver. True when both sides finished.
+    """Starts the receiver, then the sender. Returns True when both finished. Raises UserError.
 
-    ``params`` are those of either side, each gets its own; ``more`` is as in ``Session.measure``.
+    ``interface`` is the receiver's: its name, an address or a host name. ``params`` hold the parameters of both
+    measurements; each side gets those that it has. ``more`` says that other interfaces follow, so that the
+    measurement is not complete yet.
     """
-    receiver, sender = Endpoint(*receiver), Endpoint(*sender)
-    address = find_address(receiver, where)
+    address = find_address(receiver, interface)
     sides = []
     for measurement, end in ((RECEIVE, receiver), (SEND, sender)):
         described = describe(probe()).find(measurement)
-        chosen = {name: params[name] for name in (p.name for p in described.parameters) if name in params}
+        own = {p.name: params[p.name] for p in described.parameters if p.name in params}
         sides.append(
-            Side(measurement, end.site, end.host, {**in_base_units(described, chosen), "host": address})
+            Side(measurement, end.site, end.host, {**in_base_units(described, own), "host": address})
         )
     receiving, sending = sides
     return session.measure_pair(receiving, sending, more=more)
 
 
 def in_base_units(described: Described, params: Mapping[str, Scalar]) -> dict[str, Scalar]:
-    """Parameters as the engine reads them: "750 Mbit/s" is 93750000. Raises UserError."""
+    """Parameters with times in s and rates in B/s: "750 Mbit/s" is 93750000. Raises UserError, also if one is out of
+    the bounds that the engine describes."""
     units = {p.name: p.unit for p in described.parameters}
     read: dict[str, Scalar] = {}
     for name, value in params.items():
@@ -72,25 +76,32 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def find_address(end: Endpoint, where: str) -> str:
-    """The address of a named interface of that host. A name of no interface is taken for an address or a host
-    name."""
-    if "." in where or ":" in where:
-        return where
-    argv = Local().command(end.site, [Segment([end.host])], ["ip", "-json", "address", "show", "dev", where])
+def find_address(end: UdpEndpoint, interface: str) -> str:
+    """The address of that interface, IPv4 before IPv6; link-local addresses do not count.
+
+    A text that names no interface of the host is returned unchanged: it is an address or a host name, which the
+    engine checks. Raises UserError if the host does not answer, or the interface has no address.
+    """
+    if "." in interface or ":" in interface:
+        return interface
+    argv = Local().command(
+        end.site, [Segment([end.host])], ["ip", "-json", "address", "show", "dev", interface]
+    )
     try:
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=ASK_LIMIT_S)
-    except FileNotFoundError:  # no ip command here: the engine checks the name
-        return where
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=ADDRESS_LIMIT_S)
+    except FileNotFoundError:  # no ip command here
+        return interface
     except subprocess.TimeoutExpired:
-        raise UserError(f"{end.host} does not answer within {ASK_LIMIT_S:.0f} s") from None
-    if done.returncode != 0:
-        return where
-    addresses = [a for link in json.loads(done.stdout) if link for a in link["addr_info"]]
-    lasting = [a for a in addresses if a.get("scope") != "link"]
-    if not lasting:
         raise UserError(
-            f"the interface {where} of {end.host} has no address",
-            f"ip address add ADDRESS/PREFIX dev {where}",
+            f"{end.host} does not answer within {ADDRESS_LIMIT_S:.0f} s", "check that it is up"
+        ) from None
+    if done.returncode != 0:  # no interface of that name
+        return interface
+    addresses = [a for link in json.loads(done.stdout) if link for a in link["addr_info"]]
+    routable = [a for a in addresses if a.get("scope") != "link"]
+    if not routable:
+        raise UserError(
+            f"the interface {interface} of {end.host} has no address",
+            f"ip address add ADDRESS/PREFIX dev {interface}",
         )
-    return str(min(lasting, key=lambda a: a["family"] != "inet")["local"])
+    return str(min(routable, key=lambda a: a["family"] != "inet")["local"])

@@ -92,7 +92,7 @@ class Bench:
                 examples=EXAMPLES[name],
             )
             _add_options(benchmark, name)
-            benchmark.set_defaults(io_verb=run_bench, takes_others=True)
+            benchmark.set_defaults(io_verb=run_bench, takes_unknown=True)
 
 
 def _add_options(parser: Parser, name: str) -> None:
@@ -229,7 +229,7 @@ def build_request(args: argparse.Namespace) -> StorageRequest:
 
 
 def _params(args: argparse.Namespace) -> dict[str, Scalar]:
-    arguments = [argument for argument in args.others if argument != "--"]
+    arguments = [argument for argument in args.unknown if argument != "--"]
     if getattr(args, "config", None):
         arguments = [*h5bench_file(args.config), *arguments]
     params = READERS[args.benchmark][0](arguments)
