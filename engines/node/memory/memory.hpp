@@ -1,4 +1,7 @@
-// node.memory: bandwidth from the cores of each NUMA node to the memory of each.
+// node.memory: bandwidth from the cores of each NUMA node to the memory of each, in B/s.
+//
+// The operations read, write, copy and triad follow McCalpin's STREAM (kernels.hpp, memory.cpp).
+// Throws Error if the arrays, 12 times the last-level cache, do not fit into the free memory.
 #pragma once
 
 #include <array>
@@ -13,15 +16,17 @@ void run_memory(const Options&, Bench&);
 
 inline constexpr std::array memory_parameters = {
     Parameter{"budget", Kind::real, "s", "0.3",
-              "time for each operation, pair of nodes and number of threads", 0.01, 3600},
+              "time for each operation on each pair of nodes with each number of threads", 0.01,
+              3600},
     Parameter{"repeats", Kind::integer, "", "9",
-              "smallest number of passes, so that the median is meaningful", 3, 1e6},
+              "least number of passes over the arrays, so that the median is meaningful", 3, 1e6},
     realtime_parameter,
 };
 inline constexpr std::array memory_metrics = {
-    Metric{"bandwidth", "B/s", Better::higher,
-           "bytes that actually move: a regular store counts twice, since it also reads its cache "
-           "line, unless the measurement shows that it does not (line_reads)"},
+    Metric{
+        "bandwidth", "B/s", Better::higher,
+        "bytes that move to and from memory: a regular store counts twice, since it also reads its "
+        "cache line; it counts once where the rates show no such read (line_reads: none)"},
 };
 }  // namespace detail
 

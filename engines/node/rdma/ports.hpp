@@ -1,6 +1,7 @@
 // RDMA devices as /sys shows them: their ports, addresses (GIDs) and NUMA nodes.
 //
-// libibverbs has the same information, but /sys can be faked in tests and needs no library.
+// libibverbs has the same information, but /sys needs no library, and tests replace it by a folder
+// (sysfs() in core/topology.hpp). On a host without RDMA the lists are empty.
 #pragma once
 
 #include <optional>
@@ -15,14 +16,16 @@ struct PortName {
     std::string text() const { return device + ":" + std::to_string(port); }
 };
 
-// Parses "mlx5_0" or "mlx5_0:2". Throws Error for other texts.
+// Parses "mlx5_0" (port 0) or "mlx5_0:2". Throws Error for other texts.
 PortName parse_port_name(const std::string& text);
 
-std::vector<std::string> devices();
-std::vector<int> ports(const std::string& device);
+std::vector<std::string> devices();                 // sorted by name
+std::vector<int> ports(const std::string& device);  // ascending, from 1
+// Whether the port's state is ACTIVE: its link is up and may carry data.
 bool active(const PortName&);
-// The given device and port, or the first active one. Throws Error if there is no such device or
-// port, or none is active.
+// The given port of the given device ("mlx5_0" or "mlx5_0:2"). If `port` is 0, its first active
+// port; if `device` is empty too, the first active port of the host. Throws Error if there is no
+// such device or port, or it is not active.
 PortName find_port(const std::string& device, int port);
 // Whether the device is implemented in software (SoftRoCE, siw).
 bool in_software(const std::string& device);
@@ -37,11 +40,11 @@ struct Gid {
     std::string interface;  // the network interface; empty for InfiniBand
 };
 
-// All entries that are not empty.
+// The entries that hold an address, by index.
 std::vector<Gid> gids(const PortName&);
 // The GID to use over Ethernet. RoCE v2 is preferred to v1, since it is routable and the usual
-// switch configuration; then IPv4 to global IPv6 to link-local addresses. None if the table is
-// empty.
+// switch configuration. Within a type IPv4 is preferred to global IPv6, and that to link-local.
+// None if the table is empty.
 std::optional<Gid> choose_gid(const std::vector<Gid>&);
 
 }  // namespace assay::rdma
