@@ -372,7 +372,10 @@ int AcceleratedFile::close(MPI_File* handle) {
     file->leave(complete && !code);
     PMPI_Barrier(file->comm_);
     // The data are dropped with the file's last name, unless another handle has the file open.
-    if (drops) forget_deleted_file(job.store(), status);
+    if (drops) {
+        forget_deleted_file(job.store(), status);
+        job.close_deleted_files();
+    }
     const int closed = PMPI_File_close(handle);
     if (code) return to_default_handler(code);
     return closed;

@@ -9,6 +9,7 @@
 #include "storage/accelerator/errors.hpp"
 #include "storage/accelerator/file.hpp"
 #include "storage/accelerator/remote.hpp"
+#include "storage/store/progress.hpp"
 
 namespace assay::storage {
 
@@ -60,7 +61,7 @@ int AcceleratedFile::set_size(MPI_Offset size) {
     if (code) return code;
     auto& slot = job_->store().file(slot_);
     if (rank_ == 0 && ftruncate(descriptor_->number(), size)) code = mpi_error(errno);
-    note_modified(job_->store(), slot_, descriptor_->number());
+    if (first_of_node_) note_modified(job_->store(), slot_, descriptor_->number());
     code = worst_code(comm_, code);
     if (code) return code;
     file_size_ = static_cast<std::uint64_t>(size);
@@ -74,14 +75,15 @@ int AcceleratedFile::set_size(MPI_Offset size) {
         record.kind = static_cast<std::uint64_t>(RecordKind::truncate);
         record.begin = static_cast<std::uint64_t>(size);
         std::uint64_t ring_offset = 0;
-        if (!job_->writer().reserve(0, 1, ring_offset)) return MPI_ERR_IO;
-        job_->writer().begin_write();
-        job_->writer().publish(&record, 1, ring_offset,
-                               0);  // without data
-        job_->directory().truncate(slot_, record.sequence, static_cast<std::uint64_t>(size));
+        if (job_->writer().reserve(0, 1, ring_offset)) {
+            job_->writer().begin_write();
+            job_->writer().publish(&record, 1, ring_offset, 0);  // without data
+            job_->directory().truncate(slot_, record.sequence, static_cast<std::uint64_t>(size));
+        } else {
+            code = mpi_error(job_->writer().error());
+        }
     }
-    PMPI_Barrier(comm_);
-    return MPI_SUCCESS;
+    return worst_code(comm_, code);
 }
 
 // Reserves the space, so that later writes do not fail for lack of it.
@@ -94,7 +96,7 @@ int AcceleratedFile::preallocate(MPI_Offset size) {
     if (!code) code = worst_code(comm_, flush());
     if (code) return code;
     if (rank_ == 0 && size) code = mpi_error(posix_fallocate(descriptor_->number(), 0, size));
-    note_modified(job_->store(), slot_, descriptor_->number());
+    if (first_of_node_) note_modified(job_->store(), slot_, descriptor_->number());
     code = worst_code(comm_, code);
     if (!code) extend(static_cast<std::uint64_t>(std::max(size, now)));
     PMPI_Barrier(comm_);
@@ -130,9 +132,10 @@ int AcceleratedFile::set_view(MPI_Offset displacement, MPI_Datatype etype, MPI_D
         position_ = 0;
     }
     if (rank_ == 0) shared_pointer(0, true, shared);
-    PMPI_Barrier(comm_);
-    if (foreign || !view->decoded) return enter_bypass();
-    return MPI_SUCCESS;
+    // The ranks' file types may differ.
+    int bypass = foreign || !view->decoded;
+    PMPI_Allreduce(MPI_IN_PLACE, &bypass, 1, MPI_INT, MPI_MAX, comm_);
+    return bypass ? enter_bypass() : MPI_SUCCESS;
 }
 
 // Drains the file; from then on the MPI's own I/O does all transfers.
@@ -144,7 +147,8 @@ int AcceleratedFile::enter_bypass() {
     synchronize();
     const int code = worst_code(comm_, flush());
     if (code) return code;
-    job_->store().file(slot_).valid_from = job_->store().now();
+    // Other handles may have written what is not drained yet.
+    job_->store().file(slot_).valid_from = written_before(job_->store(), slot_);
     job_->store().file(slot_).shared = 1;
     bypass_ = true;
     return MPI_SUCCESS;

@@ -221,6 +221,8 @@ int Job::complete(std::uint32_t slot, const Descriptor& descriptor) {
 }
 
 void Job::keep_open(std::uint32_t slot, SharedDescriptor descriptor) {
+    close_deleted_files();
+    std::lock_guard hold(closed_files_lock_);
     closed_files_.push_back({slot, std::move(descriptor),
                              store_->head(local_rank()).tail.load(std::memory_order_relaxed)});
     while (closed_files_.size() > max_closed_files) {
@@ -230,6 +232,15 @@ void Job::keep_open(std::uint32_t slot, SharedDescriptor descriptor) {
         complete(oldest.slot, *oldest.descriptor);
         handles_->release(oldest.slot, oldest.descriptor);
     }
+}
+
+void Job::close_deleted_files() {
+    std::lock_guard hold(closed_files_lock_);
+    std::erase_if(closed_files_, [this](const ClosedFile& file) {
+        if (!store_->file(file.slot).deleted.load()) return false;
+        handles_->release(file.slot, file.descriptor);
+        return true;
+    });
 }
 
 // Writes what is left of all files. False: it is detached and not drained yet.

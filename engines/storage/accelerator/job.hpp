@@ -54,6 +54,8 @@ public:
     // A closed file whose data may not be in the file system yet; its descriptor stays open for
     // them.
     void keep_open(std::uint32_t slot, SharedDescriptor descriptor);
+    // Closes the descriptors of deleted files, so that the file system gets their space back.
+    void close_deleted_files();
 
     // Prints a line to standard error on world rank 0; report_once: each message once.
     void report(const std::string& message) const;
@@ -96,6 +98,7 @@ private:
     std::unique_ptr<WriteDirectory> directory_;
     ConflictResolver resolver_{*this};
     std::mutex lock_;
+    std::mutex closed_files_lock_;
     std::deque<ClosedFile> closed_files_;
     std::vector<std::string> reported_;
 };

@@ -97,8 +97,10 @@ Batch next_batch(const Store& store, std::size_t max_bytes) {
         const auto rank = next.top().second;
         next.pop();
         const Record& record = store.record(rank, batch.end_record[rank]);
-        // A truncation has been made when its record was written.
-        if (has_valid_data(store, record)) {
+        // A truncation has been made when its record was written. What is durable is not written
+        // again, because newer data over it may have left the rings.
+        if (has_valid_data(store, record) &&
+            record.sequence >= store.file(record.file).durable.load()) {
             bytes += append(batch.pieces, store, rank, record);
             batch.oldest = std::min(batch.oldest, record.sequence);
         }

@@ -166,15 +166,28 @@ void Drain::with_lock(Action action) const {
         if (const DrainLock lock(store_); lock) return action();
 }
 
+// The error stays until all is written: a process that is killed meanwhile leaves it to recovery.
 int Drain::write_failed_pieces(std::uint32_t file) {
     auto& slot = store_.file(file);
-    const std::uint64_t from = slot.failed_from.load();
     const EvictionStop stop(store_);
     const auto pieces = failed_pieces(store_, file);
-    slot.error = 0;  // write_group() takes files without an error
-    write(pieces);
-    const int error = static_cast<int>(slot.error.load());
-    if (error) slot.failed_from = from;
+    if (pieces.empty() && !store_.persistent()) {
+        slot.error = 0;
+        return 0;
+    }
+    int error = 0;
+    if (const auto descriptor = handles_.open_for_writing(file, error)) {
+        slot.dirty = slot.writing = 1;
+        WriteQueue queue(store_);
+        queue.add(descriptor, pieces.data(), pieces.size());
+        queue.run(threads_);
+        error = queue.error(0);
+        note_modified(store_, file, descriptor->number());
+        // On persistent memory the data leave the rings only when they are durable.
+        if (!error && store_.persistent())
+            error = sync_written(file, descriptor->number(), drained_before(store_));
+    }
+    slot.error = static_cast<std::uint32_t>(error);
     store_.persist(&slot, 2 * cache_line);
     return error;
 }

@@ -7,6 +7,8 @@
 #include <cerrno>
 #include <cstdio>
 
+#include "storage/store/progress.hpp"
+
 namespace assay::storage {
 namespace {
 
@@ -38,11 +40,16 @@ std::uint32_t find_slot(const Store& store, const FileStatus& status) {
     return file_slots;
 }
 
-// Nobody uses the slot and the file system has all its data, so the slot can serve another file.
-bool is_idle(const Store& store, const FileSlot& slot) {
-    if (slot.users.load() || slot.error.load() || slot.dirty.load()) return false;
+// Nobody uses the slot or holds its file open, and the file system has all its data, so the slot
+// can serve another file.
+bool is_idle(const Store& store, std::uint32_t number) {
+    const auto& slot = store.file(number);
+    if (slot.users.load()) return false;
+    if (!slot.deleted.load() && (slot.error.load() || slot.dirty.load())) return false;
     for (std::uint32_t rank = 0; rank < store.ranks(); ++rank)
-        if (store.head(rank).drained.load() != store.head(rank).tail.load()) return false;
+        if (store.head(rank).drained.load() != store.head(rank).tail.load() ||
+            store.descriptor_of(rank, number).load())
+            return false;
     return true;
 }
 
@@ -50,15 +57,19 @@ std::uint32_t choose_slot(const Store& store) {
     for (std::uint32_t k = 0; k < file_slots; ++k)
         if (!store.file(k).generation.load()) return k;
     for (std::uint32_t k = 0; k < file_slots; ++k)
-        if (is_idle(store, store.file(k))) return k;
+        if (is_idle(store, k)) return k;
     return file_slots;
 }
 
-void drop_outdated_data(const Store& store, FileSlot& slot, const FileStatus& status) {
+// Data that the file system does not have yet stay valid.
+void drop_outdated_data(const Store& store, std::uint32_t number, const FileStatus& status) {
+    auto& slot = store.file(number);
     const bool was_closed = slot.size.load() >= 0;
+    // A file that is not drained is compared by its drain, see note_modified().
+    if (was_closed) slot.known_mtime_ns = status.mtime_ns;
     if (was_closed && (slot.size != status.size || slot.mtime_ns != status.mtime_ns ||
                        slot.ctime_ns != status.ctime_ns)) {
-        slot.valid_from = store.now();
+        slot.valid_from = written_before(store, number);
         slot.end = 0;
         store.persist(&slot, 2 * cache_line);
     }
@@ -100,10 +111,7 @@ std::uint32_t acquire_slot(const Store& store, const FileStatus& status, const s
     TableLock lock(store);
     if (const auto existing = find_slot(store, status); existing != file_slots) {
         auto& slot = store.file(existing);
-        if (slot.users.load() == 0) {
-            drop_outdated_data(store, slot, status);
-            slot.known_mtime_ns = status.mtime_ns;
-        }
+        if (slot.users.load() == 0) drop_outdated_data(store, existing, status);
         slot.users.fetch_add(1);
         set_path(slot, path);
         return existing;

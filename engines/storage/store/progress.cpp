@@ -57,6 +57,20 @@ std::uint64_t drained_before(const Store& store) {
     return before;
 }
 
+std::uint64_t written_before(const Store& store, std::uint32_t file) {
+    const auto& slot = store.file(file);
+    std::uint64_t before = horizon(store);
+    for (std::uint32_t rank = 0; rank < store.ranks(); ++rank) {
+        const auto& head = store.head(rank);
+        const std::uint64_t tail = head.tail.load(std::memory_order_acquire);
+        for (auto k = head.drained.load(std::memory_order_acquire); k < tail; ++k)
+            if (const Record& record = store.record(rank, k); record.file == file)
+                before = std::min(before, record.sequence);
+    }
+    // The drain sets the error before `drained`.
+    return slot.error.load() ? std::min(before, slot.failed_from.load()) : before;
+}
+
 Progress progress(const Store& store) {
     Progress result{};
     result.now = store.now();

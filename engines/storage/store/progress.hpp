@@ -19,6 +19,8 @@ struct Progress {
 std::uint64_t horizon(const Store& store);
 // The data of every record older than this were drained, apart from files with an error.
 std::uint64_t drained_before(const Store& store);
+// The file system has the data of every record of the file that is older than this.
+std::uint64_t written_before(const Store& store, std::uint32_t file);
 Progress progress(const Store& store);
 // The sequence of the oldest record in the rings of all other ranks; 2^64 - 1: there is none.
 std::uint64_t oldest_except(const Store& store, std::uint32_t rank);

@@ -16,13 +16,15 @@ namespace {
 
 // A file that was modified so long after the job's last sign of life is not as the job left it.
 constexpr std::int64_t grace_ns = 2'000'000'000;
+// No clock of a job goes beyond this.
+constexpr std::uint64_t latest_sequence = ~0ull / 2;
 
 bool lies_in_file_table_and_ring(const Store& store, std::uint32_t rank, const Record& record) {
-    if (record.file >= file_slots) return false;
+    if (record.file >= file_slots || record.sequence > latest_sequence) return false;
     if (static_cast<RecordKind>(record.kind) != RecordKind::data) return true;
     const auto ring = store.head(rank).ring_bytes.load();
     std::uint64_t bytes = 0;
-    return ring && ring <= store.layout().ring_bytes &&
+    return ring && ring <= store.layout().ring_bytes && record.length &&
            !__builtin_mul_overflow(record.length, std::uint64_t{record.count}, &bytes) &&
            bytes <= ring && record.ring_offset % ring + bytes <= ring;
 }
@@ -87,9 +89,12 @@ void release_locks(Store& store) {
         head.pending = head.resolving = 0;
         head.evicting = 0;
         const auto slots = store.layout().record_slots, tail = head.tail.load();
-        if (tail > slots && head.drained.load() < tail - slots) head.drained = tail - slots;
+        const auto oldest = tail > slots ? tail - slots : 0;  // a damaged store may say less
+        head.first_record = std::clamp(head.first_record.load(), oldest, tail);
         // After a power failure the file system has what was fsynced only.
-        if (store.persistent()) head.drained = head.first_record.load();
+        head.drained = store.persistent()
+                           ? head.first_record.load()
+                           : std::clamp(head.drained.load(), head.first_record.load(), tail);
     }
     auto& superblock = store.superblock();
     superblock.drain_lock = superblock.table_lock = superblock.eviction_stopped = 0;

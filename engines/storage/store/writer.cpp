@@ -134,7 +134,8 @@ bool Writer::may_evict(const Record& record) const {
     const auto& slot = store_.file(record.file);
     if (slot.generation.load() != record.generation || slot.deleted.load()) return true;
     if (slot.error.load() && record.sequence >= slot.failed_from.load()) return false;
-    return !store_.persistent() || record.sequence < slot.durable.load();
+    return !store_.persistent() || record.sequence < slot.durable.load() ||
+           record.sequence < slot.valid_from.load();
 }
 
 // A retry of failed writes needs all data that are in the rings: it sets `eviction_stopped`, then

@@ -19,55 +19,10 @@
 #include "storage/store/file_table.hpp"
 #include "storage/store/recover.hpp"
 #include "storage/store/writer.hpp"
+#include "store_fixture.hpp"
 
 using namespace assay::storage;
 namespace fs = std::filesystem;
-
-namespace {
-
-struct Folder {
-    fs::path path = fs::path("/dev/shm") / ("assay-store-test-" + std::to_string(getpid()));
-    Folder() { fs::create_directories(path); }
-    ~Folder() { fs::remove_all(path); }
-    std::string file(const char* name) const {
-        std::ofstream(path / name);
-        return path / name;
-    }
-};
-
-std::uint32_t slot_of_file(const Store& store, const std::string& path) {
-    FileStatus status;
-    REQUIRE(read_status(path.c_str(), status) == 0);
-    return acquire_slot(store, status, path);
-}
-
-bool write_block(Store& store, Writer& writer, std::uint32_t slot, std::uint64_t offset,
-                 const void* data, std::size_t bytes) {
-    std::uint64_t ring_offset = 0;
-    char* to = writer.reserve(bytes, 1, ring_offset);
-    if (!to) return false;
-    writer.begin_write();
-    std::memcpy(to, data, bytes);
-    Record record{};
-    record.file = slot, record.generation = store.file(slot).generation;
-    record.kind = static_cast<std::uint64_t>(RecordKind::data);
-    record.begin = offset, record.length = record.stride = bytes, record.count = 1;
-    writer.publish(&record, 1, ring_offset, bytes);
-    return true;
-}
-
-constexpr std::uint64_t small_store = 64u << 20;
-
-std::unique_ptr<Store> create_store(const std::string& where, std::uint32_t ranks,
-                                    const char* name = "t") {
-    Failure failure;
-    auto store = Store::create(where, small_store, ranks, "job", name, failure);
-    REQUIRE_MESSAGE(store, failure.what);
-    store->set_phase(Phase::active);
-    return store;
-}
-
-}  // namespace
 
 TEST_CASE("a ring takes more data than it holds") {
     Folder folder;

@@ -1,0 +1,280 @@
+// The store when something goes wrong: kills, changes of files, full tables, damaged stores, and
+// power failures of persistent memory.
+#include <doctest/doctest.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "storage/store/drain.hpp"
+#include "storage/store/file_handles.hpp"
+#include "storage/store/recover.hpp"
+#include "store_fixture.hpp"
+
+#ifndef MAP_SYNC
+#define MAP_SYNC 0x80000
+#endif
+#ifndef MAP_SHARED_VALIDATE
+#define MAP_SHARED_VALIDATE 0x03
+#endif
+
+namespace {
+
+bool pretends_persistent = false;
+
+// Stores of the scope's test count as persistent memory.
+struct PersistentMemory {
+    PersistentMemory() { pretends_persistent = true; }
+    ~PersistentMemory() { pretends_persistent = false; }
+};
+
+}  // namespace
+
+// The test program's mmap: tmpfs does not know MAP_SYNC.
+extern "C" void* mmap(void* address, std::size_t bytes, int protection, int flags, int fd,
+                      off_t offset) noexcept {
+    if (pretends_persistent && flags & MAP_SYNC) flags = MAP_SHARED;
+    return reinterpret_cast<void*>(
+        syscall(SYS_mmap, address, bytes, protection, flags, fd, offset));
+}
+
+namespace {
+
+std::string contents(const std::string& path) {
+    std::ifstream in(path, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+}
+
+FileStatus status_of(const std::string& path) {
+    FileStatus status;
+    REQUIRE(read_status(path.c_str(), status) == 0);
+    return status;
+}
+
+FileStatus invented_file(std::uint64_t inode) {
+    FileStatus status;
+    status.device = 1, status.inode = inode, status.regular = true;
+    return status;
+}
+
+// Takes all free slots for files that stay open.
+void fill_table(const Store& store) {
+    for (std::uint64_t k = 0; k < file_slots && !store.file(file_slots - 1).generation; ++k)
+        acquire_slot(store, invented_file(1000 + k), "/nowhere");
+    REQUIRE(store.file(file_slots - 1).users == 1);
+}
+
+// Whether recovery ends by itself.
+bool recovery_ends(Store& store) {
+    const pid_t child = fork();
+    if (!child) {
+        alarm(20);
+        recover(store, {1});
+        _exit(0);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    return WIFEXITED(status);
+}
+
+}  // namespace
+
+TEST_CASE("a file has its error until a repeated write has succeeded") {
+    Folder folder;
+    auto store = create_store(folder.path, 1);
+    const auto slot = slot_of_file(*store, folder.file("out"));
+    Writer writer(*store, 0);
+    const FileHandles handles(*store);
+    Drain drain(*store, handles, 1);
+    const std::vector<char> data(8u << 20);
+    write_block(*store, writer, slot, 0, data.data(), data.size());
+    write_block(*store, writer, slot, ~0ull / 2 - 1, "abc", 3);  // no file can have that offset
+    drain.finish(0, store->head(0).tail);
+    REQUIRE(store->file(slot).error == EINVAL);
+    // A process that is killed meanwhile leaves what the store says.
+    std::atomic<bool> ends = false, was_cleared = false;
+    std::thread watcher([&] {
+        while (!ends) {
+            if (!store->file(slot).error.load()) was_cleared = true;
+        }
+    });
+    for (int attempt = 0; attempt < 20; ++attempt) CHECK(drain.retry(slot) == EINVAL);
+    ends = true;
+    watcher.join();
+    CHECK(!was_cleared);
+    store->remove();
+}
+
+TEST_CASE("data that are not in a file yet outlast a change of the file by others") {
+    Folder folder;
+    auto store = create_store(folder.path, 1);
+    const auto path = folder.file("out"), elsewhere = (folder.path / "elsewhere").string();
+    const auto slot = slot_of_file(*store, path);
+    Writer writer(*store, 0);
+    const FileHandles handles(*store);
+    Drain drain(*store, handles, 1);
+    write_block(*store, writer, slot, 0, "abc", 3);
+    SUBCASE("not drained") {}
+    SUBCASE("a failed write") {
+        fs::rename(path, elsewhere);
+        drain.finish(0, store->head(0).tail);
+        fs::rename(elsewhere, path);
+        REQUIRE(store->file(slot).error == ESTALE);
+    }
+    const FileStatus closed = status_of(path);
+    release_slot(*store, slot, &closed);  // by another handle, which has not written
+    std::ofstream(path) << "....by another program";
+    REQUIRE(acquire_slot(*store, status_of(path), path) == slot);
+    drain.finish(0, store->head(0).tail);
+    CHECK(drain.retry(slot) == 0);
+    CHECK(contents(path).substr(0, 5) == "abc.b");
+    store->remove();
+}
+
+TEST_CASE("a slot whose file a rank still holds open serves no other file") {
+    Folder folder;
+    auto store = create_store(folder.path, 1);
+    const auto path = folder.file("out");
+    const FileStatus status = status_of(path);
+    const auto slot = slot_of_file(*store, path);
+    FileHandles handles(*store, 0);
+    const auto descriptor = std::make_shared<const Descriptor>(open(path.c_str(), O_RDWR));
+    handles.hold(slot, descriptor);
+    release_slot(*store, slot, &status);
+    fill_table(*store);
+    CHECK(acquire_slot(*store, invented_file(1), "/nowhere") == file_slots);
+    handles.release(slot, descriptor);
+    CHECK(acquire_slot(*store, invented_file(1), "/nowhere") == slot);
+    store->remove();
+}
+
+TEST_CASE("the slot of a deleted file serves another one, however little of it was written") {
+    Folder folder;
+    auto store = create_store(folder.path, 1);
+    const auto path = folder.file("out");
+    const FileStatus status = status_of(path);
+    const auto slot = slot_of_file(*store, path);
+    store->file(slot).dirty = 1;
+    release_slot(*store, slot, nullptr);
+    forget_deleted_file(*store, status);
+    fill_table(*store);
+    CHECK(acquire_slot(*store, invented_file(1), "/nowhere") == slot);
+    store->remove();
+}
+
+TEST_CASE("a file that is opened again keeps the time that its drain has left") {
+    Folder folder;
+    auto store = create_store(folder.path, 1);
+    const auto path = folder.file("out");
+    const FileStatus before = status_of(path);
+    const auto slot = slot_of_file(*store, path);
+    release_slot(*store, slot, nullptr);  // not drained yet
+    const int fd = open(path.c_str(), O_WRONLY);
+    usleep(20'000);
+    CHECK(write(fd, "abc", 3) == 3);
+    note_modified(*store, slot, fd);
+    close(fd);
+    acquire_slot(*store, before, path);  // had looked before the drain wrote
+    CHECK(store->file(slot).known_mtime_ns == status_of(path).mtime_ns);
+    store->remove();
+}
+
+TEST_CASE("recovery of persistent memory does not write older data over newer ones") {
+    Folder folder;
+    const PersistentMemory memory;
+    auto store = create_store(folder.path, 2);
+    REQUIRE(store->persistent());
+    const auto path = folder.file("out");
+    const auto slot = slot_of_file(*store, path);
+    Writer first(*store, 0), second(*store, 1);
+    const FileHandles handles(*store);
+    Drain drain(*store, handles, 1);
+    write_block(*store, second, slot, 0, "older", 5);
+    write_block(*store, first, slot, 0, "newer", 5);
+    drain.finish(0, store->head(0).tail);
+    store->head(0).first_record = 1;  // the newer data have left the ring
+    CHECK(recover(*store, {1}).kept.empty());
+    CHECK(contents(path) == "newer");
+    store->remove();
+}
+
+TEST_CASE("recovery of persistent memory does not undo a truncation") {
+    Folder folder;
+    const PersistentMemory memory;
+    auto store = create_store(folder.path, 1);
+    const auto path = folder.file("out");
+    const auto slot = slot_of_file(*store, path);
+    Writer writer(*store, 0);
+    const FileHandles handles(*store);
+    Drain drain(*store, handles, 1);
+    write_block(*store, writer, slot, 0, "0123456789", 10);
+    drain.finish(0, store->head(0).tail);
+    REQUIRE(truncate(path.c_str(), 4) == 0);
+    CHECK(recover(*store, {1, true}).kept.empty());
+    CHECK(contents(path) == "0123");
+    store->remove();
+}
+
+TEST_CASE("on persistent memory a repeated write is fsynced, so that its data can leave the ring") {
+    Folder folder;
+    const PersistentMemory memory;
+    auto store = create_store(folder.path, 1);
+    const auto path = folder.file("out");
+    const auto slot = slot_of_file(*store, path);
+    Writer writer(*store, 0);
+    const FileHandles handles(*store);
+    Drain drain(*store, handles, 1);
+    fs::rename(path, folder.path / "elsewhere");
+    write_block(*store, writer, slot, 0, "abc", 3);
+    drain.finish(0, store->head(0).tail);
+    REQUIRE(store->file(slot).error == ESTALE);
+    fs::rename(folder.path / "elsewhere", path);
+    CHECK(drain.retry(slot) == 0);
+    CHECK(store->file(slot).durable > store->record(0, 0).sequence);
+    store->remove();
+}
+
+TEST_CASE("recovery of a damaged store ends") {
+    Folder folder;
+    bool persistent = false;
+    SUBCASE("volatile") {}
+    SUBCASE("persistent") { persistent = true; }
+    pretends_persistent = persistent;
+    auto store = create_store(folder.path, 1);
+    pretends_persistent = false;
+    const auto slot = slot_of_file(*store, folder.file("out"));
+    Writer writer(*store, 0);
+    write_block(*store, writer, slot, 0, "abc", 3);
+    store->head(0).tail = store->head(0).drained = 1ull << 62;
+    store->file(slot).error = EIO;
+    CHECK(recovery_ends(*store));
+    store->remove();
+}
+
+TEST_CASE("recovery leaves out records that no writer makes") {
+    Folder folder;
+    auto store = create_store(folder.path, 1);
+    const auto path = folder.file("out");
+    const auto slot = slot_of_file(*store, path);
+    Writer writer(*store, 0);
+    write_block(*store, writer, slot, 0, "abc", 3);
+    write_block(*store, writer, slot, 3, "def", 3);
+    Record& record = store->record(0, 0);
+    SUBCASE("very many empty blocks") { record.length = 0, record.count = 1ull << 54; }
+    SUBCASE("a sequence beyond all clocks") { record.sequence = ~0ull; }
+    SUBCASE("a truncation with a sequence beyond all clocks") {
+        record.kind = static_cast<std::uint64_t>(RecordKind::truncate);
+        record.sequence = ~0ull;
+    }
+    record.checksum = checksum_of(*store, 0, record);
+    REQUIRE(recovery_ends(*store));
+    CHECK(store->superblock().torn == 1);
+    CHECK(contents(path) == std::string(3, '\0') + "def");
+    store->remove();
+}
