@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstring>
 
 #include "storage/accelerator/errors.hpp"
@@ -80,7 +81,7 @@ int AcceleratedFile::set_size(MPI_Offset size) {
             job_->writer().publish(&record, 1, ring_offset, 0);  // without data
             job_->directory().truncate(slot_, record.sequence, static_cast<std::uint64_t>(size));
         } else {
-            code = mpi_error(job_->writer().error());
+            code = mpi_error(job_->writer().error() ? job_->writer().error() : EIO);
         }
     }
     return worst_code(comm_, code);

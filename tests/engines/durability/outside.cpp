@@ -135,6 +135,23 @@ void two_communicators_reopened() {
     }
 }
 
+// One rank writes through its own handle; another's handle goes over to the MPI's own I/O before
+// those data are in the file.
+void bypass_beside_a_writer() {
+    MPI_File file = open_file("bypassed", rdwr, MPI_COMM_SELF);
+    barrier();
+    if (rank == size - 1) write_words(file, 1);
+    barrier();
+    if (rank == 0)
+        EXPECT(MPI_File_set_view(file, 0, MPI_INT, MPI_INT, "external32", MPI_INFO_NULL) ==
+               MPI_SUCCESS);
+    barrier();
+    if (rank == size - 1) EXPECT(read_words(file) == version(1));
+    close_file(file);
+    barrier();
+    EXPECT(read_back("bypassed") == version(1));
+}
+
 // Each rank gets a code with the class of the fault, whichever rank met it. (The text of a code
 // that came from another rank is lost in MPICH, in its own I/O too.)
 void error_codes() {
@@ -156,4 +173,5 @@ const std::vector<Case> outside = {{"changed-often", changed_often},
                                    {"read-proc", read_proc},
                                    {"two-communicators", two_communicators},
                                    {"two-communicators-reopened", two_communicators_reopened},
+                                   {"bypass-beside-a-writer", bypass_beside_a_writer},
                                    {"error-codes", error_codes}};

@@ -127,6 +127,11 @@ def test_ranks_that_open_by_themselves(
 
 
 @mpis
+def test_a_bypass_keeps_what_other_handles_have_written(mpi: str, data: Path, shm: Path) -> None:
+    check(run_case(mpi, "bypass-beside-a-writer", data, shm, **NEVER_DRAIN), "bypass-beside-a-writer")
+
+
+@mpis
 def test_preallocated_space_is_allocated(mpi: str, data: Path, shm: Path) -> None:
     check(run_case(mpi, "preallocated", data, shm), "preallocated")
 
