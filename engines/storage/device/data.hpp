@@ -15,7 +15,7 @@ inline const Content& device_content() {
     return content;
 }
 inline void stamp_device_pages(std::byte* data, std::size_t bytes, std::size_t offset) {
-    device_content().stamp_pages(data, bytes, offset);
+    device_content().stamp_transfer(data, bytes, offset);
 }
 inline bool pages_match(const std::byte* data, std::size_t bytes, std::size_t offset) {
     return !device_content().check_pages(data, bytes, offset);

@@ -63,11 +63,16 @@ void detail::run_hdf5(const Options& options, Bench& bench) {
             throw Error("no file given",
                         "give a path that every rank can reach: --file /scratch/t.h5");
         const DatasetShape shape = read_shape(options);
+        const bool both = options.flag("write") == options.flag("read");
         Steps steps(ranks, shape, file);
-        remove_file(ranks, file);
-        report(ranks, shape, false, steps.write(), 0);
-        const PassTimes times = steps.read();
-        report(ranks, shape, true, times, steps.wrong());
+        if (both || options.flag("write")) {
+            remove_file(ranks, file);
+            report(ranks, shape, false, steps.write(), 0);
+        }
+        if (both || options.flag("read")) {
+            const PassTimes times = steps.read();
+            report(ranks, shape, true, times, steps.wrong());
+        }
         if (!options.flag("keep")) remove_file(ranks, file);
     });
 }

@@ -33,12 +33,20 @@ public:
           from_(from),
           share_(share / (plan.write + plan.check_write + plan.read_own + plan.read)) {}
 
-    void repeat(std::uint64_t signature, Results& results);
+    void repeat(std::uint64_t signature, std::int64_t repetition, Results& results);
 
 private:
     std::byte* data() const { return static_cast<std::byte*>(buffer_.data()); }
     void pass(Pass pass, std::uint64_t signature, Tally& tally);
+    int writer_for(Pass pass) const;
     void transfers(Pass pass, MpiFile& file, int writer, const Content& content, Tally& tally);
+    void transfer(Pass pass, MpiFile& file, int writer, const Content& content, std::uint64_t k,
+                  Tally& tally);
+    std::uint64_t available(Pass pass, int writer) const;
+    bool stonewalled(Pass pass, std::uint64_t done);
+    std::uint64_t wear_out(std::uint64_t done, Tally& tally);
+    void remember_written(std::uint64_t transfers);
+    Nanoseconds transferring() const { return last_ - begin_ - compare_ - wait_; }
     int call(Pass pass, MPI_File file, std::uint64_t offset) const;
     void add_mismatch(const Mismatch& mismatch, std::uint64_t transfer, int writer,
                       Tally& tally) const;
@@ -52,6 +60,11 @@ private:
     double from_;
     const double share_;  // of a pass
     Nanoseconds last_report_ = 0;
+    std::int64_t repetition_ = 0;
+    std::vector<std::uint64_t> written_;  // transfers of each rank, of a stonewalled write
+    // Of the present pass: the first transfer's begin, the last one's end, the time for comparing
+    // and the wait at the stonewall in between.
+    Nanoseconds begin_ = 0, last_ = 0, compare_ = 0, wait_ = 0;
 };
 
 // Reports from rank 0 once a second, also while transfers are timed, so that the user sees
@@ -83,39 +96,80 @@ int Runner::call(Pass pass, MPI_File file, std::uint64_t offset) const {
     return moved == bytes || pass != Pass::write ? MPI_SUCCESS : MPI_ERR_NO_SPACE;
 }
 
-void Runner::transfers(Pass pass, MpiFile& file, int writer, const Content& content, Tally& tally) {
+// One transfer, from the end of the one before, with what its data need.
+void Runner::transfer(Pass pass, MpiFile& file, int writer, const Content& content, std::uint64_t k,
+                      Tally& tally) {
     const bool every_byte = pass == Pass::check_write || (pass != Pass::write && plan_.check_read);
-    const char* doing = pass == Pass::write ? "writes" : "reads";
-    Nanoseconds last = now();
-    const Nanoseconds begin = last;
-    Nanoseconds compare = 0;  // time for comparing, which is not counted
-    std::size_t done = 0;
-    for (const std::uint64_t k : order_) {
-        report_progress(last, done++);
-        const std::uint64_t offset = plan_.offset(k, writer, ranks_.size());
-        if (pass == Pass::write) content.stamp_pages(data(), plan_.transfer, offset);
-        ranks_.enter(doing, last);
-        const int result = call(pass, file.handle(), offset);
-        Nanoseconds finish = now();
-        ranks_.leave();
-        if (result != MPI_SUCCESS)
-            ranks_.check(result, pass == Pass::write ? "write" : "read", file.path());
-        tally.latency.record(finish - last);
-        if (pass != Pass::write) {
-            const auto mismatch = every_byte ? content.check_bytes(data(), plan_.transfer, offset)
-                                             : content.check_pages(data(), plan_.transfer, offset);
-            if (mismatch) add_mismatch(*mismatch, k, writer, tally);
-            if (every_byte) {
-                const Nanoseconds compared = now();
-                compare += compared - finish;
-                finish = compared;
-            }
-        }
-        last = finish;
-    }
+    const std::uint64_t offset = plan_.offset(k, writer, ranks_.size());
+    if (pass == Pass::write) content.stamp_transfer(data(), plan_.transfer, offset);
+    ranks_.enter(pass == Pass::write ? "writes" : "reads", last_);
+    const int result = call(pass, file.handle(), offset);
+    const Nanoseconds finish = now();
+    ranks_.leave();
+    if (result != MPI_SUCCESS)
+        ranks_.check(result, pass == Pass::write ? "write" : "read", file.path());
+    tally.latency.record(finish - last_);
+    last_ = finish;
+    if (pass == Pass::write) return;
+    const auto mismatch = every_byte ? content.check_bytes(data(), plan_.transfer, offset)
+                                     : content.check_pages(data(), plan_.transfer, offset);
+    if (mismatch) add_mismatch(*mismatch, k, writer, tally);
+    if (!every_byte) return;
+    last_ = now();
+    compare_ += last_ - finish;
+}
+
+// The number of transfers that there are to make: what a stonewalled write has left out is not
+// read.
+std::uint64_t Runner::available(Pass pass, int writer) const {
+    if (pass != Pass::write && !written_.empty()) return written_[static_cast<std::size_t>(writer)];
+    return plan_.stonewall_transfers ? std::min(plan_.stonewall_transfers, plan_.transfers())
+                                     : plan_.transfers();
+}
+
+// True once the time is over. In collective calls rank 0 decides, since all ranks must make the
+// same number of them.
+bool Runner::stonewalled(Pass pass, std::uint64_t done) {
+    if (plan_.stonewall_s <= 0 || pass == Pass::check_write || done == 0) return false;
+    std::uint64_t over = seconds(transferring()) > plan_.stonewall_s;
+    if (plan_.collective) ranks_.broadcast(over);
+    return over;
+}
+
+// The number of transfers of the fastest rank, which the others now make, too.
+std::uint64_t Runner::wear_out(std::uint64_t done, Tally& tally) {
+    std::uint64_t sum[] = {done};
+    double most[] = {static_cast<double>(done), seconds(transferring())};
+    ranks_.max(most);
+    ranks_.sum(sum);
+    tally.stonewall_bandwidth.push_back(static_cast<double>(sum[0] * plan_.transfer) / most[1]);
+    wait_ = now() - last_;
+    last_ += wait_;
+    return static_cast<std::uint64_t>(most[0]);
+}
+
+void Runner::remember_written(std::uint64_t transfers) {
+    written_.assign(static_cast<std::size_t>(ranks_.size()), 0);
+    written_[static_cast<std::size_t>(ranks_.rank())] = transfers;
+    ranks_.sum(written_);
+}
+
+void Runner::transfers(Pass pass, MpiFile& file, int writer, const Content& content, Tally& tally) {
+    const std::uint64_t count = available(pass, writer);
+    std::uint64_t done = 0;
+    const auto next = [&] {
+        report_progress(last_, done);
+        transfer(pass, file, writer, content, order_[done++], tally);
+    };
+    begin_ = last_ = now();
+    compare_ = wait_ = 0;
+    while (done < count && !stonewalled(pass, done)) next();
+    if (plan_.wear_out && pass != Pass::check_write)
+        for (const std::uint64_t all = std::min(count, wear_out(done, tally)); done < all;) next();
     from_ += share_;
-    tally.own_s = seconds(last - begin - compare);
-    tally.compare_s = seconds(compare);
+    tally.own_s = seconds(transferring());
+    tally.compare_s = seconds(compare_);
+    tally.own_transfers = done;
 }
 
 void Runner::add_mismatch(const Mismatch& mismatch, std::uint64_t transfer, int writer,
@@ -134,12 +188,16 @@ void Runner::preallocate(MpiFile& file) const {
     ranks_.check(status, "preallocate", file.path());
 }
 
-void Runner::pass(Pass pass, std::uint64_t signature, Tally& tally) {
-    const bool own_data_only = pass == Pass::write || pass == Pass::read_own;
+// The rank whose data this rank writes or reads.
+int Runner::writer_for(Pass pass) const {
+    if (pass == Pass::write || pass == Pass::read_own) return ranks_.rank();
     const int node_shift = pass == Pass::check_write ? 2 * plan_.task_offset : plan_.task_offset;
-    const int writer =
-        own_data_only ? ranks_.rank() : writer_read_by(ranks_.rank(), plan_, ranks_, node_shift);
-    const Content content(writer, signature);
+    return writer_read_by(ranks_.rank(), plan_, ranks_, node_shift, repetition_);
+}
+
+void Runner::pass(Pass pass, std::uint64_t signature, Tally& tally) {
+    const int writer = writer_for(pass);
+    const Content content(writer, signature, plan_.packet);
     if (pass == Pass::write) content.fill(data(), plan_.transfer);
     const int mode = pass == Pass::write ? MPI_MODE_CREATE | MPI_MODE_RDWR : MPI_MODE_RDONLY;
     ranks_.barrier();
@@ -158,11 +216,14 @@ void Runner::pass(Pass pass, std::uint64_t signature, Tally& tally) {
     file.close();
     const Nanoseconds end = now();
     if (pass == Pass::check_write) return;  // untimed
+    if (pass == Pass::write && plan_.is_stonewalled()) remember_written(tally.own_transfers);
+    std::uint64_t transfers[] = {tally.own_transfers};
+    ranks_.sum(transfers);
     double times[] = {seconds(opened - begin), seconds(moved - started) - tally.compare_s,
                       seconds(end - closing), seconds(end - begin) - tally.compare_s};
     ranks_.max(times);
     tally.add(times[0], times[1], times[2], times[3], ranks_.gather(tally.own_s), plan_,
-              ranks_.size());
+              transfers[0]);
 }
 
 void remove_files(Ranks& ranks, const Plan& plan) {
@@ -170,7 +231,8 @@ void remove_files(Ranks& ranks, const Plan& plan) {
     else remove_file(ranks, plan.file);
 }
 
-void Runner::repeat(std::uint64_t signature, Results& results) {
+void Runner::repeat(std::uint64_t signature, std::int64_t repetition, Results& results) {
+    repetition_ = repetition;
     if (plan_.write) {
         remove_files(ranks_, plan_);
         pass(Pass::write, signature, results.written);
@@ -194,7 +256,8 @@ std::uint64_t common_signature(Ranks& ranks, const Plan& plan) {
 constexpr const char* own_data = "own";
 
 const char* read_from(const Plan& plan, const Ranks& ranks) {
-    const int writer = writer_read_by(0, plan, ranks, plan.task_offset);
+    if (plan.reorder_random) return "a random rank's";
+    const int writer = writer_read_by(0, plan, ranks, plan.task_offset, 0);
     if (writer == 0) return own_data;
     return ranks.host(writer) == ranks.host(0) ? "another rank's" : "another node's";
 }
@@ -207,7 +270,7 @@ void detail::run_ior(const Options& options, Bench& bench) {
         // If every rank reads its own data anyway (one rank, or a full turn), they are not read
         // twice.
         for (Plan& plan : plans)
-            if (writer_read_by(0, plan, ranks, plan.task_offset) == 0) plan.read_own = false;
+            if (writer_read_by(0, plan, ranks, plan.task_offset, 0) == 0) plan.read_own = false;
         double done = 0;
         for (const Plan& plan : plans) {
             const double share = 1.0 / static_cast<double>(plans.size());
@@ -217,7 +280,7 @@ void detail::run_ior(const Options& options, Bench& bench) {
             for (std::int64_t repetition = 0; repetition < plan.repetitions; ++repetition)
                 runner.repeat(
                     signature + (plan.signature ? 0 : static_cast<std::uint64_t>(repetition)),
-                    results);
+                    repetition, results);
             done += share;
             if (!plan.keep) remove_files(ranks, plan);
             if (plan.write || plan.check_write) report(ranks, plan, "write", "", results.written);

@@ -42,8 +42,28 @@ inline constexpr std::array ior_parameters = {
               "with reorder: distance to the writer in nodes; on one node, in ranks (-Q)", 1, 1e7},
     Parameter{"barriers", Kind::flag, "", "",
               "barriers between opening, transfers and closing (-g)"},
+    Parameter{"reorder_random", Kind::flag, "", "",
+              "each rank reads the data of a rank chosen at random, at least the task offset away "
+              "where there are several nodes (-Z)"},
+    Parameter{"random_seed", Kind::integer, "", "0",
+              "seed of that choice; below 0: another choice in each repetition (-X)", -2147483648.0,
+              2147483647.0},
     Parameter{"signature", Kind::integer, "", "0",
-              "seed of the data, needed to read an earlier run's file; 0: random (-G)", 0, 4e9},
+              "seed of the data, of which 32 bits count, needed to read an earlier run's file; 0: "
+              "random (-G)",
+              -2147483648.0, 4294967295.0},
+    Parameter{"packet", Kind::text, "", "random",
+              "data: random, timestamp, offset or incompressible (-l)"},
+    Parameter{"stonewall", Kind::integer, "s", "0",
+              "time after which no rank begins another transfer; 0: none (-D)", 0, 1e6},
+    Parameter{
+        "wear_out", Kind::flag, "", "",
+        "after the stonewall every rank goes on to the number of transfers of the fastest (-O "
+        "stoneWallingWearOut=1)"},
+    Parameter{"stonewall_transfers", Kind::integer, "", "0",
+              "number of transfers after which a rank stops; 0: all (-O "
+              "stoneWallingWearOutIterations=N)",
+              0, 1e15},
     Parameter{"keep", Kind::flag, "", "", "do not remove the file (-k)"},
     Parameter{"fsync", Kind::flag, "", "", "call MPI_File_sync after writing, timed (-e)"},
     Parameter{"file_per_process", Kind::flag, "", "", "a file for each rank (-F)"},
@@ -70,6 +90,10 @@ inline constexpr std::array ior_metrics = {
            "transfer time of the slowest rank divided by the median of the others; the subject is "
            "the slowest rank"},
     Metric{"wrong", "1", Better::lower, "transfers with wrong data"},
+    Metric{"moved", "B", Better::none, "bytes that all ranks transferred, of a stonewalled pass"},
+    Metric{"stonewall_bandwidth", "B/s", Better::higher,
+           "with wear_out: bytes that all ranks had transferred at the stonewall divided by the "
+           "longest rank's time until then"},
 };
 }  // namespace detail
 

@@ -31,46 +31,73 @@ std::vector<std::uint64_t> Plan::order() const {
 }
 
 Json Plan::params() const {
-    return {{"transfer", transfer},
-            {"block", block},
-            {"segments", segments},
-            {"layout", file_per_process ? "file per process" : "shared file"},
-            {"calls", collective ? "collective" : "independent"},
-            {"order", random ? "random" : "sequential"},
-            {"fsync", fsync}};
+    Json params = {{"transfer", transfer},
+                   {"block", block},
+                   {"segments", segments},
+                   {"layout", file_per_process ? "file per process" : "shared file"},
+                   {"calls", collective ? "collective" : "independent"},
+                   {"order", random ? "random" : "sequential"},
+                   {"fsync", fsync}};
+    if (packet != Packet::random) params["packet"] = name_of(packet);
+    if (stonewall_s > 0) params["stonewall"] = stonewall_s;
+    if (stonewall_transfers) params["stonewall_transfers"] = stonewall_transfers;
+    if (wear_out) params["wear_out"] = true;
+    return params;
 }
 
-std::vector<Plan> read_plans(const Options& options) {
-    Plan plan{.file = options.text("file"),
-              .transfer = 0,
-              .block = static_cast<std::uint64_t>(options.integer("block")),
-              .segments = static_cast<std::uint64_t>(options.integer("segments")),
-              .repetitions = options.integer("repetitions"),
-              .signature = static_cast<std::uint64_t>(options.integer("signature")),
-              .task_offset = static_cast<int>(options.integer("task_offset")),
-              .write = options.flag("write"),
-              .read = options.flag("read"),
-              .check_write = options.flag("check_write"),
-              .check_read = options.flag("check_read"),
-              .read_own = options.flag("read_own"),
-              .collective = options.flag("collective"),
-              .reorder = options.flag("reorder"),
-              .barriers = options.flag("barriers"),
-              .keep = options.flag("keep"),
-              .fsync = options.flag("fsync"),
-              .file_per_process = options.flag("file_per_process"),
-              .random = options.flag("random"),
-              .preallocate = options.flag("preallocate")};
+namespace {
+
+// Throws Error for options that contradict each other.
+void check(const Plan& plan) {
     if (plan.file.empty())
         throw Error("no file given", "give a path that every rank can reach: --file /scratch/t");
-    if (!plan.write && !plan.read && !plan.check_write && !plan.check_read)
-        plan.write = plan.read = true;  // as IOR does
-    if (plan.check_read) plan.read = true;
-    if (!plan.reorder) plan.read_own = false;  // own data are read anyway
     if (!plan.write && plan.signature == 0)
         throw Error(
             "nothing is written, and the signature of the existing file is not given",
             "write it first with --keep --signature N, then give the same --signature here (-G)");
+    if (plan.reorder && plan.reorder_random)
+        throw Error("reading is reordered in two ways (-C and -Z)", "give only one of them");
+    if (plan.wear_out && plan.stonewall_s <= 0)
+        throw Error("wear-out needs the time of the stonewall (stoneWallingWearOut without -D)",
+                    "give it, e.g. -D 30");
+}
+
+}  // namespace
+
+std::vector<Plan> read_plans(const Options& options) {
+    Plan plan{
+        .file = options.text("file"),
+        .transfer = 0,
+        .block = static_cast<std::uint64_t>(options.integer("block")),
+        .segments = static_cast<std::uint64_t>(options.integer("segments")),
+        .repetitions = options.integer("repetitions"),
+        // As in IOR, -1 and 4294967295 are the same signature.
+        .signature = static_cast<std::uint32_t>(options.integer("signature")),
+        .packet = read_packet(options.text("packet")),
+        .stonewall_transfers = static_cast<std::uint64_t>(options.integer("stonewall_transfers")),
+        .stonewall_s = static_cast<double>(options.integer("stonewall")),
+        .random_seed = options.integer("random_seed"),
+        .task_offset = static_cast<int>(options.integer("task_offset")),
+        .write = options.flag("write"),
+        .read = options.flag("read"),
+        .check_write = options.flag("check_write"),
+        .check_read = options.flag("check_read"),
+        .read_own = options.flag("read_own"),
+        .collective = options.flag("collective"),
+        .reorder = options.flag("reorder"),
+        .barriers = options.flag("barriers"),
+        .keep = options.flag("keep"),
+        .fsync = options.flag("fsync"),
+        .file_per_process = options.flag("file_per_process"),
+        .random = options.flag("random"),
+        .preallocate = options.flag("preallocate"),
+        .reorder_random = options.flag("reorder_random"),
+        .wear_out = options.flag("wear_out")};
+    if (!plan.write && !plan.read && !plan.check_write && !plan.check_read)
+        plan.write = plan.read = true;  // as IOR does
+    if (plan.check_read) plan.read = true;
+    if (!plan.reorder) plan.read_own = false;  // own data are read anyway
+    check(plan);
     const std::vector<std::int64_t> sizes = options.integers("transfer");
     const std::uint64_t block = plan.block;
     std::vector<Plan> plans;
@@ -88,7 +115,25 @@ std::vector<Plan> read_plans(const Options& options) {
     return plans;
 }
 
-int writer_read_by(int rank, const Plan& plan, const Ranks& ranks, int node_shift) {
+namespace {
+
+// At least `node_shift` nodes, and at most to the last node, as in IOR.
+int random_shift(int rank, const Plan& plan, const Ranks& ranks, int node_shift,
+                 std::int64_t repetition) {
+    const int least = std::min(node_shift, ranks.hosts() - 1) * ranks.ranks_on_first();
+    const std::int64_t seed =
+        plan.random_seed < 0 ? repetition - plan.random_seed : plan.random_seed;
+    std::mt19937_64 random(static_cast<std::uint64_t>(seed + rank));
+    return std::uniform_int_distribution<int>(std::min(least, ranks.size() - 1),
+                                              ranks.size() - 1)(random);
+}
+
+}  // namespace
+
+int writer_read_by(int rank, const Plan& plan, const Ranks& ranks, int node_shift,
+                   std::int64_t repetition) {
+    if (plan.reorder_random)
+        return (rank + random_shift(rank, plan, ranks, node_shift, repetition)) % ranks.size();
     if (!plan.reorder) return rank;
     const int step = ranks.hosts() > 1 ? ranks.ranks_on_first() : 1;
     return static_cast<int>((rank + std::int64_t{node_shift} * step) % ranks.size());

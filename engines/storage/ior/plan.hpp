@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "storage/content/content.hpp"
 #include "storage/ranks/ranks.hpp"
 
 namespace assay::storage {
@@ -14,11 +15,17 @@ struct Plan {
     std::uint64_t transfer, block, segments;
     std::int64_t repetitions;
     std::uint64_t signature;
+    Packet packet;
+    std::uint64_t stonewall_transfers;  // 0: all
+    double stonewall_s;                 // 0: none
+    std::int64_t random_seed;
     int task_offset;
     bool write, read, check_write, check_read, read_own;
     bool collective, reorder, barriers, keep, fsync, file_per_process, random, preallocate;
+    bool reorder_random, wear_out;
 
     std::uint64_t transfers() const { return segments * (block / transfer); }  // of one rank
+    bool is_stonewalled() const { return stonewall_s > 0 || stonewall_transfers > 0; }
     std::uint64_t bytes(int ranks) const {
         return static_cast<std::uint64_t>(ranks) * segments * block;
     }
@@ -35,6 +42,8 @@ std::vector<Plan> read_plans(const Options& options);
 
 // The rank whose data `rank` reads. With `reorder` it is on a node `node_shift` nodes further, as
 // in IOR with ranks that are numbered node by node. On one node it is `node_shift` ranks further.
-int writer_read_by(int rank, const Plan& plan, const Ranks& ranks, int node_shift);
+// With `reorder_random` each rank draws it, with a repetition's own seed if the seed is negative.
+int writer_read_by(int rank, const Plan& plan, const Ranks& ranks, int node_shift,
+                   std::int64_t repetition);
 
 }  // namespace assay::storage

@@ -58,13 +58,15 @@ void report_straggler(Ranks& ranks, const Json& params,
 }  // namespace
 
 void Tally::add(double open_s, double transfer_s, double close_s, double total_s,
-                std::vector<double> own_times, const Plan& plan, int ranks) {
+                std::vector<double> own_times, const Plan& plan, std::uint64_t transfers) {
+    const double bytes = static_cast<double>(transfers) * static_cast<double>(plan.transfer);
     open.push_back(open_s);
     transfer.push_back(transfer_s);
     close.push_back(close_s);
     total.push_back(total_s);
-    bandwidth.push_back(static_cast<double>(plan.bytes(ranks)) / total_s);
-    rate.push_back(static_cast<double>(plan.transfers()) * ranks / transfer_s);
+    bandwidth.push_back(bytes / total_s);
+    rate.push_back(static_cast<double>(transfers) / transfer_s);
+    if (plan.is_stonewalled()) moved.push_back(bytes);
     rank_times.push_back(std::move(own_times));
 }
 
@@ -99,6 +101,8 @@ void report(Ranks& ranks, const Plan& plan, const std::string& operation,
     emit("transfer_time", tally.transfer);
     emit("close_time", tally.close);
     emit("total_time", tally.total);
+    emit("moved", tally.moved);
+    emit("stonewall_bandwidth", tally.stonewall_bandwidth);
     // In collective calls all ranks wait for the slowest, which cannot be identified.
     if (!plan.collective && ranks.size() > 1 && !tally.rank_times.empty())
         report_straggler(ranks, params, tally.rank_times);

@@ -22,13 +22,16 @@ struct Tally {
     std::vector<LocatedMismatch> mismatches;
     // Of the present pass: this rank's transfers; its comparisons, which are not counted.
     double own_s = 0, compare_s = 0;
+    std::uint64_t own_transfers = 0;
 
     // A sample per repetition.
     std::vector<double> bandwidth, rate, open, transfer, close, total;
+    std::vector<double> moved, stonewall_bandwidth;  // only of stonewalled passes
     std::vector<std::vector<double>> rank_times;
 
+    // `transfers`: those of all ranks.
     void add(double open_s, double transfer_s, double close_s, double total_s,
-             std::vector<double> own_times, const Plan& plan, int ranks);
+             std::vector<double> own_times, const Plan& plan, std::uint64_t transfers);
     void add_mismatches(const Tally& other);
 };
 

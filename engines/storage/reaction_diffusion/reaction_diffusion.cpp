@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <map>
 
 #include "core/error.hpp"
@@ -22,6 +23,8 @@ public:
           steps_(options.integer("steps")),
           interval_(options.integer("interval")),
           keep_(options.flag("keep")),
+          validate_(!options.flag("novalidate")),
+          initial_output_(!options.flag("disable_initial_output")),
           settings_(std::move(settings)),
           tile_(ranks, layout) {}
 
@@ -30,6 +33,7 @@ public:
 
 private:
     void snapshot();
+    void validate(const std::string& file);
     template <class Work>
     void timed(double& sum, Work work) {
         const Nanoseconds begin = now();
@@ -39,7 +43,7 @@ private:
 
     Ranks& ranks_;
     const std::int64_t steps_, interval_;
-    const bool keep_;
+    const bool keep_, validate_, initial_output_;
     const SnapshotSettings settings_;
     Tile tile_;
     Times times_;
@@ -48,7 +52,7 @@ private:
 };
 
 void Solver::run() {
-    snapshot();
+    if (initial_output_) snapshot();
     for (std::int64_t step = 1; step <= steps_; ++step) {
         timed(times_.communication, [&] { tile_.exchange_halos(); });
         timed(times_.compute, [&] { tile_.step(); });
@@ -56,6 +60,11 @@ void Solver::run() {
         ranks_.progress(static_cast<double>(step) / static_cast<double>(steps_),
                         fmt::format("step {} of {}", step, steps_));
     }
+}
+
+void Solver::validate(const std::string& file) {
+    digest_ = digest_of_tiles(ranks_, tile_);
+    if (digest_of_file(ranks_, tile_.layout, settings_, file) != digest_) ++wrong_;
 }
 
 // The snapshot is read back and compared before the next step. That is not timed, and the ranks go
@@ -68,8 +77,7 @@ void Solver::snapshot() {
     times_.write += elapsed_s;
     times_.snapshots.push_back(elapsed_s);
     ++written_;
-    digest_ = digest_of_tiles(ranks_, tile_);
-    if (digest_of_file(ranks_, tile_.layout, settings_, file) != digest_) ++wrong_;
+    if (validate_) validate(file);
     if (keep_) ranks_.barrier();
     else remove_file(ranks_, file);
 }
@@ -93,6 +101,8 @@ void Solver::report() {
                    {"steps", steps_},
                    {"interval", interval_},
                    {"files", written_}});
+    if (!validate_) params["validate"] = false;
+    if (!initial_output_) params["initial_output"] = false;
     const auto emit = [&](const char* metric, std::vector<double> samples) {
         ranks_.sink.measurement(ranks_.measurement, metric, {}, params, summarize(samples),
                                 samples);
@@ -105,6 +115,7 @@ void Solver::report() {
     emit("write_time", {longest[2]});
     emit("total_time", {longest[3]});
     emit("snapshot_time", times_.snapshots);
+    if (!validate_) return;
     params["digest"] = fmt::format("{:016x}", digest_);  // of the last
     emit("wrong", {static_cast<double>(wrong_)});
 }
@@ -118,6 +129,24 @@ IoType read_io_type(const std::string& text) {
     return type->second;
 }
 
+// Rank 0 makes the folder of the snapshots, as RDBench does.
+void make_folder(Ranks& ranks, const std::string& prefix) {
+    const std::filesystem::path folder = std::filesystem::path(prefix).parent_path();
+    std::error_code error;
+    if (ranks.is_root() && !folder.empty()) std::filesystem::create_directories(folder, error);
+    if (error)
+        ranks.fail(fmt::format("cannot make the folder {}: {}", folder.string(), error.message()),
+                   "give a prefix in a folder that can be made or exists");
+    ranks.barrier();
+}
+
+void check_snapshots(const Options& options) {
+    if (options.flag("disable_initial_output") &&
+        options.integer("interval") > options.integer("steps"))
+        throw Error("no snapshot would be written: the interval is longer than the run",
+                    "give an interval (-i) of at most the number of steps (-s)");
+}
+
 }  // namespace
 
 void detail::run_reaction_diffusion(const Options& options, Bench& bench) {
@@ -128,6 +157,8 @@ void detail::run_reaction_diffusion(const Options& options, Bench& bench) {
         const Layout layout = make_layout(static_cast<int>(options.integer("length")),
                                           static_cast<int>(options.integer("xnp")),
                                           static_cast<int>(options.integer("ynp")), ranks.size());
+        check_snapshots(options);
+        if (!options.flag("nomkdir")) make_folder(ranks, options.text("file"));
         Solver solver(ranks, options, layout,
                       {options.text("file"), read_io_type(options.text("iotype")),
                        options.flag("collective"), !options.flag("nosync")});

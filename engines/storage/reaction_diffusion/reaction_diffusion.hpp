@@ -28,6 +28,11 @@ inline constexpr std::array reaction_diffusion_parameters = {
     Parameter{"nosync", Kind::flag, "", "", "do not call MPI_File_sync before closing (--nosync)"},
     Parameter{"xnp", Kind::integer, "", "0", "ranks in x; 0: chosen by MPI_Dims_create", 0, 1e6},
     Parameter{"ynp", Kind::integer, "", "0", "ranks in y; 0: chosen by MPI_Dims_create", 0, 1e6},
+    Parameter{"nomkdir", Kind::flag, "", "", "do not make the snapshots' folder (--nomkdir)"},
+    Parameter{"novalidate", Kind::flag, "", "",
+              "do not read the snapshots back and compare them (--novalidate)"},
+    Parameter{"disable_initial_output", Kind::flag, "", "",
+              "no snapshot before the first step (--disable-initial-output)"},
     Parameter{"keep", Kind::flag, "", "", "do not remove the snapshots"},
     round_parameter,
     accelerated_parameter,
@@ -44,7 +49,7 @@ inline constexpr std::array reaction_diffusion_metrics = {
            "the longest rank's time, without the comparison of the snapshots"},
     Metric{"snapshot_time", "s", Better::lower,
            "time from opening to closing of a snapshot; a sample per snapshot"},
-    Metric{"wrong", "1", Better::lower, "snapshots with wrong data"},
+    Metric{"wrong", "1", Better::lower, "snapshots with wrong data; not with novalidate"},
 };
 }  // namespace detail
 

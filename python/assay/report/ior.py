@@ -43,6 +43,11 @@ class Row:
     params: dict[str, Scalar]
 
     @property
+    def moved(self) -> int:
+        """The bytes of all ranks, which a stonewall makes fewer than asked for."""
+        return round(self.bandwidth * self.total)
+
+    @property
     def latency(self) -> float:
         """As IOR computes it: a rank's time for its transfers divided by their number."""
         return int(self.params["ranks"]) / self.rate if self.rate else 0.0
@@ -126,6 +131,8 @@ def _test(number: int, test: Sequence[Row]) -> dict[str, Any]:
             "filePerProc": int(params["layout"] == "file per process"),
             "collective": int(params["calls"] == "collective"),
             "randomOffset": int(params["order"] == "random"),
+            "deadlineForStonewalling": int(params.get("stonewall", 0)),
+            "stoneWallingWearOut": int(bool(params.get("wear_out"))),
             "fsync": int(bool(params["fsync"])),
             "reorderTasks": int(any(row.params.get("data", "own") != "own" for row in test)),
         },
@@ -202,7 +209,7 @@ def _summaries(number: int, test: Sequence[Row]) -> Iterator[dict[str, Any]]:
             "OPsMean": statistics.mean(operations),
             "OPsSD": statistics.pstdev(operations),
             "MeanTime": statistics.mean(row.total for row in chosen),
-            "xsizeMiB": int(params["block"]) * int(params["segments"]) * int(params["ranks"]) / MIB,
+            "xsizeMiB": statistics.mean(row.moved for row in chosen) / MIB,
         }
 
 

@@ -55,6 +55,9 @@ def rdbench_json(metrics: dict[str, Measurement]) -> dict[str, Any]:
         "collective": params["calls"] == "collective",
         "iotype": params["iotype"],
         "nosync": not params["sync"],
+        "sync": params["sync"],
+        "validate": params.get("validate", True),
+        "initialOutput": params.get("initial_output", True),
         "steps": params["steps"],
         "interval": params["interval"],
         "fixedX": False,
@@ -72,10 +75,10 @@ def rdbench_json(metrics: dict[str, Measurement]) -> dict[str, Any]:
     }
 
 
-def write_rdbench_json(records: Iterable[AnyRecord], path: Path) -> None:
-    """Writes one line per run to ``path``. Raises UserError if it cannot be written."""
+def write_rdbench_json(records: Iterable[AnyRecord], path: Path, *, pretty: bool = False) -> None:
+    """Writes one line or indented object per run to ``path``. Raises UserError if it cannot be written."""
     lines = [
-        msgspec.json.encode(rdbench_json(metrics)) + b"\n"
+        msgspec.json.format(msgspec.json.encode(rdbench_json(metrics)), indent=4 if pretty else -1) + b"\n"
         for metrics in runs(records)
         if metrics.keys() >= METRICS
     ]

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <vector>
 
+#include "core/error.hpp"
+
 using namespace assay::storage;
 
 namespace {
@@ -17,7 +19,7 @@ std::vector<std::uint64_t> written(const Content& content, std::uint64_t offset,
                                    std::size_t bytes = transfer) {
     std::vector<std::uint64_t> buffer(bytes / 8 + 2);
     content.fill(reinterpret_cast<std::byte*>(buffer.data()), bytes);
-    content.stamp_pages(reinterpret_cast<std::byte*>(buffer.data()), bytes, offset);
+    content.stamp_transfer(reinterpret_cast<std::byte*>(buffer.data()), bytes, offset);
     return buffer;
 }
 
@@ -64,4 +66,38 @@ TEST_CASE("transfers shorter than a word are compared") {
         bytes_of(buffer)[bytes - 1] ^= std::byte{1};
         CHECK(content.check_bytes(bytes_of(buffer), bytes, 100));
     }
+}
+
+TEST_CASE("each type of data passes unchanged, and a wrong byte is found at its file offset") {
+    for (const char* name :
+         {"random", "timestamp", "offset", "incompressible", "r", "t", "o", "i"}) {
+        CAPTURE(name);
+        const Content content(3, 7, read_packet(name));
+        for (const std::size_t position : {std::size_t{0}, std::size_t{9}, std::size_t{17},
+                                           std::size_t{4095}, std::size_t{4096}, transfer - 1}) {
+            auto buffer = written(content, file_offset);
+            auto intact = buffer;
+            CHECK_FALSE(content.check_bytes(bytes_of(intact), transfer, file_offset));
+            bytes_of(buffer)[position] ^= std::byte{0x20};
+            const auto mismatch = content.check_bytes(bytes_of(buffer), transfer, file_offset);
+            REQUIRE(mismatch);
+            CHECK(mismatch->offset == file_offset + position);
+        }
+    }
+    CHECK_THROWS_AS(read_packet("zeros"), assay::Error);
+}
+
+TEST_CASE("the words of each type of data") {
+    const std::uint64_t identity = std::uint64_t{3} << 32 | 0xac773c41;
+    const auto words = [&](Packet packet, std::uint64_t offset) {
+        return written(Content(3, 0xac773c41, packet), offset);
+    };
+    const auto timestamp = words(Packet::timestamp, 65536);
+    CHECK(timestamp[1] == 8);
+    CHECK(timestamp[2] == identity);
+    const auto offset = words(Packet::offset, 65536);
+    CHECK(offset[1] == 65536 + 8);
+    CHECK(offset[2] == identity);
+    CHECK(words(Packet::random, 0)[1] == words(Packet::random, 65536)[1]);
+    CHECK(words(Packet::incompressible, 0)[1] != words(Packet::incompressible, 65536)[1]);
 }

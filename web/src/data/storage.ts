@@ -84,6 +84,7 @@ const PANELS: [op: string, data: string | undefined, title: string][] = [
   ["write", undefined, "Write"],
   ["read", "own", "Local read: one's own data"],
   ["read", "another rank's", "Read of another rank's data, on the node"],
+  ["read", "a random rank's", "Read of a random rank's data"],
   ["read", "another node's", "Remote read: another node's data"],
 ];
 

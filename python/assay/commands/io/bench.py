@@ -46,6 +46,7 @@ SUMMARIES = {
     "reaction-diffusion": "A solver that computes, exchanges halos and writes snapshots, like RDBench",
     "hdf5": "Write and read of time steps through HDF5, in h5bench's patterns",
 }
+RESULTS = {"ior": "ior_json", "reaction-diffusion": "rdbench_json", "hdf5": "h5bench_csv"}  # their options
 EXAMPLES = {
     "ior": [
         Example("assay io bench ior", "4 KiB to 1 MiB; write, local and remote read", "minutes"),
@@ -173,7 +174,7 @@ def _write_original_formats(args: argparse.Namespace, run: Run) -> None:
     if getattr(args, "ior_json", None):
         write_ior_json(run, args.ior_json)
     if getattr(args, "rdbench_json", None):
-        write_rdbench_json(run.records, args.rdbench_json)
+        write_rdbench_json(run.records, args.rdbench_json, pretty=args.pretty)
     if getattr(args, "h5bench_csv", None):
         write_h5bench_csv(run.records, args.h5bench_csv)
 
@@ -232,12 +233,25 @@ def _params(args: argparse.Namespace) -> dict[str, Scalar]:
     arguments = [argument for argument in args.unknown if argument != "--"]
     if getattr(args, "config", None):
         arguments = [*h5bench_file(args.config), *arguments]
-    params = READERS[args.benchmark][0](arguments)
+    original = READERS[args.benchmark][0](arguments)
+    params = original.params
+    args.pretty = original.pretty
+    if original.results:
+        _set_results(args, original.results)
     if getattr(args, "sizes", None):
         if "-t" in arguments:
             raise UserError("--sizes and -t are both given", "give only one of them")
         params["transfer"] = ",".join(map(str, args.sizes))
     return params
+
+
+def _set_results(args: argparse.Namespace, path: Path) -> None:
+    """Takes the file for the results from the original's own options."""
+    name = RESULTS[args.benchmark]
+    if getattr(args, name):
+        option = "--" + name.replace("_", "-")
+        raise UserError(f"{option} and {path}: two files are given for the results", "give only one of them")
+    setattr(args, name, path)
 
 
 def _hosts_of_ranks(args: argparse.Namespace) -> tuple[Site, list[str]]:

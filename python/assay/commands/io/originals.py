@@ -8,11 +8,22 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from assay.errors import UserError
 from assay.records.schema import Scalar
 from assay.records.units import parse_size
+
+
+@dataclass(frozen=True)
+class Original:
+    """What the command line of an original benchmark asks for."""
+
+    params: dict[str, Scalar]
+    results: Path | None = None  # where to write them in the benchmark's own format
+    pretty: bool = False  # that format is indented
 
 
 class _Original(argparse.ArgumentParser):
@@ -38,6 +49,11 @@ def _number(text: str) -> int:
     return int(text)
 
 
+def _integer(text: str) -> int:
+    sign = text.startswith("-")
+    return -_number(text[1:]) if sign else _number(text)
+
+
 def _mpiio(text: str) -> str:
     if text.upper() != "MPIIO":
         raise argparse.ArgumentTypeError(
@@ -46,54 +62,140 @@ def _mpiio(text: str) -> str:
     return text
 
 
+def _packet(text: str) -> str:
+    """IOR's -l: a name or its first letter."""
+    names = {name[:1]: name for name in ("timestamp", "offset", "incompressible", "random")}
+    if text not in names and text not in names.values():
+        raise argparse.ArgumentTypeError(f"'{text}' is not one of {', '.join(names.values())}")
+    return names[text[0]]
+
+
+def _switch(text: str) -> bool:
+    if text not in ("0", "1"):
+        raise argparse.ArgumentTypeError(f"'{text}' is not 0 or 1")
+    return text == "1"
+
+
+def _json(text: str) -> str:
+    if text.upper() != "JSON":
+        raise argparse.ArgumentTypeError(f"'{text}': only JSON is supported")
+    return text
+
+
 # IOR's flags and the engine's parameters for them.
 IOR_FLAGS = {
     "-w": "write", "-r": "read", "-W": "check_write", "-R": "check_read", "-c": "collective", "-C": "reorder",
     "-e": "fsync", "-F": "file_per_process", "-g": "barriers", "-k": "keep", "-z": "random", "-p": "preallocate",
+    "-Z": "reorder_random",
+}  # fmt: skip
+IOR_VALUES: dict[str, tuple[str, Callable[[str], Scalar]]] = {
+    "-a": ("api", _mpiio), "-t": ("transfer", _size), "-b": ("block", _size), "-s": ("segments", _number),
+    "-i": ("repetitions", _number), "-Q": ("task_offset", _number), "-G": ("signature", _integer), "-o": ("file", str),
+    "-l": ("packet", _packet), "-D": ("stonewall", _number), "-X": ("random_seed", _integer),
+}  # fmt: skip
+# IOR's directives (-O NAME=VALUE), which take the place of an option or have none; in lower case.
+IOR_DIRECTIVES: dict[str, tuple[str, Callable[[str], Scalar]]] = {
+    "api": IOR_VALUES["-a"], "transfersize": IOR_VALUES["-t"], "blocksize": IOR_VALUES["-b"],
+    "segmentcount": IOR_VALUES["-s"], "repetitions": IOR_VALUES["-i"], "taskpernodeoffset": IOR_VALUES["-Q"],
+    "settimestampsignature": IOR_VALUES["-G"], "testfile": IOR_VALUES["-o"],
+    "deadlineforstonewalling": IOR_VALUES["-D"], "reordertasksrandomseed": IOR_VALUES["-X"],
+    "stonewallingwearoutiterations": ("stonewall_transfers", _number), "stonewallingwearout": ("wear_out", _switch),
+    "writefile": ("write", _switch), "readfile": ("read", _switch), "checkwrite": ("check_write", _switch),
+    "checkread": ("check_read", _switch), "collective": ("collective", _switch), "fsync": ("fsync", _switch),
+    "reordertasks": ("reorder", _switch), "reordertasksconstant": ("reorder", _switch),
+    "reordertasksrandom": ("reorder_random", _switch), "fileperproc": ("file_per_process", _switch),
+    "intratestbarriers": ("barriers", _switch), "keepfile": ("keep", _switch), "randomoffset": ("random", _switch),
+    "preallocate": ("preallocate", _switch), "summaryfile": ("summary_file", str),
+    "summaryformat": ("summary_format", _json),
 }  # fmt: skip
 IOR_HELP = """IOR's own options (after '--' for those that Assay has too: -w, -o, -v):
   -a MPIIO   -t SIZE transfer   -b SIZE block   -s N segments   -i N repetitions   -o FILE test file
   -w write   -r read   -W check written data   -R check read data   -k keep the file
-  -C read another rank's data   -Q N distance in nodes for -C   -G N signature of the data
-  -c collective   -F a file per process   -z random order   -p preallocate   -g barriers   -e fsync"""
+  -C read another rank's data   -Z of a random rank, -X SEED   -Q N distance in nodes, for -Z at least
+  -l timestamp|offset|incompressible|random data   -G N signature of the data, also below 0
+  -c collective   -F a file per process   -z random order   -p preallocate   -g barriers   -e fsync
+  -D SECONDS stonewall   -O NAME=VALUE,... directives, such as stoneWallingWearOut=1,
+  stoneWallingWearOutIterations=N, summaryFormat=JSON,summaryFile=FILE, and the options' long names"""
 
 
-def ior_parameters(arguments: Sequence[str]) -> dict[str, Scalar]:
-    """Parameters of an IOR command line. Without arguments: a default sweep of transfer sizes."""
+class _Directives(argparse.Action):
+    """-O: sets what each directive names, in the order of the command line."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        for directive in str(values).split(","):
+            name, equals, value = (part.strip() for part in directive.partition("="))
+            if not equals or name.lower() not in IOR_DIRECTIVES:
+                parser.error(f"-O {directive}: it is not a directive that is supported")
+            destination, read = IOR_DIRECTIVES[name.lower()]
+            try:
+                setattr(namespace, destination, read(value))
+            except argparse.ArgumentTypeError as error:
+                parser.error(f"-O {directive}: {error}")
+
+
+def ior(arguments: Sequence[str]) -> Original:
+    """An IOR command line. Without arguments: a default sweep of transfer sizes."""
     if not arguments:
-        return {"transfer": "4096,32768,262144,1048576", "block": 32 << 20, "reorder": True, "read_own": True,
-                "fsync": True, "check_write": True, "write": True, "read": True}  # fmt: skip
-    parser = _Original(prog="ior", add_help=False, allow_abbrev=False)
-    parser.add_argument("-a", type=_mpiio)
-    parser.add_argument("-t", dest="transfer", type=_size, default=256 << 10)
-    parser.add_argument("-b", dest="block", type=_size, default=1 << 20)
-    for option, name in (
-        ("-s", "segments"),
-        ("-i", "repetitions"),
-        ("-Q", "task_offset"),
-        ("-G", "signature"),
-    ):
-        parser.add_argument(option, dest=name, type=_number)
-    parser.add_argument("-o", dest="file")
-    for option, name in IOR_FLAGS.items():
-        parser.add_argument(option, dest=name, action="store_true")
-    parsed = vars(parser.parse_args(arguments))
-    parsed.pop("a")
+        return Original({"transfer": "4096,32768,262144,1048576", "block": 32 << 20, "reorder": True, "read_own": True,
+                         "fsync": True, "check_write": True, "write": True, "read": True})  # fmt: skip
+    parsed = vars(_ior_parser().parse_args(_without_program(arguments, "ior")))
+    parsed.pop("api")
     if parsed["block"] % parsed["transfer"]:
         raise UserError(
             f"ior: a block (-b) of {parsed['block']} B is not a multiple of a transfer (-t) of {parsed['transfer']} B",
             "e.g. -t 32k -b 192m",
         )
+    return Original(results=_summary_file(parsed), params=_given(parsed))
+
+
+def _ior_parser() -> argparse.ArgumentParser:
+    parser = _Original(prog="ior", add_help=False, allow_abbrev=False)
+    for option, (name, read) in IOR_VALUES.items():
+        parser.add_argument(option, dest=name, type=read)
+    for option, name in IOR_FLAGS.items():
+        parser.add_argument(option, dest=name, action="store_true")
+    parser.add_argument("-O", dest="directives", action=_Directives)
+    parser.set_defaults(transfer=256 << 10, block=1 << 20, summary_file=None, summary_format=None)
+    return parser
+
+
+def _summary_file(parsed: dict[str, Any]) -> Path | None:
+    """The file for the results, which IOR also writes in other formats and on its standard output."""
+    file, style = parsed.pop("summary_file"), parsed.pop("summary_format")
+    if (file is None) != (style is None):
+        raise UserError(
+            "ior: summaryFile and summaryFormat=JSON are not both given",
+            "e.g. -O summaryFormat=JSON,summaryFile=ior.json",
+        )
+    return Path(file) if file else None
+
+
+def _without_program(arguments: Sequence[str], *names: str) -> list[str]:
+    """The arguments of a command line, which may begin with the original's name."""
+    return list(arguments[1:] if arguments[:1] and arguments[0] in names else arguments)
+
+
+def _given(parsed: dict[str, Any]) -> dict[str, Scalar]:
     return {name: value for name, value in parsed.items() if value not in (None, False)}
 
 
 RDBENCH_HELP = """RDBench's own options:
   -L N edge of the square   -s N steps   -i N steps between snapshots   --iotype manual|view|chunk
   -c collective   --nosync   --xnp N, --ynp N ranks in x and y
-  -o PREFIX prefix of the files, which are then kept (after '--')"""
+  -o PREFIX prefix of the files, which are then kept (after '--')   --nomkdir its folder exists
+  --novalidate snapshots are not read back   --disable-initial-output none before the first step
+  --prettify the file of --rdbench-json is indented"""
+
+RDBENCH_FLAGS = ("nosync", "nomkdir", "novalidate", "disable_initial_output")
 
 
-def rdbench_parameters(arguments: Sequence[str]) -> dict[str, Scalar]:
+def rdbench(arguments: Sequence[str]) -> Original:
     parser = _Original(prog="reaction-diffusion", add_help=False, allow_abbrev=False)
     for options, name in (
         (("-L", "--length"), "length"),
@@ -105,17 +207,23 @@ def rdbench_parameters(arguments: Sequence[str]) -> dict[str, Scalar]:
         parser.add_argument(*options, dest=name, type=_number)
     parser.add_argument("--iotype", choices=["manual", "view", "chunk"])
     parser.add_argument("-c", "--collective", action="store_true")
-    parser.add_argument("--nosync", action="store_true")
+    for name in (*RDBENCH_FLAGS, "prettify"):
+        parser.add_argument("--" + name.replace("_", "-"), action="store_true")
     parser.add_argument("-o", "--output", dest="file")
-    parsed = vars(parser.parse_args(list(arguments)))
+    parsed = vars(parser.parse_args(_without_program(arguments, "rdbench")))
     parsed["keep"] = parsed["file"] is not None  # as RDBench does
-    return {name: value for name, value in parsed.items() if value not in (None, False)}
+    pretty = parsed.pop("prettify")
+    return Original(_given(parsed), pretty=pretty)
 
 
 H5BENCH_HELP = """h5bench's own settings, as KEY=VALUE or in a file of them (--config FILE): MEM_PATTERN and
 FILE_PATTERN (CONTIG|INTERLEAVED), READ_OPTION (FULL|PARTIAL|STRIDED), TO_READ_NUM_PARTICLES,
 STRIDE_SIZE, BLOCK_SIZE, TIMESTEPS, COLLECTIVE_DATA, COLLECTIVE_METADATA, NUM_DIMS, DIM_1, DIM_2,
-DIM_3, EMULATED_COMPUTE_TIME_PER_TIMESTEP. Async I/O and compression are not measured."""
+DIM_3, EMULATED_COMPUTE_TIME_PER_TIMESTEP, CSV_FILE (as --h5bench-csv), BENCHMARK_TYPE=write|read
+(default: both), FILE (Assay's own: the file, which is then kept). Async I/O and compression are not measured.
+
+h5bench's own command lines follow '--': h5bench_write CONFIG FILE, h5bench_read CONFIG FILE. The
+first keeps its file, which the second reads."""
 
 H5BENCH_NUMBERS = (
     "TIMESTEPS",
@@ -136,21 +244,46 @@ H5BENCH_CHOICES = {
 # Settings of h5bench's samples that need no action here.
 H5BENCH_ACCEPTED = {
     "MODE": ("SYNC",),
-    "BENCHMARK_TYPE": ("write", "read"),
     "COMPRESS": ("NO",),
     "DELAYED_CLOSE_TIMESTEPS": ("0", "1", "2"),
 }
 
 
-def h5bench_parameters(arguments: Sequence[str]) -> dict[str, Scalar]:
-    """Parameters of KEY=VALUE settings, with values as in h5bench: "1 K", "8 M", "YES", "1 s"."""
+H5BENCH_PROGRAMS = {"h5bench_write": "write", "h5bench_read": "read"}
+
+
+def h5bench(arguments: Sequence[str]) -> Original:
+    """KEY=VALUE settings, with values as in h5bench: "1 K", "8 M", "YES", "1 s"; or a command line of h5bench."""
     params: dict[str, Scalar] = {}
-    for argument in arguments:
+    results = None
+    for argument in _h5bench_settings(arguments):
         key, equals, value = (part.strip() for part in argument.partition("="))
         if not equals:
             raise UserError(f"hdf5: '{argument}' is not a setting", "write KEY=VALUE, e.g. DIM_1=1M")
-        params |= _h5bench_setting(key.upper(), value)
-    return params
+        if key.upper() == "CSV_FILE":
+            results = Path(value)
+        else:
+            params |= _h5bench_setting(key.upper(), value)
+    if params.get("read") and "file" not in params:
+        raise UserError("hdf5: the file to read is not given", "h5bench_read CONFIG FILE")
+    return Original(params, results)
+
+
+def _h5bench_settings(arguments: Sequence[str]) -> list[str]:
+    """The settings that a command line of h5bench stands for."""
+    program = next((word for word in arguments if word in H5BENCH_PROGRAMS), None)
+    if program is None:
+        return list(arguments)
+    words = [word for word in arguments if "=" not in word]
+    if len(words) != 3 or words[0] != program:
+        raise UserError(f"hdf5: {' '.join(words)}: not a command line of h5bench", f"{program} CONFIG FILE")
+    others = [word for word in arguments if "=" in word]
+    return [
+        *h5bench_file(Path(words[1])),
+        *others,
+        f"BENCHMARK_TYPE={H5BENCH_PROGRAMS[program]}",
+        f"FILE={words[2]}",
+    ]
 
 
 def _h5bench_setting(key: str, value: str) -> dict[str, Scalar]:
@@ -166,6 +299,10 @@ def _h5bench_setting(key: str, value: str) -> dict[str, Scalar]:
                 f"hdf5: {key}={value} is not supported", f"choose one of {', '.join(H5BENCH_CHOICES[key])}"
             )
         return {key.lower(): value.upper()}
+    if key == "BENCHMARK_TYPE" and value in ("write", "read"):
+        return {value: True}
+    if key == "FILE":  # of a command line; h5bench keeps it
+        return {"file": value, "keep": True}
     if key == "EMULATED_COMPUTE_TIME_PER_TIMESTEP":
         return {"compute_time": _seconds(key, value)}
     if value in H5BENCH_ACCEPTED.get(key, ()):
@@ -205,8 +342,8 @@ def h5bench_file(path: Path) -> list[str]:
     return [text for line in lines if (text := line.split("#", 1)[0].strip())]
 
 
-READERS: dict[str, tuple[Callable[[Sequence[str]], dict[str, Scalar]], str]] = {
-    "ior": (ior_parameters, IOR_HELP),
-    "reaction-diffusion": (rdbench_parameters, RDBENCH_HELP),
-    "hdf5": (h5bench_parameters, H5BENCH_HELP),
+READERS: dict[str, tuple[Callable[[Sequence[str]], Original], str]] = {
+    "ior": (ior, IOR_HELP),
+    "reaction-diffusion": (rdbench, RDBENCH_HELP),
+    "hdf5": (h5bench, H5BENCH_HELP),
 }

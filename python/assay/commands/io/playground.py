@@ -85,8 +85,8 @@ def _run_all(session: Session, launchers: list[Launcher], lab: Lab, rounds: int)
     for launcher in launchers:
         for measurement, params in (
             (IOR, IOR_PARAMS),
-            (SOLVER, READERS["reaction-diffusion"][0](["-L", "512", "-s", "40", "-i", "4"])),
-            (HDF5, READERS["hdf5"][0](["DIM_1=64K", "TIMESTEPS=3"])),
+            (SOLVER, READERS["reaction-diffusion"][0](["-L", "512", "-s", "40", "-i", "4"]).params),
+            (HDF5, READERS["hdf5"][0](["DIM_1=64K", "TIMESTEPS=3"]).params),
         ):
             _run_benchmark(session, launcher, lab, measurement, dict(params), rounds)
 

@@ -1,0 +1,312 @@
+"""The command lines of IOR, RDBench and h5bench mean what they mean there: data, stonewall, choice of readers,
+and the files of the results."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema_of_ior
+import numpy as np
+import pytest
+from storage_benches import MPIS, available, bench, median, of_kind, plant, with_hdf5
+
+from assay.cli import main
+
+pytestmark = pytest.mark.programs
+
+HDF5_MPIS = [
+    pytest.param(mpi, marks=pytest.mark.skipif(not with_hdf5(mpi), reason=f"no {mpi} with HDF5 here"))
+    for mpi in ("openmpi", "mpich")
+]
+SIGNATURE = -1401473791
+PACKETS = ["timestamp", "offset", "incompressible", "random"]
+PAGE, TRANSFER, BLOCK = 4096, 8192, 65536
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+Records = list[dict[str, Any]]
+
+
+def run(
+    capfd: pytest.CaptureFixture[str], benchmark: str, mpi: str, command: list[str], **about: Any
+) -> Records:
+    """A command line of the original, in a run folder of its own."""
+    Path("out").rename(f"out-{len(list(Path().iterdir()))}") if Path("out").exists() else None
+    return bench(capfd, benchmark, mpi, "--repeats", "1", "--", *command, **about)
+
+
+def ior_command(file: Path, *options: str, block: int = BLOCK, transfer: int = TRANSFER) -> list[str]:
+    return ["ior", "-a", "MPIIO", "-g", "-G", str(SIGNATURE), "-k", "-e", "-i", "1", "-s", "1", "-b", str(block),
+            "-t", str(transfer), "-o", str(file), *options]  # fmt: skip
+
+
+def body(file: Path) -> np.ndarray[Any, np.dtype[np.uint64]]:
+    """The words of each rank's transfers: [rank, transfer, word]; the first word of a page is a hash of its offset."""
+    return np.fromfile(file, "<u8").reshape(2, BLOCK // TRANSFER, TRANSFER // 8)
+
+
+@pytest.mark.parametrize("mpi", MPIS)
+def test_ior_as_peanuts_calls_it(folder: Path, capfd: pytest.CaptureFixture[str], mpi: str) -> None:
+    """Three starts: write, remote and local read; each leaves its JSON; -G below 0 is the unsigned number."""
+    file = folder / "testfile"
+    for number, options in enumerate((["-w"], ["-r", "-C", "-Q", "1"], ["-r"])):
+        summary = folder / f"ior_summary_{number}.json"
+        outputs = ["-O", "summaryFormat=JSON", "-O", f"summaryFile={summary}"]
+        records = run(capfd, "ior", mpi, ior_command(file, "-l", "timestamp", *outputs, *options))
+        assert median(records, "wrong") == 0
+        ior_json = json.loads(summary.read_text())
+        jsonschema_of_ior.check(ior_json)
+        (result,) = ior_json["tests"][0]["Results"][0]
+        assert result["access"] == ("write" if "-w" in options else "read")
+        assert ior_json["summary"][0]["xsizeMiB"] == 2 * BLOCK / 2**20
+    words = body(file)
+    for rank in (0, 1):
+        assert set(words[rank, :, 2::2][:, 255:][:, 1:].ravel()) == {rank << 32 | SIGNATURE & 0xFFFFFFFF}
+        assert (words[rank, :, 1::2] == np.arange(8, TRANSFER, 16)).all()
+    assert median(run(capfd, "ior", mpi, ior_command(file, "-r", "-R", "-l", "t")), "wrong") == 0
+    unsigned = ior_command(file, "-r", "-R", "-l", "t", "-G", str(SIGNATURE & 0xFFFFFFFF))
+    assert median(run(capfd, "ior", mpi, unsigned), "wrong") == 0
+    other = ior_command(file, "-r", "-l", "t", "-G", "7")
+    assert median(run(capfd, "ior", mpi, other, status=1), "wrong") == 2 * BLOCK // TRANSFER
+
+
+@pytest.mark.parametrize("mpi", MPIS)
+@pytest.mark.parametrize("packet", PACKETS)
+def test_each_type_of_data_is_written_and_compared(
+    folder: Path, capfd: pytest.CaptureFixture[str], mpi: str, packet: str
+) -> None:
+    file = folder / "testfile"
+    written = run(capfd, "ior", mpi, ior_command(file, "-w", "-W", "-l", packet))
+    assert median(written, "wrong") == 0
+    words = body(file)
+    inner = np.delete(words, [0, PAGE // 8], axis=2)
+    repeats = {"timestamp": True, "random": True, "offset": False, "incompressible": False}
+    assert (inner == inner[:, :1]).all() == repeats[packet]
+    if packet == "offset":
+        assert (words[..., 1::2].ravel() == np.arange(8, 2 * BLOCK, 16)).all()
+    if packet in ("random", "incompressible"):
+        assert len(set(inner[:, 0].ravel())) == inner[:, 0].size
+    place = BLOCK + 3 * TRANSFER + 77  # rank 1's fourth transfer
+    data = bytearray(file.read_bytes())
+    data[place] ^= 4
+    file.write_bytes(data)
+    records = run(capfd, "ior", mpi, ior_command(file, "-r", "-R", "-l", packet), status=1)
+    (wrong,) = of_kind(records, "corruption")
+    assert (wrong["params"]["file_offset"], wrong["params"]["writer"], wrong["message"]) == (place, 1, 3)
+
+
+@pytest.mark.parametrize("mpi", MPIS)
+def test_readers_are_placed_at_random(folder: Path, capfd: pytest.CaptureFixture[str], mpi: str) -> None:
+    """A wrong byte in each block tells who reads it."""
+    file, ranks = folder / "testfile", 4
+    run(capfd, "ior", mpi, ior_command(file, "-w"), ranks=ranks)
+    data = bytearray(file.read_bytes())
+    for rank in range(ranks):
+        data[rank * BLOCK + 99] ^= 1
+    file.write_bytes(data)
+
+    def writers(seed: int) -> tuple[int, ...]:
+        command = ior_command(file, "-r", "-R", "-Z", "-X", str(seed))
+        records = run(capfd, "ior", mpi, command, ranks=ranks, status=1)
+        assert {r["params"].get("data") for r in of_kind(records, "corruption")} == {"a random rank's"}
+        pairs = {r["params"]["reader"]: r["params"]["writer"] for r in of_kind(records, "corruption")}
+        return tuple(pairs[rank] for rank in range(ranks))
+
+    drawn = [writers(seed) for seed in (1, 2, 3)]
+    assert len(set(drawn)) > 1
+    assert writers(1) == drawn[0]
+
+
+def blocks_written(file: Path, block: int, transfer: int) -> list[int]:
+    """Per rank: transfers that are in the file."""
+    data = file.read_bytes().ljust(2 * block, b"\0")
+    return [
+        sum(any(data[at : at + transfer]) for at in range(rank * block, (rank + 1) * block, transfer))
+        for rank in (0, 1)
+    ]
+
+
+SLOW = {"block": 4 << 20, "transfer": 4096}  # 1024 transfers; rank 1 makes one in 2 ms
+
+
+@pytest.mark.parametrize("mpi", MPIS)
+def test_a_stonewall_stops_each_rank(
+    folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, mpi: str
+) -> None:
+    """What was not written is not read, and does not count."""
+    file = folder / "testfile"
+    plant(monkeypatch, mpi, slow="1:2000")
+    records = run(capfd, "ior", mpi, ior_command(file, "-w", "-r", "-R", "-W", "-D", "1", **SLOW))
+    fast, slow = blocks_written(file, **SLOW)
+    assert 0 < slow <= 501 < fast
+    assert median(records, "moved", op="write") == (fast + slow) * 4096
+    assert median(records, "moved", op="read") <= (fast + slow) * 4096
+    assert {r["summary"]["median"] for r in of_kind(records, "measurement") if r["metric"] == "wrong"} == {0}
+    rate = median(records, "bandwidth", op="write") * median(records, "total_time", op="write")
+    assert rate == pytest.approx((fast + slow) * 4096)
+    assert median(records, "transfer_time", op="write") >= 1
+
+
+@pytest.mark.parametrize("mpi", MPIS)
+def test_collective_calls_stop_together(
+    folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, mpi: str
+) -> None:
+    file = folder / "testfile"
+    plant(monkeypatch, mpi, slow="1:2000")
+    records = run(capfd, "ior", mpi, ior_command(file, "-w", "-c", "-D", "1", **SLOW))
+    fast, slow = blocks_written(file, **SLOW)
+    assert 0 < slow == fast < 1024
+    assert median(records, "moved") == (fast + slow) * 4096
+
+
+@pytest.mark.parametrize("mpi", MPIS)
+def test_wear_out_brings_every_rank_to_the_fastest(
+    folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, mpi: str
+) -> None:
+    file = folder / "testfile"
+    plant(monkeypatch, mpi, slow="1:2000")
+    command = ior_command(file, "-w", "-D", "1", "-O", "stoneWallingWearOut=1", **SLOW)
+    records = run(capfd, "ior", mpi, command)
+    fast, slow = blocks_written(file, **SLOW)
+    assert slow == fast > 501
+    assert median(records, "moved") == (fast + slow) * 4096
+    assert median(records, "transfer_time") >= slow * 0.002
+    assert median(records, "stonewall_bandwidth") <= (fast + 501) * 4096
+    again = ior_command(file, "-r", "-R", "-O", f"stoneWallingWearOutIterations={fast}", **SLOW)
+    monkeypatch.delenv("LD_PRELOAD")
+    read = run(capfd, "ior", mpi, again)
+    assert (median(read, "moved"), median(read, "wrong")) == (2 * fast * 4096, 0)
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "command", "message"),
+    [
+        ("ior", ["-l", "zeros"], "'zeros' is not one of timestamp, offset, incompressible, random"),
+        ("ior", ["-O", "lustreStripeCount=4"], "-O lustreStripeCount=4: it is not a directive"),
+        ("ior", ["-O", "summaryFormat=CSV"], "only JSON is supported"),
+        ("ior", ["-O", "summaryFile=x"], "summaryFile and summaryFormat=JSON are not both given"),
+        ("ior", ["-O", "fsync=yes"], "'yes' is not 0 or 1"),
+        ("ior", ["-G", "--5"], "expected one argument"),
+        ("ior", ["-G", "4294967296"], "signature"),
+        ("ior", ["-C", "-Z"], "reordered in two ways"),
+        ("ior", ["-O", "stoneWallingWearOut=1"], "needs the time of the stonewall"),
+        ("ior", ["-O", "stoneWallingStatusFile=f"], "it is not a directive"),
+        (
+            "reaction-diffusion",
+            ["--disable-initial-output", "-s", "5", "-i", "10"],
+            "no snapshot would be written",
+        ),
+        ("reaction-diffusion", ["--nomkdir", "-L", "24", "-o", "nowhere/o_"], "cannot open nowhere/o_"),
+        ("reaction-diffusion", ["-L", "24", "-o", "/proc/no/o_"], "cannot make the folder /proc/no"),
+        ("hdf5", ["h5bench_write", "a.cfg"], "not a command line of h5bench; fix: h5bench_write CONFIG FILE"),
+        ("hdf5", ["h5bench_read", "nowhere.cfg", "rw.h5"], "cannot be read"),
+        ("hdf5", ["BENCHMARK_TYPE=read"], "the file to read is not given"),
+        ("hdf5", ["BENCHMARK_TYPE=append"], "is not supported"),
+    ],
+)
+def test_what_cannot_be_meant_is_one_line(
+    capfd: pytest.CaptureFixture[str], benchmark: str, command: list[str], message: str
+) -> None:
+    there = with_hdf5 if benchmark == "hdf5" else available
+    mpi = next((m for m in ("openmpi", "mpich") if there(m)), None)
+    if mpi is None:
+        pytest.skip("no MPI here")
+    arguments = ["--mpi", mpi, "-n", "2", "--stock", "--repeats", "1", "-o", "out"]
+    assert main(["io", "bench", benchmark, *arguments, "--", *command]) == 2
+    captured = capfd.readouterr()
+    said = " ".join((captured.err + captured.out).split())
+    assert message in said and "Traceback" not in said
+
+
+@pytest.mark.parametrize("mpi", MPIS)
+def test_rdbench_as_peanuts_calls_it(
+    folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, mpi: str
+) -> None:
+    """No snapshot of the initial state, and none is read back: a planted wrong byte stays in the file unnoticed."""
+    command = ["rdbench", "--length", "32", "--output", str(folder / "o_1"), "--nomkdir", "--iotype", "view",
+               "--steps", "20", "--interval", "10", "--disable-initial-output", "--xnp", "2", "--nosync"]  # fmt: skip
+    validated = run(capfd, "reaction-diffusion", mpi, command)
+    assert median(validated, "wrong") == 0
+    names = [f"o_132x32-16x32-{number:06}.bin" for number in (0, 1)]
+    assert sorted(path.name for path in folder.glob("o_1*")) == names
+    right = [np.fromfile(folder / name) for name in names]
+    assert not np.array_equal(*right)
+    plant(monkeypatch, mpi, flip="1000")
+    capfd.readouterr()
+    Path("out").rename("before")
+    arguments = [
+        "--mpi",
+        mpi,
+        "-n",
+        "2",
+        "--stock",
+        "--repeats",
+        "1",
+        "-o",
+        "out",
+        "--rdbench-json",
+        "rd.json",
+    ]
+    assert (
+        main(["io", "bench", "reaction-diffusion", *arguments, "--", *command, "--novalidate", "--prettify"])
+        == 0
+    )
+    wrong = [np.flatnonzero(np.fromfile(folder / name).view("u8") != cells.view("u8"))
+             for name, cells in zip(names, right, strict=True)]  # fmt: skip
+    assert [list(cells) for cells in wrong] == [[1000 // 8]] * 2
+    assert b'"wrong"' not in Path("out/records.jsonl").read_bytes()
+    text = Path("rd.json").read_text()
+    rdbench = json.loads(text)
+    assert text.startswith('{\n    "version"')
+    assert (rdbench["validate"], rdbench["initialOutput"], rdbench["sync"], rdbench["nfiles"]) == (
+        False,
+        False,
+        False,
+        2,
+    )
+
+
+@pytest.mark.parametrize("mpi", MPIS)
+def test_rdbench_makes_its_folder(folder: Path, capfd: pytest.CaptureFixture[str], mpi: str) -> None:
+    run(capfd, "reaction-diffusion", mpi, ["-L", "32", "-s", "2", "-i", "2", "-o", "made/by/it/o_"])
+    assert len(list((folder / "made/by/it").iterdir())) == 2
+
+
+@pytest.mark.parametrize("mpi", HDF5_MPIS)
+def test_h5bench_as_peanuts_calls_it(folder: Path, capfd: pytest.CaptureFixture[str], mpi: str) -> None:
+    """One start writes the file, another reads it; each leaves its CSV; a wrong value in between is found."""
+    common = ["MEM_PATTERN=CONTIG", "FILE_PATTERN=CONTIG", "TIMESTEPS=2", "COLLECTIVE_DATA=NO",
+              "COLLECTIVE_METADATA=NO", "EMULATED_COMPUTE_TIME_PER_TIMESTEP=0 s",
+              "NUM_DIMS=3", "DIM_1=8", "DIM_2=8", "DIM_3=8"]  # fmt: skip
+    for op, more in (("write", []), ("read", ["READ_OPTION=FULL"])):
+        lines = [*common, *more, f"CSV_FILE={folder}/output-{op}.csv"]
+        (folder / f"{op}.cfg").write_text("\n".join(lines) + "\n")
+
+    def h5bench(op: str, **about: Any) -> Records:
+        return run(capfd, "hdf5", mpi, [f"h5bench_{op}", f"{op}.cfg", "rw.h5"], **about)
+
+    assert {r["params"]["op"] for r in of_kind(h5bench("write"), "measurement")} == {"write"}
+    records = h5bench("read")
+    assert {r["params"]["op"] for r in of_kind(records, "measurement")} == {"read"}
+    assert median(records, "wrong") == 0
+    for op in ("write", "read"):
+        csv = (folder / f"output-{op}.csv").read_text()
+        assert (
+            csv.startswith("metric, value, unit")
+            and csv.count("operation,") == 1
+            and f"operation, {op}," in csv
+        )
+    data = bytearray((folder / "rw.h5").read_bytes())
+    value = (1 * 2654435761 ^ 6 * 7919) & 0xFFFFFF  # id_1 of rank 0's second particle in the first step
+    place = data.find(value.to_bytes(4, "little"))
+    assert place > 0
+    data[place] ^= 1
+    (folder / "rw.h5").write_bytes(data)
+    assert median(h5bench("read", status=1), "wrong") == 1
