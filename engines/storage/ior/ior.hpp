@@ -89,7 +89,7 @@ inline constexpr std::array ior_metrics = {
     Metric{"straggler", "1", Better::none,
            "transfer time of the slowest rank divided by the median of the others; the subject is "
            "the slowest rank"},
-    Metric{"wrong", "1", Better::lower, "transfers with wrong data"},
+    Metric{"wrong", "1", Better::lower, "transfers with wrong data, where they are compared"},
     Metric{"moved", "B", Better::none, "bytes that all ranks transferred, of a stonewalled pass"},
     Metric{"stonewall_bandwidth", "B/s", Better::higher,
            "with wear_out: bytes that all ranks had transferred at the stonewall divided by the "

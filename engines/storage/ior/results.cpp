@@ -106,6 +106,7 @@ void report(Ranks& ranks, const Plan& plan, const std::string& operation,
     // In collective calls all ranks wait for the slowest, which cannot be identified.
     if (!plan.collective && ranks.size() > 1 && !tally.rank_times.empty())
         report_straggler(ranks, params, tally.rank_times);
+    if (read_from.empty() && !plan.check_write) return;  // nothing was compared
     const double count[] = {static_cast<double>(wrong[0])};
     ranks.sink.measurement(ranks.measurement, "wrong", {}, params, summarize(count));
 }

@@ -71,4 +71,10 @@ int MPI_File_read_at(MPI_File file, MPI_Offset offset, void* data, int count, MP
     delay_if_planted();
     return PMPI_File_read_at(file, offset, data, count, type, status);
 }
+
+int MPI_File_write_at_all(MPI_File file, MPI_Offset offset, const void* data, int count,
+                          MPI_Datatype type, MPI_Status* status) {
+    delay_if_planted();
+    return PMPI_File_write_at_all(file, offset, data, count, type, status);
+}
 }

@@ -149,7 +149,7 @@ def _add_options(parser: Parser, name: str) -> None:
 
 def run_bench(args: argparse.Namespace) -> int:
     request = build_request(args)
-    specs = specifications(args, "io")
+    specs = specifications(args, "io" if _reads_back(request) else "io-unverified")
     check_hosts(request.site, request.hosts)
     run = open_run(f"io-{args.benchmark}", args)
     run.info.hosts = request.hosts
@@ -167,6 +167,15 @@ def run_bench(args: argparse.Namespace) -> int:
     if args.json:
         session.print_json()
     return status
+
+
+def _reads_back(request: StorageRequest) -> bool:
+    """Whether the data are compared with what was written."""
+    params = request.params
+    if request.measurement == SOLVER:
+        return not params.get("novalidate")
+    reads = params.get("read") or params.get("check_read") or params.get("check_write")
+    return bool(reads) or not params.get("write")
 
 
 def _write_original_formats(args: argparse.Namespace, run: Run) -> None:
