@@ -111,7 +111,7 @@ IOR_DIRECTIVES: dict[str, tuple[str, Callable[[str], Scalar]]] = {
 IOR_HELP = """IOR's own options (after '--' for those that Assay has too: -w, -o, -v):
   -a MPIIO   -t SIZE transfer   -b SIZE block   -s N segments   -i N repetitions   -o FILE test file
   -w write   -r read   -W check written data   -R check read data   -k keep the file
-  -C read another rank's data   -Z of a random rank, -X SEED   -Q N distance in nodes, for -Z at least
+  -C read another rank's data   -Z a random rank's, -X SEED   -Q N distance in nodes, with -Z least
   -l timestamp|offset|incompressible|random data   -G N signature of the data, also below 0
   -c collective   -F a file per process   -z random order   -p preallocate   -g barriers   -e fsync
   -D SECONDS stonewall   -O NAME=VALUE,... directives, such as stoneWallingWearOut=1,
@@ -220,10 +220,8 @@ H5BENCH_HELP = """h5bench's own settings, as KEY=VALUE or in a file of them (--c
 FILE_PATTERN (CONTIG|INTERLEAVED), READ_OPTION (FULL|PARTIAL|STRIDED), TO_READ_NUM_PARTICLES,
 STRIDE_SIZE, BLOCK_SIZE, TIMESTEPS, COLLECTIVE_DATA, COLLECTIVE_METADATA, NUM_DIMS, DIM_1, DIM_2,
 DIM_3, EMULATED_COMPUTE_TIME_PER_TIMESTEP, CSV_FILE (as --h5bench-csv), BENCHMARK_TYPE=write|read
-(default: both), FILE (Assay's own: the file, which is then kept). Async I/O and compression are not measured.
-
-h5bench's own command lines follow '--': h5bench_write CONFIG FILE, h5bench_read CONFIG FILE. The
-first keeps its file, which the second reads."""
+(default: both), FILE (Assay's own: kept). Async I/O and compression are not measured.
+h5bench's command lines follow '--': h5bench_write CONFIG FILE, h5bench_read CONFIG FILE."""
 
 H5BENCH_NUMBERS = (
     "TIMESTEPS",
