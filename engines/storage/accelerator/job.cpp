@@ -149,7 +149,7 @@ std::string Job::create_store() {
     writer_ = std::make_unique<Writer>(*store_, local_rank());
     handles_ = std::make_unique<FileHandles>(*store_, local_rank());
     drain_ = std::make_unique<Drain>(*store_, *handles_, settings_.drain_threads);
-    writer_->set_retry([this](std::uint32_t file) { return drain_->retry(file); });
+    writer_->set_drain(drain_.get());
     directory_ = std::make_unique<WriteDirectory>(*this);
     std::string error;
     if (node_count_ > 1) {

@@ -12,6 +12,8 @@
 namespace assay::storage {
 namespace {
 
+constexpr unsigned owner_check_period = 1000;  // attempts
+
 std::int64_t nanoseconds(const statx_timestamp& time) {
     return time.tv_sec * 1'000'000'000 + time.tv_nsec;
 }
@@ -93,16 +95,18 @@ bool is_same_file(const FileSlot& slot, const FileStatus& status, bool other_boo
            (!slot.birth_ns || !status.birth_ns || slot.birth_ns == status.birth_ns);
 }
 
-bool try_lock(const Store& store, std::atomic<std::uint32_t>& lock) {
+bool try_lock(const Store& store, std::atomic<std::uint32_t>& lock, bool look_at_owner) {
     std::uint32_t owner = 0;
     const auto self = static_cast<std::uint32_t>(getpid());
     if (lock.compare_exchange_strong(owner, self, std::memory_order_acquire)) return true;
-    return owner != self && store.has_ended(owner) &&
+    return look_at_owner && owner != self && store.has_ended(owner) &&
            lock.compare_exchange_strong(owner, self, std::memory_order_acquire);
 }
 
 TableLock::TableLock(const Store& store) : lock_(store.superblock().table_lock) {
-    while (!try_lock(store, lock_)) sched_yield();
+    for (unsigned attempt = 1; !try_lock(store, lock_, attempt % owner_check_period == 0);
+         ++attempt)
+        sched_yield();
 }
 TableLock::~TableLock() { lock_.store(0, std::memory_order_release); }
 

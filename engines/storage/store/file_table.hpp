@@ -40,8 +40,9 @@ private:
     std::atomic<std::uint32_t>& lock_;
 };
 
-// Tries to take a lock that holds its owner's process number.
-bool try_lock(const Store& store, std::atomic<std::uint32_t>& lock);
+// Tries to take a lock that holds its owner's process number. `look_at_owner`: also from one that
+// has ended, which costs system calls.
+bool try_lock(const Store& store, std::atomic<std::uint32_t>& lock, bool look_at_owner = true);
 
 // Takes the file's slot, or a new one, and counts a user. If nobody had the file open and it is not
 // as the last close left it, the store's data of it are outdated: they are ignored from now on.

@@ -102,6 +102,18 @@ std::uint64_t pid_namespace() {
     return stat("/proc/self/ns/pid", &info) == 0 ? info.st_ino : 0;
 }
 
+// A launcher may leave a killed rank as a zombie until the job ends.
+bool is_zombie(std::uint32_t pid) {
+    char path[64], text[512]{};
+    std::snprintf(path, sizeof path, "/proc/%u/stat", pid);
+    FILE* file = std::fopen(path, "r");
+    if (!file) return errno == ENOENT;
+    const bool good = std::fgets(text, sizeof text, file) != nullptr;
+    std::fclose(file);
+    const char* name_end = std::strrchr(text, ')');
+    return good && name_end && std::strncmp(name_end, ") Z", 3) == 0;
+}
+
 // Why a device or file may not be overwritten: another job's data are in it. Empty: it may.
 std::string unrecovered_data(int fd, const std::string& path, std::size_t existing_bytes) {
     const auto [store, version, phase, job, layout, bytes] = read_superblock(fd, existing_bytes);
@@ -384,7 +396,9 @@ void Store::map_pages(std::size_t from, std::size_t bytes) const {
 }
 
 bool Store::has_ended(std::uint32_t pid) const {
-    return same_pids_ && pid && kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH;
+    if (!same_pids_ || !pid) return false;
+    if (kill(static_cast<pid_t>(pid), 0) != 0) return errno == ESRCH;
+    return is_zombie(pid);
 }
 
 bool Store::is_of_another_boot() const { return boot_id() != superblock().boot; }

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "storage/store/drain.hpp"
 #include "storage/store/helper_thread.hpp"
 #include "storage/store/persist.hpp"
 
@@ -19,6 +20,7 @@ constexpr std::uint64_t prefault_step = 8u << 20;     // bytes at a time
 constexpr std::uint64_t prefault_ahead = 128u << 20;  // bytes ahead of the writer
 // The prefault thread's pauses grow from the shortest to the longest while it has nothing to do.
 constexpr std::uint64_t shortest_pause_ns = 1'000'000, longest_pause_ns = 50'000'000;
+constexpr std::size_t drain_batch = 32u << 20;
 constexpr std::uint64_t drain_poll_ns = 50'000, retry_poll_ns = 10'000'000;
 // How long a writer waits for a file that cannot be written; the drain retries it every second.
 constexpr std::uint64_t error_patience_ns = 3'000'000'000;
@@ -186,17 +188,14 @@ bool Writer::wait_for_space() {
             const Record& oldest = store_.record(rank_, first);
             if (may_evict(oldest) && !store_.superblock().eviction_stopped.load()) return true;
             const auto error = store_.file(oldest.file).error.load();
-            if (error && retry_ && retry_(oldest.file) == 0) continue;
+            if (error && drain_ && drain_->retry(oldest.file) == 0) continue;
             poll_ns = error ? retry_poll_ns : drain_poll_ns;
             if (error && store_.now() > until) {
                 error_ = static_cast<int>(error);
                 return false;
             }
         }
-        if (store_.has_ended(store_.head(0).pid.load())) {  // rank 0 drains
-            error_ = EIO;
-            return false;
-        }
+        if (drain_ && store_.has_ended(store_.head(0).pid.load())) drain_->step(drain_batch);
     }
 }
 

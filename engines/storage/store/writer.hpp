@@ -18,6 +18,8 @@
 
 namespace assay::storage {
 
+class Drain;
+
 class Writer {
 public:
     Writer(Store& store, std::uint32_t rank);
@@ -45,10 +47,9 @@ public:
     // Their `ring_offset` is relative to the reserved one.
     void publish(Record* records, std::size_t count, std::uint64_t ring_offset, std::size_t bytes);
 
-    // Called when the oldest data belong to a file with an error: writes them again with this
-    // process's descriptors. Returns 0 or errno.
-    using Retry = std::function<int(std::uint32_t file)>;
-    void set_retry(Retry retry) { retry_ = std::move(retry); }
+    // The drain of this process, for data that the node's leader cannot write, or when it has
+    // ended.
+    void set_drain(Drain* drain) { drain_ = drain; }
 
     // Called before an eviction: returns the record before which records may be evicted (`drained`
     // at most: those are in the file system); `first` means failure. It may publish up to
@@ -82,7 +83,7 @@ private:
     RankHead& head_;
     std::uint32_t rank_;
     std::uint64_t next_ring_offset_ = 0;
-    Retry retry_;
+    Drain* drain_ = nullptr;
     EvictionGuard eviction_guard_;
     std::uint64_t evictable_before_ = 0;  // a record number
     std::atomic<std::uint64_t> prefault_target_{0};
