@@ -21,6 +21,8 @@ public:
     // Of this rank's records before `upto`, which are drained: afterwards no older write hides one
     // of them in the file system. False: a node does not answer, or the file cannot be written.
     bool resolve(std::uint64_t upto);
+    // Data were written again: what was resolved must be resolved anew.
+    void forget() { resolved_before_ = 0; }
     // Whether another rank has written a byte of this rank's unresolved records.
     bool has_conflicts();
     // The Writer's EvictionGuard.

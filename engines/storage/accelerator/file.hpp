@@ -94,6 +94,7 @@ private:
     std::uint64_t current_size(std::uint64_t at_least);
     void synchronize();
     int flush();
+    bool was_repeated();
     int report_error(int error) const;
     int make_durable();
     bool conflicts_exist();
@@ -118,7 +119,8 @@ private:
     bool atomic_ = false, bypass_ = false;
     std::string path_;
     std::uint32_t slot_ = 0;
-    std::uint64_t file_size_ = 0;  // size in the file system, when last looked up
+    std::uint32_t seen_repeats_ = 0;  // of FileSlot::repeats
+    std::uint64_t file_size_ = 0;     // size in the file system, when last looked up
     std::int64_t displacement_ = 0, etype_ = 1;
     std::shared_ptr<const FlatType> view_;
     std::atomic<std::int64_t> position_{0};  // individual pointer, in etypes

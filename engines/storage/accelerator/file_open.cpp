@@ -288,18 +288,29 @@ void AcceleratedFile::join() {
     }
 }
 
-// Drains what this rank has written, resolves its conflicts and repeats what has failed. Returns an
-// error class.
+// Collective: drains what the ranks have written, repeats what has failed and resolves conflicts.
+// Returns the same error class on every rank.
 int AcceleratedFile::flush() {
     if (mode_ & MPI_MODE_RDONLY) return MPI_SUCCESS;
     const std::uint64_t upto = job_->store().head(job_->local_rank()).tail.load();
     job_->drain().finish(job_->local_rank(), upto);
     int error = job_->drain().retry(slot_);
-    if (!error && !one_node_) {
+    if (!one_node_) {
+        const bool repeated = was_repeated();
         std::lock_guard hold(job_->lock());
-        if (!job_->resolver().resolve(upto)) error = EIO;
+        if (repeated) job_->resolver().forget();
+        if (!error && !job_->resolver().resolve(upto)) error = EIO;
     }
-    return report_error(error);
+    return worst_code(comm_, report_error(error));
+}
+
+// Collective: whether a node has written data again since the last time. They may have come over
+// newer data of other nodes.
+bool AcceleratedFile::was_repeated() {
+    const std::uint32_t repeats = job_->store().file(slot_).repeats.load();
+    const bool mine = repeats != seen_repeats_;
+    seen_repeats_ = repeats;
+    return worst_code(comm_, mine ? MPI_ERR_OTHER : MPI_SUCCESS) != MPI_SUCCESS;
 }
 
 int AcceleratedFile::report_error(int error) const {
@@ -314,7 +325,7 @@ int AcceleratedFile::report_error(int error) const {
 // Collective: afterwards the file system has all data that the ranks wrote before, on its medium.
 // Returns the same error class on every rank.
 int AcceleratedFile::make_durable() {
-    const int written = worst_code(comm_, flush());
+    const int written = flush();
     if (mode_ & MPI_MODE_RDONLY) return written;
     const int error =
         first_of_node_ ? job_->drain().sync(slot_, descriptor_->number()) : 0;  // for its node

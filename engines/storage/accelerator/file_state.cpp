@@ -56,9 +56,9 @@ int AcceleratedFile::set_size(MPI_Offset size) {
     int code = get_size(&seen);
     auto now = static_cast<std::uint64_t>(seen);
     PMPI_Allreduce(MPI_IN_PLACE, &now, 1, MPI_UINT64_T, MPI_MAX, comm_);
+    code = worst_code(comm_, code);
     // What is cut off must not be drained later.
     if (!code && static_cast<std::uint64_t>(size) < now) code = flush();
-    code = worst_code(comm_, code);
     if (code) return code;
     auto& slot = job_->store().file(slot_);
     if (rank_ == 0 && ftruncate(descriptor_->number(), size)) code = mpi_error(errno);
@@ -94,7 +94,7 @@ int AcceleratedFile::preallocate(MPI_Offset size) {
     synchronize();
     MPI_Offset now = 0;
     int code = worst_code(comm_, get_size(&now));
-    if (!code) code = worst_code(comm_, flush());
+    if (!code) code = flush();
     if (code) return code;
     if (rank_ == 0 && size) code = mpi_error(posix_fallocate(descriptor_->number(), 0, size));
     if (first_of_node_) note_modified(job_->store(), slot_, descriptor_->number());
@@ -146,7 +146,7 @@ int AcceleratedFile::enter_bypass() {
         path_ +
         ": atomic mode across nodes or a foreign data representation: the MPI's own I/O is used");
     synchronize();
-    const int code = worst_code(comm_, flush());
+    const int code = flush();
     if (code) return code;
     // Other handles may have written what is not drained yet.
     job_->store().file(slot_).valid_from = written_before(job_->store(), slot_);

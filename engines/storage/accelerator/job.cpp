@@ -253,6 +253,19 @@ bool Job::complete_files() {
     return true;
 }
 
+// Collective: data that were written again may have come over newer data of other nodes.
+void Job::resolve_again() {
+    if (node_count_ == 1) return;
+    std::uint64_t repeats = 0;
+    for (std::uint32_t k = 0; k < file_slots && store_->file(k).generation.load(); ++k)
+        if (store_->file(k).shared.load()) repeats += store_->file(k).repeats.load();
+    PMPI_Allreduce(MPI_IN_PLACE, &repeats, 1, MPI_UINT64_T, MPI_SUM, world_);
+    if (!repeats) return;
+    std::lock_guard hold(lock_);
+    resolver_.forget();
+    resolver_.resolve(store_->head(local_rank()).drained.load());
+}
+
 // Recovery opens files by their paths, which may have changed. A file without a name cannot be
 // opened by anyone any more.
 void Job::note_final_paths() {
@@ -287,6 +300,8 @@ std::string Job::kept_data() const {
 void Job::end() {
     if (!job) return;
     auto& self = *job;
+    self.complete_files();
+    self.resolve_again();
     self.complete_files();
     self.note_final_paths();
     PMPI_Barrier(self.world_);  // other ranks read this store until here

@@ -32,7 +32,9 @@ void pause_us(long us) {
 class DrainLock {
 public:
     explicit DrainLock(const Store& store)
-        : lock_(store.superblock().drain_lock), held_(try_lock(store, lock_)) {}
+        : lock_(store.superblock().drain_lock), held_(try_lock(store, lock_)) {
+        if (held_) complete_commit(store);
+    }
     ~DrainLock() {
         if (held_) lock_.store(0, std::memory_order_release);
     }
@@ -147,7 +149,8 @@ Drain::Step Drain::step(std::size_t max_bytes) {
     if (!batch.takes_records) return Step::idle;
     write(batch.pieces);
     for (std::uint32_t rank = 0; rank < store_.ranks(); ++rank)
-        store_.head(rank).drained.store(batch.end_record[rank], std::memory_order_release);
+        store_.head(rank).drained_next.store(batch.end_record[rank]);
+    commit_batch(store_);
     if (store_.persistent()) sync_files(batch.pieces);
     return Step::moved;
 }
@@ -188,7 +191,8 @@ int Drain::write_failed_pieces(std::uint32_t file) {
             error = sync_written(file, descriptor->number(), drained_before(store_));
     }
     slot.error = static_cast<std::uint32_t>(error);
-    store_.persist(&slot, 2 * cache_line);
+    slot.repeats.fetch_add(1);
+    store_.persist(&slot, 3 * cache_line);
     return error;
 }
 
@@ -200,7 +204,9 @@ int Drain::retry(std::uint32_t file) {
 
 void Drain::retry_all() {
     for (std::uint32_t file = 0; file < file_slots && store_.file(file).generation.load(); ++file)
-        if (store_.file(file).error.load() && !store_.file(file).deleted.load())
+        // Of a file that other nodes write too, its ranks repeat and then resolve conflicts.
+        if (store_.file(file).error.load() && !store_.file(file).deleted.load() &&
+            !store_.file(file).shared.load())
             if (const DrainLock lock(store_); lock && store_.file(file).error.load())
                 write_failed_pieces(file);
 }

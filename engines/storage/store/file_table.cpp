@@ -133,7 +133,7 @@ std::uint32_t acquire_slot(const Store& store, const FileStatus& status, const s
     slot.size = -1;
     slot.mtime_ns = slot.ctime_ns = slot.server_skew_ns = 0;
     slot.known_mtime_ns = status.mtime_ns;
-    slot.error = 0;
+    slot.error = slot.repeats = 0;
     slot.dirty = slot.deleted = slot.lost = slot.writing = slot.shared = 0;
     slot.users = 1;
     set_path(slot, path);

@@ -67,6 +67,8 @@ struct Superblock {
     // 1: data may not leave the rings, because a failed write is repeated.
     std::atomic<std::uint32_t> eviction_stopped;
     std::atomic<std::uint32_t> write_failed;  // 1: a file has or had an error
+    // 1: a batch was handed to the file system, and RankHead::drained follows drained_next.
+    std::atomic<std::uint32_t> batch_committed;
     alignas(cache_line) std::atomic<std::uint64_t> shared_pointers[shared_pointer_slots];
     std::atomic<std::uint8_t> shared_pointer_used[shared_pointer_slots];
 };
@@ -95,14 +97,15 @@ struct FileSlot {
     // The modification time that this job has left (0: not known), and how far the file system's
     // clock is ahead of this node's, at least.
     std::atomic<std::int64_t> known_mtime_ns, server_skew_ns;
-    std::atomic<std::uint32_t> error;   // errno of a write that failed; 0: none
-    std::atomic<std::uint8_t> dirty;    // written since the last fsync
-    std::atomic<std::uint8_t> deleted;  // nothing of it is drained
+    std::atomic<std::uint32_t> repeats;  // how often failed writes were repeated
+    std::atomic<std::uint32_t> error;    // errno of a write that failed; 0: none
+    std::atomic<std::uint8_t> dirty;     // written since the last fsync
+    std::atomic<std::uint8_t> deleted;   // nothing of it is drained
     // The file system did not keep data that had left the rings.
     std::atomic<std::uint8_t> lost;
     std::atomic<std::uint8_t> writing;  // a drain writes, so known_mtime_ns is outdated
     std::atomic<std::uint8_t> shared;   // other nodes or the MPI's own I/O write the file too
-    char padding[page - path_limit - 129];
+    char padding[page - path_limit - 133];
     char path[path_limit];  // for messages and recovery; the job itself uses descriptors
 };
 static_assert(sizeof(FileSlot) == page);
@@ -112,6 +115,7 @@ struct RankHead {
     // A write has begun whose sequence will be above this one; 0: none.
     alignas(cache_line) std::atomic<std::uint64_t> pending;
     alignas(cache_line) std::atomic<std::uint64_t> drained;  // records handed to the file system
+    std::atomic<std::uint64_t> drained_next;                 // after the batch that is written now
     // The oldest record and the oldest byte that are still in the rings.
     alignas(cache_line) std::atomic<std::uint64_t> first_record, first_byte;
     // Bytes of the data ring in use: less than planned on a full device.

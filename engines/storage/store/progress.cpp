@@ -86,6 +86,20 @@ Progress progress(const Store& store) {
     return result;
 }
 
+void complete_commit(const Store& store) {
+    if (!store.superblock().batch_committed.load(std::memory_order_acquire)) return;
+    for (std::uint32_t rank = 0; rank < store.ranks(); ++rank) {
+        auto& head = store.head(rank);
+        head.drained.store(head.drained_next.load(), std::memory_order_release);
+    }
+    store.superblock().batch_committed.store(0, std::memory_order_release);
+}
+
+void commit_batch(const Store& store) {
+    store.superblock().batch_committed.store(1, std::memory_order_release);
+    complete_commit(store);
+}
+
 std::uint64_t oldest_except(const Store& store, std::uint32_t rank) {
     std::uint64_t oldest = ~0ull;
     for (std::uint32_t other = 0; other < store.ranks(); ++other)

@@ -22,6 +22,15 @@ std::uint64_t drained_before(const Store& store);
 // The file system has the data of every record of the file that is older than this.
 std::uint64_t written_before(const Store& store, std::uint32_t file);
 Progress progress(const Store& store);
+
+// Moves RankHead::drained of all ranks to the end of a batch, in one step for whoever looks after a
+// crash: a batch is drained as a whole or not at all, because of two ranks' writes to the same
+// bytes the older one must not be written again alone. Call it under the drain's lock, with
+// `drained_next` set.
+void commit_batch(const Store& store);
+// Completes what a process that was killed had committed.
+void complete_commit(const Store& store);
+
 // The sequence of the oldest record in the rings of all other ranks; 2^64 - 1: there is none.
 std::uint64_t oldest_except(const Store& store, std::uint32_t rank);
 

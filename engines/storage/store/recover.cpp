@@ -1,5 +1,6 @@
 #include "storage/store/recover.hpp"
 
+#include <dirent.h>
 #include <sys/file.h>
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include "storage/store/batch.hpp"
 #include "storage/store/drain.hpp"
 #include "storage/store/file_table.hpp"
+#include "storage/store/progress.hpp"
 
 namespace assay::storage {
 namespace {
@@ -64,6 +66,35 @@ FileCondition condition_of(const Store& store, const FileSlot& slot) {
     const std::int64_t last_ns = store.superblock().alive_ns.load() + grace_ns +
                                  std::max<std::int64_t>(0, slot.server_skew_ns.load());
     return status.mtime_ns > last_ns ? FileCondition::changed : FileCondition::ready;
+}
+
+// A file that is not at its path any more may have another name in the same folder.
+void follow_rename(Store& store, FileSlot& slot) {
+    const std::string path(slot.path, strnlen(slot.path, path_limit));
+    const auto slash = path.rfind('/');
+    if (slash == std::string::npos) return;
+    DIR* folder = opendir(path.substr(0, slash + 1).c_str());
+    if (!folder) return;
+    while (const dirent* entry = readdir(folder)) {
+        if (entry->d_ino != slot.inode) continue;
+        const std::string candidate = path.substr(0, slash + 1) + entry->d_name;
+        FileStatus status;
+        if (candidate.size() >= path_limit || read_status(candidate.c_str(), status) ||
+            !status.regular || !is_same_file(slot, status, store.is_of_another_boot()))
+            continue;
+        std::snprintf(slot.path, path_limit, "%s", candidate.c_str());
+        store.persist(&slot, sizeof slot);
+        break;
+    }
+    closedir(folder);
+}
+
+void follow_renames(Store& store) {
+    for (std::uint32_t k = 0; k < file_slots && store.file(k).generation.load(); ++k) {
+        const auto condition = condition_of(store, store.file(k));
+        if (condition == FileCondition::gone || condition == FileCondition::replaced)
+            follow_rename(store, store.file(k));
+    }
 }
 
 // Torn records become records that everything that reads the rings skips. Returns their number.
@@ -176,6 +207,8 @@ bool in_use(const Store& store) { return flock(store.descriptor(), LOCK_EX | LOC
 
 Recovery recover(Store& store, const RecoveryOptions& options) {
     Recovery result;
+    complete_commit(store);
+    follow_renames(store);
     result.found = undrained_data(store);
     result.torn = store.superblock().torn += drop_torn_records(store);
     release_locks(store);

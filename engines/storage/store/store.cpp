@@ -102,7 +102,8 @@ std::uint64_t pid_namespace() {
     return stat("/proc/self/ns/pid", &info) == 0 ? info.st_ino : 0;
 }
 
-// A launcher may leave a killed rank as a zombie until the job ends.
+// A launcher may leave a killed rank as a zombie until the job ends. The state is that of the main
+// thread; the others may still be in a system call.
 bool is_zombie(std::uint32_t pid) {
     char path[64], text[512]{};
     std::snprintf(path, sizeof path, "/proc/%u/stat", pid);
@@ -110,8 +111,11 @@ bool is_zombie(std::uint32_t pid) {
     if (!file) return errno == ENOENT;
     const bool good = std::fgets(text, sizeof text, file) != nullptr;
     std::fclose(file);
-    const char* name_end = std::strrchr(text, ')');
-    return good && name_end && std::strncmp(name_end, ") Z", 3) == 0;
+    const char* fields = std::strrchr(text, ')');
+    if (!good || !fields || std::strncmp(fields, ") Z", 3) != 0) return false;
+    // proc(5): the state is field 3, the number of threads is field 20.
+    for (int k = 3; k <= 20 && fields; ++k) fields = std::strchr(fields + 1, ' ');
+    return fields && std::strtol(fields, nullptr, 10) <= 1;
 }
 
 // Why a device or file may not be overwritten: another job's data are in it. Empty: it may.
@@ -191,7 +195,7 @@ void Store::format(const std::string& job) {
     block.clock_offset =
         (realtime.tv_sec - steady.tv_sec) * 1'000'000'000 + realtime.tv_nsec - steady.tv_nsec;
     block.drain_requests = block.table_lock = block.drain_lock = block.eviction_stopped =
-        block.write_failed = 0;
+        block.write_failed = block.batch_committed = 0;
     note_alive();
     for (std::size_t k = 0; k < shared_pointer_slots; ++k)
         block.shared_pointers[k] = 0, block.shared_pointer_used[k] = 0;

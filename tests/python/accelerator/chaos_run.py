@@ -8,8 +8,6 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,9 +81,8 @@ class _Job:
         if not self.stock:  # its close does not synchronise
             self.violations += check_synchronised(replay, self.folder / "fs.log")
         self.violations += check_files(self.plan, replay, self.files, recovered=False)
-        with self._names_as_opened(replay, bool(left)):
-            for store in left:
-                self._recover(store, replay)
+        for store in left:
+            self._recover(store, replay)
         self.violations += check_files(self.plan, replay, self.files, recovered=True)
         return self.violations
 
@@ -205,10 +202,9 @@ class _Job:
             self._add("unexpected output", ended.output[-300:])
 
     def _recover(self, store: Path, replay: Replay) -> None:
-        """As a user would: again with files under the names that the store knows, and without those that are gone."""
+        """As a user would: what belongs to deleted files is dropped."""
         gone = any(file.name is None for file in replay.files)
-        renamed = any(file.name not in (None, file.opened_as) for file in replay.files)
-        attempts = [[], *([["--force"]] if renamed else []), *([["--discard"]] if gone else [])]
+        attempts = [[], *([["--discard"]] if gone else [])]
         said = []
         for options in attempts:
             ended = self._assay("io", "recover", *options, str(store))
@@ -226,30 +222,6 @@ class _Job:
         output = self.folder / "recovery"
         status = wait_for(fork_assay(list(arguments), {}, output), LIMIT_S)
         return Ended(status, output.read_text(errors="replace"))
-
-    @contextmanager
-    def _names_as_opened(self, replay: Replay, needed: bool) -> Iterator[None]:
-        """Files have the names by which they were opened last, because a store knows no others after a kill."""
-        renamed = [
-            file
-            for file in replay.files
-            if file.name not in (None, file.opened_as) and (self.files / str(file.name)).exists()
-        ]
-        if not needed or self.plan.fault not in KILLS:
-            renamed = []
-        aside = self.folder / "aside"
-        aside.mkdir()
-        for file in renamed:
-            (self.files / str(file.name)).rename(aside / str(file.created))
-        for file in renamed:
-            if not (self.files / file.opened_as).exists():
-                (aside / str(file.created)).rename(self.files / file.opened_as)
-        yield
-        for file in renamed:
-            if not (aside / str(file.created)).exists():
-                (self.files / file.opened_as).rename(aside / str(file.created))
-        for file in renamed:
-            (aside / str(file.created)).rename(self.files / str(file.name))
 
 
 def subprocess_of(command: list[str], env: dict[str, str], output: Path) -> int:

@@ -82,20 +82,33 @@ def test_force_brings_data_into_a_file_that_changed(tmp_path: Path, shm: Path) -
 
 
 @pytest.mark.parametrize("replaced", [False, True], ids=["gone", "replaced"])
-def test_data_of_a_renamed_file_are_kept(replaced: bool, tmp_path: Path, shm: Path) -> None:
-    """It has another name now, or another file has its name."""
+def test_data_of_a_moved_file_are_kept(replaced: bool, tmp_path: Path, shm: Path) -> None:
+    """It is in another folder now. Another file may have its name."""
     file = tmp_path / "data"
     store = abandon(tmp_path, shm)
-    file.rename(tmp_path / "renamed")
+    (tmp_path / "elsewhere").mkdir()
+    file.rename(tmp_path / "elsewhere/data")
     if replaced:
         file.write_bytes(OTHERS)
     result = assay("io", "recover", str(store))
     assert result.returncode == 2 and store.exists(), result.stdout + result.stderr
     assert str(file) in result.stderr and "--discard" in result.stderr
     assert file.exists() == replaced and (not replaced or file.read_bytes() == OTHERS)
-    (tmp_path / "renamed").replace(file)
-    result = assay("io", "recover", "--force", str(store))
+    (tmp_path / "elsewhere/data").replace(file)
+    result = assay("io", "recover", str(store))
     assert result.returncode == 0 and has_blocks(file, 1), result.stderr
+
+
+@pytest.mark.parametrize("replaced", [False, True], ids=["alone", "replaced"])
+def test_a_renamed_file_is_found_in_its_folder(replaced: bool, tmp_path: Path, shm: Path) -> None:
+    file = tmp_path / "data"
+    store = abandon(tmp_path, shm)
+    file.rename(tmp_path / "renamed")
+    if replaced:
+        file.write_bytes(OTHERS)
+    result = assay("io", "recover", str(store))
+    assert result.returncode == 0 and has_blocks(tmp_path / "renamed", 1), result.stderr
+    assert not store.exists() and (not replaced or file.read_bytes() == OTHERS)
 
 
 def test_discard_drops_what_cannot_be_brought(tmp_path: Path, shm: Path) -> None:
