@@ -204,9 +204,7 @@ int Drain::retry(std::uint32_t file) {
 
 void Drain::retry_all() {
     for (std::uint32_t file = 0; file < file_slots && store_.file(file).generation.load(); ++file)
-        // Of a file that other nodes write too, its ranks repeat and then resolve conflicts.
-        if (store_.file(file).error.load() && !store_.file(file).deleted.load() &&
-            !store_.file(file).shared.load())
+        if (store_.file(file).error.load() && !store_.file(file).deleted.load())
             if (const DrainLock lock(store_); lock && store_.file(file).error.load())
                 write_failed_pieces(file);
 }
