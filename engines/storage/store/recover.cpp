@@ -21,6 +21,12 @@ constexpr std::int64_t grace_ns = 2'000'000'000;
 // No clock of a job goes beyond this.
 constexpr std::uint64_t latest_sequence = ~0ull / 2;
 
+// A store that is being formatted is empty, whatever its heads say; of a clean one nothing is kept.
+bool holds_data(const Store& store) {
+    const Phase phase = store.superblock().phase.load();
+    return phase != Phase::formatting && phase != Phase::clean;
+}
+
 bool lies_in_file_table_and_ring(const Store& store, std::uint32_t rank, const Record& record) {
     if (record.file >= file_slots || record.sequence > latest_sequence) return false;
     if (static_cast<RecordKind>(record.kind) != RecordKind::data) return true;
@@ -177,6 +183,7 @@ const char* name_of(FileCondition condition) {
 
 UndrainedData undrained_data(const Store& store) {
     UndrainedData undrained;
+    if (!holds_data(store)) return undrained;
     undrained.torn = store.superblock().torn;
     std::map<std::uint32_t, UndrainedFile> files;
     for_each_record(store, [&](std::uint32_t rank, std::uint64_t position, const Record& record) {
@@ -207,6 +214,7 @@ bool in_use(const Store& store) { return flock(store.descriptor(), LOCK_EX | LOC
 
 Recovery recover(Store& store, const RecoveryOptions& options) {
     Recovery result;
+    if (!holds_data(store)) return result;
     complete_commit(store);
     follow_renames(store);
     result.found = undrained_data(store);
