@@ -148,9 +148,9 @@ bool is_pending(const Store& store, std::uint32_t rank, std::uint64_t position) 
     const Record& record = store.record(rank, position);
     if (!has_valid_data(store, record)) return false;
     const auto& slot = store.file(record.file);
+    if (store.persistent()) return record.sequence >= slot.durable.load();
     if (slot.error.load() && record.sequence >= slot.failed_from.load()) return true;
-    return store.persistent() ? record.sequence >= slot.durable.load()
-                              : position >= store.head(rank).drained.load();
+    return position >= store.head(rank).drained.load();
 }
 
 }  // namespace assay::storage

@@ -137,6 +137,15 @@ void release_locks(Store& store) {
     superblock.drain_lock = superblock.table_lock = superblock.eviction_stopped = 0;
 }
 
+// A power failure may have kept an error, but not where it begins. What is durable must not be
+// written again, because the newer data of those bytes may have left the rings.
+void limit_errors_to_pending(Store& store) {
+    for (std::uint32_t k = 0; k < file_slots && store.file(k).generation.load(); ++k) {
+        auto& slot = store.file(k);
+        slot.failed_from = std::max(slot.failed_from.load(), slot.durable.load());
+    }
+}
+
 // Marks the file as failed from its first pending record on.
 void hold_back(Store& store, const UndrainedFile& file) {
     std::uint64_t from = ~0ull;
@@ -220,6 +229,7 @@ Recovery recover(Store& store, const RecoveryOptions& options) {
     result.found = undrained_data(store);
     result.torn = store.superblock().torn += drop_torn_records(store);
     release_locks(store);
+    if (store.persistent()) limit_errors_to_pending(store);
     const FileHandles handles(store);
     Drain drain(store, handles, options.threads);
     std::vector<UndrainedFile> writable;
