@@ -412,6 +412,7 @@ void Store::note_alive() const {
     clock_gettime(CLOCK_REALTIME_COARSE, &realtime);
     superblock().alive_ns.store(realtime.tv_sec * 1'000'000'000 + realtime.tv_nsec,
                                 std::memory_order_relaxed);
+    persist(&superblock().alive_ns, sizeof superblock().alive_ns);
 }
 
 void Store::persist(const void* from, std::size_t bytes) const {
