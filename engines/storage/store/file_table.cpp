@@ -117,7 +117,10 @@ std::uint32_t acquire_slot(const Store& store, const FileStatus& status, const s
         auto& slot = store.file(existing);
         if (slot.users.load() == 0) drop_outdated_data(store, existing, status);
         slot.users.fetch_add(1);
-        set_path(slot, path);
+        if (path != slot.path) {
+            set_path(slot, path);
+            store.persist(&slot, sizeof slot);
+        }
         return existing;
     }
     const std::uint32_t chosen = choose_slot(store);
@@ -125,6 +128,11 @@ std::uint32_t acquire_slot(const Store& store, const FileStatus& status, const s
     auto& slot = store.file(chosen);
     if (store.populate(StoreLayout::files_offset() + chosen * sizeof slot, sizeof slot))
         return file_slots;
+    if (slot.generation.load()) {
+        // The old file's records are void before the slot describes another file.
+        slot.generation.fetch_add(1);
+        store.persist(&slot, cache_line);
+    }
     slot.device = status.device;
     slot.inode = status.inode;
     slot.birth_ns = status.birth_ns;
