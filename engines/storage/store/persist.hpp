@@ -14,6 +14,17 @@
 
 namespace assay::storage {
 
+// A test's model of a medium. It sees the write-backs and fences, in place of the processor.
+class PersistObserver {
+public:
+    virtual void write_back(const void* from, std::size_t bytes) = 0;
+    virtual void fence() = 0;
+
+protected:
+    ~PersistObserver() = default;
+};
+inline PersistObserver* persist_observer = nullptr;  // null outside of tests
+
 #if defined(__x86_64__)
 __attribute__((target("clwb"))) inline void write_back_clwb(char* line) { _mm_clwb(line); }
 __attribute__((target("clflushopt"))) inline void write_back_clflushopt(char* line) {
@@ -30,6 +41,7 @@ inline int write_back_kind() {
 }
 
 inline void write_back(const void* from, std::size_t bytes) {
+    if (persist_observer) return persist_observer->write_back(from, bytes);
     const int kind = write_back_kind();
     auto* line =
         reinterpret_cast<char*>(reinterpret_cast<std::uintptr_t>(from) & ~std::uintptr_t{63});
@@ -38,10 +50,18 @@ inline void write_back(const void* from, std::size_t bytes) {
         else if (kind == 1) write_back_clflushopt(line);
         else _mm_clflush(line);
 }
-inline void persist_fence() { _mm_sfence(); }
+inline void persist_fence() {
+    if (persist_observer) return persist_observer->fence();
+    _mm_sfence();
+}
 #else
-inline void write_back(const void*, std::size_t) {}
-inline void persist_fence() { __sync_synchronize(); }
+inline void write_back(const void* from, std::size_t bytes) {
+    if (persist_observer) persist_observer->write_back(from, bytes);
+}
+inline void persist_fence() {
+    if (persist_observer) persist_observer->fence();
+    __sync_synchronize();
+}
 #endif
 
 }  // namespace assay::storage
