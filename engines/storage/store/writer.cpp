@@ -164,9 +164,11 @@ bool Writer::evict() {
 
 void Writer::evict_first(const Record& oldest, std::uint64_t position) {
     if (static_cast<RecordKind>(oldest.kind) == RecordKind::data) {
-        auto& newest = store_.file(oldest.file).evicted_newest;
+        auto& slot = store_.file(oldest.file);
+        auto& newest = slot.evicted_newest;
         std::uint64_t before = newest.load(std::memory_order_relaxed);
-        while (before < oldest.sequence && !newest.compare_exchange_weak(before, oldest.sequence)) {
+        while (slot.generation.load() == oldest.generation && before < oldest.sequence &&
+               !newest.compare_exchange_weak(before, oldest.sequence)) {
         }
         head_.first_byte.store(oldest.ring_offset + oldest.length * oldest.count,
                                std::memory_order_release);
@@ -186,7 +188,8 @@ bool Writer::wait_for_space() {
         store_.request_drain();
         if (head_.drained.load() > first) {
             const Record& oldest = store_.record(rank_, first);
-            if (may_evict(oldest) && !store_.superblock().eviction_stopped.load()) return true;
+            const bool retried = store_.superblock().eviction_stopped.load();
+            if (may_evict(oldest) && !retried) return true;
             const auto error = store_.file(oldest.file).error.load();
             if (error && drain_ && drain_->retry(oldest.file) == 0) continue;
             poll_ns = error ? retry_poll_ns : drain_poll_ns;

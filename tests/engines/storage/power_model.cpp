@@ -26,6 +26,7 @@ namespace {
 
 bool persistent_memory = false;
 bool failing_writes = false;
+bool ends_in_write = false;
 off_t full_at = 0;  // 0: never
 assay::storage::FileSystem* file_system = nullptr;
 std::function<void(char*, std::size_t)> at_map;
@@ -62,6 +63,7 @@ int fsync(int fd) {
 }
 
 ssize_t pwritev(int fd, const iovec* parts, int count, off_t offset) {
+    if (ends_in_write) _exit(0);
     if (failing_writes) return errno = EIO, -1;
     return syscall(SYS_pwritev, fd, parts, count, offset, 0);
 }
@@ -88,6 +90,7 @@ void write_all(int fd, const std::string& contents) {
 }  // namespace
 
 void model_persistent_memory(bool on) { persistent_memory = on; }
+void end_in_next_write() { ends_in_write = true; }
 void fill_device(std::size_t from) { full_at = static_cast<off_t>(from); }
 void at_next_map(std::function<void(char*, std::size_t)> action) { at_map = std::move(action); }
 bool fail_writes(bool on) { return std::exchange(failing_writes, on); }

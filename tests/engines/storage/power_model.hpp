@@ -101,5 +101,7 @@ void at_next_map(std::function<void(char*, std::size_t)> action);
 void fill_device(std::size_t from);
 // From now on writes to files fail with EIO, or not. Returns the previous state.
 bool fail_writes(bool on);
+// This process ends in its next write to a file, before the write.
+void end_in_next_write();
 
 }  // namespace assay::storage
