@@ -12,39 +12,19 @@
 #include <thread>
 #include <vector>
 
+#include "power_model.hpp"
 #include "storage/store/drain.hpp"
 #include "storage/store/file_handles.hpp"
 #include "storage/store/recover.hpp"
 #include "store_fixture.hpp"
 
-#ifndef MAP_SYNC
-#define MAP_SYNC 0x80000
-#endif
-#ifndef MAP_SHARED_VALIDATE
-#define MAP_SHARED_VALIDATE 0x03
-#endif
-
 namespace {
-
-bool pretends_persistent = false;
 
 // Stores of the scope's test count as persistent memory.
 struct PersistentMemory {
-    PersistentMemory() { pretends_persistent = true; }
-    ~PersistentMemory() { pretends_persistent = false; }
+    PersistentMemory() { model_persistent_memory(true); }
+    ~PersistentMemory() { model_persistent_memory(false); }
 };
-
-}  // namespace
-
-// The test program's mmap: tmpfs does not know MAP_SYNC.
-extern "C" void* mmap(void* address, std::size_t bytes, int protection, int flags, int fd,
-                      off_t offset) noexcept {
-    if (pretends_persistent && flags & MAP_SYNC) flags = MAP_SHARED;
-    return reinterpret_cast<void*>(
-        syscall(SYS_mmap, address, bytes, protection, flags, fd, offset));
-}
-
-namespace {
 
 std::string contents(const std::string& path) {
     std::ifstream in(path, std::ios::binary);
@@ -245,9 +225,9 @@ TEST_CASE("recovery of a damaged store ends") {
     bool persistent = false;
     SUBCASE("volatile") {}
     SUBCASE("persistent") { persistent = true; }
-    pretends_persistent = persistent;
+    model_persistent_memory(persistent);
     auto store = create_store(folder.path, 1);
-    pretends_persistent = false;
+    model_persistent_memory(false);
     const auto slot = slot_of_file(*store, folder.file("out"));
     Writer writer(*store, 0);
     write_block(*store, writer, slot, 0, "abc", 3);
