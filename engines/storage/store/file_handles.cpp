@@ -77,6 +77,7 @@ SharedDescriptor FileHandles::held(std::uint32_t slot) const {
 std::vector<std::uint32_t> FileHandles::held_slots() const {
     std::lock_guard guard(lock_);
     std::vector<std::uint32_t> slots;
+    slots.reserve(held_.size());
     for (const auto& entry : held_) slots.push_back(entry.slot);
     std::sort(slots.begin(), slots.end());
     slots.erase(std::unique(slots.begin(), slots.end()), slots.end());
