@@ -50,7 +50,8 @@ pytestmark = [
 ]
 
 
-def assay(*arguments: str, limit: float = 300) -> subprocess.CompletedProcess[str]:
+# The limit ends a run that hangs. A study beside other programs repeats its rounds and takes several times as long.
+def assay(*arguments: str, limit: float = 1200) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, "-m", "assay", *arguments],
         capture_output=True,
