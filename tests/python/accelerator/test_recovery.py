@@ -134,27 +134,45 @@ def test_what_can_be_brought_is_brought(tmp_path: Path, shm: Path) -> None:
 
 @pytest.mark.parametrize("mpi", TESTED)
 def test_a_detached_file_is_renamed_before_the_drain(mpi: str, tmp_path: Path, shm: Path) -> None:
+    run_case(mpi, "closed", tmp_path, shm, ASSAY_IO_DETACH="1", **NEVER_DRAIN)
+    store = the_store(shm)
+    (tmp_path / "data").rename(tmp_path / "renamed")
+    result = assay("io", "drain", str(store))
+    assert result.returncode == 0 and not store.exists(), result.stdout + result.stderr
+    assert has_blocks(tmp_path / "renamed", 1) and str(tmp_path / "renamed") in result.stdout
+
+
+@pytest.mark.parametrize("mpi", TESTED)
+def test_a_detached_file_is_moved_before_the_drain(mpi: str, tmp_path: Path, shm: Path) -> None:
     file = tmp_path / "data"
     run_case(mpi, "closed", tmp_path, shm, ASSAY_IO_DETACH="1", **NEVER_DRAIN)
     store = the_store(shm)
-    file.rename(tmp_path / "renamed")
+    (tmp_path / "elsewhere").mkdir()
+    file.rename(tmp_path / "elsewhere/data")
     result = assay("io", "drain", str(store))
     assert result.returncode == 2 and store.exists(), result.stdout + result.stderr
     assert str(file) in result.stderr
-    (tmp_path / "renamed").rename(file)
-    assert assay("io", "drain", "--force", str(store)).returncode == 0
+    (tmp_path / "elsewhere/data").rename(file)
+    assert assay("io", "drain", str(store)).returncode == 0
     assert has_blocks(file, 1)
 
 
-def test_io_run_does_not_count_a_renamed_file_as_written(tmp_path: Path, shm: Path) -> None:
-    """The program dies, and its script renames the file and ends with 0."""
+@pytest.mark.parametrize(("place", "status"), [("renamed", 0), ("elsewhere/data", 2)])
+def test_io_run_after_a_program_that_died_and_a_script_that_moved_its_file(
+    place: str, status: int, tmp_path: Path, shm: Path
+) -> None:
+    """A file that is found in its folder is written; what cannot be written does not count as written."""
+    (tmp_path / "elsewhere").mkdir()
     ranks = " ".join([*MPIRUN["mpich"], "-genv", "ASSAY_IO_DRAIN_LAG", "100000", "-n", "2", program("mpich")])
-    script = f"{ranks} {tmp_path} abandoned >{tmp_path}/log 2>&1; mv {tmp_path}/data {tmp_path}/renamed"
+    script = f"{ranks} {tmp_path} abandoned >{tmp_path}/log 2>&1; mv {tmp_path}/data {tmp_path}/{place}"
     result = assay(
         "io", "run", "--mpi", "mpich", "--store", str(shm), "--store-size", "128MiB", "--", "sh", "-c", script
     )
-    assert result.returncode == 2, result.stdout + result.stderr
-    kept(result, shm)
+    assert result.returncode == status, result.stdout + result.stderr
+    if status:
+        kept(result, shm)
+    else:
+        assert has_blocks(tmp_path / place, 1) and list(shm.iterdir()) == []
 
 
 def test_a_program_without_faults_leaves_nothing_to_recover(tmp_path: Path, shm: Path) -> None:

@@ -104,7 +104,7 @@ def test_peer_is_the_other_side_and_all_else_the_measurement() -> None:
     described = describe(probe()).find("node.rdma")
     others = ["--iterations", "200", "--op=write,read", "--bidirectional", "--gid-index", "-1"]
     params = {"iterations": "200", "op": "write,read", "bidirectional": True, "gid_index": "-1"}
-    assert read_options(described, Namespace(peer="n2", others=others)) == (params, "n2")
-    assert read_options(described, Namespace(peer=None, others=["--sizes", "1,2"])) == ({"sizes": "1,2"}, "")
+    assert read_options(described, Namespace(peer="n2", unknown=others)) == (params, "n2")
+    assert read_options(described, Namespace(peer=None, unknown=["--sizes", "1,2"])) == ({"sizes": "1,2"}, "")
     with pytest.raises(UserError, match="--peer names 2 hosts"):
-        read_options(described, Namespace(peer="n[1-2]", others=[]))
+        read_options(described, Namespace(peer="n[1-2]", unknown=[]))

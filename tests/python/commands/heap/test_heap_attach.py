@@ -109,7 +109,7 @@ def test_blocks_from_before_are_counted_apart(program: Path, tmp_path: Path) -> 
     assert "leaked" not in {
         record.metric for record in Run.load(tmp_path / "run").records if isinstance(record, Measurement)
     }
-    assert (total_of(profile, "obey").count, total_of(profile, "obey").bytes) == (300, 300 * 5000)
+    assert (total_of(profile, "execute").count, total_of(profile, "execute").bytes) == (300, 300 * 5000)
     assert total_of(profile, "new_block").count == 20 and total_of(profile, "new_block").leaked == 0
     assert profile.totals.unknown_frees == 300 and "300 of them were freed or reallocated" in output
     assert profile.totals.leaked == 0 and profile.fragmentation is None
