@@ -197,12 +197,13 @@ namespace {
 
 constexpr std::size_t max_closed_files = 64;
 
-bool keeps_data = false;  // the program must not end as if all were well
+// The process whose program must not end as if all were well; 0: none. Its children may.
+pid_t data_keeper = 0;
 
 // A program that ended without an error, although its data are not in the file system, exits
 // with 2.
 void fail_if_data_are_kept(int status, void*) {
-    if (status != 0 || !keeps_data) return;
+    if (status != 0 || data_keeper != getpid()) return;
     std::fflush(nullptr);
     _exit(2);
 }
@@ -253,17 +254,25 @@ bool Job::complete_files() {
     return true;
 }
 
-// Collective: data that were written again may have come over newer data of other nodes.
-void Job::resolve_again() {
-    if (node_count_ == 1) return;
+// Collective: data that were written again may have come over newer data of other nodes. Returns
+// whether files were written.
+bool Job::resolve_again() {
+    if (node_count_ == 1) return false;
     std::uint64_t repeats = 0;
     for (std::uint32_t k = 0; k < file_slots && store_->file(k).generation.load(); ++k)
         if (store_->file(k).shared.load()) repeats += store_->file(k).repeats.load();
     PMPI_Allreduce(MPI_IN_PLACE, &repeats, 1, MPI_UINT64_T, MPI_SUM, world_);
-    if (!repeats) return;
+    if (!repeats) return false;
     std::lock_guard hold(lock_);
     resolver_.forget();
-    resolver_.resolve(store_->head(local_rank()).drained.load());
+    if (!resolver_.resolve(store_->head(local_rank()).drained.load())) {
+        std::fprintf(stderr,
+                     "assay io: bytes that several nodes wrote may be old in the file system: a "
+                     "node does not answer, or a file cannot be written; fix: run the program "
+                     "again\n");
+        data_keeper = getpid();
+    }
+    return true;
 }
 
 // Recovery opens files by their paths, which may have changed. A file without a name cannot be
@@ -301,8 +310,7 @@ void Job::end() {
     if (!job) return;
     auto& self = *job;
     self.complete_files();
-    self.resolve_again();
-    self.complete_files();
+    if (self.resolve_again()) self.complete_files();
     self.note_final_paths();
     PMPI_Barrier(self.world_);  // other ranks read this store until here
     self.remote_.reset();
@@ -316,7 +324,7 @@ void Job::end() {
         } else {
             std::fprintf(stderr, "assay io: %s\n", kept.c_str());
             if (self.settings_.detach) self.store_->set_phase(Phase::detached);
-            else keeps_data = true;
+            else data_keeper = getpid();
         }
     }
     self.closed_files_.clear();

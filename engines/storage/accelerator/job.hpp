@@ -79,7 +79,7 @@ private:
     };
     int complete(std::uint32_t slot, const Descriptor& descriptor);
     bool complete_files();
-    void resolve_again();
+    bool resolve_again();
     void note_final_paths();
     std::string kept_data() const;
     std::string agree_on_settings();

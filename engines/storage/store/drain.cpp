@@ -22,6 +22,9 @@ constexpr std::size_t small_batch = 32u << 20, large_batch = 1u << 30;
 constexpr std::size_t max_open_files = 32;  // at a time
 constexpr unsigned heartbeat_ms = 500;
 constexpr std::uint64_t retry_ns = 1'000'000'000;
+// A process that waits for the drain's lock looks every so many attempts whether its owner has
+// ended, because that costs system calls.
+constexpr unsigned owner_check_period = 500;
 
 void pause_us(long us) {
     const timespec pause{0, us * 1000};
@@ -31,8 +34,8 @@ void pause_us(long us) {
 // The drain's lock, until the end of the scope. It is taken over from a process that has ended.
 class DrainLock {
 public:
-    explicit DrainLock(const Store& store)
-        : lock_(store.superblock().drain_lock), held_(try_lock(store, lock_)) {
+    explicit DrainLock(const Store& store, bool look_at_owner = true)
+        : lock_(store.superblock().drain_lock), held_(try_lock(store, lock_, look_at_owner)) {
         if (held_) complete_commit(store);
     }
     ~DrainLock() {
@@ -141,8 +144,8 @@ void Drain::sync_files(const std::vector<Piece>& pieces) {
     }
 }
 
-Drain::Step Drain::step(std::size_t max_bytes) {
-    const DrainLock lock(store_);
+Drain::Step Drain::step(std::size_t max_bytes, bool look_at_owner) {
+    const DrainLock lock(store_, look_at_owner);
     if (!lock) return Step::busy;
     store_.note_alive();
     const Batch batch = next_batch(store_, max_bytes);
@@ -157,16 +160,16 @@ Drain::Step Drain::step(std::size_t max_bytes) {
 
 void Drain::finish(std::uint32_t rank, std::uint64_t end_record) {
     auto& drained = store_.head(rank).drained;
-    while (drained.load(std::memory_order_acquire) < end_record)
-        if (step(large_batch) != Step::moved) pause_us(20);
+    for (unsigned attempt = 1; drained.load(std::memory_order_acquire) < end_record; ++attempt)
+        if (step(large_batch, attempt % owner_check_period == 0) != Step::moved) pause_us(20);
 }
 
 // ---- failures
 
 template <class Action>
 void Drain::with_lock(Action action) const {
-    for (;; pause_us(20))
-        if (const DrainLock lock(store_); lock) return action();
+    for (unsigned attempt = 1;; ++attempt, pause_us(20))
+        if (const DrainLock lock(store_, attempt % owner_check_period == 0); lock) return action();
 }
 
 // The error stays until all is written: a process that is killed meanwhile leaves it to recovery.

@@ -32,8 +32,9 @@ public:
         busy,  // another process drains
         moved  // a batch was handed to the file system
     };
-    // Drains a batch of about `max_bytes`.
-    Step step(std::size_t max_bytes);
+    // Drains a batch of about `max_bytes`. `look_at_owner`: takes over from a process that has
+    // ended.
+    Step step(std::size_t max_bytes, bool look_at_owner = true);
 
     // Drains until the rank's records before `end_record` were handed to the file system. Whether
     // their files took them is in FileSlot::error.

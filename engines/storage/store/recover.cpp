@@ -74,8 +74,10 @@ FileCondition condition_of(const Store& store, const FileSlot& slot) {
     return status.mtime_ns > last_ns ? FileCondition::changed : FileCondition::ready;
 }
 
-// A file that is not at its path any more may have another name in the same folder.
+// A file that is not at its path any more may have another name in the same folder. Inode numbers
+// are used again, so the file must be known by its time of birth too.
 void follow_rename(Store& store, FileSlot& slot) {
+    if (!slot.birth_ns) return;
     const std::string path(slot.path, strnlen(slot.path, path_limit));
     const auto slash = path.rfind('/');
     if (slash == std::string::npos) return;
@@ -86,7 +88,8 @@ void follow_rename(Store& store, FileSlot& slot) {
         const std::string candidate = path.substr(0, slash + 1) + entry->d_name;
         FileStatus status;
         if (candidate.size() >= path_limit || read_status(candidate.c_str(), status) ||
-            !status.regular || !is_same_file(slot, status, store.is_of_another_boot()))
+            !status.regular || status.birth_ns != slot.birth_ns ||
+            !is_same_file(slot, status, store.is_of_another_boot()))
             continue;
         std::snprintf(slot.path, path_limit, "%s", candidate.c_str());
         store.persist(&slot, sizeof slot);

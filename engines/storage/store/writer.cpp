@@ -21,6 +21,7 @@ constexpr std::uint64_t prefault_ahead = 128u << 20;  // bytes ahead of the writ
 // The prefault thread's pauses grow from the shortest to the longest while it has nothing to do.
 constexpr std::uint64_t shortest_pause_ns = 1'000'000, longest_pause_ns = 50'000'000;
 constexpr std::size_t drain_batch = 32u << 20;
+constexpr unsigned leader_check_period = 200;  // polls; looking costs system calls
 constexpr std::uint64_t drain_poll_ns = 50'000, retry_poll_ns = 10'000'000;
 // How long a writer waits for a file that cannot be written; the drain retries it every second.
 constexpr std::uint64_t error_patience_ns = 3'000'000'000;
@@ -184,6 +185,7 @@ void Writer::evict_first(const Record& oldest, std::uint64_t position) {
 bool Writer::wait_for_space() {
     const std::uint64_t first = head_.first_record.load();
     const std::uint64_t until = store_.now() + error_patience_ns;
+    unsigned polls = 0;
     for (std::uint64_t poll_ns = drain_poll_ns;; sleep_ns(poll_ns)) {
         store_.request_drain();
         if (head_.drained.load() > first) {
@@ -198,7 +200,10 @@ bool Writer::wait_for_space() {
                 return false;
             }
         }
-        if (drain_ && store_.has_ended(store_.head(0).pid.load())) drain_->step(drain_batch);
+        if (drain_ && ++polls % leader_check_period == 0 &&
+            store_.has_ended(store_.head(0).pid.load()))
+            while (drain_->step(drain_batch) == Drain::Step::moved) {
+            }
     }
 }
 

@@ -122,7 +122,8 @@ def kept_line(recovered: RecoveredStore) -> str:
     if not recovered.kept:
         return f"{recovered.store} keeps {recovered.kept_torn} torn records; fix: --discard drops them"
     first = recovered.kept[0]
-    more = f" and {len(recovered.kept) - 1} more files" if len(recovered.kept) > 1 else ""
+    others = len(recovered.kept) - 1
+    more = f" and {others} more file{'s' if others > 1 else ''}" if others else ""
     reason = first.error if first.condition == "failed" else REASONS[first.condition]
     size = format_quantity(sum(file.bytes for file in recovered.kept), "B")
     return f"{recovered.store} keeps {size} of {first.path}{more}: {reason}; fix: {FIXES[first.condition]}"
