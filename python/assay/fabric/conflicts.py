@@ -1,0 +1,150 @@
+"""Conflicts of a schedule: flows of one step that share a directed link between switches.
+
+A link that carries n flows of a step has n - 1 conflicts; a step has the sum over its links, a schedule the sum over
+its steps. Flows to oneself and within a leaf switch cross no such link. Where steps are in lockstep, a step lasts as
+many rounds as the load of its fullest link, at least one; one round for each step is the bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from assay.errors import UserError
+from assay.fabric.routes import Routes
+from assay.fabric.schedules import Schedule
+from assay.fabric.topology import Ints
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A link that several flows of a step share: ``src[k]`` sends to ``dst[k]`` (hosts)."""
+
+    link: int
+    src: Ints
+    dst: Ints
+
+
+@dataclass(frozen=True)
+class Conflicts:
+    """[steps] each: conflicts, the load of the fullest link (0: no flow between leaf switches), flows."""
+
+    schedule: str
+    ranks: int
+    conflicts: NDArray[np.int64]
+    max_load: NDArray[np.int64]
+    flows: NDArray[np.int64]
+
+    @property
+    def total(self) -> int:
+        return int(self.conflicts.sum())
+
+    @property
+    def share(self) -> float:
+        """Of all ordered pairs of ranks, a rank with itself included."""
+        return self.total / self.ranks**2
+
+    @property
+    def rounds(self) -> int:
+        """In lockstep."""
+        return int(np.maximum(self.max_load, 1).sum())
+
+    @property
+    def bound(self) -> int:
+        """Rounds without a conflict."""
+        return len(self.conflicts)
+
+
+class Loads:
+    """The loads of links by the flows of one step. ``members[r]`` is the host of rank r, -1 for an empty slot."""
+
+    def __init__(self, routes: Routes, members: NDArray[np.integer]) -> None:
+        self.routes = routes
+        self.members = np.asarray(members, np.int32)
+        real = self.members[self.members >= 0]
+        if len(real) == 0:
+            raise UserError(f"{routes.fabric.source}: no host takes part")
+        duplicate = np.flatnonzero(np.bincount(real) > 1)
+        if len(duplicate):
+            raise UserError(f"host {routes.fabric.host_names[duplicate[0]]} takes part twice")
+
+    def flows(self, destinations: Ints) -> tuple[Ints, Ints]:
+        """Hosts (src, dst) of a step, without idle ranks, empty slots and flows to oneself."""
+        active = np.flatnonzero(destinations >= 0)
+        src, dst = self.members[active], self.members[destinations[active]]
+        keep = (src >= 0) & (dst >= 0) & (src != dst)
+        return src[keep], dst[keep]
+
+    def of(self, destinations: Ints) -> NDArray[np.int64]:
+        """[L] flows on each link between switches."""
+        crossed = self.routes.between_switches(*self.flows(destinations)).ravel()
+        return np.bincount(crossed[crossed >= 0], minlength=self.routes.fabric.links)
+
+    def shared(self, destinations: Ints) -> list[Shared]:
+        """The links with more than one flow, and the flows."""
+        src, dst = self.flows(destinations)
+        crossed = self.routes.between_switches(src, dst)
+        load = np.bincount(crossed[crossed >= 0], minlength=self.routes.fabric.links)
+        flow, hop = np.nonzero((crossed >= 0) & (load[crossed] > 1))
+        link = crossed[flow, hop]
+        order = np.lexsort((flow, link))
+        starts = np.flatnonzero(np.diff(link[order], prepend=-1))
+        groups = np.split(order, starts[1:]) if len(order) else []
+        return [Shared(int(link[g[0]]), src[flow[g]], dst[flow[g]]) for g in groups]
+
+
+def analyse(routes: Routes, schedule: Schedule, members: NDArray[np.integer]) -> Conflicts:
+    """Counts the conflicts of every step. Raises UserError for a route that does not arrive."""
+    loads = Loads(routes, members)
+    if schedule.ranks != len(loads.members):
+        raise UserError(f"the schedule is for {schedule.ranks} ranks, and {len(loads.members)} take part")
+    require_all(routes, loads.members)
+    figures = np.array([_figures(loads, step) for step in schedule], np.int64).reshape(-1, 3)
+    return Conflicts(schedule.name, schedule.ranks, figures[:, 0], figures[:, 1], figures[:, 2])
+
+
+def _figures(loads: Loads, destinations: Ints) -> tuple[int, int, int]:
+    src, dst = loads.flows(destinations)
+    crossed = loads.routes.between_switches(src, dst).ravel()
+    load = np.bincount(crossed[crossed >= 0])
+    return int(np.maximum(load - 1, 0).sum()), int(load.max(initial=0)), len(src)
+
+
+def require_all(routes: Routes, members: NDArray[np.integer]) -> None:
+    """Raises UserError unless all members reach each other."""
+    real = members[members >= 0]
+    firsts = real[np.unique(routes.fabric.leaf_of[real], return_index=True)[1]]
+    for first in firsts:  # one host of each leaf switch stands for the others
+        routes.require(np.full(len(real), first, np.int32), real)
+
+
+def bisection(
+    routes: Routes, members: NDArray[np.integer], samples: int, seed: int = 1
+) -> NDArray[np.float64]:
+    """[samples] effective bisection bandwidth, as a share of the hosts' own rate (Hoefler, Schneider and Lumsdaine,
+    Cluster 2008): a random half sends to the other half, a rank to a rank; a flow has 1 / the load of the fullest
+    link on its way."""
+    loads = Loads(routes, members)
+    real = loads.members[loads.members >= 0]
+    require_all(routes, real)
+    return np.array([_bisected(routes, real, seed, k) for k in range(samples)], np.float64)
+
+
+def _bisected(routes: Routes, real: Ints, seed: int, sample: int) -> float:
+    drawn = np.random.default_rng([seed, sample]).permutation(real)
+    half = len(drawn) // 2
+    if half == 0:
+        return 1.0
+    crossed = routes.between_switches(drawn[:half], drawn[half : 2 * half])
+    load = np.bincount(crossed[crossed >= 0], minlength=routes.fabric.links)
+    fullest = np.where(crossed >= 0, load[crossed], 1).max(axis=1)
+    return float((1 / fullest).mean())
+
+
+def worst_steps(conflicts: Conflicts, most: int) -> Iterator[int]:
+    """The steps with conflicts, the most first."""
+    order = np.argsort(-conflicts.conflicts, kind="stable")[:most]
+    return (int(step) for step in order if conflicts.conflicts[step] > 0)

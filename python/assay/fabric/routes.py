@@ -1,0 +1,147 @@
+"""Routes: the directed links that a packet crosses from one host to another, for many pairs at once.
+
+Forwarding depends on the destination alone, so all hosts of a switch share their route to a destination but for the
+first link. ``Routes`` walks each (switch with hosts, destination) once and keeps the result.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from assay.errors import UserError
+from assay.fabric.tables import NO_ENTRY, ForwardingTables
+from assay.fabric.topology import Fabric, Ints
+
+Fault = Literal["loop", "black hole", "no cable", "wrong host"]
+FAULTS: list[Fault] = ["black hole", "no cable", "wrong host", "loop"]  # codes 1, 2, ...
+PAD = -1
+MOST_SWITCHES = 64  # on a path; InfiniBand's own management packets cross no more
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A route that does not arrive: from the hosts of ``leaf`` to ``host``, at switch ``switch``."""
+
+    fault: Fault
+    leaf: int
+    host: int
+    switch: int
+    port: int
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+class Routes:
+    """The routes of a fabric under forwarding tables."""
+
+    def __init__(self, fabric: Fabric, tables: ForwardingTables) -> None:
+        self.fabric = fabric
+        self.tables = tables
+
+    def links(self, src: NDArray[np.integer], dst: NDArray[np.integer]) -> Ints:
+        """[pairs, hops] directed links from hosts ``src`` to hosts ``dst``, padded with -1 at the end.
+
+        The first is the source's own, the last the destination's; a pair of a host with itself has none. Raises
+        UserError for a route that does not arrive, naming switch, LID and line.
+        """
+        src, dst = np.asarray(src, np.int32), np.asarray(dst, np.int32)
+        self.require(src, dst)
+        inner = self._walked[0][self.fabric.leaf_of[src], dst]
+        rows: Ints = np.concatenate([self.fabric.uplink[src][:, None], inner], axis=1)
+        rows[src == dst] = PAD
+        return rows
+
+    def between_switches(self, src: NDArray[np.integer], dst: NDArray[np.integer]) -> Ints:
+        """[pairs, hops] the links from switch to switch alone, padded with -1. Nothing is checked: ``require``."""
+        return np.asarray(self._inner[self.fabric.leaf_of[src], dst])
+
+    def require(self, src: NDArray[np.integer], dst: NDArray[np.integer]) -> None:
+        """Raises UserError where a route does not arrive, or a host is on no switch."""
+        used = np.concatenate([src, dst])
+        loose = used[self.fabric.host_switch[used] < 0]
+        if len(loose):
+            raise UserError(
+                f"{self.fabric.source}: host {self.fabric.host_names[loose[0]]} is attached to no switch"
+            )
+        leaf = self.fabric.leaf_of[src]
+        bad = np.flatnonzero((self._walked[1][leaf, dst] != 0) & (src != dst))
+        if len(bad):
+            raise UserError(self.broken(int(leaf[bad[0]]), int(dst[bad[0]])).text)
+
+    def reachable(self) -> NDArray[np.bool_]:
+        """[leaves, H] whether a packet from a leaf switch arrives at a host."""
+        arrives: NDArray[np.bool_] = self._walked[1] == 0
+        return arrives
+
+    def all_broken(self) -> list[tuple[int, int]]:
+        """The (position in ``fabric.leaves``, host) whose route does not arrive."""
+        return [(int(leaf), int(host)) for leaf, host in np.argwhere(self._walked[1] != 0)]
+
+    def broken(self, leaf: int, host: int) -> Broken:
+        """Describes a route that does not arrive."""
+        fabric, code = self.fabric, int(self._walked[1][leaf, host])
+        switch = int(self._walked[2][leaf, host])
+        port = int(self.tables.ports[switch, host])
+        fault = FAULTS[code - 1]
+        lid = int(fabric.host_lids[host])
+        where = f"{self.tables.place(switch, host)}: switch {fabric.switch_names[switch]}"
+        target = f"LID {lid} ({fabric.host_names[host]})" if lid else f"host {fabric.host_names[host]}"
+        text = {
+            "black hole": f"{where} has no entry for {target}",
+            "no cable": f"{where} forwards {target} to port {port}, where no cable is",
+            "wrong host": f"{where} forwards {target} to port {port}, which leads to another host",
+            "loop": f"{where} forwards {target} to port {port}, in a loop",
+        }[fault]
+        return Broken(fault, leaf, host, switch, port, text)
+
+    @cached_property
+    def _inner(self) -> Ints:
+        """The walk without the link to the host, which is the last of a route."""
+        links = self._walked[0]
+        inner = np.where(self.fabric.between_switches[links] & (links >= 0), links, PAD)
+        hops = int((inner >= 0).any(axis=(0, 1)).sum())
+        return np.ascontiguousarray(inner[:, :, : max(hops, 1)])
+
+    @cached_property
+    def _walked(self) -> tuple[Ints, NDArray[np.uint8], Ints]:
+        """[leaves, H, hops] links; [leaves, H] 0 or 1 + the position in FAULTS; the switch where a walk failed."""
+        fabric, ports = self.fabric, self.tables.ports
+        leaves, hosts = len(fabric.leaves), fabric.hosts
+        target = np.tile(np.arange(hosts, dtype=np.int32), leaves)
+        position = np.repeat(fabric.leaves, hosts).astype(np.int32)
+        code = np.zeros(leaves * hosts, np.uint8)
+        code[fabric.host_switch[target] < 0] = 1
+        stopped = position.copy()
+        going = np.flatnonzero(code == 0)
+        columns: list[Ints] = []
+        next_link = fabric.next_link
+        while len(going) and len(columns) < min(fabric.switches + 1, MOST_SWITCHES):
+            column = np.full(leaves * hosts, PAD, np.int32)
+            switch, host = position[going], target[going]
+            port = ports[switch, host].astype(np.int32)
+            known = (port != NO_ENTRY) & (port < next_link.shape[1])
+            link = np.where(known, next_link[switch, np.where(known, port, 0)], PAD)
+            ahead = np.where(link >= 0, fabric.link_to[link], -1)
+            fault = np.select(
+                [port == NO_ENTRY, link < 0, (ahead >= fabric.switches) & (ahead != host + fabric.switches)],
+                [1, 2, 3],
+                0,
+            )
+            code[going], stopped[going] = fault, switch
+            column[going] = np.where(fault == 0, link, PAD)
+            columns.append(column)
+            moving = (fault == 0) & (ahead < fabric.switches)
+            going, ahead = going[moving], ahead[moving]
+            position[going] = ahead
+        code[going] = 1 + FAULTS.index("loop")
+        stopped[going] = position[going]
+        links = np.stack(columns, axis=1) if columns else np.full((leaves * hosts, 1), PAD, np.int32)
+        shape = (leaves, hosts)
+        return links.reshape(*shape, -1), code.reshape(shape), stopped.reshape(shape)

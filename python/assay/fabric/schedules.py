@@ -1,0 +1,137 @@
+"""Schedules of an all-to-all exchange: steps, in each of which a rank sends to one other rank at most.
+
+shift    step k: rank i sends to (i - k) mod N. N steps; in step 0 a rank sends to itself
+xor      step k: rank i sends to i xor k, to nobody where that is no rank. N steps for a power of two
+circle   a round-robin tournament (the polygon method): pairs exchange in both directions; odd N has a bye
+random   each step a random permutation of the ranks, N steps; not every pair meets
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from assay.errors import UserError
+
+Ints = NDArray[np.int32]
+IDLE = -1
+MAX_STEPS = 1 << 20  # of a file
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """``step(k)`` is an array [ranks] of the rank that each rank sends to, -1 where it is idle."""
+
+    name: str
+    ranks: int
+    steps: int
+    step: Callable[[int], Ints]
+
+    def __iter__(self) -> Iterator[Ints]:
+        return (self.step(k) for k in range(self.steps))
+
+    def array(self) -> Ints:
+        """[steps, ranks]; 4 bytes an entry."""
+        return np.stack(list(self)) if self.steps else np.zeros((0, self.ranks), np.int32)
+
+
+def of_array(name: str, destinations: NDArray[np.integer]) -> Schedule:
+    """A schedule from an array [steps, ranks]."""
+    table = np.ascontiguousarray(destinations, np.int32)
+    return Schedule(name, table.shape[1], table.shape[0], lambda k: table[k])
+
+
+def shift(ranks: int) -> Schedule:
+    order = np.arange(ranks, dtype=np.int32)
+    return Schedule("shift", ranks, ranks, lambda k: np.asarray((order - k) % ranks, np.int32))
+
+
+def xor(ranks: int) -> Schedule:
+    order = np.arange(ranks, dtype=np.int32)
+
+    def step(k: int) -> Ints:
+        partner = order ^ np.int32(k)
+        return np.where(partner < ranks, partner, IDLE).astype(np.int32)
+
+    return Schedule("xor", ranks, 1 << max(0, ranks - 1).bit_length(), step)
+
+
+def circle(ranks: int) -> Schedule:
+    """In round k ranks i and j meet where i + j = k modulo the odd number of players; the last player of an even
+    number meets the rank that would meet itself."""
+    players = ranks if ranks % 2 else ranks - 1
+    order = np.arange(ranks, dtype=np.int32)
+
+    def step(k: int) -> Ints:
+        partner = np.where(order < players, (k - order) % players, 0)
+        alone = int(np.flatnonzero(partner[:players] == order[:players])[0])
+        if ranks % 2:
+            partner[alone] = IDLE
+        else:
+            partner[alone], partner[ranks - 1] = ranks - 1, alone
+        return partner.astype(np.int32)
+
+    return Schedule("circle", ranks, players if ranks > 1 else 0, step)
+
+
+def random(ranks: int, seed: int = 1) -> Schedule:
+    """The same seed gives the same schedule, whatever step is asked for first."""
+    return Schedule(
+        "random",
+        ranks,
+        ranks,
+        lambda k: np.random.default_rng([seed, k]).permutation(ranks).astype(np.int32),
+    )
+
+
+SCHEDULES: dict[str, Callable[[int], Schedule]] = {
+    "shift": shift,
+    "xor": xor,
+    "circle": circle,
+    "random": random,
+}
+
+
+def read(path: Path, ranks: int) -> Schedule:
+    """A file: one step a line, the destination of rank 0, 1, ... separated by blanks, -1 for idle, # for comments.
+
+    Raises UserError with file and line for a line of another length, or a rank that does not exist.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise UserError(f"cannot read the schedule {path}: {reason}") from None
+    rows = []
+    for number, line in enumerate(lines, 1):
+        fields = line.partition("#")[0].split()
+        if not fields:
+            continue
+        try:
+            row = [int(field) for field in fields]
+        except ValueError:
+            raise UserError(f"{path}:{number}: not a list of ranks", "write numbers, -1 for idle") from None
+        if len(row) != ranks:
+            raise UserError(f"{path}:{number}: {len(row)} destinations for {ranks} ranks")
+        wrong = [rank for rank in row if not IDLE <= rank < ranks]
+        if wrong:
+            raise UserError(f"{path}:{number}: there is no rank {wrong[0]} among {ranks}")
+        rows.append(row)
+        if len(rows) > MAX_STEPS:
+            raise UserError(f"{path}:{number}: more than {MAX_STEPS} steps")
+    if not rows:
+        raise UserError(f"{path}: the schedule has no step")
+    return of_array(path.name, np.array(rows, np.int32))
+
+
+def find(name: str, ranks: int) -> Schedule:
+    """A schedule by name, or from a file. Raises UserError."""
+    if name in SCHEDULES:
+        return SCHEDULES[name](ranks)
+    if Path(name).is_file():
+        return read(Path(name), ranks)
+    raise UserError(f"no schedule '{name}'", f"one of {', '.join(SCHEDULES)}, or a file")

@@ -1,0 +1,242 @@
+"""Fat trees from a short description: parallel ports generalized fat trees, PGFT(h; m; w; p) of Zahavi (2010).
+
+A tree of h levels of switches: a switch of level l has m[l] children, a node below it w[l] parents, and p[l] parallel
+cables to each. The description is "key=value" pairs, on the command line separated by commas, in a file one a line:
+
+    radix=36          ports of a switch: half of them go down, half up; the tree has as many levels as are needed
+    nodes=45          hosts, which fill the leaf switches in order; default: as many as there is room for
+    levels=2          of switches; default: the fewest with room for the nodes
+    per-leaf=18       hosts on a leaf switch; default: half of the radix
+    spines=2          switches of the top level of a tree with two levels; each leaf has its up ports spread over them
+    missing=3;7       places of the leaf switches that stay empty, counted from 0
+    dead=leaf0:19     cables that are not there, by one of their ends: switch and port
+
+``missing`` and ``dead`` may be given several times in a file. Text after # is a comment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from assay.errors import UserError
+from assay.fabric.topology import Fabric, Ints
+
+MOST_NODES = 200_000
+GUID_OF_SWITCHES, GUID_OF_HOSTS = 0x0002000000000000, 0x0001000000000000
+
+
+@dataclass(frozen=True)
+class FatTree:
+    """``down[l]`` children of a switch of level l, ``up[l]`` parents and ``cables[l]`` to each of a node below it.
+
+    Level 0 is that of the leaf switches; their children are hosts. ``places`` are those of the hosts that are there.
+    """
+
+    down: tuple[int, ...]
+    up: tuple[int, ...]
+    cables: tuple[int, ...]
+    places: tuple[int, ...]
+    dead: tuple[tuple[str, int], ...] = ()
+    name: str = "fat tree"
+
+
+def parse(text: str, source: str = "--fat-tree") -> FatTree:
+    """A description, "radix=36,nodes=45" or lines of a file. Raises UserError with the line."""
+    values: dict[str, str] = {}
+    dead: list[tuple[str, int]] = []
+    missing: list[int] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        where = f"{source}:{number}" if "\n" in text.strip() else source
+        for pair in filter(None, (part.strip() for part in line.partition("#")[0].split(","))):
+            key, equals, value = (part.strip() for part in pair.partition("="))
+            if not equals or key not in KEYS:
+                raise UserError(f"{where}: '{pair}' is not understood", "write radix=36,nodes=45")
+            if key == "dead":
+                dead += [_end(end, where) for end in value.split(";")]
+            elif key == "missing":
+                missing += [_number(place, where, key, 0) for place in value.split(";")]
+            elif key in values:
+                raise UserError(f"{where}: {key} is given twice")
+            else:
+                _number(value, where, key, 1)
+                values[key] = value
+    if "radix" not in values:
+        raise UserError(f"{source}: the radix of the switches is missing", "write radix=36,nodes=45")
+    return _shaped({key: int(value) for key, value in values.items()}, missing, dead, source)
+
+
+KEYS = ("radix", "nodes", "levels", "per-leaf", "spines", "missing", "dead")
+
+
+def read(path: Path) -> FatTree:
+    """A description in a file. Raises UserError."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise UserError(f"cannot read {path}: {reason}") from None
+    return parse(text, str(path))
+
+
+def _number(text: str, where: str, key: str, least: int) -> int:
+    if not (text.isascii() and text.isdigit() and len(text) < 8 and int(text) >= least):
+        raise UserError(f"{where}: {key}={text} is not a whole number of at least {least}")
+    return int(text)
+
+
+def _end(text: str, where: str) -> tuple[str, int]:
+    switch, colon, port = text.strip().rpartition(":")
+    if not colon or not switch:
+        raise UserError(f"{where}: '{text}' is not a switch and a port", "write dead=leaf0:19")
+    return switch, _number(port, where, "dead", 1)
+
+
+def _shaped(values: dict[str, int], missing: list[int], dead: list[tuple[str, int]], source: str) -> FatTree:
+    radix = values["radix"]
+    half, per_leaf = radix // 2, values.get("per-leaf", radix // 2)
+    if radix % 2 or not 4 <= radix <= 254:
+        raise UserError(f"{source}: radix={radix} is not an even number from 4 to 254")
+    if per_leaf >= radix:
+        raise UserError(f"{source}: per-leaf={per_leaf} leaves no port of {radix} to go up")
+    ups = radix - per_leaf if "per-leaf" in values else half
+    levels = values.get("levels") or _levels(values.get("nodes", 1), per_leaf, radix)
+    nodes = values.get("nodes", _room(levels, per_leaf, radix))
+    if nodes > MOST_NODES:
+        raise UserError(f"{source}: nodes={nodes} is more than {MOST_NODES}")
+    if nodes > _room(levels, per_leaf, radix):
+        raise UserError(
+            f"{source}: {nodes} nodes do not fit: {levels} levels of radix {radix} have room for "
+            f"{_room(levels, per_leaf, radix)}",
+            "give more levels, or a larger radix",
+        )
+    absent = set(missing)
+    places = tuple(place for place in range(nodes + len(absent)) if place not in absent)[:nodes]
+    if not places or places[-1] >= _room(levels, per_leaf, radix):
+        raise UserError(f"{source}: no room is left for {nodes} nodes with {len(absent)} places empty")
+    spines = values.get("spines", ups)
+    if "spines" in values and levels != 2:
+        raise UserError(f"{source}: spines is for two levels, and there are {levels}")
+    if ups % spines:
+        raise UserError(f"{source}: {ups} up ports of a leaf do not spread over {spines} spines evenly")
+    down = [per_leaf, *[half] * (levels - 1)]
+    down[-1] = -(-(places[-1] + 1) // int(np.prod(down[:-1]))) if levels > 1 else per_leaf
+    up = [1, *([spines] if levels > 1 else []), *[half] * (levels - 2)]
+    cables = [1, *([ups // spines] if levels > 1 else []), *[1] * (levels - 2)]
+    name = f"fat tree of {len(places)} nodes, radix {radix}"
+    if levels > 1 and down[-1] * cables[-1] > radix:
+        raise UserError(
+            f"{source}: a spine needs {down[-1] * cables[-1]} ports and has {radix}", "give more spines"
+        )
+    return FatTree(tuple(down), tuple(up), tuple(cables), places, tuple(dead), name)
+
+
+def _room(levels: int, per_leaf: int, radix: int) -> int:
+    """The top level has all its ports down."""
+    return radix if levels == 1 else per_leaf * (radix // 2) ** (levels - 2) * radix
+
+
+def _levels(nodes: int, per_leaf: int, radix: int) -> int:
+    levels = 2
+    while _room(levels, per_leaf, radix) < nodes and levels < 6:
+        levels += 1
+    return levels
+
+
+def build(tree: FatTree) -> Fabric:
+    """The fabric of a description. Raises UserError where a dead cable is not in it.
+
+    A node of level l, of which level 0 is the leaf switches, is a pair: the number of its subtree, and its number
+    among the switches that share that subtree.
+    """
+    height = len(tree.down)
+    subtrees = [_subtrees(tree, level) for level in range(height)]
+    copies = [int(np.prod(tree.up[1 : level + 1])) for level in range(height)]
+    first = np.concatenate([[0], np.cumsum([s * c for s, c in zip(subtrees, copies, strict=True)])])
+    names = [
+        f"{_level_name(level, height)}{i}"
+        for level in range(height)
+        for i in range(subtrees[level] * copies[level])
+    ]
+    switches = int(first[-1])
+    ends: list[tuple[int, int, int, int]] = []
+    for number, place in enumerate(tree.places):
+        ends.append((switches + number, 1, place // tree.down[0], place % tree.down[0] + 1))
+    for level in range(height - 1):
+        ends += _cables(tree, level, subtrees[level], copies[level], int(first[level]), int(first[level + 1]))
+    radix = max(max(e[1] for e in ends), max(e[3] for e in ends))
+    ends = _without_dead(ends, tree.dead, names, tree.name)
+    return _fabric(tree.name, names, len(tree.places), ends, radix)
+
+
+def _subtrees(tree: FatTree, level: int) -> int:
+    """Subtrees of a level that hold a host, or lie before one that does."""
+    size = int(np.prod(tree.down[: level + 1]))
+    return 1 if level == len(tree.down) - 1 else tree.places[-1] // size + 1
+
+
+def _level_name(level: int, height: int) -> str:
+    if level == 0:
+        return "leaf"
+    return "spine" if level == height - 1 else "middle" if height == 3 else f"level{level}-"
+
+
+def _cables(
+    tree: FatTree, level: int, subtrees: int, copies: int, first: int, above: int
+) -> list[tuple[int, int, int, int]]:
+    """Cables from the switches of a level to the next: (node, port, node, port)."""
+    parents, cables, children = tree.up[level + 1], tree.cables[level + 1], tree.down[level + 1]
+    lowest = tree.down[level]  # ports that go down come first
+    if level:
+        lowest *= tree.cables[level]
+    ends = []
+    for subtree in range(subtrees):
+        for copy in range(copies):
+            for parent in range(parents):
+                upper = above + subtree // children * copies * parents + copy + copies * parent
+                for cable in range(cables):
+                    up_port = lowest + 1 + parent + parents * cable
+                    down_port = 1 + subtree % children + children * cable
+                    ends.append((first + subtree * copies + copy, up_port, upper, down_port))
+    return ends
+
+
+def _without_dead(
+    ends: list[tuple[int, int, int, int]], dead: tuple[tuple[str, int], ...], names: list[str], source: str
+) -> list[tuple[int, int, int, int]]:
+    numbers = {name: number for number, name in enumerate(names)}
+    for switch, port in dead:
+        end = (numbers.get(switch, -1), port)
+        left = [e for e in ends if end not in (e[:2], e[2:])]
+        if len(left) == len(ends):
+            raise UserError(f"{source}: no cable is at port {port} of {switch}, so it cannot be dead")
+        ends = left
+    return ends
+
+
+def _fabric(
+    name: str, names: list[str], hosts: int, ends: list[tuple[int, int, int, int]], radix: int
+) -> Fabric:
+    cables = np.array(ends, np.int32).reshape(-1, 4)
+    both = np.concatenate([cables, cables[:, [2, 3, 0, 1]]])
+    switches = len(names)
+    width = len(str(max(hosts - 1, 0)))
+    both_ints: list[Ints] = [np.ascontiguousarray(both[:, column]) for column in range(4)]
+    return Fabric(
+        switch_names=names,
+        switch_guids=np.arange(switches, dtype=np.uint64) + np.uint64(GUID_OF_SWITCHES),
+        switch_lids=np.arange(1 + hosts, 1 + hosts + switches, dtype=np.int32),
+        switch_ports=np.full(switches, radix, np.int32),
+        host_names=[f"node{number:0{width}d}" for number in range(hosts)],
+        host_guids=np.arange(hosts, dtype=np.uint64) + np.uint64(GUID_OF_HOSTS),
+        host_lids=np.arange(1, 1 + hosts, dtype=np.int32),
+        link_from=both_ints[0],
+        link_from_port=both_ints[1],
+        link_to=both_ints[2],
+        link_to_port=both_ints[3],
+        link_width=np.zeros(len(both), np.int32),
+        link_speed=[""] * len(both),
+        source=name,
+    )

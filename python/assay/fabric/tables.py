@@ -1,0 +1,224 @@
+"""Forwarding tables: the output port of each switch for each host.
+
+They come from files (``assay.fabric.read``) or are computed:
+
+    d-mod-k    up by the position of the destination, digit by digit; a destination's packets come down by the cable
+               that they would take up (Zahavi, JPDC 2012). Contention-free for shifts on complete fat trees
+    min-hop    a shortest path; among several the port with the fewest destinations so far
+    up/down    the same among paths that go up first and then only down; free of credit loops
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from assay.errors import UserError
+from assay.fabric.topology import UNREACHED, Fabric, Ints
+
+NO_ENTRY = 0xFFFF
+FAR = np.int32(1 << 20)  # hops; more than any path
+
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class ForwardingTables:
+    """``ports[s, h]``: the port by which switch s forwards to host h; NO_ENTRY where it has none."""
+
+    ports: NDArray[np.uint16]
+    source: str = ""  # the file, or the engine
+    lines: Ints = field(
+        default_factory=lambda: np.zeros((0, 0), np.int32)
+    )  # [S, H] lines of the file, or empty
+
+    def place(self, switch: int, host: int) -> str:
+        """Where an entry stands: "lfts.txt:123", or the engine's name."""
+        if not self.lines.size or not self.lines[switch, host]:
+            return self.source
+        return f"{self.source}:{self.lines[switch, host]}"
+
+
+def compute(fabric: Fabric, engine: str) -> ForwardingTables:
+    """Tables of one of ``ENGINES``. Raises UserError for another name."""
+    if engine not in ENGINES:
+        raise UserError(f"no routing engine '{engine}'", f"one of {', '.join(ENGINES)}")
+    return ENGINES[engine](fabric)
+
+
+def d_mod_k(fabric: Fabric) -> ForwardingTables:
+    """The position of a destination is its number in the fabric."""
+    topology = _Topology(fabric)
+    ups = topology.up_ports()
+    fanout = _parents_by_level(topology.levels, ups)
+    below = np.concatenate([[1], np.cumprod(fanout)]).astype(np.int64)  # positions that share an up port
+    divisor = below[np.minimum(topology.levels, len(below) - 1)]
+    distance = topology.up_down_distances()
+    ports = topology.empty()
+    number_up = (ups > 0).sum(1)
+    for leaf, hosts in topology.hosts_of_leaves():
+        candidates = topology.candidates(distance, leaf)
+        order, count = _sorted_ports(candidates)
+        for host in hosts:
+            turn = host // divisor
+            choice = order[np.arange(fabric.switches), turn % np.maximum(count, 1)]
+            wanted = ups[np.arange(fabric.switches), turn % np.maximum(number_up, 1)]
+            same = topology.reversed_ports(wanted) & candidates & topology.goes_down(distance, leaf)
+            chosen = np.where(same.any(1), same.argmax(1), choice)
+            ports[:, host] = np.where(count > 0, chosen, NO_ENTRY)
+    return topology.finished(ports, "d-mod-k")
+
+
+def min_hop(fabric: Fabric) -> ForwardingTables:
+    topology = _Topology(fabric)
+    return topology.finished(_least_loaded(topology, topology.distances()), "min-hop")
+
+
+def up_down(fabric: Fabric) -> ForwardingTables:
+    topology = _Topology(fabric)
+    return topology.finished(_least_loaded(topology, topology.up_down_distances()), "up/down")
+
+
+ENGINES: dict[str, Callable[[Fabric], ForwardingTables]] = {
+    "d-mod-k": d_mod_k,
+    "min-hop": min_hop,
+    "up/down": up_down,
+}
+
+
+@dataclass(frozen=True)
+class _Distances:
+    """[S, leaves]: hops to each leaf switch on allowed paths, and on paths that only go down."""
+
+    total: Ints
+    down: Ints | None = None  # None: every shortest path is allowed
+
+
+class _Topology:
+    """The switches' neighbours as [S, ports + 1] arrays, -1 where the other end is no switch."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        self.fabric = fabric
+        self.levels = fabric.levels
+        link = fabric.next_link
+        is_switch = (link >= 0) & (fabric.link_to[link] < fabric.switches)
+        self.neighbour = np.where(is_switch, fabric.link_to[link], -1)
+        self.neighbour_port = np.where(is_switch, fabric.link_to_port[link], -1)
+        self.links = np.flatnonzero(fabric.between_switches)
+
+    def empty(self) -> NDArray[np.uint16]:
+        return np.full((self.fabric.switches, self.fabric.hosts), NO_ENTRY, np.uint16)
+
+    def hosts_of_leaves(self) -> list[tuple[int, Ints]]:
+        return [
+            (leaf, np.flatnonzero(self.fabric.host_switch == switch).astype(np.int32))
+            for leaf, switch in enumerate(self.fabric.leaves)
+        ]
+
+    def up_ports(self) -> Ints:
+        """[S, ports + 1] the ports to switches of the next higher level, ascending, then zeros."""
+        is_up = (self.neighbour >= 0) & (self.levels[self.neighbour] > self.levels[:, None])
+        order, count = _sorted_ports(is_up)
+        return np.where(np.arange(order.shape[1]) < count[:, None], order, 0).astype(np.int32)
+
+    def distances(self) -> _Distances:
+        source, target = self.fabric.link_from[self.links], self.fabric.link_to[self.links]
+        return _Distances(self._relaxed(self._start(), source, target))
+
+    def up_down_distances(self) -> _Distances:
+        """A switch with a way down uses the shortest of them; another goes up to the nearest that has one."""
+        source, target = self.fabric.link_from[self.links], self.fabric.link_to[self.links]
+        descends = self.levels[source] > self.levels[target]
+        climbs = self.levels[source] < self.levels[target]
+        down = self._relaxed(self._start(), source[descends], target[descends])
+        fixed = down < FAR
+        total = down
+        while True:
+            further = self._nearest(total, source[climbs], target[climbs])
+            following = np.where(fixed, down, np.minimum(total, further + 1))
+            if np.array_equal(following, total):
+                return _Distances(total, down)
+            total = following
+
+    def _start(self) -> Ints:
+        distance = np.full((self.fabric.switches, len(self.fabric.leaves)), FAR, np.int32)
+        distance[self.fabric.leaves, np.arange(len(self.fabric.leaves))] = 0
+        return distance
+
+    def _relaxed(self, distance: Ints, source: Ints, target: Ints) -> Ints:
+        """Shortest distances over the links from source to target (Bellman and Ford, all leaves at once)."""
+        while True:
+            following = np.minimum(distance, self._nearest(distance, source, target) + 1)
+            if np.array_equal(following, distance):
+                return distance
+            distance = following
+
+    def _nearest(self, distance: Ints, source: Ints, target: Ints) -> Ints:
+        """[S, leaves] the least distance among each switch's targets."""
+        nearest = np.full_like(distance, FAR)
+        order = np.argsort(source, kind="stable")
+        sources, first = np.unique(source[order], return_index=True)
+        if len(sources):
+            nearest[sources] = np.minimum.reduceat(distance[target[order]], first, axis=0)
+        return np.minimum(nearest, FAR - 1)
+
+    def candidates(self, distance: _Distances, leaf: int) -> Bools:
+        """[S, ports + 1] the ports on allowed shortest paths to a leaf switch."""
+        total = distance.total[:, leaf]
+        closer = (self.neighbour >= 0) & (total[self.neighbour] == total[:, None] - 1)
+        closer &= (total < FAR)[:, None]
+        if distance.down is None:
+            return np.asarray(closer)
+        down = distance.down[:, leaf]
+        descends = self.levels[self.neighbour] < self.levels[:, None]
+        closer_down = (down[self.neighbour] == down[:, None] - 1) & descends
+        climbs = self.levels[self.neighbour] > self.levels[:, None]
+        return np.asarray(closer & np.where((down < FAR)[:, None], closer_down, climbs))
+
+    def goes_down(self, distance: _Distances, leaf: int) -> Bools:
+        """[S, 1] switches that reach a leaf switch by going down."""
+        assert distance.down is not None
+        return np.asarray(distance.down[:, leaf] < FAR)[:, None]
+
+    def reversed_ports(self, wanted: Ints) -> Bools:
+        """[S, ports + 1] the far ends of the cables at port ``wanted[s]`` of each switch; 0 is no port."""
+        mask = np.zeros_like(self.neighbour, np.bool_)
+        here = np.flatnonzero(wanted > 0)
+        mask[self.neighbour[here, wanted[here]], self.neighbour_port[here, wanted[here]]] = True
+        return mask
+
+    def finished(self, ports: NDArray[np.uint16], source: str) -> ForwardingTables:
+        """With the last hop, from the leaf switch to the host."""
+        attached = np.flatnonzero(self.fabric.host_switch >= 0)
+        ports[self.fabric.host_switch[attached], attached] = self.fabric.host_port[attached]
+        return ForwardingTables(ports, source)
+
+
+def _parents_by_level(levels: Ints, ups: Ints) -> list[int]:
+    """The number of up ports at each level: the most frequent among its switches."""
+    counts = (ups > 0).sum(1)
+    known = levels[levels != UNREACHED]
+    depth = int(known.max(initial=0))
+    return [int(np.bincount(counts[levels == level]).argmax()) or 1 for level in range(depth)]
+
+
+def _sorted_ports(mask: Bools) -> tuple[Ints, Ints]:
+    """The True columns of each row, ascending, before the others; and how many they are."""
+    return np.argsort(~mask, axis=1, kind="stable").astype(np.int32), mask.sum(1).astype(np.int32)
+
+
+def _least_loaded(topology: _Topology, distance: _Distances) -> NDArray[np.uint16]:
+    ports = topology.empty()
+    rows = np.arange(topology.fabric.switches)
+    load = np.zeros(topology.neighbour.shape, np.int64)
+    for leaf, hosts in topology.hosts_of_leaves():
+        candidates = topology.candidates(distance, leaf)
+        routed = candidates.any(1)
+        for host in hosts:
+            chosen = np.where(candidates, load, np.iinfo(np.int64).max).argmin(1)
+            load[rows[routed], chosen[routed]] += 1
+            ports[:, host] = np.where(routed, chosen, NO_ENTRY)
+    return ports

@@ -1,0 +1,169 @@
+"""A fabric: hosts, switches and directed links, as numpy arrays.
+
+Nodes are numbered: switches 0 .. S-1, then hosts S .. S+H-1. A host is one port of a channel adapter, so that a node
+with two adapters is two hosts. A cable is two directed links, one for each direction.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from assay.errors import UserError
+
+Ints = NDArray[np.int32]
+UNREACHED = np.iinfo(np.int32).max
+
+# Signalling rate of one lane in bit/s, by the name that ibnetdiscover and ibdiagnet print (IBTA, volume 1; FDR10 is
+# the vendor's). The data rate is lower by the line code.
+LANE_RATES = {
+    "SDR": 2.5e9, "DDR": 5e9, "QDR": 10e9, "FDR10": 10.3125e9, "FDR": 14.0625e9, "EDR": 25.78125e9,
+    "HDR": 53.125e9, "NDR": 106.25e9, "XDR": 212.5e9,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Fabric:
+    """S switches, H hosts, L directed links. All arrays of one kind have the same length and order."""
+
+    switch_names: list[str]
+    switch_guids: NDArray[np.uint64]  # [S]
+    switch_lids: Ints  # [S], 0 where unknown
+    switch_ports: Ints  # [S] ports of the switch, numbered from 1
+    host_names: list[str]  # unique
+    host_guids: NDArray[np.uint64]  # [H] GUIDs of ports
+    host_lids: Ints  # [H], 0 where unknown
+    link_from: Ints  # [L] node
+    link_from_port: Ints  # [L]
+    link_to: Ints  # [L] node
+    link_to_port: Ints  # [L]
+    link_width: Ints  # [L] lanes, 0 where unknown
+    link_speed: list[str]  # [L] "EDR", empty where unknown
+    source: str = ""  # the file, or the model
+    link_lines: Ints = field(default_factory=lambda: np.zeros(0, np.int32))  # [L] lines of the file, or empty
+    node_lines: Ints = field(default_factory=lambda: np.zeros(0, np.int32))  # [S + H], or empty
+
+    @property
+    def switches(self) -> int:
+        return len(self.switch_names)
+
+    @property
+    def hosts(self) -> int:
+        return len(self.host_names)
+
+    @property
+    def links(self) -> int:
+        return len(self.link_from)
+
+    def node_name(self, node: int) -> str:
+        return self.switch_names[node] if node < self.switches else self.host_names[node - self.switches]
+
+    def link_name(self, link: int) -> str:
+        """ "leaf2[19] -> spine0[3]": node and port of both ends."""
+        ends = [
+            f"{self.node_name(int(node[link]))}[{int(port[link])}]"
+            for node, port in ((self.link_from, self.link_from_port), (self.link_to, self.link_to_port))
+        ]
+        return " -> ".join(ends)
+
+    @cached_property
+    def next_link(self) -> Ints:
+        """[S, ports + 1] the link that leaves a switch by a port, -1 where no cable is."""
+        table = np.full((self.switches, int(self.switch_ports.max(initial=0)) + 1), -1, np.int32)
+        leaving = np.flatnonzero(self.link_from < self.switches)
+        table[self.link_from[leaving], self.link_from_port[leaving]] = leaving
+        return table
+
+    @cached_property
+    def reverse(self) -> Ints:
+        """[L] the link of the same cable in the other direction."""
+        ends = {
+            (int(n), int(p)): i
+            for i, (n, p) in enumerate(zip(self.link_from, self.link_from_port, strict=True))
+        }
+        pairs = zip(self.link_to, self.link_to_port, strict=True)
+        return np.array([ends[int(n), int(p)] for n, p in pairs], np.int32)
+
+    @cached_property
+    def uplink(self) -> Ints:
+        """[H] the link from a host to its switch, -1 where it is on none."""
+        table = np.full(self.hosts, -1, np.int32)
+        leaving = np.flatnonzero(self.link_from >= self.switches)
+        table[self.link_from[leaving] - self.switches] = leaving
+        return table
+
+    @cached_property
+    def host_switch(self) -> Ints:
+        """[H] the switch that a host is attached to, -1 where it is on none."""
+        attached = self.uplink >= 0
+        return np.where(attached, self.link_to[self.uplink], -1).astype(np.int32)
+
+    @cached_property
+    def host_port(self) -> Ints:
+        """[H] the port of that switch."""
+        return np.where(self.uplink >= 0, self.link_to_port[self.uplink], -1).astype(np.int32)
+
+    @cached_property
+    def leaves(self) -> Ints:
+        """The switches with hosts, ascending."""
+        return np.unique(self.host_switch[self.host_switch >= 0]).astype(np.int32)
+
+    @cached_property
+    def leaf_of(self) -> Ints:
+        """[H] the position of a host's switch in ``leaves``."""
+        return np.searchsorted(self.leaves, self.host_switch).astype(np.int32)
+
+    @cached_property
+    def between_switches(self) -> NDArray[np.bool_]:
+        """[L] whether both ends of a link are switches."""
+        return (self.link_from < self.switches) & (self.link_to < self.switches)
+
+    @cached_property
+    def levels(self) -> Ints:
+        """[S] distance to the nearest switch with hosts: 0 for leaves; UNREACHED where there is no path."""
+        level = np.full(self.switches, UNREACHED, np.int32)
+        level[self.leaves] = 0
+        links = np.flatnonzero(self.between_switches)
+        depth = 0
+        while True:
+            reached = self.link_to[links[level[self.link_from[links]] == depth]]
+            reached = reached[level[reached] == UNREACHED]
+            if len(reached) == 0:
+                return level
+            depth += 1
+            level[reached] = depth
+
+    def find_hosts(self, names: Iterable[str]) -> Ints:
+        """The numbers of hosts by name. Raises UserError for a name that is not in the fabric."""
+        numbers = {name: number for number, name in enumerate(self.host_names)}
+        found = []
+        for name in names:
+            if name not in numbers:
+                raise UserError(f"{self.source}: no host '{name}' in the fabric", "see 'assay fabric check'")
+            found.append(numbers[name])
+        return np.array(found, np.int32)
+
+
+def natural_key(name: str) -> list[tuple[int, int, str]]:
+    """Sorts node2 before node10."""
+    parts = re.split(r"([0-9]+)", name)
+    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts]
+
+
+def unique_names(descriptions: Sequence[str], guids: Sequence[int]) -> list[str]:
+    """Short names of hosts: the first word of "node1 HCA-1" where it is unique, else the whole description, else that
+    and the GUID."""
+    first = [text.split()[0] if text.split() else "" for text in descriptions]
+    few, whole = Counter(first), Counter(descriptions)
+    return [
+        word if word and few[word] == 1
+        else text if text and whole[text] == 1 and text not in few
+        else f"{text or 'port'} {guid:#018x}"
+        for word, text, guid in zip(first, descriptions, guids, strict=True)
+    ]  # fmt: skip

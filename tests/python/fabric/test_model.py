@@ -1,0 +1,192 @@
+"""Routes and conflicts of fat trees that are described, against closed forms and known values."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from assay.errors import UserError
+from assay.fabric import Fabric, ForwardingTables, Routes, conflicts, schedules, synthetic, tables
+
+
+def fat_tree(text: str) -> Fabric:
+    return synthetic.build(synthetic.parse(text))
+
+
+def routed(text: str, engine: str = "d-mod-k") -> Routes:
+    fabric = fat_tree(text)
+    return Routes(fabric, tables.compute(fabric, engine))
+
+
+def shifted(routes: Routes) -> conflicts.Conflicts:
+    ranks = routes.fabric.hosts
+    return conflicts.analyse(routes, schedules.shift(ranks), np.arange(ranks))
+
+
+# Conflicts and lockstep rounds of radix-36 trees, from a model and from the tables of OpenSM.
+@pytest.mark.parametrize(("nodes", "total", "rounds"), [(45, 81, 62), (64, 160, 98), (512, 2160, 971)])
+def test_known_totals(nodes: int, total: int, rounds: int) -> None:
+    found = shifted(routed(f"radix=36,nodes={nodes}"))
+    assert (found.total, found.rounds, found.bound) == (total, rounds, nodes)
+    assert found.share == total / nodes**2
+
+
+def test_conflicts_by_step_of_45_nodes() -> None:
+    found = shifted(routed("radix=36,nodes=45"))
+    assert list(found.conflicts) == [max(0, 9 - abs(k - 27)) for k in range(45)]
+
+
+def test_two_pairs_share_an_up_port_at_shift_28() -> None:
+    routes = routed("radix=36,nodes=45")
+    shared = conflicts.Loads(routes, np.arange(45)).shared(schedules.shift(45).step(28))
+    assert len(shared) == 8
+    pairs = [set(zip(s.src.tolist(), s.dst.tolist(), strict=True)) for s in shared]
+    assert {(20, 37), (29, 1)} in pairs
+    link = shared[pairs.index({(20, 37), (29, 1)})].link
+    assert routes.fabric.link_name(link) == "leaf1[20] -> spine1[2]"
+
+
+@settings(deadline=None, max_examples=25)
+@given(half=st.integers(2, 8), data=st.data())
+def test_closed_form(half: int, data: st.DataObject) -> None:
+    """With F full leaf switches of m hosts and a last one of r there are r (m - r) (F - 1) conflicts."""
+    full = data.draw(st.integers(1, 2 * half - 1))
+    last = data.draw(st.integers(1, half))
+    found = shifted(routed(f"radix={2 * half},nodes={full * half + last}"))
+    assert found.total == last * (half - last) * (full - 1)
+
+
+@pytest.mark.parametrize(
+    "text", ["radix=8", "radix=8,levels=3", "radix=4,levels=4", "radix=12,nodes=36,spines=3"]
+)
+def test_complete_trees_have_no_conflict_in_shifts(text: str) -> None:
+    """Zahavi's theorem for d-mod-k."""
+    found = shifted(routed(text))
+    assert found.total == 0
+    assert found.rounds == found.bound
+
+
+@settings(deadline=None, max_examples=30)
+@given(
+    half=st.integers(2, 4),
+    levels=st.integers(2, 3),
+    engine=st.sampled_from(sorted(tables.ENGINES)),
+    data=st.data(),
+)
+def test_every_route_arrives(half: int, levels: int, engine: str, data: st.DataObject) -> None:
+    """A route is a chain of links from its source to its destination that goes up and then down."""
+    nodes = data.draw(st.integers(1, 2 * half**levels))
+    routes = routed(f"radix={2 * half},levels={levels},nodes={nodes}", engine)
+    fabric = routes.fabric
+    src, dst = (a.ravel() for a in np.meshgrid(np.arange(nodes), np.arange(nodes)))
+    for source, target, row in zip(src, dst, routes.links(src, dst), strict=True):
+        way = row[row >= 0]
+        assert list(row[len(way) :]) == [-1] * (len(row) - len(way))
+        if source == target:
+            assert len(way) == 0
+            continue
+        assert fabric.link_from[way[0]] == fabric.switches + source
+        assert fabric.link_to[way[-1]] == fabric.switches + target
+        assert list(fabric.link_to[way[:-1]]) == list(fabric.link_from[way[1:]])
+        heights = fabric.levels[fabric.link_to[way[:-1]]].tolist()
+        top = heights.index(max(heights))
+        assert heights[: top + 1] == sorted(heights[: top + 1])
+        assert heights[top:] == sorted(heights[top:], reverse=True)
+
+
+def test_dead_links_are_routed_around() -> None:
+    routes = routed("radix=8,dead=leaf0:5")
+    assert routes.reachable().all()
+    assert not any("leaf0[5]" in routes.fabric.link_name(link) for link in range(routes.fabric.links))
+    assert shifted(routes).total > 0
+
+
+def test_both_directions_of_a_cable_know_each_other() -> None:
+    fabric = fat_tree("radix=8,nodes=16,spines=2")
+    assert (fabric.reverse[fabric.reverse] == np.arange(fabric.links)).all()
+    assert (fabric.link_from[fabric.reverse] == fabric.link_to).all()
+    assert (fabric.host_switch == np.arange(16) // 4).all()
+    assert (fabric.levels == [0] * 4 + [1] * 2).all()
+
+
+def planted(switch: int, host: int, port: int) -> Routes:
+    fabric = fat_tree("radix=4,nodes=6")
+    ports = tables.d_mod_k(fabric).ports.copy()
+    ports[switch, host] = port
+    lines = np.arange(ports.size, dtype=np.int32).reshape(ports.shape) + 1
+    return Routes(fabric, ForwardingTables(ports, "lfts.txt", lines))
+
+
+@pytest.mark.parametrize(
+    ("port", "message"),
+    [
+        (tables.NO_ENTRY, "lfts.txt:6: switch leaf0 has no entry for LID 6 (node5)"),
+        (200, "lfts.txt:6: switch leaf0 forwards LID 6 (node5) to port 200, where no cable is"),
+        (1, "lfts.txt:6: switch leaf0 forwards LID 6 (node5) to port 1, which leads to another host"),
+    ],
+)
+def test_a_route_that_ends_is_named(port: int, message: str) -> None:
+    with pytest.raises(UserError) as error:
+        planted(0, 5, port).links(np.array([0]), np.array([5]))
+    assert str(error.value) == message
+
+
+def test_a_loop_is_named() -> None:
+    fabric = fat_tree("radix=4,nodes=6")
+    ports = tables.d_mod_k(fabric).ports.copy()
+    spine = int(np.flatnonzero(fabric.levels == 1)[0])
+    up = int(ports[0, 5])
+    spine = int(fabric.link_to[fabric.next_link[0, up]])
+    ports[spine, 5] = 1  # back to leaf0
+    with pytest.raises(UserError, match="in a loop"):
+        Routes(fabric, ForwardingTables(ports, "x")).links(np.array([0]), np.array([5]))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("nodes=45", "radix of the switches is missing"),
+        ("radix=7", "not an even number"),
+        ("radix=36,nodes=x", "nodes=x is not a whole number"),
+        ("radix=36,nodes=649,levels=2", "do not fit"),
+        ("radix=36,colour=red", "'colour=red' is not understood"),
+        ("radix=36,nodes=45,spines=5", "do not spread over 5 spines"),
+        ("radix=36,nodes=64,spines=1", "a spine needs"),
+        ("radix=8,dead=leaf9:1", "no cable is at port 1 of leaf9"),
+        ("radix=8,dead=leaf0", "not a switch and a port"),
+        ("radix=8,radix=8", "given twice"),
+        ("radix=8\nnodes=20\nfoo\n", "--fat-tree:3: 'foo'"),
+    ],
+)
+def test_a_wrong_description_is_one_line(text: str, message: str) -> None:
+    with pytest.raises(UserError) as error:
+        fat_tree(text)
+    assert message in str(error.value)
+    assert "\n" not in str(error.value)
+
+
+@settings(deadline=None)
+@given(st.text(alphabet="radixnodeslvp-=,;:#\n 0123456789", max_size=60))
+def test_any_text_is_a_description_or_an_error(text: str) -> None:
+    try:
+        tree = synthetic.parse(text)
+    except UserError:
+        return
+    assert tree.places
+
+
+def test_bisection_of_a_switch_is_full_and_of_a_starved_tree_is_not() -> None:
+    whole = routed("radix=8,nodes=4")
+    assert conflicts.bisection(whole, np.arange(4), 5).tolist() == [1.0] * 5
+    starved = routed("radix=12,nodes=60,per-leaf=8")
+    assert conflicts.bisection(starved, np.arange(60), 5).max() < 0.8
+
+
+def test_empty_slots_stand_idle() -> None:
+    """Nine empty slots fill the last leaf switch of 45 nodes: no conflict is left in 54 steps."""
+    routes = routed("radix=36,nodes=45")
+    members = np.concatenate([np.arange(45), np.full(9, -1)])
+    found = conflicts.analyse(routes, schedules.shift(54), members)
+    assert (found.total, found.rounds) == (0, 54)

@@ -1,0 +1,78 @@
+"""Schedules: each rank sends once and receives once a step, and every pair meets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from assay.errors import UserError
+from assay.fabric import schedules
+
+
+@settings(deadline=None)
+@given(name=st.sampled_from(sorted(schedules.SCHEDULES)), ranks=st.integers(1, 40))
+def test_a_step_sends_to_a_rank_at_most_once(name: str, ranks: int) -> None:
+    schedule = schedules.find(name, ranks)
+    assert len(list(schedule)) == schedule.steps
+    for step in schedule:
+        sent = step[step >= 0]
+        assert step.shape == (ranks,)
+        assert len(set(sent.tolist())) == len(sent)
+        assert ((sent >= 0) & (sent < ranks)).all()
+
+
+@settings(deadline=None)
+@given(name=st.sampled_from(["shift", "xor", "circle"]), ranks=st.integers(1, 40))
+def test_every_pair_meets_exactly_once(name: str, ranks: int) -> None:
+    pairs = [
+        (src, int(dst)) for step in schedules.find(name, ranks) for src, dst in enumerate(step) if dst >= 0
+    ]
+    expected = {(a, b) for a in range(ranks) for b in range(ranks) if a != b}
+    between = [pair for pair in pairs if pair[0] != pair[1]]
+    assert set(between) == expected
+    assert len(between) == len(expected)
+
+
+@pytest.mark.parametrize("ranks", [2, 5, 8])
+def test_partners_of_circle_exchange(ranks: int) -> None:
+    for step in schedules.circle(ranks):
+        active = np.flatnonzero(step >= 0)
+        assert (step[step[active]] == active).all()
+
+
+def test_random_is_the_same_again() -> None:
+    assert (schedules.random(20).array() == schedules.random(20).array()).all()
+    assert (schedules.random(20, 1).array() != schedules.random(20, 2).array()).any()
+
+
+def test_a_file_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "steps"
+    path.write_text("# two steps\n1 0 -1\n\n2 -1 0  # the second\n")
+    assert schedules.find(str(path), 3).array().tolist() == [[1, 0, -1], [2, -1, 0]]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1 0 2\n1 0\n", ":2: 2 destinations for 3 ranks"),
+        ("1 0 3\n", ":1: there is no rank 3 among 3"),
+        ("1 0 -2\n", ":1: there is no rank -2"),
+        ("1 0 x\n", ":1: not a list of ranks"),
+        ("# nothing\n", "has no step"),
+    ],
+)
+def test_a_wrong_file_is_one_line(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "steps"
+    path.write_text(text)
+    with pytest.raises(UserError) as error:
+        schedules.read(path, 3)
+    assert message in str(error.value)
+
+
+def test_an_unknown_name_is_refused() -> None:
+    with pytest.raises(UserError, match="no schedule 'shft'"):
+        schedules.find("shft", 3)
