@@ -1,0 +1,69 @@
+"""Readers of what the tools of a fabric write, one file a format. The format is told by the content."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from assay.errors import UserError
+from assay.fabric.read import db_csv, fdbs, ibnetdiscover, lfts, order, subnet_list
+from assay.fabric.tables import ForwardingTables
+from assay.fabric.topology import Fabric, Ints
+
+TOPOLOGIES: dict[str, tuple[Callable[[str], bool], Callable[[Path], Fabric]]] = {
+    "ibnetdiscover": (ibnetdiscover.looks_like, ibnetdiscover.read),
+    "opensm-subnet.lst": (subnet_list.looks_like, subnet_list.read),
+    "ibdiagnet2.db_csv": (db_csv.looks_like, db_csv.read),
+}
+TABLES: dict[str, tuple[Callable[[str], bool], Callable[[Path, Fabric], ForwardingTables]]] = {
+    "dump_fts or opensm-lfts.dump": (lfts.looks_like, lfts.read),
+    "opensm.fdbs or ibdiagnet's .fdbs": (fdbs.looks_like, fdbs.read),
+}
+HEAD = 1 << 16  # bytes that tell the format
+
+
+def read_fabric(path: Path | str) -> Fabric:
+    """A topology in any of the formats. Raises UserError with file and line."""
+    head = _head(Path(path))
+    for looks_like, read in TOPOLOGIES.values():
+        if looks_like(head):
+            return read(Path(path))
+    tables = next((name for name, (looks_like, _) in TABLES.items() if looks_like(head)), "")
+    raise UserError(
+        f"{path}:1: "
+        + (f"forwarding tables ({tables}), no topology" if tables else "not the topology of a fabric"),
+        f"give the output of {', '.join(TOPOLOGIES)}",
+    )
+
+
+def read_tables(path: Path | str, fabric: Fabric) -> ForwardingTables:
+    """Forwarding tables of a fabric in any of the formats. Raises UserError with file and line."""
+    head = _head(Path(path))
+    for looks_like, read in TABLES.values():
+        if looks_like(head):
+            return read(Path(path), fabric)
+    topology = next((name for name, (looks_like, _) in TOPOLOGIES.items() if looks_like(head)), "")
+    raise UserError(
+        f"{path}:1: "
+        + (f"a topology ({topology}), no forwarding tables" if topology else "not forwarding tables"),
+        f"give {', '.join(TABLES)}",
+    )
+
+
+def read_order(path: Path | str, fabric: Fabric) -> Ints:
+    """The hosts in the order of their ranks, -1 for an empty slot. Raises UserError with file and line."""
+    return order.read(Path(path), fabric)
+
+
+def _head(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            head = file.read(HEAD)
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from None
+    if not head.strip():
+        raise UserError(f"{path}: the file is empty", "was the tool that wrote it allowed to see the fabric?")
+    return head.decode("utf-8", errors="replace")
+
+
+__all__ = ["read_fabric", "read_order", "read_tables"]

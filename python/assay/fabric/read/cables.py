@@ -1,0 +1,186 @@
+"""Collects switches, hosts and ends of cables as a file lists them, and makes a fabric of them.
+
+Every file that Assay reads lists a cable at both of its ends. A cable that only one end knows, a port with two cables
+and a LID or GUID with two owners are refused: the file is damaged, or not of one moment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from assay.fabric.read.text import Text, clean
+from assay.fabric.topology import LANE_RATES, Fabric, natural_key, unique_names
+
+MOST_PORTS = 254
+MOST_GUID = (1 << 64) - 1
+LAST_UNICAST_LID = 0xBFFF
+
+
+class Node(NamedTuple):
+    """A switch, or one port of a channel adapter (``port``; 0 for a switch)."""
+
+    guid: int
+    port: int
+
+
+@dataclass
+class _Listed:
+    name: str
+    guid: int  # of the port, by which forwarding tables know it
+    lid: int
+    ports: int
+    line: int
+
+
+@dataclass(frozen=True)
+class _End:
+    peer: Node
+    peer_port: int
+    width: int
+    speed: str
+    line: int
+
+
+@dataclass
+class Cables:
+    text: Text
+    switches: dict[int, _Listed] = field(default_factory=dict)
+    hosts: dict[Node, _Listed] = field(default_factory=dict)
+    ends: dict[tuple[Node, int], _End] = field(default_factory=dict)
+
+    def switch(self, guid: int, name: str, ports: int, lid: int, line: int) -> None:
+        if guid in self.switches:
+            self.text.refuse(line, f"switch {guid:#018x} is listed twice", "give one dump, not two")
+        if not 1 <= ports <= MOST_PORTS:
+            self.text.refuse(line, f"a switch of {ports} ports")
+        self._check(guid, lid, line)
+        self.switches[guid] = _Listed(clean(name), guid, lid, ports, line)
+
+    def host(self, node: Node, port_guid: int, name: str, lid: int, line: int) -> None:
+        """A port of an adapter; again with the same figures, it is the same."""
+        self._check(port_guid, lid, line)
+        known = self.hosts.get(node)
+        if known is None:
+            self.hosts[node] = _Listed(clean(name), port_guid, lid, 1, line)
+        elif (known.guid, known.lid) != (port_guid, lid):
+            self.text.refuse(
+                line,
+                f"port {node.port} of {node.guid:#018x} differs from line {known.line}",
+                "take a new dump",
+            )
+
+    def end(
+        self, node: Node, port: int, peer: Node, peer_port: int, width: int, speed: str, line: int
+    ) -> None:
+        """A cable from a port of ``node`` to a port of ``peer``."""
+        if (node, port) in self.ends:
+            earlier = self.ends[node, port].line
+            self.text.refuse(
+                line, f"port {port} of {self._name(node)} has a cable already, on line {earlier}"
+            )
+        if not (1 <= port <= MOST_PORTS and 1 <= peer_port <= MOST_PORTS):
+            self.text.refuse(
+                line, f"no port has the number {port if port > MOST_PORTS or port < 1 else peer_port}"
+            )
+        self.ends[node, port] = _End(peer, peer_port, width, speed if speed in LANE_RATES else "", line)
+
+    def _check(self, guid: int, lid: int, line: int) -> None:
+        if not 0 < guid <= MOST_GUID:
+            self.text.refuse(line, f"{guid:#x} is no GUID")
+        if not 0 <= lid <= LAST_UNICAST_LID:
+            self.text.refuse(line, f"{lid} is no LID of a port")
+
+    def _name(self, node: Node) -> str:
+        listed = self.switches.get(node.guid) if node.port == 0 else self.hosts.get(node)
+        return listed.name if listed and listed.name else f"{node.guid:#018x}"
+
+    def fabric(self) -> Fabric:
+        """Raises UserError where the ends do not fit together. Hosts are in the natural order of their names."""
+        self._refuse_duplicates()
+        self._refuse_one_sided()
+        if not self.hosts:
+            self.text.refuse(self.text.last, "the fabric has no host", "is the file complete?")
+        if not self.switches:
+            self.text.refuse(self.text.last, "the fabric has no switch", "is the file complete?")
+        switches = sorted(self.switches, key=lambda guid: (natural_key(self.switches[guid].name), guid))
+        listed = [self.hosts[node] for node in self.hosts]
+        names = dict(
+            zip(self.hosts, unique_names([h.name for h in listed], [h.guid for h in listed]), strict=True)
+        )
+        hosts = sorted(self.hosts, key=lambda node: (natural_key(names[node]), node))
+        number = {Node(guid, 0): index for index, guid in enumerate(switches)}
+        number |= {node: len(switches) + index for index, node in enumerate(hosts)}
+        shown = unique_names([self.switches[guid].name for guid in switches], switches)
+        return self._arrays(switches, hosts, shown, [names[node] for node in hosts], number)
+
+    def _arrays(
+        self,
+        switches: list[int],
+        hosts: list[Node],
+        switch_names: list[str],
+        host_names: list[str],
+        number: dict[Node, int],
+    ) -> Fabric:
+        ends = sorted(self.ends.items(), key=lambda item: (number[item[0][0]], item[0][1]))
+        links = np.array(
+            [(number[node], port, number[e.peer], e.peer_port, e.width, e.line) for (node, port), e in ends],
+            np.int32,
+        ).reshape(-1, 6)
+        listed = [self.switches[guid] for guid in switches]
+        return Fabric(
+            switch_names=switch_names,
+            switch_guids=np.array(switches, np.uint64),
+            switch_lids=np.array([s.lid for s in listed], np.int32),
+            switch_ports=np.array([s.ports for s in listed], np.int32),
+            host_names=host_names,
+            host_guids=np.array([self.hosts[node].guid for node in hosts], np.uint64),
+            host_lids=np.array([self.hosts[node].lid for node in hosts], np.int32),
+            link_from=links[:, 0],
+            link_from_port=links[:, 1],
+            link_to=links[:, 2],
+            link_to_port=links[:, 3],
+            link_width=links[:, 4],
+            link_speed=[e.speed for _, e in ends],
+            source=str(self.text.path),
+            link_lines=links[:, 5],
+            node_lines=np.array(
+                [s.line for s in listed] + [self.hosts[node].line for node in hosts], np.int32
+            ),
+        )
+
+    def _refuse_one_sided(self) -> None:
+        for (node, port), end in self.ends.items():
+            is_known = end.peer.guid in self.switches if end.peer.port == 0 else end.peer in self.hosts
+            if not is_known:
+                self.text.refuse(
+                    end.line,
+                    f"port {port} of {self._name(node)} leads to {end.peer.guid:#018x}, which is not listed",
+                    "is the file complete?",
+                )
+            if node.port == 0 and port > self.switches[node.guid].ports:
+                self.text.refuse(
+                    end.line, f"port {port} of {self._name(node)}, which has {self.switches[node.guid].ports}"
+                )
+            back = self.ends.get((end.peer, end.peer_port))
+            if back is None or (back.peer, back.peer_port) != (node, port):
+                peer = f"{self._name(end.peer)}[{end.peer_port}]"
+                self.text.refuse(
+                    end.line,
+                    f"the cable from {self._name(node)}[{port}] to {peer} is not listed at its other end",
+                    "take a new dump: this one is damaged, or the fabric changed meanwhile",
+                )
+
+    def _refuse_duplicates(self) -> None:
+        owners: dict[tuple[str, int], _Listed] = {}
+        for listed in [*self.switches.values(), *self.hosts.values()]:
+            for kind, value in (("LID", listed.lid), ("GUID", listed.guid)):
+                earlier = owners.setdefault((kind, value), listed)
+                if value and earlier is not listed:
+                    shown = value if kind == "LID" else f"{value:#018x}"
+                    self.text.refuse(
+                        listed.line,
+                        f"{kind} {shown} belongs to {earlier.name} already, on line {earlier.line}",
+                    )

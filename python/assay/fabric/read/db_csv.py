@@ -1,0 +1,155 @@
+"""ibdiagnet2.db_csv: sections of comma-separated values, START_NAME to END_NAME, a heading first.
+
+Read are NODES (NodeDesc, NumPorts, NodeType, NodeGUID), PORTS (NodeGuid, PortGuid, PortNum, LID, LinkWidthActv,
+LinkSpeedActv) and LINKS (NodeGuid1, PortNum1, NodeGuid2, PortNum2), by the names of their columns. A cable is listed
+once. No file of the tool itself was at hand: the names of sections and columns, and the codes of widths and speeds, are
+those that published readers of such files use.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from assay.fabric.read.cables import Cables, Node
+from assay.fabric.read.text import Text
+from assay.fabric.topology import Fabric
+
+WIDTHS = {1: 1, 2: 4, 4: 8, 8: 12, 16: 2}
+SPEEDS = {
+    1: "SDR", 2: "DDR", 4: "QDR", 1 << 8: "FDR", 2 << 8: "EDR", 4 << 8: "HDR", 8 << 8: "NDR", 1 << 16: "FDR10",
+    1 << 24: "XDR",
+}  # fmt: skip
+CA, SWITCH, ROUTER = 1, 2, 3
+COLUMNS = {
+    "NODES": ("NodeDesc", "NumPorts", "NodeType", "NodeGUID"),
+    "PORTS": ("NodeGuid", "PortGuid", "PortNum", "LID", "LinkWidthActv", "LinkSpeedActv"),
+    "LINKS": ("NodeGuid1", "PortNum1", "NodeGuid2", "PortNum2"),
+}
+Row = tuple[int, dict[str, str]]
+
+
+def looks_like(head: str) -> bool:
+    return re.search(r"^START_[A-Z_0-9]+\s*$", head, re.MULTILINE) is not None
+
+
+def read(path: Path) -> Fabric:
+    """Raises UserError with file and line."""
+    text = Text(path)
+    sections = _sections(text)
+    cables = Cables(text)
+    kinds: dict[int, tuple[int, str, int, int]] = {}  # by node: type, name, ports, line
+    for line, row in sections["NODES"]:
+        guid = _number(text, line, row, "NodeGUID")
+        ports, kind = (_number(text, line, row, column) for column in ("NumPorts", "NodeType"))
+        if guid in kinds:
+            text.refuse(line, f"node {guid:#018x} is listed twice, first on line {kinds[guid][3]}")
+        if kind not in (CA, SWITCH, ROUTER):
+            text.refuse(line, f"{kind} is no type of a node", "1 is an adapter, 2 a switch, 3 a router")
+        kinds[guid] = (kind, row["NodeDesc"], ports, line)
+    rates = _read_ports(text, cables, kinds, sections["PORTS"])
+    for line, row in sections["LINKS"]:
+        ends = [
+            (_number(text, line, row, f"NodeGuid{side}"), _number(text, line, row, f"PortNum{side}"))
+            for side in (1, 2)
+        ]
+        for guid, port in ends:
+            if guid not in kinds or (guid, port) not in rates:
+                text.refuse(
+                    line, f"port {port} of {guid:#018x} is not among the PORTS", "is the file complete?"
+                )
+        nodes = [(Node(guid, 0 if kinds[guid][0] == SWITCH else port), port) for guid, port in ends]
+        for (node, port), (peer, peer_port), key in zip(nodes, reversed(nodes), ends, strict=True):
+            cables.end(node, port, peer, peer_port, *rates[key], line)
+    linked = {node for node, _ in cables.ends}
+    cables.hosts = {node: listed for node, listed in cables.hosts.items() if node in linked}
+    return cables.fabric()
+
+
+def _read_ports(
+    text: Text, cables: Cables, kinds: dict[int, tuple[int, str, int, int]], rows: list[Row]
+) -> dict[tuple[int, int], tuple[int, str]]:
+    """Adds switches and hosts; returns (lanes, speed) by node and port. A switch has its LID at port 0."""
+    rates: dict[tuple[int, int], tuple[int, str]] = {}
+    for line, row in rows:
+        guid, port_guid, port, lid, width, speed = (
+            _number(text, line, row, column) for column in COLUMNS["PORTS"]
+        )
+        if guid not in kinds:
+            text.refuse(line, f"{guid:#018x} is not among the NODES", "is the file complete?")
+        kind, name, ports, _ = kinds[guid]
+        if (guid, port) in rates:
+            text.refuse(line, f"port {port} of {guid:#018x} is listed twice")
+        rates[guid, port] = (WIDTHS.get(width, 0), SPEEDS.get(speed, ""))
+        if kind != SWITCH:
+            cables.host(Node(guid, port), port_guid, name, lid, line)
+        elif guid not in cables.switches:
+            cables.switch(guid, name, ports, lid, line)
+        elif port == 0:
+            cables.switches[guid].lid = lid
+    return rates
+
+
+def _sections(text: Text) -> dict[str, list[Row]]:
+    """The rows of the sections that are read, with their lines."""
+    found: dict[str, list[Row]] = {}
+    heading: list[str] = []
+    name = ""
+    for number, line in _lines(text):
+        if line.startswith("START_"):
+            if name:
+                text.refuse(number, f"section {name} has no end before this one")
+            name, heading = line[len("START_") :], []
+            if name in COLUMNS:
+                if name in found:
+                    text.refuse(number, f"a second section {name}", "give one dump, not two")
+                found[name] = []
+        elif line.startswith("END_"):
+            if line != f"END_{name}":
+                text.refuse(number, f"the end of {line[len('END_') :]} within {name or 'no section'}")
+            name = ""
+        elif name in COLUMNS:
+            values = _split(text, number, line)
+            if not heading:
+                heading = values
+                missing = [column for column in COLUMNS[name] if column not in heading]
+                if missing:
+                    text.refuse(number, f"section {name} has no column {missing[0]}")
+            elif len(values) != len(heading):
+                text.refuse(number, f"{len(values)} values under {len(heading)} columns")
+            else:
+                found[name].append((number, dict(zip(heading, values, strict=True))))
+    if name:
+        text.refuse(text.last, f"the file ends within section {name}", "it is cut short: take it again")
+    for name in COLUMNS:
+        if name not in found:
+            text.refuse(text.last, f"the file has no section {name}", "run ibdiagnet without --skip")
+    return found
+
+
+def _lines(text: Text) -> Iterator[tuple[int, str]]:
+    for number, line in enumerate(text.lines, 1):
+        line = line.strip()
+        if line and not line.startswith("#"):
+            yield number, line
+
+
+def _split(text: Text, number: int, line: str) -> list[str]:
+    try:
+        return [value.strip() for value in next(csv.reader([line], strict=True))]
+    except (csv.Error, StopIteration):
+        text.refuse(number, "not comma-separated values")
+
+
+def _number(text: Text, line: int, row: dict[str, str], column: str) -> int:
+    value = row[column]
+    if value == "N/A":
+        return 0
+    try:
+        if not value.isascii() or "_" in value or len(value) > 20:
+            raise ValueError
+        return int(value, 16) if value.lower().startswith("0x") else int(value)
+    except ValueError:
+        text.refuse(line, f"{column} is '{value}', which is no number")

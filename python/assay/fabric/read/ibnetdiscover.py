@@ -1,0 +1,76 @@
+"""The output of ibnetdiscover: a block for each switch and adapter, a line for each of its cables.
+
+Switch  36 "S-0000000000200002"    # "leaf2" base port 0 lid 4 lmc 0
+[1]     "H-0000000000100048"[1](100049)    # "node36 HCA-1" lid 58 4xSDR
+[19]    "S-0000000000200003"[3]    # "spine0" lid 6 4xSDR
+
+Ca      1 "H-0000000000100048"     # "node36 HCA-1"
+[1](100049)    "S-0000000000200002"[1]    # lid 58 lmc 0 "leaf2" lid 4 4xSDR
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from assay.fabric.read.cables import Cables, Node
+from assay.fabric.read.text import Text
+from assay.fabric.topology import Fabric
+
+_NODE = re.compile(r'(Switch|Ca|Rt)\s+([0-9]{1,5})\s+"([SHR])-([0-9a-fA-F]{1,16})"\s*(?:#\s*"(.*)")?([^"]*)$')
+_END = re.compile(
+    r"\[([0-9]{1,5})\](?:\[ext [0-9]+\])?(?:\(([0-9a-fA-F]{1,16})\))?\s+"
+    r'"([SHR])-([0-9a-fA-F]{1,16})"\[([0-9]{1,5})\](?:\[ext [0-9]+\])?(?:\([0-9a-fA-F]{1,16}\))?\s*(?:#\s*(.*))?$'
+)
+_LID = re.compile(r"\blid ([0-9]{1,6})\b")
+_RATE = re.compile(r"\b([0-9]{1,2})x([A-Z]+[0-9]*)\b(?!.*\")")
+_ATTRIBUTE = re.compile(r"(vendid|devid|sysimgguid|switchguid|caguid|rtguid)=0x[0-9a-fA-F]+")
+_OTHER = re.compile(r"(Chassis|Spine|Line|Non-Chassis)\b")  # headings of ibnetdiscover -g
+
+
+def looks_like(head: str) -> bool:
+    return re.search(r'^(Switch|Ca)\s+[0-9]+ "[SH]-', head, re.MULTILINE) is not None
+
+
+def read(path: Path) -> Fabric:
+    """Raises UserError with file and line."""
+    text = Text(path)
+    cables = Cables(text)
+    kind, guid, name, ports = "", 0, "", 0
+    for number, line in enumerate(text.lines, 1):
+        line = line.rstrip()
+        if not line or line.startswith("#") or _ATTRIBUTE.match(line) or _OTHER.match(line):
+            continue
+        if match := _NODE.fullmatch(line):
+            kind, guid = match[1], int(match[4], 16)
+            name, ports = match[5] or "", int(match[2])
+            if kind == "Switch":
+                cables.switch(guid, name, ports, _lid(match[6]), number)
+            continue
+        match = _END.fullmatch(line)
+        if not match:
+            text.refuse(number, "not a line of ibnetdiscover", "give its whole output, unchanged")
+        if not kind:
+            text.refuse(number, "a port before the first switch or adapter", "is the file complete?")
+        _read_end(text, cables, (kind, guid, name), match, number)
+    return cables.fabric()
+
+
+def _read_end(
+    text: Text, cables: Cables, owner: tuple[str, int, str], match: re.Match[str], line: int
+) -> None:
+    kind, guid, name = owner
+    port, peer_port = int(match[1]), int(match[5])
+    node = Node(guid, 0 if kind == "Switch" else port)
+    if kind != "Switch":
+        if match[2] is None:
+            text.refuse(line, "the port's GUID is missing", "give the output of ibnetdiscover unchanged")
+        cables.host(node, int(match[2], 16), name, _lid((match[6] or "").partition('"')[0]), line)
+    peer = Node(int(match[4], 16), 0 if match[3] == "S" else peer_port)
+    rate = _RATE.search(match[6] or "")
+    cables.end(node, port, peer, peer_port, int(rate[1]) if rate else 0, rate[2] if rate else "", line)
+
+
+def _lid(text: str) -> int:
+    match = _LID.search(text)
+    return int(match[1]) if match else 0

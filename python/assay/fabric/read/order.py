@@ -1,0 +1,79 @@
+"""The order of ranks: opensm-ftree-ca-order.dump, or a list of hosts.
+
+    0x0001<TAB>node000 HCA-1
+    0xFFFF<TAB>DUMMY
+
+DUMMY is an empty slot. A line without a LID is the name of a host, or a list of hosts such as node[0-15].
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+from ClusterShell.NodeSet import NodeSet, NodeSetException
+
+from assay.fabric.read.text import Text, clean
+from assay.fabric.topology import Fabric, Ints
+
+EMPTY = -1
+_LINE = re.compile(r"(0x[0-9a-fA-F]{1,4})\s+(.*)")
+NO_LID = 0xFFFF
+
+
+def read(path: Path, fabric: Fabric) -> Ints:
+    """[ranks] hosts, -1 for an empty slot. Raises UserError with file and line."""
+    text = Text(path)
+    by_lid = {int(lid): host for host, lid in enumerate(fabric.host_lids) if lid}
+    by_name = {name: host for host, name in enumerate(fabric.host_names)}
+    order: list[int] = []
+    seen: dict[int, int] = {}
+    for number, line in enumerate(text.lines, 1):
+        line = line.partition("#")[0].strip()
+        if not line:
+            continue
+        if match := _LINE.fullmatch(line):
+            hosts = [_of_lid(text, number, fabric, by_lid, int(match[1], 16), clean(match[2]))]
+        elif line == "DUMMY":
+            hosts = [EMPTY]
+        else:
+            hosts = [_of_name(text, number, fabric, by_name, name) for name in _names(text, number, line)]
+        for host in hosts:
+            if host != EMPTY and host in seen:
+                name = fabric.host_names[host]
+                text.refuse(number, f"{name} comes twice, first on line {seen[host]}")
+            seen[host] = number
+            order.append(host)
+    return np.array(order, np.int32)
+
+
+def _names(text: Text, number: int, line: str) -> list[str]:
+    try:
+        nodes = NodeSet(line)
+        if len(nodes) > 1 << 20:
+            text.refuse(number, f"{len(nodes)} hosts in one line")
+        return [str(name) for name in nodes]
+    except NodeSetException:
+        text.refuse(number, "not a list of hosts", "write a host, or node[0-15]")
+
+
+def _of_name(text: Text, number: int, fabric: Fabric, by_name: dict[str, int], name: str) -> int:
+    if name not in by_name:
+        text.refuse(number, f"host {clean(name)} is not in {fabric.source}")
+    return by_name[name]
+
+
+def _of_lid(text: Text, number: int, fabric: Fabric, by_lid: dict[int, int], lid: int, name: str) -> int:
+    """The name must agree: LIDs are given anew when a fabric is started."""
+    if lid == NO_LID:
+        return EMPTY
+    if lid not in by_lid:
+        text.refuse(number, f"LID {lid} belongs to no host of {fabric.source}", "take both at one time")
+    host = by_lid[lid]
+    known = fabric.host_names[host]
+    if name != known and name.split()[:1] != known.split()[:1]:
+        text.refuse(
+            number, f"LID {lid} is {name} here and {known} in {fabric.source}", "take both at one time"
+        )
+    return host

@@ -1,0 +1,61 @@
+"""opensm-subnet.lst: a line for each direction of each cable.
+
+    { SW Ports:24 SystemGUID:.. NodeGUID:.. PortGUID:.. VenID:.. DevID:.. Rev:.. {leaf0} LID:0002 PN:13 } {
+    the other end } PHY=4x LOG=ACT SPD=2.5
+
+All numbers but the speed and width are hexadecimal. The speed is that of a lane, in Gbit/s.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from assay.fabric.read.cables import Cables, Node
+from assay.fabric.read.text import Text
+from assay.fabric.topology import Fabric
+
+_SIDE = (
+    r"\{ (CA|SW|RT|\*\*)(?:-SM)? Ports:([0-9A-Fa-f]{2}) SystemGUID:[0-9A-Fa-f]+ NodeGUID:([0-9A-Fa-f]{1,16}) "
+    r"PortGUID:([0-9A-Fa-f]{1,16}) VenID:[0-9A-Fa-f]+ DevID:[0-9A-Fa-f]+ Rev:[0-9A-Fa-f]+ \{(.*?)\} "
+    r"LID:([0-9A-Fa-f]{1,4}) PN:([0-9A-Fa-f]{2}) \}"
+)
+_LINE = re.compile(_SIDE + " " + _SIDE + r" PHY=([0-9]{1,2})x LOG=(\w+) SPD=([0-9.A-Z]+)\s*")
+SPEEDS = {
+    "2.5": "SDR", "5": "DDR", "10": "QDR", "FDR10": "FDR10", "14": "FDR", "25": "EDR", "50": "HDR", "100": "NDR",
+    "200": "XDR",
+}  # fmt: skip
+
+
+def looks_like(head: str) -> bool:
+    return re.search(r"^\{ (CA|SW|RT)", head, re.MULTILINE) is not None
+
+
+def read(path: Path) -> Fabric:
+    """Raises UserError with file and line."""
+    text = Text(path)
+    cables = Cables(text)
+    for number, line in enumerate(text.lines, 1):
+        if not line.strip():
+            continue
+        match = _LINE.fullmatch(line)
+        if not match:
+            text.refuse(number, "not a line of opensm-subnet.lst", "is the file complete, and unchanged?")
+        sides = [match.groups()[:7], match.groups()[7:14]]
+        (node, port), (peer, peer_port) = (_side(cables, side, number) for side in sides)
+        width, speed = int(match[15]), SPEEDS.get(match[17], "")
+        cables.end(node, port, peer, peer_port, width, speed, number)
+    return cables.fabric()
+
+
+def _side(cables: Cables, side: tuple[str | None, ...], line: int) -> tuple[Node, int]:
+    kind, ports, guid, port_guid, name, lid, port = (part or "" for part in side)
+    number = int(port, 16)
+    if kind == "SW":
+        node = Node(int(guid, 16), 0)
+        if node.guid not in cables.switches:
+            cables.switch(node.guid, name, int(ports, 16), int(lid, 16), line)
+    else:
+        node = Node(int(guid, 16), number)
+        cables.host(node, int(port_guid, 16), name, int(lid, 16), line)
+    return node, number

@@ -1,0 +1,304 @@
+"""Readers: what OpenSM and the diagnostic tools wrote is read; what is damaged is refused with file and line."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from recorded import SIX, db_csv, unpacked
+
+from assay.errors import UserError
+from assay.fabric import Fabric, Routes, conflicts, schedules, synthetic, tables
+from assay.fabric.read import read_fabric, read_order, read_tables
+
+TOPOLOGIES = ["topology.txt", "opensm-subnet.lst"]
+TABLES = ["fts.txt", "opensm-lfts.dump", "opensm.fdbs"]
+
+
+def shifted(routes: Routes, members: np.ndarray | None = None) -> conflicts.Conflicts:
+    chosen = np.arange(routes.fabric.hosts) if members is None else members
+    return conflicts.analyse(routes, schedules.shift(len(chosen)), chosen)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "total", "rounds", "padded"), [(45, 81, 62, 54), (64, 160, 98, 72), (512, 2160, 971, 522)]
+)
+def test_tables_of_opensm(nodes: int, total: int, rounds: int, padded: int, tmp_path: Path) -> None:
+    """Real tables of OpenSM's fat-tree engine; with the empty slots of its order file no conflict is left."""
+    fabric = read_fabric(unpacked(f"of{nodes}", "topology.txt", tmp_path))
+    routes = Routes(fabric, read_tables(unpacked(f"of{nodes}", "opensm.fdbs", tmp_path), fabric))
+    found = shifted(routes)
+    assert (fabric.hosts, found.total, found.rounds) == (nodes, total, rounds)
+    order = read_order(unpacked(f"of{nodes}", "opensm-ftree-ca-order.dump", tmp_path), fabric)
+    found = shifted(routes, order)
+    assert (found.ranks, found.total, found.rounds) == (padded, 0, padded)
+
+
+def test_pairs_of_the_published_example_share_an_up_port(tmp_path: Path) -> None:
+    fabric = read_fabric(unpacked("of45", "topology.txt", tmp_path))
+    routes = Routes(fabric, read_tables(unpacked("of45", "opensm.fdbs", tmp_path), fabric))
+    shared = conflicts.Loads(routes, np.arange(45)).shared(schedules.shift(45).step(28))
+    pairs = [set(zip(s.src.tolist(), s.dst.tolist(), strict=True)) for s in shared]
+    assert {(20, 37), (29, 1)} in pairs
+
+
+@pytest.mark.parametrize("topology", TOPOLOGIES)
+def test_a_topology_is_read_as_it_was_simulated(topology: str) -> None:
+    truth, fabric = synthetic.build(synthetic.parse("radix=4,nodes=6")), read_fabric(SIX / topology)
+    assert fabric.switch_names == truth.switch_names
+    assert fabric.host_names == truth.host_names
+    assert {fabric.link_name(k) for k in range(fabric.links)} == {
+        truth.link_name(k) for k in range(truth.links)
+    }
+    assert set(fabric.link_width) == {4}
+    assert set(fabric.link_speed) == {"SDR"}
+    assert (fabric.levels == truth.levels).all()
+
+
+def test_both_topologies_agree() -> None:
+    one, other = (read_fabric(SIX / name) for name in TOPOLOGIES)
+    for name in (
+        "switch_guids",
+        "switch_lids",
+        "switch_ports",
+        "host_guids",
+        "host_lids",
+        "link_to",
+        "link_to_port",
+    ):
+        assert (getattr(one, name) == getattr(other, name)).all(), name
+
+
+@pytest.mark.parametrize("topology", TOPOLOGIES)
+def test_all_tables_agree(topology: str) -> None:
+    fabric = read_fabric(SIX / topology)
+    read = [read_tables(SIX / name, fabric) for name in TABLES]
+    assert all((table.ports == read[0].ports).all() for table in read)
+    assert (read[0].ports != tables.NO_ENTRY).all()
+
+
+def test_an_entry_knows_its_line() -> None:
+    fabric = read_fabric(SIX / "topology.txt")
+    table = read_tables(SIX / "fts.txt", fabric)
+    lines = (SIX / "fts.txt").read_text().splitlines()
+    for switch in range(fabric.switches):
+        for host in range(fabric.hosts):
+            entry = lines[table.lines[switch, host] - 1]
+            assert entry.startswith(f"{fabric.host_lids[host]:#06x} {table.ports[switch, host]:03d} ")
+
+
+def test_ibdiagnet_is_read(tmp_path: Path) -> None:
+    truth = read_fabric(SIX / "topology.txt")
+    path = tmp_path / "ibdiagnet2.db_csv"
+    path.write_text(db_csv(truth))
+    fabric = read_fabric(path)
+    for name in (
+        "switch_guids",
+        "switch_lids",
+        "host_guids",
+        "host_lids",
+        "link_to",
+        "link_to_port",
+        "link_width",
+    ):
+        assert (getattr(fabric, name) == getattr(truth, name)).all(), name
+    assert fabric.link_speed == truth.link_speed
+    text = (SIX / "opensm.fdbs").read_text().replace("dump_ucast_routes", "osm_ucast_mgr_dump_ucast_routes")
+    (tmp_path / "ibdiagnet2.fdbs").write_text(text)
+    read = read_tables(tmp_path / "ibdiagnet2.fdbs", fabric)
+    assert (read.ports == read_tables(SIX / "fts.txt", truth).ports).all()
+
+
+def damaged(tmp_path: Path, name: str, change: Callable[[str], str]) -> Path:
+    text = (SIX / name).read_text()
+    assert change(text) != text
+    path = tmp_path / name
+    path.write_text(change(text))
+    return path
+
+
+def without_line(start: str) -> Callable[[str], str]:
+    def change(text: str) -> str:
+        lines = text.splitlines(keepends=True)
+        lines.remove(next(line for line in lines if line.startswith(start)))
+        return "".join(lines)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("topology.txt", lambda t: "", "the file is empty"),
+        ("topology.txt", lambda t: t[: t.index('"S-0000000000200004"') + 6], "not a line of ibnetdiscover"),
+        ("topology.txt", without_line('[3]\t"S-0000000000200003"[3]'), "is not listed at its other end"),
+        ("topology.txt", lambda t: t.partition("Ca\t")[0], "which is not listed; fix: is the file complete?"),
+        ("topology.txt", lambda t: t + t, "switch 0x0000000000200002 is listed twice"),
+        ("topology.txt", lambda t: t.replace("lid 11", "lid 10"), "LID 10 belongs to node"),
+        ("topology.txt", lambda t: t.replace("Switch\t4", "Switch\t3"), "which has 3"),
+        ("topology.txt", lambda t: t.replace("[4]\t", "[3]\t", 1), "has a cable already, on line 13"),
+        ("topology.txt", lambda t: t.replace("lid 10", "lid 60000"), "60000 is no LID"),
+        ("opensm-subnet.lst", lambda t: t[:-40], "not a line of opensm-subnet.lst"),
+        ("opensm-subnet.lst", lambda t: "".join(t.splitlines(keepends=True)[1:]), "not listed at its other end"),
+    ],
+)  # fmt: skip
+def test_a_damaged_topology_is_refused(
+    name: str, change: Callable[[str], str], message: str, tmp_path: Path
+) -> None:
+    path = damaged(tmp_path, name, change)
+    with pytest.raises(UserError) as error:
+        read_fabric(path)
+    assert message in str(error.value)
+    assert str(error.value).startswith(f"{path}:")
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("fts.txt", lambda t: "", "the file is empty"),
+        ("fts.txt", lambda t: t[: t.index("0x0005") + 8], "not a line of forwarding tables"),
+        ("fts.txt", without_line("0x0005"), "entries, and 11 were written"),
+        ("fts.txt", lambda t: t.replace("0000000000200002 (", "0000000000abcdef ("), "is not in"),
+        ("fts.txt", lambda t: t + t, "a second table of switch leaf2, the first is on line 1"),
+        ("fts.txt", lambda t: t.replace("0x0005", "0x0105"), "LID 261 belongs to no port"),
+        ("fts.txt", lambda t: t.replace("0x0005", "0x0001"), "a second entry for LID 1"),
+        ("fts.txt", lambda t: t.replace("100003", "100103"), "LID 5 is that of 0x0000000000100103 here"),
+        ("fts.txt", lambda t: "".join(t.splitlines(keepends=True)[:15]), "ends without a table of switch leaf0"),
+        ("opensm-lfts.dump", lambda t: t.rpartition("0x000b")[0], "ends within a table"),
+        ("opensm.fdbs", lambda t: t[t.index("LID") :], "an entry before the first switch"),
+        ("opensm.fdbs", lambda t: t.replace(": 001", ": 901", 1), "no port has the number 901"),
+        ("opensm.fdbs", lambda t: t.replace("LID ", "PLFT_NUM: 2\nLID ", 1), "several private tables"),
+        ("opensm.fdbs", lambda t: t.rpartition("dump_ucast")[0], "ends without a table"),
+    ],
+)  # fmt: skip
+def test_damaged_tables_are_refused(
+    name: str, change: Callable[[str], str], message: str, tmp_path: Path
+) -> None:
+    path = damaged(tmp_path, name, change)
+    fabric = read_fabric(SIX / "topology.txt")
+    with pytest.raises(UserError) as error:
+        read_tables(path, fabric)
+    assert message in str(error.value)
+    assert str(error.value).startswith(f"{path}:")
+
+
+def test_a_table_with_a_hole_names_switch_lid_and_line(tmp_path: Path) -> None:
+    fabric = read_fabric(SIX / "topology.txt")
+    path = damaged(tmp_path, "opensm.fdbs", without_line("0x0005"))  # of leaf0, where node1 is
+    routes = Routes(fabric, read_tables(path, fabric))
+    with pytest.raises(UserError) as error:
+        routes.links(np.array([0]), np.array([1]))
+    assert str(error.value) == f"{path}:1: switch leaf0 has no entry for LID 5 (node1)"
+
+
+def test_a_loop_names_switch_lid_and_line(tmp_path: Path) -> None:
+    """leaf0 sends node2 (LID 8) up, and both spines send it down to leaf0 again."""
+    fabric = read_fabric(SIX / "topology.txt")
+    parts = (SIX / "opensm.fdbs").read_text().split("dump_ucast_routes")
+    looped = [
+        p.replace("0x0008 : 002", "0x0008 : 001") if "200003" in p or "200004" in p else p for p in parts
+    ]
+    path = tmp_path / "looped.fdbs"
+    path.write_text("dump_ucast_routes".join(looped))
+    routes = Routes(fabric, read_tables(path, fabric))
+    with pytest.raises(
+        UserError, match=r"looped.fdbs:[0-9]+: switch \w+ forwards LID 8 \(node2\) .* in a loop"
+    ):
+        routes.links(np.array([0]), np.array([2]))
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_tables_are_no_topology(name: str) -> None:
+    with pytest.raises(UserError, match=":1: forwarding tables"):
+        read_fabric(SIX / name)
+
+
+@pytest.mark.parametrize("name", TOPOLOGIES)
+def test_a_topology_is_no_tables(name: str) -> None:
+    with pytest.raises(UserError, match=":1: a topology"):
+        read_tables(SIX / name, read_fabric(SIX / "topology.txt"))
+
+
+def test_tables_of_another_fabric_are_refused(tmp_path: Path) -> None:
+    fabric = read_fabric(SIX / "topology.txt")
+    with pytest.raises(UserError, match="of different days"):
+        read_tables(unpacked("of45", "opensm.fdbs", tmp_path), fabric)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("node[0-2]\nDUMMY\nnode5\n", [0, 1, 2, -1, 5]), ("0x0001\tnode0\n0xFFFF\tDUMMY\n", [0, -1])],
+)
+def test_an_order_is_read(text: str, expected: list[int], tmp_path: Path) -> None:
+    path = tmp_path / "order"
+    path.write_text(text)
+    assert read_order(path, read_fabric(SIX / "topology.txt")).tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("node[0-2]\nnode1\n", ":2: node1 comes twice, first on line 1"),
+        ("nodeX\n", ":1: host nodeX is not in"),
+        ("0x0001\tnode3\n", ":1: LID 1 is node3 here and node0 in"),
+        ("0x0077\tnode3\n", ":1: LID 119 belongs to no host"),
+        ("node[0-\n", ":1: not a list of hosts"),
+        ("\n", "the file is empty"),
+    ],
+)
+def test_a_wrong_order_is_refused(text: str, message: str, tmp_path: Path) -> None:
+    path = tmp_path / "order"
+    path.write_text(text)
+    with pytest.raises(UserError) as error:
+        read_order(path, read_fabric(SIX / "topology.txt"))
+    assert message in str(error.value)
+
+
+def test_names_of_adapters_cannot_steer_the_terminal(tmp_path: Path) -> None:
+    path = damaged(tmp_path, "topology.txt", lambda t: t.replace('"node4"', '"\x1b[31mred\x07"'))
+    names = read_fabric(path).host_names
+    assert "?[31mred?" in names
+    assert all(name.isprintable() for name in names)
+
+
+def test_adapters_with_one_description_are_told_apart(tmp_path: Path) -> None:
+    path = damaged(
+        tmp_path, "topology.txt", lambda t: t.replace('"node4"', '"mlx5_0"').replace('"node5"', '"mlx5_0"')
+    )
+    assert read_fabric(path).host_names[:2] == ["mlx5_0 0x000000000010000b", "mlx5_0 0x0000000000100009"]
+
+
+# Each file with a part of it replaced by other bytes: read, or refused with one line that names the file.
+@settings(deadline=None, max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+@pytest.mark.parametrize("name", [*TOPOLOGIES, *TABLES, "opensm-ftree-ca-order.dump", "ibdiagnet2.db_csv"])
+def test_any_damage_is_read_or_refused(name: str, data: st.DataObject, tmp_path: Path) -> None:
+    fabric = read_fabric(SIX / "topology.txt")
+    whole = (db_csv(fabric) if name.endswith("csv") else (SIX / name).read_text()).encode()
+    begin = data.draw(st.integers(0, len(whole)))
+    length = data.draw(st.integers(0, 200))
+    pool = st.one_of(
+        st.binary(max_size=40), st.sampled_from([whole[k : k + 60] for k in range(0, len(whole), 50)])
+    )
+    path = tmp_path / name
+    path.write_bytes(whole[:begin] + data.draw(pool) + whole[begin + length :])
+    read: Callable[[], Fabric | tables.ForwardingTables | np.ndarray]
+    if name in TOPOLOGIES or name.endswith("csv"):
+        read = lambda: read_fabric(path)  # noqa: E731
+    elif name in TABLES:
+        read = lambda: read_tables(path, fabric)  # noqa: E731
+    else:
+        read = lambda: read_order(path, fabric)  # noqa: E731
+    try:
+        result = read()
+    except UserError as error:
+        assert str(path) in str(error)
+        assert str(error).isprintable()
+        return
+    if isinstance(result, Fabric):
+        assert (result.link_from[result.reverse] == result.link_to).all()

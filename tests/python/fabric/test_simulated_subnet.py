@@ -1,0 +1,35 @@
+"""The real subnet manager on a simulated fabric, from the cables to the conflicts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import subnet_simulation
+
+from assay.fabric import Routes, conflicts, schedules, synthetic
+from assay.fabric.read import read_fabric, read_tables
+
+pytestmark = [
+    pytest.mark.programs,
+    pytest.mark.skipif(bool(subnet_simulation.missing()), reason=subnet_simulation.missing() or "-"),
+]
+
+
+@pytest.mark.parametrize("engine", ["ftree", "minhop", "updn"])
+def test_opensm_routes_45_nodes(engine: str, tmp_path: Path) -> None:
+    subnet_simulation.simulate(synthetic.build(synthetic.parse("radix=36,nodes=45")), tmp_path, engine)
+    fabric = read_fabric(tmp_path / subnet_simulation.TOPOLOGY)
+    for name in (subnet_simulation.TABLES, "opensm-lfts.dump", "opensm.fdbs"):
+        routes = Routes(fabric, read_tables(tmp_path / name, fabric))
+        assert conflicts.analyse(routes, schedules.shift(45), np.arange(45)).total == 81
+
+
+def test_opensm_routes_around_a_dead_cable(tmp_path: Path) -> None:
+    subnet_simulation.simulate(synthetic.build(synthetic.parse("radix=8,dead=leaf0:5")), tmp_path)
+    fabric = read_fabric(tmp_path / subnet_simulation.TOPOLOGY)
+    routes = Routes(fabric, read_tables(tmp_path / subnet_simulation.TABLES, fabric))
+    assert routes.reachable().all()
+    assert "leaf0[5]" not in " ".join(fabric.link_name(link) for link in range(fabric.links))
+    assert conflicts.analyse(routes, schedules.shift(32), np.arange(32)).total > 0
