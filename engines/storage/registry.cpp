@@ -5,6 +5,7 @@
 #include "probe/engine_main.hpp"
 #include "storage/hdf5/hdf5.hpp"
 #include "storage/ior/ior.hpp"
+#include "storage/metadata/metadata.hpp"
 #include "storage/reaction_diffusion/reaction_diffusion.hpp"
 
 namespace {
@@ -15,6 +16,7 @@ constexpr std::array table = {
     storage::ior,
     storage::reaction_diffusion,
     storage::hdf5,
+    storage::metadata,
 };
 
 }  // namespace

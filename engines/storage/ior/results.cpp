@@ -1,8 +1,7 @@
 #include "storage/ior/results.hpp"
 
-#include <algorithm>
-
 #include "storage/ior/ior.hpp"
+#include "storage/ranks/straggler.hpp"
 
 namespace assay::storage {
 namespace {
@@ -32,27 +31,6 @@ void report_corruptions(Ranks& ranks, const Plan& plan, const Json& params,
                                   offset - plan.offset(mismatch[3], mismatch[1], ranks.size()),
                                   mismatch[5], mismatch[6]);
         }
-}
-
-// The slowest rank by the median of its times, against the median of the other ranks.
-void report_straggler(Ranks& ranks, const Json& params,
-                      const std::vector<std::vector<double>>& rank_times) {
-    std::vector<double> medians, rank_samples(rank_times.size());
-    for (int rank = 0; rank < ranks.size(); ++rank) {
-        for (std::size_t k = 0; k < rank_times.size(); ++k)
-            rank_samples[k] = rank_times[k][static_cast<std::size_t>(rank)];
-        medians.push_back(summarize(rank_samples).median);
-    }
-    const auto slowest = std::ranges::max_element(medians);
-    const int rank = static_cast<int>(slowest - medians.begin());
-    // Without the slowest itself, which would distort the median of few ranks.
-    std::vector<double> others(medians);
-    others.erase(others.begin() + rank);
-    const double others_median = summarize(others).median;
-    if (others_median <= 0) return;
-    const double ratio[] = {*slowest / others_median};
-    ranks.sink.measurement(ranks.measurement, "straggler", {.host = ranks.host(rank), .rank = rank},
-                           params, summarize(ratio));
 }
 
 }  // namespace

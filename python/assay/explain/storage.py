@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from assay.explain.evidence import Evidence
 from assay.records.schema import Corruption, Finding, Measurement, Scalar, Subject
 
-NAME = "storage.ior"
+NAMES = ("storage.ior", "storage.metadata")  # whose records name the slowest rank
 MIN_RATIO = 1.5  # of the slowest rank's time over the others'; 2 ranks on 2 busy cores differ by a third
 MIN_ROUNDS = 3  # fewer cannot tell a slow rank from a single slow round
 MAX_DETAILS = 8
@@ -60,11 +60,14 @@ def _detail(record: Corruption) -> str:
 def straggler(evidence: Evidence) -> list[Finding]:
     """The rank that is the slowest in every round of an operation; or the node, if its ranks alternate."""
     groups: dict[str, list[Measurement]] = defaultdict(list)
-    for record in evidence.measurements(NAME, "straggler"):
-        key = {
-            key: value for key, value in record.params.items() if key not in ("round", "transfer", "block")
-        }
-        groups[repr(sorted(key.items(), key=str))].append(record)
+    for name in NAMES:
+        for record in evidence.measurements(name, "straggler"):
+            key = {
+                key: value
+                for key, value in record.params.items()
+                if key not in ("round", "transfer", "block")
+            }
+            groups[name + repr(sorted(key.items(), key=str))].append(record)
     findings: dict[tuple[str | None, int | None], Finding] = {}
     for records in groups.values():
         slow = [record for record in records if record.summary and record.summary.median >= MIN_RATIO]
@@ -106,7 +109,7 @@ def _straggler_finding(who: str, subject: Subject, slow: Sequence[Measurement], 
     params = slow[0].params
     return Finding(
         rule="straggler",
-        cause=f"{who} slows down the others: its transfers take {ratio:.2g} times as long",
+        cause=f"{who} slows down the others: its operations take {ratio:.2g} times as long",
         subject=subject,
         side="node",
         severity="warning",

@@ -23,7 +23,17 @@ from assay.measure.progress import ProgressTracker
 from assay.measure.session import Session, option_arguments
 from assay.records.schema import Measurement, Scalar, Subject
 from assay.records.statistics import summarize
-from assay.records.storage import ACCELERATED, HDF5, IOR, SOLVER, SPEEDUP, STOCK, pair_variants, speedups
+from assay.records.storage import (
+    ACCELERATED,
+    HDF5,
+    IOR,
+    METADATA,
+    SOLVER,
+    SPEEDUP,
+    STOCK,
+    pair_variants,
+    speedups,
+)
 
 SILENCE_MARGIN_S = 30.0
 # The metrics that are compared, by benchmark.
@@ -31,6 +41,7 @@ COMPARED = {
     IOR: ("bandwidth", "rate"),
     SOLVER: ("bandwidth",),
     HDF5: ("raw_rate", "observed_rate"),
+    METADATA: ("rate",),
 }
 SPEEDUP_DESCRIBED = Described(
     name=SPEEDUP,

@@ -16,9 +16,10 @@ from assay.records.schema import AnyRecord, Measurement, Scalar, Subject
 IOR = "storage.ior"
 SOLVER = "storage.reaction_diffusion"
 HDF5 = "storage.hdf5"
+METADATA = "storage.metadata"
 DEVICE = "storage.device"
 SPEEDUP = "storage.speedup"
-PARALLEL = (IOR, SOLVER, HDF5)
+PARALLEL = (IOR, SOLVER, HDF5, METADATA)
 
 STOCK, ACCELERATED = "stock", "accelerated"
 REPETITION_PARAMS = ("round", "digest")  # parameters that differ between repetitions

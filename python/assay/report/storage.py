@@ -13,6 +13,7 @@ from assay.records.storage import ACCELERATED, HDF5, IOR, SOLVER, SPEEDUP, STOCK
 from assay.records.units import format_quantity, format_size
 from assay.report.device import show_device
 from assay.report.ior import HEADER, iterations, line, tests
+from assay.report.metadata import show_metadata
 
 PHASES = {"compute_time": "compute", "communication_time": "communication", "write_time": "write"}
 MAX_ROWS = 24  # of the table in IOR's format; a sweep with more rows has only the side-by-side table
@@ -22,6 +23,7 @@ def show_storage(console: Console, records: Sequence[AnyRecord]) -> None:
     _show_ior(console, records)
     _show_solver(console, records)
     _show_hdf5(console, records)
+    show_metadata(console, records)
     show_device(console, records)
     _show_waived(console, records)
 

@@ -4,6 +4,7 @@
 //     FAULTY_FS_FILES=GLOB      the files, by their absolute path
 //     FAULTY_FS=CALL:ERRNO,...  these calls fail; CALL is open, read, write or sync
 //     FAULTY_FS=CALL:SLEEPn     these calls take n ms longer
+//     FAULTY_FS=readdir:HIDE    listings of a directory leave the files out
 //     FAULTY_FS_WHILE=PATH      faults occur only while PATH exists
 //     FAULTY_FS_ONCE=1          a fault removes PATH, so that only one call of all processes fails
 //     FAULTY_FS_RANK=RANK       faults occur in this rank only
@@ -18,6 +19,7 @@
 //
 // The library replaces the calls of libc by its own functions of the same name, as preloaded
 // libraries do, and reaches the real ones by dlsym(RTLD_NEXT). Its own log goes through syscall().
+#include <dirent.h>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <fnmatch.h>
@@ -46,7 +48,7 @@ struct NamedErrno {
 };
 constexpr NamedErrno errno_names[] = {{"EIO", EIO},       {"ENOSPC", ENOSPC}, {"EDQUOT", EDQUOT},
                                       {"EROFS", EROFS},   {"EMFILE", EMFILE}, {"ESTALE", ESTALE},
-                                      {"EACCES", EACCES}, {"EBADF", EBADF}};
+                                      {"EACCES", EACCES}, {"EBADF", EBADF},   {"ENOENT", ENOENT}};
 
 // The environment variable, or an empty string.
 const char* variable(const char* name) {
@@ -153,6 +155,11 @@ bool open_fails(const char* path) {
     return fault != 0;
 }
 
+bool is_hidden(DIR* folder, const char* name) {
+    return std::strstr(variable("FAULTY_FS"), "readdir:HIDE") && in_this_rank() &&
+           is_selected((path_of(dirfd(folder)) + "/" + name).c_str());
+}
+
 // A barrier of two processes that gives up after 5 ms. They spin, so that both are running when
 // they leave.
 void meet() {
@@ -254,6 +261,12 @@ TRANSFER(preadv, "read", "read", (int fd, const iovec* parts, int count, off_t o
          count, offset)
 TRANSFER(preadv64, "read", "read", (int fd, const iovec* parts, int count, off64_t offset), fd,
          parts, count, offset)
+dirent* readdir(DIR* folder) {
+    static const auto real = next<dirent*(DIR*)>("readdir");
+    dirent* entry = real(folder);
+    while (entry && is_hidden(folder, entry->d_name)) entry = real(folder);
+    return entry;
+}
 int statx(int folder, const char* path, int flags, unsigned mask, struct statx* info) {
     static const auto real = next<int(int, const char*, int, unsigned, struct statx*)>("statx");
     const int result = real(folder, path, flags, mask, info);

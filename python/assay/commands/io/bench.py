@@ -32,7 +32,7 @@ from assay.measure.storage import (
 )
 from assay.records.run import Run
 from assay.records.schema import Scalar
-from assay.records.storage import ACCELERATED, HDF5, IOR, SOLVER, STOCK
+from assay.records.storage import ACCELERATED, HDF5, IOR, METADATA, SOLVER, STOCK
 from assay.report.h5bench import write_h5bench_csv
 from assay.report.ior import write_ior_json
 from assay.report.rdbench import write_rdbench_json
@@ -40,11 +40,12 @@ from assay.report.rdbench import write_rdbench_json
 if TYPE_CHECKING:
     from assay.commands.io import Verbs
 
-MEASUREMENTS = {"ior": IOR, "reaction-diffusion": SOLVER, "hdf5": HDF5}
+MEASUREMENTS = {"ior": IOR, "reaction-diffusion": SOLVER, "hdf5": HDF5, "metadata": METADATA}
 SUMMARIES = {
     "ior": "Bandwidth of write, local and remote read, over transfer sizes and nodes, as IOR measures it",
     "reaction-diffusion": "A solver that computes, exchanges halos and writes snapshots, like RDBench",
     "hdf5": "Write and read of time steps through HDF5, in h5bench's patterns",
+    "metadata": "Rates of creating, looking up, opening, listing, renaming and removing files, as mdtest measures them",
 }
 RESULTS = {"ior": "ior_json", "reaction-diffusion": "rdbench_json", "hdf5": "h5bench_csv"}  # their options
 EXAMPLES = {
@@ -62,6 +63,15 @@ EXAMPLES = {
         Example("assay io bench hdf5 -n 2 --repeats 1 DIM_1=4K TIMESTEPS=2", needs="an MPI"),
         Example("assay io bench hdf5 -n 2 DIM_1=1M TIMESTEPS=5 MEM_PATTERN=INTERLEAVED", needs="minutes"),
         Example("assay io bench hdf5 --config sample_write_cc1d_small.cfg", needs="h5bench's file"),
+    ],
+    "metadata": [
+        Example("assay io bench metadata -n 2 --repeats 1 --items 100", needs="an MPI"),
+        Example(
+            "assay io bench metadata -n 2 --repeats 1 --api posix --unique --stonewall 5", needs="minutes"
+        ),
+        Example(
+            "assay io bench metadata -n 4 -- -n 1000 -u -w 3901 -e 3901 -N 1", "mdtest's options", "minutes"
+        ),
     ],
 }
 
@@ -172,6 +182,8 @@ def run_bench(args: argparse.Namespace) -> int:
 def _reads_back(request: StorageRequest) -> bool:
     """Whether the data are compared with what was written."""
     params = request.params
+    if request.measurement == METADATA:
+        return True
     if request.measurement == SOLVER:
         return not params.get("novalidate")
     reads = params.get("read") or params.get("check_read") or params.get("check_write")

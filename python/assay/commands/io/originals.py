@@ -8,50 +8,21 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from assay.commands.io.mdtest import MDTEST_HELP, mdtest
+from assay.commands.io.original import (
+    Original,
+    OriginalParser,
+    given,
+    integer,
+    number,
+    size,
+    without_program,
+)
 from assay.errors import UserError
 from assay.records.schema import Scalar
-from assay.records.units import parse_size
-
-
-@dataclass(frozen=True)
-class Original:
-    """What the command line of an original benchmark asks for."""
-
-    params: dict[str, Scalar]
-    results: Path | None = None  # where to write them in the benchmark's own format
-    pretty: bool = False  # that format is indented
-
-
-class _Original(argparse.ArgumentParser):
-    def error(self, message: str) -> None:  # type: ignore[override]
-        raise UserError(f"{self.prog}: {message}", f"see 'assay io bench {self.prog} --help'")
-
-
-def ior_size(text: str) -> int:
-    """IOR's sizes: 32k, 192m, 1g are binary."""
-    return parse_size(text.upper() if text[-1:] in "mg" and text[:-1].isdigit() else text)
-
-
-def _size(text: str) -> int:
-    try:
-        return ior_size(text)
-    except UserError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _number(text: str) -> int:
-    if not text.isascii() or not text.isdigit():
-        raise argparse.ArgumentTypeError(f"'{text}' is not an integer")
-    return int(text)
-
-
-def _integer(text: str) -> int:
-    sign = text.startswith("-")
-    return -_number(text[1:]) if sign else _number(text)
 
 
 def _mpiio(text: str) -> str:
@@ -89,9 +60,9 @@ IOR_FLAGS = {
     "-Z": "reorder_random",
 }  # fmt: skip
 IOR_VALUES: dict[str, tuple[str, Callable[[str], Scalar]]] = {
-    "-a": ("api", _mpiio), "-t": ("transfer", _size), "-b": ("block", _size), "-s": ("segments", _number),
-    "-i": ("repetitions", _number), "-Q": ("task_offset", _number), "-G": ("signature", _integer), "-o": ("file", str),
-    "-l": ("packet", _packet), "-D": ("stonewall", _number), "-X": ("random_seed", _integer),
+    "-a": ("api", _mpiio), "-t": ("transfer", size), "-b": ("block", size), "-s": ("segments", number),
+    "-i": ("repetitions", number), "-Q": ("task_offset", number), "-G": ("signature", integer), "-o": ("file", str),
+    "-l": ("packet", _packet), "-D": ("stonewall", number), "-X": ("random_seed", integer),
 }  # fmt: skip
 # IOR's directives (-O NAME=VALUE), which take the place of an option or have none; in lower case.
 IOR_DIRECTIVES: dict[str, tuple[str, Callable[[str], Scalar]]] = {
@@ -99,7 +70,7 @@ IOR_DIRECTIVES: dict[str, tuple[str, Callable[[str], Scalar]]] = {
     "segmentcount": IOR_VALUES["-s"], "repetitions": IOR_VALUES["-i"], "taskpernodeoffset": IOR_VALUES["-Q"],
     "settimestampsignature": IOR_VALUES["-G"], "testfile": IOR_VALUES["-o"],
     "deadlineforstonewalling": IOR_VALUES["-D"], "reordertasksrandomseed": IOR_VALUES["-X"],
-    "stonewallingwearoutiterations": ("stonewall_transfers", _number), "stonewallingwearout": ("wear_out", _switch),
+    "stonewallingwearoutiterations": ("stonewall_transfers", number), "stonewallingwearout": ("wear_out", _switch),
     "writefile": ("write", _switch), "readfile": ("read", _switch), "checkwrite": ("check_write", _switch),
     "checkread": ("check_read", _switch), "collective": ("collective", _switch), "fsync": ("fsync", _switch),
     "reordertasks": ("reorder", _switch), "reordertasksconstant": ("reorder", _switch),
@@ -144,18 +115,18 @@ def ior(arguments: Sequence[str]) -> Original:
     if not arguments:
         return Original({"transfer": "4096,32768,262144,1048576", "block": 32 << 20, "reorder": True, "read_own": True,
                          "fsync": True, "check_write": True, "write": True, "read": True})  # fmt: skip
-    parsed = vars(_ior_parser().parse_args(_without_program(arguments, "ior")))
+    parsed = vars(_ior_parser().parse_args(without_program(arguments, "ior")))
     parsed.pop("api")
     if parsed["block"] % parsed["transfer"]:
         raise UserError(
             f"ior: a block (-b) of {parsed['block']} B is not a multiple of a transfer (-t) of {parsed['transfer']} B",
             "e.g. -t 32k -b 192m",
         )
-    return Original(results=_summary_file(parsed), params=_given(parsed))
+    return Original(results=_summary_file(parsed), params=given(parsed))
 
 
 def _ior_parser() -> argparse.ArgumentParser:
-    parser = _Original(prog="ior", add_help=False, allow_abbrev=False)
+    parser = OriginalParser(prog="ior", add_help=False, allow_abbrev=False)
     for option, (name, read) in IOR_VALUES.items():
         parser.add_argument(option, dest=name, type=read)
     for option, name in IOR_FLAGS.items():
@@ -176,15 +147,6 @@ def _summary_file(parsed: dict[str, Any]) -> Path | None:
     return Path(file) if file else None
 
 
-def _without_program(arguments: Sequence[str], *names: str) -> list[str]:
-    """The arguments of a command line, which may begin with the original's name."""
-    return list(arguments[1:] if arguments[:1] and arguments[0] in names else arguments)
-
-
-def _given(parsed: dict[str, Any]) -> dict[str, Scalar]:
-    return {name: value for name, value in parsed.items() if value not in (None, False)}
-
-
 RDBENCH_HELP = """RDBench's own options:
   -L N edge of the square   -s N steps   -i N steps between snapshots   --iotype manual|view|chunk
   -c collective   --nosync   --xnp N, --ynp N ranks in x and y
@@ -196,7 +158,7 @@ RDBENCH_FLAGS = ("nosync", "nomkdir", "novalidate", "disable_initial_output")
 
 
 def rdbench(arguments: Sequence[str]) -> Original:
-    parser = _Original(prog="reaction-diffusion", add_help=False, allow_abbrev=False)
+    parser = OriginalParser(prog="reaction-diffusion", add_help=False, allow_abbrev=False)
     for options, name in (
         (("-L", "--length"), "length"),
         (("-s", "--steps"), "steps"),
@@ -204,16 +166,16 @@ def rdbench(arguments: Sequence[str]) -> Original:
         (("--xnp",), "xnp"),
         (("--ynp",), "ynp"),
     ):
-        parser.add_argument(*options, dest=name, type=_number)
+        parser.add_argument(*options, dest=name, type=number)
     parser.add_argument("--iotype", choices=["manual", "view", "chunk"])
     parser.add_argument("-c", "--collective", action="store_true")
     for name in (*RDBENCH_FLAGS, "prettify"):
         parser.add_argument("--" + name.replace("_", "-"), action="store_true")
     parser.add_argument("-o", "--output", dest="file")
-    parsed = vars(parser.parse_args(_without_program(arguments, "rdbench")))
+    parsed = vars(parser.parse_args(without_program(arguments, "rdbench")))
     parsed["keep"] = parsed["file"] is not None  # as RDBench does
     pretty = parsed.pop("prettify")
-    return Original(_given(parsed), pretty=pretty)
+    return Original(given(parsed), pretty=pretty)
 
 
 H5BENCH_HELP = """h5bench's own settings, as KEY=VALUE or in a file of them (--config FILE): MEM_PATTERN and
@@ -344,4 +306,5 @@ READERS: dict[str, tuple[Callable[[Sequence[str]], Original], str]] = {
     "ior": (ior, IOR_HELP),
     "reaction-diffusion": (rdbench, RDBENCH_HELP),
     "hdf5": (h5bench, H5BENCH_HELP),
+    "metadata": (mdtest, MDTEST_HELP),
 }

@@ -1,0 +1,27 @@
+#include "storage/ranks/straggler.hpp"
+
+#include <algorithm>
+
+namespace assay::storage {
+
+void report_straggler(Ranks& ranks, const Json& params,
+                      const std::vector<std::vector<double>>& rank_times) {
+    std::vector<double> medians, rank_samples(rank_times.size());
+    for (int rank = 0; rank < ranks.size(); ++rank) {
+        for (std::size_t k = 0; k < rank_times.size(); ++k)
+            rank_samples[k] = rank_times[k][static_cast<std::size_t>(rank)];
+        medians.push_back(summarize(rank_samples).median);
+    }
+    const auto slowest = std::ranges::max_element(medians);
+    const int rank = static_cast<int>(slowest - medians.begin());
+    // Without the slowest itself, which would distort the median of few ranks.
+    std::vector<double> others(medians);
+    others.erase(others.begin() + rank);
+    const double others_median = summarize(others).median;
+    if (others_median <= 0) return;
+    const double ratio[] = {*slowest / others_median};
+    ranks.sink.measurement(ranks.measurement, "straggler", {.host = ranks.host(rank), .rank = rank},
+                           params, summarize(ratio));
+}
+
+}  // namespace assay::storage

@@ -1,0 +1,47 @@
+"""Parses the options of ``assay io bench metadata``, with mdtest's names and their long forms."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+from assay.commands.io.original import Original, OriginalParser, given, number, size, without_program
+from assay.errors import UserError
+
+MDTEST_HELP = """Options, with mdtest's names ('-n' and '-w' after '--', since Assay has them too):
+  -n, --items N files and directories of each rank   -i, --iterations N   -d, --directory DIR existing
+  -u, --unique a directory for each rank             -N, --shift N distance in ranks to the items used
+  -F, --files-only   -D, --directories-only          -W, --stonewall SECONDS limit of each phase
+  -w, --bytes SIZE written to each file, and read    -e SIZE read: as -w   -y, --fsync
+  -a, --api posix|mpiio|both (default: both)"""
+
+
+def _api(text: str) -> str:
+    if text.lower() not in ("posix", "mpiio", "both"):
+        raise argparse.ArgumentTypeError(f"'{text}' is not one of posix, mpiio, both")
+    return text.lower()
+
+
+def mdtest(arguments: Sequence[str]) -> Original:
+    parser = OriginalParser(prog="metadata", add_help=False, allow_abbrev=False)
+    parser.add_argument("-n", "--items", type=number)
+    parser.add_argument("-i", "--iterations", type=number)
+    parser.add_argument("-d", "--directory")
+    parser.add_argument("-u", "--unique", action="store_true")
+    parser.add_argument("-N", "--shift", type=number)
+    parser.add_argument("-F", "--files-only", action="store_true")
+    parser.add_argument("-D", "--directories-only", action="store_true")
+    parser.add_argument("-W", "--stonewall", type=number)
+    parser.add_argument("-w", "--bytes", type=size)
+    parser.add_argument("-e", dest="read", type=size)
+    parser.add_argument("-y", "--fsync", action="store_true")
+    parser.add_argument("-a", "--api", type=_api)
+    parsed = vars(parser.parse_args(without_program(arguments, "mdtest")))
+    read, directory = parsed.pop("read"), parsed.pop("directory")
+    if read is not None and read != (parsed["bytes"] or 0):
+        raise UserError(
+            f"metadata: -e {read}: all of a file is read", "give -e the size of -w, or leave it out"
+        )
+    if directory is not None:
+        parsed["file"] = f"{directory.rstrip('/') or '/'}/assay-metadata"
+    return Original(given(parsed))

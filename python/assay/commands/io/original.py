@@ -1,0 +1,62 @@
+"""What the readers of the original benchmarks' command lines share: their result, their parser, their numbers."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from assay.errors import UserError
+from assay.records.schema import Scalar
+from assay.records.units import parse_size
+
+
+@dataclass(frozen=True)
+class Original:
+    """What the command line of an original benchmark asks for."""
+
+    params: dict[str, Scalar]
+    results: Path | None = None  # where to write them in the benchmark's own format
+    pretty: bool = False  # that format is indented
+
+
+class OriginalParser(argparse.ArgumentParser):
+    """Its errors are ``UserError``."""
+
+    def error(self, message: str) -> None:  # type: ignore[override]
+        raise UserError(f"{self.prog}: {message}", f"see 'assay io bench {self.prog} --help'")
+
+
+def binary_size(text: str) -> int:
+    """IOR's sizes: 32k, 192m, 1g are binary."""
+    return parse_size(text.upper() if text[-1:] in "mg" and text[:-1].isdigit() else text)
+
+
+def size(text: str) -> int:
+    try:
+        return binary_size(text)
+    except UserError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def number(text: str) -> int:
+    if not text.isascii() or not text.isdigit():
+        raise argparse.ArgumentTypeError(f"'{text}' is not an integer")
+    return int(text)
+
+
+def integer(text: str) -> int:
+    sign = text.startswith("-")
+    return -number(text[1:]) if sign else number(text)
+
+
+def without_program(arguments: Sequence[str], *names: str) -> list[str]:
+    """The arguments of a command line, which may begin with the original's name."""
+    return list(arguments[1:] if arguments[:1] and arguments[0] in names else arguments)
+
+
+def given(parsed: dict[str, Any]) -> dict[str, Scalar]:
+    """Without options that are not given. 0 is a value."""
+    return {name: value for name, value in parsed.items() if value is not None and value is not False}

@@ -1,0 +1,86 @@
+"""Metadata rates in the terminal: a row for each operation, stock and accelerated side by side."""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from assay.records.schema import AnyRecord, Scalar
+from assay.records.storage import ACCELERATED, METADATA, STOCK, Figure, pair_variants
+from assay.records.units import format_quantity
+
+Pair: TypeAlias = "dict[str, Figure]"  # by variant
+INTERFACES = {"posix": "POSIX", "mpiio": "MPI-IO"}
+LEGEND = (
+    "operations (of readdir: entries) of all ranks per second of the slowest rank, median and half the range from the\n"
+    "5th to the 95th percentile over all iterations; p50, p99: time of one operation (of readdir: of a listing)"
+)
+
+
+def show_metadata(console: Console, records: Sequence[AnyRecord]) -> None:
+    rates = list(pair_variants(records, METADATA, "rate"))
+    latencies = pair_variants(records, METADATA, "latency")
+    groups: dict[str, list[tuple[Pair, Pair]]] = defaultdict(list)
+    for rate, latency in zip(rates, latencies, strict=False):
+        groups[_title(rate)].append((rate, latency))
+    for title, rows in groups.items():
+        console.print(Text(title, style="bold"))
+        console.print(_table(rows))
+    if groups:
+        console.print(Text(LEGEND, style="dim"), soft_wrap=True)
+        console.print()
+
+
+def _params(pair: Pair) -> dict[str, Scalar]:
+    return next(iter(pair.values())).params
+
+
+def _title(pair: Pair) -> str:
+    params = _params(pair)
+    directory = "a directory" if params["directory"] == "shared" else "directories of each rank"
+    return f"{params['mpi']}, {params['ranks']} ranks on {params['nodes']} nodes, {directory}"
+
+
+def _table(rows: Sequence[tuple[Pair, Pair]]) -> Table:
+    variants = [variant for variant in (STOCK, ACCELERATED) if any(variant in rate for rate, _ in rows)]
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("operation", "through"):
+        table.add_column(title, no_wrap=True)
+    for variant in variants:
+        for title in (variant, "p50", "p99"):
+            table.add_column(title, justify="right", no_wrap=True)
+    for rate, latency in rows:
+        params = _params(rate)
+        cells = [str(params["op"]), INTERFACES.get(str(params["api"]), "-")]
+        for variant in variants:
+            cells += [_rate(rate.get(variant)), *_percentiles(latency.get(variant))]
+        table.add_row(*cells)
+    return table
+
+
+def _rate(figure: Figure | None) -> str:
+    """The median with the relative spread of all iterations."""
+    if figure is None:
+        return "-"
+    samples = sorted(figure.samples)
+    median = statistics.median(samples)
+    if len(samples) < 2 or median <= 0:
+        return format_quantity(median, figure.unit)
+    cuts = statistics.quantiles(samples, n=20, method="inclusive")
+    return f"{format_quantity(median, figure.unit)} ± {(cuts[-1] - cuts[0]) / 2 / median:.0%}"
+
+
+def _percentiles(figure: Figure | None) -> list[str]:
+    if figure is None:
+        return ["-", "-"]
+    p99 = figure.percentile("p99")
+    return [
+        format_quantity(figure.median, figure.unit),
+        "-" if p99 is None else format_quantity(p99, figure.unit),
+    ]
