@@ -19,6 +19,7 @@ from assay.commands.alloc import Alloc
 from assay.commands.check import Check
 from assay.commands.comply import Comply
 from assay.commands.doctor import Doctor
+from assay.commands.fabric import Fabric
 from assay.commands.gpu import Gpu
 from assay.commands.heap import Heap
 from assay.commands.io import Io
@@ -63,6 +64,7 @@ COMMANDS: list[Command] = [
     Gpu(),
     Udp(),
     Rdma(),
+    Fabric(),
     Heap(),
     Alloc(),
     Io(),

@@ -28,7 +28,6 @@ from assay.measure.session import Session
 from assay.records.schema import Scalar
 from assay.report.sweep import netsan_table, sweep_rows
 
-SCHEDULES = ("shift", "circle", "xor", "random")
 OPERATIONS = ("send", "put", "get")
 SIZES = [2**k for k in range(23)]  # 1 B to 4 MiB
 
@@ -77,9 +76,7 @@ class Net:
         advanced.add_argument(
             "--nflight", type=count, default=1, metavar="N", help="messages in flight (default: 1)"
         )
-        advanced.add_argument(
-            "--schedule", choices=SCHEDULES, help="rounds of an all to all (default: shift)"
-        )
+        add(advanced, "--schedule", "default: shift")
         advanced.add_argument(
             "--rounds",
             type=count,

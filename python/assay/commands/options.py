@@ -23,6 +23,7 @@ from assay.launch.engines import described, described_profilers, described_stora
 from assay.launch.launchers import LAUNCHERS, Launcher, default_launcher, find_launcher
 from assay.launch.placement import HERE, REMOTE, Site, lab_site
 from assay.measure.alloc import parse_sizes, parse_threads
+from assay.measure.fabric import DESCRIBED as FABRIC
 from assay.measure.heap import HEAP
 from assay.measure.storage import SPEEDUP_DESCRIBED
 from assay.records.run import Run
@@ -92,6 +93,7 @@ SHARED: dict[str, dict[str, Any]] = {
     },
     "--mpi": {"metavar": "NAME", "help": "openmpi, mpich or mpich-wheel"},
     "--nodes": {"type": count, "metavar": "N", "help": "number of hosts"},
+    "--schedule": {"choices": ["shift", "circle", "xor", "random"], "help": "rounds of an all to all"},
     "--budget": {"type": duration, "metavar": "DURATION", "help": "time to measure, such as 20s or 3min"},
     "--timeout": {"type": duration, "metavar": "DURATION", "help": "limit of one wait"},
     "--repeats": {"type": count, "metavar": "N", "help": "number of repetitions"},
@@ -201,6 +203,7 @@ def read_specification(name: str) -> Specification:
         HEAP,
         *described_storage(),
         SPEEDUP_DESCRIBED,
+        *FABRIC,
     ]
     vocabulary = Vocabulary(
         metrics=metrics_of(measurements),

@@ -13,6 +13,7 @@ from assay.explain.corruption import corruption
 from assay.explain.counters import port_errors
 from assay.explain.culprit import suspects
 from assay.explain.evidence import Evidence, Options
+from assay.explain.fabric import credit_loop, crowded_ports, lost_routes, slow_cables
 from assay.explain.gpu import gpu_copies
 from assay.explain.hca import hca_binding
 from assay.explain.matrix import PairMatrix
@@ -41,6 +42,10 @@ RULES: dict[str, Rule] = {
     "wrong_data": wrong_data,  # files that hold wrong bytes
     "straggler": straggler,  # a rank or node that is the slowest in nearly every round of I/O
     "taking_turns": taking_turns,  # the two directions of a pair that wait for each other
+    "slow_cable": slow_cables,  # a cable of a fabric that is narrower or slower than most of its kind
+    "lost_route": lost_routes,  # forwarding tables that lead nowhere, or in a circle
+    "credit_loop": credit_loop,  # routes whose buffers can wait for each other for good
+    "crowded_port": crowded_ports,  # up ports with far more destinations than others
     "alloc": alloc,  # the best allocator, as advice
 }
 

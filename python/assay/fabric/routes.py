@@ -62,6 +62,10 @@ class Routes:
         """[pairs, hops] the links from switch to switch alone, padded with -1. Nothing is checked: ``require``."""
         return np.asarray(self._inner[self.fabric.leaf_of[src], dst])
 
+    def all_between_switches(self) -> Ints:
+        """[leaves, H, hops] the links from switch to switch from each leaf switch to each host, padded with -1."""
+        return self._inner
+
     def require(self, src: NDArray[np.integer], dst: NDArray[np.integer]) -> None:
         """Raises UserError where a route does not arrive, or a host is on no switch."""
         used = np.concatenate([src, dst])

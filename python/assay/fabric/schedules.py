@@ -129,9 +129,7 @@ def read(path: Path, ranks: int) -> Schedule:
 
 
 def find(name: str, ranks: int) -> Schedule:
-    """A schedule by name, or from a file. Raises UserError."""
-    if name in SCHEDULES:
-        return SCHEDULES[name](ranks)
-    if Path(name).is_file():
-        return read(Path(name), ranks)
-    raise UserError(f"no schedule '{name}'", f"one of {', '.join(SCHEDULES)}, or a file")
+    """One of ``SCHEDULES``. Raises UserError for another name."""
+    if name not in SCHEDULES:
+        raise UserError(f"no schedule '{name}'", f"one of {', '.join(SCHEDULES)}")
+    return SCHEDULES[name](ranks)

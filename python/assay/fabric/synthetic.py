@@ -9,6 +9,7 @@ cables to each. The description is "key=value" pairs, on the command line separa
     per-leaf=18       hosts on a leaf switch; default: half of the radix
     spines=2          switches of the top level of a tree with two levels; each leaf has its up ports spread over them
     missing=3;7       places of the leaf switches that stay empty, counted from 0
+    rate=4xHDR        lanes and speed of every cable; default: unknown
     dead=leaf0:19     cables that are not there, by one of their ends: switch and port
 
 ``missing`` and ``dead`` may be given several times in a file. Text after # is a comment.
@@ -16,13 +17,13 @@ cables to each. The description is "key=value" pairs, on the command line separa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from assay.errors import UserError
-from assay.fabric.topology import Fabric, Ints
+from assay.fabric.topology import LANE_RATES, Fabric, Ints
 
 MOST_NODES = 200_000
 GUID_OF_SWITCHES, GUID_OF_HOSTS = 0x0002000000000000, 0x0001000000000000
@@ -41,6 +42,8 @@ class FatTree:
     places: tuple[int, ...]
     dead: tuple[tuple[str, int], ...] = ()
     name: str = "fat tree"
+    width: int = 0  # lanes of every cable; 0 where unknown
+    speed: str = ""  # one of LANE_RATES
 
 
 def parse(text: str, source: str = "--fat-tree") -> FatTree:
@@ -48,6 +51,7 @@ def parse(text: str, source: str = "--fat-tree") -> FatTree:
     values: dict[str, str] = {}
     dead: list[tuple[str, int]] = []
     missing: list[int] = []
+    width, speed = 0, ""
     for number, line in enumerate(text.splitlines(), 1):
         where = f"{source}:{number}" if "\n" in text.strip() else source
         for pair in filter(None, (part.strip() for part in line.partition("#")[0].split(","))):
@@ -60,15 +64,18 @@ def parse(text: str, source: str = "--fat-tree") -> FatTree:
                 missing += [_number(place, where, key, 0) for place in value.split(";")]
             elif key in values:
                 raise UserError(f"{where}: {key} is given twice")
+            elif key == "rate":
+                width, speed = _rate(value, where)
             else:
                 _number(value, where, key, 1)
                 values[key] = value
     if "radix" not in values:
         raise UserError(f"{source}: the radix of the switches is missing", "write radix=36,nodes=45")
-    return _shaped({key: int(value) for key, value in values.items()}, missing, dead, source)
+    tree = _shaped({key: int(value) for key, value in values.items()}, missing, dead, source)
+    return replace(tree, width=width, speed=speed)
 
 
-KEYS = ("radix", "nodes", "levels", "per-leaf", "spines", "missing", "dead")
+KEYS = ("radix", "nodes", "levels", "per-leaf", "spines", "rate", "missing", "dead")
 
 
 def read(path: Path) -> FatTree:
@@ -85,6 +92,15 @@ def _number(text: str, where: str, key: str, least: int) -> int:
     if not (text.isascii() and text.isdigit() and len(text) < 8 and int(text) >= least):
         raise UserError(f"{where}: {key}={text} is not a whole number of at least {least}")
     return int(text)
+
+
+def _rate(text: str, where: str) -> tuple[int, str]:
+    width, _, speed = text.partition("x")
+    if width not in ("1", "2", "4", "8", "12") or speed not in LANE_RATES:
+        raise UserError(
+            f"{where}: rate={text} is no rate", f"write rate=4xHDR; speeds: {', '.join(LANE_RATES)}"
+        )
+    return int(width), speed
 
 
 def _end(text: str, where: str) -> tuple[str, int]:
@@ -168,7 +184,7 @@ def build(tree: FatTree) -> Fabric:
         ends += _cables(tree, level, subtrees[level], copies[level], int(first[level]), int(first[level + 1]))
     radix = max(max(e[1] for e in ends), max(e[3] for e in ends))
     ends = _without_dead(ends, tree.dead, names, tree.name)
-    return _fabric(tree.name, names, len(tree.places), ends, radix)
+    return _fabric(tree, names, ends, radix)
 
 
 def _subtrees(tree: FatTree, level: int) -> int:
@@ -216,9 +232,8 @@ def _without_dead(
     return ends
 
 
-def _fabric(
-    name: str, names: list[str], hosts: int, ends: list[tuple[int, int, int, int]], radix: int
-) -> Fabric:
+def _fabric(tree: FatTree, names: list[str], ends: list[tuple[int, int, int, int]], radix: int) -> Fabric:
+    hosts = len(tree.places)
     cables = np.array(ends, np.int32).reshape(-1, 4)
     both = np.concatenate([cables, cables[:, [2, 3, 0, 1]]])
     switches = len(names)
@@ -236,7 +251,7 @@ def _fabric(
         link_from_port=both_ints[1],
         link_to=both_ints[2],
         link_to_port=both_ints[3],
-        link_width=np.zeros(len(both), np.int32),
-        link_speed=[""] * len(both),
-        source=name,
+        link_width=np.full(len(both), tree.width, np.int32),
+        link_speed=[tree.speed] * len(both),
+        source=tree.name,
     )

@@ -16,6 +16,7 @@ from rich.text import Text
 from assay.records.schema import AnyRecord, Context, Failure, Finding, Measurement, Verdict
 from assay.records.units import format_quantity, format_share, format_size
 from assay.report.alloc import show_alloc
+from assay.report.fabric import show_fabric
 from assay.report.gpu import show_gpu
 from assay.report.memory import show_memory
 from assay.report.model import show_model
@@ -71,6 +72,7 @@ def show_run(console: Console, records: Sequence[AnyRecord]) -> None:
         console.print(
             Text("measured in an emulated guest: rates and times are not meaningful", style="yellow")
         )
+    show_fabric(console, records)
     show_memory(console, records)
     show_nodes(console, records)
     show_gpu(console, records)

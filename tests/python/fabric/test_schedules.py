@@ -52,7 +52,7 @@ def test_random_is_the_same_again() -> None:
 def test_a_file_is_read(tmp_path: Path) -> None:
     path = tmp_path / "steps"
     path.write_text("# two steps\n1 0 -1\n\n2 -1 0  # the second\n")
-    assert schedules.find(str(path), 3).array().tolist() == [[1, 0, -1], [2, -1, 0]]
+    assert schedules.read(path, 3).array().tolist() == [[1, 0, -1], [2, -1, 0]]
 
 
 @pytest.mark.parametrize(

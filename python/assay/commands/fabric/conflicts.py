@@ -1,0 +1,79 @@
+"""``assay fabric conflicts``: the flows of a schedule that share links."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from assay.commands.fabric.source import add_members, add_output, add_source, begin, read_members, read_source
+from assay.commands.options import add, count, specifications
+from assay.commands.parser import Example
+from assay.fabric import schedules
+from assay.measure.fabric import conflict_records
+
+if TYPE_CHECKING:
+    from assay.commands.fabric import Verbs
+
+MATCHINGS = 100
+EXAMPLES = [
+    Example("assay fabric conflicts --fat-tree radix=36,nodes=45", "before it is bought"),
+    Example("assay fabric conflicts --fabric net.txt --tables fts.txt --schedule shift", needs="a fabric"),
+    Example(
+        "assay fabric conflicts --fabric net.txt --tables fts.txt --order opensm-ftree-ca-order.dump",
+        needs="a fabric",
+    ),
+]
+
+
+class Conflicts:
+    """The sub-verb."""
+
+    def prepare(self, verbs: Verbs) -> None:
+        parser = verbs.add_parser(
+            "conflicts",
+            help="flows of an all-to-all schedule that share links, step by step",
+            description="For each step of a schedule, the directed links between switches that carry more than one "
+            "flow, and the pairs that share them. A link with n flows has n - 1 conflicts. 'rounds' is the time in "
+            "lockstep, in units of a step without conflicts. Nothing is sent: the forwarding tables are followed.",
+            examples=EXAMPLES,
+        )
+        add_source(parser)
+        add_members(parser)
+        add(parser, "--schedule", "default: shift", default="shift")
+        parser.add_argument(
+            "--schedule-file",
+            type=Path,
+            metavar="FILE",
+            help="a schedule of your own: a step a line, the destination of each rank, -1 for none",
+        )
+        parser.add_argument(
+            "--matchings",
+            type=count,
+            default=MATCHINGS,
+            metavar="N",
+            help=f"random matchings for the effective bisection bandwidth (default: {MATCHINGS})",
+        )
+        add_output(parser)
+        parser.set_defaults(fabric_verb=run_conflicts)
+
+
+def run_conflicts(args: argparse.Namespace) -> int:
+    wanted = specifications(args)
+    routes = read_source(args)
+    members = read_members(args, routes.fabric)
+    if args.schedule_file is not None:
+        schedule = schedules.read(args.schedule_file, len(members))
+    else:
+        schedule = schedules.find(args.schedule, len(members))
+    found = conflict_records(routes, schedule, members, args.matchings)
+    first = next(found)  # a route that does not arrive is refused before a run is begun
+    session = begin(args, "fabric-conflicts", routes)
+    session.run.append(first)
+    with session.interruptible():
+        for record in found:
+            session.run.append(record)
+    status = session.conclude(wanted)
+    if args.json:
+        session.print_json()
+    return status

@@ -1,0 +1,110 @@
+"""Where the sub-verbs of ``assay fabric`` take a fabric from: files of its tools, or a description."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from assay.commands.options import add, add_output, open_run
+from assay.commands.parser import Parser
+from assay.errors import UserError
+from assay.fabric import Fabric, Routes, synthetic, tables
+from assay.fabric.read import read_fabric, read_order, read_tables
+from assay.fabric.topology import Ints
+from assay.launch.hosts import parse_hosts
+from assay.measure.fabric import describe_fabric, members_of
+from assay.measure.session import Session
+
+FABRIC = "its topology: output of ibnetdiscover, opensm-subnet.lst or ibdiagnet2.db_csv"
+TABLES = "its forwarding tables: dump_fts, opensm-lfts.dump, or .fdbs of opensm or ibdiagnet"
+ORDER = "hosts by rank: opensm-ftree-ca-order.dump, or a host or list a line; DUMMY is an empty slot"
+
+
+def add_source(parser: Parser) -> None:
+    """Adds the options that name a fabric and its forwarding tables."""
+    source = parser.add_argument_group("fabric")
+    source.add_argument(
+        "--fabric",
+        type=Path,
+        metavar="FILE",
+        help=FABRIC,
+    )
+    source.add_argument(
+        "--tables",
+        type=Path,
+        metavar="FILE",
+        help=TABLES,
+    )
+    source.add_argument(
+        "--fat-tree",
+        metavar="TEXT|FILE",
+        help="a described fat tree instead, such as radix=36,nodes=45",
+    )
+    source.add_argument(
+        "--routing",
+        choices=list(tables.ENGINES),
+        metavar="NAME",
+        help=f"computed tables: {', '.join(tables.ENGINES)} (default without --tables: d-mod-k)",
+    )
+
+
+def add_members(parser: Parser) -> None:
+    """Adds the options that say which hosts take part, and in which order."""
+    ranks = parser.add_argument_group("ranks")
+    add(ranks, "-w --hosts", "in this order; default: all, in the order of their names")
+    ranks.add_argument(
+        "--order",
+        type=Path,
+        metavar="FILE",
+        help=ORDER,
+    )
+
+
+def read_source(args: argparse.Namespace) -> Routes:
+    """The fabric and its tables. Raises UserError."""
+    if (args.fabric is None) == (args.fat_tree is None):
+        raise UserError("which fabric?", "give --fabric FILE --tables FILE, or --fat-tree radix=36,nodes=45")
+    if args.tables and (args.fat_tree or args.routing):
+        raise UserError(
+            f"--tables with --{'fat-tree' if args.fat_tree else 'routing'}", "give real tables or a model's"
+        )
+    if args.fabric and not args.tables and not args.routing:
+        raise UserError(
+            "--fabric without --tables",
+            "give the tables (dump_fts > fts.txt), or --routing d-mod-k for computed ones",
+        )
+    fabric = read_fabric(args.fabric) if args.fabric else synthetic.build(_described(args.fat_tree))
+    if args.tables:
+        return Routes(fabric, read_tables(args.tables, fabric))
+    return Routes(fabric, tables.compute(fabric, args.routing or "d-mod-k"))
+
+
+def _described(text: str) -> synthetic.FatTree:
+    return synthetic.read(Path(text)) if "=" not in text else synthetic.parse(text)
+
+
+def read_members(args: argparse.Namespace, fabric: Fabric) -> Ints:
+    """[ranks] hosts, -1 for an empty slot. Raises UserError."""
+    if args.hosts is not None and args.order is not None:
+        raise UserError("--hosts and --order are both given", "give one of them")
+    hosts = parse_hosts(args.hosts, "--hosts") if args.hosts is not None else None
+    order = read_order(args.order, fabric) if args.order is not None else None
+    return members_of(fabric, hosts, order)
+
+
+def begin(args: argparse.Namespace, verb: str, routes: Routes) -> Session:
+    """A run that knows its fabric."""
+    if args.resumed is not None:
+        raise UserError(f"{args.resumed}: a fabric is analysed in one go", "start the command again")
+    run = open_run(verb, args)
+    run.info.options = {
+        name: str(value)
+        for name in ("fabric", "tables", "fat_tree", "routing", "hosts", "order", "schedule")
+        if (value := getattr(args, name, None)) is not None
+    }
+    run.save()
+    run.append(describe_fabric(routes))
+    return Session(run, verbose=args.verbose, quiet=args.json)
+
+
+__all__ = ["add_members", "add_output", "add_source", "begin", "read_members", "read_source"]

@@ -1,0 +1,104 @@
+"""Faults of a fabric: slow cables, routes that do not arrive, credit loops, crowded up ports."""
+
+from __future__ import annotations
+
+from assay.explain.evidence import Evidence
+from assay.records.schema import Finding, Measurement, Subject
+
+LINKS, ROUTES = "fabric.links", "fabric.routes"
+SHOWN = 20  # routes in the details of one finding
+
+
+def slow_cables(evidence: Evidence) -> list[Finding]:
+    """One finding a cable that is narrower or slower than most of its kind."""
+    findings = []
+    for record in evidence.measurements(LINKS, "slow_rate"):
+        usual = float(record.params["usual"])
+        findings.append(
+            Finding(
+                rule="slow_cable",
+                cause=f"the cable {record.subject.device} runs at {record.params['width']}x "
+                f"{record.params['speed']}, {record.median / usual:.0%} of the other {record.params['of']} cables",
+                subject=record.subject,
+                side="both",
+                effect=record.median / usual - 1,
+                confidence=1.0,
+                evidence=[record.id],
+                fix="reseat the cable at both ends, then replace it; then look at the port's settings",
+            )
+        )
+    return findings
+
+
+def lost_routes(evidence: Evidence) -> list[Finding]:
+    """One finding for each kind of fault in the tables."""
+    records = evidence.measurements(ROUTES, "lost_pairs")
+    findings = []
+    for fault in dict.fromkeys(str(record.params["fault"]) for record in records):
+        chosen = [record for record in records if record.params["fault"] == fault]
+        pairs = sum(record.median for record in chosen)
+        details = [str(record.params["place"]) for record in chosen[:SHOWN]]
+        if len(chosen) > SHOWN:
+            details.append(f"and {len(chosen) - SHOWN} more")
+        findings.append(
+            Finding(
+                rule="lost_route",
+                cause=f"{pairs:.0f} ordered pairs of hosts do not reach each other: {fault} at "
+                f"{_switches(chosen)}",
+                subject=chosen[0].subject,
+                side="none",
+                confidence=1.0,
+                evidence=[record.id for record in chosen],
+                details=details,
+                fix="let the subnet manager route again (kill -HUP of opensm), then take both dumps anew",
+            )
+        )
+    return findings
+
+
+def _switches(records: list[Measurement]) -> str:
+    names = list(dict.fromkeys(str(record.subject.device) for record in records))
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more switches"
+
+
+def credit_loop(evidence: Evidence) -> list[Finding]:
+    """One finding a cycle of links whose buffers wait for each other."""
+    return [
+        Finding(
+            rule="credit_loop",
+            cause=f"{record.median:.0f} links can wait for each other in a circle: traffic can stop for good",
+            subject=Subject(device=str(record.params["links"]).split("; ")[0]),
+            side="none",
+            confidence=1.0,
+            evidence=[record.id],
+            details=str(record.params["links"]).split("; "),
+            fix="use a routing engine without credit loops: opensm -R updn, ftree or dfsssp",
+        )
+        for record in evidence.measurements(ROUTES, "credit_loop")
+    ]
+
+
+def crowded_ports(evidence: Evidence) -> list[Finding]:
+    """One warning for all up ports that carry far more destinations than the others of their switch."""
+    records = evidence.measurements(ROUTES, "crowded_port")
+    if not records:
+        return []
+    worst = records[0]
+    ratio = worst.median / float(worst.params["mean"])
+    return [
+        Finding(
+            rule="crowded_port",
+            cause=f"{len(records)} up ports have at least twice the destinations of the others of their switch, at "
+            f"worst {worst.subject.device}: {worst.median:.0f}, {ratio:.1f} times the mean",
+            subject=worst.subject,
+            side="none",
+            severity="warning",
+            confidence=0.9,
+            evidence=[record.id for record in records],
+            details=[
+                f"{record.subject.device}: {record.median:.0f} destinations, mean {float(record.params['mean']):.1f}"
+                for record in records[:SHOWN]
+            ],
+            fix="let the subnet manager balance again; with missing cables, try opensm -R updn or ftree",
+        )
+    ]

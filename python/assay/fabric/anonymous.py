@@ -1,0 +1,119 @@
+"""Names and GUIDs of a fabric's files replaced, each always by the same other one, so that results stay the same.
+
+Every GUID in the files is replaced by a number, every description by a name: switches become switch1, switch2 ...,
+hosts host1, host2 ..., in the natural order of their names, so that ranks keep their order. LIDs, ports and rates stay.
+What no reader reads (comments, vendor and device numbers, serial numbers) is left out.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from assay.errors import UserError
+from assay.fabric.tables import NO_ENTRY, ForwardingTables
+from assay.fabric.topology import Fabric, Ints
+
+SWITCH_GUIDS, NODE_GUIDS, PORT_GUIDS = 0x00A5_5A00_0000_0000, 0x00A5_5A10_0000_0000, 0x00A5_5A20_0000_0000
+TOPOLOGY, TABLES, ORDER = "topology.txt", "fts.txt", "order.txt"
+
+
+def write(fabric: Fabric, tables: ForwardingTables | None, order: Ints | None, folder: Path) -> list[Path]:
+    """Writes the fabric as ibnetdiscover, its tables as dump_fts and an order of ranks print them.
+
+    Raises UserError where a file exists already, or LIDs are unknown.
+    """
+    if not fabric.switch_lids.all() or not fabric.host_lids.all():
+        raise UserError(
+            f"{fabric.source}: not every switch and host has a LID", "take a dump of a routed fabric"
+        )
+    texts = {TOPOLOGY: _topology(fabric)}
+    if tables is not None:
+        texts[TABLES] = _tables(fabric, tables)
+    if order is not None:
+        texts[ORDER] = "".join("DUMMY\n" if host < 0 else f"{_host(host)}\n" for host in order)
+    paths = [folder / name for name in texts]
+    existing = [path for path in paths if path.exists()]
+    if existing:
+        raise UserError(f"{existing[0]} exists already", "name another folder")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for path, text in zip(paths, texts.values(), strict=True):
+            path.write_text(text)
+    except OSError as error:
+        raise UserError(f"cannot write to {folder}: {error.strerror}") from None
+    return paths
+
+
+def _switch(number: int) -> str:
+    return f"switch{number + 1}"
+
+
+def _host(number: int) -> str:
+    return f"host{number + 1}"
+
+
+def _topology(fabric: Fabric) -> str:
+    lines = ["# anonymised by assay fabric anonymise"]
+    leaving = np.argsort(fabric.link_from, kind="stable")
+    first = np.searchsorted(fabric.link_from[leaving], np.arange(fabric.switches + fabric.hosts + 1))
+    for node in range(fabric.switches + fabric.hosts):
+        links = [int(link) for link in leaving[first[node] : first[node + 1]]]
+        is_switch = node < fabric.switches
+        if is_switch:
+            lines.append(
+                f'Switch\t{fabric.switch_ports[node]} "S-{SWITCH_GUIDS + node:016x}"\t\t# "{_switch(node)}" '
+                f"base port 0 lid {fabric.switch_lids[node]} lmc 0"
+            )
+        elif links:
+            host = node - fabric.switches
+            lines.append(
+                f'Ca\t{fabric.link_from_port[links[0]]} "H-{NODE_GUIDS + host:016x}"\t\t# "{_host(host)}"'
+            )
+        lines += [_end(fabric, link, is_switch) for link in links]
+        lines.append("")
+    return "\n".join(lines) + "\n"
+
+
+def _end(fabric: Fabric, link: int, is_switch: bool) -> str:
+    port, peer, peer_port = (
+        int(array[link]) for array in (fabric.link_from_port, fabric.link_to, fabric.link_to_port)
+    )
+    rate = f" {fabric.link_width[link]}x{fabric.link_speed[link]}" if fabric.link_speed[link] else ""
+    if peer < fabric.switches:
+        other, name, lid = (
+            f'"S-{SWITCH_GUIDS + peer:016x}"[{peer_port}]',
+            _switch(peer),
+            fabric.switch_lids[peer],
+        )
+    else:
+        host = peer - fabric.switches
+        other = f'"H-{NODE_GUIDS + host:016x}"[{peer_port}]({PORT_GUIDS + host:x})'
+        name, lid = _host(host), fabric.host_lids[host]
+    if is_switch:
+        return f'[{port}]\t{other}\t\t# "{name}" lid {lid}{rate}'
+    own = int(fabric.link_from[link]) - fabric.switches
+    return (
+        f"[{port}]({PORT_GUIDS + own:x}) \t{other}\t\t# lid {fabric.host_lids[own]} lmc 0 "
+        f'"{name}" lid {lid}{rate}'
+    )
+
+
+def _tables(fabric: Fabric, tables: ForwardingTables) -> str:
+    lines = []
+    order = np.argsort(fabric.host_lids)
+    for switch in range(fabric.switches):
+        guid = SWITCH_GUIDS + switch
+        lines.append(
+            f"Unicast lids [0x0-{int(fabric.host_lids.max()):#x}] of switch Lid {fabric.switch_lids[switch]} guid "
+            f"{guid:#018x} ({_switch(switch)}):"
+        )
+        entries = [int(host) for host in order if tables.ports[switch, host] != NO_ENTRY]
+        lines += [
+            f"{fabric.host_lids[host]:#06x} {tables.ports[switch, host]:03d} : (Channel Adapter portguid "
+            f"{PORT_GUIDS + host:#018x}: '{_host(host)}')"
+            for host in entries
+        ]
+        lines.append(f"{len(entries)} valid lids dumped")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,156 @@
+"""Faults of a fabric by itself, whatever it carries: slow cables, routes that do not arrive, credit loops, and up ports
+with far more destinations than others.
+
+Deadlock: a packet holds buffers of a link while it waits for those of the next. Where such waits can close to a circle
+(a cycle of the channel dependency graph; Dally and Seitz, 1987), traffic can stop for good.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import breadth_first_order, connected_components
+
+from assay.fabric.routes import Broken, Routes
+from assay.fabric.topology import LANE_RATES, Fabric, Ints
+
+CROWDED = 2.0  # times the mean of a switch's up ports; a difference of one destination is no fault
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A cable that is slower than most of its kind: ``kind`` is "host" or "switch"; rates in bit/s."""
+
+    link: int
+    kind: str
+    rate: float
+    usual: float
+    width: int
+    speed: str
+
+
+@dataclass(frozen=True)
+class Rates:
+    """``usual``: the most frequent rate by kind of cable, in bit/s; ``unknown`` cables have none."""
+
+    usual: dict[str, float]
+    slow: list[Rate]
+    cables: int
+    unknown: int
+
+
+@dataclass(frozen=True)
+class Crowded:
+    """An up port with at least CROWDED times the destinations of the mean up port of its switch."""
+
+    link: int
+    destinations: int
+    mean: float
+
+
+def rates(fabric: Fabric) -> Rates:
+    """A cable has the lower rate of its two ends."""
+    lanes = np.array([LANE_RATES.get(speed, 0.0) for speed in fabric.link_speed])
+    one_end = fabric.link_width * lanes
+    both = np.minimum(one_end, one_end[fabric.reverse])
+    cables = np.flatnonzero(np.arange(fabric.links) < fabric.reverse)
+    usual: dict[str, float] = {}
+    slow: list[Rate] = []
+    for kind, chosen in (
+        ("host", cables[~fabric.between_switches[cables]]),
+        ("switch", cables[fabric.between_switches[cables]]),
+    ):
+        known = chosen[both[chosen] > 0]
+        if not len(known):
+            continue
+        values, counts = np.unique(both[known], return_counts=True)
+        usual[kind] = float(values[len(counts) - 1 - counts[::-1].argmax()])  # of equally many the faster
+        for link in known[both[known] < usual[kind]]:
+            end = int(link if one_end[link] <= one_end[fabric.reverse[link]] else fabric.reverse[link])
+            slow.append(
+                Rate(
+                    int(link),
+                    kind,
+                    float(both[link]),
+                    usual[kind],
+                    int(fabric.link_width[end]),
+                    fabric.link_speed[end],
+                )
+            )
+    return Rates(usual, slow, len(cables), int((both[cables] == 0).sum()))
+
+
+def broken_routes(routes: Routes) -> list[tuple[Broken, int]]:
+    """Routes that do not arrive, one for each switch and destination where they end, with the pairs of hosts that it
+    cuts off. The most harmful first."""
+    fabric = routes.fabric
+    hosts_on = np.bincount(fabric.leaf_of[fabric.host_switch >= 0], minlength=len(fabric.leaves))
+    found: dict[tuple[str, int, int], tuple[Broken, int]] = {}
+    for leaf, host in routes.all_broken():
+        broken = routes.broken(leaf, host)
+        pairs = int(hosts_on[leaf]) - int(fabric.host_switch[host] == fabric.leaves[leaf])
+        key = (broken.fault, broken.switch, host)
+        earlier = found.get(key, (broken, 0))
+        found[key] = (earlier[0], earlier[1] + pairs)
+    ordered = [entry for entry in found.values() if entry[1] > 0]
+    return sorted(ordered, key=lambda entry: -entry[1])
+
+
+def unreachable_pairs(routes: Routes) -> int:
+    """Ordered pairs of different hosts."""
+    return sum(pairs for _, pairs in broken_routes(routes))
+
+
+def credit_loops(routes: Routes) -> list[Ints]:
+    """One cycle of links for each group of links that can wait for each other in a circle."""
+    waits = _waits(routes)
+    if not len(waits):
+        return []
+    links = routes.fabric.links
+    graph = csr_array((np.ones(len(waits), np.int8), (waits[:, 0], waits[:, 1])), shape=(links, links))
+    count, group = connected_components(graph, directed=True, connection="strong")
+    sizes = np.bincount(group, minlength=count)
+    return [_cycle(graph, np.flatnonzero(group == g).astype(np.int32)) for g in np.flatnonzero(sizes > 1)]
+
+
+def _waits(routes: Routes) -> NDArray[np.int64]:
+    """[n, 2] links that follow each other on a route, each once."""
+    inner, links = routes.all_between_switches(), routes.fabric.links
+    codes = [np.zeros(0, np.int64)]
+    for hop in range(inner.shape[2] - 1):
+        first, then = inner[:, :, hop].ravel(), inner[:, :, hop + 1].ravel()
+        codes.append(np.unique(first[then >= 0].astype(np.int64) * links + then[then >= 0]))
+    code = np.unique(np.concatenate(codes))
+    return np.stack([code // links, code % links], axis=1)
+
+
+def _cycle(graph: csr_array, group: Ints) -> Ints:
+    """A shortest cycle through the first link of a strongly connected group."""
+    inside = graph[group][:, group]
+    order, before = breadth_first_order(inside, 0, directed=True)
+    into = set(np.flatnonzero(inside[:, [0]].toarray().ravel()).tolist())
+    last = next(int(node) for node in order if int(node) in into)
+    way = [last]
+    while way[-1] != 0:
+        way.append(int(before[way[-1]]))
+    return np.asarray(group[way[::-1]], np.int32)
+
+
+def crowded_ports(routes: Routes) -> list[Crowded]:
+    """The most crowded first."""
+    fabric, ports = routes.fabric, routes.tables.ports
+    link = fabric.next_link
+    is_up = (link >= 0) & fabric.between_switches[link]
+    ahead = np.where(is_up, fabric.link_to[link], 0)
+    is_up &= fabric.levels[ahead] > fabric.levels[:, None]
+    found = []
+    for switch in np.flatnonzero(is_up.any(1)):
+        destinations = np.bincount(ports[switch], minlength=link.shape[1])[: link.shape[1]]
+        up = np.flatnonzero(is_up[switch])
+        mean = float(destinations[up].mean())
+        for port in up[(destinations[up] >= CROWDED * mean) & (destinations[up] >= mean + 2)]:
+            found.append(Crowded(int(link[switch, port]), int(destinations[port]), mean))
+    return sorted(found, key=lambda crowded: crowded.mean / crowded.destinations)

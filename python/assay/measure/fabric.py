@@ -1,0 +1,230 @@
+"""What is measured on a fabric's topology and forwarding tables, as records. Nothing is sent through the fabric."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from assay.errors import UserError
+from assay.fabric import Fabric, Routes, conflicts, faults
+from assay.fabric.schedules import Schedule
+from assay.fabric.topology import Ints
+from assay.launch.engines import Described, Metric, Parameter
+from assay.records.schema import AnyRecord, Context, Flows, Measurement, Scalar, Subject, Summary
+
+CONFLICTS, LINKS, ROUTES = "fabric.conflicts", "fabric.links", "fabric.routes"
+MOST_SHARED = 20_000  # links with their pairs in one run; the worst steps come first
+BITS = 8.0
+
+DESCRIBED = [
+    Described(
+        name=CONFLICTS,
+        scope="group",
+        help="flows of a schedule that share links between switches: assay fabric conflicts",
+        parameters=[
+            Parameter("schedule", "text", "", "shift", "the schedule", 0, 0),
+            Parameter("step", "integer", "", "", "the step, from 0", 0, 2**20),
+        ],
+        metrics=[
+            Metric(
+                "conflicts", "1", "lower", "sum of load - 1 over the links of a step with more than one flow"
+            ),
+            Metric("max_load", "1", "lower", "flows on the fullest link of a step"),
+            Metric("conflicts_total", "1", "lower", "conflicts of all steps"),
+            Metric("conflicts_share", "1", "lower", "conflicts of all steps over ranks squared"),
+            Metric(
+                "rounds", "1", "lower", "sum of the largest loads, at least 1 a step: the time in lockstep"
+            ),
+            Metric("rounds_bound", "1", "none", "steps: the rounds without a conflict"),
+            Metric("bisection", "1", "higher", "effective bisection bandwidth over the hosts' own rate"),
+        ],
+    ),
+    Described(
+        name=LINKS,
+        scope="group",
+        help="rates of a fabric's cables: assay fabric check",
+        parameters=[Parameter("of", "text", "", "", "host or switch: the kind of cable", 0, 0)],
+        metrics=[
+            Metric("slow_cables", "1", "lower", "cables slower than most of their kind"),
+            Metric("slow_rate", "B/s", "higher", "signalling rate of such a cable"),
+            Metric("usual_rate", "B/s", "none", "most frequent signalling rate"),
+        ],
+    ),
+    Described(
+        name=ROUTES,
+        scope="group",
+        help="faults of a fabric's forwarding tables: assay fabric check",
+        parameters=[Parameter("fault", "text", "", "", "why a route does not arrive", 0, 0)],
+        metrics=[
+            Metric("unreachable_pairs", "1", "lower", "ordered pairs of hosts without a route"),
+            Metric("lost_pairs", "1", "lower", "of these, the pairs lost at one entry"),
+            Metric("credit_loops", "1", "lower", "groups of links that can wait for each other in a circle"),
+            Metric("credit_loop", "1", "lower", "links in one such circle"),
+            Metric(
+                "crowded_ports", "1", "lower", "up ports with twice the destinations of their switch's mean"
+            ),
+            Metric("crowded_port", "1", "lower", "destinations of such a port"),
+        ],
+    ),
+]
+_METRICS = {(described.name, metric.name): metric for described in DESCRIBED for metric in described.metrics}
+
+
+def record(
+    name: str, metric: str, value: float, params: dict[str, Scalar], subject: Subject | None = None
+) -> Measurement:
+    """A measurement of one of ``DESCRIBED``."""
+    known = _METRICS[name, metric]
+    return Measurement(
+        name=name,
+        metric=metric,
+        unit=known.unit,
+        better=known.better,
+        subject=subject or Subject(),
+        params=params,
+        summary=Summary(n=1, median=float(value)),
+    )
+
+
+def describe_fabric(routes: Routes) -> Context:
+    fabric = routes.fabric
+    return Context(
+        facts={
+            "fabric.topology": fabric.source,
+            "fabric.tables": routes.tables.source,
+            "fabric.hosts": fabric.hosts,
+            "fabric.switches": fabric.switches,
+            "fabric.cables": fabric.links // 2,
+            "fabric.leaves": len(fabric.leaves),
+        }
+    )
+
+
+def conflict_records(
+    routes: Routes, schedule: Schedule, members: Ints, matchings: int, seed: int = 1
+) -> Iterator[AnyRecord]:
+    """The totals first, then each step, then the shared links of the worst steps with their pairs.
+
+    ``matchings``: random ones for the bisection bandwidth. Raises UserError for a route that does not arrive.
+    """
+    found = conflicts.analyse(routes, schedule, members)
+    params: dict[str, Scalar] = {"schedule": schedule.name, "ranks": schedule.ranks}
+    yield record(CONFLICTS, "conflicts_total", found.total, params)
+    yield record(CONFLICTS, "conflicts_share", found.share, params)
+    yield record(CONFLICTS, "rounds", found.rounds, params)
+    yield record(CONFLICTS, "rounds_bound", found.bound, params)
+    if matchings:
+        yield _bisection(routes, members, matchings, seed)
+    for step in range(schedule.steps):
+        of_step: dict[str, Scalar] = {**params, "step": step}
+        yield record(CONFLICTS, "conflicts", found.conflicts[step], of_step)
+        yield record(CONFLICTS, "max_load", found.max_load[step], of_step)
+    yield from _shared(routes, schedule, members, found, params)
+
+
+def _bisection(routes: Routes, members: Ints, matchings: int, seed: int) -> Measurement:
+    samples = conflicts.bisection(routes, members, matchings, seed)
+    median = float(np.median(samples))
+    made = record(
+        CONFLICTS,
+        "bisection",
+        median,
+        {"matchings": matchings, "seed": seed, "ranks": int((members >= 0).sum())},
+    )
+    made.summary = Summary(
+        n=len(samples),
+        median=median,
+        mad=float(np.median(np.abs(samples - median))),
+        min=float(samples.min()),
+        max=float(samples.max()),
+    )
+    return made
+
+
+def _shared(
+    routes: Routes, schedule: Schedule, members: Ints, found: conflicts.Conflicts, params: dict[str, Scalar]
+) -> Iterator[AnyRecord]:
+    loads, names = conflicts.Loads(routes, members), routes.fabric.host_names
+    left, listed = MOST_SHARED, 0
+    with_conflicts = int((found.conflicts > 0).sum())
+    for step in conflicts.worst_steps(found, schedule.steps):
+        shared = loads.shared(schedule.step(step))
+        if len(shared) > left and listed:
+            break
+        left, listed = left - len(shared), listed + 1
+        for link in shared:
+            yield Flows(
+                name=CONFLICTS,
+                metric="share_of_link",
+                unit="1",
+                subject=Subject(device=routes.fabric.link_name(link.link)),
+                params={**params, "step": step, "load": len(link.src)},
+                sources=[names[host] for host in link.src],
+                targets=[names[host] for host in link.dst],
+                values=[1 / len(link.src)] * len(link.src),
+            )
+    if with_conflicts:
+        yield Context(
+            facts={"fabric.steps_with_conflicts": with_conflicts, "fabric.steps_with_pairs": listed}
+        )
+
+
+def check_records(routes: Routes) -> Iterator[AnyRecord]:
+    """The faults of a fabric, one record each, and their numbers."""
+    yield from _rate_records(routes.fabric)
+    broken = faults.broken_routes(routes)
+    yield record(ROUTES, "unreachable_pairs", sum(pairs for _, pairs in broken), {})
+    for route, pairs in broken:
+        names = routes.fabric
+        yield record(
+            ROUTES,
+            "lost_pairs",
+            pairs,
+            {"fault": route.fault, "place": route.text},
+            Subject(host=names.host_names[route.host], device=names.switch_names[route.switch]),
+        )
+    loops = faults.credit_loops(routes)
+    yield record(ROUTES, "credit_loops", len(loops), {})
+    for loop in loops:
+        links = "; ".join(routes.fabric.link_name(int(link)) for link in loop)
+        yield record(ROUTES, "credit_loop", len(loop), {"links": links})
+    crowded = faults.crowded_ports(routes)
+    yield record(ROUTES, "crowded_ports", len(crowded), {})
+    for port in crowded:
+        yield record(
+            ROUTES,
+            "crowded_port",
+            port.destinations,
+            {"mean": port.mean},
+            Subject(device=routes.fabric.link_name(port.link)),
+        )
+
+
+def _rate_records(fabric: Fabric) -> Iterator[AnyRecord]:
+    found = faults.rates(fabric)
+    total = record(LINKS, "slow_cables", len(found.slow), {"cables": found.cables})
+    if found.unknown:
+        total.status, total.summary = "waived", None
+        total.reason = f"{fabric.source} gives no rate of {found.unknown} of {found.cables} cables"
+    yield total
+    for kind, rate in found.usual.items():
+        yield record(LINKS, "usual_rate", rate / BITS, {"of": kind})
+    for cable in found.slow:
+        yield record(
+            LINKS,
+            "slow_rate",
+            cable.rate / BITS,
+            {"of": cable.kind, "width": cable.width, "speed": cable.speed, "usual": cable.usual / BITS},
+            Subject(device=fabric.link_name(cable.link)),
+        )
+
+
+def members_of(fabric: Fabric, hosts: list[str] | None, order: Ints | None) -> Ints:
+    """[ranks] the hosts that take part: all in their order, the named ones, or those of an order file."""
+    if order is not None:
+        return order
+    chosen = fabric.find_hosts(hosts) if hosts else np.arange(fabric.hosts, dtype=np.int32)
+    if len(chosen) < 2:
+        raise UserError("one host alone has no conflict", "give two hosts at least")
+    return chosen

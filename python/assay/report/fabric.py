@@ -1,0 +1,96 @@
+"""The conflicts of a schedule in the terminal: totals, the worst steps, and who shares a link in the worst of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from assay.records.schema import AnyRecord, Context, Flows, Measurement
+from assay.records.units import format_quantity, format_share
+
+CONFLICTS = "fabric.conflicts"
+STEPS, LINKS = 10, 10  # shown; the run has them all
+
+LEGEND = (
+    "conflicts: sum of flows - 1 over the links of a step with more than one. rounds: the steps in lockstep, each as\n"
+    "long as its fullest link needs; the bound is one round a step. Steps count from 0, where a shift sends to oneself."
+)
+
+
+def show_fabric(console: Console, records: Iterable[AnyRecord]) -> None:
+    records = list(records)
+    facts = next((r.facts for r in records if isinstance(r, Context) and "fabric.topology" in r.facts), None)
+    if facts is None:
+        return
+    console.print(
+        Text(
+            f"{facts['fabric.topology']}: {facts['fabric.hosts']} hosts, {facts['fabric.switches']} switches, "
+            f"{facts['fabric.cables']} cables; tables: {facts['fabric.tables']}"
+        ),
+        soft_wrap=True,
+    )
+    console.print()
+    measured = [r for r in records if isinstance(r, Measurement) and r.name == CONFLICTS]
+    values = {r.metric: r for r in measured if "step" not in r.params}
+    if "conflicts_total" not in values:
+        return
+    _show_totals(console, values)
+    _show_steps(console, measured)
+    _show_shared(console, [r for r in records if isinstance(r, Flows) and r.name == CONFLICTS])
+    console.print(Text(LEGEND, style="dim"), soft_wrap=True)
+    console.print()
+
+
+def _show_totals(console: Console, values: dict[str, Measurement]) -> None:
+    total = values["conflicts_total"]
+    rounds, bound = (values[metric].median for metric in ("rounds", "rounds_bound"))
+    text = (
+        f"{total.params['schedule']} of {total.params['ranks']} ranks: {total.median:.0f} conflicts, "
+        f"{format_share(values['conflicts_share'].median)} of all pairs; {rounds:.0f} rounds, bound {bound:.0f}"
+    )
+    if "bisection" in values:
+        figure = values["bisection"]
+        text += f"; effective bisection bandwidth {format_share(figure.median)}"
+    console.print(Text(text, style="bold"), soft_wrap=True)
+    console.print()
+
+
+def _show_steps(console: Console, measured: list[Measurement]) -> None:
+    loads = {r.params["step"]: r for r in measured if r.metric == "max_load" and "step" in r.params}
+    steps = [r for r in measured if r.metric == "conflicts" and r.median > 0]
+    if not steps:
+        return
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for title in ("step", "conflicts", "fullest link"):
+        table.add_column(title, justify="right")
+    for r in sorted(steps, key=lambda r: -r.median)[:STEPS]:
+        step = r.params["step"]
+        table.add_row(str(step), f"{r.median:.0f}", f"{loads[step].median:.0f} flows")
+    console.print(table)
+    if len(steps) > STEPS:
+        console.print(f"and {len(steps) - STEPS} more steps with conflicts")
+    console.print()
+
+
+def _show_shared(console: Console, shared: list[Flows]) -> None:
+    if not shared:
+        return
+    step = shared[0].params["step"]
+    of_step = [r for r in shared if r.params["step"] == step]
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column(f"shared in step {step}")
+    table.add_column("flows", justify="right")
+    table.add_column("pairs")
+    for r in of_step[:LINKS]:
+        pairs = [f"{a} -> {b}" for a, b in zip(r.sources, r.targets, strict=True)]
+        more = f", and {len(pairs) - 4} more" if len(pairs) > 4 else ""
+        table.add_row(
+            r.subject.device, format_quantity(len(pairs), "1"), ", ".join(pairs[:4]) + more, end_section=True
+        )
+    console.print(table)
+    if len(of_step) > LINKS:
+        console.print(f"and {len(of_step) - LINKS} more links")
+    console.print()

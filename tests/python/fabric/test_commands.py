@@ -1,0 +1,148 @@
+"""``assay fabric`` from its options to its run: records, outcome, files, and one line for a mistake."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from recorded import SIX, unpacked
+
+from assay.cli import main
+from assay.records.run import Run
+from assay.records.schema import Flows, Measurement
+
+TREE = ["--fat-tree", "radix=36,nodes=45"]
+FILES = ["--fabric", str(SIX / "topology.txt"), "--tables", str(SIX / "fts.txt")]
+
+
+@pytest.fixture(autouse=True)
+def in_an_empty_folder(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def figures(path: str) -> dict[str, float]:
+    """The totals of a run, by metric."""
+    return {
+        r.metric: r.median
+        for r in Run.load(path).records
+        if isinstance(r, Measurement) and "step" not in r.params
+    }
+
+
+def test_json_has_the_total_and_every_step(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fabric", "conflicts", *TREE, "--schedule", "shift", "--json"]) == 0
+    records = json.loads(capsys.readouterr().out)["records"]
+    (total,) = [r for r in records if r.get("metric") == "conflicts_total"]
+    assert total["summary"]["median"] == 81
+    steps = {r["params"]["step"]: r["summary"]["median"] for r in records if r.get("metric") == "conflicts"}
+    assert [steps[k] for k in range(45)] == [max(0, 9 - abs(k - 27)) for k in range(45)]
+
+
+def test_the_pairs_of_each_shared_link_are_recorded() -> None:
+    assert main(["fabric", "conflicts", *TREE, "-o", "run"]) == 0
+    shared = [r for r in Run.load("run").records if isinstance(r, Flows)]
+    assert sum(r.params["load"] - 1 for r in shared) == 81
+    (found,) = [r for r in shared if r.params["step"] == 28 and "node20" in r.sources]
+    assert found.subject.device == "leaf1[20] -> spine1[2]"
+    assert set(zip(found.sources, found.targets, strict=True)) == {("node20", "node37"), ("node29", "node01")}
+
+
+def test_real_files_and_an_order_with_empty_slots(tmp_path: Path) -> None:
+    names = ("topology.txt", "opensm.fdbs", "opensm-ftree-ca-order.dump")
+    topology, tables, order = (str(unpacked("of45", name, tmp_path)) for name in names)
+    files = ["--fabric", topology, "--tables", tables]
+    assert main(["fabric", "conflicts", *files, "-o", "plain"]) == 0
+    assert main(["fabric", "conflicts", *files, "--order", order, "-o", "padded"]) == 0
+    plain, padded = figures("plain"), figures("padded")
+    assert (plain["conflicts_total"], plain["rounds"], plain["rounds_bound"]) == (81, 62, 45)
+    assert (padded["conflicts_total"], padded["rounds"]) == (0, 54)
+
+
+def test_hosts_take_part_in_their_order() -> None:
+    assert main(["fabric", "conflicts", *TREE, "-w", "node[00-17]", "-o", "one-leaf"]) == 0
+    assert figures("one-leaf")["conflicts_total"] == 0
+    assert figures("one-leaf")["rounds_bound"] == 18
+
+
+def test_a_healthy_fabric_passes_and_a_broken_one_fails(tmp_path: Path) -> None:
+    assert main(["fabric", "check", *FILES, "-o", "good"]) == 0
+    cut = (SIX / "opensm.fdbs").read_text().replace("0x0005 : 002", "0x0005 : 255", 1)
+    (tmp_path / "cut.fdbs").write_text(cut)
+    arguments = ["fabric", "check", "--fabric", FILES[1], "--tables", "cut.fdbs", "-o", "bad"]
+    assert main(arguments) == 1
+    assert figures("bad")["unreachable_pairs"] > 0
+
+
+def test_a_model_with_rates_passes() -> None:
+    assert main(["fabric", "check", "--fat-tree", "radix=8,rate=4xHDR,dead=leaf0:5", "-o", "model"]) == 0
+
+
+def test_a_site_judges_conflicts_by_its_own_limit(tmp_path: Path) -> None:
+    (tmp_path / "site.toml").write_text(
+        'title = "site"\n[[criterion]]\nmetric = "fabric.conflicts/conflicts_share"\nmax = "1 %"\n'
+    )
+    assert main(["fabric", "conflicts", *TREE, "--spec", "site.toml", "-o", "fails"]) == 1
+    assert (
+        main(["fabric", "conflicts", "--fat-tree", "radix=36,nodes=54", "--spec", "site.toml", "-o", "ok"])
+        == 0
+    )
+
+
+def test_anonymised_files_give_the_same_results(tmp_path: Path) -> None:
+    names = ("topology.txt", "opensm.fdbs", "opensm-ftree-ca-order.dump")
+    topology, tables, order = (str(unpacked("of45", name, tmp_path)) for name in names)
+    files = ["--fabric", topology, "--tables", tables, "--order", order]
+    assert main(["fabric", "anonymise", *files, "--into", "shared"]) == 0
+    other = ["--fabric", "shared/topology.txt", "--tables", "shared/fts.txt"]
+    assert main(["fabric", "conflicts", *files[:4], "-o", "a"]) == 0
+    assert main(["fabric", "conflicts", *other, "-o", "b"]) == 0
+    assert figures("a") == figures("b")
+    assert figures("b")["conflicts_total"] == 81
+    assert main(["fabric", "conflicts", *other, "--order", "shared/order.txt", "-o", "c"]) == 0
+    assert (figures("c")["conflicts_total"], figures("c")["rounds"]) == (0, 54)
+    assert main(["fabric", "check", *other, "-o", "d"]) == 0
+
+
+def test_nothing_of_the_site_is_left_in_anonymised_files() -> None:
+    assert main(["fabric", "anonymise", *FILES, "--into", "shared"]) == 0
+    text = Path("shared/topology.txt").read_text() + Path("shared/fts.txt").read_text()
+    for known in ("node", "leaf", "spine", "100009", "200002", "2026"):
+        assert known not in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["conflicts"], "which fabric?"),
+        (["conflicts", *TREE, *FILES[:2]], "which fabric?"),
+        (["conflicts", *FILES[:2]], "--fabric without --tables"),
+        (["conflicts", *TREE, *FILES[2:]], "--tables with --fat-tree"),
+        (["conflicts", *FILES, "--routing", "min-hop"], "--tables with --routing"),
+        (["conflicts", *TREE, "--routing", "dor"], "no 'dor'"),
+        (["conflicts", *TREE, "--schedule", "shft"], "no 'shft'"),
+        (["conflicts", *TREE, "-w", "node99"], "no host 'node99'"),
+        (["conflicts", *TREE, "-w", "node00"], "one host alone"),
+        (["conflicts", *TREE, "-w", "node00,node01", "--order", "x"], "both given"),
+        (["conflicts", "--fat-tree", "missing"], "cannot read missing"),
+        (["check", "--fabric", "missing", "--routing", "d-mod-k"], "cannot read missing"),
+        (["check", "--fabric", FILES[3], "--tables", FILES[3]], ":1: forwarding tables"),
+        (["anonymise", "--fabric", FILES[1], "--into", str(SIX)], "exists already"),
+    ],
+)
+def test_a_mistake_is_one_line(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    assert main(["fabric", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_broken_route_starts_no_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    cut = (SIX / "opensm.fdbs").read_text().replace("0x0005 : 002", "0x0005 : 255", 1)
+    (tmp_path / "cut.fdbs").write_text(cut)
+    assert main(["fabric", "conflicts", "--fabric", FILES[1], "--tables", "cut.fdbs"]) == 2
+    assert "cut.fdbs:1: switch leaf0 has no entry for LID 5 (node1)" in capsys.readouterr().err
+    assert not (tmp_path / "runs").exists()

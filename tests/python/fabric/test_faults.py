@@ -1,0 +1,158 @@
+"""A fabric's own faults, each planted; a healthy fabric has none."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from recorded import SIX
+
+from assay.explain import explain
+from assay.fabric import Fabric, ForwardingTables, Routes, faults, synthetic, tables
+from assay.fabric.read import read_fabric, read_tables
+from assay.judge import find_specification, judge, load_specification, overall
+from assay.measure.fabric import check_records
+from assay.records.schema import AnyRecord, Finding
+
+
+def six() -> Routes:
+    fabric = read_fabric(SIX / "topology.txt")
+    return Routes(fabric, read_tables(SIX / "fts.txt", fabric))
+
+
+def concluded(routes: Routes) -> tuple[str, list[Finding]]:
+    """The outcome of ``assay fabric check``, and its findings."""
+    records: list[AnyRecord] = list(check_records(routes))
+    for number, record in enumerate(records, 1):
+        record.id = number
+    findings = explain(records)
+    verdicts = judge(load_specification(find_specification("fabric")), [*records, *findings])
+    return overall(verdicts), findings
+
+
+def with_rate(fabric: Fabric, name: str, width: int, speed: str, both: bool = True) -> Fabric:
+    widths, speeds = fabric.link_width.copy(), list(fabric.link_speed)
+    link = next(k for k in range(fabric.links) if fabric.link_name(k) == name)
+    for end in [link, int(fabric.reverse[link])] if both else [link]:
+        widths[end], speeds[end] = width, speed
+    return replace(fabric, link_width=widths, link_speed=speeds)
+
+
+def with_port(routes: Routes, switch: int, host: int, port: int) -> Routes:
+    ports = routes.tables.ports.copy()
+    ports[switch, host] = port
+    return Routes(routes.fabric, replace(routes.tables, ports=ports))
+
+
+def ring(switches: int) -> Fabric:
+    """Switches in a circle, one host on each: the smallest fabric whose shortest paths can deadlock."""
+    ends = [(switches + s, 1, s, 1) for s in range(switches)]
+    ends += [(s, 2, (s + 1) % switches, 3) for s in range(switches)]
+    both = np.array([*ends, *[(c, d, a, b) for a, b, c, d in ends]], np.int32)
+    return Fabric(
+        switch_names=[f"s{s}" for s in range(switches)],
+        switch_guids=np.arange(switches, dtype=np.uint64) + 1,
+        switch_lids=np.arange(1, switches + 1, dtype=np.int32),
+        switch_ports=np.full(switches, 4, np.int32),
+        host_names=[f"h{s}" for s in range(switches)],
+        host_guids=np.arange(switches, dtype=np.uint64) + 100,
+        host_lids=np.arange(100, switches + 100, dtype=np.int32),
+        link_from=both[:, 0],
+        link_from_port=both[:, 1],
+        link_to=both[:, 2],
+        link_to_port=both[:, 3],
+        link_width=np.full(len(both), 4, np.int32),
+        link_speed=["EDR"] * len(both),
+    )
+
+
+def test_a_healthy_fabric_passes_without_a_finding() -> None:
+    assert concluded(six()) == ("PASS", [])
+
+
+@pytest.mark.parametrize("both", [True, False])
+@pytest.mark.parametrize(("width", "speed", "share"), [(1, "SDR", 0.25), (2, "SDR", 0.5)])
+def test_a_narrow_cable_is_named(width: int, speed: str, share: float, both: bool) -> None:
+    routes = six()
+    fabric = with_rate(routes.fabric, "leaf1[3] -> spine0[2]", width, speed, both)
+    outcome, (finding,) = concluded(Routes(fabric, routes.tables))
+    assert (outcome, finding.rule, finding.subject.device) == ("FAIL", "slow_cable", "leaf1[3] -> spine0[2]")
+    assert finding.effect == pytest.approx(share - 1)
+
+
+def test_a_slow_cable_of_a_host_is_held_against_those_of_hosts() -> None:
+    routes = six()
+    speeds = np.where(routes.fabric.between_switches, "HDR", "EDR").tolist()
+    assert concluded(Routes(replace(routes.fabric, link_speed=speeds), routes.tables)) == ("PASS", [])
+    slow = with_rate(replace(routes.fabric, link_speed=speeds), "leaf0[1] -> node0[1]", 4, "FDR")
+    outcome, (finding,) = concluded(Routes(slow, routes.tables))
+    assert (outcome, finding.subject.device) == ("FAIL", "leaf0[1] -> node0[1]")
+
+
+def test_rates_that_are_unknown_do_not_pass() -> None:
+    fabric = synthetic.build(synthetic.parse("radix=4,nodes=6"))
+    outcome, findings = concluded(Routes(fabric, tables.d_mod_k(fabric)))
+    assert (outcome, findings) == ("INCONCLUSIVE", [])
+
+
+def test_a_hole_cuts_off_the_hosts_of_a_leaf_switch() -> None:
+    """Both hosts of leaf0 and, by way of no spine, nobody else."""
+    routes = with_port(six(), 0, 4, tables.NO_ENTRY)
+    assert faults.unreachable_pairs(routes) == 2
+    outcome, (finding,) = concluded(routes)
+    assert (outcome, finding.rule) == ("FAIL", "lost_route")
+    assert "2 ordered pairs" in finding.cause
+    assert "black hole at leaf0" in finding.cause
+    assert "LID 10 (node4)" in finding.details[0]
+
+
+def test_a_hole_in_a_spine_counts_every_pair() -> None:
+    routes = six()
+    spines = np.flatnonzero(routes.fabric.levels == 1)
+    for spine in spines:
+        routes = with_port(routes, int(spine), 0, tables.NO_ENTRY)
+    assert faults.unreachable_pairs(routes) == 4
+    assert not routes.reachable()[:, 0][1:].any()
+
+
+def test_a_loop_is_found() -> None:
+    routes = six()
+    for spine in np.flatnonzero(routes.fabric.levels == 1):
+        routes = with_port(routes, int(spine), 5, 1)  # to leaf0, which sends it up again
+    outcome, findings = concluded(routes)
+    assert outcome == "FAIL"
+    lost = [finding for finding in findings if finding.rule == "lost_route"]
+    assert "loop" in lost[0].cause
+
+
+@pytest.mark.parametrize("switches", [4, 5, 8])
+def test_shortest_paths_in_a_ring_have_a_credit_loop(switches: int) -> None:
+    fabric = ring(switches)
+    clockwise = np.full((switches, switches), 2, np.uint16)
+    clockwise[np.arange(switches), np.arange(switches)] = 1
+    routes = Routes(fabric, ForwardingTables(clockwise, "clockwise"))
+    loops = faults.credit_loops(routes)
+    assert [len(loop) for loop in loops] == [switches]
+    assert (fabric.link_to[loops[0]] == fabric.link_from[np.roll(loops[0], -1)]).all()
+    outcome, (finding,) = concluded(routes)
+    assert (outcome, finding.rule, len(finding.details)) == ("FAIL", "credit_loop", switches)
+
+
+@pytest.mark.parametrize("engine", sorted(tables.ENGINES))
+@pytest.mark.parametrize("text", ["radix=8,nodes=30", "radix=4,levels=3", "radix=8,dead=leaf0:5;leaf3:8"])
+def test_trees_have_no_credit_loop(text: str, engine: str) -> None:
+    fabric = synthetic.build(synthetic.parse(text))
+    routes = Routes(fabric, tables.compute(fabric, engine))
+    assert faults.credit_loops(routes) == []
+    assert faults.unreachable_pairs(routes) == 0
+
+
+def test_a_crowded_up_port_is_a_warning() -> None:
+    """All that leaf0 sends up goes by one of its two ports."""
+    routes = six()
+    for host in range(2, 6):
+        routes = with_port(routes, 0, host, 3)
+    outcome, (finding,) = concluded(routes)
+    assert (outcome, finding.rule, finding.severity) == ("PASS", "crowded_port", "warning")
+    assert finding.subject.device == "leaf0[3] -> spine0[1]"
