@@ -1,0 +1,262 @@
+"""A schedule of an all-to-all exchange on given routes, without conflicts, in as few steps as the fullest link allows.
+
+Forwarding depends on the destination, so a step is planned between leaf switches and destinations first: how many hosts
+of which leaf send to which destination. A step obeys capacities: a leaf sends as much as it has hosts, a destination
+receives once, a link between switches carries one flow. Sets of flows that share a sender's leaf and first link are
+nested, and so are those that share a destination or a last link that serves whole destinations. For two nested families
+the constraints are those of a network flow, so a demand that fits T steps on average splits into T steps that fit (Baum
+and Trotter, 1978): each step is a maximum flow that uses what is needed in every remaining step.
+
+Then each leaf's share is divided among its hosts: steps and destinations are a bipartite graph of equal degrees, which
+splits into perfect matchings (Koenig, 1916), a matching for each host.
+
+Links that are not part of a nested family (middle links of three levels, last links that several destinations share in
+part) are not planned. Their surplus flows are taken out and put into the first step that has room, or into new steps.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import maximum_flow
+
+from assay.fabric.routes import PAD, Routes
+from assay.fabric.schedules import IDLE, Ints, Schedule, of_array
+
+Counts = NDArray[np.int64]
+SOURCE, SINK, FROM_LOWER, TO_LOWER, NODES = 0, 1, 2, 3, 4
+
+
+@dataclass(frozen=True)
+class Demand:
+    """An all-to-all exchange of N ranks on G leaf switches, each rank's message to itself included."""
+
+    leaf: Ints  # [N] the leaf of a rank, 0 .. G-1
+    paths: Ints  # [G, N, hops] links between switches from a leaf to a rank, padded with -1
+    links: int
+
+    @property
+    def ranks(self) -> int:
+        return len(self.leaf)
+
+    @property
+    def senders(self) -> Counts:
+        """[G] ranks on each leaf."""
+        return np.bincount(self.leaf)
+
+    def loads(self) -> Counts:
+        """[links] flows of the whole exchange."""
+        weights = np.broadcast_to(self.senders[:, None, None], self.paths.shape)
+        crossed = self.paths >= 0
+        return np.bincount(self.paths[crossed], weights[crossed], self.links).astype(np.int64)
+
+    def bound(self) -> int:
+        """The least number of steps: the ranks, or the flows of the fullest link."""
+        return max(self.ranks, int(self.loads().max(initial=0)))
+
+
+def demand_of(routes: Routes, members: NDArray[np.integer]) -> Demand:
+    """The exchange of the hosts ``members``, in rank order. Raises UserError where a route does not arrive."""
+    members = np.asarray(members, np.int32)
+    _, first, leaf = np.unique(routes.fabric.leaf_of[members], return_index=True, return_inverse=True)
+    source = np.repeat(members[first], len(members))
+    target = np.tile(members, len(first))
+    routes.require(source, target)
+    paths = routes.between_switches(source, target).reshape(len(first), len(members), -1)
+    return Demand(leaf.astype(np.int32), paths, routes.fabric.links)
+
+
+def conflict_free(demand: Demand) -> Schedule:
+    """A schedule without a conflict that has each ordered pair of ranks exactly once."""
+    shares = _plan(demand)
+    table = np.full((len(shares), demand.ranks), IDLE, np.int32)
+    for leaf in range(len(demand.senders)):
+        ranks = np.flatnonzero(demand.leaf == leaf)
+        table[:, ranks] = divide(shares[:, leaf], len(ranks))
+    return of_array("conflict-free", _settled(demand, table))
+
+
+def _plan(demand: Demand) -> NDArray[np.bool_]:
+    """[steps, G, N] whether a host of a leaf sends to a rank in a step."""
+    network = _Network(demand)
+    left = np.broadcast_to(demand.senders[:, None], demand.paths.shape[:2]).copy()
+    steps = network.bound(left)
+    plan = np.zeros((steps, *left.shape), np.bool_)
+    for step in range(steps):
+        plan[step] = network.step(left, steps - step)
+        left -= plan[step]
+    assert not left.any()
+    return plan
+
+
+class _Network:
+    """The arcs of the flow: source, leaves, first links, destinations, last links, sink."""
+
+    def __init__(self, demand: Demand) -> None:
+        self.senders = demand.senders
+        leaves, ranks = demand.paths.shape[:2]
+        self.first = demand.paths[:, :, 0]
+        firsts, first_number = np.unique(self.first, return_inverse=True)
+        self.lasts, self.last_of = _last_links(demand)
+        leaf_node = NODES + np.arange(leaves)
+        first_node = NODES + leaves + first_number.reshape(leaves, ranks)
+        rank_node = NODES + leaves + len(firsts) + np.arange(ranks)
+        last_node = NODES + leaves + len(firsts) + ranks + np.arange(len(self.lasts))
+        self.size = NODES + leaves + len(firsts) + ranks + len(self.lasts)
+        self.crosses = self.first != PAD
+        # Groups: leaf, (leaf, first link), rank, last link. The members of a group are cells [leaf, rank].
+        owner = np.where(self.crosses, np.arange(leaves)[:, None], -1)
+        used, where = np.unique(first_node[self.crosses], return_index=True)
+        self.group_from = np.concatenate([
+            np.full(leaves, SOURCE),
+            leaf_node[owner[self.crosses][where]],
+            rank_node,
+            last_node,
+        ])  # fmt: skip
+        after_rank = np.where(self.last_of >= 0, last_node[self.last_of] if len(last_node) else SINK, SINK)
+        self.group_to = np.concatenate([leaf_node, used, after_rank, np.full(len(last_node), SINK)])
+        self.capacity = np.concatenate([self.senders, np.ones(len(used) + ranks + len(self.lasts), np.int64)])
+        self.first_group = np.zeros_like(first_node)
+        self.first_group[self.crosses] = np.searchsorted(used, first_node[self.crosses])
+        self.firsts = len(used)
+        self.cell_from = np.where(self.crosses, first_node, leaf_node[:, None]).ravel()
+        self.cell_to = np.broadcast_to(rank_node, (leaves, ranks)).ravel()
+
+    def groups(self, left: Counts) -> Counts:
+        """The demand of each group."""
+        ranks = left.sum(axis=0)
+        lasts = np.bincount(self.last_of[self.last_of >= 0], ranks[self.last_of >= 0], len(self.lasts))
+        firsts = np.bincount(self.first_group[self.crosses], left[self.crosses], self.firsts)
+        return np.concatenate([left.sum(axis=1), firsts, ranks, lasts]).astype(np.int64)
+
+    def bound(self, left: Counts) -> int:
+        return int((-(-self.groups(left) // self.capacity)).max())
+
+    def step(self, left: Counts, steps: int) -> NDArray[np.bool_]:
+        """[G, N] a step, such that the rest fits ``steps`` - 1 steps: a flow with lower bounds."""
+        lower = np.maximum(self.groups(left) - (steps - 1) * self.capacity, 0)
+        bounded = np.flatnonzero(lower)
+        cells = np.flatnonzero(left.ravel() > 0)
+        tails = [self.group_from, self.cell_from[cells], np.full(len(bounded), FROM_LOWER)]
+        heads = [self.group_to, self.cell_to[cells], self.group_to[bounded]]
+        sizes = [self.capacity - lower, np.ones(len(cells), np.int64), lower[bounded]]
+        tails += [self.group_from[bounded], np.array([SINK])]
+        heads += [np.full(len(bounded), TO_LOWER), np.array([SOURCE])]
+        sizes += [lower[bounded], np.array([lower.sum() + self.senders.sum()])]
+        shape = (self.size, self.size)
+        arcs = (np.concatenate(tails), np.concatenate(heads))
+        graph = csr_array((np.concatenate(sizes).astype(np.int32), arcs), shape=shape)
+        graph.sum_duplicates()
+        result = maximum_flow(graph, FROM_LOWER, TO_LOWER)
+        assert result.flow_value == lower.sum()
+        taken = np.zeros(left.size, np.bool_)
+        taken[cells] = np.asarray(result.flow[self.cell_from[cells], self.cell_to[cells]]).ravel() > 0
+        return taken.reshape(left.shape)
+
+
+def _last_links(demand: Demand) -> tuple[Ints, Ints]:
+    """The last links that serve whole destinations, and [N] the number of a rank's, -1 where it has none."""
+    hops = (demand.paths >= 0).sum(axis=2)
+    last = np.take_along_axis(demand.paths, np.maximum(hops - 1, 0)[:, :, None], axis=2)[:, :, 0]
+    low = np.where(hops > 0, last, np.iinfo(np.int32).max).min(axis=0)
+    is_whole = (np.where(hops > 0, last, -1).max(axis=0) == low) & (hops > 0).any(axis=0)
+    partly = np.unique(last[:, ~is_whole][hops[:, ~is_whole] > 0])
+    is_whole &= ~np.isin(low, partly)
+    lasts, number = np.unique(low[is_whole], return_inverse=True)
+    last_of = np.full(demand.ranks, -1, np.int32)
+    last_of[is_whole] = number
+    return lasts.astype(np.int32), last_of
+
+
+def divide(share: NDArray[np.bool_], hosts: int) -> Ints:
+    """[steps, hosts] destinations of a leaf's hosts: each sends to every rank once, and once in a step at most.
+
+    ``share`` [steps, N]: to which ranks the leaf sends; each rank in ``hosts`` steps, at most ``hosts`` ranks a step.
+    """
+    steps, ranks = share.shape
+    left = np.zeros((steps, steps), np.int32)
+    left[:, :ranks] = share
+    free = np.repeat(np.arange(steps), hosts - left.sum(axis=1))  # columns from N on are idle
+    if len(free):
+        np.add.at(left, (free, ranks + np.arange(len(free)) % (steps - ranks)), 1)
+    table = np.full((steps, hosts), IDLE, np.int32)
+    for host in range(hosts):
+        chosen = _perfect_matching(left > 0)
+        left[np.arange(steps), chosen] -= 1
+        table[:, host] = np.where(chosen < ranks, chosen, IDLE)
+    return table
+
+
+def _perfect_matching(allowed: NDArray[np.bool_]) -> Ints:
+    """[n] the column of each row, by a maximum flow: SciPy's own matching takes minutes on some of these graphs."""
+    size = len(allowed)
+    row, column = np.nonzero(allowed)
+    each = np.arange(size)
+    tails = np.concatenate([np.zeros(size, np.int64), 2 + row, 2 + size + each])
+    heads = np.concatenate([2 + each, 2 + size + column, np.ones(size, np.int64)])
+    graph = csr_array((np.ones(len(tails), np.int32), (tails, heads)), shape=(2 * size + 2, 2 * size + 2))
+    flow = maximum_flow(graph, 0, 1).flow.tocoo()
+    used = (flow.data > 0) & (flow.row >= 2) & (flow.row < 2 + size)
+    assert used.sum() == size
+    chosen = np.empty(size, np.int32)
+    chosen[flow.row[used] - 2] = flow.col[used] - 2 - size
+    return chosen
+
+
+def _settled(demand: Demand, table: Ints) -> Ints:
+    """Moves the surplus flows of each link to the first step with room, or to new steps."""
+    resources = _Resources(demand)
+    moved: list[tuple[int, int]] = []
+    for step in table:
+        src = np.flatnonzero(step >= 0)
+        links = resources.links_of(src, step[src])
+        seen = np.zeros(demand.links, np.bool_)
+        load = np.bincount(links[links >= 0], minlength=demand.links)
+        for row in np.flatnonzero((np.where(links >= 0, load[links], 0) > 1).any(axis=1)):
+            crossed = links[row][links[row] >= 0]
+            if seen[crossed].any():
+                moved.append((int(src[row]), int(step[src[row]])))
+                step[src[row]] = IDLE
+            else:
+                seen[crossed] = True
+    return resources.placed(table, moved) if moved else table
+
+
+class _Resources:
+    """What a flow occupies in a step: its sender, its receiver, its links between switches."""
+
+    def __init__(self, demand: Demand) -> None:
+        self.demand = demand
+
+    def links_of(self, src: NDArray[np.integer], dst: NDArray[np.integer]) -> Ints:
+        return np.asarray(self.demand.paths[self.demand.leaf[src], dst])
+
+    def placed(self, table: Ints, moved: list[tuple[int, int]]) -> Ints:
+        """The flows of the fullest links come first."""
+        ranks = self.demand.ranks
+        busy = np.zeros((len(table), 2 * ranks + self.demand.links), np.bool_)
+        for number, step in enumerate(table):
+            src = np.flatnonzero(step >= 0)
+            links = self.links_of(src, step[src])
+            busy[number, src] = busy[number, ranks + step[src]] = True
+            busy[number, 2 * ranks + links[links >= 0]] = True
+        load = self.demand.loads()
+        moved = sorted(moved, key=lambda pair: -int(load[self.links_of(*_arrays(pair))].max()))
+        for src, dst in moved:
+            links = self.links_of(*_arrays((src, dst)))[0]
+            columns = np.array([src, ranks + dst, *(2 * ranks + links[links >= 0])])
+            room = np.flatnonzero(~busy[:, columns].any(axis=1))
+            if len(room) == 0:
+                table = np.concatenate([table, np.full((1, ranks), IDLE, np.int32)])
+                busy = np.concatenate([busy, np.zeros((1, busy.shape[1]), np.bool_)])
+                room = np.array([len(table) - 1])
+            table[room[0], src] = dst
+            busy[room[0], columns] = True
+        return table
+
+
+def _arrays(pair: tuple[int, int]) -> tuple[Ints, Ints]:
+    return np.array(pair[:1], np.int32), np.array(pair[1:], np.int32)

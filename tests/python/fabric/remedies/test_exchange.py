@@ -1,0 +1,84 @@
+"""Every schedule has each pair once; conflicts are counted again here, link by link, without the product's counting."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from assay.fabric import synthetic, tables
+from assay.fabric.remedies.exchange import conflict_free, demand_of
+from assay.fabric.routes import Routes
+
+
+def fat_tree(text: str) -> Routes:
+    fabric = synthetic.build(synthetic.parse(text))
+    return Routes(fabric, tables.compute(fabric, "d-mod-k"))
+
+
+def walked(routes: Routes, src: int, dst: int) -> list[tuple[int, int]]:
+    """(switch, port) of each link between switches, by following the tables entry by entry."""
+    fabric, ends = routes.fabric, {}
+    for link in range(fabric.links):
+        ends[int(fabric.link_from[link]), int(fabric.link_from_port[link])] = int(fabric.link_to[link])
+    node, crossed = ends[fabric.switches + src, 1], []
+    while True:
+        port = int(routes.tables.ports[node, dst])
+        following = ends[node, port]
+        if following >= fabric.switches:
+            assert following == fabric.switches + dst
+            return crossed
+        crossed.append((node, port))
+        node = following
+
+
+def check(routes: Routes, members: list[int], steps: np.ndarray) -> None:
+    """Each ordered pair once, nobody twice in a step, no link twice in a step."""
+    met = Counter()
+    for step in steps:
+        active = [(src, int(dst)) for src, dst in enumerate(step) if dst >= 0]
+        assert len({dst for _, dst in active}) == len(active)
+        load = Counter()
+        for src, dst in active:
+            met[src, dst] += 1
+            if src != dst:
+                load.update(walked(routes, members[src], members[dst]))
+        assert max(load.values(), default=0) <= 1
+    ranks = range(len(members))
+    assert met == Counter((src, dst) for src in ranks for dst in ranks)
+
+
+@pytest.mark.parametrize("nodes", [45, 64])
+def test_radix_36_needs_as_many_steps_as_nodes(nodes: int) -> None:
+    routes = fat_tree(f"radix=36,nodes={nodes}")
+    schedule = conflict_free(demand_of(routes, np.arange(nodes)))
+    assert schedule.steps == nodes
+    check(routes, list(range(nodes)), schedule.array())
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.data())
+def test_any_hosts_of_a_two_level_tree_in_any_order(data: st.DataObject) -> None:
+    radix = data.draw(st.sampled_from([4, 6, 8]))
+    nodes = data.draw(st.integers(2, radix * radix // 2))
+    routes = fat_tree(f"radix={radix},levels=2,nodes={nodes}")
+    members = data.draw(st.lists(st.integers(0, nodes - 1), unique=True, min_size=1))
+    demand = demand_of(routes, np.array(members))
+    schedule = conflict_free(demand)
+    check(routes, members, schedule.array())
+    load = Counter()
+    for src in members:
+        for dst in members:
+            load.update(walked(routes, src, dst) if src != dst else [])
+    assert schedule.steps == demand.bound() == max(len(members), *load.values(), 0)
+
+
+@pytest.mark.parametrize("text", ["radix=6,nodes=16,dead=leaf0:4", "radix=4,levels=3,nodes=16"])
+def test_what_cannot_be_planned_is_still_without_conflicts(text: str) -> None:
+    """A link that some leaves use for a destination and others do not; links between middle levels."""
+    routes = fat_tree(text)
+    demand = demand_of(routes, np.arange(routes.fabric.hosts))
+    schedule = conflict_free(demand)
+    assert schedule.steps >= demand.bound()
+    check(routes, list(range(routes.fabric.hosts)), schedule.array())
