@@ -1,7 +1,9 @@
 """The start of every command. Ctrl-C or SIGTERM ends Assay quietly from the first moment on.
 
 Imports take a good part of a second, and a KeyboardInterrupt in the middle of one may come out as any error. Nothing
-has been started yet, so the process ends at once.
+has been started yet, so the process ends at once and says nothing. The script ``assay`` blocks both signals while
+Python itself starts; they are let through as soon as they are handled. After the end they kill, which says nothing
+either.
 """
 
 import os
@@ -10,7 +12,6 @@ import sys
 
 
 def _end(*_: object) -> None:
-    os.write(2, b"assay: interrupted\n")
     os._exit(130)
 
 
@@ -19,11 +20,21 @@ def main() -> int:
     heeded = [number for number, handler in before.items() if handler != signal.SIG_IGN]  # "nohup", "&"
     for number in heeded:
         signal.signal(number, _end)
-    from assay import cli
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, before)
+    try:
+        from assay import cli
+    except Exception as error:  # a module is missing or damaged
+        print(f"assay: cannot start: {type(error).__name__}: {error}; fix: make setup", file=sys.stderr)
+        return 2
 
+    def begin() -> None:
+        for number in heeded:
+            signal.signal(number, before[number])
+
+    status = cli.main(begin=begin)
     for number in heeded:
-        signal.signal(number, before[number])
-    return cli.main()
+        signal.signal(number, signal.SIG_DFL)
+    return status
 
 
 def netsan() -> int:

@@ -11,7 +11,9 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Sequence
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Protocol
 
 from assay import __version__
@@ -37,7 +39,11 @@ from assay.commands.saturate import Saturate
 from assay.commands.simulate import Simulate
 from assay.commands.udp import Udp
 from assay.errors import EXIT_INTERRUPTED, EXIT_PASS, EXIT_UNUSABLE, UserError
-from assay.records.run import Run
+from assay.records.run import Run, as_text
+from assay.records.text import one_line
+from assay.report.streams import discard_output, prepare_output
+
+TRACEBACK = "ASSAY_TRACEBACK"  # set: the traceback of a defect is printed before its line
 
 
 class Command(Protocol):
@@ -136,36 +142,62 @@ def _split(arguments: list[str]) -> tuple[list[str], list[str] | None]:
     return arguments[:dashes], arguments[dashes + 1 :]
 
 
-def main(argv: list[str] | None = None) -> int:
+def main(argv: list[str] | None = None, begin: Callable[[], object] = lambda: None) -> int:
+    """Runs a command line; returns its exit code. ``begin`` is called where interruptions are handled from then on."""
     arguments = sys.argv[1:] if argv is None else argv
-    if sys.stdout is None:  # closed by the caller ("assay net >&-")
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
-    _interrupt_on_sigterm()
     try:
-        parser = build_parser()
-        args = parse(parser, arguments)
-        if not hasattr(args, "execute"):
-            parser.print_help()
-            return EXIT_UNUSABLE
-        status: int = args.execute(args)
+        begin()
+        _interrupt_on_sigterm()
+        prepare_output()
+        status = _execute(arguments)
+        sys.stdout.flush()
     except UserError as error:
-        print(f"assay: {error}", file=sys.stderr)
+        _complain(str(error))
         return error.exit_code
     except KeyboardInterrupt:
-        print("assay: interrupted", file=sys.stderr)
+        _complain("interrupted")
         return EXIT_INTERRUPTED
-    except BrokenPipeError:  # the reader of our output has ended ("assay list | head")
-        _discard_output()
-        return EXIT_PASS
-    except OSError as error:
-        return _disk_is_full(error)
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        _discard_output()
-    except OSError as error:
-        return _disk_is_full(error)
+    except Exception as error:
+        return _failed(error)
     return status
+
+
+def _execute(arguments: list[str]) -> int:
+    parser = build_parser()
+    try:
+        args = parse(parser, arguments)
+    except SystemExit:  # argparse has printed the help or the version
+        return EXIT_PASS
+    if not hasattr(args, "execute"):
+        parser.print_help()
+        return EXIT_UNUSABLE
+    status: int = args.execute(args)
+    return status
+
+
+def _complain(text: str) -> None:
+    """One line on standard error, whatever the text holds."""
+    print(f"assay: {one_line(text)}", file=sys.stderr)
+
+
+def _failed(error: Exception) -> int:
+    """A failure that nobody foresaw: one line, and never the exit code of a verdict."""
+    if os.environ.get(TRACEBACK):
+        traceback.print_exception(error)
+    if isinstance(error, OSError):
+        discard_output()
+    if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+        _complain("no space left to write to; fix: make room on that disk and try again")
+    elif isinstance(error, OSError) and error.filename is not None:
+        _complain(f"{as_text(str(error.filename))}: {error.strerror}; fix: check the path and its rights")
+    else:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        _complain(
+            f"defect of Assay: {what} ({Path(place.filename).name}:{place.lineno}); "
+            f"fix: report it with the output of the same command under {TRACEBACK}=1"
+        )
+    return EXIT_UNUSABLE
 
 
 def _interrupt_on_sigterm() -> None:
@@ -183,17 +215,3 @@ def _interrupt_on_sigterm() -> None:
             raise KeyboardInterrupt
 
     signal.signal(signal.SIGTERM, interrupt)
-
-
-def _disk_is_full(error: OSError) -> int:
-    """Reports a full disk. Raises any other error."""
-    if error.errno != errno.ENOSPC:
-        raise error
-    _discard_output()
-    print("assay: no space left to write to; fix: make room on that disk and try again", file=sys.stderr)
-    return EXIT_UNUSABLE
-
-
-def _discard_output() -> None:
-    """Redirects standard output, so that the interpreter's last flush does not fail again."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

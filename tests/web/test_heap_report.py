@@ -187,7 +187,8 @@ def test_search_narrows_the_functions(open_report: Open, recorded: Callable[[str
     assert 1 <= rows.count() <= 2
 
 
-def test_sources_that_have_been_changed_say_so(open_report: Open, tmp_path: Path) -> None:
+def test_sources_are_those_of_the_recording(open_report: Open, tmp_path: Path) -> None:
+    """A report that is made later shows them as they were; it opens no file that the run names."""
     source = tmp_path / "one.cpp"
     source.write_text(
         "#include <cstdlib>\nint main() { volatile auto p = std::malloc(5000); (void)p; return 0; }\n"
@@ -201,9 +202,11 @@ def test_sources_that_have_been_changed_say_so(open_report: Open, tmp_path: Path
     later = source.stat().st_mtime + 3600
     os.utime(source, (later, later))
     subprocess.run([ROOT / "assay", "report", run], check=True, capture_output=True, timeout=LIMIT_S)
-    page = open_report(run / "report.html")
-    assert "has been changed since" in show(page, "Source")
-    source.unlink()
+    text = show(open_report(run / "report.html"), "Source")
+    assert "std::malloc(5000)" in text and "another line" not in text and "has been changed" not in text
+    again = [ROOT / "assay", "heap", run, "--sources"]
+    subprocess.run(again, check=True, capture_output=True, timeout=LIMIT_S)
+    assert "has been changed since" in show(open_report(run / "report.html"), "Source")
+    (run / "sources.json").unlink()
     subprocess.run([ROOT / "assay", "report", run], check=True, capture_output=True, timeout=LIMIT_S)
-    page = open_report(run / "report.html")
-    assert "was not there when this report was made" in show(page, "Source")
+    assert "is not in this report" in show(open_report(run / "report.html"), "Source")

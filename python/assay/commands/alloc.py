@@ -89,7 +89,8 @@ variants:
             return _replay(args, trace)
         plan = _plan(args)
         session = _session(args, {"sizes": ",".join(map(str, plan.sizes))})
-        run_steps(session, steps_of(plan))
+        with session.interruptible():
+            run_steps(session, steps_of(plan))
         return _conclude(session, args)
 
 
@@ -174,9 +175,10 @@ def _replay(args: argparse.Namespace, trace: Path) -> int:
         params: dict[str, Scalar] = {"script": str(script), "trace": name, "repeats": args.repeats or 3}
         if args.no_touch:
             params["no_touch"] = True
-        run_steps(
-            session, [Step(REPLAY, allocator, params, REPLAY_EXPECTED_S) for allocator in args.allocators]
-        )
+        with session.interruptible():
+            run_steps(
+                session, [Step(REPLAY, allocator, params, REPLAY_EXPECTED_S) for allocator in args.allocators]
+            )
         return _conclude(session, args)
 
 

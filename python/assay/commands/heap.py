@@ -9,6 +9,7 @@ import re
 import shutil
 import socket
 import sys
+from datetime import datetime
 from pathlib import Path
 
 from msgspec.structs import asdict
@@ -32,6 +33,7 @@ from assay.profile.compare import changes
 from assay.profile.export import callgrind, collapsed, pprof, speedscope
 from assay.profile.heap import METRICS, HeapProfile, load_profiles
 from assay.profile.ranks import merge_ranks, mpi_ranks
+from assay.profile.sources import collect_sources, save_sources
 from assay.profile.tree import by_function
 from assay.records.run import Run, as_text
 from assay.records.schema import Measurement, Scalar, Subject, Summary
@@ -87,6 +89,11 @@ class Heap:
             help="metric for compare and the collapsed export, such as bytes, count, leaked",
         )
         add(shown, "--json", "of a run")
+        shown.add_argument(
+            "--sources",
+            action="store_true",
+            help="with import or a run: put this machine's source files into the report",
+        )
         self._add_advanced(parser)
 
     def _add_advanced(self, parser: Parser) -> None:
@@ -263,12 +270,13 @@ def _import(file: Path, args: argparse.Namespace) -> int:
     except UserError:
         run.finish("failed", f"{file} could not be read")
         raise
-    _conclude(run, args, to_stdout=True)
+    _conclude(run, args, to_stdout=True, sources=args.sources)
     return EXIT_PASS
 
 
-def _conclude(run: Run, args: argparse.Namespace, to_stdout: bool) -> list[HeapProfile]:
-    """Analyses the run; writes its records, advice and report; returns the profiles."""
+def _conclude(run: Run, args: argparse.Namespace, to_stdout: bool, sources: bool = True) -> list[HeapProfile]:
+    """Analyses the run; writes its records, advice and report; returns the profiles. ``sources``: the source files of
+    this machine are those of the program."""
     profiles = _profiles(run)
     for trace in traces(run.path / "heap"):
         pack_trace(trace)
@@ -278,6 +286,8 @@ def _conclude(run: Run, args: argparse.Namespace, to_stdout: bool) -> list[HeapP
         run.append(finding)
     run.info.completed = [HEAP.name]
     run.finish("complete", "")
+    if sources:
+        _keep_sources(run, profiles)
     build_report(run.path)
     _show(run, profiles, args.all, to_stdout=to_stdout)
     return profiles
@@ -290,9 +300,19 @@ def _show_again(run: Run, args: argparse.Namespace) -> int:
     elif args.json:
         print(json.dumps([_summary_json(profile) for profile in profiles], indent=1))
     else:
+        if args.sources:
+            _keep_sources(run, profiles)
         _show(run, profiles, args.all, to_stdout=True)
         build_report(run.path)
     return EXIT_PASS
+
+
+def _keep_sources(run: Run, profiles: list[HeapProfile]) -> None:
+    """Keeps the program's source files in the run, and says which were left out."""
+    sources = collect_sources(profiles, datetime.fromisoformat(run.info.started).timestamp())
+    save_sources(run.path, sources)
+    if notice := sources.notice():
+        print(notice, file=sys.stderr)
 
 
 def _compare(before: Run, after: Run, args: argparse.Namespace) -> int:

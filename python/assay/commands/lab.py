@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from ClusterShell.NodeSet import NodeSet
 from rich.table import Table
+from rich.text import Text
 
 from assay.commands.options import add, count
 from assay.commands.parser import Example, Parser
@@ -153,7 +154,7 @@ def _status(args: argparse.Namespace) -> int:
             host.address,
             _shown(fault.tx or lab.rates.up),
             _shown(fault.rx or lab.rates.down),
-            _describe_fault(fault) if lab.alive(host.name) else "[bold red]dead[/]",
+            _describe_fault(fault) if lab.alive(host.name) else Text("dead", style="bold red"),
             str(len(running[host.name])),
         )
     print(f"lab '{lab.name}': {_summary(lab)}")

@@ -83,7 +83,7 @@ def _show_all(chosen: list[Described], waivers: dict[str, str | None]) -> None:
 
 def _show_one(m: Described, reason: str | None) -> None:
     out = console()
-    out.print(f"[bold]{m.name}[/bold] ({m.scope}): {m.help}")
+    out.print(Text.assemble((m.name, "bold"), f" ({m.scope}): {m.help}"))
     out.print(f"waived here: {reason}" if reason else "applies here")
     for title, rows in (
         ("parameter", [("--" + p.name.replace("_", "-"), p.default, p.unit, p.help) for p in m.parameters]),

@@ -69,7 +69,28 @@ duration = reader(_parse_duration, "give a time, such as 20s or 3min")
 size = reader(parse_size, "give a size, such as 4096, 64KiB or 1m")
 # "4KiB,1MiB", or "16B:4GiB", a factor of four each.
 sizes = reader(parse_sizes, "give sizes, such as 4KiB,1MiB or 16B:4GiB")
+MAX_RANKS_PER_PROCESSOR = 64  # more measure the scheduler, and thousands use up memory and descriptors
 share = reader(lambda text: _parse_quantity(text, "1"), "give a share, such as 5% or 0.05")
+
+
+def _parse_confidence(text: str) -> float:
+    value = _parse_quantity(text, "1")
+    if not 0 < value < 1:
+        raise UserError(f"'{text}' is not a share between 0 and 1")
+    return value
+
+
+confidence = reader(_parse_confidence, "write it like 2%")
+
+
+def check_ranks_here(ranks: int) -> None:
+    """Raises UserError for more ranks than this machine's processors can run."""
+    processors = len(os.sched_getaffinity(0))
+    most = MAX_RANKS_PER_PROCESSOR * processors
+    if ranks > most:
+        raise UserError(
+            f"{ranks} ranks on this machine's {processors} processors: too many", f"give at most {most}"
+        )
 
 
 @reader
@@ -97,7 +118,11 @@ SHARED: dict[str, dict[str, Any]] = {
     "--budget": {"type": duration, "metavar": "DURATION", "help": "time to measure, such as 20s or 3min"},
     "--timeout": {"type": duration, "metavar": "DURATION", "help": "limit of one wait"},
     "--repeats": {"type": count, "metavar": "N", "help": "number of repetitions"},
-    "--confidence": {"type": share, "metavar": "SHARE", "help": "repeat until a median is known this well"},
+    "--confidence": {
+        "type": confidence,
+        "metavar": "SHARE",
+        "help": "repeat until a median is known this well",
+    },
     "--size": {"type": size, "metavar": "SIZE", "help": "one size, such as 64KiB"},
     "--sizes": {"type": sizes, "metavar": "SIZES", "help": "sizes, such as 4KiB,1MiB or 16B:4GiB"},
     "--threads": {
@@ -182,6 +207,7 @@ def locate(
     if hosts or others:
         return REMOTE, hosts
     ranks = wanted or ranks_here or max(2, len(os.sched_getaffinity(0)))
+    check_ranks_here(ranks)
     return HERE, [socket.gethostname()] * ranks
 
 

@@ -69,10 +69,11 @@ def conduct(
     run.save()
     session = Session(run, verbose=args.verbose, quiet=args.json)
     session.err.print(f"{len(request.hosts)} hosts ({fold(request.hosts)}) under {request.launcher.name}")
-    study = measure_saturation(session, request)
-    if not request.cabinets and study.cabinets:
-        session.err.print(_find_cabinets(study), soft_wrap=True)
-    fit_capacities(run, study.cabinets)
+    with session.interruptible():
+        study = measure_saturation(session, request)
+        if not request.cabinets and study.cabinets:
+            session.err.print(_find_cabinets(study), soft_wrap=True)
+        fit_capacities(run, study.cabinets)
     status = session.conclude(wanted)
     if args.json:
         session.print_json()
@@ -102,8 +103,6 @@ def build_request(args: argparse.Namespace) -> SaturationRequest:
     if len(hosts) < 2:
         raise UserError("one host alone has no network to saturate", "name at least two hosts")
     _check_cabinets(cabinets, hosts)
-    if not 0 < args.confidence < 1:
-        raise UserError(f"--confidence {args.confidence:g}: not a share between 0 and 1", "write it like 2%")
     if args.budget > 600:
         raise UserError(f"--budget {args.budget:g}: out of bounds", "give from 1ms to 600s")
     check_timeout(args.timeout)

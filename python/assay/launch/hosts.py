@@ -6,23 +6,42 @@ ClusterShell; its errors become one line with the mistake and the fix.
 
 from __future__ import annotations
 
+import re
+from itertools import islice
 from pathlib import Path
 
 from ClusterShell.NodeSet import NodeSet, NodeSetException
+from ClusterShell.NodeUtils import GroupResolverError, GroupSourceError
 
 from assay.errors import UserError
 
 EXAMPLE = "write it like 'client[1-3,10]' or 'a,b'"
+MAX_HOSTS = 100_000  # the largest machines have some ten thousand
+# A launcher takes "-x" for an option, and other characters for its own syntax. User@host and an IPv6 scope are names.
+_NAME = re.compile(r"[^\W_][\w.:@%-]*")
+_RANGE = re.compile(r"(\d+)-(\d+)")
 
 
 def parse_hosts(text: str, option: str) -> list[str]:
     """Returns the hosts of a node set in its order, each once. ``option`` names the source in a UserError."""
+    where = f"{option} {text!r}" if len(text) <= 200 else f"{option} {text[:200]!r}..."
+    if any(int(last[:20]) - int(first[:20]) >= MAX_HOSTS for first, last in _RANGE.findall(text)):
+        raise UserError(f"{where}: more than {MAX_HOSTS} hosts", EXAMPLE)
     try:
-        hosts = list(NodeSet(text))
+        hosts = list(islice(NodeSet(text), MAX_HOSTS + 1))
     except NodeSetException as error:
-        raise UserError(f"{option} {text!r}: {_reason(error)}", EXAMPLE) from error
+        raise UserError(f"{where}: {_reason(error)}", EXAMPLE) from error
+    except (GroupResolverError, GroupSourceError) as error:
+        raise UserError(
+            f"{where}: no group of hosts: {error}", "see /etc/clustershell/groups.conf"
+        ) from error
     if not hosts:
-        raise UserError(f"{option} {text!r}: no host in it", EXAMPLE)
+        raise UserError(f"{where}: no host in it", EXAMPLE)
+    if len(hosts) > MAX_HOSTS:
+        raise UserError(f"{where}: more than {MAX_HOSTS} hosts", EXAMPLE)
+    for host in hosts:
+        if not _NAME.fullmatch(host):
+            raise UserError(f"{where}: {host!r} is no name of a host", EXAMPLE)
     return hosts
 
 

@@ -19,6 +19,7 @@ from assay.launch.engines import flavours
 from assay.launch.placement import Segment, Site
 
 FLAVOUR = "smpi"
+MAX_HOSTS = 1_000_000  # of a platform: ranges are written in a few bytes
 
 
 def unavailable() -> str | None:
@@ -70,7 +71,7 @@ def platform_hosts(path: Path) -> list[str]:
         root = ET.parse(path).getroot()
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}", "check the path") from None
-    except ET.ParseError as error:
+    except (ET.ParseError, LookupError, ValueError) as error:  # the latter two: of an encoding that it names
         raise UserError(
             f"{path}: not XML: {error}", "give a platform file of SimGrid, as 'assay model' writes it"
         ) from None
@@ -84,6 +85,8 @@ def platform_hosts(path: Path) -> list[str]:
             hosts.append(str(node.get("id")))
         elif node.tag == "cluster":
             ids = expand_radical(str(node.get("radical", "")), path)
+            if len(hosts) + len(ids) > MAX_HOSTS:
+                raise _too_many(path)
             hosts += [f"{node.get('prefix', '')}{i}{node.get('suffix', '')}" for i in ids]
     if not hosts:
         raise UserError(f"{path}: no host in it", "give what 'assay model' has written")
@@ -94,8 +97,17 @@ def expand_radical(text: str, path: Path) -> list[int]:
     """ "0-3,7" is 0, 1, 2, 3, 7."""
     numbers: list[int] = []
     for part in text.split(","):
-        first, _, last = part.partition("-")
-        if not first.isdigit() or (last and not last.isdigit()):
-            raise UserError(f"{path}: radical '{text}': expected numbers and ranges", "write it like 0-15,20")
-        numbers += range(int(first), int(last or first) + 1)
+        bounds = re.fullmatch(r"([0-9]{1,18})(?:-([0-9]{1,18}))?", part.strip())
+        if not bounds:
+            raise UserError(
+                f"{path}: radical '{text[:100]}': expected numbers and ranges", "write it like 0-15,20"
+            )
+        added = range(int(bounds[1]), int(bounds[2] or bounds[1]) + 1)
+        if len(numbers) + len(added) > MAX_HOSTS:
+            raise _too_many(path)
+        numbers += added
     return numbers
+
+
+def _too_many(path: Path) -> UserError:
+    return UserError(f"{path}: more than {MAX_HOSTS} hosts", "give a platform with fewer")

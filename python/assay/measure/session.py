@@ -277,11 +277,11 @@ class Session:
             yield _Log(self.err, measurement)
             return
         columns = (
-            TextColumn("{task.fields[name]}"),
+            TextColumn("{task.fields[name]}", markup=False),
             BarColumn(),
             TaskProgressColumn(),
-            TextColumn("{task.description}"),
-            TextColumn("{task.fields[left]}"),
+            TextColumn("{task.description}", markup=False),
+            TextColumn("{task.fields[left]}", markup=False),
         )
         with Progress(*columns, console=self.err, transient=True) as bar:
             task = bar.add_task("starting", total=1.0, name=measurement, left="")

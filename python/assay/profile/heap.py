@@ -15,6 +15,7 @@ from msgspec import Struct
 from assay.errors import UserError
 from assay.profile.figures import Figures, Grouping, Key
 from assay.profile.tree import Location, Node, Tree
+from assay.records.decode import decoder
 
 
 class Process(Struct):
@@ -249,13 +250,17 @@ class HeapProfile(Struct, dict=True):
         return groupings[key].figures([getattr(node, metric) for node in self.nodes])
 
 
+_decode = decoder(HeapProfile)
+
+
 def load_profile(path: Path) -> HeapProfile:
     """Reads an analysis. Raises UserError if the file cannot be read or is no analysis."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=HeapProfile)
+        profile: HeapProfile = _decode(path.read_bytes())
+        return profile
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
-    except msgspec.DecodeError as error:
+    except msgspec.MsgspecError as error:
         raise UserError(
             f"{path} is not the analysis of a heap trace: {error}", "delete it and run: assay heap RUN"
         ) from None

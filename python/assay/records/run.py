@@ -33,6 +33,7 @@ from assay.records.schema import (
     RunInfo,
     Verdict,
     decode_record,
+    decode_run_info,
     encode,
 )
 from assay.records.storage import SPEEDUP
@@ -83,7 +84,7 @@ class Run:
         """Reads a run directory. A run that was not finished is "partial". Raises UserError."""
         folder = Path(path)
         try:
-            info = msgspec.json.decode((folder / "run.json").read_bytes(), type=RunInfo)
+            info: RunInfo = decode_run_info((folder / "run.json").read_bytes())
         except (FileNotFoundError, NotADirectoryError):
             raise UserError(f"{folder} is not a run directory: no run.json in it", "see 'ls runs/'") from None
         except (OSError, msgspec.MsgspecError) as error:

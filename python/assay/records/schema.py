@@ -19,6 +19,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Struct
 
+from assay.records.decode import decoder
+
 SCHEMA_VERSION = 3
 
 Scalar = str | int | float | bool
@@ -281,5 +283,6 @@ class Ready(Struct, tag_field="kind", tag="ready"):
 AnyLine = AnyRecord | Hello | Progress | Ready
 
 encode = msgspec.json.Encoder().encode
-decode_record = msgspec.json.Decoder(AnyRecord).decode
-decode_line = msgspec.json.Decoder(AnyLine).decode
+decode_record = decoder(AnyRecord)
+decode_line = decoder(AnyLine)
+decode_run_info = decoder(RunInfo)

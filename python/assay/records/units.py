@@ -77,11 +77,11 @@ def parse_quantity(text: str) -> Quantity:
     unit = _UNITS.get(spelling)
     if unit is None:
         raise UserError(f"unknown unit '{spelling}' in '{text}'", _suggestion(spelling))
-    value = float(number)
-    if math.isinf(value):
-        raise UserError(f"'{text}' is not a quantity", "the number is too large")
     # Units below 1 have exact inverses: 3 ns / 1e9 rounds once, 3 * 1e-9 twice.
-    return Quantity(value / round(1 / unit.value) if unit.value < 1 else value * unit.value, unit.unit)
+    value = float(number) / round(1 / unit.value) if unit.value < 1 else float(number) * unit.value
+    if math.isinf(value):
+        raise UserError(f"'{text[:40]}' is not a quantity", "the number is too large")
+    return Quantity(value, unit.unit)
 
 
 def _suggestion(spelling: str) -> str:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime
-from pathlib import Path
 
 from msgspec.structs import asdict, fields
 
 from assay.profile.heap import Fragmentation, HeapProfile, Touches
 from assay.profile.ranks import merge_ranks, mpi_ranks, outliers
-from assay.profile.tree import Node, by_line
+from assay.profile.sources import Sources
+from assay.profile.tree import Node
 from assay.records.heap_page import (
     HeapCalls,
     HeapFragmentation,
@@ -33,8 +32,7 @@ MAX_PROCESSES = 16
 MAX_TOUCHED_STACKS = 200
 MAX_NODES = 60_000  # a page with more takes seconds to open
 MIN_SHARE = 1e-4  # of some metric's total; a smaller node is left out
-MAX_SOURCES_BYTES = 8 << 20  # of all source files together
-MAX_SOURCE_BYTES = 1 << 20  # of one source file
+MAX_EMBEDDED_BYTES = 32 << 20  # of the source files on all pages of a report
 SUMMED = ("count", "bytes", "at_peak", "leaked", "leaked_count", "temporary", "reallocated", "frees", "lifetime_sum",
           "sampled_ticks", "sampled_calls", "sampled_free_ticks", "sampled_frees",
           "foreign_reallocations")  # fmt: skip
@@ -50,13 +48,21 @@ KEPT_BY = (
 
 
 def heap_pages(
-    profiles: Sequence[HeapProfile], dumps: Sequence[HeapProfile], run_started: str
+    profiles: Sequence[HeapProfile], dumps: Sequence[HeapProfile], sources: Sources
 ) -> Iterator[HeapPage]:
     """First the merged ranks of an MPI program, then the processes of the run, the largest first, then the profiles
     that were written while the program ran."""
+    room = MAX_EMBEDDED_BYTES
+    for page in _pages(profiles, dumps):
+        page.sources = _sources(page.locations.file, sources, room)
+        room -= sum(len(source.text) for source in page.sources.values())
+        yield page
+
+
+def _pages(profiles: Sequence[HeapProfile], dumps: Sequence[HeapProfile]) -> Iterator[HeapPage]:
     if ranks := mpi_ranks(profiles):
         merged = merge_ranks(ranks)
-        page = heap_page(merged, merged.title, run_started)
+        page = heap_page(merged, merged.title)
         page.ranks = [
             HeapRank(
                 name=f"rank {rank.process.rank}",
@@ -72,13 +78,13 @@ def heap_pages(
         ]
         yield page
     for profile in profiles[:MAX_PROCESSES]:
-        yield heap_page(profile, profile.title, run_started)
+        yield heap_page(profile, profile.title)
     for profile in dumps[:MAX_PROCESSES]:
-        yield heap_page(profile, f"{profile.title}, after {profile.process.seconds:.2f} s", run_started)
+        yield heap_page(profile, f"{profile.title}, after {profile.process.seconds:.2f} s")
 
 
-def heap_page(profile: HeapProfile, title: str, run_started: str, max_nodes: int = MAX_NODES) -> HeapPage:
-    """``title`` tells the process from the run's others; ``run_started`` is an ISO 8601 time."""
+def heap_page(profile: HeapProfile, title: str, max_nodes: int = MAX_NODES) -> HeapPage:
+    """Without source files. ``title`` tells the process from the run's others."""
     kept = _kept_nodes(profile, max_nodes)
     renumbered = {old: new for new, old in enumerate(kept)}
     nodes = _node_columns(profile, renumbered)
@@ -126,7 +132,7 @@ def heap_page(profile: HeapProfile, title: str, run_started: str, max_nodes: int
             for node, histograms in profile.tree.histograms.items()
             if int(node) in renumbered
         },
-        sources=_sources(profile, run_started),
+        sources={},
         left_out=len(profile.nodes) - len(kept),
     )  # fmt: skip
 
@@ -209,23 +215,12 @@ def _locations(profile: HeapProfile) -> HeapLocations:
     return HeapLocations(*([getattr(location, name) for location in profile.locations] for name in names))
 
 
-def _sources(profile: HeapProfile, run_started: str) -> dict[str, HeapSource]:
-    """The source files that can be read, those of the largest allocations first, within the size limits."""
-    began = datetime.fromisoformat(run_started).timestamp()
-    files = [
-        figures.location.file for metric in ("bytes", "count") for figures in profile.by(metric, by_line)
-    ]
-    sources: dict[str, HeapSource] = {}
-    room = MAX_SOURCES_BYTES
-    for name in dict.fromkeys(files):
-        path = Path(name)
-        try:
-            status = path.stat() if name and path.is_absolute() else None
-            if status is None or status.st_size > min(room, MAX_SOURCE_BYTES):
-                continue
-            text = path.read_text(errors="replace")
-        except OSError:
-            continue
-        sources[name] = HeapSource(text=text, changed=status.st_mtime > began + 1)
-        room -= len(text)
-    return sources
+def _sources(names: Sequence[str], sources: Sources, room: int) -> dict[str, HeapSource]:
+    """Those of the run's source files that a page names, of at most ``room`` characters together."""
+    chosen: dict[str, HeapSource] = {}
+    for name in dict.fromkeys(names):
+        source = sources.files.get(name)
+        if source is not None and len(source.text) <= room:
+            chosen[name] = source
+            room -= len(source.text)
+    return chosen

@@ -20,6 +20,7 @@ import msgspec
 
 from assay.errors import UserError
 from assay.profile.heap import load_dumps, load_profiles
+from assay.profile.sources import load_sources
 from assay.records.run import Run
 from assay.records.schema import AnyRecord, Pairs, encode
 from assay.report.heap_page import heap_pages
@@ -74,7 +75,7 @@ def _lines(run: Run) -> Iterator[bytes]:
     kept = _kept_matrices(run.records)
     for record in run.records:
         yield encode(_reduced(record, kept) if isinstance(record, Pairs) else record) + b"\n"
-    for page in heap_pages(load_profiles(run.path), load_dumps(run.path), run.info.started):
+    for page in heap_pages(load_profiles(run.path), load_dumps(run.path), load_sources(run.path)):
         yield msgspec.json.encode(page) + b"\n"
 
 

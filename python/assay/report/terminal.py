@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Any, Literal
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, RenderableType
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
 from assay.records.schema import AnyRecord, Context, Failure, Finding, Measurement, Verdict
+from assay.records.text import printable
 from assay.records.units import format_quantity, format_share, format_size
 from assay.report.alloc import show_alloc
 from assay.report.fabric import show_fabric
@@ -48,22 +50,26 @@ STYLES = {"PASS": "bold green", "FAIL": "bold red", "INCONCLUSIVE": "bold yellow
 
 
 class _Output(Console):
-    """A console that ignores a closed pipe ("| head"), so that the exit code stays that of the verb."""
+    """A console that takes text as it is: without markup ("[red]" is a host's name), and with unsafe characters
+    escaped in all that is printed."""
 
-    def on_broken_pipe(self) -> None:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), self.file.fileno())
+    def __init__(self, **options: Any) -> None:
+        super().__init__(highlight=False, markup=False, emoji=False, **options)
+
+    def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            if segment.control or segment.text.isprintable():
+                yield segment
+            else:
+                yield Segment(printable(segment.text), segment.style)
 
 
 def console(stderr: bool = False) -> Console:
     """A console of the terminal's width; wide enough not to fold where there is none. With NO_COLOR it sends no
     escape sequences at all: bold and dim are left out too."""
     colors: Literal["auto"] | None = None if os.environ.get("NO_COLOR") else "auto"
-    made = _Output(stderr=stderr, highlight=False, color_system=colors)
-    return (
-        made
-        if made.is_terminal
-        else _Output(stderr=stderr, highlight=False, color_system=colors, width=WIDTH)
-    )
+    made = _Output(stderr=stderr, color_system=colors)
+    return made if made.is_terminal else _Output(stderr=stderr, color_system=colors, width=WIDTH)
 
 
 def show_run(console: Console, records: Sequence[AnyRecord]) -> None:

@@ -16,8 +16,11 @@ def nothing_starts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("ASSAY_LAB", "no-such-lab")
 
+    class Started(BaseException):
+        """No Exception: the command line reports those as defects, in one line and with exit code 2."""
+
     def start(*_args: object, **_kwargs: object) -> None:
-        raise AssertionError("an engine was started")
+        raise Started
 
     monkeypatch.setattr(session, "run_engine", start)
 
@@ -49,7 +52,16 @@ NET = [
     (["--niters", "10", "--budget", "5s"], "contradict"),
     (["--niters", "x"], "--niters: 'x' is not a whole number"),
     (["--nflight", "100000000"], "--nflight 100000000: out of bounds"),
-    (["--confidence", "500"], "out of bounds"),
+    (["--confidence", "500"], "--confidence: '500' is not a share between 0 and 1"),
+    (["--confidence", "0"], "not a share between 0 and 1"),
+    (["--confidence", "100%"], "not a share between 0 and 1"),
+    (["--confidence", "nan"], "not a share between 0 and 1"),
+    (["--ranks", "50000"], "50000 ranks on this machine"),
+    (["--ranks", "1" * 5000], "--ranks"),
+    (["--clients", "n[1-2000000000]"], "more than 100000 hosts"),
+    (["--clients=-oProxyCommand=x,b"], "no name of a host"),
+    (["--clients", "a\nb,c"], "no name of a host"),
+    (["--clients", "@@group"], "no group of hosts"),
     (["--budget", "0"], "--budget: '0' is not a time above zero"),
     (["--budget=-1"], "'-1' is not a time above zero"),
     (["--budget", "nan"], "'nan' is not a time above zero"),

@@ -42,7 +42,7 @@ def run(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("options", [[], ["--json"]])
 def test_a_closed_pipe_is_no_error(run: Path, options: list[str]) -> None:
-    """As with "| head": nothing on standard error, and no traceback's exit code."""
+    """As with "| head": nothing on standard error, and the exit code is the verdict's, which is inconclusive."""
     reading, writing = os.pipe()
     os.close(reading)
     done = subprocess.run(
@@ -55,8 +55,92 @@ def test_a_closed_pipe_is_no_error(run: Path, options: list[str]) -> None:
     )
     os.close(writing)
     assert done.stderr == ""
-    # The table goes on to its verdict, which is inconclusive; of JSON, a line that cannot be written is the end.
-    assert done.returncode == (0 if options else 2)
+    assert done.returncode == 2
+
+
+@pytest.mark.parametrize("options", [["list"], ["list", "--json"], ["--help"], ["dance"]])
+def test_readers_of_both_streams_may_leave(options: list[str]) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    done = subprocess.run(
+        [*COMMAND, *options], stdout=writing, stderr=writing, env=environment(), timeout=LIMIT_S
+    )
+    os.close(writing)
+    assert done.returncode == (2 if options == ["dance"] else 0)
+
+
+@pytest.mark.parametrize("options", [["list"], ["--help"], ["--version"]])
+def test_a_full_disk_under_standard_output_is_one_line(options: list[str]) -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*COMMAND, *options],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=environment(),
+            timeout=LIMIT_S,
+        )
+    assert done.returncode == 2
+    assert done.stderr.startswith("assay: no space left") and done.stderr.count("\n") == 1
+
+
+def test_a_terminal_without_the_characters_gets_escapes(run: Path) -> None:
+    done = subprocess.run(
+        [*COMMAND, "report", str(run), "--html", str(run / "5 \u00b5s.html")],
+        capture_output=True,
+        text=True,
+        env=environment(PYTHONIOENCODING="ascii"),
+        timeout=LIMIT_S,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == f"{run}/5 \\xb5s.html\n"
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (
+            "raise LookupError('planted\\nfault')",
+            "defect of Assay: LookupError: planted; fault (sitecustomize.py:4)",
+        ),
+        ("raise AssertionError", "defect of Assay: AssertionError (sitecustomize.py:4)"),
+        ("raise RecursionError('deep')", "defect of Assay: RecursionError: deep"),
+        ("open('/no/such/file')", "/no/such/file: No such file or directory"),
+        ("b'\\xff'.decode()", "defect of Assay: UnicodeDecodeError: 'utf-8' codec"),
+    ],
+)
+@pytest.mark.parametrize("traced", [False, True])
+def test_a_defect_is_one_line_and_no_verdict(tmp_path: Path, fault: str, said: str, traced: bool) -> None:
+    """Planted in a verb. Exit code 1 would say that the machine has failed."""
+    (tmp_path / "sitecustomize.py").write_text(
+        f"from assay.commands.list import List\n\ndef planted(self, args):\n    {fault}\n\nList.run = planted\n"
+    )
+    more = {"ASSAY_TRACEBACK": "1"} if traced else {}
+    done = subprocess.run(
+        [*COMMAND, "list"],
+        capture_output=True,
+        text=True,
+        env=environment(PYTHONPATH=f"{tmp_path}:{ROOT / 'python'}", **more),
+        timeout=LIMIT_S,
+    )
+    assert (done.returncode, done.stdout) == (2, "")
+    *before, line = done.stderr.splitlines()
+    assert line.startswith(f"assay: {said}"), done.stderr
+    assert "; fix: " in line
+    assert bool(before) == traced
+
+
+def test_a_missing_module_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "ClusterShell.py").write_text("")
+    done = subprocess.run(
+        [*COMMAND, "list"],
+        capture_output=True,
+        text=True,
+        env=environment(PYTHONPATH=f"{tmp_path}:{ROOT / 'python'}"),
+        timeout=LIMIT_S,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("assay: cannot start: ") and done.stderr.count("\n") == 1
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -72,7 +156,23 @@ def test_a_signal_during_the_imports_is_an_interruption(tmp_path: Path, number: 
         env=environment(PYTHONPATH=f"{tmp_path}:{ROOT / 'python'}"),
         timeout=LIMIT_S,
     )
-    assert (done.returncode, done.stdout, done.stderr) == (130, "", "assay: interrupted\n")
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_while_python_starts_is_an_interruption(tmp_path: Path, number: signal.Signals) -> None:
+    """Planted where Python itself imports its modules, before the first line of Assay."""
+    if subprocess.run(["env", "--block-signal=INT", "true"], capture_output=True).returncode:
+        pytest.skip("optional: this env blocks no signals")
+    (tmp_path / "sitecustomize.py").write_text(f"import os\nos.kill(os.getpid(), {int(number)})\n")
+    done = subprocess.run(
+        [ROOT / "assay", "list"],
+        capture_output=True,
+        text=True,
+        env=environment(PYTHONPATH=str(tmp_path)),
+        timeout=LIMIT_S,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", "")
 
 
 @pytest.mark.slow

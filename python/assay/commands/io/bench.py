@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.commands.io.originals import READERS, h5bench_file
-from assay.commands.options import add, add_output, count, open_run, reader, specifications
+from assay.commands.options import add, add_output, check_ranks_here, count, open_run, reader, specifications
 from assay.commands.parser import Example, Parser
 from assay.errors import UserError
 from assay.lab import Lab
@@ -285,6 +285,7 @@ def _hosts_of_ranks(args: argparse.Namespace) -> tuple[Site, list[str]]:
         site, hosts = REMOTE, hosts_given
     else:
         ranks = args.ranks or max(2, len(os.sched_getaffinity(0)))
+        check_ranks_here(ranks)
         return HERE, [socket.gethostname()] * ranks
     ranks = args.ranks or len(hosts)
     if ranks % len(hosts):

@@ -9,7 +9,6 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -17,9 +16,10 @@ import pytest
 from assay.launch.engines import engines_folder
 from assay.profile.export import collapsed
 from assay.profile.heap import HeapProfile, load_profiles
+from assay.profile.sources import load_sources
 from assay.profile.tree import by_function
 from assay.report.heap import UNKNOWN_CODE, problems
-from assay.report.heap_page import heap_page
+from assay.report.heap_page import heap_pages
 
 ROOT = Path(__file__).parents[4]
 PLANTED = ROOT / "tests/fixtures/heap/planted.py"
@@ -411,7 +411,7 @@ def test_the_report_has_them_and_their_source(tmp_path: Path) -> None:
     assert "two" in done.stderr and done.stdout == ""
     assert "Py_RunMain" not in done.stderr.partition("Findings")[2]  # no Python line can change it
     (profile,) = load_profiles(tmp_path / "run")
-    page = heap_page(profile, profile.title, datetime.now(UTC).isoformat())
+    (page,) = heap_pages([profile], [], load_sources(tmp_path / "run"))
     assert "# line: two" in page.sources[str(PLANTED)].text
 
 

@@ -38,7 +38,7 @@ export function Source({ model, metric, selection, select }: ViewProps) {
           value={file}
           options={files.map((name) => [
             name,
-            `${basename(name)}${sources[name] ? "" : " (not there)"}`,
+            `${basename(name)}${sources[name] ? "" : " (not kept)"}`,
           ])}
           onChange={(name) => select(firstIn(locations.file, name))}
         />
@@ -110,7 +110,8 @@ function Lines({ file, entries, kind, model, metric, selection, select }: LinesP
   if (!source) {
     return (
       <p class="notice">
-        {file} was not there when this report was made. Its lines with figures:{" "}
+        {file} is not in this report; assay heap RUN --sources adds the files of the machine that it is
+        typed on. Its lines with figures:{" "}
         {[...figures.keys()]
           .sort((a, b) => a - b)
           .map((number) => `${number}: ${amount(figures.get(number)![kind], metric.unit)}`)

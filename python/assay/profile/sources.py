@@ -1,0 +1,178 @@
+"""The source files that a recorded program's debug information names, kept in the run for its report.
+
+Debug information is a stranger's bytes: it may name /etc/shadow, a FIFO or /dev/zero, and a report is passed on. So
+files are read once, by the user who records the program, on the machine where it ran; a report that is written later
+takes what the run holds, and opens no file that the run names. A file is read only where it is regular, not of a
+kernel's file system, bounded in size, and either
+
+- a file of the system: owned by root and readable by everybody; or
+- the user's own, and readable by everybody or named like a source file ("solver.cpp", not "id_rsa").
+
+It is opened with O_PATH first, which has no effect on devices and FIFOs, and checked before it is opened for reading.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct, field
+
+from assay.errors import UserError
+from assay.profile.heap import HeapProfile
+from assay.profile.tree import by_line
+from assay.records.decode import decoder
+from assay.records.heap_page import HeapSource
+
+SOURCES_NAME = "sources.json"
+MAX_SOURCES_BYTES = 8 << 20  # of all source files of a run together
+MAX_SOURCE_BYTES = 1 << 20  # of one source file
+MAX_FILES = 10_000  # names that are looked up
+MAX_KEPT_BYTES = 64 << 20  # of the file in the run: each byte of a text takes up to six in JSON
+CLOCK_STEP_S = 1.0  # coarsest time stamp of a file system in use (ext3, NFSv2)
+# Of the languages whose compilers write debug information, and of the interpreters that profiles show.
+_SUFFIXES = """
+    .ada .adb .ads .asm .c .c++ .cc .cp .cpp .cppm .cu .cuh .cxx .d .f .f03 .f08 .f77 .f90 .f95 .for .fpp .ftn .go
+    .h .h++ .hh .hip .hpp .hxx .i .inc .inl .ipp .ixx .java .jl .js .kt .l .m .ml .mm .nim .pas .pyx .py .rs .s
+    .scala .swift .tcc .tpp .ts .txx .vala .y .zig
+"""
+SUFFIXES = frozenset(_SUFFIXES.split())
+
+
+class Refused(Exception):
+    """A file that exists and is not put into a report; the text is the reason."""
+
+
+class Sources(Struct):
+    """``files`` by name; ``left_out``: the reasons, by the name of a file that exists and was not read."""
+
+    files: dict[str, HeapSource] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+
+    def notice(self) -> str:
+        """One line about the files that were left out; empty for none."""
+        if not self.left_out:
+            return ""
+        name, reason = next(iter(self.left_out.items()))
+        others = len(self.left_out) - 1
+        more = f", and {others} more file{'s' if others > 1 else ''}" if others else ""
+        return f"not in the report: {name} ({reason}){more}"
+
+
+def collect_sources(profiles: Sequence[HeapProfile], started: float) -> Sources:
+    """The files of the largest allocations first, within the limits. ``started``: seconds since the epoch; files that
+    have changed since are marked."""
+    sources, room = Sources(), MAX_SOURCES_BYTES
+    for name in _names(profiles):
+        try:
+            text, modified = read_source(Path(name), min(room, MAX_SOURCE_BYTES))
+        except Refused as refused:
+            sources.left_out[name] = str(refused)
+        except (OSError, ValueError):  # it is not on this machine, or the name holds a NUL
+            continue
+        else:
+            sources.files[name] = HeapSource(text=text, changed=modified > started + CLOCK_STEP_S)
+            room -= len(text.encode())
+    return sources
+
+
+def _names(profiles: Sequence[HeapProfile]) -> list[str]:
+    """Absolute names without repetition."""
+    names = (
+        figures.location.file
+        for profile in profiles
+        for metric in ("bytes", "count")
+        for figures in profile.by(metric, by_line)
+    )
+    return list(dict.fromkeys(name for name in names if name.startswith("/")))[:MAX_FILES]
+
+
+def read_source(path: Path, limit: int) -> tuple[str, float]:
+    """The text of a source file of at most ``limit`` bytes, and when it was modified (seconds since the epoch).
+
+    Raises Refused for a file that must not be in a report, OSError where there is none.
+    """
+    with _opened(path, os.O_PATH) as found:
+        status = os.fstat(found)
+        _check(found, status)
+        if status.st_size > limit:
+            raise Refused(f"its {status.st_size} bytes are more than the {limit} that are left for it")
+        with _opened(Path(f"/proc/self/fd/{found}"), os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY) as opened:
+            content = _read(opened, status.st_size)
+    if b"\0" in content:
+        raise Refused("not a text file")
+    return content.decode(errors="replace"), status.st_mtime
+
+
+@contextlib.contextmanager
+def _opened(path: Path, flags: int) -> Iterator[int]:
+    descriptor = os.open(path, flags | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _read(descriptor: int, size: int) -> bytes:
+    """At most ``size`` bytes, whatever the file has become."""
+    parts: list[bytes] = []
+    while size > 0 and (part := os.read(descriptor, size)):
+        parts.append(part)
+        size -= len(part)
+    return b"".join(parts)
+
+
+def _check(found: int, status: os.stat_result) -> None:
+    """Raises Refused; ``found`` is the file behind all symbolic links."""
+    name = os.readlink(f"/proc/self/fd/{found}")
+    if not stat.S_ISREG(status.st_mode):
+        raise Refused("not a regular file")
+    if _is_of_the_kernel(name, status):
+        raise Refused("a file of the kernel")
+    everybody = bool(status.st_mode & stat.S_IROTH)
+    if status.st_uid == os.geteuid():
+        if not everybody and os.path.splitext(name)[1].lower() not in SUFFIXES:
+            raise Refused("private, and not named like a source file")
+    elif status.st_uid != 0:
+        raise Refused("owned by another user")
+    elif not everybody:
+        raise Refused("not readable by everybody")
+
+
+def _is_of_the_kernel(name: str, status: os.stat_result) -> bool:
+    """In /proc or /sys: their sizes are untrue, and some files act when they are read."""
+    if name.startswith(("/proc/", "/sys/")):
+        return True
+    return any(status.st_dev == os.stat(root).st_dev for root in ("/proc", "/sys"))
+
+
+def save_sources(run: Path, sources: Sources) -> None:
+    part = run / f".{SOURCES_NAME}"
+    part.write_bytes(msgspec.json.encode(sources))
+    part.replace(run / SOURCES_NAME)
+
+
+_decode = decoder(Sources)
+
+
+def load_sources(run: Path) -> Sources:
+    """What the run holds; empty where nothing was kept. Raises UserError."""
+    path = run / SOURCES_NAME
+    fix = f"delete it, then: assay report {run}"
+    try:
+        with path.open("rb") as file:
+            content = file.read(MAX_KEPT_BYTES + 1)
+        if len(content) > MAX_KEPT_BYTES:
+            raise UserError(f"{path} is larger than {MAX_KEPT_BYTES} bytes", fix)
+        sources: Sources = _decode(content)
+        return sources
+    except FileNotFoundError:
+        return Sources()
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    except msgspec.MsgspecError as error:
+        raise UserError(f"{path} holds no source files: {error}", fix) from None

@@ -1,0 +1,41 @@
+"""Foreign text: nothing of it acts on a terminal, and none of it is dropped."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.records.text import one_line, printable
+
+ACTING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("n1", "n1"),
+        ("[red]n1[/x]", "[red]n1[/x]"),
+        ("\x1b]0;title\x07", r"\x1b]0;title\x07"),
+        ("a\rb", r"a\rb"),
+        ("exe\u202etxt", r"exe\u202etxt"),
+        ("\udcff", r"\udcff"),
+        ("5 µs ± 1 %\tof\n2", "5 µs ± 1 %\tof\n2"),
+    ],
+)
+def test_examples(text: str, shown: str) -> None:
+    assert printable(text) == shown
+
+
+@given(st.text(st.characters()))
+def test_nothing_acts(text: str) -> None:
+    assert not ACTING.search(printable(text))
+    line = one_line(text)
+    assert "\n" not in line and not ACTING.search(line)
+    assert len(line.splitlines()) <= 1
+
+
+def test_lines_are_joined() -> None:
+    assert one_line("first\n\n  second:\tx \r\nthird\n") == "first; second: x; third"
