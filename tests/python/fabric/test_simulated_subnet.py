@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import subnet_simulation
 
-from assay.fabric import Routes, conflicts, schedules, synthetic
+from assay.fabric import Routes, conflicts, schedules, synthetic, tables
 from assay.fabric.read import read_fabric, read_tables
 
 pytestmark = [
@@ -24,6 +24,20 @@ def test_opensm_routes_45_nodes(engine: str, tmp_path: Path) -> None:
     for name in (subnet_simulation.TABLES, "opensm-lfts.dump", "opensm.fdbs"):
         routes = Routes(fabric, read_tables(tmp_path / name, fabric))
         assert conflicts.analyse(routes, schedules.shift(45), np.arange(45)).total == 81
+
+
+@pytest.mark.parametrize(
+    ("engine", "model", "total"), [("ftree", "d-mod-k", 0), ("minhop", "min-hop", 20736)]
+)
+def test_models_agree_with_opensm_on_three_levels(
+    engine: str, model: str, total: int, tmp_path: Path
+) -> None:
+    described = synthetic.build(synthetic.parse("radix=8,levels=3"))
+    subnet_simulation.simulate(described, tmp_path, engine)
+    fabric = read_fabric(tmp_path / subnet_simulation.TOPOLOGY)
+    real = Routes(fabric, read_tables(tmp_path / subnet_simulation.TABLES, fabric))
+    for routes in (real, Routes(described, tables.compute(described, model))):
+        assert conflicts.analyse(routes, schedules.shift(128), np.arange(128)).total == total
 
 
 def test_opensm_routes_around_a_dead_cable(tmp_path: Path) -> None:
