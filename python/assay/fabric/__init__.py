@@ -1,4 +1,4 @@
-"""InfiniBand and Omni-Path fabrics: topology, forwarding tables, routes, schedules and the conflicts between them."""
+"""InfiniBand fabrics: topology, forwarding tables, routes, schedules and the conflicts between them."""
 
 from assay.fabric.routes import Routes
 from assay.fabric.tables import ForwardingTables

@@ -83,25 +83,31 @@ def rates(fabric: Fabric) -> Rates:
     return Rates(usual, slow, len(cables), int((both[cables] == 0).sum()))
 
 
-def broken_routes(routes: Routes) -> list[tuple[Broken, int]]:
-    """Routes that do not arrive, one for each switch and destination where they end, with the pairs of hosts that it
-    cuts off. The most harmful first."""
+def broken_routes(routes: Routes, most: int = 1000) -> list[tuple[Broken, int]]:
+    """Routes that do not arrive, one for each kind, switch and destination where they end, with the ordered pairs of
+    hosts that it cuts off. The ``most`` harmful ones, the worst first."""
     fabric = routes.fabric
-    hosts_on = np.bincount(fabric.leaf_of[fabric.host_switch >= 0], minlength=len(fabric.leaves))
-    found: dict[tuple[str, int, int], tuple[Broken, int]] = {}
-    for leaf, host in routes.all_broken():
-        broken = routes.broken(leaf, host)
-        pairs = int(hosts_on[leaf]) - int(fabric.host_switch[host] == fabric.leaves[leaf])
-        key = (broken.fault, broken.switch, host)
-        earlier = found.get(key, (broken, 0))
-        found[key] = (earlier[0], earlier[1] + pairs)
-    ordered = [entry for entry in found.values() if entry[1] > 0]
-    return sorted(ordered, key=lambda entry: -entry[1])
+    codes, stopped = routes.ends()
+    leaf, host = np.nonzero(codes)
+    pairs = _cut_off(fabric, leaf, host)
+    leaf, host, pairs = leaf[pairs > 0], host[pairs > 0], pairs[pairs > 0]
+    keys = np.stack([codes[leaf, host], stopped[leaf, host], host], axis=1).astype(np.int64)
+    _, first, group = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    lost = np.bincount(group.ravel(), weights=pairs, minlength=len(first))
+    worst = np.argsort(-lost, kind="stable")[:most]
+    return [(routes.broken(int(leaf[first[k]]), int(host[first[k]])), int(lost[k])) for k in worst]
+
+
+def _cut_off(fabric: Fabric, leaf: NDArray[np.int64], host: NDArray[np.int64]) -> NDArray[np.int64]:
+    """How many hosts of each leaf switch send to each host: all but the host itself."""
+    on = np.bincount(fabric.leaf_of[fabric.host_switch >= 0], minlength=len(fabric.leaves))
+    return np.asarray(on[leaf] - (fabric.host_switch[host] == fabric.leaves[leaf]), np.int64)
 
 
 def unreachable_pairs(routes: Routes) -> int:
     """Ordered pairs of different hosts."""
-    return sum(pairs for _, pairs in broken_routes(routes))
+    leaf, host = np.nonzero(routes.ends()[0])
+    return int(_cut_off(routes.fabric, leaf, host).sum())
 
 
 def credit_loops(routes: Routes) -> list[Ints]:

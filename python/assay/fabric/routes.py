@@ -84,9 +84,9 @@ class Routes:
         arrives: NDArray[np.bool_] = self._walked[1] == 0
         return arrives
 
-    def all_broken(self) -> list[tuple[int, int]]:
-        """The (position in ``fabric.leaves``, host) whose route does not arrive."""
-        return [(int(leaf), int(host)) for leaf, host in np.argwhere(self._walked[1] != 0)]
+    def ends(self) -> tuple[NDArray[np.uint8], Ints]:
+        """[leaves, H]: 0, or 1 + the position in FAULTS where a route does not arrive; the switch where it ends."""
+        return self._walked[1], self._walked[2]
 
     def broken(self, leaf: int, host: int) -> Broken:
         """Describes a route that does not arrive."""
@@ -103,6 +103,8 @@ class Routes:
             "wrong host": f"{where} forwards {target} to port {port}, which leads to another host",
             "loop": f"{where} forwards {target} to port {port}, in a loop",
         }[fault]
+        if fabric.host_switch[host] < 0:
+            text = f"{fabric.source}: host {fabric.host_names[host]} is attached to no switch"
         return Broken(fault, leaf, host, switch, port, text)
 
     @cached_property

@@ -48,6 +48,9 @@ class Fabric:
     source: str = ""  # the file, or the model
     link_lines: Ints = field(default_factory=lambda: np.zeros(0, np.int32))  # [L] lines of the file, or empty
     node_lines: Ints = field(default_factory=lambda: np.zeros(0, np.int32))  # [S + H], or empty
+    node_lmc: Ints = field(
+        default_factory=lambda: np.zeros(0, np.int32)
+    )  # [S + H] 2**lmc LIDs each, or empty
 
     @property
     def switches(self) -> int:
@@ -101,13 +104,13 @@ class Fabric:
     @cached_property
     def host_switch(self) -> Ints:
         """[H] the switch that a host is attached to, -1 where it is on none."""
-        attached = self.uplink >= 0
-        return np.where(attached, self.link_to[self.uplink], -1).astype(np.int32)
+        peer = np.where(self.uplink >= 0, self.link_to[self.uplink], -1)
+        return np.where(peer < self.switches, peer, -1).astype(np.int32)  # hosts may be cabled back to back
 
     @cached_property
     def host_port(self) -> Ints:
         """[H] the port of that switch."""
-        return np.where(self.uplink >= 0, self.link_to_port[self.uplink], -1).astype(np.int32)
+        return np.where(self.host_switch >= 0, self.link_to_port[self.uplink], -1).astype(np.int32)
 
     @cached_property
     def leaves(self) -> Ints:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from assay.errors import UserError
+from assay.explain.fabric import MOST_LOST
 from assay.fabric import Fabric, Routes, conflicts, faults
 from assay.fabric.schedules import Schedule
 from assay.fabric.topology import Ints
@@ -173,8 +174,8 @@ def _shared(
 def check_records(routes: Routes) -> Iterator[AnyRecord]:
     """The faults of a fabric, one record each, and their numbers."""
     yield from _rate_records(routes.fabric)
-    broken = faults.broken_routes(routes)
-    yield record(ROUTES, "unreachable_pairs", sum(pairs for _, pairs in broken), {})
+    broken = faults.broken_routes(routes, MOST_LOST)
+    yield record(ROUTES, "unreachable_pairs", faults.unreachable_pairs(routes), {})
     for route, pairs in broken:
         names = routes.fabric
         yield record(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -166,6 +167,7 @@ def test_a_damaged_topology_is_refused(
         ("fts.txt", lambda t: t.replace("0000000000200002 (", "0000000000abcdef ("), "is not in"),
         ("fts.txt", lambda t: t + t, "a second table of switch leaf2, the first is on line 1"),
         ("fts.txt", lambda t: t.replace("0x0005", "0x0105"), "LID 261 belongs to no port"),
+        ("fts.txt", lambda t: t.replace("0x000b", "0x000c"), "LID 12 belongs to no port"),
         ("fts.txt", lambda t: t.replace("0x0005", "0x0001"), "a second entry for LID 1"),
         ("fts.txt", lambda t: t.replace("100003", "100103"), "LID 5 is that of 0x0000000000100103 here"),
         ("fts.txt", lambda t: "".join(t.splitlines(keepends=True)[:15]), "ends without a table of switch leaf0"),
@@ -257,6 +259,36 @@ def test_a_wrong_order_is_refused(text: str, message: str, tmp_path: Path) -> No
     with pytest.raises(UserError) as error:
         read_order(path, read_fabric(SIX / "topology.txt"))
     assert message in str(error.value)
+
+
+def test_further_lids_of_a_port_are_known_by_its_lmc(tmp_path: Path) -> None:
+    """With LMC 1 node5 has the LIDs 11 and 12; its first is followed."""
+    more = damaged(tmp_path, "topology.txt", lambda t: t.replace("lid 11 lmc 0", "lid 11 lmc 1"))
+
+    def doubled(text: str) -> str:
+        text = re.sub(r"0x000b( .*\n)", r"0x000b\g<1>0x000c\g<1>", text)
+        return re.sub(r"(\d+) valid", lambda match: f"{int(match[1]) + 1} valid", text)
+
+    path = damaged(tmp_path, "fts.txt", doubled)
+    with pytest.raises(UserError, match="LID 12 belongs to no port"):
+        read_tables(path, read_fabric(SIX / "topology.txt"))
+    read = read_tables(path, read_fabric(more))
+    assert (read.ports == read_tables(SIX / "fts.txt", read_fabric(SIX / "topology.txt")).ports).all()
+
+
+def test_hosts_cabled_to_each_other_are_on_no_switch(tmp_path: Path) -> None:
+    pair = """
+Ca\t1 "H-00000000000aaaa0"\t\t# "left"
+[1](aaaa1) \t"H-00000000000bbbb0"[1](bbbb1)\t\t# lid 100 lmc 0 "right" lid 101 4xSDR
+
+Ca\t1 "H-00000000000bbbb0"\t\t# "right"
+[1](bbbb1) \t"H-00000000000aaaa0"[1](aaaa1)\t\t# lid 101 lmc 0 "left" lid 100 4xSDR
+"""
+    fabric = read_fabric(damaged(tmp_path, "topology.txt", lambda t: t + pair))
+    left = fabric.host_names.index("left")
+    assert fabric.host_switch[left] == -1
+    with pytest.raises(UserError, match="host left is attached to no switch"):
+        Routes(fabric, tables.compute(fabric, "min-hop")).links(np.array([0]), np.array([left]))
 
 
 def test_names_of_adapters_cannot_steer_the_terminal(tmp_path: Path) -> None:

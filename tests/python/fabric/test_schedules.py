@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from assay.errors import UserError
@@ -71,6 +71,19 @@ def test_a_wrong_file_is_one_line(tmp_path: Path, text: str, message: str) -> No
     with pytest.raises(UserError) as error:
         schedules.read(path, 3)
     assert message in str(error.value)
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(content=st.one_of(st.binary(max_size=80), st.text("0123-# \n", max_size=80).map(str.encode)))
+def test_any_file_is_a_schedule_or_refused(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "steps"
+    path.write_bytes(content)
+    try:
+        schedule = schedules.read(path, 3)
+    except UserError as error:
+        assert str(path) in str(error)
+        return
+    assert ((schedule.array() >= -1) & (schedule.array() < 3)).all()
 
 
 def test_an_unknown_name_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""``assay fabric``: InfiniBand and Omni-Path fabrics by their topology and forwarding tables. One file per sub-verb."""
+"""``assay fabric``: InfiniBand fabrics by their topology and forwarding tables. One file per sub-verb."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ SUB_VERBS: list[SubVerb] = [Conflicts(), Check(), Anonymise()]
 
 
 class Fabric:
-    """Find conflicts and faults in the routing of a fabric. It reads what ibnetdiscover, dump_fts, OpenSM and ibdiagnet
-    write, and sends nothing through the fabric: any copy of the files will do."""
+    """Find conflicts and faults in the routing of an InfiniBand fabric. It reads what ibnetdiscover, dump_fts,
+    OpenSM and ibdiagnet write, and sends nothing through the fabric: any copy of the files will do."""
 
     name = "fabric"
     notes = "See also the --help of each command."

@@ -33,6 +33,7 @@ class _Listed:
     lid: int
     ports: int
     line: int
+    lmc: int = 0
 
 
 @dataclass(frozen=True)
@@ -51,20 +52,20 @@ class Cables:
     hosts: dict[Node, _Listed] = field(default_factory=dict)
     ends: dict[tuple[Node, int], _End] = field(default_factory=dict)
 
-    def switch(self, guid: int, name: str, ports: int, lid: int, line: int) -> None:
+    def switch(self, guid: int, name: str, ports: int, lid: int, line: int, lmc: int = 0) -> None:
         if guid in self.switches:
             self.text.refuse(line, f"switch {guid:#018x} is listed twice", "give one dump, not two")
         if not 1 <= ports <= MOST_PORTS:
             self.text.refuse(line, f"a switch of {ports} ports")
         self._check(guid, lid, line)
-        self.switches[guid] = _Listed(clean(name), guid, lid, ports, line)
+        self.switches[guid] = _Listed(clean(name), guid, lid, ports, line, lmc)
 
-    def host(self, node: Node, port_guid: int, name: str, lid: int, line: int) -> None:
+    def host(self, node: Node, port_guid: int, name: str, lid: int, line: int, lmc: int = 0) -> None:
         """A port of an adapter; again with the same figures, it is the same."""
         self._check(port_guid, lid, line)
         known = self.hosts.get(node)
         if known is None:
-            self.hosts[node] = _Listed(clean(name), port_guid, lid, 1, line)
+            self.hosts[node] = _Listed(clean(name), port_guid, lid, 1, line, lmc)
         elif (known.guid, known.lid) != (port_guid, lid):
             self.text.refuse(
                 line,
@@ -130,6 +131,7 @@ class Cables:
             np.int32,
         ).reshape(-1, 6)
         listed = [self.switches[guid] for guid in switches]
+        both = [*listed, *(self.hosts[node] for node in hosts)]
         return Fabric(
             switch_names=switch_names,
             switch_guids=np.array(switches, np.uint64),
@@ -146,9 +148,8 @@ class Cables:
             link_speed=[e.speed for _, e in ends],
             source=str(self.text.path),
             link_lines=links[:, 5],
-            node_lines=np.array(
-                [s.line for s in listed] + [self.hosts[node].line for node in hosts], np.int32
-            ),
+            node_lines=np.array([node.line for node in both], np.int32),
+            node_lmc=np.array([node.lmc for node in both], np.int32),
         )
 
     def _refuse_one_sided(self) -> None:

@@ -22,6 +22,7 @@ SPEEDS = {
     1: "SDR", 2: "DDR", 4: "QDR", 1 << 8: "FDR", 2 << 8: "EDR", 4 << 8: "HDR", 8 << 8: "NDR", 1 << 16: "FDR10",
     1 << 24: "XDR",
 }  # fmt: skip
+MOST_LMC = 7
 CA, SWITCH, ROUTER = 1, 2, 3
 COLUMNS = {
     "NODES": ("NodeDesc", "NumPorts", "NodeType", "NodeGUID"),
@@ -84,7 +85,10 @@ def _read_ports(
             text.refuse(line, f"port {port} of {guid:#018x} is listed twice")
         rates[guid, port] = (WIDTHS.get(width, 0), SPEEDS.get(speed, ""))
         if kind != SWITCH:
-            cables.host(Node(guid, port), port_guid, name, lid, line)
+            lmc = _number(text, line, row, "LMC") if "LMC" in row else 0
+            if lmc > MOST_LMC:
+                text.refuse(line, f"{lmc} is no LMC")
+            cables.host(Node(guid, port), port_guid, name, lid, line, lmc)
         elif guid not in cables.switches:
             cables.switch(guid, name, ports, lid, line)
         elif port == 0:

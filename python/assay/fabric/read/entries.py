@@ -15,7 +15,6 @@ from assay.fabric.tables import NO_ENTRY, ForwardingTables
 from assay.fabric.topology import Fabric
 
 OTHER_DAY = "take both dumps at one time: they are of different days, or one is cut short"
-MOST_LMC = 7
 
 
 @dataclass
@@ -28,7 +27,14 @@ class Entries:
         fabric = self.fabric
         self._switches = {int(guid): number for number, guid in enumerate(fabric.switch_guids)}
         self._hosts = {int(lid): number for number, lid in enumerate(fabric.host_lids) if lid}
-        self._known = set(self._hosts) | {int(lid) for lid in fabric.switch_lids if lid}
+        lids = np.concatenate([fabric.switch_lids, fabric.host_lids])
+        lmc = fabric.node_lmc if len(fabric.node_lmc) else np.zeros(len(lids), np.int32)
+        self._known = {
+            int(first) + more
+            for first, bits in zip(lids, lmc, strict=True)
+            if first
+            for more in range(1 << int(bits))
+        }
         self._guids = {
             int(lid): int(guid)
             for lids, guids in (
@@ -61,7 +67,7 @@ class Entries:
         entries = self.tables[switch][1]
         if lid in entries:
             self.text.refuse(line, f"a second entry for LID {lid}, the first is on line {entries[lid][1]}")
-        if lid not in self._known and not self._is_of_a_range(lid):
+        if lid not in self._known:
             self.text.refuse(line, f"LID {lid} belongs to no port of {self.fabric.source}", OTHER_DAY)
         if guid and self._guids.get(lid, guid) != guid:
             self.text.refuse(
@@ -70,10 +76,6 @@ class Entries:
                 OTHER_DAY,
             )
         entries[lid] = (port, line)
-
-    def _is_of_a_range(self, lid: int) -> bool:
-        """With an LMC a port has 2**LMC LIDs, of which the topology lists the first."""
-        return any((lid >> bits) << bits in self._known for bits in range(1, MOST_LMC + 1))
 
     def finished(self) -> ForwardingTables:
         fabric = self.fabric

@@ -23,6 +23,7 @@ _END = re.compile(
     r'"([SHR])-([0-9a-fA-F]{1,16})"\[([0-9]{1,5})\](?:\[ext [0-9]+\])?(?:\([0-9a-fA-F]{1,16}\))?\s*(?:#\s*(.*))?$'
 )
 _LID = re.compile(r"\blid ([0-9]{1,6})\b")
+_LMC = re.compile(r"\blmc ([0-7])\b")
 _RATE = re.compile(r"\b([0-9]{1,2})x([A-Z]+[0-9]*)\b(?!.*\")")
 _ATTRIBUTE = re.compile(r"(vendid|devid|sysimgguid|switchguid|caguid|rtguid)=0x[0-9a-fA-F]+")
 _OTHER = re.compile(r"(Chassis|Spine|Line|Non-Chassis)\b")  # headings of ibnetdiscover -g
@@ -45,7 +46,7 @@ def read(path: Path) -> Fabric:
             kind, guid = match[1], int(match[4], 16)
             name, ports = match[5] or "", int(match[2])
             if kind == "Switch":
-                cables.switch(guid, name, ports, _lid(match[6]), number)
+                cables.switch(guid, name, ports, _lid(match[6]), number, _lmc(match[6]))
             continue
         match = _END.fullmatch(line)
         if not match:
@@ -65,7 +66,8 @@ def _read_end(
     if kind != "Switch":
         if match[2] is None:
             text.refuse(line, "the port's GUID is missing", "give the output of ibnetdiscover unchanged")
-        cables.host(node, int(match[2], 16), name, _lid((match[6] or "").partition('"')[0]), line)
+        own = (match[6] or "").partition('"')[0]
+        cables.host(node, int(match[2], 16), name, _lid(own), line, _lmc(own))
     peer = Node(int(match[4], 16), 0 if match[3] == "S" else peer_port)
     rate = _RATE.search(match[6] or "")
     cables.end(node, port, peer, peer_port, int(rate[1]) if rate else 0, rate[2] if rate else "", line)
@@ -73,4 +75,9 @@ def _read_end(
 
 def _lid(text: str) -> int:
     match = _LID.search(text)
+    return int(match[1]) if match else 0
+
+
+def _lmc(text: str) -> int:
+    match = _LMC.search(text)
     return int(match[1]) if match else 0
