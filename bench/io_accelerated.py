@@ -35,7 +35,7 @@ from assay.launch.placement import HERE, Segment  # noqa: E402
 ROUNDS = 5
 RANKS = 2
 LIMIT_S = 180
-DETACHED = {"ASSAY_IO_DETACH": "1"}  # close does not wait for the drain
+DETACHED = {"ASSAY_IO_UNTIL": "memory"}  # close does not wait for the drain
 HELD_BACK = {"ASSAY_IO_DRAIN_LAG": "60000"}  # ms: the drain begins when the file is closed
 IOR = ["storage.ior", "--transfer", "32k", "--block", "96m", "--reorder", "--repetitions", "3"]
 SOLVER = ["storage.reaction_diffusion", "--length", "2048", "--steps", "10", "--interval", "1"]

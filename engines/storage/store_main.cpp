@@ -1,7 +1,10 @@
-// assay-store: lists what the stores of a node hold, and writes it into the file system after a job
-// that was aborted.
+// assay-store: lists what the stores of a node hold, and writes it into the file system: after a
+// job that was aborted, or in the background of one.
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <pwd.h>
+#include <sched.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <CLI/CLI.hpp>
@@ -11,6 +14,8 @@
 
 #include "core/error.hpp"
 #include "core/main.hpp"
+#include "storage/store/background_drain.hpp"
+#include "storage/store/progress.hpp"
 #include "storage/store/recover.hpp"
 
 using namespace assay;
@@ -53,19 +58,51 @@ std::unique_ptr<Store> open_store(const std::string& path) {
     return store;
 }
 
-void print_undrained(const std::string& path) {
+// Of a store that is in use its files with an error are listed, and the sums of what is not
+// written.
+nlohmann::json undrained_in_use(const Store& store) {
+    std::vector<UndrainedFile> failed;
+    for (std::uint32_t k = 0; k < file_slots && store.file(k).generation.load(); ++k) {
+        const auto& slot = store.file(k);
+        if (!slot.error.load() || slot.deleted.load()) continue;
+        UndrainedFile file;
+        file.path.assign(slot.path, strnlen(slot.path, path_limit));
+        file.condition = FileCondition::failed;
+        file.error = static_cast<int>(slot.error.load());
+        failed.push_back(file);
+    }
+    const PendingData pending = pending_data(store);
+    return {{"records", 0}, {"bytes", pending.bytes}, {"torn", 0}, {"files", as_json(failed)}};
+}
+
+// running: a job has it open; draining: only its background drain has; left: nobody has.
+const char* state_of(const Store& store, bool is_used) {
+    if (!is_used) return "left";
+    const bool ended = store.superblock().phase.load() == Phase::detached;
+    return ended && background_drain_runs(store) ? "draining" : "running";
+}
+
+std::string owner_of(const std::string& path) {
+    struct stat info{};
+    if (stat(path.c_str(), &info)) return {};
+    const passwd* owner = getpwuid(info.st_uid);
+    return owner ? owner->pw_name : std::to_string(info.st_uid);
+}
+
+void print_store(const std::string& path) {
     const auto store = open_store(path);
     const bool is_used = in_use(*store);
-    auto result = as_json(is_used ? UndrainedData{} : undrained_data(*store));
+    auto result = is_used ? undrained_in_use(*store) : as_json(undrained_data(*store));
     const auto& superblock = store->superblock();
     result.update({{"store", path},
+                   {"state", state_of(*store, is_used)},
+                   {"owner", owner_of(path)},
                    {"job", superblock.job},
                    {"host", superblock.host},
                    {"created", superblock.created},
                    {"size", superblock.bytes},
                    {"ranks", superblock.ranks},
-                   {"persistent", superblock.persistent != 0},
-                   {"in_use", is_used}});
+                   {"persistent", superblock.persistent != 0}});
     fmt::print("{}\n", result.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
 
@@ -92,6 +129,36 @@ void recover_store(const std::string& path, const RecoveryOptions& options) {
     if (recovery.kept.empty() && !recovery.torn) store->remove();
 }
 
+// Nothing of the job that has started this process remains: no terminal, no descriptors, no folder
+// in use, no limit on processors.
+void leave_the_job() {
+    closefrom(3);
+    if (chdir("/")) throw Error("cannot change to /");
+    cpu_set_t all;
+    memset(&all, 0xff, sizeof all);
+    sched_setaffinity(0, sizeof all, &all);  // a smaller set is slow, not wrong
+    rlimit files{};
+    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
+        files.rlim_cur = files.rlim_max;
+        setrlimit(RLIMIT_NOFILE, &files);
+    }
+}
+
+// The process returns, and the drain goes on in a child.
+int drain_in_background(const std::string& path, const BackgroundSettings& settings) {
+    check_owner(path);
+    leave_the_job();
+    Failure failure;
+    const auto store = Store::attach(path, true, failure);
+    if (!store) throw Error(failure.what);
+    const pid_t child = fork();
+    if (child < 0) throw Error(fmt::format("cannot start a process: {}", std::strerror(errno)));
+    if (child) _exit(0);
+    const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    for (int fd = 0; fd < 3; ++fd) dup2(null, fd);
+    return BackgroundDrain(*store, settings).run() ? 0 : exit_unusable;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -111,10 +178,21 @@ int main(int argc, char** argv) {
         ->check(CLI::Range(1, 256));
     recover_verb->add_flag("--force", options.force, "write files that were changed since the job");
     recover_verb->add_flag("--discard", options.discard, "drop what cannot be written");
+    BackgroundSettings background;
+    std::string store;
+    auto* background_verb = app.add_subcommand(
+        "background", "drain a running job's store, and end when the file system has all of it");
+    background_verb->add_option("store", store, "the store")->required();
+    background_verb->add_option("--threads", background.threads, "number of writing threads")
+        ->check(CLI::Range(1, 256));
+    background_verb->add_option("--lag", background.lag_ms, "delay while the job runs, ms");
+    background_verb->add_option("--retry", background.retry_s,
+                                "how long a file that cannot be written is tried again, s");
     CLI11_PARSE(app, argc, argv);
     return report_errors("assay-store", [&] {
+        if (background_verb->parsed()) return drain_in_background(store, background);
         for (const auto& path : paths)
-            list_verb->parsed() ? print_undrained(path) : recover_store(path, options);
+            list_verb->parsed() ? print_store(path) : recover_store(path, options);
         return 0;
     });
 }

@@ -76,7 +76,9 @@ private:
     bool open_descriptor(FileStatus& status);
     bool claim_shared_pointer();
     void join();
-    void leave(bool complete);
+    void choose_level(MPI_Info info);
+    bool entrust();
+    void leave(bool complete, bool entrusted);
     bool has_one_name(FileStatus& status) const;
     int check_transfer(TransferStart start, MPI_Count count, bool writing) const;
     int advance_position(TransferStart start, std::int64_t bytes, std::int64_t& logical);
@@ -117,6 +119,7 @@ private:
     int lock_fd_ = -1;             // opened again for file locks
     int mode_ = 0;
     bool atomic_ = false, bypass_ = false;
+    bool until_memory_ = false;  // sync and close return once the background drain holds the file
     std::string path_;
     std::uint32_t slot_ = 0;
     std::uint32_t seen_repeats_ = 0;  // of FileSlot::repeats

@@ -22,6 +22,7 @@
 #include "storage/accelerator/errors.hpp"
 #include "storage/accelerator/file.hpp"
 #include "storage/accelerator/remote.hpp"
+#include "storage/store/background.hpp"
 
 namespace assay::storage {
 namespace {
@@ -112,6 +113,21 @@ bool is_accelerated(Job& job, const std::string& name, MPI_Info info) {
     return job.settings().covers(name);
 }
 
+// The info key assay_io_until is stronger than the settings.
+bool wants_memory(Job& job, MPI_Info info) {
+    bool memory = job.settings().until_memory;
+    if (info == MPI_INFO_NULL) return memory;
+    char value[16]{};
+    int is_set = 0;
+    PMPI_Info_get(info, "assay_io_until", sizeof value - 1, value, &is_set);
+    if (!is_set) return memory;
+    memory = std::strcmp(value, "memory") == 0;
+    if (!memory && std::strcmp(value, "file") != 0)
+        job.report_once(std::string("assay_io_until=") + value +
+                        ": memory or file is expected; file is used");
+    return memory;
+}
+
 // Calls the error handler of MPI_FILE_NULL, as for errors of opening and closing. Not every MPI
 // allows that without a file, so one is opened.
 int to_default_handler(int code) {
@@ -185,6 +201,7 @@ int AcceleratedFile::open(MPI_Comm comm, const char* name, int mode, MPI_Info in
         return PMPI_File_open(comm, name, mode & ~(MPI_MODE_CREATE | MPI_MODE_EXCL), info, handle);
     }
     file->join();
+    file->choose_level(info);
     *handle = file->mpi_file_;
     std::unique_lock hold(files().lock);
     files().by_handle[*handle] = std::move(file);
@@ -288,6 +305,39 @@ void AcceleratedFile::join() {
     }
 }
 
+// Collective: whether close and sync wait for the file system. A rank that opens the file later, on
+// a node that has no part in this file, could not know that the file system lacks data.
+void AcceleratedFile::choose_level(MPI_Info info) {
+    bool memory = !(mode_ & MPI_MODE_RDONLY) && wants_memory(*job_, info);
+    if (memory && !all_nodes_) {
+        job_->report_once(path_ + " and other files that not all nodes open: until file");
+        memory = false;
+    }
+    std::string error;
+    if (memory && first_of_node_ && !job_->start_background_drain(error)) {
+        std::fprintf(stderr, "assay io: no background drain: %s; close waits for %s\n",
+                     error.c_str(), path_.c_str());
+        memory = false;
+    }
+    until_memory_ = worst_code(comm_, memory ? MPI_SUCCESS : MPI_ERR_OTHER) == MPI_SUCCESS;
+    if (job_->store().superblock().background.load() && first_of_node_)
+        request_custody(job_->store());
+}
+
+// Collective: gives the file to the background drains of its nodes. False: sync and close must wait
+// for the file system.
+bool AcceleratedFile::entrust() {
+    if (!until_memory_) return false;
+    const Store& store = job_->store();
+    auto& slot = store.file(slot_);
+    const bool held = !bypass_ && !slot.error.load() && wait_for_custody(store, slot_);
+    if (held) {
+        slot.acknowledged = 1;
+        store.persist(&slot, 3 * cache_line);
+    }
+    return worst_code(comm_, held ? MPI_SUCCESS : MPI_ERR_OTHER) == MPI_SUCCESS;
+}
+
 // Collective: drains what the ranks have written, repeats what has failed and resolves conflicts.
 // Returns the same error class on every rank.
 int AcceleratedFile::flush() {
@@ -333,6 +383,7 @@ int AcceleratedFile::make_durable() {
     // Nodes outside of this communicator may have written the file: what is durable is read from
     // the file system from now on.
     auto& slot = job_->store().file(slot_);
+    if (!written && !synced) slot.acknowledged = 0;
     if (!all_nodes_ && !synced) slot.foreign_before = slot.durable.load();
     return std::max(written, synced);
 }
@@ -349,16 +400,18 @@ bool AcceleratedFile::conflicts_exist() {
     return worst_code(comm_, conflict ? MPI_ERR_OTHER : MPI_SUCCESS) != MPI_SUCCESS;
 }
 
-// Releases what claim() has taken. `complete`: the file system has the file's data.
-void AcceleratedFile::leave(bool complete) {
+// Releases what claim() has taken. `complete`: the file system has the file's data; `entrusted`:
+// the background drain holds the file.
+void AcceleratedFile::leave(bool complete, bool entrusted) {
     Store& store = job_->store();
     FileStatus status;
-    const bool known = complete && read_status(descriptor_->number(), status) == 0;
+    const bool known = complete && !store.file(slot_).acknowledged.load() &&
+                       read_status(descriptor_->number(), status) == 0;
     if (known) wait_for_clock_tick(descriptor_->number(), status.mtime_ns);
     if (rank_ == 0) store.superblock().shared_pointer_used[shared_pointer_slot_] = 0;
     release_slot(store, slot_, known ? &status : nullptr);
     if (mode_ & MPI_MODE_RDONLY) return;
-    if (complete) job_->handles().release(slot_, descriptor_);
+    if (complete || entrusted) job_->handles().release(slot_, descriptor_);
     else job_->keep_open(slot_, descriptor_);
 }
 
@@ -376,11 +429,12 @@ int AcceleratedFile::close(MPI_File* handle) {
     FileStatus status;
     const bool deletes = file->mode_ & MPI_MODE_DELETE_ON_CLOSE;
     const bool drops = deletes && file->has_one_name(status);
-    const bool complete = !drops && (!job.settings().detach || deletes || file->conflicts_exist());
+    const bool complete =
+        !drops && (deletes || !file->until_memory_ || file->conflicts_exist() || !file->entrust());
     if (complete) code = file->make_durable();
     PMPI_Barrier(file->comm_);
     if (deletes && file->rank_ == 0) unlink(file->path_.c_str());
-    file->leave(complete && !code);
+    file->leave(complete && !code, !complete && !drops);
     PMPI_Barrier(file->comm_);
     // The data are dropped with the file's last name, unless another handle has the file open.
     if (drops) {

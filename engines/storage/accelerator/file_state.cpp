@@ -35,7 +35,7 @@ void AcceleratedFile::synchronize() {
 int AcceleratedFile::sync() {
     if (bypass_) return PMPI_File_sync(mpi_file_);
     synchronize();
-    if (mode_ & MPI_MODE_RDONLY || !job_->settings().sync_to_storage) return MPI_SUCCESS;
+    if (mode_ & MPI_MODE_RDONLY || entrust()) return MPI_SUCCESS;
     return make_durable();
 }
 

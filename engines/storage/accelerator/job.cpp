@@ -9,7 +9,9 @@
 #include <cstring>
 
 #include "storage/accelerator/remote.hpp"
+#include "storage/store/background.hpp"
 #include "storage/store/file_table.hpp"
+#include "storage/store/progress.hpp"
 
 namespace assay::storage {
 namespace {
@@ -169,7 +171,7 @@ std::string Job::create_store() {
     writer_->map_other_rings(settings_.prefault_seconds / 2);
     if (local_rank_ == 0) {
         store_->set_phase(Phase::active);
-        drain_->start(settings_.drain_lag_ms);
+        drain_->start(settings_.drain_lag_ms, true);
     }
     PMPI_Barrier(world_);
     return {};
@@ -244,14 +246,31 @@ void Job::close_deleted_files() {
     });
 }
 
-// Writes what is left of all files. False: it is detached and not drained yet.
-bool Job::complete_files() {
-    const auto& head = store_->head(local_rank());
-    if (settings_.detach && head.drained.load() != head.tail.load()) return false;
-    drain_->finish(local_rank(), head.tail.load());
+bool Job::start_background_drain(std::string& error) {
+    return storage::start_background_drain(*store_,
+                                           {settings_.drain_program, settings_.drain_threads,
+                                            settings_.drain_lag_ms, settings_.retry_s},
+                                           error);
+}
+
+// Writes what is left of the files that this rank holds; a background drain writes the others.
+void Job::complete_files() {
+    if (!background_drain_runs(*store_))
+        drain_->finish(local_rank(), store_->head(local_rank()).tail.load());
     for (const auto slot : handles_->held_slots())
         if (const auto descriptor = handles_->held(slot)) complete(slot, *descriptor);
-    return true;
+}
+
+// The files that a background drain has held that was killed.
+void Job::complete_abandoned_files() {
+    for (std::uint32_t slot = 0; slot < file_slots && store_->file(slot).generation.load();
+         ++slot) {
+        const auto& file = store_->file(slot);
+        if (file.deleted.load() || (!file.dirty.load() && !file.error.load())) continue;
+        int error = 0;
+        if (const auto descriptor = handles_->open_for_writing(slot, error))
+            complete(slot, *descriptor);
+    }
 }
 
 // Collective: data that were written again may have come over newer data of other nodes. Returns
@@ -288,22 +307,53 @@ void Job::note_final_paths() {
 }
 
 // What of this node is not in the file system, as a line for the user; empty: nothing.
-std::string Job::kept_data() const {
+// `background`: only because of errors, since the background drain writes the rest.
+std::string Job::kept_data(bool background) const {
     bool kept = false;
     std::string reason;
-    for (std::uint32_t rank = 0; rank < store_->ranks(); ++rank)
+    for (std::uint32_t rank = 0; rank < store_->ranks() && !background; ++rank)
         kept |= store_->head(rank).drained.load() != store_->head(rank).tail.load();
     for (std::uint32_t k = 0; k < file_slots && store_->file(k).generation.load(); ++k) {
         const auto& slot = store_->file(k);
-        if (slot.deleted.load() || (!slot.error.load() && !slot.dirty.load())) continue;
+        const auto error = slot.error.load();
+        if (slot.deleted.load() || (!error && (background || !slot.dirty.load()))) continue;
         kept = true;
-        if (const auto error = slot.error.load(); error && reason.empty())
+        if (error && reason.empty())
             reason = std::string(": ") + slot.path + ": " + std::strerror(static_cast<int>(error));
     }
     if (!kept) return {};
     return store_->path() + " on " + store_->superblock().host +
            " holds data that are not in the file system yet" + reason + "; fix: assay io " +
-           (settings_.detach && reason.empty() ? "drain " : "recover ") + store_->path();
+           (background ? "drain " : "recover ") + store_->path();
+}
+
+// Of the node's leader: removes the store, or leaves it to the background drain or to recovery.
+void Job::leave_store() {
+    drain_->stop();
+    const bool background = background_drain_runs(*store_);
+    if (!background) complete_abandoned_files();
+    if (kept_data(false).empty()) return store_->remove();
+    if (const std::string kept = kept_data(background); !kept.empty()) {
+        std::fprintf(stderr, "assay io: %s\n", kept.c_str());
+        data_keeper = getpid();
+    }
+    if (background) store_->set_phase(Phase::detached);
+}
+
+// Collective: one line if background drains go on.
+void Job::report_background() const {
+    std::int64_t behind[3]{};  // bytes, files, nodes
+    if (local_rank_ == 0 && store_->superblock().phase.load() == Phase::detached) {
+        const PendingData pending = pending_data(*store_);
+        behind[0] = static_cast<std::int64_t>(pending.bytes);
+        behind[1] = pending.files;
+        behind[2] = 1;
+    }
+    PMPI_Allreduce(MPI_IN_PLACE, behind, 3, MPI_INT64_T, MPI_SUM, world_);
+    if (!behind[2]) return;
+    report(std::to_string((behind[0] + (1 << 20) - 1) >> 20) + " MiB of " +
+           std::to_string(behind[1]) + " files go to the file system in the background, on " +
+           std::to_string(behind[2]) + " nodes; 'assay io drain' on each node waits for them");
 }
 
 void Job::end() {
@@ -316,17 +366,8 @@ void Job::end() {
     self.remote_.reset();
     self.directory_.reset();
     self.writer_.reset();
-    if (self.local_rank_ == 0) {
-        self.drain_->stop();
-        const std::string kept = self.kept_data();
-        if (kept.empty()) {
-            self.store_->remove();
-        } else {
-            std::fprintf(stderr, "assay io: %s\n", kept.c_str());
-            if (self.settings_.detach) self.store_->set_phase(Phase::detached);
-            else data_keeper = getpid();
-        }
-    }
+    if (self.local_rank_ == 0) self.leave_store();
+    self.report_background();
     self.closed_files_.clear();
     self.drain_.reset();
     self.handles_.reset();

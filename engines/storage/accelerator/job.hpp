@@ -54,6 +54,8 @@ public:
     // A closed file whose data may not be in the file system yet; its descriptor stays open for
     // them.
     void keep_open(std::uint32_t slot, SharedDescriptor descriptor);
+    // Starts the node's background drain, unless it was started. False: `error` says why.
+    bool start_background_drain(std::string& error);
     // Closes the descriptors of deleted files, so that the file system gets their space back.
     void close_deleted_files();
 
@@ -78,10 +80,13 @@ private:
         std::uint64_t end_record;
     };
     int complete(std::uint32_t slot, const Descriptor& descriptor);
-    bool complete_files();
+    void complete_files();
+    void complete_abandoned_files();
     bool resolve_again();
     void note_final_paths();
-    std::string kept_data() const;
+    std::string kept_data(bool background) const;
+    void leave_store();
+    void report_background() const;
     std::string agree_on_settings();
     std::string create_store();
     void exchange_node_map();

@@ -83,11 +83,15 @@ Settings Settings::from_environment() {
     else if (transport == "service") settings.remote_access = RemoteAccess::service;
     else if (!transport.empty() && transport != "auto")
         settings.error = "ASSAY_IO_TRANSPORT=" + transport + ": auto, service or rma is expected";
-    read_flag("ASSAY_IO_DETACH", settings.detach, settings.error);
-    const auto sync = variable("ASSAY_IO_SYNC");
-    settings.sync_to_storage = sync.empty() ? !settings.detach : sync == "stored";
-    if (!sync.empty() && sync != "visible" && sync != "stored")
-        settings.error = "ASSAY_IO_SYNC=" + sync + ": stored or visible is expected";
+    const auto until = variable("ASSAY_IO_UNTIL");
+    settings.until_memory = until == "memory";
+    if (!until.empty() && until != "memory" && until != "file")
+        settings.error = "ASSAY_IO_UNTIL=" + until + ": memory or file is expected";
+    for (const char* gone : {"ASSAY_IO_DETACH", "ASSAY_IO_SYNC"})
+        if (!variable(gone).empty())
+            settings.error = std::string(gone) + " is not used any more: set ASSAY_IO_UNTIL=memory";
+    read_number("ASSAY_IO_RETRY", settings.retry_s, settings.error);
+    settings.drain_program = variable("ASSAY_IO_DRAIN_PROGRAM");
     read_flag("ASSAY_IO_REQUIRE", settings.required, settings.error);
     read_number("ASSAY_IO_DRAIN_THREADS", settings.drain_threads, settings.error);
     read_number("ASSAY_IO_DRAIN_LAG", settings.drain_lag_ms, settings.error);
@@ -115,9 +119,8 @@ std::uint64_t Settings::digest() const {
     std::string all =
         store + '\n' + std::to_string(size) + '\n' + interface + '\n' + job + '\n' + error;
     for (const auto& pattern : file_patterns) all += '\n' + pattern;
-    for (const auto choice :
-         {static_cast<int>(visibility), static_cast<int>(remote_access), int{detach},
-          int{sync_to_storage}, int{required}, static_cast<int>(ranks_per_node)})
+    for (const auto choice : {static_cast<int>(visibility), static_cast<int>(remote_access),
+                              int{until_memory}, int{required}, static_cast<int>(ranks_per_node)})
         all += '\n' + std::to_string(choice);
     return XXH3_64bits(all.data(), all.size()) >> 1;
 }

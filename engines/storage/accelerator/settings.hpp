@@ -17,10 +17,12 @@ struct Settings {
     std::uint64_t size = 0;          // ASSAY_IO_SIZE: bytes per node; 0: a share of the free space
     Visibility visibility = Visibility::immediate;         // ASSAY_IO_CONSISTENCY
     RemoteAccess remote_access = RemoteAccess::automatic;  // ASSAY_IO_TRANSPORT
-    bool detach = false;  // ASSAY_IO_DETACH: close does not wait for the drain
-    bool sync_to_storage =
-        true;               // ASSAY_IO_SYNC=stored|visible: MPI_File_sync waits for the file system
-    bool required = false;  // ASSAY_IO_REQUIRE: abort if there is no acceleration
+    // ASSAY_IO_UNTIL=file|memory: when sync and close return; false: the file system has all on its
+    // medium; true: the nodes' stores have it, and background drains hold the file.
+    bool until_memory = false;
+    unsigned retry_s = 300;          // ASSAY_IO_RETRY: how long a background drain tries again
+    std::string drain_program;       // ASSAY_IO_DRAIN_PROGRAM: the background drain's; for tests
+    bool required = false;           // ASSAY_IO_REQUIRE: abort if there is no acceleration
     unsigned drain_threads = 2;      // ASSAY_IO_DRAIN_THREADS
     unsigned drain_lag_ms = 20;      // ASSAY_IO_DRAIN_LAG, ms
     double prefault_seconds = 0.25;  // ASSAY_IO_WARM: for prefaulting at the start

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "storage/store/background.hpp"
 #include "storage/store/file_table.hpp"
 #include "storage/store/helper_thread.hpp"
 #include "storage/store/progress.hpp"
@@ -252,8 +253,10 @@ int Drain::sync(std::uint32_t file, int fd) {
 
 // ---- in the background
 
-void Drain::start(unsigned lag_ms) {
+void Drain::start(unsigned lag_ms, bool defers) {
     lag_ms_ = lag_ms;
+    defers_ = defers;
+    stop_ = false;
     running_ = start_helper_thread(thread_, drain_thread, this);
 }
 
@@ -284,6 +287,7 @@ void Drain::run() {
         const std::uint32_t requested = requests.load();
         if (requested == answered && store_.now() < drain_at) continue;
         answered = requested;
+        if (defers_ && background_drain_runs(store_)) continue;
         while (!stop_.load() && step(small_batch) == Step::moved) {
         }
         drain_at = store_.now() + lag_ns;

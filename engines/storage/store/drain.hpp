@@ -52,8 +52,9 @@ public:
     int sync(std::uint32_t file, int fd);
 
     // Drains in a background thread at the lowest priority, every `lag_ms` or on request. Files
-    // with an error are retried every second.
-    void start(unsigned lag_ms);
+    // with an error are retried every second. `defers`: not while the store's background drain
+    // runs.
+    void start(unsigned lag_ms, bool defers = false);
     void stop();
 
 private:
@@ -74,6 +75,7 @@ private:
     const FileHandles& handles_;
     unsigned threads_;
     unsigned lag_ms_ = 0;
+    bool defers_ = false;
     std::atomic<bool> stop_{false};
     pthread_t thread_{};
     bool running_ = false;

@@ -35,19 +35,27 @@ Descriptor::~Descriptor() {
 
 FileHandles::FileHandles(Store& store, std::uint32_t rank)
     : store_(store), rank_(rank), other_boot_(store.is_of_another_boot()) {
-    if (rank_ != no_rank) store_.head(rank_).pid = static_cast<std::uint32_t>(getpid());
+    if (rank_ < store_.ranks()) store_.head(rank_).pid = static_cast<std::uint32_t>(getpid());
 }
 
 FileHandles::~FileHandles() {
-    for (const auto& entry : held_) store_.descriptor_of(rank_, entry.slot) = 0;
+    for (const auto& entry : held_)
+        if (auto* number = published(entry.slot)) *number = 0;
+}
+
+// Where this process publishes its descriptor of the file; null: nowhere.
+std::atomic<std::int32_t>* FileHandles::published(std::uint32_t slot) const {
+    if (rank_ == background_rank) return &store_.background_descriptor_of(slot);
+    return rank_ < store_.ranks() ? &store_.descriptor_of(rank_, slot) : nullptr;
 }
 
 void FileHandles::publish(std::uint32_t slot) const {
-    if (rank_ == no_rank) return;
+    auto* place = published(slot);
+    if (!place) return;
     std::int32_t number = 0;
     for (const auto& entry : held_)
         if (entry.slot == slot) number = entry.descriptor->number() + 1;
-    store_.descriptor_of(rank_, slot).store(number, std::memory_order_release);
+    place->store(number, std::memory_order_release);
 }
 
 void FileHandles::hold(std::uint32_t slot, SharedDescriptor descriptor) {
@@ -84,12 +92,12 @@ std::vector<std::uint32_t> FileHandles::held_slots() const {
     return slots;
 }
 
-SharedDescriptor FileHandles::open_of_rank(std::uint32_t rank, std::uint32_t slot,
-                                           int& error) const {
-    const std::int32_t number = store_.descriptor_of(rank, slot).load(std::memory_order_acquire);
+// `number`: as in a descriptor table.
+SharedDescriptor FileHandles::open_of(std::uint32_t pid, std::int32_t number, std::uint32_t slot,
+                                      int& error) const {
     if (!number) return nullptr;
     char path[64];
-    std::snprintf(path, sizeof path, "/proc/%u/fd/%d", store_.head(rank).pid.load(), number - 1);
+    std::snprintf(path, sizeof path, "/proc/%u/fd/%d", pid, number - 1);
     return open_same_file(path, store_.file(slot), other_boot_, error);
 }
 
@@ -99,8 +107,14 @@ SharedDescriptor FileHandles::open_by_path(std::uint32_t slot, int& error) const
 
 SharedDescriptor FileHandles::open_for_writing(std::uint32_t slot, int& error) const {
     if (auto descriptor = held(slot)) return descriptor;
-    for (std::uint32_t rank = 0; rank < store_.ranks() && !other_boot_; ++rank)
-        if (auto descriptor = open_of_rank(rank, slot, error)) return descriptor;
+    if (other_boot_) return open_by_path(slot, error);
+    for (std::uint32_t rank = 0; rank < store_.ranks(); ++rank)
+        if (auto descriptor = open_of(store_.head(rank).pid.load(),
+                                      store_.descriptor_of(rank, slot).load(), slot, error))
+            return descriptor;
+    if (auto descriptor = open_of(store_.superblock().background.load(),
+                                  store_.background_descriptor_of(slot).load(), slot, error))
+        return descriptor;
     return open_by_path(slot, error);
 }
 

@@ -3,7 +3,8 @@
 // A rank holds a descriptor of each file that it has opened for writing, from the open until its
 // data are in the file. Renaming, moving or unlinking the file does not change what it refers to.
 // Its number is in the store, so that the process that drains can open it through
-// /proc/PID/fd/NUMBER. Recovery, whose ranks have ended, opens the file by its path.
+// /proc/PID/fd/NUMBER. The background drain holds such descriptors too. Recovery, whose ranks have
+// ended, opens the file by its path.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +33,9 @@ using SharedDescriptor = std::shared_ptr<const Descriptor>;
 class FileHandles {
 public:
     static constexpr std::uint32_t no_rank = ~0u;
-    // `rank`: this process is that rank of the node; no_rank: it only drains.
+    static constexpr std::uint32_t background_rank = ~0u - 1;
+    // `rank`: this process is that rank of the node; background_rank: the background drain;
+    // no_rank: it only drains.
     explicit FileHandles(Store& store, std::uint32_t rank = no_rank);
     ~FileHandles();
     FileHandles(const FileHandles&) = delete;
@@ -47,8 +50,8 @@ public:
     std::vector<std::uint32_t> held_slots() const;
 
     // A descriptor to write the slot's file with: one that is held here, or by another rank of the
-    // node, or one that is opened by the file's path. Null: `error` says why; ESTALE: the file at
-    // that path is another one, or none.
+    // node or the background drain, or one that is opened by the file's path. Null: `error` says
+    // why; ESTALE: the file at that path is another one, or none.
     SharedDescriptor open_for_writing(std::uint32_t slot, int& error) const;
 
 private:
@@ -56,7 +59,9 @@ private:
         std::uint32_t slot;
         SharedDescriptor descriptor;
     };
-    SharedDescriptor open_of_rank(std::uint32_t rank, std::uint32_t slot, int& error) const;
+    std::atomic<std::int32_t>* published(std::uint32_t slot) const;
+    SharedDescriptor open_of(std::uint32_t pid, std::int32_t number, std::uint32_t slot,
+                             int& error) const;
     SharedDescriptor open_by_path(std::uint32_t slot, int& error) const;
     void publish(std::uint32_t slot) const;
 

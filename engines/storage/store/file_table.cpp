@@ -48,6 +48,7 @@ bool is_idle(const Store& store, std::uint32_t number) {
     const auto& slot = store.file(number);
     if (slot.users.load()) return false;
     if (!slot.deleted.load() && (slot.error.load() || slot.dirty.load())) return false;
+    if (store.background_descriptor_of(number).load()) return false;
     for (std::uint32_t rank = 0; rank < store.ranks(); ++rank)
         if (store.head(rank).drained.load() != store.head(rank).tail.load() ||
             store.descriptor_of(rank, number).load())
@@ -143,6 +144,7 @@ std::uint32_t acquire_slot(const Store& store, const FileStatus& status, const s
     slot.known_mtime_ns = status.mtime_ns;
     slot.error = slot.repeats = 0;
     slot.dirty = slot.deleted = slot.lost = slot.writing = slot.shared = 0;
+    slot.acknowledged = slot.custody_refused = 0;
     slot.users = 1;
     set_path(slot, path);
     slot.generation.fetch_add(1, std::memory_order_release);

@@ -1,7 +1,7 @@
 // The layout of a node's store in memory, on a device or in a file. It survives a crash.
 //
-//   superblock | file table | per rank of the node: head page, descriptor table, record ring, data
-//   ring
+//   superblock | file table | descriptor table of the background drain |
+//   per rank of the node: head page, descriptor table, record ring, data ring
 //
 // A rank writes into its own rings only: first the data, then a record that describes them, then
 // `tail`, which publishes the record. Every record below `tail` is complete, however the writer
@@ -18,7 +18,7 @@
 namespace assay::storage {
 
 constexpr std::uint64_t store_magic = 0x31306f6979617373;  // "ssayio01"
-constexpr std::uint32_t store_version = 3;
+constexpr std::uint32_t store_version = 4;
 constexpr std::size_t page = 4096;
 constexpr std::size_t cache_line = 64;
 constexpr std::size_t file_slots = 4096;
@@ -26,6 +26,9 @@ constexpr std::size_t shared_pointer_slots = 4096;  // shared pointers, one for 
 constexpr std::size_t path_limit = 3840;
 
 enum class Phase : std::uint32_t { formatting, active, clean, detached };
+// Of the background drain, see background_drain.hpp. gave_up: it has ended, and a file was not
+// written.
+enum class BackgroundState : std::uint32_t { none, starting, running, gave_up, not_started };
 // tombstone: the data left the ring; the file system has the bytes of that sequence.
 enum class RecordKind : std::uint64_t { data = 1, truncate = 2, tombstone = 3 };
 
@@ -69,6 +72,10 @@ struct Superblock {
     std::atomic<std::uint32_t> write_failed;  // 1: a file has or had an error
     // 1: a batch was handed to the file system, and RankHead::drained follows drained_next.
     std::atomic<std::uint32_t> batch_committed;
+    // The process number of the background drain (0: none), and a futex that wakes it.
+    alignas(cache_line) std::atomic<std::uint32_t> background;
+    std::atomic<BackgroundState> background_state;
+    std::atomic<std::uint32_t> background_requests;
     alignas(cache_line) std::atomic<std::uint64_t> shared_pointers[shared_pointer_slots];
     std::atomic<std::uint8_t> shared_pointer_used[shared_pointer_slots];
 };
@@ -105,7 +112,10 @@ struct FileSlot {
     std::atomic<std::uint8_t> lost;
     std::atomic<std::uint8_t> writing;  // a drain writes, so known_mtime_ns is outdated
     std::atomic<std::uint8_t> shared;   // other nodes or the MPI's own I/O write the file too
-    char padding[page - path_limit - 133];
+    // 1: sync or close has returned before the file system had all of it.
+    std::atomic<std::uint8_t> acknowledged;
+    std::atomic<std::uint8_t> custody_refused;  // the background drain could not open the file
+    char padding[page - path_limit - 135];
     char path[path_limit];  // for messages and recovery; the job itself uses descriptors
 };
 static_assert(sizeof(FileSlot) == page);
@@ -128,8 +138,8 @@ struct RankHead {
 };
 static_assert(sizeof(RankHead) <= page);
 
-// By file slot: 1 + the descriptor with which the rank's process holds the file open for writing;
-// 0: it does not.
+// By file slot: 1 + the descriptor with which the process holds the file open for writing; 0: it
+// does not.
 using DescriptorTable = std::atomic<std::int32_t>[file_slots];
 static_assert(sizeof(DescriptorTable) % page == 0);
 
@@ -139,8 +149,11 @@ struct StoreLayout {
     std::uint64_t record_slots, ring_bytes;
 
     static constexpr std::size_t files_offset() { return superblock_bytes; }
-    static constexpr std::size_t ranks_offset() {
+    static constexpr std::size_t background_offset() {
         return files_offset() + file_slots * sizeof(FileSlot);
+    }
+    static constexpr std::size_t ranks_offset() {
+        return background_offset() + sizeof(DescriptorTable);
     }
     static constexpr std::size_t rank_overhead() { return page + sizeof(DescriptorTable); }
     std::size_t rank_bytes() const {

@@ -1,6 +1,7 @@
 #include "storage/store/progress.hpp"
 
 #include <algorithm>
+#include <vector>
 
 namespace assay::storage {
 
@@ -69,6 +70,41 @@ std::uint64_t written_before(const Store& store, std::uint32_t file) {
     }
     // The drain sets the error before `drained`.
     return slot.error.load() ? std::min(before, slot.failed_from.load()) : before;
+}
+
+bool is_written(const Store& store, std::uint32_t file) {
+    for (std::uint32_t rank = 0; rank < store.ranks(); ++rank) {
+        const auto& head = store.head(rank);
+        const std::uint64_t tail = head.tail.load(std::memory_order_acquire);
+        for (auto k = head.drained.load(std::memory_order_acquire); k < tail; ++k)
+            if (store.record(rank, k).file == file) return false;
+    }
+    return store.file(file).error.load() == 0;
+}
+
+PendingData pending_data(const Store& store) {
+    std::vector<bool> counted(file_slots);
+    PendingData pending;
+    for (std::uint32_t rank = 0; rank < store.ranks(); ++rank) {
+        const auto& head = store.head(rank);
+        const std::uint64_t tail = head.tail.load(std::memory_order_acquire);
+        const std::uint64_t drained = head.drained.load(std::memory_order_acquire);
+        for (auto k = head.first_record.load(std::memory_order_acquire); k < tail; ++k) {
+            const Record& record = store.record(rank, k);
+            if (static_cast<RecordKind>(record.kind) != RecordKind::data ||
+                record.file >= file_slots)
+                continue;
+            const auto& slot = store.file(record.file);
+            const bool failed = slot.error.load() && record.sequence >= slot.failed_from.load();
+            if (slot.deleted.load() || slot.generation.load() != record.generation ||
+                (k < drained && !failed))
+                continue;
+            pending.bytes += record.length * record.count;
+            counted[record.file] = true;
+        }
+    }
+    pending.files = static_cast<std::uint32_t>(std::count(counted.begin(), counted.end(), true));
+    return pending;
 }
 
 Progress progress(const Store& store) {

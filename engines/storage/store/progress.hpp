@@ -21,6 +21,14 @@ std::uint64_t horizon(const Store& store);
 std::uint64_t drained_before(const Store& store);
 // The file system has the data of every record of the file that is older than this.
 std::uint64_t written_before(const Store& store, std::uint32_t file);
+// Whether the file system was handed all data of the file. No rank may have the file open.
+bool is_written(const Store& store, std::uint32_t file);
+// What was not handed to the file system yet, of a store in use.
+struct PendingData {
+    std::uint64_t bytes = 0;
+    std::uint32_t files = 0;
+};
+PendingData pending_data(const Store& store);
 Progress progress(const Store& store);
 
 // Moves RankHead::drained of all ranks to the end of a batch, in one step for whoever looks after a

@@ -210,6 +210,7 @@ UndrainedData undrained_data(const Store& store) {
             file.slot = record.file;
             file.path.assign(slot.path, strnlen(slot.path, path_limit));
             file.condition = condition_of(store, slot);
+            file.error = static_cast<int>(slot.error.load());
         }
         ++file.records;
         file.bytes += record.length * record.count;

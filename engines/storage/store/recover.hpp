@@ -27,7 +27,7 @@ struct UndrainedFile {
     std::uint32_t slot = 0;
     std::uint64_t records = 0, bytes = 0;
     FileCondition condition = FileCondition::ready;
-    int error = 0;  // errno
+    int error = 0;  // errno; before recovery: of the last attempt to write it
 };
 
 struct UndrainedData {

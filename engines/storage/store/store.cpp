@@ -195,7 +195,9 @@ void Store::format(const std::string& job) {
     block.clock_offset =
         (realtime.tv_sec - steady.tv_sec) * 1'000'000'000 + realtime.tv_nsec - steady.tv_nsec;
     block.drain_requests = block.table_lock = block.drain_lock = block.eviction_stopped =
-        block.write_failed = block.batch_committed = 0;
+        block.write_failed = block.batch_committed = block.background = block.background_requests =
+            0;
+    block.background_state = BackgroundState::none;
     note_alive();
     for (std::size_t k = 0; k < shared_pointer_slots; ++k)
         block.shared_pointers[k] = 0, block.shared_pointer_used[k] = 0;
@@ -203,6 +205,7 @@ void Store::format(const std::string& job) {
     if (backing_ != Backing::memory)
         for (std::uint32_t k = 0; k < file_slots; ++k) {
             file(k).generation = 0, file(k).users = 0;
+            background_descriptor_of(k) = 0;
             if (persistent_) write_back(&file(k), cache_line);
         }
     for (std::uint32_t rank = 0; rank < layout_.ranks; ++rank) {
@@ -289,8 +292,9 @@ std::unique_ptr<Store> Store::create(const std::string& location, std::uint64_t 
     }
     if (!store->map(bytes, failure)) return nullptr;
     int error = store->populate(0, superblock_bytes);
+    if (!error) error = store->populate(StoreLayout::background_offset(), sizeof(DescriptorTable));
     for (std::uint32_t rank = 0; rank < ranks && !error; ++rank)
-        error = store->populate(store->layout_.head_offset(rank), page);
+        error = store->populate(store->layout_.head_offset(rank), StoreLayout::rank_overhead());
     if (error) {
         failure.what = store->path_ + " has no space left: " + std::strerror(error);
         if (remove_on_failure) unlink(store->path_.c_str());

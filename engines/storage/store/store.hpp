@@ -73,6 +73,11 @@ public:
         return (*object<DescriptorTable>(layout_.descriptors_offset(rank)))[slot];
     }
 
+    // The same of the background drain.
+    std::atomic<std::int32_t>& background_descriptor_of(std::uint32_t slot) const {
+        return (*object<DescriptorTable>(StoreLayout::background_offset()))[slot];
+    }
+
     // Whether the machine was restarted since the store was made.
     bool is_of_another_boot() const;
     // Whether the process that put its number there has ended. False if that cannot be known.

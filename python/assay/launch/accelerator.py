@@ -31,10 +31,12 @@ def environment(
     size: int | None = None,
     consistency: str | None = None,
     required: bool = False,
+    until: str | None = None,
 ) -> dict[str, str]:
     """The environment variables of a rank. ``files``: globs of the files to accelerate (none: all files);
     ``store``: the node-local memory (a folder, a file, /dev/dax*); ``size``: its bytes on each node; ``required``:
-    if it cannot accelerate, it aborts the program instead of using the MPI's own I/O."""
+    if it cannot accelerate, it aborts the program instead of using the MPI's own I/O; ``until``: when close and sync
+    return, "file" (the file system has all) or "memory" (the nodes' stores have it; background drains go on)."""
     variables = {
         "LD_PRELOAD": str(library(mpi)),
         "ASSAY_IO_FILES": ":".join(files) or None,
@@ -42,5 +44,6 @@ def environment(
         "ASSAY_IO_SIZE": None if size is None else str(size),
         "ASSAY_IO_CONSISTENCY": consistency,
         "ASSAY_IO_REQUIRE": "1" if required else None,
+        "ASSAY_IO_UNTIL": until,
     }
     return {name: value for name, value in variables.items() if value is not None}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import subprocess
+import time
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from assay.launch.engines import engines_folder
 
 LIST_LIMIT_S = 60
 RECOVER_LIMIT_S = 24 * 3600  # a full device through a slow file system
+DRAIN_POLL_S = 0.1
 DEFAULT_STORE = "/dev/shm"
 
 
@@ -30,20 +32,29 @@ class UndrainedFile(Struct):
 
 
 class StoreContents(Struct):
-    """The data of a store that are not in the file system yet. The counts are 0 while the store is in use."""
+    """A store, and what of it is not in the file system yet.
+
+    ``state``: running (a job has it open), draining (its job has ended, and its background drain goes on) or left
+    (nobody has it open). While it is in use, ``files`` are only those that cannot be written, and ``records`` is 0.
+    """
 
     store: str
+    state: str
+    owner: str
     job: str
     host: str
     size: int
     created: int
     ranks: int
     persistent: bool
-    in_use: bool
     records: int
     bytes: int
     torn: int
     files: list[UndrainedFile]
+
+    @property
+    def in_use(self) -> bool:
+        return self.state in ("running", "draining")
 
 
 class RecoveredStore(Struct):
@@ -97,6 +108,21 @@ def recover_store(store: str, *, force: bool = False, discard: bool = False) -> 
     """
     options = [option for option, given in (("--force", force), ("--discard", discard)) if given]
     return msgspec.json.decode(_run_tool(["recover", *options, store], RECOVER_LIMIT_S), type=RecoveredStore)
+
+
+def wait_for_drain(store: str, limit_s: float) -> StoreContents | None:
+    """Waits while its background drain goes on. None: the file system has all, and the store was removed."""
+    deadline = time.monotonic() + limit_s
+    while True:
+        try:
+            contents = read_store(store)
+        except UserError:
+            if not os.path.lexists(store):
+                return None
+            raise
+        if contents.state != "draining" or time.monotonic() > deadline:
+            return contents
+        time.sleep(DRAIN_POLL_S)
 
 
 def _in_folder(folder: str) -> list[str]:

@@ -98,13 +98,14 @@ class Plan:
     ranks: int
     ranks_per_node: int  # 0: all are on one node
     store_size: int
-    level: str  # file, visible (sync does not reach the file), detach (nor does close)
+    level: str  # when sync and close return: file, memory
     consistency: str  # posix: the MPI's own I/O on a local file system
     fault: str
     rule: str  # of the file system's fault, see faulty_fs.cpp
     fault_once: bool  # one call fails
     fault_ends: bool
     through_io_run: bool
+    kill_drain_s: float = 0  # when background drains are killed, after the start; 0: never
     operations: list[Operation] = field(default_factory=list)
 
     def text(self) -> str:
@@ -123,7 +124,9 @@ class Plan:
         how = "assay io run" if self.through_io_run else "preloaded"
         return (
             f"{self.fault}{self._duration()}, {self.mpi}, {self.ranks} ranks on {nodes} node{'s' * (nodes > 1)}, "
-            f"{self.store_size >> 20} MiB, level {self.level}, {self.consistency}, {how}"
+            f"{self.store_size >> 20} MiB, level {self.level}"
+            f"{f' (drain killed after {self.kill_drain_s:.1f} s)' if self.kill_drain_s else ''}, "
+            f"{self.consistency}, {how}"
         )
 
 
@@ -166,7 +169,7 @@ def make_plan(
         ranks=ranks,
         ranks_per_node=per_node,
         store_size=least + spacious,
-        level=random.choices(("file", "visible", "detach"), (8, 1, 1))[0],
+        level=random.choices(("file", "memory"), (7, 3))[0],
         consistency=random.choices(("immediate", "collective", "commit"), (7, 1, 1))[0],
         fault=chosen,
         rule=_rule(chosen, random),
@@ -175,6 +178,8 @@ def make_plan(
         through_io_run=chosen != "lost_peer" and random.random() < 0.4,
     )
     _Planner(plan, random, without).fill(operations)
+    if plan.level == "memory" and random.random() < 0.3:
+        plan.kill_drain_s = random.uniform(0.1, 2)
     return plan
 
 

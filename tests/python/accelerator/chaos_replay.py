@@ -168,8 +168,7 @@ class Replay:
         self._order(file, outcomes)
         good = {rank for rank, outcome in outcomes.items() if outcome.error == 0}
         closes = operation.kind == "close"
-        levels = ("file", "visible") if closes else ("file",)
-        if good and self.plan.level in levels:
+        if good and self.plan.level == "file":
             everyone = all(not outcome.error for outcome in outcomes.values())
             file.saved[operation.number] = set(range(self.plan.ranks)) if everyone else good
             own_close = (

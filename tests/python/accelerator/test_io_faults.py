@@ -307,5 +307,5 @@ def test_sync_finds_a_disk_that_does_not_take_the_data(mpi: str, tmp_path: Path,
     assert not there, "24 MiB fit on 16 MiB"
     assert "success" not in codes(result, "sync"), result.stdout
     store = kept(result, shm)
-    listed = json.loads(assay("io", "recover", "--list", "--json", str(store)).stdout)
+    listed = json.loads(assay("io", "stores", "--json", str(store)).stdout)
     assert listed["bytes"] >= 12 * SHARED_BYTES

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from background import MEMORY, held_drain, kill_drains, store_folder
 from durability import (
     FAULTY_FS,
     NEVER_DRAIN,
@@ -22,7 +23,7 @@ from durability import (
     run_case,
     the_store,
 )
-from mpi_programs import MPIRUN, memory_folder
+from mpi_programs import MPIRUN
 from test_io_faults import assert_synced, read_log
 
 pytestmark = pytest.mark.programs
@@ -32,7 +33,7 @@ OTHERS = b"written by another run" * 1000
 
 @pytest.fixture
 def shm() -> Iterator[Path]:
-    yield from memory_folder()
+    yield from store_folder()
 
 
 def abandon(tmp_path: Path, shm: Path, case: str = "abandoned", mpi: str = "mpich") -> Path:
@@ -128,25 +129,30 @@ def test_what_can_be_brought_is_brought(tmp_path: Path, shm: Path) -> None:
     overwrite(tmp_path / "data")
     assay("io", "recover", str(store))
     assert (tmp_path / "data").read_bytes().startswith(OTHERS)  # brought data are not brought again
-    listed = json.loads(assay("io", "recover", "--list", "--json", str(store)).stdout)
+    listed = json.loads(assay("io", "stores", "--json", str(store)).stdout)
     assert [file["path"] for file in listed["files"]] == [str(tmp_path / "other")]
 
 
+def leave_closed(mpi: str, tmp_path: Path, shm: Path) -> Path:
+    """The store of a job that has closed its file at level memory. Its background drain was killed."""
+    run_case(mpi, "closed", tmp_path, shm, **MEMORY, **NEVER_DRAIN, **held_drain(tmp_path))
+    kill_drains(shm)
+    return the_store(shm)
+
+
 @pytest.mark.parametrize("mpi", TESTED)
-def test_a_detached_file_is_renamed_before_the_drain(mpi: str, tmp_path: Path, shm: Path) -> None:
-    run_case(mpi, "closed", tmp_path, shm, ASSAY_IO_DETACH="1", **NEVER_DRAIN)
-    store = the_store(shm)
+def test_a_closed_file_is_renamed_after_its_drain_was_killed(mpi: str, tmp_path: Path, shm: Path) -> None:
+    store = leave_closed(mpi, tmp_path, shm)
     (tmp_path / "data").rename(tmp_path / "renamed")
-    result = assay("io", "drain", str(store))
+    result = assay("io", "recover", str(store))
     assert result.returncode == 0 and not store.exists(), result.stdout + result.stderr
     assert has_blocks(tmp_path / "renamed", 1) and str(tmp_path / "renamed") in result.stdout
 
 
 @pytest.mark.parametrize("mpi", TESTED)
-def test_a_detached_file_is_moved_before_the_drain(mpi: str, tmp_path: Path, shm: Path) -> None:
+def test_a_closed_file_is_moved_after_its_drain_was_killed(mpi: str, tmp_path: Path, shm: Path) -> None:
     file = tmp_path / "data"
-    run_case(mpi, "closed", tmp_path, shm, ASSAY_IO_DETACH="1", **NEVER_DRAIN)
-    store = the_store(shm)
+    store = leave_closed(mpi, tmp_path, shm)
     (tmp_path / "elsewhere").mkdir()
     file.rename(tmp_path / "elsewhere/data")
     result = assay("io", "drain", str(store))

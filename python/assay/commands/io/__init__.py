@@ -8,9 +8,11 @@ from typing import Protocol, TypeAlias
 from assay.commands.io.bench import Bench
 from assay.commands.io.device import Device
 from assay.commands.io.doctor import Doctor
+from assay.commands.io.drain import Drain
 from assay.commands.io.playground import Playground
 from assay.commands.io.recover import Recover
 from assay.commands.io.run import RunProgram
+from assay.commands.io.stores import Stores
 from assay.commands.parser import Example, Parser
 
 # argparse has no public name for this type.
@@ -29,8 +31,9 @@ SUB_VERBS: list[SubVerb] = [
     Device(),
     Playground(),
     Doctor(),
-    Recover("recover"),
-    Recover("drain"),
+    Stores(),
+    Drain(),
+    Recover(),
 ]
 
 

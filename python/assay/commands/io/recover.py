@@ -1,9 +1,10 @@
-"""``assay io recover`` and ``assay io drain``: write what jobs have left in stores into the file system."""
+"""``assay io recover``: writes what jobs have left in stores into the file system."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -11,16 +12,11 @@ import msgspec
 from assay.commands.options import add
 from assay.commands.parser import Example
 from assay.errors import EXIT_PASS, EXIT_UNUSABLE, UserError
-from assay.launch.stores import RecoveredStore, StoreContents, find_stores, read_store, recover_store
+from assay.launch.stores import RecoveredStore, UndrainedFile, find_stores, read_store, recover_store
 from assay.records.units import format_quantity
 
 if TYPE_CHECKING:
     from assay.commands.io import Verbs
-
-SUMMARIES = {
-    "recover": "write what an aborted job has left in this node's stores into the file system",
-    "drain": "write what a job with --detach has left in this node's stores into the file system",
-}
 
 REASONS = {
     "ready": "not written yet",
@@ -38,28 +34,24 @@ FIXES = {
 
 
 class Recover:
-    """Both sub-verbs: they differ in their help only."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
+    """The sub-verb."""
 
     def prepare(self, verbs: Verbs) -> None:
         parser = verbs.add_parser(
-            self.name,
-            help=SUMMARIES[self.name],
-            description=f"{SUMMARIES[self.name].capitalize()}, then remove them. What cannot be written stays in its "
-            "store, and the exit code is 2. Only the owner of a store can recover it. Stores of running jobs are "
-            "skipped. The command may be killed at any time: run it again.",
+            "recover",
+            help="write what an aborted job has left in this node's stores into the file system",
+            description="Writes what an aborted job has left in this node's stores into the file system, then removes "
+            "them. What cannot be written stays in its store, and the exit code is 2. Only the owner of a store can "
+            "recover it. Stores in use are skipped. The command may be killed at any time: run it again.",
             examples=[
-                Example(f"assay io {self.name} --list", "what the stores of this node hold"),
-                Example(f"assay io {self.name} /dev/dax0.0", needs="persistent memory"),
-                Example(f'pdsh -w "n[1-64]" assay io {self.name}', "every node of a job", "a cluster"),
+                Example("assay io recover", needs="stores"),
+                Example("assay io recover /dev/dax0.0", needs="persistent memory"),
+                Example('pdsh -w "n[1-64]" assay io recover', "every node of a job", "a cluster"),
             ],
         )
         parser.add_argument(
             "stores", nargs="*", metavar="STORE", help="store files, devices, or folders of stores"
         )
-        parser.add_argument("--list", action="store_true", help="only show what the stores hold")
         parser.add_argument("--force", action="store_true", help="also write files that were changed since")
         parser.add_argument(
             "--discard", action="store_true", help="drop what cannot be written, and remove the stores"
@@ -69,52 +61,61 @@ class Recover:
 
 
 def run_recover(args: argparse.Namespace) -> int:
-    """Recovers each store; continues with the next one after an error."""
+    def recover(store: str) -> int:
+        contents = read_store(store)
+        if contents.in_use:
+            print(f"{store}: in use by the {contents.state} job {contents.job}", file=sys.stderr)
+            return EXIT_PASS
+        return recover_and_show(store, force=args.force, discard=args.discard, as_json=args.json)
+
+    return for_each_store(args.stores, recover)
+
+
+def for_each_store(paths: list[str], act: Callable[[str], int]) -> int:
+    """The worst exit code; continues with the next store after an error."""
     status = EXIT_PASS
-    stores = find_stores(args.stores)
+    stores = find_stores(paths)
     if not stores:
         print("no stores found", file=sys.stderr)
     for store in stores:
         try:
-            contents = read_store(store)
-            if args.list:
-                _show(contents, args.json)
-            elif contents.in_use:
-                print(f"{store}: in use by the running job {contents.job}", file=sys.stderr)
-            else:
-                recovered = recover_store(store, force=args.force, discard=args.discard)
-                _show(recovered, args.json)
-                if not recovered.is_complete:
-                    print(f"assay: {kept_line(recovered)}", file=sys.stderr)
-                    status = EXIT_UNUSABLE
+            status = max(status, act(store))
         except UserError as error:
             print(f"assay: {error}", file=sys.stderr)
             status = EXIT_UNUSABLE
     return status
 
 
-def _show(result: StoreContents | RecoveredStore, as_json: bool) -> None:
+def recover_and_show(store: str, *, force: bool = False, discard: bool = False, as_json: bool = False) -> int:
+    """The exit code: 2 if the store is kept."""
+    recovered = recover_store(store, force=force, discard=discard)
+    _show(recovered, as_json)
+    if recovered.is_complete:
+        return EXIT_PASS
+    print(f"assay: {kept_line(recovered)}", file=sys.stderr)
+    return EXIT_UNUSABLE
+
+
+def _show(recovered: RecoveredStore, as_json: bool) -> None:
     if as_json:
-        print(msgspec.json.encode(result).decode())
+        print(msgspec.json.encode(recovered).decode())
         return
-    if isinstance(result, StoreContents) and result.in_use:
-        print(
-            f"{result.store}: in use by job {result.job} ({result.ranks} ranks, {format_quantity(result.size, 'B')})"
-        )
-        return
-    if isinstance(result, StoreContents):
-        print(f"{result.store}: holds {format_quantity(result.bytes, 'B')} in {result.records} records")
-        kept = [file.path for file in result.files if file.condition != "ready"]
-    else:
-        print(f"{result.store}: wrote {format_quantity(result.written, 'B')} in {result.records} records")
-        kept = [file.path for file in result.kept]
-        if result.discarded:
-            print(f"  {format_quantity(result.discarded, 'B'):>12}  dropped")
-    for file in result.files:
-        reason = f"  (not written: {REASONS[file.condition]})" if file.path in kept else ""
+    print(
+        f"{recovered.store}: wrote {format_quantity(recovered.written, 'B')} in {recovered.records} records"
+    )
+    kept = [file.path for file in recovered.kept]
+    if recovered.discarded:
+        print(f"  {format_quantity(recovered.discarded, 'B'):>12}  dropped")
+    show_files(recovered.files, kept)
+    if recovered.torn:
+        print(f"  {recovered.torn} torn records cannot be read")
+
+
+def show_files(files: list[UndrainedFile], kept: list[str]) -> None:
+    """``kept``: paths of those that are not written."""
+    for file in files:
+        reason = f"  (not written: {file.error or REASONS[file.condition]})" if file.path in kept else ""
         print(f"  {format_quantity(file.bytes, 'B'):>12}  {file.path}{reason}")
-    if result.torn:
-        print(f"  {result.torn} torn records cannot be read")
 
 
 def kept_line(recovered: RecoveredStore) -> str:

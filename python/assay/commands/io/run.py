@@ -17,7 +17,7 @@ from assay.errors import EXIT_UNUSABLE, UserError
 from assay.launch.accelerator import environment
 from assay.launch.engines import flavours
 from assay.launch.preload import mpi_of, with_environment
-from assay.launch.stores import DEFAULT_STORE, find_stores, read_store, recover_store
+from assay.launch.stores import DEFAULT_STORE, StoreContents, find_stores, read_store, recover_store
 from assay.records.units import format_quantity
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ EXAMPLES = [
     Example("assay io run -- mpirun -n 64 ./app", needs="a program"),
     Example("assay io run --store /local/nvme --store-size 64GiB -- srun ./app", needs="a program"),
     Example(
-        "assay io run --detach -- mpirun -n 64 ./app",
-        "close does not wait; run 'assay io drain' later",
+        "assay io run --until memory -- mpirun -n 64 ./app",
+        "close does not wait for the file system",
         "a program",
     ),
 ]
@@ -63,12 +63,10 @@ class RunProgram:
         )  # fmt: skip
         add(parser, "--consistency")
         parser.add_argument(
-            "--detach", action="store_true", help="close and sync do not wait for the file system"
-        )
-        parser.add_argument(
-            "--sync",
-            choices=("stored", "visible"),
-            help="MPI_File_sync ensures: data are in the file system (default), or visible to other ranks",
+            "--until",
+            choices=("file", "memory"),
+            help="close and sync return when the data are safe in the file system (file, the default) or in the nodes' "
+            "memory (memory; the rest goes on in the background, also after the program)",
         )
         parser.add_argument(
             "--transport",
@@ -88,18 +86,16 @@ def run_program(args: argparse.Namespace) -> int:
         built = ", ".join(sorted(name for name in flavours() if name))
         raise UserError(f"cannot tell which MPI {args.program[0]} uses", f"give --mpi: {built}")
     job = secrets.token_hex(6)
-    env = environment(mpi, args.files, args.store, args.store_size, args.consistency)
+    env = environment(mpi, args.files, args.store, args.store_size, args.consistency, until=args.until)
     env["ASSAY_IO_JOB"] = job
     settings = {
-        "ASSAY_IO_DETACH": "1" if args.detach else None,
         "ASSAY_IO_REQUIRE": "1" if args.require else None,
-        "ASSAY_IO_SYNC": args.sync,
         "ASSAY_IO_TRANSPORT": args.transport,
     }
     env |= {name: value for name, value in settings.items() if value}
     command, extra_env = with_environment(args.program, env)
     status = _run_command(command, extra_env)
-    complete = _recover_job(job, args)
+    complete = _recover_job(job, args, died=status != 0)
     return status if complete or status else EXIT_UNUSABLE
 
 
@@ -123,29 +119,41 @@ def _run_command(command: list[str], extra_env: dict[str, str]) -> int:
     return 128 - status if status < 0 else status
 
 
-def _recover_job(job: str, args: argparse.Namespace) -> bool:
-    """Writes what an aborted job has left on this machine into the file system. False: something could not be."""
+def _recover_job(job: str, args: argparse.Namespace, died: bool) -> bool:
+    """Writes what an aborted job has left on this machine into the file system. Where a background drain goes
+    on, a program that ended well has said so itself. False: something could not be written."""
     complete = True
     for store in find_stores([args.store or DEFAULT_STORE]):
         try:
             contents = read_store(store)
         except UserError:
             continue
-        if contents.job != job or contents.in_use:
+        if contents.job != job:
             continue
-        if args.detach:
-            print(
-                f"assay io: {store} holds {format_quantity(contents.bytes, 'B')}: assay io drain {store}",
-                file=sys.stderr,
-            )
-            continue
-        recovered = recover_store(store)
-        print(
-            f"assay io: the program left data in {store}: {format_quantity(recovered.written, 'B')} of "
-            f"{len(recovered.files)} files were written to the file system",
-            file=sys.stderr,
-        )
-        if not recovered.is_complete:
-            print(f"assay io: {kept_line(recovered)}", file=sys.stderr)
-            complete = False
+        if contents.state == "left":
+            complete &= _recover(store)
+        elif died:
+            _say_behind(contents)
     return complete
+
+
+def _say_behind(contents: StoreContents) -> None:
+    """Says what a background drain has still to write."""
+    failed = f"; {contents.files[0].path}: {contents.files[0].error}" if contents.files else ""
+    print(
+        f"assay io: {contents.store}: {format_quantity(contents.bytes, 'B')} go to the file system in the "
+        f"background{failed}; 'assay io drain {contents.store}' waits for them",
+        file=sys.stderr,
+    )
+
+
+def _recover(store: str) -> bool:
+    recovered = recover_store(store)
+    print(
+        f"assay io: the program left data in {store}: {format_quantity(recovered.written, 'B')} of "
+        f"{len(recovered.files)} files were written to the file system",
+        file=sys.stderr,
+    )
+    if not recovered.is_complete:
+        print(f"assay io: {kept_line(recovered)}", file=sys.stderr)
+    return recovered.is_complete

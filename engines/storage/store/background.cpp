@@ -1,0 +1,127 @@
+#include "storage/store/background.hpp"
+
+#include <dlfcn.h>
+#include <linux/futex.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <vector>
+
+namespace assay::storage {
+namespace {
+
+constexpr std::uint64_t limit_ns = 10'000'000'000;
+constexpr std::uint64_t shortest_poll_ns = 20'000, longest_poll_ns = 2'000'000;
+
+// Polls until the condition holds; false: it does not within the limit.
+template <class Condition>
+bool wait_until(const Store& store, Condition condition) {
+    const std::uint64_t until = store.now() + limit_ns;
+    for (std::uint64_t poll_ns = shortest_poll_ns; !condition();
+         poll_ns = std::min(2 * poll_ns, longest_poll_ns)) {
+        if (store.now() > until) return false;
+        const timespec pause{0, static_cast<long>(poll_ns)};
+        nanosleep(&pause, nullptr);
+    }
+    return true;
+}
+
+std::string program_beside_this_library() {
+    Dl_info info{};
+    if (!dladdr(reinterpret_cast<void*>(&request_custody), &info) || !info.dli_fname) return {};
+    const std::string path = info.dli_fname;
+    const auto slash = path.rfind('/');
+    return (slash == std::string::npos ? "." : path.substr(0, slash)) + "/assay-store";
+}
+
+// Starts a program with an empty environment, default signals and in a session of its own. Returns
+// 0 or errno. posix_spawn runs none of the program's fork handlers, as MPI's may warn.
+int spawn_in_new_session(const std::vector<std::string>& arguments, pid_t& pid) {
+    std::vector<char*> list;
+    list.reserve(arguments.size() + 1);
+    for (const auto& argument : arguments) list.push_back(const_cast<char*>(argument.c_str()));
+    list.push_back(nullptr);
+    char* no_environment[] = {nullptr};
+    posix_spawnattr_t attributes;
+    posix_spawnattr_init(&attributes);
+    sigset_t none, all;
+    sigemptyset(&none);
+    sigfillset(&all);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setsigdefault(&attributes, &all);
+    posix_spawnattr_setflags(&attributes,
+                             POSIX_SPAWN_SETSID | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    const int error = posix_spawn(&pid, list[0], nullptr, &attributes, list.data(), no_environment);
+    posix_spawnattr_destroy(&attributes);
+    return error;
+}
+
+// Returns an error message; empty: the process has started, and has gone into the background.
+std::string spawn(const Store& store, const BackgroundSettings& settings) {
+    const std::string program =
+        settings.program.empty() ? program_beside_this_library() : settings.program;
+    pid_t pid = 0;
+    if (const int error = spawn_in_new_session(
+            {program, "background", store.path(), "--threads", std::to_string(settings.threads),
+             "--lag", std::to_string(settings.lag_ms), "--retry", std::to_string(settings.retry_s)},
+            pid))
+        return program + ": " + std::strerror(error);
+    int status = 0;
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+    }
+    // The program may have collected its children by itself: then the status stays 0.
+    return status ? program + " has failed" : std::string();
+}
+
+}  // namespace
+
+bool start_background_drain(const Store& store, const BackgroundSettings& settings,
+                            std::string& error) {
+    auto& state = store.superblock().background_state;
+    auto before = BackgroundState::none;
+    if (state.compare_exchange_strong(before, BackgroundState::starting)) {
+        error = spawn(store, settings);
+        if (!error.empty()) {
+            state = BackgroundState::not_started;
+            return false;
+        }
+    }
+    wait_until(store, [&] { return state.load() != BackgroundState::starting; });
+    if (state.load() == BackgroundState::running && background_drain_runs(store)) return true;
+    error = "it does not run";
+    return false;
+}
+
+bool background_drain_runs(const Store& store) {
+    const auto pid = store.superblock().background.load(std::memory_order_acquire);
+    return pid && !store.has_ended(pid);
+}
+
+void request_custody(const Store& store) {
+    auto& requests = store.superblock().background_requests;
+    requests.fetch_add(1);
+    syscall(SYS_futex, &requests, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
+}
+
+bool wait_for_custody(const Store& store, std::uint32_t slot) {
+    const auto& descriptor = store.background_descriptor_of(slot);
+    if (!background_drain_runs(store)) return false;
+    if (descriptor.load(std::memory_order_acquire)) return true;
+    store.file(slot).custody_refused = 0;
+    request_custody(store);
+    wait_until(store, [&] {
+        return descriptor.load() || store.file(slot).custody_refused.load() ||
+               !background_drain_runs(store);
+    });
+    return descriptor.load(std::memory_order_acquire) && background_drain_runs(store);
+}
+
+}  // namespace assay::storage

@@ -1,0 +1,35 @@
+// What ranks do with the background drain of their node: they start it, and give it their files.
+//
+// The background drain (background_drain.hpp) is a process that outlives the job. A rank may close
+// a file whose data are only in the store once the background drain holds a descriptor of it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "storage/store/store.hpp"
+
+namespace assay::storage {
+
+struct BackgroundSettings {
+    std::string program;     // assay-store; "": the one beside this library
+    unsigned threads = 2;    // that write
+    unsigned lag_ms = 20;    // of the drain while the job runs
+    unsigned retry_s = 300;  // how long a file that cannot be written is tried again
+};
+
+// Starts the store's background drain, unless it was started before, and waits until it runs, for
+// 10 s at most. Any process of the node may call it. False: `error` says why.
+bool start_background_drain(const Store& store, const BackgroundSettings& settings,
+                            std::string& error);
+
+// Whether it runs. Costs system calls.
+bool background_drain_runs(const Store& store);
+
+// Asks it to open the files that ranks hold open.
+void request_custody(const Store& store);
+
+// Waits until it holds the file open, for 10 s at most. False: it cannot, or it has ended.
+bool wait_for_custody(const Store& store, std::uint32_t slot);
+
+}  // namespace assay::storage

@@ -1,0 +1,228 @@
+#include "storage/store/background_drain.hpp"
+
+#include <linux/futex.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "storage/store/progress.hpp"
+
+namespace assay::storage {
+namespace {
+
+constexpr long poll_ms = 50;
+constexpr std::uint64_t round_ns = 50'000'000;  // between two looks at all files
+constexpr std::uint64_t retry_ns = 1'000'000'000;
+constexpr std::size_t batch_bytes = 32u << 20;
+
+void pause_ms(long ms) {
+    const timespec pause{0, ms * 1'000'000};
+    nanosleep(&pause, nullptr);
+}
+
+std::int64_t coarse_now_ns() {
+    timespec now{};
+    clock_gettime(CLOCK_REALTIME_COARSE, &now);
+    return now.tv_sec * 1'000'000'000 + now.tv_nsec;
+}
+
+// What ranks that were killed were doing is ended.
+void end_ranks(const Store& store) {
+    for (std::uint32_t rank = 0; rank < store.ranks(); ++rank) {
+        auto& head = store.head(rank);
+        head.pending = head.resolving = 0;
+        head.evicting = 0;
+    }
+    for (std::uint32_t k = 0; k < file_slots && store.file(k).generation.load(); ++k)
+        store.file(k).users = 0;
+    auto& superblock = store.superblock();
+    superblock.drain_lock = superblock.table_lock = superblock.eviction_stopped = 0;
+}
+
+}  // namespace
+
+BackgroundDrain::BackgroundDrain(Store& store, const BackgroundSettings& settings)
+    : store_(store),
+      settings_(settings),
+      handles_(store, FileHandles::background_rank),
+      drain_(store, handles_, settings.threads) {}
+
+bool BackgroundDrain::run() {
+    auto& superblock = store_.superblock();
+    superblock.background = static_cast<std::uint32_t>(getpid());
+    superblock.background_state = BackgroundState::running;
+    drain_.start(settings_.lag_ms);
+    std::uint64_t next_round = 0;
+    for (;;) {
+        if (ranks_have_ended()) {
+            drain_.stop();  // who recovers the store now must not meet it
+            if (is_alone()) return finish();
+            drain_.start(settings_.lag_ms);
+        }
+        const std::uint32_t answered = superblock.background_requests.load();
+        take_files();
+        if (store_.now() >= next_round) {
+            complete_files();
+            next_round = store_.now() + round_ns;
+        }
+        const timespec wait{0, poll_ms * 1'000'000};
+        syscall(SYS_futex, &superblock.background_requests, FUTEX_WAIT, answered, &wait, nullptr,
+                0);
+    }
+}
+
+// ---- files of ranks
+
+bool BackgroundDrain::has_waiting_rank(std::uint32_t slot) const {
+    for (std::uint32_t rank = 0; rank < store_.ranks(); ++rank)
+        if (store_.descriptor_of(rank, slot).load(std::memory_order_acquire)) return true;
+    return false;
+}
+
+void BackgroundDrain::take_files() {
+    for (std::uint32_t slot = 0; slot < file_slots && store_.file(slot).generation.load(); ++slot)
+        if (!store_.background_descriptor_of(slot).load() && !store_.file(slot).deleted.load() &&
+            !store_.file(slot).custody_refused.load() && has_waiting_rank(slot))
+            take(slot);
+}
+
+// The slot may get another file while this one is opened, so the identity is compared again.
+void BackgroundDrain::take(std::uint32_t slot) {
+    auto& file = store_.file(slot);
+    int error = 0;
+    const auto descriptor = handles_.open_for_writing(slot, error);
+    FileStatus status;
+    TableLock lock(store_);
+    if (descriptor && read_status(descriptor->number(), status) == 0 &&
+        is_same_file(file, status) && has_waiting_rank(slot))
+        handles_.hold(slot, descriptor);
+    else if (!descriptor) file.custody_refused = 1;
+}
+
+void BackgroundDrain::complete_files() {
+    for (const auto slot : handles_.held_slots())
+        if (const auto descriptor = handles_.held(slot);
+            descriptor && !store_.file(slot).users.load())
+            complete(slot, descriptor);
+}
+
+// Of a file that no rank has open: fsync once all is written, then it is released.
+void BackgroundDrain::complete(std::uint32_t slot, const SharedDescriptor& descriptor) {
+    auto& file = store_.file(slot);
+    FileStatus status;
+    if (!file.deleted.load() && read_status(descriptor->number(), status) == 0 && !status.links)
+        file.deleted = 1;  // nobody can open it any more
+    if (!file.deleted.load()) {
+        if (!is_written(store_, slot)) return;
+        if (file.dirty.load() && drain_.sync(slot, descriptor->number())) return;
+    }
+    release(slot, descriptor);
+}
+
+// As at a close. What others have changed meanwhile is read from the file system.
+void BackgroundDrain::note_state(FileSlot& file, std::uint32_t slot, const FileStatus& status) {
+    if (status.mtime_ns != file.known_mtime_ns.load()) {
+        file.valid_from = written_before(store_, slot);
+        file.end = 0;
+    }
+    file.mtime_ns = status.mtime_ns;
+    file.ctime_ns = status.ctime_ns;
+    file.size = status.size;
+}
+
+// The file is in the state in which the job has left it. False: it is used again, or not in that
+// state for long enough to notice a change by others.
+bool BackgroundDrain::release(std::uint32_t slot, const SharedDescriptor& descriptor) {
+    auto& file = store_.file(slot);
+    TableLock lock(store_);
+    if (file.users.load()) return false;
+    if (!file.deleted.load()) {
+        FileStatus status;
+        if (!is_written(store_, slot) || file.dirty.load() ||
+            read_status(descriptor->number(), status) || coarse_now_ns() <= status.mtime_ns)
+            return false;
+        // A close that waited has noted the state itself.
+        if (file.size.load() < 0) note_state(file, slot, status);
+        file.acknowledged = 0;
+        store_.persist(&file, 3 * cache_line);
+    }
+    handles_.release(slot, descriptor);
+    return true;
+}
+
+// ---- the end
+
+bool BackgroundDrain::ranks_have_ended() const {
+    const Phase phase = store_.superblock().phase.load();
+    if (phase == Phase::detached || phase == Phase::clean) return true;
+    for (std::uint32_t rank = 0; rank < store_.ranks(); ++rank)
+        if (!store_.has_ended(store_.head(rank).pid.load())) return false;
+    return true;
+}
+
+// Whether no rank has the store open any more. Every process of a job has the shared lock.
+bool BackgroundDrain::is_alone() const {
+    if (flock(store_.descriptor(), LOCK_EX | LOCK_NB) == 0) return true;
+    while (flock(store_.descriptor(), LOCK_SH) && errno == EINTR) {
+    }
+    return false;
+}
+
+bool BackgroundDrain::holds_data() const {
+    for (std::uint32_t rank = 0; rank < store_.ranks(); ++rank)
+        if (store_.head(rank).drained.load() != store_.head(rank).tail.load()) return true;
+    for (std::uint32_t k = 0; k < file_slots && store_.file(k).generation.load(); ++k) {
+        const auto& file = store_.file(k);
+        if (!file.deleted.load() && (file.error.load() || file.dirty.load())) return true;
+    }
+    return false;
+}
+
+// Files that ranks had opened when they were killed.
+void BackgroundDrain::hold_remaining_files() {
+    for (std::uint32_t slot = 0; slot < file_slots && store_.file(slot).generation.load(); ++slot) {
+        const auto& file = store_.file(slot);
+        if (handles_.held(slot) || file.deleted.load() ||
+            (is_written(store_, slot) && !file.dirty.load()))
+            continue;
+        int error = 0;
+        if (auto descriptor = handles_.open_for_writing(slot, error))
+            handles_.hold(slot, std::move(descriptor));
+    }
+}
+
+bool BackgroundDrain::finish() {
+    auto& superblock = store_.superblock();
+    struct stat info{};
+    if (superblock.phase.load() == Phase::clean || fstat(store_.descriptor(), &info)) return true;
+    if (S_ISREG(info.st_mode) && !info.st_nlink) return true;  // it was removed
+    end_ranks(store_);
+    store_.set_phase(Phase::detached);
+    hold_remaining_files();
+    std::uint64_t give_up = store_.now() + settings_.retry_s * std::uint64_t{1'000'000'000};
+    for (std::uint64_t next_retry = 0;; pause_ms(poll_ms)) {
+        while (drain_.step(batch_bytes) == Drain::Step::moved) complete_files();
+        if (store_.now() >= next_retry) {
+            for (std::uint32_t k = 0; k < file_slots && store_.file(k).generation.load(); ++k)
+                if (store_.file(k).error.load() && !store_.file(k).deleted.load()) drain_.retry(k);
+            next_retry = store_.now() + retry_ns;
+        }
+        complete_files();
+        if (!holds_data()) break;
+        if (store_.now() > give_up) {
+            for (const auto slot : handles_.held_slots())
+                update_path(store_, slot, handles_.held(slot)->number());
+            superblock.background_state = BackgroundState::gave_up;
+            superblock.background = 0;
+            return false;
+        }
+    }
+    store_.remove();
+    return true;
+}
+
+}  // namespace assay::storage

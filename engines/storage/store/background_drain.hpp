@@ -1,0 +1,49 @@
+// The background drain: a process of the node that writes a store into the file system behind a
+// job, and after it. There is one for each store whose job acknowledges data in memory.
+//
+// While the job runs it holds a descriptor of each file that ranks hold open for writing, so that
+// renaming or unlinking a file after its close still reaches the right one. It ends by itself when
+// no rank lives and the file system has all data; then it removes the store. If a file cannot be
+// written, it tries again for a while, then ends and leaves the store to recovery.
+#pragma once
+
+#include <cstdint>
+
+#include "storage/store/background.hpp"
+#include "storage/store/drain.hpp"
+#include "storage/store/file_handles.hpp"
+#include "storage/store/file_table.hpp"
+#include "storage/store/store.hpp"
+
+namespace assay::storage {
+
+class BackgroundDrain {
+public:
+    // `store` is attached with the shared lock.
+    BackgroundDrain(Store& store, const BackgroundSettings& settings);
+
+    // Returns when the store is removed, or when it was left because a file cannot be written
+    // (false).
+    bool run();
+
+private:
+    void take_files();
+    bool has_waiting_rank(std::uint32_t slot) const;
+    void take(std::uint32_t slot);
+    void complete_files();
+    void complete(std::uint32_t slot, const SharedDescriptor& descriptor);
+    bool release(std::uint32_t slot, const SharedDescriptor& descriptor);
+    void note_state(FileSlot& file, std::uint32_t slot, const FileStatus& status);
+    bool ranks_have_ended() const;
+    bool is_alone() const;
+    void hold_remaining_files();
+    bool finish();
+    bool holds_data() const;
+
+    Store& store_;
+    BackgroundSettings settings_;
+    FileHandles handles_;
+    Drain drain_;
+};
+
+}  // namespace assay::storage
