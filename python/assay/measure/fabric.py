@@ -15,6 +15,7 @@ from assay.launch.engines import Described, Metric, Parameter
 from assay.records.schema import AnyRecord, Context, Flows, Measurement, Scalar, Subject, Summary
 
 CONFLICTS, LINKS, ROUTES = "fabric.conflicts", "fabric.links", "fabric.routes"
+MOST_DRAWN = 200  # switches; a picture of more shows nothing
 MOST_SHARED = 20_000  # links with their pairs in one run; the worst steps come first
 BITS = 8.0
 
@@ -102,6 +103,25 @@ def describe_fabric(routes: Routes) -> Context:
     )
 
 
+def describe_switches(fabric: Fabric) -> Iterator[Context]:
+    """What the report's picture needs of each switch: level, number of hosts, the switches above, separated by tabs."""
+    if fabric.switches > MOST_DRAWN:
+        return
+    hosts = np.bincount(fabric.host_switch[fabric.host_switch >= 0], minlength=fabric.switches)
+    links = np.flatnonzero(fabric.between_switches)
+    climbing = links[fabric.levels[fabric.link_to[links]] >= fabric.levels[fabric.link_from[links]]]
+    for switch, name in enumerate(fabric.switch_names):
+        above = dict.fromkeys(fabric.link_to[climbing[fabric.link_from[climbing] == switch]].tolist())
+        yield Context(
+            subject=Subject(device=name),
+            facts={
+                "fabric.level": int(fabric.levels[switch]),
+                "fabric.hosts_on_switch": int(hosts[switch]),
+                "fabric.above": "\t".join(fabric.switch_names[peer] for peer in above),
+            },
+        )
+
+
 def conflict_records(
     routes: Routes, schedule: Schedule, members: Ints, matchings: int, seed: int = 1
 ) -> Iterator[AnyRecord]:
@@ -160,7 +180,7 @@ def _shared(
                 metric="share_of_link",
                 unit="1",
                 subject=Subject(device=routes.fabric.link_name(link.link)),
-                params={**params, "step": step, "load": len(link.src)},
+                params={**params, **_ends(routes.fabric, link.link), "step": step, "load": len(link.src)},
                 sources=[names[host] for host in link.src],
                 targets=[names[host] for host in link.dst],
                 values=[1 / len(link.src)] * len(link.src),
@@ -169,6 +189,13 @@ def _shared(
         yield Context(
             facts={"fabric.steps_with_conflicts": with_conflicts, "fabric.steps_with_pairs": listed}
         )
+
+
+def _ends(fabric: Fabric, link: int) -> dict[str, Scalar]:
+    return {
+        "from": fabric.node_name(int(fabric.link_from[link])),
+        "to": fabric.node_name(int(fabric.link_to[link])),
+    }
 
 
 def check_records(routes: Routes) -> Iterator[AnyRecord]:

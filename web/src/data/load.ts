@@ -2,6 +2,7 @@
 // are taken as they stream in and pair rows are packed at once, so that the text is never held whole.
 
 import type { HeapPage } from "./heapPage";
+import { CONFLICTS as SHARED_LINKS } from "./fabric";
 import { MatrixBuilder, type Matrix } from "./matrix";
 import { withoutIterations } from "./sweep";
 import type {
@@ -12,6 +13,7 @@ import type {
   Corruption,
   Failure,
   Finding,
+  Flows,
   Measurement,
   Pairs,
   RunInfo,
@@ -32,6 +34,7 @@ export interface Run {
   corruptions: Corruption[];
   capacities: Capacity[]; // the network's model, where one was fitted
   comparisons: Comparison[]; // its curves, measured and simulated
+  shared: Flows[]; // links of a fabric that flows of one step share
   heaps: HeapPage[]; // profiles, the largest process first
   byId: Map<number, Measurement | PairsHead>; // what verdicts and findings cite
 }
@@ -51,6 +54,7 @@ export async function loadRun(base64: string): Promise<Run> {
     corruptions: [],
     capacities: [],
     comparisons: [],
+    shared: [],
     heaps: [],
     byId: new Map(),
   };
@@ -97,6 +101,9 @@ function take(run: Run, builders: Map<string, MatrixBuilder>, record: AnyRecord 
       break;
     case "comparison":
       run.comparisons.push(record);
+      break;
+    case "flows":
+      if (record.name === SHARED_LINKS) run.shared.push(record);
       break;
     case "heap":
       run.heaps.push(record);

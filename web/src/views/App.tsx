@@ -7,9 +7,11 @@ import { allocatorPoints } from "../data/allocators";
 import { barGroups, distributions, numaMatrices } from "../data/figures";
 import type { Run } from "../data/load";
 import { isStorage } from "../data/storage";
+import { isOfFabric, isOfSwitch } from "../data/fabric";
 import { isSweepPoint, sweeps } from "../data/sweep";
 import { Allocators } from "./Allocators";
 import { Banner } from "./Banner";
+import { Fabric } from "./fabric/Fabric";
 import { Figures } from "./Figures";
 import { Heap } from "./heap/Heap";
 import { Hosts } from "./Hosts";
@@ -26,11 +28,16 @@ export function App({ run }: { run: Run }) {
   const swept = useMemo(() => sweeps(run.measurements.filter(isSweepPoint)), [run]);
   const single = useMemo(() => run.measurements.filter((record) => !isSweepPoint(record)), [run]);
   const storage = useMemo(() => single.filter(isStorage), [single]);
-  const comparable = useMemo(() => single.filter((record) => !isStorage(record)), [single]);
+  const comparable = useMemo(
+    () => single.filter((record) => !isStorage(record) && !isOfFabric(record)),
+    [single],
+  );
   const groups = useMemo(() => barGroups(comparable, run.verdicts), [comparable, run]);
   const spread = useMemo(() => distributions(single), [single]);
   const numa = useMemo(() => numaMatrices(single), [single]);
   const allocators = useMemo(() => allocatorPoints(single), [single]);
+  const fabric = useMemo(() => single.filter(isOfFabric), [single]);
+  const facts = useMemo(() => run.contexts.filter((context) => !isOfSwitch(context)), [run]);
   const matrices = useMemo(() => run.matrices.filter((matrix) => matrix.measured > 0), [run]);
   return (
     <>
@@ -41,6 +48,9 @@ export function App({ run }: { run: Run }) {
       {run.heaps.length > 0 && <Heap pages={run.heaps} />}
       {run.capacities.length > 0 && (
         <Model capacities={run.capacities} comparisons={run.comparisons} />
+      )}
+      {fabric.length > 0 && (
+        <Fabric measurements={fabric} shared={run.shared} contexts={run.contexts} />
       )}
       {groups.length + spread.length + numa.length > 0 && (
         <Figures groups={groups} distributions={spread} numa={numa} />
@@ -56,7 +66,7 @@ export function App({ run }: { run: Run }) {
       {storage.length > 0 && <Storage measurements={storage} />}
       {allocators.length > 0 && <Allocators points={allocators} />}
       {single.length > 0 && <Measurements measurements={single} />}
-      {run.contexts.length > 0 && <Hosts contexts={run.contexts} />}
+      {facts.length > 0 && <Hosts contexts={facts} />}
       <footer class="soft">
         Written by Assay {run.info.assay}. This file holds the whole run and loads nothing from any
         network.

@@ -10,7 +10,7 @@ from assay.commands.fabric.source import add_members, add_output, add_source, be
 from assay.commands.options import add, count, specifications
 from assay.commands.parser import Example
 from assay.fabric import schedules
-from assay.measure.fabric import conflict_records
+from assay.measure.fabric import conflict_records, describe_switches
 
 if TYPE_CHECKING:
     from assay.commands.fabric import Verbs
@@ -68,7 +68,9 @@ def run_conflicts(args: argparse.Namespace) -> int:
         schedule = schedules.find(args.schedule, len(members))
     found = conflict_records(routes, schedule, members, args.matchings)
     first = next(found)  # a route that does not arrive is refused before a run is begun
-    session = begin(args, "fabric-conflicts", routes)
+    session = begin(args, "fabric-conflicts", routes, members)
+    for context in describe_switches(routes.fabric):
+        session.run.append(context)
     session.run.append(first)
     with session.interruptible():
         for record in found:

@@ -92,11 +92,13 @@ def read_members(args: argparse.Namespace, fabric: Fabric) -> Ints:
     return members_of(fabric, hosts, order)
 
 
-def begin(args: argparse.Namespace, verb: str, routes: Routes) -> Session:
-    """A run that knows its fabric."""
+def begin(args: argparse.Namespace, verb: str, routes: Routes, members: Ints | None = None) -> Session:
+    """A run that knows its fabric, and the hosts that take part by rank; without ``members`` all."""
     if args.resumed is not None:
         raise UserError(f"{args.resumed}: a fabric is analysed in one go", "start the command again")
     run = open_run(verb, args)
+    hosts = routes.fabric.host_names
+    run.info.hosts = hosts if members is None else [hosts[host] for host in members if host >= 0]
     run.info.options = {
         name: str(value)
         for name in ("fabric", "tables", "fat_tree", "routing", "hosts", "order", "schedule")

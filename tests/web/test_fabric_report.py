@@ -1,0 +1,53 @@
+"""The conflicts of a fabric in the report: the curve over steps, the switches by level, and the pairs of a cable."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page
+
+from assay.cli import main
+
+pytestmark = pytest.mark.browser
+Open = Callable[..., Page]
+
+
+@pytest.fixture(scope="module")
+def conflicts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("fabric") / "run"
+    assert main(["fabric", "conflicts", "--fat-tree", "radix=36,nodes=45", "-o", str(run)]) == 0
+    return run / "report.html"
+
+
+def test_the_worst_step_is_shown_first(open_report: Open, conflicts: Path) -> None:
+    page = open_report(conflicts)
+    fabric = page.locator("#fabric")
+    assert "81 conflicts, 4.0 % of all pairs; 62 rounds, bound 45" in fabric.inner_text().replace(
+        "4.0 %", "4 %"
+    )
+    assert fabric.locator(".fabric .switch").count() == 21
+    assert fabric.locator(".fabric .shared").count() == 9
+    assert fabric.locator(".fabric .free").count() == 3 * 18 - 9
+    assert page.get_by_role("img", name="Conflicts of each of 45 steps; at worst step 27.").count() == 1
+    assert fabric.locator("table.pairs tbody tr").count() == 9
+
+
+def test_another_step_and_the_pairs_of_a_cable(open_report: Open, conflicts: Path) -> None:
+    page = open_report(conflicts)
+    fabric = page.locator("#fabric")
+    fabric.get_by_role("slider").fill("28")
+    assert fabric.locator(".fabric .shared").count() == 8
+    fabric.get_by_role("button", name="leaf1 and spine1: 2 flows on one link").press("Enter")
+    (row,) = fabric.locator("table.pairs tbody tr").all_inner_texts()
+    assert "leaf1[20] -> spine1[2]" in row
+    assert "node20 → node37" in row and "node29 → node01" in row
+    fabric.get_by_role("slider").fill("0")
+    assert "No link carries two flows." in fabric.inner_text()
+    assert fabric.locator(".fabric .shared").count() == 0
+
+
+def test_switches_are_no_hosts(open_report: Open, conflicts: Path) -> None:
+    page = open_report(conflicts)
+    assert "fabric.above" not in page.inner_text("body")
