@@ -27,10 +27,11 @@ AllocationStats::AllocationStats(std::uint64_t first, std::uint64_t last, std::s
 
 // A block is sampled when one of its bytes is: with probability 1 - exp(-size / sample).
 std::uint64_t AllocationStats::sample_weight(std::uint64_t size) const {
+    constexpr double max_weight = 1e15;  // bytes between two samples that somebody may ask for
     if (sample_ == 0) return 1;
     const double probability = -std::expm1(-static_cast<double>(std::max<std::uint64_t>(1, size)) /
                                            static_cast<double>(sample_));
-    return static_cast<std::uint64_t>(std::llround(1 / probability));
+    return static_cast<std::uint64_t>(std::llround(std::min(1 / probability, max_weight)));
 }
 
 std::size_t AllocationStats::step_of(std::uint64_t time) const {

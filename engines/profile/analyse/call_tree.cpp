@@ -1,6 +1,7 @@
 #include "profile/analyse/call_tree.hpp"
 
 #include <algorithm>
+#include <climits>
 #include <regex>
 #include <string_view>
 
@@ -39,11 +40,12 @@ bool is_outermost(const std::string& function) {
 }  // namespace
 
 bool is_allocator_function(const std::string& function) {
+    constexpr std::size_t max_name_bytes = 1000;  // std::regex recurses for each character
     static const std::regex names(
         "^operator "
         "(new|delete)|^[A-Za-z0-9_]*(malloc|calloc|realloc|reallocarray|memalign|strn?dup)[0-9]?$|^"
         "__libc_|^g_(malloc|realloc)");
-    if (std::regex_search(function, names)) return true;
+    if (function.size() <= max_name_bytes && std::regex_search(function, names)) return true;
     const std::string_view name = qualified_name(function);
     return name.starts_with("std::") || name.starts_with("__gnu_cxx::");
 }
@@ -56,6 +58,7 @@ CallTree::CallTree(const std::vector<stack::Node>& stacks, const PythonMetadata&
     static const std::regex interpreter("^(lib)?python[0-9.]*([a-z]*$|[a-z]*\\.so)");
     for (const std::uint64_t address : python.eval_addresses)
         if (const std::string& module = symbols.find(address).front().module;
+            module.size() <= PATH_MAX &&
             std::regex_search(module.substr(module.rfind('/') + 1), interpreter))
             interpreters_.insert(module);
     unknown_ = child(none, location_number(unknown_callers));
@@ -65,42 +68,79 @@ CallTree::CallTree(const std::vector<stack::Node>& stacks, const PythonMetadata&
             find(id);
 }
 
+// Without recursion: stacks are as deep as programs recurse.
 std::uint32_t CallTree::find(stack::StackId stack) {
-    if (node_of_stack_[stack] != none) return node_of_stack_[stack];
+    std::vector<stack::StackId> calls;  // not resolved yet, innermost first
+    std::uint32_t node = none;
+    for (; stack != stack::complete_root || calls.empty(); stack = stacks_[stack].parent) {
+        node = node_of_stack_[stack];
+        if (node != none) break;
+        if (!is_call(stack)) {
+            node = node_of_stack_[stack] = root(stack);
+            break;
+        }
+        calls.push_back(stack);
+    }
+    if (stack == stack::complete_root && !calls.empty()) node = none;
+    for (auto call = calls.rbegin(); call != calls.rend(); ++call)
+        node = node_of_stack_[*call] = append(node, symbols_.find(stacks_[*call].address));
+    return node;
+}
+
+// Whether a node of the stack tree is a C function's call, with its caller as parent.
+bool CallTree::is_call(stack::StackId stack) const {
+    const std::uint64_t address = stacks_[stack].address;
+    return stack > stack::lost_root && address > stack::unused_address && !is_python(address);
+}
+
+// The node of what is no call.
+std::uint32_t CallTree::root(stack::StackId stack) {
     const auto& [parent, address] = stacks_[stack];
-    std::uint32_t node = unknown_;
-    if (stack == stack::complete_root) node = child(none, location_number(start));
-    else if (stack > stack::lost_root && tag_of(address) == joined_tag)
-        node = join(parent, id_in(address));
-    else if (stack > stack::lost_root && address > stack::unused_address && !is_python(address))
-        node = append(node_of_caller(parent), symbols_.find(address));
-    return node_of_stack_[stack] = node;
+    if (stack == stack::complete_root) return child(none, location_number(start));
+    if (stack > stack::lost_root && tag_of(address) == joined_tag)
+        return join(parent, id_in(address));
+    return unknown_;
 }
 
 // Merges a C stack and a Python stack. Going outwards, each C frame that runs Python takes the next
 // Python frames up to an entry frame; they become its callees. If the C stack is incomplete, the
 // remaining Python frames are outermost.
 std::uint32_t CallTree::join(stack::StackId native, stack::StackId frames) {
-    if (!is_frame(frames) || native >= stacks_.size())
-        return node_of_caller(native < stacks_.size() ? native : stack::lost_root);
-    const auto [cached, is_new] =
-        joined_.try_emplace(static_cast<std::uint64_t>(native) << 32 | frames, unknown_);
-    if (!is_new) return cached->second;
-    const stack::Node& node = stacks_[native];
+    struct Step {
+        std::uint64_t key;
+        stack::StackId native;
+        std::vector<stack::StackId> frames_run;
+    };
+    std::vector<Step> steps;  // innermost first
     std::uint32_t result = none;
-    if (native <= stack::lost_root || node.address <= stack::unused_address ||
-        is_python(node.address)) {
-        stack::StackId rest = frames;
-        result = append_frames(node_of_caller(native), take_frames(rest, true));
-    } else if (runs_python(node.address)) {
-        stack::StackId outer = frames;
-        const std::vector<stack::StackId> frames_run = take_frames(outer, false);
-        result = append_frames(append(join(node.parent, outer), symbols_.find(node.address)),
-                               frames_run);
-    } else {
-        result = append(join(node.parent, frames), symbols_.find(node.address));
+    for (;;) {
+        if (!is_frame(frames) || native >= stacks_.size()) {
+            result = node_of_caller(native < stacks_.size() ? native : stack::lost_root);
+            break;
+        }
+        const bool ends = !is_call(native);
+        if (ends && native != stack::complete_root) native = stack::lost_root;
+        const std::uint64_t key = static_cast<std::uint64_t>(native) << 32 | frames;
+        if (const auto cached = joined_.find(key); cached != joined_.end()) {
+            result = cached->second;
+            break;
+        }
+        if (ends) {
+            stack::StackId rest = frames;
+            result = append_frames(node_of_caller(native), take_frames(rest, true));
+            joined_[key] = result;
+            break;
+        }
+        steps.push_back({key, native, {}});
+        if (runs_python(stacks_[native].address))
+            steps.back().frames_run = take_frames(frames, false);
+        native = stacks_[native].parent;
     }
-    return joined_[static_cast<std::uint64_t>(native) << 32 | frames] = result;
+    for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+        result = append(result, symbols_.find(stacks_[step->native].address));
+        joined_[step->key] = result = append_frames(result, step->frames_run);
+    }
+    return result;
 }
 
 std::uint32_t CallTree::append(std::uint32_t node, const std::vector<Location>& locations) {

@@ -57,6 +57,8 @@ private:
     std::uint32_t node_of_caller(stack::StackId parent) {
         return parent == stack::complete_root ? none : find(parent);
     }
+    bool is_call(stack::StackId stack) const;
+    std::uint32_t root(stack::StackId stack);
     std::uint32_t join(stack::StackId native, stack::StackId frames);
     std::uint32_t append(std::uint32_t node, const std::vector<Location>& locations);
     std::uint32_t append_frames(std::uint32_t node, const std::vector<stack::StackId>& frames);

@@ -23,13 +23,13 @@ void for_shared_pages(std::uint64_t address, std::uint64_t size, std::uint64_t p
 
 Fragmentation measure_fragmentation(const Blocks& blocks, std::uint64_t page) {
     Fragmentation fragmentation;
-    tsl::robin_map<std::uint64_t, std::uint32_t, NumberHash>
+    tsl::robin_map<std::uint64_t, std::uint64_t, NumberHash>
         page_bytes_used;  // requested bytes by shared page
     for (const auto& [address, block] : blocks) {
         fragmentation.live += block.size;
         if (is_block_id(address) || block.size == 0) continue;
         for_shared_pages(address, block.size, page, [&](std::uint64_t number, std::uint64_t bytes) {
-            page_bytes_used[number] += static_cast<std::uint32_t>(bytes);
+            page_bytes_used[number] += bytes;
         });
         const std::uint64_t first = address / page, last = (address + block.size - 1) / page;
         const std::uint64_t inner_pages = last > first ? last - first - 1 : 0;
@@ -45,7 +45,7 @@ Fragmentation measure_fragmentation(const Blocks& blocks, std::uint64_t page) {
         if (is_block_id(address) || block.size == 0) continue;
         double empty = 0;
         for_shared_pages(address, block.size, page, [&](std::uint64_t number, std::uint64_t bytes) {
-            const double in_use = page_bytes_used[number];
+            const double in_use = static_cast<double>(page_bytes_used[number]);
             if (in_use < static_cast<double>(page))
                 empty += (static_cast<double>(page) - in_use) * static_cast<double>(bytes) / in_use;
         });

@@ -1,6 +1,5 @@
 #include "profile/analyse/globals.hpp"
 
-#include <cxxabi.h>
 #include <dwarf.h>
 #include <elfutils/libdw.h>
 #include <elfutils/libdwfl.h>
@@ -9,6 +8,8 @@
 #include <cstdlib>
 #include <sstream>
 #include <unordered_map>
+
+#include "profile/analyse/demangle.hpp"
 
 namespace assay::heap {
 namespace {
@@ -34,9 +35,12 @@ public:
                                 to = std::min(end, mapping.end);
             if (from >= to) continue;
             total = total.value_or(0);
-            for (std::uint64_t address = from / page_ * page_; address < to; address += page_)
-                if (is_resident(mapping, (address - mapping.begin) / page_))
-                    *total += std::min(to, address + page_) - std::max(from, address);
+            // Both count from the mapping's begin. Pages without a digit are not resident.
+            const std::uint64_t first = from - mapping.begin, last = to - mapping.begin - 1,
+                                listed = 4 * mapping.pages.size();
+            for (std::uint64_t k = first / page_; k <= last / page_ && k < listed; ++k)
+                if (is_resident(mapping, k))
+                    *total += std::min(last + 1, (k + 1) * page_) - std::max(first, k * page_);
         }
         return total;
     }
@@ -47,7 +51,6 @@ private:
         std::string pages;
     };
     static bool is_resident(const Mapping& mapping, std::uint64_t page) {
-        if (page / 4 >= mapping.pages.size()) return false;
         const char digit = mapping.pages[page / 4];
         const int four = digit >= 'a' ? digit - 'a' + 10 : digit - '0';
         return (four >> (page % 4) & 1) != 0;
@@ -56,14 +59,6 @@ private:
     std::uint64_t page_;
     std::vector<Mapping> mappings_;
 };
-
-std::string demangled(const char* name) {
-    int status = 0;
-    char* demangled_name = abi::__cxa_demangle(name, nullptr, nullptr, &status);
-    const std::string text = status == 0 && demangled_name != nullptr ? demangled_name : name;
-    std::free(demangled_name);
-    return text;
-}
 
 // The profiler's library is left out.
 bool is_hooks_library(const std::string& path) { return path.ends_with("/libassay-heap.so"); }

@@ -18,6 +18,10 @@ namespace {
 
 constexpr std::uint64_t ns_in_ms = 1'000'000;
 constexpr std::uint64_t min_version = 2;  // of the file format
+// The longest lines are names of C++ functions. A few bytes of zstd may hold gigabytes.
+constexpr std::size_t max_line_bytes = 1 << 20;
+// Instructions are numbered from 1 on; the tree has a use of its own for the lowest addresses.
+constexpr std::uint64_t first_address = stack::unused_address + 1;
 constexpr stack::StackId first_stack = stack::lost_root + 1;
 
 // Reads a zstd-compressed file line by line.
@@ -30,15 +34,17 @@ public:
     }
     // False at the end of the file, or where it is damaged: see damaged().
     bool next(std::string_view& line) {
-        for (;;) {
-            if (const std::size_t end = text_.find('\n', offset_); end != std::string::npos) {
+        for (std::size_t searched = offset_;;) {
+            if (const std::size_t end = text_.find('\n', searched); end != std::string::npos) {
                 line = std::string_view(text_).substr(offset_, end - offset_);
                 offset_ = end + 1;
                 return true;
             }
             text_.erase(0, offset_);
             offset_ = 0;
-            if (!read_more()) return false;
+            searched = text_.size();
+            if (searched > max_line_bytes) damaged_ = true;
+            if (damaged_ || !read_more()) return false;
         }
     }
     bool damaged() const { return damaged_; }
@@ -134,10 +140,12 @@ private:
             case 'i': add_instruction(numbers); break;
             case 't': {
                 const std::uint64_t instruction = numbers.get(), parent = numbers.get();
+                const bool is_known = instruction > 0 && instruction <= instructions_;
                 const auto outer = static_cast<stack::StackId>(
                     parent == 0 ? stack::complete_root : first_stack + parent - 1);
                 metadata.nodes.push_back(
-                    {outer < metadata.nodes.size() ? outer : stack::lost_root, instruction});
+                    {outer < metadata.nodes.size() ? outer : stack::lost_root,
+                     is_known ? first_address + instruction - 1 : stack::unused_address});
                 break;
             }
             case 'a': {
@@ -169,7 +177,7 @@ private:
                 {fmt::format("{}@0x{:x}", module.substr(module.rfind('/') + 1), address), "", 0,
                  module, false});
         locations.back().inlined = false;
-        symbols_.set_locations(++instructions_, std::move(locations));
+        symbols_.set_locations(first_address + instructions_++, std::move(locations));
     }
     const std::string& text(std::uint64_t number) const {
         static const std::string none;
@@ -217,10 +225,10 @@ void read_samples(LineReader& lines, TraceMetadata& metadata) {
     for (std::string_view line; lines.next(line);) {
         if (line.empty()) continue;
         HexFields numbers(line);
-        if (line[0] == 'I')
-            metadata.process.page_bytes =
-                static_cast<std::uint32_t>(std::max<std::uint64_t>(1, numbers.get()));
-        else if (line[0] == 'c') time = numbers.get() * ns_in_ms;
+        if (line[0] == 'I') {
+            metadata.process.page_bytes = static_cast<std::uint32_t>(numbers.get());
+            metadata.unreadable_chunks += !check_page_bytes(metadata.process.page_bytes);
+        } else if (line[0] == 'c') time = numbers.get() * ns_in_ms;
         else if (line[0] == 'R')
             metadata.samples.push_back({time, 0, static_cast<std::int64_t>(numbers.get())});
     }

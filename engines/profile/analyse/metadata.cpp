@@ -3,6 +3,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <type_traits>
@@ -12,15 +13,16 @@
 namespace assay::heap {
 namespace {
 
-// The most nodes that a trace can have: each takes at least two bytes of a chunk. Chunks whose
-// heads are damaged held as many more as zstd packs into their bytes.
+// The most nodes that a trace can have: each takes at least two bytes of a chunk, and events number
+// them with stack_bits. Chunks whose heads are damaged held as many more as zstd packs into their
+// bytes.
 std::uint64_t most_nodes(const TraceReader& trace) {
-    constexpr std::uint64_t compression = 1024;
+    constexpr std::uint64_t compression = 1024, numbered = std::uint64_t{1} << stack_bits;
     std::uint64_t limit = stack::lost_root + 1 + compression * trace.damaged_bytes();
     for (const ChunkRef& chunk : trace.chunks())
         if (chunk.header.kind == ChunkKind::nodes)
             limit += std::min(chunk.header.count, chunk.header.raw_bytes / 2);
-    return limit;
+    return std::min(limit, numbered);
 }
 
 // False when the head's figures cannot be true of any trace.
@@ -94,13 +96,14 @@ void drop_hook_faults(TraceMetadata& metadata, const Symbols& symbols) {
 }
 
 void order_page_faults(TraceMetadata& metadata) {
+    constexpr double max_ticks = 1e18;  // a century at 300 MHz; more is not true of any trace
     const double ns_per_tick = metadata.seconds_per_tick() * 1e9;
     for (PageFault& fault : metadata.page_faults) {
-        const double since =
-            static_cast<double>(static_cast<std::int64_t>(fault.time - metadata.process.start_ns));
+        const double since = static_cast<double>(
+                         static_cast<std::int64_t>(fault.time - metadata.process.start_ns)),
+                     ticks = ns_per_tick > 0 && since > 0 ? since / ns_per_tick : 0;
         fault.time =
-            metadata.process.start_ticks +
-            static_cast<std::uint64_t>(ns_per_tick > 0 && since > 0 ? since / ns_per_tick : 0);
+            metadata.process.start_ticks + static_cast<std::uint64_t>(std::min(ticks, max_ticks));
     }
     std::ranges::stable_sort(metadata.page_faults, {}, &PageFault::time);
 }
@@ -154,6 +157,14 @@ void find_named_stacks(TraceReader& trace, TraceMetadata& metadata) {
 
 }  // namespace
 
+bool check_page_bytes(std::uint32_t& page_bytes) {
+    constexpr std::uint32_t smallest = 4096, largest = 65536;  // x86-64; arm64, ppc64le
+    if (std::has_single_bit(page_bytes) && page_bytes >= smallest && page_bytes <= largest)
+        return true;
+    page_bytes = smallest;
+    return false;
+}
+
 double TraceMetadata::seconds_per_tick() const {
     const auto ticks = static_cast<double>(process.end_ticks - process.start_ticks);
     return ticks > 0 ? static_cast<double>(process.end_ns - process.start_ns) * 1e-9 / ticks : 0;
@@ -195,7 +206,7 @@ TraceMetadata read_metadata(TraceReader& trace, Symbols& symbols) {
                         std::strtod(metadata.rank.c_str() + end + 1, nullptr) * 1e-9;
                     metadata.rank.resize(end);
                 }
-                if (metadata.process.page_bytes == 0) metadata.process.page_bytes = 4096;
+                metadata.unreadable_chunks += !check_page_bytes(metadata.process.page_bytes);
                 break;
             case ChunkKind::nodes:
                 metadata.unreadable_chunks += !read_nodes(head, payload, limit, metadata);

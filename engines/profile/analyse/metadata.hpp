@@ -57,6 +57,10 @@ struct TraceMetadata {
     double seconds_at(std::uint64_t ticks) const;
 };
 
+// False for what is no processor's page, which is set to 4096: other code divides by it and counts
+// in steps of 16 bytes within it.
+bool check_page_bytes(std::uint32_t& page_bytes);
+
 // Reads everything but the events, of which only the first and the last time are taken. Modules and
 // the names of code that was generated at run time go to `symbols`.
 TraceMetadata read_metadata(TraceReader& trace, Symbols& symbols);

@@ -1,6 +1,5 @@
 #include "profile/analyse/symbols.hpp"
 
-#include <cxxabi.h>
 #include <dwarf.h>
 #include <elfutils/libdw.h>
 #include <elfutils/libdwfl.h>
@@ -8,9 +7,11 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 #include <regex>
 #include <sstream>
 
+#include "profile/analyse/demangle.hpp"
 #include "profile/analyse/symbol_table.hpp"
 
 namespace assay::heap {
@@ -30,16 +31,6 @@ constexpr unsigned stack_pointer = 31;  // DWARF register number
 #else
 constexpr unsigned stack_pointer = 7;
 #endif
-
-std::string demangled(const char* name) {
-    int status = 0;
-    if (name[0] != '_' || name[1] != 'Z')
-        return name;  // the C function t would be demangled to "unsigned short"
-    char* demangled_name = abi::__cxa_demangle(name, nullptr, nullptr, &status);
-    const std::string text = status == 0 && demangled_name != nullptr ? demangled_name : name;
-    std::free(demangled_name);
-    return text;
-}
 
 std::string name_of(Dwarf_Die* die) {
     Dwarf_Attribute attribute;
@@ -89,10 +80,13 @@ struct Symbols::Module {
         if (dwfl != nullptr) dwfl_end(dwfl);
     }
 
-    // False when the object is gone or has another build ID now.
+    // False when the object is gone or has another build ID now, or is no regular file: opening a
+    // FIFO would wait for a writer.
     bool open() {
         if (opened) return module != nullptr;
         opened = true;
+        std::error_code error;
+        if (!std::filesystem::is_regular_file(path, error)) return false;
         dwfl = dwfl_begin(&callbacks);
         if (dwfl == nullptr) return false;
         Dwfl_Module* reported = dwfl_report_offline(dwfl, path.c_str(), path.c_str(), -1);

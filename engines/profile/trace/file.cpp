@@ -120,12 +120,15 @@ void TraceReader::scan() {
 
 bool TraceReader::read(const ChunkRef& chunk, Bytes& into) {
     const std::uint8_t* stored = data_ + chunk.offset;
-    into.resize(chunk.header.raw_bytes);
+    into.clear();
     if (checksum(stored, chunk.header.stored_bytes) != chunk.header.payload_checksum) return false;
     if (!is_compressed(chunk.header.kind)) {
         into.assign(stored, stored + chunk.header.stored_bytes);
         return true;
     }
+    if (ZSTD_getFrameContentSize(stored, chunk.header.stored_bytes) != chunk.header.raw_bytes)
+        return false;
+    into.resize(chunk.header.raw_bytes);
     return ZSTD_decompressDCtx(context_, into.data(), into.size(), stored,
                                chunk.header.stored_bytes) == chunk.header.raw_bytes;
 }

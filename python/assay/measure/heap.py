@@ -14,6 +14,7 @@ from assay.errors import UserError
 from assay.launch.engines import Described, Metric, Parameter, engines_folder
 
 ANALYSIS_LIMIT_S = 3600
+LESS = "record less: --at-least SIZE or --sample SIZE"
 HEAP = Described(
     name="profile.heap",
     scope="node",
@@ -175,16 +176,33 @@ def analyse_trace(trace: Path) -> Path:
 def _run_analyser(arguments: Sequence[str | Path], output: Path) -> None:
     """Writes the analyser's output to a file that appears whole or not at all."""
     partial = output.with_suffix(".part")
-    with partial.open("wb") as out:
-        completed = subprocess.run(
-            [recorder(), *arguments], stdout=out, stderr=subprocess.PIPE, timeout=ANALYSIS_LIMIT_S
-        )
-    if completed.returncode != 0:
-        partial.unlink()
-        raise UserError(completed.stderr.decode(errors="replace").strip().removeprefix("assay-heap: "))
-    partial.rename(output)
+    try:
+        with partial.open("wb") as out:
+            completed = subprocess.run(
+                [recorder(), *arguments], stdout=out, stderr=subprocess.PIPE, timeout=ANALYSIS_LIMIT_S
+            )
+        if completed.returncode != 0:
+            raise _analysis_failed(arguments, completed.returncode, completed.stderr)
+        partial.rename(output)
+    except subprocess.TimeoutExpired:
+        raise UserError(
+            f"{arguments[-1]}: its analysis has not ended within {ANALYSIS_LIMIT_S} s", LESS
+        ) from None
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _analysis_failed(arguments: Sequence[str | Path], status: int, stderr: bytes) -> UserError:
+    """The analyser's own message, or the signal that ended it."""
+    if status < 0:
+        name = signal.strsignal(-status) or "unknown"
+        why = ", as when memory runs out" if -status == signal.SIGKILL else ""
+        return UserError(f"{arguments[-1]}: its analysis was ended by signal {-status} ({name}){why}", LESS)
+    message = stderr.decode(errors="replace").strip().removeprefix("assay-heap: ")
+    return UserError(message or f"{arguments[-1]}: its analysis ended with status {status}")
 
 
 def pack_trace(trace: Path) -> None:
     """Compresses a trace; a trace that cannot be packed stays as it is."""
-    subprocess.run([recorder(), "pack", trace], stderr=subprocess.DEVNULL, timeout=ANALYSIS_LIMIT_S)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        subprocess.run([recorder(), "pack", trace], stderr=subprocess.DEVNULL, timeout=ANALYSIS_LIMIT_S)

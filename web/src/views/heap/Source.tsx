@@ -110,8 +110,8 @@ function Lines({ file, entries, kind, model, metric, selection, select }: LinesP
   if (!source) {
     return (
       <p class="notice">
-        {file} is not in this report; assay heap RUN --sources adds the files of the machine that it is
-        typed on. Its lines with figures:{" "}
+        {file} is not in this report; assay heap RUN --sources adds the files of the machine that it
+        is typed on. Its lines with figures:{" "}
         {[...figures.keys()]
           .sort((a, b) => a - b)
           .map((number) => `${number}: ${amount(figures.get(number)![kind], metric.unit)}`)

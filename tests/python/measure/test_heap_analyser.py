@@ -1,0 +1,38 @@
+"""An analyser that ends badly: one line that says how, and nothing left behind."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from assay.errors import UserError
+from assay.measure import heap
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("kill -SEGV $$", r"x\.heap: its analysis was ended by signal 11 \(Segmentation fault\)$"),
+        ("kill -KILL $$", r"ended by signal 9 \(Killed\), as when memory runs out"),
+        (
+            "echo 'assay-heap: x.heap is no heap trace; fix: record it' >&2; exit 2",
+            "^x.heap is no heap trace",
+        ),
+        ("exit 3", r"x\.heap: its analysis ended with status 3"),
+        ("sleep 20", "has not ended within 1 s"),
+    ],
+)
+def test_the_message(script: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    analyser = tmp_path / "assay-heap"
+    analyser.write_text(f"#!/bin/sh\necho '{{'\n{script}\n")
+    analyser.chmod(0o755)
+    monkeypatch.setattr(heap, "recorder", lambda: analyser)
+    monkeypatch.setattr(heap, "ANALYSIS_LIMIT_S", 1 if "sleep" in script else 60)
+    trace = tmp_path / "x.heap"
+    trace.write_bytes(b"")
+    with pytest.raises(UserError) as raised:
+        heap.analyse_trace(trace)
+    assert re.search(said, raised.value.what), raised.value.what
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["assay-heap", "x.heap"]
