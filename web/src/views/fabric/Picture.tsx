@@ -71,7 +71,7 @@ function Cable({ ends, from, to, load, isChosen, onCable }: CableProps) {
     <line
       class={`shared load-${Math.min(load, 4)}${isChosen ? " chosen" : ""}`}
       {...position}
-      tabIndex={0}
+      tabindex={0}
       role="button"
       aria-pressed={isChosen}
       aria-label={`${ends[0]} and ${ends[1]}: ${load} flows on one link`}
