@@ -1,91 +1,122 @@
 #include "storage/accelerator/remote.hpp"
 
 #include <arpa/inet.h>
-#include <ifaddrs.h>
-#include <net/if.h>
-#include <netinet/in.h>
-#include <sys/random.h>
-#include <unistd.h>
+
+#include <algorithm>
 
 #include "storage/accelerator/job.hpp"
+#include "storage/accelerator/node_addresses.hpp"
 
 namespace assay::storage {
 namespace {
 
-bool has_rdma() { return access("/sys/class/infiniband/.", F_OK) == 0; }
+constexpr std::size_t max_connections = 64;  // of a rank; the one not used for longest is closed
+
+std::string address_text(std::uint32_t host) {
+    char text[INET_ADDRSTRLEN] = "?";
+    inet_ntop(AF_INET, &host, text, sizeof text);
+    return text;
+}
 
 }  // namespace
 
 std::unique_ptr<Remote> Remote::start(Job& job, std::string& error) {
     std::unique_ptr<Remote> remote(new Remote(job));
-    if (job.rank() == 0 &&
-        getrandom(remote->key_.data(), sizeof remote->key_, 0) != sizeof remote->key_)
-        error = "no random numbers";
-    PMPI_Bcast(remote->key_.data(), sizeof remote->key_, MPI_BYTE, 0, job.world());
-    if (job.local_rank() == 0) remote->service_ = Service::start(job.store(), remote->key_, error);
-    const Address mine = remote->local_address();
-    std::vector<Address> all(static_cast<std::size_t>(job.size()));
-    PMPI_Allgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, job.world());
-    remote->addresses_.resize(static_cast<std::size_t>(job.nodes()));
-    for (int rank = 0; rank < job.size(); ++rank)
-        if (job.local_rank_of(rank) == 0)
-            remote->addresses_[static_cast<std::size_t>(job.node_of(rank))] =
-                all[static_cast<std::size_t>(rank)];
-
-    const auto remote_access = job.settings().remote_access;
-    int rdma = remote_access == RemoteAccess::rma ||
-               (remote_access == RemoteAccess::automatic && has_rdma());
-    PMPI_Allreduce(MPI_IN_PLACE, &rdma, 1, MPI_INT, MPI_MIN, job.world());
-    if (rdma) {
-        std::string reason;
-        remote->window_ = Window::open(job, reason);
-        if (!remote->window_) job.report(reason + "; data of other nodes are read over TCP");
-    }
+    remote->share_token(error);
+    remote->share_addresses(error);
+    if (error.empty()) error = remote->check_next_node();
     return remote;
 }
 
-Remote::~Remote() = default;
-
-Remote::Address Remote::local_address() const {
-    Address mine{};
-    mine.port = service_ ? service_->port() : 0;
-    ifaddrs* list = nullptr;
-    if (getifaddrs(&list)) return mine;
-    const auto& chosen = job_.settings().interface;
-    for (const bool loopback : {false, true})  // the loopback only where there is nothing else
-        for (auto* interface = list; interface && mine.count < max_addresses;
-             interface = interface->ifa_next) {
-            if (!interface->ifa_addr || interface->ifa_addr->sa_family != AF_INET ||
-                !(interface->ifa_flags & IFF_UP))
-                continue;
-            if (chosen.empty() ? bool(interface->ifa_flags & IFF_LOOPBACK) != loopback ||
-                                     (loopback && mine.count)
-                               : chosen != interface->ifa_name)
-                continue;
-            mine.hosts[mine.count++] =
-                reinterpret_cast<sockaddr_in*>(interface->ifa_addr)->sin_addr.s_addr;
-        }
-    freeifaddrs(list);
-    return mine;
+// Rank 0 makes the token, and MPI distributes it.
+void Remote::share_token(std::string& error) {
+    if (job_.rank() == 0) {
+        if (const auto token = session::make_token()) token_ = *token;
+        else error = "the kernel has no random numbers";
+    }
+    PMPI_Bcast(token_.bytes.data(), static_cast<int>(token_.bytes.size()), MPI_BYTE, 0,
+               job_.world());
 }
 
-// The connection to a node, by the first of its addresses that answers with the key.
+// Chooses the address of each node, starts the service of this one, and learns the ports.
+void Remote::share_addresses(std::string& error) {
+    const std::string& interface = job_.settings().interface;
+    const NodeAddresses mine = local_addresses(interface);
+    std::vector<NodeAddresses> all(static_cast<std::size_t>(job_.size()));
+    PMPI_Allgather(&mine, sizeof mine, MPI_BYTE, all.data(), sizeof mine, MPI_BYTE, job_.world());
+    std::vector<NodeAddresses> by_node(static_cast<std::size_t>(job_.nodes()));
+    nodes_.resize(by_node.size());
+    for (int rank = 0; rank < job_.size(); ++rank) {
+        const auto node = static_cast<std::size_t>(job_.node_of(rank));
+        nodes_[node].positions.push_back(0);
+        if (job_.local_rank_of(rank) == 0) by_node[node] = all[static_cast<std::size_t>(rank)];
+    }
+    const auto hosts = choose_addresses(by_node);
+    for (std::size_t node = 0; node < nodes_.size(); ++node) nodes_[node].host = hosts[node];
+
+    const std::uint32_t host = nodes_[static_cast<std::size_t>(job_.node())].host;
+    if (job_.local_rank() == 0 && error.empty()) {
+        if (host) service_ = Service::start(job_.store(), token_, host, error);
+        else if (interface.empty()) error = "a node has no IPv4 address";
+        else
+            error = "ASSAY_IO_INTERFACE=" + interface +
+                    ": a node has no such interface with an "
+                    "IPv4 address that is up";
+    }
+    const std::uint32_t port = service_ ? service_->port() : 0;
+    std::vector<std::uint32_t> ports(static_cast<std::size_t>(job_.size()));
+    PMPI_Allgather(&port, 1, MPI_UINT32_T, ports.data(), 1, MPI_UINT32_T, job_.world());
+    for (int rank = 0; rank < job_.size(); ++rank)
+        if (job_.local_rank_of(rank) == 0)
+            nodes_[static_cast<std::size_t>(job_.node_of(rank))].port =
+                ports[static_cast<std::size_t>(rank)];
+}
+
+// Each leader connects to the next node, so that an unreachable address is found at the start and
+// not at a read.
+std::string Remote::check_next_node() {
+    if (job_.local_rank() != 0) return {};
+    const int next = (job_.node() + 1) % job_.nodes();
+    const Node& node = nodes_[static_cast<std::size_t>(next)];
+    if (!node.port || client(next)) return {};
+    return "a node cannot reach the next one at " + address_text(node.host) + ", TCP port " +
+           std::to_string(node.port) +
+           "; fix: set ASSAY_IO_INTERFACE to the interface of the network between the nodes, or "
+           "open its ports";
+}
+
 ServiceClient* Remote::client(int node) {
-    auto& connection = clients_[node];
-    const auto& address = addresses_[static_cast<std::size_t>(node)];
-    for (std::uint32_t k = 0; k < address.count && !connection; ++k)
-        connection = ServiceClient::connect_to(address.hosts[k], address.port, key_);
-    return connection.get();
+    const auto found = connections_.find(node);
+    if (found != connections_.end()) {
+        found->second.used = ++uses_;
+        return found->second.client.get();
+    }
+    const Node& target = nodes_[static_cast<std::size_t>(node)];
+    if (!target.port) return nullptr;
+    auto connection = ServiceClient::connect_to(target.host, target.port, token_);
+    if (!connection) return nullptr;
+    if (connections_.size() >= max_connections)
+        connections_.erase(
+            std::min_element(connections_.begin(), connections_.end(),
+                             [](auto& a, auto& b) { return a.second.used < b.second.used; }));
+    return connections_.emplace(node, Connection{std::move(connection), ++uses_})
+        .first->second.client.get();
+}
+
+bool Remote::with_client(int node, const std::function<bool(ServiceClient&)>& use) {
+    for (int attempt = 0; attempt < 2; ++attempt) {
+        ServiceClient* connection = client(node);
+        if (!connection) return false;
+        if (use(*connection)) return true;
+        const bool again = connection->closed();
+        connections_.erase(node);
+        if (!again) return false;
+    }
+    return false;
 }
 
 void Remote::fetch(std::vector<RemoteRead>& reads) {
     std::lock_guard hold(lock_);
-    if (window_) {
-        std::vector<RemoteRead*> all;
-        all.reserve(reads.size());
-        for (auto& read : reads) all.push_back(&read);
-        if (window_->fetch(all)) return;
-    }
     std::map<int, std::vector<NodeRead>> by_node;
     for (auto& read : reads) {
         read.state = RemoteRead::failed;
@@ -93,33 +124,53 @@ void Remote::fetch(std::vector<RemoteRead>& reads) {
             {job_.local_rank_of(read.world_rank), &read});
     }
     for (auto& [node, node_reads] : by_node)
-        if (ServiceClient* connection = client(node); connection && !connection->fetch(node_reads))
-            clients_.erase(node);
+        with_client(node, [&](ServiceClient& connection) { return connection.fetch(node_reads); });
 }
 
 bool Remote::fetch_updates(const std::set<int>& nodes, bool drain_now, const RecordHandler& handle,
                            std::map<int, Progress>& progress) {
     std::lock_guard hold(lock_);
-    std::set<int> queried;
+    bool good = true;
+    std::vector<int> batch;
+    for (auto it = nodes.begin(); it != nodes.end();) {
+        batch.clear();
+        for (; it != nodes.end() && batch.size() < max_connections; ++it) batch.push_back(*it);
+        good &= fetch_batch(batch, drain_now, handle, progress);
+    }
+    return good;
+}
+
+// Asks all nodes of the batch before the first answer is received.
+bool Remote::fetch_batch(const std::vector<int>& nodes, bool drain_now, const RecordHandler& handle,
+                         std::map<int, Progress>& progress) {
     const std::uint64_t now = job_.store().now();
-    for (int node : nodes)
-        if (ServiceClient* connection = client(node);
-            connection && connection->request_updates(now, drain_now))
-            queried.insert(node);
-    bool good = queried.size() == nodes.size();
-    for (int node : queried) {
+    const auto positions = [this](int node) -> std::vector<std::uint64_t>& {
+        return nodes_[static_cast<std::size_t>(node)].positions;
+    };
+    const auto request = [&](int node) {
+        return with_client(node, [&](ServiceClient& connection) {
+            return connection.request_updates(now, drain_now, positions(node));
+        });
+    };
+    bool good = true;
+    for (const int node : nodes) good &= request(node);
+    for (const int node : nodes) {
+        if (!connections_.count(node)) continue;  // not asked
         Update update{};
-        if (client(node)->receive_updates(
-                now,
+        bool asked = true;
+        const auto receive = [&](ServiceClient& connection) {
+            if (!asked && !connection.request_updates(now, drain_now, positions(node)))
+                return false;
+            asked = false;  // over the next connection
+            return connection.receive_updates(
+                now, positions(node),
                 [&](std::uint32_t rank, std::uint64_t position, const Record& record) {
                     handle(node, rank, position, record);
                 },
-                update)) {
-            progress[node] = update.progress;
-        } else {
-            clients_.erase(node);
-            good = false;
-        }
+                update);
+        };
+        if (with_client(node, receive)) progress[node] = update.progress;
+        else good = false;
     }
     return good;
 }
@@ -127,8 +178,9 @@ bool Remote::fetch_updates(const std::set<int>& nodes, bool drain_now, const Rec
 bool Remote::shared_pointer(int world_rank, std::uint32_t slot, std::int64_t amount, bool set,
                             std::uint64_t& before) {
     std::lock_guard hold(lock_);
-    ServiceClient* connection = client(job_.node_of(world_rank));
-    return connection && connection->shared_pointer(slot, amount, set, before);
+    return with_client(job_.node_of(world_rank), [&](ServiceClient& connection) {
+        return connection.shared_pointer(slot, amount, set, before);
+    });
 }
 
 }  // namespace assay::storage

@@ -1,8 +1,8 @@
 // Access to other nodes: their records, their data and their shared pointers.
 //
 // A thread of each node's leader serves them from the mapped store, so no rank has to enter MPI for
-// another one to read its data. If an MPI window makes progress without its target (RDMA), which is
-// tested at the start, data are read through it.
+// another one to read its data. A rank connects to a node when it needs it first, and keeps a
+// limited number of connections.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,6 @@
 
 #include "storage/accelerator/service.hpp"
 #include "storage/accelerator/service_client.hpp"
-#include "storage/accelerator/window.hpp"
 
 namespace assay::storage {
 
@@ -26,7 +25,6 @@ class Remote {
 public:
     // Collective over the job. `error` is set if it fails.
     static std::unique_ptr<Remote> start(Job& job, std::string& error);
-    ~Remote();
 
     // Performs the reads and sets the state of each.
     void fetch(std::vector<RemoteRead>& reads);
@@ -42,21 +40,32 @@ public:
                         std::uint64_t& before);
 
 private:
-    static constexpr int max_addresses = 6;
-    struct Address {
-        std::uint32_t hosts[max_addresses];
-        std::uint32_t count, port;
+    // A node's service, and the number of known records of each of its ranks.
+    struct Node {
+        std::uint32_t host = 0, port = 0;
+        std::vector<std::uint64_t> positions{};
+    };
+    struct Connection {
+        std::unique_ptr<ServiceClient> client;
+        std::uint64_t used;
     };
     explicit Remote(Job& job) : job_(job) {}
-    Address local_address() const;
+    void share_token(std::string& error);
+    void share_addresses(std::string& error);
+    std::string check_next_node();
     ServiceClient* client(int node);
+    // Calls `use` with the node's client, and once more with a new one if the service had closed
+    // the connection.
+    bool with_client(int node, const std::function<bool(ServiceClient&)>& use);
+    bool fetch_batch(const std::vector<int>& nodes, bool drain_now, const RecordHandler& handle,
+                     std::map<int, Progress>& progress);
 
     Job& job_;
-    Key key_{};
+    session::Token token_;
     std::unique_ptr<Service> service_;  // of the node's leader
-    std::unique_ptr<Window> window_;
-    std::vector<Address> addresses_;                         // by node
-    std::map<int, std::unique_ptr<ServiceClient>> clients_;  // by node
+    std::vector<Node> nodes_;
+    std::map<int, Connection> connections_;  // by node
+    std::uint64_t uses_ = 0;
     std::mutex lock_;
 };
 

@@ -5,12 +5,14 @@
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 
 #include "storage/store/helper_thread.hpp"
@@ -20,15 +22,33 @@ namespace {
 
 constexpr std::size_t receive_chunk = 64u << 10;
 constexpr std::size_t send_chunk = 4u << 20;  // then the next client is served
-constexpr int accept_pause_ms = 50;           // while the process has no descriptor left
+constexpr std::size_t max_queued = 128;       // requests of a client; then it is not read from
+constexpr std::size_t max_callers = 64;       // that have not proved themselves
+constexpr int accept_pause_ms = 50;           // while there is no descriptor or no place left
+constexpr int check_ms = 250;                 // between looks at deadlines
+constexpr int leave_limit_ms = 5000;          // for a client to close its side
+
+// At most a quarter of the descriptors that the program may have, since the process is the user's.
+std::size_t client_limit() {
+    rlimit files{};
+    if (getrlimit(RLIMIT_NOFILE, &files) != 0) return 64;
+    return std::clamp<std::size_t>(files.rlim_cur / 4, 8, 512);
+}
 
 }  // namespace
 
-std::unique_ptr<Service> Service::start(Store& store, const Key& key, std::string& error) {
-    std::unique_ptr<Service> service(new Service(store, key));
+Service::Service(Store& store, const session::Token& token)
+    : store_(store),
+      token_(token),
+      max_clients_(client_limit()),
+      gate_(token, service_purpose, std::min(max_callers, max_clients_)) {}
+
+std::unique_ptr<Service> Service::start(Store& store, const session::Token& token,
+                                        std::uint32_t host, std::string& error) {
+    std::unique_ptr<Service> service(new Service(store, token));
     sockaddr_in address{};
     address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_ANY);
+    address.sin_addr.s_addr = host;
     socklen_t length = sizeof address;
     service->listening_ = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     service->epoll_ = epoll_create1(EPOLL_CLOEXEC);
@@ -40,8 +60,8 @@ std::unique_ptr<Service> Service::start(Store& store, const Key& key, std::strin
         getsockname(service->listening_, reinterpret_cast<sockaddr*>(&address), &length) == 0;
     if (good) {
         service->port_ = ntohs(address.sin_port);
-        service->watch(service->listening_, false, true);
-        service->watch(service->wake_, false, true);
+        service->watch(service->listening_, EPOLLIN, true);
+        service->watch(service->wake_, EPOLLIN, true);
         service->running_ = start_helper_thread(service->thread_, run, service.get());
     }
     if (service->running_) return service;
@@ -64,9 +84,9 @@ void* Service::run(void* self) {
     return nullptr;
 }
 
-void Service::watch(int fd, bool writing, bool add) {
+void Service::watch(int fd, std::uint32_t events, bool add) {
     epoll_event event{};
-    event.events = EPOLLIN | (writing ? EPOLLOUT : 0u);
+    event.events = events;
     event.data.fd = fd;
     epoll_ctl(epoll_, add ? EPOLL_CTL_ADD : EPOLL_CTL_MOD, fd, &event);
 }
@@ -74,48 +94,108 @@ void Service::watch(int fd, bool writing, bool add) {
 void Service::serve() {
     epoll_event events[64];
     while (!stop_.load()) {
-        const int n = epoll_wait(epoll_, events, 64, accepts_ ? -1 : accept_pause_ms);
-        if (n == 0) listen_for_clients(true);
-        for (int k = 0; k < n; ++k) {
-            const int fd = events[k].data.fd;
-            if (fd == wake_) continue;
-            if (fd == listening_) {
-                accept_client();
-                continue;
-            }
-            auto& client = clients_[fd];
-            bool good = !(events[k].events & (EPOLLERR | EPOLLHUP));
-            if (good && events[k].events & EPOLLIN) good = receive(fd, client);
-            if (good) good = send_answers(fd, client);
-            if (!good) {
-                close(fd);
-                clients_.erase(fd);
-            } else {
-                watch(fd, !client.out.empty(), false);
-            }
+        const bool quiet = gate_.empty() && leaving_ == 0 && !paused_until_;
+        const int n = epoll_wait(epoll_, events, 64,
+                                 paused_until_ ? accept_pause_ms
+                                 : quiet       ? -1
+                                               : check_ms);
+        for (int k = 0; k < n; ++k) handle(events[k].data.fd, events[k].events);
+        if (paused_until_ && session::monotonic_ms() >= paused_until_) listen_for_callers(true);
+        gate_.expire();
+        close_left();
+        report_refused();
+    }
+}
+
+void Service::handle(int fd, std::uint32_t events) {
+    if (fd == wake_) return;
+    if (fd == listening_) return accept_callers();
+    if (gate_.has(fd)) {
+        int socket = -1;
+        std::string address;
+        if (gate_.advance(fd, socket, address) == session::Caller::State::admitted) admit(socket);
+        return;
+    }
+    const auto it = clients_.find(fd);
+    if (it == clients_.end()) return;
+    Client& client = it->second;
+    bool good = !(events & (EPOLLERR | EPOLLHUP));
+    if (good && events & EPOLLIN) good = receive(fd, client);
+    if (good) good = send_answers(fd, client);
+    if (!good) {
+        leaving_ -= client.leaving;
+        close(fd);
+        clients_.erase(it);
+        return;
+    }
+    const bool full = client.queue.size() >= max_queued;
+    watch(fd, (full ? 0u : EPOLLIN) | (client.answer || !client.queue.empty() ? EPOLLOUT : 0u),
+          false);
+}
+
+void Service::listen_for_callers(bool on) {
+    watch(listening_, on ? EPOLLIN : 0u, false);
+    paused_until_ = on ? 0 : session::monotonic_ms() + accept_pause_ms;
+}
+
+void Service::accept_callers() {
+    for (std::size_t k = 0; k < max_callers; ++k) {
+        // Those that wait outside are served when others leave.
+        if (clients_.size() >= max_clients_ + max_callers) return listen_for_callers(false);
+        const int fd = accept4(listening_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
+        if (fd < 0) {
+            // A connection that cannot be accepted stays ready, so the thread would spin.
+            if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS)
+                listen_for_callers(false);
+            return;
+        }
+        if (gate_.add(fd, session::peer_address(fd))) watch(fd, EPOLLIN, true);
+    }
+}
+
+void Service::admit(int fd) {
+    const int on = 1;
+    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    clients_[fd].used = session::monotonic_ms();
+    watch(fd, EPOLLIN, false);
+    if (clients_.size() > max_clients_) close_longest_idle();
+}
+
+void Service::close_longest_idle() {
+    auto oldest = clients_.end();
+    for (auto it = clients_.begin(); it != clients_.end(); ++it)
+        if (it->second.idle() &&
+            (oldest == clients_.end() || it->second.used < oldest->second.used))
+            oldest = it;
+    if (oldest == clients_.end()) return;
+    oldest->second.leaving = true;
+    ++leaving_;
+    oldest->second.used = session::monotonic_ms();
+    shutdown(oldest->first, SHUT_WR);
+}
+
+// Closes clients that were told to leave and have not closed their side in time.
+void Service::close_left() {
+    if (leaving_ == 0) return;
+    const long long oldest = session::monotonic_ms() - leave_limit_ms;
+    for (auto it = clients_.begin(); it != clients_.end();) {
+        if (it->second.leaving && it->second.used < oldest) {
+            --leaving_;
+            close(it->first);
+            it = clients_.erase(it);
+        } else {
+            ++it;
         }
     }
 }
 
-void Service::listen_for_clients(bool on) {
-    epoll_event event{};
-    event.events = on ? EPOLLIN : 0u;
-    event.data.fd = listening_;
-    epoll_ctl(epoll_, EPOLL_CTL_MOD, listening_, &event);
-    accepts_ = on;
-}
-
-void Service::accept_client() {
-    const int fd = accept4(listening_, nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC);
-    if (fd < 0) {
-        // A connection that cannot be accepted stays ready, so the thread would spin.
-        if (errno == EMFILE || errno == ENFILE || errno == ENOMEM) listen_for_clients(false);
-        return;
-    }
-    const int on = 1;
-    setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    clients_[fd];
-    watch(fd, false, true);
+void Service::report_refused() {
+    if (reported_ || gate_.refused() == 0) return;
+    reported_ = true;
+    std::fprintf(stderr,
+                 "assay io: %s called the I/O service on port %u and did not prove that it belongs "
+                 "to this job; refused, as all such callers are\n",
+                 gate_.first_refused().c_str(), unsigned{port_});
 }
 
 bool Service::receive(int fd, Client& client) {
@@ -124,30 +204,41 @@ bool Service::receive(int fd, Client& client) {
     const ssize_t got = recv(fd, client.in.data() + buffered, receive_chunk, 0);
     client.in.resize(buffered + static_cast<std::size_t>(std::max<ssize_t>(0, got)));
     if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) return false;
+    if (client.leaving) client.in.clear();
+    else client.used = session::monotonic_ms();
+    return parse(client);
+}
+
+// Takes the complete requests from what was received. False: one is wrong.
+bool Service::parse(Client& client) {
     std::size_t consumed = 0;
-    if (!client.greeted) {
-        if (client.in.size() < sizeof key_) return true;
-        if (std::memcmp(client.in.data(), key_.data(), sizeof key_) != 0) return false;
-        client.greeted = true;
-        consumed = sizeof key_;
-        Answer greeting{};
-        greeting.data = reinterpret_cast<const char*>(key_.data());
-        greeting.request.operation = Request::greeting;
-        greeting.bytes = sizeof key_;
-        client.out.push_back(std::move(greeting));
-    }
-    for (; client.in.size() - consumed >= sizeof(Request); consumed += sizeof(Request)) {
-        Answer next{};
+    while (client.in.size() - consumed >= sizeof(Request) && client.queue.size() < max_queued) {
+        Queued next;
         std::memcpy(&next.request, client.in.data() + consumed, sizeof(Request));
-        const bool pointer = next.request.operation == Request::add_pointer ||
-                             next.request.operation == Request::set_pointer;
-        const bool is_read =
-            next.request.operation >= Request::read && next.request.operation <= Request::updates;
-        if (!(pointer && next.request.rank < shared_pointer_slots) &&
-            !(is_read && next.request.rank < store_.ranks()))
-            return false;
-        prepare(next, client);
-        client.out.push_back(std::move(next));
+        const Request& request = next.request;
+        std::size_t bytes = sizeof(Request);
+        switch (request.operation) {
+            case Request::read:
+            case Request::read_available:
+                if (request.rank >= store_.ranks()) return false;
+                break;
+            case Request::updates:
+                if (request.rank != store_.ranks()) return false;
+                bytes += request.rank * sizeof(std::uint64_t);
+                break;
+            case Request::add_pointer:
+            case Request::set_pointer:
+                if (request.rank >= shared_pointer_slots) return false;
+                break;
+            default: return false;
+        }
+        if (client.in.size() - consumed < bytes) break;
+        next.positions.resize((bytes - sizeof(Request)) / sizeof(std::uint64_t));
+        if (!next.positions.empty())
+            std::memcpy(next.positions.data(), client.in.data() + consumed + sizeof(Request),
+                        bytes - sizeof(Request));
+        consumed += bytes;
+        client.queue.push_back(std::move(next));
     }
     client.in.erase(client.in.begin(), client.in.begin() + static_cast<std::ptrdiff_t>(consumed));
     return true;
@@ -173,15 +264,14 @@ std::uint64_t Service::contiguous_bytes(const Request& request) const {
     return std::min({request.amount, end - request.ring_offset, ring - request.ring_offset % ring});
 }
 
-std::vector<char> Service::pack_updates(std::vector<std::uint64_t>& reported) const {
-    reported.resize(store_.ranks());
+std::vector<char> Service::pack_updates(const std::vector<std::uint64_t>& positions) const {
     Update update{progress(store_), 0};  // first, because it vouches for the records below
     std::vector<char> payload(sizeof update);
     for (std::uint32_t rank = 0; rank < store_.ranks(); ++rank) {
         const auto& head = store_.head(rank);
         const std::uint64_t tail = head.tail.load(std::memory_order_acquire);
         const std::uint64_t from =
-            std::max(reported[rank], head.first_record.load(std::memory_order_acquire));
+            std::max(positions[rank], head.first_record.load(std::memory_order_acquire));
         const std::uint64_t end = std::min(tail, from + max_update_records);
         if (from >= end) continue;
         std::vector<Record> records;
@@ -195,74 +285,86 @@ std::vector<char> Service::pack_updates(std::vector<std::uint64_t>& reported) co
         payload.insert(payload.end(), begin, begin + sizeof header);
         begin = reinterpret_cast<const char*>(records.data() + (first - from));
         payload.insert(payload.end(), begin, begin + header.records * sizeof(Record));
-        reported[rank] = end;
         update.more |= end < tail;
     }
     std::memcpy(payload.data(), &update, sizeof update);
     return payload;
 }
 
-void Service::prepare(Answer& answer, Client& client) {
-    const Request& request = answer.request;
+// Executes a request.
+std::unique_ptr<Service::Answer> Service::prepare(const Queued& queued) const {
+    const Request& request = queued.request;
+    auto answer = std::make_unique<Answer>();
+    answer->request = request;
     if (request.operation == Request::updates) {
         store_.advance_clock(request.ring_offset);
         if (request.amount) store_.request_drain();
-        answer.buffer = pack_updates(client.reported);
-        answer.data = answer.buffer.data();
-        answer.head = answer.bytes = answer.buffer.size();
-        return;
-    }
-    if (request.operation == Request::read || request.operation == Request::read_available) {
+        answer->buffer = pack_updates(queued.positions);
+        answer->data = answer->buffer.data();
+        answer->head = answer->bytes = answer->buffer.size();
+    } else if (request.operation == Request::read || request.operation == Request::read_available) {
         const std::uint64_t available = in_ring(request) ? contiguous_bytes(request) : 0;
-        answer.head = request.operation == Request::read_available || available == request.amount
-                          ? available
-                          : 0;
-        if (!answer.head) return;
-        answer.data = store_.data(request.rank, request.ring_offset);
-        answer.bytes = answer.head;
-        return;
+        answer->head = request.operation == Request::read_available || available == request.amount
+                           ? available
+                           : 0;
+        if (!answer->head) return answer;
+        answer->data = store_.data(request.rank, request.ring_offset);
+        answer->bytes = answer->head;
+    } else {
+        auto& shared_pointer = store_.superblock().shared_pointers[request.rank];
+        answer->head = request.operation == Request::set_pointer
+                           ? shared_pointer.exchange(request.amount)
+                           : shared_pointer.fetch_add(request.amount);
     }
-    auto& shared_pointer = store_.superblock().shared_pointers[request.rank];
-    answer.head = request.operation == Request::set_pointer
-                      ? shared_pointer.exchange(request.amount)
-                      : shared_pointer.fetch_add(request.amount);
+    return answer;
 }
 
 // Sends as much as the socket takes. False: the connection is broken.
 bool Service::send_answers(int fd, Client& client) {
-    std::size_t sent_now = 0;
-    while (!client.out.empty() && sent_now < send_chunk) {
-        Answer& next = client.out.front();
-        const bool greeting = next.request.operation == Request::greeting,
-                   has_data = !greeting && next.data;
-        const std::uint64_t head = greeting ? 0 : sizeof next.head,
-                            tail = has_data ? sizeof next.tail : 0;
-        if (has_data && next.sent >= head + next.bytes && !next.tail_known) {
-            std::atomic_thread_fence(std::memory_order_seq_cst);
-            next.tail = !next.buffer.empty() || in_ring(next.request);
-            next.tail_known = true;
+    for (std::size_t sent = 0; sent < send_chunk;) {
+        if (!client.answer) {
+            if (client.queue.empty() && !parse(client)) return false;
+            if (client.queue.empty()) return true;
+            client.answer = prepare(client.queue.front());
+            client.queue.pop_front();
         }
-        iovec parts[2];
-        int n = 0;
-        if (next.sent < head)
-            parts[n++] = {reinterpret_cast<char*>(&next.head) + next.sent, head - next.sent};
-        if (next.bytes && next.sent < head + next.bytes) {
-            const std::uint64_t from = next.sent > head ? next.sent - head : 0;
-            parts[n++] = {const_cast<char*>(next.data) + from,
-                          std::min<std::uint64_t>(next.bytes - from, send_chunk)};
-        } else if (tail && next.tail_known) {
-            const std::uint64_t from = next.sent - head - next.bytes;
-            parts[n++] = {reinterpret_cast<char*>(&next.tail) + from, tail - from};
-        }
-        msghdr message{};
-        message.msg_iov = parts;
-        message.msg_iovlen = static_cast<std::size_t>(n);
-        const ssize_t got = sendmsg(fd, &message, MSG_NOSIGNAL);
-        if (got < 0) return errno == EAGAIN || errno == EINTR;
-        next.sent += static_cast<std::uint64_t>(got);
-        sent_now += static_cast<std::size_t>(got);
-        if (next.sent == head + next.bytes + tail) client.out.pop_front();
+        const std::size_t before = sent;
+        if (!send_part(fd, *client.answer, sent)) return false;
+        if (client.answer->sent == sizeof client.answer->head + client.answer->bytes +
+                                       (client.answer->data ? sizeof client.answer->tail : 0))
+            client.answer.reset();
+        else if (sent == before) return true;  // the socket is full
     }
+    return true;
+}
+
+// Adds what it has sent to `sent`. False: the connection is broken.
+bool Service::send_part(int fd, Answer& answer, std::size_t& sent) {
+    const std::uint64_t head = sizeof answer.head, tail = answer.data ? sizeof answer.tail : 0;
+    if (answer.data && answer.sent >= head + answer.bytes && !answer.tail_known) {
+        std::atomic_thread_fence(std::memory_order_seq_cst);
+        answer.tail = !answer.buffer.empty() || in_ring(answer.request);
+        answer.tail_known = true;
+    }
+    iovec parts[2];
+    int n = 0;
+    if (answer.sent < head)
+        parts[n++] = {reinterpret_cast<char*>(&answer.head) + answer.sent, head - answer.sent};
+    if (answer.bytes && answer.sent < head + answer.bytes) {
+        const std::uint64_t from = answer.sent > head ? answer.sent - head : 0;
+        parts[n++] = {const_cast<char*>(answer.data) + from,
+                      std::min<std::uint64_t>(answer.bytes - from, send_chunk)};
+    } else if (tail && answer.tail_known) {
+        const std::uint64_t from = answer.sent - head - answer.bytes;
+        parts[n++] = {reinterpret_cast<char*>(&answer.tail) + from, tail - from};
+    }
+    msghdr message{};
+    message.msg_iov = parts;
+    message.msg_iovlen = static_cast<std::size_t>(n);
+    const ssize_t got = sendmsg(fd, &message, MSG_NOSIGNAL);
+    if (got < 0) return errno == EAGAIN || errno == EINTR;
+    answer.sent += static_cast<std::uint64_t>(got);
+    sent += static_cast<std::size_t>(got);
     return true;
 }
 

@@ -1,24 +1,29 @@
 // The service of a node: other nodes read its store and its shared pointers over TCP. One thread of
-// the node's leader serves them. The protocol:
+// the node's leader serves them, and never waits for one of them.
 //
-//   greeting          the client sends the key (16 bytes), the service answers with the same key,
-//   so
-//                     that nobody talks to the wrong machine
+// It listens on one address, that of the network between the nodes. A connection begins with the
+// proof that the caller belongs to the job (session/handshake.hpp). The number of connections is
+// limited: beyond it the one that was idle for longest is closed, and its client connects again
+// when it needs it. Then the protocol is:
+//
 //   request           a Request; the answers to it are:
 //   read              number of bytes (8 bytes), the bytes, and 1 (8 bytes) if they were still in
 //                     the ring when the last one was sent; or the number 0: they were evicted
 //   read_available    the same, but as many bytes as are published and contiguous
-//   updates           the same, with the records that were published since this client's last
-//                     request: an Update, then for each rank with new records a RankRecords and the
-//                     records
+//   updates           the request is followed by the number of records (8 bytes) of each rank that
+//                     the client has; the answer as for read, with the records after those: an
+//                     Update, then for each rank with new records a RankRecords and the records
 //   add_pointer, set_pointer   the old value (8 bytes)
+//
+// The service closes an idle connection for sending first, and discards what arrives afterwards. So
+// a client that finds the end of the stream in place of an answer knows that its request was not
+// executed.
 //
 // It knows nothing of MPI.
 #pragma once
 
 #include <pthread.h>
 
-#include <array>
 #include <atomic>
 #include <cstdint>
 #include <deque>
@@ -27,24 +32,18 @@
 #include <string>
 #include <vector>
 
+#include "session/gate.hpp"
 #include "storage/store/progress.hpp"
 #include "storage/store/store.hpp"
 
 namespace assay::storage {
 
-using Key = std::array<std::uint64_t, 2>;
+constexpr std::string_view service_purpose = "io-service";
 
 struct Request {
-    enum Operation : std::uint32_t {
-        greeting,
-        read,
-        read_available,
-        updates,
-        add_pointer,
-        set_pointer
-    };
+    enum Operation : std::uint32_t { read = 1, read_available, updates, add_pointer, set_pointer };
     std::uint32_t operation;
-    std::uint32_t rank;         // on the node; for a pointer: its slot
+    std::uint32_t rank;  // on the node; for a pointer: its slot; for updates: how many ranks follow
     std::uint64_t ring_offset;  // in the rank's data ring; for updates: the client's clock
     std::uint64_t amount;       // bytes; for a pointer: the operand; for updates: 1: drain now
 };
@@ -61,45 +60,64 @@ constexpr std::uint64_t max_update_records = 8192;  // of a rank
 
 class Service {
 public:
-    static std::unique_ptr<Service> start(Store& store, const Key& key, std::string& error);
+    // `host`: the address to listen on, in network byte order.
+    static std::unique_ptr<Service> start(Store& store, const session::Token& token,
+                                          std::uint32_t host, std::string& error);
     ~Service();
     std::uint16_t port() const { return port_; }
 
 private:
-    struct Answer {
+    struct Queued {
         Request request;
+        std::vector<std::uint64_t> positions;  // of updates
+    };
+    struct Answer {
+        Request request{};
         std::uint64_t head = 0, tail = 0;
         const char* data = nullptr;
-        std::uint64_t bytes = 0, sent = 0;  // of head, data and tail together
+        std::uint64_t bytes = 0, sent = 0;  // sent: of head, data and tail together
         bool tail_known = false;            // the tail has been set
-        std::vector<char> buffer;           // what `data` points to, if it is not the store
+        std::vector<char> buffer{};         // what `data` points to, if it is not the store
     };
     struct Client {
-        bool greeted = false;
-        std::vector<char> in;
-        std::deque<Answer> out;
-        std::vector<std::uint64_t> reported;  // by rank: records that were sent to the client
+        std::vector<char> in{};
+        std::deque<Queued> queue{};
+        std::unique_ptr<Answer> answer{};  // to the oldest request of the queue, which it replaces
+        long long used = 0;                // ms
+        bool leaving = false;              // closed for sending
+        bool idle() const { return in.empty() && queue.empty() && !answer && !leaving; }
     };
 
-    Service(Store& store, const Key& key) : store_(store), key_(key) {}
+    Service(Store& store, const session::Token& token);
     void serve();
-    void accept_client();
-    void listen_for_clients(bool on);
+    void handle(int fd, std::uint32_t events);
+    void accept_callers();
+    void listen_for_callers(bool on);
+    void admit(int fd);
+    void close_longest_idle();
+    void close_left();
+    void report_refused();
     bool receive(int fd, Client& client);
+    bool parse(Client& client);
     bool send_answers(int fd, Client& client);
-    void prepare(Answer& answer, Client& client);
-    std::vector<char> pack_updates(std::vector<std::uint64_t>& reported) const;
+    bool send_part(int fd, Answer& answer, std::size_t& sent);
+    std::unique_ptr<Answer> prepare(const Queued& queued) const;
+    std::vector<char> pack_updates(const std::vector<std::uint64_t>& positions) const;
     bool in_ring(const Request& request) const;
     std::uint64_t contiguous_bytes(const Request& request) const;
-    void watch(int fd, bool writing, bool add);
+    void watch(int fd, std::uint32_t events, bool add);
     static void* run(void* self);
 
     Store& store_;
-    Key key_;
+    session::Token token_;
+    std::size_t max_clients_;
+    session::Gate gate_;
     int listening_ = -1, epoll_ = -1, wake_ = -1;
     std::uint16_t port_ = 0;
     std::map<int, Client> clients_;
-    bool accepts_ = true;
+    std::size_t leaving_ = 0;     // clients
+    long long paused_until_ = 0;  // ms; 0: callers are accepted
+    bool reported_ = false;
     std::atomic<bool> stop_{false};
     pthread_t thread_{};
     bool running_ = false;

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -49,7 +50,7 @@ void set_timeout(int fd, int milliseconds) {
 }  // namespace
 
 std::unique_ptr<ServiceClient> ServiceClient::connect_to(std::uint32_t host, std::uint32_t port,
-                                                         const Key& key) {
+                                                         const session::Token& token) {
     const int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0) return nullptr;
     std::unique_ptr<ServiceClient> client(new ServiceClient(fd));
@@ -60,16 +61,31 @@ std::unique_ptr<ServiceClient> ServiceClient::connect_to(std::uint32_t host, std
     to.sin_port = htons(static_cast<std::uint16_t>(port));
     const int on = 1;
     setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    Key answer{};
     const bool good = connect(fd, reinterpret_cast<sockaddr*>(&to), sizeof to) == 0 &&
-                      send_all(fd, key.data(), sizeof key) &&
-                      receive_all(fd, answer.data(), sizeof answer) && answer == key;
+                      session::introduce(fd, token, service_purpose);
     if (!good) return nullptr;
     set_timeout(fd, answer_timeout_ms);
     return client;
 }
 
 ServiceClient::~ServiceClient() { close(fd_); }
+
+// The service may have closed an idle connection.
+bool ServiceClient::send_request(const void* data, std::size_t bytes) {
+    char byte;
+    closed_ = recv(fd_, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+    return !closed_ && send_all(fd_, data, bytes);
+}
+
+// The first 8 bytes of an answer.
+bool ServiceClient::receive_head(std::uint64_t& head) {
+    char byte;
+    ssize_t got;
+    while ((got = recv(fd_, &byte, 1, MSG_PEEK)) < 0 && errno == EINTR) {
+    }
+    closed_ = got == 0;
+    return got > 0 && receive_all(fd_, &head, sizeof head);
+}
 
 bool ServiceClient::fetch(std::vector<NodeRead>& reads) {
     bool good = true;
@@ -84,43 +100,55 @@ bool ServiceClient::shared_pointer(std::uint32_t slot, std::int64_t amount, bool
                                    std::uint64_t& before) {
     const Request request{set ? Request::set_pointer : Request::add_pointer, slot, 0,
                           static_cast<std::uint64_t>(amount)};
-    return receive_readahead() && send_all(fd_, &request, sizeof request) &&
-           receive_all(fd_, &before, sizeof before);
+    return receive_readahead() && send_request(&request, sizeof request) && receive_head(before);
 }
 
-bool ServiceClient::request_updates(std::uint64_t now, bool drain_now) {
-    const Request request{Request::updates, 0, now, drain_now};
-    return receive_readahead() && send_all(fd_, &request, sizeof request);
+bool ServiceClient::request_updates(std::uint64_t now, bool drain_now,
+                                    const std::vector<std::uint64_t>& positions) {
+    const Request request{Request::updates, static_cast<std::uint32_t>(positions.size()), now,
+                          drain_now};
+    std::vector<char> message(sizeof request + positions.size() * sizeof(std::uint64_t));
+    std::memcpy(message.data(), &request, sizeof request);
+    std::memcpy(message.data() + sizeof request, positions.data(),
+                positions.size() * sizeof(std::uint64_t));
+    return receive_readahead() && send_request(message.data(), message.size());
 }
 
-bool ServiceClient::receive_updates(std::uint64_t now, const RecordHandler& handle,
-                                    Update& update) {
+bool ServiceClient::receive_updates(std::uint64_t now, std::vector<std::uint64_t>& positions,
+                                    const RecordHandler& handle, Update& update) {
+    const std::uint64_t longest =
+        sizeof update +
+        positions.size() * (sizeof(RankRecords) + max_update_records * sizeof(Record));
     do {
         std::uint64_t head = 0, tail = 0;
-        if (!receive_all(fd_, &head, sizeof head) || head < sizeof update) return false;
+        if (!receive_head(head) || head < sizeof update || head > longest) return false;
         std::vector<char> payload(head);
         if (!receive_all(fd_, payload.data(), head) || !receive_all(fd_, &tail, sizeof tail))
             return false;
         std::memcpy(&update, payload.data(), sizeof update);
-        for (std::size_t offset = sizeof update; offset + sizeof(RankRecords) <= head;) {
+        for (std::size_t offset = sizeof update; offset < head;) {
             RankRecords header;
+            if (head - offset < sizeof header) return false;
             std::memcpy(&header, payload.data() + offset, sizeof header);
             offset += sizeof header;
-            for (std::uint32_t k = 0; k < header.records && offset + sizeof(Record) <= head;
-                 ++k, offset += sizeof(Record)) {
+            if (header.rank >= positions.size() ||
+                header.records > (head - offset) / sizeof(Record))
+                return false;
+            for (std::uint32_t k = 0; k < header.records; ++k, offset += sizeof(Record)) {
                 Record record;
                 std::memcpy(&record, payload.data() + offset, sizeof record);
                 handle(header.rank, header.first + k, record);
             }
+            positions[header.rank] = header.first + header.records;
         }
-    } while (update.more && request_updates(now, false));
+    } while (update.more && request_updates(now, false, positions));
     return !update.more;
 }
 
 // Receives the answer to a request of exactly `bytes` bytes.
 bool ServiceClient::receive_answer(char* to, std::uint64_t bytes, RemoteRead::State& state) {
     std::uint64_t head = 0, tail = 0;
-    if (!receive_all(fd_, &head, sizeof head)) return false;
+    if (!receive_head(head)) return false;
     state = RemoteRead::evicted;
     if (!head) return true;
     if (head != bytes) return false;
@@ -139,7 +167,11 @@ bool ServiceClient::fetch_pipelined(std::vector<NodeRead>& reads) {
             for (; sent < reads.size() && requests.size() < max_in_flight; ++sent)
                 requests.push_back({Request::read, reads[sent].rank, reads[sent].read->ring_offset,
                                     reads[sent].read->bytes});
-            if (!send_all(fd_, requests.data(), requests.size() * sizeof(Request))) return false;
+            // Later batches follow answers, so that the connection is in use.
+            const std::size_t bytes = requests.size() * sizeof(Request);
+            if (!(k == 0 ? send_request(requests.data(), bytes)
+                         : send_all(fd_, requests.data(), bytes)))
+                return false;
         }
         RemoteRead& read = *reads[k].read;
         if (!receive_answer(read.buffer, read.bytes, read.state)) return false;
@@ -159,7 +191,7 @@ bool ServiceClient::fetch_one(std::uint32_t rank, RemoteRead& read) {
     }
     if (copied < read.bytes) {
         const Request request{Request::read, rank, read.ring_offset + copied, read.bytes - copied};
-        if (!send_all(fd_, &request, sizeof request) ||
+        if (!send_request(&request, sizeof request) ||
             !receive_answer(read.buffer + copied, read.bytes - copied, read.state))
             return false;
         if (read.state != RemoteRead::received) return true;
@@ -185,7 +217,7 @@ bool ServiceClient::receive_readahead() {
     readahead_pending_ = false;
     readahead_.bytes.clear();
     std::uint64_t head = 0, tail = 0;
-    if (!receive_all(fd_, &head, sizeof head) || head > readahead_request_.amount) return false;
+    if (!receive_head(head) || head > readahead_request_.amount) return false;
     if (!head) return true;
     readahead_.rank = readahead_request_.rank;
     readahead_.ring_offset = readahead_request_.ring_offset;

@@ -32,22 +32,30 @@ struct NodeRead {
 
 class ServiceClient {
 public:
-    // `host` is in network byte order. Null: no service with this key answers.
+    // `host` is in network byte order. Null: no service of this job answers.
     static std::unique_ptr<ServiceClient> connect_to(std::uint32_t host, std::uint32_t port,
-                                                     const Key& key);
+                                                     const session::Token& token);
     ~ServiceClient();
     ServiceClient(const ServiceClient&) = delete;
     ServiceClient& operator=(const ServiceClient&) = delete;
 
-    // Sets the state of each read. False: the connection is broken.
+    // After a failure: the service had closed the connection, as it does with idle ones, before it
+    // executed the request. It can be sent again over another connection.
+    bool closed() const { return closed_; }
+
+    // The functions below return false if the connection is broken.
+    // Sets the state of each read.
     bool fetch(std::vector<NodeRead>& reads);
-    // Asks for the records that the node's ranks have published since the last request. Several
-    // nodes can be asked before the first answer is received.
-    bool request_updates(std::uint64_t now, bool drain_now);
-    // Receives the answer and calls `handle` for each record.
+    // Asks for the records that the node's ranks have published since `positions`, which has the
+    // number of known records of each. Several nodes can be asked before the first answer is
+    // received.
+    bool request_updates(std::uint64_t now, bool drain_now,
+                         const std::vector<std::uint64_t>& positions);
+    // Receives the answer, calls `handle` for each record and moves `positions`.
     using RecordHandler =
         std::function<void(std::uint32_t rank, std::uint64_t position, const Record& record)>;
-    bool receive_updates(std::uint64_t now, const RecordHandler& handle, Update& update);
+    bool receive_updates(std::uint64_t now, std::vector<std::uint64_t>& positions,
+                         const RecordHandler& handle, Update& update);
     bool shared_pointer(std::uint32_t slot, std::int64_t amount, bool set, std::uint64_t& before);
 
 private:
@@ -58,9 +66,12 @@ private:
     bool receive_readahead();
     std::uint64_t copy_readahead(std::uint32_t rank, std::uint64_t ring_offset, std::uint64_t bytes,
                                  char* to) const;
+    bool send_request(const void* data, std::size_t bytes);
+    bool receive_head(std::uint64_t& head);
     bool receive_answer(char* to, std::uint64_t bytes, RemoteRead::State& state);
 
     int fd_;
+    bool closed_ = false;
     std::uint32_t last_rank_ = ~0u;
     std::uint64_t last_end_ = 0;
     struct {

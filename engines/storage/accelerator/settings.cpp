@@ -78,11 +78,6 @@ Settings Settings::from_environment() {
     else if (!consistency.empty() && consistency != "immediate")
         settings.error =
             "ASSAY_IO_CONSISTENCY=" + consistency + ": immediate, collective or commit is expected";
-    const auto transport = variable("ASSAY_IO_TRANSPORT");
-    if (transport == "rma") settings.remote_access = RemoteAccess::rma;
-    else if (transport == "service") settings.remote_access = RemoteAccess::service;
-    else if (!transport.empty() && transport != "auto")
-        settings.error = "ASSAY_IO_TRANSPORT=" + transport + ": auto, service or rma is expected";
     const auto until = variable("ASSAY_IO_UNTIL");
     settings.until_memory = until == "memory";
     if (!until.empty() && until != "memory" && until != "file")
@@ -119,8 +114,8 @@ std::uint64_t Settings::digest() const {
     std::string all =
         store + '\n' + std::to_string(size) + '\n' + interface + '\n' + job + '\n' + error;
     for (const auto& pattern : file_patterns) all += '\n' + pattern;
-    for (const auto choice : {static_cast<int>(visibility), static_cast<int>(remote_access),
-                              int{until_memory}, int{required}, static_cast<int>(ranks_per_node)})
+    for (const auto choice : {static_cast<int>(visibility), int{until_memory}, int{required},
+                              static_cast<int>(ranks_per_node)})
         all += '\n' + std::to_string(choice);
     return XXH3_64bits(all.data(), all.size()) >> 1;
 }

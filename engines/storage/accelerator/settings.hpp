@@ -8,15 +8,13 @@
 namespace assay::storage {
 
 enum class Visibility { immediate, collective, commit };
-enum class RemoteAccess { automatic, service, rma };
 
 struct Settings {
     std::vector<std::string>
         file_patterns;  // ASSAY_IO_FILES: glob patterns; "!" excludes; empty: all files
     std::string store = "/dev/shm";  // ASSAY_IO_STORE
     std::uint64_t size = 0;          // ASSAY_IO_SIZE: bytes per node; 0: a share of the free space
-    Visibility visibility = Visibility::immediate;         // ASSAY_IO_CONSISTENCY
-    RemoteAccess remote_access = RemoteAccess::automatic;  // ASSAY_IO_TRANSPORT
+    Visibility visibility = Visibility::immediate;  // ASSAY_IO_CONSISTENCY
     // ASSAY_IO_UNTIL=file|memory: when sync and close return; false: the file system has all on its
     // medium; true: the nodes' stores have it, and background drains hold the file.
     bool until_memory = false;

@@ -68,11 +68,6 @@ class RunProgram:
             help="close and sync return when the data are safe in the file system (file, the default) or in the nodes' "
             "memory (memory; the rest goes on in the background, also after the program)",
         )
-        parser.add_argument(
-            "--transport",
-            choices=("auto", "service", "rma"),
-            help="how data of other nodes are read (default: auto)",
-        )
         parser.add_argument("--require", action="store_true", help="fail if acceleration is not possible")
         add(parser, "--mpi", "the program's; default: the launcher's")
         parser.set_defaults(io_verb=run_program)
@@ -90,7 +85,6 @@ def run_program(args: argparse.Namespace) -> int:
     env["ASSAY_IO_JOB"] = job
     settings = {
         "ASSAY_IO_REQUIRE": "1" if args.require else None,
-        "ASSAY_IO_TRANSPORT": args.transport,
     }
     env |= {name: value for name, value in settings.items() if value}
     command, extra_env = with_environment(args.program, env)

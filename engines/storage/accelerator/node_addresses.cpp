@@ -1,0 +1,94 @@
+#include "storage/accelerator/node_addresses.hpp"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <map>
+
+namespace assay::storage {
+namespace {
+
+// The kernel's boot_id and its network namespace.
+std::uint64_t identify_machine() {
+    char text[128] = {};
+    ssize_t length = 0;
+    if (const int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC); fd >= 0) {
+        length = read(fd, text, 64);
+        close(fd);
+    }
+    struct stat status{};
+    if (stat("/proc/self/ns/net", &status) != 0 || length <= 0)
+        return static_cast<std::uint64_t>(getpid()) << 32 | 1;  // unlike every other
+    const std::uint64_t parts[2] = {XXH3_64bits(text, static_cast<std::size_t>(length)),
+                                    status.st_ino};
+    return XXH3_64bits(parts, sizeof parts);
+}
+
+// The address of a node in a network; 0: none.
+std::uint32_t address_in(const NodeAddresses& node, std::uint32_t network, std::uint32_t mask) {
+    for (std::uint32_t k = 0; k < node.count; ++k)
+        if (node.entries[k].mask == mask && (node.entries[k].host & mask) == network)
+            return node.entries[k].host;
+    return 0;
+}
+
+// The addresses of all nodes in a network; empty: a node has none, or two machines have the same.
+std::vector<std::uint32_t> all_in(const std::vector<NodeAddresses>& nodes, std::uint32_t network,
+                                  std::uint32_t mask) {
+    std::vector<std::uint32_t> hosts;
+    std::map<std::uint32_t, std::uint64_t> machines;
+    for (const auto& node : nodes) {
+        const std::uint32_t host = address_in(node, network, mask);
+        if (!host || machines.emplace(host, node.machine).first->second != node.machine) return {};
+        hosts.push_back(host);
+    }
+    return hosts;
+}
+
+}  // namespace
+
+NodeAddresses local_addresses(const std::string& interface) {
+    NodeAddresses found;
+    found.machine = identify_machine();
+    found.chosen = !interface.empty();
+    ifaddrs* list = nullptr;
+    if (getifaddrs(&list)) return found;
+    for (const bool loopback : {false, true})
+        for (auto* entry = list; entry && found.count < NodeAddresses::most;
+             entry = entry->ifa_next) {
+            if (!entry->ifa_addr || !entry->ifa_netmask || entry->ifa_addr->sa_family != AF_INET ||
+                !(entry->ifa_flags & IFF_UP) || bool(entry->ifa_flags & IFF_LOOPBACK) != loopback)
+                continue;
+            if (interface.empty() ? loopback && found.count : interface != entry->ifa_name)
+                continue;
+            found.entries[found.count++] = {
+                reinterpret_cast<sockaddr_in*>(entry->ifa_addr)->sin_addr.s_addr,
+                reinterpret_cast<sockaddr_in*>(entry->ifa_netmask)->sin_addr.s_addr};
+        }
+    freeifaddrs(list);
+    return found;
+}
+
+std::vector<std::uint32_t> choose_addresses(const std::vector<NodeAddresses>& nodes) {
+    if (nodes.empty()) return {};
+    const bool one_machine = std::all_of(nodes.begin(), nodes.end(), [&](const auto& node) {
+        return node.machine == nodes[0].machine && !node.chosen;
+    });
+    if (one_machine) return std::vector<std::uint32_t>(nodes.size(), htonl(INADDR_LOOPBACK));
+    for (std::uint32_t k = 0; k < nodes[0].count; ++k) {
+        const auto [host, mask] = nodes[0].entries[k];
+        if (auto hosts = all_in(nodes, host & mask, mask); !hosts.empty()) return hosts;
+    }
+    std::vector<std::uint32_t> hosts;
+    for (const auto& node : nodes) hosts.push_back(node.count ? node.entries[0].host : 0);
+    return hosts;
+}
+
+}  // namespace assay::storage
