@@ -20,6 +20,9 @@ from assay.errors import UserError
 Ints = NDArray[np.int32]
 UNREACHED = np.iinfo(np.int32).max
 
+# The description of the adapter within a switch that adds up collective operations: no host, and no rank.
+AGGREGATION = "Aggregation Node"
+
 # Signalling rate of one lane in bit/s, by the name that ibnetdiscover and ibdiagnet print (IBTA, volume 1; FDR10 is
 # the vendor's). The data rate is lower by the line code.
 LANE_RATES = {
@@ -162,11 +165,11 @@ def natural_key(name: str) -> list[tuple[int, int, str]]:
 def unique_names(descriptions: Sequence[str], guids: Sequence[int]) -> list[str]:
     """Short names of hosts: the first word of "node1 HCA-1" where it is unique, else the whole description, else that
     and the GUID."""
-    first = [text.split()[0] if text.split() else "" for text in descriptions]
+    first = [text.split()[0] if text.split() and AGGREGATION not in text else "" for text in descriptions]
     few, whole = Counter(first), Counter(descriptions)
     return [
         word if word and few[word] == 1
-        else text if text and whole[text] == 1 and text not in few
+        else text if text and whole[text] == 1 and text not in few and AGGREGATION not in text
         else f"{text or 'port'} {guid:#018x}"
         for word, text, guid in zip(first, descriptions, guids, strict=True)
     ]  # fmt: skip

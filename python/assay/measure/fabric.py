@@ -10,7 +10,7 @@ from assay.errors import UserError
 from assay.explain.fabric import MOST_LOST
 from assay.fabric import Fabric, Routes, conflicts, faults
 from assay.fabric.schedules import Schedule
-from assay.fabric.topology import Ints
+from assay.fabric.topology import AGGREGATION, Ints
 from assay.launch.engines import Described, Metric, Parameter
 from assay.records.schema import AnyRecord, Context, Flows, Measurement, Scalar, Subject, Summary
 
@@ -249,10 +249,11 @@ def _rate_records(fabric: Fabric) -> Iterator[AnyRecord]:
 
 
 def members_of(fabric: Fabric, hosts: list[str] | None, order: Ints | None) -> Ints:
-    """[ranks] the hosts that take part: all in their order, the named ones, or those of an order file."""
+    """[ranks] the hosts that take part: all in order but aggregation nodes, the named ones, or an order file's."""
     if order is not None:
         return order
-    chosen = fabric.find_hosts(hosts) if hosts else np.arange(fabric.hosts, dtype=np.int32)
+    usual = [number for number, name in enumerate(fabric.host_names) if AGGREGATION not in name]
+    chosen = fabric.find_hosts(hosts) if hosts else np.array(usual, np.int32)
     if len(chosen) < 2:
         raise UserError("one host alone has no conflict", "give two hosts at least")
     return chosen

@@ -15,6 +15,7 @@ from recorded import SIX, db_csv, unpacked
 from assay.errors import UserError
 from assay.fabric import Fabric, Routes, conflicts, schedules, synthetic, tables
 from assay.fabric.read import read_fabric, read_order, read_tables
+from assay.measure.fabric import members_of
 
 TOPOLOGIES = ["topology.txt", "opensm-subnet.lst"]
 TABLES = ["fts.txt", "opensm-lfts.dump", "opensm.fdbs"]
@@ -296,6 +297,17 @@ def test_names_of_adapters_cannot_steer_the_terminal(tmp_path: Path) -> None:
     names = read_fabric(path).host_names
     assert "?[31mred?" in names
     assert all(name.isprintable() for name in names)
+
+
+def test_an_aggregation_node_is_no_rank(tmp_path: Path) -> None:
+    path = damaged(
+        tmp_path, "topology.txt", lambda t: t.replace('"node4"', '"Mellanox Technologies Aggregation Node"')
+    )
+    fabric = read_fabric(path)
+    assert fabric.host_names[0] == "Mellanox Technologies Aggregation Node 0x0000000000100009"
+    assert [fabric.host_names[host] for host in members_of(fabric, None, None)] == [
+        f"node{k}" for k in (0, 1, 2, 3, 5)
+    ]
 
 
 def test_adapters_with_one_description_are_told_apart(tmp_path: Path) -> None:

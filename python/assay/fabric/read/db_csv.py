@@ -134,7 +134,7 @@ def _sections(text: Text) -> dict[str, list[Row]]:
 
 
 def _lines(text: Text) -> Iterator[tuple[int, str]]:
-    for number, line in enumerate(text.lines, 1):
+    for number, line in text:
         line = line.strip()
         if line and not line.startswith("#"):
             yield number, line

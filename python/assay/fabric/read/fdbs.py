@@ -34,7 +34,7 @@ def read(path: Path, fabric: Fabric) -> ForwardingTables:
     text = Text(path)
     entries = Entries(text, fabric)
     switch = -1
-    for number, line in enumerate(text.lines, 1):
+    for number, line in text:
         if match := _HEAD.fullmatch(line):
             switch = entries.switch(int(match[1], 16), number)
         elif match := _ENTRY.fullmatch(line):

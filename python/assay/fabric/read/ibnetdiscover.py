@@ -38,7 +38,7 @@ def read(path: Path) -> Fabric:
     text = Text(path)
     cables = Cables(text)
     kind, guid, name, ports = "", 0, "", 0
-    for number, line in enumerate(text.lines, 1):
+    for number, line in text:
         line = line.rstrip()
         if not line or line.startswith("#") or _ATTRIBUTE.match(line) or _OTHER.match(line):
             continue

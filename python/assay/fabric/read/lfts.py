@@ -37,7 +37,7 @@ def read(path: Path, fabric: Fabric) -> ForwardingTables:
     entries = Entries(text, fabric)
     switch, listed, is_open = -1, 0, False  # open: a table whose count of LIDs has not come yet
     counts = False
-    for number, line in enumerate(text.lines, 1):
+    for number, line in text:
         if match := _HEAD.fullmatch(line):
             if is_open and counts:
                 text.refuse(

@@ -29,7 +29,7 @@ def read(path: Path, fabric: Fabric) -> Ints:
     by_name = {name: host for host, name in enumerate(fabric.host_names)}
     order: list[int] = []
     seen: dict[int, int] = {}
-    for number, line in enumerate(text.lines, 1):
+    for number, line in text:
         line = line.partition("#")[0].strip()
         if not line:
             continue

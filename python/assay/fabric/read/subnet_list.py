@@ -35,7 +35,7 @@ def read(path: Path) -> Fabric:
     """Raises UserError with file and line."""
     text = Text(path)
     cables = Cables(text)
-    for number, line in enumerate(text.lines, 1):
+    for number, line in text:
         if not line.strip():
             continue
         match = _LINE.fullmatch(line)

@@ -2,43 +2,47 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import NoReturn
 
 from assay.errors import UserError
 
-MOST_BYTES = 4 << 30  # larger than the tables of any fabric
 LONGEST_LINE = 1 << 16
 LONGEST_NAME = 128
 
 
 class Text:
-    """The lines of a file; ``refuse`` names the file and a line."""
+    """The lines of a file with their numbers, from 1, as they are read; ``refuse`` names the file and a line."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        try:
-            size = path.stat().st_size
-            if size > MOST_BYTES:
-                raise UserError(f"{path}: {size} bytes are no fabric's")
-            raw = path.read_bytes()
-        except OSError as error:
-            raise UserError(f"cannot read {path}: {error.strerror}") from None
-        if not raw.strip():
-            raise UserError(
-                f"{path}: the file is empty", "was the tool that wrote it allowed to see the fabric?"
-            )
-        if b"\0" in raw:
-            raise UserError(f"{path}: not a text file")
-        self.lines = raw.decode("utf-8", errors="replace").split("\n")
-        longest = max(range(len(self.lines)), key=lambda n: len(self.lines[n]))
-        if len(self.lines[longest]) > LONGEST_LINE:
-            self.refuse(longest + 1, f"a line of {len(self.lines[longest])} characters")
+        self.last = 0  # the number of the last line that is not blank, of those that were read
 
-    @property
-    def last(self) -> int:
-        """The number of the last line that is not empty."""
-        return next(n for n in range(len(self.lines), 0, -1) if self.lines[n - 1].strip())
+    def __iter__(self) -> Iterator[tuple[int, str]]:
+        """Lines without their ends. Bytes that are no UTF-8 are replaced. Raises UserError for a file that cannot be
+        read, is empty, no text, or has a line that no tool writes."""
+        try:
+            with self.path.open("rb") as file:
+                for number in count(1):
+                    raw = file.readline(LONGEST_LINE + 1)
+                    if not raw:
+                        break
+                    if len(raw) > LONGEST_LINE:
+                        self.refuse(number, f"a line of more than {LONGEST_LINE} characters")
+                    if b"\0" in raw:
+                        self.refuse(number, "not a text file")
+                    line = raw.decode("utf-8", errors="replace").rstrip("\r\n")
+                    if line and not line.isspace():
+                        self.last = number
+                    yield number, line
+        except OSError as error:
+            raise UserError(f"cannot read {self.path}: {error.strerror}") from None
+        if not self.last:
+            raise UserError(
+                f"{self.path}: the file is empty", "was the tool that wrote it allowed to see the fabric?"
+            )
 
     def refuse(self, line: int, what: str, fix: str = "") -> NoReturn:
         raise UserError(f"{self.path}:{line}: {printable(what)}", fix)
