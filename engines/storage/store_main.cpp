@@ -15,6 +15,7 @@
 #include "core/error.hpp"
 #include "core/main.hpp"
 #include "storage/store/background_drain.hpp"
+#include "storage/store/other_jobs.hpp"
 #include "storage/store/progress.hpp"
 #include "storage/store/recover.hpp"
 
@@ -126,7 +127,9 @@ void recover_store(const std::string& path, const RecoveryOptions& options) {
                    {"kept_torn", recovery.torn},
                    {"discarded", recovery.discarded}});
     fmt::print("{}\n", result.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
-    if (recovery.kept.empty() && !recovery.torn) store->remove();
+    if (!recovery.kept.empty() || recovery.torn) return;
+    store->remove();
+    remove_dead_links();
 }
 
 // Nothing of the job that has started this process remains: no terminal, no descriptors, no folder

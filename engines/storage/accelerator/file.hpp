@@ -71,7 +71,8 @@ public:
 private:
     class RangeLock;
     AcceleratedFile() = default;
-    bool claim(int mode);
+    int wait_for_other_jobs();
+    bool claim(int mode, bool in_world);
     bool find_nodes();
     bool open_descriptor(FileStatus& status);
     bool claim_shared_pointer();

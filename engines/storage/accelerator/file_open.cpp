@@ -23,6 +23,7 @@
 #include "storage/accelerator/file.hpp"
 #include "storage/accelerator/remote.hpp"
 #include "storage/store/background.hpp"
+#include "storage/store/other_jobs.hpp"
 
 namespace assay::storage {
 namespace {
@@ -191,7 +192,12 @@ int AcceleratedFile::open(MPI_Comm comm, const char* name, int mode, MPI_Info in
 
     char absolute[PATH_MAX];
     file->path_ = realpath(path.c_str(), absolute) ? absolute : path;
-    if (!file->claim(mode)) {
+    const bool in_world = file->find_nodes();
+    if (const int stale = file->wait_for_other_jobs()) {
+        PMPI_File_close(&file->mpi_file_);
+        return to_default_handler(stale);
+    }
+    if (!file->claim(mode, in_world)) {
         job->report_once(
             path +
             " uses the MPI's own I/O: it is not a regular file, or its path is too "
@@ -232,6 +238,18 @@ bool AcceleratedFile::find_nodes() {
     return true;
 }
 
+// Collective: waits until the file system has what other jobs of these nodes have acknowledged in
+// memory. Returns the same error class on every rank.
+int AcceleratedFile::wait_for_other_jobs() {
+    FileStatus status;
+    std::string error;
+    if (first_of_node_ && read_status(path_.c_str(), status) == 0 && status.regular)
+        error = storage::wait_for_other_jobs(job_->store(), status, job_->settings().wait_s);
+    if (!error.empty())
+        std::fprintf(stderr, "assay io: %s cannot be opened: %s\n", path_.c_str(), error.c_str());
+    return worst_code(comm_, error.empty() ? MPI_SUCCESS : MPI_ERR_IO);
+}
+
 // Opens the descriptor for all access to the file system. False: it cannot be opened, or the file
 // is not a regular one.
 bool AcceleratedFile::open_descriptor(FileStatus& status) {
@@ -258,11 +276,11 @@ bool AcceleratedFile::claim_shared_pointer() {
 
 // Collective: takes what the file needs. False: some rank cannot, or they have opened different
 // files; then none has anything.
-bool AcceleratedFile::claim(int mode) {
+bool AcceleratedFile::claim(int mode, bool in_world) {
     mode_ = mode;
     Store& store = job_->store();
     FileStatus status;
-    bool good = find_nodes() && open_descriptor(status);
+    bool good = in_world && open_descriptor(status);
     slot_ = good ? acquire_slot(store, status, path_) : file_slots;
     const bool has_slot = slot_ != file_slots;
     const bool has_pointer = has_slot && rank_ == 0 && claim_shared_pointer();

@@ -86,6 +86,7 @@ Settings Settings::from_environment() {
         if (!variable(gone).empty())
             settings.error = std::string(gone) + " is not used any more: set ASSAY_IO_UNTIL=memory";
     read_number("ASSAY_IO_RETRY", settings.retry_s, settings.error);
+    read_number("ASSAY_IO_WAIT", settings.wait_s, settings.error);
     settings.drain_program = variable("ASSAY_IO_DRAIN_PROGRAM");
     read_flag("ASSAY_IO_REQUIRE", settings.required, settings.error);
     read_number("ASSAY_IO_DRAIN_THREADS", settings.drain_threads, settings.error);

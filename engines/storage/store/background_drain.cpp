@@ -9,6 +9,7 @@
 
 #include <cerrno>
 
+#include "storage/store/other_jobs.hpp"
 #include "storage/store/progress.hpp"
 
 namespace assay::storage {
@@ -54,6 +55,7 @@ BackgroundDrain::BackgroundDrain(Store& store, const BackgroundSettings& setting
 bool BackgroundDrain::run() {
     auto& superblock = store_.superblock();
     superblock.background = static_cast<std::uint32_t>(getpid());
+    link_store(store_);
     superblock.background_state = BackgroundState::running;
     drain_.start(settings_.lag_ms);
     std::uint64_t next_round = 0;
@@ -222,6 +224,7 @@ bool BackgroundDrain::finish() {
         }
     }
     store_.remove();
+    remove_dead_links();
     return true;
 }
 

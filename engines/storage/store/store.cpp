@@ -118,6 +118,21 @@ bool is_zombie(std::uint32_t pid) {
     return fields && std::strtol(fields, nullptr, 10) <= 1;
 }
 
+// Whether the store can be locked by this process alone. The background drain of a job that has
+// ended is waited for.
+bool lock_alone(int fd, const struct stat& info) {
+    constexpr int drain_limit_s = 600, polls_per_s = 50;
+    for (int poll = 0; flock(fd, LOCK_EX | LOCK_NB); ++poll) {
+        const std::uint64_t bytes =
+            S_ISCHR(info.st_mode) ? device_bytes(info) : static_cast<std::uint64_t>(info.st_size);
+        if (read_superblock(fd, bytes).phase != Phase::detached ||
+            poll > drain_limit_s * polls_per_s)
+            return false;
+        usleep(1'000'000 / polls_per_s);
+    }
+    return true;
+}
+
 // Why a device or file may not be overwritten: another job's data are in it. Empty: it may.
 std::string unrecovered_data(int fd, const std::string& path, std::size_t existing_bytes) {
     const auto [store, version, phase, job, layout, bytes] = read_superblock(fd, existing_bytes);
@@ -250,7 +265,8 @@ std::unique_ptr<Store> Store::create(const std::string& location, std::uint64_t 
         failure.what = store->path_ + " cannot be opened as a store: " + errno_text();
         return nullptr;
     }
-    if (flock(store->fd_, LOCK_EX | LOCK_NB)) {
+    fstat(store->fd_, &info);
+    if (!lock_alone(store->fd_, info)) {
         failure.what = store->path_ + " is in use by another job";
         return nullptr;
     }

@@ -92,7 +92,9 @@ def find_stores(paths: Iterable[str] = ()) -> list[str]:
         ]
     folders = dict.fromkeys([os.environ.get("ASSAY_IO_STORE", DEFAULT_STORE), DEFAULT_STORE])
     stores = [store for folder in folders if Path(folder).is_dir() for store in _in_folder(folder)]
-    return stores + [device for device in glob.glob("/dev/dax*.*") if _is_store(device)]
+    devices = [device for device in glob.glob("/dev/dax*.*") if _is_store(device)]
+    # Links in /dev/shm lead to stores elsewhere that a background drain writes.
+    return list(dict.fromkeys(os.path.realpath(store) for store in stores + devices if Path(store).exists()))
 
 
 def read_store(store: str) -> StoreContents:

@@ -96,7 +96,7 @@ int main(int argc, char** argv) {
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     folder = argv[1];
     bool found = false;
-    for (const auto* group : {&names, &many, &outside, &faults})
+    for (const auto* group : {&names, &many, &outside, &faults, &later})
         for (const auto& test_case : *group) {
             if (std::string(argv[2]) != test_case.name) continue;
             found = true;

@@ -8,7 +8,7 @@
 
 constexpr int block = 1 << 18;  // ints: 1 MiB
 
-extern const std::vector<Case> names, many, outside, faults;
+extern const std::vector<Case> names, many, outside, faults, later;
 
 // The content of a rank's block.
 std::vector<int> block_of(int version, int of_rank);

@@ -12,6 +12,7 @@ from background import (
     MEMORY,
     STORE_TOOL,
     drains_of,
+    faulty_drain,
     held_drain,
     kill_drains,
     store_folder,
@@ -27,6 +28,7 @@ from durability import (
     has_blocks,
     mounted,
     needs_root,
+    planted,
     run_case,
     the_store,
 )
@@ -160,3 +162,27 @@ def test_all_ranks_are_killed(mpi: str, tmp_path: Path, shm: Path) -> None:
     assert result.returncode != 0
     wait_for_end(shm)
     assert has_blocks(tmp_path / "data", 1)
+
+
+# ---- other jobs
+
+
+@pytest.mark.parametrize("same_place", [True, False], ids=["same-store-folder", "another-one"])
+@mpis
+def test_another_job_sees_the_data(mpi: str, same_place: bool, tmp_path: Path, shm: Path) -> None:
+    """It waits for the drain of the file that it opens, which takes 3 s."""
+    slow = faulty_drain(tmp_path, planted(tmp_path, "write:SLEEP3000"))
+    check(run_case(mpi, "closed", tmp_path, shm, **MEMORY, **NEVER_DRAIN, **slow), "closed")
+    assert (tmp_path / "data").stat().st_size == 0
+    check(run_case(mpi, "reread", tmp_path, shm if same_place else tmp_path), "reread")
+    wait_for_end(shm)
+
+
+def test_another_job_gets_an_error_if_nobody_drains(held: dict[str, str], tmp_path: Path, shm: Path) -> None:
+    run_held("mpich", held, tmp_path, shm)
+    kill_drains(shm)
+    store = the_store(shm)
+    result = run_case("mpich", "reread", tmp_path, shm)
+    assert "bad reread" in result.stdout and f"assay io drain {store}" in result.stderr, result.stderr
+    assert assay("io", "drain", str(store)).returncode == 0
+    check(run_case("mpich", "reread", tmp_path, shm), "reread")

@@ -1,0 +1,136 @@
+#include "storage/store/other_jobs.hpp"
+
+#include <dirent.h>
+#include <limits.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include "storage/store/background.hpp"
+#include "storage/store/progress.hpp"
+
+namespace assay::storage {
+namespace {
+
+constexpr const char* prefix = "assay-io-";
+constexpr const char* link_prefix = "assay-io-at-";
+constexpr long poll_ms = 5;
+
+std::string folder_of(const std::string& path) {
+    const auto slash = path.rfind('/');
+    return slash == std::string::npos ? "." : path.substr(0, std::max<std::size_t>(1, slash));
+}
+
+// The entries of a folder whose names begin so.
+std::vector<std::string> entries(const std::string& folder, const char* begin) {
+    std::vector<std::string> found;
+    DIR* stream = opendir(folder.c_str());
+    if (!stream) return found;
+    while (const dirent* entry = readdir(stream))
+        if (std::strncmp(entry->d_name, begin, std::strlen(begin)) == 0)
+            found.push_back(folder + "/" + entry->d_name);
+    closedir(stream);
+    return found;
+}
+
+// The real paths of the stores of this user, apart from `own`. Who owns a store says which files it
+// describes, so those of other users are left alone.
+std::vector<std::string> other_stores(const Store& own) {
+    std::vector<std::string> all = entries(stores_folder, prefix), chosen;
+    if (const auto folder = folder_of(own.path()); folder != stores_folder)
+        for (auto& path : entries(folder, prefix)) all.push_back(std::move(path));
+    struct stat mine{}, link{}, info{};
+    if (fstat(own.descriptor(), &mine)) return chosen;
+    for (const auto& path : all) {
+        if (lstat(path.c_str(), &link) || link.st_uid != geteuid()) continue;
+        char real[PATH_MAX];
+        if (!realpath(path.c_str(), real) || stat(real, &info)) continue;
+        const bool store = S_ISREG(info.st_mode) ? info.st_uid == geteuid() : S_ISCHR(info.st_mode);
+        if (store && (info.st_ino != mine.st_ino || info.st_dev != mine.st_dev))
+            chosen.emplace_back(real);
+    }
+    std::sort(chosen.begin(), chosen.end());
+    chosen.erase(std::unique(chosen.begin(), chosen.end()), chosen.end());
+    return chosen;
+}
+
+// The slot of the file, if data of it are acknowledged; file_slots: there are none.
+std::uint32_t acknowledged_slot(const Store& store, const FileStatus& file) {
+    const Phase phase = store.superblock().phase.load();
+    if (phase != Phase::active && phase != Phase::detached) return file_slots;
+    for (std::uint32_t k = 0; k < file_slots; ++k) {
+        const auto& slot = store.file(k);
+        if (!slot.generation.load(std::memory_order_acquire)) break;
+        if (slot.acknowledged.load() && !slot.deleted.load() &&
+            is_same_file(slot, file, store.is_of_another_boot()))
+            return k;
+    }
+    return file_slots;
+}
+
+bool nobody_uses(const Store& store) {
+    if (flock(store.descriptor(), LOCK_EX | LOCK_NB)) return false;
+    flock(store.descriptor(), LOCK_UN);
+    return true;
+}
+
+// Why the file's data are not written; empty: they are.
+std::string wait_until_written(const Store& store, std::uint32_t number, unsigned limit_s) {
+    const auto& slot = store.file(number);
+    const std::uint32_t generation = slot.generation.load();
+    for (long waited_ms = 0;; waited_ms += poll_ms) {
+        if (!slot.acknowledged.load() || slot.generation.load() != generation ||
+            is_written(store, number))
+            return {};
+        if (const auto error = slot.error.load()) return std::strerror(static_cast<int>(error));
+        if (!background_drain_runs(store) && nobody_uses(store)) return "nobody drains them";
+        if (waited_ms / 1000 >= static_cast<long>(limit_s))
+            return "they were not written within " + std::to_string(limit_s) + " s";
+        store.request_drain();
+        const timespec pause{0, poll_ms * 1'000'000};
+        nanosleep(&pause, nullptr);
+    }
+}
+
+}  // namespace
+
+std::string wait_for_other_jobs(const Store& own, const FileStatus& file, unsigned limit_s) {
+    for (const auto& path : other_stores(own)) {
+        Failure failure;
+        const auto store = Store::attach(path, false, failure);
+        if (!store || std::strncmp(store->superblock().job, own.superblock().job,
+                                   sizeof own.superblock().job) == 0)
+            continue;
+        const std::uint32_t slot = acknowledged_slot(*store, file);
+        if (slot == file_slots) continue;
+        if (const auto reason = wait_until_written(*store, slot, limit_s); !reason.empty())
+            return "data of an earlier job are in " + path + " and not in the file yet: " + reason +
+                   "; fix: assay io drain " + path;
+    }
+    return {};
+}
+
+void link_store(const Store& store) {
+    remove_dead_links();
+    if (folder_of(store.path()) == stores_folder) return;
+    const std::string name = std::string(stores_folder) + "/" + link_prefix +
+                             store.superblock().job + "-" + std::to_string(getpid());
+    if (symlink(store.path().c_str(), name.c_str()))
+        return;  // jobs with another place do not find it
+}
+
+void remove_dead_links() {
+    struct stat link{}, info{};
+    for (const auto& path : entries(stores_folder, link_prefix))
+        if (lstat(path.c_str(), &link) == 0 && S_ISLNK(link.st_mode) && link.st_uid == geteuid() &&
+            stat(path.c_str(), &info) != 0)
+            unlink(path.c_str());
+}
+
+}  // namespace assay::storage
