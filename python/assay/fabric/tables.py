@@ -78,8 +78,24 @@ def min_hop(fabric: Fabric) -> ForwardingTables:
 
 
 def up_down(fabric: Fabric) -> ForwardingTables:
+    """Up is away from the hosts, or, where that leaves hosts apart, towards one switch in the middle."""
     topology = _Topology(fabric)
-    return topology.finished(_least_loaded(topology, topology.up_down_distances()), "up/down")
+    distances = topology.up_down_distances()
+    if (distances.total[fabric.leaves] >= FAR).any():
+        topology = _Topology(fabric, _towards_the_middle(topology))
+        distances = topology.up_down_distances()
+    return topology.finished(_least_loaded(topology, distances), "up/down")
+
+
+def _towards_the_middle(topology: _Topology) -> Ints:
+    """[S] ranks, no two alike: higher nearer to the switch whose farthest leaf switch is nearest. Every switch has a
+    way up to it."""
+    total = topology.distances().total
+    root = int(total.max(axis=1, initial=0).argmin())
+    away = topology.distances_to(root)
+    rank = np.empty(len(away), np.int32)
+    rank[np.lexsort((np.arange(len(away)), -away))] = np.arange(len(away))
+    return rank
 
 
 ENGINES: dict[str, Callable[[Fabric], ForwardingTables]] = {
@@ -100,9 +116,9 @@ class _Distances:
 class _Topology:
     """The switches' neighbours as [S, ports + 1] arrays, -1 where the other end is no switch."""
 
-    def __init__(self, fabric: Fabric) -> None:
+    def __init__(self, fabric: Fabric, levels: Ints | None = None) -> None:
         self.fabric = fabric
-        self.levels = fabric.levels
+        self.levels = fabric.levels if levels is None else levels  # a link to a higher one goes up
         link = fabric.next_link
         is_switch = (link >= 0) & (fabric.link_to[link] < fabric.switches)
         self.neighbour = np.where(is_switch, fabric.link_to[link], -1)
@@ -127,6 +143,13 @@ class _Topology:
     def distances(self) -> _Distances:
         source, target = self.fabric.link_from[self.links], self.fabric.link_to[self.links]
         return _Distances(self._relaxed(self._start(), source, target))
+
+    def distances_to(self, switch: int) -> Ints:
+        """[S] hops to one switch; FAR where there is no path."""
+        distance = np.full((self.fabric.switches, 1), FAR, np.int32)
+        distance[switch] = 0
+        source, target = self.fabric.link_from[self.links], self.fabric.link_to[self.links]
+        return self._relaxed(distance, source, target)[:, 0]
 
     def up_down_distances(self) -> _Distances:
         """A switch with a way down uses the shortest of them; another goes up to the nearest that has one."""

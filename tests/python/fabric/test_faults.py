@@ -6,6 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from recorded import SIX
 
 from assay.explain import explain
@@ -46,18 +48,36 @@ def with_port(routes: Routes, switch: int, host: int, port: int) -> Routes:
 
 
 def ring(switches: int) -> Fabric:
-    """Switches in a circle, one host on each: the smallest fabric whose shortest paths can deadlock."""
+    """Switches in a circle, one host on each: the smallest fabric whose shortest paths can deadlock. A host is at
+    port 1, the next switch at port 2."""
     ends = [(switches + s, 1, s, 1) for s in range(switches)]
     ends += [(s, 2, (s + 1) % switches, 3) for s in range(switches)]
+    return cabled(switches, switches, ends)
+
+
+def connected(switches: int, pairs: list[tuple[int, int]], hosts: list[int]) -> Fabric:
+    """Cables between pairs of switches, and hosts on the given ones."""
+    used = [0] * switches
+
+    def port(switch: int) -> int:
+        used[switch] += 1
+        return used[switch]
+
+    ends = [(switches + h, 1, switch, port(switch)) for h, switch in enumerate(hosts)]
+    ends += [(a, port(a), b, port(b)) for a, b in pairs]
+    return cabled(switches, len(hosts), ends)
+
+
+def cabled(switches: int, hosts: int, ends: list[tuple[int, int, int, int]]) -> Fabric:
     both = np.array([*ends, *[(c, d, a, b) for a, b, c, d in ends]], np.int32)
     return Fabric(
         switch_names=[f"s{s}" for s in range(switches)],
         switch_guids=np.arange(switches, dtype=np.uint64) + 1,
         switch_lids=np.arange(1, switches + 1, dtype=np.int32),
-        switch_ports=np.full(switches, 4, np.int32),
-        host_names=[f"h{s}" for s in range(switches)],
-        host_guids=np.arange(switches, dtype=np.uint64) + 100,
-        host_lids=np.arange(100, switches + 100, dtype=np.int32),
+        switch_ports=np.full(switches, 40, np.int32),
+        host_names=[f"h{h}" for h in range(hosts)],
+        host_guids=np.arange(hosts, dtype=np.uint64) + 100,
+        host_lids=np.arange(100, hosts + 100, dtype=np.int32),
         link_from=both[:, 0],
         link_from_port=both[:, 1],
         link_to=both[:, 2],
@@ -137,6 +157,30 @@ def test_shortest_paths_in_a_ring_have_a_credit_loop(switches: int) -> None:
     assert (fabric.link_to[loops[0]] == fabric.link_from[np.roll(loops[0], -1)]).all()
     outcome, (finding,) = concluded(routes)
     assert (outcome, finding.rule, len(finding.details)) == ("FAIL", "credit_loop", switches)
+
+
+@pytest.mark.parametrize("switches", [3, 4, 5, 8])
+def test_up_down_in_a_ring_reaches_everyone_without_a_credit_loop(switches: int) -> None:
+    fabric = ring(switches)
+    routes = Routes(fabric, tables.compute(fabric, "up/down"))
+    assert faults.credit_loops(routes) == []
+    assert faults.unreachable_pairs(routes) == 0
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.data())
+def test_up_down_in_any_connected_fabric(data: st.DataObject) -> None:
+    switches = data.draw(st.integers(2, 9))
+    pairs = {(data.draw(st.integers(0, s - 1)), s) for s in range(1, switches)}
+    some = st.tuples(st.integers(0, switches - 1), st.integers(0, switches - 1))
+    pairs |= {(min(a, b), max(a, b)) for a, b in data.draw(st.lists(some, max_size=8)) if a != b}
+    hosts = data.draw(st.lists(st.integers(0, switches - 1), min_size=2, max_size=8))
+    fabric = connected(switches, sorted(pairs), hosts)
+    for engine in ("up/down", "min-hop"):
+        routes = Routes(fabric, tables.compute(fabric, engine))
+        assert faults.unreachable_pairs(routes) == 0
+        if engine == "up/down":
+            assert faults.credit_loops(routes) == []
 
 
 @pytest.mark.parametrize("engine", sorted(tables.ENGINES))
