@@ -11,6 +11,7 @@
 #include <set>
 #include <sstream>
 
+#include "core/ethtool.hpp"
 #include "core/topology.hpp"
 
 namespace assay {
@@ -54,16 +55,23 @@ constexpr std::array table = {
     Fact{"net.ipv4.udp_mem.max", "1", "pages that all UDP sockets may use"},
     Fact{"interface.mtu", "B", "largest packet of the interface"},
     Fact{"interface.speed", "B/s", "negotiated speed"},
+    Fact{"interface.speed_max", "B/s", "fastest speed that the adapter supports"},
+    Fact{"interface.duplex", "", "full or half"},
     Fact{"interface.state", "", "up or down"},
     Fact{"interface.driver", "", "kernel driver"},
     Fact{"interface.kind", "", "physical or virtual"},
+    Fact{"interface.link_layer", "", "Ethernet, InfiniBand, wireless or other"},
+    Fact{"interface.master", "", "the bond or bridge that the interface belongs to"},
     Fact{"rdma.state", "", "state of the port: ACTIVE, DOWN, ..."},
+    Fact{"rdma.physical_state", "", "state of the port's link: LinkUp, Polling, Disabled, ..."},
     Fact{"rdma.rate", "B/s", "negotiated rate of the port"},
+    Fact{"rdma.link", "", "width and generation of the port's link: 4X EDR"},
     Fact{"rdma.link_layer", "", "InfiniBand or Ethernet"},
     Fact{"rdma.firmware", "", "firmware version of the adapter"},
     Fact{"rdma.adapter", "", "GUID of the card, the same for all its devices and ports"},
     Fact{"rdma.subnet", "", "prefix of an InfiniBand port's subnet"},
     Fact{"pcie.class", "", "network, display, storage or accelerator"},
+    Fact{"pcie.vendor", "", "PCI vendor number, such as 10de"},
     Fact{"pcie.speed", "1/s", "transfers per second and lane; an idle GPU lowers it"},
     Fact{"pcie.width", "1", "lanes in use"},
     Fact{"pcie.speed_max", "1/s", "highest speed of the device"},
@@ -74,6 +82,7 @@ constexpr std::array table = {
     Fact{"pcie.device_share", "1",
          "bandwidth over the best that the device supports: below 1 in too small a slot"},
     Fact{"device.pci", "", "PCI address of an interface or RDMA device"},
+    Fact{"gpu.visible_devices", "", "CUDA_VISIBLE_DEVICES, where it is set: other GPUs are hidden"},
 };
 
 // The number at the start of a text; none when there is no number.
@@ -187,6 +196,15 @@ std::string pci_of(const std::string& entry) {
     return std::count(name.begin(), name.end(), ':') == 2 ? name : "";
 }
 
+// By the kernel's number of the link layer (linux/if_arp.h).
+std::string link_layer(const std::string& folder) {
+    const std::string type = read_line(folder + "/type");
+    if (type == "32") return "InfiniBand";
+    if (type != "1" && !type.empty()) return "other";
+    return fs::exists(folder + "/phy80211") || fs::exists(folder + "/wireless") ? "wireless"
+                                                                                : "Ethernet";
+}
+
 Context interface_context(const std::string& name) {
     const std::string folder = sysfs("class/net/" + name);
     Context context{{.host = host_name(), .device = name, .numa = numa_of(folder + "/device")},
@@ -196,11 +214,24 @@ Context interface_context(const std::string& name) {
     // In Mbit/s; -1 or a read error without a negotiated speed.
     if (const auto speed = number(read_line(folder + "/speed")); speed && *speed > 0)
         set_number(facts, "interface.speed", speed, 1e6 / 8);
+    set_number(facts, "interface.speed_max", fastest_link_mode(name), 1.0 / 8);
+    if (const auto duplex = read_line(folder + "/duplex"); duplex != "unknown")
+        set_text(facts, "interface.duplex", duplex);
     set_text(facts, "interface.state", read_line(folder + "/operstate"));
     set_text(facts, "interface.driver", link_name(folder + "/device/driver"));
     facts["interface.kind"] = fs::exists(folder + "/device") ? "physical" : "virtual";
+    facts["interface.link_layer"] = link_layer(folder);
+    set_text(facts, "interface.master", link_name(folder + "/master"));
     set_text(facts, "device.pci", pci_of(folder));
     return context;
+}
+
+// "100 Gb/sec (4X EDR)" gives "4X EDR".
+std::string in_brackets(const std::string& line) {
+    const auto open = line.find('('), close = line.find(')');
+    return open == std::string::npos || close == std::string::npos || close < open
+               ? ""
+               : line.substr(open + 1, close - open - 1);
 }
 
 // "4: ACTIVE" gives "ACTIVE".
@@ -217,8 +248,9 @@ Context rdma_port_context(const std::string& device, const std::string& port) {
         Json::object()};
     Json& facts = context.facts;
     set_text(facts, "rdma.state", after_colon(read_line(port_folder + "/state")));
-    set_number(facts, "rdma.rate", number(read_line(port_folder + "/rate")),
-               1e9 / 8);  // "100 Gb/sec (4X EDR)"
+    set_text(facts, "rdma.physical_state", after_colon(read_line(port_folder + "/phys_state")));
+    set_number(facts, "rdma.rate", number(read_line(port_folder + "/rate")), 1e9 / 8);
+    set_text(facts, "rdma.link", in_brackets(read_line(port_folder + "/rate")));
     set_text(facts, "rdma.link_layer", read_line(port_folder + "/link_layer"));
     set_text(facts, "rdma.firmware", read_line(folder + "/fw_ver"));
     set_text(facts, "rdma.adapter", read_line(folder + "/sys_image_guid"));
@@ -265,8 +297,11 @@ std::optional<Context> pci_device_context(const std::string& address) {
     const std::string entry = sysfs("bus/pci/devices/" + address);
     const std::string kind = pci_class(read_line(entry + "/class"));
     if (kind.empty()) return std::nullopt;
+    const std::string vendor = read_line(entry + "/vendor");  // "0x10de"
     const Link now = read_link(entry, "current"), device = read_link(entry, "max");
-    if (now.rate() == 0) return std::nullopt;
+    // A GPU counts also where its link is lost or not shown, as in some guests.
+    const bool is_gpu = vendor == "0x10de" && (kind == "display" || kind == "accelerator");
+    if (now.rate() == 0 && !is_gpu) return std::nullopt;
     // The port above the device is the parent folder of the device's own.
     const fs::path real = fs::canonical(entry, ignored);
     const Link slot = ignored ? Link{} : read_link(real.parent_path(), "max");
@@ -274,13 +309,14 @@ std::optional<Context> pci_device_context(const std::string& address) {
                     Json::object()};
     Json& facts = context.facts;
     facts["pcie.class"] = kind;
+    if (vendor.starts_with("0x")) set_text(facts, "pcie.vendor", vendor.substr(2));
     set_number(facts, "pcie.speed", now.speed);
     set_number(facts, "pcie.width", now.width);
     set_number(facts, "pcie.speed_max", device.speed);
     set_number(facts, "pcie.width_max", device.width);
     set_number(facts, "pcie.slot_speed_max", slot.speed);
     set_number(facts, "pcie.slot_width_max", slot.width);
-    if (device.rate() > 0) {
+    if (now.rate() > 0 && device.rate() > 0) {
         facts["pcie.device_share"] = now.rate() / device.rate();
         Link agreed = device;
         if (slot.speed) agreed.speed = std::min(*device.speed, *slot.speed);
@@ -309,6 +345,8 @@ Json host_settings() {
                    number(read_line(procfs(std::string("sys/net/core/") + name))));
     set_udp_memory(facts);
     set_text(facts, "machine.product", read_line(sysfs("class/dmi/id/product_name")));
+    if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES"))
+        facts["gpu.visible_devices"] = *visible == 0 ? "none" : visible;
     // The lab sets ASSAY_GUEST in its emulated guests.
     facts["machine.virtual"] = std::getenv("ASSAY_GUEST") != nullptr ? "emulated"
                                : is_virtual()                        ? "yes"

@@ -43,6 +43,7 @@ Detours observe(double duration) {
 void detail::run_noise(const Options& options, Bench& bench) {
     const int cores = core_count();
     std::vector<Detours> per_core(static_cast<std::size_t>(cores));
+    bench.sink.progress(0, "watching every core", options.real("budget"));
     {
         std::vector<std::jthread> pool;
         pool.reserve(static_cast<std::size_t>(cores));

@@ -58,7 +58,7 @@ def test_verdict_and_culprit_come_first(open_report: Open, scheme: str) -> None:
     assert page.locator("h1").inner_text().split() == ["✕", "FAIL"]
     assert (
         page.locator(".banner p").inner_text()
-        == "1 of 4 criteria failed: h3 sends at 51 % of its peers' rate."
+        == "1 of 4 criteria failed: slowest pair at 1 MiB >= 80 % of the median pair."
     )
     finding = page.locator("#findings article")
     assert finding.count() == 1

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <barrier>
+#include <functional>
 #include <thread>
 #include <vector>
 
@@ -52,6 +53,9 @@ private:
 // cannot have happened, and are not counted.
 constexpr double max_excess = 1.3;
 
+// On a busy machine a pass takes seconds; whoever waits hears in between that it goes on.
+constexpr Nanoseconds beat_interval = 1'000'000'000;
+
 struct Plan {
     double seconds;
     std::int64_t repeats;
@@ -86,13 +90,15 @@ public:
 
     std::size_t threads() const { return cores_.size(); }
 
-    // Bandwidth of each pass, in B/s.
-    std::vector<double> passes(const Kernel& kernel, const Plan& plan) const {
+    // Bandwidth of each pass, in B/s. `beat` is called between two passes, once a second at most.
+    std::vector<double> passes(const Kernel& kernel, const Plan& plan,
+                               const std::function<void()>& beat) const {
         std::vector<double> bandwidths, checksums(threads());
         const double bytes = kernel.traffic * static_cast<double>(parts_[0]->arrays().n *
                                                                   sizeof(double) * threads());
         Nanoseconds begin = 0;
         const Nanoseconds first = now();
+        Nanoseconds last_beat = first;
         bool done = false;
         std::barrier start(static_cast<std::ptrdiff_t>(threads()),
                            [&]() noexcept { begin = now(); });
@@ -101,6 +107,10 @@ public:
             bandwidths.push_back(bytes / seconds(end - begin));
             done = seconds(end - first) >= plan.seconds &&
                    static_cast<std::int64_t>(bandwidths.size()) > plan.repeats;
+            if (end - last_beat > beat_interval) {
+                last_beat = end;
+                beat();
+            }
         });
         std::vector<std::jthread> pool;
         pool.reserve(threads());
@@ -174,9 +184,12 @@ void detail::run_memory(const Options& options, Bench& bench) {
         const ThreadTeam team(setup.cores, setup.memory_nodes, setup.bytes);
         double best = 0;  // of the kernels without regular stores, which read no lines
         for (const Kernel& kernel : chosen) {
-            bench.sink.progress(done / steps, std::string(kernel.operation),
-                                (steps - done) * plan.seconds);
-            auto samples = team.passes(kernel, plan);
+            const auto beat = [&] {
+                bench.sink.progress(done / steps, std::string(kernel.operation),
+                                    (steps - done) * plan.seconds);
+            };
+            beat();
+            auto samples = team.passes(kernel, plan, beat);
             bool reads_lines = kernel.stores == "regular";
             if (!reads_lines) best = std::max(best, summarize(samples).median);
             if (reads_lines && summarize(samples).median > max_excess * best) {

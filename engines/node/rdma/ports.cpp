@@ -30,6 +30,22 @@ std::optional<int> parse_whole(std::string_view text) {
                                                                     : std::nullopt;
 }
 
+std::optional<std::uint64_t> read_count(const std::string& path) {
+    const std::string text = read_line(path);
+    std::uint64_t value = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    return error == std::errc() && end == text.data() + text.size() && !text.empty()
+               ? std::optional(value)
+               : std::nullopt;  // "N/A (no PMA)": the port lacks the counter
+}
+
+// Both counters of a folder, in units of `unit` bytes.
+std::optional<PortBytes> read_bytes(const std::string& folder, const char* sent,
+                                    const char* received, std::uint64_t unit) {
+    const auto out = read_count(folder + sent), in = read_count(folder + received);
+    return out && in ? std::optional(PortBytes{*out * unit, *in * unit}) : std::nullopt;
+}
+
 std::string join(const std::vector<std::string>& names) {
     std::string text;
     for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
@@ -121,6 +137,16 @@ bool in_software(const std::string& device) {
 std::optional<int> numa_node(const std::string& device) {
     const auto node = parse_whole(read_line(folder(device) + "/device/numa_node"));
     return node && *node >= 0 ? node : std::nullopt;
+}
+
+std::optional<PortBytes> port_bytes(const PortName& name) {
+    // In words of four bytes, also where the port is named "data" (InfiniBand Architecture, PMA).
+    if (const auto bytes =
+            read_bytes(folder(name) + "/counters/", "port_xmit_data", "port_rcv_data", 4))
+        return bytes;
+    const std::string interface = read_line(folder(name) + "/gid_attrs/ndevs/0");
+    if (interface.empty() || interface.find('/') != std::string::npos) return std::nullopt;
+    return read_bytes(sysfs("class/net/" + interface + "/statistics/"), "tx_bytes", "rx_bytes", 1);
 }
 
 std::vector<Gid> gids(const PortName& name) {

@@ -4,6 +4,7 @@
 // (sysfs() in core/topology.hpp). On a host without RDMA the lists are empty.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -31,6 +32,13 @@ PortName find_port(const std::string& device, int port);
 bool in_software(const std::string& device);
 // The NUMA node of the device; none if it has none (SoftRoCE, a host with one node).
 std::optional<int> numa_node(const std::string& device);
+
+// Bytes that a port has sent and received since it was started, by the adapter's own counters.
+// SoftRoCE and others without them count those of their interface; none where neither is there.
+struct PortBytes {
+    std::uint64_t sent = 0, received = 0;
+};
+std::optional<PortBytes> port_bytes(const PortName&);
 
 // An entry of a port's address table.
 struct Gid {

@@ -99,6 +99,9 @@ private:
     void set_peer_party(Connection&, const Json& hello);
     void measure(Connection&);
     void record(Op, std::size_t size, const Result&, int mtu);
+    void record_wire(Op, std::size_t size, const std::optional<PortBytes>& before);
+    Json params(Op, std::size_t size) const;
+    bool sends(Op op) const { return client_ == (op != Op::read); }
     Json hello() const;
 
     const Options& options_;
@@ -206,28 +209,25 @@ void RdmaRun::measure(Connection& connection) {
               });
     for (const std::size_t size : workload_.sizes)
         for (const Op op : workload_.ops) {
+            const auto before = port_bytes(port_);
             const Result result = side.measure(op, size);
             if (!mute) record(op, size, result, endpoint->mtu());
+            record_wire(op, size, before);
         }
     connection.exchange({{"type", "end"}});
 }
 
 // The subject is the side that the bytes come from: the client, or the listening side of a read.
 void RdmaRun::record(Op op, std::size_t size, const Result& result, int mtu) {
-    const bool sent_here = client_ == (op != Op::read);
+    const bool sent_here = sends(op);
     const Party& from = sent_here ? local_ : remote_;
     const Party& to = sent_here ? remote_ : local_;
     const Subject subject{
         .host = from.host, .peer = to.host, .device = from.port, .numa = from.numa};
     const Subject reverse{.host = to.host, .peer = from.host, .device = to.port, .numa = to.numa};
-    const Json params = {{"op", name(op)},
-                         {"size", size},
-                         {"iterations", workload_.iterations},
-                         {"depth", workload_.depth},
-                         {"qps", workload_.qps},
-                         {"peer_device", to.port},
-                         {"bidirectional", workload_.bidirectional},
-                         {"mtu", mtu}};
+    Json params = this->params(op, size);
+    params["peer_device"] = to.port;
+    params["mtu"] = mtu;
     const auto emit = [&](const char* metric, const std::vector<double>& values) {
         sink_.measurement(rdma, metric, subject, params, summarize(values), values);
     };
@@ -245,6 +245,38 @@ void RdmaRun::record(Op op, std::size_t size, const Result& result, int mtu) {
     };
     report_corruption(result.local, sent_here ? reverse : subject);
     report_corruption(result.remote, sent_here ? subject : reverse);
+}
+
+Json RdmaRun::params(Op op, std::size_t size) const {
+    return {{"op", name(op)},
+            {"size", size},
+            {"iterations", workload_.iterations},
+            {"depth", workload_.depth},
+            {"qps", workload_.qps},
+            {"bidirectional", workload_.bidirectional}};
+}
+
+// The proof that the payload passed this side's adapter: the growth of its own counters over the
+// payload of the timed messages, which never is more than what was sent (messages that are verified
+// and headers come on top).
+void RdmaRun::record_wire(Op op, std::size_t size, const std::optional<PortBytes>& before) {
+    const auto after = port_bytes(port_);
+    const Subject subject{
+        .host = local_.host, .peer = remote_.host, .device = local_.port, .numa = local_.numa};
+    Json params = this->params(op, size);
+    params["peer_device"] = remote_.port;
+    params["direction"] = sends(op) ? "sent" : "received";
+    if (!before || !after) {
+        sink_.waived(rdma, "wire", subject, params,
+                     local_.port + " has no counter of its bytes (sysfs counters/port_xmit_data)");
+        return;
+    }
+    const double payload = static_cast<double>(size) * static_cast<double>(workload_.iterations) *
+                           workload_.qps * workload_.repeats;
+    const std::uint64_t grown =
+        sends(op) ? after->sent - before->sent : after->received - before->received;
+    const double share = static_cast<double>(grown) / payload;
+    sink_.measurement(rdma, "wire", subject, params, summarize({&share, 1}));
 }
 
 }  // namespace

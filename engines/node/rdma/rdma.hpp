@@ -49,7 +49,8 @@ inline constexpr std::array rdma_parameters = {
     Parameter{"timeout", Kind::real, "s", "20",
               "longest time without a message of the other side, or without a completion", 1, 3600},
     Parameter{"mute", Kind::flag, "", "",
-              "write no records; the other side writes them to the same run"},
+              "write no records but the count of this port's own bytes; the other side writes the "
+              "rest to the same run"},
     realtime_parameter,
 };
 inline constexpr std::array rdma_metrics = {
@@ -61,6 +62,9 @@ inline constexpr std::array rdma_metrics = {
     Metric{"message_rate", "1/s", Better::higher, "average messages per second"},
     Metric{"corrupted", "1", Better::lower,
            "messages that arrived wrong, of those verified outside the timed part"},
+    Metric{"wire", "1", Better::higher,
+           "bytes that the port itself counted (direction: sent, received) over the payload; below "
+           "1 something has not left or not reached the adapter"},
 };
 }  // namespace detail
 

@@ -79,6 +79,9 @@ def _measure(
         session.err.print(f"checking {where}: memory, noise, network")
         for name in NODE:
             measure_node(session, name, site, hosts, launcher, {})
+            session.carry_on()
+    if session.interrupted:
+        return
     if launcher is None or len(hosts) < 2:
         reason = no_mpi or "one host alone has no network to measure"
         session.waive("network.all_to_all", socket.gethostname(), reason)

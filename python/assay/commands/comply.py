@@ -69,8 +69,7 @@ class Comply:
         run.save()
         session = Session(run, verbose=args.verbose, quiet=args.json)
         with session.interruptible():
-            for specification in wanted:
-                comply(session, specification, offer)
+            comply(session, wanted, offer)
         status = session.conclude(wanted)
         if args.json:
             session.print_json()

@@ -8,6 +8,8 @@ import os
 import shutil
 import socket
 from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
 
 from rich.table import Table
 from rich.text import Text
@@ -16,6 +18,7 @@ from assay.commands.options import add, read_specification
 from assay.commands.parser import Example, Parser
 from assay.errors import EXIT_FAIL, EXIT_PASS, UserError
 from assay.judge import Specification, judge
+from assay.judge.inventory_file import inventory_of, not_counted, to_toml
 from assay.launch import simulator
 from assay.launch.engines import describe, engines_folder, probe
 from assay.launch.launchers import LAUNCHERS
@@ -75,14 +78,22 @@ class Doctor:
     examples = [
         Example("assay doctor"),
         Example("assay doctor --spec cobalt2", "and the settings that an acceptance requires"),
-        Example("assay doctor --json"),
+        Example("assay doctor --write-inventory offer.toml", "what this machine has, for 'assay comply'"),
     ]
 
     def prepare_parser(self, parser: Parser) -> None:
         add(parser, "--spec", "beside settings")
+        parser.add_argument(
+            "--write-inventory",
+            metavar="FILE",
+            type=Path,
+            help="write what this machine has as a specification: 'assay comply' holds others against it",
+        )
         add(parser, "--json")
 
     def run(self, args: argparse.Namespace) -> int:
+        if args.write_inventory is not None:
+            return _write_inventory(args.write_inventory)
         wanted = [read_specification(name) for name in ["settings", *args.spec]]
         checks = [*_engines(), *_launchers(), *_tools(), *_settings(wanted)]
         if args.json:
@@ -90,6 +101,27 @@ class Doctor:
         else:
             _show(checks)
         return EXIT_FAIL if any(c.state == "missing" for c in checks) else EXIT_PASS
+
+
+def _write_inventory(path: Path) -> int:
+    contexts = read_contexts()
+    host = next((c.subject.host for c in contexts if c.subject.device is None and c.subject.host), "")
+    comments = [
+        f"What {host} had on {datetime.now(UTC):%Y-%m-%d}. Rates, MTUs and memory are the least that pass."
+    ]
+    comments += [f"Not counted: {text}" for text in not_counted(contexts, host)]
+    text = to_toml(inventory_of(contexts, host), comments)
+    try:
+        with path.open("x") as file:
+            file.write(text)
+    except FileExistsError:
+        raise UserError(f"{path} is there already", "name another file, or remove it") from None
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}", "name a file that can be made") from None
+    out = console()
+    out.print(Text(text), end="")
+    out.print(f"written to {path}; next: assay comply {path}", soft_wrap=True)
+    return EXIT_PASS
 
 
 def _engines() -> list[Check]:
@@ -142,8 +174,10 @@ def _settings(specifications: list[Specification]) -> list[Check]:
         facts = [criterion for criterion in specification.criteria if criterion.fact]
         for verdict in judge(replace(specification, criteria=facts), contexts, [socket.gethostname()]):
             found = verdict.observed_text or "not on this machine"
-            if verdict.reason and verdict.observed_text:
-                found += f" ({verdict.reason})"
+            if verdict.reason and (verdict.observed_text or verdict.metric.startswith("inventory.")):
+                found = (
+                    f"{verdict.observed_text} ({verdict.reason})" if verdict.observed_text else verdict.reason
+                )
             if verdict.outcome == "PASS":
                 checks.append(Check("settings", verdict.criterion, "ok", found))
                 continue

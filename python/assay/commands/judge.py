@@ -7,7 +7,7 @@ import argparse
 from assay.commands.options import add, read_specification
 from assay.commands.parser import Example, Parser
 from assay.errors import EXIT_OF
-from assay.judge import judge, overall
+from assay.judge import because, integrity, judge, overall
 from assay.records import run as runs
 from assay.records.schema import encode
 from assay.report.terminal import console, show_outcome, show_verdicts
@@ -33,15 +33,16 @@ class Judge:
         specification = read_specification(args.specification)
         run = runs.Run.load(args.run)
         verdicts = judge(specification, run.records, run.info.hosts)
+        verdicts += integrity(run.records, verdicts)
         outcome = overall(verdicts)
-        because = ""
+        reason = because(verdicts)
         if outcome == "PASS" and run.info.state != "complete":  # what is missing might have failed
-            outcome, because = "INCONCLUSIVE", f"the run is {run.info.state}: {run.info.reason}"
+            outcome, reason = "INCONCLUSIVE", f"the run is {run.info.state}: {run.info.reason}"
         if args.json:
             for verdict in verdicts:
                 print(encode(verdict).decode())
         else:
             out = console()
             show_verdicts(out, verdicts, specification.title or specification.name)
-            show_outcome(out, outcome, because)
+            show_outcome(out, outcome, reason)
         return EXIT_OF[outcome]

@@ -17,6 +17,7 @@ from assay.explain.fabric import credit_loop, crowded_ports, lost_routes, slow_c
 from assay.explain.gpu import gpu_copies
 from assay.explain.hca import hca_binding
 from assay.explain.matrix import PairMatrix
+from assay.explain.rdma import rdma_wire
 from assay.explain.retest import plan_retest
 from assay.explain.slow import congestion, slow_block, slow_host, slow_pair
 from assay.explain.storage import straggler, wrong_data
@@ -38,6 +39,7 @@ RULES: dict[str, Rule] = {
     "hca_binding": hca_binding,  # a requested RDMA adapter that carried too little
     "port_errors": port_errors,  # link errors that an adapter's port counted
     "gpu_copies": gpu_copies,  # a narrow PCIe link, or a path that GPUs share
+    "rdma_wire": rdma_wire,  # RDMA payload that did not pass an adapter
     "udp_loss": udp_loss,  # the point where UDP messages were dropped
     "wrong_data": wrong_data,  # files that hold wrong bytes
     "straggler": straggler,  # a rank or node that is the slowest in nearly every round of I/O

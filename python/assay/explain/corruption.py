@@ -18,7 +18,8 @@ MOST_DETAILS = 8
 
 
 def corruption(evidence: Evidence) -> list[Finding]:
-    """Returns one finding for a host that all corrupted pairs share, else one for each pair."""
+    """Returns one finding for a host that all corrupted pairs share, else one for each pair; and one for the devices
+    of a host."""
     # Corrupted files are the matter of explain/storage.py.
     records = [
         record
@@ -26,8 +27,18 @@ def corruption(evidence: Evidence) -> list[Finding]:
         if isinstance(record, Corruption) and not record.name.startswith("storage.")
     ]
     pairs: dict[tuple[str, str], list[Corruption]] = defaultdict(list)
+    devices: dict[str, list[Corruption]] = defaultdict(list)
     for record in records:
-        pairs[record.subject.host or "", record.subject.peer or ""].append(record)
+        if record.subject.peer:
+            pairs[record.subject.host or "", record.subject.peer].append(record)
+        else:
+            devices[record.subject.host or ""].append(record)
+    on_devices = [_device_finding(device_records) for device_records in devices.values()]
+    return on_devices + _pair_findings(pairs)
+
+
+def _pair_findings(pairs: dict[tuple[str, str], list[Corruption]]) -> list[Finding]:
+    records = [record for pair_records in pairs.values() for record in pair_records]
     senders, receivers = {source for source, _ in pairs}, {target for _, target in pairs}
     if len(pairs) > 1 and len(senders) == 1:
         return [_finding(records, Subject(host=senders.pop()), "transmit", f"to {len(receivers)} hosts")]
@@ -39,27 +50,53 @@ def corruption(evidence: Evidence) -> list[Finding]:
     ]
 
 
+def _device_finding(records: Sequence[Corruption]) -> Finding:
+    """Payloads that crossed one machine only, between its memory and a device, or that its device received."""
+    devices = ", ".join(sorted({record.subject.device for record in records if record.subject.device}))
+    name = f"{devices} on {records[0].subject.host}" if devices else str(records[0].subject.host)
+    subject = records[0].subject if len({record.subject for record in records}) == 1 else Subject()
+    return Finding(
+        rule="corruption",
+        cause=f"{name}: payloads did not arrive as they were sent ({_messages(records)})",
+        subject=subject if subject.host else Subject(host=records[0].subject.host),
+        side="node",
+        confidence=0.9,
+        evidence=[record.id for record in records],
+        details=_details(records),
+        fix="take the device out of service; check memory and device for counted errors (edac, nvidia-smi -q, "
+        "ethtool -S), its slot and its firmware",
+    )
+
+
+def _messages(records: Sequence[Corruption]) -> str:
+    return f"{len(records)} message{'' if len(records) == 1 else 's'}"
+
+
 def _finding(
     records: Sequence[Corruption], subject: Subject, side: Literal["transmit", "receive", "pair"], where: str
 ) -> Finding:
+    problem = "receives corrupted payloads" if side == "receive" else "sends payloads that are corrupted"
+    return Finding(
+        rule="corruption",
+        cause=f"{subject.host} {problem} {where} ({_messages(records)})",
+        subject=subject,
+        side=side,
+        confidence=0.6 if side == "pair" else 0.9,
+        evidence=[record.id for record in records],
+        details=_details(records),
+        fix="take the host out of service; check its memory (edac counters), the adapter's firmware and "
+        "PCIe errors, then the cable",
+    )
+
+
+def _details(records: Sequence[Corruption]) -> list[str]:
     offsets = {record.offset for record in records}
     details = [_located(record) for record in records[:MOST_DETAILS]]
     if len(records) > MOST_DETAILS:
         details.append(f"and {len(records) - MOST_DETAILS} more")
     if len(records) > 1 and len(offsets) == 1:
         details.append(f"always at offset {offsets.pop()}: a buffer or a DMA engine rather than a cable")
-    problem = "receives corrupted payloads" if side == "receive" else "sends payloads that are corrupted"
-    return Finding(
-        rule="corruption",
-        cause=f"{subject.host} {problem} {where} ({len(records)} messages)",
-        subject=subject,
-        side=side,
-        confidence=0.6 if side == "pair" else 0.9,
-        evidence=[record.id for record in records],
-        details=details,
-        fix="take the host out of service; check its memory (edac counters), the adapter's firmware and "
-        "PCIe errors, then the cable",
-    )
+    return details
 
 
 def _located(record: Corruption) -> str:
@@ -67,7 +104,10 @@ def _located(record: Corruption) -> str:
     message = f"message {record.message}" + (
         f" of {format_size(int(size))}" if isinstance(size, int | float) else ""
     )
-    return (
-        f"{record.subject.host} to {record.subject.peer}, {message}, offset {record.offset}: "
-        f"expected {record.expected}, got {record.observed}"
+    subject = record.subject
+    ends = (
+        f"{subject.host} to {subject.peer}"
+        if subject.peer
+        else f"{subject.host} {subject.device or ''}".rstrip()
     )
+    return f"{ends}, {message}, offset {record.offset}: expected {record.expected}, got {record.observed}"

@@ -1,7 +1,17 @@
 """Judges the records of a run against a specification."""
 
 from assay.judge.criteria import Specification, Vocabulary
+from assay.judge.integrity import integrity
 from assay.judge.specification import find_specification, load_specification
-from assay.judge.verdict import judge, overall
+from assay.judge.verdict import because, judge, overall
 
-__all__ = ["Specification", "Vocabulary", "find_specification", "judge", "load_specification", "overall"]
+__all__ = [
+    "Specification",
+    "Vocabulary",
+    "because",
+    "find_specification",
+    "integrity",
+    "judge",
+    "load_specification",
+    "overall",
+]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
+from assay.judge.inventory import Inventory
 from assay.records.schema import Scalar, Subject
 from assay.records.units import Quantity, format_as, format_quantity, format_share, format_size
 
@@ -72,12 +73,13 @@ class Vocabulary:
 
 @dataclass(frozen=True)
 class Specification:
-    """The criteria of one file, all of them checked."""
+    """The criteria of one file, all of them checked, and the inventory that each host is held against."""
 
     name: str
     criteria: list[Criterion]
     title: str = ""
     parameters: dict[str, dict[str, Scalar]] = field(default_factory=dict)  # of measurements, as they are run
+    inventory: Inventory = Inventory()  # noqa: RUF009 - frozen
 
 
 def format_conditions(where: Mapping[str, Condition]) -> str:

@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 from assay.judge.criteria import Condition, Criterion, format_conditions
+from assay.records.devices import names_in_records
 from assay.records.schema import AnyRecord, Context, Scalar, Verdict
 from assay.records.units import Quantity, format_as, format_quantity
 
@@ -27,7 +28,15 @@ class _Check(NamedTuple):
 
 
 def judge_fact(criterion: Criterion, records: Sequence[AnyRecord], hosts: Collection[str]) -> Verdict:
-    contexts = [item for item in records if isinstance(item, Context) and _holds(criterion, item)]
+    # A peer that only sends to the hosts has contexts too, and is not judged.
+    offered = set(names_in_records(records, hosts).values()) - {""}
+    contexts = [
+        item
+        for item in records
+        if isinstance(item, Context)
+        and (not offered or item.subject.host in offered)
+        and _holds(criterion, item)
+    ]
     with_fact = [item for item in contexts if criterion.fact in item.facts]
     verdict = Verdict(criterion=str(criterion), outcome="INCONCLUSIVE", metric=criterion.fact)
     hosts_with_fact = {item.subject.host for item in with_fact}

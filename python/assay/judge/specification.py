@@ -26,6 +26,8 @@ from assay.judge.criteria import (
     Vocabulary,
     format_limit,
 )
+from assay.judge.inventory import Inventory
+from assay.judge.inventory_file import read_inventory
 from assay.records.schema import Scalar
 from assay.records.toml import TomlFile, find_built_in
 from assay.records.units import Quantity, describe_unit, parse_in, parse_quantity, unit_of
@@ -50,14 +52,14 @@ class _Reader:
 
     def specification(self) -> Specification:
         document = self.file.document
-        self._only(document, ("title", "criterion", "parameters"), "a specification")
+        self._only(document, ("title", "inventory", "criterion", "parameters"), "a specification")
         tables = document.get("criterion", [])
         if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
             self.refuse(
                 "criterion", "'criterion' is not a list of tables", "head each criterion with [[criterion]]"
             )
-        if not tables:
-            self.refuse("", "there is no criterion in it", "add one headed [[criterion]]")
+        if not tables and "inventory" not in document:
+            self.refuse("", "there is no criterion in it", "add one headed [[criterion]], or an [inventory]")
         criteria: list[Criterion] = []
         for self.file.table, table in enumerate(tables):
             criterion = self._criterion(table)
@@ -68,7 +70,12 @@ class _Reader:
             criteria.append(criterion)
         self.file.table = -1
         parameters = self._parameters(document.get("parameters", {}))
-        return Specification(self.file.path.stem, criteria, self._text(document, "title"), parameters)
+        inventory = (
+            read_inventory(self.file, document["inventory"]) if "inventory" in document else Inventory()
+        )
+        return Specification(
+            self.file.path.stem, criteria, self._text(document, "title"), parameters, inventory
+        )
 
     def _criterion(self, table: dict[str, Any]) -> Criterion:
         if "findings" in table:

@@ -1,7 +1,8 @@
 """Judges criteria against the records of a run.
 
 What was not measured does not pass. The worst matching record decides. A record that is missing, waived, in error or
-in another unit makes the criterion inconclusive, unless another record fails it.
+in another unit makes the criterion inconclusive, unless another record fails it. A device that is there and not in
+order ("unfit") fails it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from assay.judge.criteria import (
     format_conditions,
 )
 from assay.judge.facts import judge_fact
+from assay.judge.inventory import judge_inventory
 from assay.records.schema import (
     AnyRecord,
     Capacity,
@@ -36,17 +38,18 @@ from assay.records.schema import (
 from assay.records.units import Quantity, describe_unit, format_as
 
 Outcome = Literal["PASS", "FAIL", "INCONCLUSIVE"]
+MOST_NAMED = 4  # criteria that the last line names
 
 
 def judge(
     specification: Specification, records: Iterable[AnyRecord], hosts: Collection[str] = ()
 ) -> list[Verdict]:
-    """Returns one verdict for each criterion, in the order of the specification.
+    """Returns one verdict for each line of the inventory and for each criterion, in the order of the specification.
 
     ``hosts`` are those of the run: each needs a value of every metric of a node.
     """
     records = list(records)
-    verdicts = []
+    verdicts = judge_inventory(specification.inventory, records, hosts)
     for criterion in specification.criteria:
         is_several = len(_hosts(records, hosts)) > 1
         if criterion.hosts == ("one" if is_several else "several"):
@@ -59,8 +62,9 @@ def judge(
             verdict = _judge_findings(criterion, records)
         if verdict.outcome == "FAIL" and not verdict.fix:
             verdict.fix = criterion.fix
-        verdict.specification = specification.name
         verdicts.append(verdict)
+    for verdict in verdicts:
+        verdict.specification = specification.name
     return verdicts
 
 
@@ -70,6 +74,22 @@ def overall(verdicts: Iterable[Verdict]) -> Outcome:
     if "FAIL" in outcomes:
         return "FAIL"
     return "PASS" if outcomes == {"PASS"} else "INCONCLUSIVE"
+
+
+def because(verdicts: Sequence[Verdict]) -> str:
+    """Names the criteria that decided: those that failed, else those that could not be decided; "" if all passed."""
+    for outcome, verb in (("FAIL", "failed"), ("INCONCLUSIVE", "could not be decided")):
+        titles = [_named(verdict) for verdict in verdicts if verdict.outcome == outcome]
+        if titles:
+            more = f"; and {len(titles) - MOST_NAMED} more" if len(titles) > MOST_NAMED else ""
+            count = f"{len(titles)} of {len(verdicts)} criteria" if len(verdicts) > 1 else "the one criterion"
+            return f"{count} {verb}: {'; '.join(titles[:MOST_NAMED])}{more}"
+    return ""
+
+
+def _named(verdict: Verdict) -> str:
+    """A criterion by its title; one on findings by what was found."""
+    return verdict.criterion if verdict.metric or not verdict.reason else verdict.reason
 
 
 def _hosts(records: Iterable[AnyRecord], hosts: Collection[str]) -> set[str]:
@@ -94,6 +114,7 @@ def _judge_bounds(criterion: Criterion, records: Sequence[AnyRecord], hosts: Col
     matching = _matching(criterion.metric, criterion.where, records)
     problems = _missing(criterion, matching, hosts, records)
     judged: list[_Judged] = []
+    unfit = [record for record in matching if record.status == "unfit"]
     for record in matching:
         observed = _value(record, criterion.statistic)
         if isinstance(observed, str):
@@ -129,6 +150,12 @@ def _judge_bounds(criterion: Criterion, records: Sequence[AnyRecord], hosts: Col
     if problems and verdict.outcome != "FAIL":
         suffix = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         verdict.reason = problems[0] + suffix
+    if unfit:
+        suffix = f" (and {len(unfit) - 1} more)" if len(unfit) > 1 else ""
+        reason = f"{_describe(unfit[0])}: {unfit[0].reason}{suffix}"
+        verdict.reason = f"{reason}; {verdict.reason}" if verdict.outcome == "FAIL" else reason
+        verdict.outcome, verdict.subject = "FAIL", unfit[0].subject
+        verdict.evidence = [record.id for record in unfit] + verdict.evidence
     return verdict
 
 
@@ -186,7 +213,8 @@ def _matching(metric: str, where: dict[str, Condition], records: Iterable[AnyRec
 
 
 def _holds(key: str, condition: Condition, record: Measurement) -> bool:
-    if record.status == "waived" and key not in record.params and key not in SUBJECT_FIELDS:
+    has_value = record.status == "ok" or record.summary is not None
+    if not has_value and key not in record.params and key not in SUBJECT_FIELDS:
         return True  # it represents everything that would have been measured
     value = record.params.get(key, getattr(record.subject, key, None))
     if isinstance(condition, Quantity):

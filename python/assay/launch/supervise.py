@@ -29,6 +29,7 @@ from assay.records.schema import AnyLine, AnyRecord, Failure, Hello, Progress, R
 
 TAIL_BYTES = 16_384  # of the launcher's standard error, kept for diagnosis
 GRACE_S = 5.0  # between SIGTERM and SIGKILL
+BEAT_S = 5.0  # between two reports that nothing was heard
 
 
 @dataclass
@@ -71,12 +72,14 @@ def run_engine(
     limits: Limits | None = None,
     other: Started | None = None,
     on_ready: Callable[[], object] = lambda: None,
+    on_silence: Callable[[float], object] = lambda seconds: None,
 ) -> Ending:
     """Starts an engine, reads its output to the end, and leaves nothing running. Ctrl-C ends it and returns normally.
 
     ``other`` is the second side of a measurement between two processes: it is started when the first reports that it
     is ready, and both are read to their ends. ``on_ready`` is called for each such report, after ``on_record`` for all
-    records before it. Raises UserError if the engine cannot be started.
+    records before it, ``on_silence`` every few seconds without a line, with the seconds since the last one. Raises
+    UserError if the engine cannot be started.
     """
     limits = limits or Limits()
     token = secrets.token_hex(8)
@@ -85,7 +88,7 @@ def run_engine(
     ending = Ending()
     try:
         watched.start(started)
-        ending.failure = _read(watched, started, other, limits, on_record, on_progress, on_ready)
+        ending.failure = _read(watched, started, other, limits, on_record, on_progress, on_ready, on_silence)
     except KeyboardInterrupt:
         ending.interrupted = True
         watched.stop(signal.SIGTERM)
@@ -206,17 +209,23 @@ def _read(
     on_record: Callable[[AnyRecord], object],
     on_progress: Callable[[Progress], object],
     on_ready: Callable[[], object],
+    on_silence: Callable[[float], object],
 ) -> Failure | None:
     """Reads lines until the end. Returns a failure that an engine reported or that silence shows; else None."""
     running, alone = 1, False
     silent = dict(enumerate(started.hosts))  # ranks that have not said hello, with their hosts
-    deadline = time.monotonic() + limits.start
+    heard = time.monotonic()
+    deadline = heard + limits.start
     reported: Failure | None = None
     while True:
         try:
-            line = watched.lines.get(timeout=max(0.05, deadline - time.monotonic()))
+            line = watched.lines.get(timeout=min(BEAT_S, max(0.05, deadline - time.monotonic())))
         except queue.Empty:
+            if time.monotonic() < deadline:
+                on_silence(time.monotonic() - heard)
+                continue
             return reported or (None if alone else _silence(list(silent.values()), limits))
+        heard = time.monotonic()
         if line is None:
             running -= 1
             if running == 0:

@@ -3,17 +3,22 @@
 A criterion names a metric; its measurement runs with the parameters that the specification gives
 (``[parameters."node.udp_receive"]``), on every offered host. Measurements that need more than the host
 itself are repeated for each of its devices: a UDP reception for each interface, from a peer; an RDMA
-transfer from each port. What cannot be measured is waived with the reason, and then never passes.
+transfer from each port. What cannot be measured is waived with the reason, and then never passes; a device that is
+there and not in order is recorded as unfit, and fails.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from functools import partial
+from typing import NamedTuple
 
+from assay.errors import UserError
 from assay.judge import Specification
 from assay.judge.criteria import Share
+from assay.judge.inventory import Inventory
 from assay.launch.engines import describe, probe
 from assay.launch.hosts import fold
 from assay.launch.launchers import Launcher
@@ -22,11 +27,21 @@ from assay.measure.network import NetworkRequest, measure_network
 from assay.measure.node import measure_node
 from assay.measure.rdma import Endpoint, Pair, measure_rdma, plan_ports, ports_of, why_no_pair
 from assay.measure.session import Session
-from assay.measure.udp import UdpEndpoint, measure_udp
+from assay.measure.udp import NoAddress, UdpEndpoint, measure_udp
 from assay.measure.workload import load_workload
-from assay.records.schema import AnyRecord, Context, Scalar
+from assay.records.devices import (
+    EthernetPort,
+    ethernet_ports,
+    gpus,
+    names_in_records,
+    rdma_ports,
+    visible_devices,
+)
+from assay.records.schema import Scalar
+from assay.records.units import format_as
 
 SETTINGS = "node.settings"  # what a host is: part of every acceptance
+GPU_COPY, RDMA = "node.gpu_copy", "node.rdma"
 TEN_GBIT = 10e9 / 8  # B/s
 
 
@@ -50,6 +65,8 @@ class Offer:
 def needed(specification: Specification) -> list[str]:
     """The measurements that the criteria name, in the engines' order."""
     requested = set(_metrics(specification))
+    if specification.inventory.lines("gpus"):  # a GPU that cannot copy is not there
+        requested.add(f"{GPU_COPY}/*")
     return [
         measurement.name
         for measurement in describe(probe()).measurements
@@ -71,27 +88,52 @@ def _metrics(specification: Specification) -> Iterator[str]:
                 yield limit.of
 
 
-def comply(session: Session, specification: Specification, offer: Offer) -> None:
-    """Measures what the specification asks of the offered hosts, one measurement after the other."""
-    for name in needed(specification):
-        session.carry_on()
-        if session.ended_early:
-            return
-        params = dict(specification.parameters.get(name, {}))
-        if offer.realtime and "realtime" in _parameters_of(name):
-            params["realtime"] = True
-        if name == "node.udp_receive":
-            _receive(session, specification, offer, params)
-        elif name == "node.rdma":
-            _rdma(session, offer, params)
-        elif name == "node.memory_paced":
-            workload = str(params.get("workload", "cobalt2"))
-            _each_host(session, name, offer, {**params, "workload": load_workload(workload)})
-        elif name.startswith("node."):
-            _each_host(session, name, offer, params)
+def comply(session: Session, specifications: Sequence[Specification], offer: Offer) -> None:
+    """Measures what the specifications ask of the offered hosts, each measurement once, one after the other."""
+    tried: set[str] = set()
+    inventory = _combined(specifications)
+    for specification in specifications:
+        for name in needed(specification):
+            if name in tried:
+                continue
+            tried.add(name)
+            session.carry_on()
+            if session.interrupted:
+                return
+            _measure(session, name, specification, inventory, offer)
     session.carry_on()
-    if any(name.startswith("network.") for name in needed(specification)):
-        _network(session, specification, offer)
+    for specification in specifications:
+        if any(name.startswith("network.") for name in needed(specification)):
+            _network(session, specification, offer)
+            return
+
+
+def _combined(specifications: Sequence[Specification]) -> Inventory:
+    """The devices that any of the specifications expects, and that any of them ignores."""
+    inventories = [specification.inventory for specification in specifications]
+    return Inventory(
+        devices=tuple(line for inventory in inventories for line in inventory.devices),
+        ignore=tuple(device for inventory in inventories for device in inventory.ignore),
+    )
+
+
+def _measure(
+    session: Session, name: str, specification: Specification, inventory: Inventory, offer: Offer
+) -> None:
+    params = dict(specification.parameters.get(name, {}))
+    if offer.realtime and "realtime" in _parameters_of(name):
+        params["realtime"] = True
+    if name == "node.udp_receive":
+        _receive(session, inventory, offer, {**params, **specification.parameters.get("node.udp_send", {})})
+    elif name == RDMA:
+        _rdma(session, inventory, offer, params)
+    elif name == "node.memory_paced":
+        workload = str(params.get("workload", "cobalt2"))
+        _each_host(session, name, offer, {**params, "workload": load_workload(workload)})
+    elif name.startswith("node."):
+        _each_host(session, name, offer, params)
+    if name == GPU_COPY and not session.interrupted:
+        _hidden_gpus(session, offer)
 
 
 def _parameters_of(measurement: str) -> set[str]:
@@ -103,57 +145,154 @@ def _each_host(session: Session, name: str, offer: Offer, params: dict[str, Scal
     measure_node(session, name, offer.site, offer.hosts, offer.launcher, params)
 
 
-def _receive(session: Session, specification: Specification, offer: Offer, params: dict[str, Scalar]) -> None:
+def _receive(session: Session, inventory: Inventory, offer: Offer, params: dict[str, Scalar]) -> None:
     """Each interface of each offered host receives from the peer; one after the other."""
     name = "node.udp_receive"
-    params |= specification.parameters.get("node.udp_send", {})
-    todo: list[tuple[str, str]] = []
-    for host in offer.hosts:
-        interfaces = offer.interfaces or fast_interfaces(session.run.records, host)
+    steps: list[Step] = []
+    for host, identity in names_in_records(session.run.records, offer.hosts).items():
+        interfaces = offer.interfaces or _fast_ports(session, inventory, host, identity)
         if not offer.peer:
             session.waive(name, host, "no system to send from was named: give --peer HOST")
-        elif not interfaces:
+            continue
+        if not interfaces:
             session.waive(name, host, "no interface of 10 Gbit/s is up: name others with --interfaces")
+        for interface in interfaces:
+            steps.append(
+                Step(
+                    host,
+                    interface,
+                    f"{host} {interface} receives UDP from {offer.peer}",
+                    partial(
+                        measure_udp,
+                        session,
+                        UdpEndpoint(offer.site, host),
+                        UdpEndpoint(offer.peer_site, offer.peer),
+                        interface,
+                        params,
+                        more=True,
+                    ),
+                )
+            )
+    _each_device(session, name, steps)
+
+
+def _fast_ports(session: Session, inventory: Inventory, host: str, identity: str) -> list[str]:
+    """The Ethernet ports that the test is about.
+
+    What should be one and is not in order is recorded as unfit: a port that is down, or runs below a speed that it
+    supports. A port that is ignored, or is slower by its nature, is said.
+    """
+    wanted = format_as(TEN_GBIT, "Gbit/s")
+    chosen = []
+    for port in ethernet_ports(session.run.records, identity):
+        if port.device in inventory.ignore:
+            session.err.print(f"{host} {port.device}: left out, the inventory ignores it")
+        elif port.is_up and port.speed >= TEN_GBIT and not port.master:
+            chosen.append(port.device)
+        elif _is_slower_by_nature(port):
+            session.err.print(f"{host} {port.found()}: left out, not a port of {wanted}")
         else:
-            todo += [(host, interface) for interface in interfaces]
-    for host, interface in todo:
-        session.err.print(f"{host} {interface} receives UDP from {offer.peer}")
-        more = (host, interface) != todo[-1]
-        receiver, sender = UdpEndpoint(offer.site, host), UdpEndpoint(offer.peer_site, offer.peer)
-        measure_udp(session, receiver, sender, interface, params, more=more)
+            expected = f"expected: up at {wanted}, with an address of its own"
+            session.unfit("node.udp_receive", host, port.device, f"{port.found()}; {expected}")
+    return chosen
 
 
-def fast_interfaces(records: Iterable[AnyRecord], host: str) -> list[str]:
-    """Adapters of a host that are up and run at 10 Gbit/s at least, by the facts of the run."""
-    return [
-        record.subject.device
-        for record in records
-        if isinstance(record, Context)
-        and record.subject.host == host
-        and record.subject.device
-        and record.facts.get("interface.state") == "up"
-        and record.facts.get("interface.kind") == "physical"
-        and float(record.facts.get("interface.speed", 0)) >= TEN_GBIT
-    ]
+def _is_slower_by_nature(port: EthernetPort) -> bool:
+    """Whether the port supports less than 10 Gbit/s, or runs below it and its driver does not tell what it supports."""
+    return port.fastest < TEN_GBIT if port.fastest else port.is_up and port.speed < TEN_GBIT
 
 
-def _rdma(session: Session, offer: Offer, params: dict[str, Scalar]) -> None:
-    """Each port of each offered host sends to another card of the same host."""
-    name = "node.rdma"
-    todo: list[tuple[str, Pair]] = []
-    for host in offer.hosts:
-        ports = ports_of(session.run.records, host)
-        pairs = plan_ports(ports)
-        alone = {port.device for port in ports if port.active} - {pair.sender for pair in pairs}
-        if not pairs:
-            session.waive(name, host, why_no_pair(ports))
-        for device in sorted(alone):
-            session.err.print(f"{host} {device} has no other active port to send to: left out")
-        todo += [(host, pair) for pair in pairs]
-    for host, pair in todo:
-        session.err.print(f"{host}: {pair.sender} sends to {pair.receiver}")
-        sender, receiver = Endpoint(offer.site, host, pair.sender), Endpoint(offer.site, host, pair.receiver)
-        measure_rdma(session, sender, receiver, params, more=(host, pair) != todo[-1])
+def _rdma(session: Session, inventory: Inventory, offer: Offer, params: dict[str, Scalar]) -> None:
+    """Each port of each offered host sends to another card of the same host, else to the peer."""
+    steps: list[Step] = []
+    for host, identity in names_in_records(session.run.records, offer.hosts).items():
+        ports = [
+            port for port in ports_of(session.run.records, identity) if port.device not in inventory.ignore
+        ]
+        if not ports:
+            session.waive(RDMA, host, why_no_pair(ports))
+        for port in rdma_ports(session.run.records, identity):
+            if port.device in inventory.ignore:
+                session.err.print(f"{host} {port.device}: left out, the inventory ignores it")
+            elif not port.is_active:
+                session.unfit(RDMA, host, port.device, f"{port.found()}; expected: ACTIVE")
+        pairs = {pair.sender: pair for pair in plan_ports(ports)}
+        for device in [port.device for port in ports if port.active]:
+            step = _rdma_step(session, offer, host, device, pairs.get(device), params)
+            if step:
+                steps.append(step)
+    _each_device(session, RDMA, steps)
+
+
+def _rdma_step(
+    session: Session, offer: Offer, host: str, device: str, pair: Pair | None, params: dict[str, Scalar]
+) -> Step | None:
+    """One port as sender. A port whose only partners are on its own card, or that has none, sends to the peer; without
+    a peer it is unfit."""
+    sender = Endpoint(offer.site, host, device)
+    if pair and not pair.same_card:
+        receiver = Endpoint(offer.site, host, pair.receiver)
+        to = pair.receiver
+    elif offer.peer:
+        receiver, to = Endpoint(offer.peer_site, offer.peer, ""), offer.peer
+    else:
+        found = (
+            f"its only partner here, {pair.receiver}, is on the same card"
+            if pair
+            else "it has no partner here"
+        )
+        expected = "expected: an active port of another card, or --peer HOST"
+        session.unfit(RDMA, host, device, f"{device}: {found}; {expected}")
+        return None
+    return Step(
+        host,
+        device,
+        f"{host}: {device} sends to {to}",
+        partial(measure_rdma, session, sender, receiver, params, more=True),
+    )
+
+
+class Step(NamedTuple):
+    """The measurement of one device; ``measure`` returns whether it finished."""
+
+    host: str
+    device: str
+    text: str
+    measure: Callable[[], bool]
+
+
+def _each_device(session: Session, name: str, steps: Sequence[Step]) -> None:
+    """One device after the other. One that cannot be measured is recorded and never ends the others."""
+    all_done = bool(steps)
+    for step in steps:
+        session.carry_on()
+        if session.interrupted:
+            return
+        session.err.print(step.text)
+        try:
+            done, reason = step.measure(), session.ended_early
+        except NoAddress as error:
+            session.unfit(name, step.host, step.device, str(error))
+            all_done = False
+            continue
+        except UserError as error:
+            session.give_up(error)
+            done, reason = False, str(error)
+        if not done and not session.interrupted:
+            session.broken(name, step.host, step.device, reason or "its measurement ended early")
+        all_done = all_done and done
+    if all_done:
+        session.complete(name)
+
+
+def _hidden_gpus(session: Session, offer: Offer) -> None:
+    """A total of some GPUs is not that of all: GPUs of the PCI bus that did not copy are recorded as unfit."""
+    for host, identity in names_in_records(session.run.records, offer.hosts).items():
+        visible = visible_devices(session.run.records, identity)
+        hidden = f"CUDA_VISIBLE_DEVICES={visible} hides GPUs" if visible else "the driver does not show it"
+        for gpu in gpus(session.run.records, identity):
+            if not gpu.measured:
+                session.unfit("node.gpu_copy", host, gpu.pci, f"{gpu.found()}: {hidden}")
 
 
 def _network(session: Session, specification: Specification, offer: Offer) -> None:

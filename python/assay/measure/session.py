@@ -10,25 +10,23 @@ as partial.
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Literal, Protocol
 
 import msgspec
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
 from assay.errors import EXIT_INTERRUPTED, EXIT_OF, EXIT_PASS, UserError
 from assay.explain import explain
-from assay.judge import Specification, judge, overall
+from assay.judge import Specification, because, integrity, judge, overall
 from assay.launch.engines import describe, probe
 from assay.launch.launchers import Launcher, Local
 from assay.launch.placement import REMOTE, Segment, Site
 from assay.launch.simulator import FLAVOUR as SIMULATED
 from assay.launch.supervise import Ending, Limits, Started, run_engine
+from assay.measure.show_progress import shown_progress
 from assay.records import schema
 from assay.records.run import Run
 from assay.records.schema import AnyRecord
@@ -97,7 +95,7 @@ class Session:
             return True
         started = _started(measurement, launcher, site, segments, self._left(measurement, params), flavour)
         if self._supervise(measurement, [started], launcher, silence_s) and not more:
-            self._complete(measurement)
+            self.complete(measurement)
         return not self.ended_early
 
     def measure_pair(self, first: Side, other: Side, silence_s: float = 90.0, more: bool = False) -> bool:
@@ -115,7 +113,7 @@ class Session:
             for side in (first, other)
         ]
         if self._supervise(first.measurement, started, local, silence_s) and not more:
-            self._complete(*{first.measurement, other.measurement})
+            self.complete(*{first.measurement, other.measurement})
         return not self.ended_early
 
     def converse(
@@ -143,7 +141,7 @@ class Session:
             if keep:
                 self.run.append(record)
 
-        with self._progress(measurement) as on_progress:
+        with shown_progress(self.err, measurement) as on_progress:
 
             def ready() -> None:
                 conductor.ready()
@@ -153,11 +151,17 @@ class Session:
             ending = self._heed(
                 [started],
                 lambda: run_engine(
-                    started, on_record, on_progress, launcher.diagnose, limits, on_ready=ready
+                    started,
+                    on_record,
+                    on_progress,
+                    launcher.diagnose,
+                    limits,
+                    on_ready=ready,
+                    on_silence=on_progress.silent,
                 ),
             )
         if ending and conductor.finished and keep:
-            self._complete(measurement)
+            self.complete(measurement)
         return ending and conductor.finished
 
     def run_step(
@@ -173,11 +177,32 @@ class Session:
         if self.ended_early:
             return False
         if self._supervise(key, [started], launcher or Local(), silence_s, overall):
-            self._complete(key)
+            self.complete(key)
         return not self.ended_early
 
     def waive(self, measurement: str, host: str, reason: str) -> None:
         """Records for every metric of a measurement why it is not measured."""
+        self._without_value(measurement, schema.Subject(host=host), {}, "waived", reason)
+
+    def unfit(self, measurement: str, host: str, device: str, reason: str) -> None:
+        """Records of a device that it is there and cannot be measured, since it is not in order: its rates fail, and
+        its other metrics stay open."""
+        subject = schema.Subject(host=host, device=device)
+        self._without_value(measurement, subject, {"B/s": "unfit"}, "error", reason)
+
+    def broken(self, measurement: str, host: str, device: str, reason: str) -> None:
+        """Records of a device that its measurement went wrong."""
+        self._without_value(measurement, schema.Subject(host=host, device=device), {}, "error", reason)
+
+    def _without_value(
+        self,
+        measurement: str,
+        subject: schema.Subject,
+        status_of: Mapping[str, schema.Status],
+        status: schema.Status,
+        reason: str,
+    ) -> None:
+        """``status_of``: by a metric's unit, where it differs from ``status``."""
         described = describe(probe()).find(measurement)
         for metric in described.metrics:
             self.run.append(
@@ -186,13 +211,14 @@ class Session:
                     metric=metric.name,
                     unit=metric.unit,
                     better=metric.better,
-                    subject=schema.Subject(host=host),
-                    status="waived",
+                    subject=subject,
+                    status=status_of.get(metric.unit, status),
                     reason=reason,
                 )
             )
 
-    def _complete(self, *measurements: str) -> None:
+    def complete(self, *measurements: str) -> None:
+        """Marks measurements as done: a resumed run skips them."""
         self.run.info.completed.extend(measurements)
         self.run.save()
 
@@ -204,7 +230,7 @@ class Session:
         silence_s: float,
         overall: Callable[[schema.Progress], schema.Progress] = lambda progress: progress,
     ) -> bool:
-        with self._progress(title) as on_progress:
+        with shown_progress(self.err, title) as on_progress:
             return self._heed(
                 started,
                 lambda: run_engine(
@@ -214,6 +240,7 @@ class Session:
                     launcher.diagnose,
                     Limits(start=START_LIMIT_S, silence=silence_s),
                     other=started[1] if len(started) > 1 else None,
+                    on_silence=on_progress.silent,
                 ),
             )
 
@@ -225,11 +252,12 @@ class Session:
         ending = run()
         if self.verbose and ending.stderr.strip():
             self.err.print(ending.stderr.rstrip(), soft_wrap=True)
-        if started[0].timed_here:
-            self.run.info.busy = ending.load.reason() or self.run.info.busy
+        busy = ending.load.reason() if started[0].timed_here else ""
+        self.run.info.busy = busy or self.run.info.busy
         if ending.interrupted:
             self.interrupt()
         elif ending.failure:
+            ending.failure.what += f" ({busy})" if busy else ""
             self.run.append(ending.failure)
             self.ended_early = ending.failure.what
         return not self.ended_early
@@ -270,28 +298,6 @@ class Session:
         left = [size for size in sizes if any((size, op) not in have for op in ops)] or sizes[-1:]
         return {**params, "sizes": ",".join(map(str, left))}
 
-    @contextmanager
-    def _progress(self, measurement: str) -> Any:
-        """A progress bar on a terminal; elsewhere an occasional line, so that a log shows progress."""
-        if not self.err.is_terminal:
-            yield _Log(self.err, measurement)
-            return
-        columns = (
-            TextColumn("{task.fields[name]}", markup=False),
-            BarColumn(),
-            TaskProgressColumn(),
-            TextColumn("{task.description}", markup=False),
-            TextColumn("{task.fields[left]}", markup=False),
-        )
-        with Progress(*columns, console=self.err, transient=True) as bar:
-            task = bar.add_task("starting", total=1.0, name=measurement, left="")
-
-            def update(progress: schema.Progress) -> None:
-                left = f"{progress.left_s:.0f} s left" if progress.left_s >= 0 else ""
-                bar.update(task, completed=progress.done, description=progress.label, left=left)
-
-            yield update
-
     def conclude(self, specifications: Sequence[Specification]) -> int:
         """Explains and judges the records, writes the report, and shows both. Returns the exit code.
 
@@ -301,6 +307,8 @@ class Session:
         for finding in explain(self.run.records, hosts, options):
             self.run.append(finding)
         verdicts = [v for spec in specifications for v in judge(spec, self.run.records, hosts)]
+        if specifications:
+            verdicts += integrity(self.run.records, verdicts)
         for verdict in verdicts:
             self.run.append(verdict)
         self.ended_early = self.ended_early or self.failed
@@ -312,7 +320,7 @@ class Session:
             show_run(self.out, self.run.records)
             show_verdicts(self.out, verdicts)
             if outcome:
-                show_outcome(self.out, outcome, self._because())
+                show_outcome(self.out, outcome, self._because(outcome, verdicts))
             if self.run.info.busy:
                 self.out.print(
                     f"{self.run.info.busy}; fix: measure again when nothing else runs here", soft_wrap=True
@@ -329,8 +337,10 @@ class Session:
             return "INCONCLUSIVE"
         return outcome
 
-    def _because(self) -> str:
-        return f"the run is partial: {self.ended_early}" if self.ended_early else ""
+    def _because(self, outcome: Outcome, verdicts: Sequence[schema.Verdict]) -> str:
+        """The criteria that failed, and nothing else; of a run that did not fail, why it did not pass."""
+        partial = f"the run is partial: {self.ended_early}" if self.ended_early else ""
+        return because(verdicts) if outcome == "FAIL" else partial or because(verdicts)
 
     def publish(self, state: str, reason: str) -> Path:
         """Saves a concluded run with new conclusions, and writes its report again. Its state stays as it was."""
@@ -341,20 +351,6 @@ class Session:
         """Prints the run as one JSON object on standard output."""
         data = schema.ReportData(run=self.run.info, records=self.run.records)
         sys.stdout.buffer.write(msgspec.json.encode(data) + b"\n")
-
-
-class _Log:
-    """Progress where there is no terminal: the first line at once, then one every 15 s."""
-
-    def __init__(self, console: Console, name: str) -> None:
-        self._console, self._name, self._last = console, name, 0.0
-
-    def __call__(self, progress: schema.Progress) -> None:
-        now = time.monotonic()
-        if now - self._last >= 15:
-            self._last = now
-            left = f", {progress.left_s:.0f} s left" if progress.left_s >= 0 else ""
-            self._console.print(f"{self._name}: {progress.done:.0%} {progress.label}{left}")
 
 
 def _started(

@@ -19,6 +19,10 @@ RECEIVE, SEND = "node.udp_receive", "node.udp_send"
 ADDRESS_LIMIT_S = 20.0  # for a host to list the addresses of an interface
 
 
+class NoAddress(UserError):
+    """An interface without an address: nothing can be sent to it."""
+
+
 class UdpEndpoint(NamedTuple):
     """A host, and how processes are started on it."""
 
@@ -100,7 +104,7 @@ def find_address(end: UdpEndpoint, interface: str) -> str:
     addresses = [a for link in json.loads(done.stdout) if link for a in link["addr_info"]]
     routable = [a for a in addresses if a.get("scope") != "link"]
     if not routable:
-        raise UserError(
+        raise NoAddress(
             f"the interface {interface} of {end.host} has no address",
             f"ip address add ADDRESS/PREFIX dev {interface}",
         )

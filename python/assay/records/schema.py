@@ -24,6 +24,7 @@ from assay.records.decode import decoder
 SCHEMA_VERSION = 3
 
 Scalar = str | int | float | bool
+Status = Literal["ok", "waived", "error", "unfit"]
 
 
 class Subject(Struct, omit_defaults=True, frozen=True):
@@ -66,7 +67,12 @@ class Record(Struct, tag_field="kind", omit_defaults=True, kw_only=True):
 
 
 class Measurement(Record, tag="measurement"):
-    """One metric of one subject under one set of parameters."""
+    """One metric of one subject under one set of parameters.
+
+    ``status``: "ok"; "waived", it cannot be measured here; "error", its measurement went wrong, and a value in
+    ``summary`` is doubtful; "unfit", what should be measured is there and is not in order (down, degraded, without a
+    partner or an address). All but "ok" have a ``reason``.
+    """
 
     name: str  # of the measurement in the registry: "network.all_to_all"
     metric: str  # "bandwidth"
@@ -77,7 +83,7 @@ class Measurement(Record, tag="measurement"):
     summary: Summary | None = None
     samples: list[float] = []
     histogram: Histogram | None = None
-    status: Literal["ok", "waived", "error"] = "ok"
+    status: Status = "ok"
     reason: str | None = None
 
     @property

@@ -79,12 +79,17 @@ def test_cobalt2_where_most_is_missing(
     monkeypatch.setenv("FAKE_CUDA", json.dumps({"gpus": []}))
     quick = '\n[parameters."node.memory_paced"]\nbudget = "1s"\nscale = 0.01\n'
     status, run, _ = comply((ROOT / "specs/cobalt2.toml").read_text() + quick)
-    assert status == 2
+    assert status == 1
     verdicts = {
         r["criterion"]: (r["outcome"], r.get("reason", "")) for r in run["records"] if r["kind"] == "verdict"
     }
-    assert len(verdicts) == 8
+    assert len(verdicts) == 19
+    for title in ("2 GPUs", "2 RDMA ports", "1 Ethernet port"):
+        (line,) = [line for line in verdicts if line.startswith(f"inventory: {title}")]
+        assert verdicts[line][0] == "FAIL"
+    verdicts = {title: verdict for title, verdict in verdicts.items() if not title.startswith("inventory: ")}
     assert verdicts.pop("mem-test: measured speed of desired")[0] == "PASS"
+    assert verdicts.pop("no fault was found")[0] == "PASS"
     assert {outcome for outcome, _ in verdicts.values()} == {"INCONCLUSIVE"}
     reasons = " / ".join(reason for _, reason in verdicts.values())
     for arguments in ("no cpu.governor", "no cpu.turbo", "finds no GPU", "give --peer HOST", "RDMA"):

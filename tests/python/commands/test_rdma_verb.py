@@ -43,7 +43,7 @@ def test_waived_without_a_device(
     assert main(["rdma", *arguments, "--json", "-o", "out"]) == 2
     report = json.loads(capsys.readouterr().out)
     measured = [r for r in report["records"] if r["kind"] == "measurement"]
-    assert {r["metric"] for r in measured} == {"bandwidth", "peak", "message_rate", "corrupted"}
+    assert {r["metric"] for r in measured} == {"bandwidth", "peak", "message_rate", "corrupted", "wire"}
     assert {r["status"] for r in measured} == {"waived"}
     assert "no RDMA device" in measured[0]["reason"] or "without libibverbs" in measured[0]["reason"]
     assert report["run"]["outcome"] == "INCONCLUSIVE"

@@ -185,3 +185,22 @@ def test_adapters_that_carried_nothing_have_no_counters_at_all() -> None:
 def test_a_network_interface_of_an_adapter_is_not_counted_twice() -> None:
     shadow: list[AnyRecord] = [measured("network.counters", "tx_bytes", 9e9, "server2", "ib0")]
     assert explain(server_bytes(5e9, 5e9) + shadow, options=ASKED) == []
+
+
+def test_a_device_that_damages_copies_is_named_and_no_pair_is_made_up() -> None:
+    on_gpu = Corruption(id=3, name="node.gpu_copy", subject=Subject(host="h1", device="gpu1"))
+    (finding,) = explain([on_gpu])
+    assert finding.cause == "gpu1 on h1: payloads did not arrive as they were sent (1 message)"
+    assert (finding.side, finding.severity, finding.evidence) == ("node", "fault", [3])
+    assert "None" not in " ".join(finding.details)
+    both = explain([on_gpu, damaged("h1", "h2"), damaged("h1", "h3")])
+    assert {f.side for f in both} == {"node", "transmit"}
+
+
+@pytest.mark.parametrize(("share", "count"), [(0.0, 1), (0.999, 1), (1.0, 0), (1.02, 0)])
+def test_rdma_payload_that_did_not_pass_the_adapter(share: float, count: int) -> None:
+    record = measured("node.rdma", "wire", share, "h1", "mlx5_0:1")
+    record.params = {"direction": "sent", "peer_device": "mlx5_1:1"}
+    findings = explain([record])
+    assert [f.rule for f in findings] == ["rdma_wire"] * count
+    assert all("h1 mlx5_0:1 sent" in f.cause and f.severity == "fault" for f in findings)

@@ -33,7 +33,7 @@ def test_fields_with_defaults_are_optional_and_unions_keep_their_members() -> No
     types = generate.typescript()
     assert "  name: string;" in types
     assert "  samples?: number[];" in types
-    assert '  status?: "error" | "ok" | "waived";' in types
+    assert '  status?: "error" | "ok" | "unfit" | "waived";' in types
     assert "  params?: Record<string, Scalar>;" in types
     assert "  options?: Record<string, Scalar | string[] | null>;" in types
     assert "export type AnyRecord =" in types and "  | Verdict;" in types

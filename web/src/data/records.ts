@@ -130,6 +130,10 @@ export interface Histogram {
 
 /**
  * One metric of one subject under one set of parameters.
+ *
+ * ``status``: "ok"; "waived", it cannot be measured here; "error", its measurement went wrong, and a value in
+ * ``summary`` is doubtful; "unfit", what should be measured is there and is not in order (down, degraded, without a
+ * partner or an address). All but "ok" have a ``reason``.
  */
 export interface Measurement {
   kind: "measurement";
@@ -142,7 +146,7 @@ export interface Measurement {
   summary?: Summary | null;
   samples?: number[];
   histogram?: Histogram | null;
-  status?: "error" | "ok" | "waived";
+  status?: "error" | "ok" | "unfit" | "waived";
   reason?: string | null;
   id?: number;
 }

@@ -6,6 +6,7 @@ import type { ComponentChildren } from "preact";
 import { duration, moment, quantity } from "../data/format";
 import { fold } from "../data/hosts";
 import type { Run } from "../data/load";
+import type { Verdict } from "../data/records";
 import { middle } from "../data/sweep";
 
 export type Outcome = "PASS" | "FAIL" | "INCONCLUSIVE";
@@ -125,16 +126,19 @@ function unjudged(run: Run): string {
     : "";
 }
 
+/** What decided, and nothing else: the criteria that failed; else those left open, and what prevented them. */
 function reason(run: Run, outcome: Outcome): string {
   const total = run.verdicts.length;
-  const failed = run.verdicts.filter((verdict) => verdict.outcome === "FAIL").length;
-  const open = run.verdicts.filter((verdict) => verdict.outcome === "INCONCLUSIVE").length;
+  const failed = run.verdicts.filter((verdict) => verdict.outcome === "FAIL");
+  const open = run.verdicts.filter((verdict) => verdict.outcome === "INCONCLUSIVE");
+  const counted = (some: Verdict[]) =>
+    total === 1 ? "The one criterion" : `${some.length} of ${total} criteria`;
+  if (failed.length > 0) return `${counted(failed)} failed: ${named(failed)}.`;
+  if (open.length > 0)
+    return `${counted(open)} could not be decided: ${run.failures[0]?.what ?? named(open)}.`;
   const faults = run.findings.filter((finding) => (finding.severity ?? "fault") === "fault");
   const parts: string[] = [];
-  if (total === 1)
-    parts.push(`The one criterion ${failed ? "failed" : open ? "could not be decided" : "is met"}`);
-  else if (failed > 0) parts.push(`${failed} of ${total} criteria failed`);
-  else if (open > 0) parts.push(`${open} of ${total} criteria could not be decided`);
+  if (total === 1) parts.push("The one criterion is met");
   else if (total > 0) parts.push(`${total === 2 ? "Both" : `All ${total}`} criteria are met`);
   else if (outcome !== "FAIL") parts.push("No criterion was held against this run");
   if (faults[0])
@@ -142,6 +146,17 @@ function reason(run: Run, outcome: Outcome): string {
   else if (run.failures[0]) parts.push(run.failures[0].what);
   else if (run.corruptions.length > 0) parts.push("payloads were corrupted");
   return parts.length > 0 ? `${parts.join(": ")}.` : (run.info.reason ?? "");
+}
+
+const MOST_NAMED = 4;
+
+/** Criteria by their titles; one on findings by what was found. */
+function named(verdicts: Verdict[]): string {
+  const titles = verdicts
+    .slice(0, MOST_NAMED)
+    .map((verdict) => (verdict.metric ? verdict.criterion : verdict.reason || verdict.criterion));
+  const more = verdicts.length - titles.length;
+  return titles.join("; ") + (more > 0 ? `; and ${more} more` : "");
 }
 
 /** The two or three figures by which a network is known. */

@@ -143,3 +143,29 @@ TEST_CASE("the preferred address") {
                   {3, ipv4, "RoCE v2", ""},
                   {5, ipv4, "RoCE v2", ""}}) == 3);
 }
+
+TEST_CASE("a port's bytes are its own counters' words, else its interface's bytes") {
+    const FakeSysfs sysfs;
+    sysfs.port("mlx5_0", 1, "4: ACTIVE");
+    CHECK_FALSE(port_bytes({"mlx5_0", 1}));
+    sysfs.file("mlx5_0/ports/1/gid_attrs/ndevs/0", "eth7");
+    CHECK_FALSE(port_bytes({"mlx5_0", 1}));
+    sysfs.file("../net/eth7/statistics/tx_bytes", "70");
+    sysfs.file("../net/eth7/statistics/rx_bytes", "80");
+    REQUIRE(port_bytes({"mlx5_0", 1}));
+    CHECK(port_bytes({"mlx5_0", 1})->sent == 70);
+    CHECK(port_bytes({"mlx5_0", 1})->received == 80);
+    sysfs.file("mlx5_0/ports/1/counters/port_xmit_data", "1000");
+    sysfs.file("mlx5_0/ports/1/counters/port_rcv_data", "N/A (no PMA)");
+    CHECK(port_bytes({"mlx5_0", 1})->sent == 70);
+    sysfs.file("mlx5_0/ports/1/counters/port_rcv_data", "2000");
+    CHECK(port_bytes({"mlx5_0", 1})->sent == 4000);
+    CHECK(port_bytes({"mlx5_0", 1})->received == 8000);
+}
+
+TEST_CASE("an interface is never a path out of sysfs") {
+    const FakeSysfs sysfs;
+    sysfs.port("rxe0", 1, "4: ACTIVE");
+    sysfs.file("rxe0/ports/1/gid_attrs/ndevs/0", "../../../etc");
+    CHECK_FALSE(port_bytes({"rxe0", 1}));
+}

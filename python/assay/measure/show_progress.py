@@ -1,0 +1,79 @@
+"""Shows that an engine works: a bar on a terminal, elsewhere a line every few seconds.
+
+An engine that says nothing for a while may be waiting for a processor. That is said too, with the load of this machine,
+so that nobody takes a slow phase for a dead one.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TaskProgressColumn, TextColumn
+
+from assay.records import schema
+
+LINE_S = 5.0  # between two lines where there is no terminal
+
+
+class ShownProgress(Protocol):
+    def __call__(self, progress: schema.Progress) -> None: ...
+
+    def silent(self, seconds: float) -> None:
+        """The engine has said nothing for so long."""
+
+
+@contextmanager
+def shown_progress(console: Console, name: str) -> Iterator[ShownProgress]:
+    if not console.is_terminal:
+        yield _Lines(console, name)
+        return
+    columns = (
+        TextColumn("{task.fields[name]}", markup=False),
+        BarColumn(),
+        TaskProgressColumn(),
+        TextColumn("{task.description}", markup=False),
+        TextColumn("{task.fields[left]}", markup=False),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        yield _Bar(bar, bar.add_task("starting", total=1.0, name=name, left=""))
+
+
+def _silence(seconds: float) -> str:
+    return f"nothing heard for {seconds:.0f} s (load {os.getloadavg()[0]:.1f}, {os.cpu_count()} processors)"
+
+
+class _Bar:
+    def __init__(self, bar: Progress, task: TaskID) -> None:
+        self._bar, self._task = bar, task
+
+    def __call__(self, progress: schema.Progress) -> None:
+        left = f"{progress.left_s:.0f} s left" if progress.left_s >= 0 else ""
+        self._bar.update(self._task, completed=progress.done, description=progress.label, left=left)
+
+    def silent(self, seconds: float) -> None:
+        self._bar.update(self._task, left=_silence(seconds))
+
+
+class _Lines:
+    """The first line at once, then one every few seconds."""
+
+    def __init__(self, console: Console, name: str) -> None:
+        self._console, self._name, self._last = console, name, float("-inf")
+
+    def __call__(self, progress: schema.Progress) -> None:
+        left = f", {progress.left_s:.0f} s left" if progress.left_s >= 0 else ""
+        self._line(f"{progress.done:.0%} {progress.label}{left}")
+
+    def silent(self, seconds: float) -> None:
+        self._line(_silence(seconds))
+
+    def _line(self, text: str) -> None:
+        now = time.monotonic()
+        if now - self._last >= LINE_S:
+            self._last = now
+            self._console.print(f"{self._name}: {text}")
