@@ -20,7 +20,7 @@ from assay.errors import UserError
 from assay.judge.inventory import DeviceLine, Inventory, Kind
 from assay.records.devices import EthernetPort, ethernet_ports, gpus, rdma_ports
 from assay.records.schema import AnyRecord, Context
-from assay.records.text import printable
+from assay.records.text import one_line
 from assay.records.toml import TomlFile
 from assay.records.units import Quantity, format_as, parse_quantity, unit_of
 
@@ -152,7 +152,7 @@ def _rounded_down(size: float) -> float:
 
 def to_toml(inventory: Inventory, comments: Sequence[str] = ()) -> str:
     """The table as text that ``read_inventory`` reads back."""
-    lines = [f"# {printable(comment)}" for comment in comments] + ["[inventory]"]
+    lines = [f"# {one_line(comment)}" for comment in comments] + ["[inventory]"]
     if inventory.sockets is not None:
         lines.append(f"sockets = {inventory.sockets}")
     if inventory.numa_nodes is not None:

@@ -30,7 +30,7 @@ def run(tmp_path: Path) -> Path:
     made = Run.create("net", ["assay", "net"], path=tmp_path / "run")
     summary = Summary(n=5, median=2e9)
     made.append(Measurement(name="network.all_to_all", metric="bandwidth", unit="B/s", summary=summary))
-    made.append(Finding(rule="planted", cause="a cause that is not judged"))
+    made.append(Finding(rule="planted", cause="a cause that is not judged", severity="warning"))
     made.finish("complete")
     criteria = [
         f'[[criterion]]\nmetric = "network.all_to_all/bandwidth"\nwhere = {{ size = "{size} B" }}\nmin = "1 GB/s"\n'
