@@ -45,7 +45,7 @@ SUMMARIES = {
     "ior": "Bandwidth of write, local and remote read, over transfer sizes and nodes, as IOR measures it",
     "reaction-diffusion": "A solver that computes, exchanges halos and writes snapshots, like RDBench",
     "hdf5": "Write and read of time steps through HDF5, in h5bench's patterns",
-    "metadata": "Rates of creating, looking up, opening, listing, renaming and removing files, as mdtest measures them",
+    "metadata": "Rates of creating, looking up, opening, listing, renaming, removing files, as in mdtest",
 }
 RESULTS = {"ior": "ior_json", "reaction-diffusion": "rdbench_json", "hdf5": "h5bench_csv"}  # their options
 EXAMPLES = {

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from assay.commands.io.original import Original, OriginalParser, given, number, size, without_program
 from assay.errors import UserError
 
-MDTEST_HELP = """Options, with mdtest's names ('-n' and '-w' after '--', since Assay has them too):
-  -n, --items N files and directories of each rank   -i, --iterations N   -d, --directory DIR existing
-  -u, --unique a directory for each rank             -N, --shift N distance in ranks to the items used
-  -F, --files-only   -D, --directories-only          -W, --stonewall SECONDS limit of each phase
-  -w, --bytes SIZE written to each file, and read    -e SIZE read: as -w   -y, --fsync
+MDTEST_HELP = """Options, with mdtest's names (-n and -w after '--', since Assay has them too):
+  -n, --items N files and directories of each rank   -i, --iterations N   -y, --fsync
+  -u, --unique a directory for each rank   -N, --shift N ranks to the one whose items are used
+  -F, --files-only   -D, --directories-only   -W, --stonewall SECONDS limit of each phase
+  -w, --bytes SIZE written to each file, and read   -e SIZE read: as -w   -d, --directory DIR
   -a, --api posix|mpiio|both (default: both)"""
 
 

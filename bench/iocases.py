@@ -1,0 +1,114 @@
+"""The cases of io_accelerated.py, and one start of a benchmark: what it wrote and read, timed from open to close."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from assay.launch.accelerator import environment
+from assay.launch.engines import probe, storage_bench
+from assay.launch.launchers import Launcher
+from assay.launch.placement import HERE, Segment
+from assay.records.units import format_size
+
+RANKS = 2
+LIMIT_S = 60
+OPEN_TO_CLOSE = ("bandwidth", "observed_rate")  # of IOR and the solver; of HDF5
+MEMORY, FILE = "memory", "file"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A benchmark's command line. ``limits``: by level and operation, the least ratio to stock, None: no bar."""
+
+    title: str
+    command: tuple[str, ...]
+    limits: Mapping[tuple[str, str], float | None]
+    on_disk: bool = False
+
+    @property
+    def is_ior(self) -> bool:
+        return self.command[0] == "storage.ior"
+
+
+def ior(*options: str) -> tuple[str, ...]:
+    """Both transfer sizes in one start, one after the other."""
+    return "storage.ior", "--transfer", "32k,1m", "--block", "48m", "--reorder", *options
+
+
+TMPFS = {(MEMORY, "write"): 4.0, (MEMORY, "read"): 2.0, (FILE, "write"): 0.95, (FILE, "read"): 0.95}
+DISK = {(FILE, "write"): 1.0}
+PROGRAM = {(MEMORY, "write"): 3.0, (FILE, "write"): None}
+STRIDED = ("storage.ior", "--transfer", "32k", "--block", "32k", "--segments", "1536", "--reorder")
+
+CASES = (
+    Case("shared file", ior(), TMPFS),
+    Case("file per process", ior("--file-per-process"), TMPFS),
+    Case("strided shared file", STRIDED, {(MEMORY, "write"): 4.0, (FILE, "write"): 2.0}),
+    Case("shared file on disk with fsync", ior("--fsync"), DISK, on_disk=True),
+    Case("file per process on disk with fsync", ior("--fsync", "--file-per-process"), DISK, on_disk=True),
+    Case("solver", ("storage.reaction_diffusion", "--length", "1024", "--steps", "8", "--interval", "1"), PROGRAM),
+    Case("HDF5", ("storage.hdf5", "--dim-1", "524288", "--timesteps", "3"), PROGRAM),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Operation:
+    op: str  # write or read
+    transfer: int = 0  # bytes; 0: the program's own
+
+    @property
+    def title(self) -> str:
+        return f"{format_size(self.transfer)} {self.op}" if self.transfer else self.op
+
+
+def records(command: list[str], env: Mapping[str, str]) -> Iterator[dict]:
+    result = subprocess.run(
+        command, capture_output=True, text=True, timeout=LIMIT_S, check=False, env={**os.environ, **env}
+    )
+    if result.returncode:
+        raise SystemExit(f"bench: exit {result.returncode} of {' '.join(command)}: {result.stderr[-500:]}")
+    for line in result.stdout.splitlines():
+        record = json.loads(line)
+        if record["kind"] == "measurement" and "summary" in record:
+            yield record
+
+
+def rates(
+    launcher: Launcher, case: Case, folder: str, settings: Mapping[str, str] | None
+) -> dict[str, float]:
+    """B/s by operation, from open to close. ``settings``: the accelerator's environment; None: stock."""
+    env = {} if settings is None else {**environment(launcher.flavour, required=True), **settings}
+    argv = [str(storage_bench(launcher.flavour)), "run", *case.command, "--file", f"{folder}/file"]
+    argv += [] if settings is None else ["--accelerated"]
+    command = launcher.command(HERE, [Segment([socket.gethostname()] * RANKS, env)], argv)
+    found = {}
+    for record in records(command, launcher.environment(HERE)):
+        if record["metric"] == "wrong" and record["summary"]["median"]:
+            raise SystemExit(f"bench: wrong data, {case.title}, {launcher.name}")
+        if record["metric"] in OPEN_TO_CLOSE:
+            params = record["params"]
+            operation = Operation(params["op"], params.get("transfer", 0) if case.is_ior else 0)
+            found[operation] = record["summary"]["median"]
+    return found
+
+
+def copy_rate(transfer: int) -> float:
+    """B/s of plain copies into shared memory, by as many threads."""
+    command = [str(probe()), "run", "storage.device", "--path", "/dev/shm", "--threads", str(RANKS)]
+    command += ["--sizes", str(transfer), "--op", "write", "--pattern", "sequential", "--method", "mmap"]
+    command += ["--budget", "0.2", "--repeats", "3"]
+    (rate,) = (r["summary"]["median"] for r in records(command, {}) if r["metric"] == "bandwidth")
+    return float(rate)
+
+
+def disk_folder() -> Path | None:
+    """A folder on a file system that is not memory: $ASSAY_BENCH_DISK, else the build's; None: there is none."""
+    folder = Path(os.environ.get("ASSAY_BENCH_DISK") or Path(__file__).resolve().parents[1] / "build")
+    kind = subprocess.run(["stat", "-f", "-c", "%T", str(folder)], capture_output=True, text=True, check=True)
+    return None if kind.stdout.strip() in ("tmpfs", "ramfs") else folder
