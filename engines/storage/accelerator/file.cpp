@@ -137,6 +137,8 @@ int AcceleratedFile::write_data(TransferStart start, const void* buffer, MPI_Cou
         code = PMPI_File_write_at(mpi_file_, logical / etype_, buffer, static_cast<int>(count),
                                   type, &status);
 #endif
+    } else if (BlockList blocks; is_direct(logical, *memory, bytes, blocks)) {
+        code = write_directly(blocks, static_cast<const char*>(buffer), *memory, bytes);
     } else {
         std::lock_guard hold(job_->lock());
         // Writes that this process may know of must get older sequences than this one.

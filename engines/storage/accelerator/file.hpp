@@ -85,6 +85,14 @@ private:
     int advance_position(TransferStart start, std::int64_t bytes, std::int64_t& logical);
     int write_data(TransferStart start, const void* buffer, MPI_Count count, MPI_Datatype type,
                    MPI_Count* moved);
+    bool may_write_directly() const;
+    void choose_route();
+    void leave_direct_route();
+    bool is_direct(std::int64_t logical, const FlatType& memory, std::int64_t bytes,
+                   BlockList& blocks);
+    int write_directly(const BlockList& blocks, const char* buffer, const FlatType& memory,
+                       std::int64_t bytes);
+    int write_blocks(const BlockList& blocks, const char* from);
     int write_to_store(std::int64_t logical, const char* buffer, const FlatType& memory,
                        std::int64_t bytes);
     int read_blocks(std::int64_t logical, char* buffer, const FlatType& memory, std::int64_t bytes,
@@ -123,8 +131,9 @@ private:
     bool until_memory_ = false;  // sync and close return once the background drain holds the file
     std::string path_;
     std::uint32_t slot_ = 0;
-    std::uint32_t seen_repeats_ = 0;  // of FileSlot::repeats
-    std::uint64_t file_size_ = 0;     // size in the file system, when last looked up
+    std::uint32_t seen_repeats_ = 0;              // of FileSlot::repeats
+    std::atomic<std::uint64_t> direct_bytes_{0};  // written straight into the file
+    std::uint64_t file_size_ = 0;                 // size in the file system, when last looked up
     std::int64_t displacement_ = 0, etype_ = 1;
     std::shared_ptr<const FlatType> view_;
     std::atomic<std::int64_t> position_{0};  // individual pointer, in etypes

@@ -206,8 +206,9 @@ int AcceleratedFile::open(MPI_Comm comm, const char* name, int mode, MPI_Info in
         if (job->settings().required) PMPI_Abort(job->world(), 2);
         return PMPI_File_open(comm, name, mode & ~(MPI_MODE_CREATE | MPI_MODE_EXCL), info, handle);
     }
-    file->join();
     file->choose_level(info);
+    file->choose_route();
+    file->join();
     *handle = file->mpi_file_;
     std::unique_lock hold(files().lock);
     files().by_handle[*handle] = std::move(file);
@@ -425,7 +426,9 @@ void AcceleratedFile::leave(bool complete, bool entrusted) {
     FileStatus status;
     const bool known = complete && !store.file(slot_).acknowledged.load() &&
                        read_status(descriptor_->number(), status) == 0;
-    if (known) wait_for_clock_tick(descriptor_->number(), status.mtime_ns);
+    // What was written directly is read from the file, whoever changes it.
+    if (known && store.file(slot_).route.load() != Route::direct)
+        wait_for_clock_tick(descriptor_->number(), status.mtime_ns);
     if (rank_ == 0) store.superblock().shared_pointer_used[shared_pointer_slot_] = 0;
     release_slot(store, slot_, known ? &status : nullptr);
     if (mode_ & MPI_MODE_RDONLY) return;

@@ -162,6 +162,7 @@ int AcceleratedFile::set_atomicity(int on) {
     // Within a node every transfer is atomic already: a write is published at once, a read looks at
     // the published records once.
     if (on) synchronize();
+    if (on) leave_direct_route();
     atomic_ = on;
     if (on && !one_node_) {
         if (const int code = enter_bypass()) return code;

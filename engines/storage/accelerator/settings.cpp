@@ -88,6 +88,7 @@ Settings Settings::from_environment() {
     read_number("ASSAY_IO_RETRY", settings.retry_s, settings.error);
     read_number("ASSAY_IO_WAIT", settings.wait_s, settings.error);
     settings.drain_program = variable("ASSAY_IO_DRAIN_PROGRAM");
+    read_flag("ASSAY_IO_DIRECT", settings.direct, settings.error);
     read_flag("ASSAY_IO_REQUIRE", settings.required, settings.error);
     read_number("ASSAY_IO_DRAIN_THREADS", settings.drain_threads, settings.error);
     read_number("ASSAY_IO_DRAIN_LAG", settings.drain_lag_ms, settings.error);
@@ -116,7 +117,7 @@ std::uint64_t Settings::digest() const {
         store + '\n' + std::to_string(size) + '\n' + interface + '\n' + job + '\n' + error;
     for (const auto& pattern : file_patterns) all += '\n' + pattern;
     for (const auto choice : {static_cast<int>(visibility), int{until_memory}, int{required},
-                              static_cast<int>(ranks_per_node)})
+                              int{direct}, static_cast<int>(ranks_per_node)})
         all += '\n' + std::to_string(choice);
     return XXH3_64bits(all.data(), all.size()) >> 1;
 }

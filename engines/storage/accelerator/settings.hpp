@@ -20,10 +20,11 @@ struct Settings {
     bool until_memory = false;
     unsigned retry_s = 300;  // ASSAY_IO_RETRY: how long a background drain tries again
     unsigned wait_s = 600;   // ASSAY_IO_WAIT: how long open waits for other jobs' data of its file
-    std::string drain_program;       // ASSAY_IO_DRAIN_PROGRAM: the background drain's; for tests
-    bool required = false;           // ASSAY_IO_REQUIRE: abort if there is no acceleration
-    unsigned drain_threads = 2;      // ASSAY_IO_DRAIN_THREADS
-    unsigned drain_lag_ms = 20;      // ASSAY_IO_DRAIN_LAG, ms
+    std::string drain_program;   // ASSAY_IO_DRAIN_PROGRAM: the background drain's; for tests
+    bool required = false;       // ASSAY_IO_REQUIRE: abort if there is no acceleration
+    bool direct = true;          // ASSAY_IO_DIRECT: write to local file systems without the store
+    unsigned drain_threads = 2;  // ASSAY_IO_DRAIN_THREADS
+    unsigned drain_lag_ms = 20;  // ASSAY_IO_DRAIN_LAG, ms
     double prefault_seconds = 0.25;  // ASSAY_IO_WARM: for prefaulting at the start
     unsigned ranks_per_node = 0;  // ASSAY_IO_RANKS_PER_NODE: splits a node into several, for tests
     std::string interface;        // ASSAY_IO_INTERFACE: network interface of the service

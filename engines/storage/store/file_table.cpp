@@ -117,7 +117,7 @@ std::uint32_t acquire_slot(const Store& store, const FileStatus& status, const s
     if (const auto existing = find_slot(store, status); existing != file_slots) {
         auto& slot = store.file(existing);
         if (slot.users.load() == 0) drop_outdated_data(store, existing, status);
-        slot.users.fetch_add(1);
+        if (slot.users.fetch_add(1) == 0) slot.route = Route::undecided;
         if (path != slot.path) {
             set_path(slot, path);
             store.persist(&slot, sizeof slot);
@@ -145,6 +145,7 @@ std::uint32_t acquire_slot(const Store& store, const FileStatus& status, const s
     slot.error = slot.repeats = 0;
     slot.dirty = slot.deleted = slot.lost = slot.writing = slot.shared = 0;
     slot.acknowledged = slot.custody_refused = 0;
+    slot.route = Route::undecided;
     slot.users = 1;
     set_path(slot, path);
     slot.generation.fetch_add(1, std::memory_order_release);

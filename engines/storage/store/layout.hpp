@@ -29,6 +29,8 @@ enum class Phase : std::uint32_t { formatting, active, clean, detached };
 // Of the background drain, see background_drain.hpp. gave_up: it has ended, and a file was not
 // written.
 enum class BackgroundState : std::uint32_t { none, starting, running, gave_up, not_started };
+// Where writes of a file go: into the rings, or straight into the file.
+enum class Route : std::uint8_t { undecided, store, direct };
 // tombstone: the data left the ring; the file system has the bytes of that sequence.
 enum class RecordKind : std::uint64_t { data = 1, truncate = 2, tombstone = 3 };
 
@@ -115,7 +117,8 @@ struct FileSlot {
     // 1: sync or close has returned before the file system had all of it.
     std::atomic<std::uint8_t> acknowledged;
     std::atomic<std::uint8_t> custody_refused;  // the background drain could not open the file
-    char padding[page - path_limit - 135];
+    std::atomic<Route> route;  // from the first opening for writing to the last close
+    char padding[page - path_limit - 136];
     char path[path_limit];  // for messages and recovery; the job itself uses descriptors
 };
 static_assert(sizeof(FileSlot) == page);

@@ -1,0 +1,160 @@
+// Writes that go straight into the file. On a local file system the kernel's page cache is memory
+// of the node already: through the store, data would be copied twice before close may return. So
+// where close waits for the file system anyway, and all ranks of the job are on one node, the store
+// is left out: a write is one pwrite, as the MPI's own is.
+//
+// All handles of a file use one route, chosen by the first that opens it for writing, so the order
+// of writes is that of the kernel. A file changes from the direct route to the store, never back,
+// when a write has small pieces, which the drain brings together, or in atomic mode. What was
+// written before the change is in the file then, and what comes later is drained over it.
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <sys/statfs.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <iterator>
+
+#include "storage/accelerator/errors.hpp"
+#include "storage/accelerator/file.hpp"
+#include "storage/store/progress.hpp"
+
+namespace assay::storage {
+namespace {
+
+constexpr long xfs_magic = 0x58465342;  // linux/magic.h has not all of them in every release
+constexpr long local_file_systems[] = {TMPFS_MAGIC, RAMFS_MAGIC,       EXT4_SUPER_MAGIC,
+                                       xfs_magic,   BTRFS_SUPER_MAGIC, OVERLAYFS_SUPER_MAGIC};
+
+// Shorter pieces of a write are cheaper to copy into the store than to write by a call each.
+constexpr std::int64_t least_piece = 4096;
+
+// So many bytes are left to the kernel before it is asked to write them to the medium: close waits
+// for that, and can find it done.
+constexpr std::uint64_t writeback_bytes = 8 << 20;
+
+bool is_local(int fd) {
+    struct statfs info{};
+    if (fstatfs(fd, &info)) return false;
+    return std::find(std::begin(local_file_systems), std::end(local_file_systems),
+                     static_cast<long>(info.f_type)) != std::end(local_file_systems);
+}
+
+// Whether a ring has data of the file that the file system does not have.
+bool has_pending_data(const Store& store, std::uint32_t file) {
+    for (std::uint32_t rank = 0; rank < store.ranks(); ++rank) {
+        const auto& head = store.head(rank);
+        const std::uint64_t tail = head.tail.load(std::memory_order_acquire);
+        for (auto k = head.drained.load(std::memory_order_acquire); k < tail; ++k)
+            if (store.record(rank, k).file == file) return true;
+    }
+    return store.file(file).error.load() || store.file(file).lost.load();
+}
+
+void raise_to(std::atomic<std::uint64_t>& value, std::uint64_t least) {
+    std::uint64_t current = value.load(std::memory_order_relaxed);
+    while (current < least && !value.compare_exchange_weak(current, least)) {
+    }
+}
+
+}  // namespace
+
+// On persistent memory the store keeps data over a power failure, which the page cache does not.
+bool AcceleratedFile::may_write_directly() const {
+    return job_->settings().direct && !until_memory_ && job_->nodes() == 1 &&
+           !job_->store().persistent() && is_local(descriptor_->number()) &&
+           !has_pending_data(job_->store(), slot_);
+}
+
+// Before any rank writes: the ranks of the communicator meet in join() after this.
+void AcceleratedFile::choose_route() {
+    if (mode_ & MPI_MODE_RDONLY) return;
+    Store& store = job_->store();
+    auto& slot = store.file(slot_);
+    const TableLock lock(store);
+    if (slot.route.load() != Route::undecided) return;
+    if (may_write_directly()) {
+        // Readers take the file's bytes from the file from now on, not from the rings.
+        slot.valid_from = written_before(store, slot_);
+        slot.route = Route::direct;
+    } else {
+        slot.route = Route::store;
+    }
+}
+
+void AcceleratedFile::leave_direct_route() {
+    Store& store = job_->store();
+    auto& slot = store.file(slot_);
+    if (slot.route.load(std::memory_order_acquire) != Route::direct) return;
+    const TableLock lock(store);
+    if (slot.route.load() != Route::direct) return;
+    // Recovery tells by the modification time that others have changed the file.
+    note_modified(store, slot_, descriptor_->number());
+    slot.route.store(Route::store, std::memory_order_release);
+}
+
+// Whether a write takes the direct route; then `blocks` are its parts in the file.
+bool AcceleratedFile::is_direct(std::int64_t logical, const FlatType& memory, std::int64_t bytes,
+                                BlockList& blocks) {
+    if (job_->store().file(slot_).route.load(std::memory_order_acquire) != Route::direct ||
+        !memory.decoded)
+        return false;
+    {
+        const std::lock_guard hold(job_->lock());
+        append_blocks(*view_, displacement_, logical, bytes, blocks);
+    }
+    const bool single = blocks.blocks.size() == 1 && blocks.blocks.front().count == 1;
+    const bool large = std::ranges::all_of(
+        blocks.blocks, [](const Blocks& block) { return block.length >= least_piece; });
+    if (single || large) return true;
+    leave_direct_route();
+    return false;
+}
+
+// Returns an MPI error class. What was written before an error stays, as of the MPI's own writes.
+int AcceleratedFile::write_blocks(const BlockList& blocks, const char* from) {
+    for (const auto& block : blocks.blocks)
+        for (std::int64_t k = 0; k < block.count; ++k) {
+            std::int64_t offset = block.begin + k * block.stride;
+            for (const std::int64_t end = offset + block.length; offset < end;) {
+                const ssize_t written = pwrite(descriptor_->number(), from,
+                                               static_cast<std::size_t>(end - offset), offset);
+                if (written < 0 && errno == EINTR) continue;
+                if (written <= 0) return mpi_error(written ? errno : ENOSPC);
+                from += written;
+                offset += written;
+            }
+            extend(static_cast<std::uint64_t>(offset));
+        }
+    return MPI_SUCCESS;
+}
+
+int AcceleratedFile::write_directly(const BlockList& blocks, const char* buffer,
+                                    const FlatType& memory, std::int64_t bytes) {
+    std::vector<char> packed;
+    if (!memory.contiguous) {
+        packed.resize(static_cast<std::size_t>(bytes));
+        BlockList pieces;
+        append_blocks(memory, 0, 0, bytes, pieces);
+        char* to = packed.data();
+        for (const auto& piece : pieces.blocks)
+            for (std::int64_t k = 0; k < piece.count; ++k, to += piece.length)
+                std::memcpy(to, buffer + piece.begin + k * piece.stride,
+                            static_cast<std::size_t>(piece.length));
+        buffer = packed.data();
+    }
+    const int code = write_blocks(blocks, buffer);
+    auto& slot = job_->store().file(slot_);
+    // After a failed fsync these data cannot be written again, as those that have left the rings.
+    raise_to(slot.evicted_newest, job_->store().now());
+    slot.dirty = 1;
+    const auto length = static_cast<std::uint64_t>(bytes);
+    const std::uint64_t before = direct_bytes_.fetch_add(length, std::memory_order_relaxed);
+    if (before / writeback_bytes != (before + length) / writeback_bytes)
+        sync_file_range(descriptor_->number(), 0, 0, SYNC_FILE_RANGE_WRITE);
+    return code;
+}
+
+}  // namespace assay::storage
