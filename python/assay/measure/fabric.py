@@ -250,10 +250,12 @@ def _rate_records(fabric: Fabric) -> Iterator[AnyRecord]:
 
 def members_of(fabric: Fabric, hosts: list[str] | None, order: Ints | None) -> Ints:
     """[ranks] the hosts that take part: all in order but aggregation nodes, the named ones, or an order file's."""
-    if order is not None:
-        return order
     usual = [number for number, name in enumerate(fabric.host_names) if AGGREGATION not in name]
-    chosen = fabric.find_hosts(hosts) if hosts else np.array(usual, np.int32)
-    if len(chosen) < 2:
+    chosen = np.array(usual, np.int32)
+    if order is not None:
+        chosen = order
+    elif hosts:
+        chosen = fabric.find_hosts(hosts)
+    if (chosen >= 0).sum() < 2:
         raise UserError("one host alone has no conflict", "give two hosts at least")
     return chosen

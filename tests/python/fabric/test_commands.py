@@ -59,6 +59,16 @@ def test_real_files_and_an_order_with_empty_slots(tmp_path: Path) -> None:
     assert (padded["conflicts_total"], padded["rounds"]) == (0, 54)
 
 
+def test_the_terminal_shows_totals_steps_and_pairs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fabric", "conflicts", *TREE, "-o", "run"]) == 0
+    text = capsys.readouterr().out
+    assert "shift of 45 ranks: 81 conflicts, 4 % of all pairs; 62 rounds, bound 45" in text
+    lines = [line.split() for line in text.splitlines()]
+    assert ["27", "9", "2", "flows"] in lines
+    assert "leaf1[19] -> spine0[2]      2  node18 -> node36, node27 -> node00" in text
+    assert "and 7 more steps with conflicts" in text
+
+
 def test_hosts_take_part_in_their_order() -> None:
     assert main(["fabric", "conflicts", *TREE, "-w", "node[00-17]", "-o", "one-leaf"]) == 0
     assert figures("one-leaf")["conflicts_total"] == 0
@@ -124,6 +134,8 @@ def test_nothing_of_the_site_is_left_in_anonymised_files() -> None:
         (["conflicts", *TREE, "-w", "node99"], "no host 'node99'"),
         (["conflicts", *TREE, "-w", "node00"], "one host alone"),
         (["conflicts", *TREE, "-w", "node00,node01", "--order", "x"], "both given"),
+        (["conflicts", *TREE, "--order", "/dev/null"], "/dev/null: the file is empty"),
+        (["conflicts", *TREE, "--schedule-file", "missing"], "cannot read the schedule missing"),
         (["conflicts", "--fat-tree", "missing"], "cannot read missing"),
         (["check", "--fabric", "missing", "--routing", "d-mod-k"], "cannot read missing"),
         (["check", "--fabric", FILES[3], "--tables", FILES[3]], ":1: forwarding tables"),
