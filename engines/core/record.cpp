@@ -157,6 +157,10 @@ void Sink::hello(int rank, const std::string& host) {
     write({{"kind", "hello"}, {"rank", rank}, {"host", host}});
 }
 
+void Sink::ranks(std::span<const std::string> labels, std::span<const int> of, const Json& hosts) {
+    write({{"kind", "ranks"}, {"labels", labels}, {"of", of}, {"hosts", hosts}});
+}
+
 void Sink::ready(std::string_view label) { write({{"kind", "ready"}, {"label", label}}); }
 
 void Sink::progress(double done, std::string_view label, double left) {

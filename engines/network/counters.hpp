@@ -11,7 +11,8 @@
 namespace assay::network {
 
 // {device, counter} -> value. Devices are network interfaces ("eth0") and InfiniBand ports
-// ("mlx5_0:1"), without loopback. port_*_data is in bytes (the hardware counts units of four).
+// ("mlx5_0:1"), without loopback, and "tcp". port_*_data is in bytes (the hardware counts units of
+// four).
 using Counters = std::map<std::pair<std::string, std::string>, std::uint64_t>;
 
 Counters read_counters();

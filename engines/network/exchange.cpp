@@ -64,9 +64,10 @@ Outcome Exchange::run(const Burst& burst, const Round& round, Histogram& latency
         case Op::put: put(); break;
         case Op::get: get(); break;
     }
-    flag = Session::interrupted();
-    session_.max({&flag, 1});
-    outcome_.interrupted = flag != 0;
+    double ending[] = {Session::interrupted() ? 1.0 : 0.0, seconds(outcome_.elapsed)};
+    session_.max(ending);
+    outcome_.interrupted = ending[0] != 0;
+    outcome_.longest = ending[1];
     const bool receiver = timed_by_receiver(burst.op);
     const auto& flows = receiver ? round.incoming : round.outgoing;
     const auto& states = receiver ? incoming_states_ : outgoing_states_;

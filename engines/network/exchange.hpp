@@ -60,11 +60,12 @@ struct FlowTime {
 };
 
 struct Outcome {
-    Nanoseconds elapsed = 0;              // of this rank's timed part; 0 if it timed nothing
-    std::vector<FlowTime> flows;          // timed by this rank
-    std::uint64_t operations = 0;         // timed by this rank
-    std::uint64_t bytes = 0;              // arrived here and verified
-    std::uint64_t corrupted = 0;          // messages that arrived here with wrong bytes
+    Nanoseconds elapsed = 0;       // of this rank's timed part; 0 if it timed nothing
+    double longest = 0;            // seconds: of the rank that ended last; equal on every rank
+    std::vector<FlowTime> flows;   // timed by this rank
+    std::uint64_t operations = 0;  // timed by this rank
+    std::uint64_t bytes = 0;       // arrived here and verified
+    std::uint64_t corrupted = 0;   // messages that arrived here with wrong bytes
     std::vector<Corruption> corruptions;  // details of the first few
     std::vector<int> corrupted_sources;   // source rank of each corrupted message
     bool interrupted = false;             // some rank received a signal; equal on every rank

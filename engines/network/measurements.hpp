@@ -6,6 +6,7 @@
 //     mpirun -np 8 assay-probe-openmpi run network.client_server --servers 2 --op send,put,get
 //     mpirun -np 8 assay-probe-openmpi run network.pairs --pairs 0-3,3-0,1-2 --size 1MiB
 //            --repeats 5
+//     mpirun -np 8 assay-probe-openmpi run network.one_way --size 1MiB --repeats 5
 //     mpirun -np 8 assay-probe-openmpi run network.saturation <rounds.jsonl
 //
 // The first two also write the pair matrix (rows of "bandwidth"), a context for each host, and the
@@ -26,6 +27,7 @@ inline std::optional<std::string> recorded_by_others() {
 void run_client_server(const Options&, Bench&);
 void run_all_to_all(const Options&, Bench&);
 void run_pairs(const Options&, Bench&);
+void run_one_way(const Options&, Bench&);
 void run_saturation(const Options&, Bench&);
 inline void run_nothing(const Options&, Bench&) {}
 
@@ -112,6 +114,24 @@ inline constexpr std::array pairs_parameters = {
     Parameter{"pairs", Kind::text, "", "", "ordered pairs of ranks, from-to: \"0-3,3-0,1-2\""},
     Parameter{"size", Kind::integer, "B", "1MiB", "bytes per message", 1, 1 << 30},
     Parameter{"repeats", Kind::integer, "", "5", "bursts of each pair", 1, 1e6},
+    Parameter{"budget", Kind::real, "s", "0",
+              "time for all pairs, shared evenly; each has one burst at least; 0: a second each", 0,
+              1e6},
+    nflight,
+    memory,
+    timeout,
+    yield_us,
+};
+
+inline constexpr std::array one_way_parameters = {
+    Parameter{"servers", Kind::integer, "", "0",
+              "the first ranks are servers, each paired with clients; 0: all ranks are alike", 0,
+              1e7},
+    Parameter{"size", Kind::integer, "B", "1MiB", "bytes per message", 1, 1 << 30},
+    Parameter{"repeats", Kind::integer, "", "5", "bursts of each pair, as far as time allows", 1,
+              1e6},
+    Parameter{"budget", Kind::real, "s", "0", "no burst starts after this time; 0: no limit", 0,
+              1e6},
     nflight,
     memory,
     timeout,
@@ -126,12 +146,12 @@ inline constexpr std::array saturation_parameters = {
 
 inline constexpr std::array sweep_metrics = {
     Metric{"bandwidth", "B/s", Better::higher,
-           "verified bytes of all ranks over the longest rank's timed part, one sample per pass; "
+           "verified bytes of all ranks over the time from the first post to the last completion, "
+           "summed over the rounds; one sample per pass; "
            "in a pair matrix, of one flow while it had a message in flight"},
     Metric{"client_bandwidth", "B/s", Better::higher,
            "verified bytes of one rank's flows over its own timed part"},
-    Metric{"rate", "1/s", Better::higher,
-           "operations of all ranks over the longest rank's timed part"},
+    Metric{"rate", "1/s", Better::higher, "operations of all ranks over the same time"},
     Metric{"latency", "s", Better::lower,
            "of one operation, over all ranks: from posting until it is known to be complete at "
            "the target; of a stream, from a few separate messages in each round"},
@@ -139,7 +159,7 @@ inline constexpr std::array sweep_metrics = {
            "half the time from posting a message to the arrival of its acknowledgement"},
     Metric{"time", "s", Better::none, "timed part of each client, in the order of ranks"},
     Metric{"wall_time", "s", Better::none,
-           "timed part of the rank that took longest, summed over the passes"},
+           "from the first post to the last completion, summed over rounds and passes"},
     Metric{"bytes", "B", Better::none, "arrived and verified"},
     Metric{"corrupted", "1", Better::lower, "messages that did not arrive as they were sent"},
 };
@@ -147,6 +167,11 @@ inline constexpr std::array pairs_metrics = {
     Metric{"bandwidth", "B/s", Better::higher,
            "of the pair alone, timed by the receiver; one sample per burst"},
     Metric{"latency", "s", Better::lower, "half a round trip of 8 bytes, of the pair alone"},
+    Metric{"corrupted", "1", Better::lower, "messages that did not arrive as they were sent"},
+};
+inline constexpr std::array one_way_metrics = {
+    Metric{"bandwidth", "B/s", Better::higher,
+           "in a pair matrix: of one flow, while its hosts carry nothing in the other direction"},
     Metric{"corrupted", "1", Better::lower, "messages that did not arrive as they were sent"},
 };
 inline constexpr std::array saturation_metrics = {
@@ -164,7 +189,26 @@ inline constexpr std::array counters_metrics = {
     Metric{"tx_dropped", "1", Better::lower, "packets dropped before they were sent"},
     Metric{"port_xmit_data", "B", Better::none, "sent by an InfiniBand port"},
     Metric{"port_rcv_data", "B", Better::none, "received by an InfiniBand port"},
+    Metric{"rx_crc_errors", "1", Better::lower, "packets received with a wrong checksum"},
+    Metric{"rx_frame_errors", "1", Better::lower, "packets received misaligned"},
+    Metric{"rx_missed_errors", "1", Better::lower, "packets missed for want of buffers"},
+    Metric{"tx_carrier_errors", "1", Better::lower, "packets lost with the link"},
+    Metric{"carrier_changes", "1", Better::lower, "times the link went up or down"},
+    Metric{"tcp_sent", "1", Better::none, "TCP segments sent by the host"},
+    Metric{"tcp_retransmitted", "1", Better::lower,
+           "TCP segments that the host sent again: lost on their way, or late"},
+    Metric{"tcp_received", "1", Better::none, "TCP segments received by the host"},
+    Metric{
+        "tcp_out_of_order", "1", Better::lower,
+        "TCP segments that arrived behind a gap: an earlier one was lost on its way to the host"},
+    Metric{"tcp_timeouts", "1", Better::lower, "times TCP waited for an answer in vain"},
     Metric{"symbol_error", "1", Better::lower, "minor link errors: a bad cable or transceiver"},
+    Metric{"port_rcv_remote_physical_errors", "1", Better::lower,
+           "packets that another port marked as bad"},
+    Metric{"local_link_integrity_errors", "1", Better::lower,
+           "times the link failed its threshold"},
+    Metric{"excessive_buffer_overrun_errors", "1", Better::lower,
+           "times the receive buffer overran again and again"},
     Metric{"link_downed", "1", Better::lower, "times the link went down"},
     Metric{"link_error_recovery", "1", Better::lower, "times the link recovered from errors"},
     Metric{"port_rcv_errors", "1", Better::lower, "packets received with errors"},
@@ -177,6 +221,8 @@ inline constexpr std::array wire_metrics = {
            "bytes that left the host on the wire, over the payload it sent to other hosts; under 1 "
            "the MPI "
            "went round the network"},
+    Metric{"other_runs", "1", Better::lower,
+           "other network measurements that ran on the host at the same time"},
 };
 
 }  // namespace detail
@@ -207,6 +253,15 @@ inline constexpr Measurement pairs{
     detail::pairs_metrics,
     runs_anywhere,
     detail::run_pairs};
+
+inline constexpr Measurement one_way{"network.one_way",
+                                     Scope::group,
+                                     "Each direction of each rank by itself: rounds of pairs in "
+                                     "which a rank only sends or receives.",
+                                     detail::one_way_parameters,
+                                     detail::one_way_metrics,
+                                     runs_anywhere,
+                                     detail::run_one_way};
 
 inline constexpr Measurement saturation{"network.saturation",
                                         Scope::group,

@@ -89,7 +89,8 @@ Summary half_round_trips(Session& session, Exchange& exchange, const Round& roun
 }
 
 void measure(Session& session, Exchange& exchange, const Options& options, const Pair& pair,
-             std::size_t memory) {
+             std::size_t memory, double share) {
+    const Nanoseconds begin = session.transport.clock();
     const auto size = static_cast<std::size_t>(options.integer("size"));
     const int inflight = static_cast<int>(options.integer("nflight"));
     const Round round = Schedule::listed({pair}).round(0, session.rank());
@@ -104,12 +105,17 @@ void measure(Session& session, Exchange& exchange, const Options& options, const
     std::vector<double> bandwidths;
     double elapsed = 0;
     std::int64_t messages = 0;
-    for (std::int64_t i = 0; i < options.integer("repeats") && elapsed < pair_seconds; ++i) {
+    double spent[] = {0};  // seconds of this pair so far, by rank 0's clock
+    for (std::int64_t i = 0; i < options.integer("repeats") && elapsed < pair_seconds &&
+                             (i == 0 || share <= 0 || spent[0] + burst_seconds < share);
+         ++i) {
         session.expect(message_seconds * window);
         const double duration = stream.run(window);
         bandwidths.push_back(stream.verified / duration);
         elapsed += duration;
         messages += window;
+        if (session.rank() == 0) spent[0] = seconds(session.transport.clock() - begin);
+        session.max(spent);
         // The first messages may have been unusually fast (a shaper's bucket, a cache), so the
         // window follows the time of whole bursts.
         window = std::max(inflight, static_cast<int>(std::min({burst_seconds / duration * window,
@@ -140,13 +146,15 @@ void detail::run_pairs(const Options& options, Bench& bench) {
                            fmt::format("messages of {} bytes", size));
         const auto memory = static_cast<std::size_t>(std::max(minimum, granted) / 2);
         Exchange exchange(session, memory, false);
+        const double share =
+            options.real("budget") / static_cast<double>(std::max<std::size_t>(1, listed.size()));
         for (std::size_t i = 0; i < listed.size(); ++i) {
             const double done = static_cast<double>(i) / static_cast<double>(listed.size());
             session.progress(done,
                              fmt::format("{} to {}", session.label(listed[i].first),
                                          session.label(listed[i].second)),
                              -1);
-            measure(session, exchange, options, listed[i], memory);
+            measure(session, exchange, options, listed[i], memory, share);
         }
     });
 }

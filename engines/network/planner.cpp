@@ -15,6 +15,8 @@ constexpr int target_passes = 6;  // fewer cannot bound a median at 95 %
 constexpr int max_passes = 30;    // without a budget
 // Long enough that the skew of a barrier and a scheduling delay are small against a burst.
 constexpr double max_burst_target = 0.05, min_burst_target = 0.002;  // seconds
+// As in assay.explain.matrix: bandwidth limits messages of this size on all known networks.
+constexpr std::size_t bandwidth_size = 64 << 10;
 constexpr double max_window =
     1 << 20;  // message indices are int; also bounds the memory for their state
 
@@ -36,6 +38,32 @@ int Planner::affordable_rounds(int all) const {
         one_round += burst_.at(static_cast<double>(size_of(item)));
     const double affordable = std::min(input_.budget / one_round, static_cast<double>(all));
     return std::max(static_cast<int>(affordable), std::min(min_rounds, all));
+}
+
+std::vector<std::size_t> Planner::drop_sizes(double seconds) {
+    std::vector<std::size_t> dropped;
+    const auto cost = [&](std::size_t size) {  // with a message for its latency in each round
+        const double x = static_cast<double>(size);
+        return rounds_ * input_.operations * (burst_.at(x) + message_.at(x));
+    };
+    std::size_t anchor = *std::ranges::min_element(input_.sizes);
+    std::size_t smallest_bandwidth = std::numeric_limits<std::size_t>::max();
+    for (const std::size_t size : input_.sizes)
+        if (size >= bandwidth_size) smallest_bandwidth = std::min(smallest_bandwidth, size);
+    if (smallest_bandwidth != std::numeric_limits<std::size_t>::max()) anchor = smallest_bandwidth;
+    double total = 0;
+    for (const std::size_t size : input_.sizes) total += cost(size);
+    while (input_.budget > 0 && input_.sizes.size() > 1 && total > seconds) {
+        auto largest = input_.sizes.end();
+        for (auto size = input_.sizes.begin(); size != input_.sizes.end(); ++size)
+            if (*size != anchor && (largest == input_.sizes.end() || *size > *largest))
+                largest = size;
+        if (largest == input_.sizes.end()) break;
+        total -= cost(*largest);
+        dropped.push_back(*largest);
+        input_.sizes.erase(largest);
+    }
+    return dropped;
 }
 
 double Planner::burst_target() const {

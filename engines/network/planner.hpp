@@ -44,6 +44,11 @@ public:
     int affordable_rounds(int all) const;
     void set_rounds(int rounds) { rounds_ = rounds; }
 
+    // Leaves out sizes, the largest first, until one pass of each fits `seconds`; keeps the
+    // smallest size that shows bandwidth, or the smallest of all. Returns those left out.
+    std::vector<std::size_t> drop_sizes(double seconds);
+    const std::vector<std::size_t>& sizes() const { return input_.sizes; }
+
     int window(std::size_t size) const;
     double burst_seconds(std::size_t size, int window) const {
         return message_.at(static_cast<double>(size)) * window;

@@ -187,6 +187,13 @@ std::string Tally::packed(int rank) const {
     return packed;
 }
 
+void report_rows(Session& session, const Measurement& measurement, const Tally& tally,
+                 const std::vector<std::string>& packed, const Json& params) {
+    const GatheredResults results(session, tally, packed);
+    results.corruptions(measurement, params);
+    results.rows(measurement, params);
+}
+
 void report(Session& session, const Measurement& measurement, Json params, Tally& tally,
             const Passes& passes) {
     merge(session, tally.latency);

@@ -39,10 +39,10 @@ private:
 
 // The totals of all ranks, equal on every rank; the vectors have one value per pass.
 struct Passes {
-    // Verified bytes and operations, per second of the longest rank's timed part.
+    // Verified bytes and operations, per second from the first post to the last completion.
     std::vector<double> bandwidth, rate;
     double bytes = 0, operations = 0, corrupted = 0;
-    double wall = 0;            // seconds: the longest rank's timed part, summed over the passes
+    double wall = 0;            // seconds from the first post to the last completion, summed
     std::int64_t messages = 0;  // of each flow
 };
 
@@ -51,6 +51,10 @@ void merge(Session& session, Histogram& latency);
 
 // Half of each value: from round trips to half round trips.
 Summary halved(Summary summary);
+
+// On rank 0: the rows of the pair matrix, from the gathered Tally::packed() of all ranks.
+void report_rows(Session& session, const Measurement& measurement, const Tally& tally,
+                 const std::vector<std::string>& packed, const Json& params);
 
 // Collective: sums the latencies, gathers the tallies, and writes the records on rank 0. `params`
 // are the measurement's own parameters in the records.

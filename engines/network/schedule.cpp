@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <random>
+#include <set>
 
 #include "core/error.hpp"
 
@@ -55,9 +57,16 @@ Schedule Schedule::client_server(int ranks, int servers, bool to_servers) {
     return schedule;
 }
 
-Schedule Schedule::listed(std::vector<std::pair<int, int>> pairs) {
-    Schedule schedule(Shape::listed, 0, static_cast<int>(pairs.size()));
-    schedule.pairs_ = std::move(pairs);
+Schedule Schedule::listed(const std::vector<RankPair>& pairs) {
+    std::vector<std::vector<RankPair>> rounds;
+    rounds.reserve(pairs.size());
+    for (const RankPair& pair : pairs) rounds.push_back({pair});
+    return matched(std::move(rounds));
+}
+
+Schedule Schedule::matched(std::vector<std::vector<RankPair>> rounds) {
+    Schedule schedule(Shape::matched, 0, static_cast<int>(rounds.size()));
+    schedule.matched_ = std::move(rounds);
     return schedule;
 }
 
@@ -80,12 +89,13 @@ Round Schedule::round(int index, int rank) const {
             return {{single(rank_at(position + k))}, {single(rank_at(position - k))}};
         }
         case Shape::bipartite: return bipartite(rank);
-        case Shape::listed: break;
+        case Shape::matched: break;
     }
     Round round;
-    const auto [source, destination] = pairs_[static_cast<std::size_t>(index)];
-    if (rank == source) round.outgoing.push_back(single(destination));
-    if (rank == destination) round.incoming.push_back(single(source));
+    for (const auto& [source, destination] : matched_[static_cast<std::size_t>(index)]) {
+        if (rank == source) round.outgoing.push_back(single(destination));
+        if (rank == destination) round.incoming.push_back(single(source));
+    }
     return round;
 }
 
@@ -111,6 +121,39 @@ Round Schedule::bipartite(int rank) const {
             flows.push_back({server, server, rank - servers_});
     const bool out = (rank < servers_) != to_servers_;
     return out ? Round{std::move(flows), {}} : Round{{}, std::move(flows)};
+}
+
+std::vector<RankPair> near_edges(int ranks) {
+    std::set<RankPair> edges;
+    for (int distance : {1, 2})
+        for (int rank = 0; rank < ranks; ++rank) {
+            const int other = (rank + distance) % ranks;
+            if (other != rank) edges.insert(std::minmax({rank, other}));
+        }
+    return {edges.begin(), edges.end()};
+}
+
+std::vector<RankPair> client_edges(int ranks, int servers) {
+    std::vector<RankPair> edges;
+    for (int client = servers; client < ranks; ++client)
+        for (int k = 0; k < std::min(2, servers); ++k)
+            edges.emplace_back((client - servers + k) % servers, client);
+    return edges;
+}
+
+std::vector<std::vector<RankPair>> disjoint_rounds(const std::vector<RankPair>& pairs) {
+    std::vector<std::vector<RankPair>> rounds;
+    std::map<int, std::set<std::size_t>> taken;  // rank -> rounds that it is in
+    for (const RankPair& pair : pairs) {
+        const std::set<std::size_t>&first = taken[pair.first], &second = taken[pair.second];
+        std::size_t round = 0;
+        while (first.contains(round) || second.contains(round)) ++round;
+        if (round == rounds.size()) rounds.emplace_back();
+        rounds[round].push_back(pair);
+        taken[pair.first].insert(round);
+        taken[pair.second].insert(round);
+    }
+    return rounds;
 }
 
 std::vector<int> sample_rounds(int rounds, int count) {

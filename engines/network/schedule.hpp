@@ -12,7 +12,7 @@
 //   random     shift over a seeded shuffle of the ranks. Partners ignore the topology, so flows
 //              collide in the network: a test of congestion that does not locate faults.
 //   bipartite  one round: every client with every server.
-//   listed     the given pairs, one per round.
+//   matched    the given rounds of disjoint pairs, in one direction.
 //
 // In all but the last two, every ordered pair of ranks occurs exactly once over all rounds.
 #pragma once
@@ -23,6 +23,8 @@
 #include <vector>
 
 namespace assay::network {
+
+using RankPair = std::pair<int, int>;  // from, to
 
 // A flow seen from one of its ends. Each rank numbers its flows by direction from 0; the index
 // tells where the flow's messages are in the rank's buffers.
@@ -44,7 +46,8 @@ public:
     static Schedule all_to_all(std::string_view shape, int ranks);
     // Ranks below `servers` are servers. Flows go to the servers, or from them.
     static Schedule client_server(int ranks, int servers, bool to_servers);
-    static Schedule listed(std::vector<std::pair<int, int>> pairs);
+    static Schedule listed(const std::vector<RankPair>& pairs);          // one pair per round
+    static Schedule matched(std::vector<std::vector<RankPair>> rounds);  // disjoint in each round
 
     int rounds() const { return rounds_; }
     Round round(int index, int rank) const;
@@ -53,7 +56,7 @@ public:
     int max_flows() const { return max_flows_; }
 
 private:
-    enum class Shape { shift, circle, pairwise_xor, random, bipartite, listed };
+    enum class Shape { shift, circle, pairwise_xor, random, bipartite, matched };
     Schedule(Shape shape, int ranks, int rounds) : shape_(shape), ranks_(ranks), rounds_(rounds) {}
 
     int circle_partner(int index, int rank) const;
@@ -63,9 +66,18 @@ private:
     int ranks_ = 0, rounds_ = 0, max_flows_ = 1;
     int servers_ = 0;
     bool to_servers_ = true;
-    std::vector<std::pair<int, int>> pairs_;
+    std::vector<std::vector<RankPair>> matched_;
     std::vector<int> shuffled_, position_;  // the shuffle and its inverse
 };
+
+// Pairs of ranks that are one or two apart in a ring, each once.
+std::vector<RankPair> near_edges(int ranks);
+
+// Each client (the ranks from `servers` on) with two servers, or with the only one.
+std::vector<RankPair> client_edges(int ranks, int servers);
+
+// Distributes pairs over rounds so that a rank occurs at most once in each round.
+std::vector<std::vector<RankPair>> disjoint_rounds(const std::vector<RankPair>& pairs);
 
 // Chooses `count` of `rounds` rounds, ascending: a random one from each of `count` equal parts, so
 // that near and far partners are covered and no period of the topology is hit. The seed is fixed:

@@ -63,12 +63,38 @@ Session::Session(Bench& bench, WaitLimits limits)
         watchdog_.emplace(limits.timeout * 3 / 2, [this] { stalled(); }, end_if_ignored);
     std::signal(SIGINT, on_signal);
     std::signal(SIGTERM, on_signal);
-    const std::vector<std::string> names = gather(transport.host());
+    exchange_identities();
+}
+
+void Session::exchange_identities() {
+    std::vector<Identity> identities;
+    for (const std::string& packed :
+         gather(to_json(identify(transport.host(), transport.simulated())).dump()))
+        identities.push_back(read_identity(packed));
+    make_unique(identities);
     std::string all;
-    for (const std::string& name : names) all += (all.empty() ? "" : "\n") + name;
+    for (const Identity& identity : identities) all += (all.empty() ? "" : "\n") + identity.host;
     guarded("waits for the list of hosts", 0, [&] { transport.broadcast(all); });
     hosts_ = split(all, '\n');
     labels_ = rank_labels(hosts_);
+    if (rank_ == 0) report_ranks(identities);
+}
+
+void Session::report_ranks(const std::vector<Identity>& identities) const {
+    Json hosts = Json::array();
+    std::map<std::string, int> number;
+    std::vector<int> of;
+    of.reserve(identities.size());
+    for (const Identity& identity : identities) {
+        const auto [entry, is_new] =
+            number.try_emplace(identity.host, static_cast<int>(number.size()));
+        if (is_new)
+            hosts.push_back({{"host", identity.host},
+                             {"names", identity.names},
+                             {"addresses", identity.addresses}});
+        of.push_back(entry->second);
+    }
+    sink.ranks(labels_, of, hosts);
 }
 
 int Session::ranks_on_this_host() const {

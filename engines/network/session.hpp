@@ -17,6 +17,7 @@
 
 #include "core/clock.hpp"
 #include "core/record.hpp"
+#include "network/identity.hpp"
 #include "transport/transport.hpp"
 #include "transport/watchdog.hpp"
 
@@ -29,7 +30,7 @@ struct WaitLimits {
 
 class Session {
 public:
-    // Collective: the ranks exchange their host names.
+    // Collective: the ranks exchange their host names; rank 0 reports them.
     Session(Bench& bench, WaitLimits limits);
 
     Transport& transport;
@@ -41,6 +42,7 @@ public:
     // The host's name; with several ranks on a host "host:0", "host:1", ... in the order of ranks.
     const std::string& label(int rank) const { return labels_[static_cast<std::size_t>(rank)]; }
     int ranks_on_this_host() const;
+    const std::vector<std::string>& hosts() const { return hosts_; }
     bool first_on_host() const;
     bool several_hosts() const;
 
@@ -97,6 +99,8 @@ public:
     [[noreturn]] void give_up(Nanoseconds waited, const std::vector<int>& peers);
 
 private:
+    void exchange_identities();
+    void report_ranks(const std::vector<Identity>& identities) const;
     void finish_collective(Nanoseconds pause = 0);
     [[noreturn]] void find_missing_ranks(Nanoseconds waited);
     void stalled();

@@ -110,7 +110,7 @@ Outcome Sweep::measure_latency(Tally& tally, int messages, int round) {
 // Runs all rounds once. The result is equal on every rank.
 Sweep::Pass Sweep::pass(Tally& tally, int window, int latency_messages) {
     Outcome sum;
-    Nanoseconds longest = 0;
+    double timed = 0, longest = 0;
     for (const int round : rounds_) {
         if (latency_messages > 0) {
             Outcome latency_outcome = measure_latency(tally, latency_messages, round);
@@ -121,22 +121,21 @@ Sweep::Pass Sweep::pass(Tally& tally, int window, int latency_messages) {
         }
         Outcome outcome =
             burst(tally.op, tally.size, window, options_.inflight, round, tally.latency);
-        sum.elapsed += outcome.elapsed;
+        timed += outcome.longest;
         sum.operations += outcome.operations;
         sum.bytes += outcome.bytes;
         sum.corrupted += outcome.corrupted;
-        longest = std::max(longest, outcome.elapsed);
+        longest = std::max(longest, outcome.longest);
         const bool interrupted = outcome.interrupted;
         tally.add({tally.op, tally.size, window, options_.inflight, 0}, outcome);
         if (interrupted) return {.interrupted = true};
     }
-    double times[] = {seconds(sum.elapsed), seconds(longest),
-                      session_.rank() == 0 ? seconds(session_.transport.clock() - begin_) : 0.0};
+    double now[] = {session_.rank() == 0 ? seconds(session_.transport.clock() - begin_) : 0.0};
     double totals[] = {static_cast<double>(sum.bytes), static_cast<double>(sum.operations),
                        static_cast<double>(sum.corrupted)};
-    session_.max(times);
+    session_.max(now);
     session_.sum(totals);
-    return {times[0], times[1], totals[0], totals[1], totals[2], times[2], false};
+    return {timed, longest, totals[0], totals[1], totals[2], now[0], false};
 }
 
 // Connects the pairs and measures messages of two sizes, to which the planner's linear cost models
@@ -169,10 +168,25 @@ void Sweep::probe() {
         sample_rounds(all_rounds, options_.rounds > 0 ? options_.rounds
                                                       : planner_->affordable_rounds(all_rounds));
     planner_->set_rounds(static_cast<int>(rounds_.size()));
+    if (options_.iterations <= 0) leave_out_sizes();
     for (const Op op : options_.operations) {
         Tally warm_up(op, small);
         pass(warm_up, 1, 0);
     }
+}
+
+// A budget that is too short for one pass of every size: the largest are left out, and records say
+// so.
+void Sweep::leave_out_sizes() {
+    double elapsed[] = {session_.rank() == 0 ? seconds(session_.transport.clock() - begin_) : 0.0};
+    session_.max(elapsed);
+    const std::vector<std::size_t> dropped = planner_->drop_sizes(options_.budget - elapsed[0]);
+    options_.sizes = planner_->sizes();
+    if (session_.rank() != 0) return;
+    for (const std::size_t size : dropped)
+        for (const Op op : options_.operations)
+            session_.sink.waived(measurement_, "bandwidth", {}, {{"size", size}, {"op", name(op)}},
+                                 "left out: the time is too short for it");
 }
 
 // Messages per round whose latency is measured. If a burst is one message, latency is measured in

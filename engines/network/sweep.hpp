@@ -52,7 +52,7 @@ public:
 
 private:
     struct Pass {
-        double timed = 0;    // seconds of the slowest rank's timed part
+        double timed = 0;  // seconds from the first post to the last completion, summed over rounds
         double longest = 0;  // seconds of the longest burst on any rank
         double bytes = 0, operations = 0, corrupted = 0;
         double elapsed = 0;  // seconds since the sweep began, by rank 0's clock
@@ -61,6 +61,7 @@ private:
 
     std::size_t message_memory();
     void probe();
+    void leave_out_sizes();
     bool measure(std::size_t item, Op op, std::size_t size);
     Pass pass(Tally& tally, int window, int latency_messages);
     Outcome burst(Op op, std::size_t size, int window, int inflight, int round, Histogram& latency);

@@ -48,8 +48,11 @@ void report_context(Session& session) {
         }
 }
 
-WireMonitor::WireMonitor(Session& session) : session_(session) {
-    if (session.first_on_host()) before_ = read_counters();
+WireMonitor::WireMonitor(Session& session, Json params)
+    : session_(session), params_(std::move(params)) {
+    if (session.transport.simulated() || !session.first_on_host()) return;
+    presence_.emplace();
+    before_ = read_counters();
 }
 
 void WireMonitor::report(std::uint64_t bytes_sent_off_host) {
@@ -60,6 +63,7 @@ void WireMonitor::report(std::uint64_t bytes_sent_off_host) {
         for (const auto& [key, value] : growth)
             host_data["counters"].push_back({key.first, key.second, value});
         host_data["wire"] = bytes_on_the_wire(growth);
+        host_data["others"] = presence_->others();
     }
     const auto all = session_.gather(host_data.dump());
     if (session_.rank() != 0) return;
@@ -70,16 +74,18 @@ void WireMonitor::report(std::uint64_t bytes_sent_off_host) {
         payload[host] += entry["payload"].get<double>();
         if (!entry.contains("wire")) continue;
         carried[host] = entry["wire"].get<double>();
+        if (const double others = entry["others"]; others > 0)
+            session_.sink.measurement(wire, "other_runs", {.host = host}, params_, single(others));
         if (!entry.contains("counters")) continue;
         for (const Json& counter : entry["counters"])
             session_.sink.measurement(counters, counter[1].get<std::string>(),
-                                      {.host = host, .device = counter[0]}, {},
+                                      {.host = host, .device = counter[0]}, params_,
                                       single(counter[2].get<double>()));
     }
     if (!session_.several_hosts()) return;
     for (const auto& [host, bytes] : payload)
         if (bytes > 0)
-            session_.sink.measurement(wire, "share", {.host = host}, {},
+            session_.sink.measurement(wire, "share", {.host = host}, params_,
                                       single(carried[host] / bytes));
 }
 

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "network/counters.hpp"
+#include "network/presence.hpp"
 #include "network/session.hpp"
 
 namespace assay::network {
@@ -15,13 +17,16 @@ void report_context(Session& session);
 // Compares the port counters with the payload, from construction on.
 class WireMonitor {
 public:
-    explicit WireMonitor(Session& session);
+    // `params` are put into its records: they tell the parts of a run apart.
+    explicit WireMonitor(Session& session, Json params = Json::object());
     // Collective. `bytes_sent_off_host`: payload that this rank sent to other hosts.
     void report(std::uint64_t bytes_sent_off_host);
 
 private:
     Session& session_;
+    const Json params_;
     Counters before_;
+    std::optional<Presence> presence_;  // on the first rank of each host
 };
 
 }  // namespace assay::network

@@ -21,8 +21,8 @@ using namespace assay;
 constexpr std::array table = {
     node::settings,         node::memory,        node::memory_paced, node::noise,
     node::gpu_copy,         node::udp_receive,   node::udp_send,     node::rdma,
-    network::client_server, network::all_to_all, network::pairs,     network::saturation,
-    network::counters,      network::wire,       storage::device,
+    network::client_server, network::all_to_all, network::pairs,     network::one_way,
+    network::saturation,    network::counters,   network::wire,      storage::device,
 };
 
 }  // namespace

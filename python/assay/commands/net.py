@@ -25,8 +25,9 @@ from assay.launch.reach import check_hosts
 from assay.measure.adapters import parse_adapters
 from assay.measure.network import NetworkRequest, measure_network
 from assay.measure.session import Session
-from assay.records.schema import Scalar
+from assay.records.schema import Finding, Scalar
 from assay.report.sweep import netsan_table, sweep_rows
+from assay.report.terminal import show_findings
 
 OPERATIONS = ("send", "put", "get")
 SIZES = [2**k for k in range(23)]  # 1 B to 4 MiB
@@ -57,7 +58,7 @@ class Net:
         measurement = parser.add_argument_group("measurement")
         add(measurement, "--sizes", "messages; default: 1 B to 4 MiB, powers of two")
         add(measurement, "--op", "send, put, get; default: all with --servers, else send")
-        add(measurement, "--budget", "the sweep; default: 60s")
+        add(measurement, "--budget", "with the retest; default: 60s")
         add(measurement, "--repeats", "messages per peer and size, instead of --budget")
         add_output(parser)
         self._add_advanced(parser)
@@ -119,6 +120,7 @@ def conduct(args: argparse.Namespace, request: NetworkRequest, built_in: tuple[s
     if args.json:
         session.print_json()
     elif args.compat_netsan:
+        show_findings(session.err, [r for r in run.records if isinstance(r, Finding)])
         rows = sweep_rows(run.records)
         print(netsan_table(rows, request.servers, len(request.adapters), request.clients))
     return status

@@ -11,19 +11,21 @@ from collections.abc import Callable, Iterable, Sequence
 from assay.explain.alloc import alloc
 from assay.explain.corruption import corruption
 from assay.explain.counters import port_errors
-from assay.explain.culprit import suspects
+from assay.explain.culprit import all_suspects, suspects
 from assay.explain.evidence import Evidence, Options
 from assay.explain.fabric import credit_loop, crowded_ports, lost_routes, slow_cables
 from assay.explain.gpu import gpu_copies
 from assay.explain.hca import hca_binding
+from assay.explain.loss import packet_loss
 from assay.explain.matrix import PairMatrix
+from assay.explain.power import state_power
 from assay.explain.rdma import rdma_wire
 from assay.explain.retest import plan_retest
 from assay.explain.slow import congestion, slow_block, slow_host, slow_pair
 from assay.explain.storage import straggler, wrong_data
 from assay.explain.turns import taking_turns
 from assay.explain.udp import udp_loss
-from assay.explain.wire import wire_bypass
+from assay.explain.wire import host_names, shared_network, wire_bypass
 from assay.records.schema import AnyRecord, Finding
 
 Rule = Callable[[Evidence], list[Finding]]
@@ -32,6 +34,9 @@ Rule = Callable[[Evidence], list[Finding]]
 RULES: dict[str, Rule] = {
     "corruption": corruption,  # payloads that arrived with wrong bytes
     "wire_bypass": wire_bypass,  # payload that did not cross the network (shared memory, another adapter)
+    "shared_network": shared_network,  # another network measurement at the same time
+    "host_names": host_names,  # a machine that the host list names twice, or not at all
+    "packet_loss": packet_loss,  # a host that loses packets that it sends or receives
     "slow_host": slow_host,  # a host that sends or receives more slowly than its peers
     "slow_pair": slow_pair,  # a slow path between two hosts that are fast with others
     "slow_block": slow_block,  # a group of hosts that is slow with the rest or with another group
@@ -60,9 +65,23 @@ def explain(
     ``hosts`` are the run's hosts in rank order, ``options`` those of its command. Findings among the records are
     ignored.
     """
-    evidence = Evidence(records, hosts, options)
+    return explain_evidence(Evidence(records, hosts, options))
+
+
+def explain_evidence(evidence: Evidence) -> list[Finding]:
+    """Returns all findings of the rules, faults first."""
     findings = [finding for rule in RULES.values() for finding in rule(evidence)]
     return sorted(findings, key=lambda finding: ("fault", "warning", "advice").index(finding.severity))
 
 
-__all__ = ["RULES", "Evidence", "PairMatrix", "explain", "plan_retest", "suspects"]
+__all__ = [
+    "RULES",
+    "Evidence",
+    "PairMatrix",
+    "all_suspects",
+    "explain",
+    "explain_evidence",
+    "plan_retest",
+    "state_power",
+    "suspects",
+]

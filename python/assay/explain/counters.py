@@ -28,6 +28,7 @@ ERRORS = {
     "rx_crc_errors",
     "rx_frame_errors",
     "tx_carrier_errors",
+    "carrier_changes",
 }
 PRESSURE = {"port_xmit_wait", "port_xmit_discards", "rx_dropped", "tx_dropped", "rx_missed_errors"}
 

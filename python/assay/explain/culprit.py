@@ -10,11 +10,12 @@ A suspect is not a fault yet: ``assay.explain.retest`` measures it again, alone.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from assay.explain.blocks import merge_neighbours, uneven_blocks
 from assay.explain.matrix import PairMatrix
@@ -53,21 +54,12 @@ def _side(
     matrix: PairMatrix, model: Fit, side: Literal["transmit", "receive"], named: Sequence[int] = ()
 ) -> list[Suspect]:
     """Returns the hosts whose ``side`` is slow; with ``named``, those of the named hosts that are not."""
-    tests = int(np.isfinite(model.transmit).sum() + np.isfinite(model.receive).sum())
-    limit = NORMAL.inv_cdf(CHANCE / tests)
-    count = len(matrix.hosts)
-    is_transmit = side == "transmit"
-    effects, ends = (model.transmit, matrix.source) if is_transmit else (model.receive, matrix.target)
-    component = model.component[:count] if is_transmit else model.component[count:]
-    cells = np.bincount(ends, minlength=count)
+    tests, limit = threshold(model)
+    ends = matrix.source if side == "transmit" else matrix.target
     slow = []
-    for label in np.unique(component[cells > 0]):
-        members = np.flatnonzero((component == label) & (cells > 0))
+    for members, effect, scale in scaled_effects(matrix, model, side):
         has_majority = len(members) >= FEWEST
-        effect = effects[members] - (np.median if has_majority else np.max)(effects[members])
-        # A median of n has 1.25 times the error of a mean of n.
-        error = np.maximum(1.2533 * model.sigma / np.sqrt(cells[members]), SCALE_FLOOR)
-        z = effect / np.maximum(error, spread(effect) if has_majority else 0.0)
+        z = effect / scale
         is_slow = (effect < LEAST_EFFECT) & (z < limit)
         is_end = np.isin(members, named)
         for index in np.flatnonzero(is_end & ~is_slow if named else is_slow):
@@ -79,6 +71,50 @@ def _side(
                 )
                 slow.append(suspect)
     return slow
+
+
+def threshold(model: Fit) -> tuple[int, float]:
+    """Returns the number of sides, and the z below which chance alone is expected to put ``CHANCE`` of them."""
+    tests = int(np.isfinite(model.transmit).sum() + np.isfinite(model.receive).sum())
+    return tests, NORMAL.inv_cdf(CHANCE / tests)
+
+
+def scaled_effects(
+    matrix: PairMatrix, model: Fit, side: Literal["transmit", "receive"]
+) -> Iterator[tuple[NDArray[np.intp], Floats, Floats]]:
+    """Yields (hosts, their effects, the standard deviations of these) for each set of comparable hosts.
+
+    An effect is relative to the median of the set, to the best of a set without a majority.
+    """
+    count = len(matrix.hosts)
+    is_transmit = side == "transmit"
+    effects, ends = (model.transmit, matrix.source) if is_transmit else (model.receive, matrix.target)
+    component = model.component[:count] if is_transmit else model.component[count:]
+    cells = np.bincount(ends, minlength=count)
+    for label in np.unique(component[cells > 0]):
+        members = np.flatnonzero((component == label) & (cells > 0))
+        has_majority = len(members) >= FEWEST
+        effect = effects[members] - (np.median if has_majority else np.max)(effects[members])
+        # A median of n has 1.25 times the error of a mean of n.
+        error = np.maximum(1.2533 * model.sigma / np.sqrt(cells[members]), SCALE_FLOOR)
+        yield members, effect, np.maximum(error, spread(effect) if has_majority else 0.0)
+
+
+def one_way_suspects(matrix: PairMatrix) -> list[Suspect]:
+    """Returns the sides of hosts that are slow although nothing loads the other side, the worst first."""
+    if len(matrix.hosts) < FEWEST:
+        return []
+    model = fit(matrix)
+    sides = _side(matrix, model, "transmit") + _side(matrix, model, "receive")
+    return [replace(side, one_way=True) for side in sorted(sides, key=lambda suspect: suspect.effect)]
+
+
+def all_suspects(both_ways: PairMatrix, one_way: PairMatrix) -> list[Suspect]:
+    """Returns the suspects of both matrices. Of a side that is in both, the one without traffic in the other
+    direction is kept: a limit on both directions together can make a slow side look fast."""
+    alone = one_way_suspects(one_way)
+    known = {(suspect.side, suspect.hosts) for suspect in alone}
+    return [s for s in suspects(both_ways) if (s.side, s.hosts) not in known] + alone
 
 
 def _without(matrix: PairMatrix, model: Fit, sides: list[Suspect]) -> Floats:

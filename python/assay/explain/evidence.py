@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
-from assay.explain.culprit import suspects
+from assay.explain.culprit import all_suspects
 from assay.explain.matrix import PairMatrix
 from assay.explain.retest import Outcome, outcome_of, retested_pairs
 from assay.explain.suspect import Suspect
@@ -41,8 +41,12 @@ class Evidence:
         return PairMatrix.of_bandwidth(self.records, self.hosts)
 
     @cached_property
+    def one_way(self) -> PairMatrix:
+        return PairMatrix.of_one_way(self.records, self.hosts)
+
+    @cached_property
     def suspects(self) -> list[tuple[Suspect, Outcome | None]]:
         """Every suspect with the outcome of its retest, or None if it was not retested."""
-        all_suspects = suspects(self.matrix)
+        found = all_suspects(self.matrix, self.one_way)
         retested = retested_pairs(self.records)
-        return [(suspect, outcome_of(suspect, all_suspects, retested)) for suspect in all_suspects]
+        return [(suspect, outcome_of(suspect, found, retested)) for suspect in found]

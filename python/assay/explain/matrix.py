@@ -23,6 +23,7 @@ from assay.records.schema import AnyRecord, Pairs, Scalar
 
 # Bytes. Bandwidth limits messages of this size on all known networks; latency limits shorter ones.
 BANDWIDTH_SIZE = 64 * 1024
+ONE_WAY = "network.one_way"  # measured without traffic in the other direction; never mixed with the sweep
 LARGEST = 8  # sizes within this factor of the largest one are combined
 
 Layer = tuple[str, Scalar, Scalar]  # measurement, operation, size
@@ -59,16 +60,19 @@ class PairMatrix:
 
     @classmethod
     def of_bandwidth(cls, records: Iterable[AnyRecord], hosts: Sequence[str] = ()) -> PairMatrix:
-        """Builds the matrix of a run's large messages, all operations combined.
+        """Builds the matrix of a run's large messages in both directions at once, all operations combined.
 
         It has no hosts if the run has no pair matrix or all its ranks are on one host.
         """
-        layers: dict[Layer, list[Pairs]] = defaultdict(list)
-        for row in _bandwidth_rows(records):
-            layers[_layer(row)].append(row)
+        layers = _layers(row for row in _bandwidth_rows(records) if row.name != ONE_WAY)
         largest = max((_bytes(layer) for layer in layers), default=0.0)
         smallest = min(largest, max(BANDWIDTH_SIZE, largest / LARGEST))
         return _combine({layer: rows for layer, rows in layers.items() if _bytes(layer) >= smallest}, hosts)
+
+    @classmethod
+    def of_one_way(cls, records: Iterable[AnyRecord], hosts: Sequence[str] = ()) -> PairMatrix:
+        """Builds the matrix of what was measured one direction at a time; without hosts if nothing was."""
+        return _combine(_layers(row for row in _bandwidth_rows(records) if row.name == ONE_WAY), hosts)
 
     @classmethod
     def from_dense(cls, bandwidth: NDArray[np.floating], hosts: Sequence[str]) -> PairMatrix:
@@ -88,6 +92,13 @@ def _bandwidth_rows(records: Iterable[AnyRecord]) -> Iterable[Pairs]:
         for record in records
         if isinstance(record, Pairs) and record.metric == "bandwidth" and record.subject.host
     )
+
+
+def _layers(rows: Iterable[Pairs]) -> dict[Layer, list[Pairs]]:
+    layers: dict[Layer, list[Pairs]] = defaultdict(list)
+    for row in rows:
+        layers[_layer(row)].append(row)
+    return layers
 
 
 def _layer(row: Pairs) -> Layer:

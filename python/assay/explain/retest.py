@@ -27,6 +27,8 @@ LEAST_SHARE = 0.2  # which share of the effect under load,
 LEAST_Z = 3.0  # and how many standard deviations beyond the controls;
 # more of a host that was as fast as the others under load, and of a single pair, which one disturbance slows.
 FAST = math.log(0.95)
+# Less of a side that was slow without traffic in the other direction: congestion is no explanation there.
+LEAST_ONE_WAY_EFFECT, LEAST_ONE_WAY_Z = math.log(0.94), 4.0
 LEAST_WEAK_EFFECT, LEAST_PAIR_EFFECT = math.log(0.82), math.log(0.70)
 LEAST_WEAK_Z = 5.0
 SCALE_FLOOR = 0.02  # relative; no short transfer alone repeats better
@@ -47,7 +49,9 @@ class Outcome:
     evidence: list[int]
 
 
-def plan_retest(suspects: Sequence[Suspect], matrix: PairMatrix) -> list[Pair]:
+def plan_retest(
+    suspects: Sequence[Suspect], matrix: PairMatrix, most_suspects: int = MOST_SUSPECTS
+) -> list[Pair]:
     """Returns the pairs (source, target) to measure one after another: those of suspects, then controls.
 
     Only pairs that the run has measured, with partners that are suspected as little as possible. Empty without
@@ -55,7 +59,7 @@ def plan_retest(suspects: Sequence[Suspect], matrix: PairMatrix) -> list[Pair]:
     """
     if not suspects:
         return []
-    worst = list(suspects)[:MOST_SUSPECTS]
+    worst = list(suspects)[:most_suspects]
     covered = np.stack([_covered(suspect, matrix) for suspect in suspects])
     times = covered.sum(axis=0)
     controls = _spaced(np.flatnonzero(times == 0), CONTROL_PAIRS)
@@ -63,6 +67,8 @@ def plan_retest(suspects: Sequence[Suspect], matrix: PairMatrix) -> list[Pair]:
         return []
     chosen: list[int] = []
     for mask in covered[: len(worst)]:
+        if not mask.any():  # the sweep did not measure it
+            continue
         # A suspected partner says little about this suspect, but is better than none.
         cells_of_suspect = np.flatnonzero(mask & (times == times[mask].min()))
         chosen += _spaced(cells_of_suspect, OWN_PAIRS).tolist()
@@ -115,12 +121,13 @@ def outcome_of(
         np.array([_log(alone[pair]) for pair in pairs]) for pairs in (suspected, controls)
     )
     effect = float(np.median(suspected_logs) - np.median(control_logs))
-    error = (
-        max(spread(control_logs), SCALE_FLOOR) * 1.2533 * math.sqrt(1 / len(suspected) + 1 / len(controls))
-    )
+    scatter = max(_scatter(suspected_logs, control_logs), spread(control_logs))
+    error = max(scatter, SCALE_FLOOR) * 1.2533 * math.sqrt(1 / len(suspected) + 1 / len(controls))
     min_effect, min_z = LEAST_EFFECT, LEAST_Z
     if min(len(suspected), len(controls)) == 1:
         min_effect, min_z = LEAST_PAIR_EFFECT, LEAST_WEAK_Z
+    elif suspect.one_way:
+        min_effect, min_z = LEAST_ONE_WAY_EFFECT, LEAST_ONE_WAY_Z
     elif suspect.effect > FAST:
         min_effect, min_z = LEAST_WEAK_EFFECT, LEAST_WEAK_Z
     persists = (
@@ -132,6 +139,13 @@ def outcome_of(
     evidence = [alone[pair].id for pair in suspected + controls]
     medians = [float(np.exp(np.median(logs))) for logs in (suspected_logs, control_logs)]
     return Outcome(effect, bool(persists), medians[0], medians[1], len(suspected), len(controls), evidence)
+
+
+def _scatter(suspected: np.typing.NDArray[np.float64], controls: np.typing.NDArray[np.float64]) -> float:
+    """Returns the standard deviation of both groups around their medians. Of so few values a median absolute
+    deviation is often far too small."""
+    residuals = np.concatenate([suspected - np.median(suspected), controls - np.median(controls)])
+    return float(np.sqrt(np.sum(residuals**2) / max(1, len(residuals) - 2)))
 
 
 def _log(record: Measurement) -> float:

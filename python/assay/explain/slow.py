@@ -108,6 +108,7 @@ def congestion(evidence: Evidence) -> list[Finding]:
         if outcome
         and not outcome.persists
         and suspect.side != "pair"  # one pair, once, is noise
+        and not suspect.one_way
         and not suspect.with_best  # two servers under the same clients never share evenly
         and suspect.chance < CHANCE
         and _loss(suspect.effect) > LEAST_CONGESTION
@@ -150,7 +151,8 @@ def _finding(
         confidence = 0.5
     if any(growth_record.counter in ERRORS for growth_record in counted):
         confidence += (1 - confidence) / 2
-    records = [number for host in hosts[:4] for number in evidence.matrix.rows.get(host, [])]
+    rows = evidence.one_way.rows if observed[0][0].one_way else evidence.matrix.rows
+    records = [number for host in hosts[:4] for number in rows.get(host, [])]
     records += [number for _, outcome in observed if outcome for number in outcome.evidence]
     effects = [
         growth_record.effect if is_congestion else _effect(growth_record, outcome)
@@ -173,7 +175,8 @@ def _finding(
 def _figures(suspect: Suspect, outcome: Outcome | None) -> list[str]:
     compared = "the fastest" if suspect.with_best else "the median"
     subject = f"{suspect.hosts[0]} {suspect.side}" if len(suspect.hosts) == 1 else suspect.side
-    lines = [f"{subject}: {-_loss(suspect.effect):+.0%} against {compared} of its peers under load"]
+    how = "with nothing in the other direction" if suspect.one_way else "under load"
+    lines = [f"{subject}: {-_loss(suspect.effect):+.0%} against {compared} of its peers {how}"]
     if not suspect.with_best:
         lines[0] += f", {-suspect.z:.1f} standard deviations"
     if suspect.with_best and suspect.side == "pair":

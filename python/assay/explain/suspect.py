@@ -20,7 +20,8 @@ class Suspect:
 
     ``effect`` is a logarithm (-0.69: half the speed), ``z`` the same in standard deviations, and
     ``chance`` the number of healthy subjects of this matrix expected to look as bad. Where there are too
-    few of a kind for a majority (two servers, three hosts), the comparison is ``with_best``.
+    few of a kind for a majority (two servers, three hosts), the comparison is ``with_best``. ``one_way``: it was
+    seen without traffic in the other direction.
     """
 
     side: Side
@@ -30,6 +31,7 @@ class Suspect:
     z: float
     chance: float
     with_best: bool = False
+    one_way: bool = False
 
     def covers(self, source: str, target: str) -> bool:
         """Whether a transfer from ``source`` to ``target`` uses what is suspected."""

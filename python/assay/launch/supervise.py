@@ -25,7 +25,17 @@ import msgspec
 
 from assay.errors import UserError
 from assay.launch.load import Load, LoadMeter
-from assay.records.schema import AnyLine, AnyRecord, Failure, Hello, Progress, Ready, Subject, decode_line
+from assay.records.schema import (
+    AnyLine,
+    AnyRecord,
+    Failure,
+    Hello,
+    Progress,
+    Ranks,
+    Ready,
+    Subject,
+    decode_line,
+)
 
 TAIL_BYTES = 16_384  # of the launcher's standard error, kept for diagnosis
 GRACE_S = 5.0  # between SIGTERM and SIGKILL
@@ -73,13 +83,14 @@ def run_engine(
     other: Started | None = None,
     on_ready: Callable[[], object] = lambda: None,
     on_silence: Callable[[float], object] = lambda seconds: None,
+    on_ranks: Callable[[Ranks], object] = lambda _: None,
 ) -> Ending:
     """Starts an engine, reads its output to the end, and leaves nothing running. Ctrl-C ends it and returns normally.
 
     ``other`` is the second side of a measurement between two processes: it is started when the first reports that it
     is ready, and both are read to their ends. ``on_ready`` is called for each such report, after ``on_record`` for all
-    records before it, ``on_silence`` every few seconds without a line, with the seconds since the last one. Raises
-    UserError if the engine cannot be started.
+    records before it, ``on_ranks`` for the hosts of the ranks, ``on_silence`` every few seconds without a line, with
+    the seconds since the last one. Raises UserError if the engine cannot be started.
     """
     limits = limits or Limits()
     token = secrets.token_hex(8)
@@ -88,7 +99,9 @@ def run_engine(
     ending = Ending()
     try:
         watched.start(started)
-        ending.failure = _read(watched, started, other, limits, on_record, on_progress, on_ready, on_silence)
+        ending.failure = _read(
+            watched, started, other, limits, on_record, on_progress, on_ready, on_silence, on_ranks
+        )
     except KeyboardInterrupt:
         ending.interrupted = True
         watched.stop(signal.SIGTERM)
@@ -210,6 +223,7 @@ def _read(
     on_progress: Callable[[Progress], object],
     on_ready: Callable[[], object],
     on_silence: Callable[[float], object],
+    on_ranks: Callable[[Ranks], object],
 ) -> Failure | None:
     """Reads lines until the end. Returns a failure that an engine reported or that silence shows; else None."""
     running, alone = 1, False
@@ -241,6 +255,8 @@ def _read(
                 watched.start(other)
                 running, other = running + 1, None
             on_ready()
+        elif isinstance(message, Ranks):
+            on_ranks(message)
         elif isinstance(message, Progress):
             on_progress(message)
         elif isinstance(message, Failure):
@@ -267,7 +283,7 @@ def _drain(watched: _Watched, on_record: Callable[[AnyRecord], object]) -> None:
         if line is None:
             return
         message = _decode(line)
-        if message is not None and not isinstance(message, Hello | Progress | Ready | Failure):
+        if message is not None and not isinstance(message, Hello | Progress | Ranks | Ready | Failure):
             on_record(message)
 
 

@@ -1,25 +1,38 @@
-"""The Network Sanitizer: the sweep, then the retest of whatever looks slow.
+"""The Network Sanitizer: the sweep, each direction by itself, then the retest of whatever looks slow.
 
 Two modes, two measurements of the engine: clients against servers (``network.client_server``), or all
-against all in rounds of pairs (``network.all_to_all``). A suspect of the sweep is measured again, alone,
-against good partners (``network.pairs``): what stays slow is a fault, what recovers was congestion.
+against all in rounds of pairs (``network.all_to_all``). Both load the two directions of a host at once, so each
+direction is measured by itself too (``network.one_way``). A suspect is measured again, alone, against good partners
+(``network.pairs``): what stays slow is a fault, what recovers was congestion.
 """
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from assay.explain import PairMatrix, plan_retest, suspects
+from assay.explain import PairMatrix, all_suspects, plan_retest
+from assay.explain.matrix import host_of
+from assay.explain.retest import CONTROL_PAIRS, OWN_PAIRS
+from assay.explain.suspect import Suspect
 from assay.launch.launchers import Launcher
 from assay.launch.placement import Segment, Site
+from assay.launch.simulator import FLAVOUR as SIMULATED
 from assay.measure.adapters import binding
 from assay.measure.session import Session
 from assay.records.schema import Scalar
 
 # How long an engine may say nothing beyond its own limit for a message, before it is taken for lost.
 SILENCE_MARGIN_S = 30.0
+# Of the budget the sweep has this share, the retest what one suspect needs at least, the one-way measurement the rest.
+SWEEP_SHARE = 0.45
+LEAST_S = 1.0  # that a measurement is given, however little is left
+PAIR_S = 0.45  # of a pair that is measured again: its ping-pong, its first messages, one burst
+LAUNCH_S = 1.0  # of an MPI job
+ONE_SUSPECT_S = (OWN_PAIRS + CONTROL_PAIRS) * PAIR_S
+PASSES = 8  # of the one-way measurement, at most
 
 
 @dataclass
@@ -31,7 +44,7 @@ class NetworkRequest:
     servers: list[str]
     clients: list[str]
     adapters: list[str] = field(default_factory=list)
-    params: dict[str, Scalar] = field(default_factory=dict)  # of the engine, both measurements
+    params: dict[str, Scalar] = field(default_factory=dict)  # of the engine's sweep
     timeout: float = 30.0
     retest: bool = True
 
@@ -50,49 +63,75 @@ class NetworkRequest:
         return [*servers, Segment(self.clients)]
 
 
+class Allowance:
+    """The time of a run, from its first launch on. ``budget`` in seconds; 0: no limit. Simulated time is another, so
+    a simulation has no limit here."""
+
+    def __init__(self, budget: float) -> None:
+        self.budget = budget
+        self._begun = time.monotonic()
+
+    def next(self, reserve: float = 0.0) -> float:
+        """Returns the time for the next engine, if ``reserve`` is to be left after it; 0 without a limit."""
+        return max(LEAST_S, self.left() - reserve - LAUNCH_S) if self.budget else 0.0
+
+    def left(self) -> float:
+        return self.budget - (time.monotonic() - self._begun)
+
+
 def measure_network(session: Session, request: NetworkRequest) -> None:
-    """The sweep and, when it finished and something looks slow, the retest."""
+    """The sweep; when it finished, each direction by itself and, if something looks slow, the retest."""
     segments = request.segments()
-    params: dict[str, Scalar] = {**request.params, "timeout": request.timeout}
+    budget = float(request.params.get("budget", 0))
+    allowance = Allowance(0.0 if request.launcher.flavour == SIMULATED else budget)
+    common: dict[str, Scalar] = {"timeout": request.timeout}
     if request.site.lab:
-        params["yield_us"] = 0  # lab hosts share this machine's cores
+        common["yield_us"] = 0  # lab hosts share this machine's cores
     endpoints = len(request.servers) * max(1, len(request.adapters))
     roles: dict[str, Scalar] = {"servers": endpoints} if request.servers else {}
     silence = request.timeout + SILENCE_MARGIN_S
-    finished = session.measure(
-        request.measurement, request.launcher, request.site, segments, {**params, **roles}, silence
-    )
-    if finished and request.retest:
-        _retest(session, request, segments, params, silence)
 
+    def measure(name: str, params: dict[str, Scalar]) -> bool:
+        return session.measure(name, request.launcher, request.site, segments, {**common, **params}, silence)
 
-def _retest(
-    session: Session,
-    request: NetworkRequest,
-    segments: Sequence[Segment],
-    params: dict[str, Scalar],
-    silence: float,
-) -> None:
-    """Suspects against good partners, one pair at a time, with messages as long as those that showed them."""
-    labels = rank_labels(segments)
-    matrix = PairMatrix.of_bandwidth(session.run.records, labels)
-    pairs = plan_retest(suspects(matrix), matrix)
-    if not pairs:
+    sweep = {**request.params, **roles}
+    if allowance.budget and request.retest:
+        sweep["budget"] = SWEEP_SHARE * allowance.budget
+    if not measure(request.measurement, sweep) or not request.retest:
         return
-    ranks = {label: rank for rank, label in enumerate(labels)}
-    chosen: dict[str, Scalar] = {
-        "pairs": ",".join(f"{ranks[source]}-{ranks[target]}" for source, target in pairs),
-        "size": min(int(size) for _, _, size in matrix.layers),
-        "timeout": request.timeout,
-    }
-    if "yield_us" in params:
-        chosen["yield_us"] = params["yield_us"]
-    session.err.print(f"retesting {len(pairs)} pairs, each alone")
-    session.measure("network.pairs", request.launcher, request.site, segments, chosen, silence)
+    labels = session.labels or rank_labels(segments)
+    session.run.info.hosts = [host_of(label) for label in labels]
+    matrix = PairMatrix.of_bandwidth(session.run.records, labels)
+    if not matrix.value.size:
+        return  # ranks of one host
+    size = min(int(size) for _, _, size in matrix.layers)
+    if request.launcher.flavour != SIMULATED and not measure(
+        "network.one_way",
+        {**roles, "size": size, "repeats": PASSES, "budget": allowance.next(LAUNCH_S + ONE_SUSPECT_S)},
+    ):
+        return
+    one_way = PairMatrix.of_one_way(session.run.records, labels)
+    pairs = _affordable(all_suspects(matrix, one_way), matrix, allowance)
+    if pairs:
+        ranks = {label: rank for rank, label in enumerate(labels)}
+        session.err.print(f"retesting {len(pairs)} pairs, each alone")
+        chosen = ",".join(f"{ranks[source]}-{ranks[target]}" for source, target in pairs)
+        measure("network.pairs", {"pairs": chosen, "size": size, "budget": allowance.next()})
+
+
+def _affordable(
+    suspects: Sequence[Suspect], matrix: PairMatrix, allowance: Allowance
+) -> list[tuple[str, str]]:
+    """The pairs to measure again: of all suspects, or of as many of the worst as there is time for, one at least."""
+    for count in range(len(suspects), 0, -1):
+        pairs = plan_retest(suspects, matrix, count)
+        if not allowance.budget or count == 1 or len(pairs) * PAIR_S <= allowance.left():
+            return pairs
+    return []
 
 
 def rank_labels(segments: Sequence[Segment]) -> list[str]:
-    """The engine's name of each rank: its host, or host:0, host:1 where a host has several ranks."""
+    """The expected name of each rank: its host, or host:0, host:1 where a host has several ranks."""
     hosts = [host for segment in segments for host in segment.hosts]
     several = {host for host, count in Counter(hosts).items() if count > 1}
     seen: Counter[str] = Counter()

@@ -70,16 +70,28 @@ class Conductor:
             return record
         if record.name == NAME and record.params.get("round") == self._requested.key:
             unknown = [host for host in _hosts_of(record) if host not in self._ranks]
-            if unknown:
+            if unknown:  # an engine that has not reported its ranks
                 self.failure = self.failure or UserError(
-                    f"the host '{unknown[0]}' takes part but was not named",
-                    "name each machine once, as it calls itself",
+                    f"the host '{unknown[0]}' takes part but was not named", "name each machine once"
                 )
             if isinstance(record, Flows):
                 self._answer.flows = record
             else:
                 self._answer.latencies.append(record)
         return record
+
+    def learn(self, labels: Sequence[str]) -> None:
+        """Takes the host of each rank, as the engine reports it. Every host of the study must have one rank."""
+        strange = [label for label in labels if label not in self._ranks]
+        if strange:
+            self.failure = self.failure or UserError(
+                f"{strange[0]} takes part but was not named"
+                if ":" not in strange[0]
+                else f"{strange[0].partition(':')[0]} is named more than once, by different names",
+                "name each machine once",
+            )
+            return
+        self._ranks = {label: rank for rank, label in enumerate(labels)}
 
     def ready(self) -> None:
         """Handles an engine that waits: sends the next round that the run does not have yet, or ends the engine."""

@@ -9,11 +9,9 @@ as partial.
 
 from __future__ import annotations
 
-import os
-import secrets
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, Protocol
@@ -21,9 +19,10 @@ from typing import Literal, Protocol
 import msgspec
 
 from assay.errors import EXIT_INTERRUPTED, EXIT_OF, EXIT_PASS, UserError
-from assay.explain import explain
+from assay.explain import Evidence, explain_evidence, state_power
 from assay.judge import Specification, because, integrity, judge, overall
 from assay.launch.engines import describe, probe
+from assay.launch.identity import Names
 from assay.launch.launchers import Launcher, Local
 from assay.launch.placement import REMOTE, Segment, Site
 from assay.launch.simulator import FLAVOUR as SIMULATED
@@ -49,6 +48,8 @@ class Conductor(Protocol):
 
     def receive(self, record: AnyRecord) -> AnyRecord: ...
 
+    def learn(self, labels: Sequence[str]) -> None: ...
+
     def ready(self) -> None: ...
 
 
@@ -71,6 +72,7 @@ class Session:
         self.quiet = quiet
         self.ended_early = ""  # why measuring stopped; empty while it goes on
         self.interrupted = False
+        self.labels: list[str] = []  # of the last engine's ranks, in their order
         self.failed = ""  # the failure of a measurement after which others went on
         self.out = console()
         self.err = console(stderr=True)
@@ -103,32 +105,19 @@ class Session:
     def measure_pair(self, first: Side, other: Side, silence_s: float = 90.0, more: bool = False) -> bool:
         """One measurement between two processes: ``first`` is started, and ``other`` once it can be reached.
 
-        Each gets a new token on its standard input, by which they recognise each other. True when both finished.
-        Does nothing once measuring has ended.
+        True when both finished. Does nothing once measuring has ended.
         """
         if self.ended_early:
             return False
         if first.measurement in self.run.info.completed:
             return True
         local = Local()
-        token = secrets.token_hex(32)
-        with ExitStack() as pipes:
-            started = [
-                replace(
-                    _started(
-                        side.measurement,
-                        local,
-                        side.site,
-                        [Segment([side.host])],
-                        {**side.params, "token": "-"},
-                        "",
-                    ),
-                    stdin=pipes.enter_context(_line_to_read(token)),
-                )
-                for side in (first, other)
-            ]
-            if self._supervise(first.measurement, started, local, silence_s) and not more:
-                self.complete(*{first.measurement, other.measurement})
+        started = [
+            _started(side.measurement, local, side.site, [Segment([side.host])], side.params, "")
+            for side in (first, other)
+        ]
+        if self._supervise(first.measurement, started, local, silence_s) and not more:
+            self.complete(*{first.measurement, other.measurement})
         return not self.ended_early
 
     def converse(
@@ -151,8 +140,14 @@ class Session:
             _started(measurement, launcher, site, segments, params, None), stdin=conductor.stdin
         )
 
+        names = Names(started.hosts)
+
+        def on_ranks(ranks: schema.Ranks) -> None:
+            self._learn(names, ranks)
+            conductor.learn(names.labels)
+
         def on_record(record: AnyRecord) -> None:
-            record = conductor.receive(record)
+            record = conductor.receive(names.rename(record))
             if keep:
                 self.run.append(record)
 
@@ -173,7 +168,9 @@ class Session:
                     limits,
                     on_ready=ready,
                     on_silence=on_progress.silent,
+                    on_ranks=on_ranks,
                 ),
+                names,
             )
         if ending and conductor.finished and keep:
             self.complete(measurement)
@@ -245,21 +242,33 @@ class Session:
         silence_s: float,
         overall: Callable[[schema.Progress], schema.Progress] = lambda progress: progress,
     ) -> bool:
+        names = Names(started[0].hosts if len(started) == 1 else [])
         with shown_progress(self.err, title) as on_progress:
             return self._heed(
                 started,
                 lambda: run_engine(
                     started[0],
-                    self.run.append,
+                    lambda record: self.run.append(names.rename(record)),
                     lambda progress: on_progress(overall(progress)),
                     launcher.diagnose,
                     Limits(start=START_LIMIT_S, silence=silence_s),
                     other=started[1] if len(started) > 1 else None,
                     on_silence=on_progress.silent,
+                    on_ranks=lambda ranks: self._learn(names, ranks),
                 ),
+                names,
             )
 
-    def _heed(self, started: Sequence[Started], run: Callable[[], Ending]) -> bool:
+    def _learn(self, names: Names, ranks: schema.Ranks) -> None:
+        """Takes the listed names of the engine's hosts, and records those that differ, once."""
+        contexts = names.learn(ranks)
+        self.labels = names.labels
+        known = [(r.subject, r.facts) for r in self.run.records if isinstance(r, schema.Context)]
+        for context in contexts:
+            if (context.subject, context.facts) not in known:
+                self.run.append(context)
+
+    def _heed(self, started: Sequence[Started], run: Callable[[], Ending], names: Names) -> bool:
         """Runs an engine and draws the consequences of how it ended; True when it finished."""
         if self.verbose:
             for engine in started:
@@ -273,6 +282,7 @@ class Session:
             self.interrupt()
         elif ending.failure:
             ending.failure.what += f" ({busy})" if busy else ""
+            names.rename(ending.failure)
             self.run.append(ending.failure)
             self.ended_early = ending.failure.what
         return not self.ended_early
@@ -319,11 +329,13 @@ class Session:
         Without a specification nothing is judged: the code says whether everything was measured.
         """
         hosts, options = self.run.info.hosts, self.run.info.options
-        for finding in explain(self.run.records, hosts, options):
+        evidence = Evidence(self.run.records, hosts, options)
+        for finding in explain_evidence(evidence):
             self.run.append(finding)
         verdicts = [v for spec in specifications for v in judge(spec, self.run.records, hosts)]
         if specifications:
             verdicts += integrity(self.run.records, verdicts)
+        state_power(verdicts, evidence)
         for verdict in verdicts:
             self.run.append(verdict)
         self.ended_early = self.ended_early or self.failed
@@ -366,18 +378,6 @@ class Session:
         """Prints the run as one JSON object on standard output."""
         data = schema.ReportData(run=self.run.info, records=self.run.records)
         sys.stdout.buffer.write(msgspec.json.encode(data) + b"\n")
-
-
-@contextmanager
-def _line_to_read(text: str) -> Iterator[int]:
-    """A descriptor from which one line can be read. Unlike an argument, no other user sees it."""
-    reader, writer = os.pipe()
-    try:
-        os.write(writer, f"{text}\n".encode())
-        os.close(writer)
-        yield reader
-    finally:
-        os.close(reader)
 
 
 def _started(

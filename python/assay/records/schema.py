@@ -286,7 +286,23 @@ class Ready(Struct, tag_field="kind", tag="ready"):
     label: str = ""
 
 
-AnyLine = AnyRecord | Hello | Progress | Ready
+class Machine(Struct):
+    """A host as the engine sees it: its own name (unique in the job), others that the system gave it, addresses."""
+
+    host: str
+    names: list[str] = []
+    addresses: list[str] = []
+
+
+class Ranks(Struct, tag_field="kind", tag="ranks"):
+    """The label of each rank in records ("h3", or "h3:0", "h3:1" for several of a host), and its host in ``hosts``."""
+
+    labels: list[str]
+    of: list[int]
+    hosts: list[Machine]
+
+
+AnyLine = AnyRecord | Hello | Progress | Ready | Ranks
 
 encode = msgspec.json.Encoder().encode
 decode_record = decoder(AnyRecord)

@@ -79,7 +79,7 @@ def netsan_row(size: int, times: Sequence[float], peers: int, iterations: int) -
     bandwidth = sum(size * operations / (2**20 * t) for t in times)
     latency = sum(t / (operations * 10e-6) for t in times)
     iops = sum(operations / t for t in times)
-    return f"{size:7d}{time:11.1f}{bandwidth:11.0f}{latency:8.2f}{iops:11.0f}"
+    return f"{size:7d} {time:10.1f} {bandwidth:10.0f} {latency:7.2f} {iops:10.0f}"
 
 
 def netsan_table(

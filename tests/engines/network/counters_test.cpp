@@ -25,7 +25,9 @@ public:
         fs::remove_all(root_);
     }
     void file(const std::string& below_sys, const std::string& text) const {
-        const std::string path = "sys/" + below_sys;
+        put("sys/" + below_sys, text);
+    }
+    void put(const std::string& path, const std::string& text) const {
         fs::create_directories((root_ / path).parent_path());
         std::ofstream(root_ / path) << text << '\n';
     }
@@ -54,6 +56,34 @@ TEST_CASE("interfaces and ports are counted, loopback is not, data counters are 
     CHECK(counters.at({"mlx5_0:1", "port_xmit_data"}) == 1000);
     CHECK(counters.at({"mlx5_0:1", "symbol_error"}) == 3);
     CHECK(counters.size() == 3);
+}
+
+TEST_CASE("RDMA bytes that only an adapter's own counters have are counted, by port or by device") {
+    const FakeSysfs sys;
+    sys.file("class/infiniband/efa_0/ports/1/hw_counters/tx_bytes", "900");
+    sys.file("class/infiniband/efa_0/ports/1/hw_counters/rx_bytes", "800");
+    sys.file("class/infiniband/irdma0/ports/1/state", "4: ACTIVE");
+    sys.file("class/infiniband/irdma0/hw_counters/ip4OutOctets", "70");
+    sys.file("class/infiniband/irdma0/hw_counters/ip6OutOctets", "5");
+    const Counters counters = read_counters();
+    CHECK(counters.at({"efa_0:1", "tx_bytes"}) == 900);
+    CHECK(counters.at({"efa_0:1", "rx_bytes"}) == 800);
+    CHECK(counters.at({"irdma0:1", "tx_bytes"}) == 75);
+    CHECK(bytes_on_the_wire(counters) == 975);
+}
+
+TEST_CASE("TCP's segments are read from the section of their name") {
+    const FakeSysfs sys;
+    sys.put("proc/net/snmp",
+            "Ip: Forwarding OutSegs\nIp: 1 99\nTcp: InSegs OutSegs RetransSegs\nTcp: 7 8 2");
+    sys.put("proc/net/netstat", "TcpExt: SyncookiesSent TCPOFOQueue TCPTimeouts\nTcpExt: 0 3 1");
+    const Counters counters = read_counters();
+    CHECK(counters.at({"tcp", "tcp_sent"}) == 8);
+    CHECK(counters.at({"tcp", "tcp_received"}) == 7);
+    CHECK(counters.at({"tcp", "tcp_retransmitted"}) == 2);
+    CHECK(counters.at({"tcp", "tcp_out_of_order"}) == 3);
+    CHECK(counters.at({"tcp", "tcp_timeouts"}) == 1);
+    CHECK(bytes_on_the_wire(counters) == 0);
 }
 
 TEST_CASE("difference() has only counters that grew") {

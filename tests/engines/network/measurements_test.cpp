@@ -10,6 +10,7 @@
 #include "core/error.hpp"
 #include "core/options.hpp"
 #include "core/text.hpp"
+#include "network/presence.hpp"
 #include "ranks.hpp"
 
 using namespace assay;
@@ -164,6 +165,45 @@ TEST_CASE("bad input is one Error, thrown by rank 0 alone, before anything is me
     for (const char* text : {"--pairs 0-3", "--pairs 1-1", "--pairs 1", "--pairs 1-x", ""})
         CHECK_THROWS_AS(measure(records, pairs, 3, text), Error);
     CHECK_THROWS_AS(Options::parse(all_to_all, {"--sizes", "0"}), Error);
+}
+
+TEST_CASE("machines with one name are told apart by their kernels") {
+    std::vector<Identity> ranks = {{.host = "localhost", .boot = "a"},
+                                   {.host = "localhost", .boot = "b"},
+                                   {.host = "localhost", .boot = "a"},
+                                   {.host = "n\n1", .boot = "c"}};
+    make_unique(ranks);
+    CHECK(ranks[0].host == "localhost");
+    CHECK(ranks[1].host == "localhost~2");
+    CHECK(ranks[2].host == "localhost");
+    CHECK(ranks[3].host == "n?1");
+}
+
+TEST_CASE("the hosts of the ranks are reported before any record") {
+    Recorded records;
+    measure(records, all_to_all, 3, "--sizes 64 --repeats 4 --budget 0");
+    const Json first = records.all().front();
+    REQUIRE(first["kind"] == "ranks");
+    CHECK(first["labels"].size() == 3);
+    CHECK(first["of"] == Json({0, 0, 0}));
+    CHECK(first["hosts"].size() == 1);
+}
+
+TEST_CASE("one way needs a network: ranks of one host are refused") {
+    Recorded records;
+    CHECK_THROWS_WITH_AS(measure(records, one_way, 2, ""), doctest::Contains("on one host"), Error);
+}
+
+TEST_CASE("two measurements on a host notice each other, also the one that began first") {
+    Presence first;
+    CHECK(first.others() == 0);
+    {
+        Presence second;
+        CHECK(second.others() == 1);
+        CHECK(first.others() == 1);
+    }
+    Presence third;  // the first is still here, the second is not
+    CHECK(third.others() == 1);
 }
 
 TEST_CASE("labels: host names, with a number for several ranks on a host") {

@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "network/exchange.hpp"
@@ -88,6 +89,27 @@ TEST_CASE("a slow network's sweep stays near its budget and reaches every size")
     }
     CHECK(elapsed > 0.8 * input.budget);
     CHECK(elapsed < 1.1 * input.budget);
+}
+
+TEST_CASE(
+    "a budget too short for every size leaves out the largest, never the last that shows "
+    "bandwidth") {
+    for (const double budget : {0.1, 1.0, 5.0, 12.0, 60.0}) {
+        PlannerInput input = slow_network();
+        input.budget = budget;
+        Planner planner(input, message_cost, burst_cost);
+        planner.set_rounds(7);
+        const std::vector<std::size_t> dropped = planner.drop_sizes(budget);
+        CHECK(dropped.size() + planner.sizes().size() == input.sizes.size());
+        CHECK(std::ranges::count_if(planner.sizes(),
+                                    [](std::size_t size) { return size >= 64 << 10; }) >= 1);
+        double cost = 0;
+        for (const std::size_t size : planner.sizes())
+            cost += 7 * (burst_cost.at(static_cast<double>(size)) +
+                         message_cost.at(static_cast<double>(size)));
+        CHECK((cost <= budget || planner.sizes().size() == 1));
+        CHECK(dropped.empty() == (budget > 10));
+    }
 }
 
 TEST_CASE("large groups sample rounds, at least ten") {

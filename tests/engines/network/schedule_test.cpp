@@ -102,6 +102,43 @@ TEST_CASE("listed pairs come one a round, alone") {
     CHECK(schedule.round(2, 0).incoming.empty());
 }
 
+TEST_CASE("one way: every rank has near partners, once in a round, and no rank is left out") {
+    for (const int ranks : {2, 3, 4, 5, 8, 9, 100}) {
+        const std::vector<RankPair> edges = near_edges(ranks);
+        CHECK(std::set<RankPair>(edges.begin(), edges.end()).size() == edges.size());
+        std::set<int> seen;
+        for (const auto& [a, b] : edges) {
+            CHECK(a < b);
+            CHECK(std::min(b - a, ranks - (b - a)) <= 2);
+            seen.insert({a, b});
+        }
+        CHECK(seen.size() == static_cast<std::size_t>(ranks));
+        const auto rounds = disjoint_rounds(edges);
+        CHECK(rounds.size() <= 7);  // each rank has four partners at most
+        std::size_t pairs = 0;
+        for (const auto& round : rounds) {
+            std::set<int> busy;
+            for (const auto& [a, b] : round) busy.insert({a, b});
+            CHECK(busy.size() == 2 * round.size());
+            pairs += round.size();
+        }
+        CHECK(pairs == edges.size());
+    }
+}
+
+TEST_CASE("one way, client/server: each client with two servers, never a client with a client") {
+    const auto edges = client_edges(7, 2);
+    CHECK(edges.size() == 10);
+    for (const auto& [server, client] : edges) CHECK((server < 2 && client >= 2));
+    CHECK(client_edges(5, 1).size() == 4);
+    const Schedule schedule = Schedule::matched(disjoint_rounds(edges));
+    for (int round = 0; round < schedule.rounds(); ++round)
+        for (int rank = 0; rank < 7; ++rank)
+            CHECK(schedule.round(round, rank).outgoing.size() +
+                      schedule.round(round, rank).incoming.size() <=
+                  1);
+}
+
 TEST_CASE("invalid arguments are refused") {
     CHECK_THROWS_AS(Schedule::all_to_all("xor", 6), Error);
     CHECK_THROWS_AS(Schedule::all_to_all("spiral", 6), Error);

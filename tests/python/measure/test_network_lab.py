@@ -20,7 +20,7 @@ import pytest
 from assay.lab import Fault, Lab, Rates
 from assay.lab.namespaces import members
 from assay.records.run import Run
-from assay.records.schema import Failure, Finding, Measurement, Pairs
+from assay.records.schema import Failure, Finding, Measurement, Pairs, Verdict
 
 pytestmark = [
     pytest.mark.lab,
@@ -139,6 +139,63 @@ def test_a_host_without_a_network_is_named_before_anything_starts(lab: Lab, tmp_
     assert done.stderr.startswith("assay: h4: does not answer") and len(done.stderr.splitlines()) == 1
     assert time.monotonic() - begun < 30
     assert not (tmp_path / "run").exists()
+
+
+@pytest.fixture(scope="module")
+def slow_lab() -> Iterator[Lab]:
+    """So slow that a busy machine keeps up: figures then scatter little."""
+    made = Lab.up(6, 1, Rates(up=20 * MBIT, down=20 * MBIT, duplex=32 * MBIT), name=f"net-slow-{os.getpid()}")
+    try:
+        yield made
+    finally:
+        made.down()
+
+
+@pytest.mark.parametrize(
+    ("fault", "side"), [(Fault(tx=16 * MBIT), "transmit"), (Fault(rx=16 * MBIT), "receive")]
+)
+def test_a_side_that_the_duplex_limit_hides_is_found(
+    slow_lab: Lab, tmp_path: Path, fault: Fault, side: str
+) -> None:
+    """Both directions together reach 16 Mbit/s each on every host, so the sweep sees nothing."""
+    with afflicted(slow_lab, "h4", fault):
+        status, run = net(slow_lab, tmp_path / "run", "--sizes", "64KiB,256KiB", "--budget", "30s")
+    (finding,) = [f for f in findings(run) if f.severity == "fault"]
+    assert (finding.rule, finding.subject.host, finding.side) == ("slow_host", "h4", side)
+    assert finding.effect == pytest.approx(-0.2, abs=0.06)
+    assert status == 1
+
+
+@pytest.mark.parametrize(
+    ("fault", "side"), [(Fault(tx_loss=0.02), "transmit"), (Fault(rx_loss=0.02), "receive")]
+)
+def test_a_host_that_loses_packets_is_named_with_its_side(
+    slow_lab: Lab, tmp_path: Path, fault: Fault, side: str
+) -> None:
+    with afflicted(slow_lab, "h1", fault):
+        status, run = net(slow_lab, tmp_path / "run", "--sizes", "64KiB,256KiB", "--budget", "30s")
+    lossy = [(f.subject.host, f.side) for f in findings(run) if f.rule == "packet_loss"]
+    assert lossy == [("h1", side)] and status == 1
+
+
+def test_two_runs_at_once_notice_each_other_and_a_passing_one_states_its_power(
+    slow_lab: Lab, tmp_path: Path
+) -> None:
+    arguments = ["--sizes", "64KiB", "--budget", "10s"]
+    first = subprocess.Popen(
+        command(slow_lab, tmp_path / "first", arguments), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    try:
+        status, second = net(slow_lab, tmp_path / "second", *arguments)
+        first.wait(timeout=LIMIT_S)
+    finally:
+        first.kill()
+        first.wait()
+    for run in (second, Run.load(tmp_path / "first")):
+        assert [f.severity for f in findings(run) if f.rule == "shared_network"] == ["warning"]
+    if status == 0:
+        (verdict,) = [r for r in second.records if isinstance(r, Verdict) and "fault" in r.criterion]
+        assert "would have been found" in verdict.reason
 
 
 @contextmanager

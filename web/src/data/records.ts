@@ -129,6 +129,15 @@ export interface Histogram {
 }
 
 /**
+ * A host as the engine sees it: its own name (unique in the job), others that the system gave it, addresses.
+ */
+export interface Machine {
+  host: string;
+  names?: string[];
+  addresses?: string[];
+}
+
+/**
  * One metric of one subject under one set of parameters.
  *
  * ``status``: "ok"; "waived", it cannot be measured here; "error", its measurement went wrong, and a value in
@@ -168,6 +177,16 @@ export interface Pairs {
   peers?: string[];
   values?: number[];
   id?: number;
+}
+
+/**
+ * The label of each rank in records ("h3", or "h3:0", "h3:1" for several of a host), and its host in ``hosts``.
+ */
+export interface Ranks {
+  kind: "ranks";
+  labels: string[];
+  of: number[];
+  hosts: Machine[];
 }
 
 /**
@@ -251,4 +270,5 @@ export type AnyRecord =
   | Flows
   | Measurement
   | Pairs
+  | Ranks
   | Verdict;

@@ -1,0 +1,91 @@
+#include "network/identity.hpp"
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <utility>
+
+#include "core/topology.hpp"
+
+namespace assay::network {
+namespace {
+
+// The text of an address of an interface; empty for other families and for link-local addresses,
+// which are unique on one link only.
+std::string text_of(const sockaddr* address) {
+    char text[INET6_ADDRSTRLEN] = {};
+    if (address->sa_family == AF_INET) {
+        const auto* v4 = reinterpret_cast<const sockaddr_in*>(address);
+        inet_ntop(AF_INET, &v4->sin_addr, text, sizeof text);
+    } else if (address->sa_family == AF_INET6) {
+        const auto* v6 = reinterpret_cast<const sockaddr_in6*>(address);
+        if (!IN6_IS_ADDR_LINKLOCAL(&v6->sin6_addr))
+            inet_ntop(AF_INET6, &v6->sin6_addr, text, sizeof text);
+    }
+    return text;
+}
+
+std::vector<std::string> addresses_here() {
+    std::vector<std::string> addresses;
+    ifaddrs* interfaces = nullptr;
+    if (getifaddrs(&interfaces) != 0) return addresses;
+    for (const ifaddrs* entry = interfaces; entry; entry = entry->ifa_next) {
+        if (!entry->ifa_addr || (entry->ifa_flags & IFF_LOOPBACK)) continue;
+        std::string text = text_of(entry->ifa_addr);
+        if (!text.empty()) addresses.push_back(std::move(text));
+    }
+    freeifaddrs(interfaces);
+    return addresses;
+}
+
+std::string printable(std::string text) {
+    std::ranges::replace_if(
+        text, [](char c) { return static_cast<unsigned char>(c) < ' ' || c == 0x7f; }, '?');
+    return text;
+}
+
+}  // namespace
+
+Identity identify(const std::string& host, bool simulated) {
+    if (simulated) return {.host = host, .boot = {}, .names = {}, .addresses = {}};
+    Identity identity{.host = host,
+                      .boot = read_line(procfs("sys/kernel/random/boot_id")),
+                      .names = {},
+                      .addresses = addresses_here()};
+    // Slurm's name of a node need not be its host name.
+    if (const char* node = std::getenv("SLURMD_NODENAME")) identity.names.emplace_back(node);
+    return identity;
+}
+
+Json to_json(const Identity& identity) {
+    return {{"host", identity.host},
+            {"boot", identity.boot},
+            {"names", identity.names},
+            {"addresses", identity.addresses}};
+}
+
+Identity read_identity(const std::string& json) {
+    const Json parsed = Json::parse(json);
+    return {parsed["host"], parsed["boot"], parsed["names"], parsed["addresses"]};
+}
+
+void make_unique(std::vector<Identity>& ranks) {
+    std::map<std::string, std::vector<std::string>> boots_of_name;
+    for (Identity& rank : ranks) {
+        rank.host = printable(rank.host);
+        for (std::string& name : rank.names) name = printable(name);
+        std::vector<std::string>& boots = boots_of_name[rank.host];
+        const auto known = std::ranges::find(boots, rank.boot);
+        const auto number = known - boots.begin() + 1;
+        if (known == boots.end()) boots.push_back(rank.boot);
+        if (number > 1) rank.host += fmt::format("~{}", number);
+    }
+}
+
+}  // namespace assay::network

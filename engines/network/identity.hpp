@@ -1,0 +1,29 @@
+// Who a rank's host is: the name it calls itself, and whatever else it may be called on a host
+// list.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/record.hpp"
+
+namespace assay::network {
+
+struct Identity {
+    std::string host;                    // its host name, made unique among the hosts of the job
+    std::string boot;                    // id of the running kernel; empty if unknown
+    std::vector<std::string> names;      // other names that the system gave it
+    std::vector<std::string> addresses;  // IPv4 and IPv6, of all its interfaces but loopback
+};
+
+// This host. `host` is the transport's name of it; a simulated host has nothing else.
+Identity identify(const std::string& host, bool simulated);
+
+Json to_json(const Identity& identity);
+Identity read_identity(const std::string& json);
+
+// Two machines may have the same host name ("localhost"): all but the first get a suffix, ~2, ~3.
+// Control characters in names become '?'.
+void make_unique(std::vector<Identity>& ranks);
+
+}  // namespace assay::network

@@ -1,0 +1,155 @@
+"""Packet loss: the host and the side that lose TCP segments, from the kernels' counters.
+
+A sender counts the segments that it sent again, a receiver those that arrived behind a gap. A host that loses what
+it sends has many of the first, and its receivers share the second; a host that loses what it receives has many of
+the second, and its senders share the first. So the largest count names the side, and what it explains at the
+partners is taken off before the next one. Under the load of a sweep every switch drops segments, which is TCP's own
+congestion control and no fault: there a host has to stand out further, and among equals, so that no server is
+blamed for its clients.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+from statistics import median
+from typing import Literal
+
+from assay.explain.evidence import Evidence
+from assay.explain.matrix import ONE_WAY, PairMatrix, host_of
+from assay.records.schema import Finding, Subject
+from assay.records.units import format_share
+
+MEASUREMENT = "network.counters"
+# Of the segments. TCP alone on a path that it fills loses less than the first (0.05 % in a lab); under load a single
+# full queue costs one host up to a third of the second.
+LEAST_LOSS = {ONE_WAY: 0.002, "network.all_to_all": 0.01}
+LEAST_COUNT = 10.0  # segments; fewer may be a single full queue
+LEAST_RATIO = {ONE_WAY: 3.0, "network.all_to_all": 5.0}  # over the median host
+LEAST_GAPS = (
+    0.5  # segments behind a gap at the receivers for each that was sent again; else they were only late
+)
+MOST_FINDINGS = 8
+
+Counts = dict[str, float]
+Side = Literal["transmit", "receive"]
+
+
+@dataclass
+class Losses:
+    """Segments by host: sent, sent again, and arrived behind a gap; ``ids`` of the records.
+
+    ``receivers``, ``senders``: the partners of each host.
+    """
+
+    sent: Counts = field(default_factory=dict)
+    again: Counts = field(default_factory=dict)
+    behind: Counts = field(default_factory=dict)
+    ids: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    receivers: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+    senders: dict[str, set[str]] = field(default_factory=lambda: defaultdict(set))
+
+
+def packet_loss(evidence: Evidence) -> list[Finding]:
+    """Reports each lossy side of a host once; the one-way measurement counts before the sweep."""
+    findings: dict[tuple[str, Side], Finding] = {}
+    for measurement, matrix in ((ONE_WAY, evidence.one_way), ("network.all_to_all", evidence.matrix)):
+        losses = _read(evidence, measurement, matrix)
+        for host, side, lost in _lossy(losses, LEAST_LOSS[measurement], LEAST_RATIO[measurement])[
+            :MOST_FINDINGS
+        ]:
+            findings.setdefault((host, side), _finding(losses, host, side, lost))
+    return list(findings.values())
+
+
+def _read(evidence: Evidence, measurement: str, matrix: PairMatrix) -> Losses:
+    """Reads the counters of one measurement; those of a sweep do not say which, its matrix does."""
+    losses = Losses()
+    if measurement not in {name for name, _, _ in matrix.layers}:
+        return losses
+    into = {
+        "tcp_sent": losses.sent,
+        "tcp_retransmitted": losses.again,
+        "tcp_out_of_order": losses.behind,
+    }
+    during = measurement if measurement == ONE_WAY else None
+    for record in evidence.measurements(MEASUREMENT):
+        if record.metric in into and record.params.get("during") == during and record.subject.host:
+            into[record.metric][record.subject.host] = record.median
+            losses.ids[record.subject.host].append(record.id)
+    hosts = [host_of(label) for label in matrix.hosts]
+    for source, target in zip(matrix.source, matrix.target, strict=True):
+        losses.receivers[hosts[source]].add(hosts[target])
+        losses.senders[hosts[target]].add(hosts[source])
+    return losses
+
+
+def _lossy(losses: Losses, least: float, ratio: float) -> list[tuple[str, Side, float]]:
+    """Returns (host, side, segments lost), the worst first."""
+    hosts = [host for host in losses.sent if losses.sent[host] > 0]
+    again = {host: losses.again.get(host, 0.0) for host in hosts}
+    # One lost segment puts all that follow in its window behind a gap, so the sums are made equal.
+    scale = min(1.0, sum(again.values()) / max(1.0, sum(losses.behind.values())))
+    missed = {host: losses.behind.get(host, 0.0) * scale for host in hosts}
+    left: dict[Side, Counts] = {"transmit": again, "receive": missed}
+    total = {side: {host: _total(losses, host, side) for host in hosts} for side in left}
+    usual = {side: median([left[side][host] / total[side][host] for host in hosts] or [0.0]) for side in left}
+    found: list[tuple[str, Side, float]] = []
+    while True:
+        lost, side, host = max(
+            (
+                (left[side][host], side, host)
+                for side in left
+                for host in hosts
+                if left[side][host] >= LEAST_COUNT
+                and left[side][host] / total[side][host] >= max(least, ratio * usual[side])
+                and (side == "receive" or _gaps_behind(losses, host) >= LEAST_GAPS * left[side][host])
+            ),
+            default=(0.0, "transmit", ""),
+        )
+        if not host:
+            return found
+        found.append((host, side, lost))
+        left[side][host] = 0.0
+        others = left["receive" if side == "transmit" else "transmit"]
+        explained = (losses.receivers if side == "transmit" else losses.senders)[host]
+        for partner in explained & others.keys():
+            others[partner] -= lost / len(explained)
+
+
+def _gaps_behind(losses: Losses, host: str) -> float:
+    """Returns how many segments arrived behind a gap at the receivers of a host."""
+    return sum(losses.behind.get(receiver, 0.0) for receiver in losses.receivers[host])
+
+
+def _total(losses: Losses, host: str, side: Side) -> float:
+    """Returns the segments that a host sent, or that its partners sent to it if each sent evenly to all of its own."""
+    if side == "transmit":
+        return max(1.0, losses.sent[host])
+    senders = losses.senders[host]
+    return max(1.0, sum(losses.sent.get(s, 0.0) / max(1, len(losses.receivers[s])) for s in senders))
+
+
+def _finding(losses: Losses, host: str, side: Side, lost: float) -> Finding:
+    share = lost / _total(losses, host, side)
+    verb = "sends" if side == "transmit" else "receives"
+    again, behind = losses.again.get(host, 0.0), losses.behind.get(host, 0.0)
+    others = [other for other in losses.sent if other != host]
+    usual_again = median([losses.again.get(other, 0.0) for other in others] or [0.0])
+    usual_behind = median([losses.behind.get(other, 0.0) for other in others] or [0.0])
+    wire = "from its adapter to the switch" if side == "transmit" else "from the switch to its adapter"
+    return Finding(
+        rule="packet_loss",
+        cause=f"{host} loses {format_share(share)} of the packets that it {verb}",
+        subject=Subject(host=host),
+        side=side,
+        severity="fault",
+        confidence=0.9,
+        evidence=sorted(losses.ids[host]),
+        details=[
+            f"TCP on {host} sent {again:.0f} segments again, the median of the others {usual_again:.0f}",
+            f"{behind:.0f} segments arrived there behind a gap, at the median of the others {usual_behind:.0f}",
+        ],
+        fix=f"on {host} check the way {wire}: cable and transceiver, the port's error counters at both ends "
+        "(ethtool -S), ring buffers, pause frames",
+    )

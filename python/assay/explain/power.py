@@ -1,0 +1,103 @@
+"""What a run that found no slow host could have found: the power of its tests.
+
+A host is a fault if it is suspected and its retest confirms it. Both tests have a threshold and an error, so a slow
+side is found with 95 % probability if its effect exceeds the threshold of each by 1.64 standard errors. The error of
+a retest that was not needed is taken from the scatter of the pairs that were measured. Errors are themselves
+estimates, from few values: thresholds that are multiples of them are taken a standard error higher.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import numpy as np
+
+from assay.explain.culprit import LEAST_EFFECT, LEAST_PAIR_EFFECT, scaled_effects, threshold
+from assay.explain.evidence import Evidence
+from assay.explain.matrix import PairMatrix
+from assay.explain.polish import FEWEST, Fit, fit
+from assay.explain.retest import (
+    CONTROL_PAIRS,
+    LEAST_ONE_WAY_EFFECT,
+    LEAST_ONE_WAY_Z,
+    LEAST_Z,
+    OWN_PAIRS,
+    SCALE_FLOOR,
+)
+from assay.explain.retest import LEAST_EFFECT as LEAST_RETEST_EFFECT
+from assay.records.schema import Verdict
+from assay.records.units import format_share
+
+SURE = 1.645  # standard deviations: 95 % of a normal distribution are above
+MAD_ERROR = 1.17  # relative standard error of a scaled MAD of n normal values, times the root of n
+# A retest also asks that the fastest of four pairs of the suspect is below the lower quartile of the controls:
+# the 95 % quantile of the largest of four, the quartile's distance from the median, and its error from eight values.
+APART = 2.23 + 0.67 + 0.3
+SIDES: tuple[Literal["transmit"], Literal["receive"]] = ("transmit", "receive")
+
+
+def detectable(matrix: PairMatrix, one_way: bool) -> float:
+    """Returns the share of its peers' rate at which a slow side of any host is found with 95 % probability.
+
+    It is that of the host that is known worst. NaN where there are too few hosts to compare.
+    """
+    if len(matrix.hosts) < FEWEST:
+        return math.nan
+    model = fit(matrix)
+    scales = [scale for side in SIDES for _, _, scale in scaled_effects(matrix, model, side)]
+    if not scales:
+        return math.nan
+    scale = float(np.max(np.concatenate(scales)))
+    margin = 1 + MAD_ERROR / math.sqrt(len(matrix.hosts))
+    suspected = min(LEAST_EFFECT, threshold(model)[1] * scale * margin) - SURE * scale
+    return math.exp(min(suspected, _confirmed(_scatter(matrix, model), one_way)))
+
+
+def _scatter(matrix: PairMatrix, model: Fit) -> float:
+    """Returns the standard deviation of a pair. Few cells for each parameter make many residuals of a median polish
+    vanish, so that their median says little; their squares do."""
+    hosts = len(matrix.hosts)
+    shifts = len(np.unique((matrix.target - matrix.source) % hosts))
+    freedom = max(1, model.residual.size - 2 * hosts + 1 - shifts)
+    return max(model.sigma, float(np.sqrt(np.sum(np.square(model.residual)) / freedom)))
+
+
+def _confirmed(scatter: float, one_way: bool) -> float:
+    """Returns the logarithm of the rate that a retest confirms as slow. ``scatter``: of a pair, relative."""
+    error = max(scatter, SCALE_FLOOR) * 1.2533 * math.sqrt(1 / OWN_PAIRS + 1 / CONTROL_PAIRS)
+    least, z = (LEAST_ONE_WAY_EFFECT, LEAST_ONE_WAY_Z) if one_way else (LEAST_RETEST_EFFECT, LEAST_Z)
+    margin = 1 + MAD_ERROR / math.sqrt(CONTROL_PAIRS)
+    return min(min(least, -z * margin * error) - SURE * error, -APART * scatter)
+
+
+def describe_power(evidence: Evidence) -> str:
+    """Says which faults the run could have found; empty for a run without pairs of hosts."""
+    count = len(evidence.matrix.hosts)
+    if not evidence.matrix.value.size:
+        return ""
+    if count < FEWEST:
+        share = format_share(math.exp(LEAST_PAIR_EFFECT))
+        return f"of {count} hosts only pairs are compared: one at {share} of the fastest is suspected"
+    alone, both = detectable(evidence.one_way, True), detectable(evidence.matrix, False)
+    unseen = sorted(set(evidence.matrix.hosts) - set(evidence.one_way.hosts))
+    if math.isnan(alone):
+        return (
+            f"a host at {format_share(both)} of its peers' rate in both directions would have been found; its "
+            "directions were not measured one at a time, so a slow one may hide behind the other"
+        )
+    text = f"a host that sends or receives at {format_share(alone)} of its peers' rate would have been found"
+    return text + (f"; not measured one direction at a time: {', '.join(unseen[:8])}" if unseen else "")
+
+
+def state_power(verdicts: Sequence[Verdict], evidence: Evidence) -> None:
+    """Adds to each verdict of "no fault" on a network what the run could have found."""
+    for verdict in _of_no_fault(verdicts):
+        text = describe_power(evidence)
+        verdict.reason = "; ".join(part for part in (verdict.reason, text) if part)
+
+
+def _of_no_fault(verdicts: Sequence[Verdict]) -> Iterable[Verdict]:
+    """Verdicts on findings have no metric, and pass without any fault."""
+    return (v for v in verdicts if v.outcome == "PASS" and not v.metric and v.observed == 0 and v.unit == "1")

@@ -1,0 +1,215 @@
+"""One name for each host: that of the host list, whatever the host calls itself.
+
+A list may hold aliases, fully qualified names, addresses, or names of another adapter ("n1-ib"); the engine knows
+host names and addresses. The engine reports them before any record (``Ranks``), and every record is renamed to the
+list's name as it arrives, so that all later steps know one name only. A host is recognised by its name, by the name
+without its domain where only one host has it, by an address that only this host has, and last by the ranks that the
+launcher was told to start there.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import socket
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import msgspec
+
+from assay.errors import UserError
+from assay.records.schema import (
+    AnyRecord,
+    Context,
+    Corruption,
+    Failure,
+    Flows,
+    Machine,
+    Measurement,
+    Pairs,
+    Ranks,
+    Scalar,
+    Subject,
+)
+
+Resolve = Callable[[str], set[str]]
+RESOLVING = 32  # names at once
+
+
+@dataclass
+class Match:
+    """What a machine is called. ``names`` of the list, the first is used; ``by`` says how it was recognised."""
+
+    names: list[str] = field(default_factory=list)
+    by: str = ""
+
+
+def addresses_of(name: str) -> set[str]:
+    """Returns the addresses of a name as this machine resolves it; empty if it does not."""
+    try:
+        return {str(entry[4][0]).partition("%")[0] for entry in socket.getaddrinfo(name, None)}
+    except (OSError, UnicodeError):
+        return set()
+
+
+def match_names(
+    asked: Sequence[str], machines: Sequence[Machine], of: Sequence[int], resolve: Resolve = addresses_of
+) -> list[Match]:
+    """Finds the listed names of each machine. ``asked``: by rank, as the launcher was told; ``of``: by rank, the
+    index of its machine."""
+    matches = [Match() for _ in machines]
+    left = list(dict.fromkeys(asked))
+
+    def take(found: dict[str, int], by: str) -> None:
+        for name, machine in found.items():
+            matches[machine].names.append(name)
+            matches[machine].by = matches[machine].by or by
+            left.remove(name)
+
+    own = {name: k for k, machine in reversed(list(enumerate(machines))) for name in _own_names(machine)}
+    take({name: own[name] for name in left if name in own}, "name")
+    take(_by_short_name(left, asked, machines, matches), "short name")
+    if left and any(machine.addresses for machine in machines):
+        take(_by_address(left, machines, resolve), "address")
+    take(_by_ranks(left, asked, of, matches), "rank")
+    for match in matches:
+        match.names.sort(key=list(asked).index)
+    return matches
+
+
+def _own_names(machine: Machine) -> list[str]:
+    return [machine.host, *machine.names]
+
+
+def _short(name: str) -> str:
+    """Returns a name without its domain; an address as it is."""
+    try:
+        return str(ipaddress.ip_address(name))
+    except ValueError:
+        return name.partition(".")[0].lower()
+
+
+def _by_short_name(
+    left: Iterable[str], asked: Sequence[str], machines: Sequence[Machine], matches: Sequence[Match]
+) -> dict[str, int]:
+    listed = Counter(_short(name) for name in dict.fromkeys(asked))
+    owners: dict[str, set[int]] = defaultdict(set)
+    for k, machine in enumerate(machines):
+        for name in _own_names(machine):
+            owners[_short(name)].add(k)
+    found = {}
+    for name in left:
+        of_name = owners.get(_short(name), set())
+        if len(of_name) == 1 and listed[_short(name)] == 1 and not matches[(k := min(of_name))].names:
+            found[name] = k
+    return found
+
+
+def _by_address(left: Sequence[str], machines: Sequence[Machine], resolve: Resolve) -> dict[str, int]:
+    """An address that several machines have (a bridge of containers) says nothing."""
+    shared = Counter(address for machine in machines for address in set(machine.addresses))
+    with ThreadPoolExecutor(RESOLVING) as pool:
+        resolved = dict(zip(left, pool.map(resolve, left), strict=True))
+    found = {}
+    for name, addresses in resolved.items():
+        owners = [
+            k
+            for k, machine in enumerate(machines)
+            if any(address in addresses and shared[address] == 1 for address in machine.addresses)
+        ]
+        if len(owners) == 1:
+            found[name] = owners[0]
+    return found
+
+
+def _by_ranks(
+    left: Iterable[str], asked: Sequence[str], of: Sequence[int], matches: Sequence[Match]
+) -> dict[str, int]:
+    """A name whose ranks are exactly those of a machine that has no name yet."""
+    found = {}
+    for name in left:
+        ranks = [rank for rank, other in enumerate(asked) if other == name]
+        there = {of[rank] for rank in ranks}
+        machine = min(there)
+        is_whole = [rank for rank, k in enumerate(of) if k == machine] == ranks
+        if len(there) == 1 and is_whole and not matches[machine].names:
+            found[name] = machine
+    return found
+
+
+class Names:
+    """Renames the records of one engine. ``asked``: the listed host of each rank; empty on this machine alone."""
+
+    def __init__(self, asked: Sequence[str], resolve: Resolve = addresses_of) -> None:
+        self._asked = list(asked)
+        self._resolve = resolve
+        self._renamed: dict[str, str] = {}
+        self.labels: list[str] = []  # of each rank, as records have them; empty until the engine has reported
+
+    def learn(self, ranks: Ranks) -> list[Context]:
+        """Reads the engine's report. Returns a context for each host whose own name is another than the list's.
+
+        Raises UserError for a report that contradicts itself.
+        """
+        count = len(ranks.labels)
+        if len(ranks.of) != count or not all(0 <= k < len(ranks.hosts) for k in ranks.of):
+            raise UserError("the engine's list of ranks contradicts itself", "build it again: make setup")
+        self.labels = list(ranks.labels)
+        if len(self._asked) != count:
+            return []
+        matches = match_names(self._asked, ranks.hosts, ranks.of, self._resolve)
+        for rank, label in enumerate(ranks.labels):
+            own = ranks.hosts[ranks.of[rank]].host
+            name = next(iter(matches[ranks.of[rank]].names), own)
+            if name != own:
+                self._renamed[own] = name
+                self._renamed[label] = name + label.removeprefix(own)
+        self.labels = [self._renamed.get(label, label) for label in ranks.labels]
+        return [
+            Context(subject=Subject(host=self._renamed.get(machine.host, machine.host)), facts=facts)
+            for machine, match in zip(ranks.hosts, matches, strict=True)
+            if (facts := _facts(machine, match))
+        ]
+
+    def rename(self, record: AnyRecord) -> AnyRecord:
+        """Returns the record with listed names in place of the engine's."""
+        if not self._renamed or not isinstance(
+            record, Measurement | Pairs | Flows | Corruption | Context | Failure
+        ):
+            return record
+        if isinstance(record, Flows):
+            record.sources, record.targets = self._all(record.sources), self._all(record.targets)
+        if isinstance(record, Pairs):
+            record.peers = self._all(record.peers)
+        if isinstance(record, Failure):
+            record.what = self._in_text(record.what)
+        subject = record.subject
+        record.subject = msgspec.structs.replace(
+            subject, host=self._one(subject.host), peer=self._one(subject.peer)
+        )
+        return record
+
+    def _one(self, name: str | None) -> str | None:
+        return self._renamed.get(name, name) if name is not None else None
+
+    def _all(self, names: Sequence[str]) -> list[str]:
+        return [self._renamed.get(name, name) for name in names]
+
+    def _in_text(self, text: str) -> str:
+        """Renames whole words: n1 in "n1: no progress", not in "n1-ib" or "n1.site"."""
+        longest_first = sorted(map(re.escape, self._renamed), key=len, reverse=True)
+        pattern = rf"(?<![\w.-])({'|'.join(longest_first)})(?![\w-]|\.\w)"
+        return re.sub(pattern, lambda found: self._renamed[found[1]], text)
+
+
+def _facts(machine: Machine, match: Match) -> dict[str, Scalar]:
+    if not match.names:
+        return {"host.unlisted": True}
+    facts: dict[str, Scalar] = {}
+    if match.names[0] != machine.host:
+        facts |= {"host.own_name": machine.host, "host.recognised_by": match.by}
+    if len(match.names) > 1:
+        facts["host.aliases"] = ",".join(match.names[1:])
+    return facts

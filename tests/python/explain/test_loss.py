@@ -1,0 +1,102 @@
+"""Packet loss: the host and the side, from planted counters of TCP."""
+
+from __future__ import annotations
+
+import pytest
+
+from assay.explain import explain
+from assay.explain.matrix import ONE_WAY
+from assay.records.schema import AnyRecord, Measurement, Pairs, Subject, Summary
+
+SENT = 15_000.0  # segments of a host
+BEHIND = 13  # segments behind each gap, as a lab shows
+
+
+def counted(
+    count: int, transmit: dict[int, float], receive: dict[int, float], usual: float = 0.0003
+) -> list[AnyRecord]:
+    """A one-way measurement in which each host sends evenly to its four neighbours in a ring. ``transmit``,
+    ``receive``: by host, the share of packets that it loses; ``usual``: of all others."""
+    again, behind = [0.0] * count, [0.0] * count
+    rows: list[AnyRecord] = []
+    for i in range(count):
+        peers = sorted({(i + d) % count for d in (1, 2, -1, -2)} - {i})
+        for j in peers:
+            lost = SENT / len(peers) * (transmit.get(i, 0.0) + receive.get(j, 0.0) + usual)
+            again[i] += lost
+            behind[j] += lost * BEHIND
+        rows.append(
+            Pairs(
+                name=ONE_WAY, metric="bandwidth", unit="B/s", subject=Subject(host=f"h{i}"),
+                params={"size": 1 << 20, "op": "send"}, peers=[f"h{j}" for j in peers],
+                values=[1e9] * len(peers),
+            )
+        )  # fmt: skip
+    metrics = {"tcp_sent": [SENT] * count, "tcp_retransmitted": again, "tcp_out_of_order": behind}
+    return rows + [
+        Measurement(
+            name="network.counters", metric=metric, unit="1", subject=Subject(host=f"h{i}", device="tcp"),
+            params={"during": ONE_WAY}, summary=Summary(n=1, median=value),
+        )
+        for metric, values in metrics.items() for i, value in enumerate(values)
+    ]  # fmt: skip
+
+
+def named(records: list[AnyRecord]) -> list[tuple[str | None, str]]:
+    return [(f.subject.host, f.side) for f in explain(records) if f.rule == "packet_loss"]
+
+
+@pytest.mark.parametrize("count", [3, 4, 8, 100])
+def test_the_side_that_loses_is_named_and_its_partners_are_not(count: int) -> None:
+    assert named(counted(count, {1: 0.01}, {})) == [("h1", "transmit")]
+    assert named(counted(count, {}, {1: 0.01})) == [("h1", "receive")]
+
+
+def test_two_hosts_at_once() -> None:
+    assert set(named(counted(12, {1: 0.01}, {8: 0.02}))) == {("h1", "transmit"), ("h8", "receive")}
+
+
+@pytest.mark.parametrize("usual", [0.0, 0.0005, 0.01])
+def test_what_all_lose_alike_is_nobodys_fault(usual: float) -> None:
+    assert named(counted(8, {}, {}, usual)) == []
+
+
+@pytest.mark.parametrize("late", [0.0, 0.02])
+def test_segments_that_were_late_are_not_lost(late: float) -> None:
+    """Many were sent again, by one host or by all, and one single gap was seen."""
+    records = counted(8, {2: late}, {}, 0.001)
+    gaps = [r for r in records if isinstance(r, Measurement) and r.metric == "tcp_out_of_order"]
+    for record in gaps:
+        record.summary = Summary(n=1, median=float(record is gaps[3]))
+    assert named(records) == []
+
+
+@pytest.mark.parametrize("sweep", ["network.all_to_all", "network.client_server"])
+def test_under_load_only_equals_are_compared_and_a_host_has_to_stand_out(sweep: str) -> None:
+    def loaded(share: float) -> list[AnyRecord]:
+        records = counted(8, {1: share}, {}, 0.002)
+        for record in records:
+            if isinstance(record, Pairs):
+                record.name = sweep
+            elif isinstance(record, Measurement):
+                record.params = {}
+        return records
+
+    assert named(loaded(0.005)) == []
+    assert named(loaded(0.02)) == ([("h1", "transmit")] if sweep == "network.all_to_all" else [])
+
+
+def test_a_server_is_not_blamed_for_its_many_segments() -> None:
+    """It sends ten times as many as the others, and as large a share of them again."""
+    records = counted(8, {}, {}, 0.001)
+    for record in records:
+        if isinstance(record, Measurement) and record.subject.host == "h0" and "order" not in record.metric:
+            assert record.summary
+            record.summary = Summary(n=1, median=record.summary.median * 10)
+    assert named(records) == []
+
+
+def test_the_figures_are_shares_of_packets() -> None:
+    (finding,) = [f for f in explain(counted(8, {1: 0.01}, {})) if f.rule == "packet_loss"]
+    assert finding.cause.startswith("h1 loses 1.03 % of the packets that it sends")
+    assert finding.severity == "fault" and finding.details and finding.fix

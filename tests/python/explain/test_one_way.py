@@ -1,0 +1,100 @@
+"""A side that both directions together hide: found one direction at a time; and what a run could have found."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from planted import TwoCabinets
+
+from assay.explain import Evidence, all_suspects, explain, plan_retest, state_power
+from assay.explain.matrix import ONE_WAY, PairMatrix
+from assay.explain.power import describe_power, detectable
+from assay.records.schema import AnyRecord, Finding, Pairs, Subject, Verdict
+
+HIDDEN = 0.8  # of the transmit rate, under a limit of 1.6 on both directions together
+
+
+def one_way_rows(lab: TwoCabinets, noise: float) -> list[AnyRecord]:
+    """Each host with its neighbours in a ring, nothing in the other direction."""
+    rows: list[AnyRecord] = []
+    for i, host in enumerate(lab.hosts):
+        peers = sorted({(i + d) % lab.count for d in (1, 2, -1, -2)} - {i})
+        values = [lab.uncontended_rate(i, j) * float(np.exp(lab.rng.normal(0, noise))) for j in peers]
+        row = Pairs(
+            id=300 + i, name=ONE_WAY, metric="bandwidth", unit="B/s", subject=Subject(host=host),
+            params={"op": "send", "size": 1 << 20}, peers=[lab.hosts[j] for j in peers], values=values,
+        )  # fmt: skip
+        rows.append(row)
+    return rows
+
+
+def qualified(
+    seed: int,
+    transmit: dict[int, float],
+    receive: dict[int, float],
+    with_one_way: bool = True,
+    noise: float = 0.02,
+) -> tuple[list[Finding], Evidence]:
+    """What a run does: the sweep sees nothing of the fault, since the duplex limit is what both directions reach."""
+    loaded = TwoCabinets(seed, noise=0.05)
+    lab = TwoCabinets(seed, transmit=transmit, receive=receive, serial_noise=noise)
+    rows = loaded.rows() + (one_way_rows(lab, noise) if with_one_way else [])
+    matrix, one_way = PairMatrix.of_bandwidth(rows, lab.hosts), PairMatrix.of_one_way(rows, lab.hosts)
+    rows += lab.retest(plan_retest(all_suspects(matrix, one_way), matrix))
+    return explain(rows, lab.hosts), Evidence(rows, lab.hosts)
+
+
+@pytest.mark.parametrize("side", ["transmit", "receive"])
+def test_a_side_hidden_by_a_limit_on_both_directions_is_found(side: str) -> None:
+    for seed in range(50):
+        faults = {seed % 8: HIDDEN}
+        found, _ = qualified(seed, faults if side == "transmit" else {}, faults if side == "receive" else {})
+        assert [(f.rule, f.side, f.subject.host) for f in found] == [("slow_host", side, f"h{seed % 8}")]
+        assert found[0].effect == pytest.approx(HIDDEN - 1, abs=0.05)
+
+
+def test_the_sweep_alone_does_not_see_it_and_says_so() -> None:
+    found, evidence = qualified(1, {3: HIDDEN}, {}, with_one_way=False)
+    assert found == []
+    assert "were not measured one at a time" in describe_power(evidence)
+
+
+def test_nine_tenths_are_found_where_the_figures_repeat_well() -> None:
+    found = [qualified(seed, {3: 0.9}, {}, noise=0.005)[0] for seed in range(40)]
+    assert sum(bool(findings) for findings in found) >= 36
+    assert {f.subject.host for findings in found for f in findings} == {"h3"}
+
+
+def test_a_healthy_cluster_has_no_finding() -> None:
+    for seed in range(100):
+        for noise in (0.005, 0.02, 0.1):
+            assert qualified(seed, {}, {}, noise=noise)[0] == [], (seed, noise)
+
+
+@pytest.mark.parametrize("noise", [0.01, 0.03, 0.06])
+def test_the_power_that_is_stated_is_there(noise: float) -> None:
+    """A fault of the stated size is found in nearly all runs like the healthy one that stated it."""
+    found = runs = 0
+    for seed in range(60):
+        _, healthy = qualified(1000 + seed, {}, {}, noise=noise)
+        stated = detectable(healthy.one_way, one_way=True)
+        assert 0.3 < stated < 0.95
+        findings, _ = qualified(seed, {5: stated}, {}, noise=noise)
+        found, runs = found + any(f.subject.host == "h5" for f in findings), runs + 1
+    assert found >= 0.85 * runs
+
+
+def test_every_verdict_of_no_fault_states_the_power() -> None:
+    _, evidence = qualified(1, {}, {})
+    passed = Verdict(criterion="no fault was found", outcome="PASS", observed=0.0, unit="1")
+    failed = Verdict(criterion="no fault was found", outcome="FAIL", observed=1.0, unit="1", reason="h3")
+    other = Verdict(criterion="fast", outcome="PASS", metric="network.wire/share", observed=0.0, unit="1")
+    state_power([passed, failed, other], evidence)
+    assert "of its peers' rate would have been found" in passed.reason
+    assert (failed.reason, other.reason) == ("h3", "")
+
+
+def test_few_hosts_and_no_pairs_are_said() -> None:
+    two = TwoCabinets(1, count=2)
+    assert "only pairs are compared" in describe_power(Evidence(two.rows(), two.hosts))
+    assert describe_power(Evidence([])) == ""

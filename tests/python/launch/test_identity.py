@@ -1,0 +1,125 @@
+"""One name for each host: lists with aliases, domains, other adapters' names; machines that go by another name."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from assay.errors import UserError
+from assay.launch.identity import Names, match_names
+from assay.records.schema import Context, Failure, Flows, Machine, Measurement, Pairs, Ranks, Subject
+
+
+def nobody(_name: str) -> set[str]:
+    return set()
+
+
+def report(*hosts: Machine, of: list[int] | None = None) -> Ranks:
+    """What the engine reports: labels as it makes them."""
+    of = list(range(len(hosts))) if of is None else of
+    several = {k for k in of if of.count(k) > 1}
+    labels = [
+        f"{hosts[k].host}:{of[:rank].count(k)}" if k in several else hosts[k].host
+        for rank, k in enumerate(of)
+    ]
+    return Ranks(labels, of, list(hosts))
+
+
+def labels(asked: list[str], ranks: Ranks, resolve: object = nobody) -> list[str]:
+    names = Names(asked, resolve)  # type: ignore[arg-type]
+    names.learn(ranks)
+    return names.labels
+
+
+@pytest.mark.parametrize(
+    ("asked", "own"),
+    [
+        (["n1", "n2"], ["n1.site", "n2.site"]),
+        (["n1.site", "n2.site"], ["n1", "n2"]),
+        (["N1", "n2"], ["n1.Site", "n2"]),
+        (["a", "b"], ["b", "a"]),  # the launcher may order the ranks otherwise
+    ],
+)
+def test_a_domain_and_the_order_make_no_difference(asked: list[str], own: list[str]) -> None:
+    found = labels(asked, report(*map(Machine, own)))
+    wanted = {name.partition(".")[0].lower(): name for name in asked}
+    assert found == [wanted[host.partition(".")[0].lower()] for host in own]
+
+
+def test_another_adapters_name_is_recognised_by_its_address() -> None:
+    addresses = {"n1-ib": {"10.1.0.1"}, "n2-ib": {"10.1.0.2"}}
+    ranks = report(
+        Machine("node-b", addresses=["172.17.0.1", "10.1.0.2"]),
+        Machine("node-a", addresses=["172.17.0.1", "10.1.0.1"]),
+    )
+    names = Names(["n1-ib", "n2-ib"], lambda name: addresses[name] | {"172.17.0.1"})
+    contexts = names.learn(ranks)
+    assert names.labels == ["n2-ib", "n1-ib"]
+    assert [(c.subject.host, c.facts["host.own_name"], c.facts["host.recognised_by"]) for c in contexts] == [
+        ("n2-ib", "node-b", "address"),
+        ("n1-ib", "node-a", "address"),
+    ]
+
+
+def test_slurm_may_call_a_node_otherwise() -> None:
+    ranks = report(Machine("ip-10-0-0-2", ["c2"]), Machine("ip-10-0-0-1", ["c1"]))
+    assert labels(["c1", "c2"], ranks) == ["c2", "c1"]
+
+
+def test_unknown_names_follow_the_ranks_that_were_started_there() -> None:
+    assert labels(["x", "y"], report(Machine("vm7"), Machine("vm8"))) == ["x", "y"]
+    # y's rank runs where n1 runs: it is not known whose it is, so that nothing is invented.
+    names = Names(["n1", "n1", "y"], nobody)
+    contexts = names.learn(report(Machine("n1"), Machine("z"), of=[0, 1, 1]))
+    assert names.labels == ["n1", "z:0", "z:1"]
+    assert [c.facts for c in contexts if c.subject.host == "z"] == [{"host.unlisted": True}]
+
+
+def test_two_names_of_one_machine_are_said() -> None:
+    ranks = report(Machine("n1", addresses=["10.1.0.1"]), Machine("n2"), of=[0, 0, 1])
+    names = Names(["n1", "n1-ib", "n2"], lambda _name: {"10.1.0.1"})
+    (context,) = names.learn(ranks)
+    assert names.labels == ["n1:0", "n1:1", "n2"]
+    assert context == Context(subject=Subject(host="n1"), facts={"host.aliases": "n1-ib"})
+
+
+def test_several_ranks_of_a_host_keep_their_numbers() -> None:
+    ranks = report(Machine("s1.site"), Machine("c1.site"), of=[0, 0, 1])
+    assert labels(["s1", "s1", "c1"], ranks) == ["s1:0", "s1:1", "c1"]
+
+
+def test_every_kind_of_record_is_renamed() -> None:
+    names = Names(["n1", "n2"], nobody)
+    names.learn(report(Machine("n1.site"), Machine("n2.site")))
+    pair = Subject(host="n1.site", peer="n2.site")
+    row = names.rename(Pairs(name="x", metric="m", unit="B/s", subject=pair, peers=["n2.site"], values=[1.0]))
+    assert isinstance(row, Pairs) and (row.subject.host, row.peers) == ("n1", ["n2"])
+    flows = names.rename(Flows(name="x", metric="m", unit="B/s", sources=["n1.site"], targets=["n2.site"]))
+    assert isinstance(flows, Flows) and (flows.sources, flows.targets) == (["n1"], ["n2"])
+    single = names.rename(Measurement(name="x", metric="m", unit="B/s", subject=pair))
+    assert isinstance(single, Measurement) and single.subject == Subject(host="n1", peer="n2")
+    failure = names.rename(Failure(what="n1.site: no answer from n2.site", subject=pair))
+    assert isinstance(failure, Failure) and failure.what == "n1: no answer from n2"
+
+
+def test_without_a_list_the_hosts_keep_their_names() -> None:
+    assert labels([], report(Machine("vm"), of=[0, 0])) == ["vm:0", "vm:1"]
+
+
+def test_a_report_that_contradicts_itself_is_refused() -> None:
+    with pytest.raises(UserError, match="contradicts itself"):
+        Names(["a"], nobody).learn(Ranks(["a"], [3], [Machine("a")]))
+
+
+hosts = st.lists(st.sampled_from(["n1", "n2", "n1.s", "n2.s", "n1-ib", "10.0.0.1"]), min_size=1, max_size=6)
+
+
+@given(asked=hosts, own=hosts, data=st.data())
+def test_no_two_machines_get_one_name(asked: list[str], own: list[str], data: st.DataObject) -> None:
+    machines = [Machine(name, addresses=[f"10.0.0.{k}"]) for k, name in enumerate(dict.fromkeys(own))]
+    of = data.draw(st.lists(st.integers(0, len(machines) - 1), min_size=len(asked), max_size=len(asked)))
+    resolved = {name: {f"10.0.0.{k % 3}"} for k, name in enumerate(dict.fromkeys(asked))}
+    matches = match_names(asked, machines, of, lambda name: resolved[name])
+    given_names = [name for match in matches for name in match.names]
+    assert len(given_names) == len(set(given_names)) and set(given_names) <= set(asked)
