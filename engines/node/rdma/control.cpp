@@ -15,9 +15,13 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <vector>
 
 namespace assay::rdma {
 namespace {
+
+constexpr std::size_t max_callers = 64;  // that have not proved themselves
+constexpr int caller_check_ms = 100;     // between looks at their deadlines
 
 Nanoseconds deadline_in(double seconds) { return now() + static_cast<Nanoseconds>(seconds * 1e9); }
 
@@ -181,7 +185,9 @@ void Connection::check(double wait) {
     }
 }
 
-Listener::Listener(int port) : socket_(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+Listener::Listener(int port, const std::optional<session::Token>& token)
+    : socket_(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    if (token) gate_.emplace(*token, control_purpose, max_callers);
     const int on = 1, off = 0;
     int status = 0;
     if (socket_ >= 0) {  // a dual-stack socket: accepts IPv6 and IPv4
@@ -201,8 +207,11 @@ Listener::Listener(int port) : socket_(socket(AF_INET6, SOCK_STREAM | SOCK_CLOEX
         setsockopt(socket_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
         status = bind(socket_, reinterpret_cast<const sockaddr*>(&any), sizeof any);
     }
-    if (status == 0) status = listen(socket_, 8);
-    if (status == 0) return;
+    if (status == 0) status = listen(socket_, 64);
+    if (status == 0) {
+        fcntl(socket_, F_SETFL, fcntl(socket_, F_GETFL) | O_NONBLOCK);
+        return;
+    }
     const int error = errno;
     close(socket_);
     throw Error(fmt::format("cannot listen on port {}: {}", port, std::strerror(error)),
@@ -215,6 +224,7 @@ Listener::~Listener() { close(socket_); }
 
 std::optional<Listener::Incoming> Listener::accept(double limit) {
     const Nanoseconds deadline = deadline_in(limit);
+    if (gate_) return admit(deadline);
     while (wait_for(socket_, POLLIN, deadline)) {
         sockaddr_storage address{};
         socklen_t length = sizeof address;
@@ -225,6 +235,44 @@ std::optional<Listener::Incoming> Listener::accept(double limit) {
             throw Error(fmt::format("cannot accept a connection: {}", std::strerror(errno)));
     }
     return std::nullopt;
+}
+
+// Reads from all callers at once, so that none keeps another waiting.
+std::optional<Listener::Incoming> Listener::admit(Nanoseconds deadline) {
+    for (; now() < deadline; gate_->expire(), report_refused()) {
+        std::vector<pollfd> polled{{socket_, POLLIN, 0}};
+        for (const auto& caller : gate_->callers()) polled.push_back({caller.fd(), POLLIN, 0});
+        poll(polled.data(), polled.size(), caller_check_ms);
+        for (std::size_t k = 1; k < polled.size(); ++k) {
+            Incoming incoming{-1, {}};
+            if (polled[k].revents != 0 &&
+                gate_->advance(polled[k].fd, incoming.socket, incoming.address) ==
+                    session::Caller::State::admitted)
+                return incoming;
+        }
+        if (polled[0].revents == 0) continue;
+        const int connection = accept4(socket_, nullptr, nullptr, SOCK_CLOEXEC);
+        if (connection >= 0) gate_->add(connection, session::peer_address(connection));
+        else if (errno == EMFILE || errno == ENFILE) poll(nullptr, 0, caller_check_ms);
+    }
+    return std::nullopt;
+}
+
+void Listener::report_refused() {
+    if (reported_ || gate_->refused() == 0) return;
+    reported_ = true;
+    fmt::print(stderr,
+               "refused: {} called and did not prove that it belongs to this run, and all such "
+               "callers\n",
+               gate_->first_refused());
+}
+
+void prove_token(int socket, const std::string& peer, const session::Token& token) {
+    if (session::introduce(socket, token, control_purpose)) return;
+    close(socket);
+    throw Error(fmt::format("{} does not prove that it belongs to this run", peer),
+                "give both sides the same --token; if another program uses that port, choose "
+                "another --port on both sides");
 }
 
 int connect_to(const std::string& host, int port, double limit) {

@@ -3,6 +3,7 @@
 //
 // A message is a header (magic, version, length as big-endian 32-bit words) and JSON. JSON is easy
 // to read in a trace, and no message is timed. Magic and version detect other programs on the port.
+// With a token, a connection begins with the proof that both sides know it (session/handshake.hpp).
 // Every wait has a limit. A working side sends "alive" once a second, which renews the other's
 // limit; a failing side sends "abort" with the reason before it ends.
 #pragma once
@@ -15,6 +16,7 @@
 #include "core/clock.hpp"
 #include "core/error.hpp"
 #include "core/record.hpp"
+#include "session/gate.hpp"
 
 namespace assay::rdma {
 
@@ -74,10 +76,13 @@ private:
     std::optional<Json> early_message_;  // check() has read it; the next receive() returns it
 };
 
+constexpr std::string_view control_purpose = "rdma-control";
+
 // The listening side. The constructor throws Error if the port is in use.
 class Listener {
 public:
-    explicit Listener(int port);
+    // `token`: only callers that prove that they know it are accepted.
+    explicit Listener(int port, const std::optional<session::Token>& token = std::nullopt);
     ~Listener();
     Listener(const Listener&) = delete;
     Listener& operator=(const Listener&) = delete;
@@ -88,13 +93,22 @@ public:
         std::string address;
     };
     std::optional<Incoming> accept(double limit);
+    // Callers without the token.
+    std::size_t refused() const { return gate_ ? gate_->refused() : 0; }
 
 private:
+    std::optional<Incoming> admit(Nanoseconds deadline);
+    void report_refused();
+
     int socket_;
+    std::optional<session::Gate> gate_;
+    bool reported_ = false;
 };
 
 // Connects to the first address of the host that answers. Returns the socket; throws Error if none
 // does.
 int connect_to(const std::string& host, int port, double limit);
+// Proves to the listening side that this one knows the token. Throws Error if that side does not.
+void prove_token(int socket, const std::string& peer, const session::Token& token);
 
 }  // namespace assay::rdma

@@ -17,6 +17,7 @@
 #include "node/rdma/endpoint.hpp"
 #include "node/rdma/ports.hpp"
 #include "node/rdma/side.hpp"
+#include "node/run_token.hpp"
 
 namespace assay::node {
 namespace {
@@ -64,6 +65,7 @@ public:
         : options_(options),
           sink_(sink),
           client_(!options.text("peer").empty()),
+          token_(read_run_token(options.text("token"))),
           workload_(workload_from(options)),
           port_(
               find_port(options.text("device"), static_cast<int>(options.integer("port_number")))) {
@@ -107,6 +109,7 @@ private:
     const Options& options_;
     Sink& sink_;
     bool client_;
+    std::optional<session::Token> token_;
     Workload workload_;
     PortName port_;
     Party local_, remote_;
@@ -136,8 +139,9 @@ Json RdmaRun::hello() const {
 std::unique_ptr<Connection> RdmaRun::connect_to_listener() {
     const std::string& peer = options_.text("peer");
     const double limit = options_.real("timeout");
-    auto connection = std::make_unique<Connection>(
-        connect_to(peer, static_cast<int>(options_.integer("port")), limit), peer, limit);
+    const int socket = connect_to(peer, static_cast<int>(options_.integer("port")), limit);
+    if (token_) prove_token(socket, peer, *token_);
+    auto connection = std::make_unique<Connection>(socket, peer, limit);
     set_peer_party(*connection, connection->exchange(hello()));
     return connection;
 }
@@ -147,9 +151,9 @@ std::unique_ptr<Connection> RdmaRun::connect_to_listener() {
 std::unique_ptr<Connection> RdmaRun::await_client() {
     const int port = static_cast<int>(options_.integer("port"));
     const double limit = options_.real("wait");
-    Listener listener(port);
+    Listener listener(port, token_);
     sink_.ready(fmt::format("{} waits for the other side on port {}", local_.port, port));
-    int refused = 0;
+    std::size_t refused = 0;
     const Nanoseconds deadline = now() + static_cast<Nanoseconds>(limit * 1e9);
     while (const auto incoming = listener.accept(seconds(deadline - now()))) {
         auto connection =
@@ -166,6 +170,7 @@ std::unique_ptr<Connection> RdmaRun::await_client() {
             fmt::print(stderr, "refused: {}\n", error.what());
         }
     }
+    refused += listener.refused();
     throw Error(
         fmt::format("no client came to port {} within {:g} s{}", port, limit,
                     refused == 0 ? "" : fmt::format(", only {} of other programs", refused)),

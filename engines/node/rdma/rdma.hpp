@@ -8,6 +8,7 @@
 
 #include "core/realtime.hpp"
 #include "core/registry.hpp"
+#include "node/run_token.hpp"
 
 namespace assay::node {
 
@@ -44,6 +45,7 @@ inline constexpr std::array rdma_parameters = {
     Parameter{"service_level", Kind::integer, "", "0", "InfiniBand service level", 0, 15},
     Parameter{"traffic_class", Kind::integer, "", "0", "traffic class over Ethernet (DSCP * 4)", 0,
               255},
+    token_parameter,
     Parameter{"wait", Kind::real, "s", "60", "longest wait of the listening side for the other one",
               1, 86400},
     Parameter{"timeout", Kind::real, "s", "20",

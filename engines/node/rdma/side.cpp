@@ -71,23 +71,44 @@ Json to_json(const Workload& w) {
             {"bidirectional", w.bidirectional}};
 }
 
+namespace {
+
+// The bounds of the parameters of the same names (rdma.hpp). With them no product of two overflows.
+constexpr std::int64_t largest_size = 1 << 30, most_iterations = 100'000'000, most_qps = 1024,
+                       most_posted = 32768, most_repeats = 10'000;
+constexpr std::size_t most_sizes = 1024, most_ops = 16;
+
+// Throws if it is not a whole number in these bounds.
+std::int64_t bounded(const Json& value, std::int64_t low, std::int64_t high) {
+    if (value.is_number_unsigned() && value.get<std::uint64_t>() > static_cast<std::uint64_t>(high))
+        throw std::out_of_range("number");
+    if (!value.is_number_integer()) throw std::out_of_range("number");
+    const auto number = value.get<std::int64_t>();
+    if (number < low || number > high) throw std::out_of_range("number");
+    return number;
+}
+
+}  // namespace
+
 Workload read_workload(const Json& j) {
     try {
         Workload w;
         w.ops.clear();
-        for (const Json& op : j.at("ops")) w.ops.push_back(parse_op(op));
-        w.sizes = j.at("sizes").get<std::vector<std::size_t>>();
-        w.iterations = j.at("iterations");
-        w.depth = j.at("depth");
-        w.qps = j.at("qps");
-        w.moderation = j.at("moderation");
-        w.repeats = j.at("repeats");
-        w.bidirectional = j.at("bidirectional");
-        const bool valid = !w.ops.empty() && !w.sizes.empty() &&
-                           std::ranges::find(w.sizes, std::size_t{0}) == w.sizes.end() &&
-                           w.iterations > 0 && w.depth > 0 && w.qps > 0 && w.moderation >= 0 &&
-                           w.repeats > 0;
-        if (valid) return w;
+        w.sizes.clear();
+        const Json &ops = j.at("ops"), &sizes = j.at("sizes");
+        if (ops.is_array() && sizes.is_array() && ops.size() <= most_ops &&
+            sizes.size() <= most_sizes) {
+            for (const Json& op : ops) w.ops.push_back(parse_op(op));
+            for (const Json& size : sizes)
+                w.sizes.push_back(static_cast<std::size_t>(bounded(size, 1, largest_size)));
+        }
+        w.iterations = static_cast<std::uint64_t>(bounded(j.at("iterations"), 1, most_iterations));
+        w.depth = static_cast<int>(bounded(j.at("depth"), 1, most_posted));
+        w.qps = static_cast<int>(bounded(j.at("qps"), 1, most_qps));
+        w.moderation = static_cast<int>(bounded(j.at("moderation"), 0, most_posted));
+        w.repeats = static_cast<int>(bounded(j.at("repeats"), 1, most_repeats));
+        w.bidirectional = j.at("bidirectional").get<bool>();
+        if (!w.ops.empty() && !w.sizes.empty()) return w;
     } catch (const std::exception&) {
     }
     throw PeerError("the other side sent a workload that cannot be read",

@@ -52,6 +52,8 @@ private:
     bool accepts(const Hello&, const UdpSocket::Datagram&);
     void refuse(std::uint64_t run, const Address& to, const std::string& reason,
                 const std::string& fix);
+    void report_foreign(const Address& from);
+    std::string welcome(const SenderInfo&) const;
     Reception receive(const SenderInfo&);
     void listen(const SenderInfo&, const Listener&, Reception&);
     void answer(const SenderInfo&, Reception&, const std::string& reply_to_end);
@@ -59,8 +61,10 @@ private:
 
     const Options& options_;
     Sink& sink_;
+    const Seal seal_;
     ReceiverSettings settings_;
     UdpSocket control_;
+    bool foreign_reported_ = false;
     std::vector<UdpSocket> sockets_;
     // Of the last progress record.
     Nanoseconds progress_time_ = 0;
@@ -88,6 +92,7 @@ ReceiverSettings read_settings(const Options& options) {
 Receiver::Receiver(const Options& options, Sink& sink)
     : options_(options),
       sink_(sink),
+      seal_(read_run_token(options.text("token"))),
       settings_(read_settings(options)),
       control_(settings_.address) {
     if (options.flag("realtime")) enter_realtime();
@@ -113,7 +118,21 @@ Receiver::Receiver(const Options& options, Sink& sink)
 
 void Receiver::refuse(std::uint64_t run, const Address& to, const std::string& reason,
                       const std::string& fix) {
-    control_.send(encode(Refusal{run, reason, fix}), to);
+    control_.send(seal_.sign(encode(Refusal{run, reason, fix})), to);
+}
+
+void Receiver::report_foreign(const Address& from) {
+    if (foreign_reported_) return;
+    foreign_reported_ = true;
+    fmt::print(stderr,
+               "assay-probe: {} sent a control message that is not of this run; refused, as all "
+               "such are; fix: if that is the sender, give both sides the same --token\n",
+               from.with_port_text());
+}
+
+std::string Receiver::welcome(const SenderInfo& sender) const {
+    return seal_.sign(encode(
+        Welcome{sender.hello.run, static_cast<std::uint32_t>(sockets_.size()), host_name()}));
 }
 
 bool Receiver::accepts(const Hello& hello, const UdpSocket::Datagram& datagram) {
@@ -161,7 +180,8 @@ std::optional<SenderInfo> Receiver::await_sender() {
         }
         const auto datagram = control_.receive(std::min(tick_s, limit));
         if (!datagram || datagram->error) continue;
-        const auto message = decode(datagram->text);
+        const auto message = seal_.open(datagram->text);
+        if (!message) report_foreign(datagram->from);
         if (message && message->hello && accepts(*message->hello, *datagram))
             return SenderInfo{*message->hello, datagram->from};
     }
@@ -172,12 +192,10 @@ void Receiver::answer(const SenderInfo& sender, Reception& reception,
                       const std::string& reply_to_end) {
     const auto datagram = control_.receive(tick_s);
     if (!datagram || datagram->error) return;
-    const auto message = decode(datagram->text);
+    const auto message = seal_.open(datagram->text);
     if (!message) return;
     if (message->hello && message->hello->run == sender.hello.run)
-        control_.send(encode(Welcome{sender.hello.run, static_cast<std::uint32_t>(sockets_.size()),
-                                     host_name()}),
-                      datagram->from);
+        control_.send(welcome(sender), datagram->from);
     else if (message->hello)
         refuse(message->hello->run, datagram->from,
                fmt::format("{} is already receiving from {} ({})", host_name(), sender.hello.host,
@@ -206,9 +224,7 @@ void Receiver::show_progress(const Hello& hello, const Listener& listener, Nanos
 }
 
 void Receiver::listen(const SenderInfo& sender, const Listener& listener, Reception& reception) {
-    control_.send(
-        encode(Welcome{sender.hello.run, static_cast<std::uint32_t>(sockets_.size()), host_name()}),
-        sender.address);
+    control_.send(welcome(sender), sender.address);
     const Nanoseconds start = now();
     Nanoseconds ended = 0;
     while (!interrupted()) {
@@ -274,7 +290,7 @@ void Receiver::run() {
                         hello.size + static_cast<std::uint64_t>(settings_.address.headers()) + 18));
     const ReceptionResult result = evaluate(reception);
     const std::string report_text =
-        encode(Report{hello.run, result.unique, result.lost, result.bandwidth});
+        seal_.sign(encode(Report{hello.run, result.unique, result.lost, result.bandwidth}));
     if (reception.end) control_.send(report_text, sender->address);
     report(sink_, subject, reception, result);
     if (reception.end && reception.arrivals.first == 0)

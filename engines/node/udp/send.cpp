@@ -52,6 +52,7 @@ private:
 
     const Options& options_;
     Sink& sink_;
+    const Seal seal_;
     const int port_;
     Hello hello_;
     std::vector<Candidate> candidates_;
@@ -63,7 +64,10 @@ std::uint64_t random_run_number() {
 }
 
 Sender::Sender(const Options& options, Sink& sink)
-    : options_(options), sink_(sink), port_(static_cast<int>(options.integer("port"))) {
+    : options_(options),
+      sink_(sink),
+      seal_(read_run_token(options.text("token"))),
+      port_(static_cast<int>(options.integer("port"))) {
     hello_.run = random_run_number();
     hello_.size = static_cast<std::uint64_t>(options.integer("size"));
     hello_.streams = static_cast<std::uint32_t>(options.integer("streams"));
@@ -91,7 +95,7 @@ void Sender::connect_candidates() {
 }
 
 std::optional<Answer> Sender::try_candidate(Candidate& candidate) {
-    const std::string text = encode(hello_);
+    const std::string text = seal_.sign(encode(hello_));
     if (send(candidate.socket.fd(), text.data(), text.size(), MSG_DONTWAIT) < 0) {
         candidate.error = errno;
         if (errno == ECONNREFUSED) ++candidate.refusals;
@@ -103,7 +107,7 @@ std::optional<Answer> Sender::try_candidate(Candidate& candidate) {
         ++candidate.refusals;
         return std::nullopt;
     }
-    const auto message = decode(datagram->text);
+    const auto message = seal_.open(datagram->text);
     if (message && message->refusal && message->refusal->run == hello_.run)
         throw Error(message->refusal->reason, message->refusal->fix);
     if (message && message->welcome && message->welcome->run == hello_.run)
@@ -195,8 +199,8 @@ Sent Sender::transmit(const Answer& answer) {
 
 // Reports what was sent, repeatedly, until the receiver reports what arrived.
 std::optional<Report> Sender::report_end(const Answer& answer, const Sent& sent) {
-    const std::string text = encode(
-        End{hello_.run, sent.streams, sent.rate, sent.dropped, sent.longest_delay, sent.gso});
+    const std::string text = seal_.sign(encode(
+        End{hello_.run, sent.streams, sent.rate, sent.dropped, sent.longest_delay, sent.gso}));
     const UdpSocket& socket = answer.candidate->socket;
     int refusals = 0;
     for (const Nanoseconds until = now() + static_cast<Nanoseconds>(report_limit_s * 1e9);
@@ -206,7 +210,7 @@ std::optional<Report> Sender::report_end(const Answer& answer, const Sent& sent)
         const auto datagram = socket.receive(tick_s);
         if (!datagram) continue;
         if (datagram->error == ECONNREFUSED) ++refusals;
-        const auto message = decode(datagram->text);
+        const auto message = seal_.open(datagram->text);
         if (message && message->report && message->report->run == hello_.run)
             return message->report;
     }

@@ -7,6 +7,7 @@
 
 #include "core/realtime.hpp"
 #include "core/registry.hpp"
+#include "node/run_token.hpp"
 
 namespace assay::node {
 
@@ -35,6 +36,7 @@ inline constexpr std::array udp_receive_parameters = {
               "receiving threads (0: the number of processors, at most 4)", 0, 64},
     Parameter{"buffer", Kind::integer, "B", "16777216", "requested receive buffer of each socket",
               4096, 1 << 30},
+    token_parameter,
     Parameter{"wait", Kind::real, "s", "120", "longest wait for a sender", 0.1, 86400},
     Parameter{"no_verify", Kind::flag, "", "", "do not compare the payload"},
     udp_fragments,
@@ -78,6 +80,7 @@ inline constexpr std::array udp_send_parameters = {
     udp_size,
     Parameter{"budget", Kind::real, "s", "20", "sending time", 0.1, 86400},
     Parameter{"threads", Kind::integer, "", "1", "sending threads", 1, 64},
+    token_parameter,
     Parameter{"wait", Kind::real, "s", "5", "longest wait for the receiver's answer", 0.1, 3600},
     Parameter{"no_gso", Kind::flag, "", "",
               "pass each message to the kernel separately, without segmentation offload"},

@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "session/handshake.hpp"
+
 namespace assay::node {
 namespace {
 
@@ -84,6 +86,24 @@ std::string encode(const End& e) {
 std::string encode(const Report& r) {
     return encode_message({{"received", r.received}, {"lost", r.lost}, {"bandwidth", r.bandwidth}},
                           "report", r.run);
+}
+
+std::string Seal::sign(std::string text) const {
+    if (!token_) return text;
+    const session::Token signature{session::sign(*token_, text)};
+    text += " " + session::to_text(signature);
+    return text;
+}
+
+std::optional<ControlMessage> Seal::open(std::string_view datagram) const {
+    if (!token_) return decode(datagram);
+    constexpr std::size_t tail = 65;
+    if (datagram.size() < tail || datagram[datagram.size() - tail] != ' ') return std::nullopt;
+    const auto signature = session::token_from(datagram.substr(datagram.size() - tail + 1));
+    datagram.remove_suffix(tail);
+    if (!signature || !session::equal(signature->bytes, session::sign(*token_, datagram)))
+        return std::nullopt;
+    return decode(datagram);
 }
 
 std::optional<ControlMessage> decode(std::string_view datagram) {

@@ -7,6 +7,9 @@
 //     sender    end   ->            messages sent on each stream, and the achieved rate
 //     receiver        <- report     messages received
 //
+// With a token each control message is signed. A recorded one is of no use later, because the token
+// is of one run.
+//
 // The clocks of the two sides are never compared: only differences of sending times are used.
 #pragma once
 
@@ -19,6 +22,8 @@
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "session/token.hpp"
 
 namespace assay::node {
 
@@ -93,6 +98,19 @@ struct ControlMessage {
     std::optional<Refusal> refusal{};
     std::optional<End> end{};
     std::optional<Report> report{};
+};
+
+// Signs control messages with the token of the run, if there is one, and opens those that are so
+// signed: " " and an HMAC-SHA-256 of the text before it, as 64 hexadecimal digits, at the end.
+class Seal {
+public:
+    explicit Seal(const std::optional<session::Token>& token) : token_(token) {}
+    std::string sign(std::string text) const;
+    // None: it is not a valid control message, or not of this run.
+    std::optional<ControlMessage> open(std::string_view datagram) const;
+
+private:
+    std::optional<session::Token> token_;
 };
 
 std::string encode(const Hello&);

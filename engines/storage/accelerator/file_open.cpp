@@ -21,6 +21,7 @@
 
 #include "storage/accelerator/errors.hpp"
 #include "storage/accelerator/file.hpp"
+#include "storage/accelerator/network_file_system.hpp"
 #include "storage/accelerator/remote.hpp"
 #include "storage/store/background.hpp"
 #include "storage/store/other_jobs.hpp"
@@ -198,10 +199,16 @@ int AcceleratedFile::open(MPI_Comm comm, const char* name, int mode, MPI_Info in
         return to_default_handler(stale);
     }
     if (!file->claim(mode, in_world)) {
-        job->report_once(
-            path +
-            " uses the MPI's own I/O: it is not a regular file, or its path is too "
-            "long, or too many files are open, or a rank is outside of MPI_COMM_WORLD");
+        if (const char* system =
+                file->descriptor_ ? incoherent_file_system(file->descriptor_->number()) : nullptr)
+            job->report_once(std::string("files on ") + system +
+                             " use the MPI's own I/O: the hosts' caches and locks of that file "
+                             "system are not kept alike");
+        else
+            job->report_once(
+                path +
+                " uses the MPI's own I/O: it is not a regular file, or its path is too "
+                "long, or too many files are open, or a rank is outside of MPI_COMM_WORLD");
         PMPI_File_close(&file->mpi_file_);
         if (job->settings().required) PMPI_Abort(job->world(), 2);
         return PMPI_File_open(comm, name, mode & ~(MPI_MODE_CREATE | MPI_MODE_EXCL), info, handle);
@@ -260,7 +267,8 @@ bool AcceleratedFile::open_descriptor(FileStatus& status) {
     const int fd = ::open(path_.c_str(), access | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0) return false;
     descriptor_ = std::make_shared<const Descriptor>(fd);
-    return read_status(fd, status) == 0 && status.regular && !is_of_kernel(fd) && !is_scarce(fd);
+    return read_status(fd, status) == 0 && status.regular && !is_of_kernel(fd) &&
+           !incoherent_file_system(fd) && !is_scarce(fd);
 }
 
 bool AcceleratedFile::claim_shared_pointer() {

@@ -60,11 +60,7 @@ std::uint64_t WriteDirectory::sequence_of(std::uint32_t slot, const Run& run, st
                    ? run.newest
                    : store.record(run.rank, position).sequence;
     }
-    const auto& table = entries_.at(slot).sequence_tables[run.rank];
-    const auto it = std::lower_bound(table.positions.begin(), table.positions.end(), position);
-    return it == table.positions.end() || *it != position
-               ? run.newest
-               : table.sequences[static_cast<std::size_t>(it - table.positions.begin())];
+    return entries_.at(slot).sequence_tables[run.rank].find(position).value_or(run.newest);
 }
 
 void WriteDirectory::share(std::uint32_t slot, int node, std::uint32_t remote_slot,
@@ -141,7 +137,19 @@ bool WriteDirectory::query_nodes(bool drain_now) {
         },
         progress_);
     for (const auto& [node, progress] : progress_) job_.store().advance_clock(progress.now + 1);
+    forget_evicted();
     return good;
+}
+
+// For records that have left the ring of another node the newest sequence of their run counts, as
+// for those of this node.
+void WriteDirectory::forget_evicted() {
+    for (auto& [slot, entry] : entries_)
+        for (auto& [rank, table] : entry.sequence_tables)
+            if (const auto it =
+                    progress_.find(job_.node_of(static_cast<int>(rank & ~remote_rank_bit)));
+                it != progress_.end())
+                table.forget_before(it->second.oldest);
 }
 
 void WriteDirectory::add_remote(int node, std::uint32_t rank, std::uint64_t position,
@@ -155,9 +163,7 @@ void WriteDirectory::add_remote(int node, std::uint32_t rank, std::uint64_t posi
     if (position < seen) return;  // received again over a new connection
     seen = position + 1;
     auto& entry = entry_of(slot);
-    auto& table = entry.sequence_tables[world_rank | remote_rank_bit];
-    table.positions.push_back(position);
-    table.sequences.push_back(record.sequence);
+    entry.sequence_tables[world_rank | remote_rank_bit].add(position, record.sequence);
     entry.index.add(record, world_rank | remote_rank_bit, position);
     entry.others.add(record, world_rank | remote_rank_bit, position);
     if (static_cast<RecordKind>(record.kind) == RecordKind::truncate)

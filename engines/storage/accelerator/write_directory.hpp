@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "storage/accelerator/sequence_table.hpp"
 #include "storage/store/index.hpp"
 #include "storage/store/progress.hpp"
 #include "storage/store/store.hpp"
@@ -59,9 +60,6 @@ public:
     std::uint64_t evicted_before() const { return evicted_before_; }
 
 private:
-    struct SequenceTable {
-        std::vector<std::uint64_t> positions, sequences;
-    };
     struct FileEntry {
         std::uint32_t generation;
         std::uint64_t valid_from;
@@ -77,6 +75,7 @@ private:
 
     FileEntry& entry_of(std::uint32_t slot);
     std::uint64_t sequence_of(std::uint32_t slot, const Run& run, std::uint64_t block);
+    void forget_evicted();
     void add_remote(int node, std::uint32_t rank, std::uint64_t position, const Record& record);
 
     Job& job_;

@@ -36,7 +36,7 @@ class Rdma:
     """RDMA bandwidth between two devices or hosts. It measures as perftest's ib_write_bw, ib_read_bw and ib_send_bw
     do. Without -d and --peer, each active port of this machine sends to another card of it. Other options are the
     measurement's, see 'assay list node.rdma': --op write,read,send, --sizes, --iterations, --depth, --qps,
-    --bidirectional, --gid-index, --mtu, --port, --port-number, --wait, --realtime."""
+    --bidirectional, --gid-index, --mtu, --port, --port-number, --wait, --token, --realtime."""
 
     name = "rdma"
     examples = [

@@ -20,8 +20,10 @@ from assay.records.schema import Scalar
 
 NAMES = {"receive": RECEIVE, "send": SEND}
 LISTS = {
-    "receive": "--port, --size, --sockets, --threads, --buffer, --wait, --no-verify, --fragments, --realtime",
-    "send": "--port, --size, --streams, --rate, --budget, --threads, --wait, --no-gso, --fragments, --realtime",
+    "receive": "--port, --size, --sockets, --threads, --buffer, --wait, --token, --no-verify, --fragments, "
+    "--realtime",
+    "send": "--port, --size, --streams, --rate, --budget, --threads, --wait, --token, --no-gso, --fragments, "
+    "--realtime",
 }
 
 

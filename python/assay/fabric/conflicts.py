@@ -116,9 +116,13 @@ def _figures(loads: Loads, destinations: Ints) -> tuple[int, int, int]:
 def require_all(routes: Routes, members: NDArray[np.integer]) -> None:
     """Raises UserError unless all members reach each other."""
     real = members[members >= 0]
-    firsts = real[np.unique(routes.fabric.leaf_of[real], return_index=True)[1]]
-    for first in firsts:  # one host of each leaf switch stands for the others
-        routes.require(np.full(len(real), first, np.int32), real)
+    leaf = routes.fabric.leaf_of[real]
+    first = real[np.unique(leaf, return_index=True)[1]]
+    last = real[::-1][np.unique(leaf[::-1], return_index=True)[1]]
+    for source in np.unique(
+        [first, last]
+    ):  # hosts of a leaf switch share routes; two, so that each is a target too
+        routes.require(np.full(len(real), source, np.int32), real)
 
 
 def bisection(

@@ -51,7 +51,7 @@ def compute(fabric: Fabric, engine: str) -> ForwardingTables:
 
 def d_mod_k(fabric: Fabric) -> ForwardingTables:
     """The position of a destination is its number in the fabric."""
-    topology = _Topology(fabric)
+    topology = NextHops(fabric)
     ups = topology.up_ports()
     fanout = _parents_by_level(topology.levels, ups)
     below = np.concatenate([[1], np.cumprod(fanout)]).astype(np.int64)  # positions that share an up port
@@ -73,21 +73,21 @@ def d_mod_k(fabric: Fabric) -> ForwardingTables:
 
 
 def min_hop(fabric: Fabric) -> ForwardingTables:
-    topology = _Topology(fabric)
+    topology = NextHops(fabric)
     return topology.finished(_least_loaded(topology, topology.distances()), "min-hop")
 
 
 def up_down(fabric: Fabric) -> ForwardingTables:
     """Up is away from the hosts, or, where that leaves hosts apart, towards one switch in the middle."""
-    topology = _Topology(fabric)
+    topology = NextHops(fabric)
     distances = topology.up_down_distances()
     if (distances.total[fabric.leaves] >= FAR).any():
-        topology = _Topology(fabric, _towards_the_middle(topology))
+        topology = NextHops(fabric, _towards_the_middle(topology))
         distances = topology.up_down_distances()
     return topology.finished(_least_loaded(topology, distances), "up/down")
 
 
-def _towards_the_middle(topology: _Topology) -> Ints:
+def _towards_the_middle(topology: NextHops) -> Ints:
     """[S] ranks, no two alike: higher nearer to the switch whose farthest leaf switch is nearest. Every switch has a
     way up to it."""
     total = topology.distances().total
@@ -113,7 +113,7 @@ class _Distances:
     down: Ints | None = None  # None: every shortest path is allowed
 
 
-class _Topology:
+class NextHops:
     """The switches' neighbours as [S, ports + 1] arrays, -1 where the other end is no switch."""
 
     def __init__(self, fabric: Fabric, levels: Ints | None = None) -> None:
@@ -233,7 +233,7 @@ def _sorted_ports(mask: Bools) -> tuple[Ints, Ints]:
     return np.argsort(~mask, axis=1, kind="stable").astype(np.int32), mask.sum(1).astype(np.int32)
 
 
-def _least_loaded(topology: _Topology, distance: _Distances) -> NDArray[np.uint16]:
+def _least_loaded(topology: NextHops, distance: _Distances) -> NDArray[np.uint16]:
     ports = topology.empty()
     rows = np.arange(topology.fabric.switches)
     load = np.zeros(topology.neighbour.shape, np.int64)

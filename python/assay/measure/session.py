@@ -9,9 +9,11 @@ as partial.
 
 from __future__ import annotations
 
+import os
+import secrets
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal, Protocol
@@ -105,19 +107,32 @@ class Session:
     def measure_pair(self, first: Side, other: Side, silence_s: float = 90.0, more: bool = False) -> bool:
         """One measurement between two processes: ``first`` is started, and ``other`` once it can be reached.
 
-        True when both finished. Does nothing once measuring has ended.
+        Each gets a new token on its standard input, by which they recognise each other. True when both finished.
+        Does nothing once measuring has ended.
         """
         if self.ended_early:
             return False
         if first.measurement in self.run.info.completed:
             return True
         local = Local()
-        started = [
-            _started(side.measurement, local, side.site, [Segment([side.host])], side.params, "")
-            for side in (first, other)
-        ]
-        if self._supervise(first.measurement, started, local, silence_s) and not more:
-            self.complete(*{first.measurement, other.measurement})
+        token = secrets.token_hex(32)
+        with ExitStack() as pipes:
+            started = [
+                replace(
+                    _started(
+                        side.measurement,
+                        local,
+                        side.site,
+                        [Segment([side.host])],
+                        {**side.params, "token": "-"},
+                        "",
+                    ),
+                    stdin=pipes.enter_context(_line_to_read(token)),
+                )
+                for side in (first, other)
+            ]
+            if self._supervise(first.measurement, started, local, silence_s) and not more:
+                self.complete(*{first.measurement, other.measurement})
         return not self.ended_early
 
     def converse(
@@ -378,6 +393,18 @@ class Session:
         """Prints the run as one JSON object on standard output."""
         data = schema.ReportData(run=self.run.info, records=self.run.records)
         sys.stdout.buffer.write(msgspec.json.encode(data) + b"\n")
+
+
+@contextmanager
+def _line_to_read(text: str) -> Iterator[int]:
+    """A descriptor from which one line can be read. Unlike an argument, no other user sees it."""
+    reader, writer = os.pipe()
+    try:
+        os.write(writer, f"{text}\n".encode())
+        os.close(writer)
+        yield reader
+    finally:
+        os.close(reader)
 
 
 def _started(

@@ -5,6 +5,7 @@
 //     FAULTY_FS=CALL:ERRNO,...  these calls fail; CALL is open, read, write or sync
 //     FAULTY_FS=CALL:SLEEPn     these calls take n ms longer
 //     FAULTY_FS=readdir:HIDE    listings of a directory leave the files out
+//     FAULTY_FS_TYPE=HEX        the files are on a file system of this type, see statfs(2)
 //     FAULTY_FS_WHILE=PATH      faults occur only while PATH exists
 //     FAULTY_FS_ONCE=1          a fault removes PATH, so that only one call of all processes fails
 //     FAULTY_FS_RANK=RANK       faults occur in this rank only
@@ -27,6 +28,7 @@
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -273,6 +275,14 @@ int statx(int folder, const char* path, int flags, unsigned mask, struct statx* 
     if (is_accelerator(__builtin_return_address(0)) && !*path &&
         is_selected(path_of(folder).c_str()))
         meet();
+    return result;
+}
+int fstatfs(int fd, struct statfs* info) {
+    static const auto real = next<int(int, struct statfs*)>("fstatfs");
+    const int result = real(fd, info);
+    const char* type = variable("FAULTY_FS_TYPE");
+    if (*type && is_selected(path_of(fd).c_str()))
+        info->f_type = static_cast<decltype(info->f_type)>(std::strtoul(type, nullptr, 16));
     return result;
 }
 int sched_yield() {

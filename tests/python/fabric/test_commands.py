@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from recorded import SIX, unpacked
 
 from assay.cli import main
+from assay.errors import UserError
+from assay.fabric import ForwardingTables, Routes, conflicts, synthetic, tables
 from assay.records.run import Run
 from assay.records.schema import Flows, Measurement
 
@@ -150,6 +153,15 @@ def test_a_mistake_is_one_line(
     assert message in error
     assert error.count("\n") == 1
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("host", range(4))
+def test_a_hole_within_the_only_leaf_switch_is_seen(host: int) -> None:
+    fabric = synthetic.build(synthetic.parse("radix=8,nodes=4"))
+    ports = tables.d_mod_k(fabric).ports.copy()
+    ports[0, host] = tables.NO_ENTRY
+    with pytest.raises(UserError, match=f"no entry for LID {host + 1}"):
+        conflicts.require_all(Routes(fabric, ForwardingTables(ports, "x")), np.arange(4))
 
 
 def test_a_broken_route_starts_no_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

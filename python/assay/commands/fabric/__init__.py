@@ -6,8 +6,12 @@ import argparse
 from typing import Protocol, TypeAlias
 
 from assay.commands.fabric.anonymise import Anonymise
+from assay.commands.fabric.blame import Blame
 from assay.commands.fabric.check import Check
 from assay.commands.fabric.conflicts import Conflicts
+from assay.commands.fabric.repair import Repair
+from assay.commands.fabric.schedule import Schedule
+from assay.commands.fabric.slurm import Slurm
 from assay.commands.parser import Example, Parser
 
 # argparse has no public name for this type.
@@ -20,7 +24,7 @@ class SubVerb(Protocol):
     def prepare(self, verbs: Verbs) -> None: ...
 
 
-SUB_VERBS: list[SubVerb] = [Conflicts(), Check(), Anonymise()]
+SUB_VERBS: list[SubVerb] = [Conflicts(), Check(), Schedule(), Repair(), Blame(), Slurm(), Anonymise()]
 
 
 class Fabric:

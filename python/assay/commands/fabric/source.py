@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from assay.commands.options import add, add_output, open_run
+from assay.commands.options import Group, add, add_output, open_run
 from assay.commands.parser import Parser
 from assay.errors import UserError
 from assay.fabric import Fabric, Routes, synthetic, tables
@@ -20,26 +20,21 @@ TABLES = "its forwarding tables: dump_fts, opensm-lfts.dump, or .fdbs of opensm 
 ORDER = "hosts by rank: opensm-ftree-ca-order.dump, or a host or list a line; DUMMY is an empty slot"
 
 
-def add_source(parser: Parser) -> None:
-    """Adds the options that name a fabric and its forwarding tables."""
-    source = parser.add_argument_group("fabric")
-    source.add_argument(
-        "--fabric",
-        type=Path,
-        metavar="FILE",
-        help=FABRIC,
-    )
-    source.add_argument(
-        "--tables",
-        type=Path,
-        metavar="FILE",
-        help=TABLES,
-    )
-    source.add_argument(
+def add_cables(parser: Group) -> None:
+    """Adds the options that name a fabric."""
+    parser.add_argument("--fabric", type=Path, metavar="FILE", help=FABRIC)
+    parser.add_argument(
         "--fat-tree",
         metavar="TEXT|FILE",
         help="a described fat tree instead, such as radix=36,nodes=45",
     )
+
+
+def add_source(parser: Parser) -> None:
+    """Adds the options that name a fabric and its forwarding tables."""
+    source = parser.add_argument_group("fabric")
+    add_cables(source)
+    source.add_argument("--tables", type=Path, metavar="FILE", help=TABLES)
     source.add_argument(
         "--routing",
         choices=list(tables.ENGINES),
@@ -73,10 +68,17 @@ def read_source(args: argparse.Namespace) -> Routes:
             "--fabric without --tables",
             "give the tables (dump_fts > fts.txt), or --routing d-mod-k for computed ones",
         )
-    fabric = read_fabric(args.fabric) if args.fabric else synthetic.build(_described(args.fat_tree))
+    fabric = read_cables(args)
     if args.tables:
         return Routes(fabric, read_tables(args.tables, fabric))
     return Routes(fabric, tables.compute(fabric, args.routing or "d-mod-k"))
+
+
+def read_cables(args: argparse.Namespace) -> Fabric:
+    """The fabric without its tables. Raises UserError."""
+    if (args.fabric is None) == (args.fat_tree is None):
+        raise UserError("which fabric?", "give --fabric FILE, or --fat-tree radix=36,nodes=45")
+    return read_fabric(args.fabric) if args.fabric else synthetic.build(_described(args.fat_tree))
 
 
 def _described(text: str) -> synthetic.FatTree:
@@ -109,4 +111,13 @@ def begin(args: argparse.Namespace, verb: str, routes: Routes, members: Ints | N
     return Session(run, verbose=args.verbose, quiet=args.json)
 
 
-__all__ = ["add_members", "add_output", "add_source", "begin", "read_members", "read_source"]
+__all__ = [
+    "add_cables",
+    "add_members",
+    "add_output",
+    "add_source",
+    "begin",
+    "read_cables",
+    "read_members",
+    "read_source",
+]

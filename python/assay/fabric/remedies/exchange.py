@@ -245,15 +245,15 @@ class _Resources:
             busy[number, 2 * ranks + links[links >= 0]] = True
         load = self.demand.loads()
         moved = sorted(moved, key=lambda pair: -int(load[self.links_of(*_arrays(pair))].max()))
-        for src, dst in moved:
-            links = self.links_of(*_arrays((src, dst)))[0]
-            columns = np.array([src, ranks + dst, *(2 * ranks + links[links >= 0])])
+        for pair in moved:
+            links = self.links_of(*_arrays(pair))[0]
+            columns = np.array([pair[0], ranks + pair[1], *(2 * ranks + links[links >= 0])])
             room = np.flatnonzero(~busy[:, columns].any(axis=1))
             if len(room) == 0:
                 table = np.concatenate([table, np.full((1, ranks), IDLE, np.int32)])
                 busy = np.concatenate([busy, np.zeros((1, busy.shape[1]), np.bool_)])
                 room = np.array([len(table) - 1])
-            table[room[0], src] = dst
+            table[room[0], pair[0]] = pair[1]
             busy[room[0], columns] = True
         return table
 

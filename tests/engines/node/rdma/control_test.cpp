@@ -9,6 +9,7 @@
 
 #include <memory>
 #include <thread>
+#include <vector>
 
 using namespace assay;
 using namespace assay::rdma;
@@ -181,4 +182,42 @@ TEST_CASE("listening, connecting, and a port that is taken") {
         CHECK(contains(error.what(), "nobody listens on 127.0.0.1:"));
     }
     CHECK_THROWS_AS(connect_to("no-such-host.invalid", port, 5), Error);
+}
+
+TEST_CASE("a listener with a token lets its run in past strangers, and nobody else") {
+    session::Token token, other;
+    token.bytes.fill(1);
+    other.bytes.fill(2);
+    int port = 0;
+    std::unique_ptr<Listener> listener;
+    for (port = 20000 + getpid() % 20000; listener == nullptr; ++port) try {
+            listener = std::make_unique<Listener>(port, token);
+            break;
+        } catch (const Error&) {  // somebody else's
+        }
+    const auto knock = [port] { return connect_to("127.0.0.1", port, 5); };
+    std::vector<int> strangers;
+    for (int k = 0; k < 30; ++k) strangers.push_back(knock());  // silent
+    const std::string hello = framed("{\"type\":\"hello\"}");   // a side without a token
+    REQUIRE(write(strangers[3], hello.data(), hello.size()) == static_cast<ssize_t>(hello.size()));
+    CHECK_FALSE(listener->accept(0.3));
+
+    std::string refusal;
+    std::jthread callers([&] {
+        try {
+            prove_token(knock(), "h7", other);
+        } catch (const Error& error) {
+            refusal = error.what();
+        }
+        const int socket = knock();
+        prove_token(socket, "h7", token);
+        Connection(socket, "h7", 5).send({{"type", "hello"}});
+    });
+    const auto caller = listener->accept(20);
+    REQUIRE(caller);
+    CHECK(Connection(caller->socket, caller->address, 5).receive("hello")["type"] == "hello");
+    callers.join();
+    CHECK(refusal == "h7 does not prove that it belongs to this run");
+    CHECK(listener->refused() == 2);
+    for (const int stranger : strangers) close(stranger);
 }

@@ -247,9 +247,27 @@ TEST_CASE("a workload passes to the other side, and nonsense does not") {
     w.bidirectional = true;
     w.moderation = 9;
     CHECK(to_json(read_workload(to_json(w))) == to_json(w));
-    for (const char* change :
-         {R"({"ops": ["fly"]})", R"({"ops": []})", R"({"sizes": [0]})", R"({"sizes": "many"})",
-          R"({"depth": 0})", R"({"qps": -1})", R"({"iterations": 0})", R"({"repeats": null})"}) {
+    for (const char* change : {R"({"ops": ["fly"]})",
+                               R"({"ops": []})",
+                               R"({"sizes": [0]})",
+                               R"({"sizes": "many"})",
+                               R"({"sizes": [18446744073709551600]})",
+                               R"({"sizes": [1152921504606846976], "qps": 16})",
+                               R"({"sizes": [1073741825]})",
+                               R"({"sizes": [-1]})",
+                               R"({"sizes": [1.5]})",
+                               R"({"sizes": 5})",
+                               R"({"ops": "send"})",
+                               R"({"qps": 1025})",
+                               R"({"depth": 32769})",
+                               R"({"iterations": 1e300})",
+                               R"({"repeats": 10001})",
+                               R"({"moderation": -1})",
+                               R"({"bidirectional": 1})",
+                               R"({"depth": 0})",
+                               R"({"qps": -1})",
+                               R"({"iterations": 0})",
+                               R"({"repeats": null})"}) {
         CAPTURE(change);
         Json j = to_json(w);
         j.update(Json::parse(change));

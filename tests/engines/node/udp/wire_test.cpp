@@ -65,3 +65,25 @@ TEST_CASE("implausible numbers are refused") {
         CHECK_FALSE(decode(encode(invalid)));
     }
 }
+
+TEST_CASE("control messages are signed with the run's token, and others are refused") {
+    assay::session::Token token, other;
+    token.bytes.fill(1);
+    other.bytes.fill(2);
+    const Seal seal(token);
+    const std::string text = encode(Hello{1, 8900, 1000, 12, 93.9e6, 20, "h"}),
+                      signed_text = seal.sign(text);
+    REQUIRE(seal.open(signed_text));
+    CHECK(seal.open(signed_text)->hello->planned == 1000);
+    CHECK_FALSE(seal.open(text));  // not signed
+    CHECK_FALSE(seal.open(Seal(other).sign(text)));
+    CHECK_FALSE(seal.open(encode(Hello{2, 8900, 1000, 12, 93.9e6, 20, "h"}) +
+                          signed_text.substr(text.size())));  // another message's signature
+    for (std::size_t k = 0; k < signed_text.size(); ++k) {
+        std::string changed = signed_text;
+        changed[k] = static_cast<char>(changed[k] ^ 1);
+        CHECK_FALSE(seal.open(changed));
+        CHECK_FALSE(seal.open(signed_text.substr(0, k)));
+    }
+    CHECK(Seal(std::nullopt).open(Seal(std::nullopt).sign(text)));
+}

@@ -1,0 +1,31 @@
+#include "storage/accelerator/sequence_table.hpp"
+
+#include <algorithm>
+
+namespace assay::storage {
+
+void SequenceTable::add(std::uint64_t position, std::uint64_t sequence) {
+    positions_.push_back(position);
+    sequences_.push_back(sequence);
+}
+
+std::optional<std::uint64_t> SequenceTable::find(std::uint64_t position) const {
+    const auto it = std::lower_bound(positions_.begin(), positions_.end(), position);
+    if (it == positions_.end() || *it != position) return std::nullopt;
+    return sequences_[static_cast<std::size_t>(it - positions_.begin())];
+}
+
+// A tombstone has the sequence of older data, so the sequences are not sorted: only those at the
+// begin are forgotten.
+void SequenceTable::forget_before(std::uint64_t sequence) {
+    if (positions_.size() < forget_at_) return;
+    const auto kept = std::find_if(sequences_.begin(), sequences_.end(),
+                                   [sequence](std::uint64_t entry) { return entry >= sequence; });
+    positions_.erase(positions_.begin(), positions_.begin() + (kept - sequences_.begin()));
+    sequences_.erase(sequences_.begin(), kept);
+    positions_.shrink_to_fit();
+    sequences_.shrink_to_fit();
+    forget_at_ = std::max(smallest, 2 * positions_.size());
+}
+
+}  // namespace assay::storage

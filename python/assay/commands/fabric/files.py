@@ -1,0 +1,30 @@
+"""Files that the remedies of ``assay fabric`` write: never over another file, and all of them or none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from assay.errors import UserError
+
+
+def refuse_existing(paths: list[Path]) -> None:
+    """Raises UserError before anything is computed."""
+    for path in paths:
+        if path.exists():
+            raise UserError(f"{path} exists already", "name another one, or remove it")
+
+
+def write_files(texts: dict[Path, str]) -> None:
+    """Raises UserError where a file exists already or cannot be written; what was written is then removed."""
+    refuse_existing(list(texts))
+    written: list[Path] = []
+    try:
+        for path, text in texts.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with open(path, "x", encoding="utf-8") as file:
+                written.append(path)
+                file.write(text)
+    except OSError as error:
+        for path in written:
+            path.unlink(missing_ok=True)
+        raise UserError(f"cannot write {error.filename or 'the files'}: {error.strerror}") from None

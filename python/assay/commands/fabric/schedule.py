@@ -1,0 +1,115 @@
+"""``assay fabric schedule``: an all-to-all exchange without conflicts, and the order of ranks that suits the fabric."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from assay.commands.fabric.files import refuse_existing, write_files
+from assay.commands.fabric.source import add_members, add_source, read_members, read_source
+from assay.commands.options import add
+from assay.commands.parser import Example
+from assay.errors import EXIT_PASS, UserError
+from assay.fabric import Routes, schedules
+from assay.fabric.conflicts import analyse
+from assay.fabric.remedies import placement
+from assay.fabric.remedies.exchange import conflict_free, demand_of
+from assay.fabric.topology import Ints
+
+if TYPE_CHECKING:
+    from assay.commands.fabric import Verbs
+
+FILES = ("schedule.txt", "padded.txt", "slots", *placement.LAUNCHERS)
+EXAMPLES = [
+    Example("assay fabric schedule --fat-tree radix=36,nodes=45", "what each remedy gains"),
+    Example("assay fabric schedule --fabric net.txt --tables fts.txt --into exchange", needs="a fabric"),
+    Example(
+        'assay fabric schedule --fabric net.txt --tables fts.txt -w "node[1-64]" --json', needs="a fabric"
+    ),
+]
+
+
+class Schedule:
+    """The sub-verb."""
+
+    def prepare(self, verbs: Verbs) -> None:
+        parser = verbs.add_parser(
+            "schedule",
+            help="an all-to-all exchange without conflicts, and the order of ranks",
+            description="Compares a shift in the given order, a shift with the ranks ordered by slots of the leaf "
+            "switches, the same with empty slots, and an exchange that is planned on the routes: each pair meets once, "
+            "no link between switches carries two flows in a step.",
+            notes="files of --into:\n"
+            "  schedule.txt, padded.txt   for 'assay fabric conflicts --schedule-file FILE --order DIR/slurm'\n"
+            "  slots                      for --order: the hosts with the empty slots\n"
+            "  openmpi, mpich, slurm      the hosts by rank: rankfile, host file, SLURM_HOSTFILE",
+            examples=EXAMPLES,
+        )
+        add_source(parser)
+        add_members(parser)
+        parser.add_argument("--into", type=Path, metavar="DIR", help="where the new files go")
+        add(parser, "--json")
+        parser.set_defaults(fabric_verb=run_schedule)
+
+
+def run_schedule(args: argparse.Namespace) -> int:
+    routes = read_source(args)
+    given = read_members(args, routes.fabric)
+    given = given[given >= 0]
+    if len(given) < 2:
+        raise UserError("one host alone has no conflict", "give two hosts at least")
+    if args.into is not None:
+        refuse_existing([args.into / name for name in FILES])
+    demand = demand_of(routes, given)  # also refuses routes that do not arrive
+    slots = placement.by_slots(routes, given)
+    ordered = slots[slots >= 0]
+    demand = demand_of(routes, ordered)
+    plan = conflict_free(demand)
+    padded = placement.padded_shift(slots)
+    exchanges = {
+        "shift": (schedules.shift(len(given)), given),
+        "shift, ranks by slots": (schedules.shift(len(given)), ordered),
+        "shift with empty slots": (padded, ordered),
+        "planned": (plan, ordered),
+    }
+    figures = {name: _figures(routes, *exchange) for name, exchange in exchanges.items()}
+    if args.json:
+        print(json.dumps({"bound": demand.bound(), "exchanges": figures}))
+    else:
+        _show(routes, len(given), figures, demand.bound())
+    if args.into is not None:
+        _write(args.into, routes, slots, plan, padded)
+        if not args.json:
+            print(f"\nwritten: {', '.join(str(args.into / name) for name in FILES)}")
+    return EXIT_PASS
+
+
+def _figures(routes: Routes, schedule: schedules.Schedule, members: Ints) -> dict[str, int]:
+    found = analyse(routes, schedule, members)
+    return {"steps": schedule.steps, "conflicts": found.total, "rounds": found.rounds}
+
+
+def _show(routes: Routes, ranks: int, figures: dict[str, dict[str, int]], bound: int) -> None:
+    print(f"{routes.fabric.source}, {ranks} hosts; tables: {routes.tables.source}\n")
+    print(f"{'exchange':24}{'steps':>8}{'conflicts':>11}{'rounds':>8}")
+    for name, row in figures.items():
+        print(f"{name:24}{row['steps']:8d}{row['conflicts']:11d}{row['rounds']:8d}")
+    print(f"{'least possible':24}{'':8}{'':11}{bound:8d}")
+
+
+def _write(
+    folder: Path, routes: Routes, slots: Ints, plan: schedules.Schedule, padded: schedules.Schedule
+) -> None:
+    names = np.array([*routes.fabric.host_names, "DUMMY"])
+    hosts = [str(name) for name in names[slots[slots >= 0]]]
+    texts = {
+        "schedule.txt": placement.schedule_text(plan, f"{plan.steps} steps without conflicts"),
+        "padded.txt": placement.schedule_text(padded, f"shift of {padded.steps} slots"),
+        "slots": "".join(f"{name}\n" for name in names[slots]),
+        **{launcher: write(hosts) for launcher, write in placement.LAUNCHERS.items()},
+    }
+    write_files({folder / name: text for name, text in texts.items()})

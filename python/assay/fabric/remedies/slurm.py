@@ -1,0 +1,292 @@
+"""A fabric as Slurm's topology/tree: topology.conf and topology.yaml, and a given file held against the fabric.
+
+Slurm wants a tree, and a fat tree has many roots. Switches of a level above the leaves that lead to the same switches
+below become one: a leaf switch keeps its name, the others are "level1-0", "level1-1", ... A given file is compared by
+its hosts: which switches group which hosts; the names of its switches are its own.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import yaml
+from ClusterShell.NodeSet import NodeSet, NodeSetException
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+
+from assay.errors import UserError
+from assay.fabric.topology import UNREACHED, Fabric, Ints, natural_key
+
+SAFE = re.compile(r"[A-Za-z0-9_.-]+")
+MOST_BYTES = 64 << 20
+MOST_NAMES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Switch:
+    """A switch of Slurm's tree: a leaf has ``nodes``, another ``children``. ``line`` of the file, 0 where unknown."""
+
+    name: str
+    nodes: tuple[str, ...] = ()
+    children: tuple[str, ...] = ()
+    line: int = 0
+
+
+def tree_of(fabric: Fabric) -> list[Switch]:
+    """Leaf switches first. Raises UserError for names that Slurm cannot read."""
+    switches = [
+        Switch(fabric.switch_names[leaf], tuple(sorted(_hosts_on(fabric, int(leaf)), key=natural_key)))
+        for leaf in fabric.leaves
+    ]
+    _check_names(fabric, switches)
+    below: list[tuple[str, int]] = [
+        (switch.name, int(leaf)) for switch, leaf in zip(switches, fabric.leaves, strict=True)
+    ]
+    known = fabric.levels[fabric.levels != UNREACHED]
+    for level in range(1, int(known.max(initial=0)) + 1):
+        if len(below) == 1:
+            break
+        group = _joined(fabric, level)
+        parents: dict[int, list[tuple[str, int]]] = {}
+        for child in below:
+            parents.setdefault(int(group[child[1]]), []).append(child)
+        if len(parents) == len(below):
+            continue
+        names = [f"level{level}-{number}" for number in range(len(parents))]
+        groups = list(parents.values())
+        switches += [
+            Switch(name, children=tuple(child[0] for child in children))
+            for name, children in zip(names, groups, strict=True)
+        ]
+        below = [(name, children[0][1]) for name, children in zip(names, groups, strict=True)]
+    return switches
+
+
+def _hosts_on(fabric: Fabric, switch: int) -> set[str]:
+    return {fabric.host_names[host] for host in np.flatnonzero(fabric.host_switch == switch)}
+
+
+def _check_names(fabric: Fabric, switches: list[Switch]) -> None:
+    names = [switch.name for switch in switches]
+    for name in [*names, *fabric.host_names]:
+        if not SAFE.fullmatch(name):
+            raise UserError(
+                f"{fabric.source}: Slurm cannot read the name '{name}'",
+                "rename the node description, or use a node-name map when the fabric is dumped",
+            )
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise UserError(f"{fabric.source}: two switches are called '{twice}'", "rename one of them")
+
+
+def _joined(fabric: Fabric, level: int) -> Ints:
+    """[S] the group of a switch among those up to ``level`` that are connected."""
+    links = fabric.between_switches & (fabric.levels[fabric.link_from % fabric.switches] <= level)
+    links &= fabric.levels[fabric.link_to % fabric.switches] <= level
+    ends = (fabric.link_from[links], fabric.link_to[links])
+    graph = csr_array((np.ones(int(links.sum()), np.int8), ends), shape=(fabric.switches, fabric.switches))
+    return np.asarray(connected_components(graph, directed=False)[1], np.int32)
+
+
+def topology_conf(switches: list[Switch]) -> str:
+    return "".join(
+        f"SwitchName={s.name} "
+        + (f"Nodes={_fold(s.nodes)}" if s.nodes else f"Switches={_fold(s.children)}")
+        + "\n"
+        for s in switches
+    )
+
+
+def topology_yaml(switches: list[Switch], name: str = "fabric") -> str:
+    lines = ["---", f"- topology: {name}", "  cluster_default: true", "  tree:", "    switches:"]
+    for switch in switches:
+        lines.append(f"      - switch: {switch.name}")
+        kind, members = ("nodes", switch.nodes) if switch.nodes else ("children", switch.children)
+        lines.append(f"        {kind}: {_fold(members)}")
+    return "\n".join(lines) + "\n"
+
+
+def _fold(names: tuple[str, ...]) -> str:
+    return str(NodeSet.fromlist(list(names)))
+
+
+def read_topology(path: Path) -> list[Switch]:
+    """topology.conf or topology.yaml, told by its content. Raises UserError with file and line."""
+    try:
+        if path.stat().st_size > MOST_BYTES:
+            raise UserError(f"{path}: larger than 64 MiB, so no topology of Slurm")
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise UserError(f"cannot read {path}: {reason}") from None
+    is_conf = re.search(r"^\s*SwitchName\s*=", text, re.MULTILINE | re.IGNORECASE)
+    switches = _read_conf(path, text) if is_conf else _read_yaml(path, text)
+    if not switches:
+        raise UserError(f"{path}: no switch in it", "give topology.conf or topology.yaml of Slurm")
+    names = [switch.name for switch in switches]
+    for switch in switches:
+        if names.count(switch.name) > 1:
+            raise UserError(f"{_place(path, switch)}: switch {switch.name} is defined twice")
+    return switches
+
+
+def _read_conf(path: Path, text: str) -> list[Switch]:
+    switches = []
+    for number, line in enumerate(text.splitlines(), 1):
+        fields = line.partition("#")[0].split()
+        if not fields:
+            continue
+        values = {}
+        for field in fields:
+            key, equals, value = field.partition("=")
+            if not equals or key.lower() not in ("switchname", "nodes", "switches", "linkspeed"):
+                raise UserError(
+                    f"{path}:{number}: '{field}' is not understood", "write SwitchName=s0 Nodes=n[0-3]"
+                )
+            values[key.lower()] = value
+        if "switchname" not in values or ("nodes" in values) == ("switches" in values):
+            raise UserError(f"{path}:{number}: a switch needs SwitchName, and either Nodes or Switches")
+        switches.append(
+            _switch(path, number, values["switchname"], values.get("nodes", ""), values.get("switches", ""))
+        )
+    return switches
+
+
+def _read_yaml(path: Path, text: str) -> list[Switch]:
+    try:
+        content = yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        mark = getattr(error, "problem_mark", None)
+        where = f"{path}:{mark.line + 1}" if mark else str(path)
+        raise UserError(f"{where}: neither topology.conf nor topology.yaml of Slurm") from None
+    topologies = content if isinstance(content, list) else []
+    trees = [x["tree"] for x in topologies if isinstance(x, dict) and isinstance(x.get("tree"), dict)]
+    if len(trees) != 1 or not isinstance(trees[0].get("switches"), list):
+        raise UserError(
+            f"{path}: {len(trees)} trees in it, expected one", "give a topology.yaml with one tree"
+        )
+    switches = []
+    for entry in trees[0]["switches"]:
+        name = entry.get("switch") if isinstance(entry, dict) else None
+        if not isinstance(name, str) or ("nodes" in entry) == ("children" in entry):
+            raise UserError(
+                f"{path}: a switch needs 'switch', and either 'nodes' or 'children': {entry!r:.80}"
+            )
+        switches.append(_switch(path, 0, name, str(entry.get("nodes", "")), str(entry.get("children", ""))))
+    return switches
+
+
+def _switch(path: Path, line: int, name: str, nodes: str, children: str) -> Switch:
+    where = f"{path}:{line}" if line else f"{path}: switch {name}"
+    return Switch(name, _unfolded(where, nodes), _unfolded(where, children), line)
+
+
+def _unfolded(where: str, text: str) -> tuple[str, ...]:
+    if re.search(r"[@&!^*?]", text):  # groups and set operations of ClusterShell, not of Slurm
+        raise UserError(f"{where}: '{text}' is not a list of names", "write node[0-17]")
+    if _most_names(text) > MOST_NAMES:
+        raise UserError(f"{where}: too many names in one list: {text:.80}", "write node[0-17]")
+    try:
+        return tuple(NodeSet(text))
+    except NodeSetException as error:
+        raise UserError(f"{where}: '{text}' is not a list of names: {error}", "write node[0-17]") from None
+
+
+def _most_names(text: str) -> int:
+    """Names in a list at most, without expanding it: ClusterShell would fill the memory with n[0-999999999]."""
+    total = 0
+    for name in re.sub(r"\[[^\]]*\]", lambda match: match[0].replace(",", ";"), text).split(","):
+        count = 1
+        for ranges in re.findall(r"\[([^\]]*)\]?", name):
+            count *= sum(_size(part) for part in ranges.split(";"))
+        total += count
+    return total
+
+
+def _size(part: str) -> int:
+    match = re.match(r"0*([0-9]{1,18})-0*([0-9]{1,18})", part)
+    if match is None:
+        return MOST_NAMES + 1 if len(part) > 40 else 1
+    return max(int(match[2]) - int(match[1]) + 1, 1)
+
+
+def _place(path: Path, switch: Switch) -> str:
+    return f"{path}:{switch.line}" if switch.line else f"{path}: switch {switch.name}"
+
+
+def differences(path: Path, given: list[Switch], fabric: Fabric) -> list[str]:
+    """A line for each difference between a file and the fabric; none where they agree."""
+    expected = tree_of(fabric)
+    leaf_of = {node: switch.name for switch in expected for node in switch.nodes}
+    lines: list[str] = []
+    seen: dict[str, Switch] = {}
+    for switch in given:
+        homes = [leaf_of[node] for node in switch.nodes if node in leaf_of]
+        home = max(sorted(set(homes)), key=homes.count) if homes else ""
+        for node in switch.nodes:
+            where = _place(path, switch)
+            if node in seen:
+                lines.append(f"{where}: {node} is on {switch.name} and on {seen[node].name}")
+            elif node not in leaf_of:
+                lines.append(f"{where}: {node} is not in the fabric")
+            elif leaf_of[node] != home:
+                lines.append(f"{where}: {node} is with hosts of {home}, the fabric has it on {leaf_of[node]}")
+            seen.setdefault(node, switch)
+    lines += [f"{path}: {node} of {leaf} is missing" for node, leaf in leaf_of.items() if node not in seen]
+    return lines + _split_leaves(path, given, expected) + _wrong_groups(path, given, expected)
+
+
+def _split_leaves(path: Path, given: list[Switch], expected: list[Switch]) -> list[str]:
+    """Hosts of one leaf switch that the file has on several."""
+    lines = []
+    for leaf in (switch for switch in expected if switch.nodes):
+        homes = [
+            switch.name
+            for switch in given
+            if len(set(switch.nodes) & set(leaf.nodes)) * 2 > len(switch.nodes)
+        ]
+        if len(homes) > 1:
+            lines.append(f"{path}: {', '.join(homes)} are one switch in the fabric, {leaf.name}")
+    return lines
+
+
+def _wrong_groups(path: Path, given: list[Switch], expected: list[Switch]) -> list[str]:
+    """Sets of hosts below the switches above the leaves."""
+    lines = []
+    names = {switch.name for switch in given}
+    for switch in given:
+        for child in switch.children:
+            if child not in names:
+                lines.append(f"{_place(path, switch)}: switch {child} of {switch.name} is not defined")
+    ours, theirs = _groups(expected), _groups(given)
+    present = set().union(*theirs.values()) if theirs else set()
+    wanted = {frozenset(hosts & present): name for name, hosts in ours.items() if len(hosts & present)}
+    for name, hosts in theirs.items():
+        switch = next(s for s in given if s.name == name)
+        if switch.children and frozenset(hosts) not in wanted:
+            lines.append(
+                f"{_place(path, switch)}: no part of the fabric has just the {len(hosts)} hosts of {name}"
+            )
+    have = {frozenset(hosts) for hosts in theirs.values()}
+    lines += [
+        f"{path}: no switch joins the {len(hosts)} hosts that the fabric joins at {name}"
+        for hosts, name in wanted.items()
+        if hosts not in have and not any(s.name == name and s.nodes for s in expected)
+    ]
+    return lines
+
+
+def _groups(switches: list[Switch]) -> dict[str, set[str]]:
+    """The hosts below each switch, also where switches contain each other."""
+    below = {switch.name: set(switch.nodes) for switch in switches}
+    changed = True
+    while changed:
+        changed = False
+        for switch in switches:
+            hosts = below[switch.name].union(*(below.get(child, set()) for child in switch.children))
+            changed |= len(hosts) > len(below[switch.name])
+            below[switch.name] = hosts
+    return below

@@ -1,0 +1,301 @@
+"""Forwarding tables that avoid cables, spread the destinations evenly, and have no credit loop.
+
+Routes go up and then down, shortest first, so no circle of waiting buffers can close. Entries of the given tables stay
+where they still lead to their destination; the others take the port that makes the fullest link on the way least full.
+Then destinations leave links that carry more than the least possible, as long as that helps. Loads are flows of an
+all-to-all exchange of all hosts.
+
+``lower_bound`` is what no routing along these paths can do better, with each flow split at will (a linear programme).
+``entry_bound`` is the same where all hosts of a switch share an entry for a destination, as in an InfiniBand switch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linprog
+from scipy.sparse import coo_array
+
+from assay.errors import UserError
+from assay.fabric.tables import FAR, NO_ENTRY, ForwardingTables, NextHops
+from assay.fabric.topology import Fabric, Ints
+
+Floats = NDArray[np.float64]
+
+SWEEPS = 40
+MOST_VARIABLES = 40_000  # of the linear programme; more take minutes
+
+
+def without_cables(fabric: Fabric, links: Iterable[int]) -> Fabric:
+    """The fabric without the cables of ``links``, both directions."""
+    gone = np.array(sorted(links), np.int32)
+    keep = np.ones(fabric.links, np.bool_)
+    keep[gone] = False
+    keep[fabric.reverse[gone]] = False
+    lines = fabric.link_lines[keep] if len(fabric.link_lines) else fabric.link_lines
+    return replace(
+        fabric,
+        link_from=fabric.link_from[keep],
+        link_from_port=fabric.link_from_port[keep],
+        link_to=fabric.link_to[keep],
+        link_to_port=fabric.link_to_port[keep],
+        link_width=fabric.link_width[keep],
+        link_speed=[speed for speed, kept in zip(fabric.link_speed, keep, strict=True) if kept],
+        link_lines=lines,
+    )
+
+
+def find_cable(fabric: Fabric, text: str) -> int:
+    """The link that leaves switch and port of "leaf0:19". Raises UserError."""
+    name, colon, number = text.rpartition(":")
+    if not colon or not (number.isascii() and number.isdigit()):
+        raise UserError(f"'{text}' is not a switch and a port", "write --avoid leaf0:19")
+    if fabric.switch_names.count(name) != 1:
+        many = "several switches have" if name in fabric.switch_names else "no switch has"
+        raise UserError(f"{fabric.source}: {many} the name '{name}'")
+    table, port = fabric.next_link, int(number)
+    link = int(table[fabric.switch_names.index(name), port]) if port < table.shape[1] else -1
+    if link < 0:
+        raise UserError(f"{fabric.source}: no cable is at port {port} of {name}")
+    if not fabric.between_switches[link]:
+        raise UserError(f"{text} is the only cable of a host", "name a cable between switches")
+    return link
+
+
+@dataclass(frozen=True)
+class Repair:
+    """Tables, and the flows of their fullest link. ``changed``: entries that differ from the given tables."""
+
+    tables: ForwardingTables
+    heaviest: int
+    changed: int
+
+
+def repair(fabric: Fabric, given: ForwardingTables | None) -> Repair:
+    """Tables for ``fabric``, from which avoided cables are absent. Raises UserError where hosts are cut off."""
+    router = _Router(fabric)
+    ports = router.start(given)
+    target = entry_bound(fabric)
+    best, best_ports = router.heaviest(), ports.copy()
+    for _ in range(SWEEPS):
+        if best <= target:
+            break
+        if not router.relieve(ports, target):
+            break
+        if (now := router.heaviest()) < best:
+            best, best_ports = now, ports.copy()
+    changed = int((best_ports != given.ports).sum()) if given is not None else best_ports.size
+    return Repair(ForwardingTables(best_ports, "repaired"), best, changed)
+
+
+class _Router:
+    """``load`` [L]: flows of all hosts to all other hosts."""
+
+    def __init__(self, fabric: Fabric) -> None:
+        self.fabric = fabric
+        self.hops = NextHops(fabric)
+        self.distance = self.hops.up_down_distances()
+        self.senders = np.bincount(
+            fabric.host_switch[fabric.host_switch >= 0], minlength=fabric.switches
+        ).astype(np.int64)
+        self.load = np.zeros(fabric.links, np.int64)
+        self.leaves = [
+            (leaf, hosts, self.hops.candidates(self.distance, leaf), self._levels(leaf))
+            for leaf, hosts in self.hops.hosts_of_leaves()
+        ]
+        _require_connected(fabric, self.distance.total)
+
+    def _levels(self, leaf: int) -> list[Ints]:
+        """Switches by their distance to a leaf switch, from 1."""
+        total = self.distance.total[:, leaf]
+        reached = total[total < FAR]
+        return [np.flatnonzero(total == hops).astype(np.int32) for hops in range(1, int(reached.max()) + 1)]
+
+    def start(self, given: ForwardingTables | None) -> NDArray[np.uint16]:
+        """Keeps the given entries that are still on a way, and loads their links before the others are chosen."""
+        ports = self.hops.empty()
+        rows = np.arange(self.fabric.switches)[:, None]
+        for _, hosts, candidates, _ in self.leaves if given is not None else []:
+            assert given is not None
+            entry = given.ports[:, hosts].astype(np.int64)
+            known = entry < candidates.shape[1]
+            valid = known & candidates[rows, np.where(known, entry, 0)]
+            ports[:, hosts] = np.where(valid, entry, NO_ENTRY)
+        trees = [
+            (candidates, levels, _Tree(self, ports[:, host], levels))
+            for _, hosts, candidates, levels in self.leaves
+            for host in hosts
+        ]
+        for candidates, levels, tree in trees:
+            for switch in np.concatenate(levels) if levels else []:
+                if tree.column[switch] == NO_ENTRY:
+                    tree.column[switch] = tree.best(int(switch), candidates)[0]
+                    tree.move(int(switch), 1)
+        finished: NDArray[np.uint16] = self.hops.finished(ports, "").ports
+        return finished
+
+    def relieve(self, ports: NDArray[np.uint16], target: int) -> bool:
+        """Takes destinations off links with more than ``target`` flows, where another way is less full. Returns
+        whether any has moved."""
+        moved = False
+        for leaf, hosts, candidates, levels in self.leaves:
+            farthest_first = np.concatenate(levels[::-1]) if levels else np.zeros(0, np.int32)
+            for host in hosts:
+                column = ports[:, host]
+                crowded = self._crowded(column, levels, target)
+                crowded[self.fabric.leaves[leaf]] = False
+                if not crowded.any():
+                    continue
+                tree = _Tree(self, column, levels, counted=True)
+                for switch in farthest_first[crowded[farthest_first]]:
+                    moved |= tree.relieve(int(switch), candidates, target)
+        return moved
+
+    def _crowded(self, column: NDArray[np.uint16], levels: list[Ints], target: int) -> NDArray[np.bool_]:
+        """[S] switches whose way crosses a link with more than ``target`` flows."""
+        crowded = np.zeros(self.fabric.switches, np.bool_)
+        for level in levels:
+            port = column[level]
+            crowded[level] = self.load[self.fabric.next_link[level, port]] > target
+            crowded[level] |= crowded[self.hops.neighbour[level, port]]
+        return crowded
+
+    def heaviest(self) -> int:
+        return int(self.load.max(initial=0))
+
+
+class _Tree:
+    """The ways to one destination. ``column`` [S] ports, a view of the tables; ``flows`` [S] that pass a switch."""
+
+    def __init__(
+        self, router: _Router, column: NDArray[np.uint16], levels: list[Ints], counted: bool = False
+    ) -> None:
+        self.router = router
+        self.column = column
+        self.next_link, self.neighbour = router.fabric.next_link, router.hops.neighbour
+        self.flows = router.senders.copy()
+        for level in levels[::-1]:
+            routed = level[column[level] != NO_ENTRY]
+            port = column[routed]
+            if not counted:
+                np.add.at(router.load, self.next_link[routed, port], self.flows[routed])
+            np.add.at(self.flows, self.neighbour[routed, port], self.flows[routed])
+
+    def way(self, switch: int) -> Iterator[tuple[int, int]]:
+        """(link, the switch that it leads to)."""
+        while (port := int(self.column[switch])) != NO_ENTRY and self.neighbour[switch, port] >= 0:
+            link, switch = int(self.next_link[switch, port]), int(self.neighbour[switch, port])
+            yield link, switch
+
+    def move(self, switch: int, sign: int) -> None:
+        """Adds the flows that pass ``switch`` to its way, or takes them off."""
+        flows = sign * int(self.flows[switch])
+        for link, following in self.way(switch):
+            self.router.load[link] += flows
+            self.flows[following] += flows
+
+    def best(self, switch: int, candidates: NDArray[np.bool_]) -> tuple[int, tuple[int, int]]:
+        """The port whose way has the least full fullest link, of equal ones the least sum; and these two loads."""
+        ways = []
+        for port in np.flatnonzero(candidates[switch]):
+            loads = [int(self.router.load[self.next_link[switch, port]])]
+            loads += [int(self.router.load[link]) for link, _ in self.way(int(self.neighbour[switch, port]))]
+            ways.append(((max(loads), sum(loads)), int(port)))
+        least, chosen = min(ways)
+        return chosen, least
+
+    def relieve(self, switch: int, candidates: NDArray[np.bool_], target: int) -> bool:
+        before = [int(self.router.load[link]) for link, _ in self.way(switch)]
+        if max(before, default=0) <= target:
+            return False
+        flows = int(self.flows[switch])
+        self.move(switch, -1)
+        port, (fullest, _) = self.best(switch, candidates)
+        has_improved = fullest + flows < max(before)
+        if has_improved:
+            self.column[switch] = port
+        self.move(switch, 1)
+        return has_improved
+
+
+def _require_connected(fabric: Fabric, total: Ints) -> None:
+    loose = np.flatnonzero(fabric.host_switch < 0)
+    if len(loose):
+        raise UserError(f"host {fabric.host_names[loose[0]]} is attached to no switch")
+    for leaf in range(len(fabric.leaves)):
+        cut = np.flatnonzero(total[fabric.leaves, leaf] >= FAR)
+        if len(cut):
+            here, there = (fabric.switch_names[fabric.leaves[k]] for k in (int(cut[0]), leaf))
+            raise UserError(f"no way goes up and then down from {here} to {there}", "avoid fewer cables")
+
+
+def entry_bound(fabric: Fabric) -> int:
+    """Flows of the fullest link that no tables avoid: a switch's entries for other switches' hosts over its up cables,
+    and the flows to its hosts over the cables that come down."""
+    counts = np.bincount(fabric.leaf_of, minlength=len(fabric.leaves)).astype(np.int64)
+    links = np.flatnonzero(fabric.between_switches)
+    cables = np.bincount(fabric.link_from[links], minlength=fabric.switches)[fabric.leaves]
+    remote = fabric.hosts - counts
+    crossing = (remote > 0) & (cables > 0)
+    if not crossing.any():
+        return 0
+    up = counts[crossing] * -(-remote[crossing] // cables[crossing])
+    down = -(-counts[crossing] * remote[crossing] // cables[crossing])
+    return int(max(up.max(), down.max()))
+
+
+def lower_bound(fabric: Fabric) -> float | None:
+    """Flows of the fullest link where every flow is split over all shortest ways up and down; None where the linear
+    programme is too large. A variable is the flow to a leaf switch over a link; the loads are at most the last one."""
+    hops = NextHops(fabric)
+    distance = hops.up_down_distances()
+    senders = np.bincount(fabric.host_switch, minlength=fabric.switches).astype(np.float64)
+    columns: list[Ints] = []
+    leaf_of: list[Ints] = []
+    for number, _ in hops.hosts_of_leaves():
+        switch, port = np.nonzero(hops.candidates(distance, number))
+        crossed = fabric.next_link[switch, port]
+        columns.append(crossed)
+        leaf_of.append(np.full(len(crossed), number, np.int32))
+    link, leaf = np.concatenate(columns), np.concatenate(leaf_of)
+    count = len(link)
+    if count > MOST_VARIABLES:
+        return None
+    if count == 0:
+        return 0.0
+    variable = np.arange(count)
+    leave, arrive = (
+        leaf * fabric.switches + fabric.link_from[link],
+        leaf * fabric.switches + fabric.link_to[link],
+    )
+    size = len(fabric.leaves) * fabric.switches
+    ones = np.ones(count)
+    balance = coo_array(
+        (np.concatenate([ones, -ones]), (np.concatenate([leave, arrive]), np.tile(variable, 2))),
+        shape=(size, count + 1),
+    ).tocsr()
+    sent = np.outer(senders[fabric.leaves], senders).ravel()
+    inner = np.ones(size, np.bool_)
+    inner[np.arange(len(fabric.leaves)) * fabric.switches + fabric.leaves] = False  # sinks
+    used, row = np.unique(link, return_inverse=True)
+    loads = coo_array(
+        (
+            np.concatenate([ones, -np.ones(len(used))]),
+            (
+                np.concatenate([row, np.arange(len(used))]),
+                np.concatenate([variable, np.full(len(used), count)]),
+            ),
+        ),
+        shape=(len(used), count + 1),
+    ).tocsr()
+    cost = np.zeros(count + 1)
+    cost[-1] = 1.0
+    result = linprog(
+        cost, A_ub=loads, b_ub=np.zeros(len(used)), A_eq=balance[inner], b_eq=sent[inner], method="highs"
+    )
+    if result.status != 0:
+        raise UserError(f"the linear programme has no solution: {result.message}")
+    return float(result.fun)

@@ -1,0 +1,223 @@
+"""The link at fault: from the bandwidths of pairs of hosts, and their routes, to directed links.
+
+A pair is as fast as the slowest link on its way, so a slow link slows all pairs that cross it and no other. For each
+link, ``gain`` is how much more likely its pairs' values are if the link has lost their median than if it is healthy.
+The link with the most gain is suspected, its effect is taken off its pairs, and the search begins again. A suspect must
+be slow by more than 10 %, and neither the normal distribution of the noise nor the share of equally slow pairs
+elsewhere (binomial, which allows for heavy tails) may explain it: less than 0.001 such links are expected.
+
+Links that explain the values about as well cannot be told apart by the data. ``separating`` finds the pairs of hosts
+that would, by crossing one of them alone.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import bdtrc, ndtr
+
+from assay.fabric.routes import PAD, Routes
+from assay.fabric.topology import Ints
+from assay.records.schema import Finding, Subject
+from assay.records.statistics import robust_sigma
+from assay.records.units import format_share
+
+Floats = NDArray[np.float64]
+
+CHANCE = 0.001  # healthy links of a fabric that may look as bad
+LEAST_LOSS = 0.10  # of a link; adapters of equal hosts differ by some percent
+SIGMA_FLOOR = 0.005  # relative; no bandwidth is known more precisely
+FEWEST_PAIRS = 3  # that cross a suspect; a single slow pair has many causes
+ALIKE = math.log(1000)  # gain: a link that is 1000 times less likely than another is not an alternative
+CAP = 8.0  # gain of one pair at most, so that one outlier decides nothing
+MEDIAN_ERROR = math.sqrt(math.pi / 2)  # standard error of a median, in those of a mean
+MOST_SUSPECTS = 32
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A slow link, or several of which one is slow. ``effect``: logarithm of its rate over that of its peers.
+
+    ``pairs`` cross the first of ``links``, ``slow`` of them lost at least half of the effect; ``chance``: healthy links
+    of the fabric expected to look as bad.
+    """
+
+    links: tuple[int, ...]
+    effect: float
+    z: float
+    chance: float
+    pairs: int
+    slow: int
+
+
+def find_slow_links(crossed: NDArray[np.integer], value: Floats, links: int) -> list[Suspect]:
+    """The slow links, the surest first.
+
+    ``crossed`` [pairs, hops]: directed links of each pair, padded with -1; ``value`` [pairs]: logarithm of bandwidth.
+    """
+    model = _Model(crossed, value, links)
+    found: list[Suspect] = []
+    while len(found) < MOST_SUSPECTS and (suspect := model.next()) is not None:
+        found.append(suspect)
+    return found
+
+
+class _Model:
+    def __init__(self, crossed: NDArray[np.integer], value: Floats, links: int) -> None:
+        self.pair, hop = np.nonzero(crossed != PAD)
+        self.link = crossed[self.pair, hop].astype(np.int64)
+        self.size = np.bincount(self.link, minlength=links)
+        self.start = np.cumsum(self.size) - self.size
+        self.residual = np.asarray(value, np.float64) - (np.median(value) if len(value) else 0.0)
+        self.sigma = max(robust_sigma(self.residual), SIGMA_FLOOR) if len(value) else 1.0
+        self.used = int((self.size > 0).sum())
+        self.named: set[int] = set()
+
+    def next(self) -> Suspect | None:
+        """Takes the effect of the suspect off its pairs."""
+        effect = np.minimum(self._medians(), 0.0)
+        gain = self._gain(effect)
+        gain[list(self.named)] = -np.inf
+        eligible = (self.size >= FEWEST_PAIRS) & (effect < math.log1p(-LEAST_LOSS))
+        if not eligible.any():
+            return None
+        best = int(np.where(eligible, gain, -np.inf).argmax())
+        suspect = self._judged(best, float(effect[best]))
+        if gain[best] <= 0 or suspect.chance > CHANCE:
+            return None
+        pairs = self.pair[self.link == best]
+        self.residual[pairs] -= effect[best]
+        alternatives = self._alternatives(best, effect, gain, pairs)
+        self.named.update((best, *alternatives))
+        return Suspect(
+            (best, *alternatives), suspect.effect, suspect.z, suspect.chance, suspect.pairs, suspect.slow
+        )
+
+    def _medians(self) -> Floats:
+        """[links] of the residuals of the pairs that cross it, 0 where none does."""
+        order = np.lexsort((self.residual[self.pair], self.link))
+        value = self.residual[self.pair[order]]
+        if not len(value):
+            return np.zeros(len(self.size))
+        last = np.maximum(self.start + self.size - 1, 0)
+        low = np.minimum(self.start + np.maximum(self.size - 1, 0) // 2, last)
+        high = np.minimum(self.start + self.size // 2, last)
+        return np.where(self.size > 0, (value[low] + value[high]) / 2, 0.0)
+
+    def _gain(self, effect: Floats) -> Floats:
+        """[links] the logarithm of the likelihood ratio of a slow link and a healthy one."""
+        value, shift = self.residual[self.pair], effect[self.link]
+        ratio = shift * (2 * value - shift) / (2 * self.sigma**2)
+        return np.bincount(self.link, np.clip(ratio, -CAP, CAP), len(self.size)).astype(np.float64)
+
+    def _judged(self, link: int, effect: float) -> Suspect:
+        count = int(self.size[link])
+        slow = int((self.residual[self.pair[self.link == link]] < effect / 2).sum())
+        everywhere = float((self.residual < effect / 2).mean())
+        z = effect * math.sqrt(count) / (self.sigma * MEDIAN_ERROR)
+        likely = max(float(ndtr(z)), float(bdtrc(slow - 1, count, everywhere)))
+        return Suspect((link,), effect, z, self.used * likely, count, slow)
+
+    def _alternatives(self, best: int, effect: Floats, gain: Floats, pairs: Ints) -> list[int]:
+        """Links with about the gain of the best, by the same pairs: the same effect without them is not significant."""
+        near = np.flatnonzero((gain > gain[best] - ALIKE) & (effect < math.log1p(-LEAST_LOSS)))
+        near = near[(near != best) & (self.size[near] > 0)]
+        is_explained = np.zeros(len(self.residual), np.bool_)
+        is_explained[pairs] = True
+        return [
+            int(link) for link in near
+            if is_explained[self.pair[self.link == link]].mean() > 0.5 and int(link) not in self.named
+        ]  # fmt: skip
+
+
+def separating(routes: Routes, links: tuple[int, ...], hosts: NDArray[np.integer]) -> list[tuple[int, int]]:
+    """For each of ``links`` a pair of ``hosts`` whose route crosses it and none of the others; (-1, -1) where there is
+    no such pair."""
+    wanted = np.array(links)
+    found = [(-1, -1)] * len(links)
+    for src in hosts:
+        others = hosts[hosts != src]
+        crossed = routes.links(np.full(len(others), src), others)
+        crosses = (crossed[:, :, None] == wanted).any(axis=1)
+        alone = crosses & (crosses.sum(axis=1) == 1)[:, None]
+        for number in np.flatnonzero(alone.any(axis=0)):
+            if found[number] == (-1, -1):
+                found[number] = (int(src), int(others[alone[:, number].argmax()]))
+        if (-1, -1) not in found:
+            break
+    return found
+
+
+def contention(crossed: NDArray[np.integer], step: NDArray[np.integer]) -> Floats:
+    """[pairs] the logarithm of the load of the fullest link of each pair, by the pairs of the same ``step``: what a
+    healthy fabric loses to conflicts."""
+    if not len(crossed):
+        return np.zeros(0)
+    links = int(crossed.max(initial=0)) + 1
+    key = np.where(crossed != PAD, step[:, None].astype(np.int64) * links + crossed, -1)
+    _, which = np.unique(key, return_inverse=True)
+    load = np.bincount(which.ravel())[which].reshape(key.shape)
+    fullest = np.where(crossed != PAD, load, 1).max(axis=1)
+    return np.asarray(np.log(fullest), np.float64)
+
+
+def finding(
+    routes: Routes, suspect: Suspect, hosts: NDArray[np.integer], measured: set[tuple[int, int]]
+) -> Finding:
+    """What a suspect means for people. ``hosts`` took part in the run; ``measured``: their pairs with a value."""
+    fabric = routes.fabric
+    names = [fabric.link_name(link) for link in suspect.links]
+    share = format_share(math.exp(suspect.effect))
+    details = [
+        f"{suspect.slow} of {suspect.pairs} pairs across {names[0]} lost at least half of that; "
+        f"{-suspect.z:.0f} standard deviations",
+    ]
+    if len(names) == 1:
+        cause = f"the link {names[0]} carries {share} of the rate of the others"
+        details += _direction(routes, suspect.links[0])
+    else:
+        cause = f"one of {len(names)} links carries {share} of the rate of the others: {'; '.join(names)}"
+        details += _how_to_tell(routes, suspect.links, hosts, measured)
+    node = int(fabric.link_from[suspect.links[0]])
+    return Finding(
+        rule="slow_link",
+        cause=cause,
+        subject=Subject(device=names[0]) if node < fabric.switches else
+        Subject(host=fabric.node_name(node), device=names[0]),
+        side="transmit",
+        severity="fault" if len(names) == 1 else "warning",
+        effect=math.expm1(suspect.effect),
+        confidence=0.95 if len(names) == 1 else 0.95 / len(names),
+        details=details,
+        fix="look at the error counters of both ports (perfquery), reseat the cable, then replace it",
+    )  # fmt: skip
+
+
+def _direction(routes: Routes, link: int) -> list[str]:
+    fabric = routes.fabric
+    lines = [
+        f"the direction from {fabric.node_name(int(fabric.link_from[link]))} is slow; the cable is shared"
+    ]
+    if not fabric.between_switches[link]:
+        lines.append(
+            "the cable, the adapter and the host itself have the same pairs: no pair tells them apart"
+        )
+    return lines
+
+
+def _how_to_tell(
+    routes: Routes, links: tuple[int, ...], hosts: NDArray[np.integer], measured: set[tuple[int, int]]
+) -> list[str]:
+    """Which measurement would tell the links apart."""
+    names, lines = routes.fabric.host_names, []
+    for link, (src, dst) in zip(links, separating(routes, links, hosts), strict=True):
+        name = routes.fabric.link_name(link)
+        if src < 0:
+            lines.append(f"no pair of these hosts crosses {name} without the others")
+        else:
+            again = "measure again, for longer: " if (src, dst) in measured else "measure "
+            lines.append(f"{again}{names[src]} -> {names[dst]}: of these links it crosses {name} alone")
+    return lines
