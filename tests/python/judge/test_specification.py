@@ -1,5 +1,6 @@
 """Specifications: what is right is read whole; each mistake is refused with its line."""
 
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,7 @@ import pytest
 from assay.errors import UserError
 from assay.judge.criteria import Share, Vocabulary
 from assay.judge.specification import find_specification, load_specification
+from assay.launch.engines import described
 from assay.records.units import Quantity
 
 METRICS = {
@@ -170,3 +172,29 @@ def test_the_built_in_ones_are_found_and_right() -> None:
         find_specification("selv")
     with pytest.raises(UserError, match=r"no specification at 'nowhere/x\.toml'"):
         find_specification("nowhere/x.toml")
+
+
+SHIPPED = sorted(path.stem for path in Path(find_specification("self")).parent.glob("*.toml"))
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_what_ships_asks_for_every_byte_and_for_faults(name: str) -> None:
+    """Whatever measurement a criterion names: if its engine counts wrong bytes, a criterion has to ask for none."""
+    description = described()
+    if description is None:
+        pytest.skip("the engines are not built")
+    criteria = load_specification(find_specification(name)).criteria
+    if all(criterion.fact for criterion in criteria):
+        return  # settings alone: nothing is measured
+    assert any(not criterion.metric and not criterion.fact and not criterion.rule for criterion in criteria)
+    asked = {criterion.metric for criterion in criteria if criterion.max == Quantity(0, "1")}
+    for measurement in description.measurements:
+        counts = f"{measurement.name}/corrupted"
+        named = any(
+            fnmatchcase(f"{measurement.name}/{metric.name}", criterion.metric)
+            for criterion in criteria
+            for metric in measurement.metrics
+            if criterion.metric
+        )
+        if named and any(metric.name == "corrupted" for metric in measurement.metrics):
+            assert any(fnmatchcase(counts, pattern) for pattern in asked), counts

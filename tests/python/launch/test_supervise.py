@@ -67,6 +67,33 @@ def test_silence_after_the_start_ends_the_run_and_keeps_the_records(short_grace:
     assert len(records) == 1
 
 
+def test_a_silent_phase_is_reported_until_a_line_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine goes on when it has been reported twice, so that the test waits for nothing else."""
+    monkeypatch.setattr("assay.launch.supervise.BEAT_S", 0.1)
+    reading, writing = os.pipe()
+    heard: list[float] = []
+
+    def on_silence(seconds: float) -> None:
+        heard.append(seconds)
+        if len(heard) == 2:
+            os.write(writing, b"go")
+
+    program = SPEAK + 'hello(0, "a"); sys.stdin.buffer.read(2); measured(1)'
+    started = Started([sys.executable, "-c", program], {}, ["a"], stdin=reading)
+    records: list[AnyRecord] = []
+    ending = run_engine(
+        started,
+        records.append,
+        lambda _: None,
+        lambda _: None,
+        Limits(start=60, silence=60),
+        on_silence=on_silence,
+    )
+    os.close(reading), os.close(writing)
+    assert ending.failure is None and len(records) == 1
+    assert len(heard) >= 2 and heard[0] >= 0.09
+
+
 def test_an_engines_own_failure_is_kept_and_joined_with_the_launchers_words() -> None:
     ending, records, _ = run(
         'say(kind="failure", what="h1 waited 30 s for h3", subject={"host": "h1", "peer": "h3"});sys.exit(1)',
