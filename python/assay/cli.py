@@ -21,6 +21,7 @@ from assay.commands.alloc import Alloc
 from assay.commands.check import Check
 from assay.commands.comply import Comply
 from assay.commands.doctor import Doctor
+from assay.commands.expect import Expect
 from assay.commands.fabric import Fabric
 from assay.commands.gpu import Gpu
 from assay.commands.heap import Heap
@@ -77,6 +78,7 @@ COMMANDS: list[Command] = [
     Lab(),
     List(),
     Doctor(),
+    Expect(),
     RunMeasurement(),
     Judge(),
     Report(),

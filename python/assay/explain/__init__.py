@@ -13,6 +13,7 @@ from assay.explain.corruption import corruption
 from assay.explain.counters import port_errors
 from assay.explain.culprit import all_suspects, suspects
 from assay.explain.evidence import Evidence, Options
+from assay.explain.expected import below_expected
 from assay.explain.fabric import credit_loop, crowded_ports, lost_routes, slow_cables
 from assay.explain.gpu import gpu_copies
 from assay.explain.hca import hca_binding
@@ -46,6 +47,7 @@ RULES: dict[str, Rule] = {
     "gpu_copies": gpu_copies,  # a narrow PCIe link, or a path that GPUs share
     "rdma_wire": rdma_wire,  # RDMA payload that did not pass an adapter
     "udp_loss": udp_loss,  # the point where UDP messages were dropped
+    "below_expected": below_expected,  # a figure below what links and headers let expect
     "wrong_data": wrong_data,  # files that hold wrong bytes
     "straggler": straggler,  # a rank or node that is the slowest in nearly every round of I/O
     "taking_turns": taking_turns,  # the two directions of a pair that wait for each other

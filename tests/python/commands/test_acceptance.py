@@ -322,3 +322,21 @@ def test_check_goes_on_where_a_measurement_fails(acceptance: Acceptance) -> None
     assert ("node.noise", "ok") in measured  # after the one that failed
     assert ("network.all_to_all", "waived") in measured  # tried: this planted machine has no MPI
     assert verdicts(run)["a busy loop keeps its core"]["outcome"] == "PASS"
+
+
+def test_what_the_machine_should_reach_is_derived(acceptance: Acceptance) -> None:
+    acceptance.capfd.readouterr()
+    assert main(["expect"]) == 0
+    out = acceptance.capfd.readouterr().out
+    assert "offered eth2  node.udp_receive/bandwidth  9.73 Gbit/s to 9.93 Gbit/s" in out
+    assert "link 10.00 Gbit/s x (9000 - 28) / (9000 + 38) = 9.93 Gbit/s of UDP payload" in out
+    assert "eth0  node.udp_receive" in out and "ib0" not in out
+    machine = sound_machine()
+    figure("rdma", "mlx4_1:1", bandwidth=45 * GBIT)(machine)
+    acceptance.write(machine)
+    _, run, _ = acceptance.run()
+    (warning,) = [r for r in run["records"] if r["kind"] == "finding"]
+    assert (warning["rule"], warning["subject"]["device"]) == ("below_expected", "mlx4_1:1")
+    assert main(["expect", f"run{acceptance.count}", "--json"]) == 0
+    figures = json.loads(acceptance.capfd.readouterr().out)
+    assert {f["device"] for f in figures} >= {"eth2", "mlx4_1:1", GPU}

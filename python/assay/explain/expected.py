@@ -1,0 +1,182 @@
+"""Expected figures: intervals that follow from what a machine says of itself, each with its derivation.
+
+An upper bound is arithmetic: the negotiated rate, less line codes and packet headers as the standards give them. A
+lower bound is what a machine in order still reaches of it; below, there is a cause worth finding. No figure is expected
+beyond what limits it: the port, or the PCIe link that the port's adapter sits on. What memory should reach is not
+derived: no interface that a user may read tells its channels.
+
+Sources: IEEE 802.3 (20 bytes of preamble and gap, 14 + 4 of header and checksum), RFC 768 and 791 (8 and 20),
+InfiniBand Architecture Specification 1 (8 + 12 + 4 + 2 a packet; 64b/66b from FDR on, 8b/10b before) and its annex on
+RoCE v2, PCI Express Base Specification (line codes; 24 bytes a transaction of 256).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from assay.explain.evidence import Evidence
+from assay.records.schema import AnyRecord, Context, Finding, Measurement, Scalar
+from assay.records.units import format_bit_rate, format_share
+
+ETHERNET_FRAME = 20 + 14 + 4  # bytes besides an IP packet
+UDP_IP = 8 + 20
+INFINIBAND_PACKET = 8 + 12 + 4 + 2
+ROCE_PACKET = ETHERNET_FRAME + UDP_IP + 12 + 4
+PCIE_PAYLOAD = 256  # bytes of a transaction, the usual setting
+PCIE_HEADER = 24
+# Data bits per signalled bit, and signalled bits per nominal bit where /sys rounds: "56 Gb/sec (4X FDR)" is 56.25.
+CODES = {"SDR": 0.8, "DDR": 0.8, "QDR": 0.8, "FDR": 56.25 / 56 * 64 / 66}
+# What a machine in order reaches of the upper bound: the examples of the COBALT2 document reach 0.94 of FDR, and 0.82
+# of two PCIe 3 links after packet headers; one port of UDP with jumbo frames reaches all that is offered.
+KEPT = {"node.udp_receive": 0.98, "node.rdma": 0.9, "node.gpu_copy": 0.75}
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The interval that a figure of one device should lie in, in B/s."""
+
+    name: str  # the measurement whose "bandwidth" it is about
+    host: str
+    device: str  # as records name it; of a GPU its PCI address
+    low: float
+    high: float
+    steps: tuple[str, ...]  # the derivation, one step each
+
+
+def expected_figures(records: Iterable[AnyRecord]) -> list[Expected]:
+    """The intervals of every Ethernet port, RDMA port and GPU whose contexts say enough."""
+    contexts = [record for record in records if isinstance(record, Context)]
+    by_device = {(c.subject.host, c.subject.device): c.facts for c in contexts}
+    figures: list[Expected | None] = []
+    for context in contexts:
+        host, device, facts = context.subject.host or "", context.subject.device or "", context.facts
+        pci = by_device.get((host, str(facts.get("device.pci", ""))), {})
+        if facts.get("interface.kind") == "physical" and facts.get("interface.link_layer") == "Ethernet":
+            figures.append(_ethernet(host, device, facts, pci))
+        elif facts.get("rdma.state") == "ACTIVE":
+            figures.append(_rdma(host, device, facts, pci))
+        elif facts.get("pcie.vendor") == "10de" and "pcie.width" in facts:
+            figures.append(_gpu(host, device, facts))
+    return [figure for figure in figures if figure]
+
+
+def _interval(name: str, host: str, device: str, bounds: Sequence[tuple[float, str]]) -> Expected:
+    """The least of several bounds, with the derivation of each."""
+    high = min(bound for bound, _ in bounds)
+    kept = KEPT[name]
+    steps = [text for _, text in bounds]
+    of = "that" if len(bounds) == 1 else f"the least of these, {format_bit_rate(high)}"
+    steps.append(f"expected: at least {format_share(kept)} of {of}")
+    return Expected(name, host, device, kept * high, high, tuple(steps))
+
+
+def _ethernet(
+    host: str, device: str, facts: Mapping[str, Scalar], pci: Mapping[str, Scalar]
+) -> Expected | None:
+    speed, mtu = _number(facts, "interface.speed"), _number(facts, "interface.mtu")
+    if facts.get("interface.state") != "up" or not speed or mtu <= UDP_IP:
+        return None
+    share = (mtu - UDP_IP) / (mtu + ETHERNET_FRAME)
+    text = (
+        f"link {format_bit_rate(speed)} x ({mtu:.0f} - {UDP_IP}) / ({mtu:.0f} + {ETHERNET_FRAME}) "
+        f"= {format_bit_rate(speed * share)} of UDP payload"
+    )
+    return _interval("node.udp_receive", host, device, [(speed * share, text), *_pcie(pci)])
+
+
+def _rdma(host: str, device: str, facts: Mapping[str, Scalar], pci: Mapping[str, Scalar]) -> Expected | None:
+    rate = _number(facts, "rdma.rate")
+    if not rate:
+        return None
+    generation = str(facts.get("rdma.link", "")).rpartition(" ")[2]
+    ethernet = facts.get("rdma.link_layer") == "Ethernet"
+    code = 1.0 if ethernet else CODES.get(generation, 1.0)
+    mtu, header = (1024, ROCE_PACKET) if ethernet else (2048, INFINIBAND_PACKET)
+    high = rate * code * mtu / (mtu + header)
+    coded = f" x {code:.4g} (line code of {generation})" if code != 1 else ""
+    text = f"link {format_bit_rate(rate)}{coded} x {mtu} / ({mtu} + {header}) = {format_bit_rate(high)} of payload"
+    return _interval("node.rdma", host, device, [(high, text), *_pcie(pci)])
+
+
+def _gpu(host: str, device: str, facts: Mapping[str, Scalar]) -> Expected | None:
+    # An idle GPU lowers the speed of its link, so the best that device and slot support counts.
+    fastest = min(
+        _number(facts, "pcie.speed_max") or _number(facts, "pcie.speed"),
+        _number(facts, "pcie.slot_speed_max") or float("inf"),
+    )
+    bounds = _pcie({**facts, "pcie.speed": fastest})
+    return _interval("node.gpu_copy", host, device, bounds) if bounds else None
+
+
+def _pcie(facts: Mapping[str, Scalar]) -> list[tuple[float, str]]:
+    """The bound by a PCIe link in one direction; none if it is not known."""
+    transfers, lanes = _number(facts, "pcie.speed"), _number(facts, "pcie.width")
+    if not transfers or not lanes:
+        return []
+    code, spelled = (0.8, "8b/10b") if transfers <= 5e9 else (128 / 130, "128b/130b")
+    high = transfers * lanes * code / 8 * PCIE_PAYLOAD / (PCIE_PAYLOAD + PCIE_HEADER)
+    text = (
+        f"PCIe {transfers / 1e9:g} GT/s x {lanes:.0f} lanes x {code:.4g} ({spelled}) x {PCIE_PAYLOAD} / "
+        f"({PCIE_PAYLOAD} + {PCIE_HEADER}) = {format_bit_rate(high)}"
+    )
+    return [(high, text)]
+
+
+def _number(facts: Mapping[str, Scalar], name: str) -> float:
+    value = facts.get(name, 0)
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def below_expected(evidence: Evidence) -> list[Finding]:
+    """Finds devices whose best figure lies below its interval. A warning: limits are the matter of specifications."""
+    findings = []
+    for expected in expected_figures(evidence.records):
+        best = _best(evidence, expected)
+        if best is None or best.median >= _least(best, expected):
+            continue
+        findings.append(
+            Finding(
+                rule="below_expected",
+                cause=f"{expected.host} {expected.device}: {format_bit_rate(best.median)} is less than expected, from "
+                f"{format_bit_rate(expected.low)} to {format_bit_rate(expected.high)}",
+                subject=best.subject,
+                side="node",
+                severity="warning",
+                effect=best.median / expected.low - 1,
+                confidence=0.7,
+                evidence=[best.id],
+                details=list(expected.steps),
+                fix="look at the load of the machine, its frequency governor (assay doctor) and NUMA placement, then "
+                "at the link's counters",
+            )
+        )
+    return findings
+
+
+def _best(evidence: Evidence, expected: Expected) -> Measurement | None:
+    """The best figure of the device under the conditions that its interval is about."""
+    candidates = [
+        record
+        for record in evidence.measurements(expected.name, "bandwidth")
+        if record.subject.host == expected.host and _is_comparable(record, expected)
+    ]
+    return max(candidates, key=lambda record: record.median, default=None)
+
+
+def _least(record: Measurement, expected: Expected) -> float:
+    """A receiver gets no more than it is offered, whatever its link carries."""
+    offered = _number(record.params, "offered")
+    return min(expected.low, KEPT[expected.name] * offered) if offered else expected.low
+
+
+def _is_comparable(record: Measurement, expected: Expected) -> bool:
+    params = record.params
+    if expected.name == "node.gpu_copy":
+        alone = params.get("gpus") == "one" and params.get("direction") in ("h2d", "d2h")
+        return alone and params.get("pci") == expected.device
+    if record.subject.device != expected.device:
+        return False
+    if expected.name == "node.udp_receive":
+        return params.get("of") == "all streams"
+    return _number(params, "size") >= 65536 and not params.get("bidirectional")

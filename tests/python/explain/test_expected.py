@@ -1,0 +1,112 @@
+"""Expected figures: arithmetic that a reader can redo, and a warning where a planted figure is below."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from planted_machine import GBIT, HOST, Machine, sound_machine
+
+from assay.explain import explain
+from assay.explain.expected import Expected, expected_figures
+from assay.records.schema import AnyRecord, Context, Finding, Measurement, Scalar, Subject, Summary
+
+PCI = "0000:03:00.0"
+
+
+def contexts(machine: Machine) -> list[AnyRecord]:
+    host: list[AnyRecord] = [Context(subject=Subject(host=HOST), facts=machine["host"])]
+    return host + [
+        Context(subject=Subject(host=HOST, device=device), facts=facts)
+        for device, facts in machine["devices"].items()
+    ]
+
+
+def measured(name: str, device: str, value: float, **params: Scalar) -> Measurement:
+    return Measurement(
+        id=9, name=name, metric="bandwidth", unit="B/s", better="higher", params=params,
+        subject=Subject(host=HOST, device=device), summary=Summary(n=3, median=value),
+    )  # fmt: skip
+
+
+def udp(value: float, offered: float = 9.018) -> Measurement:
+    return measured("node.udp_receive", "eth2", value * GBIT, of="all streams", offered=offered * GBIT)
+
+
+def rdma(value: float, size: int = 65536) -> Measurement:
+    return measured("node.rdma", "mlx4_0:1", value * GBIT, size=size, op="write", bidirectional=False)
+
+
+def gpu(value: float, gpus: str = "one") -> Measurement:
+    return measured("node.gpu_copy", "gpu0", value * GBIT, direction="h2d", gpus=gpus, pci=PCI)
+
+
+def figure(machine: Machine, device: str) -> Expected:
+    (found,) = [figure for figure in expected_figures(contexts(machine)) if figure.device == device]
+    return found
+
+
+def test_the_bounds_are_those_of_the_standards() -> None:
+    machine = sound_machine()
+    # 9000 bytes of MTU carry 8972 of payload in 9038 on the wire: the document says 9.9 Gbit/s.
+    assert figure(machine, "eth2").high == pytest.approx(10 * GBIT * 8972 / 9038)
+    # FDR: 14.0625 Gbit/s a lane, four lanes, 64b/66b: the document says 54.5 Gbit/s before packet headers.
+    assert figure(machine, "mlx4_0:1").high == pytest.approx(4 * 14.0625e9 / 8 * 64 / 66 * 2048 / 2074)
+    # PCIe 3 x16: the document says 252 Gbit/s for two, before the headers of transactions.
+    assert figure(machine, PCI).high == pytest.approx(8e9 * 16 * 128 / 130 / 8 * 256 / 280)
+    assert {f.device for f in expected_figures(contexts(machine))} == {
+        "eth0", "eth2", "eth3", "mlx4_0:1", "mlx4_1:1", PCI, "0000:83:00.0",
+    }  # fmt: skip
+    assert all(f.low < f.high and len(f.steps) >= 2 for f in expected_figures(contexts(machine)))
+
+
+def test_a_narrow_slot_of_an_adapter_is_the_bound() -> None:
+    machine = sound_machine()
+    machine["devices"]["0000:02:00.0"] = {"pcie.class": "network", "pcie.speed": 5e9, "pcie.width": 8}
+    bound = figure(machine, "mlx4_0:1")
+    assert bound.high == pytest.approx(5e9 * 8 * 0.8 / 8 * 256 / 280)
+    assert any("PCIe 5 GT/s x 8 lanes x 0.8 (8b/10b)" in step for step in bound.steps)
+
+
+def test_qdr_loses_a_fifth_to_its_line_code() -> None:
+    machine = sound_machine()
+    machine["devices"]["mlx4_0:1"] |= {"rdma.rate": 40 * GBIT, "rdma.link": "4X QDR"}
+    assert figure(machine, "mlx4_0:1").high == pytest.approx(32 * GBIT * 2048 / 2074)
+
+
+@pytest.mark.parametrize(
+    ("device", "facts"),
+    [
+        ("eth2", {"interface.state": "down"}),
+        ("eth2", {"interface.speed": 0}),
+        ("mlx4_0:1", {"rdma.state": "DOWN"}),
+        ("mlx4_0:1", {"rdma.rate": 0}),
+        (PCI, {"pcie.width": 0}),
+    ],
+)
+def test_what_is_not_known_has_no_interval(device: str, facts: dict[str, Any]) -> None:
+    machine = sound_machine()
+    machine["devices"][device] |= facts
+    assert device not in {figure.device for figure in expected_figures(contexts(machine))}
+
+
+def warnings(*records: AnyRecord) -> list[Finding]:
+    return [f for f in explain([*contexts(sound_machine()), *records]) if f.rule == "below_expected"]
+
+
+@pytest.mark.parametrize("record", [udp(9.01), rdma(51.04), gpu(94), rdma(30, size=512), gpu(40, gpus="all")])
+def test_a_machine_in_order_is_not_warned_about(record: Measurement) -> None:
+    """Small messages, and GPUs that copy together, are no matter of these intervals."""
+    assert warnings(record) == []
+
+
+@pytest.mark.parametrize(("record", "name"), [(udp(8.5), "eth2"), (rdma(45), "mlx4_0:1"), (gpu(80), PCI)])
+def test_a_figure_below_is_a_warning_with_its_derivation(record: Measurement, name: str) -> None:
+    (finding,) = warnings(record)
+    assert (finding.severity, finding.evidence, name in finding.cause) == ("warning", [9], True)
+    assert finding.effect is not None and finding.effect < 0
+    assert any("Gbit/s" in step for step in finding.details)
+
+
+def test_the_best_figure_counts() -> None:
+    assert warnings(rdma(30), rdma(51)) == []
