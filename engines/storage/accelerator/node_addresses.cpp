@@ -87,6 +87,7 @@ std::vector<std::uint32_t> choose_addresses(const std::vector<NodeAddresses>& no
         if (auto hosts = all_in(nodes, host & mask, mask); !hosts.empty()) return hosts;
     }
     std::vector<std::uint32_t> hosts;
+    hosts.reserve(nodes.size());
     for (const auto& node : nodes) hosts.push_back(node.count ? node.entries[0].host : 0);
     return hosts;
 }
