@@ -4,10 +4,11 @@
 #              alone; see pyproject.toml) are left to "make test"
 # make test    set up what the tests need, then lint and every test; ONLY="tests/python/lab -k loss" for some of them
 # make bench   every benchmark under bench/ (ONLY=net for one area): one JSON line a figure
+# make fuzz    readers of foreign bytes under mutated input, for TIME=1h together (default: 10min)
 # make lint    formatting, types, the direction of imports, clang-tidy on what has changed
 # make setup   the set-up alone
 # make format  formats all sources
-.PHONY: run check test bench lint static format setup test-setup clean
+.PHONY: run check test bench fuzz lint static format setup test-setup clean
 .DEFAULT_GOAL := run
 
 python := .venv/bin/python
@@ -46,6 +47,9 @@ node = PATH="$$(../packaging/setup.sh node):$$PATH"
 
 # Sources of C and C++; fixtures of tests included.
 cpp = $$(git ls-files '*.cpp' '*.hpp' '*.c' '*.h')
+
+fuzz: test-setup
+	@$(python) packaging/fuzz.py $(TIME)
 
 lint: test-setup static
 	@$(python) packaging/tidy.py

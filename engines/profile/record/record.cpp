@@ -235,7 +235,7 @@ private:
             if (pid > 0) analyser_pids_.push_back(pid);
             if (pid != 0) continue;
             const int fd =
-                open((output + ".part").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+                open((output + ".part").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
             if (fd < 0 || dup2(fd, STDOUT_FILENO) < 0) _exit(1);
             [[maybe_unused]] const int lower = nice(10);
             execl("/bin/sh", "sh", "-c",

@@ -31,19 +31,19 @@ std::uint32_t checksum_of(const ChunkHeader& header) {
 
 }  // namespace
 
+void FreeContext::operator()(ZSTD_CCtx* context) const { ZSTD_freeCCtx(context); }
+void FreeContext::operator()(ZSTD_DCtx* context) const { ZSTD_freeDCtx(context); }
+
 TraceWriter::TraceWriter(const std::string& path, int level)
-    : fd_(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666)),
+    : fd_(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)),
       context_(ZSTD_createCCtx()) {
     if (fd_ < 0)
         throw Error("cannot write " + path + ": " + std::strerror(errno),
                     "choose another directory with --output");
-    ZSTD_CCtx_setParameter(context_, ZSTD_c_compressionLevel, level);
+    ZSTD_CCtx_setParameter(context_.get(), ZSTD_c_compressionLevel, level);
 }
 
-TraceWriter::~TraceWriter() {
-    ZSTD_freeCCtx(context_);
-    close(fd_);
-}
+TraceWriter::~TraceWriter() { close(fd_); }
 
 void TraceWriter::write(ChunkHeader header, std::span<const std::uint8_t> payload) {
     if (!error_.empty()) return;
@@ -51,8 +51,8 @@ void TraceWriter::write(ChunkHeader header, std::span<const std::uint8_t> payloa
     if (is_compressed(header.kind)) {
         compressed_.resize(ZSTD_compressBound(payload.size()));
         stored = {compressed_.data(),
-                  ZSTD_compress2(context_, compressed_.data(), compressed_.size(), payload.data(),
-                                 payload.size())};
+                  ZSTD_compress2(context_.get(), compressed_.data(), compressed_.size(),
+                                 payload.data(), payload.size())};
     }
     header.raw_bytes = static_cast<std::uint32_t>(payload.size());
     header.stored_bytes = static_cast<std::uint32_t>(stored.size());
@@ -74,10 +74,10 @@ void TraceWriter::put(const void* data, std::size_t bytes) {
 
 TraceReader::TraceReader(const std::string& path, std::uint64_t bytes)
     : context_(ZSTD_createDCtx()) {
-    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     struct stat status{};
-    if (fd < 0 || fstat(fd, &status) != 0) {
-        const std::string reason = std::strerror(errno);
+    if (fd < 0 || fstat(fd, &status) != 0 || !S_ISREG(status.st_mode)) {
+        const std::string reason = fd < 0 ? std::strerror(errno) : "not a regular file";
         if (fd >= 0) close(fd);
         throw Error("cannot read " + path + ": " + reason);
     }
@@ -87,14 +87,15 @@ TraceReader::TraceReader(const std::string& path, std::uint64_t bytes)
     if (mapping == MAP_FAILED) throw Error("cannot read " + path + ": " + std::strerror(errno));
     data_ = static_cast<const std::uint8_t*>(mapping);
     scan();
-    if (chunks_.empty())
+    if (chunks_.empty()) {
+        if (data_ != nullptr) munmap(mapping, bytes_);
         throw Error(path + " is no heap trace, or no chunk of it is readable",
                     "record it again: assay heap -- PROGRAM");
+    }
 }
 
 TraceReader::~TraceReader() {
     if (data_ != nullptr) munmap(const_cast<std::uint8_t*>(data_), bytes_);
-    ZSTD_freeDCtx(context_);
 }
 
 bool TraceReader::read_header(std::uint64_t offset, ChunkHeader& header) const {
@@ -129,7 +130,7 @@ bool TraceReader::read(const ChunkRef& chunk, Bytes& into) {
     if (ZSTD_getFrameContentSize(stored, chunk.header.stored_bytes) != chunk.header.raw_bytes)
         return false;
     into.resize(chunk.header.raw_bytes);
-    return ZSTD_decompressDCtx(context_, into.data(), into.size(), stored,
+    return ZSTD_decompressDCtx(context_.get(), into.data(), into.size(), stored,
                                chunk.header.stored_bytes) == chunk.header.raw_bytes;
 }
 

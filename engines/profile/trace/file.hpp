@@ -13,6 +13,11 @@ struct ZSTD_DCtx_s;
 
 namespace assay::heap {
 
+struct FreeContext {
+    void operator()(ZSTD_CCtx_s* context) const;
+    void operator()(ZSTD_DCtx_s* context) const;
+};
+
 // A full disk ends the trace, not the program: after the first failed write nothing more is
 // written, and error() says why.
 class TraceWriter {
@@ -32,7 +37,7 @@ private:
     void put(const void* data, std::size_t bytes);
 
     int fd_;
-    ZSTD_CCtx_s* context_;
+    std::unique_ptr<ZSTD_CCtx_s, FreeContext> context_;
     Bytes compressed_;
     std::uint64_t bytes_ = 0;
     std::string error_;
@@ -65,7 +70,7 @@ private:
 
     const std::uint8_t* data_ = nullptr;
     std::uint64_t bytes_ = 0, damaged_bytes_ = 0;
-    ZSTD_DCtx_s* context_;
+    std::unique_ptr<ZSTD_DCtx_s, FreeContext> context_;
     std::vector<ChunkRef> chunks_;
 };
 

@@ -72,7 +72,7 @@ def record_program(folder: Path, program: Sequence[str], recording: Recording = 
 
     Raises UserError when it cannot be started.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    _make_private(folder)
     process = subprocess.Popen([recorder(), "record", *recording.arguments(), folder, "--", *program])
     with _interrupts_reach_program(process):
         status = process.wait()
@@ -87,7 +87,7 @@ def record_running(
 
     Raises UserError if attaching fails; the process is then unchanged.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    _make_private(folder)
     arguments = [
         *recording.arguments(),
         "--attach",
@@ -105,6 +105,12 @@ def record_running(
     if process.returncode:
         raise UserError(problems.strip().removeprefix("assay-heap: "))
     return AttachedRecording(goes_on=output.startswith("left"), problem=problems.strip())
+
+
+def _make_private(folder: Path) -> None:
+    """A trace holds paths, names and sizes of what a program works on: its folder is the user's alone."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def check_program(name: str) -> None:
@@ -155,7 +161,7 @@ def _interrupts_reach_program(process: subprocess.Popen[bytes]) -> Iterator[None
 
 def import_file(folder: Path, file: Path) -> None:
     """Writes the analysis of another tool's file into a run's folder. Raises UserError."""
-    folder.mkdir(parents=True, exist_ok=True)
+    _make_private(folder)
     _run_analyser(["import", file], folder / f"{file.name}.json")
 
 

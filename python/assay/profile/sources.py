@@ -151,8 +151,11 @@ def _is_of_the_kernel(name: str, status: os.stat_result) -> bool:
 
 
 def save_sources(run: Path, sources: Sources) -> None:
+    """For the user alone: some of the files may be."""
     part = run / f".{SOURCES_NAME}"
-    part.write_bytes(msgspec.json.encode(sources))
+    part.unlink(missing_ok=True)
+    with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(msgspec.json.encode(sources))
     part.replace(run / SOURCES_NAME)
 
 

@@ -56,7 +56,7 @@ def build_report(run_dir: Path, output: Path | None = None) -> Path:
     target = output or run_dir / REPORT_NAME
     data = base64.b64encode(gzip.compress(b"".join(_lines(run)), GZIP_LEVEL, mtime=0))
     before, after = page.split(MARKER)
-    _write_whole(target, before + data + after)
+    _write_whole(target, before + data + after, 0o600 if load_sources(run.path).files else 0o666)
     return target
 
 
@@ -106,10 +106,14 @@ def _matrix_key(row: Pairs) -> MatrixKey:
     return MatrixKey(row.name, row.metric, str(row.params.get("op", "")), int(row.params.get("size", 0)))
 
 
-def _write_whole(target: Path, content: bytes) -> None:
+def _write_whole(target: Path, content: bytes, mode: int) -> None:
+    """``mode`` is that of a new file, less the umask: a report is made to be passed on, but one with source files in it
+    is not for everybody until its owner says so."""
     part = target.with_name(f".{target.name}.{os.getpid()}.part")
     try:
-        part.write_bytes(content)
+        part.unlink(missing_ok=True)
+        with open(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+            file.write(content)
         part.replace(target)
     except OSError as error:
         part.unlink(missing_ok=True)

@@ -156,6 +156,15 @@ def test_a_program_that_names_secrets(secret: Path, tmp_path: Path) -> None:
     assert str(own) in kept.files
     assert {str(secret), "/proc/self/environ", str(fifo), "/dev/zero"} <= set(kept.left_out)
     assert SECRET not in (tmp_path / "run" / module.SOURCES_NAME).read_text()
+    private = [
+        "heap",
+        module.SOURCES_NAME,
+        "report.html",
+        *(f"heap/{x.name}" for x in (tmp_path / "run/heap").glob("*.heap")),
+    ]
+    assert len(private) == 4
+    for name in private:
+        assert (tmp_path / "run" / name).stat().st_mode & 0o077 == 0, name
     (notice,) = [line for line in done.stderr.splitlines() if line.startswith("not in the report: ")]
     assert "and 3 more files" in notice
 

@@ -1,0 +1,195 @@
+"""Every Python reader of foreign bytes, with hypothesis: it answers, or raises UserError; nothing else comes out.
+
+``make fuzz`` runs more rounds: ASSAY_FUZZ_ROUNDS for each test.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from assay.errors import UserError
+from assay.judge import Vocabulary, load_specification
+from assay.launch.hosts import parse_hosts, read_hosts
+from assay.launch.simulator import expand_radical, platform_hosts
+from assay.measure.workload import load_workload
+from assay.profile.heap import load_profile
+from assay.profile.sources import load_sources
+from assay.records.run import Run, read_records
+from assay.records.schema import (
+    Measurement,
+    RunInfo,
+    decode_line,
+    encode,
+)
+from assay.records.units import parse_quantity, parse_size
+
+ROUNDS = int(os.environ.get("ASSAY_FUZZ_ROUNDS", "60"))
+fuzzed = settings(
+    max_examples=ROUNDS, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True
+)
+
+RECORD = encode(Measurement(name="node.memory", metric="bandwidth", unit="B/s", params={"size": 3}))
+INFO = encode(RunInfo(id="x", command=["assay"], assay="0", started="2026-01-01T00:00:00+00:00"))
+ROOT = Path(__file__).resolve().parents[3]
+SPECIFICATION = (ROOT / "specs" / "self.toml").read_bytes()
+WORKLOAD = next(iter(sorted((ROOT / "workloads").glob("*.toml")))).read_bytes()
+PLATFORM = b"""<?xml version='1.0' encoding='utf-8'?><platform version="4.1"><zone id="a" routing="Full">
+<host id="h0" speed="1Gf"/>
+<cluster id="c" prefix="n" suffix="" radical="0-3,7" speed="1Gf" bw="1" lat="0"/>
+</zone></platform>"""
+PIECES = [
+    *(
+        b"\xff",
+        b"\0",
+        b"[" * 3000,
+        b"{",
+        b'"',
+        b"1e999",
+        b"99999999999999999999",
+        b"-1",
+        b"null",
+        b"\\ud800",
+        b"nan",
+    ),
+    *(
+        b"\xed\xa0\x80",
+        b"0-999999999999",
+        b'encoding="no-such"',
+        b"utf-32",
+        b"&a;",
+        b"@@g",
+        b"[1-99999999]",
+        b"\n",
+    ),
+]
+QUANTITY = r"[0-9]{1,400}(\.[0-9]*)?([eE][+-]?[0-9]{1,5})? ?[kKMGTPi]{0,2}[bB]?(/s)?"
+
+
+@st.composite
+def damaged(draw: st.DrawFn, seed: bytes) -> bytes:
+    """The seed with some places cut out, doubled or replaced; sometimes any bytes at all."""
+    content = bytearray(seed)
+    for _ in range(draw(st.integers(0, 4))):
+        at = draw(st.integers(0, len(content)))
+        to = min(len(content), at + draw(st.integers(0, 12)))
+        content[at:to] = draw(st.sampled_from(PIECES) | st.binary(max_size=6))
+    return bytes(content) if draw(st.integers(0, 9)) else draw(st.binary(max_size=200))
+
+
+def answers(read: Callable[[], object]) -> None:
+    with contextlib.suppress(UserError):
+        read()
+
+
+def of_file(content: bytes, name: str, read: Callable[[Path], object]) -> None:
+    with tempfile.TemporaryDirectory(prefix="assay-hostile-") as folder:
+        path = Path(folder) / name
+        path.write_bytes(content)
+        answers(lambda: read(path))
+
+
+@fuzzed
+@given(damaged(RECORD))
+def test_lines_of_engines(content: bytes) -> None:
+    with contextlib.suppress(msgspec.MsgspecError):
+        decode_line(content)
+
+
+@fuzzed
+@given(damaged(RECORD + b"\n" + RECORD + b"\n"))
+def test_records(content: bytes) -> None:
+    of_file(content, "records.jsonl", lambda path: list(read_records(path)))
+
+
+@fuzzed
+@given(damaged(INFO), damaged(RECORD + b"\n"))
+def test_runs(info: bytes, records: bytes) -> None:
+    with tempfile.TemporaryDirectory(prefix="assay-hostile-") as folder:
+        (Path(folder) / "run.json").write_bytes(info)
+        (Path(folder) / "records.jsonl").write_bytes(records)
+        answers(lambda: Run.load(folder))
+
+
+@fuzzed
+@given(damaged(SPECIFICATION))
+def test_specifications(content: bytes) -> None:
+    of_file(content, "x.toml", lambda path: load_specification(path, Vocabulary()))
+
+
+@fuzzed
+@given(damaged(WORKLOAD))
+def test_workloads(content: bytes) -> None:
+    of_file(content, "x.toml", lambda path: load_workload(str(path)))
+
+
+@fuzzed
+@given(damaged(PLATFORM))
+def test_platforms(content: bytes) -> None:
+    of_file(content, "x.xml", platform_hosts)
+
+
+@fuzzed
+@given(st.text("0123456789-,²x ", max_size=30))
+def test_radicals(text: str) -> None:
+    answers(lambda: expand_radical(text, Path("x.xml")))
+
+
+@fuzzed
+@given(damaged(b"# hosts\nnode[1-3],a\nrack[1-2]n[01-08]!rack1n02\n"))
+def test_host_files(content: bytes) -> None:
+    of_file(content, "hosts", lambda path: read_hosts(path, "--hosts-file"))
+
+
+@fuzzed
+@given(st.text("abn0123456789-,[]!&^@:*%/ \n\0²", max_size=25))
+def test_host_lists(text: str) -> None:
+    answers(lambda: parse_hosts(text, "-w"))
+
+
+@fuzzed
+@given(st.text(max_size=20) | st.from_regex(QUANTITY, fullmatch=True))
+def test_quantities(text: str) -> None:
+    answers(lambda: parse_quantity(text))
+    answers(lambda: parse_size(text))
+
+
+@fuzzed
+@given(damaged(b'{"process": {"pid": 1}, "trace": {}, "totals": {}, "threads": [], "tree": {}}'))
+def test_analyses_of_heap_traces(content: bytes) -> None:
+    of_file(content, "x.json", load_profile)
+
+
+@fuzzed
+@given(damaged(b'{"files": {"/a.c": {"text": "int a;", "changed": false}}, "left_out": {"/b": "c"}}'))
+def test_kept_sources(content: bytes) -> None:
+    of_file(content, "sources.json", lambda path: load_sources(path.parent))
+
+
+def test_the_seeds_are_read(tmp_path: Path) -> None:
+    """Damage to what is refused anyway would test nothing."""
+    assert isinstance(decode_line(RECORD), Measurement)
+    (tmp_path / "run.json").write_bytes(INFO)
+    (tmp_path / "records.jsonl").write_bytes(RECORD + b"\n")
+    assert len(Run.load(tmp_path).records) == 1
+    (tmp_path / "x.toml").write_bytes(SPECIFICATION)
+    assert load_specification(tmp_path / "x.toml", Vocabulary()).criteria
+    (tmp_path / "w.toml").write_bytes(WORKLOAD)
+    assert '"steps"' in load_workload(str(tmp_path / "w.toml"))
+    (tmp_path / "x.xml").write_bytes(PLATFORM)
+    assert platform_hosts(tmp_path / "x.xml") == ["h0", "n0", "n1", "n2", "n3", "n7"]
+
+
+@pytest.mark.parametrize("encoding", ["no-such", "utf-32"])
+def test_a_platform_in_an_unknown_encoding(encoding: str, tmp_path: Path) -> None:
+    (tmp_path / "x.xml").write_text(f'<?xml version="1.0" encoding="{encoding}"?><platform/>')
+    with pytest.raises(UserError, match=r"not XML|no host"):
+        platform_hosts(tmp_path / "x.xml")
