@@ -3,7 +3,7 @@
 
     schedule   steps over the least possible for 45, 64 and 512 nodes of radix 36, and the time of 512
     repair     500 nodes with ten dead cables: time; bandwidth of an all-to-all over what any tables reach, and over
-               what the linear programme reaches, which may split each flow (tables cannot: an entry serves all of a switch)
+               what the linear programme reaches, which may split each flow (a switch has one entry for all its hosts)
     blame      648 nodes, 1,296 links between switches, every pair measured with 10 % noise of heavy tails: share of
                100 planted links (at 70 %) that are named alone, and links named on 100 healthy fabrics
 

@@ -10,8 +10,10 @@ and Trotter, 1978): each step is a maximum flow that uses what is needed in ever
 Then each leaf's share is divided among its hosts: steps and destinations are a bipartite graph of equal degrees, which
 splits into perfect matchings (Koenig, 1916), a matching for each host.
 
-Links that are not part of a nested family (middle links of three levels, last links that several destinations share in
-part) are not planned. Their surplus flows are taken out and put into the first step that has room, or into new steps.
+Where destinations share a last link, flows within a leaf would break the nesting: the other flows are planned alone,
+and those within leaves fill the gaps. Links that are not part of a nested family (middle links of three levels, last
+links that a destination uses in part) are not planned. Their surplus flows are taken out. What is left goes into the
+first step that has room, or into new steps.
 """
 
 from __future__ import annotations
@@ -70,19 +72,33 @@ def demand_of(routes: Routes, members: NDArray[np.integer]) -> Demand:
 
 
 def conflict_free(demand: Demand) -> Schedule:
-    """A schedule without a conflict that has each ordered pair of ranks exactly once."""
-    shares = _plan(demand)
+    """A schedule without a conflict that has each ordered pair of ranks exactly once: the shortest that is found."""
+    tables = [_scheduled(demand, apart=False)]
+    if len(tables[0]) > demand.bound() and len(_last_links(demand)[0]):
+        tables.append(_scheduled(demand, apart=True))
+    return of_array("conflict-free", min(tables, key=len))
+
+
+def _scheduled(demand: Demand, apart: bool) -> Ints:
+    """[steps, N] destinations. ``apart``: flows within a leaf come after the others."""
+    shares = _plan(demand, apart)
     table = np.full((len(shares), demand.ranks), IDLE, np.int32)
+    inside: list[tuple[int, int]] = []
     for leaf in range(len(demand.senders)):
         ranks = np.flatnonzero(demand.leaf == leaf)
         table[:, ranks] = divide(shares[:, leaf], len(ranks))
-    return of_array("conflict-free", _settled(demand, table))
+        if apart:
+            within = np.flatnonzero(demand.paths[leaf, :, 0] == PAD)
+            inside += [(int(src), int(dst)) for src in ranks for dst in within]
+    return _settled(demand, table, inside)
 
 
-def _plan(demand: Demand) -> NDArray[np.bool_]:
+def _plan(demand: Demand, apart: bool) -> NDArray[np.bool_]:
     """[steps, G, N] whether a host of a leaf sends to a rank in a step."""
-    network = _Network(demand)
+    network = _Network(demand, apart)
     left = np.broadcast_to(demand.senders[:, None], demand.paths.shape[:2]).copy()
+    if apart:
+        left[demand.paths[:, :, 0] == PAD] = 0
     steps = network.bound(left)
     plan = np.zeros((steps, *left.shape), np.bool_)
     for step in range(steps):
@@ -95,12 +111,14 @@ def _plan(demand: Demand) -> NDArray[np.bool_]:
 class _Network:
     """The arcs of the flow: source, leaves, first links, destinations, last links, sink."""
 
-    def __init__(self, demand: Demand) -> None:
+    def __init__(self, demand: Demand, apart: bool) -> None:
         self.senders = demand.senders
         leaves, ranks = demand.paths.shape[:2]
         self.first = demand.paths[:, :, 0]
         firsts, first_number = np.unique(self.first, return_inverse=True)
-        self.lasts, self.last_of = _last_links(demand)
+        self.lasts, self.last_of = np.zeros(0, np.int32), np.full(ranks, -1, np.int32)
+        if apart:
+            self.lasts, self.last_of = _last_links(demand)
         leaf_node = NODES + np.arange(leaves)
         first_node = NODES + leaves + first_number.reshape(leaves, ranks)
         rank_node = NODES + leaves + len(firsts) + np.arange(ranks)
@@ -158,13 +176,15 @@ class _Network:
 
 
 def _last_links(demand: Demand) -> tuple[Ints, Ints]:
-    """The last links that serve whole destinations, and [N] the number of a rank's, -1 where it has none."""
+    """The last links that serve several destinations wholly, and [N] the number of a rank's, -1 where it has none."""
     hops = (demand.paths >= 0).sum(axis=2)
     last = np.take_along_axis(demand.paths, np.maximum(hops - 1, 0)[:, :, None], axis=2)[:, :, 0]
     low = np.where(hops > 0, last, np.iinfo(np.int32).max).min(axis=0)
     is_whole = (np.where(hops > 0, last, -1).max(axis=0) == low) & (hops > 0).any(axis=0)
     partly = np.unique(last[:, ~is_whole][hops[:, ~is_whole] > 0])
     is_whole &= ~np.isin(low, partly)
+    served = np.bincount(low[is_whole], minlength=demand.links)
+    is_whole &= np.isin(low, np.flatnonzero(served > 1))
     lasts, number = np.unique(low[is_whole], return_inverse=True)
     last_of = np.full(demand.ranks, -1, np.int32)
     last_of[is_whole] = number
@@ -174,19 +194,21 @@ def _last_links(demand: Demand) -> tuple[Ints, Ints]:
 def divide(share: NDArray[np.bool_], hosts: int) -> Ints:
     """[steps, hosts] destinations of a leaf's hosts: each sends to every rank once, and once in a step at most.
 
-    ``share`` [steps, N]: to which ranks the leaf sends; each rank in ``hosts`` steps, at most ``hosts`` ranks a step.
+    ``share`` [steps, N]: to which ranks the leaf sends; each in ``hosts`` steps or none, at most ``hosts`` a step.
     """
-    steps, ranks = share.shape
+    receivers = np.flatnonzero(share.any(axis=0))
+    steps, ranks = len(share), len(receivers)
     left = np.zeros((steps, steps), np.int32)
-    left[:, :ranks] = share
-    free = np.repeat(np.arange(steps), hosts - left.sum(axis=1))  # columns from N on are idle
+    left[:, :ranks] = share[:, receivers]
+    free = np.repeat(np.arange(steps), hosts - left.sum(axis=1))  # the columns after the receivers' are idle
     if len(free):
         np.add.at(left, (free, ranks + np.arange(len(free)) % (steps - ranks)), 1)
+    receivers = np.concatenate([receivers, np.full(steps - ranks, IDLE)])
     table = np.full((steps, hosts), IDLE, np.int32)
     for host in range(hosts):
         chosen = _perfect_matching(left > 0)
         left[np.arange(steps), chosen] -= 1
-        table[:, host] = np.where(chosen < ranks, chosen, IDLE)
+        table[:, host] = receivers[chosen]
     return table
 
 
@@ -206,10 +228,10 @@ def _perfect_matching(allowed: NDArray[np.bool_]) -> Ints:
     return chosen
 
 
-def _settled(demand: Demand, table: Ints) -> Ints:
-    """Moves the surplus flows of each link to the first step with room, or to new steps."""
+def _settled(demand: Demand, table: Ints, missing: list[tuple[int, int]]) -> Ints:
+    """Moves the surplus flows of each link, and the ``missing`` ones, to the first step with room, or to new steps."""
     resources = _Resources(demand)
-    moved: list[tuple[int, int]] = []
+    moved = list(missing)
     for step in table:
         src = np.flatnonzero(step >= 0)
         links = resources.links_of(src, step[src])
@@ -244,7 +266,7 @@ class _Resources:
             busy[number, src] = busy[number, ranks + step[src]] = True
             busy[number, 2 * ranks + links[links >= 0]] = True
         load = self.demand.loads()
-        moved = sorted(moved, key=lambda pair: -int(load[self.links_of(*_arrays(pair))].max()))
+        moved = sorted(moved, key=lambda pair: -self._fullest(load, pair))
         for pair in moved:
             links = self.links_of(*_arrays(pair))[0]
             columns = np.array([pair[0], ranks + pair[1], *(2 * ranks + links[links >= 0])])
@@ -256,6 +278,10 @@ class _Resources:
             table[room[0], pair[0]] = pair[1]
             busy[room[0], columns] = True
         return table
+
+    def _fullest(self, load: Counts, pair: tuple[int, int]) -> int:
+        links = self.links_of(*_arrays(pair))
+        return int(np.where(links >= 0, load[links], 0).max())
 
 
 def _arrays(pair: tuple[int, int]) -> tuple[Ints, Ints]:

@@ -74,6 +74,21 @@ def test_any_hosts_of_a_two_level_tree_in_any_order(data: st.DataObject) -> None
     assert schedule.steps == demand.bound() == max(len(members), *load.values(), 0)
 
 
+@pytest.mark.parametrize(
+    ("text", "steps"),
+    [("radix=36,nodes=64,dead=leaf0:19", 92), ("radix=12,nodes=32,per-leaf=8,spines=2,levels=2", 48)],
+)
+def test_hosts_that_share_a_cable_down(text: str, steps: int) -> None:
+    """All flows to two hosts come down one cable: 2 x (64 - 18), 2 x (32 - 8); those within the leaf fit in between."""
+    routes = fat_tree(text)
+    hosts = routes.fabric.hosts
+    demand = demand_of(routes, np.arange(hosts))
+    assert demand.bound() == steps
+    schedule = conflict_free(demand)
+    assert schedule.steps == steps
+    check(routes, list(range(hosts)), schedule.array())
+
+
 @pytest.mark.parametrize("text", ["radix=6,nodes=16,dead=leaf0:4", "radix=4,levels=3,nodes=16"])
 def test_what_cannot_be_planned_is_still_without_conflicts(text: str) -> None:
     """A link that some leaves use for a destination and others do not; links between middle levels."""
