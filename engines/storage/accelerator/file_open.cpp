@@ -86,6 +86,17 @@ void wait_for_clock_tick(int fd, std::int64_t last_write_ns) {
     }
 }
 
+// The path of an open file, without links, in one system call; realpath() makes one for each
+// folder.
+std::string path_of(int fd, const std::string& opened) {
+    char link[64], path[PATH_MAX];
+    std::snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    const ssize_t length = readlink(link, path, sizeof path);
+    if (length > 0 && length < PATH_MAX && path[0] == '/')
+        return {path, static_cast<std::size_t>(length)};
+    return realpath(opened.c_str(), path) ? path : opened;
+}
+
 // Files of the kernel have no size and no contents of their own.
 bool is_of_kernel(int fd) {
     struct statfs info{};
@@ -191,8 +202,7 @@ int AcceleratedFile::open(MPI_Comm comm, const char* name, int mode, MPI_Info in
         return code ? code : to_default_handler(worst);
     }
 
-    char absolute[PATH_MAX];
-    file->path_ = realpath(path.c_str(), absolute) ? absolute : path;
+    file->path_ = path;
     const bool in_world = file->find_nodes();
     if (const int stale = file->wait_for_other_jobs()) {
         PMPI_File_close(&file->mpi_file_);
@@ -267,6 +277,7 @@ bool AcceleratedFile::open_descriptor(FileStatus& status) {
     const int fd = ::open(path_.c_str(), access | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
     if (fd < 0) return false;
     descriptor_ = std::make_shared<const Descriptor>(fd);
+    path_ = path_of(fd, path_);
     return read_status(fd, status) == 0 && status.regular && !is_of_kernel(fd) &&
            !incoherent_file_system(fd) && !is_scarce(fd);
 }

@@ -6,12 +6,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <set>
+#include <thread>
 
 #include "core/topology.hpp"
 #include "storage/content/content.hpp"
 #include "storage/ior/plan.hpp"
 #include "storage/ior/results.hpp"
+#include "storage/ior/status_file.hpp"
 
 namespace assay::storage {
 namespace {
@@ -48,10 +51,13 @@ private:
     void remember_written(std::uint64_t transfers);
     Nanoseconds transferring() const { return last_ - begin_ - compare_ - wait_; }
     int call(Pass pass, MPI_File file, std::uint64_t offset) const;
+    void set_view(MpiFile& file, int writer) const;
     void add_mismatch(const Mismatch& mismatch, std::uint64_t transfer, int writer,
                       Tally& tally) const;
     void report_progress(Nanoseconds time, std::size_t done);
     void preallocate(MpiFile& file) const;
+    // A file of its own has no other ranks' blocks to leave out.
+    bool has_view() const { return plan_.view && !plan_.file_per_process; }
 
     Ranks& ranks_;
     const Plan& plan_;
@@ -103,7 +109,9 @@ void Runner::transfer(Pass pass, MpiFile& file, int writer, const Content& conte
     const std::uint64_t offset = plan_.offset(k, writer, ranks_.size());
     if (pass == Pass::write) content.stamp_transfer(data(), plan_.transfer, offset);
     ranks_.enter(pass == Pass::write ? "writes" : "reads", last_);
-    const int result = call(pass, file.handle(), offset);
+    // A view counts in transfers.
+    const int result = call(pass, file.handle(), has_view() ? k : offset);
+    if (plan_.fsync_each && pass == Pass::write && result == MPI_SUCCESS) file.sync();
     const Nanoseconds finish = now();
     ranks_.leave();
     if (result != MPI_SUCCESS)
@@ -152,6 +160,7 @@ void Runner::remember_written(std::uint64_t transfers) {
     written_.assign(static_cast<std::size_t>(ranks_.size()), 0);
     written_[static_cast<std::size_t>(ranks_.rank())] = transfers;
     ranks_.sum(written_);
+    if (!plan_.status_file.empty()) store_status(ranks_, plan_, written_);
 }
 
 void Runner::transfers(Pass pass, MpiFile& file, int writer, const Content& content, Tally& tally) {
@@ -188,6 +197,24 @@ void Runner::preallocate(MpiFile& file) const {
     ranks_.check(status, "preallocate", file.path());
 }
 
+// The blocks of `writer`, one of each segment.
+void Runner::set_view(MpiFile& file, int writer) const {
+    MPI_Datatype transfer, block, blocks;
+    MPI_Type_contiguous(static_cast<int>(plan_.transfer), MPI_BYTE, &transfer);
+    MPI_Type_contiguous(static_cast<int>(plan_.block / plan_.transfer), transfer, &block);
+    MPI_Type_create_resized(
+        block, 0, static_cast<MPI_Aint>(plan_.block) * static_cast<MPI_Aint>(ranks_.size()),
+        &blocks);
+    MPI_Type_commit(&transfer);
+    MPI_Type_commit(&blocks);
+    const auto first = static_cast<MPI_Offset>(plan_.block) * writer;
+    const int status = ranks_.guarded("sets a file view", [&] {
+        return MPI_File_set_view(file.handle(), first, transfer, blocks, "native", MPI_INFO_NULL);
+    });
+    ranks_.check(status, "set a view of", file.path());
+    for (MPI_Datatype* type : {&transfer, &block, &blocks}) MPI_Type_free(type);
+}
+
 // The rank whose data this rank writes or reads.
 int Runner::writer_for(Pass pass) const {
     if (pass == Pass::write || pass == Pass::read_own) return ranks_.rank();
@@ -199,12 +226,15 @@ void Runner::pass(Pass pass, std::uint64_t signature, Tally& tally) {
     const int writer = writer_for(pass);
     const Content content(writer, signature, plan_.packet);
     if (pass == Pass::write) content.fill(data(), plan_.transfer);
+    if (pass != Pass::check_write)
+        std::this_thread::sleep_for(std::chrono::duration<double>(plan_.delay_s));
     const int mode = pass == Pass::write ? MPI_MODE_CREATE | MPI_MODE_RDWR : MPI_MODE_RDONLY;
     ranks_.barrier();
     const Nanoseconds begin = now();
     MpiFile file(ranks_, plan_.file_per_process ? MPI_COMM_SELF : MPI_COMM_WORLD,
                  plan_.file_of(writer), mode);
     if (plan_.preallocate && pass == Pass::write) preallocate(file);
+    if (has_view()) set_view(file, writer);
     const Nanoseconds opened = now();
     if (plan_.barriers) ranks_.barrier();
     const Nanoseconds started = now();
@@ -233,8 +263,9 @@ void remove_files(Ranks& ranks, const Plan& plan) {
 
 void Runner::repeat(std::uint64_t signature, std::int64_t repetition, Results& results) {
     repetition_ = repetition;
+    if (!plan_.write && !plan_.status_file.empty()) written_ = load_status(ranks_, plan_);
     if (plan_.write) {
-        remove_files(ranks_, plan_);
+        if (!plan_.existing) remove_files(ranks_, plan_);
         pass(Pass::write, signature, results.written);
     }
     if (plan_.check_write) {

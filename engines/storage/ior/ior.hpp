@@ -64,6 +64,15 @@ inline constexpr std::array ior_parameters = {
               "number of transfers after which a rank stops; 0: all (-O "
               "stoneWallingWearOutIterations=N)",
               0, 1e15},
+    Parameter{
+        "status_file", Kind::text, "", "",
+        "a stonewalled write stores in this file how many transfers each rank has made, and a "
+        "read without a write takes them from it (-O stoneWallingStatusFile=F)"},
+    Parameter{"existing", Kind::flag, "", "", "do not remove the file before writing (-E)"},
+    Parameter{"fsync_each", Kind::flag, "", "", "call MPI_File_sync after each write, timed (-Y)"},
+    Parameter{"view", Kind::flag, "", "",
+              "a file view of the rank's blocks, instead of offsets in the file (-V)"},
+    Parameter{"delay", Kind::integer, "s", "0", "pause before each phase (-d)", 0, 1e6},
     Parameter{"keep", Kind::flag, "", "", "do not remove the file (-k)"},
     Parameter{"fsync", Kind::flag, "", "", "call MPI_File_sync after writing, timed (-e)"},
     Parameter{"file_per_process", Kind::flag, "", "", "a file for each rank (-F)"},

@@ -42,6 +42,8 @@ Json Plan::params() const {
     if (stonewall_s > 0) params["stonewall"] = stonewall_s;
     if (stonewall_transfers) params["stonewall_transfers"] = stonewall_transfers;
     if (wear_out) params["wear_out"] = true;
+    if (fsync_each) params["fsync_each"] = true;
+    if (view) params["view"] = true;
     return params;
 }
 
@@ -57,6 +59,13 @@ void check(const Plan& plan) {
             "write it first with --keep --signature N, then give the same --signature here (-G)");
     if (plan.reorder && plan.reorder_random)
         throw Error("reading is reordered in two ways (-C and -Z)", "give only one of them");
+    if (!plan.status_file.empty() && plan.write && !plan.is_stonewalled())
+        throw Error("there is nothing to store in the status file: the write has no stonewall",
+                    "give its time, e.g. -D 30");
+    // MPI_File_sync is collective, and each rank stops at a number of writes of its own.
+    if (plan.fsync_each && plan.stonewall_s > 0 && !plan.file_per_process)
+        throw Error("a shared file cannot be synced after each write and stonewalled (-Y and -D)",
+                    "leave out one of them, or write a file per process (-F)");
     if (plan.wear_out && plan.stonewall_s <= 0)
         throw Error("wear-out needs the time of the stonewall (stoneWallingWearOut without -D)",
                     "give it, e.g. -D 30");
@@ -67,6 +76,7 @@ void check(const Plan& plan) {
 std::vector<Plan> read_plans(const Options& options) {
     Plan plan{
         .file = options.text("file"),
+        .status_file = options.text("status_file"),
         .transfer = 0,
         .block = static_cast<std::uint64_t>(options.integer("block")),
         .segments = static_cast<std::uint64_t>(options.integer("segments")),
@@ -76,6 +86,7 @@ std::vector<Plan> read_plans(const Options& options) {
         .packet = read_packet(options.text("packet")),
         .stonewall_transfers = static_cast<std::uint64_t>(options.integer("stonewall_transfers")),
         .stonewall_s = static_cast<double>(options.integer("stonewall")),
+        .delay_s = static_cast<double>(options.integer("delay")),
         .random_seed = options.integer("random_seed"),
         .task_offset = static_cast<int>(options.integer("task_offset")),
         .write = options.flag("write"),
@@ -92,7 +103,10 @@ std::vector<Plan> read_plans(const Options& options) {
         .random = options.flag("random"),
         .preallocate = options.flag("preallocate"),
         .reorder_random = options.flag("reorder_random"),
-        .wear_out = options.flag("wear_out")};
+        .wear_out = options.flag("wear_out"),
+        .existing = options.flag("existing"),
+        .fsync_each = options.flag("fsync_each"),
+        .view = options.flag("view")};
     if (!plan.write && !plan.read && !plan.check_write && !plan.check_read)
         plan.write = plan.read = true;  // as IOR does
     if (plan.check_read) plan.read = true;

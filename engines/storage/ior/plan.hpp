@@ -11,21 +11,23 @@
 namespace assay::storage {
 
 struct Plan {
-    std::string file;
+    std::string file, status_file;
     std::uint64_t transfer, block, segments;
     std::int64_t repetitions;
     std::uint64_t signature;
     Packet packet;
     std::uint64_t stonewall_transfers;  // 0: all
-    double stonewall_s;                 // 0: none
+    double stonewall_s, delay_s;        // 0: none
     std::int64_t random_seed;
     int task_offset;
     bool write, read, check_write, check_read, read_own;
     bool collective, reorder, barriers, keep, fsync, file_per_process, random, preallocate;
-    bool reorder_random, wear_out;
+    bool reorder_random, wear_out, existing, fsync_each, view;
 
     std::uint64_t transfers() const { return segments * (block / transfer); }  // of one rank
     bool is_stonewalled() const { return stonewall_s > 0 || stonewall_transfers > 0; }
+    // Whether ranks may make fewer transfers than planned.
+    bool is_partial() const { return is_stonewalled() || !status_file.empty(); }
     std::uint64_t bytes(int ranks) const {
         return static_cast<std::uint64_t>(ranks) * segments * block;
     }

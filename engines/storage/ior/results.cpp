@@ -44,7 +44,7 @@ void Tally::add(double open_s, double transfer_s, double close_s, double total_s
     total.push_back(total_s);
     bandwidth.push_back(bytes / total_s);
     rate.push_back(static_cast<double>(transfers) / transfer_s);
-    if (plan.is_stonewalled()) moved.push_back(bytes);
+    if (plan.is_partial()) moved.push_back(bytes);
     rank_times.push_back(std::move(own_times));
 }
 

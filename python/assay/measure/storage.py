@@ -64,6 +64,7 @@ class AcceleratorOptions:
     store: str | None = None
     size: int | None = None
     consistency: str | None = None
+    until: str | None = None  # when close and sync return: "file" or "memory"
 
 
 @dataclass
@@ -121,7 +122,13 @@ def _start_command(request: StorageRequest, number: int, hosts: list[str], varia
         files = [request.files] if request.files else []
         # Required: otherwise the MPI's own I/O could be measured as accelerated.
         env = environment(
-            request.launcher.flavour, files, options.store, options.size, options.consistency, required=True
+            request.launcher.flavour,
+            files,
+            options.store,
+            options.size,
+            options.consistency,
+            required=True,
+            until=options.until,
         )
     argv = [str(engine), "run", request.measurement, *option_arguments(params)]
     command = request.launcher.command(request.site, [Segment(hosts, env)], argv)

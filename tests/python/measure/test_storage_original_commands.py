@@ -4,6 +4,9 @@ and the files of the results."""
 from __future__ import annotations
 
 import json
+import shutil
+import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +16,7 @@ import pytest
 from storage_benches import MPIS, available, bench, median, of_kind, plant, with_hdf5
 
 from assay.cli import main
+from assay.launch.engines import engines_folder
 
 pytestmark = pytest.mark.programs
 
@@ -35,11 +39,21 @@ Records = list[dict[str, Any]]
 
 
 def run(
-    capfd: pytest.CaptureFixture[str], benchmark: str, mpi: str, command: list[str], **about: Any
+    capfd: pytest.CaptureFixture[str],
+    benchmark: str,
+    mpi: str,
+    command: list[str],
+    variant: Sequence[str] = ("--stock",),
+    **about: Any,
 ) -> Records:
     """A command line of the original, in a run folder of its own."""
-    Path("out").rename(f"out-{len(list(Path().iterdir()))}") if Path("out").exists() else None
-    return bench(capfd, benchmark, mpi, "--repeats", "1", "--", *command, **about)
+    if Path("out").exists():
+        Path("out").rename(f"out-{len(list(Path().glob('out*')))}")
+    records = bench(capfd, benchmark, mpi, "--repeats", "1", "--", *command, variant=variant, **about)
+    if "--store" in variant:  # the files have what was acknowledged in memory
+        assert main(["io", "drain", "--timeout", "60s", variant[-1]]) == 0
+        capfd.readouterr()
+    return records
 
 
 def ior_command(file: Path, *options: str, block: int = BLOCK, transfer: int = TRANSFER) -> list[str]:
@@ -188,9 +202,136 @@ def test_wear_out_brings_every_rank_to_the_fastest(
     assert (median(read, "moved"), median(read, "wrong")) == (2 * fast * 4096, 0)
 
 
+@pytest.mark.parametrize("mpi", MPIS)
+def test_a_status_file_carries_a_stonewall_to_a_later_read(
+    folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, mpi: str
+) -> None:
+    """Rank 1 writes fewer blocks. A read in another start reads as many of each rank, and no more."""
+    file, status = folder / "testfile", folder / "status"
+    plant(monkeypatch, mpi, slow="1:2000")
+    outputs = ["-O", f"stoneWallingStatusFile={status}"]
+    run(capfd, "ior", mpi, ior_command(file, "-w", "-D", "1", *outputs, **SLOW))
+    written = blocks_written(file, **SLOW)
+    assert [int(line) for line in status.read_text().splitlines()] == written and written[1] <= 501
+    monkeypatch.delenv("LD_PRELOAD")
+    read = run(capfd, "ior", mpi, ior_command(file, "-r", "-R", *outputs, **SLOW))
+    assert (median(read, "moved"), median(read, "wrong")) == (sum(written) * 4096, 0)
+    status.write_text("7\n")
+    refused = run(capfd, "ior", mpi, ior_command(file, "-r", *outputs, **SLOW), status=2)
+    assert any(
+        f"{status} does not hold the transfers of 2 ranks" in f["what"] for f in of_kind(refused, "failure")
+    )
+
+
+@pytest.mark.parametrize("mpi", MPIS)
+@pytest.mark.parametrize("variant", ["--stock", "--accelerated"])
+def test_a_view_places_the_same_bytes(
+    folder: Path, capfd: pytest.CaptureFixture[str], mpi: str, variant: str
+) -> None:
+    """-V: interleaved blocks of three segments, as without a view; -Y and -E besides."""
+    shape = ["-s", "3", "-l", "offset"]
+    for name, options in (("offsets", []), ("view", ["-V", "-Y", "-v", "-v", "-A", "3"])):
+        records = run(
+            capfd, "ior", mpi, ior_command(folder / name, "-w", "-W", *shape, *options), variant=[variant]
+        )
+        assert median(records, "wrong") == 0
+    assert (folder / "offsets").read_bytes() == (folder / "view").read_bytes()
+    assert len((folder / "view").read_bytes()) == 3 * 2 * BLOCK
+    larger = (folder / "view").read_bytes() + b"kept"
+    (folder / "view").write_bytes(larger)
+    run(capfd, "ior", mpi, ior_command(folder / "view", "-w", "-E", *shape), variant=[variant])
+    assert (folder / "view").read_bytes() == larger
+    run(capfd, "ior", mpi, ior_command(folder / "view", "-w", *shape), variant=[variant])
+    assert (folder / "view").read_bytes() == larger[:-4]
+
+
+@pytest.fixture(params=["file", "memory"])
+def accelerated(request: pytest.FixtureRequest) -> Iterator[list[str]]:
+    """The options of a benchmark with the accelerator at each level, with a store of its own."""
+    store = tempfile.mkdtemp(prefix="assay-test-io-", dir="/dev/shm")
+    yield ["--accelerated", "--until", request.param, "--store", store]
+    shutil.rmtree(store)
+
+
+def with_accelerator(mpi: str) -> None:
+    if not (engines_folder() / f"libassay-io-{mpi}.so").is_file():
+        pytest.skip(f"no accelerator for {mpi} here")
+
+
+@pytest.mark.parametrize("mpi", MPIS)
+def test_ior_of_peanuts_with_the_accelerator(
+    folder: Path, capfd: pytest.CaptureFixture[str], mpi: str, accelerated: list[str]
+) -> None:
+    """What it writes is the file that the MPI itself writes, and each reads the other's."""
+    with_accelerator(mpi)
+    options = ["-l", "timestamp", "-O", "summaryFormat=JSON", "-O", f"summaryFile={folder}/ior.json"]
+    for name, variant in (("stock", ["--stock"]), ("fast", accelerated)):
+        run(capfd, "ior", mpi, ior_command(folder / name, "-w", *options), variant=variant)
+        (result,) = json.loads((folder / "ior.json").read_text())["tests"][0]["Results"][0]
+        assert result["access"] == "write" and result["bwMiB"] > 0
+    for name, variant in (("stock", accelerated), ("fast", ["--stock"])):
+        read = run(
+            capfd,
+            "ior",
+            mpi,
+            ior_command(folder / name, "-r", "-R", "-C", "-Q", "1", *options),
+            variant=variant,
+        )
+        assert median(read, "wrong") == 0
+        assert {r["params"]["io"] for r in of_kind(read, "measurement")} == {variant[0].removeprefix("--")}
+    assert (folder / "stock").read_bytes() == (folder / "fast").read_bytes()
+
+
+@pytest.mark.parametrize("mpi", MPIS)
+def test_rdbench_of_peanuts_with_the_accelerator(
+    folder: Path, capfd: pytest.CaptureFixture[str], mpi: str, accelerated: list[str]
+) -> None:
+    """Snapshots are equal to the last bit."""
+    with_accelerator(mpi)
+    for name, variant in (("stock", ["--stock"]), ("fast", accelerated)):
+        command = [
+            "rdbench",
+            "--length",
+            "64",
+            "--output",
+            f"{folder}/{name}_",
+            "--nomkdir",
+            "--iotype",
+            "view",
+        ]
+        command += ["--steps", "20", "--interval", "10", "--disable-initial-output", "--xnp", "2", "--nosync"]
+        records = run(capfd, "reaction-diffusion", mpi, command, variant=variant)
+        assert median(records, "wrong") == 0
+    names = [f"64x64-32x64-{number:06}.bin" for number in (0, 1)]
+    for name in names:
+        assert (folder / f"stock_{name}").read_bytes() == (folder / f"fast_{name}").read_bytes()
+
+
+@pytest.mark.parametrize("mpi", HDF5_MPIS)
+def test_h5bench_of_peanuts_with_the_accelerator(
+    folder: Path, capfd: pytest.CaptureFixture[str], mpi: str, accelerated: list[str]
+) -> None:
+    """It writes a file with the accelerator, which the MPI itself reads, and the other way round."""
+    with_accelerator(mpi)
+    lines = ["MEM_PATTERN=CONTIG", "FILE_PATTERN=CONTIG", "TIMESTEPS=2", "COLLECTIVE_DATA=NO", "READ_OPTION=FULL",
+             "EMULATED_COMPUTE_TIME_PER_TIMESTEP=0 s", "NUM_DIMS=1", "DIM_1=4 K"]  # fmt: skip
+    (folder / "h5.cfg").write_text("\n".join(lines) + "\n")
+    for writer, reader in ((accelerated, ["--stock"]), (["--stock"], accelerated)):
+        run(capfd, "hdf5", mpi, ["h5bench_write", "h5.cfg", "rw.h5"], variant=writer)
+        assert (
+            median(run(capfd, "hdf5", mpi, ["h5bench_read", "h5.cfg", "rw.h5"], variant=reader), "wrong") == 0
+        )
+        (folder / "rw.h5").unlink()
+
+
 @pytest.mark.parametrize(
     ("benchmark", "command", "message"),
     [
+        ("ior", ["-w", "-O", "stoneWallingStatusFile=f"], "the write has no stonewall"),
+        ("ior", ["-w", "-Y", "-D", "3"], "cannot be synced after each write and stonewalled"),
+        ("ior", ["--quick"], "unrecognized arguments: --quick"),
+        ("reaction-diffusion", ["--quick"], "unrecognized arguments: --quick"),
+        ("hdf5", ["QUICK=1"], "QUICK=1 is not supported"),
         ("ior", ["-l", "zeros"], "'zeros' is not one of timestamp, offset, incompressible, random"),
         ("ior", ["-O", "lustreStripeCount=4"], "-O lustreStripeCount=4: it is not a directive"),
         ("ior", ["-O", "summaryFormat=CSV"], "only JSON is supported"),
@@ -200,7 +341,6 @@ def test_wear_out_brings_every_rank_to_the_fastest(
         ("ior", ["-G", "4294967296"], "signature"),
         ("ior", ["-C", "-Z"], "reordered in two ways"),
         ("ior", ["-O", "stoneWallingWearOut=1"], "needs the time of the stonewall"),
-        ("ior", ["-O", "stoneWallingStatusFile=f"], "it is not a directive"),
         (
             "reaction-diffusion",
             ["--disable-initial-output", "-s", "5", "-i", "10"],

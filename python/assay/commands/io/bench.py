@@ -155,6 +155,11 @@ def _add_options(parser: Parser, name: str) -> None:
     add(advanced, "--store")
     add(advanced, "--store-size")
     add(advanced, "--consistency")
+    advanced.add_argument(
+        "--until",
+        choices=("file", "memory"),
+        help="of the accelerator: as of 'assay io run' (default: file)",
+    )
 
 
 def run_bench(args: argparse.Namespace) -> int:
@@ -164,6 +169,8 @@ def run_bench(args: argparse.Namespace) -> int:
     run = open_run(f"io-{args.benchmark}", args)
     run.info.hosts = request.hosts
     run.info.options = {"mpi": request.launcher.name, "variants": list(request.variants), **request.params}
+    if args.until:
+        run.info.options["until"] = args.until
     run.save()
     session = Session(run, verbose=args.verbose, quiet=args.json)
     session.err.print(_summary(request))
@@ -246,7 +253,7 @@ def build_request(args: argparse.Namespace) -> StorageRequest:
         nodes=args.node_counts or (),
         rounds=args.repeats or 3,
         timeout=args.timeout,
-        accelerator=AcceleratorOptions(args.store, args.store_size, args.consistency),
+        accelerator=AcceleratorOptions(args.store, args.store_size, args.consistency, args.until),
     )
 
 

@@ -57,12 +57,12 @@ def _json(text: str) -> str:
 IOR_FLAGS = {
     "-w": "write", "-r": "read", "-W": "check_write", "-R": "check_read", "-c": "collective", "-C": "reorder",
     "-e": "fsync", "-F": "file_per_process", "-g": "barriers", "-k": "keep", "-z": "random", "-p": "preallocate",
-    "-Z": "reorder_random",
+    "-Z": "reorder_random", "-E": "existing", "-Y": "fsync_each", "-V": "view",
 }  # fmt: skip
 IOR_VALUES: dict[str, tuple[str, Callable[[str], Scalar]]] = {
     "-a": ("api", _mpiio), "-t": ("transfer", size), "-b": ("block", size), "-s": ("segments", number),
     "-i": ("repetitions", number), "-Q": ("task_offset", number), "-G": ("signature", integer), "-o": ("file", str),
-    "-l": ("packet", _packet), "-D": ("stonewall", number), "-X": ("random_seed", integer),
+    "-l": ("packet", _packet), "-D": ("stonewall", number), "-X": ("random_seed", integer), "-d": ("delay", number),
 }  # fmt: skip
 # IOR's directives (-O NAME=VALUE), which take the place of an option or have none; in lower case.
 IOR_DIRECTIVES: dict[str, tuple[str, Callable[[str], Scalar]]] = {
@@ -76,7 +76,10 @@ IOR_DIRECTIVES: dict[str, tuple[str, Callable[[str], Scalar]]] = {
     "reordertasks": ("reorder", _switch), "reordertasksconstant": ("reorder", _switch),
     "reordertasksrandom": ("reorder_random", _switch), "fileperproc": ("file_per_process", _switch),
     "intratestbarriers": ("barriers", _switch), "keepfile": ("keep", _switch), "randomoffset": ("random", _switch),
-    "preallocate": ("preallocate", _switch), "summaryfile": ("summary_file", str),
+    "preallocate": ("preallocate", _switch), "useexistingtestfile": ("existing", _switch),
+    "fsyncperwrite": ("fsync_each", _switch), "usefileview": ("view", _switch), "intertestdelay": IOR_VALUES["-d"],
+    "stonewallingstatusfile": ("status_file", str), "verbose": ("verbose", number), "refnum": ("reference", number),
+    "summaryfile": ("summary_file", str),
     "summaryformat": ("summary_format", _json),
 }  # fmt: skip
 IOR_HELP = """IOR's own options (after '--' for those that Assay has too: -w, -o, -v):
@@ -85,6 +88,7 @@ IOR_HELP = """IOR's own options (after '--' for those that Assay has too: -w, -o
   -C read another rank's data   -Z a random rank's, -X SEED   -Q N distance in nodes, with -Z least
   -l timestamp|offset|incompressible|random data   -G N signature of the data, also below 0
   -c collective   -F a file per process   -z random order   -p preallocate   -g barriers   -e fsync
+  -E existing file   -V file view   -Y sync each write   -d SECONDS pause   -v, -A N no effect here
   -D SECONDS stonewall   -O NAME=VALUE,... directives, such as stoneWallingWearOut=1,
   stoneWallingWearOutIterations=N, summaryFormat=JSON,summaryFile=FILE, and the options' long names"""
 
@@ -116,7 +120,8 @@ def ior(arguments: Sequence[str]) -> Original:
         return Original({"transfer": "4096,32768,262144,1048576", "block": 32 << 20, "reorder": True, "read_own": True,
                          "fsync": True, "check_write": True, "write": True, "read": True})  # fmt: skip
     parsed = vars(_ior_parser().parse_args(without_program(arguments, "ior")))
-    parsed.pop("api")
+    for name in ("api", "verbose", "reference"):
+        parsed.pop(name, None)
     if parsed["block"] % parsed["transfer"]:
         raise UserError(
             f"ior: a block (-b) of {parsed['block']} B is not a multiple of a transfer (-t) of {parsed['transfer']} B",
@@ -132,6 +137,11 @@ def _ior_parser() -> argparse.ArgumentParser:
     for option, name in IOR_FLAGS.items():
         parser.add_argument(option, dest=name, action="store_true")
     parser.add_argument("-O", dest="directives", action=_Directives)
+    # Of IOR's text output. The records have everything at any verbosity.
+    parser.add_argument("-v", dest="verbose", action="count")
+    parser.add_argument("-A", dest="reference", type=number)
+    parser.add_argument("--mpiio.preallocate", dest="preallocate", action="store_true")
+    parser.add_argument("--mpiio.useFileView", dest="view", action="store_true")
     parser.set_defaults(transfer=256 << 10, block=1 << 20, summary_file=None, summary_format=None)
     return parser
 
