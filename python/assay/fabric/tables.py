@@ -78,13 +78,18 @@ def min_hop(fabric: Fabric) -> ForwardingTables:
 
 
 def up_down(fabric: Fabric) -> ForwardingTables:
+    topology, distances = up_down_hops(fabric)
+    return topology.finished(_least_loaded(topology, distances), "up/down")
+
+
+def up_down_hops(fabric: Fabric) -> tuple[NextHops, Distances]:
     """Up is away from the hosts, or, where that leaves hosts apart, towards one switch in the middle."""
     topology = NextHops(fabric)
     distances = topology.up_down_distances()
     if (distances.total[fabric.leaves] >= FAR).any():
         topology = NextHops(fabric, _towards_the_middle(topology))
         distances = topology.up_down_distances()
-    return topology.finished(_least_loaded(topology, distances), "up/down")
+    return topology, distances
 
 
 def _towards_the_middle(topology: NextHops) -> Ints:
@@ -106,7 +111,7 @@ ENGINES: dict[str, Callable[[Fabric], ForwardingTables]] = {
 
 
 @dataclass(frozen=True)
-class _Distances:
+class Distances:
     """[S, leaves]: hops to each leaf switch on allowed paths, and on paths that only go down."""
 
     total: Ints
@@ -140,9 +145,9 @@ class NextHops:
         order, count = _sorted_ports(is_up)
         return np.where(np.arange(order.shape[1]) < count[:, None], order, 0).astype(np.int32)
 
-    def distances(self) -> _Distances:
+    def distances(self) -> Distances:
         source, target = self.fabric.link_from[self.links], self.fabric.link_to[self.links]
-        return _Distances(self._relaxed(self._start(), source, target))
+        return Distances(self._relaxed(self._start(), source, target))
 
     def distances_to(self, switch: int) -> Ints:
         """[S] hops to one switch; FAR where there is no path."""
@@ -151,7 +156,7 @@ class NextHops:
         source, target = self.fabric.link_from[self.links], self.fabric.link_to[self.links]
         return self._relaxed(distance, source, target)[:, 0]
 
-    def up_down_distances(self) -> _Distances:
+    def up_down_distances(self) -> Distances:
         """A switch with a way down uses the shortest of them; another goes up to the nearest that has one."""
         source, target = self.fabric.link_from[self.links], self.fabric.link_to[self.links]
         descends = self.levels[source] > self.levels[target]
@@ -163,7 +168,7 @@ class NextHops:
             further = self._nearest(total, source[climbs], target[climbs])
             following = np.where(fixed, down, np.minimum(total, further + 1))
             if np.array_equal(following, total):
-                return _Distances(total, down)
+                return Distances(total, down)
             total = following
 
     def _start(self) -> Ints:
@@ -188,7 +193,7 @@ class NextHops:
             nearest[sources] = np.minimum.reduceat(distance[target[order]], first, axis=0)
         return np.minimum(nearest, FAR - 1)
 
-    def candidates(self, distance: _Distances, leaf: int) -> Bools:
+    def candidates(self, distance: Distances, leaf: int) -> Bools:
         """[S, ports + 1] the ports on allowed shortest paths to a leaf switch."""
         total = distance.total[:, leaf]
         closer = (self.neighbour >= 0) & (total[self.neighbour] == total[:, None] - 1)
@@ -201,7 +206,7 @@ class NextHops:
         climbs = self.levels[self.neighbour] > self.levels[:, None]
         return np.asarray(closer & np.where((down < FAR)[:, None], closer_down, climbs))
 
-    def goes_down(self, distance: _Distances, leaf: int) -> Bools:
+    def goes_down(self, distance: Distances, leaf: int) -> Bools:
         """[S, 1] switches that reach a leaf switch by going down."""
         assert distance.down is not None
         return np.asarray(distance.down[:, leaf] < FAR)[:, None]
@@ -233,7 +238,7 @@ def _sorted_ports(mask: Bools) -> tuple[Ints, Ints]:
     return np.argsort(~mask, axis=1, kind="stable").astype(np.int32), mask.sum(1).astype(np.int32)
 
 
-def _least_loaded(topology: NextHops, distance: _Distances) -> NDArray[np.uint16]:
+def _least_loaded(topology: NextHops, distance: Distances) -> NDArray[np.uint16]:
     ports = topology.empty()
     rows = np.arange(topology.fabric.switches)
     load = np.zeros(topology.neighbour.shape, np.int64)

@@ -20,7 +20,7 @@ from scipy.optimize import linprog
 from scipy.sparse import coo_array
 
 from assay.errors import UserError
-from assay.fabric.tables import FAR, NO_ENTRY, ForwardingTables, NextHops
+from assay.fabric.tables import FAR, NO_ENTRY, ForwardingTables, up_down_hops
 from assay.fabric.topology import Fabric, Ints
 
 Floats = NDArray[np.float64]
@@ -96,8 +96,7 @@ class _Router:
 
     def __init__(self, fabric: Fabric) -> None:
         self.fabric = fabric
-        self.hops = NextHops(fabric)
-        self.distance = self.hops.up_down_distances()
+        self.hops, self.distance = up_down_hops(fabric)
         self.senders = np.bincount(
             fabric.host_switch[fabric.host_switch >= 0], minlength=fabric.switches
         ).astype(np.int64)
@@ -229,7 +228,7 @@ def _require_connected(fabric: Fabric, total: Ints) -> None:
         cut = np.flatnonzero(total[fabric.leaves, leaf] >= FAR)
         if len(cut):
             here, there = (fabric.switch_names[fabric.leaves[k]] for k in (int(cut[0]), leaf))
-            raise UserError(f"no way goes up and then down from {here} to {there}", "avoid fewer cables")
+            raise UserError(f"no way leads from {here} to {there}", "avoid fewer cables")
 
 
 def entry_bound(fabric: Fabric) -> int:
@@ -250,8 +249,7 @@ def entry_bound(fabric: Fabric) -> int:
 def lower_bound(fabric: Fabric) -> float | None:
     """Flows of the fullest link where every flow is split over all shortest ways up and down; None where the linear
     programme is too large. A variable is the flow to a leaf switch over a link; the loads are at most the last one."""
-    hops = NextHops(fabric)
-    distance = hops.up_down_distances()
+    hops, distance = up_down_hops(fabric)
     senders = np.bincount(fabric.host_switch, minlength=fabric.switches).astype(np.float64)
     columns: list[Ints] = []
     leaf_of: list[Ints] = []
