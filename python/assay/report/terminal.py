@@ -15,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from assay.records.schema import AnyRecord, Context, Failure, Finding, Measurement, Verdict
-from assay.records.text import printable
+from assay.records.text import one_line, printable
 from assay.records.units import format_quantity, format_share, format_size
 from assay.report.alloc import show_alloc
 from assay.report.fabric import show_fabric
@@ -89,9 +89,9 @@ def show_run(console: Console, records: Sequence[AnyRecord]) -> None:
     show_alloc(console, records)
     show_model(console, records)
     for failure in (r for r in records if isinstance(r, Failure)):
-        console.print(Text.assemble(("failed: ", "bold red"), failure.what), soft_wrap=True)
+        console.print(Text.assemble(("failed: ", "bold red"), one_line(failure.what)), soft_wrap=True)
         if failure.fix:
-            console.print(f"        fix: {failure.fix}")
+            console.print(f"        fix: {one_line(failure.fix)}", soft_wrap=True)
     show_findings(console, [r for r in records if isinstance(r, Finding)])
 
 
@@ -202,4 +202,5 @@ def _figure(value: float | None, unit: str) -> str:
 
 
 def show_outcome(console: Console, outcome: str, because: str = "") -> None:
-    console.print(Text.assemble((outcome, STYLES[outcome]), f"  {because}" if because else ""))
+    text = Text.assemble((outcome, STYLES[outcome]), f"  {one_line(because)}" if because else "")
+    console.print(text, soft_wrap=True)

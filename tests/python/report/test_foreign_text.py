@@ -7,8 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from assay.measure.session import Session
-from assay.records.run import Run
+from assay.measure.show_progress import shown_progress
 from assay.records.schema import (
     AnyRecord,
     Context,
@@ -20,7 +19,7 @@ from assay.records.schema import (
     Summary,
     Verdict,
 )
-from assay.report.terminal import console, show_run, show_verdicts
+from assay.report.terminal import console, show_outcome, show_run, show_verdicts
 
 HOSTILE = [
     "[/x]",
@@ -66,13 +65,23 @@ def test_records(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert not name.isprintable() or text.count(name) == 3
 
 
+def test_a_failure_and_its_outcome_are_a_line_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Launchers and simulators say much in several lines; a line of theirs must not look like a verdict."""
+    what = "SimGrid failed:\n  Parse error\r\nPASS\n" + 20 * "long line "
+    text = printed(monkeypatch, lambda out: show_run(out, [Failure(what=what, fix=what)]))
+    assert len(text.splitlines()) == 2
+    text = printed(monkeypatch, lambda out: show_outcome(out, "INCONCLUSIVE", what))
+    assert text.startswith("INCONCLUSIVE  SimGrid failed:; Parse error; PASS; long") and text.count("\n") == 1
+
+
 @pytest.mark.parametrize("name", HOSTILE)
 @pytest.mark.parametrize("terminal", [True, False])
-def test_progress(name: str, terminal: bool, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
-    session = Session(Run.create("net", ["assay"], path=tmp_path / "run"))
-    session.err.file = io.StringIO()
+def test_progress(name: str, terminal: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = console()
+    out.file = io.StringIO()
     monkeypatch.setattr(Console, "is_terminal", terminal)
-    with session._progress(name) as update:
+    with shown_progress(out, name) as update:
         update(Progress(done=0.5, label=name))
-    assert not set(session.err.file.getvalue()) & set("\x07\u202e")
-    assert "]0;t" not in session.err.file.getvalue().replace("\\x1b]0;t", "")
+    text = out.file.getvalue()
+    assert not set(text) & set("\x07\u202e")
+    assert "]0;t" not in text.replace("\\x1b]0;t", "")
