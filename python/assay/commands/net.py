@@ -102,7 +102,7 @@ def conduct(args: argparse.Namespace, request: NetworkRequest, built_in: tuple[s
     """Measures and judges a checked request. Returns the exit code. A simulated cluster leaves out ``built_in``, as
     it has no wire to judge."""
     wanted = specifications(args, *built_in)
-    check_hosts(request.site, [*request.servers, *request.clients])
+    check_hosts(request.site, [*request.servers, *request.clients], request.launcher.name)
     run = open_run("net", args)
     run.info.hosts = [host for segment in request.segments() for host in segment.hosts]
     run.info.options = {

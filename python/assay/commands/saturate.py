@@ -55,7 +55,7 @@ class Saturate:
     def run(self, args: argparse.Namespace) -> int:
         request = build_request(args)
         wanted = specifications(args)
-        check_hosts(request.site, request.hosts)
+        check_hosts(request.site, request.hosts, request.launcher.name)
         return conduct(args, request, wanted, "saturate")
 
 

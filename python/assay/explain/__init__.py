@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 
+from assay.explain.adapters import slow_adapter
 from assay.explain.alloc import alloc
 from assay.explain.corruption import corruption
 from assay.explain.counters import port_errors
@@ -35,6 +36,7 @@ Rule = Callable[[Evidence], list[Finding]]
 RULES: dict[str, Rule] = {
     "corruption": corruption,  # payloads that arrived with wrong bytes
     "wire_bypass": wire_bypass,  # payload that did not cross the network (shared memory, another adapter)
+    "slow_adapter": slow_adapter,  # a slow adapter that was used while a much faster one was idle
     "shared_network": shared_network,  # another network measurement at the same time
     "host_names": host_names,  # a machine that the host list names twice, or not at all
     "packet_loss": packet_loss,  # a host that loses packets that it sends or receives

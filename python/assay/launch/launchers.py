@@ -75,6 +75,7 @@ class Local:
             "BatchMode=yes",
             "-o",
             f"ConnectTimeout={SSH_LIMIT_S}",
+            "--",  # a host's name is no option, whatever it begins with
             host,
             shlex.join(command),
         ]

@@ -21,10 +21,13 @@ LIMIT_S = 3.0
 CONCURRENT = 64
 
 
-def check_hosts(site: Site, hosts: Sequence[str]) -> None:
-    """Raises UserError that names the hosts that are unknown or do not answer."""
+def check_hosts(site: Site, hosts: Sequence[str], launcher: str = "") -> None:
+    """Raises UserError that names the hosts that are unknown or do not answer.
+
+    srun needs no ssh and names the nodes that Slurm cannot use, so nothing is checked before it.
+    """
     unique = list(dict.fromkeys(hosts))
-    if site.name == "here":
+    if site.name == "here" or (launcher == "srun" and not site.lab):
         return
     if site.lab:
         _check_lab(site, unique)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from assay.errors import UserError
-from assay.launch import launchers
-from assay.launch.launchers import LAUNCHERS, Hydra, OpenMpi, Srun, default_launcher, find_launcher
+from assay.launch import launchers, reach
+from assay.launch.launchers import LAUNCHERS, Hydra, Local, OpenMpi, Srun, default_launcher, find_launcher
 from assay.launch.placement import REMOTE, Segment
 
 
@@ -26,6 +26,18 @@ def test_srun_keeps_the_order_of_ranks_and_ends_all_with_one() -> None:
     assert "--kill-on-bad-exit=1" in command and command[-1] == "probe"
     with pytest.raises(UserError, match="one environment"):
         Srun().command(REMOTE, [Segment(["a"], {"X": "1"}), Segment(["b"])], ["probe"])
+
+
+def test_a_host_is_no_option_of_ssh() -> None:
+    command = Local().command(REMOTE, [Segment(["-oProxyCommand=x"])], ["probe"])
+    assert command[command.index("--") + 1 :] == ["-oProxyCommand=x", "probe"]
+
+
+def test_srun_needs_no_ssh_port(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reach, "probe_hosts", lambda hosts: dict.fromkeys(hosts, "does not answer"))
+    reach.check_hosts(REMOTE, ["n1"], "srun")
+    with pytest.raises(UserError, match="n1: does not answer"):
+        reach.check_hosts(REMOTE, ["n1"], "openmpi")
 
 
 def test_an_unknown_launcher_is_told_the_known_ones() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -151,6 +152,14 @@ def slow_lab() -> Iterator[Lab]:
         made.down()
 
 
+def could_have_found(run: Run) -> float:
+    """The share of its peers' rate at which a run says that it finds a host."""
+    (verdict,) = [r for r in run.records if isinstance(r, Verdict) and "fault" in r.criterion]
+    match = re.search(r"at ([\d.]+) % of its peers' rate would have been found", verdict.reason)
+    assert match, verdict.reason
+    return float(match[1]) / 100
+
+
 @pytest.mark.parametrize(
     ("fault", "side"), [(Fault(tx=16 * MBIT), "transmit"), (Fault(rx=16 * MBIT), "receive")]
 )
@@ -160,7 +169,13 @@ def test_a_side_that_the_duplex_limit_hides_is_found(
     """Both directions together reach 16 Mbit/s each on every host, so the sweep sees nothing."""
     with afflicted(slow_lab, "h4", fault):
         status, run = net(slow_lab, tmp_path / "run", "--sizes", "64KiB,256KiB", "--budget", "30s")
-    (finding,) = [f for f in findings(run) if f.severity == "fault"]
+    found = [f for f in findings(run) if f.severity == "fault"]
+    if (
+        not found
+    ):  # a busy machine's figures scatter too much: then the verdict has to say that it cannot see this
+        assert could_have_found(run) < 0.8
+        return
+    (finding,) = found
     assert (finding.rule, finding.subject.host, finding.side) == ("slow_host", "h4", side)
     assert finding.effect == pytest.approx(-0.2, abs=0.06)
     assert status == 1
@@ -194,8 +209,7 @@ def test_two_runs_at_once_notice_each_other_and_a_passing_one_states_its_power(
     for run in (second, Run.load(tmp_path / "first")):
         assert [f.severity for f in findings(run) if f.rule == "shared_network"] == ["warning"]
     if status == 0:
-        (verdict,) = [r for r in second.records if isinstance(r, Verdict) and "fault" in r.criterion]
-        assert "would have been found" in verdict.reason
+        assert 0 < could_have_found(second) < 1
 
 
 @contextmanager
