@@ -1,7 +1,8 @@
 """Which adapter of each host carried the bytes, and whether a much faster one was idle.
 
 An MPI that cannot open an InfiniBand or 100 Gbit/s adapter falls back to TCP over whatever interface it finds, and
-every figure is then right for the wrong network. Bytes are the ports' counters of the run, speeds what the links negotiated.
+every figure is then right for the wrong network. Bytes are the ports' counters of the run, speeds what the links
+negotiated.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from ClusterShell.NodeSet import NodeSet
 
 from assay.explain.evidence import Evidence
 from assay.records.schema import AnyRecord, Context, Finding, Measurement, Subject
-from assay.records.units import format_bit_rate, format_quantity, format_share
+from assay.records.units import format_quantity, format_share
 
 SENT = ("port_xmit_data", "tx_bytes")
 MUCH_FASTER = (
@@ -82,7 +83,7 @@ def slow_adapter(evidence: Evidence) -> list[Finding]:
 def _finding(
     adapters: dict[str, Adapters], hosts: list[str], used: str, slow: float, idle: str, fast: float
 ) -> Finding:
-    speeds = [format_bit_rate(speed) for speed in (slow, fast)]
+    speeds = [f"{speed * 8 / 1e9:g} Gbit/s" for speed in (slow, fast)]
     return Finding(
         rule="slow_adapter",
         cause=f"{NodeSet.fromlist(hosts)} used {used} ({speeds[0]}) while {idle} ({speeds[1]}) was up and idle",
