@@ -168,6 +168,7 @@ def test_a_partial_run_says_so_plainly(open_report: Open) -> None:
         "This run is partial. rank 5 on h5 died after 9 of 23 sizes" in page.locator(".notice").inner_text()
     )
     assert "rank 5 on h5 died (signal 9)" in page.locator("#failures").inner_text()
+    assert "before the run ended early" in page.locator("#findings").inner_text()
     assert "h2 → h6" in page.locator("#corruption").inner_text()
     assert table(page, "The sweep, one row a message size and operation").locator("[data-row]").count() == 9
     assert page.get_by_role("columnheader", name="Corrupted").count() == 1

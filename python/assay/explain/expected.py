@@ -45,8 +45,11 @@ class Expected:
 
 
 def expected_figures(records: Iterable[AnyRecord]) -> list[Expected]:
-    """The intervals of every Ethernet port, RDMA port and GPU whose contexts say enough."""
+    """The intervals of every Ethernet port, RDMA port and GPU whose contexts say enough. Devices in software (SoftRoCE
+    has no PCI address), and emulated machines, claim rates that they do not have."""
     contexts = [record for record in records if isinstance(record, Context)]
+    if any(context.facts.get("machine.virtual") in ("emulated", "simulated") for context in contexts):
+        return []
     by_device = {(c.subject.host, c.subject.device): c.facts for c in contexts}
     figures: list[Expected | None] = []
     for context in contexts:
@@ -54,7 +57,7 @@ def expected_figures(records: Iterable[AnyRecord]) -> list[Expected]:
         pci = by_device.get((host, str(facts.get("device.pci", ""))), {})
         if facts.get("interface.kind") == "physical" and facts.get("interface.link_layer") == "Ethernet":
             figures.append(_ethernet(host, device, facts, pci))
-        elif facts.get("rdma.state") == "ACTIVE":
+        elif facts.get("rdma.state") == "ACTIVE" and "device.pci" in facts:
             figures.append(_rdma(host, device, facts, pci))
         elif facts.get("pcie.vendor") == "10de" and "pcie.width" in facts:
             figures.append(_gpu(host, device, facts))

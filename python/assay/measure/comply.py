@@ -27,7 +27,7 @@ from assay.measure.network import NetworkRequest, measure_network
 from assay.measure.node import measure_node
 from assay.measure.rdma import Endpoint, Pair, measure_rdma, plan_ports, ports_of, why_no_pair
 from assay.measure.session import Session
-from assay.measure.udp import NoAddress, UdpEndpoint, measure_udp
+from assay.measure.udp import RECEIVE, SEND, NoAddress, UdpEndpoint, measure_udp
 from assay.measure.workload import load_workload
 from assay.records.devices import (
     EthernetPort,
@@ -123,8 +123,8 @@ def _measure(
     params = dict(specification.parameters.get(name, {}))
     if offer.realtime and "realtime" in _parameters_of(name):
         params["realtime"] = True
-    if name == "node.udp_receive":
-        _receive(session, inventory, offer, {**params, **specification.parameters.get("node.udp_send", {})})
+    if name == RECEIVE:
+        _receive(session, inventory, offer, {**params, **specification.parameters.get(SEND, {})})
     elif name == RDMA:
         _rdma(session, inventory, offer, params)
     elif name == "node.memory_paced":
@@ -147,15 +147,14 @@ def _each_host(session: Session, name: str, offer: Offer, params: dict[str, Scal
 
 def _receive(session: Session, inventory: Inventory, offer: Offer, params: dict[str, Scalar]) -> None:
     """Each interface of each offered host receives from the peer; one after the other."""
-    name = "node.udp_receive"
     steps: list[Step] = []
     for host, identity in names_in_records(session.run.records, offer.hosts).items():
         interfaces = offer.interfaces or _fast_ports(session, inventory, host, identity)
         if not offer.peer:
-            session.waive(name, host, "no system to send from was named: give --peer HOST")
+            session.waive(RECEIVE, host, "no system to send from was named: give --peer HOST")
             continue
         if not interfaces:
-            session.waive(name, host, "no interface of 10 Gbit/s is up: name others with --interfaces")
+            session.waive(RECEIVE, host, "no interface of 10 Gbit/s is up: name others with --interfaces")
         for interface in interfaces:
             steps.append(
                 Step(
@@ -173,7 +172,7 @@ def _receive(session: Session, inventory: Inventory, offer: Offer, params: dict[
                     ),
                 )
             )
-    _each_device(session, name, steps)
+    _each_device(session, RECEIVE, steps)
 
 
 def _fast_ports(session: Session, inventory: Inventory, host: str, identity: str) -> list[str]:
@@ -193,7 +192,7 @@ def _fast_ports(session: Session, inventory: Inventory, host: str, identity: str
             session.err.print(f"{host} {port.found()}: left out, not a port of {wanted}")
         else:
             expected = f"expected: up at {wanted}, with an address of its own"
-            session.unfit("node.udp_receive", host, port.device, f"{port.found()}; {expected}")
+            session.unfit(RECEIVE, host, port.device, f"{port.found()}; {expected}")
     return chosen
 
 
@@ -282,7 +281,7 @@ def _each_device(session: Session, name: str, steps: Sequence[Step]) -> None:
             session.broken(name, step.host, step.device, reason or "its measurement ended early")
         all_done = all_done and done
     if all_done:
-        session.complete(name)
+        session.complete(*([RECEIVE, SEND] if name == RECEIVE else [name]))
 
 
 def _hidden_gpus(session: Session, offer: Offer) -> None:

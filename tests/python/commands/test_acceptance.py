@@ -92,6 +92,7 @@ def test_a_sound_machine_passes(acceptance: Acceptance) -> None:
     status, run, err = acceptance.run()
     assert {v["criterion"]: v.get("reason") for v in verdicts(run).values() if v["outcome"] != "PASS"} == {}
     assert (status, run["run"]["outcome"], run["run"]["state"]) == (0, "PASS", "complete")
+    assert {"node.gpu_copy", "node.rdma", "node.udp_receive", "node.udp_send"} <= set(run["run"]["completed"])
     asked = {GOVERNOR, TURBO, MEMORY, WRITE, READ, COPIES, ETH, LOSS, PAYLOAD, RDMA, MESSAGES, LEFT, REACHED}
     inventory = {SOCKETS, NUMA, SIZE, GPUS, PORTS, ONE_ETH, TWO_ETH, SLOW_ETH}
     assert set(verdicts(run)) == asked | inventory | {FAULT}

@@ -90,6 +90,14 @@ def test_what_is_not_known_has_no_interval(device: str, facts: dict[str, Any]) -
     assert device not in {figure.device for figure in expected_figures(contexts(machine))}
 
 
+def test_what_is_done_in_software_has_no_interval() -> None:
+    machine = sound_machine()
+    del machine["devices"]["mlx4_0:1"]["device.pci"]
+    assert "mlx4_0:1" not in {figure.device for figure in expected_figures(contexts(machine))}
+    machine["host"]["machine.virtual"] = "emulated"
+    assert expected_figures(contexts(machine)) == []
+
+
 def warnings(*records: AnyRecord) -> list[Finding]:
     return [f for f in explain([*contexts(sound_machine()), *records]) if f.rule == "below_expected"]
 

@@ -40,6 +40,7 @@ def figures(done: dict[str, Any]) -> list[dict[str, Any]]:
             "metric": r["metric"],
             "median": r["summary"]["median"],
             **{k: r["params"][k] for k in ("op", "size", "peer_device")},
+            "direction": r["params"].get("direction", ""),
             "device": r["subject"]["device"],
         }
         for r in records

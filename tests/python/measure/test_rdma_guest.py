@@ -68,6 +68,13 @@ def test_every_port_sends_and_the_planted_rate_is_found(results: Seen) -> None:
 def test_the_bytes_went_over_the_wire(results: Seen) -> None:
     """Two directions, three operations, 64 messages of 64 KiB each, and those that are verified apart."""
     assert results["operations"]["wire"] >= 2 * 3 * 64 * 65536
+    shares = {
+        (f["device"], f["op"], f["direction"]): f["median"]
+        for f in results["operations"]["figures"]
+        if f["metric"] == "wire"
+    }
+    # Both ends of both directions, by the counters of their own interfaces.
+    assert len(shares) == 2 * 3 * 2 and min(shares.values()) >= 1
 
 
 def test_the_table_in_both_directions_with_several_queue_pairs(results: Seen) -> None:

@@ -98,11 +98,23 @@ const SEVERITIES: Record<NonNullable<Finding["severity"]>, string> = {
   advice: "→ Advice",
 };
 
+/** Why there is no finding: what was not measured was not examined, and a failure may have no rule. */
+function withoutFinding(run: Run): string {
+  const measured = run.measurements.some((record) => (record.status ?? "ok") === "ok");
+  if (!measured && run.matrices.length === 0)
+    return "Nothing was measured, so no cause was looked for.";
+  if (run.failures.length > 0 || run.info.state !== "complete")
+    return "No cause was found in what was measured before the run ended early.";
+  if (run.verdicts.some((verdict) => verdict.outcome === "FAIL"))
+    return "No rule explains the criteria that failed: see the verdicts.";
+  return "No cause of trouble was found.";
+}
+
 export function Findings({ run }: { run: Run }) {
   return (
     <section id="findings">
       <h2>Findings</h2>
-      {run.findings.length === 0 && <p class="soft">No cause of trouble was found.</p>}
+      {run.findings.length === 0 && <p class="soft">{withoutFinding(run)}</p>}
       {run.findings.map((finding, index) => (
         <FindingCard key={finding.id ?? index} run={run} finding={finding} />
       ))}
