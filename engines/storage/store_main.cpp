@@ -15,6 +15,7 @@
 #include "core/error.hpp"
 #include "core/main.hpp"
 #include "storage/store/background_drain.hpp"
+#include "storage/store/kept.hpp"
 #include "storage/store/other_jobs.hpp"
 #include "storage/store/progress.hpp"
 #include "storage/store/recover.hpp"
@@ -76,9 +77,10 @@ nlohmann::json undrained_in_use(const Store& store) {
     return {{"records", 0}, {"bytes", pending.bytes}, {"torn", 0}, {"files", as_json(failed)}};
 }
 
-// running: a job has it open; draining: only its background drain has; left: nobody has.
+// running: a job has it open; draining: only its background drain has; kept: for a later job; left:
+// nobody has it.
 const char* state_of(const Store& store, bool is_used) {
-    if (!is_used) return "left";
+    if (!is_used) return store.superblock().phase.load() == Phase::kept ? "kept" : "left";
     const bool ended = store.superblock().phase.load() == Phase::detached;
     return ended && background_drain_runs(store) ? "draining" : "running";
 }
@@ -95,9 +97,13 @@ void print_store(const std::string& path) {
     const bool is_used = in_use(*store);
     auto result = is_used ? undrained_in_use(*store) : as_json(undrained_data(*store));
     const auto& superblock = store->superblock();
+    const KeptData held = kept_data(*store);
     result.update({{"store", path},
                    {"state", state_of(*store, is_used)},
                    {"owner", owner_of(path)},
+                   {"name", superblock.keep},
+                   {"held_bytes", held.bytes},
+                   {"held_files", held.files},
                    {"job", superblock.job},
                    {"host", superblock.host},
                    {"created", superblock.created},
@@ -119,6 +125,10 @@ void recover_store(const std::string& path, const RecoveryOptions& options) {
     auto store = open_store(path);
     if (in_use(*store))
         throw Error(path + " is in use by a running job", "recover it when the job has ended");
+    if (store->superblock().phase.load() == Phase::kept)
+        throw Error(fmt::format("{} is kept as {}: the file system has all of it", path,
+                                store->superblock().keep),
+                    fmt::format("assay io drop {}", store->superblock().keep));
     check_same_boot(*store, options);
     const Recovery recovery = recover(*store, options);
     auto result = as_json(recovery.found);
@@ -128,6 +138,20 @@ void recover_store(const std::string& path, const RecoveryOptions& options) {
                    {"discarded", recovery.discarded}});
     fmt::print("{}\n", result.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
     if (!recovery.kept.empty() || recovery.torn) return;
+    store->remove();
+    remove_dead_links();
+}
+
+void drop_store(const std::string& path, bool discard) {
+    const auto store = open_store(path);
+    if (in_use(*store))
+        throw Error(path + " is in use by a running job or its background drain",
+                    "drop it when they have ended");
+    const auto undrained = undrained_data(*store);
+    if (!discard && (undrained.bytes || undrained.torn))
+        throw Error(
+            fmt::format("{} holds {} bytes that are not in the file system", path, undrained.bytes),
+            fmt::format("assay io recover {}, or drop them with --discard", path));
     store->remove();
     remove_dead_links();
 }
@@ -181,6 +205,9 @@ int main(int argc, char** argv) {
         ->check(CLI::Range(1, 256));
     recover_verb->add_flag("--force", options.force, "write files that were changed since the job");
     recover_verb->add_flag("--discard", options.discard, "drop what cannot be written");
+    auto* drop_verb = app.add_subcommand("drop", "remove stores that the file system has all of");
+    drop_verb->add_option("stores", paths, "stores: files or /dev/dax devices")->required();
+    drop_verb->add_flag("--discard", options.discard, "also what the file system lacks");
     BackgroundSettings background;
     std::string store;
     auto* background_verb = app.add_subcommand(
@@ -195,7 +222,9 @@ int main(int argc, char** argv) {
     return report_errors("assay-store", [&] {
         if (background_verb->parsed()) return drain_in_background(store, background);
         for (const auto& path : paths)
-            list_verb->parsed() ? print_store(path) : recover_store(path, options);
+            if (list_verb->parsed()) print_store(path);
+            else if (drop_verb->parsed()) drop_store(path, options.discard);
+            else recover_store(path, options);
         return 0;
     });
 }

@@ -62,9 +62,10 @@ void raise_to(std::atomic<std::uint64_t>& value, std::uint64_t least) {
 }  // namespace
 
 // On persistent memory the store keeps data over a power failure, which the page cache does not.
+// What later jobs read from memory must be in the store.
 bool AcceleratedFile::may_write_directly() const {
-    return job_->settings().direct && !until_memory_ && job_->nodes() == 1 &&
-           !job_->store().persistent() && is_local(descriptor_->number()) &&
+    return job_->settings().direct && job_->settings().keep.empty() && !until_memory_ &&
+           job_->nodes() == 1 && !job_->store().persistent() && is_local(descriptor_->number()) &&
            !has_pending_data(job_->store(), slot_);
 }
 

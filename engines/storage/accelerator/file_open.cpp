@@ -383,6 +383,8 @@ int AcceleratedFile::flush() {
     const std::uint64_t upto = job_->store().head(job_->local_rank()).tail.load();
     job_->drain().finish(job_->local_rank(), upto);
     int error = job_->drain().retry(slot_);
+    if (!job_->settings().keep.empty() && conflicts_exist())
+        job_->store().file(slot_).conflicted = 1;
     if (!one_node_) {
         const bool repeated = was_repeated();
         std::lock_guard hold(job_->lock());

@@ -11,6 +11,8 @@
 #include "storage/accelerator/remote.hpp"
 #include "storage/store/background.hpp"
 #include "storage/store/file_table.hpp"
+#include "storage/store/kept.hpp"
+#include "storage/store/other_jobs.hpp"
 #include "storage/store/progress.hpp"
 
 namespace assay::storage {
@@ -121,6 +123,7 @@ std::string Job::create_store() {
         MPI_Comm full_node = node_comm_;
         int node_rank;
         PMPI_Comm_rank(full_node, &node_rank);
+        node_on_machine_ = node_rank / static_cast<int>(settings_.ranks_per_node);
         PMPI_Comm_split(full_node, node_rank / static_cast<int>(settings_.ranks_per_node), rank_,
                         &node_comm_);
         PMPI_Comm_free(&full_node);
@@ -136,18 +139,23 @@ std::string Job::create_store() {
     Failure failure;
     char path[4096]{};
     if (local_rank_ == 0) {
+        const std::string own_name =
+            settings_.keep.empty()
+                ? std::string(name) + "-" + std::to_string(rank_)
+                : "keep-" + settings_.keep + "-" + std::to_string(node_on_machine_);
         store_ =
             Store::create(settings_.store, settings_.size, static_cast<std::uint32_t>(local_size_),
-                          name, std::string(name) + "-" + std::to_string(rank_), failure);
+                          name, own_name, failure, settings_.keep);
         if (store_) std::snprintf(path, sizeof path, "%s", store_->path().c_str());
     }
     PMPI_Bcast(path, sizeof path, MPI_BYTE, 0, node_comm_);
     if (local_rank_ != 0 && path[0]) store_ = Store::attach(path, true, failure);
     if (const auto message = first_message(world_, failure.what); !message.empty()) {
-        if (store_ && local_rank_ == 0) store_->remove();
+        if (store_ && local_rank_ == 0 && !store_->taken_over()) store_->remove();
         return message;
     }
     exchange_node_map();
+    agree_on_kept_data();
     writer_ = std::make_unique<Writer>(*store_, local_rank());
     handles_ = std::make_unique<FileHandles>(*store_, local_rank());
     drain_ = std::make_unique<Drain>(*store_, *handles_, settings_.drain_threads);
@@ -163,7 +171,7 @@ std::string Job::create_store() {
     error = first_message(world_, error);
     if (!error.empty()) {
         remote_.reset(), directory_.reset(), drain_.reset(), writer_.reset(), handles_.reset();
-        if (local_rank_ == 0) store_->remove();
+        if (local_rank_ == 0 && !store_->taken_over()) store_->remove();
         return error;
     }
     writer_->prefault(settings_.prefault_seconds);
@@ -191,6 +199,30 @@ void Job::exchange_node_map() {
         nodes_[k] = {entry->second, static_cast<std::uint32_t>(locations[2 * k + 1])};
     }
     node_count_ = static_cast<int>(node_numbers.size());
+}
+
+// Collective: which data of an earlier job the stores may serve. Where a node is missing, the data
+// of files that several nodes had opened may be outdated by that node's.
+void Job::agree_on_kept_data() {
+    if (settings_.keep.empty()) return;
+    KeptPart mine;
+    if (local_rank_ == 0) mine = kept_part(*store_);
+    std::vector<KeptPart> parts(static_cast<std::size_t>(size_));
+    PMPI_Allgather(&mine, sizeof mine, MPI_BYTE, parts.data(), sizeof mine, MPI_BYTE, world_);
+    bool whole = true;
+    const KeptPart* first = nullptr;
+    for (std::size_t rank = 0; rank < parts.size(); ++rank) {
+        if (nodes_[rank].local_rank != 0) continue;
+        if (!first) first = &parts[rank];
+        whole &= parts[rank].job && parts[rank].job == first->job && !parts[rank].evicted_shared;
+    }
+    whole &= first->nodes == static_cast<std::uint64_t>(node_count_);
+    if (local_rank_ == 0) {
+        if (store_->taken_over())
+            void_stale_files(*store_, mine.nodes == 1 && node_count_ == 1, whole);
+        store_->superblock().nodes = static_cast<std::uint32_t>(node_count_);
+    }
+    PMPI_Barrier(node_comm_);
 }
 
 // ---- the end
@@ -332,7 +364,8 @@ void Job::leave_store() {
     drain_->stop();
     const bool background = background_drain_runs(*store_);
     if (!background) complete_abandoned_files();
-    if (kept_data(false).empty()) return store_->remove();
+    if (!settings_.keep.empty()) link_store(*store_);
+    if (kept_data(false).empty()) return store_->finish();
     if (const std::string kept = kept_data(background); !kept.empty()) {
         std::fprintf(stderr, "assay io: %s\n", kept.c_str());
         data_keeper = getpid();

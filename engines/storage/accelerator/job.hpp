@@ -90,6 +90,8 @@ private:
     std::string agree_on_settings();
     std::string create_store();
     void exchange_node_map();
+    void agree_on_kept_data();
+    int node_on_machine_ = 0;  // with ASSAY_IO_RANKS_PER_NODE a machine has several nodes
 
     Settings settings_;
     MPI_Comm world_ = MPI_COMM_NULL, node_comm_ = MPI_COMM_NULL;

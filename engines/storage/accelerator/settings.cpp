@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "storage/store/kept.hpp"
+
 namespace assay::storage {
 namespace {
 
@@ -86,6 +88,10 @@ Settings Settings::from_environment() {
         if (!variable(gone).empty())
             settings.error = std::string(gone) + " is not used any more: set ASSAY_IO_UNTIL=memory";
     read_number("ASSAY_IO_RETRY", settings.retry_s, settings.error);
+    settings.keep = variable("ASSAY_IO_KEEP");
+    if (!settings.keep.empty() && !is_kept_name(settings.keep))
+        settings.error = "ASSAY_IO_KEEP=" + settings.keep +
+                         ": a name of at most 32 letters, digits and ._- is expected";
     read_number("ASSAY_IO_WAIT", settings.wait_s, settings.error);
     settings.drain_program = variable("ASSAY_IO_DRAIN_PROGRAM");
     read_flag("ASSAY_IO_DIRECT", settings.direct, settings.error);
@@ -113,8 +119,8 @@ bool Settings::covers(const std::string& name) const {
 }
 
 std::uint64_t Settings::digest() const {
-    std::string all =
-        store + '\n' + std::to_string(size) + '\n' + interface + '\n' + job + '\n' + error;
+    std::string all = store + '\n' + std::to_string(size) + '\n' + interface + '\n' + job + '\n' +
+                      keep + '\n' + error;
     for (const auto& pattern : file_patterns) all += '\n' + pattern;
     for (const auto choice : {static_cast<int>(visibility), int{until_memory}, int{required},
                               int{direct}, static_cast<int>(ranks_per_node)})

@@ -19,6 +19,7 @@ struct Settings {
     // medium; true: the nodes' stores have it, and background drains hold the file.
     bool until_memory = false;
     unsigned retry_s = 300;  // ASSAY_IO_RETRY: how long a background drain tries again
+    std::string keep;        // ASSAY_IO_KEEP: name under which the stores are kept for later jobs
     unsigned wait_s = 600;   // ASSAY_IO_WAIT: how long open waits for other jobs' data of its file
     std::string drain_program;   // ASSAY_IO_DRAIN_PROGRAM: the background drain's; for tests
     bool required = false;       // ASSAY_IO_REQUIRE: abort if there is no acceleration

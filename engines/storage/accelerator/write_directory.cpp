@@ -10,6 +10,9 @@
 namespace assay::storage {
 
 WriteDirectory::WriteDirectory(Job& job) : job_(job), scanned_(job.store().ranks()) {
+    // What an earlier job has evicted from a kept store is of no interest: see void_stale_files().
+    for (std::uint32_t rank = 0; rank < job.store().ranks(); ++rank)
+        scanned_[rank] = job.store().head(rank).first_record.load();
     for (int rank = 0; rank < job.size(); ++rank)
         if (job.node_of(rank) != job.node())
             world_ranks_[{job.node_of(rank), job.local_rank_of(rank)}] =

@@ -160,7 +160,7 @@ bool BackgroundDrain::release(std::uint32_t slot, const SharedDescriptor& descri
 
 bool BackgroundDrain::ranks_have_ended() const {
     const Phase phase = store_.superblock().phase.load();
-    if (phase == Phase::detached || phase == Phase::clean) return true;
+    if (phase != Phase::active) return true;
     for (std::uint32_t rank = 0; rank < store_.ranks(); ++rank)
         if (!store_.has_ended(store_.head(rank).pid.load())) return false;
     return true;
@@ -200,7 +200,9 @@ void BackgroundDrain::hold_remaining_files() {
 bool BackgroundDrain::finish() {
     auto& superblock = store_.superblock();
     struct stat info{};
-    if (superblock.phase.load() == Phase::clean || fstat(store_.descriptor(), &info)) return true;
+    const Phase phase = superblock.phase.load();
+    if (phase == Phase::clean || phase == Phase::kept || fstat(store_.descriptor(), &info))
+        return true;
     if (S_ISREG(info.st_mode) && !info.st_nlink) return true;  // it was removed
     end_ranks(store_);
     store_.set_phase(Phase::detached);
@@ -223,7 +225,7 @@ bool BackgroundDrain::finish() {
             return false;
         }
     }
-    store_.remove();
+    store_.finish();
     remove_dead_links();
     return true;
 }

@@ -18,14 +18,16 @@
 namespace assay::storage {
 
 constexpr std::uint64_t store_magic = 0x31306f6979617373;  // "ssayio01"
-constexpr std::uint32_t store_version = 4;
+constexpr std::uint32_t store_version = 5;
 constexpr std::size_t page = 4096;
 constexpr std::size_t cache_line = 64;
 constexpr std::size_t file_slots = 4096;
 constexpr std::size_t shared_pointer_slots = 4096;  // shared pointers, one for each open handle
 constexpr std::size_t path_limit = 3840;
 
-enum class Phase : std::uint32_t { formatting, active, clean, detached };
+// detached: the job has ended and data may be missing in the file system. kept: none is missing,
+// and the next job that names the store takes it over.
+enum class Phase : std::uint32_t { formatting, active, clean, detached, kept };
 // Of the background drain, see background_drain.hpp. gave_up: it has ended, and a file was not
 // written.
 enum class BackgroundState : std::uint32_t { none, starting, running, gave_up, not_started };
@@ -60,7 +62,10 @@ struct Superblock {
     char boot[40];                // the kernel's boot_id
     std::int64_t created;         // seconds since the epoch
     std::uint64_t pid_namespace;  // inode of /proc/self/ns/pid of the creator
-    std::uint64_t torn;           // records that recovery has found torn
+    char keep[40];                // the name under which it is kept; "": it is removed
+    char previous_job[40];        // of a store that was taken over
+    std::uint32_t nodes, previous_nodes;
+    std::uint64_t torn;  // records that recovery has found torn
     std::uint32_t persistent;
     std::atomic<Phase> phase;
     alignas(cache_line) std::atomic<std::int64_t> clock_offset;     // ns, added to CLOCK_MONOTONIC
@@ -117,8 +122,9 @@ struct FileSlot {
     // 1: sync or close has returned before the file system had all of it.
     std::atomic<std::uint8_t> acknowledged;
     std::atomic<std::uint8_t> custody_refused;  // the background drain could not open the file
-    std::atomic<Route> route;  // from the first opening for writing to the last close
-    char padding[page - path_limit - 136];
+    std::atomic<Route> route;              // from the first opening for writing to the last close
+    std::atomic<std::uint8_t> conflicted;  // several nodes have written the same bytes
+    char padding[page - path_limit - 137];
     char path[path_limit];  // for messages and recovery; the job itself uses descriptors
 };
 static_assert(sizeof(FileSlot) == page);

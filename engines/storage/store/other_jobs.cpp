@@ -119,6 +119,12 @@ std::string wait_for_other_jobs(const Store& own, const FileStatus& file, unsign
 void link_store(const Store& store) {
     remove_dead_links();
     if (folder_of(store.path()) == stores_folder) return;
+    for (const auto& link : entries(stores_folder, link_prefix)) {
+        char target[PATH_MAX];
+        const ssize_t length = readlink(link.c_str(), target, sizeof target);
+        if (length > 0 && store.path() == std::string(target, static_cast<std::size_t>(length)))
+            return;
+    }
     const std::string name = std::string(stores_folder) + "/" + link_prefix +
                              store.superblock().job + "-" + std::to_string(getpid());
     if (symlink(store.path().c_str(), name.c_str()))

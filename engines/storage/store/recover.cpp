@@ -21,10 +21,11 @@ constexpr std::int64_t grace_ns = 2'000'000'000;
 // No clock of a job goes beyond this.
 constexpr std::uint64_t latest_sequence = ~0ull / 2;
 
-// A store that is being formatted is empty, whatever its heads say; of a clean one nothing is kept.
+// A store that is being formatted is empty, whatever its heads say. Of a clean or kept one the file
+// system has all.
 bool holds_data(const Store& store) {
     const Phase phase = store.superblock().phase.load();
-    return phase != Phase::formatting && phase != Phase::clean;
+    return phase == Phase::active || phase == Phase::detached;
 }
 
 bool lies_in_file_table_and_ring(const Store& store, std::uint32_t rank, const Record& record) {

@@ -66,7 +66,7 @@ struct SuperblockSummary {
     bool store = false;
     std::uint32_t version = 0;
     Phase phase = Phase::clean;
-    std::string job;
+    std::string job, keep, boot;
     StoreLayout layout{};
     std::uint64_t bytes = 0;
 };
@@ -82,6 +82,8 @@ SuperblockSummary read_superblock(int fd, std::size_t existing_bytes) {
         superblock.version,
         superblock.phase,
         std::string(superblock.job, strnlen(superblock.job, sizeof superblock.job)),
+        std::string(superblock.keep, strnlen(superblock.keep, sizeof superblock.keep)),
+        std::string(superblock.boot, strnlen(superblock.boot, sizeof superblock.boot)),
         StoreLayout{superblock.ranks, superblock.record_slots, superblock.ring_bytes},
         superblock.bytes};
     munmap(map, huge_page);
@@ -135,11 +137,15 @@ bool lock_alone(int fd, const struct stat& info) {
 
 // Why a device or file may not be overwritten: another job's data are in it. Empty: it may.
 std::string unrecovered_data(int fd, const std::string& path, std::size_t existing_bytes) {
-    const auto [store, version, phase, job, layout, bytes] = read_superblock(fd, existing_bytes);
+    const auto [store, version, phase, job, keep, boot, layout, bytes] =
+        read_superblock(fd, existing_bytes);
     if (!store || phase == Phase::clean || phase == Phase::formatting) return {};
     if (version != store_version)
         return path + " holds data of another version of Assay (job " + job +
                "); fix: recover them with that version";
+    if (phase == Phase::kept)
+        return path + " is kept as " + keep + "; fix: --keep " + keep + ", or assay io drop " +
+               keep;
     return path + " holds data of job " + job +
            " that may not be in the file system yet; fix: assay io recover " + path;
     return {};
@@ -188,7 +194,7 @@ bool Store::map(std::size_t bytes, Failure& failure) {
 
 // A crash during the format leaves the phase `formatting`, which means that the store is empty. The
 // heads are on the medium before the phase can become `active`.
-void Store::format(const std::string& job) {
+void Store::format(const std::string& job, const std::string& keep) {
     auto& block = superblock();
     set_phase(Phase::formatting);
     block.magic = store_magic;
@@ -197,25 +203,12 @@ void Store::format(const std::string& job) {
     block.bytes = mapped_;
     block.record_slots = layout_.record_slots;
     block.ring_bytes = layout_.ring_bytes;
-    std::snprintf(block.job, sizeof block.job, "%s", job.c_str());
-    gethostname(block.host, sizeof block.host - 1);
-    std::snprintf(block.boot, sizeof block.boot, "%s", boot_id().c_str());
     block.created = std::time(nullptr);
-    block.torn = 0;
-    block.pid_namespace = pid_namespace();
     block.persistent = persistent_;
-    timespec realtime{}, steady{};
-    clock_gettime(CLOCK_REALTIME, &realtime);
-    clock_gettime(CLOCK_MONOTONIC, &steady);
-    block.clock_offset =
-        (realtime.tv_sec - steady.tv_sec) * 1'000'000'000 + realtime.tv_nsec - steady.tv_nsec;
-    block.drain_requests = block.table_lock = block.drain_lock = block.eviction_stopped =
-        block.write_failed = block.batch_committed = block.background = block.background_requests =
-            0;
-    block.background_state = BackgroundState::none;
-    note_alive();
-    for (std::size_t k = 0; k < shared_pointer_slots; ++k)
-        block.shared_pointers[k] = 0, block.shared_pointer_used[k] = 0;
+    std::snprintf(block.keep, sizeof block.keep, "%s", keep.c_str());
+    block.previous_job[0] = 0;
+    block.previous_nodes = 0;
+    begin_job(job);
     // A new tmpfs file reads as zero; touching it would allocate it.
     if (backing_ != Backing::memory)
         for (std::uint32_t k = 0; k < file_slots; ++k) {
@@ -237,9 +230,64 @@ void Store::format(const std::string& job) {
     persist(&block, superblock_bytes);
 }
 
+// What belongs to the processes of a job.
+void Store::begin_job(const std::string& job) {
+    auto& block = superblock();
+    std::snprintf(block.job, sizeof block.job, "%s", job.c_str());
+    gethostname(block.host, sizeof block.host - 1);
+    std::snprintf(block.boot, sizeof block.boot, "%s", boot_id().c_str());
+    block.torn = 0;
+    block.nodes = 1;
+    block.pid_namespace = pid_namespace();
+    timespec realtime{}, steady{};
+    clock_gettime(CLOCK_REALTIME, &realtime);
+    clock_gettime(CLOCK_MONOTONIC, &steady);
+    block.clock_offset =
+        (realtime.tv_sec - steady.tv_sec) * 1'000'000'000 + realtime.tv_nsec - steady.tv_nsec;
+    block.drain_requests = block.table_lock = block.drain_lock = block.eviction_stopped =
+        block.write_failed = block.batch_committed = block.background = block.background_requests =
+            0;
+    block.background_state = BackgroundState::none;
+    note_alive();
+    for (std::size_t k = 0; k < shared_pointer_slots; ++k)
+        block.shared_pointers[k] = 0, block.shared_pointer_used[k] = 0;
+}
+
+// The phase stays `kept` until the job sets another one: nothing is lost if it does not start.
+bool Store::take_over(const std::string& job, Failure& failure) {
+    auto& block = superblock();
+    std::uint64_t latest = 0;
+    for (std::uint32_t rank = 0; rank < layout_.ranks; ++rank) {
+        auto& rank_head = head(rank);
+        const std::uint64_t tail = rank_head.tail.load();
+        if (rank_head.drained.load() != tail || rank_head.first_record.load() > tail ||
+            tail - rank_head.first_record.load() > layout_.record_slots) {
+            failure.what = path_ + " is damaged; fix: assay io drop " + block.keep;
+            return false;
+        }
+        for (std::uint64_t k = rank_head.first_record.load(); k < tail; ++k)
+            latest = std::max(latest, record(rank, k).sequence);
+        rank_head.pending = rank_head.resolving = 0;
+        rank_head.evicting = rank_head.pid = 0;
+        for (std::uint32_t k = 0; k < file_slots; ++k) descriptor_of(rank, k) = 0;
+    }
+    for (std::uint32_t k = 0; k < file_slots && file(k).generation.load(); ++k) {
+        file(k).users = 0;
+        file(k).acknowledged = file(k).custody_refused = 0;
+    }
+    for (std::uint32_t k = 0; k < file_slots; ++k) background_descriptor_of(k) = 0;
+    std::memcpy(block.previous_job, block.job, sizeof block.job);
+    block.previous_nodes = block.nodes;
+    begin_job(job);
+    advance_clock(latest + 1);
+    taken_over_ = true;
+    return true;
+}
+
 std::unique_ptr<Store> Store::create(const std::string& location, std::uint64_t size,
                                      std::uint32_t ranks, const std::string& job,
-                                     const std::string& name, Failure& failure) {
+                                     const std::string& name, Failure& failure,
+                                     const std::string& keep) {
     std::unique_ptr<Store> store(new Store);
     struct stat info{};
     const bool exists = stat(location.c_str(), &info) == 0;
@@ -273,16 +321,43 @@ std::unique_ptr<Store> Store::create(const std::string& location, std::uint64_t 
     fstat(store->fd_, &info);
     const std::uint64_t existing_bytes =
         device ? device_bytes(info) : static_cast<std::uint64_t>(info.st_size);
-    if (const auto problem = unrecovered_data(store->fd_, store->path_, existing_bytes);
-        !problem.empty()) {
-        failure.what = problem;
+    if (!device && info.st_uid != geteuid()) {
+        failure.what = store->path_ + " belongs to another user";
         return nullptr;
     }
+    const SuperblockSummary found = read_superblock(store->fd_, existing_bytes);
     struct statfs fs_info{};
     fstatfs(store->fd_, &fs_info);
     store->backing_ = device                          ? Backing::device
                       : fs_info.f_type == tmpfs_magic ? Backing::memory
                                                       : Backing::file;
+    // A file that was written before a restart of the machine may not have all that was in memory.
+    if (!keep.empty() && found.store && found.phase == Phase::kept && found.keep == keep &&
+        found.version == store_version && (device || found.boot == boot_id())) {
+        if (found.layout.ranks != ranks) {
+            failure.what = "the store that is kept as " + keep + " has " +
+                           std::to_string(found.layout.ranks) +
+                           " ranks on this node, this job has " + std::to_string(ranks) +
+                           "; fix: assay io drop " + keep;
+            return nullptr;
+        }
+        store->layout_ = found.layout;
+        if (found.layout.bytes() > found.bytes || found.bytes > existing_bytes) {
+            failure.what = store->path_ + " is damaged; fix: assay io drop " + keep;
+            return nullptr;
+        }
+        if (!store->map(found.bytes, failure) || !store->take_over(job, failure)) return nullptr;
+        store->same_pids_ = true;
+        flock(store->fd_, LOCK_SH);
+        return store;
+    }
+    const bool outdated = !keep.empty() && found.phase == Phase::kept && found.keep == keep;
+    if (const auto problem =
+            outdated ? std::string() : unrecovered_data(store->fd_, store->path_, existing_bytes);
+        !problem.empty()) {
+        failure.what = problem;
+        return nullptr;
+    }
     const std::uint64_t free = static_cast<std::uint64_t>(fs_info.f_bavail) * fs_info.f_bsize +
                                (device ? 0 : existing_bytes);
     std::uint64_t bytes = size;
@@ -300,6 +375,8 @@ std::unique_ptr<Store> Store::create(const std::string& location, std::uint64_t 
         if (remove_on_failure) unlink(store->path_.c_str());
         return nullptr;
     }
+    // A new tmpfs file reads as zero, as format() expects.
+    if (store->backing_ == Backing::memory && ftruncate(store->fd_, 0)) bytes = 0;
     if (!device && ftruncate(store->fd_, static_cast<off_t>(bytes))) {
         failure.what = store->path_ + " cannot be extended to " + std::to_string(bytes >> 20) +
                        " MiB: " + errno_text();
@@ -316,7 +393,7 @@ std::unique_ptr<Store> Store::create(const std::string& location, std::uint64_t 
         if (remove_on_failure) unlink(store->path_.c_str());
         return nullptr;
     }
-    store->format(job);
+    store->format(job, keep);
     store->same_pids_ = true;
     flock(store->fd_, LOCK_SH);  // the other ranks of the node hold it too
     return store;
@@ -344,7 +421,7 @@ std::unique_ptr<Store> Store::attach(const std::string& path, bool shared_lock, 
                                                       : Backing::file;
     const std::uint64_t existing_bytes =
         device ? device_bytes(info) : static_cast<std::uint64_t>(info.st_size);
-    const auto [valid, version, phase, job, layout, bytes] =
+    const auto [valid, version, phase, job, keep, boot, layout, bytes] =
         read_superblock(store->fd_, existing_bytes);
     const bool fits = layout.ranks && layout.ranks < (1u << 20) && layout.record_slots &&
                       layout.record_slots < (1ull << 40) && layout.ring_bytes &&
@@ -444,6 +521,12 @@ void Store::persist(const void* from, std::size_t bytes) const {
 void Store::set_phase(Phase phase) const {
     superblock().phase.store(phase);
     persist(&superblock(), cache_line * 5);
+}
+
+void Store::finish() {
+    superblock().background = 0;
+    if (!superblock().keep[0]) return remove();
+    set_phase(Phase::kept);
 }
 
 void Store::remove() {

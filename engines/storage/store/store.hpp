@@ -22,10 +22,12 @@ enum class Backing { memory, device, file };  // tmpfs; /dev/dax*; any other fil
 class Store {
 public:
     // `location` is a folder, a file or a /dev/dax device. The store is in the phase `formatting`
-    // and locked against other jobs. `size` in bytes; 0: a default share of the free space.
+    // and locked against other jobs. `size` in bytes; 0: a default share of the free space. `keep`:
+    // the name under which it is kept; a store that was kept under it is taken over as it is.
     static std::unique_ptr<Store> create(const std::string& location, std::uint64_t size,
                                          std::uint32_t ranks, const std::string& job,
-                                         const std::string& name, Failure& failure);
+                                         const std::string& name, Failure& failure,
+                                         const std::string& keep = {});
     // `shared_lock`: the store counts as in use as long as this object lives.
     static std::unique_ptr<Store> attach(const std::string& path, bool shared_lock,
                                          Failure& failure);
@@ -89,6 +91,10 @@ public:
     // On persistent memory: writes the bytes back and waits until that is done.
     void persist(const void* from, std::size_t bytes) const;
 
+    // Whether it has the data of an earlier job.
+    bool taken_over() const { return taken_over_; }
+    // The file system has all data: the store is kept if it has a name for that, else removed.
+    void finish();
     // Unlinks the store (a file) or marks it as empty (a device). Its creator calls it.
     void remove();
 
@@ -96,7 +102,9 @@ private:
     Store() = default;
     bool map(std::size_t bytes, Failure& failure);
     int touch_pages(std::size_t begin, std::size_t end) const;
-    void format(const std::string& job);
+    void format(const std::string& job, const std::string& keep);
+    bool take_over(const std::string& job, Failure& failure);
+    void begin_job(const std::string& job);
     template <class T>
     T* object(std::size_t offset) const {
         return reinterpret_cast<T*>(map_ + offset);
@@ -105,6 +113,7 @@ private:
     std::string path_;
     Backing backing_ = Backing::memory;
     bool persistent_ = false;
+    bool taken_over_ = false;
     bool same_pids_ = false;  // process numbers mean the same to the store's creator
     StoreLayout layout_{};
     int fd_ = -1;

@@ -37,6 +37,11 @@ void sleep_ns(std::uint64_t ns) {
 Writer::Writer(Store& store, std::uint32_t rank)
     : store_(store), head_(store.head(rank)), rank_(rank) {
     mapped_.resize(store.ranks());
+    if (const auto tail = head_.tail.load()) {  // the store has data of an earlier job
+        const Record& last = store.record(rank, tail - 1);
+        const bool data = static_cast<RecordKind>(last.kind) == RecordKind::data;
+        next_ring_offset_ = last.ring_offset + (data ? last.length * last.count : 0);
+    }
     running_ = start_helper_thread(thread_, prefault_thread, this);
 }
 

@@ -34,13 +34,17 @@ class UndrainedFile(Struct):
 class StoreContents(Struct):
     """A store, and what of it is not in the file system yet.
 
-    ``state``: running (a job has it open), draining (its job has ended, and its background drain goes on) or left
-    (nobody has it open). While it is in use, ``files`` are only those that cannot be written, and ``records`` is 0.
+    ``state``: running (a job has it open), draining (its job has ended, and its background drain goes on), kept (for
+    later jobs, under its ``name``) or left (nobody has it open). ``held_bytes`` of ``held_files`` are in it. While it
+    is in use, ``files`` are only those that cannot be written, and ``records`` is 0.
     """
 
     store: str
     state: str
     owner: str
+    name: str
+    held_bytes: int
+    held_files: int
     job: str
     host: str
     size: int
@@ -110,6 +114,11 @@ def recover_store(store: str, *, force: bool = False, discard: bool = False) -> 
     """
     options = [option for option, given in (("--force", force), ("--discard", discard)) if given]
     return msgspec.json.decode(_run_tool(["recover", *options, store], RECOVER_LIMIT_S), type=RecoveredStore)
+
+
+def drop_store(store: str, *, discard: bool = False) -> None:
+    """Removes it. Raises UserError if it is in use or, without ``discard``, if the file system lacks some of it."""
+    _run_tool(["drop", *(["--discard"] if discard else []), store], LIST_LIMIT_S)
 
 
 def wait_for_drain(store: str, limit_s: float) -> StoreContents | None:

@@ -12,7 +12,7 @@ from assay.commands.io.drain import Drain
 from assay.commands.io.playground import Playground
 from assay.commands.io.recover import Recover
 from assay.commands.io.run import RunProgram
-from assay.commands.io.stores import Stores
+from assay.commands.io.stores import Drop, Stores
 from assay.commands.parser import Example, Parser
 
 # argparse has no public name for this type.
@@ -34,6 +34,7 @@ SUB_VERBS: list[SubVerb] = [
     Stores(),
     Drain(),
     Recover(),
+    Drop(),
 ]
 
 

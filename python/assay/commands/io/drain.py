@@ -49,7 +49,7 @@ def run_drain(args: argparse.Namespace) -> int:
 
     def drain(store: str) -> int:
         contents = wait_for_drain(store, deadline - time.monotonic())
-        if contents is None:
+        if contents is None or contents.state == "kept":
             return EXIT_PASS
         if contents.state == "left":
             return recover_and_show(store, as_json=args.json)

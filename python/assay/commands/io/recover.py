@@ -63,6 +63,9 @@ class Recover:
 def run_recover(args: argparse.Namespace) -> int:
     def recover(store: str) -> int:
         contents = read_store(store)
+        if contents.state == "kept":
+            print(f"{store}: kept as {contents.name}, the file system has all of it", file=sys.stderr)
+            return EXIT_PASS
         if contents.in_use:
             print(f"{store}: in use by the {contents.state} job {contents.job}", file=sys.stderr)
             return EXIT_PASS

@@ -122,7 +122,7 @@ def _recover_job(job: str, args: argparse.Namespace, died: bool) -> bool:
             contents = read_store(store)
         except UserError:
             continue
-        if contents.job != job:
+        if contents.job != job or contents.state == "kept":
             continue
         if contents.state == "left":
             complete &= _recover(store)

@@ -1,4 +1,4 @@
-"""``assay io stores``: lists the stores of this node."""
+"""``assay io stores`` and ``assay io drop``: list and remove the stores of this node."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import msgspec
 from assay.commands.io.recover import for_each_store, show_files
 from assay.commands.options import add
 from assay.commands.parser import Example
-from assay.errors import EXIT_PASS
-from assay.launch.stores import read_store
+from assay.errors import EXIT_PASS, UserError
+from assay.launch.stores import drop_store, find_stores, read_store
 from assay.records.units import format_quantity
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ STATES = """\
 states:
   running    a job has the store open
   draining   its job has ended; the background drain goes on
+  kept       for later jobs: assay io run --keep NAME
   left       its job has ended, nobody drains it: assay io recover
 """
 
@@ -54,8 +55,10 @@ def run_stores(args: argparse.Namespace) -> int:
             print(msgspec.json.encode(contents).decode())
             return EXIT_PASS
         print(
-            f"{store}: {contents.state}, {format_quantity(contents.size, 'B')} of {contents.owner}, "
-            f"job {contents.job}, {contents.ranks} ranks; "
+            f"{store}: {contents.state}{f' as {contents.name}' if contents.name else ''}, "
+            f"{format_quantity(contents.size, 'B')} of {contents.owner}, "
+            f"job {contents.job}, {contents.ranks} ranks; {format_quantity(contents.held_bytes, 'B')} of "
+            f"{contents.held_files} files, "
             f"{format_quantity(contents.bytes, 'B')} not in the file system yet"
         )
         show_files(
@@ -66,3 +69,53 @@ def run_stores(args: argparse.Namespace) -> int:
         return EXIT_PASS
 
     return for_each_store(args.stores, show)
+
+
+class Drop:
+    """The sub-verb."""
+
+    def prepare(self, verbs: Verbs) -> None:
+        parser = verbs.add_parser(
+            "drop",
+            help="remove kept stores",
+            description="Removes stores by name or path. Stores in use are refused, and so are stores with data that "
+            "the file system lacks, unless --discard is given.",
+            examples=[
+                Example("assay io drop checkpoint", needs="a kept store"),
+                Example("assay io drop /dev/dax0.0", needs="persistent memory"),
+                Example('pdsh -w "n[1-64]" assay io drop checkpoint', "every node of a job", "a cluster"),
+            ],
+        )
+        parser.add_argument(
+            "stores", nargs="+", metavar="NAME", help="names of kept stores, or paths of stores"
+        )
+        parser.add_argument(
+            "--discard", action="store_true", help="also drop data that the file system lacks"
+        )
+        parser.set_defaults(io_verb=run_drop)
+
+
+def run_drop(args: argparse.Namespace) -> int:
+    for name in args.stores:
+        for store in _stores_of(name):
+            contents = read_store(store)
+            drop_store(store, discard=args.discard)
+            print(
+                f"{store}: dropped {format_quantity(contents.held_bytes, 'B')} of {contents.held_files} files"
+            )
+    return EXIT_PASS
+
+
+def _stores_of(name: str) -> list[str]:
+    if "/" in name:
+        return [name]
+    found = []
+    for store in find_stores():
+        try:
+            if read_store(store).name == name:
+                found.append(store)
+        except UserError:
+            continue  # another user's, or just removed
+    if not found:
+        raise UserError(f"no store of this node is kept as {name}", "list them with assay io stores")
+    return found

@@ -1,0 +1,82 @@
+#include "storage/store/kept.hpp"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+#include <vector>
+
+namespace assay::storage {
+namespace {
+
+constexpr std::size_t longest_name = 32;
+
+template <class Visit>
+void for_each_file(const Store& store, Visit visit) {
+    for (std::uint32_t k = 0; k < file_slots && store.file(k).generation.load(); ++k)
+        visit(k, store.file(k));
+}
+
+}  // namespace
+
+KeptPart kept_part(const Store& store) {
+    const auto& superblock = store.superblock();
+    KeptPart part;
+    if (!store.taken_over()) return part;
+    part.job = XXH3_64bits(superblock.previous_job, sizeof superblock.previous_job) | 1;
+    part.nodes = superblock.previous_nodes;
+    for_each_file(store, [&](std::uint32_t, const FileSlot& file) {
+        part.evicted_shared |= file.shared.load() && file.evicted_newest.load();
+    });
+    return part;
+}
+
+// Records of an older generation are void for all readers, on all nodes.
+void void_stale_files(const Store& store, bool alone, bool whole) {
+    for_each_file(store, [&](std::uint32_t, FileSlot& file) {
+        const bool closed = file.size.load() >= 0 && !file.deleted.load() && !file.error.load();
+        const bool stale = file.conflicted.load() || (file.shared.load() && !whole) ||
+                           (file.evicted_newest.load() && !alone);
+        if (!closed || stale) {
+            file.generation.fetch_add(1);
+            file.size = -1;
+            file.end = 0;
+        } else if (file.evicted_newest.load()) {
+            // Another rank's ring may still have older data of the bytes that have left one.
+            file.foreign_before =
+                std::max(file.foreign_before.load(), file.evicted_newest.load() + 1);
+        }
+        file.shared = file.conflicted = 0;
+        store.persist(&file, 4 * cache_line);
+    });
+}
+
+bool is_kept_name(const std::string& name) {
+    return !name.empty() && name.size() <= longest_name && name[0] != '.' &&
+           std::all_of(name.begin(), name.end(), [](unsigned char letter) {
+               return std::isalnum(letter) || std::strchr("._-", letter);
+           });
+}
+
+KeptData kept_data(const Store& store) {
+    std::vector<bool> counted(file_slots);
+    KeptData kept;
+    for (std::uint32_t rank = 0; rank < store.ranks(); ++rank) {
+        const auto& head = store.head(rank);
+        for (auto k = head.first_record.load(); k < head.tail.load(); ++k) {
+            const Record& record = store.record(rank, k);
+            if (record.file >= file_slots ||
+                static_cast<RecordKind>(record.kind) != RecordKind::data ||
+                store.file(record.file).generation.load() != record.generation ||
+                store.file(record.file).deleted.load())
+                continue;
+            kept.bytes += record.length * record.count;
+            counted[record.file] = true;
+        }
+    }
+    kept.files = static_cast<std::uint32_t>(std::count(counted.begin(), counted.end(), true));
+    return kept;
+}
+
+}  // namespace assay::storage
