@@ -46,7 +46,7 @@ def test_a_cluster_that_fell_back_as_a_whole_is_one_fault() -> None:
     (finding,) = found(*records)
     assert finding.cause == "n[1-2] used eth0 (1 Gbit/s) while mlx5_0:1 (200 Gbit/s) was up and idle"
     assert finding.severity == "fault" and finding.effect == pytest.approx(-0.995)
-    assert finding.details[0] == "n1: eth0 sent 9 GB, 100 % of its bytes"
+    assert finding.details[0] == "n1: eth0 sent 8.38 GiB, 100 % of its bytes"
 
 
 def test_one_host_that_fell_back_is_named() -> None:

@@ -82,3 +82,8 @@ def test_rows_gather_the_metrics_of_a_size_and_operation() -> None:
     both = [measured("wall_time", 3.5), measured("time", 2.0, samples=[1.0, 3.0])]
     for records in (both, both[::-1]):
         assert sweep_rows(records)[0].time == 3.5, "all of it, not the slowest client's share"
+
+
+def test_columns_never_touch_whatever_the_figures() -> None:
+    row = netsan_row(4 << 20, [123.4] * 100, peers=99, iterations=1)
+    assert len(row.split()) == 5
