@@ -39,9 +39,10 @@ def lost_routes(evidence: Evidence) -> list[Finding]:
     for fault in dict.fromkeys(str(record.params["fault"]) for record in records):
         chosen = [record for record in records if record.params["fault"] == fault]
         pairs = sum(record.median for record in chosen)
-        details = [str(record.params["place"]) for record in chosen[:SHOWN]]
-        if len(chosen) > SHOWN:
-            details.append(f"and {len(chosen) - SHOWN} more")
+        places = list(dict.fromkeys(str(record.params["place"]) for record in chosen))
+        details = places[:SHOWN]
+        if len(places) > SHOWN:
+            details.append(f"and {len(places) - SHOWN} more")
         findings.append(
             Finding(
                 rule="lost_route",
@@ -60,7 +61,8 @@ def lost_routes(evidence: Evidence) -> list[Finding]:
 
 def _switches(records: list[Measurement]) -> str:
     names = list(dict.fromkeys(str(record.subject.device) for record in records))
-    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more switches"
+    more = len(names) - 1
+    return names[0] + (f" and {more} more {'switch' if more == 1 else 'switches'}" if more else "")
 
 
 def credit_loop(evidence: Evidence) -> list[Finding]:

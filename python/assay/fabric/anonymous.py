@@ -1,7 +1,8 @@
 """Names and GUIDs of a fabric's files replaced, each always by the same other one, so that results stay the same.
 
 Every GUID in the files is replaced by a number, every description by a name: switches become switch1, switch2 ...,
-hosts host1, host2 ..., in the natural order of their names, so that ranks keep their order. LIDs, ports and rates stay.
+hosts host1, host2 ..., in the natural order of their names, so that ranks keep their order. LIDs, ports and rates
+stay, and that a host is an aggregation node, which is no rank.
 What no reader reads (comments, vendor and device numbers, serial numbers) is left out.
 """
 
@@ -13,7 +14,7 @@ import numpy as np
 
 from assay.errors import UserError
 from assay.fabric.tables import NO_ENTRY, ForwardingTables
-from assay.fabric.topology import Fabric, Ints
+from assay.fabric.topology import AGGREGATION, Fabric, Ints
 
 SWITCH_GUIDS, NODE_GUIDS, PORT_GUIDS = 0x00A5_5A00_0000_0000, 0x00A5_5A10_0000_0000, 0x00A5_5A20_0000_0000
 TOPOLOGY, TABLES, ORDER = "topology.txt", "fts.txt", "order.txt"
@@ -32,7 +33,9 @@ def write(fabric: Fabric, tables: ForwardingTables | None, order: Ints | None, f
     if tables is not None:
         texts[TABLES] = _tables(fabric, tables)
     if order is not None:
-        texts[ORDER] = "".join("DUMMY\n" if host < 0 else f"{_host(host)}\n" for host in order)
+        texts[ORDER] = "".join(
+            "DUMMY\n" if host < 0 else f"{fabric.host_lids[host]:#06x}\t{_host(host)}\n" for host in order
+        )
     paths = [folder / name for name in texts]
     existing = [path for path in paths if path.exists()]
     if existing:
@@ -54,6 +57,10 @@ def _host(number: int) -> str:
     return f"host{number + 1}"
 
 
+def _described(fabric: Fabric, host: int) -> str:
+    return f"{_host(host)} {AGGREGATION}" if AGGREGATION in fabric.host_names[host] else _host(host)
+
+
 def _topology(fabric: Fabric) -> str:
     lines = ["# anonymised by assay fabric anonymise"]
     leaving = np.argsort(fabric.link_from, kind="stable")
@@ -69,7 +76,7 @@ def _topology(fabric: Fabric) -> str:
         elif links:
             host = node - fabric.switches
             lines.append(
-                f'Ca\t{fabric.link_from_port[links[0]]} "H-{NODE_GUIDS + host:016x}"\t\t# "{_host(host)}"'
+                f'Ca\t{fabric.link_from_port[links[0]]} "H-{NODE_GUIDS + host:016x}"\t\t# "{_described(fabric, host)}"'
             )
         lines += [_end(fabric, link, is_switch) for link in links]
         lines.append("")
@@ -90,7 +97,7 @@ def _end(fabric: Fabric, link: int, is_switch: bool) -> str:
     else:
         host = peer - fabric.switches
         other = f'"H-{NODE_GUIDS + host:016x}"[{peer_port}]({PORT_GUIDS + host:x})'
-        name, lid = _host(host), fabric.host_lids[host]
+        name, lid = _described(fabric, host), fabric.host_lids[host]
     if is_switch:
         return f'[{port}]\t{other}\t\t# "{name}" lid {lid}{rate}'
     own = int(fabric.link_from[link]) - fabric.switches

@@ -30,7 +30,11 @@ class Shared:
 
 @dataclass(frozen=True)
 class Conflicts:
-    """[steps] each: conflicts, the load of the fullest link (0: no flow between leaf switches), flows."""
+    """[steps] each: conflicts, the load of the fullest link, flows.
+
+    The fullest link is one between switches, or that of a host to which several send in one step, as a schedule of a
+    file can say. Its load is 0 where there is neither.
+    """
 
     schedule: str
     ranks: int
@@ -110,7 +114,9 @@ def _figures(loads: Loads, destinations: Ints) -> tuple[int, int, int]:
     src, dst = loads.flows(destinations)
     crossed = loads.routes.between_switches(src, dst).ravel()
     load = np.bincount(crossed[crossed >= 0])
-    return int(np.maximum(load - 1, 0).sum()), int(load.max(initial=0)), len(src)
+    received = int(np.bincount(dst).max(initial=0))
+    fullest = max(int(load.max(initial=0)), received if received > 1 else 0)
+    return int(np.maximum(load - 1, 0).sum()), fullest, len(src)
 
 
 def require_all(routes: Routes, members: NDArray[np.integer]) -> None:

@@ -16,10 +16,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from assay.errors import UserError
+from assay.fabric.read.text import Text
 
 Ints = NDArray[np.int32]
 IDLE = -1
 MAX_STEPS = 1 << 20  # of a file
+MAX_ENTRIES = 1 << 28  # steps times ranks: 1 GiB
+LONGEST_LINE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -101,13 +104,8 @@ def read(path: Path, ranks: int) -> Schedule:
 
     Raises UserError with file and line for a line of another length, or a rank that does not exist.
     """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise UserError(f"cannot read the schedule {path}: {reason}") from None
     rows = []
-    for number, line in enumerate(lines, 1):
+    for number, line in Text(path, LONGEST_LINE, "write a step a line, the destination of each rank"):
         fields = line.partition("#")[0].split()
         if not fields:
             continue
@@ -120,12 +118,12 @@ def read(path: Path, ranks: int) -> Schedule:
         wrong = [rank for rank in row if not IDLE <= rank < ranks]
         if wrong:
             raise UserError(f"{path}:{number}: there is no rank {wrong[0]} among {ranks}")
-        rows.append(row)
-        if len(rows) > MAX_STEPS:
-            raise UserError(f"{path}:{number}: more than {MAX_STEPS} steps")
+        rows.append(np.array(row, np.int32))
+        if len(rows) > min(MAX_STEPS, MAX_ENTRIES // ranks):
+            raise UserError(f"{path}:{number}: more than {len(rows) - 1} steps for {ranks} ranks")
     if not rows:
         raise UserError(f"{path}: the schedule has no step")
-    return of_array(path.name, np.array(rows, np.int32))
+    return of_array(path.name, np.stack(rows))
 
 
 def find(name: str, ranks: int) -> Schedule:

@@ -23,9 +23,10 @@ from pathlib import Path
 import numpy as np
 
 from assay.errors import UserError
-from assay.fabric.topology import LANE_RATES, Fabric, Ints
+from assay.fabric.read.text import Text, printable
+from assay.fabric.topology import LANE_RATES, LAST_UNICAST_LID, Fabric, Ints
 
-MOST_NODES = 200_000
+MOST_LEVELS = 6
 GUID_OF_SWITCHES, GUID_OF_HOSTS = 0x0002000000000000, 0x0001000000000000
 
 
@@ -57,7 +58,7 @@ def parse(text: str, source: str = "--fat-tree") -> FatTree:
         for pair in filter(None, (part.strip() for part in line.partition("#")[0].split(","))):
             key, equals, value = (part.strip() for part in pair.partition("="))
             if not equals or key not in KEYS:
-                raise UserError(f"{where}: '{pair}' is not understood", "write radix=36,nodes=45")
+                raise UserError(f"{where}: '{printable(pair)}' is not understood", "write radix=36,nodes=45")
             if key == "dead":
                 dead += [_end(end, where) for end in value.split(";")]
             elif key == "missing":
@@ -75,22 +76,23 @@ def parse(text: str, source: str = "--fat-tree") -> FatTree:
     return replace(tree, width=width, speed=speed)
 
 
+MOST = {"radix": 254, "levels": MOST_LEVELS}  # of other keys as many as a subnet has addresses
 KEYS = ("radix", "nodes", "levels", "per-leaf", "spines", "rate", "missing", "dead")
 
 
 def read(path: Path) -> FatTree:
     """A description in a file. Raises UserError."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise UserError(f"cannot read {path}: {reason}") from None
-    return parse(text, str(path))
+    lines = [line for _, line in Text(path, fix_empty="write radix=36 and nodes=45, a line each")]
+    return parse("\n".join(lines), str(path))
 
 
 def _number(text: str, where: str, key: str, least: int) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 8 and int(text) >= least):
-        raise UserError(f"{where}: {key}={text} is not a whole number of at least {least}")
+    most = MOST.get(key, LAST_UNICAST_LID)
+    shown = f"{key}={printable(text[:20])}{'...' if len(text) > 20 else ''}"
+    if not (text.isascii() and text.isdigit()) or (len(text) < 8 and int(text) < least):
+        raise UserError(f"{where}: {shown} is not a whole number of at least {least}")
+    if len(text) > 7 or int(text) > most:
+        raise UserError(f"{where}: {shown} is more than {most}")
     return int(text)
 
 
@@ -113,25 +115,18 @@ def _end(text: str, where: str) -> tuple[str, int]:
 def _shaped(values: dict[str, int], missing: list[int], dead: list[tuple[str, int]], source: str) -> FatTree:
     radix = values["radix"]
     half, per_leaf = radix // 2, values.get("per-leaf", radix // 2)
+    if values.get("levels") == 1:
+        if "per-leaf" in values:
+            raise UserError(f"{source}: per-leaf is for a leaf switch, and one level is one switch")
+        per_leaf = radix
+    elif per_leaf >= radix:
+        raise UserError(f"{source}: per-leaf={per_leaf} leaves no port of {radix} to go up")
     if radix % 2 or not 4 <= radix <= 254:
         raise UserError(f"{source}: radix={radix} is not an even number from 4 to 254")
-    if per_leaf >= radix:
-        raise UserError(f"{source}: per-leaf={per_leaf} leaves no port of {radix} to go up")
     ups = radix - per_leaf if "per-leaf" in values else half
-    levels = values.get("levels") or _levels(values.get("nodes", 1), per_leaf, radix)
-    nodes = values.get("nodes", _room(levels, per_leaf, radix))
-    if nodes > MOST_NODES:
-        raise UserError(f"{source}: nodes={nodes} is more than {MOST_NODES}")
-    if nodes > _room(levels, per_leaf, radix):
-        raise UserError(
-            f"{source}: {nodes} nodes do not fit: {levels} levels of radix {radix} have room for "
-            f"{_room(levels, per_leaf, radix)}",
-            "give more levels, or a larger radix",
-        )
     absent = set(missing)
-    places = tuple(place for place in range(nodes + len(absent)) if place not in absent)[:nodes]
-    if not places or places[-1] >= _room(levels, per_leaf, radix):
-        raise UserError(f"{source}: no room is left for {nodes} nodes with {len(absent)} places empty")
+    levels = values.get("levels") or _levels(values.get("nodes", 1) + len(absent), per_leaf, radix)
+    places = _places(values.get("nodes"), absent, levels, radix, _room(levels, per_leaf, radix), source)
     spines = values.get("spines", ups)
     if "spines" in values and levels != 2:
         raise UserError(f"{source}: spines is for two levels, and there are {levels}")
@@ -149,6 +144,26 @@ def _shaped(values: dict[str, int], missing: list[int], dead: list[tuple[str, in
     return FatTree(tuple(down), tuple(up), tuple(cables), places, tuple(dead), name)
 
 
+def _places(
+    wanted: int | None, absent: set[int], levels: int, radix: int, room: int, source: str
+) -> tuple[int, ...]:
+    """The places of the hosts: the first that are not absent, without ``wanted`` all."""
+    outside = [place for place in absent if place >= room]
+    if outside:
+        raise UserError(f"{source}: missing={min(outside)}: the last of {room} places is {room - 1}")
+    nodes = room - len(absent) if wanted is None else wanted
+    if nodes > room:
+        raise UserError(
+            f"{source}: {nodes} nodes do not fit: {levels} levels of radix {radix} have room for {room}",
+            "give more levels, or a larger radix",
+        )
+    if nodes > LAST_UNICAST_LID:
+        raise UserError(f"{source}: {nodes} nodes are more than a subnet has addresses: {LAST_UNICAST_LID}")
+    if not 0 < nodes <= room - len(absent):
+        raise UserError(f"{source}: no room is left for {nodes} nodes with {len(absent)} places empty")
+    return tuple(place for place in range(nodes + len(absent)) if place not in absent)[:nodes]
+
+
 def _room(levels: int, per_leaf: int, radix: int) -> int:
     """The top level has all its ports down."""
     return radix if levels == 1 else per_leaf * (radix // 2) ** (levels - 2) * radix
@@ -156,7 +171,7 @@ def _room(levels: int, per_leaf: int, radix: int) -> int:
 
 def _levels(nodes: int, per_leaf: int, radix: int) -> int:
     levels = 2
-    while _room(levels, per_leaf, radix) < nodes and levels < 6:
+    while _room(levels, per_leaf, radix) < nodes and levels < MOST_LEVELS:
         levels += 1
     return levels
 
@@ -177,6 +192,10 @@ def build(tree: FatTree) -> Fabric:
         for i in range(subtrees[level] * copies[level])
     ]
     switches = int(first[-1])
+    if switches + len(tree.places) > LAST_UNICAST_LID:
+        raise UserError(
+            f"{tree.name}: with {switches} switches more than a subnet has addresses: {LAST_UNICAST_LID}"
+        )
     ends: list[tuple[int, int, int, int]] = []
     for number, place in enumerate(tree.places):
         ends.append((switches + number, 1, place // tree.down[0], place % tree.down[0] + 1))

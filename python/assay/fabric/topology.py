@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from assay.errors import UserError
 
 Ints = NDArray[np.int32]
+LAST_UNICAST_LID = 0xBFFF  # so many ports a subnet can address
 UNREACHED = np.iinfo(np.int32).max
 
 # The description of the adapter within a switch that adds up collective operations: no host, and no rank.
@@ -159,7 +160,7 @@ class Fabric:
 def natural_key(name: str) -> list[tuple[int, int, str]]:
     """Sorts node2 before node10."""
     parts = re.split(r"([0-9]+)", name)
-    return [(0, int(part), "") if part.isdigit() else (1, 0, part) for part in parts]
+    return [(0, int(part), "") if index % 2 else (1, 0, part) for index, part in enumerate(parts)]
 
 
 def unique_names(descriptions: Sequence[str], guids: Sequence[int]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import numpy as np
@@ -137,8 +138,16 @@ def test_nothing_of_the_site_is_left_in_anonymised_files() -> None:
         (["conflicts", *TREE, "-w", "node99"], "no host 'node99'"),
         (["conflicts", *TREE, "-w", "node00"], "one host alone"),
         (["conflicts", *TREE, "-w", "node00,node01", "--order", "x"], "both given"),
-        (["conflicts", *TREE, "--order", "/dev/null"], "/dev/null: the file is empty"),
-        (["conflicts", *TREE, "--schedule-file", "missing"], "cannot read the schedule missing"),
+        (["conflicts", *TREE, "--order", "/dev/null"], "/dev/null is a device or a pipe, and no file"),
+        (["conflicts", *TREE, "--schedule-file", "/dev/zero"], "/dev/zero is a device or a pipe"),
+        (["conflicts", "--fat-tree", "/dev/zero"], "/dev/zero is a device or a pipe"),
+        (["conflicts", "--fat-tree", "/"], "/ is a folder, and no file"),
+        (["conflicts", "--fat-tree", " "], "--fat-tree is empty"),
+        (["check", "--fabric", "/dev/zero", "--routing", "d-mod-k"], "/dev/zero is a device or a pipe"),
+        (["check", "--fabric", FILES[1], "--tables", "/dev/zero"], "/dev/zero is a device or a pipe"),
+        (["anonymise", "--fabric", "/dev/zero", "--into", "x"], "/dev/zero is a device or a pipe"),
+        (["conflicts", *TREE, "--matchings", "100000000"], "more than 100000"),
+        (["conflicts", *TREE, "--schedule-file", "missing"], "cannot read missing"),
         (["conflicts", "--fat-tree", "missing"], "cannot read missing"),
         (["check", "--fabric", "missing", "--routing", "d-mod-k"], "cannot read missing"),
         (["check", "--fabric", FILES[3], "--tables", FILES[3]], ":1: forwarding tables"),
@@ -162,6 +171,48 @@ def test_a_hole_within_the_only_leaf_switch_is_seen(host: int) -> None:
     ports[0, host] = tables.NO_ENTRY
     with pytest.raises(UserError, match=f"no entry for LID {host + 1}"):
         conflicts.require_all(Routes(fabric, ForwardingTables(ports, "x")), np.arange(4))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["conflicts", *TREE, "--order", "pipe"],
+        ["conflicts", *TREE, "--schedule-file", "pipe"],
+        ["conflicts", "--fat-tree", "pipe"],
+        ["check", "--fabric", "pipe", "--routing", "d-mod-k"],
+        ["check", *FILES[:2], "--tables", "pipe"],
+    ],
+)
+def test_a_pipe_is_refused_at_once(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """Also one that nobody writes into, whose opening would wait."""
+    os.mkfifo("pipe")
+    assert main(["fabric", *arguments]) == 2
+    assert capsys.readouterr().err.startswith("assay: pipe is a device or a pipe, and no file; fix: ")
+
+
+def test_rounds_know_of_hosts_to_which_several_send(tmp_path: Path) -> None:
+    """Three ranks of one switch send to rank 0: its own cable needs a round for each."""
+    (tmp_path / "steps").write_text(" ".join(["-1", *["0"] * 3]) + "\n")
+    tree = ["--fat-tree", "radix=8,nodes=4"]
+    assert main(["fabric", "conflicts", *tree, "--schedule-file", "steps", "-o", "run"]) == 0
+    found = figures("run")
+    assert (found["conflicts_total"], found["rounds"], found["rounds_bound"]) == (0, 3, 1)
+
+
+def test_anonymised_aggregation_nodes_are_no_ranks(tmp_path: Path) -> None:
+    text = (SIX / "topology.txt").read_text().replace('"node4"', '"Mellanox Technologies Aggregation Node"')
+    (tmp_path / "sharp.txt").write_text(text)
+    assert (
+        main(["fabric", "anonymise", "--fabric", "sharp.txt", "--tables", FILES[3], "--into", "shared"]) == 0
+    )
+    assert "Mellanox" not in Path("shared/topology.txt").read_text()
+    for name, files in (
+        ("a", ["--fabric", "sharp.txt", "--tables", FILES[3]]),
+        ("b", ["--fabric", "shared/topology.txt", "--tables", "shared/fts.txt"]),
+    ):
+        assert main(["fabric", "conflicts", *files, "-o", name]) == 0
+    assert figures("a") == figures("b")
+    assert figures("b")["rounds_bound"] == 5
 
 
 def test_a_broken_route_starts_no_run(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

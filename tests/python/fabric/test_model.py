@@ -96,6 +96,17 @@ def test_every_route_arrives(half: int, levels: int, engine: str, data: st.DataO
         assert heights[top:] == sorted(heights[top:], reverse=True)
 
 
+@pytest.mark.parametrize(
+    ("text", "hosts", "switches"),
+    [("radix=8,levels=1", 8, 1), ("radix=8,missing=3;31", 30, 12), ("radix=4,nodes=8,missing=0", 8, 15)],
+)
+def test_a_tree_has_room_for_all_its_hosts(text: str, hosts: int, switches: int) -> None:
+    """One level is one switch with all its ports down; without ``nodes`` every place is taken that is not missing."""
+    fabric = fat_tree(text)
+    assert (fabric.hosts, fabric.switches) == (hosts, switches)
+    assert (fabric.host_switch >= 0).all()
+
+
 def test_dead_links_are_routed_around() -> None:
     routes = routed("radix=8,dead=leaf0:5")
     assert routes.reachable().all()
@@ -160,6 +171,17 @@ def test_a_loop_is_named() -> None:
         ("radix=8,rate=3xEDR", "rate=3xEDR is no rate"),
         ("radix=8,rate=4x", "rate=4x is no rate"),
         ("radix=8\nnodes=20\nfoo\n", "--fat-tree:3: 'foo'"),
+        ("radix=1", "radix=1 is not an even number from 4"),
+        ("radix=36,nodes=0", "nodes=0 is not a whole number of at least 1"),
+        ("radix=36,nodes=99999999", "nodes=99999999 is more than 49151"),
+        ("radix=36,nodes=49151", "switches more than a subnet has addresses: 49151"),
+        ("radix=36,levels=6", "are more than a subnet has addresses: 49151"),
+        ("radix=36,levels=99", "levels=99 is more than 6"),
+        ("radix=8,missing=32", "missing=32: the last of 32 places is 31"),
+        ("radix=8,nodes=31,missing=0;1,levels=2", "no room is left for 31 nodes with 2 places empty"),
+        ("radix=8,levels=1,nodes=9", "9 nodes do not fit"),
+        ("radix=8,levels=1,per-leaf=4", "per-leaf is for a leaf switch"),
+        ("radix=8,nodes=" + "9" * 5000, "nodes=99999999999999999999... is more than"),
     ],
 )
 def test_a_wrong_description_is_one_line(text: str, message: str) -> None:

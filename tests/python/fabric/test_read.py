@@ -252,6 +252,9 @@ def test_an_order_is_read(text: str, expected: list[int], tmp_path: Path) -> Non
         ("0x0077\tnode3\n", ":1: LID 119 belongs to no host"),
         ("node[0-\n", ":1: not a list of hosts"),
         ("\n", "the file is empty"),
+        ("# nobody\nDUMMY\n", ":2: the file names no host"),
+        ("DUMMY\n" * 70000, ":65537: more than 65536 ranks"),
+        ("node[0-9999999]\n", ":1: "),
     ],
 )
 def test_a_wrong_order_is_refused(text: str, message: str, tmp_path: Path) -> None:
@@ -297,6 +300,24 @@ def test_names_of_adapters_cannot_steer_the_terminal(tmp_path: Path) -> None:
     names = read_fabric(path).host_names
     assert "?[31mred?" in names
     assert all(name.isprintable() for name in names)
+
+
+def test_any_digit_of_unicode_may_be_in_a_name(tmp_path: Path) -> None:
+    """What Python calls a digit and does not convert: a superscript."""
+    path = damaged(tmp_path, "topology.txt", lambda t: t.replace('"node4"', '"²"').replace("node5", "٣x"))
+    assert {"²", "٣x"} < set(read_fabric(path).host_names)
+
+
+def test_a_negative_lmc_is_refused(tmp_path: Path) -> None:
+    text = db_csv(read_fabric(SIX / "topology.txt"))
+    rows = [
+        line + (",LMC" if line.startswith("NodeGuid,PortGuid") else ",-1" if line.count(",") == 5 else "")
+        for line in text.splitlines()
+    ]
+    path = tmp_path / "negative.csv"
+    path.write_text("\n".join(rows))
+    with pytest.raises(UserError, match="LMC is '-1', which is no number"):
+        read_fabric(path)
 
 
 def test_an_aggregation_node_is_no_rank(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from assay.commands.fabric.source import add_members, add_output, add_source, begin, read_members, read_source
 from assay.commands.options import add, count, specifications
 from assay.commands.parser import Example
+from assay.errors import UserError
 from assay.fabric import schedules
 from assay.measure.fabric import conflict_records, describe_switches
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from assay.commands.fabric import Verbs
 
 MATCHINGS = 100
+MOST_MATCHINGS = 100_000
 EXAMPLES = [
     Example("assay fabric conflicts --fat-tree radix=36,nodes=45", "before it is bought"),
     Example("assay fabric conflicts --fabric net.txt --tables fts.txt --schedule shift", needs="a fabric"),
@@ -60,6 +62,8 @@ class Conflicts:
 
 def run_conflicts(args: argparse.Namespace) -> int:
     wanted = specifications(args)
+    if args.matchings > MOST_MATCHINGS:
+        raise UserError(f"--matchings {args.matchings} is more than {MOST_MATCHINGS}", "give fewer")
     routes = read_source(args)
     members = read_members(args, routes.fabric)
     if args.schedule_file is not None:

@@ -82,6 +82,8 @@ def read_cables(args: argparse.Namespace) -> Fabric:
 
 
 def _described(text: str) -> synthetic.FatTree:
+    if not text.strip():
+        raise UserError("--fat-tree is empty", "write radix=36,nodes=45, or name a file")
     return synthetic.read(Path(text)) if "=" not in text else synthetic.parse(text)
 
 

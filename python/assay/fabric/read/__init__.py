@@ -7,6 +7,7 @@ from pathlib import Path
 
 from assay.errors import UserError
 from assay.fabric.read import db_csv, fdbs, ibnetdiscover, lfts, order, subnet_list
+from assay.fabric.read.text import EMPTY_DUMP, open_file
 from assay.fabric.tables import ForwardingTables
 from assay.fabric.topology import Fabric, Ints
 
@@ -57,12 +58,12 @@ def read_order(path: Path | str, fabric: Fabric) -> Ints:
 
 def _head(path: Path) -> str:
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             head = file.read(HEAD)
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from None
     if not head.strip():
-        raise UserError(f"{path}: the file is empty", "was the tool that wrote it allowed to see the fabric?")
+        raise UserError(f"{path}: the file is empty", EMPTY_DUMP)
     return head.decode("utf-8", errors="replace")
 
 

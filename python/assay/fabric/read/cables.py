@@ -12,11 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from assay.fabric.read.text import Text, clean
-from assay.fabric.topology import LANE_RATES, Fabric, natural_key, unique_names
+from assay.fabric.topology import LANE_RATES, LAST_UNICAST_LID, Fabric, natural_key, unique_names
 
 MOST_PORTS = 254
 MOST_GUID = (1 << 64) - 1
-LAST_UNICAST_LID = 0xBFFF
 
 
 class Node(NamedTuple):

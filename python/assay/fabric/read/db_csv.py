@@ -152,7 +152,7 @@ def _number(text: Text, line: int, row: dict[str, str], column: str) -> int:
     if value == "N/A":
         return 0
     try:
-        if not value.isascii() or "_" in value or len(value) > 20:
+        if not value.isascii() or value.startswith("-") or "_" in value or len(value) > 20:
             raise ValueError
         return int(value, 16) if value.lower().startswith("0x") else int(value)
     except ValueError:

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from assay.fabric.read.cables import LAST_UNICAST_LID
 from assay.fabric.read.text import Text
 from assay.fabric.tables import NO_ENTRY, ForwardingTables
-from assay.fabric.topology import Fabric
+from assay.fabric.topology import LAST_UNICAST_LID, Fabric
 
 LIDS = LAST_UNICAST_LID + 1
 OTHER_DAY = "take both dumps at one time: they are of different days, or one is cut short"

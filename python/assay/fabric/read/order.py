@@ -20,11 +20,12 @@ from assay.fabric.topology import Fabric, Ints
 EMPTY = -1
 _LINE = re.compile(r"(0x[0-9a-fA-F]{1,4})\s+(.*)")
 NO_LID = 0xFFFF
+MOST_RANKS = 1 << 16  # empty slots included
 
 
 def read(path: Path, fabric: Fabric) -> Ints:
     """[ranks] hosts, -1 for an empty slot. Raises UserError with file and line."""
-    text = Text(path)
+    text = Text(path, fix_empty="write a host or a list of hosts a line")
     by_lid = {int(lid): host for host, lid in enumerate(fabric.host_lids) if lid}
     by_name = {name: host for host, name in enumerate(fabric.host_names)}
     order: list[int] = []
@@ -45,13 +46,17 @@ def read(path: Path, fabric: Fabric) -> Ints:
                 text.refuse(number, f"{name} comes twice, first on line {seen[host]}")
             seen[host] = number
             order.append(host)
+        if len(order) > MOST_RANKS:
+            text.refuse(number, f"more than {MOST_RANKS} ranks")
+    if not seen.keys() - {EMPTY}:
+        text.refuse(text.last, "the file names no host", "write a host or a list of hosts a line")
     return np.array(order, np.int32)
 
 
 def _names(text: Text, number: int, line: str) -> list[str]:
     try:
         nodes = NodeSet(line)
-        if len(nodes) > 1 << 20:
+        if len(nodes) > MOST_RANKS:
             text.refuse(number, f"{len(nodes)} hosts in one line")
         return [str(name) for name in nodes]
     except NodeSetException:

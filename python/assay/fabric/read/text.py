@@ -2,35 +2,60 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
-from typing import NoReturn
+from typing import BinaryIO, NoReturn
 
 from assay.errors import UserError
 
 LONGEST_LINE = 1 << 16
 LONGEST_NAME = 128
+EMPTY_DUMP = "was the tool that wrote it allowed to see the fabric?"
+
+
+def open_file(path: Path) -> BinaryIO:
+    """A file to read. Raises UserError where it cannot be read, or is a device or a pipe, which may never end."""
+    try:
+        file = os.open(
+            path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+        )  # a pipe without a writer opens at once
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "no file has such a name"
+        raise UserError(f"cannot read {path}: {reason}") from None
+    kind = os.fstat(file).st_mode
+    if not stat.S_ISREG(kind):
+        os.close(file)
+        what = "is a folder" if stat.S_ISDIR(kind) else "is a device or a pipe"
+        raise UserError(f"{path} {what}, and no file", "write it to a file first, and name that")
+    return os.fdopen(file, "rb")
 
 
 class Text:
-    """The lines of a file with their numbers, from 1, as they are read; ``refuse`` names the file and a line."""
+    """The lines of a file with their numbers, from 1, as they are read; ``refuse`` names the file and a line.
 
-    def __init__(self, path: Path) -> None:
+    ``longest``: bytes of a line. ``fix_empty``: what to do about an empty file.
+    """
+
+    def __init__(self, path: Path, longest: int = LONGEST_LINE, fix_empty: str = EMPTY_DUMP) -> None:
         self.path = path
+        self.longest = longest
+        self.fix_empty = fix_empty
         self.last = 0  # the number of the last line that is not blank, of those that were read
 
     def __iter__(self) -> Iterator[tuple[int, str]]:
         """Lines without their ends. Bytes that are no UTF-8 are replaced. Raises UserError for a file that cannot be
         read, is empty, no text, or has a line that no tool writes."""
         try:
-            with self.path.open("rb") as file:
+            with open_file(self.path) as file:
                 for number in count(1):
-                    raw = file.readline(LONGEST_LINE + 1)
+                    raw = file.readline(self.longest + 1)
                     if not raw:
                         break
-                    if len(raw) > LONGEST_LINE:
-                        self.refuse(number, f"a line of more than {LONGEST_LINE} characters")
+                    if len(raw) > self.longest:
+                        self.refuse(number, f"a line of more than {self.longest} characters")
                     if b"\0" in raw:
                         self.refuse(number, "not a text file")
                     line = raw.decode("utf-8", errors="replace").rstrip("\r\n")
@@ -40,9 +65,7 @@ class Text:
         except OSError as error:
             raise UserError(f"cannot read {self.path}: {error.strerror}") from None
         if not self.last:
-            raise UserError(
-                f"{self.path}: the file is empty", "was the tool that wrote it allowed to see the fabric?"
-            )
+            raise UserError(f"{self.path}: the file is empty", self.fix_empty)
 
     def refuse(self, line: int, what: str, fix: str = "") -> NoReturn:
         raise UserError(f"{self.path}:{line}: {printable(what)}", fix)
