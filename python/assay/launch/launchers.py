@@ -6,12 +6,14 @@ and reads records.
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import shlex
 import shutil
 import socket
 import sys
+import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -209,9 +211,7 @@ class Srun:
         command += [f"--ntasks={len(hosts)}", f"--nodes={len(set(hosts))}", f"--nodelist={','.join(hosts)}"]
         command += ["--unbuffered", "--overcommit"]
         if len({tuple(s.env.items()) for s in segments}) > 1:
-            raise UserError(
-                "srun starts all ranks with one environment", "bind adapters with --launcher openmpi or mpich"
-            )
+            return site.wrap([*command, "--multi-prog", _multi_prog(site, segments, argv)])
         return site.wrap(command + _with_env(segments[0], argv))
 
     def environment(self, site: Site) -> dict[str, str]:
@@ -229,6 +229,31 @@ class Srun:
     def diagnose(self, stderr: str) -> str | None:
         match = re.search(r"srun: error: (\S+): task (\d+): (.+)", stderr)
         return f"rank {match[2]} on {match[1]}: {match[3].strip()}" if match else None
+
+
+def _multi_prog(site: Site, segments: Sequence[Segment], argv: Sequence[str]) -> str:
+    """Writes srun's list of programs by rank, each segment with its own environment, and returns its path. srun reads
+    it on this machine alone, so it may be in a temporary folder (a lab's head has its own /tmp, and sees the lab's
+    folder); it is removed when this program ends."""
+    folder = Path(site.agent).parent if site.lab and site.agent else None
+    lines, first = [], 0
+    for segment in segments:
+        last = first + len(segment.hosts) - 1
+        words = _with_env(segment, argv)
+        unfit = [word for word in words if re.search(r"['\"\\\\\s%]", word)]
+        if unfit:  # srun replaces %t and %o, and its quoting differs between versions
+            raise UserError(
+                f"srun cannot start {unfit[0]!r} for some ranks only",
+                "install Assay in a folder without spaces and quotes, or use --launcher openmpi",
+            )
+        lines.append(f"{first}-{last} {' '.join(words)}" if last > first else f"{first} {' '.join(words)}")
+        first = last + 1
+    with tempfile.NamedTemporaryFile(
+        "w", prefix="assay-srun-", suffix=".conf", dir=folder, delete=False
+    ) as file:
+        file.write("\n".join(lines) + "\n")
+    atexit.register(Path(file.name).unlink, missing_ok=True)
+    return file.name
 
 
 WHEEL_MPIEXEC = str(Path(sys.executable).parent / "mpiexec.hydra")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from assay.errors import UserError
@@ -24,8 +26,23 @@ def test_srun_keeps_the_order_of_ranks_and_ends_all_with_one() -> None:
     command = Srun().command(REMOTE, [Segment(["n2", "n1"])], ["probe"])
     assert "--nodelist=n2,n1" in command and "--distribution=arbitrary" in command
     assert "--kill-on-bad-exit=1" in command and command[-1] == "probe"
-    with pytest.raises(UserError, match="one environment"):
-        Srun().command(REMOTE, [Segment(["a"], {"X": "1"}), Segment(["b"])], ["probe"])
+
+
+def test_srun_binds_segments_by_a_list_of_programs() -> None:
+    segments = [
+        Segment(["s1"], {"UCX_NET_DEVICES": "mlx5_0:1"}),
+        Segment(["s1"], {"UCX_NET_DEVICES": "mlx5_1:1"}),
+        Segment(["c1", "c2"]),
+    ]
+    command = Srun().command(REMOTE, segments, ["/opt/probe", "run"])
+    assert "--ntasks=4" in command and "--nodelist=s1,s1,c1,c2" in command
+    assert Path(command[command.index("--multi-prog") + 1]).read_text().splitlines() == [
+        "0 env UCX_NET_DEVICES=mlx5_0:1 /opt/probe run",
+        "1 env UCX_NET_DEVICES=mlx5_1:1 /opt/probe run",
+        "2-3 /opt/probe run",
+    ]
+    with pytest.raises(UserError, match="without spaces"):
+        Srun().command(REMOTE, segments, ["/opt/my probe", "run"])
 
 
 def test_a_host_is_no_option_of_ssh() -> None:
