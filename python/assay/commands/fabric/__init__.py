@@ -9,6 +9,7 @@ from assay.commands.fabric.anonymise import Anonymise
 from assay.commands.fabric.blame import Blame
 from assay.commands.fabric.check import Check
 from assay.commands.fabric.conflicts import Conflicts
+from assay.commands.fabric.platform import Platform
 from assay.commands.fabric.repair import Repair
 from assay.commands.fabric.schedule import Schedule
 from assay.commands.fabric.slurm import Slurm
@@ -24,7 +25,16 @@ class SubVerb(Protocol):
     def prepare(self, verbs: Verbs) -> None: ...
 
 
-SUB_VERBS: list[SubVerb] = [Conflicts(), Check(), Schedule(), Repair(), Blame(), Slurm(), Anonymise()]
+SUB_VERBS: list[SubVerb] = [
+    Conflicts(),
+    Check(),
+    Schedule(),
+    Repair(),
+    Blame(),
+    Slurm(),
+    Platform(),
+    Anonymise(),
+]
 
 
 class Fabric:

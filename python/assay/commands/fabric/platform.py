@@ -1,0 +1,71 @@
+"""``assay fabric platform``: the fabric with its routes, for SimGrid."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from assay.commands.fabric.files import refuse_existing, write_files
+from assay.commands.fabric.source import add_source, read_source
+from assay.commands.options import reader
+from assay.commands.parser import Example
+from assay.errors import EXIT_PASS, UserError
+from assay.fabric.platform import platform_text
+from assay.records.units import parse_in
+
+if TYPE_CHECKING:
+    from assay.commands.fabric import Verbs
+
+RATE = 12.5e9  # B/s: EDR and Omni-Path, 100 Gbit/s
+EXAMPLES = [
+    Example("assay fabric platform --fat-tree radix=4,nodes=6", "on standard output"),
+    Example(
+        "assay fabric platform --fabric net.txt --tables fts.txt --platform fabric.xml", needs="a fabric"
+    ),
+    Example("assay simulate fabric.xml -- ./my_mpi_program", "an MPI program on it", "a platform"),
+]
+
+
+class Platform:
+    """The sub-verb."""
+
+    def prepare(self, verbs: Verbs) -> None:
+        parser = verbs.add_parser(
+            "platform",
+            help="a SimGrid platform with the fabric's cables and routes",
+            description="Writes a platform for 'assay simulate' and SimGrid: a link for each direction of each cable, "
+            "and the route of each pair of hosts, so that flows that share a cable share its rate.",
+            examples=EXAMPLES,
+        )
+        add_source(parser)
+        parser.add_argument(
+            "--rate",
+            type=reader(_rate, "give a rate, such as 12.5GB/s"),
+            default=RATE,
+            metavar="RATE",
+            help="of every cable (default: 12.5GB/s)",
+        )
+        parser.add_argument("--platform", metavar="FILE", help="the platform file (default: standard output)")
+        parser.set_defaults(fabric_verb=run_platform)
+
+
+def _rate(text: str) -> float:
+    rate = parse_in(text, "B/s")
+    if not 0 < rate < math.inf:
+        raise UserError(f"'{text}' is not a rate above zero", "give a rate, such as 12.5GB/s")
+    return rate
+
+
+def run_platform(args: argparse.Namespace) -> int:
+    target = Path(args.platform) if args.platform else None
+    if target is not None:
+        refuse_existing([target])
+    text = platform_text(read_source(args), args.rate)
+    if target is None:
+        print(text, end="")
+    else:
+        write_files({target: text})
+        print(target)
+    return EXIT_PASS

@@ -1,0 +1,68 @@
+"""The platform of a fabric in SimGrid: the exchanges last as long as their rounds say."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from assay.fabric import Routes, schedules, synthetic, tables
+from assay.fabric.platform import platform_text
+from assay.fabric.remedies.exchange import conflict_free, demand_of
+
+FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
+RATE, SIZE = 12.5e9, 64 << 20
+
+
+def fat_tree(text: str) -> Routes:
+    fabric = synthetic.build(synthetic.parse(text))
+    return Routes(fabric, tables.compute(fabric, "d-mod-k"))
+
+
+def test_every_pair_has_the_links_of_its_route() -> None:
+    routes = fat_tree("radix=4,nodes=6")
+    fabric = routes.fabric
+    root = ET.fromstring(platform_text(routes, RATE))
+    found = {
+        (r.get("src"), r.get("dst")): [c.get("id") for c in r.findall("link_ctn")] for r in root.iter("route")
+    }
+    assert len(found) == 6 * 5
+    for (src, dst), way in found.items():
+        ends = fabric.find_hosts([str(src), str(dst)])
+        crossed = routes.links(ends[:1], ends[1:])[0]
+        assert way == [fabric.link_name(link) for link in crossed if link >= 0]
+    assert len(list(root.iter("link"))) == fabric.links
+
+
+@pytest.mark.programs
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("smpicc"), reason="SimGrid is not installed")
+def test_the_planned_exchange_runs_at_line_rate_and_a_shift_at_45_of_62(tmp_path: Path) -> None:
+    """45 nodes; a shift idles in its first step. Barriers between the steps cost under 1 % of so large messages."""
+    routes = fat_tree("radix=36,nodes=45")
+    (tmp_path / "fabric.xml").write_text(platform_text(routes, RATE))
+    (tmp_path / "hosts").write_text("".join(f"{name}\n" for name in routes.fabric.host_names))
+    subprocess.run(
+        ["smpicc", "-O1", "-o", "exchange", FIXTURES / "exchange.c"], cwd=tmp_path, check=True, timeout=60
+    )
+    planned = conflict_free(demand_of(routes, np.arange(45)))
+    share = {
+        "shift": at_rate(tmp_path, schedules.shift(45)),
+        "planned": at_rate(tmp_path, planned),
+    }
+    assert abs(share["shift"] - 44 / 61) < 0.01
+    assert share["planned"] > 0.97
+
+
+def at_rate(folder: Path, schedule: schedules.Schedule) -> float:
+    """The time of 44 messages at the full rate, over the simulated time."""
+    steps = "".join(" ".join(map(str, step)) + "\n" for step in schedule)
+    (folder / "steps").write_text(steps)
+    command = ["smpirun", "-np", "45", "-platform", "fabric.xml", "-hostfile", "hosts", "./exchange", "steps", str(SIZE)]
+    command.insert(1, "--log=root.thresh:warning")
+    result = subprocess.run(command, cwd=folder, check=True, timeout=200, capture_output=True, text=True)
+    return 44 * SIZE / RATE / float(result.stdout.split()[-1])
