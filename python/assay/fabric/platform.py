@@ -1,8 +1,8 @@
 """A fabric as a SimGrid platform (3.32 and 4.x): a link for each direction of each cable, a route for each pair of
 hosts, as the forwarding tables have it.
 
-The configuration takes SimGrid's own corrections off (its factors by message size, traffic of acknowledgements), so that
-a link carries its rate and flows of one link share it evenly.
+The configuration takes SimGrid's own corrections off (factors by message size, traffic of acknowledgements), so that a
+link carries its rate and flows of one link share it evenly.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ def platform_text(routes: Routes, rate: float) -> str:
     """``rate``: of every cable in B/s. Raises UserError for a route that does not arrive, or too many hosts."""
     if routes.fabric.hosts > MOST_HOSTS:
         raise UserError(
-            f"{routes.fabric.hosts} hosts: a platform of routes has {MOST_HOSTS} at most", "describe a smaller fabric"
+            f"{routes.fabric.hosts} hosts: a platform of routes has {MOST_HOSTS} at most",
+            "describe a smaller fabric",
         )
     return "\n".join(_lines(routes, rate)) + "\n"
 

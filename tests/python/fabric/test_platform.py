@@ -15,7 +15,7 @@ from assay.fabric.platform import platform_text
 from assay.fabric.remedies.exchange import conflict_free, demand_of
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
-RATE, SIZE = 12.5e9, 64 << 20
+RATE, SIZE = 12.5e9, 4 << 20
 
 
 def fat_tree(text: str) -> Routes:
@@ -42,9 +42,11 @@ def test_every_pair_has_the_links_of_its_route() -> None:
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("smpicc"), reason="SimGrid is not installed")
 def test_the_planned_exchange_runs_at_line_rate_and_a_shift_at_45_of_62(tmp_path: Path) -> None:
-    """45 nodes; a shift idles in its first step. Barriers between the steps cost under 1 % of so large messages."""
+    """45 nodes; a shift idles in its first step. There is a barrier after each step."""
     routes = fat_tree("radix=36,nodes=45")
-    (tmp_path / "fabric.xml").write_text(platform_text(routes, RATE))
+    text = platform_text(routes, RATE)
+    text = text.replace('latency="1us"', 'latency="1ns"')  # barriers cost nothing
+    (tmp_path / "fabric.xml").write_text(text)
     (tmp_path / "hosts").write_text("".join(f"{name}\n" for name in routes.fabric.host_names))
     subprocess.run(
         ["smpicc", "-O1", "-o", "exchange", FIXTURES / "exchange.c"], cwd=tmp_path, check=True, timeout=60
@@ -55,14 +57,14 @@ def test_the_planned_exchange_runs_at_line_rate_and_a_shift_at_45_of_62(tmp_path
         "planned": at_rate(tmp_path, planned),
     }
     assert abs(share["shift"] - 44 / 61) < 0.01
-    assert share["planned"] > 0.97
+    assert share["planned"] > 0.99
 
 
 def at_rate(folder: Path, schedule: schedules.Schedule) -> float:
     """The time of 44 messages at the full rate, over the simulated time."""
     steps = "".join(" ".join(map(str, step)) + "\n" for step in schedule)
     (folder / "steps").write_text(steps)
-    command = ["smpirun", "-np", "45", "-platform", "fabric.xml", "-hostfile", "hosts", "./exchange", "steps", str(SIZE)]
-    command.insert(1, "--log=root.thresh:warning")
+    options = ["-np", "45", "-platform", "fabric.xml", "-hostfile", "hosts", "--log=root.thresh:warning"]
+    command = ["smpirun", *options, "./exchange", "steps", str(SIZE)]
     result = subprocess.run(command, cwd=folder, check=True, timeout=200, capture_output=True, text=True)
     return 44 * SIZE / RATE / float(result.stdout.split()[-1])

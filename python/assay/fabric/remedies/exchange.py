@@ -34,7 +34,7 @@ SOURCE, SINK, FROM_LOWER, TO_LOWER, NODES = 0, 1, 2, 3, 4
 
 @dataclass(frozen=True)
 class Demand:
-    """An all-to-all exchange of N ranks on G leaf switches, each rank's message to itself included."""
+    """An all-to-all exchange of N ranks on G leaf switches; nobody sends to itself."""
 
     leaf: Ints  # [N] the leaf of a rank, 0 .. G-1
     paths: Ints  # [G, N, hops] links between switches from a leaf to a rank, padded with -1
@@ -56,8 +56,8 @@ class Demand:
         return np.bincount(self.paths[crossed], weights[crossed], self.links).astype(np.int64)
 
     def bound(self) -> int:
-        """The least number of steps: the ranks, or the flows of the fullest link."""
-        return max(self.ranks, int(self.loads().max(initial=0)))
+        """The least number of steps: a rank's messages, or the flows of the fullest link."""
+        return max(self.ranks - 1, int(self.loads().max(initial=0)))
 
 
 def demand_of(routes: Routes, members: NDArray[np.integer]) -> Demand:
@@ -86,10 +86,15 @@ def _scheduled(demand: Demand, apart: bool) -> Ints:
     inside: list[tuple[int, int]] = []
     for leaf in range(len(demand.senders)):
         ranks = np.flatnonzero(demand.leaf == leaf)
-        table[:, ranks] = divide(shares[:, leaf], len(ranks))
         if apart:
+            table[:, ranks] = divide(shares[:, leaf], len(ranks))
             within = np.flatnonzero(demand.paths[leaf, :, 0] == PAD)
-            inside += [(int(src), int(dst)) for src in ranks for dst in within]
+            inside += [(int(src), int(dst)) for src in ranks for dst in within if src != dst]
+        else:
+            # In one more step each host would send to itself: that says which host a column belongs to.
+            itself = np.isin(np.arange(demand.ranks), ranks)
+            columns = divide(np.concatenate([shares[:, leaf], itself[None]]), len(ranks))
+            table[:, columns[-1]] = columns[:-1]
     return _settled(demand, table, inside)
 
 
@@ -97,6 +102,7 @@ def _plan(demand: Demand, apart: bool) -> NDArray[np.bool_]:
     """[steps, G, N] whether a host of a leaf sends to a rank in a step."""
     network = _Network(demand, apart)
     left = np.broadcast_to(demand.senders[:, None], demand.paths.shape[:2]).copy()
+    left[demand.leaf, np.arange(demand.ranks)] -= 1
     if apart:
         left[demand.paths[:, :, 0] == PAD] = 0
     steps = network.bound(left)

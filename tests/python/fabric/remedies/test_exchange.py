@@ -42,18 +42,17 @@ def check(routes: Routes, members: list[int], steps: np.ndarray) -> None:
         load = Counter()
         for src, dst in active:
             met[src, dst] += 1
-            if src != dst:
-                load.update(walked(routes, members[src], members[dst]))
+            load.update(walked(routes, members[src], members[dst]))
         assert max(load.values(), default=0) <= 1
     ranks = range(len(members))
-    assert met == Counter((src, dst) for src in ranks for dst in ranks)
+    assert met == Counter((src, dst) for src in ranks for dst in ranks if src != dst)
 
 
 @pytest.mark.parametrize("nodes", [45, 64])
-def test_radix_36_needs_as_many_steps_as_nodes(nodes: int) -> None:
+def test_radix_36_needs_a_step_for_each_other_node(nodes: int) -> None:
     routes = fat_tree(f"radix=36,nodes={nodes}")
     schedule = conflict_free(demand_of(routes, np.arange(nodes)))
-    assert schedule.steps == nodes
+    assert schedule.steps == nodes - 1
     check(routes, list(range(nodes)), schedule.array())
 
 
@@ -71,7 +70,7 @@ def test_any_hosts_of_a_two_level_tree_in_any_order(data: st.DataObject) -> None
     for src in members:
         for dst in members:
             load.update(walked(routes, src, dst) if src != dst else [])
-    assert schedule.steps == demand.bound() == max(len(members), *load.values(), 0)
+    assert schedule.steps == demand.bound() == max(len(members) - 1, *load.values(), 0)
 
 
 @pytest.mark.parametrize(
