@@ -6,6 +6,7 @@
 #   mpich-wheel         PyPI's, in .venv, for machines without an MPI or without root
 # The target assay_mpi_smpi is SimGrid's MPI, which runs the same measurements in a simulator; it is not in ASSAY_MPIS.
 set(ASSAY_MPIS "")
+include(${CMAKE_CURRENT_LIST_DIR}/MpiKind.cmake)
 
 function(assay_add_mpi name wrapper)
   if(NOT EXISTS "${wrapper}" OR name IN_LIST ASSAY_MPIS)
@@ -44,14 +45,12 @@ foreach(flavour openmpi mpich)
   assay_add_mpi(${flavour} "${ASSAY_WRAPPER_${flavour}}")
 endforeach()
 
-# A site's own MPI (environment modules): mpicxx on PATH, named by its flags.
+# A site's own MPI (environment modules): mpicxx on PATH, named by its header.
 find_program(ASSAY_WRAPPER_PATH mpicxx)
 if(ASSAY_WRAPPER_PATH)
-  execute_process(COMMAND ${ASSAY_WRAPPER_PATH} -show OUTPUT_VARIABLE shown ERROR_QUIET)
-  if(shown MATCHES "openmpi|open-mpi|-lmpi_cxx|-lopen-rte")
-    assay_add_mpi(openmpi "${ASSAY_WRAPPER_PATH}")
-  elseif(shown MATCHES "mpich|-lmpi")
-    assay_add_mpi(mpich "${ASSAY_WRAPPER_PATH}")
+  assay_mpi_kind("${ASSAY_WRAPPER_PATH}" kind)
+  if(kind)
+    assay_add_mpi(${kind} "${ASSAY_WRAPPER_PATH}")
   endif()
 endif()
 
