@@ -107,6 +107,7 @@ class _Job:
             ASSAY_IO_RANKS_PER_NODE=str(plan.ranks_per_node),
             ASSAY_IO_CONSISTENCY=plan.consistency,
             ASSAY_IO_WARM="0.01",
+            ASSAY_IO_DIRECT="0",  # what is tested is the store
             ASSAY_IO_REQUIRE=str(int(plan.fault not in UNACCELERATED)),
             ASSAY_IO_UNTIL=plan.level,
             **faulty_drain(self.folder, self._faults()),
