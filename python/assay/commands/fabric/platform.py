@@ -24,7 +24,11 @@ EXAMPLES = [
     Example(
         "assay fabric platform --fabric net.txt --tables fts.txt --platform fabric.xml", needs="a fabric"
     ),
-    Example("assay simulate fabric.xml -- ./my_mpi_program", "an MPI program on it", "a platform"),
+    Example(
+        "assay fabric platform --fat-tree radix=36,nodes=45 --rate 25GB/s --platform fabric.xml",
+        "for 'assay simulate fabric.xml'",
+        "a folder to write to",
+    ),
 ]
 
 
