@@ -99,11 +99,12 @@ def _evidence(matrix: PairMatrix, crossed: Ints, link: int) -> list[int]:
 
 def _unseen(routes: Routes, hosts: Ints, crossed: Ints) -> Ints:
     """The links on routes between the hosts that fewer pairs have crossed than a judgement needs."""
-    src, dst = np.repeat(hosts, len(hosts)), np.tile(hosts, len(hosts))
-    every = routes.links(src, dst)  # none for a host with itself
+    is_used = np.zeros(routes.fabric.links, np.bool_)
+    for src in hosts:
+        way = routes.links(np.full(len(hosts), src), hosts)  # none for a host with itself
+        is_used[way[way >= 0]] = True
     counts = np.bincount(crossed[crossed >= 0], minlength=routes.fabric.links)
-    used = np.unique(every[every >= 0])
-    return np.asarray(used[counts[used] < FEWEST_PAIRS], np.int32)
+    return np.flatnonzero(is_used & (counts < FEWEST_PAIRS)).astype(np.int32)
 
 
 def _summary(routes: Routes, crossed: Ints, matrix: PairMatrix, is_shift: bool) -> str:

@@ -25,10 +25,12 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import maximum_flow
 
+from assay.errors import UserError
 from assay.fabric.routes import PAD, Routes
 from assay.fabric.schedules import IDLE, Ints, Schedule, of_array
 
 Counts = NDArray[np.int64]
+MOST_CELLS = 1 << 30  # steps x leaves x ranks, a byte each: about 2,500 ranks of radix 36
 SOURCE, SINK, FROM_LOWER, TO_LOWER, NODES = 0, 1, 2, 3, 4
 
 
@@ -72,7 +74,14 @@ def demand_of(routes: Routes, members: NDArray[np.integer]) -> Demand:
 
 
 def conflict_free(demand: Demand) -> Schedule:
-    """A schedule without a conflict that has each ordered pair of ranks exactly once: the shortest that is found."""
+    """A schedule without a conflict that has each ordered pair of ranks exactly once: the shortest that is found.
+
+    Raises UserError for more ranks than fit the memory.
+    """
+    if demand.bound() * demand.paths.shape[0] * demand.ranks > MOST_CELLS:
+        raise UserError(
+            f"an exchange of {demand.ranks} ranks is too large to be planned", "name fewer hosts with -w"
+        )
     tables = [_scheduled(demand, apart=False)]
     if len(tables[0]) > demand.bound() and len(_last_links(demand)[0]):
         tables.append(_scheduled(demand, apart=True))

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from assay.errors import UserError
 from assay.fabric import synthetic, tables
 from assay.fabric.remedies.exchange import conflict_free, demand_of
 from assay.fabric.routes import Routes
@@ -86,6 +87,12 @@ def test_hosts_that_share_a_cable_down(text: str, steps: int) -> None:
     schedule = conflict_free(demand)
     assert schedule.steps == steps
     check(routes, list(range(hosts)), schedule.array())
+
+
+def test_an_exchange_beyond_the_memory_is_refused() -> None:
+    routes = fat_tree("radix=36,nodes=5000")
+    with pytest.raises(UserError, match="too large to be planned"):
+        conflict_free(demand_of(routes, np.arange(5000)))
 
 
 @pytest.mark.parametrize("text", ["radix=6,nodes=16,dead=leaf0:4", "radix=4,levels=3,nodes=16"])
