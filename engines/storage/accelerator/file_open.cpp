@@ -353,8 +353,7 @@ void AcceleratedFile::choose_level(MPI_Info info) {
     }
     std::string error;
     if (memory && first_of_node_ && !job_->start_background_drain(error)) {
-        std::fprintf(stderr, "assay io: no background drain: %s; close waits for %s\n",
-                     error.c_str(), path_.c_str());
+        job_->report_no_background_drain(error, path_);
         memory = false;
     }
     until_memory_ = worst_code(comm_, memory ? MPI_SUCCESS : MPI_ERR_OTHER) == MPI_SUCCESS;

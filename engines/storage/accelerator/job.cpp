@@ -285,6 +285,13 @@ bool Job::start_background_drain(std::string& error) {
                                            error);
 }
 
+void Job::report_no_background_drain(const std::string& error, const std::string& path) {
+    if (no_background_drain_) return;
+    no_background_drain_ = true;
+    std::fprintf(stderr, "assay io: no background drain: %s; close waits for %s and later files\n",
+                 error.c_str(), path.c_str());
+}
+
 // Writes what is left of the files that this rank holds; a background drain writes the others.
 void Job::complete_files() {
     if (!background_drain_runs(*store_))

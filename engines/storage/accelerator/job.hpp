@@ -56,6 +56,8 @@ public:
     void keep_open(std::uint32_t slot, SharedDescriptor descriptor);
     // Starts the node's background drain, unless it was started. False: `error` says why.
     bool start_background_drain(std::string& error);
+    // Says once that there is none.
+    void report_no_background_drain(const std::string& error, const std::string& path);
     // Closes the descriptors of deleted files, so that the file system gets their space back.
     void close_deleted_files();
 
@@ -108,6 +110,7 @@ private:
     std::mutex lock_;
     std::mutex closed_files_lock_;
     std::deque<ClosedFile> closed_files_;
+    bool no_background_drain_ = false;  // it was reported
     std::vector<std::string> reported_;
 };
 

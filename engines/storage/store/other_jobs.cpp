@@ -109,9 +109,11 @@ std::string wait_for_other_jobs(const Store& own, const FileStatus& file, unsign
             continue;
         const std::uint32_t slot = acknowledged_slot(*store, file);
         if (slot == file_slots) continue;
-        if (const auto reason = wait_until_written(*store, slot, limit_s); !reason.empty())
-            return "data of an earlier job are in " + path + " and not in the file yet: " + reason +
-                   "; fix: assay io drain " + path;
+        const auto reason = wait_until_written(*store, slot, limit_s);
+        if (reason.empty()) continue;
+        std::string message = "data of an earlier job are in ";
+        message.append(path).append(" and not in the file yet: ").append(reason);
+        return message.append("; fix: assay io drain ").append(path);
     }
     return {};
 }
