@@ -53,7 +53,7 @@ RULES: dict[str, Rule] = {
     "wrong_data": wrong_data,  # files that hold wrong bytes
     "straggler": straggler,  # a rank or node that is the slowest in nearly every round of I/O
     "taking_turns": taking_turns,  # the two directions of a pair that wait for each other
-    "slow_cable": slow_cables,  # a cable of a fabric that is narrower or slower than most of its kind
+    "slow_cable": slow_cables,  # a cable of a fabric that is narrower or slower than most of its kind or its ports
     "lost_route": lost_routes,  # forwarding tables that lead nowhere, or in a circle
     "credit_loop": credit_loop,  # routes whose buffers can wait for each other for good
     "crowded_port": crowded_ports,  # up ports with far more destinations than others

@@ -11,10 +11,12 @@ MOST_LOST = 1000  # entries of tables that lead nowhere, recorded in one run
 
 
 def slow_cables(evidence: Evidence) -> list[Finding]:
-    """One finding a cable that is narrower or slower than most of its kind."""
+    """One finding a cable that is narrower or slower than most of its kind; one for all that are slow alike."""
     findings = []
     for record in evidence.measurements(LINKS, "slow_rate"):
         usual = float(record.params["usual"])
+        if record.median >= usual:
+            continue
         findings.append(
             Finding(
                 rule="slow_cable",
@@ -28,7 +30,43 @@ def slow_cables(evidence: Evidence) -> list[Finding]:
                 fix="reseat the cable at both ends, then replace it; then look at the port's settings",
             )
         )
-    return findings
+    return findings + _slow_alike(evidence)
+
+
+def _slow_alike(evidence: Evidence) -> list[Finding]:
+    """One finding for each kind of cable and rate that both ports could exceed, though most are no faster."""
+    records = [
+        record
+        for record in evidence.measurements(LINKS, "slow_rate")
+        if record.median >= float(record.params["usual"])
+    ]
+    groups: dict[tuple[str, str, float], list[Measurement]] = {}
+    for record in records:
+        rate = f"{record.params['width']}x {record.params['speed']}"
+        groups.setdefault((str(record.params["of"]), rate, float(record.params["supported"])), []).append(
+            record
+        )
+    return [
+        Finding(
+            rule="slow_cable",
+            cause=f"{len(chosen)} {kind} {'cable runs' if len(chosen) == 1 else 'cables run'} at {rate}, "
+            f"{chosen[0].median / supported:.0%} of what both ends support",
+            subject=chosen[0].subject,
+            side="both",
+            effect=chosen[0].median / supported - 1,
+            confidence=1.0,
+            evidence=[record.id for record in chosen],
+            details=_listed([str(record.subject.device) for record in chosen]),
+            fix="look for a limit in the ports' enabled speeds and widths (ibportstate), then for cables of that grade",
+        )
+        for (kind, rate, supported), chosen in groups.items()
+    ]
+
+
+def _listed(places: list[str]) -> list[str]:
+    """The first SHOWN, and how many there are more."""
+    more = [f"and {len(places) - SHOWN} more"] if len(places) > SHOWN else []
+    return places[:SHOWN] + more
 
 
 def lost_routes(evidence: Evidence) -> list[Finding]:
@@ -39,10 +77,7 @@ def lost_routes(evidence: Evidence) -> list[Finding]:
     for fault in dict.fromkeys(str(record.params["fault"]) for record in records):
         chosen = [record for record in records if record.params["fault"] == fault]
         pairs = sum(record.median for record in chosen)
-        places = list(dict.fromkeys(str(record.params["place"]) for record in chosen))
-        details = places[:SHOWN]
-        if len(places) > SHOWN:
-            details.append(f"and {len(places) - SHOWN} more")
+        details = _listed(list(dict.fromkeys(str(record.params["place"]) for record in chosen)))
         findings.append(
             Finding(
                 rule="lost_route",

@@ -22,24 +22,38 @@ CROWDED = 2.0  # times the mean of a switch's up ports; a difference of one dest
 
 @dataclass(frozen=True)
 class Rate:
-    """A cable that is slower than most of its kind: ``kind`` is "host" or "switch"; rates in bit/s."""
+    """A cable that is slower than most of its kind, or than both its ports; rates in bit/s.
+
+    ``kind`` is "host" or "switch"; ``supported`` is the lower of what its ports support, 0 where that is unknown.
+    """
 
     link: int
     kind: str
     rate: float
     usual: float
+    supported: float
+    width: int
+    speed: str
+
+
+@dataclass(frozen=True)
+class Usual:
+    """The most frequent rate of a kind of cable, in bit/s, with the lanes and speed of one that has it."""
+
+    rate: float
     width: int
     speed: str
 
 
 @dataclass(frozen=True)
 class Rates:
-    """``usual``: the most frequent rate by kind of cable, in bit/s; ``unknown`` cables have none."""
+    """``unknown`` cables have no rate; of ``supported`` cables it is known what both ports support."""
 
-    usual: dict[str, float]
+    usual: dict[str, Usual]
     slow: list[Rate]
     cables: int
     unknown: int
+    supported: int
 
 
 @dataclass(frozen=True)
@@ -56,8 +70,11 @@ def rates(fabric: Fabric) -> Rates:
     lanes = np.array([LANE_RATES.get(speed, 0.0) for speed in fabric.link_speed])
     one_end = fabric.link_width * lanes
     both = np.minimum(one_end, one_end[fabric.reverse])
+    most = fabric.link_most if len(fabric.link_most) else np.zeros(fabric.links)
+    supported = np.minimum(most, most[fabric.reverse])
+    slower_end = np.where(one_end <= one_end[fabric.reverse], np.arange(fabric.links), fabric.reverse)
     cables = np.flatnonzero(np.arange(fabric.links) < fabric.reverse)
-    usual: dict[str, float] = {}
+    usual: dict[str, Usual] = {}
     slow: list[Rate] = []
     for kind, chosen in (
         ("host", cables[~fabric.between_switches[cables]]),
@@ -67,20 +84,15 @@ def rates(fabric: Fabric) -> Rates:
         if not len(known):
             continue
         values, counts = np.unique(both[known], return_counts=True)
-        usual[kind] = float(values[len(counts) - 1 - counts[::-1].argmax()])  # of equally many the faster
-        for link in known[both[known] < usual[kind]]:
-            end = int(link if one_end[link] <= one_end[fabric.reverse[link]] else fabric.reverse[link])
-            slow.append(
-                Rate(
-                    int(link),
-                    kind,
-                    float(both[link]),
-                    usual[kind],
-                    int(fabric.link_width[end]),
-                    fabric.link_speed[end],
-                )
-            )
-    return Rates(usual, slow, len(cables), int((both[cables] == 0).sum()))
+        rate = float(values[len(counts) - 1 - counts[::-1].argmax()])  # of equally many the faster
+        end = int(slower_end[known[both[known] == rate][0]])
+        usual[kind] = Usual(rate, int(fabric.link_width[end]), fabric.link_speed[end])
+        for link in known[both[known] < np.maximum(rate, supported[known])]:
+            end = int(slower_end[link])
+            width, speed = int(fabric.link_width[end]), fabric.link_speed[end]
+            slow.append(Rate(int(link), kind, float(both[link]), rate, float(supported[link]), width, speed))
+    counted = int((supported[cables] > 0).sum())
+    return Rates(usual, slow, len(cables), int((both[cables] == 0).sum()), counted)
 
 
 def broken_routes(routes: Routes, most: int = 1000) -> list[tuple[Broken, int]]:

@@ -273,4 +273,5 @@ def _fabric(tree: FatTree, names: list[str], ends: list[tuple[int, int, int, int
         link_width=np.full(len(both), tree.width, np.int32),
         link_speed=[tree.speed] * len(both),
         source=tree.name,
+        link_most=np.full(len(both), tree.width * LANE_RATES.get(tree.speed, 0.0)),
     )

@@ -50,6 +50,9 @@ class Fabric:
     link_width: Ints  # [L] lanes, 0 where unknown
     link_speed: list[str]  # [L] "EDR", empty where unknown
     source: str = ""  # the file, or the model
+    link_most: NDArray[np.float64] = field(
+        default_factory=lambda: np.zeros(0)
+    )  # [L] bit/s that the port where a link begins supports, 0 where unknown; or empty
     link_lines: Ints = field(default_factory=lambda: np.zeros(0, np.int32))  # [L] lines of the file, or empty
     node_lines: Ints = field(default_factory=lambda: np.zeros(0, np.int32))  # [S + H], or empty
     node_lmc: Ints = field(

@@ -48,7 +48,9 @@ DESCRIBED = [
         help="rates of a fabric's cables: assay fabric check",
         parameters=[Parameter("of", "text", "", "", "host or switch: the kind of cable", 0, 0)],
         metrics=[
-            Metric("slow_cables", "1", "lower", "cables slower than most of their kind"),
+            Metric(
+                "slow_cables", "1", "lower", "cables slower than most of their kind, or than both their ports"
+            ),
             Metric("slow_rate", "B/s", "higher", "signalling rate of such a cable"),
             Metric("usual_rate", "B/s", "none", "most frequent signalling rate"),
         ],
@@ -236,14 +238,26 @@ def _rate_records(fabric: Fabric) -> Iterator[AnyRecord]:
         total.status, total.summary = "waived", None
         total.reason = f"{fabric.source} gives no rate of {found.unknown} of {found.cables} cables"
     yield total
-    for kind, rate in found.usual.items():
-        yield record(LINKS, "usual_rate", rate / BITS, {"of": kind})
+    for kind, usual in found.usual.items():
+        known: dict[str, Scalar] = {"of": kind, "width": usual.width, "speed": usual.speed}
+        yield record(
+            LINKS,
+            "usual_rate",
+            usual.rate / BITS,
+            {**known, "supported_known": found.supported, "cables": found.cables},
+        )
     for cable in found.slow:
         yield record(
             LINKS,
             "slow_rate",
             cable.rate / BITS,
-            {"of": cable.kind, "width": cable.width, "speed": cable.speed, "usual": cable.usual / BITS},
+            {
+                "of": cable.kind,
+                "width": cable.width,
+                "speed": cable.speed,
+                "usual": cable.usual / BITS,
+                "supported": cable.supported / BITS,
+            },
             Subject(device=fabric.link_name(cable.link)),
         )
 

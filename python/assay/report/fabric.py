@@ -11,8 +11,8 @@ from rich.text import Text
 from assay.records.schema import AnyRecord, Context, Flows, Measurement
 from assay.records.units import format_quantity, format_share
 
-CONFLICTS = "fabric.conflicts"
-STEPS, LINKS = 10, 10  # shown; the run has them all
+CONFLICTS, LINKS = "fabric.conflicts", "fabric.links"
+MOST_STEPS, MOST_LINKS = 10, 10  # shown; the run has them all
 
 LEGEND = (
     "conflicts: sum of flows - 1 over the links of a step with more than one. rounds: the steps in lockstep, each as\n"
@@ -32,6 +32,7 @@ def show_fabric(console: Console, records: Iterable[AnyRecord]) -> None:
         ),
         soft_wrap=True,
     )
+    _show_rates(console, [r for r in records if isinstance(r, Measurement) and r.name == LINKS])
     console.print()
     measured = [r for r in records if isinstance(r, Measurement) and r.name == CONFLICTS]
     values = {r.metric: r for r in measured if "step" not in r.params}
@@ -42,6 +43,21 @@ def show_fabric(console: Console, records: Iterable[AnyRecord]) -> None:
     _show_shared(console, [r for r in records if isinstance(r, Flows) and r.name == CONFLICTS])
     console.print(Text(LEGEND, style="dim"), soft_wrap=True)
     console.print()
+
+
+def _show_rates(console: Console, measured: list[Measurement]) -> None:
+    """The usual rates, since cables that are slow alike are seen only where the file says what ports support."""
+    usual = [r for r in measured if r.metric == "usual_rate"]
+    if not usual:
+        return
+    kinds = {"host": "to hosts", "switch": "between switches"}
+    rates = [f"{kinds[str(r.params['of'])]} {r.params['width']}x {r.params['speed']}" for r in usual]
+    text = f"most cables: {', '.join(rates)}"
+    known, cables = (int(usual[0].params[name]) for name in ("supported_known", "cables"))
+    if known < cables:
+        of = f"of {cables - known} of {cables} cables " if known else ""
+        text += f"; what the ports {of}support is unknown: compare the rates with what was bought"
+    console.print(Text(text), soft_wrap=True)
 
 
 def _show_totals(console: Console, values: dict[str, Measurement]) -> None:
@@ -66,12 +82,12 @@ def _show_steps(console: Console, measured: list[Measurement]) -> None:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in ("step", "conflicts", "fullest link"):
         table.add_column(title, justify="right")
-    for r in sorted(steps, key=lambda r: -r.median)[:STEPS]:
+    for r in sorted(steps, key=lambda r: -r.median)[:MOST_STEPS]:
         step = r.params["step"]
         table.add_row(str(step), f"{r.median:.0f}", f"{loads[step].median:.0f} flows")
     console.print(table)
-    if len(steps) > STEPS:
-        console.print(f"and {len(steps) - STEPS} more steps with conflicts")
+    if len(steps) > MOST_STEPS:
+        console.print(f"and {len(steps) - MOST_STEPS} more steps with conflicts")
     console.print()
 
 
@@ -84,13 +100,13 @@ def _show_shared(console: Console, shared: list[Flows]) -> None:
     table.add_column(f"shared in step {step}")
     table.add_column("flows", justify="right")
     table.add_column("pairs")
-    for r in of_step[:LINKS]:
+    for r in of_step[:MOST_LINKS]:
         pairs = [f"{a} -> {b}" for a, b in zip(r.sources, r.targets, strict=True)]
         more = f", and {len(pairs) - 4} more" if len(pairs) > 4 else ""
         table.add_row(
             r.subject.device, format_quantity(len(pairs), "1"), ", ".join(pairs[:4]) + more, end_section=True
         )
     console.print(table)
-    if len(of_step) > LINKS:
-        console.print(f"and {len(of_step) - LINKS} more links")
+    if len(of_step) > MOST_LINKS:
+        console.print(f"and {len(of_step) - MOST_LINKS} more links")
     console.print()

@@ -88,6 +88,15 @@ def test_a_healthy_fabric_passes_and_a_broken_one_fails(tmp_path: Path) -> None:
     assert figures("bad")["unreachable_pairs"] > 0
 
 
+def test_the_check_says_what_cables_run_at(capsys: pytest.CaptureFixture[str]) -> None:
+    """Cables that are slow alike look healthy: their rate stands there for who knows what was bought."""
+    assert main(["fabric", "check", *FILES, "-o", "good"]) == 0
+    text = capsys.readouterr().out
+    assert "most cables: to hosts 4x SDR, between switches 4x SDR; what the ports support is unknown" in text
+    assert main(["fabric", "check", "--fat-tree", "radix=8,rate=2xHDR", "-o", "model"]) == 0
+    assert "most cables: to hosts 2x HDR, between switches 2x HDR\n" in capsys.readouterr().out
+
+
 def test_a_model_with_rates_passes() -> None:
     assert main(["fabric", "check", "--fat-tree", "radix=8,rate=4xHDR,dead=leaf0:5", "-o", "model"]) == 0
 

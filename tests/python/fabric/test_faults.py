@@ -110,6 +110,37 @@ def test_a_slow_cable_of_a_host_is_held_against_those_of_hosts() -> None:
     assert (outcome, finding.subject.device) == ("FAIL", "leaf0[1] -> node0[1]")
 
 
+@pytest.mark.parametrize(("supported", "outcome"), [(0.0, "PASS"), (10e9, "PASS"), (40e9, "FAIL")])
+def test_cables_that_are_slow_alike_are_held_against_their_ports(supported: float, outcome: str) -> None:
+    """All run at 4x SDR, 10 Gbit/s; the ports of hosts support that or more."""
+    routes = six()
+    most = np.where(routes.fabric.between_switches, 0.0, supported)
+    found, findings = concluded(Routes(replace(routes.fabric, link_most=most), routes.tables))
+    assert found == outcome
+    assert [finding.cause for finding in findings] == (
+        ["6 host cables run at 4x SDR, 25% of what both ends support"] if outcome == "FAIL" else []
+    )
+
+
+def test_a_port_that_supports_more_than_its_peer_is_no_fault() -> None:
+    routes = six()
+    most = np.where(routes.fabric.link_from < routes.fabric.switches, 40e9, 10e9)
+    most[routes.fabric.between_switches] = 10e9
+    assert concluded(Routes(replace(routes.fabric, link_most=most), routes.tables)) == ("PASS", [])
+
+
+def test_a_slow_cable_among_slow_ones_is_named_by_itself() -> None:
+    routes = six()
+    fabric = replace(routes.fabric, link_most=np.full(routes.fabric.links, 40e9))
+    outcome, findings = concluded(Routes(with_rate(fabric, "leaf0[1] -> node0[1]", 1, "SDR"), routes.tables))
+    assert outcome == "FAIL"
+    assert [finding.cause for finding in findings] == [
+        "the cable leaf0[1] -> node0[1] runs at 1x SDR, 25% of the other host cables",
+        "5 host cables run at 4x SDR, 25% of what both ends support",
+        "6 switch cables run at 4x SDR, 25% of what both ends support",
+    ]
+
+
 def test_rates_that_are_unknown_do_not_pass() -> None:
     fabric = synthetic.build(synthetic.parse("radix=4,nodes=6"))
     outcome, findings = concluded(Routes(fabric, tables.d_mod_k(fabric)))

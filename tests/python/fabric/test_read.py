@@ -320,6 +320,20 @@ def test_a_negative_lmc_is_refused(tmp_path: Path) -> None:
         read_fabric(path)
 
 
+def test_what_ports_support_is_read(tmp_path: Path) -> None:
+    """Bits: widths 1x, 4x, 12x are 1, 2, 8; speeds SDR, DDR, QDR are 1, 2, 4, EDR is 512."""
+    text = db_csv(read_fabric(SIX / "topology.txt"))
+    rows, masks = [], iter([",3,7", ",2,0", ",N/A,N/A", *[",3,519"] * 99])
+    for line in text.splitlines():
+        values = next(masks) if line.count(",") == 5 and line.startswith("0x") else ""
+        rows.append(line + (",LinkWidthSup,LinkSpeedSup" if line.startswith("NodeGuid,PortGuid") else values))
+    path = tmp_path / "supported.csv"
+    path.write_text("\n".join(rows))
+    fabric = read_fabric(path)
+    assert set(fabric.link_most.tolist()) == {4 * 25.78125e9}
+    assert set(read_fabric(SIX / "topology.txt").link_most.tolist()) == {0.0}
+
+
 def test_an_aggregation_node_is_no_rank(tmp_path: Path) -> None:
     path = damaged(
         tmp_path, "topology.txt", lambda t: t.replace('"node4"', '"Mellanox Technologies Aggregation Node"')

@@ -42,6 +42,7 @@ class _End:
     width: int
     speed: str
     line: int
+    most: float
 
 
 @dataclass
@@ -73,9 +74,17 @@ class Cables:
             )
 
     def end(
-        self, node: Node, port: int, peer: Node, peer_port: int, width: int, speed: str, line: int
+        self,
+        node: Node,
+        port: int,
+        peer: Node,
+        peer_port: int,
+        width: int,
+        speed: str,
+        line: int,
+        most: float = 0.0,
     ) -> None:
-        """A cable from a port of ``node`` to a port of ``peer``."""
+        """A cable from a port of ``node``, which supports ``most`` bit/s, 0 where unknown, to a port of ``peer``."""
         if (node, port) in self.ends:
             earlier = self.ends[node, port].line
             self.text.refuse(
@@ -85,7 +94,7 @@ class Cables:
             self.text.refuse(
                 line, f"no port has the number {port if port > MOST_PORTS or port < 1 else peer_port}"
             )
-        self.ends[node, port] = _End(peer, peer_port, width, speed if speed in LANE_RATES else "", line)
+        self.ends[node, port] = _End(peer, peer_port, width, speed if speed in LANE_RATES else "", line, most)
 
     def _check(self, guid: int, lid: int, line: int) -> None:
         if not 0 < guid <= MOST_GUID:
@@ -146,6 +155,7 @@ class Cables:
             link_width=links[:, 4],
             link_speed=[e.speed for _, e in ends],
             source=str(self.text.path),
+            link_most=np.array([e.most for _, e in ends], np.float64),
             link_lines=links[:, 5],
             node_lines=np.array([node.line for node in both], np.int32),
             node_lmc=np.array([node.lmc for node in both], np.int32),

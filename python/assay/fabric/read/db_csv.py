@@ -1,9 +1,9 @@
 """ibdiagnet2.db_csv: sections of comma-separated values, START_NAME to END_NAME, a heading first.
 
 Read are NODES (NodeDesc, NumPorts, NodeType, NodeGUID), PORTS (NodeGuid, PortGuid, PortNum, LID, LinkWidthActv,
-LinkSpeedActv) and LINKS (NodeGuid1, PortNum1, NodeGuid2, PortNum2), by the names of their columns. A cable is listed
-once. No file of the tool itself was at hand: the names of sections and columns, and the codes of widths and speeds, are
-those that published readers of such files use.
+LinkSpeedActv, and where they are there LMC, LinkWidthSup, LinkSpeedSup) and LINKS (NodeGuid1, PortNum1, NodeGuid2,
+PortNum2), by the names of their columns. A cable is listed once. No file of the tool itself was at hand: the names of
+sections and columns, and the codes of widths and speeds, are those that published readers of such files use.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from assay.fabric.read.cables import Cables, Node
 from assay.fabric.read.text import Text
-from assay.fabric.topology import Fabric
+from assay.fabric.topology import LANE_RATES, Fabric
 
 WIDTHS = {1: 1, 2: 4, 4: 8, 8: 12, 16: 2}
 SPEEDS = {
@@ -63,7 +63,8 @@ def read(path: Path) -> Fabric:
                 )
         nodes = [(Node(guid, 0 if kinds[guid][0] == SWITCH else port), port) for guid, port in ends]
         for (node, port), (peer, peer_port), key in zip(nodes, reversed(nodes), ends, strict=True):
-            cables.end(node, port, peer, peer_port, *rates[key], line)
+            width, speed, most = rates[key]
+            cables.end(node, port, peer, peer_port, width, speed, line, most)
     linked = {node for node, _ in cables.ends}
     cables.hosts = {node: listed for node, listed in cables.hosts.items() if node in linked}
     return cables.fabric()
@@ -71,9 +72,10 @@ def read(path: Path) -> Fabric:
 
 def _read_ports(
     text: Text, cables: Cables, kinds: dict[int, tuple[int, str, int, int]], rows: list[Row]
-) -> dict[tuple[int, int], tuple[int, str]]:
-    """Adds switches and hosts; returns (lanes, speed) by node and port. A switch has its LID at port 0."""
-    rates: dict[tuple[int, int], tuple[int, str]] = {}
+) -> dict[tuple[int, int], tuple[int, str, float]]:
+    """Adds switches and hosts; returns lanes, speed and the supported rate by node and port. A switch has its LID at
+    port 0."""
+    rates: dict[tuple[int, int], tuple[int, str, float]] = {}
     for line, row in rows:
         guid, port_guid, port, lid, width, speed = (
             _number(text, line, row, column) for column in COLUMNS["PORTS"]
@@ -83,7 +85,7 @@ def _read_ports(
         kind, name, ports, _ = kinds[guid]
         if (guid, port) in rates:
             text.refuse(line, f"port {port} of {guid:#018x} is listed twice")
-        rates[guid, port] = (WIDTHS.get(width, 0), SPEEDS.get(speed, ""))
+        rates[guid, port] = (WIDTHS.get(width, 0), SPEEDS.get(speed, ""), _supported(text, line, row))
         if kind != SWITCH:
             lmc = _number(text, line, row, "LMC") if "LMC" in row else 0
             if lmc > MOST_LMC:
@@ -94,6 +96,16 @@ def _read_ports(
         elif port == 0:
             cables.switches[guid].lid = lid
     return rates
+
+
+def _supported(text: Text, line: int, row: dict[str, str]) -> float:
+    """Bit/s: the widest and the fastest of the bits that the port has set; 0 where the file does not say."""
+    widths, speeds = (
+        _number(text, line, row, column) if column in row else 0
+        for column in ("LinkWidthSup", "LinkSpeedSup")
+    )
+    lanes = max((number for bit, number in WIDTHS.items() if bit & widths), default=0)
+    return lanes * max((LANE_RATES[name] for bit, name in SPEEDS.items() if bit & speeds), default=0.0)
 
 
 def _sections(text: Text) -> dict[str, list[Row]]:
