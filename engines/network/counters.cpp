@@ -1,5 +1,7 @@
 #include "network/counters.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -90,13 +92,14 @@ void read_interface(const std::string& interface, Counters& counters) {
 }
 
 void read_port(const std::string& device, const std::string& port, Counters& counters) {
-    const std::string folder =
-        sysfs("class/infiniband/" + device + "/ports/" + port + "/counters/");
+    const std::string device_folder = sysfs("class/infiniband/" + device);
+    const std::string port_folder = device_folder + "/ports/" + port;
+    const std::string folder = port_folder + "/counters/";
     const std::string name = device + ":" + port;
     for (const HardwareCounter& hardware : hardware_counters)
-        for (const std::string& place :  // by port, or (older drivers) by device
-             {"class/infiniband/" + device + "/ports/" + port, "class/infiniband/" + device})
-            if (const auto value = read_count(sysfs(place + "/hw_counters/" + hardware.file))) {
+        for (const std::string& place : {port_folder, device_folder})  // older drivers: by device
+            if (const auto value =
+                    read_count(fmt::format("{}/hw_counters/{}", place, hardware.file))) {
                 counters[{name, hardware.counter}] += *value;
                 break;
             }
