@@ -14,11 +14,13 @@ from durability import (
     NEVER_DRAIN,
     TESTED,
     assay,
+    assay_io_run,
     block_of,
     check,
     has_blocks,
     needs_root,
     planted,
+    program,
     run_case,
     the_store,
 )
@@ -114,7 +116,11 @@ def test_another_number_of_ranks(tmp_path: Path, shm: Path) -> None:
 
 
 def test_io_run_keeps_stores_and_io_drop_drops_them(tmp_path: Path, shm: Path) -> None:
-    check(run_case("mpich", "closed", tmp_path, shm, **KEEP), "closed")
+    for case, faults in (("closed", {}), ("reread", unreadable(tmp_path))):
+        command = [program("mpich"), str(tmp_path), case]
+        result = assay_io_run("mpich", shm, command, faults, "--keep", "checkpoint")
+        check(result, case)
+        assert result.stderr == ""
     listed = assay("io", "stores", str(shm)).stdout
     assert "kept as checkpoint" in listed and "2 MiB of 1 files" in listed, listed
     recovered = assay("io", "recover", str(shm))

@@ -68,6 +68,11 @@ class RunProgram:
             help="close and sync return when the data are safe in the file system (file, the default) or in the nodes' "
             "memory (memory; the rest goes on in the background, also after the program)",
         )
+        parser.add_argument(
+            "--keep",
+            metavar="NAME",
+            help="keep the stores under this name: the next job with --keep NAME reads from them what this one wrote",
+        )
         parser.add_argument("--require", action="store_true", help="fail if acceleration is not possible")
         add(parser, "--mpi", "the program's; default: the launcher's")
         parser.set_defaults(io_verb=run_program)
@@ -83,6 +88,8 @@ def run_program(args: argparse.Namespace) -> int:
     job = secrets.token_hex(6)
     env = environment(mpi, args.files, args.store, args.store_size, args.consistency, until=args.until)
     env["ASSAY_IO_JOB"] = job
+    if args.keep:
+        env["ASSAY_IO_KEEP"] = args.keep
     settings = {
         "ASSAY_IO_REQUIRE": "1" if args.require else None,
     }
