@@ -23,6 +23,7 @@ from pathlib import Path
 import numpy as np
 
 from assay.errors import UserError
+from assay.fabric.read.cables import WIDTHS
 from assay.fabric.read.text import Text, printable
 from assay.fabric.topology import LANE_RATES, LAST_UNICAST_LID, Fabric, Ints
 
@@ -98,7 +99,7 @@ def _number(text: str, where: str, key: str, least: int) -> int:
 
 def _rate(text: str, where: str) -> tuple[int, str]:
     width, _, speed = text.partition("x")
-    if width not in ("1", "2", "4", "8", "12") or speed not in LANE_RATES:
+    if width not in map(str, WIDTHS) or speed not in LANE_RATES:
         raise UserError(
             f"{where}: rate={text} is no rate", f"write rate=4xHDR; speeds: {', '.join(LANE_RATES)}"
         )

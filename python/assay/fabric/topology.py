@@ -155,7 +155,10 @@ class Fabric:
         found = []
         for name in names:
             if name not in numbers:
-                raise UserError(f"{self.source}: no host '{name}' in the fabric", "see 'assay fabric check'")
+                raise UserError(
+                    f"{self.source}: no host '{name}' in the fabric",
+                    f"name them as the topology does, such as {self.host_names[0]}",
+                )
             found.append(numbers[name])
         return np.array(found, np.int32)
 

@@ -77,6 +77,10 @@ def test_hosts_take_part_in_their_order() -> None:
     assert main(["fabric", "conflicts", *TREE, "-w", "node[00-17]", "-o", "one-leaf"]) == 0
     assert figures("one-leaf")["conflicts_total"] == 0
     assert figures("one-leaf")["rounds_bound"] == 18
+    assert main(["fabric", "conflicts", *TREE, "-w", "node[20,03-04],node01", "-o", "written"]) == 0
+    run = Run.load("written")
+    assert run.info.hosts == ["node20", "node03", "node04", "node01"]
+    assert (run.info.options["schedule"], run.info.options["matchings"]) == ("shift", "100")
 
 
 def test_a_healthy_fabric_passes_and_a_broken_one_fails(tmp_path: Path) -> None:
@@ -155,6 +159,7 @@ def test_nothing_of_the_site_is_left_in_anonymised_files() -> None:
         (["check", "--fabric", "/dev/zero", "--routing", "d-mod-k"], "/dev/zero is a device or a pipe"),
         (["check", "--fabric", FILES[1], "--tables", "/dev/zero"], "/dev/zero is a device or a pipe"),
         (["anonymise", "--fabric", "/dev/zero", "--into", "x"], "/dev/zero is a device or a pipe"),
+        (["conflicts", *TREE, "--schedule", "xor", "--schedule-file", "x"], "both given"),
         (["conflicts", *TREE, "--matchings", "100000000"], "more than 100000"),
         (["conflicts", *TREE, "--schedule-file", "missing"], "cannot read missing"),
         (["conflicts", "--fat-tree", "missing"], "cannot read missing"),

@@ -235,7 +235,11 @@ def test_tables_of_another_fabric_are_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("node[0-2]\nDUMMY\nnode5\n", [0, 1, 2, -1, 5]), ("0x0001\tnode0\n0xFFFF\tDUMMY\n", [0, -1])],
+    [
+        ("node[0-2]\nDUMMY\nnode5\n", [0, 1, 2, -1, 5]),
+        ("0x0001\tnode0\n0xFFFF\tDUMMY\n", [0, -1]),
+        ("node[5,2-3],node1,node0\n", [5, 2, 3, 1, 0]),
+    ],
 )
 def test_an_order_is_read(text: str, expected: list[int], tmp_path: Path) -> None:
     path = tmp_path / "order"
@@ -254,7 +258,9 @@ def test_an_order_is_read(text: str, expected: list[int], tmp_path: Path) -> Non
         ("\n", "the file is empty"),
         ("# nobody\nDUMMY\n", ":2: the file names no host"),
         ("DUMMY\n" * 70000, ":65537: more than 65536 ranks"),
-        ("node[0-9999999]\n", ":1: "),
+        ("node[0-9999999]\n", ":1: more than 65536 hosts in one line"),
+        ("@all\n", ":1: a group of hosts"),
+        ("node0,@*\n", ":1: a group of hosts"),
     ],
 )
 def test_a_wrong_order_is_refused(text: str, message: str, tmp_path: Path) -> None:
@@ -318,6 +324,12 @@ def test_a_negative_lmc_is_refused(tmp_path: Path) -> None:
     path.write_text("\n".join(rows))
     with pytest.raises(UserError, match="LMC is '-1', which is no number"):
         read_fabric(path)
+
+
+@pytest.mark.parametrize("rate", ["99xSDR", "3xSDR", "0xSDR", "4xFOO"])
+def test_a_rate_that_no_cable_has_is_unknown(rate: str, tmp_path: Path) -> None:
+    fabric = read_fabric(damaged(tmp_path, "topology.txt", lambda t: t.replace("4xSDR", rate, 1)))
+    assert sorted(zip(fabric.link_width.tolist(), fabric.link_speed, strict=True))[0] == (0, "")
 
 
 def test_what_ports_support_is_read(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ class Conflicts:
         )
         add_source(parser)
         add_members(parser)
-        add(parser, "--schedule", "default: shift", default="shift")
+        add(parser, "--schedule", "default: shift")
         parser.add_argument(
             "--schedule-file",
             type=Path,
@@ -64,11 +64,14 @@ def run_conflicts(args: argparse.Namespace) -> int:
     wanted = specifications(args)
     if args.matchings > MOST_MATCHINGS:
         raise UserError(f"--matchings {args.matchings} is more than {MOST_MATCHINGS}", "give fewer")
+    if args.schedule and args.schedule_file:
+        raise UserError("--schedule and --schedule-file are both given", "give one of them")
     routes = read_source(args)
     members = read_members(args, routes.fabric)
     if args.schedule_file is not None:
         schedule = schedules.read(args.schedule_file, len(members))
     else:
+        args.schedule = args.schedule or "shift"
         schedule = schedules.find(args.schedule, len(members))
     found = conflict_records(routes, schedule, members, args.matchings)
     first = next(found)  # a route that does not arrive is refused before a run is begun

@@ -10,6 +10,7 @@ from assay.commands.parser import Parser
 from assay.errors import UserError
 from assay.fabric import Fabric, Routes, synthetic, tables
 from assay.fabric.read import read_fabric, read_order, read_tables
+from assay.fabric.read.order import as_written
 from assay.fabric.topology import Ints
 from assay.launch.hosts import parse_hosts
 from assay.measure.fabric import describe_fabric, members_of
@@ -17,6 +18,17 @@ from assay.measure.session import Session
 
 FABRIC = "its topology: output of ibnetdiscover, opensm-subnet.lst or ibdiagnet2.db_csv"
 TABLES = "its forwarding tables: dump_fts, opensm-lfts.dump, or .fdbs of opensm or ibdiagnet"
+OPTIONS = (
+    "fabric",
+    "tables",
+    "fat_tree",
+    "routing",
+    "hosts",
+    "order",
+    "schedule",
+    "schedule_file",
+    "matchings",
+)
 ORDER = "hosts by rank: opensm-ftree-ca-order.dump, or a host or list a line; DUMMY is an empty slot"
 
 
@@ -91,9 +103,15 @@ def read_members(args: argparse.Namespace, fabric: Fabric) -> Ints:
     """[ranks] hosts, -1 for an empty slot. Raises UserError."""
     if args.hosts is not None and args.order is not None:
         raise UserError("--hosts and --order are both given", "give one of them")
-    hosts = parse_hosts(args.hosts, "--hosts") if args.hosts is not None else None
+    hosts = _in_order(args.hosts) if args.hosts is not None else None
     order = read_order(args.order, fabric) if args.order is not None else None
     return members_of(fabric, hosts, order)
+
+
+def _in_order(text: str) -> list[str]:
+    """The hosts of -w as they are written, each once. Raises UserError."""
+    parse_hosts(text, "--hosts")  # the whole: its limits and its mistakes
+    return list(dict.fromkeys(host for part in as_written(text) for host in parse_hosts(part, "--hosts")))
 
 
 def begin(args: argparse.Namespace, verb: str, routes: Routes, members: Ints | None = None) -> Session:
@@ -104,9 +122,7 @@ def begin(args: argparse.Namespace, verb: str, routes: Routes, members: Ints | N
     hosts = routes.fabric.host_names
     run.info.hosts = hosts if members is None else [hosts[host] for host in members if host >= 0]
     run.info.options = {
-        name: str(value)
-        for name in ("fabric", "tables", "fat_tree", "routing", "hosts", "order", "schedule")
-        if (value := getattr(args, name, None)) is not None
+        name: str(value) for name in OPTIONS if (value := getattr(args, name, None)) is not None
     }
     run.save()
     run.append(describe_fabric(routes))

@@ -15,6 +15,7 @@ from assay.fabric.read.text import Text, clean
 from assay.fabric.topology import LANE_RATES, LAST_UNICAST_LID, Fabric, natural_key, unique_names
 
 MOST_PORTS = 254
+WIDTHS = (1, 2, 4, 8, 12)  # lanes of a cable
 MOST_GUID = (1 << 64) - 1
 
 
@@ -94,7 +95,10 @@ class Cables:
             self.text.refuse(
                 line, f"no port has the number {port if port > MOST_PORTS or port < 1 else peer_port}"
             )
-        self.ends[node, port] = _End(peer, peer_port, width, speed if speed in LANE_RATES else "", line, most)
+        is_known = width in WIDTHS and speed in LANE_RATES
+        self.ends[node, port] = _End(
+            peer, peer_port, width if is_known else 0, speed if is_known else "", line, most
+        )
 
     def _check(self, guid: int, lid: int, line: int) -> None:
         if not 0 < guid <= MOST_GUID:

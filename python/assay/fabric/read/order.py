@@ -3,7 +3,8 @@
     0x0001<TAB>node000 HCA-1
     0xFFFF<TAB>DUMMY
 
-DUMMY is an empty slot. A line without a LID is the name of a host, or a list of hosts such as node[0-15].
+DUMMY is an empty slot. A line without a LID is the name of a host, or a list of hosts such as node[0-15], in the order
+in which they are written. Groups of hosts (@name) are refused: looking one up runs commands of this machine.
 """
 
 from __future__ import annotations
@@ -12,13 +13,16 @@ import re
 from pathlib import Path
 
 import numpy as np
-from ClusterShell.NodeSet import NodeSet, NodeSetException
+from ClusterShell.NodeSet import RESOLVER_NOGROUP, NodeSet, NodeSetException
 
 from assay.fabric.read.text import Text, clean
 from assay.fabric.topology import Fabric, Ints
 
 EMPTY = -1
 _LINE = re.compile(r"(0x[0-9a-fA-F]{1,4})\s+(.*)")
+_COMMA = re.compile(r",(?![^\[]*\])")  # outside of brackets
+_BRACKET = re.compile(r"([^\[\]]*)\[([^\[\]]+)\]([^\[\]]*)")
+_RANGE = re.compile(r"([0-9]+)-([0-9]+)")
 NO_LID = 0xFFFF
 MOST_RANKS = 1 << 16  # empty slots included
 
@@ -54,13 +58,33 @@ def read(path: Path, fabric: Fabric) -> Ints:
 
 
 def _names(text: Text, number: int, line: str) -> list[str]:
+    if any(int(last[:20]) - int(first[:20]) >= MOST_RANKS for first, last in _RANGE.findall(line)):
+        text.refuse(number, f"more than {MOST_RANKS} hosts in one line")
+    if "@" in line:
+        text.refuse(number, "a group of hosts", "write the hosts themselves, such as node[0-15]")
+    names: list[str] = []
     try:
-        nodes = NodeSet(line)
-        if len(nodes) > MOST_RANKS:
-            text.refuse(number, f"{len(nodes)} hosts in one line")
-        return [str(name) for name in nodes]
+        for part in as_written(line):
+            nodes = NodeSet(part, resolver=RESOLVER_NOGROUP)
+            if len(names) + len(nodes) > MOST_RANKS:
+                text.refuse(number, f"more than {MOST_RANKS} hosts in one line")
+            names += [str(name) for name in nodes]
     except NodeSetException:
         text.refuse(number, "not a list of hosts", "write a host, or node[0-15]")
+    return names
+
+
+def as_written(hosts: str) -> list[str]:
+    """The parts of a list of hosts, each with one range: ClusterShell sorts what it reads as a whole.
+
+    "node[5,0-2],node4" gives "node[5]", "node[0-2]" and "node4".
+    """
+    parts: list[str] = []
+    for part in _COMMA.split(hosts):
+        bracket = _BRACKET.fullmatch(part)
+        ranges = bracket[2].split(",") if bracket else []
+        parts += [f"{bracket[1]}[{one}]{bracket[3]}" for one in ranges] if bracket else [part]
+    return parts
 
 
 def _of_name(text: Text, number: int, fabric: Fabric, by_name: dict[str, int], name: str) -> int:
