@@ -480,6 +480,13 @@ int Store::populate(std::size_t from, std::size_t bytes) const {
     return errno == EFAULT || errno == ENOMEM ? ENOSPC : errno;
 }
 
+void Store::release(std::size_t from, std::size_t bytes) const {
+    const std::size_t begin = (from + page - 1) / page * page, end = (from + bytes) / page * page;
+    if (in_memory() && begin < end)
+        fallocate(fd_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(begin),
+                  static_cast<off_t>(end - begin));
+}
+
 // Touches page by page. On a full device that would raise SIGBUS, so the space is allocated first.
 int Store::touch_pages(std::size_t begin, std::size_t end) const {
     if (backing_ != Backing::device &&

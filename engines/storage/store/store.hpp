@@ -37,6 +37,7 @@ public:
 
     const std::string& path() const { return path_; }
     bool persistent() const { return persistent_; }
+    bool in_memory() const { return backing_ == Backing::memory; }
     const StoreLayout& layout() const { return layout_; }
     std::uint32_t ranks() const { return layout_.ranks; }
     int descriptor() const { return fd_; }
@@ -67,6 +68,9 @@ public:
 
     // Allocates the pages of [from, from + bytes). Returns 0 or errno.
     int populate(std::size_t from, std::size_t bytes) const;
+    // Gives the whole pages of [from, from + bytes) back to the system; they read as zeros. Does
+    // nothing unless the store is in memory.
+    void release(std::size_t from, std::size_t bytes) const;
     // Maps allocated pages into this process before they are read.
     void map_pages(std::size_t from, std::size_t bytes) const;
 

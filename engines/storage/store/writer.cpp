@@ -7,8 +7,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 
+#include "storage/store/available_memory.hpp"
 #include "storage/store/drain.hpp"
 #include "storage/store/helper_thread.hpp"
 #include "storage/store/persist.hpp"
@@ -21,7 +23,10 @@ constexpr std::uint64_t prefault_ahead = 128u << 20;  // bytes ahead of the writ
 // The prefault thread's pauses grow from the shortest to the longest while it has nothing to do.
 constexpr std::uint64_t shortest_pause_ns = 1'000'000, longest_pause_ns = 50'000'000;
 constexpr std::size_t drain_batch = 32u << 20;
-constexpr unsigned leader_check_period = 200;  // polls; looking costs system calls
+// The memory is short when less than this share of the store's size is available.
+constexpr std::uint64_t short_share = 4;
+constexpr std::uint64_t look_period_ns = 250'000'000;  // between looks at the memory
+constexpr unsigned leader_check_period = 200;          // polls; looking costs system calls
 constexpr std::uint64_t drain_poll_ns = 50'000, retry_poll_ns = 10'000'000;
 // How long a writer waits for a file that cannot be written; the drain retries it every second.
 constexpr std::uint64_t error_patience_ns = 3'000'000'000;
@@ -41,7 +46,10 @@ Writer::Writer(Store& store, std::uint32_t rank)
         const Record& last = store.record(rank, tail - 1);
         const bool data = static_cast<RecordKind>(last.kind) == RecordKind::data;
         next_ring_offset_ = last.ring_offset + (data ? last.length * last.count : 0);
+        holes_from_ = next_ring_offset_;  // that job may have released pages
+        holes_end_ = head_.first_byte.load() + head_.ring_bytes.load();
     }
+    if (const char* root = std::getenv("ASSAY_ROOT")) root_ = root;
     running_ = start_helper_thread(thread_, prefault_thread, this);
 }
 
@@ -92,6 +100,7 @@ void* Writer::prefault_thread(void* self) {
         const bool moved = writer.needs_prefault()
                                ? writer.prefault_until(writer.head_.prefaulted.load() + 1)
                                : writer.maps_other_rings_.load() && writer.map_next_step();
+        if (!moved) writer.release_if_short();
         if (!moved) writer.wait_for_demand(pause_ns);
         pause_ns = moved ? shortest_pause_ns : std::min(2 * pause_ns, longest_pause_ns);
     }
@@ -212,8 +221,27 @@ bool Writer::wait_for_space() {
     }
 }
 
+// A write that was not published is followed by the next one of the same thread.
 char* Writer::reserve(std::size_t bytes, std::size_t records, std::uint64_t& ring_offset) {
     error_ = 0;
+    for (auto use = Use::none; use != Use::write && !use_.compare_exchange_weak(use, Use::write);) {
+        if (use == Use::release) {
+            sleep_ns(drain_poll_ns);
+            use = Use::none;
+        }
+    }
+    reserving_ = true;
+    char* space = reserve_space(bytes, records, ring_offset);
+    reserving_ = false;
+    if (space && ring_offset + bytes > holes_from_ && !fill_holes(ring_offset + bytes)) {
+        error_ = ENOSPC;
+        space = nullptr;
+    }
+    if (!space) use_ = Use::none;
+    return space;
+}
+
+char* Writer::reserve_space(std::size_t bytes, std::size_t records, std::uint64_t& ring_offset) {
     for (;;) {
         const std::uint64_t ring = head_.ring_bytes.load();
         std::uint64_t from = next_ring_offset_;
@@ -277,6 +305,68 @@ void Writer::publish(Record* records, std::size_t count, std::uint64_t ring_offs
         persist_fence();
     }
     head_.pending.store(0, std::memory_order_release);
+    // The guard publishes within reserve(), and the resolver without it.
+    auto use = Use::write;
+    if (!reserving_) use_.compare_exchange_strong(use, Use::none);
+}
+
+// ---- memory for others
+
+void Writer::release_if_short() {
+    const std::uint64_t now = store_.now();
+    const std::uint64_t state = head_.tail.load() + head_.drained.load() + head_.prefaulted.load();
+    if (!store_.in_memory() || state == released_state_ || now - looked_ns_ < look_period_ns)
+        return;
+    looked_ns_ = now;
+    if (available_memory(root_) >= store_.layout().bytes() / short_share) return;
+    release_drained();
+    released_state_ = state;
+}
+
+void Writer::release_drained() {
+    auto use = Use::none;
+    if (!store_.in_memory() || !use_.compare_exchange_strong(use, Use::release)) return;
+    // The guard may need other nodes, and locks that a write holds.
+    while (!eviction_guard_ || head_.first_record.load() < evictable_before_)
+        if (!evict()) break;
+    if (head_.first_record.load() == head_.tail.load())
+        head_.first_byte.store(next_ring_offset_.load());
+    release_pages();
+    use_.store(Use::none, std::memory_order_release);
+}
+
+// Calls `action` with the parts of the ring, as offsets in the store, that [from, end) covers.
+template <class Action>
+void Writer::for_parts(std::uint64_t from, std::uint64_t end, Action action) const {
+    const std::uint64_t ring = head_.ring_bytes.load();
+    while (from < end) {
+        const std::uint64_t bytes = std::min(end - from, ring - from % ring);
+        action(store_.layout().data_offset(rank_) + from % ring, bytes);
+        from += bytes;
+    }
+}
+
+// Readers have been told by first_byte that these bytes are gone.
+void Writer::release_pages() {
+    const std::uint64_t from = next_ring_offset_.load(),
+                        end = head_.first_byte.load() + head_.ring_bytes.load();
+    for_parts(from, end,
+              [this](std::size_t begin, std::size_t bytes) { store_.release(begin, bytes); });
+    holes_from_ = from;
+    holes_end_ = end;
+}
+
+// Allocates the pages up to `end` and some more. False: there is no space.
+bool Writer::fill_holes(std::uint64_t end) {
+    if (holes_from_ >= holes_end_) return true;
+    const std::uint64_t until = std::min(end + prefault_step, holes_end_);
+    int error = 0;
+    for_parts(holes_from_, until, [&](std::size_t begin, std::size_t bytes) {
+        if (!error) error = store_.populate(begin, bytes);
+    });
+    if (error) return false;
+    holes_from_ = until;
+    return true;
 }
 
 }  // namespace assay::storage

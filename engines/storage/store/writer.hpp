@@ -5,6 +5,9 @@
 // rings, which this rank may read. When the ring is full, the oldest data that the file system
 // already has are evicted; when there are none, the writer waits for the drain. On a device that
 // turns out to be full the ring becomes smaller.
+//
+// Drained data stay in the ring for readers. When the machine or the control group runs short of
+// memory, the thread evicts them and gives their pages back.
 #pragma once
 
 #include <pthread.h>
@@ -12,6 +15,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "storage/store/store.hpp"
@@ -47,6 +51,10 @@ public:
     // Their `ring_offset` is relative to the reserved one.
     void publish(Record* records, std::size_t count, std::uint64_t ring_offset, std::size_t bytes);
 
+    // Evicts all data that the file system has, as far as that needs no other node, and gives the
+    // ring's free pages back. Does nothing during a write, or if the store is not in memory.
+    void release_drained();
+
     // The drain of this process, for data that the node's leader cannot write, or when it has
     // ended.
     void set_drain(Drain* drain) { drain_ = drain; }
@@ -68,6 +76,12 @@ public:
     std::uint32_t rank() const { return rank_; }
 
 private:
+    void release_if_short();
+    void release_pages();
+    template <class Action>
+    void for_parts(std::uint64_t from, std::uint64_t end, Action action) const;
+    bool fill_holes(std::uint64_t end);
+    char* reserve_space(std::size_t bytes, std::size_t records, std::uint64_t& ring_offset);
     bool evict();  // the oldest drained record; false: there is none
     bool may_evict(const Record& record) const;
     void evict_first(const Record& oldest, std::uint64_t position);
@@ -82,7 +96,16 @@ private:
     Store& store_;
     RankHead& head_;
     std::uint32_t rank_;
-    std::uint64_t next_ring_offset_ = 0;
+    std::atomic<std::uint64_t> next_ring_offset_{0};
+    // Who uses the ring's ends: nobody, a write from reserve() to publish(), or a release.
+    enum class Use : std::uint32_t { none, write, release };
+    std::atomic<Use> use_{Use::none};
+    // Ring offsets: between them pages may be missing.
+    std::uint64_t holes_from_ = 0, holes_end_ = 0;
+    std::string root_;  // in front of /proc and /sys
+    std::uint64_t looked_ns_ = 0;
+    std::uint64_t released_state_ = 0;  // of the counters of `head_`, all of which only grow
+    bool reserving_ = false;
     Drain* drain_ = nullptr;
     EvictionGuard eviction_guard_;
     std::uint64_t evictable_before_ = 0;  // a record number
