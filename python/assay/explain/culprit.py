@@ -111,10 +111,11 @@ def one_way_suspects(matrix: PairMatrix) -> list[Suspect]:
 
 def all_suspects(both_ways: PairMatrix, one_way: PairMatrix) -> list[Suspect]:
     """Returns the suspects of both matrices. Of a side that is in both, the one without traffic in the other
-    direction is kept: a limit on both directions together can make a slow side look fast."""
+    direction is kept, and comes first where there is time for few retests: a limit on both directions together can
+    make a slow side look fast."""
     alone = one_way_suspects(one_way)
     known = {(suspect.side, suspect.hosts) for suspect in alone}
-    return [s for s in suspects(both_ways) if (s.side, s.hosts) not in known] + alone
+    return alone + [s for s in suspects(both_ways) if (s.side, s.hosts) not in known]
 
 
 def _without(matrix: PairMatrix, model: Fit, sides: list[Suspect]) -> Floats:

@@ -59,6 +59,19 @@ def test_the_sweep_alone_does_not_see_it_and_says_so() -> None:
     assert "were not measured one at a time" in describe_power(evidence)
 
 
+def test_with_time_for_one_suspect_the_one_way_one_is_measured_again() -> None:
+    """The sweep suspects another host, by chance."""
+    loaded = TwoCabinets(2, transmit={6: 0.7}, noise=0.02)
+    lab = TwoCabinets(2, receive={3: HIDDEN})
+    rows = loaded.rows() + one_way_rows(lab, 0.02)
+    matrix, one_way = PairMatrix.of_bandwidth(rows, lab.hosts), PairMatrix.of_one_way(rows, lab.hosts)
+    suspected = all_suspects(matrix, one_way)
+    assert {suspect.hosts[0] for suspect in suspected} == {"h3", "h6"}
+    planned = plan_retest(suspected, matrix, 1)
+    assert [target for _, target in planned].count("h3") >= 4
+    assert not [pair for pair in planned if pair[0] == "h6"]
+
+
 def test_nine_tenths_are_found_where_the_figures_repeat_well() -> None:
     found = [qualified(seed, {3: 0.9}, {}, noise=0.005)[0] for seed in range(40)]
     assert sum(bool(findings) for findings in found) >= 36

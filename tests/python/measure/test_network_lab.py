@@ -33,7 +33,7 @@ ASSAY = Path(__file__).parents[3] / "assay"
 MBIT = 1e6 / 8
 LIMIT_S = 240
 ACROSS_HOSTS = ["openmpi", "mpich-wheel"]
-SWEEP = ["--sizes", "1KiB,64KiB,512KiB", "--budget", "8s", "--timeout", "10s"]
+SWEEP = ["--sizes", "1KiB,64KiB,512KiB", "--budget", "24s", "--timeout", "10s"]
 
 
 @pytest.fixture(scope="module")
