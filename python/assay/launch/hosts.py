@@ -35,6 +35,14 @@ def parse_hosts(text: str, option: str) -> list[str]:
         raise UserError(
             f"{where}: no group of hosts: {error}", "see /etc/clustershell/groups.conf"
         ) from error
+    except (
+        AssertionError,
+        ArithmeticError,
+        LookupError,
+        TypeError,
+        ValueError,
+    ):  # of its parser, for some texts
+        raise UserError(f"{where}: not a host list", EXAMPLE) from None
     if not hosts:
         raise UserError(f"{where}: no host in it", EXAMPLE)
     if len(hosts) > MAX_HOSTS:
