@@ -193,6 +193,12 @@ def _figures(suspect: Suspect, outcome: Outcome | None) -> list[str]:
 def _is_fault(evidence: Evidence, suspect: Suspect, outcome: Outcome | None) -> bool:
     if outcome is not None:
         return outcome.persists
+    if (
+        suspect.side in ("transmit", "receive")
+        and not suspect.one_way
+        and suspect.hosts[0] in evidence.one_way.hosts
+    ):
+        return False  # that side by itself was as fast as others'
     min_loss = LEAST_UNTESTED[suspect.side]
     if len(evidence.matrix.hosts) < FEW:
         min_loss = max(min_loss, LEAST_UNTESTED_OF_FEW)
