@@ -144,6 +144,8 @@ def without_line(start: str) -> Callable[[str], str]:
         ("topology.txt", lambda t: t.replace("Switch\t4", "Switch\t3"), "which has 3"),
         ("topology.txt", lambda t: t.replace("[4]\t", "[3]\t", 1), "has a cable already, on line 13"),
         ("topology.txt", lambda t: t.replace("lid 10", "lid 60000"), "60000 is no LID"),
+        ("opensm-subnet.lst", lambda t: t.replace("LOG=ACT", "LOG=INI", 1), "leaf0 port 1 is in state INI"),
+        ("opensm-subnet.lst", lambda t: "LID:0009".join(t.rsplit("LID:0002", 1)), "of switch leaf0 differ from line 1"),
         ("opensm-subnet.lst", lambda t: t[:-40], "not a line of opensm-subnet.lst"),
         ("opensm-subnet.lst", lambda t: "".join(t.splitlines(keepends=True)[1:]), "not listed at its other end"),
     ],
