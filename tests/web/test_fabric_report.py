@@ -49,3 +49,18 @@ def test_another_step_and_the_pairs_of_a_cable(open_report: Open, conflicts: Pat
 def test_switches_are_no_hosts(open_report: Open, conflicts: Path) -> None:
     page = open_report(conflicts)
     assert "fabric.above" not in page.inner_text("body")
+
+
+def test_names_of_a_hostile_fabric_are_text(open_report: Open, tmp_path: Path) -> None:
+    """Any adapter sends its own description; a script in it must not run in the report."""
+    six = Path(__file__).parents[1] / "fixtures" / "fabric" / "six"
+    topology = tmp_path / "net.txt"
+    hostile = "</script><img/src=x/onerror=alert(1)>"
+    topology.write_text((six / "topology.txt").read_text().replace('"leaf0"', f'"{hostile}"'))
+    run = tmp_path / "run"
+    arguments = ["--fabric", str(topology), "--tables", str(six / "fts.txt"), "--schedule", "random"]
+    assert main(["fabric", "conflicts", *arguments, "-o", str(run)]) == 0
+    page = open_report(run / "report.html")
+    assert page.locator("#fabric .switch").count() == 5
+    assert page.locator("img").count() == 0
+    assert hostile[:10] in page.locator("#fabric").inner_html().replace("&lt;", "<").replace("&gt;", ">")
