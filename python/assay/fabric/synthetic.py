@@ -64,7 +64,7 @@ def parse(text: str, source: str = "--fat-tree") -> FatTree:
                 dead += [_end(end, where) for end in value.split(";")]
             elif key == "missing":
                 missing += [_number(place, where, key, 0) for place in value.split(";")]
-            elif key in values:
+            elif key in values or (key == "rate" and speed):
                 raise UserError(f"{where}: {key} is given twice")
             elif key == "rate":
                 width, speed = _rate(value, where)

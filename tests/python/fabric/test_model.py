@@ -169,6 +169,7 @@ def test_a_loop_is_named() -> None:
         ("radix=8,dead=leaf0", "not a switch and a port"),
         ("radix=8,radix=8", "given twice"),
         ("radix=8,rate=3xEDR", "rate=3xEDR is no rate"),
+        ("radix=8,rate=4xHDR,rate=1xSDR", "rate is given twice"),
         ("radix=8,rate=4x", "rate=4x is no rate"),
         ("radix=8\nnodes=20\nfoo\n", "--fat-tree:3: 'foo'"),
         ("radix=1", "radix=1 is not an even number from 4"),
