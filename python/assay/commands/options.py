@@ -139,6 +139,12 @@ SHARED: dict[str, dict[str, Any]] = {
         "metavar": "NAME",
         "help": "when ranks see each other's writes: immediate, collective, commit",
     },
+    "--until": {
+        "choices": ["file", "memory"],
+        "help": "close and sync return when the data are safe in the file system (file, the default) or in the nodes' "
+        "memory (memory; the rest goes on in the background, also after the program)",
+    },
+    "--discard": {"action": "store_true", "help": "drop data that are not in the file system"},
     "--resume": {"metavar": "RUN", "help": "continue a run that ended early"},
     "-o --output": {"metavar": "DIR", "help": "run directory (default: runs/DATE-...)"},
     "--spec": {

@@ -155,11 +155,7 @@ def _add_options(parser: Parser, name: str) -> None:
     add(advanced, "--store")
     add(advanced, "--store-size")
     add(advanced, "--consistency")
-    advanced.add_argument(
-        "--until",
-        choices=("file", "memory"),
-        help="of the accelerator: as of 'assay io run' (default: file)",
-    )
+    add(advanced, "--until")
 
 
 def run_bench(args: argparse.Namespace) -> int:

@@ -53,9 +53,7 @@ class Recover:
             "stores", nargs="*", metavar="STORE", help="store files, devices, or folders of stores"
         )
         parser.add_argument("--force", action="store_true", help="also write files that were changed since")
-        parser.add_argument(
-            "--discard", action="store_true", help="drop what cannot be written, and remove the stores"
-        )
+        add(parser, "--discard", "what cannot be written, with its store")
         add(parser, "--json", "one object per line")
         parser.set_defaults(io_verb=run_recover)
 

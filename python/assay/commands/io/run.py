@@ -62,12 +62,7 @@ class RunProgram:
             help="accelerate only these files; !GLOB excludes; may be repeated (default: all)",
         )  # fmt: skip
         add(parser, "--consistency")
-        parser.add_argument(
-            "--until",
-            choices=("file", "memory"),
-            help="close and sync return when the data are safe in the file system (file, the default) or in the nodes' "
-            "memory (memory; the rest goes on in the background, also after the program)",
-        )
+        add(parser, "--until")
         parser.add_argument(
             "--keep",
             metavar="NAME",

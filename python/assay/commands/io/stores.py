@@ -89,9 +89,7 @@ class Drop:
         parser.add_argument(
             "stores", nargs="+", metavar="NAME", help="names of kept stores, or paths of stores"
         )
-        parser.add_argument(
-            "--discard", action="store_true", help="also drop data that the file system lacks"
-        )
+        add(parser, "--discard")
         parser.set_defaults(io_verb=run_drop)
 
 
