@@ -180,7 +180,7 @@ PLAN = [
 
 
 def planned(fault: str = "none") -> Plan:
-    return Plan(1, "mpich", 2, 0, 0, "file", "immediate", fault, "", False, False, False, PLAN)
+    return Plan(1, "mpich", 2, 0, 0, "file", "immediate", fault, "", False, False, False, operations=PLAN)
 
 
 def logs(read: bytes) -> list[RankLog]:
