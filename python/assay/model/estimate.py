@@ -17,6 +17,9 @@ RESAMPLES = 400
 MAX_UNCERTAINTY, ACCEPTED_UNCERTAINTY = 0.04, 0.1
 BUCKET_UNCERTAINTY = 0.02  # largest relative uncertainty of means behind a token bucket
 BIMODAL_RATIO = 1.2  # a mean above this many times the median is more than a disturbance
+# A mean that is known well is used where it and the median have this ratio, either way. Closer than that they are the
+# same within what a fit tolerates, so times do not jump where a neighbouring size has the other one.
+MEAN_RATIO = 1.04
 RUN_LENGTH = 10  # consecutive messages of which a mean is taken
 LEAST_VISITS_FOR_INTERVAL = 6  # the range of 6 values contains their median with 95 %
 
@@ -63,17 +66,20 @@ def estimate_of_visits(visits: Sequence[Sequence[float]]) -> Estimate:
 
     A disturbance lasts for a whole visit, so each visit counts as one value. Behind a token bucket some messages
     pass at once and others wait: the median of single messages is then bimodal, but the mean of consecutive
-    messages hardly varies. Where neither of the two is sure, the interval spans both.
+    messages hardly varies, unless fewer than one in RUN_LENGTH waits. How much it varies is known from
+    LEAST_VISITS_FOR_INTERVAL visits on. Until then, and where neither of the two is sure, the interval spans both.
     """
     single = estimate(float(np.median(samples)) for samples in visits)
     together = estimate(float(np.median(_means_of_runs(samples))) for samples in visits)
-    is_bimodal = together.value > BIMODAL_RATIO * single.value or single.uncertainty > MAX_UNCERTAINTY
-    may_be_bucket = (
-        is_bimodal and together.uncertainty <= MAX_UNCERTAINTY and together.n >= LEAST_VISITS_FOR_INTERVAL
-    )
-    if may_be_bucket and together.uncertainty <= BUCKET_UNCERTAINTY:
+    is_enough = together.n >= LEAST_VISITS_FOR_INTERVAL
+    differ = not 1 / MEAN_RATIO <= together.value / single.value <= MEAN_RATIO if single.value > 0 else False
+    is_vague = single.uncertainty > MAX_UNCERTAINTY
+    if is_enough and (differ or is_vague) and together.uncertainty <= BUCKET_UNCERTAINTY:
         return together
-    if single.uncertainty <= ACCEPTED_UNCERTAINTY and not may_be_bucket:
+    is_bimodal = together.value > BIMODAL_RATIO * single.value or is_vague
+    may_be_bucket = is_enough and is_bimodal and together.uncertainty <= MAX_UNCERTAINTY
+    is_undecided = differ and not is_enough
+    if single.uncertainty <= ACCEPTED_UNCERTAINTY and not may_be_bucket and not is_undecided:
         return single
     return Estimate(single.value, min(single.low, together.low), max(single.high, together.high), single.n)
 

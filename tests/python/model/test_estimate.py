@@ -36,7 +36,9 @@ def test_delays_of_single_messages_do_not_change_the_estimate(visits: int):
         MESSAGE_S * np.where(random.random(50) < 0.2, random.uniform(2, 20, 50), 1) for _ in range(visits)
     ]
     result = estimate_of_visits(samples)
-    assert result.value == pytest.approx(MESSAGE_S) and result.uncertainty < MAX_UNCERTAINTY
+    assert result.value == pytest.approx(MESSAGE_S)
+    # Two visits cannot tell delays from a token bucket: the interval asks for more.
+    assert (result.uncertainty < MAX_UNCERTAINTY) == (visits > 2)
 
 
 @pytest.mark.parametrize("pause_share", [0.0, 0.05, 0.15])

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from planted_network import conduct
 
+from assay.model.estimate import RUN_LENGTH
 from assay.model.rounds import Result, Round
 from assay.model.segments import fit_segments, points_of
 from assay.model.study import Effort, Study
@@ -19,24 +20,30 @@ COPY = 5e9  # B/s at which the machine itself moves a message
 
 
 class TokenBuckets:
-    """A pair in ping-pong, each direction behind a token bucket, which stays as the last message left it."""
+    """A pair in ping-pong, each direction behind a token bucket, which stays as the last message left it.
 
-    def __init__(self, latency: float, seed: int) -> None:
-        self.latency = latency
+    ``latencies`` are by level. A message that waits for tokens waits ``wake`` seconds more on average, as the timers
+    of a virtual machine do; the bucket fills meanwhile, and the next messages pass at once.
+    """
+
+    def __init__(self, latencies: dict[str, float], seed: int, wake: float = 0.0) -> None:
+        self.latencies = latencies
+        self.wake = wake
         self.random = np.random.default_rng(seed)
         self.clock = 0.0
         self.tokens, self.updated = [BUCKET, BUCKET], [0.0, 0.0]
         self.times: dict[str, MessageTimes] = {}
 
-    def steady(self, size: int) -> float:
+    def steady(self, size: int, level: str = "inside") -> float:
         """Half a round trip with empty buckets: each direction rests while the other is used."""
-        return max(self.latency + size / COPY, (size + HEADER) / RATE / 2)
+        return max(self.latencies[level] + size / COPY, (size + HEADER) / RATE / 2)
 
     def answer(self, request: Round) -> Result:
         self.clock += PAUSE
         latencies = []
         for size in request.sizes:
-            samples = [self._half_round_trip(size) for _ in range(request.count)]
+            latency_s = self.latencies[str(request.params["level"])]
+            samples = [self._half_round_trip(size, latency_s) for _ in range(request.count)]
             (pair,) = request.flows
             latency = Measurement(
                 id=1, name="network.saturation", metric="latency", unit="s",
@@ -47,12 +54,13 @@ class TokenBuckets:
             latencies.append(latency)
         return Result(latencies=latencies)
 
-    def _half_round_trip(self, size: int) -> float:
+    def _half_round_trip(self, size: int, latency_s: float) -> float:
         begun = self.clock
         for direction in (0, 1):
-            self.clock += (self.latency + size / COPY) * self.random.lognormal(0, 0.03)
+            self.clock += (latency_s + size / COPY) * self.random.lognormal(0, 0.03)
             self._fill(direction)
-            self.clock += max(0.0, size + HEADER - self.tokens[direction]) / RATE
+            if (lacking := size + HEADER - self.tokens[direction]) > 0:
+                self.clock += lacking / RATE + self.wake * self.random.uniform(0.5, 1.5)
             self._fill(direction)
             self.tokens[direction] = max(0.0, self.tokens[direction] - size - HEADER)
         return (self.clock - begun) / 2
@@ -68,7 +76,7 @@ class TokenBuckets:
 
 @pytest.mark.parametrize("latency", [2e-6, 3.5e-6, 5.3e-6, 8e-6, 12e-6, 17e-6, 30e-6])
 def test_an_empty_bucket_is_timed_on_machines_of_any_speed(latency: float):
-    pair = TokenBuckets(latency, seed=1)
+    pair = TokenBuckets({"inside": latency}, seed=1)
     study = Study(["a", "b"], Effort(confidence=0.04), {"rack": ["a", "b"]})
     study.single = RATE
     conduct(sweep(study), pair.answer)
@@ -80,3 +88,32 @@ def test_an_empty_bucket_is_timed_on_machines_of_any_speed(latency: float):
     for size in short:
         piece = [s for s in segments if s.start <= size][-1]
         assert piece.latency + size * piece.gap == pytest.approx(times.time_of(size).value, rel=0.05)
+
+
+@pytest.mark.parametrize("wake", [0.0, 20e-6, 60e-6])
+@pytest.mark.parametrize("inside", [4e-6, 7e-6, 8.9e-6, 13e-6, 25e-6])
+def test_one_set_of_segments_holds_for_both_levels(inside: float, wake: float):
+    """Where one level is behind the bucket for sure and the other one at its edge."""
+    between = 1.35 * inside
+    pairs = TokenBuckets({"inside": inside, "between": between}, seed=2, wake=wake)
+    study = Study(["a", "b", "c", "d"], Effort(confidence=0.04), {"left": ["a", "b"], "right": ["c", "d"]})
+    study.single = RATE
+    conduct(sweep(study), pairs.answer)
+    points = {
+        level: [
+            point
+            for point in points_of(pairs.times[level], pairs.latencies[level], 1 / RATE)
+            if point.size <= 16 << 10
+        ]
+        for level in ("inside", "between")
+    }
+    segments = fit_segments([point for level in points.values() for point in level])
+    for level, latency in pairs.latencies.items():
+        for point in points[level]:
+            piece = [s for s in segments if s.start <= point.size][-1]
+            fitted = piece.latency * latency + piece.gap * point.transfer
+            assert fitted == pytest.approx(point.time, rel=0.05), (level, point.size)
+            steady = pairs.steady(point.size, level)
+            # Waits that come less often than once in the messages of which means are taken are not seen.
+            if wake < RUN_LENGTH * 2 * (steady - latency) or steady <= 1.01 * latency:
+                assert point.time == pytest.approx(steady, rel=0.1), (level, point.size)
