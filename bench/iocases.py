@@ -24,11 +24,11 @@ MEMORY, FILE = "memory", "file"
 
 @dataclass(frozen=True)
 class Case:
-    """A benchmark's command line. ``limits``: by level and operation, the least ratio to stock, None: no bar."""
+    """A benchmark's command line. ``limits``: by level and operation, the least ratio to stock."""
 
     title: str
     command: tuple[str, ...]
-    limits: Mapping[tuple[str, str], float | None]
+    limits: Mapping[tuple[str, str], float]
     on_disk: bool = False
 
     @property
@@ -43,7 +43,7 @@ def ior(*options: str) -> tuple[str, ...]:
 
 TMPFS = {(MEMORY, "write"): 4.0, (MEMORY, "read"): 2.0, (FILE, "write"): 0.95, (FILE, "read"): 0.95}
 DISK = {(FILE, "write"): 1.0}
-PROGRAM = {(MEMORY, "write"): 3.0, (FILE, "write"): None}
+PROGRAM = {(MEMORY, "write"): 3.0, (FILE, "write"): 0.95}
 STRIDED = ("storage.ior", "--transfer", "32k", "--block", "32k", "--segments", "1536", "--reorder")
 
 CASES = (
