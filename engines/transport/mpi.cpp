@@ -11,12 +11,15 @@
 #define OMPI_SKIP_MPICXX 1  // the C interface only
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 #include <numeric>
+#include <thread>
 
 #include "core/error.hpp"
 #include "core/record.hpp"
@@ -32,6 +35,19 @@ constexpr bool in_simulator = true;
 #else
 constexpr bool in_simulator = false;
 #endif
+
+// The launcher forwards the output of ranks. MPICH's drops what it has not forwarded when a rank
+// aborts: the reason for the abort would be lost. Waits until the pipe is empty, 2 s at most, and
+// for the launcher's own buffers.
+void let_output_pass() {
+    using namespace std::chrono_literals;
+    int waiting = 0;
+    for (int i = 0; i < 200; ++i) {
+        if (ioctl(STDOUT_FILENO, FIONREAD, &waiting) != 0 || waiting == 0) break;
+        std::this_thread::sleep_for(10ms);
+    }
+    std::this_thread::sleep_for(100ms);
+}
 
 class Mpi final : public Transport {
 public:
@@ -92,6 +108,7 @@ public:
     void broadcast(std::string& value) override;
 
     [[noreturn]] void abort(int status) override {
+        let_output_pass();
         MPI_Abort(MPI_COMM_WORLD, status);
         _exit(status);
     }

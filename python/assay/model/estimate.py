@@ -13,10 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 RESAMPLES = 400
-# Largest relative uncertainty of a time that is known well, and of one that is accepted if no token bucket shows.
+# Largest relative uncertainty of a time that is known well, and of a median that is accepted where no mean is.
 MAX_UNCERTAINTY, ACCEPTED_UNCERTAINTY = 0.04, 0.1
-BUCKET_UNCERTAINTY = 0.02  # largest relative uncertainty of means behind a token bucket
-BIMODAL_RATIO = 1.2  # a mean above this many times the median is more than a disturbance
 # A mean that is known well is used where it and the median have this ratio, either way. Closer than that they are the
 # same within what a fit tolerates, so times do not jump where a neighbouring size has the other one.
 MEAN_RATIO = 1.04
@@ -72,14 +70,12 @@ def estimate_of_visits(visits: Sequence[Sequence[float]]) -> Estimate:
     single = estimate(float(np.median(samples)) for samples in visits)
     together = estimate(float(np.median(_means_of_runs(samples))) for samples in visits)
     is_enough = together.n >= LEAST_VISITS_FOR_INTERVAL
-    differ = not 1 / MEAN_RATIO <= together.value / single.value <= MEAN_RATIO if single.value > 0 else False
-    is_vague = single.uncertainty > MAX_UNCERTAINTY
-    if is_enough and (differ or is_vague) and together.uncertainty <= BUCKET_UNCERTAINTY:
+    differ = single.uncertainty > MAX_UNCERTAINTY or not (
+        single.value / MEAN_RATIO <= together.value <= single.value * MEAN_RATIO
+    )
+    if differ and is_enough and together.uncertainty <= MAX_UNCERTAINTY:
         return together
-    is_bimodal = together.value > BIMODAL_RATIO * single.value or is_vague
-    may_be_bucket = is_enough and is_bimodal and together.uncertainty <= MAX_UNCERTAINTY
-    is_undecided = differ and not is_enough
-    if single.uncertainty <= ACCEPTED_UNCERTAINTY and not may_be_bucket and not is_undecided:
+    if single.uncertainty <= ACCEPTED_UNCERTAINTY and (is_enough or not differ):
         return single
     return Estimate(single.value, min(single.low, together.low), max(single.high, together.high), single.n)
 

@@ -13,6 +13,7 @@ from assay.records.schema import AnyRecord, Measurement, Scalar, Subject
 NAME = "node.rdma"
 RULER = "-" * 87
 HEADER = " #bytes     #iterations    BW peak[Gb/sec]    BW average[Gb/sec]   MsgRate[Mpps]"
+IN_TABLE = ("bandwidth", "peak", "message_rate", "corrupted")
 LEGEND = (
     "average: all messages, first post to last completion. peak: the best window from the posting of a\n"
     "message to the completion of it or of a later one. Gb/sec: 10^9 bits a second, payload only."
@@ -47,6 +48,8 @@ def rdma_rows(records: Iterable[AnyRecord]) -> list[RdmaRow]:
     rows: dict[str, RdmaRow] = {}
     for record in records:
         if not isinstance(record, Measurement) or record.name != NAME or record.summary is None:
+            continue
+        if record.metric not in IN_TABLE:
             continue
         row = rows.setdefault(repr((record.subject, record.params)), RdmaRow(record.subject, record.params))
         median = record.summary.median

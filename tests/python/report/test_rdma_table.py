@@ -85,3 +85,15 @@ def test_nothing_measured_shows_nothing() -> None:
     waived = Measurement(name="node.rdma", metric="bandwidth", unit="B/s", status="waived", reason="none")
     assert shown(waived) == ""
     assert rdma_rows([waived]) == []
+
+
+def test_bytes_of_the_adapter_are_no_row() -> None:
+    wire = Measurement(
+        name="node.rdma",
+        metric="wire",
+        unit="1",
+        subject=Subject(host="n1", peer="n2", device="mlx4_0:1"),
+        params={**PARAMS, "direction": "sent"},
+        summary=Summary(n=1, median=1.02),
+    )
+    assert len(rdma_rows([*records(6.38e9), wire])) == 1
