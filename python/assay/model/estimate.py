@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 RESAMPLES = 400
 # Largest relative uncertainty of a time that is known well, and of a median that is accepted where no mean is.
 MAX_UNCERTAINTY, ACCEPTED_UNCERTAINTY = 0.04, 0.1
-# A mean that is known well is used where it and the median have this ratio, either way. Closer than that they are the
-# same within what a fit tolerates, so times do not jump where a neighbouring size has the other one.
+# A mean that is known well is used where it and the median have this ratio, either way. Closer than that it matters
+# little that a neighbouring size, or the same one at the other level, has the other of the two.
 MEAN_RATIO = 1.04
 RUN_LENGTH = 10  # consecutive messages of which a mean is taken
 LEAST_VISITS_FOR_INTERVAL = 6  # the range of 6 values contains their median with 95 %
@@ -75,7 +75,9 @@ def estimate_of_visits(visits: Sequence[Sequence[float]]) -> Estimate:
     )
     if differ and is_enough and together.uncertainty <= MAX_UNCERTAINTY:
         return together
-    if single.uncertainty <= ACCEPTED_UNCERTAINTY and (is_enough or not differ):
+    # Means that vary more than this are of delays, not of a bucket.
+    is_undecided = differ and (not is_enough or together.uncertainty <= ACCEPTED_UNCERTAINTY)
+    if single.uncertainty <= ACCEPTED_UNCERTAINTY and not is_undecided:
         return single
     return Estimate(single.value, min(single.low, together.low), max(single.high, together.high), single.n)
 

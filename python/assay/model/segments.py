@@ -20,7 +20,8 @@ from assay.model.times import MessageTimes
 
 Vector = NDArray[np.float64]
 
-TOLERANCE = 0.04  # largest relative error of a segment
+# Largest relative error of a segment. A platform adds the differences of hosts that it takes as alike, 1 or 2 %.
+TOLERANCE = 0.03
 LARGEST = 1 << 20  # B: no protocol changes beyond, and long messages are expensive
 FINEST = 1.2  # a break is known well enough when the sizes on its two sides have this ratio
 
