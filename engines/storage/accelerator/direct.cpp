@@ -42,17 +42,6 @@ bool is_local(int fd) {
                      static_cast<long>(info.f_type)) != std::end(local_file_systems);
 }
 
-// Whether a ring has data of the file that the file system does not have.
-bool has_pending_data(const Store& store, std::uint32_t file) {
-    for (std::uint32_t rank = 0; rank < store.ranks(); ++rank) {
-        const auto& head = store.head(rank);
-        const std::uint64_t tail = head.tail.load(std::memory_order_acquire);
-        for (auto k = head.drained.load(std::memory_order_acquire); k < tail; ++k)
-            if (store.record(rank, k).file == file) return true;
-    }
-    return store.file(file).error.load() || store.file(file).lost.load();
-}
-
 void raise_to(std::atomic<std::uint64_t>& value, std::uint64_t least) {
     std::uint64_t current = value.load(std::memory_order_relaxed);
     while (current < least && !value.compare_exchange_weak(current, least)) {
@@ -66,7 +55,7 @@ void raise_to(std::atomic<std::uint64_t>& value, std::uint64_t least) {
 bool AcceleratedFile::may_write_directly() const {
     return job_->settings().direct && job_->settings().keep.empty() && !until_memory_ &&
            job_->nodes() == 1 && !job_->store().persistent() && is_local(descriptor_->number()) &&
-           !has_pending_data(job_->store(), slot_);
+           is_written(job_->store(), slot_) && !job_->store().file(slot_).lost.load();
 }
 
 // Before any rank writes: the ranks of the communicator meet in join() after this.
