@@ -21,6 +21,13 @@ namespace assay {
 // Identifies an operation in flight. poll() reports its completion; the number is then reused.
 using Ticket = std::int32_t;
 
+// A rank that died, fell silent or was cut off, or one that came back.
+struct PeerChange {
+    enum class State : std::uint8_t { lost, joined };
+    int rank;
+    State state;
+};
+
 class Transport {
 public:
     virtual ~Transport() = default;
@@ -52,6 +59,17 @@ public:
 
     // Appends the tickets completed since the last call; also drives progress.
     virtual void poll(std::vector<Ticket>& completed) = 0;
+
+    // Whether the job goes on when a rank is lost. Where it does not (MPI), the three calls below
+    // report nothing.
+    virtual bool survives() const { return false; }
+    // Appends the peers that were lost or came back since the last call, oldest first. A peer that
+    // comes back has forgotten everything: it is a new process.
+    virtual void peer_changes(std::vector<PeerChange>& /*changes*/) {}
+    // Appends the tickets of operations that ended without success since the last call. When a peer
+    // is lost, every operation in flight with it fails, and its buffer may be used again. What is
+    // posted to a lost peer fails at the next call.
+    virtual void poll_failed(std::vector<Ticket>& /*failed*/) {}
 
     // Collectives, one at a time: call begin_*, then test_collective() until it returns true, which
     // happens only after every rank has begun. The values are reduced in place on every rank and
