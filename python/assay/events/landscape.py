@@ -1,0 +1,46 @@
+"""Which parameter of a search matters: its importance, and the best and the median figure at each of its values.
+
+Importance is that of PED-ANOVA (Watanabe, Bansal and Hutter, IJCAI 2023): how much the distribution of a parameter
+among the best points differs from that among all. It suits a search, whose points are not spread evenly.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from assay.events.space import Point, Space
+from assay.records.schema import Scalar
+
+FEWEST = 10  # points from which an importance is computed
+
+
+@dataclass(frozen=True)
+class Level:
+    """The points with one value of a parameter: how many, their best figure and their median."""
+
+    value: Scalar
+    points: int
+    best: float
+    median: float
+
+
+def levels(space: Space, values: Mapping[Point, float], name: str) -> list[Level]:
+    """One parameter's values in order, those without a measured point left out."""
+    index = space.names.index(name)
+    found = []
+    for value in space.axes[index].values:
+        figures = [figure for point, figure in values.items() if point[index] == value]
+        if figures:
+            found.append(Level(value, len(figures), max(figures), statistics.median(figures)))
+    return found
+
+
+def importances(space: Space, values: Mapping[Point, float]) -> dict[str, float]:
+    """The importance of each parameter, all together 1; empty where there are too few points to tell."""
+    if len(values) < FEWEST or len(set(values.values())) < 2:
+        return {}
+    from assay.events.distributions import importance_of
+
+    return importance_of(space, values)
