@@ -1,0 +1,129 @@
+"""Starts ranks without MPI: one ``assay-probe`` on each host, which connect to each other by themselves.
+
+``Direct`` is a launcher as those of MPI are: its command is this module as a program, which starts the ranks, brings
+them together, merges their lines on its standard output, and ends them. See ``ranks`` for how.
+
+    Direct("tcp")                                    every rank must finish
+    Direct("tcp", survive=True)                      the job goes on without a rank that dies (never without rank 0)
+    Direct("tcp", survive=True, restart_s=2.0)       ... and starts it again 2 s later, with a higher incarnation
+
+On its standard input the program takes one JSON object a line: {"restart": 3} starts a rank that has ended again.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+import assay
+from assay.errors import EXIT_UNUSABLE, UserError
+from assay.lab import Lab
+from assay.launch.engines import probe
+from assay.launch.placement import HERE, REMOTE, Segment, Site, lab_site
+
+TRANSPORTS = ("tcp",)
+MODULE = "assay.launch.direct"
+
+
+class Place(Struct):
+    """Where a rank runs, and the variables that it gets."""
+
+    host: str
+    env: dict[str, str] = {}
+
+
+class Job(Struct):
+    """What the program is told. ``site`` is "here", "ssh" or "lab"; times in seconds."""
+
+    transport: str
+    site: str
+    places: list[Place]  # of the ranks, in their order
+    argv: list[str]
+    lab: str = ""
+    interface: str = ""
+    survive: bool = False
+    restart_s: float | None = None
+    heartbeat_ms: int = 0  # a peer that is silent for so long is lost; 0: the engine's default
+
+    def place(self) -> Site:
+        if self.site == "lab":
+            return lab_site(Lab.load(self.lab))
+        return HERE if self.site == HERE.name else REMOTE
+
+
+class Direct:
+    """A launcher of ranks without MPI on hosts of a lab, on hosts reached by ssh, or here."""
+
+    flavour = ""
+
+    def __init__(
+        self,
+        transport: str,
+        survive: bool = False,
+        restart_s: float | None = None,
+        interface: str = "",
+        heartbeat_ms: int = 0,
+    ) -> None:
+        check_transport(transport)
+        self.name = transport
+        self.survive = survive
+        self.restart_s = restart_s
+        self.interface = interface
+        self.heartbeat_ms = heartbeat_ms
+
+    def unavailable(self) -> str | None:
+        try:
+            probe("")
+        except UserError as error:
+            return str(error)
+        return None
+
+    def command(self, site: Site, segments: Sequence[Segment], argv: Sequence[str]) -> list[str]:
+        job = Job(
+            transport=self.name,
+            site=site.name,
+            places=[Place(host, dict(segment.env)) for segment in segments for host in segment.hosts],
+            argv=list(argv),
+            lab=site.lab.name if site.lab else "",
+            interface=self.interface or site.interface or ("lo" if site.name == HERE.name else ""),
+            survive=self.survive,
+            restart_s=self.restart_s,
+            heartbeat_ms=self.heartbeat_ms,
+        )
+        return [sys.executable, "-m", MODULE, msgspec.json.encode(job).decode()]
+
+    def environment(self, site: Site) -> dict[str, str]:
+        package = str(Path(assay.__file__).parent.parent)
+        others = os.environ.get("PYTHONPATH")
+        return {"PYTHONPATH": f"{package}{os.pathsep}{others}" if others else package}
+
+    def diagnose(self, stderr: str) -> str | None:
+        return None
+
+
+def check_transport(name: str) -> None:
+    """Raises UserError for a transport that there is not."""
+    if name not in TRANSPORTS:
+        raise UserError(f"no transport is called '{name}'", "choose one of mpi, " + ", ".join(TRANSPORTS))
+
+
+def main() -> int:
+    from assay.launch.ranks import Ranks
+
+    try:
+        job = msgspec.json.decode(sys.argv[1], type=Job)
+        return Ranks(job).run()
+    except (IndexError, msgspec.MsgspecError):
+        print(f"assay: {MODULE} takes one job as JSON; fix: use 'assay net --transport tcp'", file=sys.stderr)
+    except UserError as error:
+        print(f"assay: {error}", file=sys.stderr)
+    return EXIT_UNUSABLE
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,290 @@
+"""The ranks of a job without MPI, from their start to their end.
+
+Each rank listens on a port that the kernel chose and reports it (``listening``). When all have, each gets one line on
+its standard input: the table of all ranks and a token of the job, by which they recognise each other. The token
+travels neither on a command line nor between ranks. The standard input then stays open: its end tells a rank that
+nobody reads its output any more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import queue
+import secrets
+import signal
+import subprocess
+import sys
+import threading
+import time
+from dataclasses import dataclass, field
+from typing import IO
+
+import msgspec
+
+from assay.errors import EXIT_UNUSABLE, UserError
+from assay.launch.direct import Job
+from assay.launch.launchers import Local
+from assay.launch.placement import Segment
+from assay.records.schema import Failure, Subject, encode
+
+START_LIMIT_S = 60.0  # until a rank listens
+GRACE_S = 5.0  # between an end that is asked for and SIGKILL
+LAST_WORDS_S = 0.5  # for the other ranks' messages after one has failed
+BEAT_S = 0.2
+ATTEMPTS = 3  # to start a rank again
+
+
+class Listening(msgspec.Struct, tag_field="kind", tag="listening"):
+    """A rank can be reached. ``version``: of the engine and its messages, the same on all ranks."""
+
+    rank: int
+    host: str
+    address: str
+    port: int
+    version: str
+
+
+class Restart(msgspec.Struct):
+    """A request on standard input."""
+
+    restart: int
+
+
+@dataclass
+class Rank:
+    """A rank's process of the moment. ``told``: it has the table of peers."""
+
+    number: int
+    incarnation: int = 0
+    process: subprocess.Popen[bytes] | None = None
+    listening: Listening | None = None
+    told: bool = False
+    status: int | None = None  # None while it runs
+    deadline: float = 0.0  # until it listens
+    restart_at: float | None = None
+    attempts: int = 0
+
+    @property
+    def runs(self) -> bool:
+        return self.process is not None and self.status is None
+
+
+@dataclass
+class Ranks:
+    """A job: ``run`` starts its ranks and returns the exit code when all have ended."""
+
+    job: Job
+    out: IO[bytes] = field(default_factory=lambda: sys.stdout.buffer)
+    err: IO[str] = field(default_factory=lambda: sys.stderr)
+
+    def __post_init__(self) -> None:
+        self._site = self.job.place()
+        self._ranks = [Rank(number) for number in range(len(self.job.places))]
+        self._token = secrets.token_hex(32)
+        # Lines with their rank and incarnation; None when the process has closed its output.
+        self._lines: queue.SimpleQueue[tuple[int, int, bytes | None]] = queue.SimpleQueue()
+        self._ending: float | None = None  # when what is left is killed
+        self._code = 0
+
+    def run(self) -> int:
+        """Raises UserError if a rank cannot be started."""
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(number, lambda *_: self._lines.put((-1, -1, None)))
+        threading.Thread(target=self._read_requests, daemon=True).start()
+        try:
+            for rank in self._ranks:
+                self._start(rank)
+            while any(rank.runs or rank.restart_at for rank in self._ranks):
+                with contextlib.suppress(queue.Empty):
+                    self._take(*self._lines.get(timeout=BEAT_S))
+                self._look()
+        finally:
+            self._kill()
+        return self._code
+
+    def _start(self, rank: Rank) -> None:
+        place = self.job.places[rank.number]
+        env = {
+            **place.env,
+            "ASSAY_TRANSPORT": self.job.transport,
+            "ASSAY_RANK": str(rank.number),
+            "ASSAY_RANKS": str(len(self._ranks)),
+        }
+        if self.job.interface:
+            env["ASSAY_INTERFACE"] = self.job.interface
+        if self.job.heartbeat_ms:
+            env["ASSAY_HEARTBEAT_MS"] = str(self.job.heartbeat_ms)
+        argv = Local().command(self._site, [Segment([place.host], env)], self.job.argv)
+        try:
+            process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        except OSError as error:
+            raise UserError(f"cannot start {argv[0]}: {error.strerror}", "see 'assay doctor'") from error
+        rank.process, rank.status, rank.listening, rank.told = process, None, None, False
+        rank.deadline, rank.restart_at = time.monotonic() + START_LIMIT_S, None
+        reader = threading.Thread(
+            target=self._read_lines, args=(rank.number, rank.incarnation, process.stdout), daemon=True
+        )
+        reader.start()
+
+    def _read_lines(self, number: int, incarnation: int, output: IO[bytes]) -> None:
+        for line in output:
+            self._lines.put((number, incarnation, line))
+        self._lines.put((number, incarnation, None))
+
+    def _read_requests(self) -> None:
+        for line in sys.stdin.buffer:
+            with contextlib.suppress(msgspec.MsgspecError):
+                self.restart(msgspec.json.decode(line, type=Restart).restart)
+
+    def restart(self, number: int) -> None:
+        """Starts a rank again as soon as it has ended. Rank 0 leads the job and never comes back."""
+        if 0 < number < len(self._ranks):
+            self._ranks[number].restart_at = time.monotonic()
+
+    def _take(self, number: int, incarnation: int, line: bytes | None) -> None:
+        """A line of a rank, its end, or (number -1) a signal to this process."""
+        if number < 0:
+            self._end(130)
+            return
+        rank = self._ranks[number]
+        if incarnation != rank.incarnation:
+            return
+        if line is None:
+            assert rank.process is not None
+            rank.status = rank.process.wait()
+            self._ended(rank)
+        elif line.startswith(b'{"kind":"listening"'):
+            self._heard(rank, line)
+        else:
+            self.out.write(line)
+            self.out.flush()
+
+    def _heard(self, rank: Rank, line: bytes) -> None:
+        try:
+            rank.listening = msgspec.json.decode(line, type=Listening)
+        except msgspec.MsgspecError as error:
+            self._fail(rank, f"rank {rank.number} on {self._host(rank)} reports no address: {error}", "")
+            return
+        versions = {peer.listening.version: self._host(peer) for peer in self._ranks if peer.listening}
+        if len(versions) > 1:
+            described = ", ".join(f"{version} on {host}" for version, host in versions.items())
+            self._fail(
+                rank, f"the ranks are of different versions: {described}", "install the same everywhere"
+            )
+        elif rank.incarnation:
+            self._tell(rank)
+        elif all(peer.listening for peer in self._ranks):
+            for peer in self._ranks:
+                self._tell(peer)
+
+    def _tell(self, rank: Rank) -> None:
+        """Hands the table to a rank. Of ranks that have ended or are not told yet, one that comes back learns no
+        port: the former are gone, and the latter connect to it."""
+        first = rank.incarnation == 0
+        peers = [
+            {"rank": peer.number, "address": peer.listening.address, "port": peer.listening.port}
+            if peer.listening and peer.runs and (first or peer.told or peer is rank)
+            else {"rank": peer.number, "address": "", "port": 0}
+            for peer in self._ranks
+        ]
+        line = {"kind": "peers", "token": self._token, "incarnation": rank.incarnation, "peers": peers}
+        assert rank.process is not None and rank.process.stdin is not None
+        with contextlib.suppress(OSError):  # it has ended; its output tells
+            rank.process.stdin.write(msgspec.json.encode(line) + b"\n")
+            rank.process.stdin.flush()
+        rank.told = True
+
+    def _ended(self, rank: Rank) -> None:
+        """A rank has ended: the job is done, goes on, or ends too."""
+        status = rank.status or 0
+        if status == 0 or self._ending is not None:
+            self._code = self._code or max(0, status)
+            if rank.number == 0:
+                self._end(self._code)
+            return
+        described = f"rank {rank.number} on {self._host(rank)} {_describe(status)}"
+        survived = self.job.survive and rank.number > 0 and rank.told
+        if survived or rank.attempts:
+            print(f"assay: {described}; the others go on", file=self.err, flush=True)
+            if self.job.restart_s is not None and rank.attempts < ATTEMPTS:
+                rank.restart_at = time.monotonic() + self.job.restart_s
+        elif _signal_of(status):
+            self._fail(rank, described, "see the last messages of the engine, and dmesg on that host")
+        else:
+            self._end(status if status > 0 else EXIT_UNUSABLE)  # the engine has said why
+
+    def _look(self) -> None:
+        """What is due: a rank that does not listen, one to start again, the end."""
+        moment = time.monotonic()
+        if self._ending is not None:
+            if moment > self._ending:
+                self._kill()
+            return
+        for rank in self._ranks:
+            if rank.runs and rank.listening is None and moment > rank.deadline:
+                if rank.incarnation:
+                    assert rank.process is not None
+                    rank.process.kill()
+                else:
+                    self._fail(
+                        rank,
+                        f"no answer from {self._host(rank)} within {START_LIMIT_S:.0f} s of starting",
+                        "is the host up, and reachable from the launching host?",
+                    )
+            if rank.restart_at is not None and not rank.runs and moment >= rank.restart_at:
+                rank.incarnation += 1
+                rank.attempts += 1
+                self._start(rank)
+            if rank.incarnation and rank.told and rank.runs:
+                rank.attempts = 0
+
+    def _fail(self, rank: Rank, described: str, fix: str) -> None:
+        failure = Failure(
+            what=described, fix=fix, subject=Subject(host=self._host(rank), rank=rank.number), primary=True
+        )
+        self.out.write(encode(failure) + b"\n")
+        self.out.flush()
+        self._end(EXIT_UNUSABLE)
+
+    def _end(self, code: int) -> None:
+        """Asks all ranks to end, once; they are killed a little later."""
+        if self._ending is not None:
+            return
+        self._code = self._code or code
+        self._ending = time.monotonic() + (GRACE_S if code in (0, 130) else LAST_WORDS_S + GRACE_S)
+        for rank in self._ranks:
+            rank.restart_at = None
+        if code:
+            timer = threading.Timer(0 if code == 130 else LAST_WORDS_S, self._ask)
+            timer.daemon = True
+            timer.start()
+
+    def _ask(self) -> None:
+        for rank in self._ranks:
+            if rank.process is not None and rank.process.poll() is None:
+                rank.process.terminate()
+
+    def _kill(self) -> None:
+        for rank in self._ranks:
+            if rank.process is not None:
+                if rank.process.stdin is not None:
+                    with contextlib.suppress(OSError):
+                        rank.process.stdin.close()
+                if rank.process.poll() is None:
+                    rank.process.kill()
+                    rank.process.wait()
+
+    def _host(self, rank: Rank) -> str:
+        return self.job.places[rank.number].host
+
+
+def _signal_of(status: int) -> int:
+    """The signal that ended a process or, through ssh or a shell, its child; 0 if none did."""
+    return -status if status < 0 else status - 128 if 128 < status < 128 + signal.NSIG else 0
+
+
+def _describe(status: int) -> str:
+    number = _signal_of(status)
+    if number:
+        return f"was ended by signal {number} ({signal.strsignal(number)})"
+    return f"ended with status {status}"
