@@ -3,6 +3,7 @@
 #include <array>
 
 #include "core/registry.hpp"
+#include "events/measurements.hpp"
 #include "network/measurements.hpp"
 #include "node/gpu/gpu.hpp"
 #include "node/memory/memory.hpp"
@@ -23,6 +24,7 @@ constexpr std::array table = {
     node::gpu_copy,         node::udp_receive,   node::udp_send,     node::rdma,
     network::client_server, network::all_to_all, network::pairs,     network::one_way,
     network::saturation,    network::counters,   network::wire,      storage::device,
+    events::build,          events::slices,      events::all_to_all,
 };
 
 }  // namespace
