@@ -33,7 +33,7 @@ def main() -> None:
             page.wait_for_selector("#report[data-ready]", timeout=LIMIT_MS)
             page.get_by_role("slider").fill(STEP)
             page.get_by_role("button", name=CABLE).press("Enter")
-            page.locator("table.pairs tbody tr").nth(1).wait_for(state="detached", timeout=LIMIT_MS)
+            page.locator("table.pairs tbody tr").nth(2).wait_for(state="detached", timeout=LIMIT_MS)
             page.locator("#fabric").screenshot(path=ROOT / "docs" / "fabric-report.png")
             browser.close()
 

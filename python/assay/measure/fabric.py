@@ -8,14 +8,13 @@ import numpy as np
 
 from assay.errors import UserError
 from assay.explain.fabric import MOST_LOST
-from assay.fabric import Fabric, Routes, conflicts, faults
+from assay.fabric import Fabric, Routes, conflicts, faults, picture
 from assay.fabric.schedules import Schedule
 from assay.fabric.topology import AGGREGATION, Ints
 from assay.launch.engines import Described, Metric, Parameter
 from assay.records.schema import AnyRecord, Context, Flows, Measurement, Scalar, Subject, Summary
 
 CONFLICTS, LINKS, ROUTES = "fabric.conflicts", "fabric.links", "fabric.routes"
-MOST_DRAWN = 200  # switches; a picture of more shows nothing
 MOST_SHARED = 20_000  # links with their pairs in one run; the worst steps come first
 BITS = 8.0
 
@@ -105,23 +104,10 @@ def describe_fabric(routes: Routes) -> Context:
     )
 
 
-def describe_switches(fabric: Fabric) -> Iterator[Context]:
-    """What the report's picture needs of each switch: level, number of hosts, the switches above, separated by tabs."""
-    if fabric.switches > MOST_DRAWN:
-        return
-    hosts = np.bincount(fabric.host_switch[fabric.host_switch >= 0], minlength=fabric.switches)
-    links = np.flatnonzero(fabric.between_switches)
-    climbing = links[fabric.levels[fabric.link_to[links]] >= fabric.levels[fabric.link_from[links]]]
-    for switch, name in enumerate(fabric.switch_names):
-        above = dict.fromkeys(fabric.link_to[climbing[fabric.link_from[climbing] == switch]].tolist())
-        yield Context(
-            subject=Subject(device=name),
-            facts={
-                "fabric.level": int(fabric.levels[switch]),
-                "fabric.hosts_on_switch": int(hosts[switch]),
-                "fabric.above": "\t".join(fabric.switch_names[peer] for peer in above),
-            },
-        )
+def describe_picture(routes: Routes, schedule: Schedule, members: Ints) -> Iterator[Context]:
+    """What the report draws the fabric from; none for one that is too large."""
+    if text := picture.packed(routes, schedule, members):
+        yield Context(subject=Subject(device=routes.fabric.source), facts={"fabric.picture": text})
 
 
 def conflict_records(

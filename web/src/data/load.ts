@@ -2,7 +2,6 @@
 // are taken as they stream in and pair rows are packed at once, so that the text is never held whole.
 
 import type { HeapPage } from "./heapPage";
-import { CONFLICTS as SHARED_LINKS } from "./fabric";
 import { MatrixBuilder, type Matrix } from "./matrix";
 import { withoutIterations } from "./sweep";
 import type {
@@ -13,7 +12,6 @@ import type {
   Corruption,
   Failure,
   Finding,
-  Flows,
   Measurement,
   Pairs,
   RunInfo,
@@ -34,7 +32,6 @@ export interface Run {
   corruptions: Corruption[];
   capacities: Capacity[]; // the network's model, where one was fitted
   comparisons: Comparison[]; // its curves, measured and simulated
-  shared: Flows[]; // links of a fabric that flows of one step share
   heaps: HeapPage[]; // profiles, the largest process first
   byId: Map<number, Measurement | PairsHead>; // what verdicts and findings cite
 }
@@ -54,7 +51,6 @@ export async function loadRun(base64: string): Promise<Run> {
     corruptions: [],
     capacities: [],
     comparisons: [],
-    shared: [],
     heaps: [],
     byId: new Map(),
   };
@@ -101,9 +97,6 @@ function take(run: Run, builders: Map<string, MatrixBuilder>, record: AnyRecord 
       break;
     case "comparison":
       run.comparisons.push(record);
-      break;
-    case "flows":
-      if (record.name === SHARED_LINKS) run.shared.push(record);
       break;
     case "heap":
       run.heaps.push(record);

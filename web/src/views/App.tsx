@@ -7,7 +7,8 @@ import { allocatorPoints } from "../data/allocators";
 import { barGroups, distributions, numaMatrices } from "../data/figures";
 import type { Run } from "../data/load";
 import { isStorage } from "../data/storage";
-import { isOfFabric, isOfSwitch } from "../data/fabric";
+import { isOfFabric, isOfStep } from "../data/fabric";
+import { isPlan } from "../data/plan";
 import { isSweepPoint, sweeps } from "../data/sweep";
 import { Allocators } from "./Allocators";
 import { Banner } from "./Banner";
@@ -37,7 +38,8 @@ export function App({ run }: { run: Run }) {
   const numa = useMemo(() => numaMatrices(single), [single]);
   const allocators = useMemo(() => allocatorPoints(single), [single]);
   const fabric = useMemo(() => single.filter(isOfFabric), [single]);
-  const facts = useMemo(() => run.contexts.filter((context) => !isOfSwitch(context)), [run]);
+  const facts = useMemo(() => run.contexts.filter((context) => !isPlan(context)), [run]);
+  const listed = useMemo(() => single.filter((record) => !isOfStep(record)), [single]);
   const matrices = useMemo(() => run.matrices.filter((matrix) => matrix.measured > 0), [run]);
   return (
     <>
@@ -49,9 +51,7 @@ export function App({ run }: { run: Run }) {
       {run.capacities.length > 0 && (
         <Model capacities={run.capacities} comparisons={run.comparisons} />
       )}
-      {fabric.length > 0 && (
-        <Fabric measurements={fabric} shared={run.shared} contexts={run.contexts} />
-      )}
+      {fabric.length > 0 && <Fabric measurements={fabric} contexts={run.contexts} />}
       {groups.length + spread.length + numa.length > 0 && (
         <Figures groups={groups} distributions={spread} numa={numa} />
       )}
@@ -65,7 +65,7 @@ export function App({ run }: { run: Run }) {
       {swept.length > 0 && <Sweeps sweeps={swept} />}
       {storage.length > 0 && <Storage measurements={storage} />}
       {allocators.length > 0 && <Allocators points={allocators} />}
-      {single.length > 0 && <Measurements measurements={single} />}
+      {listed.length > 0 && <Measurements measurements={listed} />}
       {facts.length > 0 && <Hosts contexts={facts} />}
       <footer class="soft">
         Written by Assay {run.info.assay}. This file holds the whole run and loads nothing from any

@@ -11,7 +11,7 @@ from assay.commands.options import add, count, specifications
 from assay.commands.parser import Example
 from assay.errors import UserError
 from assay.fabric import schedules
-from assay.measure.fabric import conflict_records, describe_switches
+from assay.measure.fabric import conflict_records, describe_picture
 
 if TYPE_CHECKING:
     from assay.commands.fabric import Verbs
@@ -76,7 +76,7 @@ def run_conflicts(args: argparse.Namespace) -> int:
     found = conflict_records(routes, schedule, members, args.matchings)
     first = next(found)  # a route that does not arrive is refused before a run is begun
     session = begin(args, "fabric-conflicts", routes, members)
-    for context in describe_switches(routes.fabric):
+    for context in describe_picture(routes, schedule, members):
         session.run.append(context)
     session.run.append(first)
     with session.interruptible():

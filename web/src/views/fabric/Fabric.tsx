@@ -1,35 +1,30 @@
-// A fabric under a schedule: conflicts over steps, and for the chosen step the switches by level with the cables
-// that several flows share. The pairs of a cable appear when it is chosen.
+// A fabric under a schedule: conflicts over steps, and for the chosen step the switches by level with the load of each
+// cable. The pairs of a cable appear when it is chosen.
 
-import { useMemo, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 
 import { Steps } from "../../charts/Steps";
-import { levels, overSteps, sharedBySteps, totals, type SharedLink } from "../../data/fabric";
+import { overSteps, totals } from "../../data/fabric";
 import { percent } from "../../data/format";
-import type { Context, Flows, Measurement } from "../../data/records";
-import { Picture } from "./Picture";
+import { crossedLinks, loadsOf, unpackPlan, type Plan } from "../../data/plan";
+import type { Context, Measurement } from "../../data/records";
+import { Pairs } from "./Pairs";
+import { Picture, type Cable } from "./Picture";
 import "./fabric.css";
-
-const SHOWN_PAIRS = 200;
 
 interface Props {
   measurements: Measurement[];
-  shared: Flows[];
   contexts: Context[];
 }
 
-export function Fabric({ measurements, shared, contexts }: Props) {
+export function Fabric({ measurements, contexts }: Props) {
   const total = useMemo(() => totals(measurements), [measurements]);
   const points = useMemo(() => overSteps(measurements, "conflicts"), [measurements]);
-  const rows = useMemo(() => levels(contexts), [contexts]);
-  const bySteps = useMemo(() => sharedBySteps(shared), [shared]);
   const worst = points.reduce((a, b) => (b[1] > a[1] ? b : a), points[0] ?? [0, 0])[0];
   const [step, setStep] = useState(worst);
-  const [cable, setCable] = useState<[string, string] | null>(null);
+  const plan = usePlan(contexts);
   if (!total || points.length === 0) return null;
-  const links = bySteps.get(step) ?? [];
   const conflicts = points.find(([k]) => k === step)?.[1] ?? 0;
-  const chosen = cable ? links.filter((link) => isBetween(link, cable)) : links;
   return (
     <section id="fabric">
       <h2>Conflicts on the fabric</h2>
@@ -51,56 +46,53 @@ export function Fabric({ measurements, shared, contexts }: Props) {
             min={points[0]![0]}
             max={points[points.length - 1]![0]}
             value={step}
-            onInput={(event) => {
-              setStep(Number(event.currentTarget.value));
-              setCable(null);
-            }}
+            onInput={(event) => setStep(Number(event.currentTarget.value))}
           />
         </label>
         <p class="soft">
-          {conflicts === 0
-            ? "No link carries two flows."
-            : links.length === 0
-              ? `${conflicts} conflicts; the run lists the links of worse steps only.`
-              : `${links.length} links carry more than one flow. A cable shows its pairs.`}
+          {conflicts === 0 ? "No link carries two flows." : `${conflicts} conflicts.`}{" "}
+          {plan === null
+            ? "The fabric is too large to be drawn, or the schedule too long to be kept in this page."
+            : "A cable shows its pairs."}
         </p>
       </div>
-      {rows.length > 1 && <Picture rows={rows} links={links} cable={cable} onCable={setCable} />}
-      {links.length > 0 && <Pairs links={chosen} />}
+      {plan && <Loaded plan={plan} step={step} />}
     </section>
   );
 }
 
-function isBetween(link: SharedLink, [one, other]: [string, string]): boolean {
-  return (link.from === one && link.to === other) || (link.from === other && link.to === one);
+/** undefined while it is unpacked, null where the run has none. */
+function usePlan(contexts: Context[]): Plan | null | undefined {
+  const [plan, setPlan] = useState<Plan | null>();
+  useEffect(() => {
+    let isWanted = true;
+    void unpackPlan(contexts).then((found) => isWanted && setPlan(found ?? null));
+    return () => {
+      isWanted = false;
+    };
+  }, [contexts]);
+  return plan;
 }
 
-function Pairs({ links }: { links: SharedLink[] }) {
+function Loaded({ plan, step }: { plan: Plan; step: number }) {
+  const [cable, setCable] = useState<Cable | null>(null);
+  const loads = useMemo(() => loadsOf(plan, step), [plan, step]);
+  const links = useMemo(
+    () =>
+      cable
+        ? crossedLinks(plan, step, loads, 1, new Set(cable.links))
+        : crossedLinks(plan, step, loads, 2),
+    [plan, step, loads, cable],
+  );
   return (
-    <table class="pairs" aria-label="Pairs that share a link">
-      <thead>
-        <tr>
-          <th>link</th>
-          <th>flows</th>
-          <th>pairs</th>
-        </tr>
-      </thead>
-      <tbody>
-        {links.slice(0, SHOWN_PAIRS).map((link) => (
-          <tr key={link.name}>
-            <td>{link.name}</td>
-            <td>{link.load}</td>
-            <td>{link.pairs.map(([source, target]) => `${source} → ${target}`).join(", ")}</td>
-          </tr>
-        ))}
-      </tbody>
-      {links.length > SHOWN_PAIRS && (
-        <tfoot>
-          <tr>
-            <td colSpan={3}>and {links.length - SHOWN_PAIRS} more links</td>
-          </tr>
-        </tfoot>
+    <>
+      <Picture plan={plan} loads={loads} cable={cable} onCable={setCable} />
+      {cable && links.length === 0 && (
+        <p class="soft">
+          {cable.label} carries no flow in step {step}.
+        </p>
       )}
-    </table>
+      {links.length > 0 && <Pairs links={links} />}
+    </>
   );
 }

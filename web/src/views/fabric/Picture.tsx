@@ -1,141 +1,175 @@
-// The switches of a fabric by level, leaf switches at the bottom. All cables between two switches are one line: grey
-// where no direction carries two flows in the chosen step, else coloured by the fullest of them.
+// The switches of a fabric by level, leaf switches at the bottom; of a large fabric its parts, each of which can be
+// opened. All cables between two of them are one line, in the colour of the fullest link of either direction.
 
-import type { SharedLink, Switch } from "../../data/fabric";
+import { useMemo, useState } from "preact/hooks";
+
+import { viewOf, type Item, type Line } from "../../data/fabricView";
+import type { Plan } from "../../data/plan";
 
 const WIDTH = 960;
 const ROW = 130; // between levels
 const BOX = { width: 64, height: 30 };
+const FULLEST = 4; // flows and more have one colour
+
+/** The cables between two switches, or two parts. */
+export interface Cable {
+  label: string;
+  links: number[];
+}
 
 interface Props {
-  rows: Switch[][];
-  links: SharedLink[];
-  cable: [string, string] | null;
-  onCable: (cable: [string, string] | null) => void;
+  plan: Plan;
+  loads: Uint32Array;
+  cable: Cable | null;
+  onCable: (cable: Cable | null) => void;
 }
 
 interface Place {
   x: number;
   y: number;
+  room: number; // to the neighbours in the row
 }
 
-export function Picture({ rows, links, cable, onCable }: Props) {
-  const height = rows.length * ROW;
-  const places = placed(rows, height);
-  const loads = fullest(links);
-  const cables = rows.flat().flatMap((lower) =>
-    lower.above.flatMap((name) => {
-      const [from, to] = [places.get(lower.name), places.get(name)];
-      return from && to ? [{ ends: [lower.name, name] as [string, string], from, to }] : [];
-    }),
-  );
-  const ordered = cables
-    .map((line) => ({ ...line, load: loads.get(key(...line.ends)) ?? 1 }))
+export function Picture({ plan, loads, cable, onCable }: Props) {
+  const [opened, setOpened] = useState<Item | null>(null);
+  const view = useMemo(() => viewOf(plan, opened?.switches ?? null), [plan, opened]);
+  const height = view.rows.length * ROW;
+  const places = placed(view.rows, view.items.length, height);
+  const open = (item: Item | null) => {
+    setOpened(item);
+    onCable(null);
+  };
+  const drawn = view.lines
+    .map((line) => ({ line, load: fullest(line, loads) }))
     .sort((a, b) => a.load - b.load); // the loaded ones on top
   return (
-    <svg
-      class="fabric"
-      viewBox={`0 0 ${WIDTH} ${height}`}
-      role="group"
-      aria-label="Switches by level"
-    >
-      {ordered.map(({ ends, from, to, load }) => (
-        <Cable
-          key={key(...ends)}
-          {...{ ends, from, to, load }}
-          isChosen={cable !== null && key(...cable) === key(...ends)}
-          onCable={onCable}
-        />
+    <>
+      <Legend opened={opened} onWhole={() => open(null)} />
+      <svg
+        class="fabric"
+        viewBox={`0 0 ${WIDTH} ${height}`}
+        role="group"
+        aria-label="Switches by level"
+      >
+        {drawn.map(({ line, load }) => {
+          const label = line.ends.map((end) => view.items[end]!.name).join(" and ");
+          return (
+            <CableLine
+              key={label}
+              label={label}
+              from={places[line.ends[0]]!}
+              to={places[line.ends[1]]!}
+              load={load}
+              isChosen={cable?.label === label}
+              onChoose={() => onCable(cable?.label === label ? null : { label, links: line.links })}
+            />
+          );
+        })}
+        {view.items.map((item, k) => (
+          <Box key={item.name} item={item} place={places[k]!} onOpen={() => open(item)} />
+        ))}
+      </svg>
+    </>
+  );
+}
+
+function Legend({ opened, onWhole }: { opened: Item | null; onWhole: () => void }) {
+  return (
+    <p class="fabric-legend soft">
+      {opened && (
+        <button type="button" onClick={onWhole}>
+          Whole fabric
+        </button>
+      )}
+      {opened && <span>{opened.name}</span>}
+      {["no flow", "1 flow", "2 flows", "3 flows", "4 and more"].map((text, load) => (
+        <span key={text}>
+          <i class={`load-${load}`} />
+          {text}
+        </span>
       ))}
-      {rows.flat().map((item) => (
-        <Box key={item.name} item={item} place={places.get(item.name)!} room={roomOf(rows, item)} />
-      ))}
-    </svg>
+    </p>
   );
 }
 
 interface CableProps {
-  ends: [string, string];
+  label: string;
   from: Place;
   to: Place;
   load: number;
   isChosen: boolean;
-  onCable: (cable: [string, string] | null) => void;
+  onChoose: () => void;
 }
 
-function Cable({ ends, from, to, load, isChosen, onCable }: CableProps) {
+function CableLine({ label, from, to, load, isChosen, onChoose }: CableProps) {
   const position = { x1: from.x, y1: from.y, x2: to.x, y2: to.y };
-  if (load < 2) return <line class="free" {...position} />;
-  const choose = () => onCable(isChosen ? null : ends);
+  const flows = `${load} ${load === 1 ? "flow" : "flows"} on one link`;
   return (
     <line
-      class={`shared load-${Math.min(load, 4)}${isChosen ? " chosen" : ""}`}
+      class={`cable load-${Math.min(load, FULLEST)}${isChosen ? " chosen" : ""}`}
       {...position}
-      tabindex={0}
+      tabindex={load > 1 ? 0 : -1}
       role="button"
       aria-pressed={isChosen}
-      aria-label={`${ends[0]} and ${ends[1]}: ${load} flows on one link`}
-      onClick={choose}
-      onKeyDown={(event) => (event.key === "Enter" || event.key === " ") && choose()}
+      aria-label={`${label}: ${flows}`}
+      onClick={onChoose}
+      onKeyDown={(event) => (event.key === "Enter" || event.key === " ") && onChoose()}
     />
   );
 }
 
-function Box({ item, place, room }: { item: Switch; place: Place; room: number }) {
-  const width = Math.min(BOX.width, room - 4);
+function Box({ item, place, onOpen }: { item: Item; place: Place; onOpen: () => void }) {
+  const width = Math.min(BOX.width, place.room - 4);
   const isNamed = width > 40;
+  const count = item.switches.length;
+  const hosts = item.hosts > 0 ? `${item.hosts} hosts` : "";
+  const title = [item.name, count > 1 ? `${count} switches` : "", hosts].filter(Boolean).join(", ");
+  const part =
+    count > 1
+      ? {
+          role: "button" as const,
+          tabindex: 0,
+          "aria-label": `Open ${title}`,
+          onClick: onOpen,
+          onKeyDown: (event: KeyboardEvent) =>
+            (event.key === "Enter" || event.key === " ") && onOpen(),
+        }
+      : {};
   return (
-    <g transform={`translate(${place.x} ${place.y})`}>
-      <title>{`${item.name}${item.hosts ? `, ${item.hosts} hosts` : ""}`}</title>
-      <rect
-        class="switch"
-        x={-width / 2}
-        y={-BOX.height / 2}
-        width={width}
-        height={BOX.height}
-        rx={4}
-      />
+    <g
+      class={count > 1 ? "switch part" : "switch"}
+      transform={`translate(${place.x} ${place.y})`}
+      {...part}
+    >
+      <title>{title}</title>
+      <rect x={-width / 2} y={-BOX.height / 2} width={width} height={BOX.height} rx={4} />
       {isNamed && (
         <text y={4} text-anchor="middle">
-          {short(item.name)}
+          {count > 1 ? `${count} switches` : short(item.name)}
         </text>
       )}
-      {item.hosts > 0 && isNamed && (
+      {hosts && isNamed && (
         <text class="small" y={BOX.height / 2 + 15} text-anchor="middle">
-          {item.hosts} hosts
+          {hosts}
         </text>
       )}
     </g>
   );
 }
 
-function placed(rows: Switch[][], height: number): Map<string, Place> {
-  const places = new Map<string, Place>();
+function placed(rows: number[][], items: number, height: number): Place[] {
+  const places = new Array<Place>(items);
   rows.forEach((row, level) =>
-    row.forEach(({ name }, k) =>
-      places.set(name, {
-        x: ((k + 0.5) * WIDTH) / row.length,
-        y: height - (level + 0.5) * ROW,
-      }),
-    ),
+    row.forEach((item, k) => {
+      const room = WIDTH / row.length;
+      places[item] = { x: (k + 0.5) * room, y: height - (level + 0.5) * ROW, room };
+    }),
   );
   return places;
 }
 
-/** The load of the fullest link between two switches, by both names. */
-function fullest(links: SharedLink[]): Map<string, number> {
-  const loads = new Map<string, number>();
-  for (const { from, to, load } of links)
-    loads.set(key(from, to), Math.max(load, loads.get(key(from, to)) ?? 0));
-  return loads;
-}
-
-function key(one: string, other: string): string {
-  return JSON.stringify([one, other].sort());
-}
-
-function roomOf(rows: Switch[][], item: Switch): number {
-  return WIDTH / rows[item.level]!.length;
+function fullest({ links }: Line, loads: Uint32Array): number {
+  return links.reduce((most, link) => Math.max(most, loads[link]!), 0);
 }
 
 function short(name: string): string {

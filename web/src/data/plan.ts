@@ -1,0 +1,123 @@
+// A fabric with its forwarding tables and a schedule, as python/assay/fabric/picture.py packs them; the loads of its
+// links in any step follow from them.
+
+import type { Context } from "./records";
+
+const ENTRY = 35; // of a character: a port, or a destination + 1; see picture.py
+const MOST_HOPS = 64;
+
+export interface Plan {
+  hosts: string[]; // by rank; empty for a slot without a host
+  on: number[]; // the switch of a rank's host, -1 where there is none
+  switches: string[];
+  levels: number[]; // 0 for leaf switches, -1 for switches without a way to any host
+  groups: number[]; // the part of the fabric that a switch belongs to
+  links: [from: number[], fromPort: number[], to: number[], toPort: number[]]; // directed
+  tables: string[]; // by switch: a character for each rank
+  schedule: string;
+  steps: string[]; // of a schedule without a formula
+  leaving: Int32Array[]; // by switch and port: the link, -1 where there is none
+}
+
+export interface SharedLink {
+  link: number;
+  name: string; // both ends with their ports
+  load: number;
+  pairs: [source: string, target: string][];
+}
+
+/** Whether a context is the plan, and so no facts of a host. */
+export function isPlan({ facts }: Context): boolean {
+  return facts?.["fabric.picture"] !== undefined;
+}
+
+/** The plan of a run; undefined where the run has none. */
+export async function unpackPlan(contexts: readonly Context[]): Promise<Plan | undefined> {
+  const packed = contexts.find(isPlan)?.facts!["fabric.picture"];
+  if (typeof packed !== "string") return undefined;
+  const bytes = Uint8Array.from(atob(packed), (letter) => letter.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return planOf((await new Response(stream).json()) as Omit<Plan, "leaving">);
+}
+
+export function planOf(read: Omit<Plan, "leaving">): Plan {
+  const [from, port] = read.links;
+  const ports = port.reduce((most, p) => Math.max(most, p), 0) + 1;
+  const leaving = read.switches.map(() => new Int32Array(ports).fill(-1));
+  from.forEach((node, link) => (leaving[node]![port[link]!] = link));
+  return { ...read, leaving };
+}
+
+/** The rank that each rank sends to in a step, -1 for none. */
+export function destinations(plan: Plan, step: number): Int32Array {
+  const ranks = plan.hosts.length;
+  const row = plan.steps[step] ?? "";
+  const formula =
+    plan.schedule === "shift"
+      ? (rank: number) => (rank - step + ranks * Math.ceil(step / ranks)) % ranks
+      : plan.schedule === "xor"
+        ? (rank: number) => ((rank ^ step) < ranks ? rank ^ step : -1)
+        : (rank: number) => (rank < row.length ? row.charCodeAt(rank) - ENTRY - 1 : -1);
+  return Int32Array.from({ length: ranks }, (_, rank) => formula(rank));
+}
+
+/** Calls ``crossed`` for each link between switches on the way of each flow of a step. */
+export function walk(
+  plan: Plan,
+  step: number,
+  crossed: (link: number, source: number, target: number) => void,
+): void {
+  const to = plan.links[2];
+  destinations(plan, step).forEach((target, source) => {
+    let at = plan.on[source]!;
+    const end = target < 0 ? -1 : plan.on[target]!;
+    if (at < 0 || end < 0) return;
+    for (let hops = 0; at !== end && hops < MOST_HOPS; hops += 1) {
+      const link = plan.leaving[at]![plan.tables[at]!.charCodeAt(target) - ENTRY] ?? -1;
+      if (link < 0) return;
+      crossed(link, source, target);
+      at = to[link]!;
+    }
+  });
+}
+
+/** The flows on each link in a step. */
+export function loadsOf(plan: Plan, step: number): Uint32Array {
+  const loads = new Uint32Array(plan.links[0].length);
+  walk(plan, step, (link) => (loads[link]! += 1));
+  return loads;
+}
+
+/** Links with at least ``least`` flows in a step, the fullest first, with the pairs that cross them. */
+export function crossedLinks(
+  plan: Plan,
+  step: number,
+  loads: Uint32Array,
+  least: number,
+  among?: ReadonlySet<number>,
+): SharedLink[] {
+  const found = new Map<number, SharedLink>();
+  walk(plan, step, (link, source, target) => {
+    if (loads[link]! < least || (among && !among.has(link))) return;
+    const entry = found.get(link) ?? {
+      link,
+      name: linkName(plan, link),
+      load: loads[link]!,
+      pairs: [],
+    };
+    found.set(link, entry);
+    entry.pairs.push([plan.hosts[source]!, plan.hosts[target]!]);
+  });
+  return [...found.values()].sort((a, b) => b.load - a.load || a.link - b.link);
+}
+
+/** "leaf2[19] -> spine0[3]". */
+export function linkName({ links, switches }: Plan, link: number): string {
+  const [from, fromPort, to, toPort] = links.map((column) => column[link]!) as [
+    number,
+    number,
+    number,
+    number,
+  ];
+  return `${switches[from]}[${fromPort}] -> ${switches[to]}[${toPort}]`;
+}
