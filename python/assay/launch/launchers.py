@@ -216,6 +216,11 @@ class Srun:
 
     def environment(self, site: Site) -> dict[str, str]:
         extra = {"OMPI_MCA_plm_rsh_agent": site.agent} if site.agent else {}
+        if "SLURM_PMIX_FENCE" not in os.environ:
+            # Slurm 22.05 takes the barrier at the end of MPI_Init over the tree, which there waits for the ranks of the
+            # same host only. A rank then sends to one that is still in MPI_Init, and Open MPI 4.1 crashes on that.
+            # The ring waits for all.
+            extra["SLURM_PMIX_FENCE"] = "ring"
         if site.interface:
             extra |= {
                 "OMPI_MCA_pml": "ob1",

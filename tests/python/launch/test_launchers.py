@@ -28,6 +28,13 @@ def test_srun_keeps_the_order_of_ranks_and_ends_all_with_one() -> None:
     assert "--kill-on-bad-exit=1" in command and command[-1] == "probe"
 
 
+def test_under_srun_every_rank_waits_for_all_in_mpi_init(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SLURM_PMIX_FENCE", raising=False)
+    assert Srun().environment(REMOTE)["SLURM_PMIX_FENCE"] == "ring"
+    monkeypatch.setenv("SLURM_PMIX_FENCE", "mixed")
+    assert "SLURM_PMIX_FENCE" not in Srun().environment(REMOTE)
+
+
 def test_srun_binds_segments_by_a_list_of_programs() -> None:
     segments = [
         Segment(["s1"], {"UCX_NET_DEVICES": "mlx5_0:1"}),
