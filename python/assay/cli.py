@@ -21,6 +21,7 @@ from assay.commands.alloc import Alloc
 from assay.commands.check import Check
 from assay.commands.comply import Comply
 from assay.commands.doctor import Doctor
+from assay.commands.eb import Eb
 from assay.commands.expect import Expect
 from assay.commands.fabric import Fabric
 from assay.commands.gpu import Gpu
@@ -67,6 +68,7 @@ COMMANDS: list[Command] = [
     Saturate(),
     Model(),
     Simulate(),
+    Eb(),
     Mem(),
     Gpu(),
     Udp(),

@@ -19,10 +19,12 @@ from assay.errors import UserError
 from assay.explain import RULES
 from assay.judge import Specification, Vocabulary, find_specification, load_specification
 from assay.lab import Lab
+from assay.launch.direct import TRANSPORTS
 from assay.launch.engines import described, described_profilers, described_storage, metrics_of
 from assay.launch.launchers import LAUNCHERS, Launcher, default_launcher, find_launcher
 from assay.launch.placement import HERE, REMOTE, Site, lab_site
 from assay.measure.alloc import parse_sizes, parse_threads
+from assay.measure.events_tune import DESCRIBED as EVENTS
 from assay.measure.fabric import DESCRIBED as FABRIC
 from assay.measure.heap import HEAP
 from assay.measure.storage import SPEEDUP_DESCRIBED
@@ -115,6 +117,15 @@ SHARED: dict[str, dict[str, Any]] = {
     "--mpi": {"metavar": "NAME", "help": "openmpi, mpich or mpich-wheel"},
     "--nodes": {"type": count, "metavar": "N", "help": "number of hosts"},
     "--schedule": {"choices": ["shift", "circle", "xor", "random"], "help": "rounds of an all to all"},
+    "--schedule-file": {
+        "type": Path,
+        "metavar": "FILE",
+        "help": "a schedule of your own: a step a line, the destination of each rank, -1 for none",
+    },
+    "--transport": {
+        "metavar": "NAME",
+        "help": "what moves the bytes: mpi, " + ", ".join(TRANSPORTS),
+    },
     "--budget": {"type": duration, "metavar": "DURATION", "help": "time to measure, such as 20s or 3min"},
     "--timeout": {"type": duration, "metavar": "DURATION", "help": "limit of one wait"},
     "--repeats": {"type": count, "metavar": "N", "help": "number of repetitions"},
@@ -236,6 +247,7 @@ def read_specification(name: str) -> Specification:
         *described_storage(),
         SPEEDUP_DESCRIBED,
         *FABRIC,
+        *EVENTS,
     ]
     vocabulary = Vocabulary(
         metrics=metrics_of(measurements),

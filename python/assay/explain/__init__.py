@@ -13,6 +13,13 @@ from assay.explain.alloc import alloc
 from assay.explain.corruption import corruption
 from assay.explain.counters import port_errors
 from assay.explain.culprit import all_suspects, suspects
+from assay.explain.events import (
+    event_backpressure,
+    event_death,
+    event_dip,
+    event_ledger,
+    event_share,
+)
 from assay.explain.evidence import Evidence, Options
 from assay.explain.expected import below_expected
 from assay.explain.fabric import credit_loop, crowded_ports, lost_routes, slow_cables
@@ -57,6 +64,11 @@ RULES: dict[str, Rule] = {
     "lost_route": lost_routes,  # forwarding tables that lead nowhere, or in a circle
     "credit_loop": credit_loop,  # routes whose buffers can wait for each other for good
     "crowded_port": crowded_ports,  # up ports with far more destinations than others
+    "event_ledger": event_ledger,  # fragments that are wrong, missing or unaccounted for
+    "event_death": event_death,  # nodes that died while events were built
+    "event_dip": event_dip,  # a stretch of slow building, and the node that caused it
+    "event_backpressure": event_backpressure,  # a rank that waits far longer than others to pass events on
+    "event_share": event_share,  # building far below what the network carries
     "alloc": alloc,  # the best allocator, as advice
 }
 

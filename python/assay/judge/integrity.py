@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 from assay.records.schema import AnyRecord, Corruption, Finding, Measurement, Verdict
 
-WRONG = ("corrupted", "wrong")  # metrics that count payloads with wrong bytes
+# Metrics that count payloads with wrong bytes, and fragments of events that are wrong, twice or nowhere.
+WRONG = ("corrupted", "wrong", "fragments_corrupt", "fragments_duplicate", "fragments_unaccounted")
 NO_WRONG_BYTE = "no wrong byte was seen"
 NO_FAULT = "no fault was found"
 

@@ -18,6 +18,7 @@ from assay.records.schema import AnyRecord, Context, Failure, Finding, Measureme
 from assay.records.text import one_line, printable
 from assay.records.units import format_quantity, format_share, format_size
 from assay.report.alloc import show_alloc
+from assay.report.events import show_events
 from assay.report.fabric import show_fabric
 from assay.report.gpu import show_gpu
 from assay.report.memory import show_memory
@@ -85,6 +86,7 @@ def show_run(console: Console, records: Sequence[AnyRecord]) -> None:
     show_udp(console, records)
     show_rdma(console, records)
     show_sweep(console, sweep_rows(records))
+    show_events(console, records)
     show_storage(console, records)
     show_alloc(console, records)
     show_model(console, records)

@@ -21,14 +21,18 @@ FORBIDDEN = {
     "--name": "--lab",
     "--seconds": "--budget",
     "--for": "--budget",
-    "--duration": "--budget",
     "--cycles": "--repeats",
     "--iterations": "--repeats",
     "--specification": "--spec",
     "--out": "--output",
 }
-# The Network Sanitizer's, of which 'assay net' accepts the scripts; the help shows them nowhere.
-ALIASES = {"--bsize", "--niters"}
+# The Network Sanitizer's, of which 'assay net' accepts the scripts, and DAQPIPE's terms; the help shows them nowhere.
+ALIASES = {
+    "--bsize": "assay net",
+    "--niters": "assay net",
+    "--duration": "assay eb",
+    "--message-size": "assay eb",
+}
 
 
 def walk(parser: Parser, name: str = "assay") -> Iterator[tuple[str, Parser]]:
@@ -85,7 +89,7 @@ def test_shared_options_come_from_their_one_definition() -> None:
 def test_old_spellings_are_gone_or_hidden(spelling: str) -> None:
     uses = [(name, action) for name, option, action in all_options() if option == spelling]
     if spelling in ALIASES:
-        assert [name for name, _ in uses] == ["assay net"]
+        assert [name for name, _ in uses] == [ALIASES[spelling]]
         assert uses[0][1].help == argparse.SUPPRESS
     else:
         assert not uses, f"{spelling} is now {FORBIDDEN[spelling]}"

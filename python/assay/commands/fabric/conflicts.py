@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay.commands.fabric.source import add_members, add_output, add_source, begin, read_members, read_source
@@ -43,12 +42,7 @@ class Conflicts:
         add_source(parser)
         add_members(parser)
         add(parser, "--schedule", "default: shift")
-        parser.add_argument(
-            "--schedule-file",
-            type=Path,
-            metavar="FILE",
-            help="a schedule of your own: a step a line, the destination of each rank, -1 for none",
-        )
+        add(parser, "--schedule-file")
         parser.add_argument(
             "--matchings",
             type=count,

@@ -1,0 +1,95 @@
+"""``assay eb``: the event builder, beside what the network can carry."""
+
+from __future__ import annotations
+
+import argparse
+
+from assay.commands.eb_options import add_building, add_place, build_request
+from assay.commands.eb_tune import Tune
+from assay.commands.options import add, add_alias, add_output, open_run, specifications
+from assay.commands.parser import Example, Parser
+from assay.errors import UserError
+from assay.launch.hosts import fold
+from assay.launch.reach import check_hosts
+from assay.measure.events import EventRequest, measure_events
+from assay.measure.session import Session
+
+DURATION_S = 10.0
+LONGEST_S = 1e7
+
+
+class Eb:
+    """Build events over a network: every node sends a fragment of each event to the node that assembles it. Every byte
+    is verified, every fragment accounted for, a node that dies is named. What pairs of hosts and MPI_Alltoall carry
+    stands beside it."""
+
+    name = "eb"
+    examples = [
+        Example("assay eb --transport null -n 4 --budget 2s", "the engine's own limit", "two seconds"),
+        Example('assay eb -w "node[1-64]" --budget 3h', "does the network hold it?", "a cluster"),
+        Example("assay eb --lab --transport tcp --protocol pull", "goes on when a host dies", "a lab"),
+    ]
+
+    def prepare_parser(self, parser: Parser) -> None:
+        verbs = parser.add_subparsers(
+            title="commands", dest="eb_command", metavar="[COMMAND]", required=False
+        )
+        add_place(parser)
+        add_building(parser)
+        add(parser, "--budget", "default: 10s")
+        add_alias(parser, "--duration", "--budget")
+        parser.advanced.add_argument(
+            "--alone", action="store_true", help="only the event builder, nothing beside it to compare with"
+        )
+        add_output(parser)
+        parser.set_defaults(eb_verb=run_eb)
+        Tune().prepare(verbs)
+
+    def run(self, args: argparse.Namespace) -> int:
+        status: int = args.eb_verb(args)
+        return status
+
+
+def run_eb(args: argparse.Namespace) -> int:
+    request = build_request(args)
+    if args.alone:
+        request.mpi = None
+    if args.budget is not None and args.budget > LONGEST_S:
+        raise UserError(f"--budget {args.budget:g} s: too long", f"give at most {LONGEST_S:g} s")
+    if args.events is not None and args.budget is None:
+        request.params["duration"] = 0
+    else:
+        request.params["duration"] = args.budget or DURATION_S
+    return conduct(args, request)
+
+
+def conduct(args: argparse.Namespace, request: EventRequest) -> int:
+    """Measures and judges a checked request. Returns the exit code."""
+    wanted = specifications(args, "events")
+    check_hosts(request.site, request.hosts, request.launcher.name)
+    run = open_run("eb", args)
+    run.info.hosts = list(dict.fromkeys(request.hosts))
+    run.info.options = {
+        "transport": args.transport or "mpi",
+        "processes": args.processes or 1,
+        "simulated": request.is_simulated,
+        **request.params,
+    }
+    run.save()
+    session = Session(run, verbose=args.verbose, quiet=args.json)
+    session.err.print(introduce(request), soft_wrap=True)
+    with session.interruptible():
+        measure_events(session, request)
+    status = session.conclude(wanted)
+    if args.json:
+        session.print_json()
+    return status
+
+
+def introduce(request: EventRequest) -> str:
+    ranks, hosts = len(request.hosts), len(set(request.hosts))
+    if request.site.name == "here" and not request.is_simulated:
+        return f"{ranks} ranks on this machine build events over {request.launcher.name}"
+    several = f", {ranks} ranks" if ranks > hosts else ""
+    named = fold(list(dict.fromkeys(request.hosts)))
+    return f"{hosts} hosts ({named}){several} build events over {request.launcher.name}"

@@ -1,0 +1,223 @@
+"""The options of ``assay eb`` and its sub-verbs: who builds events, and with which of the engine's parameters."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from assay.commands.options import (
+    add,
+    add_alias,
+    check_timeout,
+    count,
+    duration,
+    locate,
+    reader,
+)
+from assay.commands.parser import Parser
+from assay.errors import UserError
+from assay.events.figures import BUILD
+from assay.fabric import schedules
+from assay.launch.direct import Direct, check_transport
+from assay.launch.engines import describe, probe
+from assay.launch.hosts import host_list
+from assay.launch.launchers import Launcher, default_launcher, launcher_on
+from assay.launch.placement import HERE, Site
+from assay.launch.threads import Threads
+from assay.measure.events import EventRequest, check_ranks, per_rank
+from assay.records.schema import Scalar
+from assay.records.units import parse_in
+
+MPI, NULL = "mpi", "null"
+# Options that are parameters of the engine under the same name; None was not given.
+PARAMETERS = (
+    "protocol",
+    "in_flight",
+    "credits",
+    "parallel",
+    "synchronised",
+    "events",
+    "units",
+    "filters",
+    "filter_rate",
+    "policy",
+    "slice",
+    "seed",
+    "heartbeat_ms",
+    "no_verify",
+)
+
+
+def _parse_rate(text: str) -> float:
+    try:
+        rate = float(text)
+    except ValueError:
+        rate = parse_in(text, "B/s")
+    if not 0 <= rate < float("inf"):
+        raise UserError(f"'{text}' is not a rate")
+    return rate
+
+
+rate = reader(_parse_rate, "give a rate, such as 1.25GB/s or 10Gbit/s")
+
+
+def add_place(parser: Parser) -> None:
+    """Adds the options that say where ranks run, and over what."""
+    hosts = parser.add_argument_group("hosts")
+    add(hosts, "-w --hosts")
+    add(hosts, "-n --ranks", "on this machine, without hosts")
+    add(hosts, "--lab")
+    add(hosts, "--transport", "or null: threads here")
+    add(hosts, "--launcher", "of MPI")
+    add(parser.advanced, "--hosts-file")
+
+
+def add_building(parser: Parser) -> None:
+    """Adds the parameters of the event builder."""
+    building = parser.add_argument_group("event building")
+    building.add_argument(
+        "--protocol",
+        choices=["push", "pull"],
+        metavar="NAME",
+        help="push: sources send; pull: builders ask (default: push)",
+    )
+    add(building, "--schedule", "default: shift")
+    add(building, "--size", "of a message; default: 512KiB")
+    building.add_argument(
+        "--credits", type=count, metavar="N", help="events that a builder gathers at once (default: 2)"
+    )
+    building.add_argument(
+        "--parallel", type=count, metavar="N", help="pull: requests in flight of one event (default: 8)"
+    )
+    building.add_argument("--processes", type=count, metavar="N", help="ranks on each host (default: 1)")
+    add_alias(parser, "--message-size", "--size")
+    _add_advanced(parser)
+
+
+def _add_advanced(parser: Parser) -> None:
+    advanced = parser.advanced
+    add(advanced, "--schedule-file")
+    advanced.add_argument(
+        "--at-once", action="store_true", help="no schedule: a source sends to all builders at once"
+    )
+    advanced.add_argument(
+        "--in-flight", type=count, metavar="N", help="push: sends in flight of one source (default: 4)"
+    )
+    advanced.add_argument(
+        "--input-rate", type=rate, metavar="RATE", help="of each source (default: as fast as possible)"
+    )
+    advanced.add_argument(
+        "--synchronised",
+        action="store_true",
+        help="all end a step of the schedule before one begins the next",
+    )
+    advanced.add_argument("--sizes-file", metavar="FILE", help="sizes of fragments by source")
+    advanced.add_argument(
+        "--units",
+        choices=["folded", "split"],
+        metavar="NAME",
+        help="folded: each rank is source and builder (default); split: one of them",
+    )
+    advanced.add_argument("--filters", type=count, metavar="N", help="the last N ranks take the built events")
+    advanced.add_argument("--filter-rate", type=rate, metavar="RATE", help="intake of each of these")
+    advanced.add_argument(
+        "--policy",
+        choices=["drop", "mark", "wait"],
+        metavar="NAME",
+        help="of an event that lost a fragment: drop (default), mark or wait",
+    )
+    advanced.add_argument("--events", type=count, metavar="N", help="events to build, instead of --budget")
+    advanced.add_argument("--slice", type=duration, metavar="DURATION", help="time of each row over time")
+    advanced.add_argument("--seed", type=count, metavar="N", help="of random schedules and sizes")
+    advanced.add_argument(
+        "--heartbeat-ms", type=count, metavar="N", help="a host silent for three of these is lost"
+    )
+    advanced.add_argument("--no-verify", action="store_true", help="do not compare payloads")
+    add(advanced, "--timeout", "a message; default: 30s", default=30.0)
+
+
+def place(args: argparse.Namespace) -> tuple[Site, list[str]]:
+    """Where the ranks run, and the host of each. Raises UserError."""
+    hosts = host_list(args.hosts, args.hosts_file, "--hosts")
+    site, hosts = locate(args, hosts)
+    return site, per_rank(hosts, getattr(args, "processes", None) or 1)
+
+
+def launchers(
+    args: argparse.Namespace, site: Site, ranks: int, survive: bool = True
+) -> tuple[Launcher, Launcher | None]:
+    """What starts the event builder, and the MPI that measures what the network carries (None where there is none).
+    Raises UserError."""
+    transport = args.transport or MPI
+    if transport not in (MPI, NULL):
+        check_transport(transport)
+    if transport == MPI:
+        launcher = launcher_on(args.launcher, site)
+        return launcher, launcher
+    if args.launcher:
+        raise UserError(f"--launcher with --transport {transport}", "a launcher is for MPI alone")
+    if transport == NULL:
+        if site.name != HERE.name:
+            raise UserError("--transport null has no network", "leave the hosts out")
+        return Threads(ranks), None
+    try:
+        beside: Launcher | None = launcher_on(None, site) if site.lab else default_launcher()
+    except UserError:
+        beside = None
+    heartbeat = getattr(args, "heartbeat_ms", None) or 0
+    return Direct(transport, survive=survive, heartbeat_ms=heartbeat), beside
+
+
+def engine_params(args: argparse.Namespace, ranks: int) -> dict[str, Scalar]:
+    """The given options as the engine's parameters, checked against its description. Raises UserError."""
+    params: dict[str, Scalar] = {}
+    for name in PARAMETERS:
+        value = getattr(args, name, None)
+        if value is not None and value is not False:
+            params[name] = value
+    if args.size is not None:
+        params["fragment"] = args.size
+    if args.input_rate is not None:
+        params["rate"] = args.input_rate
+    if args.sizes_file is not None:
+        params["sizes_file"] = _readable(args.sizes_file, "--sizes-file")
+    params |= _schedule(args, ranks)
+    check_timeout(args.timeout)
+    describe(probe()).find(BUILD).check_bounds({**params, "timeout": args.timeout})
+    return params
+
+
+def _schedule(args: argparse.Namespace, ranks: int) -> dict[str, Scalar]:
+    given = [name for name in ("schedule", "schedule_file", "at_once") if getattr(args, name, None)]
+    if len(given) > 1:
+        names = " and ".join("--" + name.replace("_", "-") for name in given)
+        raise UserError(f"{names} are both given", "give one of them")
+    if args.at_once:
+        return {"schedule": "all"}
+    if args.schedule_file is not None:
+        schedules.read(args.schedule_file, ranks)  # its mistakes, with their line
+        return {"schedule": "file", "schedule_file": str(Path(args.schedule_file).resolve())}
+    if args.schedule in ("circle", "xor"):
+        raise UserError(
+            f"--schedule {args.schedule} is for exchanges in pairs",
+            "choose shift or random, or --schedule-file",
+        )
+    return {"schedule": args.schedule} if args.schedule else {}
+
+
+def _readable(name: str, option: str) -> str:
+    path = Path(name)
+    try:
+        with path.open("rb"):
+            return str(path.resolve())
+    except OSError as error:
+        raise UserError(f"{option} {path}: {error.strerror}", "check the path") from None
+
+
+def build_request(args: argparse.Namespace) -> EventRequest:
+    """Checks the options against each other; every refusal happens here, before anything is started."""
+    site, hosts = place(args)
+    check_ranks(hosts, getattr(args, "filters", None) or 0, getattr(args, "units", None) or "folded")
+    launcher, mpi = launchers(args, site, len(hosts))
+    params = engine_params(args, len(hosts))
+    return EventRequest(launcher, site, hosts, params, mpi, args.timeout)

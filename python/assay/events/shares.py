@@ -1,0 +1,49 @@
+"""Event building as a share of what the network can carry: what pairs reach by themselves, and MPI's own all-to-all.
+
+Everything here is payload that crosses the network: what a rank sends to itself stays in its memory and is left out.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from assay.events.figures import ALLTOALL
+from assay.records.schema import AnyRecord, Measurement, Pairs
+
+PAIRS = "network.all_to_all"
+
+
+@dataclass(frozen=True)
+class Beside:
+    """What the network carried in the same run, in B/s of all ranks; NaN where it was not measured."""
+
+    pairs: float = math.nan  # every rank sends to one and receives from another
+    alltoall: float = math.nan
+    alltoallv: float = math.nan
+    ids: tuple[int, ...] = ()
+
+
+def beside(records: Iterable[AnyRecord]) -> Beside:
+    rows: dict[str, list[float]] = {}
+    rates: dict[str, float] = {}
+    ids: list[int] = []
+    for record in records:
+        if isinstance(record, Pairs) and record.name == PAIRS and record.metric == "bandwidth":
+            rows.setdefault(str(record.subject.host), []).extend(record.values)
+            ids.append(record.id)
+        elif isinstance(record, Measurement) and (record.name, record.metric) == (ALLTOALL, "bandwidth"):
+            rates[str(record.params.get("operation", ""))] = (
+                record.median if record.status == "ok" else math.nan
+            )
+            ids.append(record.id)
+    # A rank that sends evenly to all needs the time of each pair in turn: the harmonic mean of their rates.
+    pairs = [statistics.harmonic_mean(values) for values in rows.values() if values and min(values) > 0]
+    return Beside(
+        sum(pairs) if pairs else math.nan,
+        rates.get("MPI_Alltoall", math.nan),
+        rates.get("MPI_Alltoallv", math.nan),
+        tuple(ids),
+    )

@@ -1,0 +1,218 @@
+"""What goes wrong in event building: wrong or missing fragments, deaths, dips, back-pressure, and a network that
+could carry more."""
+
+from __future__ import annotations
+
+import math
+
+from assay.events.figures import BUILD, WRONG, Building, buildings
+from assay.events.shares import Beside, beside
+from assay.events.stability import find_dips
+from assay.explain.evidence import Evidence
+from assay.records.schema import Finding, Measurement, Subject
+from assay.records.units import format_quantity, format_share
+
+HELD_UP = 0.1  # share of the time that a rank spent waiting for a filter unit or for credits
+APART = 2.0  # a rank waits longer than the others by this factor
+LOW_SHARE = 0.8  # of what pairs reach: what event builders are designed for
+BELOW_ALLTOALL = 0.9
+
+NAMES = {
+    "fragments_corrupt": "fragments arrived with wrong bytes",
+    "fragments_duplicate": "fragments arrived twice",
+    "fragments_unaccounted": "fragments were produced, and nobody knows what became of them",
+}
+
+
+def event_ledger(evidence: Evidence) -> list[Finding]:
+    """Fragments that were corrupt, duplicate or unaccounted; and fragments lost without a death that explains it."""
+    findings = []
+    for building in buildings(evidence.records):
+        for metric in WRONG:
+            count = building.count(metric)
+            if count:
+                record = building.totals[metric]
+                findings.append(
+                    Finding(
+                        rule="event_ledger",
+                        cause=f"{count:.0f} {NAMES[metric]} ({building.label})",
+                        subject=record.subject,
+                        severity="fault",
+                        evidence=[record.id],
+                        fix="find the pair: assay net --op send over the same hosts verifies every payload",
+                    )
+                )
+        findings += _lost(building)
+    return findings
+
+
+def _lost(building: Building) -> list[Finding]:
+    lost = building.count("fragments_lost")
+    if not lost:
+        return []
+    record = building.totals["fragments_lost"]
+    incomplete = building.count("events_incomplete")
+    died = bool(building.resumes)
+    because = "nodes that died" if died else "no node died"
+    return [
+        Finding(
+            rule="event_ledger",
+            cause=f"{lost:.0f} fragments were lost in "
+            f"{'an unknown number of' if incomplete is None else f'{incomplete:.0f}'} incomplete events: {because} "
+            f"({building.label})",
+            severity="warning" if died else "fault",
+            evidence=[record.id],
+            fix="" if died else "look for loss on the way: assay net, assay udp",
+        )
+    ]
+
+
+def event_death(evidence: Evidence) -> list[Finding]:
+    """Nodes that died while events were built, and how soon building went on."""
+    findings = []
+    for building in buildings(evidence.records):
+        for record in building.resumes:
+            host = _lost_host(evidence, record)
+            resumed = not math.isnan(record.median)
+            findings.append(
+                Finding(
+                    rule="event_death",
+                    cause=f"{host} was lost; "
+                    + (
+                        f"events were complete again after {format_quantity(record.median, 's')}"
+                        if resumed
+                        else "no event was complete afterwards"
+                    ),
+                    subject=Subject(host=host),
+                    side="node",
+                    severity="fault",
+                    evidence=[record.id],
+                    fix=f"look at {host}: is it up, and what does its log say?",
+                )
+            )
+    return findings
+
+
+def _lost_host(evidence: Evidence, record: Measurement) -> str:
+    """The host of the lost rank: the record names it, or its number among the run's hosts does."""
+    if record.subject.host:
+        return record.subject.host
+    rank = int(record.params.get("lost", -1))
+    per_host = int(evidence.options.get("processes") or 1)  # type: ignore[arg-type]
+    number = rank // per_host if per_host > 0 else -1
+    return evidence.hosts[number] if 0 <= number < len(evidence.hosts) else f"rank {rank}"
+
+
+def event_dip(evidence: Evidence) -> list[Finding]:
+    """Stretches of time in which building was slower than usual, with the node that caused each."""
+    findings = []
+    for building in buildings(evidence.records):
+        for dip in find_dips(building.slices, _ranks(building, evidence)):
+            cause = f"{dip.host} slowed all down" if dip.host else "all nodes were slow alike"
+            findings.append(
+                Finding(
+                    rule="event_dip",
+                    cause=f"{cause} from {dip.start:.0f} s to {dip.end:.0f} s: {format_share(dip.depth)} below the "
+                    f"usual {format_quantity(dip.usual, 'B/s')} ({building.label})",
+                    subject=Subject(host=dip.host) if dip.host else Subject(),
+                    side="node" if dip.host else "none",
+                    severity="warning",
+                    effect=-dip.depth,
+                    evidence=list(dip.ids),
+                    fix=f"what ran on {dip.host} at that time?"
+                    if dip.host
+                    else "what else used the network then?",
+                )
+            )
+    return findings
+
+
+def event_backpressure(evidence: Evidence) -> list[Finding]:
+    """Ranks that waited for a filter unit or for credits far longer than the others."""
+    findings = []
+    for building in buildings(evidence.records):
+        duration = _duration(building)
+        waits = [record for record in building.ranks if record.metric == "backpressure"]
+        if not duration or len(waits) < 2:
+            continue
+        for record in waits:
+            others = sorted(
+                other.median
+                for other in waits
+                if other is not record and other.params.get("waiting_for") == record.params.get("waiting_for")
+            ) or [0.0]
+            usual = others[len(others) // 2]
+            share = record.median / duration
+            if share > HELD_UP and record.median > APART * usual:
+                findings.append(
+                    Finding(
+                        rule="event_backpressure",
+                        cause=f"{record.subject.host} waited {format_share(share)} of the time for "
+                        f"{record.params.get('waiting_for', 'credits')}; others {format_share(usual / duration)}",
+                        subject=record.subject,
+                        side="node",
+                        severity="warning",
+                        effect=-share,
+                        evidence=[record.id],
+                        fix="filter units must take events as fast as they are built; --credits bridge short waits",
+                    )
+                )
+    return findings
+
+
+def event_share(evidence: Evidence) -> list[Finding]:
+    """Building that stays below what the network carried in the same run."""
+    carried = beside(evidence.records)
+    built = [b for b in buildings(evidence.records) if not math.isnan(b.network_throughput)]
+    if not built:
+        return []
+    best = max(built, key=lambda building: building.network_throughput)
+    if best.params.get("rate") not in (None, 0, 0.0, "0"):  # the sources were paced: no limit was looked for
+        return []
+    return _shares(best, carried)
+
+
+def _shares(best: Building, carried: Beside) -> list[Finding]:
+    rate = best.network_throughput
+    wanted = (
+        (carried.pairs, LOW_SHARE, "pairs of hosts carry"),
+        (carried.alltoall, BELOW_ALLTOALL, "MPI_Alltoall carries"),
+    )
+    details = [
+        f"{words} {format_quantity(limit, 'B/s')} in the same run: {format_share(rate / limit)} of it is used"
+        for limit, _, words in wanted
+        if limit > 0
+    ]
+    short = [words for limit, share, words in wanted if limit > 0 and rate < share * limit]
+    if not short:
+        return []
+    return [
+        Finding(
+            rule="event_share",
+            cause=f"event building moves {format_quantity(rate, 'B/s')} between the hosts, less than what {short[0]}"
+            f" ({best.label})",
+            severity="advice",
+            evidence=[best.totals["network_throughput"].id, *carried.ids],
+            details=details,
+            fix="search for better parameters: assay eb tune over the same hosts",
+        )
+    ]
+
+
+def _ranks(building: Building, evidence: Evidence) -> int:
+    """How many ranks built: as many as report a throughput, else those of the run."""
+    named = {
+        (record.subject.host, record.subject.rank)
+        for record in building.ranks
+        if record.metric == "rank_throughput"
+    }
+    return len(named) or int(building.params.get("ranks", 0)) or len(evidence.hosts)
+
+
+def _duration(building: Building) -> float:
+    if building.slices:
+        return building.slices[-1].t
+    return float(building.params.get("duration", 0) or 0)
+
+
+__all__ = ["BUILD", "event_backpressure", "event_death", "event_dip", "event_ledger", "event_share"]

@@ -1,0 +1,37 @@
+"""Ranks as threads of one process on this machine, over the null transport: no network, only the engine's own cost."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from assay.errors import UserError
+from assay.launch.engines import probe
+from assay.launch.placement import HERE, Segment, Site
+
+
+class Threads:
+    """A launcher. ``ranks``: how many threads."""
+
+    name = "null"
+    flavour = ""
+
+    def __init__(self, ranks: int) -> None:
+        self._ranks = ranks
+
+    def unavailable(self) -> str | None:
+        try:
+            probe(self.flavour)
+        except UserError as error:
+            return str(error)
+        return None
+
+    def command(self, site: Site, segments: Sequence[Segment], argv: Sequence[str]) -> list[str]:
+        if site.name != HERE.name:
+            raise UserError("the null transport has no network", "leave the hosts out, or --transport null")
+        return list(argv)
+
+    def environment(self, site: Site) -> dict[str, str]:
+        return {"ASSAY_NULL_RANKS": str(self._ranks)}
+
+    def diagnose(self, stderr: str) -> str | None:
+        return None

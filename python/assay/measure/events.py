@@ -1,0 +1,111 @@
+"""Event building: what the network carries first, then the event builder itself, in one run.
+
+Ranks start under MPI, or by themselves over one of Assay's own transports. What pairs of hosts carry
+(``network.all_to_all``, one size, pairs in both directions) and what MPI_Alltoall carries (``events.alltoall``) stand
+beside the event builder's figures: a rate is a share of what is possible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from assay.errors import UserError
+from assay.events.figures import ALLTOALL, BUILD
+from assay.launch.launchers import Launcher
+from assay.launch.placement import Segment, Site
+from assay.launch.simulator import FLAVOUR as SIMULATED
+from assay.measure.session import Session
+from assay.records.schema import Scalar
+
+PAIRS = "network.all_to_all"
+BESIDE_S = 10.0  # of each measurement beside the event builder, at most
+SILENCE_MARGIN_S = 30.0  # beyond the engine's own limit for a message
+SIMULATED_SILENCE_S = 600.0  # minutes of computing may pass between two lines
+
+
+@dataclass
+class EventRequest:
+    """Who builds events, and how. ``launcher`` starts the event builder, ``mpi`` what is measured beside it (None:
+    nothing is). ``hosts``: one for each rank, in rank order."""
+
+    launcher: Launcher
+    site: Site
+    hosts: list[str]
+    params: dict[str, Scalar] = field(default_factory=dict)
+    mpi: Launcher | None = None
+    timeout: float = 30.0
+
+    @property
+    def segments(self) -> list[Segment]:
+        return [Segment(self.hosts)]
+
+    @property
+    def is_simulated(self) -> bool:
+        return self.launcher.flavour == SIMULATED
+
+    @property
+    def silence_s(self) -> float:
+        return SIMULATED_SILENCE_S if self.is_simulated else self.timeout + SILENCE_MARGIN_S
+
+    def common(self) -> dict[str, Scalar]:
+        """Parameters of every measurement of the run."""
+        common: dict[str, Scalar] = {"timeout": self.timeout}
+        crowded = len(set(self.hosts)) < len(self.hosts)
+        if self.site.lab or crowded or self.is_simulated:
+            common["yield_us"] = 0  # ranks share cores
+        return common
+
+
+def per_rank(hosts: Sequence[str], processes: int) -> list[str]:
+    """The host of each rank, ``processes`` on each host, those of a host in a row."""
+    return [host for host in hosts for _ in range(processes)]
+
+
+def measure_events(session: Session, request: EventRequest) -> None:
+    """What the network carries, then the event builder."""
+    measure_beside(session, request)
+    session.measure(
+        BUILD,
+        request.launcher,
+        request.site,
+        request.segments,
+        {**request.common(), **request.params},
+        request.silence_s,
+    )
+
+
+def measure_beside(session: Session, request: EventRequest) -> None:
+    """What pairs and MPI's own all-to-all carry. A failure here is recorded and ends nothing else."""
+    if request.mpi is None:
+        return
+    size = request.params.get("fragment", "512KiB")
+    budget = min(BESIDE_S, float(request.params.get("duration", BESIDE_S)) or BESIDE_S)
+    wanted: list[tuple[str, Mapping[str, Scalar]]] = [
+        (ALLTOALL, {"fragment": size, "budget": budget}),
+    ]
+    if len(set(request.hosts)) > 1:
+        wanted.insert(0, (PAIRS, {"sizes": size, "budget": budget, "op": "send", "nflight": 4}))
+    for name, params in wanted:
+        session.measure(
+            name,
+            request.mpi,
+            request.site,
+            request.segments,
+            {**request.common(), **params},
+            request.silence_s,
+        )
+        session.carry_on()
+
+
+def check_ranks(hosts: Sequence[str], filters: int, units: str) -> None:
+    """Raises UserError where the ranks cannot take the units that are asked for."""
+    if len(hosts) < 2:
+        raise UserError("one rank alone builds no events", "name at least two hosts")
+    if filters > len(hosts) - 2:
+        raise UserError(
+            f"--filters {filters} leaves no two of {len(hosts)} ranks to build events",
+            f"give at most {len(hosts) - 2}",
+        )
+    if units == "split" and len(hosts) - filters < 2:
+        raise UserError("--units split needs a readout and a builder unit", "name more hosts")

@@ -1,0 +1,170 @@
+"""Prints event building: rates as shares of what the network carries, the ledger, the slices of time, deaths, and the
+landscape of a search."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from assay.events.figures import LEDGER, TUNE, Building, buildings
+from assay.events.shares import Beside, beside
+from assay.events.stability import usual_rate
+from assay.records.schema import AnyRecord, Measurement
+from assay.records.units import format_quantity, format_share, format_size
+
+BLOCKS = "▁▂▃▄▅▆▇█"
+COLUMNS = 60  # of the line of rates over time
+SHOWN = 5  # best points of a search
+
+LEDGER_TITLES = {
+    "events_built": "events built",
+    "events_incomplete": "events incomplete",
+    "events_reassigned": "events reassigned",
+    "fragments_built": "fragments built",
+    "fragments_partial": "fragments of incomplete events",
+    "fragments_lost": "fragments lost",
+    "fragments_corrupt": "fragments corrupt",
+    "fragments_duplicate": "fragments twice",
+    "fragments_unaccounted": "fragments unaccounted",
+}
+
+
+def show_events(console: Console, records: Sequence[AnyRecord]) -> None:
+    """Prints a table of rates, the ledger and the line over time of each building, and a search's best points."""
+    built = [b for b in buildings(records) if b.totals or b.slices]
+    if built:
+        _show_rates(console, built, beside(records))
+        _show_ledger(console, built)
+        for building in built:
+            _show_time(console, building, several=len(built) > 1)
+    _show_search(console, [r for r in records if isinstance(r, Measurement) and r.name == TUNE])
+
+
+def _table(titles: Sequence[str], left: int = 1) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for number, title in enumerate(titles):
+        table.add_column(title, justify="left" if number < left else "right")
+    return table
+
+
+def _cell(value: float | None, unit: str) -> str:
+    return "-" if value is None or math.isnan(value) else format_quantity(value, unit)
+
+
+def _show_rates(console: Console, built: Sequence[Building], carried: Beside) -> None:
+    table = _table(
+        ["event building", "built", "between ranks", "of pairs", "of MPI_Alltoall", "latency p50", "p99"]
+    )
+    for building in built:
+        rate = building.network_throughput
+        latency = building.totals.get("latency")
+        summary = latency.summary if latency else None
+        table.add_row(
+            building.label,
+            _cell(building.throughput, "B/s"),
+            _cell(rate, "B/s"),
+            _share(rate, carried.pairs),
+            _share(rate, carried.alltoall),
+            _cell(summary.median if summary else None, "s"),
+            _cell(summary.p99 if summary else None, "s"),
+        )
+    console.print(table)
+    limits = [
+        f"{name} {format_quantity(value, 'B/s')}"
+        for name, value in (
+            ("pairs of ranks at once carry", carried.pairs),
+            ("MPI_Alltoall", carried.alltoall),
+            ("MPI_Alltoallv", carried.alltoallv),
+        )
+        if not math.isnan(value)
+    ]
+    if limits:
+        console.print(Text("in the same run: " + ", ".join(limits), style="dim"), soft_wrap=True)
+    console.print()
+
+
+def _share(rate: float, limit: float) -> str:
+    return "-" if math.isnan(rate) or not limit > 0 else format_share(rate / limit)
+
+
+def _show_ledger(console: Console, built: Sequence[Building]) -> None:
+    table = _table(["ledger", *(b.label if len(built) > 1 else "" for b in built)])
+    for metric in LEDGER:
+        counts = [building.count(metric) for building in built]
+        if any(count is not None for count in counts):
+            cells = ["not counted" if count is None else f"{count:,.0f}" for count in counts]
+            table.add_row(LEDGER_TITLES[metric], *cells)
+    if table.row_count:
+        console.print(table)
+        console.print()
+
+
+def _show_time(console: Console, building: Building, several: bool) -> None:
+    rates = [part.rate for part in building.slices if not math.isnan(part.rate)]
+    if len(rates) > 1:
+        title = f"{building.label}: " if several else ""
+        line = "".join(_block(rate, max(rates)) for rate in _compressed(rates))
+        console.print(
+            Text(
+                f"{title}over {building.slices[-1].t:.0f} s  {line}  median "
+                f"{format_quantity(usual_rate(building.slices), 'B/s')}, lowest {format_quantity(min(rates), 'B/s')}"
+            ),
+            soft_wrap=True,
+        )
+    for record in building.resumes:
+        host = record.subject.host or f"rank {record.params.get('lost')}"
+        console.print(
+            Text(f"lost {host}: building resumed after {format_quantity(record.median, 's')}"), soft_wrap=True
+        )
+    if len(rates) > 1 or building.resumes:
+        console.print()
+
+
+def _compressed(rates: Sequence[float]) -> list[float]:
+    """At most COLUMNS values: the lowest of each stretch, so that no dip is hidden."""
+    if len(rates) <= COLUMNS:
+        return list(rates)
+    bounds = [len(rates) * k // COLUMNS for k in range(COLUMNS + 1)]
+    return [min(rates[first:last]) for first, last in itertools.pairwise(bounds)]
+
+
+def _block(rate: float, most: float) -> str:
+    return BLOCKS[min(len(BLOCKS) - 1, int(len(BLOCKS) * rate / most))] if most > 0 else BLOCKS[0]
+
+
+def _show_search(console: Console, records: Sequence[Measurement]) -> None:
+    points = sorted(
+        (r for r in records if r.metric == "throughput" and r.summary), key=lambda r: r.median, reverse=True
+    )
+    if not points:
+        return
+    names = list(points[0].params)
+    table = _table([*names, "throughput", "of the best", "measured"], left=0)
+    for record in points[:SHOWN]:
+        values = [
+            format_size(int(value)) if name == "fragment" else str(value)
+            for name, value in record.params.items()
+        ]
+        share = format_share(record.median / points[0].median) if points[0].median > 0 else "-"
+        times = record.summary.n if record.summary else 0
+        table.add_row(*values, format_quantity(record.median, "B/s"), share, f"{times}x")
+    console.print(table)
+    shares = {r.metric: r.median for r in records if r.metric in ("reached", "cost")}
+    if "reached" in shares:
+        console.print(
+            f"{len(points)} points measured, {format_share(shares.get('cost', math.nan))} of the grid's cost; "
+            f"{format_share(shares['reached'])} of them within 2 % of the best"
+        )
+    important = sorted(
+        ((r.median, str(r.params.get("parameter"))) for r in records if r.metric == "importance"),
+        reverse=True,
+    )
+    if important:
+        listed = ", ".join(f"{name} {format_share(value)}" for value, name in important)
+        console.print(f"what matters: {listed}")
+    console.print()

@@ -1,0 +1,123 @@
+"""The rules of event building, each with its cause planted, and a healthy building in which none speaks."""
+
+from __future__ import annotations
+
+import pytest
+from planted_events import RATE, PlantedBuilding, carried
+
+from assay.explain import explain
+from assay.judge import integrity, judge, load_specification, overall
+from assay.judge.specification import find_specification
+from assay.records.schema import AnyRecord, Finding, Measurement
+
+HOSTS = [f"h{k}" for k in range(8)]
+RULES = ("event_ledger", "event_death", "event_dip", "event_backpressure", "event_share")
+
+
+def found(records: list[AnyRecord], rule: str = "", **options: object) -> list[Finding]:
+    findings = explain(records, HOSTS, options)  # type: ignore[arg-type]
+    return [finding for finding in findings if rule in ("", finding.rule)]
+
+
+def test_a_healthy_building_has_no_finding() -> None:
+    records = PlantedBuilding().records() + carried(HOSTS, RATE, 7 * RATE)
+    assert found(records) == []
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_noise_alone_is_no_dip(seed: int) -> None:
+    assert found(PlantedBuilding(noise=0.03, seed=seed, seconds=300).records()) == []
+
+
+def test_a_dip_is_named_with_its_node_and_its_time() -> None:
+    dips = [(range(20, 24), 0.4, "h3")]
+    (finding,) = found(PlantedBuilding(dips=dips).records(), "event_dip")
+    assert finding.subject.host == "h3"
+    assert "from 20 s to 24 s" in finding.cause
+    assert finding.effect == pytest.approx(-0.6, abs=0.05)
+    assert finding.evidence
+
+
+def test_a_dip_of_all_nodes_names_none() -> None:
+    (finding,) = found(PlantedBuilding(dips=[(range(30, 33), 0.5, "")]).records(), "event_dip")
+    assert finding.subject.host is None and "all nodes were slow alike" in finding.cause
+
+
+def test_two_dips_are_two_findings() -> None:
+    dips = [(range(10, 12), 0.5, "h1"), (range(40, 45), 0.7, "h6")]
+    findings = found(PlantedBuilding(dips=dips).records(), "event_dip")
+    assert sorted(str(finding.subject.host) for finding in findings) == ["h1", "h6"]
+
+
+def test_a_run_too_short_for_a_usual_rate_has_no_dip() -> None:
+    assert found(PlantedBuilding(seconds=3, dips=[(range(1, 2), 0.1, "h1")]).records(), "event_dip") == []
+
+
+@pytest.mark.parametrize("metric", ["fragments_corrupt", "fragments_duplicate", "fragments_unaccounted"])
+def test_a_fragment_that_is_wrong_twice_or_nowhere_fails_any_acceptance(metric: str) -> None:
+    records = PlantedBuilding(ledger={metric: 1.0}).records()
+    (finding,) = found(records, "event_ledger")
+    assert finding.severity == "fault"
+    verdicts = integrity([*records, finding], [])
+    assert verdicts and overall(verdicts) == "FAIL"
+
+
+def test_loss_without_a_death_is_a_fault_and_with_one_a_warning_beside_it() -> None:
+    lost = {"fragments_lost": 14.0, "events_incomplete": 2.0}
+    (finding,) = found(PlantedBuilding(ledger=lost).records(), "event_ledger")
+    assert finding.severity == "fault" and "14 fragments" in finding.cause and "no node died" in finding.cause
+    died = PlantedBuilding(ledger=lost, resumes={3: 0.13}).records()
+    (loss,) = found(died, "event_ledger")
+    (death,) = found(died, "event_death")
+    assert loss.severity == "warning" and "2 incomplete events" in loss.cause
+    assert death.severity == "fault" and death.subject.host == "h3" and "130 ms" in death.cause
+
+
+def test_a_lost_rank_of_several_on_a_host_is_named_by_its_host() -> None:
+    records = PlantedBuilding(resumes={5: 0.1}).records()
+    (death,) = found(records, "event_death", processes=2)
+    assert death.subject.host == "h2"
+
+
+def test_a_rank_that_waits_far_longer_than_others_is_named() -> None:
+    (finding,) = found(PlantedBuilding(waits={"h5": 20.0}).records(), "event_backpressure")
+    assert finding.subject.host == "h5" and "33.3 %" in finding.cause
+
+
+def test_waiting_alike_is_nobodys_fault() -> None:
+    waits = {host: 20.0 + k for k, host in enumerate(HOSTS)}
+    assert found(PlantedBuilding(waits=waits).records(), "event_backpressure") == []
+
+
+def test_building_below_what_the_network_carries_is_advice() -> None:
+    records = PlantedBuilding().records() + carried(HOSTS, 2 * RATE, 7 * RATE)
+    (finding,) = found(records, "event_share")
+    assert finding.severity == "advice" and "pairs of hosts carry" in finding.cause
+    assert any("43.8 %" in detail for detail in finding.details)
+    records = PlantedBuilding().records() + carried(HOSTS, RATE, 14 * RATE)
+    assert "MPI_Alltoall carries" in found(records, "event_share")[0].cause
+
+
+def test_paced_sources_look_for_no_limit() -> None:
+    records = PlantedBuilding(params={"rate": 5e6}).records() + carried(HOSTS, 10 * RATE, 70 * RATE)
+    assert found(records, "event_share") == []
+
+
+def judged(records: list[AnyRecord]) -> str:
+    specification = load_specification(find_specification("events"))
+    return overall(judge(specification, records, HOSTS))
+
+
+def test_the_built_in_specification_passes_a_healthy_building_only() -> None:
+    assert judged(PlantedBuilding().records()) == "PASS"
+    assert judged(PlantedBuilding(ledger={"fragments_lost": 1.0}).records()) == "FAIL"
+    assert judged(PlantedBuilding(ledger={"events_built": 0.0}).records()) == "FAIL"
+    assert judged([]) == "INCONCLUSIVE"
+
+
+@pytest.mark.parametrize("metric", ["fragments_corrupt", "fragments_duplicate", "events_built"])
+def test_what_was_not_counted_never_passes(metric: str) -> None:
+    records = [
+        r for r in PlantedBuilding().records() if not (isinstance(r, Measurement) and r.metric == metric)
+    ]
+    assert judged(records) == "INCONCLUSIVE"
